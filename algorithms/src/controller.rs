@@ -1,0 +1,183 @@
+//! What the agent asks of a controller, and what a controller leaves to its successor.
+//!
+//! A controller drives one flow: an algorithm (an *arm*) or a policy over arms. Both implement
+//! [`Controller`], so they are interchangeable per flow and at run time.
+
+use crate::path::PathState;
+use crate::units::{Bytes, Packets, Rate, Time};
+use std::time::Duration;
+
+/// The name of a datapath program, `algorithm/program`. It is unique in the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProgramId(pub &'static str);
+
+/// The round trips of one report: enough for mean, spread and range without a list of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RttSamples {
+    /// The last sample.
+    pub last: Duration,
+    /// The smallest sample.
+    pub min: Duration,
+    /// The largest sample.
+    pub max: Duration,
+    /// Sum of all samples, in microseconds.
+    pub sum_us: u64,
+    /// Sum of the squares of all samples, in square microseconds.
+    pub sq_sum_us2: u64,
+    /// How many samples; at least 1.
+    pub count: u64,
+}
+
+impl RttSamples {
+    /// One sample.
+    pub fn one(rtt: Duration) -> Self {
+        let rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            last: rtt,
+            min: rtt,
+            max: rtt,
+            sum_us: rtt_us,
+            sq_sum_us2: rtt_us.saturating_mul(rtt_us),
+            count: 1,
+        }
+    }
+
+    /// The arithmetic mean.
+    pub fn mean(&self) -> Duration {
+        Duration::from_micros(self.sum_us / self.count.max(1))
+    }
+}
+
+/// One datapath report, decoded. The agent fills it; controllers only read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measurement {
+    /// Bytes newly acknowledged, cumulatively, since the last report.
+    pub acked: Bytes,
+    /// Segments newly marked lost since the last report.
+    pub lost: Packets,
+    /// Segments newly delivered with an ECN mark since the last report.
+    pub ecn_marked: Packets,
+    /// A retransmission timeout fired since the last report.
+    pub timed_out: bool,
+    /// Round trips sampled since the last report; `None` if there was no valid sample.
+    pub rtt: Option<RttSamples>,
+    /// The largest send rate sampled since the last report.
+    pub send_rate: Rate,
+    /// The largest delivery rate sampled since the last report: for each sample, the lower of the
+    /// rates at which its packets were sent and acknowledged (draft-cheng-iccrg-delivery-rate).
+    pub delivery_rate: Rate,
+    /// The most bytes that were in flight since the last report.
+    pub in_flight: Bytes,
+    /// The sender had nothing to send for part of the report; its rates are lower bounds.
+    pub app_limited: bool,
+    /// The datapath is repairing losses (RFC 6675, RFC 8985) or a timeout.
+    pub in_recovery: bool,
+    /// The window the datapath had when it reported.
+    pub cwnd: Bytes,
+}
+
+impl Measurement {
+    /// A report in which nothing happened.
+    pub const QUIET: Self = Self {
+        acked: Bytes(0),
+        lost: Packets(0),
+        ecn_marked: Packets(0),
+        timed_out: false,
+        rtt: None,
+        send_rate: Rate::from_bytes_per_sec(0),
+        delivery_rate: Rate::from_bytes_per_sec(0),
+        in_flight: Bytes(0),
+        app_limited: false,
+        in_recovery: false,
+        cwnd: Bytes(0),
+    };
+
+    /// Whether the window held the sender back: growing a window that is not used is unsafe
+    /// (RFC 9438 section 4.2 and RFC 7661). Two segments of slack, as TSO leaves some unused.
+    pub fn cwnd_limited(&self, cwnd: Bytes, mss: Bytes) -> bool {
+        self.in_flight + Packets(2).to_bytes(mss) >= cwnd * crate::units::Gain(850)
+    }
+}
+
+/// What the datapath should do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The congestion window.
+    pub cwnd: Bytes,
+    /// The pacing rate; `None` leaves pacing to the datapath, as window-based algorithms do.
+    pub rate: Option<Rate>,
+}
+
+/// Whether a controller wants a flow as it is now (FreeBSD's `tfb_tcp_handoff_ok`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It does.
+    Ready,
+    /// Later: ask again at the next report.
+    Defer(&'static str),
+    /// Never: the path lacks what it needs.
+    Refuse(&'static str),
+}
+
+/// One reason of a decision, as a name and a value: a feature, a score, a rule.
+pub type Reason = (&'static str, String);
+
+/// Why a policy picked an arm. It goes to the event log and to `remuda flows`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Why {
+    /// One line for a person.
+    pub text: String,
+    /// What it was derived from.
+    pub features: Vec<Reason>,
+}
+
+impl Why {
+    /// A reason without features.
+    pub fn because(text: impl Into<String>) -> Self {
+        Self { text: text.into(), features: Vec::new() }
+    }
+}
+
+/// A policy's wish to hand the flow to another arm. The guard may veto it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// The arm's name.
+    pub to: &'static str,
+    /// Why.
+    pub why: Why,
+}
+
+/// Drives one flow. Pure: no clock, no I/O, no randomness of its own.
+pub trait Controller: Send {
+    /// The arm that has the flow: its own name, or for a policy that of the arm it rides.
+    fn arm(&self) -> &'static str;
+
+    /// The datapath program that must run for its measurements.
+    fn program(&self) -> ProgramId;
+
+    /// Starts a flow, or takes one over. The first decision after a switch never raises the
+    /// window above `path.cwnd` (the guard checks it).
+    fn resume(&mut self, path: &PathState, now: Time) -> Decision;
+
+    /// Takes in one report and decides.
+    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision;
+
+    /// Whether this controller wants the flow as it is now.
+    fn can_resume(&self, _path: &PathState) -> Readiness {
+        Readiness::Ready
+    }
+
+    /// Writes what it knows of the path for whoever comes next.
+    fn hand_off(&self, path: &mut PathState);
+
+    /// A policy's wish since the last call, if it has one. Arms have none.
+    fn proposal(&mut self) -> Option<Proposal> {
+        None
+    }
+
+    /// Carries out a proposal that the guard let pass: `path` holds what the arm in charge handed
+    /// off. Arms cannot; a policy answers with the new arm's first decision.
+    fn switch_to(&mut self, _arm: &str, _path: &PathState, _now: Time) -> Option<Decision> {
+        None
+    }
+}

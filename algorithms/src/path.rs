@@ -1,0 +1,202 @@
+//! What is known of the path, whoever learned it. The flow keeps it, not the algorithm.
+//!
+//! It is all that survives a switch. An algorithm's private state dies with its owner; starting a
+//! flow and taking one over are the same call, [`crate::Controller::resume`].
+
+use crate::controller::Measurement;
+use crate::filter::Windowed;
+use crate::units::{Bytes, Packets, Rate, Time};
+use std::time::Duration;
+
+/// A minimum RTT older than this may be of another path (BBR, Copa and the design use 10 s).
+const RTT_MIN_WINDOW: Duration = Duration::from_secs(10);
+/// Linux' `net.ipv4.tcp_min_rtt_wlen`.
+const RTT_MIN_LONG_WINDOW: Duration = Duration::from_secs(300);
+/// RFC 6298 section 2: weight of a new sample in the smoothed RTT is 1/8, in its variance 1/4.
+const SRTT_WEIGHT: u32 = 8;
+const RTTVAR_WEIGHT: u32 = 4;
+/// RFC 5681 section 3.1: a window below two segments cannot be acknowledged without delay.
+pub const CWND_MIN: Packets = Packets(2);
+
+/// The state of one flow's path.
+#[derive(Clone, Debug)]
+pub struct PathState {
+    /// Maximum segment size.
+    pub mss: Bytes,
+    /// The window in force.
+    pub cwnd: Bytes,
+    /// The pacing rate in force; `None` if the datapath derives it from the window.
+    pub rate: Option<Rate>,
+    /// `None` until the path has shown its first loss.
+    pub ssthresh: Option<Bytes>,
+    /// Smoothed RTT (RFC 6298).
+    pub srtt: Option<Duration>,
+    /// RTT variance (RFC 6298).
+    pub rttvar: Duration,
+    /// The most bytes in flight in the last report.
+    pub in_flight: Bytes,
+    /// Losses reported before this belong to the reduction already made, whoever made it.
+    pub recovery_until: Time,
+    /// The window at the last reduction, and when that was.
+    pub w_max: Option<(Bytes, Time)>,
+    /// The peers negotiated ECN.
+    pub ecn: bool,
+    /// The last report was limited by the application.
+    pub app_limited: bool,
+    rtt_min: Option<Windowed<Duration>>,
+    rtt_min_long: Option<Windowed<Duration>>,
+    rtt_max: Option<Windowed<Duration>>,
+    delivery_rate_max: Option<Windowed<Rate>>,
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl PathState {
+    /// A path of which only the window and segment size are known.
+    pub fn new(mss: Bytes, cwnd: Bytes) -> Self {
+        Self {
+            mss,
+            cwnd,
+            rate: None,
+            ssthresh: None,
+            srtt: None,
+            rttvar: Duration::ZERO,
+            in_flight: Bytes(0),
+            recovery_until: Time::ZERO,
+            w_max: None,
+            ecn: false,
+            app_limited: false,
+            rtt_min: None,
+            rtt_min_long: None,
+            rtt_max: None,
+            delivery_rate_max: None,
+        }
+    }
+
+    /// Learns from one report. Time does not go backwards.
+    pub fn observe(&mut self, m: &Measurement, now: Time) {
+        self.in_flight = m.in_flight;
+        self.app_limited = m.app_limited;
+        let at = micros(now.0);
+        if let Some(rtt) = m.rtt {
+            self.observe_rtt(rtt.mean(), rtt.min, rtt.max, at);
+        }
+        let rate = m.delivery_rate;
+        let known = self.delivery_rate();
+        if rate > Rate::default() && (!m.app_limited || known.is_none_or(|k| rate > k)) {
+            let filter = self.delivery_rate_max.get_or_insert(Windowed::max(
+                micros(RTT_MIN_WINDOW),
+                at,
+                rate,
+            ));
+            filter.update(at, rate);
+        }
+    }
+
+    /// Takes in round trips learned elsewhere, such as from the kernel when a flow is adopted.
+    pub fn observe_rtt(&mut self, mean: Duration, min: Duration, max: Duration, at_us: u64) {
+        match self.srtt {
+            None => {
+                self.srtt = Some(mean);
+                self.rttvar = mean / 2;
+            }
+            Some(srtt) => {
+                let error = srtt.abs_diff(mean);
+                self.rttvar = self.rttvar - self.rttvar / RTTVAR_WEIGHT + error / RTTVAR_WEIGHT;
+                self.srtt = Some(srtt - srtt / SRTT_WEIGHT + mean / SRTT_WEIGHT);
+            }
+        }
+        let short = micros(RTT_MIN_WINDOW);
+        self.rtt_min.get_or_insert(Windowed::min(short, at_us, min)).update(at_us, min);
+        self.rtt_max.get_or_insert(Windowed::max(short, at_us, max)).update(at_us, max);
+        let long = micros(RTT_MIN_LONG_WINDOW);
+        self.rtt_min_long.get_or_insert(Windowed::min(long, at_us, min)).update(at_us, min);
+    }
+
+    /// Minimum RTT of the last 10 s.
+    pub fn rtt_min(&self) -> Option<Duration> {
+        self.rtt_min.map(|f| f.get())
+    }
+
+    /// When [`Self::rtt_min`] was sampled.
+    pub fn rtt_min_at(&self) -> Option<Time> {
+        self.rtt_min.map(|f| Time(Duration::from_micros(f.taken_at())))
+    }
+
+    /// Minimum RTT of the last 300 s.
+    pub fn rtt_min_long(&self) -> Option<Duration> {
+        self.rtt_min_long.map(|f| f.get())
+    }
+
+    /// Maximum RTT of the last 10 s.
+    pub fn rtt_max(&self) -> Option<Duration> {
+        self.rtt_max.map(|f| f.get())
+    }
+
+    /// Maximum delivery rate of the last 10 s; samples that the application limited count only if
+    /// they exceed what is known.
+    pub fn delivery_rate(&self) -> Option<Rate> {
+        self.delivery_rate_max.map(|f| f.get())
+    }
+
+    /// Bandwidth-delay product: [`Self::delivery_rate`] times [`Self::rtt_min`].
+    pub fn bdp(&self) -> Option<Bytes> {
+        Some(self.delivery_rate()? * self.rtt_min()?)
+    }
+
+    /// The least window any controller may leave a flow with.
+    pub fn cwnd_floor(&self) -> Bytes {
+        CWND_MIN.to_bytes(self.mss)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::RttSamples;
+
+    const MSS: Bytes = Bytes(1448);
+
+    fn report(rtt_ms: u64, rate: u64, app_limited: bool) -> Measurement {
+        Measurement {
+            rtt: Some(RttSamples::one(Duration::from_millis(rtt_ms))),
+            delivery_rate: Rate::from_bytes_per_sec(rate),
+            app_limited,
+            ..Measurement::QUIET
+        }
+    }
+
+    fn at(secs: u64) -> Time {
+        Time(Duration::from_secs(secs))
+    }
+
+    #[test]
+    fn the_bandwidth_delay_product_needs_both() {
+        let mut path = PathState::new(MSS, Bytes(14_480));
+        assert_eq!(path.bdp(), None);
+        path.observe(&report(40, 3_000_000, false), at(1));
+        assert_eq!(path.bdp(), Some(Bytes(120_000)));
+    }
+
+    #[test]
+    fn an_app_limited_sample_does_not_hide_what_the_path_can_do() {
+        let mut path = PathState::new(MSS, Bytes(14_480));
+        path.observe(&report(40, 3_000_000, false), at(1));
+        path.observe(&report(40, 1_000, true), at(2));
+        assert_eq!(path.delivery_rate(), Some(Rate::from_bytes_per_sec(3_000_000)));
+        path.observe(&report(40, 4_000_000, true), at(3));
+        assert_eq!(path.delivery_rate(), Some(Rate::from_bytes_per_sec(4_000_000)));
+    }
+
+    #[test]
+    fn an_old_minimum_leaves_the_short_window_first() {
+        let mut path = PathState::new(MSS, Bytes(14_480));
+        for (secs, rtt_ms) in [(1, 20), (4, 60), (8, 70), (12, 80)] {
+            path.observe(&report(rtt_ms, 1, false), at(secs));
+        }
+        assert_eq!(path.rtt_min(), Some(Duration::from_millis(60)));
+        assert_eq!(path.rtt_min_long(), Some(Duration::from_millis(20)));
+    }
+}

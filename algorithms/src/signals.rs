@@ -1,0 +1,130 @@
+//! The signals every datapath program gathers, written once.
+//!
+//! A policy sees the same measurement whatever arm runs, so every arm's program is made of
+//! [`signals!`](crate::signals), what else the arm needs, and a rule for when to report, most often
+//! [`report_each_round!`](crate::report_each_round). [`FIELDS`] is what the agent decodes.
+//!
+//! The language is CCP's (portus::lang). Its limits shape the text below: 16 report fields, eight
+//! temporaries, no `>=`, no comments in a body, and literals below 2^31.
+
+/// Names of the report fields, in the order of [`signals!`](crate::signals).
+pub const FIELDS: [&str; 14] = [
+    "Report.acked_bytes",
+    "Report.lost_pkts",
+    "Report.ecn_pkts",
+    "Report.timed_out",
+    "Report.rtt_us",
+    "Report.rtt_us_min",
+    "Report.rtt_us_max",
+    "Report.rtt_us_sum",
+    "Report.rtt_us_sq_sum",
+    "Report.rtt_samples",
+    "Report.send_rate_bytes_per_sec",
+    "Report.delivery_rate_bytes_per_sec",
+    "Report.in_flight_bytes_max",
+    "Report.cwnd_bytes",
+];
+
+/// The control register that bounds how often a program may report, in microseconds. The agent
+/// raises it when it has many flows.
+pub const REPORT_INTERVAL: &str = "report_us";
+
+/// Declares the signals, with further report fields (`report`) and control registers (`control`)
+/// of the arm's own, and folds every ACK into them.
+#[macro_export]
+macro_rules! signals {
+    (report: $report:literal, control: $control:literal) => {
+        concat!(
+            "(def (Report
+    (volatile acked_bytes 0)
+    (volatile lost_pkts 0)
+    (volatile ecn_pkts 0)
+    (volatile timed_out 0)
+    (volatile rtt_us 0)
+    (volatile rtt_us_min 2000000000)
+    (volatile rtt_us_max 0)
+    (volatile rtt_us_sum 0)
+    (volatile rtt_us_sq_sum 0)
+    (volatile rtt_samples 0)
+    (volatile send_rate_bytes_per_sec 0)
+    (volatile delivery_rate_bytes_per_sec 0)
+    (volatile in_flight_bytes_max 0)
+    (volatile cwnd_bytes 0)
+    ",
+            $report,
+            ")
+    (report_us 10000)
+    (round_us 10000)
+    ",
+            $control,
+            ")
+(when true
+    (:= Report.acked_bytes (+ Report.acked_bytes Ack.bytes_acked))
+    (:= Report.lost_pkts (+ Report.lost_pkts Ack.lost_pkts_sample))
+    (:= Report.ecn_pkts (+ Report.ecn_pkts Ack.ecn_packets))
+    (:= Report.send_rate_bytes_per_sec
+        (max Report.send_rate_bytes_per_sec Flow.rate_outgoing))
+    (:= Report.delivery_rate_bytes_per_sec
+        (max Report.delivery_rate_bytes_per_sec (min Flow.rate_outgoing Flow.rate_incoming)))
+    (:= Report.in_flight_bytes_max (max Report.in_flight_bytes_max Flow.bytes_in_flight))
+    (:= Report.cwnd_bytes Cwnd)
+    (fallthrough)
+)
+(when (&& Flow.was_timeout true)
+    (:= Report.timed_out 1)
+    (fallthrough)
+)
+(when (< Flow.rtt_sample_us 2000000000)
+    (:= round_us Flow.rtt_sample_us)
+    (:= Report.rtt_us Flow.rtt_sample_us)
+    (:= Report.rtt_us_min (min Report.rtt_us_min Flow.rtt_sample_us))
+    (:= Report.rtt_us_max (max Report.rtt_us_max Flow.rtt_sample_us))
+    (:= Report.rtt_us_sum (+ Report.rtt_us_sum Flow.rtt_sample_us))
+    (:= Report.rtt_us_sq_sum (+ Report.rtt_us_sq_sum (* Flow.rtt_sample_us Flow.rtt_sample_us)))
+    (:= Report.rtt_samples (+ Report.rtt_samples 1))
+    (fallthrough)
+)
+"
+        )
+    };
+}
+
+/// Reports once a quarter of a round trip, but not more often than `report_us`; at once after a
+/// timeout, and within a millisecond of a loss.
+#[macro_export]
+macro_rules! report_each_round {
+    () => {
+        "(when (> Report.timed_out 0)
+    (:= Micros 0)
+    (report)
+)
+(when (&& (> Report.lost_pkts 0) (> Micros 1000))
+    (:= Micros 0)
+    (report)
+)
+(when (&& (> (* Micros 4) round_us) (> Micros report_us))
+    (:= Micros 0)
+    (report)
+)
+"
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
+
+    #[test]
+    fn the_fields_stand_in_the_order_of_the_report() {
+        let (_, scope) = portus::lang::compile(PROGRAM.as_bytes(), &[]).expect("signals compile");
+        for (want, name) in (0u8..).zip(FIELDS) {
+            match scope.get(name) {
+                Some(portus::lang::Reg::Report(got, _, true)) => assert_eq!(*got, want, "{name}"),
+                other => panic!("{name} is {other:?}"),
+            }
+        }
+        assert!(scope.get(REPORT_INTERVAL).is_some());
+    }
+}
