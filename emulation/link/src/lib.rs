@@ -1,1 +1,47 @@
-//! Link.
+//! The link model: what happens to a packet between two hosts.
+//!
+//! One direction of a path is a [`Link`], a state machine with integer nanoseconds for time and
+//! one seed. It reads no clock and does no I/O (but for a trace file when it is built), so the
+//! same model serves real TCP (`remuda-live`) and the simulator, and the same seed gives the same
+//! bytes.
+//!
+//! ```
+//! use remuda_link::{Direction, LinkSpec, Link, Nanos, Outcome};
+//!
+//! let spec = LinkSpec { rate_mbit_per_sec: Some(12.0), delay_ms: 20.0, ..LinkSpec::default() };
+//! let mut link: Link<u32> = spec.build(Nanos::from_millis(40), Direction::Up)?;
+//! link.push(1500, Nanos::ZERO);
+//! // 1 ms to send 1500 bytes at 12 Mbit/s, then 20 ms of delay.
+//! let at = link.next_event().expect("a packet is under way");
+//! assert_eq!(at, Nanos::from_millis(1));
+//! assert!(link.pop(at).is_none());
+//! assert_eq!(link.next_event(), Some(Nanos::from_millis(21)));
+//! assert!(matches!(link.pop(Nanos::from_millis(21)), Some(Outcome::Delivered { .. })));
+//! # Ok::<(), remuda_link::SpecError>(())
+//! ```
+
+mod bottleneck;
+mod delay;
+mod link;
+mod log;
+mod loss;
+mod packet;
+mod queue;
+mod spec;
+mod stats;
+mod time;
+mod trace;
+
+pub use delay::Delay;
+pub use link::{Link, LinkModel, Outcome};
+pub use log::{LogEvent, LogHeader, LogKind, LogWriter};
+pub use loss::{GilbertElliott, Loss};
+pub use packet::Packet;
+pub use queue::{CoDelParams, Discipline, DropReason, Held, Limit, Queue};
+pub use spec::{
+    Direction, FULL_PACKET_BYTES, GilbertElliottSpec, LinkSpec, PathSpec, QueueKind, QueueSpec,
+    RateModel, SpecError,
+};
+pub use stats::{DelaySummary, DropCounts, LinkStats};
+pub use time::Nanos;
+pub use trace::{LineRule, OPPORTUNITY_BYTES, TUN_HEADER_BYTES, Trace, TraceError};

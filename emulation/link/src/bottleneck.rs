@@ -1,0 +1,177 @@
+//! When the bottleneck sends: at a constant rate, at the moments of a trace, or at once.
+
+use crate::time::Nanos;
+use crate::trace::Trace;
+use std::sync::Arc;
+
+const BIT_NANOS: u64 = 8 * 1_000_000_000;
+
+/// A constant rate, exact: what is left of a nanosecond after one packet counts for the next.
+#[derive(Clone, Debug)]
+pub(crate) struct ConstantRate {
+    bits_per_sec: u64,
+    /// The end of the last transmission, in whole nanoseconds, and
+    free_at: Nanos,
+    /// the rest of it, in 1 / `bits_per_sec` nanoseconds.
+    rest: u64,
+}
+
+impl ConstantRate {
+    pub(crate) fn new(bits_per_sec: u64) -> Self {
+        Self { bits_per_sec, free_at: Nanos::ZERO, rest: 0 }
+    }
+
+    pub(crate) fn bits_per_sec(&self) -> u64 {
+        self.bits_per_sec
+    }
+
+    /// When a packet that is ready at `now` has been sent. Rounded up: never faster than the rate.
+    pub(crate) fn send(&mut self, bytes: u32, now: Nanos) -> Nanos {
+        if now > self.end() {
+            self.free_at = now;
+            self.rest = 0;
+        }
+        // 2^32 bytes would overflow 64 bits; an IP packet has 2^16 at most.
+        let work = u64::from(bytes.min(1 << 20)) * BIT_NANOS + self.rest;
+        self.free_at = self.free_at + Nanos(work / self.bits_per_sec);
+        self.rest = work % self.bits_per_sec;
+        self.end()
+    }
+
+    fn end(&self) -> Nanos {
+        self.free_at + Nanos(u64::from(self.rest > 0))
+    }
+}
+
+/// The position in a trace.
+#[derive(Clone, Debug)]
+pub(crate) struct TraceClock {
+    trace: Arc<Trace>,
+    once: bool,
+    base: Nanos,
+    next: usize,
+    finished: bool,
+}
+
+impl TraceClock {
+    pub(crate) fn new(trace: Arc<Trace>, once: bool) -> Self {
+        Self { trace, once, base: Nanos::ZERO, next: 0, finished: false }
+    }
+
+    /// The next opportunity; none once a trace that plays once is over.
+    pub(crate) fn next_opportunity(&self) -> Option<Nanos> {
+        (!self.finished).then(|| self.base + self.stamp(self.next))
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Uses the next opportunity, or loses it.
+    pub(crate) fn step(&mut self) {
+        self.next += 1;
+        if self.next == self.trace.timestamps_ms().len() {
+            self.next = 0;
+            self.base = self.base + self.trace.period();
+            self.finished = self.once;
+        }
+    }
+
+    /// Loses every opportunity up to and at `now`, without walking whole rounds.
+    pub(crate) fn skip_past(&mut self, now: Nanos) {
+        let rounds = (now - self.base).0 / self.trace.period().0;
+        if self.finished || (self.once && rounds > 0) {
+            self.finished = true;
+            return;
+        }
+        if rounds > 1 {
+            // Into the round before the one that holds `now`: its last stamp may be `now` itself.
+            self.base = self.base + Nanos((rounds - 1) * self.trace.period().0);
+            self.next = 0;
+        }
+        while self.next_opportunity().is_some_and(|at| at <= now) {
+            self.step();
+        }
+    }
+
+    fn stamp(&self, index: usize) -> Nanos {
+        Nanos::from_millis(u64::from(self.trace.timestamps_ms()[index]))
+    }
+}
+
+/// What limits the link.
+#[derive(Clone, Debug)]
+pub(crate) enum Bottleneck {
+    Unlimited,
+    Constant(ConstantRate),
+    Trace(TraceClock),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_thousand_odd_packets_end_on_the_exact_nanosecond() {
+        // 1500 bytes at 7 Mbit/s take 1714285.714... ns; 7000 of them exactly 12 s.
+        let mut rate = ConstantRate::new(7_000_000);
+        let mut end = Nanos::ZERO;
+        for _ in 0..7_000 {
+            end = rate.send(1500, Nanos::ZERO);
+        }
+        assert_eq!(end, Nanos::from_millis(12_000));
+    }
+
+    #[test]
+    fn an_idle_link_starts_afresh() {
+        let mut rate = ConstantRate::new(12_000_000);
+        assert_eq!(rate.send(1500, Nanos::ZERO), Nanos::from_millis(1));
+        assert_eq!(rate.send(1500, Nanos::from_millis(5)), Nanos::from_millis(6));
+        assert_eq!(rate.send(1500, Nanos::from_millis(5)), Nanos::from_millis(7));
+    }
+
+    fn clock(stamps: &str, once: bool) -> TraceClock {
+        TraceClock::new(Arc::new(Trace::parse("t", stamps).unwrap()), once)
+    }
+
+    fn stamps(clock: &mut TraceClock, count: usize) -> Vec<u64> {
+        let mut out = Vec::new();
+        while let Some(at) = clock.next_opportunity().filter(|_| out.len() < count) {
+            out.push(at.as_millis());
+            clock.step();
+        }
+        out
+    }
+
+    #[test]
+    fn the_next_round_starts_where_the_last_ended() {
+        assert_eq!(stamps(&mut clock("0\n2\n2\n5\n", false), 9), [0, 2, 2, 5, 5, 7, 7, 10, 10]);
+        assert_eq!(stamps(&mut clock("3\n", false), 4), [3, 6, 9, 12]);
+        assert_eq!(stamps(&mut clock("0\n2\n5\n", true), 9), [0, 2, 5]);
+    }
+
+    proptest! {
+        #[test]
+        fn skipping_equals_walking(
+            mut steps in proptest::collection::vec(0u32..20, 1..8),
+            now_ms in 0u64..500,
+            once: bool,
+        ) {
+            steps[0] += 1;
+            let text: Vec<_> = steps
+                .iter()
+                .scan(0, |at, step| { *at += step; Some(at.to_string()) })
+                .collect();
+            let mut walked = clock(&text.join("\n"), once);
+            let mut skipped = walked.clone();
+            let now = Nanos::from_millis(now_ms);
+            while walked.next_opportunity().is_some_and(|at| at <= now) {
+                walked.step();
+            }
+            skipped.skip_past(now);
+            prop_assert_eq!(skipped.next_opportunity(), walked.next_opportunity());
+            prop_assert_eq!(skipped.is_finished(), walked.is_finished());
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Propagation delay and its jitter.
+//!
+//! Packet k, which leaves the bottleneck at `t_k`, is delivered at
+//!
+//! ```text
+//! x_k = c * x_(k-1) + sqrt(1 - c^2) * std * n_k        x_0 = std * n_0
+//! d_k = t_k + max(0, delay + x_k)                      when jitter may reorder
+//! d_k = max(d_(k-1), t_k + max(0, delay + x_k))        otherwise (the default)
+//! ```
+//!
+//! x is an AR(1) process of mean 0 and standard deviation `std`; c is the correlation of one
+//! packet's jitter with the next one's. n_k is a standard normal variate, approximated by the sum
+//! of twelve uniform ones less six (Irwin–Hall): mean 0, variance 1, never beyond 6, and exact on
+//! every machine, where a logarithm is not. Two consequences to know: delay is not negative, so a
+//! `std` above a third of the delay lifts the mean; and without reordering a late packet holds
+//! back those behind it, so the mean lies above `delay` on a busy link.
+
+use crate::time::Nanos;
+use rand::RngCore;
+use rand_chacha::ChaCha8Rng;
+
+/// 2^32, the number of values one uniform draw can take.
+const DRAWS: f64 = 4_294_967_296.0;
+
+/// Decides when a packet that left the bottleneck reaches the other end.
+#[derive(Clone, Debug)]
+pub struct Delay {
+    base: Nanos,
+    std_ns: f64,
+    correlation: f64,
+    reorders: bool,
+    jitter_ns: Option<f64>,
+    last: Nanos,
+    rng: ChaCha8Rng,
+}
+
+impl Delay {
+    /// A fixed delay.
+    pub fn fixed(base: Nanos, rng: ChaCha8Rng) -> Self {
+        Self {
+            base,
+            std_ns: 0.0,
+            correlation: 0.0,
+            reorders: false,
+            jitter_ns: None,
+            last: Nanos::ZERO,
+            rng,
+        }
+    }
+
+    /// Adds jitter of this standard deviation and packet-to-packet correlation (0 to 1).
+    pub fn with_jitter(mut self, std: Nanos, correlation: f64) -> Self {
+        self.std_ns = std.0 as f64;
+        self.correlation = correlation;
+        self
+    }
+
+    /// Lets jitter change the order of packets.
+    pub fn with_reordering(mut self, reorders: bool) -> Self {
+        self.reorders = reorders;
+        self
+    }
+
+    /// When a packet that leaves the bottleneck at `departed` is delivered.
+    pub fn deliver_at(&mut self, departed: Nanos) -> Nanos {
+        let mut at = departed + self.base;
+        if self.std_ns > 0.0 {
+            let span_ns = (self.base.0 as f64 + self.next_jitter_ns()).max(0.0);
+            at = departed + Nanos(span_ns.round() as u64);
+        }
+        if !self.reorders {
+            at = at.max(self.last);
+        }
+        self.last = at;
+        at
+    }
+
+    fn next_jitter_ns(&mut self) -> f64 {
+        let fresh = self.std_ns * self.standard_normal();
+        let jitter = match self.jitter_ns {
+            None => fresh,
+            Some(before) => {
+                let c = self.correlation;
+                c * before + (1.0 - c * c).sqrt() * fresh
+            }
+        };
+        self.jitter_ns = Some(jitter);
+        jitter
+    }
+
+    fn standard_normal(&mut self) -> f64 {
+        let sum: u64 = (0..12).map(|_| u64::from(self.rng.next_u32())).sum();
+        // Half a step per draw centres the sum: draws are the lower ends of their intervals.
+        (sum as f64 + 6.0) / DRAWS - 6.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    const MS: f64 = 1e6;
+
+    fn delay(std_ms: u64, correlation: f64, reorders: bool) -> Delay {
+        Delay::fixed(Nanos::from_millis(50), ChaCha8Rng::seed_from_u64(7))
+            .with_jitter(Nanos::from_millis(std_ms), correlation)
+            .with_reordering(reorders)
+    }
+
+    /// Delays of packets a second apart, in ms less the base.
+    fn deviations(mut delay: Delay, packets: u64) -> Vec<f64> {
+        (0..packets)
+            .map(|k| {
+                let sent = Nanos::from_millis(1_000 * k);
+                (delay.deliver_at(sent) - sent).0 as f64 / MS - 50.0
+            })
+            .collect()
+    }
+
+    fn mean(values: &[f64]) -> f64 {
+        values.iter().sum::<f64>() / values.len() as f64
+    }
+
+    #[test]
+    fn jitter_has_the_mean_the_deviation_and_the_correlation_asked_for() {
+        for correlation in [0.0, 0.5, 0.9] {
+            let x = deviations(delay(5, correlation, false), 200_000);
+            let variance = mean(&x.iter().map(|v| v * v).collect::<Vec<_>>());
+            let lag = mean(&x.windows(2).map(|w| w[0] * w[1]).collect::<Vec<_>>());
+            assert!(mean(&x).abs() < 0.2, "mean {}", mean(&x));
+            assert!((variance.sqrt() - 5.0).abs() < 0.15, "std {}", variance.sqrt());
+            assert!((lag / variance - correlation).abs() < 0.03, "lag one {}", lag / variance);
+        }
+    }
+
+    #[test]
+    fn order_holds_unless_reordering_is_asked_for() {
+        let order = |reorders| {
+            let mut delay = delay(5, 0.0, reorders);
+            let at: Vec<_> = (0..1_000).map(|k| delay.deliver_at(Nanos(k * 1_000_000))).collect();
+            at.is_sorted()
+        };
+        assert!(order(false));
+        assert!(!order(true));
+    }
+
+    #[test]
+    fn no_jitter_is_exact() {
+        let mut delay = delay(0, 0.0, false);
+        assert_eq!(delay.deliver_at(Nanos(123)), Nanos(50_000_123));
+    }
+}

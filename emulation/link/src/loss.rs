@@ -1,0 +1,143 @@
+//! Loss at random: independent, or in bursts.
+
+use rand::RngCore;
+use rand_chacha::ChaCha8Rng;
+
+/// 2^64, the number of values a draw can take.
+const DRAWS: f64 = 18_446_744_073_709_551_616.0;
+
+/// A probability as the threshold below which a 64-bit draw falls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Chance {
+    threshold: u64,
+    certain: bool,
+}
+
+impl Chance {
+    fn from_percent(percent: f64) -> Self {
+        Self { threshold: (percent / 100.0 * DRAWS) as u64, certain: percent >= 100.0 }
+    }
+
+    fn draw(self, rng: &mut ChaCha8Rng) -> bool {
+        // One draw whatever the probability, so that a change of it moves no other draw.
+        rng.next_u64() < self.threshold || self.certain
+    }
+}
+
+/// A Gilbert–Elliott channel: a good and a bad state, each with its own loss.
+///
+/// Per packet: first the state may change (good to bad with `good_to_bad_percent`, bad to good
+/// with `bad_to_good_percent`), then the packet is lost with the probability of the state it met.
+/// The channel starts good. Its long-run share of bad packets is p / (p + r), its mean burst
+/// 1 / r packets (p, r the two transition probabilities).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GilbertElliott {
+    /// Probability, per packet, to leave the good state.
+    pub good_to_bad_percent: f64,
+    /// Probability, per packet, to leave the bad state.
+    pub bad_to_good_percent: f64,
+    /// Loss while good; 0 in Gilbert's model.
+    pub loss_good_percent: f64,
+    /// Loss while bad; 100 in the simple Gilbert model.
+    pub loss_bad_percent: f64,
+}
+
+#[derive(Clone, Debug)]
+enum Model {
+    None,
+    Independent(Chance),
+    Bursty { to_bad: Chance, to_good: Chance, in_good: Chance, in_bad: Chance, bad: bool },
+}
+
+/// Decides, packet by packet, which are lost on the way to the queue.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    model: Model,
+    rng: ChaCha8Rng,
+}
+
+impl Loss {
+    /// Loses each packet on its own with this probability.
+    pub fn independent(percent: f64, rng: ChaCha8Rng) -> Self {
+        let model = if percent > 0.0 {
+            Model::Independent(Chance::from_percent(percent))
+        } else {
+            Model::None
+        };
+        Self { model, rng }
+    }
+
+    /// Loses packets as a Gilbert–Elliott channel does.
+    pub fn gilbert_elliott(channel: GilbertElliott, rng: ChaCha8Rng) -> Self {
+        let model = Model::Bursty {
+            to_bad: Chance::from_percent(channel.good_to_bad_percent),
+            to_good: Chance::from_percent(channel.bad_to_good_percent),
+            in_good: Chance::from_percent(channel.loss_good_percent),
+            in_bad: Chance::from_percent(channel.loss_bad_percent),
+            bad: false,
+        };
+        Self { model, rng }
+    }
+
+    /// Whether the next packet is lost.
+    pub fn is_lost(&mut self) -> bool {
+        match &mut self.model {
+            Model::None => false,
+            Model::Independent(chance) => chance.draw(&mut self.rng),
+            Model::Bursty { to_bad, to_good, in_good, in_bad, bad } => {
+                let flip = if *bad { *to_good } else { *to_bad };
+                *bad ^= flip.draw(&mut self.rng);
+                let loss = if *bad { *in_bad } else { *in_good };
+                loss.draw(&mut self.rng)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    fn lost(loss: &mut Loss, packets: usize) -> Vec<bool> {
+        (0..packets).map(|_| loss.is_lost()).collect()
+    }
+
+    fn share(lost: &[bool]) -> f64 {
+        lost.iter().filter(|lost| **lost).count() as f64 / lost.len() as f64
+    }
+
+    fn rng(seed: u64) -> ChaCha8Rng {
+        ChaCha8Rng::seed_from_u64(seed)
+    }
+
+    #[test]
+    fn the_share_of_independent_loss_is_the_one_asked_for() {
+        for percent in [0.0, 1.0, 5.0, 50.0, 100.0] {
+            let share = share(&lost(&mut Loss::independent(percent, rng(1)), 200_000));
+            assert!((share * 100.0 - percent).abs() < 0.5, "{share} for {percent} %");
+        }
+    }
+
+    #[test]
+    fn bursts_have_the_length_and_the_share_of_the_model() {
+        let channel = GilbertElliott {
+            good_to_bad_percent: 1.0,
+            bad_to_good_percent: 25.0,
+            loss_good_percent: 0.0,
+            loss_bad_percent: 100.0,
+        };
+        let lost = lost(&mut Loss::gilbert_elliott(channel, rng(2)), 400_000);
+        let bursts = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count();
+        let mean = lost.iter().filter(|lost| **lost).count() as f64 / bursts as f64;
+        assert!((share(&lost) - 1.0 / 26.0).abs() < 0.003, "share {}", share(&lost));
+        assert!((mean - 4.0).abs() < 0.2, "mean burst {mean}");
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let once = lost(&mut Loss::independent(10.0, rng(3)), 1_000);
+        assert_eq!(once, lost(&mut Loss::independent(10.0, rng(3)), 1_000));
+        assert_ne!(once, lost(&mut Loss::independent(10.0, rng(4)), 1_000));
+    }
+}

@@ -1,0 +1,19 @@
+//! What the link needs to know of a packet.
+
+/// Something that crosses a link: a frame from a TUN device, or a simulated segment.
+pub trait Packet {
+    /// Its length in bytes, from the IP header on.
+    fn bytes(&self) -> u32;
+
+    /// Marks it "congestion experienced" if its sender speaks ECN; whether it bears the mark now.
+    fn mark_ce(&mut self) -> bool {
+        false
+    }
+}
+
+/// A packet that is nothing but its length, for tests and probes.
+impl Packet for u32 {
+    fn bytes(&self) -> u32 {
+        *self
+    }
+}

@@ -1,0 +1,215 @@
+//! Mahimahi's packet-delivery traces, with its exact semantics.
+//!
+//! A trace is a text file with one integer a line: a moment in milliseconds at which the link may
+//! deliver [`OPPORTUNITY_BYTES`]. Several lines with one number are several opportunities. An
+//! opportunity that finds nothing to send is lost. After the last line the trace starts again,
+//! shifted by its last timestamp, so a leading `0` of the next round falls on the last moment of
+//! this one.
+
+use crate::time::Nanos;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What one opportunity delivers: 1500 bytes of packet and [`TUN_HEADER_BYTES`].
+///
+/// Mahimahi's `PACKET_SIZE`. Its README says 1500; its code says 1504, because its TUN devices put
+/// four bytes of packet information before each packet and count them.
+pub const OPPORTUNITY_BYTES: u32 = 1504;
+
+/// The packet information Mahimahi counts with each packet on a trace-driven link.
+pub const TUN_HEADER_BYTES: u32 = 4;
+
+/// Traces longer than 49 days are refused; a timestamp then fits 32 bits.
+const TIMESTAMP_MS_MAX: u64 = u32::MAX as u64;
+
+/// The rule a line of a trace broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineRule {
+    /// The line holds no number.
+    Empty,
+    /// The line holds something that is no integer.
+    NotANumber,
+    /// The number is below zero.
+    Negative,
+    /// The number is smaller than the one before.
+    Decreasing,
+    /// The number is beyond 2^32 - 1 ms.
+    TooLarge,
+}
+
+impl fmt::Display for LineRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "is empty; remove it: each line is one timestamp in milliseconds",
+            Self::NotANumber => "is not a number; a line is one integer, in milliseconds",
+            Self::Negative => "is negative; timestamps count up from 0",
+            Self::Decreasing => "is smaller than the line before; sort the trace (sort -n)",
+            Self::TooLarge => "is beyond 4294967295 ms (49 days); shift the trace to start near 0",
+        })
+    }
+}
+
+/// Why a trace was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file cannot be read.
+    #[error("{path}: cannot read the trace: {source}", path = .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// One line breaks a rule.
+    #[error("{name}:{line}: `{text}` {rule}")]
+    Line {
+        /// The file.
+        name: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// What it says, cut to 40 characters.
+        text: String,
+        /// The rule it breaks.
+        rule: LineRule,
+    },
+    /// The file has no line at all.
+    #[error("{name}: the trace is empty; it needs at least one timestamp above 0")]
+    NoLines {
+        /// The file.
+        name: String,
+    },
+    /// Every timestamp is 0, so the trace would last no time.
+    #[error("{name}:{line}: all timestamps are 0; the last must be above 0 for the trace to last")]
+    AllZero {
+        /// The file.
+        name: String,
+        /// The last line, counted from 1.
+        line: usize,
+    },
+}
+
+/// A packet-delivery trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    name: String,
+    timestamps_ms: Vec<u32>,
+}
+
+impl Trace {
+    /// Reads a trace file.
+    pub fn load(path: &Path) -> Result<Self, TraceError> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| TraceError::Read { path: path.to_owned(), source })?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    /// Parses the text of a trace; `name` is what errors call it.
+    pub fn parse(name: &str, text: &str) -> Result<Self, TraceError> {
+        let mut timestamps_ms = Vec::new();
+        let mut previous = 0;
+        for (index, line) in text.lines().enumerate() {
+            let stamp = parse_line(line, previous).map_err(|rule| TraceError::Line {
+                name: name.to_owned(),
+                line: index + 1,
+                text: line.chars().take(40).collect(),
+                rule,
+            })?;
+            timestamps_ms.push(stamp);
+            previous = stamp;
+        }
+        match timestamps_ms.last() {
+            None => Err(TraceError::NoLines { name: name.to_owned() }),
+            Some(0) => {
+                Err(TraceError::AllZero { name: name.to_owned(), line: timestamps_ms.len() })
+            }
+            Some(_) => Ok(Self { name: name.to_owned(), timestamps_ms }),
+        }
+    }
+
+    /// The file it came from.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The opportunities of one round, in milliseconds.
+    pub fn timestamps_ms(&self) -> &[u32] {
+        &self.timestamps_ms
+    }
+
+    /// How long one round lasts: its last timestamp.
+    pub fn period(&self) -> Nanos {
+        Nanos::from_millis(u64::from(self.timestamps_ms.last().copied().unwrap_or(0)))
+    }
+
+    /// The mean rate over one round, counting 1500 bytes of packet for each opportunity.
+    pub fn mean_bits_per_sec(&self) -> u64 {
+        let bytes = OPPORTUNITY_BYTES - TUN_HEADER_BYTES;
+        let bits = self.timestamps_ms.len() as u128 * u128::from(bytes) * 8;
+        let rate = (bits * 1_000_000_000).checked_div(u128::from(self.period().0)).unwrap_or(0);
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+}
+
+fn parse_line(line: &str, previous_ms: u32) -> Result<u32, LineRule> {
+    let text = line.trim();
+    if text.is_empty() {
+        return Err(LineRule::Empty);
+    }
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(LineRule::NotANumber);
+    }
+    if digits.len() < text.len() {
+        return Err(LineRule::Negative);
+    }
+    let wide = digits.parse::<u64>().map_err(|_| LineRule::TooLarge)?;
+    if wide > TIMESTAMP_MS_MAX {
+        return Err(LineRule::TooLarge);
+    }
+    let stamp = u32::try_from(wide).map_err(|_| LineRule::TooLarge)?;
+    if stamp < previous_ms { Err(LineRule::Decreasing) } else { Ok(stamp) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, message: &str) {
+        let error = Trace::parse("cell.trace", text).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error:?} does not start with {message:?}");
+    }
+
+    #[test]
+    fn each_broken_rule_names_file_line_and_rule() {
+        check("1\n\n2\n", "cell.trace:2: `` is empty");
+        check("1\n2x\n", "cell.trace:2: `2x` is not a number");
+        check("1.5\n", "cell.trace:1: `1.5` is not a number");
+        check("+3\n", "cell.trace:1: `+3` is not a number");
+        check("-\n", "cell.trace:1: `-` is not a number");
+        check("1\n2\n-1\n", "cell.trace:3: `-1` is negative");
+        check("5\n4\n", "cell.trace:2: `4` is smaller");
+        check("4294967296\n", "cell.trace:1: `4294967296` is beyond");
+        check("99999999999999999999999\n", "cell.trace:1: `99999999999999999999999` is beyond");
+        check("0\n0\n", "cell.trace:2: all timestamps are 0");
+        check("", "cell.trace: the trace is empty");
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = Trace::load(Path::new("/nonexistent/x.trace")).unwrap_err().to_string();
+        assert!(error.starts_with("/nonexistent/x.trace: cannot read the trace"), "{error}");
+    }
+
+    #[test]
+    fn windows_line_ends_and_a_missing_last_newline_are_read() {
+        let trace = Trace::parse("t", "0\r\n1\r\n1\r\n7").unwrap();
+        assert_eq!(trace.timestamps_ms(), [0, 1, 1, 7]);
+        assert_eq!(trace.period(), Nanos::from_millis(7));
+    }
+
+    #[test]
+    fn one_opportunity_a_millisecond_is_12_mbit_per_sec() {
+        assert_eq!(Trace::parse("t", "1\n").unwrap().mean_bits_per_sec(), 12_000_000);
+    }
+}
