@@ -3,10 +3,19 @@
 //! One file, one algorithm. A new one edits two places: its file, and its line in [`ARMS`].
 
 pub mod controller;
+pub mod cubic;
 pub mod filter;
+pub mod fixed;
+pub mod hystart;
 pub mod path;
+pub mod recovery;
+pub mod reno;
+pub mod round;
+#[cfg(test)]
+mod script;
 pub mod signals;
 pub mod units;
+pub mod window;
 
 pub use controller::{
     Controller, Decision, Measurement, ProgramId, Proposal, Readiness, RttSamples, Why,
@@ -35,7 +44,12 @@ impl std::fmt::Debug for Arm {
 }
 
 /// Every algorithm, one line each.
-pub const ARMS: &[Arm] = &[];
+#[rustfmt::skip]
+pub const ARMS: &[Arm] = &[
+    fixed::ARM,
+    reno::ARM,
+    cubic::ARM,
+];
 
 /// The arm of that name.
 pub fn arm(name: &str) -> Option<&'static Arm> {

@@ -1,0 +1,204 @@
+//! Reno: one segment more a round trip, half after a loss.
+//!
+//! RFC 5681, counting bytes as in RFC 3465; RFC 6582 for what is one loss (recovery.rs).
+//!
+//! Differs from the RFCs:
+//!   - a report carries many ACKs, so RFC 3465's per-ACK limit L has no use here;
+//!   - halves cwnd, as Linux does, where equation (4) halves FlightSize;
+//!   - slow start, timeouts and the end of slow start are window.rs's, with its differences.
+
+use crate::Arm;
+use crate::controller::{Controller, Decision, Measurement, ProgramId};
+use crate::path::PathState;
+use crate::units::{Bytes, Time};
+use crate::window::{self, Rule, Window};
+use crate::{report_each_round, signals};
+
+/// The shared signals, once a quarter of a round trip.
+pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
+
+/// Its line in [`crate::ARMS`].
+pub const ARM: Arm = Arm {
+    name: "reno",
+    summary: "one segment more a round trip, half after a loss (RFC 5681)",
+    program: ProgramId("reno/report"),
+    program_text: PROGRAM,
+    build: || Box::new(Reno::new()),
+};
+
+/// RFC 5681 equation (4): a half.
+const BETA_DIVISOR: u64 = 2;
+
+/// Reno, for one flow.
+#[derive(Clone, Debug)]
+pub struct Reno {
+    window: Window,
+    rule: Additive,
+}
+
+/// Additive increase. Westwood+ grows like this as well.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Additive {
+    /// Bytes acked towards the next segment of growth (RFC 3465 section 2.1).
+    credit: Bytes,
+}
+
+impl Controller for Reno {
+    fn arm(&self) -> &'static str {
+        ARM.name
+    }
+
+    fn program(&self) -> ProgramId {
+        ARM.program
+    }
+
+    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+        *self = Self { window: Window::resume(path, now), rule: Additive::default() };
+        self.window.decision()
+    }
+
+    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+        self.window.step(&mut self.rule, m, now)
+    }
+
+    fn hand_off(&self, path: &mut PathState) {
+        self.window.hand_off(path);
+    }
+}
+
+impl Rule for Additive {
+    /// RFC 5681 equation (2), as RFC 3465 puts it: a segment for each window of bytes.
+    fn grow(&mut self, path: &PathState, acked: Bytes, _now: Time) -> Bytes {
+        self.credit += acked;
+        if self.credit < path.cwnd {
+            return path.cwnd;
+        }
+        self.credit = self.credit - path.cwnd;
+        path.cwnd + path.mss
+    }
+
+    /// RFC 5681 equation (4).
+    fn reduce(&mut self, path: &PathState) -> Bytes {
+        self.credit = Bytes(0);
+        Bytes(path.cwnd.0 / BETA_DIVISOR)
+    }
+}
+
+impl Reno {
+    /// One that has no flow yet.
+    pub fn new() -> Self {
+        let window = Window::resume(&window::no_path(), Time::ZERO);
+        Self { window, rule: Additive::default() }
+    }
+}
+
+impl Default for Reno {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::{MSS, RTT, path, report, windows};
+    use crate::units::Packets;
+
+    fn check(script: &str, want_pkts: &str) {
+        assert_eq!(windows(&mut Reno::new(), &path(10), script), want_pkts, "script {script:?}");
+    }
+
+    #[test]
+    fn doubles_each_round_until_loss() {
+        check("aaal", "20 40 80 40");
+    }
+
+    #[test]
+    fn grows_one_segment_a_round_after_the_round_of_recovery() {
+        check("alaaaa", "20 10 10 11 12 13");
+    }
+
+    #[test]
+    fn a_mark_is_answered_as_a_loss() {
+        check("aaae", "20 40 80 40");
+    }
+
+    #[test]
+    fn losses_in_one_recovery_are_one_reduction() {
+        check("aalRRRa", "20 40 20 20 20 20 20");
+    }
+
+    #[test]
+    fn a_recovery_flag_that_sticks_does_not_hide_losses_for_ever() {
+        let script = format!("aal{}", "R".repeat(21));
+        let want = format!("20 40 20{} 10 10", " 20".repeat(19));
+        check(&script, &want);
+    }
+
+    #[test]
+    fn a_recovery_flag_that_sticks_does_not_stop_growth_for_ever() {
+        let script = format!("aal{}", "r".repeat(22));
+        let want = format!("20 40 20{} 21 22", " 20".repeat(20));
+        check(&script, &want);
+    }
+
+    #[test]
+    fn timeout_restarts_from_two_segments_up_to_half() {
+        check("aataaaaaa", "20 40 2 4 8 16 20 21 22");
+    }
+
+    #[test]
+    fn slow_start_after_a_timeout_goes_on_while_the_datapath_repairs() {
+        check("aatrrr", "20 40 2 4 8 16");
+    }
+
+    #[test]
+    fn repeated_timeouts_hold_the_threshold() {
+        check("aatttaaaaa", "20 40 2 2 2 4 8 16 20 21");
+    }
+
+    #[test]
+    fn a_timeout_in_recovery_holds_the_threshold() {
+        check("aalRtaaaaa", "20 40 20 20 2 4 8 16 20 21");
+    }
+
+    #[test]
+    fn an_unused_window_does_not_grow() {
+        check("auuuu", "20 20 20 20 20");
+        check("aluuaa", "20 10 10 10 11 12");
+    }
+
+    #[test]
+    fn the_window_never_falls_below_two_segments() {
+        check("lqlqlqlqlq", "5 5 2 2 2 2 2 2 2 2");
+    }
+
+    #[test]
+    fn credit_beyond_a_segment_is_kept() {
+        let mut reno = Reno::new();
+        let mut path = path(10);
+        path.ssthresh = Some(MSS);
+        reno.resume(&path, Time::ZERO);
+        for (acked_pkts, want_pkts) in [(8, 10), (8, 11), (5, 12)] {
+            let cwnd = Packets(want_pkts).to_bytes(MSS);
+            let m = Measurement { acked: Packets(acked_pkts).to_bytes(MSS), ..report('a', cwnd) };
+            assert_eq!(reno.on_measurement(&m, Time(RTT)).cwnd, cwnd);
+        }
+    }
+
+    #[test]
+    fn a_switch_during_recovery_does_not_reduce_again() {
+        let mut reno = Reno::new();
+        let mut path = path(40);
+        let cwnd = reno.resume(&path, Time(RTT)).cwnd;
+        reno.on_measurement(&report('l', cwnd), Time(RTT));
+        reno.hand_off(&mut path);
+        let mut successor = Reno::new();
+        let half = successor.resume(&path, Time(RTT + RTT / 2)).cwnd;
+        assert_eq!(half, Packets(20).to_bytes(MSS));
+        for quarter in [2, 3, 4, 8] {
+            let now = Time(RTT + RTT / 4 * quarter);
+            assert_eq!(successor.on_measurement(&report('R', half), now).cwnd, half);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Counts round trips by bytes.
+//!
+//! Linux ends a round when a packet sent after its start is acknowledged. A report does not name
+//! packets, but that is the moment at which as many bytes have been acknowledged as were in flight
+//! when the round started.
+
+use crate::controller::Measurement;
+use crate::units::Bytes;
+
+/// The round trips of one flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Round {
+    /// Rounds that have ended.
+    count: u64,
+    /// Bytes acknowledged in this round.
+    acked: Bytes,
+    /// What was in flight when it started.
+    goal: Bytes,
+}
+
+impl Round {
+    /// How many rounds have ended.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Takes in one report: whether it ends a round. Without an ACK no round ends.
+    pub fn observe(&mut self, m: &Measurement) -> bool {
+        self.acked += m.acked;
+        if m.acked == Bytes(0) || self.acked < self.goal {
+            return false;
+        }
+        self.count = self.count.saturating_add(1);
+        self.restart(m.in_flight);
+        true
+    }
+
+    /// Starts the current round anew, from what is in flight now.
+    pub fn restart(&mut self, in_flight: Bytes) {
+        self.acked = Bytes(0);
+        self.goal = in_flight;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reports of `(acked, in flight)`; the answer has a `|` for each round that ended.
+    fn check(reports: &[(u64, u64)], want: &str) {
+        let mut round = Round::default();
+        let got: String = reports
+            .iter()
+            .map(|&(acked, in_flight)| {
+                let m = Measurement {
+                    acked: Bytes(acked),
+                    in_flight: Bytes(in_flight),
+                    ..Measurement::QUIET
+                };
+                if round.observe(&m) { '|' } else { '.' }
+            })
+            .collect();
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn a_round_ends_when_what_was_in_flight_is_acknowledged() {
+        check(&[(10, 100), (50, 120), (49, 120), (1, 120), (119, 120), (1, 120)], "|..|.|");
+    }
+
+    #[test]
+    fn silence_ends_no_round() {
+        check(&[(0, 0), (0, 0), (0, 100), (0, 100)], "....");
+    }
+}

@@ -1,0 +1,49 @@
+//! For tests: a script of round trips in, a line of windows out.
+
+use crate::controller::{Controller, Measurement, RttSamples};
+use crate::path::PathState;
+use crate::units::{Bytes, Packets, Time};
+use std::time::Duration;
+
+pub const MSS: Bytes = Bytes(1_448);
+pub const RTT: Duration = Duration::from_millis(50);
+
+/// A path with a window of `cwnd_pkts`, of which nothing else is known.
+pub fn path(cwnd_pkts: u64) -> PathState {
+    PathState::new(MSS, Packets(cwnd_pkts).to_bytes(MSS))
+}
+
+/// The report of one round trip, by its letter:
+/// `a` acknowledges a full window, `l` also loses a segment, `e` also carries a mark, `t` times
+/// out, `r` and `R` are `a` and `l` while the datapath is in recovery, `q` is silent,
+/// `u` acknowledges a quarter of the window, as no more of it was used.
+pub fn report(event: char, cwnd: Bytes) -> Measurement {
+    let used = match event {
+        'u' => Bytes(cwnd.0 / 4),
+        'q' | 't' => Bytes(0),
+        _ => cwnd,
+    };
+    Measurement {
+        acked: used,
+        in_flight: used,
+        lost: Packets(u64::from("lR".contains(event))),
+        ecn_marked: Packets(u64::from(event == 'e')),
+        timed_out: event == 't',
+        in_recovery: "rRt".contains(event),
+        rtt: Some(RttSamples::one(RTT)),
+        cwnd,
+        ..Measurement::QUIET
+    }
+}
+
+/// Runs `script` from a window of `cwnd_pkts`, a report a round trip: the window after each report,
+/// in segments.
+pub fn windows(controller: &mut dyn Controller, path: &PathState, script: &str) -> String {
+    let mut cwnd = controller.resume(path, Time::ZERO).cwnd;
+    let mut pkts = Vec::new();
+    for (round, event) in (1u32..).zip(script.chars()) {
+        cwnd = controller.on_measurement(&report(event, cwnd), Time(RTT * round)).cwnd;
+        pkts.push(cwnd.to_packets(path.mss).0.to_string());
+    }
+    pkts.join(" ")
+}

@@ -1,0 +1,214 @@
+//! What all window-based algorithms share: slow start, one reduction an episode, timeouts, the
+//! floor, and no growth of a window that is not used. A [`Rule`] plugs in how a window grows in
+//! congestion avoidance and what is left of it after a loss.
+//!
+//! RFC 5681, RFC 6582, RFC 9406 (slow start), RFC 7661 (unused windows).
+//!
+//! Differs from the RFCs:
+//!   - a report carries many ACKs; one report at most doubles the window in slow start;
+//!   - the loss window after a timeout is two segments, not one: a datapath's floor;
+//!   - retransmission and PRR are the datapath's, and so is the undoing of a spurious reduction.
+
+use crate::controller::{Decision, Measurement};
+use crate::hystart::HyStart;
+use crate::path::PathState;
+use crate::recovery::{Recovery, congested, episode_rtt};
+use crate::round::Round;
+use crate::units::{Bytes, Packets, Time};
+use std::time::Duration;
+
+/// The ceiling of every window: what the 32 bits of the wire protocol's `Cwnd` register hold.
+pub const CWND_MAX: Bytes = Bytes(u32::MAX as u64);
+/// Reference 4.4: the least window to take a flow over with, if it has as much.
+const RESUME_MIN: Packets = Packets(4);
+
+/// What makes one window-based algorithm differ from the next.
+pub trait Rule {
+    /// Congestion avoidance: the window after `acked` more bytes.
+    fn grow(&mut self, path: &PathState, acked: Bytes, now: Time) -> Bytes;
+
+    /// What is left of the window after a loss, a mark or a timeout.
+    fn reduce(&mut self, path: &PathState) -> Bytes;
+
+    /// A timeout: the window is back at its floor, and slow start follows.
+    fn timed_out(&mut self) {}
+
+    /// For `span`, the sender did not use its window.
+    fn unused(&mut self, _span: Duration) {}
+}
+
+/// `cwnd` within the floor of the path and the ceiling of the wire.
+pub fn bound(path: &PathState, cwnd: Bytes) -> Bytes {
+    cwnd.min(CWND_MAX).max(path.cwnd_floor())
+}
+
+/// `a * num / den` without overflow; `den` of zero counts as one.
+pub fn scale(a: Bytes, num: Bytes, den: Bytes) -> Bytes {
+    let wide = u128::from(a.0) * u128::from(num.0) / u128::from(den.0.max(1));
+    Bytes(u64::try_from(wide).unwrap_or(u64::MAX))
+}
+
+/// The path as a controller may trust it: a segment has at least one byte.
+pub fn sane(path: &PathState) -> PathState {
+    let mut path = path.clone();
+    path.mss = path.mss.max(Bytes(1));
+    path.cwnd = bound(&path, path.cwnd);
+    path
+}
+
+/// What a controller holds before it is given a flow: RFC 6928's window of ten segments, and the
+/// segment size of Ethernet with TCP timestamps.
+pub fn no_path() -> PathState {
+    let mss = Bytes(1_448);
+    PathState::new(mss, Packets(10).to_bytes(mss))
+}
+
+/// A congestion window and all that moves it, but for the rule.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// The path as this window knows it; its `cwnd` and `ssthresh` are the ones in force.
+    pub path: PathState,
+    round: Round,
+    hystart: HyStart,
+    recovery: Recovery,
+    /// Slow start after a timeout, which the datapath repairs meanwhile.
+    restarting: bool,
+    /// Nothing was acknowledged since the last timeout.
+    unanswered: bool,
+    last_at: Time,
+}
+
+impl Window {
+    /// Takes a path over by the rules of reference 4.4: the window is what the path holds (what is
+    /// in flight, or the delivery rate times the smoothed RTT) if it is smaller than the window in
+    /// force, and slow start ends at the known BDP, never at infinity.
+    pub fn resume(path: &PathState, now: Time) -> Self {
+        let mut path = sane(path);
+        path.rate = None;
+        if let (Some(rate), Some(srtt)) = (path.delivery_rate(), path.srtt) {
+            let holds = path.in_flight.max(rate * srtt).max(RESUME_MIN.to_bytes(path.mss));
+            path.cwnd = bound(&path, path.cwnd.min(holds));
+        }
+        let bdp = path.bdp();
+        let most = bdp.map(|bdp| bdp.max(path.cwnd));
+        path.ssthresh = match (path.ssthresh, most) {
+            (Some(ssthresh), Some(most)) => Some(ssthresh.min(most)),
+            (ssthresh, most) => ssthresh.or(most),
+        };
+        let recovery = Recovery::resume(&path, now);
+        Self {
+            path,
+            round: Round::default(),
+            hystart: HyStart::default(),
+            recovery,
+            restarting: false,
+            unanswered: false,
+            last_at: now,
+        }
+    }
+
+    /// The window in force. The datapath derives the pacing rate from it.
+    pub fn decision(&self) -> Decision {
+        Decision { cwnd: self.path.cwnd, rate: None }
+    }
+
+    /// Takes in one report.
+    pub fn step(&mut self, rule: &mut impl Rule, m: &Measurement, now: Time) -> Decision {
+        self.path.observe(m, now);
+        let covered = self.recovery.covers(m, now);
+        let leaving = self.recovery.ends_with(m, now);
+        if m.timed_out {
+            self.time_out(rule, m, now);
+        } else if congested(m) && !covered {
+            self.restarting = false;
+            self.reduce(rule, now);
+            self.path.cwnd = self.path.ssthresh.unwrap_or(self.path.cwnd);
+            self.recovery.enter(episode_rtt(&self.path, m), now);
+        } else if self.restarting || !(covered || leaving) {
+            self.use_ack(rule, m, now);
+        }
+        if !m.timed_out && m.acked > Bytes(0) {
+            self.unanswered = false;
+        }
+        self.recovery.observe(m, now);
+        self.restarting = self.restarting && (m.timed_out || self.recovery.covers(m, now));
+        self.end_slow_start(m);
+        self.last_at = now;
+        self.path.cwnd = bound(&self.path, self.path.cwnd);
+        self.decision()
+    }
+
+    /// Writes what a successor needs.
+    pub fn hand_off(&self, path: &mut PathState) {
+        path.cwnd = self.path.cwnd;
+        path.rate = None;
+        path.ssthresh = self.path.ssthresh.or(path.bdp().map(|bdp| bdp.max(self.path.cwnd)));
+        path.recovery_until = self.recovery.until();
+        path.w_max = self.path.w_max;
+    }
+
+    fn in_slow_start(&self) -> bool {
+        self.path.ssthresh.is_none_or(|ssthresh| self.path.cwnd < ssthresh)
+    }
+
+    /// Linux' `tcp_is_cwnd_limited`: in slow start half the window is enough, as the window has
+    /// just been raised and the sender follows.
+    fn limited(&self, m: &Measurement) -> bool {
+        let mss = self.path.mss;
+        if self.in_slow_start() {
+            let in_flight = m.in_flight + Packets(2).to_bytes(mss);
+            return in_flight + in_flight >= self.path.cwnd;
+        }
+        m.cwnd_limited(self.path.cwnd, mss)
+    }
+
+    fn use_ack(&mut self, rule: &mut impl Rule, m: &Measurement, now: Time) {
+        if self.limited(m) {
+            self.grow(rule, m.acked, now);
+        } else {
+            rule.unused(now - self.last_at);
+        }
+    }
+
+    fn grow(&mut self, rule: &mut impl Rule, acked: Bytes, now: Time) {
+        let mut acked = acked.min(self.path.cwnd);
+        if self.in_slow_start() {
+            let step = Bytes(acked.0 / self.hystart.divisor());
+            let room = self.path.ssthresh.map_or(CWND_MAX, |ssthresh| ssthresh - self.path.cwnd);
+            self.path.cwnd += step.min(room);
+            acked = step - room;
+        }
+        if acked > Bytes(0) {
+            self.path.cwnd = rule.grow(&self.path, acked, now).max(self.path.cwnd);
+        }
+    }
+
+    /// RFC 5681 equation (4): a new threshold, never above the window and never below the floor.
+    fn reduce(&mut self, rule: &mut impl Rule, now: Time) {
+        let left = rule.reduce(&self.path).min(self.path.cwnd);
+        self.path.w_max = Some((self.path.cwnd, now));
+        self.path.ssthresh = Some(bound(&self.path, left));
+    }
+
+    /// RFC 5681 section 3.1: the threshold is held if this timeout follows another without an ACK
+    /// between them; Linux also holds it if the reduction for this loss has been made.
+    fn time_out(&mut self, rule: &mut impl Rule, m: &Measurement, now: Time) {
+        if !self.unanswered && !self.recovery.covers(m, now) {
+            self.reduce(rule, now);
+        }
+        rule.timed_out();
+        self.path.ssthresh = Some(self.path.ssthresh.unwrap_or(self.path.cwnd));
+        self.path.cwnd = self.path.cwnd_floor();
+        self.recovery.enter(episode_rtt(&self.path, m), now);
+        self.restarting = true;
+        self.unanswered = true;
+    }
+
+    /// RFC 9406 applies to the first slow start only, whose threshold is not known.
+    fn end_slow_start(&mut self, m: &Measurement) {
+        let round_ended = self.round.observe(m);
+        if self.path.ssthresh.is_none() && self.hystart.observe(m.rtt, round_ended) {
+            self.path.ssthresh = Some(self.path.cwnd);
+        }
+    }
+}
