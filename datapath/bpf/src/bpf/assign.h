@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Which sockets are ours: those of a cgroup, from their handshake on; those a dead agent left; and
+ * on exit none.
+ */
+#ifndef REMUDA_ASSIGN_H
+#define REMUDA_ASSIGN_H
+
+#include "maps.h"
+
+static __always_inline void copy_name(char *to, const volatile char *from)
+{
+	for (int i = 0; i < TCP_CA_NAME_MAX; i++)
+		to[i] = from[i];
+}
+
+/* In this order: the initial window first, so that remuda_init sees it. */
+SEC("sockops")
+int remuda_assign(struct bpf_sock_ops *ops)
+{
+	struct remuda_shared *s = shared();
+	char name[TCP_CA_NAME_MAX];
+	u32 initial = config.assign_initial_cwnd_pkts;
+	long error = 0;
+
+	if (ops->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB &&
+	    ops->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		return 1;
+	if (initial)
+		bpf_setsockopt(ops, SOL_TCP, TCP_BPF_IW, &initial, sizeof(initial));
+	copy_name(name, config.name);
+	error = bpf_setsockopt(ops, SOL_TCP, TCP_CONGESTION, name, sizeof(name));
+	if (!s)
+		return 1;
+	if (error) {
+		__sync_fetch_and_add(&s->assign_errors, 1);
+		s->last_errno = error;
+	} else {
+		__sync_fetch_and_add(&s->assigned, 1);
+	}
+	return 1;
+}
+
+static __always_inline bool is_ours(struct sock *sk)
+{
+	char name[TCP_CA_NAME_MAX] = {};
+	const struct tcp_congestion_ops *ops = inet_csk(sk)->icsk_ca_ops;
+
+	if (!ops || bpf_probe_read_kernel_str(name, sizeof(name), ops->name) < 0)
+		return false;
+	for (int i = 0; i < TCP_CA_NAME_MAX; i++) {
+		if (name[i] != config.name[i])
+			return false;
+		if (!name[i])
+			break;
+	}
+	return true;
+}
+
+/* Sets every socket that runs an algorithm of our name to `to`. To our own name it adopts what a
+ * former agent left, as its ops are others under the same name; it is no change for our own.
+ */
+static __always_inline int retarget(struct bpf_iter__tcp *ctx, const volatile char *to)
+{
+	struct sock_common *common = ctx->sk_common;
+	struct remuda_shared *s = shared();
+	char name[TCP_CA_NAME_MAX];
+	struct tcp_sock *tp;
+	long error;
+
+	if (!common || !s)
+		return 0;
+	tp = (struct tcp_sock *)bpf_skc_to_tcp_sock(common);
+	if (!tp || common->skc_state == TCP_LISTEN || common->skc_state == TCP_CLOSE)
+		return 0;
+	if (!is_ours((struct sock *)tp))
+		return 0;
+	copy_name(name, to);
+	error = bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, name, sizeof(name));
+	if (error) {
+		__sync_fetch_and_add(&s->adopt_errors, 1);
+		s->last_errno = error;
+	} else {
+		__sync_fetch_and_add(&s->adopted, 1);
+	}
+	return 0;
+}
+
+SEC("iter/tcp")
+int remuda_adopt(struct bpf_iter__tcp *ctx)
+{
+	return retarget(ctx, config.name);
+}
+
+SEC("iter/tcp")
+int remuda_let_go(struct bpf_iter__tcp *ctx)
+{
+	return retarget(ctx, config.native);
+}
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the kernel side and the agent share: memory layouts and limits. layout.rs mirrors this file
+ * and asserts the same sizes; a change here is a change there.
+ */
+#ifndef REMUDA_LAYOUT_H
+#define REMUDA_LAYOUT_H
+
+#define REMUDA_SLOTS 8192 /* flows at once; a power of two */
+#define REMUDA_SLOT_BITS 13
+#define REMUDA_PROGRAMS 128 /* entry 0 stays empty: a flow without a program */
+#define REMUDA_REPORT_REGS 32
+#define REMUDA_CONTROL_REGS 32
+
+/* What a slot asks of its flow at the next ACK */
+#define SLOT_PROGRAM 1
+#define SLOT_CWND 2
+#define SLOT_RATE 4
+#define SLOT_CONTROL 8
+
+/* Flags of a report */
+#define REPORT_APP_LIMITED 1
+#define REPORT_IN_RECOVERY 2
+
+enum remuda_event_kind {
+	REMUDA_CREATED = 1,
+	REMUDA_CLOSED = 2,
+	REMUDA_REPORT = 3,
+	REMUDA_FELL_BACK = 4,
+	REMUDA_RESTORED = 5,
+	REMUDA_TABLE_FULL = 6,
+};
+
+/* A flow in words that do not change while it lives. The slot's generation says whether it does. */
+struct remuda_flow_info {
+	u32 generation; /* 0: the slot is free */
+	u16 family;
+	u16 ecn;
+	u16 local_port; /* host order */
+	u16 remote_port;
+	u32 local_addr[4]; /* network order */
+	u32 remote_addr[4];
+	u32 mss_bytes;
+	u32 mark;
+	u32 cwnd_pkts; /* when the flow came to us */
+	u32 ssthresh_pkts;
+	u32 srtt_us;
+	u32 rtt_min_us;
+	u64 cgroup_id;
+	u64 created_ns;
+};
+
+/* Agent to flow: a sequence lock. The agent makes seq odd, writes, makes it even; the flow takes
+ * what it finds at its next ACK and says so in applied_seq.
+ */
+struct remuda_slot {
+	u32 seq;
+	u32 generation;     /* of the last flow here; the kernel side counts it */
+	u32 for_generation; /* whom the agent's words are for */
+	u32 flags;
+	u32 program;     /* index in the jump table */
+	u32 program_seq; /* counts program changes, so that none is carried out twice */
+	u32 control_mask;
+	u32 in_fallback;
+	u64 cwnd_bytes;
+	u64 rate_bytes_per_sec; /* 0: pacing is the datapath's */
+	u64 control[REMUDA_CONTROL_REGS];
+	u64 applied_ns;
+	u32 applied_seq;
+	u32 padding;
+};
+
+/* Flow to agent. Lifecycle events are the header alone. */
+struct remuda_event {
+	u32 kind;
+	u32 sid; /* generation << REMUDA_SLOT_BITS | slot */
+	u64 now_ns;
+	u32 cwnd_pkts;
+	u32 mss_bytes;
+};
+
+struct remuda_report {
+	struct remuda_event event;
+	u32 program_uid;
+	u32 n_fields;
+	u32 srtt_us;
+	u32 rtt_min_us;
+	u32 delivered_pkts;
+	u32 lost_pkts;
+	u32 flags;
+	u32 padding;
+	u64 fields[REMUDA_REPORT_REGS];
+};
+
+/* One per datapath, mapped into the agent */
+struct remuda_shared {
+	u64 heartbeat_ns; /* CLOCK_MONOTONIC, written by the agent */
+	u64 lost_reports; /* the ring was full */
+	u64 lost_events;
+	u64 table_full;
+	u64 fallbacks;
+	u64 restores;
+	u64 adopted;
+	u64 adopt_errors;
+	u64 assigned;
+	u64 assign_errors;
+	s64 last_errno;
+};
+
+/* Set before load; a constant to the verifier */
+struct remuda_config {
+	u64 heartbeat_timeout_ns;
+	u64 rate_max_bytes_per_sec;
+	u32 cwnd_max_pkts;
+	u32 assign_initial_cwnd_pkts; /* 0: leave it */
+	char name[TCP_CA_NAME_MAX];   /* ours */
+	char native[TCP_CA_NAME_MAX]; /* what flows go back to */
+};
+
+/* A flow's registers, as the wire protocol numbers them. Straight-line code of compiled programs
+ * addresses them at fixed offsets.
+ */
+struct remuda_registers {
+	u64 report[REMUDA_REPORT_REGS]; /* first: a report is sent from here, with what precedes it */
+	u64 control[REMUDA_CONTROL_REGS];
+	u64 implicit[8];
+	u64 temporary[8];
+	u64 local[8];
+	u64 primitive[16];
+};
+
+struct remuda_flow {
+	u64 time_zero_ns; /* Micros counts from here */
+	u64 now_ns;
+	u64 bytes_acked;
+	u32 program_version; /* whose registers these are */
+	u32 program_seq;
+	u32 sacked_out;
+	u32 lost;
+	u32 delivered_ce;
+	u32 timed_out;
+	u32 paced; /* the agent or the program set a rate */
+	u32 report_flags;
+	/* the head of struct remuda_report, followed by its fields */
+	struct remuda_event event;
+	u32 program_uid;
+	u32 n_fields;
+	u32 srtt_us;
+	u32 rtt_min_us;
+	u32 delivered_pkts;
+	u32 lost_pkts;
+	u32 flags;
+	u32 padding;
+	struct remuda_registers r;
+};
+
+_Static_assert(sizeof(struct remuda_flow_info) == 88, "layout.rs");
+_Static_assert(sizeof(struct remuda_slot) == 320, "layout.rs");
+_Static_assert(sizeof(struct remuda_event) == 24, "layout.rs");
+_Static_assert(sizeof(struct remuda_report) == 56 + 8 * REMUDA_REPORT_REGS, "layout.rs");
+_Static_assert(__builtin_offsetof(struct remuda_flow, r) ==
+		       __builtin_offsetof(struct remuda_flow, event) + 56,
+	       "a report is contiguous");
+_Static_assert(sizeof(struct remuda_flow) < 4096 - 64, "socket storage of one page");
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The maps. Each has one writer, said here. */
+#ifndef REMUDA_MAPS_H
+#define REMUDA_MAPS_H
+
+#include "kernel_types.h"
+#include "layout.h"
+
+/* Per flow; written by its ACKs, under the socket lock. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct remuda_flow);
+} remuda_flows SEC(".maps");
+
+/* Agent to flow. The agent writes, but for applied_* and generation. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, REMUDA_SLOTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct remuda_slot);
+} remuda_slots SEC(".maps");
+
+/* Who a flow is. Written once, at its start; the truth behind lifecycle events, which may be lost. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, REMUDA_SLOTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct remuda_flow_info);
+} remuda_infos SEC(".maps");
+
+/* Free slots. The agent fills it before anything is attached. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, REMUDA_SLOTS);
+	__type(value, u32);
+} remuda_free SEC(".maps");
+
+/* Compiled programs. The agent writes. It is emptied by the kernel when the agent dies: every tail
+ * call then fails, and the flows run their fallback.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, REMUDA_PROGRAMS);
+	__type(key, u32);
+	__type(value, u32);
+} remuda_programs SEC(".maps");
+
+/* Reports; the flow that finds it full counts one lost. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} remuda_reports SEC(".maps");
+
+/* Lifecycle, apart, so that a flood of reports cannot lose it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 19);
+} remuda_events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct remuda_shared);
+} remuda_shared SEC(".maps");
+
+const volatile struct remuda_config config SEC(".rodata.config");
+
+/* A flow's own words in the socket, readable without a map look-up */
+#define PRIV(sk) (inet_csk(sk)->icsk_ca_priv)
+enum remuda_priv {
+	PRIV_PROGRAM = 0, /* index in remuda_programs */
+	PRIV_SID = 1,     /* 0: no slot, the flow runs its fallback */
+	PRIV_SEQ = 2,     /* of the slot, last seen */
+	PRIV_FALLBACK = 3,
+};
+
+static __always_inline struct remuda_shared *shared(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&remuda_shared, &zero);
+}
+
+static __always_inline struct remuda_slot *slot_of(u32 sid)
+{
+	u32 slot = sid & (REMUDA_SLOTS - 1);
+
+	return bpf_map_lookup_elem(&remuda_slots, &slot);
+}
+
+static __always_inline void emit(struct sock *sk, u32 kind, u64 now_ns)
+{
+	struct remuda_event event = {
+		.kind = kind,
+		.sid = PRIV(sk)[PRIV_SID],
+		.now_ns = now_ns,
+		.cwnd_pkts = tcp_sk(sk)->snd_cwnd,
+		.mss_bytes = tcp_sk(sk)->mss_cache,
+	};
+	struct remuda_shared *s;
+
+	if (bpf_ringbuf_output(&remuda_events, &event, sizeof(event), 0) == 0)
+		return;
+	s = shared();
+	if (s)
+		__sync_fetch_and_add(&s->lost_events, 1);
+}
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Window and pacing rate: what the stack leaves to an algorithm with cong_control.
+ *
+ * The stack neither floors the window nor derives a pacing rate for us. Without a rate of the
+ * agent's the rate is what tcp_update_pacing_rate() (net/ipv4/tcp_input.c) would set, as it sizes
+ * TSO bursts, and pacing is off, as it is for the kernel's own window-based algorithms.
+ */
+#ifndef REMUDA_PACING_H
+#define REMUDA_PACING_H
+
+#include "kernel_types.h"
+
+/* RFC 5681: below two segments ACKs are delayed */
+#define CWND_MIN_PKTS 2
+/* A rate of no ACKs would never be corrected: ten segments a second is the least */
+#define RATE_MIN_SEGMENTS_PER_SEC 10
+/* net.ipv4.tcp_pacing_ss_ratio and tcp_pacing_ca_ratio, per cent */
+#define PACING_SS_PERCENT 200
+#define PACING_CA_PERCENT 120
+#define USEC_PER_SEC 1000000ULL
+
+static __always_inline void set_cwnd_pkts(struct tcp_sock *tp, u64 pkts)
+{
+	u64 max = tp->snd_cwnd_clamp;
+
+	if (max > config.cwnd_max_pkts)
+		max = config.cwnd_max_pkts;
+	if (pkts > max)
+		pkts = max;
+	if (pkts < CWND_MIN_PKTS)
+		pkts = CWND_MIN_PKTS;
+	tp->snd_cwnd = pkts;
+}
+
+static __always_inline void set_cwnd_bytes(struct tcp_sock *tp, u64 bytes)
+{
+	u32 mss = tp->mss_cache;
+
+	if (mss)
+		set_cwnd_pkts(tp, bytes / mss);
+}
+
+/* A rate of the agent's or the program's: enforced, by fq or by the stack's own timer. */
+static __always_inline void pace_at(struct sock *sk, u64 rate)
+{
+	u64 min = (u64)tcp_sk(sk)->mss_cache * RATE_MIN_SEGMENTS_PER_SEC;
+
+	if (rate < min)
+		rate = min;
+	if (rate > config.rate_max_bytes_per_sec)
+		rate = config.rate_max_bytes_per_sec;
+	if (rate > sk->sk_max_pacing_rate)
+		rate = sk->sk_max_pacing_rate;
+	sk->sk_pacing_rate = rate;
+	if (sk->sk_pacing_status == SK_PACING_NONE)
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+}
+
+static __always_inline void pace_by_window(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u64 cwnd = tp->snd_cwnd, in_use = tp->packets_out, srtt_us = tp->srtt_us >> 3, rate;
+	u32 percent = PACING_CA_PERCENT;
+
+	if (cwnd < tp->snd_ssthresh / 2)
+		percent = PACING_SS_PERCENT;
+	rate = (u64)tp->mss_cache * (cwnd > in_use ? cwnd : in_use) * percent / 100 * USEC_PER_SEC;
+	if (srtt_us)
+		rate /= srtt_us;
+	if (rate > sk->sk_max_pacing_rate)
+		rate = sk->sk_max_pacing_rate;
+	sk->sk_pacing_rate = rate;
+	if (sk->sk_pacing_status == SK_PACING_NEEDED)
+		sk->sk_pacing_status = SK_PACING_NONE;
+}
+
+#endif

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0
+/* CCP datapath for Linux TCP, without a module.
+ *
+ * One tcp_congestion_ops. At every ACK its cong_control looks at the agent's heartbeat and the
+ * flow's slot, then enters the flow's compiled CCP program by tail call; where there is none, the
+ * flow runs Reno in place (fallback.h). Programs are copies of remuda_template with the compiled
+ * clauses spliced in (program.h), so that no interpreter runs and each flow changes its program by
+ * one word in its socket.
+ */
+#include "kernel_types.h"
+#include "layout.h"
+#include "maps.h"
+#include "pacing.h"
+#include "primitives.h"
+#include "fallback.h"
+#include "program.h"
+#include "assign.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+static __always_inline void describe(struct remuda_flow_info *info, struct sock *sk, u64 now_ns)
+{
+	struct sock_common *c = &sk->__sk_common;
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct cgroup *cgroup = sk->sk_cgrp_data.cgroup;
+
+	__builtin_memset(info, 0, sizeof(*info));
+	info->family = c->skc_family;
+	info->ecn = tp->ecn_flags;
+	info->local_port = c->skc_num;
+	info->remote_port = bpf_ntohs(c->skc_dport);
+	if (c->skc_family == AF_INET6) {
+		for (int i = 0; i < 4; i++) {
+			info->local_addr[i] = c->skc_v6_rcv_saddr.in6_u.u6_addr32[i];
+			info->remote_addr[i] = c->skc_v6_daddr.in6_u.u6_addr32[i];
+		}
+	} else {
+		info->local_addr[0] = c->skc_rcv_saddr;
+		info->remote_addr[0] = c->skc_daddr;
+	}
+	info->mss_bytes = tp->mss_cache;
+	info->mark = sk->sk_mark;
+	info->cwnd_pkts = tp->snd_cwnd;
+	info->ssthresh_pkts = tp->snd_ssthresh;
+	info->srtt_us = tp->srtt_us >> 3;
+	info->rtt_min_us = tp->rtt_min.s[0].v;
+	info->cgroup_id = cgroup ? cgroup->kn->id : 0;
+	info->created_ns = now_ns;
+}
+
+/* Takes a free slot and gives it a new generation: 0 if the table is full. */
+static __always_inline u32 take_free_slot(struct sock *sk, u64 now_ns)
+{
+	struct remuda_flow_info *info;
+	struct remuda_slot *slot;
+	struct remuda_shared *s;
+	u32 index, generation;
+
+	if (bpf_map_pop_elem(&remuda_free, &index)) {
+		s = shared();
+		if (s)
+			__sync_fetch_and_add(&s->table_full, 1);
+		return 0;
+	}
+	slot = bpf_map_lookup_elem(&remuda_slots, &index);
+	info = bpf_map_lookup_elem(&remuda_infos, &index);
+	if (!slot || !info)
+		return 0;
+	/* The generation counts on where the slot's last flow left it, and is never 0 in a sid. */
+	generation = (slot->generation + 1) & ((1U << (32 - REMUDA_SLOT_BITS)) - 1);
+	if (!generation)
+		generation = 1;
+	describe(info, sk, now_ns);
+	slot->flags = 0;
+	slot->applied_seq = slot->seq;
+	slot->in_fallback = 0;
+	slot->generation = generation;
+	PRIV(sk)[PRIV_SEQ] = slot->seq;
+	barrier();
+	info->generation = generation;
+	return generation << REMUDA_SLOT_BITS | index;
+}
+
+SEC("struct_ops")
+void BPF_PROG(remuda_init, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u64 now_ns = bpf_ktime_get_ns();
+	struct remuda_flow *f;
+	u32 sid;
+
+	for (int i = 0; i <= PRIV_FALLBACK; i++)
+		PRIV(sk)[i] = 0;
+	f = bpf_sk_storage_get(&remuda_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!f)
+		return;
+	__builtin_memset(f, 0, __builtin_offsetof(struct remuda_flow, r));
+	f->bytes_acked = tp->bytes_acked;
+	f->sacked_out = tp->sacked_out;
+	f->lost = tp->lost;
+	f->delivered_ce = tp->delivered_ce;
+	sid = take_free_slot(sk, now_ns);
+	PRIV(sk)[PRIV_SID] = sid;
+	emit(sk, sid ? REMUDA_CREATED : REMUDA_TABLE_FULL, now_ns);
+}
+
+SEC("struct_ops")
+void BPF_PROG(remuda_release, struct sock *sk)
+{
+	u32 sid = PRIV(sk)[PRIV_SID], index = sid & (REMUDA_SLOTS - 1);
+	struct remuda_flow_info *info;
+
+	if (!sid)
+		return;
+	emit(sk, REMUDA_CLOSED, bpf_ktime_get_ns());
+	PRIV(sk)[PRIV_SID] = 0;
+	info = bpf_map_lookup_elem(&remuda_infos, &index);
+	if (info)
+		info->generation = 0;
+	bpf_map_push_elem(&remuda_free, &index, 0);
+}
+
+/* Which program the agent wants the flow to run, if it changed its mind. */
+static __always_inline void take_program(struct sock *sk, struct remuda_slot *slot)
+{
+	u32 seq = *(volatile u32 *)&slot->seq, flags, program, program_seq;
+	struct remuda_flow *f;
+
+	if (seq == (u32)PRIV(sk)[PRIV_SEQ] || (seq & 1))
+		return;
+	if (slot->for_generation != PRIV(sk)[PRIV_SID] >> REMUDA_SLOT_BITS)
+		return;
+	flags = slot->flags;
+	program = slot->program;
+	program_seq = slot->program_seq;
+	barrier();
+	if (*(volatile u32 *)&slot->seq != seq || !(flags & SLOT_PROGRAM))
+		return;
+	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
+	if (!f || f->program_seq == program_seq)
+		return;
+	f->program_seq = program_seq;
+	f->program_version = 0; /* so that the program defines its registers anew */
+	PRIV(sk)[PRIV_PROGRAM] = program;
+}
+
+SEC("struct_ops")
+void BPF_PROG(remuda_cong_control, struct sock *sk, u32 ack, int flag,
+	      const struct rate_sample *rs)
+{
+	u64 now_ns = bpf_ktime_get_ns();
+	u32 sid = PRIV(sk)[PRIV_SID];
+	struct remuda_slot *slot = slot_of(sid);
+
+	if (sid && slot && !agent_is_late(now_ns)) {
+		take_program(sk, slot);
+		if (PRIV(sk)[PRIV_PROGRAM] && PRIV(sk)[PRIV_FALLBACK])
+			leave_fallback(sk, now_ns);
+		bpf_tail_call(ctx, &remuda_programs, (u32)PRIV(sk)[PRIV_PROGRAM]);
+	}
+	/* Before its first program a flow is not in fallback: it has nothing to fall back from. */
+	if (!PRIV(sk)[PRIV_FALLBACK] && PRIV(sk)[PRIV_PROGRAM])
+		enter_fallback(sk, now_ns);
+	fallback_reno(sk, rs);
+}
+
+SEC("struct_ops")
+void BPF_PROG(remuda_template, struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
+{
+	run_program(sk, rs);
+}
+
+SEC("struct_ops")
+void BPF_PROG(remuda_set_state, struct sock *sk, u8 new_state)
+{
+	struct remuda_flow *f;
+
+	if (new_state != TCP_CA_LOSS)
+		return;
+	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
+	if (f)
+		f->timed_out = 1;
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(remuda_ssthresh, struct sock *sk)
+{
+	u32 half = tcp_sk(sk)->snd_cwnd >> 1;
+
+	return half < CWND_MIN_PKTS ? CWND_MIN_PKTS : half;
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(remuda_undo_cwnd, struct sock *sk)
+{
+	return tcp_sk(sk)->snd_cwnd;
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops remuda_ops = {
+	.name = "remuda",
+	.flags = TCP_CONG_NON_RESTRICTED,
+	.init = (void *)remuda_init,
+	.release = (void *)remuda_release,
+	.ssthresh = (void *)remuda_ssthresh,
+	.set_state = (void *)remuda_set_state,
+	.cong_control = (void *)remuda_cong_control,
+	.undo_cwnd = (void *)remuda_undo_cwnd,
+};
+
+/* Never attached: it makes the loader verify and relocate the template. */
+SEC(".struct_ops.link")
+struct tcp_congestion_ops remuda_template_ops = {
+	.name = "remuda_template",
+	.ssthresh = (void *)remuda_ssthresh,
+	.cong_control = (void *)remuda_template,
+	.undo_cwnd = (void *)remuda_undo_cwnd,
+};

@@ -1,0 +1,386 @@
+//! The datapath as the agent sees it: CCP messages in, CCP messages out.
+
+use crate::error::tried;
+use crate::kernel::{self, Mapped, OpsMember};
+use crate::layout::{self, Config, NAME_BYTES, SLOTS, Shared};
+use crate::namespaces;
+use crate::slots::Slots;
+use crate::splice::splice;
+use crate::{Error, announce};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
+    RingBufferBuilder,
+};
+use remuda_wire::to_agent::{Hello, encode_measure, encode_ready};
+use remuda_wire::{PROTOCOL_VERSION, Program, ToDatapath};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::ptr::{read_volatile, write_volatile};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/remuda.bpf.o"));
+
+/// How many records one drain takes, so that a flood of reports cannot keep the agent from its
+/// heartbeat.
+const DRAIN_RECORDS_MAX: usize = 256;
+
+/// How to load the datapath.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name sockets ask for with `TCP_CONGESTION`; 1 to 15 characters.
+    pub name: String,
+    /// The kernel's own algorithm that flows go back to when the agent leaves.
+    pub native: String,
+    /// An older heartbeat puts the flows into fallback.
+    pub heartbeat_timeout: Duration,
+    /// The largest window, in segments.
+    pub cwnd_max_pkts: u32,
+    /// The largest pacing rate, in bytes per second.
+    pub rate_max_bytes_per_sec: u64,
+    /// Initial window, in segments, of flows taken over by cgroup; `None` leaves the kernel's.
+    pub initial_cwnd_pkts: Option<u32>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            name: "remuda".to_owned(),
+            native: "cubic".to_owned(),
+            heartbeat_timeout: Duration::from_millis(500),
+            cwnd_max_pkts: 100_000,
+            rate_max_bytes_per_sec: 12_500_000_000,
+            initial_cwnd_pkts: None,
+        }
+    }
+}
+
+struct Installed {
+    program: Program,
+    index: u32,
+    /// Held: the jump table does not keep a program whose last descriptor is gone.
+    _fd: OwnedFd,
+}
+
+type Records = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// Linux TCP of this host, as a CCP datapath.
+pub struct Datapath {
+    // Fields drop in order: rings and links before the object whose maps they use.
+    reports: RingBuffer<'static>,
+    events: RingBuffer<'static>,
+    links: Vec<Link>,
+    slots: Slots,
+    shared: Mapped<Shared>,
+    table: MapHandle,
+    object: Object,
+    member: OpsMember,
+    records: Records,
+    installed: HashMap<u32, Installed>,
+    version: u32,
+    announced: HashSet<u32>,
+    greeted: bool,
+    settings: Settings,
+}
+
+// SAFETY: libbpf's objects are not tied to a thread; everything here is used through &mut self, and
+// what the kernel shares is accessed by volatile operations.
+unsafe impl Send for Datapath {}
+
+fn fixed_name(name: &str) -> Result<[u8; NAME_BYTES], Error> {
+    let fits = !name.is_empty() && name.len() < NAME_BYTES;
+    if !fits || !name.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(Error::Name(name.to_owned()));
+    }
+    let mut fixed = [0; NAME_BYTES];
+    fixed[..name.len()].copy_from_slice(name.as_bytes());
+    Ok(fixed)
+}
+
+fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
+    let name = fixed_name(&settings.name)?;
+    let config = Config {
+        heartbeat_timeout_ns: u64::try_from(settings.heartbeat_timeout.as_nanos())
+            .unwrap_or(u64::MAX),
+        rate_max_bytes_per_sec: settings.rate_max_bytes_per_sec,
+        cwnd_max_pkts: settings.cwnd_max_pkts,
+        assign_initial_cwnd_pkts: settings.initial_cwnd_pkts.unwrap_or(0),
+        name,
+        native: fixed_name(&settings.native)?,
+    };
+    // SAFETY: a plain struct of integers without padding, for its own size.
+    let bytes = unsafe {
+        std::slice::from_raw_parts((&raw const config).cast::<u8>(), size_of::<Config>())
+    };
+    for mut map in open.maps_mut() {
+        let is = |suffix: &str| map.name().to_string_lossy().ends_with(suffix);
+        if is(".rodata.config") {
+            map.set_initial_value(bytes).map_err(tried("the configuration"))?;
+        } else if map.name() == OsStr::new("remuda_ops") {
+            // kernel_types.h puts the name first
+            let initial = map.initial_value_mut().ok_or(Error::Template("remuda_ops"))?;
+            initial[..NAME_BYTES].copy_from_slice(&name);
+        }
+    }
+    Ok(())
+}
+
+fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
+    let found = object.maps().find(|map| map.name() == OsStr::new(name));
+    let map = found.ok_or(Error::Template("a map is missing"))?;
+    MapHandle::try_from(&map).map_err(tried(format!("map {name}")))
+}
+
+fn ring(map: &MapHandle, records: &Records) -> Result<RingBuffer<'static>, Error> {
+    let records = Arc::clone(records);
+    let mut builder = RingBufferBuilder::new();
+    builder
+        .add(map, move |record: &[u8]| {
+            records.lock().unwrap_or_else(PoisonError::into_inner).push(record.to_vec());
+            0
+        })
+        .map_err(tried("a ring buffer"))?;
+    builder.build().map_err(tried("a ring buffer"))
+}
+
+impl Datapath {
+    /// Loads everything and attaches nothing. `now_ns` is CLOCK_MONOTONIC.
+    pub fn load(settings: Settings, now_ns: u64) -> Result<Self, Error> {
+        libbpf_rs::set_print(None);
+        let member = kernel::ops_member("cong_control")?;
+        if member.parameters != 4 {
+            return Err(Error::OldKernel(member.parameters));
+        }
+        let mut open = ObjectBuilder::default()
+            .open_memory(OBJECT)
+            .map_err(tried("opening the BPF object"))?;
+        configure(&mut open, &settings)?;
+        let object = open.load().map_err(tried("loading the BPF object"))?;
+        let records = Records::default();
+        let slots = Mapped::new(map(&object, "remuda_slots")?.as_fd(), SLOTS)?;
+        let infos = Mapped::new(map(&object, "remuda_infos")?.as_fd(), SLOTS)?;
+        let free = map(&object, "remuda_free")?;
+        for index in 0..SLOTS as u32 {
+            free.update(&[], &index.to_ne_bytes(), MapFlags::ANY)
+                .map_err(tried("filling the free list"))?;
+        }
+        let datapath = Self {
+            reports: ring(&map(&object, "remuda_reports")?, &records)?,
+            events: ring(&map(&object, "remuda_events")?, &records)?,
+            links: Vec::new(),
+            slots: Slots::new(slots, infos),
+            shared: Mapped::new(map(&object, "remuda_shared")?.as_fd(), 1)?,
+            table: map(&object, "remuda_programs")?,
+            object,
+            member,
+            records,
+            installed: HashMap::new(),
+            version: 0,
+            announced: HashSet::new(),
+            greeted: false,
+            settings,
+        };
+        datapath.beat(now_ns);
+        Ok(datapath)
+    }
+
+    /// Registers the algorithm: from now on sockets can ask for it by name.
+    pub fn attach(&mut self) -> Result<(), Error> {
+        let mut ops = self
+            .object
+            .maps_mut()
+            .find(|map| map.name() == OsStr::new("remuda_ops"))
+            .ok_or(Error::Template("remuda_ops"))?;
+        let what = format!("registering the algorithm {:?}", self.settings.name);
+        self.links.push(ops.attach_struct_ops().map_err(tried(what))?);
+        Ok(())
+    }
+
+    /// Takes over every new TCP socket of a cgroup (v2), from its handshake on.
+    pub fn attach_cgroup(&mut self, cgroup: &Path) -> Result<(), Error> {
+        let path = cgroup.display().to_string();
+        let file = std::fs::File::open(cgroup)
+            .map_err(|source| Error::File { path: path.clone(), source })?;
+        let program = self
+            .object
+            .progs_mut()
+            .find(|program| program.name() == OsStr::new("remuda_assign"))
+            .ok_or(Error::Template("remuda_assign"))?;
+        let what = format!("attaching to the cgroup {path}");
+        self.links.push(program.attach_cgroup(file.as_raw_fd()).map_err(tried(what))?);
+        Ok(())
+    }
+
+    /// Takes back every flow that a former agent of the same name left behind, in every network
+    /// namespace. Returns how many.
+    pub fn adopt(&mut self) -> Result<u64, Error> {
+        self.retarget("remuda_adopt")
+    }
+
+    /// Gives every flow back to the kernel's own algorithm. Returns how many.
+    pub fn let_go(&mut self) -> Result<u64, Error> {
+        self.retarget("remuda_let_go")
+    }
+
+    fn retarget(&mut self, program: &str) -> Result<u64, Error> {
+        let before = self.counters().adopted;
+        let walker = self
+            .object
+            .progs_mut()
+            .find(|found| found.name() == OsStr::new(program))
+            .ok_or(Error::Template("an iterator"))?;
+        let link = walker.attach().map_err(tried("attaching the socket iterator"))?;
+        namespaces::walk_sockets(&link)?;
+        Ok(self.counters().adopted - before)
+    }
+
+    /// Says that the agent lives. `now_ns` is CLOCK_MONOTONIC.
+    pub fn beat(&self, now_ns: u64) {
+        // SAFETY: the only entry; one aligned word, which the kernel side only reads.
+        unsafe { write_volatile(&raw mut (*self.shared.entry(0)).heartbeat_ns, now_ns) };
+    }
+
+    /// What the kernel side counted.
+    pub fn counters(&self) -> Shared {
+        // SAFETY: the only entry; words are torn from each other at worst, which counters allow.
+        unsafe { read_volatile(self.shared.entry(0)) }
+    }
+
+    /// Descriptors that become readable when there is something to drain.
+    pub fn poll_fds(&self) -> [RawFd; 2] {
+        [self.events.epoll_fd(), self.reports.epoll_fd()]
+    }
+
+    /// When the flow last took words from its slot, in nanoseconds of CLOCK_MONOTONIC.
+    pub fn applied_ns(&self, sid: u32) -> u64 {
+        self.slots.applied_ns(sid)
+    }
+
+    /// Passes what the flows said to `sink`, as wire messages, and returns how many records that
+    /// were. It takes a bounded number: call again while it is not 0.
+    pub fn drain(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
+        let mut out = Vec::new();
+        if !self.greeted {
+            self.greeted = true;
+            let hello = Hello {
+                version: PROTOCOL_VERSION,
+                capabilities: announce::CAPABILITIES,
+                programs_max: layout::PROGRAMS as u32 - 1,
+                flows_max: SLOTS as u32,
+                name: format!("linux-tcp-bpf/{}", self.settings.name),
+            };
+            hello.encode(&mut out);
+            sink(&out);
+            encode_ready(&mut out, 0);
+            sink(&out);
+        }
+        // Lifecycle first: a flow is announced before its reports.
+        self.events.consume_raw_n(DRAIN_RECORDS_MAX);
+        self.reports.consume_raw_n(DRAIN_RECORDS_MAX);
+        let taken =
+            std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner));
+        for record in &taken {
+            self.translate(record, &mut out, sink);
+        }
+        taken.len()
+    }
+
+    fn translate(&mut self, record: &[u8], out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
+        let Some(event) = layout::read::<layout::Event>(record) else {
+            return;
+        };
+        match event.kind {
+            layout::CREATED => self.announce(event.sid, out, sink),
+            layout::CLOSED => self.retire(event.sid, out, sink),
+            layout::REPORT if self.announced.contains(&event.sid) => {
+                announce::report(record, out, sink);
+            }
+            layout::FELL_BACK | layout::RESTORED if self.announced.contains(&event.sid) => {
+                announce::state(&event, out);
+                sink(out);
+            }
+            _ => {}
+        }
+    }
+
+    fn announce(&mut self, sid: u32, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
+        let Some(info) = self.slots.info(sid) else {
+            return; // it came and went before we looked
+        };
+        if self.announced.insert(sid) {
+            announce::flow(sid, &info, &self.settings.name, out);
+            sink(out);
+            announce::create(sid, &info, &self.settings.name, out);
+            sink(out);
+        }
+    }
+
+    fn retire(&mut self, sid: u32, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
+        if self.announced.remove(&sid) {
+            encode_measure(out, sid, 0, &[]);
+            sink(out);
+        }
+    }
+
+    /// Compares what was announced with who lives: the lifecycle ring can lose events, the slots
+    /// cannot. Call about once a second.
+    pub fn reconcile(&mut self, sink: &mut dyn FnMut(&[u8])) {
+        let mut out = Vec::new();
+        let live: HashSet<u32> = self.slots.live().map(|(sid, _)| sid).collect();
+        let gone: Vec<u32> = self.announced.difference(&live).copied().collect();
+        for sid in gone {
+            self.retire(sid, &mut out, sink);
+        }
+        let new: Vec<u32> = live.difference(&self.announced).copied().collect();
+        for sid in new {
+            self.announce(sid, &mut out, sink);
+        }
+    }
+
+    /// Takes one message of the agent: whole, or not at all.
+    pub fn handle(&mut self, message: &[u8]) -> Result<(), Error> {
+        match ToDatapath::parse(message)? {
+            ToDatapath::Install(program) => self.install(program),
+            ToDatapath::UpdateFields { sid, updates } => self.slots.write(sid, None, &updates),
+            ToDatapath::ChangeProg { sid, uid, updates } => {
+                let index = self.installed.get(&uid).ok_or(Error::NoProgram(uid))?.index;
+                self.slots.write(sid, Some(index), &updates)
+            }
+            ToDatapath::Heartbeat => Ok(()), // it shares memory with us: see `beat`
+            ToDatapath::Resync => {
+                self.announced.clear();
+                self.greeted = false;
+                Ok(())
+            }
+        }
+    }
+
+    fn install(&mut self, program: Program) -> Result<(), Error> {
+        let uid = program.uid;
+        let index = match self.installed.get(&uid) {
+            Some(known) if known.program == program => return Ok(()),
+            Some(known) => known.index,
+            None => self.free_index().ok_or(Error::ProgramsFull(uid))?,
+        };
+        self.version = self.version.wrapping_add(1).max(1);
+        let template = self
+            .object
+            .progs()
+            .find(|found| found.name() == OsStr::new("remuda_template"))
+            .ok_or(Error::Template("it is missing"))?;
+        let insns = splice(template.insns(), &program, self.version)?;
+        let fd = kernel::load_program(&format!("ccp_{uid}"), &insns, self.member)?;
+        self.table
+            .update(&index.to_ne_bytes(), &fd.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
+            .map_err(tried(format!("installing program {uid}")))?;
+        self.installed.insert(uid, Installed { program, index, _fd: fd });
+        Ok(())
+    }
+
+    fn free_index(&self) -> Option<u32> {
+        let taken: HashSet<u32> = self.installed.values().map(|known| known.index).collect();
+        (1..layout::PROGRAMS as u32).find(|index| !taken.contains(index))
+    }
+}

@@ -1,0 +1,66 @@
+//! What can go wrong between the agent and the kernel.
+
+use std::io;
+use thiserror::Error;
+
+/// Why the datapath refused, or the kernel did.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A message that does not parse; nothing of it took effect.
+    #[error(transparent)]
+    Message(#[from] remuda_wire::Error),
+    /// libbpf or the kernel refused an operation.
+    #[error(
+        "{what}: {source}\nfix: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; `remuda doctor` says what else is missing"
+    )]
+    Kernel {
+        /// What was tried.
+        what: String,
+        /// What libbpf said.
+        source: libbpf_rs::Error,
+    },
+    /// The kernel has no type information.
+    #[error("the kernel offers no BTF ({0})\nfix: a kernel with CONFIG_DEBUG_INFO_BTF=y")]
+    NoBtf(io::Error),
+    /// This kernel's `tcp_congestion_ops` is not one we know.
+    #[error("tcp_congestion_ops has no {0} here\nfix: Linux 6.10 or later")]
+    NoMember(String),
+    /// Its `cong_control` has another shape.
+    #[error("cong_control takes {0} parameters here, not 4\nfix: Linux 6.10 or later")]
+    OldKernel(u32),
+    /// The verifier refused a compiled program.
+    #[error("the verifier refused a program:\n{0}")]
+    Verifier(String),
+    /// The template is not as program.h has it.
+    #[error("the program template: {0}")]
+    Template(&'static str),
+    /// A map could not be mapped into memory.
+    #[error("mapping a BPF map: {0}")]
+    Mmap(io::Error),
+    /// A name the kernel would cut.
+    #[error("{0:?} is no name of an algorithm: 1 to 15 printable characters")]
+    Name(String),
+    /// The program table is full.
+    #[error("program {0}: all {max} program slots are taken", max = crate::layout::PROGRAMS - 1)]
+    ProgramsFull(u32),
+    /// A program that was never installed.
+    #[error("program {0} is not installed")]
+    NoProgram(u32),
+    /// A flow that is not, or no longer, there.
+    #[error("flow {0:#x} is not live")]
+    NoFlow(u32),
+    /// A file of the host, such as a sysctl or a cgroup.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Says what was tried when libbpf fails.
+pub(crate) fn tried(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> Error {
+    let what = what.into();
+    move |source| Error::Kernel { what, source }
+}

@@ -1,0 +1,145 @@
+//! The few kernel calls that libbpf-rs has no safe form of: loading raw instructions, mapping maps
+//! into memory, and asking vmlinux BTF.
+
+use crate::Error;
+use crate::insn::Insn;
+use libbpf_rs::libbpf_sys as sys;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// Enough for the part of a verifier log that says what is wrong.
+const VERIFIER_LOG_BYTES: usize = 1 << 20;
+const VERIFIER_LOG_SHOWN: usize = 2_000;
+
+/// Where in `tcp_congestion_ops` a program goes, as the verifier wants to know it.
+#[derive(Clone, Copy, Debug)]
+pub struct OpsMember {
+    btf_id: u32,
+    index: u32,
+    /// Parameters of the member's function.
+    pub parameters: u32,
+}
+
+fn member_name(btf: *const sys::btf, offset: u32) -> String {
+    // SAFETY: libbpf returns a NUL-terminated string that lives as long as `btf`, or null.
+    unsafe {
+        let name = sys::btf__name_by_offset(btf, offset);
+        if name.is_null() { String::new() } else { CStr::from_ptr(name).to_string_lossy().into() }
+    }
+}
+
+/// Looks a member of `tcp_congestion_ops` up in the running kernel's BTF.
+pub fn ops_member(member: &str) -> Result<OpsMember, Error> {
+    const KIND_STRUCT: u32 = 4;
+    // SAFETY: every pointer comes from libbpf for this BTF and is checked; members follow their
+    // struct in memory, `vlen` of them; the BTF is freed once, after the last use.
+    unsafe {
+        let btf = sys::btf__load_vmlinux_btf();
+        if btf.is_null() {
+            return Err(Error::NoBtf(io::Error::last_os_error()));
+        }
+        let found = (|| {
+            let name = c"tcp_congestion_ops";
+            let id = sys::btf__find_by_name_kind(btf, name.as_ptr(), KIND_STRUCT);
+            let btf_id = u32::try_from(id).ok()?;
+            let ops = sys::btf__type_by_id(btf, btf_id);
+            if ops.is_null() {
+                return None;
+            }
+            let count = (*ops).info & 0xffff;
+            let members = ops.add(1).cast::<sys::btf_member>();
+            let index = (0..count)
+                .find(|n| member_name(btf, (*members.add(*n as usize)).name_off) == member)?;
+            let pointer = sys::btf__type_by_id(btf, (*members.add(index as usize)).type_);
+            let function = sys::btf__type_by_id(btf, (*pointer).__bindgen_anon_1.type_);
+            Some(OpsMember { btf_id, index, parameters: (*function).info & 0xffff })
+        })();
+        sys::btf__free(btf);
+        found.ok_or_else(|| Error::NoMember(member.to_owned()))
+    }
+}
+
+/// Loads instructions as a struct_ops program of that member.
+pub fn load_program(name: &str, insns: &[Insn], member: OpsMember) -> Result<OwnedFd, Error> {
+    let name = CString::new(name).map_err(|_| Error::Template("a NUL in a program's name"))?;
+    let mut log = vec![0u8; VERIFIER_LOG_BYTES];
+    for verbose in [false, true] {
+        let mut opts = sys::bpf_prog_load_opts {
+            sz: size_of::<sys::bpf_prog_load_opts>() as u64,
+            attach_btf_id: member.btf_id,
+            expected_attach_type: member.index,
+            ..Default::default()
+        };
+        if verbose {
+            opts.log_buf = log.as_mut_ptr().cast();
+            opts.log_size = log.len() as u32;
+            opts.log_level = 1;
+        }
+        // SAFETY: all pointers outlive the call; the descriptor returned is ours alone.
+        let fd = unsafe {
+            sys::bpf_prog_load(
+                sys::BPF_PROG_TYPE_STRUCT_OPS,
+                name.as_ptr(),
+                c"GPL".as_ptr(),
+                insns.as_ptr(),
+                insns.len() as u64,
+                &mut opts,
+            )
+        };
+        if fd >= 0 {
+            // SAFETY: as above.
+            return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+    }
+    let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
+    let tail = &log[end.saturating_sub(VERIFIER_LOG_SHOWN)..end];
+    Err(Error::Verifier(String::from_utf8_lossy(tail).into_owned()))
+}
+
+/// An mmapable map in memory, as an array of `T`.
+#[derive(Debug)]
+pub struct Mapped<T> {
+    base: NonNull<T>,
+    entries: usize,
+}
+
+// SAFETY: the memory is shared with the kernel, and only accessed by volatile or atomic operations
+// through `entry`; the mapping itself is not tied to a thread.
+unsafe impl<T> Send for Mapped<T> {}
+
+impl<T> Mapped<T> {
+    /// Maps `entries` of the map behind `fd`, whose value size is `size_of::<T>()`.
+    pub fn new(fd: BorrowedFd<'_>, entries: usize) -> Result<Self, Error> {
+        // SAFETY: a fresh shared mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                entries * size_of::<T>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(base.cast::<T>()) {
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { base, entries }),
+            _ => Err(Error::Mmap(io::Error::last_os_error())),
+        }
+    }
+
+    /// The entry's address. It stays valid as long as this lives; the kernel writes there too.
+    pub fn entry(&self, index: usize) -> *mut T {
+        assert!(index < self.entries, "an index of this map");
+        // SAFETY: in bounds of the mapping.
+        unsafe { self.base.as_ptr().add(index) }
+    }
+}
+
+impl<T> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `new` mapped, once.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.entries * size_of::<T>()) };
+    }
+}

@@ -1,0 +1,192 @@
+//! The Rust mirror of bpf/layout.h: what the kernel side and the agent share. Sizes are asserted on
+//! both sides; a change here is a change there.
+
+use std::mem::{offset_of, size_of};
+
+/// Flows at once.
+pub const SLOTS: usize = 8192;
+/// A sid is `generation << SLOT_BITS | slot`.
+pub const SLOT_BITS: u32 = 13;
+/// Entries of the jump table; entry 0 stays empty.
+pub const PROGRAMS: usize = 128;
+/// Report registers of a program.
+pub const REPORT_REGISTERS: usize = 32;
+/// Control registers of a program.
+pub const CONTROL_REGISTERS: usize = 32;
+/// `TCP_CA_NAME_MAX`.
+pub const NAME_BYTES: usize = 16;
+
+/// The slot names a program.
+pub const SLOT_PROGRAM: u32 = 1;
+/// The slot names a window.
+pub const SLOT_CWND: u32 = 2;
+/// The slot names a rate.
+pub const SLOT_RATE: u32 = 4;
+/// The slot has control registers.
+pub const SLOT_CONTROL: u32 = 8;
+
+/// See `REPORT_APP_LIMITED`.
+pub const REPORT_APP_LIMITED: u32 = 1;
+/// See `REPORT_IN_RECOVERY`.
+pub const REPORT_IN_RECOVERY: u32 = 2;
+
+/// `enum remuda_event_kind`.
+pub const CREATED: u32 = 1;
+/// See [`CREATED`].
+pub const CLOSED: u32 = 2;
+/// See [`CREATED`].
+pub const REPORT: u32 = 3;
+/// See [`CREATED`].
+pub const FELL_BACK: u32 = 4;
+/// See [`CREATED`].
+pub const RESTORED: u32 = 5;
+/// See [`CREATED`].
+pub const TABLE_FULL: u32 = 6;
+
+/// `struct remuda_flow_info`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FlowInfo {
+    pub generation: u32,
+    pub family: u16,
+    pub ecn: u16,
+    pub local_port: u16,
+    pub remote_port: u16,
+    pub local_addr: [u8; 16],
+    pub remote_addr: [u8; 16],
+    pub mss_bytes: u32,
+    pub mark: u32,
+    pub cwnd_pkts: u32,
+    pub ssthresh_pkts: u32,
+    pub srtt_us: u32,
+    pub rtt_min_us: u32,
+    pub cgroup_id: u64,
+    pub created_ns: u64,
+}
+
+/// `struct remuda_slot`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    pub seq: u32,
+    pub generation: u32,
+    pub for_generation: u32,
+    pub flags: u32,
+    pub program: u32,
+    pub program_seq: u32,
+    pub control_mask: u32,
+    pub in_fallback: u32,
+    pub cwnd_bytes: u64,
+    pub rate_bytes_per_sec: u64,
+    pub control: [u64; CONTROL_REGISTERS],
+    pub applied_ns: u64,
+    pub applied_seq: u32,
+    pub padding: u32,
+}
+
+/// `struct remuda_event`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    pub kind: u32,
+    pub sid: u32,
+    pub now_ns: u64,
+    pub cwnd_pkts: u32,
+    pub mss_bytes: u32,
+}
+
+/// The head of `struct remuda_report`, before its fields.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ReportHead {
+    pub event: Event,
+    pub program_uid: u32,
+    pub n_fields: u32,
+    pub srtt_us: u32,
+    pub rtt_min_us: u32,
+    pub delivered_pkts: u32,
+    pub lost_pkts: u32,
+    pub flags: u32,
+    pub padding: u32,
+}
+
+/// `struct remuda_shared`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shared {
+    pub heartbeat_ns: u64,
+    pub lost_reports: u64,
+    pub lost_events: u64,
+    pub table_full: u64,
+    pub fallbacks: u64,
+    pub restores: u64,
+    pub adopted: u64,
+    pub adopt_errors: u64,
+    pub assigned: u64,
+    pub assign_errors: u64,
+    pub last_errno: i64,
+}
+
+/// `struct remuda_config`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub heartbeat_timeout_ns: u64,
+    pub rate_max_bytes_per_sec: u64,
+    pub cwnd_max_pkts: u32,
+    pub assign_initial_cwnd_pkts: u32,
+    pub name: [u8; NAME_BYTES],
+    pub native: [u8; NAME_BYTES],
+}
+
+/// `struct remuda_registers`.
+#[repr(C)]
+pub struct Registers {
+    pub report: [u64; REPORT_REGISTERS],
+    pub control: [u64; CONTROL_REGISTERS],
+    pub implicit: [u64; 8],
+    pub temporary: [u64; 8],
+    pub local: [u64; 8],
+    pub primitive: [u64; 16],
+}
+
+/// `struct remuda_flow`. Only its offsets are used, by compiled programs.
+#[repr(C)]
+pub struct Flow {
+    pub time_zero_ns: u64,
+    pub now_ns: u64,
+    pub bytes_acked: u64,
+    pub program_version: u32,
+    pub program_seq: u32,
+    pub sacked_out: u32,
+    pub lost: u32,
+    pub delivered_ce: u32,
+    pub timed_out: u32,
+    pub paced: u32,
+    pub report_flags: u32,
+    pub report: ReportHead,
+    pub registers: Registers,
+}
+
+const _: () = assert!(size_of::<FlowInfo>() == 88);
+const _: () = assert!(size_of::<Slot>() == 320);
+const _: () = assert!(size_of::<Event>() == 24);
+const _: () = assert!(size_of::<ReportHead>() == 56);
+const _: () = assert!(size_of::<Shared>() == 88);
+const _: () = assert!(size_of::<Config>() == 56);
+const _: () = assert!(offset_of!(Flow, registers) == offset_of!(Flow, report) + 56);
+const _: () = assert!(SLOTS == 1 << SLOT_BITS);
+
+/// A plain struct of integers that the kernel side writes: any bytes are a valid value.
+pub trait Plain: Copy {}
+impl Plain for FlowInfo {}
+impl Plain for Event {}
+impl Plain for ReportHead {}
+
+/// Reads a record from the front of `bytes`; `None` if it is too short.
+pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
+    (bytes.len() >= size_of::<T>()).then(|| {
+        // SAFETY: the bytes are there, T is Plain, and the read does not assume alignment.
+        unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
+    })
+}

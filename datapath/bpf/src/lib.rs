@@ -1,0 +1,25 @@
+//! The CCP datapath on the running Linux kernel, without a module.
+//!
+//! One `tcp_congestion_ops` is registered by BPF struct_ops. Every CCP program the agent installs is
+//! compiled to straight-line BPF ([`compile`]), spliced into a template ([`splice`]) and entered by
+//! tail call, so a flow changes its program by one word. The agent writes windows, rates and control
+//! registers to slots in shared memory ([`slots`]); the flows report through ring buffers.
+//! [`Datapath`] speaks the CCP wire protocol on top of that, to any agent.
+
+pub mod announce;
+pub mod compile;
+mod datapath;
+mod default_algorithm;
+mod error;
+pub mod insn;
+mod kernel;
+#[expect(missing_docs, reason = "bpf/layout.h documents the fields, once")]
+pub mod layout;
+mod namespaces;
+pub mod slots;
+pub mod splice;
+
+pub use datapath::{Datapath, Settings};
+pub use default_algorithm::DefaultAlgorithm;
+pub use error::Error;
+pub use kernel::{OpsMember, load_program, ops_member};

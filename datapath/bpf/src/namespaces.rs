@@ -1,0 +1,57 @@
+//! Every network namespace of the host, visited.
+//!
+//! A socket iterator sees the namespace that its descriptor was created in, so each is entered by a
+//! thread of its own; the caller's namespace stays what it is.
+
+use crate::Error;
+use libbpf_rs::{Link, libbpf_sys as sys};
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::thread;
+
+/// One descriptor per namespace: of every process, and of those that `ip netns` has named.
+fn all() -> Vec<File> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let of_processes = processes.map(|entry| entry.path().join("ns/net"));
+    let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let paths: Vec<PathBuf> = of_processes.chain(names.map(|entry| entry.path())).collect();
+    let mut seen = HashSet::new();
+    paths
+        .into_iter()
+        .filter_map(|path| File::open(path).ok())
+        .filter(|file| file.metadata().is_ok_and(|meta| seen.insert((meta.dev(), meta.ino()))))
+        .collect()
+}
+
+/// Runs the iterator over the sockets of every namespace.
+pub fn walk_sockets(iterator: &Link) -> Result<(), Error> {
+    let link = iterator.as_fd().as_raw_fd();
+    for namespace in all() {
+        thread::scope(|scope| scope.spawn(|| walk_one(&namespace, link)).join())
+            .unwrap_or_else(|_| Err(io::Error::other("the walking thread panicked")))
+            .map_err(|source| Error::File { path: "/proc/PID/ns/net".to_owned(), source })?;
+    }
+    Ok(())
+}
+
+fn walk_one(namespace: &File, link: RawFd) -> io::Result<()> {
+    // SAFETY: both descriptors are open; setns changes this thread only, which ends with us.
+    if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
+        // A namespace that is not one of networks, or just gone, has no sockets for us.
+        return Ok(());
+    }
+    // SAFETY: the link is open; the descriptor returned is ours alone.
+    let fd = unsafe { sys::bpf_iter_create(link) };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: as above.
+    let mut walk = unsafe { File::from_raw_fd(fd) };
+    let mut sink = [0; 64];
+    while walk.read(&mut sink)? > 0 {}
+    Ok(())
+}

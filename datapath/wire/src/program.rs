@@ -1,0 +1,287 @@
+//! A datapath program as it travels: events over instructions over registers.
+//!
+//! The encoding is libccp's (serialize.h, machine.h). Events are (condition, body) pairs; the first
+//! one whose condition holds runs, and the next ones too once a body has fallen through.
+
+use crate::{Error, Reader};
+
+/// libccp's `MAX_EXPRESSIONS` and `MAX_INSTRUCTIONS`, less one: its 8-bit counters never end at 256.
+pub const EVENTS_MAX: usize = 255;
+/// See [`EVENTS_MAX`].
+pub const INSTRUCTIONS_MAX: usize = 255;
+/// Registers of each kind that a Remuda datapath has.
+pub const REPORT_REGISTERS: u32 = 32;
+/// See [`REPORT_REGISTERS`].
+pub const CONTROL_REGISTERS: u32 = 32;
+/// libccp's `MAX_TMP_REG`. portus' compiler may use 16; libccp drops what exceeds its eight.
+pub const TEMPORARY_REGISTERS: u32 = 8;
+/// libccp's `MAX_LOCAL_REG`.
+pub const LOCAL_REGISTERS: u32 = 8;
+/// libccp's primitives.
+pub const PRIMITIVES: u32 = 15;
+/// Event flag, fall through, report, Micros, Cwnd, Rate.
+pub const IMPLICIT_REGISTERS: u32 = 6;
+/// On the wire this initial value means infinity (libccp machine.c).
+const DEFINE_INFINITY: u32 = 0x3fff_ffff;
+/// What libccp makes of it: the same as an RTT sample that is not there.
+const INFINITY: u64 = u32::MAX as u64;
+const RECORD_BYTES: usize = 16;
+
+/// The implicit register a program adds to when it wants time to start again.
+pub const MICROS: u32 = 3;
+/// The implicit register that holds the window, in bytes.
+pub const CWND: u32 = 4;
+/// The implicit register that holds the rate, in bytes per second.
+pub const RATE: u32 = 5;
+
+/// Operations, numbered as on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Saturating sum.
+    Add,
+    /// Copies the right operand.
+    Bind,
+    /// Quotient; by zero it saturates.
+    Div,
+    /// 1 if equal, else 0.
+    Equiv,
+    /// Exponentially weighted average, weight of the old value in tenths.
+    Ewma,
+    /// 1 if left > right, else 0.
+    Gt,
+    /// Copies the right operand if the left is not 0.
+    If,
+    /// 1 if left < right, else 0.
+    Lt,
+    /// The larger.
+    Max,
+    /// The later, of 32-bit numbers that wrap.
+    MaxWrap,
+    /// The smaller.
+    Min,
+    /// Saturating product.
+    Mul,
+    /// Copies the right operand if the left is 0.
+    NotIf,
+    /// Difference, not below 0.
+    Sub,
+}
+
+const OP_DEFINE: u8 = 2;
+
+/// A register or a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Register {
+    /// A constant.
+    Immediate(u64),
+    /// Event flag, fall through, report, Micros, Cwnd, Rate.
+    Implicit(u32),
+    /// Scratch of one invocation.
+    Temporary(u32),
+    /// Kept between invocations, not reported.
+    Local(u32),
+    /// What the datapath measured.
+    Primitive(u32),
+    /// Reported.
+    Report(u32),
+    /// Settable by the agent.
+    Control(u32),
+}
+
+/// One operation: `result := left op right`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// What to do.
+    pub op: Op,
+    /// Where to.
+    pub result: Register,
+    /// Left operand.
+    pub left: Register,
+    /// Right operand.
+    pub right: Register,
+}
+
+/// The initial value of a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Define {
+    /// Which.
+    pub register: Register,
+    /// Set again after each report.
+    pub volatile: bool,
+    /// What to.
+    pub value: u64,
+}
+
+/// A condition and what to do when it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Leaves the event flag.
+    pub condition: Vec<Instruction>,
+    /// Runs if the flag is not 0.
+    pub body: Vec<Instruction>,
+}
+
+/// A whole program, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The agent's number of it.
+    pub uid: u32,
+    /// Initial values.
+    pub defines: Vec<Define>,
+    /// In order.
+    pub events: Vec<Event>,
+}
+
+fn op(code: u8, uid: u32) -> Result<Op, Error> {
+    Ok(match code {
+        0 => Op::Add,
+        1 => Op::Bind,
+        3 => Op::Div,
+        4 => Op::Equiv,
+        5 => Op::Ewma,
+        6 => Op::Gt,
+        7 => Op::If,
+        8 => Op::Lt,
+        9 => Op::Max,
+        10 => Op::MaxWrap,
+        11 => Op::Min,
+        12 => Op::Mul,
+        13 => Op::NotIf,
+        14 => Op::Sub,
+        _ => return Err(Error::Program { uid, rule: format!("no operation has code {code}") }),
+    })
+}
+
+/// Reads a register of a message; also tells whether its kind is volatile.
+pub(crate) fn register(kind: u8, index: u32) -> Result<(Register, bool), Error> {
+    let (register, limit, volatile) = match kind {
+        0 => (Register::Control(index), CONTROL_REGISTERS, false),
+        1 => return Ok((Register::Immediate(index.into()), false)),
+        2 => (Register::Implicit(index), IMPLICIT_REGISTERS, false),
+        3 => (Register::Local(index), LOCAL_REGISTERS, false),
+        4 => (Register::Primitive(index), PRIMITIVES, false),
+        5 => (Register::Report(index), REPORT_REGISTERS, true),
+        6 => (Register::Report(index), REPORT_REGISTERS, false),
+        7 => (Register::Temporary(index), TEMPORARY_REGISTERS, false),
+        8 => (Register::Control(index), CONTROL_REGISTERS, true),
+        _ => return Err(Error::Register { kind, index, rule: "there is no such kind" }),
+    };
+    if index >= limit {
+        return Err(Error::Register { kind, index, rule: "the index is out of range" });
+    }
+    Ok((register, volatile))
+}
+
+struct Record {
+    code: u8,
+    operands: [(u8, u32); 3],
+}
+
+impl Record {
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        let code = r.u8()?;
+        let operands = [(r.u8()?, r.u32()?), (r.u8()?, r.u32()?), (r.u8()?, r.u32()?)];
+        Ok(Self { code, operands })
+    }
+
+    fn define(&self, uid: u32) -> Result<Define, Error> {
+        let [_, (kind, index), (value_kind, value)] = self.operands;
+        let (target, volatile) = register(kind, index)?;
+        if !matches!(target, Register::Report(_) | Register::Control(_)) {
+            let rule = "only report and control registers have initial values";
+            return Err(Error::Register { kind, index, rule });
+        }
+        if value_kind != 1 {
+            let rule = "an initial value is a constant".to_owned();
+            return Err(Error::Program { uid, rule });
+        }
+        let value = if value == DEFINE_INFINITY { INFINITY } else { value.into() };
+        Ok(Define { register: target, volatile, value })
+    }
+
+    fn instruction(&self, uid: u32) -> Result<Instruction, Error> {
+        let op = op(self.code, uid)?;
+        let [(kind, index), left, right] = self.operands;
+        let (result, _) = register(kind, index)?;
+        if matches!(result, Register::Immediate(_) | Register::Primitive(_)) {
+            let rule = "a result goes to a register that can be written";
+            return Err(Error::Register { kind, index, rule });
+        }
+        if result == Register::Implicit(MICROS) && op != Op::Bind {
+            return Err(Error::Program { uid, rule: "Micros can only be assigned".to_owned() });
+        }
+        let (left, right) = (register(left.0, left.1)?.0, register(right.0, right.1)?.0);
+        if op == Op::Div && right == Register::Immediate(0) {
+            return Err(Error::Program { uid, rule: "it divides by the constant 0".to_owned() });
+        }
+        if op == Op::Ewma && matches!(left, Register::Immediate(weight) if weight > 10) {
+            return Err(Error::Program { uid, rule: "an ewma weighs in tenths".to_owned() });
+        }
+        Ok(Instruction { op, result, left, right })
+    }
+}
+
+impl Program {
+    /// Reads the body of an `INSTALL`.
+    pub(crate) fn parse(r: &mut Reader<'_>, bytes: usize) -> Result<Self, Error> {
+        let uid = r.u32()?;
+        let counts =
+            [("events", r.u32()?, EVENTS_MAX), ("instructions", r.u32()?, INSTRUCTIONS_MAX)];
+        for (what, count, limit) in counts {
+            if usize::try_from(count).unwrap_or(usize::MAX) > limit {
+                return Err(Error::Count { what, count: count.into(), bytes });
+            }
+        }
+        let [events, instructions] = counts.map(|(_, count, _)| count as usize);
+        if (events + instructions) * RECORD_BYTES != r.left.len() {
+            let count = (events + instructions) as u64;
+            return Err(Error::Count { what: "events and instructions", count, bytes });
+        }
+        let spans = (0..events)
+            .map(|_| Ok([r.u32()?, r.u32()?, r.u32()?, r.u32()?]))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let records =
+            (0..instructions).map(|_| Record::read(r)).collect::<Result<Vec<_>, Error>>()?;
+        Self::assemble(uid, &spans, &records)
+    }
+
+    fn assemble(uid: u32, spans: &[[u32; 4]], records: &[Record]) -> Result<Self, Error> {
+        let head = records.iter().take_while(|record| record.code == OP_DEFINE).count();
+        let defines =
+            records[..head].iter().map(|d| d.define(uid)).collect::<Result<Vec<_>, Error>>()?;
+        let slice = |start: u32, count: u32| {
+            let (start, count) = (start as usize, count as usize);
+            let Some(part) = start.checked_add(count).and_then(|end| records.get(start..end))
+            else {
+                let rule = "an event names instructions that are not there".to_owned();
+                return Err(Error::Program { uid, rule });
+            };
+            part.iter().map(|record| record.instruction(uid)).collect::<Result<Vec<_>, Error>>()
+        };
+        let events = spans
+            .iter()
+            .map(|s| Ok(Event { condition: slice(s[0], s[1])?, body: slice(s[2], s[3])? }))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let program = Self { uid, defines, events };
+        if program.report_fields() == 0 && program.reports() {
+            let rule = "it reports without fields, which would end the flow".to_owned();
+            return Err(Error::Program { uid, rule });
+        }
+        Ok(program)
+    }
+
+    /// How many fields its reports have.
+    pub fn report_fields(&self) -> usize {
+        self.defines.iter().filter(|d| matches!(d.register, Register::Report(_))).count()
+    }
+
+    /// How many instructions run at most at one ACK.
+    pub fn instructions(&self) -> usize {
+        self.events.iter().map(|e| e.condition.len() + e.body.len()).sum()
+    }
+
+    fn reports(&self) -> bool {
+        let report = Register::Implicit(2);
+        self.events.iter().flat_map(|e| &e.body).any(|i| i.result == report)
+    }
+}
