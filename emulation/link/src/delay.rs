@@ -75,6 +75,16 @@ impl Delay {
         at
     }
 
+    /// The least that any packet is delayed.
+    pub fn at_least(&self) -> Nanos {
+        if self.std_ns > 0.0 { Nanos::ZERO } else { self.base }
+    }
+
+    /// Whether packets arrive in the order they left.
+    pub fn keeps_order(&self) -> bool {
+        !self.reorders || self.std_ns == 0.0
+    }
+
     fn next_jitter_ns(&mut self) -> f64 {
         let fresh = self.std_ns * self.standard_normal();
         let jitter = match self.jitter_ns {

@@ -183,8 +183,18 @@ impl<P: Packet> Link<P> {
         self.settle(now);
     }
 
-    /// When something next happens of its own accord: the latest moment for the next `pop`.
+    /// The next moment at which `pop` may return something, if nothing else comes.
+    ///
+    /// It may return nothing even then, where jitter or a queue's drop decided otherwise; ask
+    /// again. What happens before that moment inside the link is worked off then, at its own time.
     pub fn next_event(&self) -> Option<Nanos> {
+        if let Some((_, _, at)) = self.dropped.front() {
+            return Some(*at);
+        }
+        let arrives = self.travelling.front().map(|travelling| travelling.at);
+        if arrives.is_some() && self.delay.keeps_order() {
+            return arrives;
+        }
         let sent = match &self.bottleneck {
             Bottleneck::Trace(clock) if self.sending.is_some() || !self.queue.is_empty() => {
                 clock.next_opportunity()
@@ -192,9 +202,8 @@ impl<P: Packet> Link<P> {
             Bottleneck::Trace(_) => None,
             _ => self.sending.as_ref().map(|sending| sending.done),
         };
-        let dropped = self.dropped.front().map(|dropped| dropped.2);
-        let arrives = self.travelling.front().map(|travelling| travelling.at);
-        [sent, dropped, arrives].into_iter().flatten().min()
+        let earliest = sent.map(|at| at + self.delay.at_least());
+        [earliest, arrives].into_iter().flatten().min()
     }
 
     /// What has become of the next packet by `now`. Call it until it returns none.
@@ -212,8 +221,9 @@ impl<P: Packet> Link<P> {
         Some(Outcome::Delivered { packet, arrived, departed, at })
     }
 
-    /// Lets the bottleneck work up to `now`.
-    fn advance(&mut self, now: Nanos) -> Nanos {
+    /// Lets the bottleneck work up to `now`, so that the statistics are of `now`; returns the
+    /// latest moment seen.
+    pub fn advance(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
         match self.bottleneck {
             Bottleneck::Unlimited => {}

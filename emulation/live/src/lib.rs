@@ -1,1 +1,43 @@
-//! Link.
+//! Real TCP over an emulated path.
+//!
+//! A [`Testbed`] is two network namespaces without a name, a client and a server, each with a TUN
+//! device, joined by a thread that moves packets as [`remuda_link`] says. A `VethPair` is the
+//! same without a link between, for what the machine can do at best. Both need root, change
+//! nothing outside their namespaces, and leave nothing behind, not even after SIGKILL.
+//!
+//! ```no_run
+//! use remuda_live::{LinkSpec, PathSpec, QueueSpec, Testbed};
+//!
+//! let link = LinkSpec {
+//!     rate_mbit_per_sec: Some(12.0),
+//!     delay_ms: 20.0,
+//!     queue: QueueSpec::droptail_bdp(1.0),
+//!     ..LinkSpec::default()
+//! };
+//! let testbed = Testbed::new(&PathSpec::symmetric(link))?;
+//! let mut server = testbed.server().command("iperf3").args(["-s", "-1"]).spawn().expect("iperf3");
+//! let address = testbed.server().ipv4().to_string();
+//! let client = testbed.client().command("iperf3").args(["-c", &address]).status();
+//! println!("{client:?}, 95 % of packets waited {} ms or less",
+//!     testbed.stats()?.up.link.queueing_delay.p95_ms);
+//! # server.wait().expect("it ends with its client");
+//! # Ok::<(), remuda_live::Error>(())
+//! ```
+
+mod clock;
+mod device;
+mod error;
+mod frame;
+mod namespace;
+pub mod probe;
+mod pump;
+mod testbed;
+
+pub use clock::Clock;
+pub use error::Error;
+pub use namespace::{DeviceCounters, Namespace};
+pub use remuda_link::{
+    DelaySummary, DropCounts, GilbertElliottSpec, LinkSpec, LinkStats, Nanos, PathSpec, QueueKind,
+    QueueSpec,
+};
+pub use testbed::{DirectionStats, PathStats, Testbed};

@@ -1,0 +1,86 @@
+//! What can go wrong with a testbed.
+
+use remuda_link::SpecError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a testbed could not be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The process may not make namespaces or devices.
+    #[error(
+        "{action}: not permitted; needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it with sudo"
+    )]
+    NotPermitted {
+        /// What was tried.
+        action: String,
+    },
+    /// The kernel has no TUN devices.
+    #[error("cannot open /dev/net/tun: {source}; load the module: sudo modprobe tun")]
+    NoTun {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The path's description is wrong.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A log cannot be written.
+    #[error("{path}: cannot write the log: {source}", path = .path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A kernel setting cannot be written.
+    #[error("cannot set {key} to `{value}`: {source}; `sysctl -a` lists the keys of this kernel")]
+    Sysctl {
+        /// Its name, with dots.
+        key: String,
+        /// The value it was to have.
+        value: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A command cannot be started.
+    #[error("cannot start `{command}`: {source}; is it installed and on PATH?")]
+    Command {
+        /// The program.
+        command: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An option of the command line has a form it must not have.
+    #[error("{option} {value}: {rule}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What it was given.
+        value: String,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// The system refused something else.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err`: names the action that failed, and tells a want of rights from the rest.
+    pub(crate) fn doing<E: Into<io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let action = action.into();
+        move |source| {
+            let source = source.into();
+            if source.kind() == io::ErrorKind::PermissionDenied {
+                Self::NotPermitted { action }
+            } else {
+                Self::System { action, source }
+            }
+        }
+    }
+}

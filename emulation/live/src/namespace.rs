@@ -1,0 +1,182 @@
+//! Network namespaces without a name.
+//!
+//! A namespace made here is held by a file descriptor and by the processes in it, by nothing
+//! else: there is no file under `/run/netns`. When the process that made it ends, however it
+//! ends, the kernel takes the namespace and its devices back.
+
+use crate::error::Error;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+
+/// Buffers large enough that the path limits a TCP flow, not its window: the bandwidth-delay
+/// product of 1 Gbit/s and 100 ms is 12.5 MB, and a window needs a few times that.
+const TCP_SYSCTLS: [(&str, &str); 3] = [
+    ("net.ipv4.tcp_rmem", "4096 131072 67108864"),
+    ("net.ipv4.tcp_wmem", "4096 16384 67108864"),
+    // What one flow learned of the path must not help the next one: runs have to be alike.
+    ("net.ipv4.tcp_no_metrics_save", "1"),
+];
+
+/// No router solicitations, no duplicate address detection, no link-local address: the link
+/// carries what the user sends, nothing of the kernel's own.
+const IPV6_SYSCTLS: [(&str, &str); 3] = [
+    ("net.ipv6.conf.default.router_solicitations", "0"),
+    ("net.ipv6.conf.default.accept_dad", "0"),
+    ("net.ipv6.conf.default.addr_gen_mode", "1"),
+];
+
+/// The packets a device lost, as the kernel counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounters {
+    /// Lost on the way out of the namespace: the pump did not read fast enough.
+    pub tx_dropped: u64,
+    /// Lost on the way in.
+    pub rx_dropped: u64,
+}
+
+/// One end of a path: a network namespace with a device and two addresses.
+#[derive(Debug)]
+pub struct Namespace {
+    fd: Arc<OwnedFd>,
+    ipv4: Ipv4Addr,
+    ipv6: Ipv6Addr,
+    device: String,
+}
+
+impl Namespace {
+    /// Makes a namespace; the caller puts `device` and the addresses there.
+    pub(crate) fn create(device: &str, ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> Result<Self, Error> {
+        let fd = thread::scope(|scope| scope.spawn(unshare_network).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let namespace = Self { fd: Arc::new(fd), ipv4, ipv6, device: device.to_owned() };
+        for (key, value) in TCP_SYSCTLS.into_iter().chain(IPV6_SYSCTLS) {
+            namespace.set_sysctl(key, value)?;
+        }
+        Ok(namespace)
+    }
+
+    /// Its IPv4 address.
+    pub fn ipv4(&self) -> Ipv4Addr {
+        self.ipv4
+    }
+
+    /// Its IPv6 address.
+    pub fn ipv6(&self) -> Ipv6Addr {
+        self.ipv6
+    }
+
+    /// The name of its device, inside the namespace.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// The descriptor that keeps it; for `setns`.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// A command that will run inside, and be killed when its parent dies.
+    ///
+    /// Its parent is the *thread* that spawns it: spawn from one that outlives it.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        let fd = Arc::clone(&self.fd);
+        let parent = rustix::process::getpid();
+        let enter = move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            if getppid() != Some(parent) {
+                // The parent died before the line above.
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            move_into_link_name_space(fd.as_fd(), Some(LinkNameSpaceType::Network))?;
+            Ok(())
+        };
+        // SAFETY: between fork and exec, `enter` makes three system calls and allocates nothing.
+        unsafe { command.pre_exec(enter) };
+        command
+    }
+
+    /// Runs a closure on a thread of its own inside the namespace and returns its value. Sockets
+    /// it makes stay in the namespace, wherever they are used.
+    ///
+    /// A panic of the closure is passed on.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        let inside = || {
+            move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))
+                .map_err(Error::doing("enter a network namespace"))?;
+            Ok(work())
+        };
+        thread::scope(|scope| scope.spawn(inside).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Sets a kernel parameter of this namespace: `net.ipv4.tcp_congestion_control` to `cubic`.
+    pub fn set_sysctl(&self, key: &str, value: &str) -> Result<(), Error> {
+        let path = format!("/proc/sys/{}", key.replace('.', "/"));
+        self.run(|| fs::write(path, value))?.map_err(|source| Error::Sysctl {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            source,
+        })
+    }
+
+    /// Reads a kernel parameter of this namespace.
+    pub fn sysctl(&self, key: &str) -> Result<String, Error> {
+        let path = format!("/proc/sys/{}", key.replace('.', "/"));
+        let text = self
+            .run(|| fs::read_to_string(path))?
+            .map_err(Error::doing(format!("read the kernel parameter {key}")))?;
+        Ok(text.trim().to_owned())
+    }
+
+    /// What its device has lost.
+    pub fn device_counters(&self) -> Result<DeviceCounters, Error> {
+        let table = self
+            .run(|| fs::read_to_string("/proc/thread-self/net/dev"))?
+            .map_err(Error::doing("read the counters of a device"))?;
+        Ok(parse_counters(&table, &self.device).unwrap_or_default())
+    }
+}
+
+/// Columns of `/proc/net/dev` after the name: 8 for what was received (packets dropped are the
+/// fourth), then 8 for what was sent.
+fn parse_counters(table: &str, device: &str) -> Option<DeviceCounters> {
+    let line =
+        table.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;
+    let columns: Vec<u64> =
+        line.split_whitespace().map_while(|column| column.parse().ok()).collect();
+    Some(DeviceCounters { rx_dropped: *columns.get(3)?, tx_dropped: *columns.get(11)? })
+}
+
+fn unshare_network() -> Result<OwnedFd, Error> {
+    // SAFETY: a thread of its own, which ends at once: nothing else shares what it gives up.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+        .map_err(Error::doing("make a network namespace"))?;
+    rustix::fs::open("/proc/thread-self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(Error::doing("keep a network namespace"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_found_in_the_kernels_table() {
+        let table = "Inter-| Receive | Transmit\n face |bytes packets errs drop\n    \
+                     lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n  \
+                     tun0: 10 20 0 3 0 0 0 0 30 40 0 7 0 0 0 0\n";
+        let counters = DeviceCounters { tx_dropped: 7, rx_dropped: 3 };
+        assert_eq!(parse_counters(table, "tun0"), Some(counters));
+        assert_eq!(parse_counters(table, "tun"), None);
+    }
+}

@@ -1,0 +1,258 @@
+//! Measures a path from its ends, independently of what the link says of itself.
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::namespace::Namespace;
+use rustix::net::sockopt::set_tcp_congestion;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How long a probe waits for what never comes.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// IPv4 and UDP headers, which a datagram's length does not count.
+const UDP_HEADER_BYTES: usize = 28;
+
+/// A datagram that fills a packet of 1500 bytes.
+const DATAGRAM_BYTES: usize = 1500 - UDP_HEADER_BYTES;
+
+/// What bulk transfers carry, over and over: a length prime to any buffer's, so that a byte lost
+/// or doubled shows.
+const PATTERN_BYTES: usize = 262_147;
+
+/// Round trips of small datagrams on an idle path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RoundTrips {
+    /// How many came back.
+    pub returned: u32,
+    /// How many did not.
+    pub lost: u32,
+    /// The shortest.
+    pub min_ms: f64,
+    /// Their mean.
+    pub mean_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
+}
+
+/// A bulk transfer over TCP.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Transfer {
+    /// Bytes of payload that arrived, each compared with what was sent.
+    pub bytes: u64,
+    /// From the first connection attempt to the last byte.
+    pub elapsed: Duration,
+}
+
+impl Transfer {
+    /// Payload over time.
+    pub fn mbit_per_sec(&self) -> f64 {
+        self.bytes as f64 * 8.0 / 1e6 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// Sends `count` datagrams of 64 bytes (36 of payload), `gap` apart, from one namespace to the
+/// other's IPv4 address and back, and times each.
+pub fn round_trips(
+    from: &Namespace,
+    to: &Namespace,
+    count: u32,
+    gap: Duration,
+) -> Result<RoundTrips, Error> {
+    let doing = || Error::doing("probe the round trip");
+    let echo = to.run(|| UdpSocket::bind((to.ipv4(), 0)))?.map_err(doing())?;
+    let probe = from.run(|| UdpSocket::bind((from.ipv4(), 0)))?.map_err(doing())?;
+    echo.set_read_timeout(Some(Duration::from_millis(50))).map_err(doing())?;
+    probe.set_read_timeout(Some(Duration::from_secs(1))).map_err(doing())?;
+    probe.connect(echo.local_addr().map_err(doing())?).map_err(doing())?;
+    let done = AtomicBool::new(false);
+    let times_ms = thread::scope(|scope| {
+        scope.spawn(|| answer(&echo, &done));
+        let times_ms = ask(&probe, count, gap);
+        done.store(true, Ordering::Relaxed);
+        times_ms
+    })
+    .map_err(doing())?;
+    let returned = times_ms.len() as u32;
+    Ok(RoundTrips {
+        returned,
+        lost: count - returned,
+        min_ms: times_ms.iter().copied().fold(f64::INFINITY, f64::min),
+        mean_ms: times_ms.iter().sum::<f64>() / f64::from(returned),
+        max_ms: times_ms.iter().copied().fold(0.0, f64::max),
+    })
+}
+
+fn answer(echo: &UdpSocket, done: &AtomicBool) {
+    let mut buffer = [0; 64];
+    while !done.load(Ordering::Relaxed) {
+        // A timeout is there to look at `done`; an answer that cannot be sent is a probe lost.
+        if let Ok((length, peer)) = echo.recv_from(&mut buffer) {
+            let _ = echo.send_to(&buffer[..length], peer);
+        }
+    }
+}
+
+fn ask(probe: &UdpSocket, count: u32, gap: Duration) -> io::Result<Vec<f64>> {
+    let clock = Clock::start();
+    let mut times_ms = Vec::new();
+    let mut buffer = [0; 64];
+    for number in 0..count {
+        let mut payload = [0; 36];
+        payload[..4].copy_from_slice(&number.to_be_bytes());
+        let sent = clock.now();
+        probe.send(&payload)?;
+        // An answer to an earlier probe, given up for lost, is not this one's.
+        while let Ok(length) = probe.recv(&mut buffer) {
+            if buffer[..length] == payload {
+                times_ms.push((clock.now() - sent).as_millis_f64());
+                break;
+            }
+        }
+        thread::sleep(gap);
+    }
+    Ok(times_ms)
+}
+
+/// Floods the path with full-size UDP packets for `span` and returns the rate at which they
+/// arrive, in Mbit/s of IP bytes. `offered_mbit_per_sec` must be above the path's rate.
+pub fn saturated_rate(
+    from: &Namespace,
+    to: &Namespace,
+    offered_mbit_per_sec: f64,
+    span: Duration,
+) -> Result<f64, Error> {
+    let doing = || Error::doing("probe the rate");
+    let sink = to.run(|| UdpSocket::bind((to.ipv4(), 0)))?.map_err(doing())?;
+    let source = from.run(|| UdpSocket::bind((from.ipv4(), 0)))?.map_err(doing())?;
+    sink.set_read_timeout(Some(Duration::from_millis(500))).map_err(doing())?;
+    source.connect(sink.local_addr().map_err(doing())?).map_err(doing())?;
+    thread::scope(|scope| {
+        scope.spawn(|| flood(&source, offered_mbit_per_sec, span));
+        Ok(arrival_rate(&sink))
+    })
+}
+
+fn flood(source: &UdpSocket, offered_mbit_per_sec: f64, span: Duration) {
+    let clock = Clock::start();
+    let bits = (DATAGRAM_BYTES + UDP_HEADER_BYTES) as f64 * 8.0;
+    let mut sent = 0.0;
+    while clock.elapsed() < span {
+        let due = clock.elapsed().as_secs_f64() * offered_mbit_per_sec * 1e6 / bits;
+        while sent < due {
+            // What the socket does not take now is not offered: the flood is above the rate.
+            let _ = source.send(&[0; DATAGRAM_BYTES]);
+            sent += 1.0;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn arrival_rate(sink: &UdpSocket) -> f64 {
+    let clock = Clock::start();
+    let mut buffer = [0; 2048];
+    let (mut first, mut last, mut bytes) = (None, 0.0, 0);
+    while let Ok(length) = sink.recv(&mut buffer) {
+        last = clock.elapsed().as_secs_f64();
+        if first.is_some() {
+            bytes += length + UDP_HEADER_BYTES;
+        }
+        first.get_or_insert(last);
+    }
+    bytes as f64 * 8.0 / 1e6 / (last - first.unwrap_or(0.0))
+}
+
+/// Sends `bytes` over TCP from one namespace to an address of the other's, and compares each byte
+/// that arrives. `congestion` names a congestion control of the kernel's.
+pub fn transfer(
+    from: &Namespace,
+    to: (&Namespace, IpAddr),
+    bytes: u64,
+    congestion: Option<&str>,
+) -> Result<Transfer, Error> {
+    let doing = || Error::doing("transfer data over TCP");
+    let (receiver, address) = to;
+    let listener = receiver.run(|| TcpListener::bind((address, 0)))?.map_err(doing())?;
+    let target = listener.local_addr().map_err(doing())?;
+    let clock = Clock::start();
+    let received = thread::scope(|scope| {
+        let sender = scope.spawn(|| from.run(|| send(target, bytes, congestion)));
+        let received = accept(&listener, &sender).and_then(|stream| receive(stream, bytes));
+        sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?.map_err(doing())?;
+        received.map_err(doing())
+    })?;
+    Ok(Transfer { bytes: received, elapsed: clock.elapsed() })
+}
+
+/// Waits for the connection, but not for that of a sender that has failed.
+fn accept<T>(
+    listener: &TcpListener,
+    sender: &thread::ScopedJoinHandle<'_, T>,
+) -> io::Result<TcpStream> {
+    listener.set_nonblocking(true)?;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                return Ok(stream);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !sender.is_finished() => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn send(target: SocketAddr, bytes: u64, congestion: Option<&str>) -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&target, PATIENCE)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    if let Some(congestion) = congestion {
+        set_tcp_congestion(&stream, congestion)?;
+    }
+    let pattern = pattern();
+    let mut left = bytes;
+    while left > 0 {
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(pattern.len());
+        stream.write_all(&pattern[..length])?;
+        left -= length as u64;
+    }
+    stream.shutdown(Shutdown::Write)
+}
+
+fn receive(mut stream: TcpStream, bytes: u64) -> io::Result<u64> {
+    let pattern = pattern();
+    let mut buffer = vec![0; PATTERN_BYTES];
+    let mut received = 0;
+    loop {
+        let place = (received % PATTERN_BYTES as u64) as usize;
+        let length = stream.read(&mut buffer[..PATTERN_BYTES - place])?;
+        if length == 0 {
+            break;
+        }
+        if buffer[..length] != pattern[place..place + length] {
+            return Err(io::Error::other(format!("byte {received} or one after it is wrong")));
+        }
+        received += length as u64;
+    }
+    if received == bytes {
+        Ok(received)
+    } else {
+        Err(io::Error::other(format!("{received} of {bytes} bytes arrived")))
+    }
+}
+
+/// Bytes of a linear congruential generator: no period shorter than the pattern.
+fn pattern() -> Vec<u8> {
+    let mut state = 1u32;
+    let next = || {
+        // Numerical Recipes' constants; the top byte is the random one.
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(PATTERN_BYTES).collect()
+}

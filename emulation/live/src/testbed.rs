@@ -1,0 +1,196 @@
+//! Two hosts and the emulated path between them.
+
+use crate::clock::{self, Clock};
+use crate::device;
+use crate::error::Error;
+use crate::frame::Frame;
+use crate::namespace::{DeviceCounters, Namespace};
+use crate::pump::{Lane, Pump, Wire, lock};
+use remuda_link::{Direction, Link, LinkSpec, LinkStats, LogHeader, LogWriter, PathSpec};
+use std::fs::File;
+use std::io::BufWriter;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The client's addresses, and the server's. Each testbed has namespaces of its own, so all may
+/// use the same.
+pub(crate) const CLIENT: (Ipv4Addr, Ipv6Addr) =
+    (Ipv4Addr::new(10, 11, 0, 1), Ipv6Addr::new(0xfd11, 0, 0, 0, 0, 0, 0, 1));
+pub(crate) const SERVER: (Ipv4Addr, Ipv6Addr) =
+    (Ipv4Addr::new(10, 11, 0, 2), Ipv6Addr::new(0xfd11, 0, 0, 0, 0, 0, 0, 2));
+
+const TUN: &str = "tun0";
+
+/// What one direction of a testbed has done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DirectionStats {
+    /// What the link model counted.
+    pub link: LinkStats,
+    /// Packets the kernel lost before the link saw them (the sender's device).
+    pub lost_before_link: u64,
+    /// Packets the kernel lost after the link delivered them (the receiver's device).
+    pub lost_after_link: u64,
+}
+
+/// What a testbed has done since it started, or since [`Testbed::reset_stats`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PathStats {
+    /// From the client to the server.
+    pub up: DirectionStats,
+    /// From the server to the client.
+    pub down: DirectionStats,
+    /// The processor time the link's thread has used, since the start.
+    pub pump_cpu: Duration,
+}
+
+/// Two network namespaces joined by an emulated path. Dropping it frees everything.
+#[derive(Debug)]
+pub struct Testbed {
+    // The pump first: it must stop before its devices go.
+    pump: Pump,
+    up: Arc<Mutex<Wire>>,
+    down: Arc<Mutex<Wire>>,
+    client: Namespace,
+    server: Namespace,
+    client_before: DeviceCounters,
+    server_before: DeviceCounters,
+    clock: Clock,
+}
+
+impl Testbed {
+    /// Makes the namespaces and starts the link.
+    pub fn new(path: &PathSpec) -> Result<Self, Error> {
+        let (up, down) = path.build::<Frame>()?;
+        let client = Namespace::create(TUN, CLIENT.0, CLIENT.1)?;
+        let server = Namespace::create(TUN, SERVER.0, SERVER.1)?;
+        let client_tun = Arc::new(tun(&client)?);
+        let server_tun = Arc::new(tun(&server)?);
+        let up = wire(up, &path.up, path.up_log.as_deref(), Direction::Up)?;
+        let down = wire(down, &path.down, path.down_log.as_deref(), Direction::Down)?;
+        let clock = Clock::start();
+        let lanes = vec![
+            Lane {
+                wire: Arc::clone(&up),
+                from: Arc::clone(&client_tun),
+                to: Arc::clone(&server_tun),
+            },
+            Lane { wire: Arc::clone(&down), from: server_tun, to: client_tun },
+        ];
+        let pump = Pump::start(lanes, clock)?;
+        let (client_before, server_before) = Default::default();
+        Ok(Self { pump, up, down, client, server, client_before, server_before, clock })
+    }
+
+    /// The end that `remuda link` runs its command in; data from here goes up.
+    pub fn client(&self) -> &Namespace {
+        &self.client
+    }
+
+    /// The other end.
+    pub fn server(&self) -> &Namespace {
+        &self.server
+    }
+
+    /// Whether a trace that plays once is over, in either direction.
+    pub fn is_finished(&self) -> bool {
+        [&self.up, &self.down].into_iter().any(|wire| {
+            let mut wire = lock(wire);
+            wire.link.advance(self.clock.now());
+            wire.link.is_finished()
+        })
+    }
+
+    /// What both directions have done.
+    pub fn stats(&self) -> Result<PathStats, Error> {
+        let client = self.client.device_counters()?;
+        let server = self.server.device_counters()?;
+        let lost = |now: DeviceCounters, before: DeviceCounters| DeviceCounters {
+            tx_dropped: now.tx_dropped - before.tx_dropped,
+            rx_dropped: now.rx_dropped - before.rx_dropped,
+        };
+        let client = lost(client, self.client_before);
+        let server = lost(server, self.server_before);
+        Ok(PathStats {
+            up: self.direction(&self.up, client, server),
+            down: self.direction(&self.down, server, client),
+            pump_cpu: self.pump.cpu(),
+        })
+    }
+
+    /// Counts from zero again.
+    pub fn reset_stats(&mut self) -> Result<(), Error> {
+        self.client_before = self.client.device_counters()?;
+        self.server_before = self.server.device_counters()?;
+        for wire in [&self.up, &self.down] {
+            let mut wire = lock(wire);
+            wire.link.reset_stats();
+            wire.refused = 0;
+        }
+        Ok(())
+    }
+
+    /// Stops the link and says whether its logs are whole.
+    pub fn close(self) -> Result<(), Error> {
+        drop(self.pump);
+        for wire in [&self.up, &self.down] {
+            let error = lock(wire).take_log_error();
+            error.map_or(Ok(()), |error| Err(Error::doing("write a log of the link")(error)))?;
+        }
+        Ok(())
+    }
+
+    fn direction(
+        &self,
+        wire: &Mutex<Wire>,
+        from: DeviceCounters,
+        to: DeviceCounters,
+    ) -> DirectionStats {
+        let mut wire = lock(wire);
+        wire.link.advance(self.clock.now());
+        DirectionStats {
+            link: wire.link.stats(),
+            lost_before_link: from.tx_dropped,
+            lost_after_link: to.rx_dropped + wire.refused,
+        }
+    }
+}
+
+fn tun(namespace: &Namespace) -> Result<OwnedFd, Error> {
+    namespace.run(|| {
+        let fd = device::open_tun(namespace.device())?;
+        device::configure(namespace.device(), namespace.ipv4(), namespace.ipv6())?;
+        Ok(fd)
+    })?
+}
+
+fn wire(
+    link: Link<Frame>,
+    spec: &LinkSpec,
+    log: Option<&Path>,
+    direction: Direction,
+) -> Result<Arc<Mutex<Wire>>, Error> {
+    let log = log.map(|path| open_log(path, spec, direction)).transpose()?;
+    Ok(Arc::new(Mutex::new(Wire::new(link, log))))
+}
+
+fn open_log(
+    path: &Path,
+    spec: &LinkSpec,
+    direction: Direction,
+) -> Result<LogWriter<BufWriter<File>>, Error> {
+    let header = LogHeader {
+        direction: direction.name().to_owned(),
+        rate: spec.rate_text(),
+        log_file: path.display().to_string(),
+        command_line: std::env::args().collect::<Vec<_>>().join(" "),
+        queue: spec.queue.to_string(),
+        init_timestamp_ms: clock::wall_ms(),
+        settings: vec![format!("link: {spec:?}")],
+    };
+    File::create(path)
+        .and_then(|file| LogWriter::new(BufWriter::new(file), &header))
+        .map_err(|source| Error::Log { path: path.to_owned(), source })
+}
