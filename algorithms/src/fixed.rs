@@ -8,7 +8,7 @@
 use crate::Arm;
 use crate::controller::{Controller, Decision, Measurement, ProgramId};
 use crate::path::PathState;
-use crate::units::Time;
+use crate::units::{Rate, Time};
 use crate::window;
 use crate::{report_each_round, signals};
 
@@ -41,7 +41,8 @@ impl Controller for Fixed {
 
     fn resume(&mut self, path: &PathState, _now: Time) -> Decision {
         let path = window::sane(path);
-        self.decision = Decision { cwnd: path.cwnd, rate: path.rate };
+        self.decision =
+            Decision { cwnd: path.cwnd, rate: path.rate.filter(|&rate| rate > Rate::default()) };
         self.decision
     }
 
@@ -73,7 +74,7 @@ impl Default for Fixed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{Bytes, Packets, Rate};
+    use crate::units::{Bytes, Packets};
 
     #[test]
     fn nothing_moves_it() {

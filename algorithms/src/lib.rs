@@ -2,6 +2,7 @@
 //!
 //! One file, one algorithm. A new one edits two places: its file, and its line in [`ARMS`].
 
+pub mod bbr;
 pub mod controller;
 pub mod cubic;
 pub mod filter;
@@ -49,6 +50,7 @@ pub const ARMS: &[Arm] = &[
     fixed::ARM,
     reno::ARM,
     cubic::ARM,
+    bbr::ARM,
 ];
 
 /// The arm of that name.

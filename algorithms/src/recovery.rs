@@ -8,7 +8,7 @@
 
 use crate::controller::Measurement;
 use crate::path::PathState;
-use crate::units::{Bytes, Packets, Time};
+use crate::units::{Packets, Time};
 use std::time::Duration;
 
 /// A recovery repairs a loss in a round trip or two, a lost retransmission in a few more. After so
@@ -82,14 +82,10 @@ pub fn episode_rtt(path: &PathState, m: &Measurement) -> Duration {
     path.srtt.unwrap_or_default().max(sampled)
 }
 
-/// The bytes of the segments that a report calls lost.
-pub fn lost_bytes(m: &Measurement, mss: Bytes) -> Bytes {
-    m.lost.to_bytes(mss)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Bytes;
 
     const RTT: Duration = Duration::from_millis(40);
 

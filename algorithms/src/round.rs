@@ -1,8 +1,8 @@
 //! Counts round trips by bytes.
 //!
 //! Linux ends a round when a packet sent after its start is acknowledged. A report does not name
-//! packets, but that is the moment at which as many bytes have been acknowledged as were in flight
-//! when the round started.
+//! packets, but that is the moment at which as many bytes have left, acknowledged or lost, as were
+//! in flight when the round started.
 
 use crate::controller::Measurement;
 use crate::units::Bytes;
@@ -12,8 +12,8 @@ use crate::units::Bytes;
 pub struct Round {
     /// Rounds that have ended.
     count: u64,
-    /// Bytes acknowledged in this round.
-    acked: Bytes,
+    /// Bytes acknowledged or lost in this round.
+    gone: Bytes,
     /// What was in flight when it started.
     goal: Bytes,
 }
@@ -25,9 +25,9 @@ impl Round {
     }
 
     /// Takes in one report: whether it ends a round. Without an ACK no round ends.
-    pub fn observe(&mut self, m: &Measurement) -> bool {
-        self.acked += m.acked;
-        if m.acked == Bytes(0) || self.acked < self.goal {
+    pub fn observe(&mut self, m: &Measurement, mss: Bytes) -> bool {
+        self.gone += m.acked + m.lost.to_bytes(mss);
+        if m.acked == Bytes(0) || self.gone < self.goal {
             return false;
         }
         self.count = self.count.saturating_add(1);
@@ -37,7 +37,7 @@ impl Round {
 
     /// Starts the current round anew, from what is in flight now.
     pub fn restart(&mut self, in_flight: Bytes) {
-        self.acked = Bytes(0);
+        self.gone = Bytes(0);
         self.goal = in_flight;
     }
 }
@@ -45,19 +45,23 @@ impl Round {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Packets;
 
-    /// Reports of `(acked, in flight)`; the answer has a `|` for each round that ended.
-    fn check(reports: &[(u64, u64)], want: &str) {
+    const MSS: Bytes = Bytes(10);
+
+    /// Reports of `(acked, lost segments, in flight)`; the answer has a `|` for each round that ended.
+    fn check(reports: &[(u64, u64, u64)], want: &str) {
         let mut round = Round::default();
         let got: String = reports
             .iter()
-            .map(|&(acked, in_flight)| {
+            .map(|&(acked, lost, in_flight)| {
                 let m = Measurement {
                     acked: Bytes(acked),
+                    lost: Packets(lost),
                     in_flight: Bytes(in_flight),
                     ..Measurement::QUIET
                 };
-                if round.observe(&m) { '|' } else { '.' }
+                if round.observe(&m, MSS) { '|' } else { '.' }
             })
             .collect();
         assert_eq!(got, want);
@@ -65,11 +69,17 @@ mod tests {
 
     #[test]
     fn a_round_ends_when_what_was_in_flight_is_acknowledged() {
-        check(&[(10, 100), (50, 120), (49, 120), (1, 120), (119, 120), (1, 120)], "|..|.|");
+        check(&[(10, 0, 100), (50, 0, 120), (49, 0, 120), (1, 0, 120)], "|..|");
+        check(&[(10, 0, 100), (100, 0, 120), (119, 0, 120), (1, 0, 120)], "||.|");
+    }
+
+    #[test]
+    fn what_is_lost_has_left_as_well() {
+        check(&[(10, 0, 100), (50, 4, 100), (9, 0, 100), (1, 0, 100)], "|..|");
     }
 
     #[test]
     fn silence_ends_no_round() {
-        check(&[(0, 0), (0, 0), (0, 100), (0, 100)], "....");
+        check(&[(0, 0, 0), (0, 0, 0), (0, 9, 100), (0, 9, 100)], "....");
     }
 }

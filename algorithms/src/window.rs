@@ -206,7 +206,7 @@ impl Window {
 
     /// RFC 9406 applies to the first slow start only, whose threshold is not known.
     fn end_slow_start(&mut self, m: &Measurement) {
-        let round_ended = self.round.observe(m);
+        let round_ended = self.round.observe(m, self.path.mss);
         if self.path.ssthresh.is_none() && self.hystart.observe(m.rtt, round_ended) {
             self.path.ssthresh = Some(self.path.cwnd);
         }
