@@ -16,6 +16,7 @@ pub mod round;
 mod script;
 pub mod signals;
 pub mod units;
+pub mod westwood;
 pub mod window;
 
 pub use controller::{
@@ -51,6 +52,7 @@ pub const ARMS: &[Arm] = &[
     reno::ARM,
     cubic::ARM,
     bbr::ARM,
+    westwood::ARM,
 ];
 
 /// The arm of that name.
