@@ -52,16 +52,14 @@ struct Aggregation {
 
 impl Model {
     /// Reference 4.4: the bandwidth filter starts from the path's delivery rate. The minimum RTT
-    /// is the long one, as in `bbr_init`: the short one may be of a standing queue. A minimum that
-    /// old is good for ten more seconds, in which BBR will have drained the queue itself.
+    /// is the one of five minutes, as the one of ten seconds may be of a standing queue; and it is
+    /// good for ten more seconds, in which BBR drains the queue itself (both as `bbr_init`).
     pub fn resume(path: &PathState, now: Time) -> Self {
-        let fresh = path.rtt_min() == path.rtt_min_long();
-        let min_rtt_at = path.rtt_min_at().filter(|_| fresh).unwrap_or(now);
         Self {
             bw: path.delivery_rate().map(|rate| Windowed::max(BW_ROUNDS, 0, rate)),
             probed_until_round: 0,
             min_rtt: path.rtt_min_long(),
-            min_rtt_at,
+            min_rtt_at: now,
             acked: Bytes(0),
             aggregation: Aggregation::default(),
         }

@@ -1,0 +1,307 @@
+//! What must hold for every algorithm, whatever it is told. A new one is enrolled by its line in
+//! `ARMS`.
+
+use portus::lang::Reg;
+use proptest::prelude::*;
+use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL};
+use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
+use remuda_algorithms::window::CWND_MAX;
+use remuda_algorithms::{ARMS, Arm, Controller, Decision, Measurement, PathState, RttSamples};
+use std::time::Duration;
+
+const MSS: Bytes = Bytes(1_448);
+const RTT: Duration = Duration::from_millis(40);
+
+/// Whatever a datapath could report: sensible numbers as well as the ends of their ranges.
+fn any_number() -> BoxedStrategy<u64> {
+    prop_oneof![3 => 0u64..2_000_000, 1 => Just(0), 1 => Just(u64::MAX), 1 => any::<u64>()].boxed()
+}
+
+fn any_span() -> BoxedStrategy<Duration> {
+    prop_oneof![
+        4 => any_number().prop_map(Duration::from_micros),
+        1 => Just(Duration::MAX),
+        1 => Just(Duration::ZERO),
+    ]
+    .boxed()
+}
+
+prop_compose! {
+    fn any_rtt()(
+        last in any_span(),
+        min in any_span(),
+        max in any_span(),
+        sum_us in any_number(),
+        sq_sum_us2 in any_number(),
+        count in any_number(),
+    ) -> RttSamples {
+        RttSamples { last, min, max, sum_us, sq_sum_us2, count }
+    }
+}
+
+prop_compose! {
+    fn any_measurement()(
+        (acked, lost, ecn_marked) in (any_number(), 0u64..4, 0u64..2),
+        (lost_wildly, timed_out) in (prop::bool::weighted(0.05), prop::bool::weighted(0.1)),
+        rtt in prop::option::of(any_rtt()),
+        (send_rate, delivery_rate) in (any_number(), any_number()),
+        (in_flight, cwnd) in (any_number(), any_number()),
+        (app_limited, in_recovery) in any::<(bool, bool)>(),
+    ) -> Measurement {
+        Measurement {
+            acked: Bytes(acked),
+            lost: Packets(if lost_wildly { u64::MAX } else { lost }),
+            ecn_marked: Packets(ecn_marked),
+            timed_out,
+            rtt,
+            send_rate: Rate::from_bytes_per_sec(send_rate),
+            delivery_rate: Rate::from_bytes_per_sec(delivery_rate),
+            in_flight: Bytes(in_flight),
+            app_limited,
+            in_recovery,
+            cwnd: Bytes(cwnd),
+        }
+    }
+}
+
+fn any_path() -> BoxedStrategy<PathState> {
+    let mss = prop_oneof![4 => Just(MSS), 1 => Just(Bytes(0)), 1 => Just(Bytes(1)),
+        1 => any_number().prop_map(Bytes)];
+    let learned = prop::option::of((any_measurement().boxed(), any_span()));
+    let rate = prop::option::of(any_number().prop_map(Rate::from_bytes_per_sec));
+    let ssthresh = prop::option::of(any_number().prop_map(Bytes));
+    let w_max = prop::option::of((any_number().prop_map(Bytes), any_span().prop_map(Time)));
+    (mss, any_number(), rate, ssthresh, w_max, any_span(), learned)
+        .prop_map(|(mss, cwnd, rate, ssthresh, w_max, recovery_until, learned)| {
+            let mut path = PathState::new(mss, Bytes(cwnd));
+            if let Some((m, at)) = learned {
+                path.observe(&m, Time(at));
+            }
+            path.recovery_until = Time(recovery_until);
+            (path.rate, path.ssthresh, path.w_max) = (rate, ssthresh, w_max);
+            path
+        })
+        .boxed()
+}
+
+/// The floor is two segments of at least a byte each; the ceiling is what the wire's 32 bits hold,
+/// 4 GiB, unless two segments are more.
+fn assert_sane(arm: &Arm, path: &PathState, decision: Decision) -> Result<(), TestCaseError> {
+    let floor = Packets(2).to_bytes(path.mss.max(Bytes(1)));
+    let most = CWND_MAX.max(Packets(4).to_bytes(path.mss));
+    prop_assert!(decision.cwnd >= floor, "{}: {decision:?}", arm.name);
+    prop_assert!(decision.cwnd <= most, "{}: {decision:?}", arm.name);
+    prop_assert!(decision.rate != Some(Rate::default()), "{}: {decision:?}", arm.name);
+    Ok(())
+}
+
+fn decisions(arm: &Arm, path: &PathState, script: &[(Measurement, Time)]) -> Vec<Decision> {
+    let mut controller = (arm.build)();
+    let first = controller.resume(path, Time::ZERO);
+    let step = |(m, now): &(Measurement, Time)| controller.on_measurement(m, *now);
+    std::iter::once(first).chain(script.iter().map(step)).collect()
+}
+
+/// Reports at any times: in order if `sorted`, or as they come, also backwards.
+fn any_script() -> BoxedStrategy<Vec<(Measurement, Time)>> {
+    let report = (any_measurement().boxed(), any_span().prop_map(Time)).boxed();
+    let in_order = |(mut reports, sorted): (Vec<(Measurement, Time)>, bool)| {
+        if sorted {
+            reports.sort_by_key(|(_, at)| *at);
+        }
+        reports
+    };
+    (prop::collection::vec(report, 0..48), any::<bool>()).prop_map(in_order).boxed()
+}
+
+proptest! {
+    #[test]
+    fn no_report_breaks_an_arm_and_the_same_reports_give_the_same_decisions(
+        path in any_path(),
+        script in any_script(),
+    ) {
+        for arm in ARMS {
+            let first = decisions(arm, &path, &script);
+            for decision in &first {
+                assert_sane(arm, &path, *decision)?;
+            }
+            prop_assert_eq!(&first, &decisions(arm, &path, &script), "{} differs", arm.name);
+        }
+    }
+
+    #[test]
+    fn every_pair_hands_off_safely(path in any_path(), script in any_script(), at in any_span()) {
+        for (from, to) in ARMS.iter().flat_map(|from| ARMS.iter().map(move |to| (from, to))) {
+            let mut path = path.clone();
+            let mut incumbent = (from.build)();
+            incumbent.resume(&path, Time::ZERO);
+            for (m, now) in &script {
+                path.observe(m, *now);
+                incumbent.on_measurement(m, *now);
+            }
+            incumbent.hand_off(&mut path);
+            let mut successor = (to.build)();
+            let first = successor.resume(&path, Time(at));
+            assert_sane(to, &path, first)?;
+            prop_assert!(first.cwnd <= path.cwnd, "{} to {}: {first:?}", from.name, to.name);
+            if let (Some(before), Some(after)) = (path.rate, first.rate) {
+                let floor = Packets(4).to_bytes(path.mss) / Duration::from_millis(1);
+                prop_assert!(after <= before.max(floor), "{} to {}", from.name, to.name);
+            }
+        }
+    }
+}
+
+/// A flow that runs for a second at 24 Mbit/s, and then loses a segment at `at_ms`.
+fn flow_in_recovery(arm: &Arm, at_ms: u64) -> (Box<dyn Controller>, PathState) {
+    let rate = Rate::from_bytes_per_sec(3_000_000);
+    let mut path = PathState::new(MSS, Packets(100).to_bytes(MSS));
+    path.ssthresh = Some(path.cwnd);
+    let mut controller = (arm.build)();
+    let mut cwnd = controller.resume(&path, Time::ZERO).cwnd;
+    for ms in (10..=at_ms).step_by(10) {
+        let m = Measurement {
+            acked: rate * Duration::from_millis(10),
+            rtt: Some(RttSamples::one(RTT)),
+            delivery_rate: rate,
+            in_flight: cwnd,
+            lost: Packets(u64::from(ms == at_ms)),
+            in_recovery: ms == at_ms,
+            ..Measurement::QUIET
+        };
+        let now = Time(Duration::from_millis(ms));
+        path.observe(&m, now);
+        cwnd = controller.on_measurement(&m, now).cwnd;
+    }
+    (controller, path)
+}
+
+#[test]
+fn a_switch_during_recovery_does_not_reduce_again_for_the_same_loss() {
+    let windows = |arm: &&Arm| arm.name != "bbr" && arm.name != "fixed";
+    for from in ARMS.iter().filter(|arm| arm.name != "fixed") {
+        for to in ARMS.iter().filter(windows) {
+            let (incumbent, mut path) = flow_in_recovery(from, 1_000);
+            incumbent.hand_off(&mut path);
+            let mut successor = (to.build)();
+            let first = successor.resume(&path, Time(Duration::from_millis(1_001))).cwnd;
+            let loss = Measurement {
+                lost: Packets(2),
+                in_recovery: true,
+                rtt: Some(RttSamples::one(RTT)),
+                ..Measurement::QUIET
+            };
+            for ms in [1_002, 1_020, 1_039, 1_060] {
+                let now = Time(Duration::from_millis(ms));
+                let cwnd = successor.on_measurement(&loss, now).cwnd;
+                assert_eq!(cwnd, first, "{} to {} at {ms} ms", from.name, to.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_threshold_handed_off_after_a_loss_is_finite() {
+    for arm in ARMS {
+        let (controller, mut path) = flow_in_recovery(arm, 1_000);
+        path.ssthresh = None;
+        controller.hand_off(&mut path);
+        assert!(path.ssthresh.is_some(), "{}", arm.name);
+    }
+}
+
+#[test]
+fn a_flow_starts_with_the_window_it_is_given() {
+    let path = PathState::new(MSS, Packets(10).to_bytes(MSS));
+    for arm in ARMS {
+        let first = (arm.build)().resume(&path, Time::ZERO);
+        assert_eq!(first.cwnd, path.cwnd, "{}", arm.name);
+    }
+}
+
+#[test]
+fn names_are_unique_and_programs_are_named_after_their_arm() {
+    for (i, arm) in ARMS.iter().enumerate() {
+        assert!(ARMS[..i].iter().all(|other| other.name != arm.name), "{} twice", arm.name);
+        assert_eq!(arm.program.0.split('/').next(), Some(arm.name));
+        let controller = (arm.build)();
+        assert_eq!((controller.arm(), controller.program()), (arm.name, arm.program));
+        assert!(!arm.summary.is_empty() && arm.summary.len() < 72, "{}", arm.name);
+    }
+}
+
+/// libccp's limits (reference/ccp.md section 4): eight temporaries; the project's own: 16 fields.
+#[test]
+fn every_program_compiles_within_the_limits() {
+    for arm in ARMS {
+        let text = arm.program_text.as_bytes();
+        let (program, scope) = portus::lang::compile(text, &[]).expect(arm.name);
+        let temporaries = format!("{program:?}");
+        let used = (0..256).filter(|i| temporaries.contains(&format!("Tmp({i},"))).count();
+        assert!((1..=8).contains(&used), "{} uses {used} temporaries", arm.name);
+        for (want, name) in (0u8..).zip(FIELDS) {
+            let register = scope.get(name);
+            assert!(
+                matches!(register, Some(Reg::Report(got, _, true)) if *got == want),
+                "{}: {name} is {register:?}",
+                arm.name
+            );
+        }
+        assert!(scope.get(REPORT_INTERVAL).is_some(), "{}", arm.name);
+        let fields = declared(arm.program_text);
+        let fields = fields.iter().filter(|name| name.starts_with("Report.")).count();
+        assert!((FIELDS.len()..=16).contains(&fields), "{} reports {fields} fields", arm.name);
+    }
+}
+
+/// What a datapath provides to a program, of what the shared signals use.
+const PROVIDED: [&str; 11] = [
+    "Ack.bytes_acked",
+    "Ack.lost_pkts_sample",
+    "Ack.ecn_packets",
+    "Flow.was_timeout",
+    "Flow.rtt_sample_us",
+    "Flow.rate_outgoing",
+    "Flow.rate_incoming",
+    "Flow.bytes_in_flight",
+    "Micros",
+    "Cwnd",
+    "Rate",
+];
+const KEYWORDS: [&str; 7] = ["when", "true", "report", "fallthrough", "min", "max", "false"];
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| c.is_whitespace() || c == '(' || c == ')')
+        .filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic()))
+}
+
+/// The names that the `def` of a program declares: report fields, which are all volatile, and
+/// control registers.
+fn declared(text: &str) -> Vec<String> {
+    let (definitions, _) = text.split_once("(when").expect("a body");
+    let mut last = "";
+    let mut declared = Vec::new();
+    for word in words(definitions).filter(|word| !["def", "Report"].contains(word)) {
+        match (last, word) {
+            (_, "volatile") => {}
+            ("volatile", field) => declared.push(format!("Report.{field}")),
+            (_, register) => declared.push(register.to_owned()),
+        }
+        last = word;
+    }
+    declared
+}
+
+/// portus compiles a misspelt name, as a register that nothing sets.
+#[test]
+fn every_program_knows_the_names_it_uses() {
+    for arm in ARMS {
+        let known = declared(arm.program_text);
+        let body = arm.program_text.find("(when").expect("a body");
+        let names = words(&arm.program_text[body..]).filter(|word| !KEYWORDS.contains(word));
+        for name in names {
+            let is_known = PROVIDED.contains(&name) || known.iter().any(|known| known == name);
+            assert!(is_known, "{}: nothing sets {name}", arm.name);
+        }
+    }
+}
