@@ -33,7 +33,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A kernel setting cannot be written.
-    #[error("cannot set {key} to `{value}`: {source}; `sysctl -a` lists the keys of this kernel")]
+    #[error("cannot set {key} to `{value}`: {source}; {fix}")]
     Sysctl {
         /// Its name, with dots.
         key: String,
@@ -41,6 +41,8 @@ pub enum Error {
         value: String,
         /// What the system said.
         source: io::Error,
+        /// What to do instead.
+        fix: &'static str,
     },
     /// A command cannot be started.
     #[error("cannot start `{command}`: {source}; is it installed and on PATH?")]

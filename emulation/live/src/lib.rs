@@ -1,7 +1,7 @@
 //! Real TCP over an emulated path.
 //!
 //! A [`Testbed`] is two network namespaces without a name, a client and a server, each with a TUN
-//! device, joined by a thread that moves packets as [`remuda_link`] says. A `VethPair` is the
+//! device, joined by a thread that moves packets as [`remuda_link`] says. A [`VethPair`] is the
 //! same without a link between, for what the machine can do at best. Both need root, change
 //! nothing outside their namespaces, and leave nothing behind, not even after SIGKILL.
 //!
@@ -24,14 +24,18 @@
 //! # Ok::<(), remuda_live::Error>(())
 //! ```
 
+pub mod args;
 mod clock;
+mod contain;
 mod device;
 mod error;
 mod frame;
 mod namespace;
 pub mod probe;
 mod pump;
+mod signals;
 mod testbed;
+mod veth;
 
 pub use clock::Clock;
 pub use error::Error;
@@ -41,3 +45,4 @@ pub use remuda_link::{
     QueueSpec,
 };
 pub use testbed::{DirectionStats, PathStats, Testbed};
+pub use veth::VethPair;

@@ -120,12 +120,16 @@ impl Namespace {
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Sets a kernel parameter of this namespace: `net.ipv4.tcp_congestion_control` to `cubic`.
+    /// Sets a kernel parameter of this namespace: `net.ipv4.tcp_congestion_control` to `bbr`.
+    ///
+    /// The kernel lets a namespace other than the first choose its default congestion control
+    /// only among `net.ipv4.tcp_allowed_congestion_control`. Root may give a *socket* any.
     pub fn set_sysctl(&self, key: &str, value: &str) -> Result<(), Error> {
         let path = format!("/proc/sys/{}", key.replace('.', "/"));
         self.run(|| fs::write(path, value))?.map_err(|source| Error::Sysctl {
             key: key.to_owned(),
             value: value.to_owned(),
+            fix: sysctl_fix(key, &source),
             source,
         })
     }
@@ -156,6 +160,16 @@ fn parse_counters(table: &str, device: &str) -> Option<DeviceCounters> {
     let columns: Vec<u64> =
         line.split_whitespace().map_while(|column| column.parse().ok()).collect();
     Some(DeviceCounters { rx_dropped: *columns.get(3)?, tx_dropped: *columns.get(11)? })
+}
+
+fn sysctl_fix(key: &str, source: &io::Error) -> &'static str {
+    let denied = source.kind() == io::ErrorKind::PermissionDenied;
+    if denied && key == "net.ipv4.tcp_congestion_control" {
+        "a namespace's default must be in net.ipv4.tcp_allowed_congestion_control; add it there \
+         on the host, or set TCP_CONGESTION on the socket"
+    } else {
+        "`sysctl -a` lists the keys of this kernel"
+    }
 }
 
 fn unshare_network() -> Result<OwnedFd, Error> {

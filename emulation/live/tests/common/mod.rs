@@ -4,8 +4,13 @@ use remuda_live::{Error, LinkSpec, PathSpec, QueueSpec, Testbed};
 
 /// A testbed, or none, said loudly, where the machine does not allow one.
 pub fn testbed(path: &PathSpec) -> Option<Testbed> {
-    match Testbed::new(path) {
-        Ok(testbed) => Some(testbed),
+    or_skip(Testbed::new(path))
+}
+
+/// What was made, or none, said loudly, where the machine does not allow it.
+pub fn or_skip<T>(made: Result<T, Error>) -> Option<T> {
+    match made {
+        Ok(made) => Some(made),
         Err(error @ (Error::NotPermitted { .. } | Error::NoTun { .. })) => {
             eprintln!("SKIPPED: needs root (CAP_NET_ADMIN) and TUN devices: {error}");
             None

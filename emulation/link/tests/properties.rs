@@ -1,0 +1,253 @@
+//! What holds for every link, whatever its spec and its traffic.
+
+use proptest::prelude::*;
+use remuda_link::{
+    Direction, Link, LinkSpec, LogEvent, LogKind, Nanos, OPPORTUNITY_BYTES, Outcome, QueueKind,
+    QueueSpec, TUN_HEADER_BYTES,
+};
+use std::io::Write;
+
+const RTT: Nanos = Nanos::from_millis(40);
+
+/// Packets: how long after the one before (us), and how large.
+type Traffic = Vec<(u64, u32)>;
+
+fn traffic() -> impl Strategy<Value = Traffic> {
+    proptest::collection::vec((0u64..3_000, 40u32..=1500), 1..300)
+}
+
+fn queue() -> impl Strategy<Value = QueueSpec> {
+    let kinds = [QueueKind::DropTail, QueueKind::DropHead, QueueKind::CoDel];
+    (0usize..4, 1u64..40, 1500u64..40_000, 0usize..3).prop_map(move |(kind, packets, bytes, by)| {
+        let Some(kind) = kinds.get(kind) else { return QueueSpec::default() };
+        QueueSpec {
+            kind: *kind,
+            limit_packets: (by == 0).then_some(packets),
+            limit_bytes: (by == 1).then_some(bytes),
+            limit_bdp: (by == 2).then_some(packets as f64 / 10.0),
+            target_ms: 1.0,
+            interval_ms: 10.0,
+            ecn: false,
+        }
+    })
+}
+
+fn spec() -> impl Strategy<Value = LinkSpec> {
+    let delays = (0.0..30.0f64, 0.0..5.0f64, 0.0..0.99f64, any::<bool>());
+    (0.1..100.0f64, queue(), delays, 0.0..20.0f64, any::<u64>()).prop_map(
+        |(rate, queue, (delay_ms, jitter_std_ms, jitter_correlation, jitter_reorders), loss, seed)| {
+            LinkSpec {
+                rate_mbit_per_sec: Some(rate),
+                delay_ms,
+                jitter_std_ms,
+                jitter_correlation,
+                jitter_reorders,
+                loss_percent: loss,
+                queue,
+                seed,
+                ..LinkSpec::default()
+            }
+        },
+    )
+}
+
+/// A packet that knows its number: its size is the low 16 bits.
+fn numbered(number: usize, bytes: u32) -> Numbered {
+    Numbered { number, bytes }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbered {
+    number: usize,
+    bytes: u32,
+}
+
+impl remuda_link::Packet for Numbered {
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+}
+
+struct Run {
+    outcomes: Vec<Outcome<Numbered>>,
+    log: Vec<LogEvent>,
+}
+
+fn build(spec: &LinkSpec) -> Link<Numbered> {
+    let mut link = spec.build(RTT, Direction::Up).expect("a valid spec");
+    link.enable_log();
+    link
+}
+
+/// Pushes all packets, popping between them, then lets the link run empty.
+fn run(mut link: Link<Numbered>, traffic: &Traffic) -> Run {
+    let mut now = Nanos::ZERO;
+    let mut outcomes = Vec::new();
+    let mut log = Vec::new();
+    for (number, (gap_us, bytes)) in traffic.iter().enumerate() {
+        now = now + Nanos(gap_us * 1_000);
+        while let Some(outcome) = link.pop(now) {
+            outcomes.push(outcome);
+        }
+        link.push(numbered(number, *bytes), now);
+        let stats = link.stats();
+        let out = stats.packets_out + stats.dropped.total() + stats.packets_held;
+        assert_eq!(stats.packets_in, out, "{stats:?}");
+        log.extend(link.drain_log());
+    }
+    while let Some(at) = link.next_event() {
+        assert!(at < Nanos::MAX, "the link never runs empty");
+        outcomes.extend(link.pop(at));
+    }
+    log.extend(link.drain_log());
+    assert_eq!((link.packets_held(), link.stats().packets_in), (0, traffic.len() as u64));
+    Run { outcomes, log }
+}
+
+fn delivered(run: &Run) -> Vec<(Numbered, Nanos, Nanos)> {
+    run.outcomes
+        .iter()
+        .filter_map(|outcome| match outcome {
+            Outcome::Delivered { packet, departed, at, .. } => Some((*packet, *departed, *at)),
+            Outcome::Dropped { .. } => None,
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_packet_comes_out_once_or_is_dropped_once(spec in spec(), traffic in traffic()) {
+        let run = run(build(&spec), &traffic);
+        let mut numbers: Vec<usize> = run
+            .outcomes
+            .iter()
+            .map(|outcome| match outcome {
+                Outcome::Delivered { packet, .. } | Outcome::Dropped { packet, .. } => {
+                    packet.number
+                }
+            })
+            .collect();
+        numbers.sort_unstable();
+        prop_assert_eq!(numbers, (0..traffic.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn packets_keep_their_order_unless_jitter_may_reorder(
+        mut spec in spec(),
+        traffic in traffic(),
+    ) {
+        spec.jitter_reorders = false;
+        let run = run(build(&spec), &traffic);
+        let numbers: Vec<usize> = delivered(&run).iter().map(|(it, ..)| it.number).collect();
+        prop_assert!(numbers.is_sorted());
+    }
+
+    #[test]
+    fn no_span_of_time_carries_more_than_the_rate(spec in spec(), traffic in traffic()) {
+        let rate = (spec.rate_mbit_per_sec.unwrap_or(0.0) * 1e6).round() as u128;
+        let mut run = delivered(&run(build(&spec), &traffic));
+        run.sort_by_key(|(it, departed, _)| (*departed, it.number));
+        for (start, (_, from, _)) in run.iter().enumerate() {
+            let mut bits = 0;
+            for (packet, until, _) in &run[start + 1..] {
+                bits += u128::from(packet.bytes) * 8;
+                // Both ends are rounded up to a whole nanosecond.
+                let span_ns = u128::from((*until - *from).0) + 1;
+                prop_assert!(bits * 1_000_000_000 <= span_ns * rate);
+            }
+        }
+    }
+
+    #[test]
+    fn one_seed_gives_one_result(spec in spec(), traffic in traffic()) {
+        let (one, two) = (run(build(&spec), &traffic), run(build(&spec), &traffic));
+        prop_assert_eq!(one.outcomes, two.outcomes);
+        prop_assert_eq!(one.log, two.log);
+    }
+
+    #[test]
+    fn the_log_is_in_order_and_lacks_no_packet(spec in spec(), traffic in traffic()) {
+        let run = run(build(&spec), &traffic);
+        let count = |is: fn(&LogKind) -> bool| run.log.iter().filter(|it| is(&it.kind)).count();
+        let arrivals = count(|kind| matches!(kind, LogKind::Arrival { .. }));
+        let departures = count(|kind| matches!(kind, LogKind::Departure { .. }));
+        let drops = count(|kind| matches!(kind, LogKind::Drop { .. }));
+        prop_assert_eq!(arrivals, traffic.len());
+        prop_assert_eq!(arrivals, departures + drops);
+        prop_assert!(run.log.is_sorted_by_key(|event| event.at));
+    }
+
+    #[test]
+    fn looking_seldom_or_often_changes_nothing(spec in spec(), traffic in traffic()) {
+        let often = delivered(&run(build(&spec), &traffic));
+        let mut link = build(&spec);
+        let mut now = Nanos::ZERO;
+        for (number, (gap_us, bytes)) in traffic.iter().enumerate() {
+            now = now + Nanos(gap_us * 1_000);
+            link.push(numbered(number, *bytes), now);
+        }
+        let late = Nanos(now.0 + 10_000_000_000_000);
+        let outcomes = std::iter::from_fn(|| link.pop(late)).collect();
+        prop_assert_eq!(delivered(&Run { outcomes, log: Vec::new() }), often);
+    }
+
+    #[test]
+    fn a_trace_sends_what_mahimahi_would(
+        mut steps in proptest::collection::vec(0u64..12, 1..10),
+        traffic in traffic(),
+        is_logged: bool,
+    ) {
+        steps[0] += 1;
+        let stamps: Vec<u64> =
+            steps.iter().scan(0, |at, step| { *at += step; Some(*at) }).collect();
+        let mut link = traced(&stamps);
+        if is_logged {
+            link.enable_log();
+        }
+        let got: Vec<_> = delivered(&run(link, &traffic))
+            .into_iter()
+            .map(|(packet, departed, _)| (packet.number, departed))
+            .collect();
+        prop_assert_eq!(got, opportunity_by_opportunity(&stamps, &traffic));
+    }
+}
+
+fn traced(stamps: &[u64]) -> Link<Numbered> {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    for stamp in stamps {
+        writeln!(file, "{stamp}").expect("room in the temporary folder");
+    }
+    let spec = LinkSpec { trace: Some(file.path().to_owned()), ..LinkSpec::default() };
+    spec.build(RTT, Direction::Up).expect("a valid trace")
+}
+
+/// Mahimahi's rule, spelt out: each opportunity in turn takes up to 1504 bytes of those packets
+/// that came before it.
+fn opportunity_by_opportunity(stamps: &[u64], traffic: &Traffic) -> Vec<(usize, Nanos)> {
+    let period = stamps[stamps.len() - 1];
+    let mut at = Nanos::ZERO;
+    let mut waiting: Vec<(usize, Nanos, u32)> = Vec::new();
+    for (number, (gap_us, bytes)) in traffic.iter().enumerate() {
+        at = at + Nanos(gap_us * 1_000);
+        waiting.push((number, at, bytes + TUN_HEADER_BYTES));
+    }
+    let mut departures = Vec::new();
+    for opportunity in (0..).flat_map(|round| stamps.iter().map(move |it| it + round * period)) {
+        let now = Nanos::from_millis(opportunity);
+        let mut budget = OPPORTUNITY_BYTES;
+        while budget > 0 && waiting.first().is_some_and(|(_, arrived, _)| *arrived < now) {
+            let sent = budget.min(waiting[0].2);
+            budget -= sent;
+            waiting[0].2 -= sent;
+            if waiting[0].2 == 0 {
+                departures.push((waiting.remove(0).0, now));
+            }
+        }
+        if waiting.is_empty() {
+            break;
+        }
+    }
+    departures
+}

@@ -1,0 +1,373 @@
+//! `remuda link`: runs a command behind an emulated link.
+
+use crate::contain::{self, Side};
+use crate::error::Error;
+use crate::namespace::Namespace;
+use crate::signals::Signals;
+use crate::testbed::Testbed;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, ValueEnum};
+use remuda_link::{GilbertElliottSpec, LinkSpec, PathSpec, QueueKind, QueueSpec};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::ffi::OsString;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::Duration;
+
+/// How long a server command is given to end by itself once it is told to.
+const SERVER_GRACE: Duration = Duration::from_millis(500);
+
+/// What a shell reports for a command that a signal ended: 128 and the signal's number.
+pub(crate) const SIGNALLED: i32 = 128;
+
+/// The discipline of the queue before the bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum QueueArg {
+    /// Refuses what does not fit
+    Droptail,
+    /// Drops its oldest for what does not fit
+    Drophead,
+    /// Drops what has waited too long (RFC 8289: target 5 ms, interval 100 ms)
+    Codel,
+    /// Never drops
+    Infinite,
+}
+
+impl From<QueueArg> for QueueKind {
+    fn from(arg: QueueArg) -> Self {
+        match arg {
+            QueueArg::Droptail => Self::DropTail,
+            QueueArg::Drophead => Self::DropHead,
+            QueueArg::Codel => Self::CoDel,
+            QueueArg::Infinite => Self::Infinite,
+        }
+    }
+}
+
+/// Runs a command behind an emulated link: real TCP, in a network namespace of its own.
+///
+/// The command finds the other end's addresses in REMUDA_SERVER (also as MAHIMAHI_BASE) and
+/// REMUDA_SERVER6, its own in REMUDA_CLIENT. A command given with --server runs at the other end,
+/// from before the first to after it.
+/// Both directions have the same rate, delay, loss and queue unless a trace says otherwise.
+/// Needs root. The exit status is the command's.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example: a bulk transfer over 12 Mbit/s and 40 ms, with one BDP of queue\n  \
+    remuda link --rate 12 --delay-ms 20 --server 'iperf3 -s -1' -- \\\n    \
+    sh -c 'sleep 0.2; iperf3 -c $REMUDA_SERVER'"
+)]
+pub struct LinkArgs {
+    /// Rate in Mbit/s of IP bytes, both directions [without --rate or traces: no limit]
+    #[arg(long, value_name = "MBIT_PER_SEC")]
+    pub rate: Option<f64>,
+    /// Mahimahi trace for the uplink (client to server) in place of --rate
+    #[arg(long, value_name = "FILE")]
+    pub up_trace: Option<PathBuf>,
+    /// Mahimahi trace for the downlink (server to client) in place of --rate
+    #[arg(long, value_name = "FILE")]
+    pub down_trace: Option<PathBuf>,
+    /// Ends when a trace does, with SIGTERM to the command; otherwise traces repeat
+    #[arg(long)]
+    pub once: bool,
+    /// Propagation delay one way, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    pub delay_ms: f64,
+    /// Standard deviation of the delay, in milliseconds; packets keep their order
+    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    pub jitter_ms: f64,
+    /// Correlation of one packet's jitter with the next one's, from 0 to below 1
+    #[arg(long, value_name = "C", default_value_t = 0.0)]
+    pub jitter_correlation: f64,
+    /// Independent loss in percent of packets, each direction
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    pub loss_percent: f64,
+    /// Bursty loss, percent per packet: good to bad, bad to good, loss while bad [100], while
+    /// good [0]
+    #[arg(long, value_name = "P,R[,BAD[,GOOD]]", conflicts_with = "loss_percent")]
+    pub gilbert_elliott: Option<String>,
+    /// Discipline of the queue [default: droptail where a limit is given, else infinite]
+    #[arg(long, value_enum)]
+    pub queue: Option<QueueArg>,
+    /// Queue limit in packets
+    #[arg(long, value_name = "PACKETS")]
+    pub queue_packets: Option<u64>,
+    /// Queue limit in bytes
+    #[arg(long, value_name = "BYTES")]
+    pub queue_bytes: Option<u64>,
+    /// Queue limit in bandwidth-delay products: (mean) rate times both ways' delay
+    #[arg(long, value_name = "BDP")]
+    pub queue_bdp: Option<f64>,
+    /// Lets CoDel mark packets of ECN-capable senders instead of dropping them
+    #[arg(long)]
+    pub ecn: bool,
+    /// Decides every random draw of loss and jitter
+    #[arg(long, value_name = "N", default_value_t = 1, env = "SEED")]
+    pub seed: u64,
+    /// Logs the uplink to FILE, in Mahimahi's format
+    #[arg(long, value_name = "FILE")]
+    pub uplink_log: Option<PathBuf>,
+    /// Logs the downlink to FILE, in Mahimahi's format
+    #[arg(long, value_name = "FILE")]
+    pub downlink_log: Option<PathBuf>,
+    /// Runs COMMAND with `sh -c` at the other end, meanwhile; may be given several times
+    #[arg(long, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
+    pub server: Vec<String>,
+    /// The command, with its arguments [default: your shell]
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+impl LinkArgs {
+    /// The path that the options describe.
+    pub fn path_spec(&self) -> Result<PathSpec, Error> {
+        Ok(PathSpec {
+            up: self.link_spec(self.up_trace.as_ref())?,
+            down: self.link_spec(self.down_trace.as_ref())?,
+            up_log: self.uplink_log.clone(),
+            down_log: self.downlink_log.clone(),
+        })
+    }
+
+    /// Runs the command behind the link; the status to exit with is the command's.
+    ///
+    /// Forks first, so that whatever the command starts ends with it: call this before starting a
+    /// thread, and exit with the status. It returns in both processes.
+    pub fn run(&self) -> Result<i32, Error> {
+        match contain::enter()? {
+            Side::Outside { status } => Ok(status),
+            Side::Inside => self.run_inside(),
+        }
+    }
+
+    fn run_inside(&self) -> Result<i32, Error> {
+        eprintln!("remuda link: seed {}", self.seed);
+        let testbed = Testbed::new(&self.path_spec()?)?;
+        let signals = Signals::catch()?;
+        let servers =
+            self.server.iter().map(|line| Server::start(&testbed, line)).collect::<Result<_, _>>();
+        let servers: Vec<Server> = servers?;
+        let mut command = self.client_command(testbed.client());
+        let child = start(set_environment(&mut command, &testbed))?;
+        let status = self.attend(&testbed, child, signals)?;
+        drop(servers);
+        print_summary(&testbed)?;
+        testbed.close()?;
+        Ok(status.code().or_else(|| status.signal().map(|it| SIGNALLED + it)).unwrap_or(1))
+    }
+
+    fn link_spec(&self, trace: Option<&PathBuf>) -> Result<LinkSpec, Error> {
+        let limited =
+            self.queue_packets.is_some() || self.queue_bytes.is_some() || self.queue_bdp.is_some();
+        let kind = match self.queue {
+            Some(kind) => kind.into(),
+            None if limited => QueueKind::DropTail,
+            None => QueueKind::Infinite,
+        };
+        let queue = QueueSpec {
+            kind,
+            limit_packets: self.queue_packets,
+            limit_bytes: self.queue_bytes,
+            limit_bdp: self.queue_bdp,
+            ecn: self.ecn,
+            ..QueueSpec::default()
+        };
+        Ok(LinkSpec {
+            rate_mbit_per_sec: if trace.is_some() { None } else { self.rate },
+            trace: trace.cloned(),
+            trace_once: self.once && trace.is_some(),
+            delay_ms: self.delay_ms,
+            jitter_std_ms: self.jitter_ms,
+            jitter_correlation: self.jitter_correlation,
+            jitter_reorders: false,
+            loss_percent: self.loss_percent,
+            gilbert_elliott: self.gilbert_elliott.as_deref().map(parse_channel).transpose()?,
+            queue,
+            seed: self.seed,
+        })
+    }
+
+    fn client_command(&self, client: &Namespace) -> Command {
+        if let Some((program, args)) = self.command.split_first() {
+            let mut command = client.command(program);
+            command.args(args);
+            return command;
+        }
+        client.command(std::env::var_os("SHELL").unwrap_or_else(|| "sh".into()))
+    }
+
+    /// Waits for the command, passing on signals; with `--once`, ends it when the trace ends.
+    fn attend(
+        &self,
+        testbed: &Testbed,
+        mut child: Child,
+        mut signals: Signals,
+    ) -> Result<ExitStatus, Error> {
+        let mut is_over = false;
+        loop {
+            if let Some(status) = child.try_wait().map_err(Error::doing("wait for the command"))? {
+                return Ok(status);
+            }
+            let was_over = is_over;
+            is_over = self.once && testbed.is_finished();
+            if signals.wait(self.once) || is_over != was_over {
+                terminate(&child);
+            }
+        }
+    }
+}
+
+/// A command at the server's end. Dropping it ends it.
+struct Server(Child);
+
+impl Server {
+    fn start(testbed: &Testbed, line: &str) -> Result<Self, Error> {
+        let mut command = testbed.server().command("sh");
+        command.args(["-c", line]).process_group(0);
+        start(set_environment(&mut command, testbed)).map(Self)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(pid) = pid_of(&self.0) {
+            // Fails where the group has ended by itself, which is what is wanted.
+            let _ = kill_process_group(pid, Signal::TERM);
+        }
+        for _ in 0..10 {
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(SERVER_GRACE / 10);
+        }
+        // Neither can fail for a child that has not been waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn set_environment<'a>(command: &'a mut Command, testbed: &Testbed) -> &'a mut Command {
+    let server = testbed.server();
+    command
+        .env("REMUDA_SERVER", server.ipv4().to_string())
+        .env("REMUDA_SERVER6", server.ipv6().to_string())
+        .env("REMUDA_CLIENT", testbed.client().ipv4().to_string())
+        .env("MAHIMAHI_BASE", server.ipv4().to_string())
+}
+
+fn start(command: &mut Command) -> Result<Child, Error> {
+    command.spawn().map_err(|source| Error::Command {
+        command: command.get_program().to_string_lossy().into_owned(),
+        source,
+    })
+}
+
+fn pid_of(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+fn terminate(child: &Child) {
+    if let Some(pid) = pid_of(child) {
+        // It may have ended by itself; until it is waited for, its number is nobody else's.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+fn print_summary(testbed: &Testbed) -> Result<(), Error> {
+    let stats = testbed.stats()?;
+    for (name, direction) in [("up", &stats.up), ("down", &stats.down)] {
+        let link = &direction.link;
+        let delay = &link.queueing_delay;
+        eprintln!(
+            "remuda link: {name} {} packets in, {} out, {} dropped; queueing delay p50 {:.2}, \
+             p95 {:.2}, p99 {:.2} ms",
+            link.packets_in,
+            link.packets_out,
+            link.dropped.total(),
+            delay.p50_ms,
+            delay.p95_ms,
+            delay.p99_ms,
+        );
+        let unseen = direction.lost_before_link + direction.lost_after_link;
+        if unseen > 0 {
+            eprintln!("remuda link: {name} WARNING: the kernel lost {unseen} packets besides");
+        }
+    }
+    Ok(())
+}
+
+fn parse_channel(text: &str) -> Result<GilbertElliottSpec, Error> {
+    let wrong = || Error::Option {
+        option: "--gilbert-elliott",
+        value: text.to_owned(),
+        rule: "must be two to four numbers with commas between, such as 1,25 or 1,25,100,0",
+    };
+    let numbers = text
+        .split(',')
+        .map(|number| number.trim().parse::<f64>())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| wrong())?;
+    let [good_to_bad_percent, bad_to_good_percent, ref rest @ ..] = numbers[..] else {
+        return Err(wrong());
+    };
+    if rest.len() > 2 {
+        return Err(wrong());
+    }
+    Ok(GilbertElliottSpec {
+        good_to_bad_percent,
+        bad_to_good_percent,
+        loss_bad_percent: rest.first().copied().unwrap_or(100.0),
+        loss_good_percent: rest.get(1).copied().unwrap_or(0.0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        link: LinkArgs,
+    }
+
+    fn path(line: &str) -> Result<PathSpec, String> {
+        let args = std::iter::once("link").chain(line.split_whitespace());
+        let cli = Cli::try_parse_from(args).map_err(|error| error.to_string())?;
+        cli.link.path_spec().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_become_a_path() {
+        let path = path("--rate 12 --delay-ms 20 --queue-bdp 1 --seed 9 --down-trace d -- ping x");
+        let path = path.unwrap();
+        assert_eq!(path.up.rate_mbit_per_sec, Some(12.0));
+        assert_eq!((path.down.rate_mbit_per_sec, path.down.seed), (None, 9));
+        assert_eq!(path.up.queue, QueueSpec::droptail_bdp(1.0));
+        assert_eq!(path.rtt().as_millis(), 40);
+    }
+
+    #[test]
+    fn a_channel_has_two_to_four_numbers() {
+        let channel = |text: &str| path(&format!("--gilbert-elliott {text}"));
+        assert_eq!(channel("1,25").unwrap().up.gilbert_elliott.unwrap().loss_bad_percent, 100.0);
+        assert_eq!(
+            channel("1,25,80,2").unwrap().up.gilbert_elliott.unwrap().loss_good_percent,
+            2.0
+        );
+        for wrong in ["1", "1,x", "1,2,3,4,5", "1,2,"] {
+            assert!(channel(wrong).unwrap_err().starts_with("--gilbert-elliott"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn clap_finds_the_definition_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+        let help = Cli::command().render_long_help().to_string();
+        assert!(help.contains("in milliseconds") && help.contains("Mbit/s"), "{help}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Real traffic over emulated paths. Needs root.
+
+mod common;
+
+use common::{constant, or_skip, testbed};
+use remuda_live::{LinkSpec, Namespace, PathSpec, QueueSpec, VethPair, probe};
+use std::net::IpAddr;
+
+/// 2 MB each way over IPv4 and IPv6, each byte compared.
+fn moves_data_both_ways(client: &Namespace, server: &Namespace) {
+    for (from, to) in [(client, server), (server, client)] {
+        for address in [IpAddr::V4(to.ipv4()), IpAddr::V6(to.ipv6())] {
+            let transfer =
+                probe::transfer(from, (to, address), 2_000_000, None).expect("all bytes arrive");
+            assert_eq!(transfer.bytes, 2_000_000);
+            println!("to {address}: {:.1} Mbit/s", transfer.mbit_per_sec());
+        }
+    }
+}
+
+#[test]
+fn tcp_is_byte_exact_both_ways_over_both_protocols() {
+    let Some(testbed) = testbed(&PathSpec::symmetric(constant(50.0, 5.0))) else { return };
+    moves_data_both_ways(testbed.client(), testbed.server());
+    let stats = testbed.stats().unwrap();
+    for direction in [&stats.up, &stats.down] {
+        let link = &direction.link;
+        let accounted = link.packets_out + link.dropped.total() + link.packets_held;
+        assert_eq!(link.packets_in, accounted, "{link:?}");
+        assert_eq!((direction.lost_before_link, direction.lost_after_link), (0, 0));
+    }
+}
+
+#[test]
+fn tcp_survives_loss_jitter_and_a_short_queue() {
+    let link = LinkSpec {
+        loss_percent: 1.0,
+        jitter_std_ms: 1.0,
+        jitter_correlation: 0.5,
+        queue: QueueSpec::droptail_packets(20),
+        ..constant(50.0, 5.0)
+    };
+    let Some(testbed) = testbed(&PathSpec::symmetric(link)) else { return };
+    moves_data_both_ways(testbed.client(), testbed.server());
+    assert!(testbed.stats().unwrap().up.link.dropped.loss > 0);
+}
+
+#[test]
+fn a_veth_pair_has_no_link_between() {
+    let Some(pair) = or_skip(VethPair::new()) else { return };
+    moves_data_both_ways(pair.client(), pair.server());
+}
+
+#[test]
+fn several_testbeds_live_side_by_side() {
+    let Some(one) = testbed(&PathSpec::symmetric(constant(10.0, 1.0))) else { return };
+    let Some(other) = testbed(&PathSpec::symmetric(constant(20.0, 1.0))) else { return };
+    std::thread::scope(|scope| {
+        for testbed in [&one, &other] {
+            scope.spawn(|| {
+                let server = testbed.server();
+                let to = (server, server.ipv4().into());
+                probe::transfer(testbed.client(), to, 1_000_000, None).unwrap();
+            });
+        }
+    });
+    for testbed in [&one, &other] {
+        assert!(testbed.stats().unwrap().up.link.bytes_out > 1_000_000);
+    }
+}
+
+#[test]
+fn an_idle_testbed_carries_nothing_and_settings_stay_inside() {
+    let Some(mut testbed) = testbed(&PathSpec::symmetric(constant(10.0, 1.0))) else { return };
+    let key = "net.ipv4.tcp_congestion_control";
+    testbed.client().set_sysctl(key, "reno").unwrap();
+    testbed.server().set_sysctl(key, "bbr").unwrap();
+    assert_eq!(testbed.client().sysctl(key).unwrap(), "reno");
+    assert_eq!(testbed.server().sysctl(key).unwrap(), "bbr");
+    let error = testbed.client().set_sysctl("net.ipv4.no_such_key", "1").unwrap_err().to_string();
+    assert!(error.starts_with("cannot set net.ipv4.no_such_key to `1`"), "{error}");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let stats = testbed.stats().unwrap();
+    assert_eq!((stats.up.link.packets_in, stats.down.link.packets_in), (0, 0));
+
+    let server = testbed.server();
+    probe::transfer(testbed.client(), (server, server.ipv4().into()), 10_000, None).unwrap();
+    assert!(testbed.stats().unwrap().up.link.queueing_delay.packets > 0);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    testbed.reset_stats().unwrap();
+    let stats = testbed.stats().unwrap();
+    assert_eq!((stats.up.link.packets_in, stats.up.link.queueing_delay.packets), (0, 0));
+}
