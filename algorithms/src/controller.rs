@@ -138,10 +138,11 @@ impl Why {
     }
 }
 
-/// A policy's wish to hand the flow to another arm. The guard may veto it.
+/// What a policy has decided: a wish to hand the flow to another arm, which the guard may veto. If
+/// `to` is the arm in charge there is nothing to carry out, and `why` says why the policy stays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
-    /// The arm's name.
+    /// The arm's name. That of the arm in charge: to stay.
     pub to: &'static str,
     /// Why.
     pub why: Why,
@@ -170,7 +171,8 @@ pub trait Controller: Send {
     /// Writes what it knows of the path for whoever comes next.
     fn hand_off(&self, path: &mut PathState);
 
-    /// A policy's wish since the last call, if it has one. Arms have none.
+    /// What a policy has decided since the last call, if anything: to change, or to stay. Arms
+    /// decide nothing.
     fn proposal(&mut self) -> Option<Proposal> {
         None
     }

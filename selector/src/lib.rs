@@ -1,0 +1,107 @@
+//! Policies: controllers that ride one algorithm of the herd, and change it in mid-flow.
+//!
+//! One file, one policy. A new one edits two places: its file, and its line in [`POLICIES`]; if it
+//! can be configured, also its table in [`PolicyConfig`].
+
+pub mod rein;
+pub mod rtt_sample;
+
+use remuda_algorithms::Controller;
+use serde::{Deserialize, Serialize};
+
+/// One policy: what the agent needs to build it for a flow.
+#[derive(Clone, Copy)]
+pub struct Policy {
+    /// The name in commands, configuration and logs.
+    pub name: &'static str,
+    /// One line for help texts.
+    pub summary: &'static str,
+    /// Builds one for a flow. It drives nothing until [`Controller::resume`].
+    pub build: fn(&PolicyConfig) -> Box<dyn Controller>,
+}
+
+impl std::fmt::Debug for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Policy").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Every policy, one line each.
+#[rustfmt::skip]
+pub const POLICIES: &[Policy] = &[
+    rein::POLICY,
+];
+
+/// The policy of that name.
+pub fn policy(name: &str) -> Option<&'static Policy> {
+    POLICIES.iter().find(|policy| policy.name == name)
+}
+
+/// The settings of all policies, a table each. Defaults are the papers', or where a paper has
+/// none, the reference's (section 6).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// Rein: by how RTTs spread.
+    pub rein: rein::ReinConfig,
+}
+
+impl PolicyConfig {
+    /// Checks every value. To be called once, after parsing: a policy takes its settings as given.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.rein.validate()
+    }
+}
+
+/// A setting that cannot be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{key} = {value}: {rule}")]
+pub struct ConfigError {
+    /// The key, with its table.
+    pub key: &'static str,
+    /// What it was set to.
+    pub value: String,
+    /// What it must be.
+    pub rule: &'static str,
+}
+
+/// Nothing if `holds`, else the error that names key, value and rule.
+fn check(
+    holds: bool,
+    key: &'static str,
+    value: impl ToString,
+    rule: &'static str,
+) -> Result<(), ConfigError> {
+    if holds { Ok(()) } else { Err(ConfigError { key, value: value.to_string(), rule }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_have_names_of_their_own() {
+        for (i, policy) in POLICIES.iter().enumerate() {
+            assert!(POLICIES[..i].iter().all(|other| other.name != policy.name));
+            assert!(remuda_algorithms::arm(policy.name).is_none(), "{} is an arm", policy.name);
+        }
+        assert!(policy("rein").is_some());
+    }
+
+    #[test]
+    fn the_defaults_are_valid_and_survive_a_file() {
+        let config = PolicyConfig::default();
+        config.validate().expect("defaults");
+        let text = toml::to_string(&config).expect("to TOML");
+        assert_eq!(toml::from_str::<PolicyConfig>(&text).expect("from TOML"), config);
+        assert_eq!(toml::from_str::<PolicyConfig>("").expect("from nothing"), config);
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused() {
+        for text in ["[rain]\n", "[rein]\nsample_cuont = 3\n"] {
+            let error = toml::from_str::<PolicyConfig>(text).expect_err(text);
+            assert!(error.to_string().contains("unknown field"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Rein: CUBIC first; then by how the round trips spread, Westwood, BBR or CUBIC.
+//!
+//! K. Chen et al., "One Rein to Rule Them All: A Framework for Datacenter-to-User Congestion
+//! Control", APNet 2020, sections 3.2, 4.2.2 and 5.2. The paper's rules, over the first N round
+//! trips sampled:
+//!   - the coefficient of variation (COV) and the range, (max - min) / min, are above thresholds:
+//!     the path is WiFi, and Westwood suits it;
+//!   - else by the 95th percentile: a small buffer suits BBR, a large one CUBIC.
+//!
+//! Differs from the paper, which gives no numbers (reference section 6 has the defaults):
+//!   - COV is of the variation *within* round trips. WiFi's jitter is fast, from sample to sample;
+//!     a buffer that slow start and CUBIC's sawtooth fill and drain is slow, over many round trips.
+//!     Over all samples, a buffer of four BDPs (RTT from one to five times the base) has a COV
+//!     above 0.3 and a range of 4, and would be called WiFi;
+//!   - what varies by less than a millisecond is the noise of hosts, not a radio;
+//!   - the buffer is measured in BDPs, (p95 - min) / min, which transfers between paths, where the
+//!     paper has milliseconds of its testbed (`large_buffer_rtt_p95_ms` is there for those);
+//!   - a buffer is called small only once it has been full: a loss, a mark or a timeout was
+//!     reported. Without one the sample goes on, up to a bound, and then the arm stays;
+//!   - round trips of reports that the application limited are not sampled: they show no queue,
+//!     and delayed ACKs look like jitter;
+//!   - evaluated again every 30 s, where the paper decides once.
+//!
+//! Known to fail: a flow that never sees the empty path, as others keep the queue full before it
+//! starts, takes the standing queue for the base RTT, and a large buffer for a small one.
+
+use crate::rtt_sample::RttSample;
+use crate::{ConfigError, Policy, check};
+use remuda_algorithms::controller::Reason;
+use remuda_algorithms::filter::Windowed;
+use remuda_algorithms::recovery::congested;
+use remuda_algorithms::units::Time;
+use remuda_algorithms::{
+    Controller, Decision, Measurement, PathState, ProgramId, Proposal, Readiness, Why, bbr, cubic,
+    westwood,
+};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Its line in [`crate::POLICIES`].
+pub const POLICY: Policy = Policy {
+    name: "rein",
+    summary: "cubic first; westwood on WiFi, bbr on small buffers (Rein)",
+    build: |config| Box::new(Rein::new(config.rein.clone())),
+};
+
+/// Fewer round trips tell nothing of variation within one, however many samples they have.
+const ROUNDS_MIN: u64 = 3;
+/// When to propose again what the guard has vetoed: its least dwell time (reference 4.4).
+const RETRY: Duration = Duration::from_secs(5);
+/// The base RTT is the least of five minutes, as Linux' `tcp_min_rtt_wlen`: CUBIC may not empty
+/// a large buffer for much longer than a sample.
+const BASE_WINDOW: Duration = Duration::from_secs(300);
+
+/// Rein's thresholds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReinConfig {
+    /// A decision needs so many RTT samples (the paper's N) ...
+    pub sample_count: u64,
+    /// ... or as many as come in so many round trips, if that is sooner.
+    pub sample_round_trips: u64,
+    /// A sample without a sign of congestion ends after so many seconds, and the arm stays.
+    pub sample_max_secs: u64,
+    /// How many seconds after a decision the next one is made.
+    pub reevaluate_secs: u64,
+    /// WiFi: standard deviation of the RTT within round trips, over the mean, above this ratio
+    /// (the paper's CTH) ...
+    pub wifi_rtt_cov_ratio: f64,
+    /// ... and the largest RTT less the smallest, over the smallest, above this ratio (the paper's
+    /// RTH) ...
+    pub wifi_rtt_range_ratio: f64,
+    /// ... and the standard deviation within round trips above so many microseconds.
+    pub wifi_rtt_std_us: u64,
+    /// A buffer is large if its 95th percentile of queue is so many BDPs or more.
+    pub large_buffer_queue_bdps: f64,
+    /// A buffer is also large if the 95th percentile of the RTT is so many milliseconds or more:
+    /// the paper's own rule, for paths whose RTT is known. Absent: not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub large_buffer_rtt_p95_ms: Option<u64>,
+}
+
+impl Default for ReinConfig {
+    /// Reference section 6, Rein.
+    fn default() -> Self {
+        Self {
+            sample_count: 200,
+            sample_round_trips: 10,
+            sample_max_secs: 30,
+            reevaluate_secs: 30,
+            wifi_rtt_cov_ratio: 0.3,
+            wifi_rtt_range_ratio: 1.5,
+            wifi_rtt_std_us: 1_000,
+            large_buffer_queue_bdps: 1.5,
+            large_buffer_rtt_p95_ms: None,
+        }
+    }
+}
+
+impl ReinConfig {
+    /// Checks every value.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let natural = "must be 1 to 1000000";
+        let is_natural = |value: u64| (1..=1_000_000).contains(&value);
+        let (count, round_trips) = (self.sample_count, self.sample_round_trips);
+        check(is_natural(count), "rein.sample_count", count, natural)?;
+        check(is_natural(round_trips), "rein.sample_round_trips", round_trips, natural)?;
+        let (most, again) = (self.sample_max_secs, self.reevaluate_secs);
+        check(is_natural(most), "rein.sample_max_secs", most, natural)?;
+        check(is_natural(again), "rein.reevaluate_secs", again, natural)?;
+        let ratio = "must be above 0 and at most 100";
+        let is_ratio = |value: f64| value > 0.0 && value <= 100.0;
+        let (cov, range) = (self.wifi_rtt_cov_ratio, self.wifi_rtt_range_ratio);
+        check(is_ratio(cov), "rein.wifi_rtt_cov_ratio", cov, ratio)?;
+        check(is_ratio(range), "rein.wifi_rtt_range_ratio", range, ratio)?;
+        let std_us = self.wifi_rtt_std_us;
+        check(std_us <= 1_000_000, "rein.wifi_rtt_std_us", std_us, "must be 0 to 1000000")?;
+        let bdps = self.large_buffer_queue_bdps;
+        check(is_ratio(bdps), "rein.large_buffer_queue_bdps", bdps, ratio)?;
+        let p95_ms = self.large_buffer_rtt_p95_ms.unwrap_or(1);
+        check(is_natural(p95_ms), "rein.large_buffer_rtt_p95_ms", p95_ms, natural)
+    }
+}
+
+/// What the round trips say of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Wifi,
+    LargeBuffer,
+    SmallBuffer,
+    /// The buffer has not been filled.
+    Unknown,
+}
+
+impl Class {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Wifi => "wifi",
+            Self::LargeBuffer => "large_buffer",
+            Self::SmallBuffer => "small_buffer",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The arm that suits it.
+    fn arm(self) -> Option<&'static str> {
+        match self {
+            Self::Wifi => Some(westwood::ARM.name),
+            Self::LargeBuffer => Some(cubic::ARM.name),
+            Self::SmallBuffer => Some(bbr::ARM.name),
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// The arms that Rein rides.
+fn build(arm: &str) -> Option<Box<dyn Controller>> {
+    [cubic::ARM, bbr::ARM, westwood::ARM]
+        .iter()
+        .find(|candidate| candidate.name == arm)
+        .map(|arm| (arm.build)())
+}
+
+/// Rein, for one flow.
+pub struct Rein {
+    config: ReinConfig,
+    arm: Box<dyn Controller>,
+    sample: RttSample,
+    sample_start: Time,
+    /// The sample has seen a sign of congestion.
+    congested: bool,
+    base: Option<Windowed<Duration>>,
+    /// No decision is made before.
+    next_at: Time,
+    proposal: Option<Proposal>,
+}
+
+impl Controller for Rein {
+    fn arm(&self) -> &'static str {
+        self.arm.arm()
+    }
+
+    fn program(&self) -> ProgramId {
+        self.arm.program()
+    }
+
+    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+        *self = Self::new(self.config.clone());
+        let at_us = micros(now.0);
+        let window = micros(BASE_WINDOW);
+        self.base = path.rtt_min_long().map(|min| Windowed::min(window, at_us, min));
+        self.start_sample(now);
+        self.arm.resume(path, now)
+    }
+
+    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+        self.observe(m, now);
+        if self.is_due(now) {
+            self.decide(now);
+        }
+        self.arm.on_measurement(m, now)
+    }
+
+    fn can_resume(&self, path: &PathState) -> Readiness {
+        self.arm.can_resume(path)
+    }
+
+    fn hand_off(&self, path: &mut PathState) {
+        self.arm.hand_off(path);
+    }
+
+    fn proposal(&mut self) -> Option<Proposal> {
+        self.proposal.take()
+    }
+
+    fn switch_to(&mut self, arm: &str, path: &PathState, now: Time) -> Option<Decision> {
+        self.arm = build(arm)?;
+        self.next_at = now + Duration::from_secs(self.config.reevaluate_secs);
+        self.start_sample(now);
+        Some(self.arm.resume(path, now))
+    }
+}
+
+impl Rein {
+    /// One that has no flow yet.
+    pub fn new(config: ReinConfig) -> Self {
+        Self {
+            config,
+            arm: (cubic::ARM.build)(),
+            sample: RttSample::new(Time::ZERO),
+            sample_start: Time::ZERO,
+            congested: false,
+            base: None,
+            next_at: Time::ZERO,
+            proposal: None,
+        }
+    }
+
+    fn start_sample(&mut self, now: Time) {
+        self.sample = RttSample::new(now);
+        self.sample_start = now;
+        self.congested = false;
+    }
+
+    fn observe(&mut self, m: &Measurement, now: Time) {
+        self.congested = self.congested || congested(m) || m.timed_out;
+        let Some(rtt) = m.rtt else {
+            return;
+        };
+        let (at_us, window) = (micros(now.0), micros(BASE_WINDOW));
+        self.base.get_or_insert(Windowed::min(window, at_us, rtt.min)).update(at_us, rtt.min);
+        if !m.app_limited {
+            self.sample.add(&rtt, now);
+        }
+    }
+
+    /// Whether the sample is large enough and shows what it must, or has lasted long enough.
+    fn is_due(&self, now: Time) -> bool {
+        let rounds = self.sample.rounds();
+        let enough = rounds >= self.config.sample_round_trips
+            || (self.sample.count() >= self.config.sample_count && rounds >= ROUNDS_MIN);
+        let late = now - self.sample_start >= Duration::from_secs(self.config.sample_max_secs);
+        now >= self.next_at && enough && (late || self.class() != Class::Unknown)
+    }
+
+    fn class(&self) -> Class {
+        let (sample, config) = (&self.sample, &self.config);
+        let p95_ms = sample.p95().as_millis();
+        if sample.cov_within() > config.wifi_rtt_cov_ratio
+            && sample.range() > config.wifi_rtt_range_ratio
+            && sample.std_within_us() > config.wifi_rtt_std_us as f64
+        {
+            Class::Wifi
+        } else if self.queue_bdps() >= config.large_buffer_queue_bdps
+            || config.large_buffer_rtt_p95_ms.is_some_and(|large| p95_ms >= u128::from(large))
+        {
+            Class::LargeBuffer
+        } else if self.congested {
+            Class::SmallBuffer
+        } else {
+            Class::Unknown
+        }
+    }
+
+    /// The queue's 95th percentile, (p95 - min) * B, in BDPs, min * B.
+    fn queue_bdps(&self) -> f64 {
+        let base_us = micros(self.base.map_or(Duration::ZERO, |base| base.get()));
+        let p95_us = micros(self.sample.p95());
+        p95_us.saturating_sub(base_us) as f64 / base_us.max(1) as f64
+    }
+
+    fn decide(&mut self, now: Time) {
+        let class = self.class();
+        let current = self.arm.arm();
+        let to = class.arm().unwrap_or(current);
+        self.proposal = Some(Proposal { to, why: self.why(class, to) });
+        let next =
+            if to == current { Duration::from_secs(self.config.reevaluate_secs) } else { RETRY };
+        self.next_at = now + next;
+        self.start_sample(now);
+    }
+
+    fn why(&self, class: Class, to: &str) -> Why {
+        let percent = self.sample.cov_within() * 100.0;
+        let bdps = self.queue_bdps();
+        let seen = match class {
+            Class::Wifi => format!("WiFi: RTT varies by {percent:.0} % within a round trip"),
+            Class::LargeBuffer => format!("large buffer: {bdps:.1} BDPs queued at p95"),
+            Class::SmallBuffer => format!("small buffer: full with {bdps:.1} BDPs queued at p95"),
+            Class::Unknown => format!("buffer never full: {bdps:.1} BDPs queued at p95"),
+        };
+        let stays = if to == self.arm.arm() { "stays with" } else { "changes to" };
+        Why { text: format!("{seen}; {stays} {to}"), features: self.features(class) }
+    }
+
+    fn features(&self, class: Class) -> Vec<Reason> {
+        let base = self.base.map_or(Duration::ZERO, |base| base.get());
+        let ms = |span: Duration| format!("{:.1}", span.as_secs_f64() * 1e3);
+        vec![
+            ("rtt_cov", format!("{:.3}", self.sample.cov_within())),
+            ("rtt_cov_overall", format!("{:.3}", self.sample.cov())),
+            ("rtt_range", format!("{:.2}", self.sample.range())),
+            ("rtt_p95_ms", ms(self.sample.p95())),
+            ("rtt_min_ms", ms(base)),
+            ("queue_bdps", format!("{:.2}", self.queue_bdps())),
+            ("samples", self.sample.count().to_string()),
+            ("class", class.name().to_owned()),
+        ]
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}

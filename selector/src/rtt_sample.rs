@@ -1,0 +1,265 @@
+//! What a policy remembers of round trips, in constant space, from reports that carry only
+//! minimum, maximum, sum, sum of squares and count.
+//!
+//! The coefficient of variation is exact, over all and within round trips. The 95th percentile is
+//! an estimate with two errors: a bin of the histogram is an eighth of an octave, so a value is off
+//! by 6.25 % at most; and the samples of one report (a quarter of a round trip) are taken to lie at
+//! its minimum, its maximum, and one standard deviation to both sides of its mean.
+
+use remuda_algorithms::RttSamples;
+use remuda_algorithms::units::Time;
+use std::time::Duration;
+
+/// Bins an octave, as a power of two: eight.
+const SUB_BITS: u32 = 3;
+/// Up to 2^27 microseconds, 134 s: above the 120 s that RFC 9293 lets a segment live.
+const OCTAVES: usize = 27;
+const BINS: usize = OCTAVES << SUB_BITS;
+
+/// Sums of round trips. Sums of bogus reports saturate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    count: u64,
+    sum_us: u128,
+    sq_sum_us2: u128,
+}
+
+impl Sums {
+    fn add(&mut self, rtt: &RttSamples) {
+        self.count = self.count.saturating_add(rtt.count);
+        self.sum_us = self.sum_us.saturating_add(rtt.sum_us.into());
+        self.sq_sum_us2 = self.sq_sum_us2.saturating_add(rtt.sq_sum_us2.into());
+    }
+
+    fn mean_us(&self) -> f64 {
+        self.sum_us as f64 / self.count.max(1) as f64
+    }
+
+    /// Sum of the squared distances from the mean; never below zero, and never a NaN.
+    fn scatter_us2(&self) -> f64 {
+        (self.sq_sum_us2 as f64 - self.sum_us as f64 * self.mean_us()).max(0.0)
+    }
+
+    fn std_us(&self) -> f64 {
+        (self.scatter_us2() / self.count.max(1) as f64).sqrt()
+    }
+}
+
+/// A sample of round trips.
+#[derive(Clone, Debug)]
+pub struct RttSample {
+    all: Sums,
+    min: Option<Duration>,
+    max: Duration,
+    /// The round trip under way.
+    round: Sums,
+    round_start: Time,
+    rounds: u64,
+    /// Scatter within finished round trips, and its degrees of freedom.
+    scatter_us2: f64,
+    freedom: u64,
+    bins: [u32; BINS],
+}
+
+impl RttSample {
+    /// An empty sample, which starts now.
+    pub fn new(now: Time) -> Self {
+        Self {
+            all: Sums::default(),
+            min: None,
+            max: Duration::ZERO,
+            round: Sums::default(),
+            round_start: now,
+            rounds: 0,
+            scatter_us2: 0.0,
+            freedom: 0,
+            bins: [0; BINS],
+        }
+    }
+
+    /// Takes in the round trips of one report.
+    pub fn add(&mut self, rtt: &RttSamples, now: Time) {
+        self.all.add(rtt);
+        self.min = Some(self.min.map_or(rtt.min, |min| min.min(rtt.min)));
+        self.max = self.max.max(rtt.max);
+        self.round.add(rtt);
+        self.count_into_bins(rtt);
+        let elapsed_us = (now - self.round_start).as_micros() as f64;
+        if self.round.count > 0 && elapsed_us >= self.round.mean_us() {
+            self.end_round(now);
+        }
+    }
+
+    fn end_round(&mut self, now: Time) {
+        self.scatter_us2 += self.round.scatter_us2();
+        self.freedom = self.freedom.saturating_add(self.round.count - 1);
+        self.rounds += 1;
+        self.round = Sums::default();
+        self.round_start = now;
+    }
+
+    fn count_into_bins(&mut self, rtt: &RttSamples) {
+        let mut one = Sums::default();
+        one.add(rtt);
+        let (mean_us, std_us) = (one.mean_us(), one.std_us());
+        let (min_us, max_us) = (micros(rtt.min), micros(rtt.max).max(micros(rtt.min)));
+        self.count_at(min_us, rtt.count.min(1));
+        self.count_at(max_us, rtt.count.saturating_sub(1).min(1));
+        let rest = rtt.count.saturating_sub(2);
+        self.count_at(((mean_us - std_us) as u64).clamp(min_us, max_us), rest / 2);
+        self.count_at(((mean_us + std_us) as u64).clamp(min_us, max_us), rest - rest / 2);
+    }
+
+    fn count_at(&mut self, rtt_us: u64, count: u64) {
+        let bin = &mut self.bins[bin(rtt_us)];
+        *bin = bin.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    /// How many round trips were sampled.
+    pub fn count(&self) -> u64 {
+        self.all.count
+    }
+
+    /// Over how many round trips.
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// The smallest; `None` without a sample.
+    pub fn min(&self) -> Option<Duration> {
+        self.min
+    }
+
+    /// Standard deviation over mean, of all.
+    pub fn cov(&self) -> f64 {
+        self.all.std_us() / self.all.mean_us().max(1.0)
+    }
+
+    /// Standard deviation within a round trip, in microseconds: about the mean of each round trip,
+    /// not about the mean of all.
+    pub fn std_within_us(&self) -> f64 {
+        (self.scatter_us2 / self.freedom.max(1) as f64).sqrt()
+    }
+
+    /// Standard deviation within a round trip, over the mean.
+    pub fn cov_within(&self) -> f64 {
+        self.std_within_us() / self.all.mean_us().max(1.0)
+    }
+
+    /// Maximum less minimum, over the minimum.
+    pub fn range(&self) -> f64 {
+        let min_us = micros(self.min.unwrap_or_default());
+        micros(self.max).saturating_sub(min_us) as f64 / min_us.max(1) as f64
+    }
+
+    /// The 95th percentile, to 6.25 %: half of a bin.
+    pub fn p95(&self) -> Duration {
+        let total: u64 = self.bins.iter().map(|&count| u64::from(count)).sum();
+        let mut above = total / 20;
+        for (bin, &count) in self.bins.iter().enumerate().rev() {
+            if u64::from(count) > above {
+                return Duration::from_micros(middle_us(bin));
+            }
+            above -= u64::from(count);
+        }
+        Duration::ZERO
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The octave, and within it the eighth, of a round trip.
+fn bin(rtt_us: u64) -> usize {
+    let floor = 1 << SUB_BITS;
+    let value = rtt_us.max(floor);
+    let octave = value.ilog2();
+    let sub = (value >> (octave - SUB_BITS)) - floor;
+    let index = (octave as usize) << SUB_BITS | sub as usize;
+    index.min(BINS - 1)
+}
+
+/// The middle of a bin.
+fn middle_us(bin: usize) -> u64 {
+    let octave = (bin >> SUB_BITS) as u32;
+    let sub = (bin & ((1 << SUB_BITS) - 1)) as u64;
+    let width = (1u64 << octave) >> SUB_BITS;
+    (1 << octave) + sub * width + width / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at_ms(ms: u64) -> Time {
+        Time(Duration::from_millis(ms))
+    }
+
+    fn of(rtts_us: &[u64]) -> RttSamples {
+        let span = |us: Option<&u64>| Duration::from_micros(*us.expect("a sample"));
+        RttSamples {
+            last: span(rtts_us.last()),
+            min: span(rtts_us.iter().min()),
+            max: span(rtts_us.iter().max()),
+            sum_us: rtts_us.iter().sum(),
+            sq_sum_us2: rtts_us.iter().map(|us| us * us).sum(),
+            count: rtts_us.len() as u64,
+        }
+    }
+
+    #[test]
+    fn variation_is_exact() {
+        let mut sample = RttSample::new(at_ms(0));
+        sample.add(&of(&[20_000, 40_000]), at_ms(50));
+        sample.add(&of(&[60_000, 80_000]), at_ms(150));
+        // Mean 50, deviations 30, 10, 10, 30: std sqrt(500) ms; within rounds two of 10 each.
+        assert!((sample.cov() - 500f64.sqrt() / 50.0).abs() < 1e-9);
+        assert!((sample.cov_within() - 200f64.sqrt() / 50.0).abs() < 1e-9);
+        assert!((sample.range() - 3.0).abs() < 1e-9);
+        assert_eq!((sample.count(), sample.rounds()), (4, 2));
+    }
+
+    #[test]
+    fn a_slow_ramp_varies_overall_but_not_within_a_round_trip() {
+        let mut sample = RttSample::new(at_ms(0));
+        let mut now_ms = 0;
+        for ms in 40..200u64 {
+            now_ms += ms;
+            sample.add(&of(&[ms * 1_000, ms * 1_000 + 900]), at_ms(now_ms));
+        }
+        assert!(sample.cov() > 0.3 && sample.cov_within() < 0.02, "{}", sample.cov_within());
+    }
+
+    proptest! {
+        #[test]
+        fn the_95th_percentile_of_single_samples_is_off_by_half_a_bin(
+            mut rtts_us in prop::collection::vec(100u64..10_000_000, 1..200),
+        ) {
+            let mut sample = RttSample::new(at_ms(0));
+            for rtt_us in &rtts_us {
+                sample.add(&of(&[*rtt_us]), at_ms(0));
+            }
+            rtts_us.sort_unstable();
+            let exact = rtts_us[rtts_us.len() - 1 - rtts_us.len() / 20] as f64;
+            let got = sample.p95().as_micros() as f64;
+            prop_assert!((got - exact).abs() <= exact * 0.0625 + 1.0, "{got} for {exact}");
+        }
+
+        #[test]
+        fn bogus_reports_neither_panic_nor_give_a_nan(
+            reports in prop::collection::vec(any::<(u64, u64, u64, u64, u64, u64)>(), 0..20),
+        ) {
+            let mut sample = RttSample::new(at_ms(0));
+            for (min, max, sum_us, sq_sum_us2, count, at) in reports {
+                let (min, max) = (Duration::from_micros(min), Duration::from_micros(max));
+                let rtt = RttSamples { last: min, min, max, sum_us, sq_sum_us2, count };
+                sample.add(&rtt, Time(Duration::from_micros(at)));
+            }
+            let (cov, within) = (sample.cov(), sample.cov_within());
+            prop_assert!(cov.is_finite() && within.is_finite() && sample.range().is_finite());
+            let _ = sample.p95();
+        }
+    }
+}
