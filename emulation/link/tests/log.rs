@@ -68,10 +68,16 @@ fn small_packets_share_an_opportunity_and_large_ones_straddle_two() {
     assert_eq!(
         events(&mut link),
         [
-            "0 + 104", "0 + 104", "0 + 1504", // came
-            "2 # 1504", "2 - 104 1", "2 - 104 1", // and 1296 bytes of the third
-            "5 # 1504", "5 - 1504 4", // its last 208 bytes; the rest is lost
-            "5 # 1504", "7 # 1504", // as are these
+            "0 + 104",
+            "0 + 104",
+            "0 + 1504", // came
+            "2 # 1504",
+            "2 - 104 1",
+            "2 - 104 1", // and 1296 bytes of the third
+            "5 # 1504",
+            "5 - 1504 4", // its last 208 bytes; the rest is lost
+            "5 # 1504",
+            "7 # 1504", // as are these
         ]
     );
 }
@@ -101,8 +107,7 @@ fn a_trace_that_plays_once_ends() {
 #[test]
 fn drops_of_the_queue_and_of_codel_are_logged() {
     let queue = QueueSpec { kind: QueueKind::CoDel, ..QueueSpec::droptail_packets(200) };
-    let spec =
-        LinkSpec { rate_mbit_per_sec: Some(12.0), queue, ..LinkSpec::default() };
+    let spec = LinkSpec { rate_mbit_per_sec: Some(12.0), queue, ..LinkSpec::default() };
     let mut link: Link<u32> = spec.build(RTT, Direction::Up).unwrap();
     link.enable_log();
     let mut delivered = 0;

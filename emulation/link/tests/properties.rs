@@ -35,7 +35,13 @@ fn queue() -> impl Strategy<Value = QueueSpec> {
 fn spec() -> impl Strategy<Value = LinkSpec> {
     let delays = (0.0..30.0f64, 0.0..5.0f64, 0.0..0.99f64, any::<bool>());
     (0.1..100.0f64, queue(), delays, 0.0..20.0f64, any::<u64>()).prop_map(
-        |(rate, queue, (delay_ms, jitter_std_ms, jitter_correlation, jitter_reorders), loss, seed)| {
+        |(
+            rate,
+            queue,
+            (delay_ms, jitter_std_ms, jitter_correlation, jitter_reorders),
+            loss,
+            seed,
+        )| {
             LinkSpec {
                 rate_mbit_per_sec: Some(rate),
                 delay_ms,
@@ -51,11 +57,7 @@ fn spec() -> impl Strategy<Value = LinkSpec> {
     )
 }
 
-/// A packet that knows its number: its size is the low 16 bits.
-fn numbered(number: usize, bytes: u32) -> Numbered {
-    Numbered { number, bytes }
-}
-
+/// A packet that knows its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Numbered {
     number: usize,
@@ -89,7 +91,7 @@ fn run(mut link: Link<Numbered>, traffic: &Traffic) -> Run {
         while let Some(outcome) = link.pop(now) {
             outcomes.push(outcome);
         }
-        link.push(numbered(number, *bytes), now);
+        link.push(Numbered { number, bytes: *bytes }, now);
         let stats = link.stats();
         let out = stats.packets_out + stats.dropped.total() + stats.packets_held;
         assert_eq!(stats.packets_in, out, "{stats:?}");
@@ -182,13 +184,13 @@ proptest! {
     #[test]
     fn looking_seldom_or_often_changes_nothing(spec in spec(), traffic in traffic()) {
         let often = delivered(&run(build(&spec), &traffic));
-        let mut link = build(&spec);
+        let mut link = spec.build(RTT, Direction::Up).expect("a valid spec");
         let mut now = Nanos::ZERO;
         for (number, (gap_us, bytes)) in traffic.iter().enumerate() {
             now = now + Nanos(gap_us * 1_000);
-            link.push(numbered(number, *bytes), now);
+            link.push(Numbered { number, bytes: *bytes }, now);
         }
-        let late = Nanos(now.0 + 10_000_000_000_000);
+        let late = Nanos(now.0 + 1_000_000_000_000);
         let outcomes = std::iter::from_fn(|| link.pop(late)).collect();
         prop_assert_eq!(delivered(&Run { outcomes, log: Vec::new() }), often);
     }

@@ -1,23 +1,94 @@
-//! Real traffic over emulated paths. Needs root.
+//! The goals of the emulator, measured. Needs root.
+//!
+//! The machine is shared: a measurement that misses its goal is taken again, three times in all,
+//! and what was measured is printed.
 
 mod common;
 
 use common::{constant, testbed};
-use remuda_live::{PathSpec, probe};
+use remuda_live::{LinkSpec, PathSpec, QueueSpec, probe};
+use std::io::Write;
 use std::time::Duration;
 
+const ATTEMPTS: u32 = 3;
+
+/// Takes a measurement until it meets its goal, or too often.
+fn eventually(what: &str, goal: f64, mut error: impl FnMut() -> f64) {
+    let mut errors = Vec::new();
+    for _ in 0..ATTEMPTS {
+        errors.push(error());
+        println!("{what}: {errors:.3?}, goal {goal}");
+        if errors.last().is_some_and(|error| error.abs() <= goal) {
+            return;
+        }
+    }
+    panic!("{what}: {errors:?}, each beyond {goal}");
+}
+
 #[test]
-fn idle_round_trips_and_rate_are_accurate() {
+fn idle_round_trips_are_within_half_a_millisecond() {
     let Some(testbed) = testbed(&PathSpec::symmetric(constant(12.0, 20.0))) else { return };
-    std::thread::sleep(Duration::from_millis(500));
-    println!("{:?}", testbed.stats().unwrap());
-    let trips =
-        probe::round_trips(testbed.client(), testbed.server(), 100, Duration::from_millis(5))
-            .unwrap();
-    println!("{trips:?}");
-    let rate =
-        probe::saturated_rate(testbed.client(), testbed.server(), 18.0, Duration::from_secs(2))
-            .unwrap();
-    println!("{rate}");
-    println!("{:?}", testbed.stats().unwrap());
+    let gap = Duration::from_millis(5);
+    eventually("mean error of the idle round trip, ms", 0.5, || {
+        let trips = probe::round_trips(testbed.client(), testbed.server(), 60, gap).unwrap();
+        println!("{trips:?}");
+        assert_eq!(trips.lost, 0);
+        // The path's own: 40 ms, and 64 bytes sent at 12 Mbit/s twice.
+        assert!(trips.min_ms >= 40.085, "faster than the link: {trips:?}");
+        trips.mean_ms - 40.085
+    });
+}
+
+#[test]
+fn the_rate_is_within_one_percent() {
+    let Some(testbed) = testbed(&PathSpec::symmetric(constant(12.0, 20.0))) else { return };
+    eventually("error of the rate, %", 1.0, || {
+        let span = Duration::from_secs(2);
+        let rate = probe::saturated_rate(testbed.client(), testbed.server(), 18.0, span).unwrap();
+        (rate / 12.0 - 1.0) * 100.0
+    });
+}
+
+#[test]
+fn a_trace_with_silent_milliseconds_is_played_as_it_stands() {
+    // 10 packets in the first 10 ms, then silence to 100 ms: 1.2 Mbit/s.
+    let mut trace = tempfile::NamedTempFile::new().unwrap();
+    for stamp in (1..=10).chain([100]) {
+        writeln!(trace, "{stamp}").unwrap();
+    }
+    let link = LinkSpec {
+        trace: Some(trace.path().to_owned()),
+        delay_ms: 5.0,
+        queue: QueueSpec::droptail_packets(20),
+        ..LinkSpec::default()
+    };
+    let Some(testbed) = testbed(&PathSpec::symmetric(link)) else { return };
+    let (client, server) = (testbed.client(), testbed.server());
+    let rate = 11.0 * 1500.0 * 8.0 / 0.1 / 1e6;
+    eventually("error of a trace's rate, %", 3.0, || {
+        let span = Duration::from_secs(2);
+        let got = probe::saturated_rate(client, server, 4.0, span).unwrap();
+        (got / rate - 1.0) * 100.0
+    });
+    let to = (server, server.ipv4().into());
+    assert_eq!(probe::transfer(client, to, 300_000, None).unwrap().bytes, 300_000);
+    let stats = testbed.stats().unwrap();
+    assert_eq!((stats.up.lost_before_link, stats.up.lost_after_link), (0, 0));
+    assert!(stats.up.link.queueing_delay.max_ms > 80.0, "{:?}", stats.up.link.queueing_delay);
+}
+
+#[test]
+fn no_packet_is_lost_unseen_at_200_mbit_per_sec() {
+    let link = LinkSpec { queue: QueueSpec::droptail_bdp(2.0), ..constant(200.0, 20.0) };
+    let Some(testbed) = testbed(&PathSpec::symmetric(link)) else { return };
+    let server = testbed.server();
+    let to = (server, server.ipv4().into());
+    let transfer = probe::transfer(testbed.client(), to, 50_000_000, Some("cubic")).unwrap();
+    let stats = testbed.stats().unwrap();
+    println!("{:.1} Mbit/s; {:?}", transfer.mbit_per_sec(), stats.up.link);
+    for direction in [&stats.up, &stats.down] {
+        assert_eq!((direction.lost_before_link, direction.lost_after_link), (0, 0));
+    }
+    let link = &stats.up.link;
+    assert_eq!(link.packets_in, link.packets_out + link.dropped.total() + link.packets_held);
 }
