@@ -42,7 +42,7 @@ impl Slots {
             (before, info, read_volatile(&raw const (*at).generation))
         };
         let live = before != 0 && before == after;
-        live.then(|| (before << SLOT_BITS | index as u32, info))
+        live.then_some((before << SLOT_BITS | index as u32, info))
     }
 
     /// What is known of a flow, if it lives.

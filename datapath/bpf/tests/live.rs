@@ -1,5 +1,7 @@
 //! The datapath on the running kernel, with real sockets on loopback. Needs root; says so if not.
 
+#![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
+
 use remuda_bpf::{Datapath, Settings};
 use remuda_wire::ToAgent;
 use remuda_wire::to_agent::State;

@@ -1,0 +1,188 @@
+//! `remuda doctor`
+
+use crate::table::table;
+use crate::{Failure, RunDirArgs};
+use ccp_agent::control::{Answer, Request, ask};
+use ccp_agent::{Config, clock};
+use clap::Args;
+use remuda_bpf::{Datapath, DefaultAlgorithm, Settings};
+use std::fs;
+use std::path::Path;
+
+/// Say what this host can do, what is missing, and the fix.
+///
+/// Ends with status 0 if the agent can drive this host's TCP.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    run_dir: RunDirArgs,
+}
+
+/// Include/uapi/linux/capability.h
+const CAPABILITIES: [(&str, u32); 3] = [("NET_ADMIN", 12), ("PERFMON", 38), ("BPF", 39)];
+const CAP_SYS_ADMIN: u32 = 21;
+
+enum Verdict {
+    Good(String),
+    /// Something optional is missing.
+    Lacks(String, &'static str),
+    /// The agent cannot run.
+    Bad(String, &'static str),
+}
+
+use Verdict::{Bad, Good, Lacks};
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn kernel() -> Verdict {
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    match remuda_bpf::ops_member("cong_control") {
+        Ok(member) if member.parameters == 4 => {
+            Good(format!("{release}; BTF, cong_control with 4 parameters"))
+        }
+        Ok(member) => Bad(
+            format!("{release}: cong_control has {} parameters", member.parameters),
+            "Linux 6.10 or later",
+        ),
+        Err(error) => Bad(
+            format!("{release}: {}", error.to_string().replace("\nfix: ", "; fix: ")),
+            "a kernel with CONFIG_DEBUG_INFO_BTF=y, CONFIG_BPF_SYSCALL=y and CONFIG_INET",
+        ),
+    }
+}
+
+fn capabilities() -> Verdict {
+    let status = read("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    let has = |bit: u32| effective & (1 << bit) != 0;
+    let missing: Vec<&str> =
+        CAPABILITIES.iter().filter(|(_, bit)| !has(*bit)).map(|(name, _)| *name).collect();
+    if missing.is_empty() || has(CAP_SYS_ADMIN) {
+        Good("CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON".to_owned())
+    } else {
+        Bad(
+            format!("without CAP_{}", missing.join(", CAP_")),
+            "run as root, or give the binary those capabilities with setcap",
+        )
+    }
+}
+
+fn jit() -> Verdict {
+    match read("/proc/sys/net/core/bpf_jit_enable").as_deref() {
+        Some("1" | "2") => Good("on".to_owned()),
+        Some(_) => {
+            Lacks("off: programs are interpreted".to_owned(), "sysctl net.core.bpf_jit_enable=1")
+        }
+        None => Lacks("unknown".to_owned(), "a kernel with CONFIG_BPF_JIT=y"),
+    }
+}
+
+fn load() -> Verdict {
+    let settings =
+        Settings { name: format!("doctor{}", std::process::id() % 1_000_000), ..Settings::default() };
+    match Datapath::load(settings, clock::monotonic_ns()) {
+        Ok(_) => Good("loads and verifies".to_owned()),
+        Err(error) => Bad(
+            error.to_string().lines().next().unwrap_or_default().to_owned(),
+            "the lines above; if they are good, report this kernel",
+        ),
+    }
+}
+
+fn natives() -> Verdict {
+    let known = read("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    let native = Config::default().agent.native;
+    if known.split_whitespace().any(|name| name == native) {
+        Good(known)
+    } else {
+        Lacks(
+            format!("{known}: without {native}, to which flows go back"),
+            "modprobe tcp_cubic, or `native = \"reno\"` in the configuration",
+        )
+    }
+}
+
+fn default_algorithm(run_dir: &Path) -> Verdict {
+    let name = Config::default().agent.name;
+    match DefaultAlgorithm::current() {
+        Ok(current) if current == name && ask(run_dir, &Request::Status).is_err() => Lacks(
+            format!("{current}, but no agent runs: new flows are in its fallback"),
+            "start the agent, or sysctl net.ipv4.tcp_congestion_control=cubic",
+        ),
+        Ok(current) => Good(current),
+        Err(error) => Lacks(error.to_string(), "mount /proc"),
+    }
+}
+
+fn cgroups() -> Verdict {
+    let mounts = read("/proc/mounts").unwrap_or_default();
+    let mount = mounts.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let path = words.next()?;
+        (words.next() == Some("cgroup2")).then(|| path.to_owned())
+    });
+    match mount {
+        Some(path) => Good(format!("v2 at {path}")),
+        None => Lacks(
+            "no cgroup v2".to_owned(),
+            "mount -t cgroup2 none /sys/fs/cgroup/unified, to take flows over by cgroup",
+        ),
+    }
+}
+
+fn tun() -> Verdict {
+    if Path::new("/dev/net/tun").exists() {
+        Good("/dev/net/tun".to_owned())
+    } else {
+        Lacks("no /dev/net/tun".to_owned(), "modprobe tun, for `remuda link` and the demo")
+    }
+}
+
+fn agent(run_dir: &Path) -> Verdict {
+    match ask(run_dir, &Request::Status) {
+        Ok(Answer::Status(status)) => Good(format!(
+            "version {}, process {}, {} flows, new ones by {}",
+            status.version, status.pid, status.flows, status.default
+        )),
+        Ok(_) | Err(_) => {
+            Lacks(format!("none in {}", run_dir.display()), "remuda agent --policy rein")
+        }
+    }
+}
+
+impl DoctorArgs {
+    /// Runs it.
+    pub fn run(self) -> Result<(), Failure> {
+        let run_dir = &self.run_dir.run_dir;
+        let mut out = table(&["", "what", "how it is", "fix"]);
+        let mut bad = 0;
+        for (what, verdict) in [
+            ("kernel", kernel()),
+            ("capabilities", capabilities()),
+            ("BPF JIT", jit()),
+            ("datapath", load()),
+            ("native algorithms", natives()),
+            ("default algorithm", default_algorithm(run_dir)),
+            ("cgroups", cgroups()),
+            ("TUN devices", tun()),
+            ("agent", agent(run_dir)),
+        ] {
+            let (mark, how, fix) = match verdict {
+                Good(how) => ("ok", how, ""),
+                Lacks(how, fix) => ("--", how, fix),
+                Bad(how, fix) => ("NO", how, fix),
+            };
+            bad += usize::from(mark == "NO");
+            out.add_row([mark, what, &how, fix]);
+        }
+        println!("{out}");
+        if bad > 0 {
+            return Err(format!("{bad} of the above must be fixed before the agent can run").into());
+        }
+        println!("the agent can drive this host's TCP");
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! `remuda flows` and `remuda set`
+
+use crate::table::{figure, table};
+use crate::{Failure, RunDirArgs};
+use ccp_agent::control::{Answer, Request, ask};
+use ccp_agent::host::{Row, Target};
+use clap::Args;
+use std::time::Duration;
+
+/// Show the live flows: peer, arm, window, rate, RTT, and why.
+#[derive(Debug, Args)]
+pub struct FlowsArgs {
+    #[command(flatten)]
+    run_dir: RunDirArgs,
+    /// Show it again and again until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+    /// Seconds between two looks, with --watch
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, requires = "watch")]
+    interval_s: f64,
+    /// Say why each flow has its arm: every feature the policy looked at
+    #[arg(long)]
+    why: bool,
+    /// One JSON object a flow instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Erases the screen and goes to its upper left corner.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+fn print_table(rows: &[Row], why: bool) {
+    let mut out = table(&[
+        "flow", "peer", "driver", "arm", "cwnd pkts", "rate Mbit/s", "delivered Mbit/s", "srtt ms",
+        "min ms", "lost", "state", "why",
+    ]);
+    for row in rows {
+        let mut reason = row.why.clone();
+        if why {
+            let features = row.features.iter().map(|(name, value)| format!("\n{name}={value}"));
+            reason.extend(features);
+        }
+        out.add_row([
+            row.id.to_string(),
+            row.remote.clone(),
+            row.driver.clone(),
+            row.arm.clone(),
+            row.cwnd_pkts.to_string(),
+            figure(row.rate_mbit_per_sec),
+            figure(row.delivery_mbit_per_sec),
+            figure(row.srtt_ms),
+            figure(row.rtt_min_ms),
+            row.lost_pkts.to_string(),
+            row.state.clone(),
+            reason,
+        ]);
+    }
+    println!("{out}\n{} flows", rows.len());
+}
+
+impl FlowsArgs {
+    fn look(&self) -> Result<Vec<Row>, Failure> {
+        match ask(&self.run_dir.run_dir, &Request::Flows)? {
+            Answer::Flows { flows } => Ok(flows),
+            other => Err(format!("the agent answered {other:?}").into()),
+        }
+    }
+
+    fn show(&self, rows: &[Row]) -> Result<(), Failure> {
+        if self.json {
+            for row in rows {
+                println!("{}", serde_json::to_string(row)?);
+            }
+        } else {
+            print_table(rows, self.why);
+        }
+        Ok(())
+    }
+
+    /// Runs it.
+    pub fn run(self) -> Result<(), Failure> {
+        if !self.watch {
+            return self.show(&self.look()?);
+        }
+        if !(0.1..=3_600.0).contains(&self.interval_s) {
+            return Err(format!("--interval-s {}: 0.1 to 3600 seconds", self.interval_s).into());
+        }
+        loop {
+            let rows = self.look()?;
+            if !self.json {
+                print!("{CLEAR}");
+            }
+            self.show(&rows)?;
+            std::thread::sleep(Duration::from_secs_f64(self.interval_s));
+        }
+    }
+}
+
+/// Give a flow, all flows, or those to come another arm or policy.
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    #[command(flatten)]
+    run_dir: RunDirArgs,
+    /// A flow's number (see `remuda flows`), `all` (running and new ones), or `new`
+    #[arg(value_name = "FLOW|all|new", value_parser = target)]
+    flow: Target,
+    /// An arm or a policy (see `remuda programs`)
+    #[arg(value_name = "ARM|POLICY")]
+    to: String,
+}
+
+fn target(text: &str) -> Result<Target, String> {
+    match text {
+        "all" => Ok(Target::All),
+        "new" => Ok(Target::New),
+        number => number
+            .parse()
+            .map(Target::Flow)
+            .map_err(|_| "a flow's number, `all` or `new`".to_owned()),
+    }
+}
+
+impl SetArgs {
+    /// Runs it.
+    pub fn run(self) -> Result<(), Failure> {
+        let request = Request::Set { target: self.flow, to: self.to.clone() };
+        match ask(&self.run_dir.run_dir, &request)? {
+            Answer::Set { flows } => {
+                let new = if matches!(self.flow, Target::Flow(_)) { "" } else { ", and new ones" };
+                println!("{flows} running flows{new}: {}", self.to);
+                Ok(())
+            }
+            other => Err(format!("the agent answered {other:?}").into()),
+        }
+    }
+}

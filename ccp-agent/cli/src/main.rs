@@ -1,0 +1,90 @@
+//! `remuda`: one command for the agent, its flows, the link emulator and the demonstration.
+
+mod agent;
+mod doctor;
+mod flows;
+mod programs;
+mod table;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A congestion-control plane for a host: one agent runs every congestion-control algorithm, a
+/// policy gives each TCP flow the one that suits its path, and changes it in mid-flow.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the agent until Ctrl-C or SIGTERM
+    Agent(agent::AgentArgs),
+    /// Show the live flows: peer, arm, window, rate, RTT, and why
+    Flows(flows::FlowsArgs),
+    /// Give a flow, all flows, or those to come another arm or policy
+    Set(flows::SetArgs),
+    /// List arms and policies, with the datapath programs
+    Programs(programs::ProgramsArgs),
+    /// Say what this host can do, what is missing, and the fix
+    Doctor(doctor::DoctorArgs),
+    /// Run a command behind an emulated link, as mm-link does
+    Link(Box<remuda_live::args::LinkArgs>),
+}
+
+/// Where the agent's sockets are, the same for every command that talks to it.
+#[derive(Debug, clap::Args)]
+struct RunDirArgs {
+    /// The agent's run directory
+    #[arg(long, value_name = "DIR", default_value = "/run/remuda", env = "REMUDA_RUN_DIR")]
+    run_dir: PathBuf,
+}
+
+/// Anything a command can fail with; every one says the fix.
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let done = match Cli::parse().command {
+        Command::Agent(args) => args.run(),
+        Command::Flows(args) => args.run(),
+        Command::Set(args) => args.run(),
+        Command::Programs(args) => args.run(),
+        Command::Doctor(args) => args.run(),
+        Command::Link(args) => return link(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("remuda: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The exit status is the command's own.
+fn link(args: &remuda_live::args::LinkArgs) -> ExitCode {
+    match args.run() {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        Err(failure) => {
+            eprintln!("remuda link: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,82 @@
+//! The agent, put together: run directory, datapaths, control socket, and portus' run loop.
+
+use crate::config::Config;
+use crate::error::on;
+use crate::events::{Event, EventLog};
+use crate::host::Host;
+use crate::ipc::{Datapaths, Junction, UnixEnd, lock};
+use crate::portus_side::Remuda;
+use crate::run_dir::{self, RunDir};
+use crate::{Error, catalogue, clock, control, programs};
+use remuda_bpf::{Datapath, DefaultAlgorithm, Settings};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+/// Runs until SIGINT or SIGTERM. `ready` is called once flows are served.
+pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), Error> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(on("signal handler"))?;
+    }
+    run_until(config, stop, ready)
+}
+
+/// Runs until `stop`.
+pub fn run_until(config: Config, stop: Arc<AtomicBool>, ready: impl FnOnce()) -> Result<(), Error> {
+    let refuse = |rule| Error::Config { path: "the configuration".to_owned(), rule };
+    config.check().map_err(refuse)?;
+    catalogue::kind(&config.agent.default)?;
+    let programs = programs::all()?;
+    let run_dir = RunDir::take(&config.agent.run_dir)?;
+    let log_path = run_dir::event_log(run_dir.path());
+    let log = EventLog::open(&log_path, config.agent.event_log_bytes_max)?;
+    let host = Arc::new(Mutex::new(Host::new(config.clone(), Box::new(log))));
+    let unix = UnixEnd::bind(&run_dir::datapath_socket(run_dir.path()))?;
+    let datapaths = Datapaths { unix: Some(unix), ..open_bpf(&config, &host)? };
+    let _control = control::serve(run_dir.path(), Arc::clone(&host))?;
+    let go_on = Arc::new(AtomicBool::new(true));
+    let junction = Junction::new(datapaths, Arc::clone(&host), stop, Arc::clone(&go_on));
+    let algorithm = Remuda::new(Arc::clone(&host), &junction, programs);
+    lock(&host).record(&Event::Started {
+        version: env!("CARGO_PKG_VERSION"),
+        default: config.agent.default.clone(),
+        name: config.agent.name.clone(),
+    });
+    ready();
+    portus::RunBuilder::new(portus::ipc::BackendBuilder { sock: junction })
+        .default_alg(algorithm)
+        .with_stop_handle(go_on)
+        .run()
+        .map_err(|error| Error::Portus(error.0))
+}
+
+fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Datapaths, Error> {
+    let agent = &config.agent;
+    if !agent.bpf {
+        return Ok(Datapaths::default());
+    }
+    let settings = Settings {
+        name: agent.name.clone(),
+        native: agent.native.clone(),
+        heartbeat_timeout: config.heartbeat_timeout(),
+        cwnd_max_pkts: u32::try_from(config.guard.cwnd_pkts_max).unwrap_or(u32::MAX),
+        rate_max_bytes_per_sec: config.guard.rate_mbit_per_sec_max.saturating_mul(125_000),
+        initial_cwnd_pkts: (agent.initial_cwnd_pkts > 0).then_some(agent.initial_cwnd_pkts),
+    };
+    let mut bpf = Datapath::load(settings, clock::monotonic_ns())?;
+    bpf.attach()?;
+    if DefaultAlgorithm::mend(&agent.name, &agent.native)? {
+        tracing::info!(native = agent.native, "put back the default that a former agent left");
+    }
+    let flows = bpf.adopt()?;
+    if flows > 0 {
+        lock(host).record(&Event::Adopted { flows });
+    }
+    for cgroup in &agent.cgroups {
+        bpf.attach_cgroup(cgroup)?;
+    }
+    let default_algorithm =
+        agent.take_default.then(|| DefaultAlgorithm::take(&agent.name)).transpose()?;
+    Ok(Datapaths { bpf: Some(bpf), unix: None, default_algorithm })
+}

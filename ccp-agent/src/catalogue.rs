@@ -1,0 +1,40 @@
+//! Everything that can drive a flow, by name: arms and policies, interchangeable.
+
+use crate::Error;
+use remuda_algorithms::{ARMS, Controller};
+use remuda_selector::{POLICIES, PolicyConfig};
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One algorithm.
+    Arm,
+    /// A controller over arms.
+    Policy,
+}
+
+/// All names, for help and error texts.
+pub fn names() -> Vec<&'static str> {
+    POLICIES.iter().map(|p| p.name).chain(ARMS.iter().map(|a| a.name)).collect()
+}
+
+/// What `name` is.
+pub fn kind(name: &str) -> Result<Kind, Error> {
+    if remuda_selector::policy(name).is_some() {
+        Ok(Kind::Policy)
+    } else if remuda_algorithms::arm(name).is_some() {
+        Ok(Kind::Arm)
+    } else {
+        Err(Error::Unknown { name: name.to_owned(), known: names().join(", ") })
+    }
+}
+
+/// Builds the controller of that name.
+pub fn build(name: &str, config: &PolicyConfig) -> Result<Box<dyn Controller>, Error> {
+    if let Some(policy) = remuda_selector::policy(name) {
+        return Ok((policy.build)(config));
+    }
+    remuda_algorithms::arm(name)
+        .map(|arm| (arm.build)())
+        .ok_or_else(|| Error::Unknown { name: name.to_owned(), known: names().join(", ") })
+}

@@ -1,0 +1,22 @@
+//! The clock, read here and nowhere else in the agent.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// CLOCK_MONOTONIC in nanoseconds: the clock of the datapaths of this host.
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid out-pointer; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// CLOCK_MONOTONIC in microseconds.
+pub fn monotonic_us() -> u64 {
+    monotonic_ns() / 1_000
+}
+
+/// Wall-clock time since 1970, to stamp the event log for people; nothing is derived from it.
+#[expect(clippy::disallowed_methods, reason = "this is the file that reads the clock")]
+pub fn wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

@@ -1,0 +1,140 @@
+//! The agent's configuration: one struct, from TOML, unknown keys refused, printed whole at start.
+
+use crate::Error;
+use crate::error::on;
+use crate::guard::GuardConfig;
+use remuda_selector::PolicyConfig;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Everything that can be set. Command-line flags override the file.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The agent and its datapaths.
+    pub agent: AgentConfig,
+    /// The bounds of every decision.
+    pub guard: GuardConfig,
+    /// The policies.
+    pub policy: PolicyConfig,
+}
+
+/// The agent and its datapaths.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentConfig {
+    /// What drives new flows: an arm or a policy.
+    pub default: String,
+    /// The name sockets ask for with `TCP_CONGESTION`; 1 to 15 characters.
+    pub name: String,
+    /// The kernel's algorithm that flows go back to when the agent leaves.
+    pub native: String,
+    /// Where the sockets, the lock and the event log are; a private folder.
+    pub run_dir: PathBuf,
+    /// A heartbeat older than this puts flows into fallback, in milliseconds.
+    pub heartbeat_timeout_ms: u64,
+    /// No flow reports more often than this, in milliseconds.
+    pub report_interval_ms_min: u64,
+    /// With many flows, reports are spread so that all of them together stay below this.
+    pub reports_per_sec_max: u64,
+    /// Make the algorithm the default of this network namespace, until the agent ends.
+    pub take_default: bool,
+    /// Take over every new TCP socket of these cgroups (v2 directories).
+    pub cgroups: Vec<PathBuf>,
+    /// Initial window of flows taken over by cgroup, in segments; 0 leaves the kernel's.
+    pub initial_cwnd_pkts: u32,
+    /// Drive Linux TCP of this host by BPF.
+    pub bpf: bool,
+    /// The event log starts a new file beyond this size, in bytes; one old file is kept.
+    pub event_log_bytes_max: u64,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        Self {
+            default: "rein".to_owned(),
+            name: "remuda".to_owned(),
+            native: "cubic".to_owned(),
+            run_dir: PathBuf::from("/run/remuda"),
+            heartbeat_timeout_ms: 500,
+            report_interval_ms_min: 10,
+            reports_per_sec_max: 20_000,
+            take_default: false,
+            cgroups: Vec::new(),
+            initial_cwnd_pkts: 0,
+            bpf: true,
+            event_log_bytes_max: 64 << 20,
+        }
+    }
+}
+
+impl Config {
+    /// Reads a file and checks it.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(on(path.display()))?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Parses and checks a text; `path` names it in errors.
+    pub fn parse(text: &str, path: &str) -> Result<Self, Error> {
+        let refuse = |rule: String| Error::Config { path: path.to_owned(), rule };
+        let config: Self = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
+        config.check().map_err(refuse)?;
+        Ok(config)
+    }
+
+    /// Checks every rule; the message names key, value and rule.
+    pub fn check(&self) -> Result<(), String> {
+        let a = &self.agent;
+        for (key, value, least, most) in [
+            ("agent.heartbeat_timeout_ms", a.heartbeat_timeout_ms, 100, 60_000),
+            ("agent.report_interval_ms_min", a.report_interval_ms_min, 1, 10_000),
+            ("agent.reports_per_sec_max", a.reports_per_sec_max, 100, 1_000_000),
+            ("agent.event_log_bytes_max", a.event_log_bytes_max, 1 << 16, 1 << 40),
+            ("agent.initial_cwnd_pkts", a.initial_cwnd_pkts.into(), 0, 1_000),
+        ] {
+            if !(least..=most).contains(&value) {
+                return Err(format!("{key} = {value}: it must lie in {least}..={most}"));
+            }
+        }
+        self.guard.check()
+    }
+
+    /// The heartbeat's limit.
+    pub fn heartbeat_timeout(&self) -> Duration {
+        Duration::from_millis(self.agent.heartbeat_timeout_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str, part: &str) {
+        let error = Config::parse(text, "remuda.toml").expect_err("it is refused").to_string();
+        assert!(error.contains(part), "{error}");
+        assert!(error.contains("remuda.toml"), "{error}");
+    }
+
+    #[test]
+    fn an_empty_file_is_the_defaults() {
+        assert_eq!(Config::parse("", "-").expect("it parses"), Config::default());
+    }
+
+    #[test]
+    fn what_is_printed_can_be_read_back() {
+        let text = toml::to_string(&Config::default()).expect("it prints");
+        assert_eq!(Config::parse(&text, "-").expect("it parses"), Config::default());
+    }
+
+    #[test]
+    fn bad_files_are_refused_by_name() {
+        refused("[agent]\nhart_beat = 1", "hart_beat");
+        refused("[agent]\nheartbeat_timeout_ms = 1", "agent.heartbeat_timeout_ms = 1");
+        refused("[agent]\nheartbeat_timeout_ms = -5", "heartbeat_timeout_ms");
+        refused("[guard]\ncwnd_pkts_max = 1", "guard.cwnd_pkts_max = 1");
+        refused("[rain]", "rain");
+        refused("agent = ", "agent");
+    }
+}

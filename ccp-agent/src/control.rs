@@ -1,0 +1,264 @@
+//! The control socket: one JSON object a line in, one out. For root and the agent's own user.
+//!
+//! It runs in threads of its own and only ever holds the host's lock for a copy or a note, so a slow
+//! or hostile client delays no report.
+
+use crate::error::on;
+use crate::host::{Counts, Host, Row, Target};
+use crate::ipc::lock;
+use crate::{Error, catalogue, programs, run_dir};
+use nix::sys::socket::{getsockopt, sockopt};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// Longest request.
+const REQUEST_BYTES_MAX: u64 = 64 << 10;
+/// Clients at once; more are turned away.
+const CLIENTS_MAX: usize = 16;
+/// A client that says nothing is hung up on.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// The live flows.
+    Flows,
+    /// Another arm or policy for some flows.
+    Set {
+        /// Which.
+        target: Target,
+        /// Its name.
+        to: String,
+    },
+    /// The programs and what can drive a flow.
+    Programs,
+    /// The agent's counts.
+    Status,
+}
+
+/// A program, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramRow {
+    /// The arm.
+    pub arm: String,
+    /// One line about it.
+    pub summary: String,
+    /// The program's name.
+    pub program: String,
+    /// Instructions at an ACK, at most.
+    pub instructions: usize,
+    /// Fields of a report.
+    pub fields: usize,
+}
+
+/// The agent, in numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// What drives new flows.
+    pub default: String,
+    /// The name sockets ask for.
+    pub name: String,
+    /// Live flows.
+    pub flows: usize,
+    /// What happened.
+    pub counts: Counts,
+}
+
+/// What the agent answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// To `Flows`.
+    Flows {
+        /// In the order they came.
+        flows: Vec<Row>,
+    },
+    /// To `Set`.
+    Set {
+        /// How many running flows change.
+        flows: usize,
+    },
+    /// To `Programs`.
+    Programs {
+        /// One an arm.
+        programs: Vec<ProgramRow>,
+        /// The policies.
+        policies: Vec<(String, String)>,
+    },
+    /// To `Status`.
+    Status(Box<Status>),
+    /// To what cannot be done.
+    Error {
+        /// Why, and the fix.
+        error: String,
+    },
+}
+
+/// The arms with their programs.
+pub fn program_rows() -> Result<Vec<ProgramRow>, Error> {
+    remuda_algorithms::ARMS
+        .iter()
+        .map(|arm| {
+            let (instructions, fields) = programs::size(arm.program, arm.program_text)?;
+            Ok(ProgramRow {
+                arm: arm.name.to_owned(),
+                summary: arm.summary.to_owned(),
+                program: arm.program.0.to_owned(),
+                instructions,
+                fields,
+            })
+        })
+        .collect()
+}
+
+/// The policies, each with one line about it.
+pub fn policy_rows() -> Vec<(String, String)> {
+    remuda_selector::POLICIES
+        .iter()
+        .map(|policy| (policy.name.to_owned(), policy.summary.to_owned()))
+        .collect()
+}
+
+fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
+    Ok(match request {
+        Request::Flows => Answer::Flows { flows: lock(host).rows() },
+        Request::Set { target, to } => {
+            catalogue::kind(to)?;
+            Answer::Set { flows: lock(host).set(*target, to)? }
+        }
+        Request::Programs => {
+            Answer::Programs { programs: program_rows()?, policies: policy_rows() }
+        }
+        Request::Status => {
+            let host = lock(host);
+            Answer::Status(Box::new(Status {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                pid: std::process::id(),
+                default: host.config.agent.default.clone(),
+                name: host.config.agent.name.clone(),
+                flows: host.rows().len(),
+                counts: host.counts,
+            }))
+        }
+    })
+}
+
+fn answer_line(line: &str, host: &Mutex<Host>) -> Answer {
+    let refused = |error: String| Answer::Error { error };
+    match serde_json::from_str::<Request>(line) {
+        Ok(request) => {
+            answer(&request, host).unwrap_or_else(|error| refused(error.to_string()))
+        }
+        Err(error) => refused(format!("not a request: {error}")),
+    }
+}
+
+/// Serves until the process ends. The socket lies in a private directory, and peers are checked.
+pub fn serve(run_dir: &Path, host: Arc<Mutex<Host>>) -> Result<Listener, Error> {
+    let path = run_dir::control_socket(run_dir);
+    let _ = fs::remove_file(&path); // the lock says that no other agent has it
+    let listener = UnixListener::bind(&path).map_err(on(path.display()))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(on(path.display()))?;
+    let clients = Arc::new(AtomicUsize::new(0));
+    thread::Builder::new()
+        .name("control".to_owned())
+        .spawn(move || {
+            for stream in listener.incoming().flatten() {
+                admit(stream, &host, &clients);
+            }
+        })
+        .map_err(on("the control thread"))?;
+    Ok(Listener { path })
+}
+
+/// The control socket's file, removed when this is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    path: PathBuf,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn admit(stream: UnixStream, host: &Arc<Mutex<Host>>, clients: &Arc<AtomicUsize>) {
+    let own = nix::unistd::geteuid().as_raw();
+    let trusted = getsockopt(&stream, sockopt::PeerCredentials)
+        .is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own);
+    if !trusted || clients.load(Ordering::Relaxed) >= CLIENTS_MAX {
+        return; // dropping the stream hangs up
+    }
+    clients.fetch_add(1, Ordering::Relaxed);
+    let (host, clients) = (Arc::clone(host), Arc::clone(clients));
+    let served = thread::Builder::new().name("control client".to_owned()).spawn({
+        let clients = Arc::clone(&clients);
+        move || {
+            if let Err(error) = converse(&stream, &host) {
+                tracing::debug!(%error, "control client");
+            }
+            clients.fetch_sub(1, Ordering::Relaxed);
+        }
+    });
+    if served.is_err() {
+        clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn converse(stream: &UnixStream, host: &Mutex<Host>) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    let mut writer = stream;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        let read = reader.by_ref().take(REQUEST_BYTES_MAX).read_line(&mut line)?;
+        if read == 0 {
+            return Ok(());
+        }
+        let answer = if line.ends_with('\n') {
+            answer_line(&line, host)
+        } else {
+            Answer::Error { error: format!("a request has at most {REQUEST_BYTES_MAX} bytes") }
+        };
+        let mut text = serde_json::to_string(&answer)?;
+        text.push('\n');
+        writer.write_all(text.as_bytes())?;
+        if !line.ends_with('\n') {
+            return Ok(());
+        }
+    }
+}
+
+/// Asks the agent that runs in `run_dir`. An answer that is an error is one here too.
+pub fn ask(run_dir: &Path, request: &Request) -> Result<Answer, Error> {
+    let path = run_dir::control_socket(run_dir);
+    let named = || path.display().to_string();
+    let mut stream = UnixStream::connect(&path)
+        .map_err(|source| Error::NoAgent { path: named(), source })?;
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT)).map_err(on(named()))?;
+    let mut line = serde_json::to_string(request).expect("requests are plain data");
+    line.push('\n');
+    stream.write_all(line.as_bytes()).map_err(on(named()))?;
+    let mut reply = String::new();
+    BufReader::new(&stream).read_line(&mut reply).map_err(on(named()))?;
+    match serde_json::from_str(&reply) {
+        Ok(Answer::Error { error }) => Err(Error::Refused(error)),
+        Ok(answer) => Ok(answer),
+        Err(error) => Err(Error::Refused(format!("{}: not an answer: {error}", named()))),
+    }
+}

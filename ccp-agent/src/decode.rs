@@ -1,0 +1,90 @@
+//! A report becomes a measurement, a decision becomes register values. Units are converted here and
+//! nowhere else.
+
+use remuda_algorithms::signals::FIELDS;
+use remuda_algorithms::units::{Bytes, Packets, Rate};
+use remuda_algorithms::{Decision, Measurement, RttSamples};
+use remuda_wire::to_agent::Signals;
+use std::time::Duration;
+
+/// Reads a report: field by name. `None` is a report of another program, which is not decoded.
+pub fn measurement(
+    field: impl Fn(&'static str) -> Option<u64>,
+    signals: Option<&Signals>,
+) -> Option<Measurement> {
+    let mut values = [0; FIELDS.len()];
+    for (value, name) in values.iter_mut().zip(FIELDS) {
+        *value = field(name)?;
+    }
+    let [acked, lost, ecn, timed_out, rtts @ .., send, delivery, in_flight, cwnd] = values;
+    let [last, min, max, sum_us, sq_sum_us2, count] = rtts;
+    let rtt = (count > 0).then(|| RttSamples {
+        last: Duration::from_micros(last),
+        min: Duration::from_micros(min),
+        max: Duration::from_micros(max),
+        sum_us,
+        sq_sum_us2,
+        count,
+    });
+    let in_force = |s: &Signals| u64::from(s.cwnd_pkts) * u64::from(s.mss_bytes);
+    Some(Measurement {
+        acked: Bytes(acked),
+        lost: Packets(lost),
+        ecn_marked: Packets(ecn),
+        timed_out: timed_out != 0,
+        rtt,
+        send_rate: Rate::from_bytes_per_sec(send),
+        delivery_rate: Rate::from_bytes_per_sec(delivery),
+        in_flight: Bytes(in_flight),
+        app_limited: signals.is_some_and(|s| s.app_limited),
+        in_recovery: signals.is_some_and(|s| s.in_recovery),
+        cwnd: Bytes(signals.map_or(cwnd, in_force)),
+    })
+}
+
+/// The values of the registers `Cwnd` and `Rate`. A rate of 0 leaves pacing to the datapath; a
+/// value beyond the wire's 32 bits saturates.
+pub fn registers(decision: Decision) -> (u32, u32) {
+    let cwnd = u32::try_from(decision.cwnd.0).unwrap_or(u32::MAX);
+    let rate = decision.rate.map_or(0, |rate| rate.to_register().max(1));
+    (cwnd, rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn position(name: &str) -> u64 {
+        FIELDS.iter().position(|field| *field == name).expect("a field") as u64 + 1
+    }
+
+    #[test]
+    fn every_field_lands_where_its_name_says() {
+        let m = measurement(|name| Some(position(name)), None).expect("all fields are there");
+        assert_eq!(m.acked, Bytes(1));
+        assert_eq!((m.lost, m.ecn_marked, m.timed_out), (Packets(2), Packets(3), true));
+        let rtt = m.rtt.expect("samples");
+        assert_eq!((rtt.last, rtt.min), (Duration::from_micros(5), Duration::from_micros(6)));
+        assert_eq!((rtt.max, rtt.sum_us), (Duration::from_micros(7), 8));
+        assert_eq!((rtt.sq_sum_us2, rtt.count), (9, 10));
+        assert_eq!(m.send_rate.bytes_per_sec(), 11);
+        assert_eq!(m.delivery_rate.bytes_per_sec(), 12);
+        assert_eq!((m.in_flight, m.cwnd), (Bytes(13), Bytes(14)));
+    }
+
+    #[test]
+    fn without_samples_there_is_no_rtt_and_without_fields_no_measurement() {
+        assert_eq!(measurement(|_| Some(0), None).expect("fields").rtt, None);
+        assert!(measurement(|_| None, None).is_none());
+    }
+
+    #[test]
+    fn registers_saturate_and_no_rate_is_zero() {
+        let fast = Decision {
+            cwnd: Bytes(u64::MAX),
+            rate: Some(Rate::from_bytes_per_sec(u64::MAX)),
+        };
+        assert_eq!(registers(fast), (u32::MAX, u32::MAX));
+        assert_eq!(registers(Decision { cwnd: Bytes(5), rate: None }), (5, 0));
+    }
+}

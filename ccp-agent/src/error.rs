@@ -1,0 +1,89 @@
+//! What ends or refuses an operation of the agent.
+
+use std::io;
+use thiserror::Error;
+
+/// An operating error; it names the input and the rule.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A file, a socket or a folder.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A configuration that does not parse or breaks a rule.
+    #[error("{path}: {rule}")]
+    Config {
+        /// Which file.
+        path: String,
+        /// What is wrong in it.
+        rule: String,
+    },
+    /// Neither an arm nor a policy.
+    #[error("unknown arm or policy {name:?}\nfix: one of {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// An arm where a policy was asked for, or the other way round.
+    #[error("{name:?} is {is}, not {wanted}\nfix: --{flag} {name}")]
+    Kind {
+        /// What was asked for.
+        name: String,
+        /// What it is.
+        is: &'static str,
+        /// What it should be.
+        wanted: &'static str,
+        /// The flag that takes it.
+        flag: &'static str,
+    },
+    /// A datapath program that cannot be used.
+    #[error("program {name}, line {line}: {rule}")]
+    Program {
+        /// Its name.
+        name: String,
+        /// Line in its text, from 1; 0 for the whole.
+        line: usize,
+        /// What is wrong.
+        rule: String,
+    },
+    /// Another agent has the run directory.
+    #[error("another agent runs in {0}\nfix: stop it, or give this one another --run-dir and --name")]
+    AlreadyRunning(String),
+    /// A run directory that others could write to.
+    #[error("{path}: {rule}\nfix: remove it, or give another --run-dir")]
+    NotPrivate {
+        /// Which folder.
+        path: String,
+        /// What is wrong with it.
+        rule: &'static str,
+    },
+    /// No agent answers.
+    #[error("no agent answers at {path} ({source})\nfix: start one with `remuda agent --policy rein`, or name its --run-dir")]
+    NoAgent {
+        /// The control socket.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The agent refused a request.
+    #[error("{0}")]
+    Refused(String),
+    /// The BPF datapath.
+    #[error(transparent)]
+    Datapath(#[from] remuda_bpf::Error),
+    /// The CCP run loop ended.
+    #[error("the CCP run loop ended: {0}")]
+    Portus(String),
+}
+
+/// Names the file when an I/O operation on it fails.
+pub(crate) fn on(path: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_string();
+    move |source| Error::File { path, source }
+}

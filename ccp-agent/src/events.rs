@@ -1,0 +1,160 @@
+//! What happened, as typed events in JSON lines. Algorithms return, the agent records.
+//!
+//! One line an event: `t_unix_us`, `flow` where there is one, `event`, and its fields with their
+//! units in their names. Nothing is recorded per report.
+
+use crate::clock;
+use crate::error::on;
+use crate::{Error, guard};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "fields are what their names say, with their units")]
+pub enum Event {
+    /// The agent serves.
+    Started { version: &'static str, default: String, name: String },
+    /// The agent ends.
+    Stopped { flows_let_go: u64 },
+    /// Flows of a former agent are ours.
+    Adopted { flows: u64 },
+    /// A datapath said hello or ready.
+    DatapathReady { datapath: String },
+    /// A datapath answers no more, or too slowly; it alone suffers.
+    DatapathLost { datapath: String, reason: String },
+    /// A message was refused; nothing of it took effect.
+    Refused { from: String, reason: String },
+    /// A flow started, or was taken over.
+    Created {
+        local: String,
+        remote: String,
+        controller: String,
+        arm: String,
+        cwnd_bytes: u64,
+        mss_bytes: u64,
+        mark: u32,
+        cgroup_id: u64,
+    },
+    /// A flow ended.
+    Closed { reports: u64, switches: u64, acked_bytes: u64, lost_pkts: u64 },
+    /// The flow changed hands.
+    Switched { from: String, to: String, why: String, features: BTreeMap<&'static str, String> },
+    /// A policy looked, and stays.
+    Stays { arm: String, why: String, features: BTreeMap<&'static str, String> },
+    /// The guard or the arm itself refused a switch.
+    Vetoed { to: String, reason: String },
+    /// The guard changed a decision; at most one a second and flow.
+    Clamped { rules: Vec<guard::Rule>, cwnd_bytes: u64, rate_bytes_per_sec: Option<u64> },
+    /// The flow runs the datapath's own control.
+    FellBack { cwnd_bytes: u64 },
+    /// It obeys the agent again.
+    Restored { cwnd_bytes: u64 },
+    /// An operator changed what drives new flows.
+    DefaultChanged { from: String, to: String },
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    t_unix_us: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flow: Option<u32>,
+    #[serde(flatten)]
+    event: &'a Event,
+}
+
+/// Takes events.
+pub trait Recorder: Send {
+    /// Records one, of a flow or of the agent.
+    fn record(&mut self, flow: Option<u32>, event: &Event);
+}
+
+/// An event as one line of JSON.
+pub fn line(flow: Option<u32>, event: &Event) -> String {
+    let t_unix_us = u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX);
+    serde_json::to_string(&Line { t_unix_us, flow, event }).expect("events are plain data")
+}
+
+/// A file of JSON lines, with a bound: at its size a new one starts, and one old file is kept.
+#[derive(Debug)]
+pub struct EventLog {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+fn open(path: &Path) -> Result<(File, u64), Error> {
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(on(path.display()))?;
+    let bytes = file.metadata().map_err(on(path.display()))?.len();
+    Ok((file, bytes))
+}
+
+impl EventLog {
+    /// Opens or continues a log.
+    pub fn open(path: &Path, bytes_max: u64) -> Result<Self, Error> {
+        let (file, bytes) = open(path)?;
+        Ok(Self { path: path.to_owned(), file, bytes, bytes_max })
+    }
+
+    fn turn(&mut self) -> Result<(), Error> {
+        let old = self.path.with_extension("old.jsonl");
+        fs::rename(&self.path, &old).map_err(on(old.display()))?;
+        (self.file, self.bytes) = open(&self.path)?;
+        Ok(())
+    }
+}
+
+impl Recorder for EventLog {
+    fn record(&mut self, flow: Option<u32>, event: &Event) {
+        let mut text = line(flow, event);
+        text.push('\n');
+        if self.bytes + text.len() as u64 > self.bytes_max
+            && let Err(error) = self.turn()
+        {
+            tracing::warn!(%error, "the event log cannot start a new file");
+        }
+        match self.file.write_all(text.as_bytes()) {
+            Ok(()) => self.bytes += text.len() as u64,
+            Err(error) => tracing::warn!(%error, "an event is not recorded"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_flow_event_and_units() {
+        let text = line(Some(7), &Event::FellBack { cwnd_bytes: 14_480 });
+        let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        assert_eq!(value["flow"], 7);
+        assert_eq!(value["event"], "fell_back");
+        assert_eq!(value["cwnd_bytes"], 14_480);
+    }
+
+    #[test]
+    fn the_log_keeps_to_its_bound() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("events.jsonl");
+        let mut log = EventLog::open(&path, 1_000).expect("it opens");
+        for _ in 0..100 {
+            log.record(None, &Event::Adopted { flows: 1 });
+        }
+        for name in ["events.jsonl", "events.old.jsonl"] {
+            let bytes = fs::metadata(folder.path().join(name)).expect("it is there").len();
+            assert!(bytes <= 1_000, "{name} has {bytes} bytes");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Every decision passes here on its way out: no policy, model or mistake may stall or flood a link.
+//! The datapath clamps floor and ceilings again.
+//!
+//! Each clamp names its rule; the flow host records it as an event.
+
+use remuda_algorithms::filter::Windowed;
+use remuda_algorithms::path::{CWND_MIN, PathState};
+use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
+use remuda_algorithms::{Decision, Readiness};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A window that stood within this time is no step up: BBR comes back to it after PROBE_RTT.
+const HIGH_WATER_WINDOW: Duration = Duration::from_secs(10);
+/// RFC 6928: ten segments are always allowed.
+const STEP_ALWAYS: Packets = Packets(10);
+/// A path without a sample: RFC 6298 section 2.1.
+const RTT_UNKNOWN: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The bounds.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GuardConfig {
+    /// The largest window, in segments.
+    pub cwnd_pkts_max: u64,
+    /// The largest pacing rate, in Mbit/s.
+    pub rate_mbit_per_sec_max: u64,
+    /// How much of its window a flow may add in one RTT, in per cent. Slow start adds 100.
+    pub step_up_percent_per_rtt: u64,
+    /// For how many RTTs after a switch the rate stays capped.
+    pub settle_rtts: u32,
+    /// The cap of the pacing rate in those RTTs, in per cent of the path's delivery rate.
+    pub settle_rate_percent: u64,
+    /// The least time between two switches that a policy asks for, in milliseconds.
+    pub dwell_ms_min: u64,
+    /// The least time between two switches that a policy asks for, in RTTs.
+    pub dwell_rtts_min: u32,
+    /// The most switches in a minute that a policy may ask for.
+    pub switches_per_minute_max: usize,
+    /// Arms that no policy may pick.
+    pub deny: Vec<String>,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        Self {
+            cwnd_pkts_max: 100_000,
+            rate_mbit_per_sec_max: 100_000,
+            step_up_percent_per_rtt: 200,
+            // A cold CUBIC→BBR switch costs some 190 retransmissions, one capped like this none.
+            settle_rtts: 8,
+            settle_rate_percent: 105,
+            // Nimbus dwells 5 s; flapping each 2 s cost 1,311 retransmissions in 18 s.
+            dwell_ms_min: 5_000,
+            dwell_rtts_min: 20,
+            switches_per_minute_max: 6,
+            deny: Vec::new(),
+        }
+    }
+}
+
+impl GuardConfig {
+    /// Checks every rule; the message names key, value and rule.
+    pub fn check(&self) -> Result<(), String> {
+        for (key, value, least, most) in [
+            ("cwnd_pkts_max", self.cwnd_pkts_max, 10, 1 << 20),
+            ("rate_mbit_per_sec_max", self.rate_mbit_per_sec_max, 1, 1_000_000),
+            ("step_up_percent_per_rtt", self.step_up_percent_per_rtt, 10, 10_000),
+            ("settle_rate_percent", self.settle_rate_percent, 50, 300),
+        ] {
+            if !(least..=most).contains(&value) {
+                return Err(format!("guard.{key} = {value}: it must lie in {least}..={most}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which rule changed a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// A window below two segments.
+    CwndFloor,
+    /// A window above the ceiling.
+    CwndCeiling,
+    /// A window that grew too fast.
+    StepUp,
+    /// A first decision that would raise the window.
+    RaisedBySwitch,
+    /// A rate above the ceiling.
+    RateCeiling,
+    /// A rate above the cap after a switch.
+    SettleRate,
+}
+
+/// The guard of one flow.
+#[derive(Debug)]
+pub struct Guard {
+    high_water: Windowed<Bytes>,
+    last_at: Time,
+    switched_at: Option<Time>,
+    recent_switches: VecDeque<Time>,
+}
+
+fn micros(now: Time) -> u64 {
+    u64::try_from(now.0.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn percent(bytes: u64, percent: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * u128::from(percent) / 100).unwrap_or(u64::MAX)
+}
+
+fn rtt(path: &PathState) -> Duration {
+    path.srtt.unwrap_or(RTT_UNKNOWN).max(Duration::from_micros(1))
+}
+
+impl Guard {
+    /// For a flow with this window.
+    pub fn new(cwnd: Bytes, now: Time) -> Self {
+        let window = micros(Time(HIGH_WATER_WINDOW));
+        Self {
+            high_water: Windowed::max(window, micros(now), cwnd),
+            last_at: now,
+            switched_at: None,
+            recent_switches: VecDeque::new(),
+        }
+    }
+
+    /// Lets a decision pass, or what is left of it, with the rules that changed it.
+    pub fn pass(
+        &mut self,
+        decision: Decision,
+        path: &PathState,
+        now: Time,
+        config: &GuardConfig,
+    ) -> (Decision, Vec<Rule>) {
+        let mut fired = Vec::new();
+        let floor = CWND_MIN.to_bytes(path.mss);
+        let ceiling = Packets(config.cwnd_pkts_max).to_bytes(path.mss);
+        let step = self.step_limit(path, now, config);
+        let mut cwnd = decision.cwnd;
+        for (limit, rule) in [(ceiling, Rule::CwndCeiling), (step, Rule::StepUp)] {
+            if cwnd > limit {
+                cwnd = limit;
+                fired.push(rule);
+            }
+        }
+        if cwnd < floor {
+            cwnd = floor;
+            fired.push(Rule::CwndFloor);
+        }
+        let rate = decision.rate.map(|rate| self.cap_rate(rate, path, now, (config, &mut fired)));
+        self.high_water.update(micros(now), cwnd);
+        self.last_at = now;
+        (Decision { cwnd, rate }, fired)
+    }
+
+    /// A loss ends the memory of what the path once took.
+    pub fn lost(&mut self, cwnd: Bytes, now: Time) {
+        self.high_water.reset(micros(now), cwnd);
+    }
+
+    fn step_limit(&self, path: &PathState, now: Time, config: &GuardConfig) -> Bytes {
+        let elapsed_us = (now - self.last_at).as_micros();
+        let step = u128::from(percent(self.high_water.get().0, config.step_up_percent_per_rtt));
+        let step = step.saturating_mul(elapsed_us) / rtt(path).as_micros();
+        let step = Bytes(u64::try_from(step).unwrap_or(u64::MAX));
+        self.high_water.get() + step + STEP_ALWAYS.to_bytes(path.mss)
+    }
+
+    fn cap_rate(
+        &self,
+        rate: Rate,
+        path: &PathState,
+        now: Time,
+        (config, fired): (&GuardConfig, &mut Vec<Rule>),
+    ) -> Rate {
+        let ceiling = config.rate_mbit_per_sec_max.saturating_mul(1_000_000 / 8);
+        let mut capped = rate.bytes_per_sec();
+        if capped > ceiling {
+            capped = ceiling;
+            fired.push(Rule::RateCeiling);
+        }
+        let settling =
+            self.switched_at.is_some_and(|at| now - at < rtt(path) * config.settle_rtts);
+        if let (true, Some(delivered)) = (settling, path.delivery_rate()) {
+            let cap = percent(delivered.bytes_per_sec(), config.settle_rate_percent);
+            if capped > cap {
+                capped = cap;
+                fired.push(Rule::SettleRate);
+            }
+        }
+        Rate::from_bytes_per_sec(capped)
+    }
+
+    /// Whether a policy may switch to `arm` now; if not, why not.
+    pub fn may_switch(
+        &self,
+        arm: &str,
+        path: &PathState,
+        now: Time,
+        config: &GuardConfig,
+    ) -> Readiness {
+        if config.deny.iter().any(|denied| denied == arm) {
+            return Readiness::Refuse("the arm is on the deny list");
+        }
+        let dwell = Duration::from_millis(config.dwell_ms_min)
+            .max(path.srtt.unwrap_or_default() * config.dwell_rtts_min);
+        if self.switched_at.is_some_and(|at| now - at < dwell) {
+            return Readiness::Defer("the minimum dwell is not over");
+        }
+        let recent = self.recent_switches.iter().filter(|at| now - **at < MINUTE).count();
+        if recent >= config.switches_per_minute_max {
+            return Readiness::Defer("too many switches in the last minute");
+        }
+        Readiness::Ready
+    }
+
+    /// Bounds the first decision after a switch, which never raises the window.
+    pub fn switched(&mut self, first: Decision, path: &PathState, now: Time) -> (Decision, bool) {
+        self.switched_at = Some(now);
+        self.recent_switches.retain(|at| now - *at < MINUTE);
+        self.recent_switches.push_back(now);
+        let raised = first.cwnd > path.cwnd;
+        let cwnd = first.cwnd.min(path.cwnd);
+        (Decision { cwnd, rate: first.rate }, raised)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MSS: Bytes = Bytes(1_000);
+
+    fn path(cwnd_pkts: u64) -> PathState {
+        let mut path = PathState::new(MSS, Packets(cwnd_pkts).to_bytes(MSS));
+        path.srtt = Some(Duration::from_millis(100));
+        path
+    }
+
+    fn at(ms: u64) -> Time {
+        Time(Duration::from_millis(ms))
+    }
+
+    fn asks(pkts: u64) -> Decision {
+        Decision { cwnd: Packets(pkts).to_bytes(MSS), rate: None }
+    }
+
+    /// Windows asked for at multiples of 50 ms; windows granted, with the rules that fired.
+    fn check(asked_pkts: &[u64], want: &str) {
+        let mut guard = Guard::new(Packets(20).to_bytes(MSS), at(0));
+        let config = GuardConfig { cwnd_pkts_max: 500, ..GuardConfig::default() };
+        let got: Vec<String> = (1u64..)
+            .zip(asked_pkts)
+            .map(|(turn, pkts)| {
+                let (granted, fired) = guard.pass(asks(*pkts), &path(20), at(50 * turn), &config);
+                let rules: String = fired.iter().map(|rule| format!("{rule:?}!")).collect();
+                format!("{}{rules}", granted.cwnd.0 / MSS.0)
+            })
+            .collect();
+        assert_eq!(got.join(" "), want);
+    }
+
+    #[test]
+    fn windows_stay_between_floor_and_ceiling() {
+        check(&[0, 1, 2, 3], "2CwndFloor! 2CwndFloor! 2 3");
+        check(&[40, 80, 160, 320, 640], "40 80 160 320 500CwndCeiling!");
+    }
+
+    #[test]
+    fn slow_start_passes_and_a_leap_does_not() {
+        check(&[30, 45, 60], "30 45 60");
+        check(&[400], "50StepUp!");
+    }
+
+    #[test]
+    fn a_window_that_stood_before_is_no_leap() {
+        check(&[40, 4, 4, 40], "40 4 4 40");
+    }
+
+    #[test]
+    fn a_first_decision_does_not_raise_the_window_and_the_rate_settles() {
+        let config = GuardConfig::default();
+        let mut guard = Guard::new(Packets(20).to_bytes(MSS), at(0));
+        let (first, raised) = guard.switched(asks(30), &path(20), at(10));
+        assert_eq!((first.cwnd, raised), (Packets(20).to_bytes(MSS), true));
+        let mut known = path(20);
+        let delivered = Rate::from_bytes_per_sec(1_000_000);
+        let seen = remuda_algorithms::Measurement {
+            delivery_rate: delivered,
+            ..remuda_algorithms::Measurement::QUIET
+        };
+        known.observe(&seen, at(10));
+        let fast = Decision { rate: Some(Rate::from_bytes_per_sec(3_000_000)), ..asks(20) };
+        let (granted, fired) = guard.pass(fast, &known, at(20), &config);
+        assert_eq!(granted.rate, Some(Rate::from_bytes_per_sec(1_050_000)));
+        assert_eq!(fired, [Rule::SettleRate]);
+        let (granted, fired) = guard.pass(fast, &known, at(2_000), &config);
+        assert_eq!((granted.rate, fired), (fast.rate, vec![]));
+    }
+
+    #[test]
+    fn policies_dwell_and_do_not_flap() {
+        let config = GuardConfig { deny: vec!["bbr".into()], ..GuardConfig::default() };
+        let mut guard = Guard::new(MSS, at(0));
+        let ask = |guard: &Guard, ms| guard.may_switch("reno", &path(20), at(ms), &config);
+        assert_eq!(ask(&guard, 0), Readiness::Ready);
+        let denied = guard.may_switch("bbr", &path(20), at(0), &config);
+        assert!(matches!(denied, Readiness::Refuse(_)));
+        for turn in 0..6 {
+            guard.switched(asks(20), &path(20), at(turn * 6_000));
+            assert!(matches!(ask(&guard, turn * 6_000 + 4_000), Readiness::Defer(_)));
+        }
+        let sixth = 5 * 6_000;
+        assert_eq!(
+            ask(&guard, sixth + 5_500),
+            Readiness::Defer("too many switches in the last minute")
+        );
+        assert_eq!(ask(&guard, 60_001), Readiness::Ready);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_passes_beyond_the_bounds(
+            asked in prop::collection::vec((any::<u64>(), any::<u64>(), 0u64..1_000), 1..50),
+        ) {
+            let config = GuardConfig::default();
+            let mut guard = Guard::new(Packets(10).to_bytes(MSS), at(0));
+            let mut now = 0;
+            for (cwnd, rate, step) in asked {
+                now += step;
+                let decision =
+                    Decision { cwnd: Bytes(cwnd), rate: Some(Rate::from_bytes_per_sec(rate)) };
+                let (granted, _) = guard.pass(decision, &path(20), at(now), &config);
+                prop_assert!(granted.cwnd >= CWND_MIN.to_bytes(MSS));
+                prop_assert!(granted.cwnd <= Packets(config.cwnd_pkts_max).to_bytes(MSS));
+                let ceiling = config.rate_mbit_per_sec_max * 125_000;
+                prop_assert!(granted.rate.unwrap().bytes_per_sec() <= ceiling);
+            }
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! All flows of the agent, of all datapaths, behind one lock.
+//!
+//! The run loop's thread steps the flows; the control socket's thread lists them and says what it
+//! wants. What must reach a datapath happens only in the run loop's thread: the other one asks for a
+//! *poke*, which the run loop delivers to the flow like a report.
+
+use crate::catalogue::{self, Kind};
+use crate::config::Config;
+use crate::events::{Event, Recorder};
+use crate::flow::{Actuator, Context, Flow, socket_name};
+use crate::ipc::Peer;
+use crate::{Error, decode};
+use remuda_algorithms::units::Bytes;
+use remuda_algorithms::{Measurement, Why};
+use remuda_wire::to_agent::{FlowInfo, Signals, State};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// A flow as its datapath numbers it.
+pub type Key = (Peer, u32);
+
+/// One row of `remuda flows`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The agent's number of the flow.
+    pub id: u32,
+    /// The datapath it runs in.
+    pub datapath: String,
+    /// This end.
+    pub local: String,
+    /// The other end.
+    pub remote: String,
+    /// What drives it: an arm or a policy.
+    pub driver: String,
+    /// The arm that has it.
+    pub arm: String,
+    /// The datapath program.
+    pub program: String,
+    /// Window, in segments.
+    pub cwnd_pkts: u64,
+    /// Pacing rate, in Mbit/s; `None` if the datapath derives it from the window.
+    pub rate_mbit_per_sec: Option<f64>,
+    /// Largest delivery rate of the last 10 s, in Mbit/s.
+    pub delivery_mbit_per_sec: Option<f64>,
+    /// Smoothed RTT, in milliseconds.
+    pub srtt_ms: Option<f64>,
+    /// Minimum RTT of the last 10 s, in milliseconds.
+    pub rtt_min_ms: Option<f64>,
+    /// Segments marked lost.
+    pub lost_pkts: u64,
+    /// Payload acknowledged, in bytes.
+    pub acked_bytes: u64,
+    /// Reports taken in.
+    pub reports: u64,
+    /// Switches carried out.
+    pub switches: u64,
+    /// `driven`, or `fallback` while its datapath controls it.
+    pub state: String,
+    /// Why it has the arm it has.
+    pub why: String,
+    /// From what that was derived.
+    pub features: Vec<(String, String)>,
+}
+
+/// Which flows an operator means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// One, by the agent's number.
+    Flow(u32),
+    /// Every running one, and those to come.
+    All,
+    /// Those to come.
+    New,
+}
+
+/// Counts of the whole agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Flows that started or were taken over.
+    pub created: u64,
+    /// Flows that ended.
+    pub closed: u64,
+    /// Reports taken in.
+    pub reports: u64,
+    /// Reports of a program the flow no longer runs, or with fields missing.
+    pub stale_reports: u64,
+    /// Messages refused.
+    pub refused: u64,
+}
+
+/// The flows.
+pub struct Host {
+    /// The configuration in force.
+    pub config: Config,
+    /// What happened, counted.
+    pub counts: Counts,
+    recorder: Box<dyn Recorder>,
+    flows: HashMap<Key, Flow>,
+    keys: HashMap<u32, Key>,
+    announced: HashMap<Key, FlowInfo>,
+    next_id: u32,
+    pokes: Vec<Key>,
+}
+
+fn mbit_per_sec(rate: remuda_algorithms::units::Rate) -> f64 {
+    rate.bytes_per_sec() as f64 * 8.0 / 1e6
+}
+
+fn ms(span: std::time::Duration) -> f64 {
+    span.as_secs_f64() * 1e3
+}
+
+/// Of a flow whose datapath has no `FLOW` message: the IPv4 of its `CREATE`, in whatever order.
+fn info_of_create(create: &remuda_wire::to_agent::Create) -> FlowInfo {
+    let [local, local_port, remote, remote_port] = create.addresses;
+    let end = |address: u32, port: u32| {
+        (IpAddr::V4(Ipv4Addr::from(address)), u16::try_from(port).unwrap_or(0))
+    };
+    FlowInfo {
+        local: end(local, local_port),
+        remote: end(remote, remote_port),
+        mark: 0,
+        cgroup_id: 0,
+        ssthresh_bytes: 0,
+        srtt_us: 0,
+        rtt_min_us: 0,
+        ecn: false,
+        requested: create.cong_alg.clone(),
+    }
+}
+
+impl Host {
+    /// Without flows.
+    pub fn new(config: Config, recorder: Box<dyn Recorder>) -> Self {
+        Self {
+            config,
+            counts: Counts::default(),
+            recorder,
+            flows: HashMap::new(),
+            keys: HashMap::new(),
+            announced: HashMap::new(),
+            next_id: 1,
+            pokes: Vec::new(),
+        }
+    }
+
+    /// Records an event of the agent itself.
+    pub fn record(&mut self, event: &Event) {
+        self.recorder.record(None, event);
+    }
+
+    /// Counts and records a message that was refused.
+    pub fn refuse(&mut self, from: &Peer, reason: String) {
+        self.counts.refused += 1;
+        let refused = Event::Refused { from: from.to_string(), reason };
+        self.recorder.record(None, &refused);
+    }
+
+    /// No program reports more often than this, in microseconds: the configured interval, or longer
+    /// with many flows, so that all together keep below `reports_per_sec_max`.
+    fn report_us(&self) -> u32 {
+        let agent = &self.config.agent;
+        let spread = self.flows.len() as u64 * 1_000_000 / agent.reports_per_sec_max;
+        // in steps of a tenth, lest every new flow changes it for all
+        let spread = spread / 10_000 * 10_000;
+        u32::try_from((agent.report_interval_ms_min * 1_000).max(spread)).unwrap_or(u32::MAX)
+    }
+
+    /// Who the next `CREATE` of this flow is about.
+    pub fn announce(&mut self, key: Key, info: FlowInfo) {
+        self.announced.insert(key, info);
+    }
+
+    /// A flow starts, or is taken over.
+    pub fn create(
+        &mut self,
+        key: &Key,
+        create: &remuda_wire::to_agent::Create,
+        actuator: &mut dyn Actuator,
+    ) {
+        self.close(key); // the same number again: the old flow is gone
+        let info = self.announced.remove(key).unwrap_or_else(|| info_of_create(create));
+        let asked = catalogue::kind(&create.cong_alg).is_ok();
+        let driver =
+            if asked { create.cong_alg.clone() } else { self.config.agent.default.clone() };
+        let controller = match catalogue::build(&driver, &self.config.policy) {
+            Ok(controller) => controller,
+            Err(error) => return self.refuse(&key.0, error.to_string()),
+        };
+        let mss = Bytes(create.mss_bytes.max(1).into());
+        let cwnd = Bytes(create.init_cwnd_bytes.into());
+        let id = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1).max(1);
+        self.counts.created += 1;
+        let mut flow = Flow::new(id, info, (cwnd, mss), (driver, controller));
+        let report_us = self.report_us();
+        let recorder = &mut *self.recorder;
+        flow.start(&mut Context { config: &self.config, recorder, actuator, report_us });
+        self.keys.insert(id, key.clone());
+        self.flows.insert(key.clone(), flow);
+    }
+
+    /// Optional primitives of the report that comes next.
+    pub fn signal(&mut self, key: &Key, signals: Signals) {
+        if let Some(flow) = self.flows.get_mut(key) {
+            flow.signals = Some(signals);
+        }
+    }
+
+    /// A flow changed hands between us and its datapath.
+    pub fn state(&mut self, key: &Key, state: State, cwnd: Bytes) {
+        if let Some(flow) = self.flows.get_mut(key)
+            && flow.on_state(state, cwnd, &mut *self.recorder)
+        {
+            self.pokes.push(key.clone());
+        }
+    }
+
+    /// A report, field by name.
+    pub fn report(
+        &mut self,
+        key: &Key,
+        field: impl Fn(&'static str) -> Option<u64>,
+        actuator: &mut dyn Actuator,
+    ) {
+        let report_us = self.report_us();
+        let Some(flow) = self.flows.get_mut(key) else {
+            return;
+        };
+        self.counts.reports += 1;
+        let Some(m) = decode::measurement(field, flow.signals.as_ref()) else {
+            self.counts.stale_reports += 1;
+            return;
+        };
+        let recorder = &mut *self.recorder;
+        flow.on_report(&m, &mut Context { config: &self.config, recorder, actuator, report_us });
+    }
+
+    /// A poke that the run loop delivers.
+    pub fn poke(&mut self, key: &Key, actuator: &mut dyn Actuator) {
+        let report_us = self.report_us();
+        if let Some(flow) = self.flows.get_mut(key) {
+            let recorder = &mut *self.recorder;
+            flow.on_poke(&mut Context { config: &self.config, recorder, actuator, report_us });
+        }
+    }
+
+    /// A flow ended.
+    pub fn close(&mut self, key: &Key) {
+        if let Some(flow) = self.flows.remove(key) {
+            self.counts.closed += 1;
+            self.keys.remove(&flow.id);
+            flow.end(&mut *self.recorder);
+        }
+    }
+
+    /// Every flow of a datapath that is gone.
+    pub fn close_all(&mut self, peer: &Peer) {
+        let gone: Vec<Key> = self.flows.keys().filter(|key| key.0 == *peer).cloned().collect();
+        for key in &gone {
+            self.close(key);
+        }
+        self.announced.retain(|key, _| key.0 != *peer);
+    }
+
+    /// Whether the flow is known.
+    pub fn knows(&self, key: &Key) -> bool {
+        self.flows.contains_key(key)
+    }
+
+    /// The flows to poke, once each.
+    pub fn take_pokes(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.pokes)
+    }
+
+    /// An operator's order. Returns how many running flows it concerns.
+    pub fn set(&mut self, target: Target, name: &str) -> Result<usize, Error> {
+        let kind = catalogue::kind(name)?;
+        let what = if kind == Kind::Arm { "pinned by an operator" } else { "an operator's policy" };
+        let keys: Vec<Key> = match target {
+            Target::New => Vec::new(),
+            Target::All => self.flows.keys().cloned().collect(),
+            Target::Flow(id) => {
+                let key = self.keys.get(&id).ok_or_else(|| {
+                    Error::Refused(format!("no flow {id}\nfix: `remuda flows` lists them"))
+                })?;
+                vec![key.clone()]
+            }
+        };
+        if !matches!(target, Target::Flow(_)) {
+            let from = std::mem::replace(&mut self.config.agent.default, name.to_owned());
+            let changed = Event::DefaultChanged { from, to: name.to_owned() };
+            self.recorder.record(None, &changed);
+        }
+        for key in &keys {
+            if let Some(flow) = self.flows.get_mut(key) {
+                flow.wanted = Some((name.to_owned(), Why::because(what)));
+            }
+        }
+        self.pokes.extend(keys.iter().cloned());
+        Ok(keys.len())
+    }
+
+    /// The live flows, in the order they came.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = self.flows.iter().map(|(key, flow)| row(&key.0, flow)).collect();
+        rows.sort_by_key(|row| row.id);
+        rows
+    }
+}
+
+fn row(peer: &Peer, flow: &Flow) -> Row {
+    let features = flow.why.features.iter();
+    let Measurement { cwnd, .. } = flow.last;
+    let cwnd = if cwnd == Bytes(0) { flow.decision.cwnd } else { cwnd };
+    Row {
+        id: flow.id,
+        datapath: peer.to_string(),
+        local: socket_name(flow.info.local).to_string(),
+        remote: socket_name(flow.info.remote).to_string(),
+        driver: flow.driver.clone(),
+        arm: flow.arm().to_owned(),
+        program: flow.program().map(|program| program.0.to_owned()).unwrap_or_default(),
+        cwnd_pkts: cwnd.to_packets(flow.path.mss).0,
+        rate_mbit_per_sec: flow.decision.rate.map(mbit_per_sec),
+        delivery_mbit_per_sec: flow.path.delivery_rate().map(mbit_per_sec),
+        srtt_ms: flow.path.srtt.map(ms),
+        rtt_min_ms: flow.path.rtt_min().map(ms),
+        lost_pkts: flow.totals.lost_pkts,
+        acked_bytes: flow.totals.acked_bytes,
+        reports: flow.totals.reports,
+        switches: flow.totals.switches,
+        state: if flow.fell_back { "fallback" } else { "driven" }.to_owned(),
+        why: flow.why.text.clone(),
+        features: features.map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+    }
+}

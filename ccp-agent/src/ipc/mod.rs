@@ -1,0 +1,288 @@
+//! The one `Ipc` that portus sees: it merges all datapaths, validates every message before portus
+//! parses it, and never blocks on a send.
+//!
+//! portus ends its run loop on a malformed message, blocks in send when one datapath stalls, and
+//! passes neither a flow's datapath nor anything of Remuda's own messages on (reference: ccp.md 4).
+//! So here: what portus would choke on is refused and counted; each datapath has a bounded queue of
+//! its own; `HELLO`, `FLOW`, `SIGNALS` and `STATE` go to the flow host and not to portus; and whose
+//! `CREATE` it is that portus handles stands in [`Junction::current`].
+
+mod unix;
+
+pub use unix::UnixEnd;
+
+use crate::clock;
+use crate::events::Event;
+use crate::host::{Host, Key};
+use portus::ipc::Ipc;
+use remuda_algorithms::units::Bytes;
+use remuda_bpf::{Datapath, DefaultAlgorithm};
+use remuda_wire::ToAgent;
+use remuda_wire::to_agent::{Create, encode_measure};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The program number of a poke: portus counts its own from 1.
+pub const POKE_UID: u32 = u32::MAX;
+/// The heartbeat is written at least this often; it may be ten times as old.
+const IDLE_WAIT_MS: u16 = 50;
+/// Lost lifecycle events are found, and silent datapaths told that we live, this often.
+const HOUSEKEEPING_NS: u64 = 200_000_000;
+
+/// A datapath.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// None: what portus starts with.
+    #[default]
+    Nobody,
+    /// Linux TCP of this host.
+    Bpf,
+    /// A datapath behind a unix datagram socket.
+    Unix(Arc<PathBuf>),
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody => f.write_str("nobody"),
+            Self::Bpf => f.write_str("bpf"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// What portus is handling now: the run loop is one thread.
+#[derive(Debug, Default)]
+pub struct Current {
+    /// Whose message it is.
+    pub peer: Peer,
+    /// The `CREATE`, if it is one.
+    pub create: Create,
+}
+
+/// Locks what both threads share; a panic of the other one does not end this one.
+pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The datapaths and what goes with them until the agent ends.
+#[derive(Default)]
+pub struct Datapaths {
+    /// Linux TCP.
+    pub bpf: Option<Datapath>,
+    /// The unix socket.
+    pub unix: Option<UnixEnd>,
+    /// The host's default algorithm, while it is ours.
+    pub default_algorithm: Option<DefaultAlgorithm>,
+}
+
+struct Inner {
+    datapaths: Datapaths,
+    inbox: VecDeque<(Peer, Vec<u8>)>,
+    housekept_ns: u64,
+}
+
+/// See the module.
+pub struct Junction {
+    inner: RefCell<Inner>,
+    host: Arc<Mutex<Host>>,
+    current: Arc<Mutex<Current>>,
+    stop: Arc<AtomicBool>,
+    go_on: Arc<AtomicBool>,
+}
+
+impl Junction {
+    /// Over these datapaths. `stop` (a signal's flag) ends the run loop by clearing `go_on`, portus'
+    /// own flag, which means the opposite.
+    pub fn new(
+        datapaths: Datapaths,
+        host: Arc<Mutex<Host>>,
+        stop: Arc<AtomicBool>,
+        go_on: Arc<AtomicBool>,
+    ) -> Self {
+        let inner = Inner { datapaths, inbox: VecDeque::new(), housekept_ns: 0 };
+        Self { inner: RefCell::new(inner), host, current: Arc::default(), stop, go_on }
+    }
+
+    /// What portus is handling; for the run loop's own thread.
+    pub fn current(&self) -> Arc<Mutex<Current>> {
+        Arc::clone(&self.current)
+    }
+
+    /// The next message for portus, into `out`; none if nothing is there.
+    fn next(&self, out: &mut [u8]) -> Option<(usize, Peer)> {
+        let mut inner = self.inner.borrow_mut();
+        loop {
+            while let Some((peer, message)) = inner.inbox.pop_front() {
+                if let Some(bytes) = self.pass(&peer, &message, out) {
+                    return Some((bytes, peer));
+                }
+            }
+            for (peer, sid) in lock(&self.host).take_pokes() {
+                let mut message = Vec::new();
+                encode_measure(&mut message, sid, POKE_UID, &[0]);
+                inner.inbox.push_back((peer, message));
+            }
+            if !inner.fill(&self.host) && inner.inbox.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    /// Checks a message, keeps what is ours, and copies what is portus'.
+    fn pass(&self, peer: &Peer, message: &[u8], out: &mut [u8]) -> Option<usize> {
+        let mut host = lock(&self.host);
+        let parsed = match ToAgent::parse(message) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                host.refuse(peer, error.to_string());
+                return None;
+            }
+        };
+        let key = |sid: u32| -> Key { (peer.clone(), sid) };
+        match parsed {
+            ToAgent::Hello(hello) => {
+                let datapath = format!("{peer} {}", hello.name);
+                host.record(&Event::DatapathReady { datapath });
+                return None;
+            }
+            ToAgent::Flow { sid, info } => {
+                host.announce(key(sid), *info);
+                return None;
+            }
+            ToAgent::Signals { sid, signals } => {
+                host.signal(&key(sid), signals);
+                return None;
+            }
+            ToAgent::State { sid, state, cwnd_bytes } => {
+                host.state(&key(sid), state, Bytes(cwnd_bytes.into()));
+                return None;
+            }
+            ToAgent::Measure { sid, .. } if !host.knows(&key(sid)) => {
+                host.counts.stale_reports += 1;
+                return None;
+            }
+            ToAgent::Measure { .. } | ToAgent::Ready { .. } => {}
+            ToAgent::Create { create, .. } => lock(&self.current).create = create,
+        }
+        lock(&self.current).peer = peer.clone();
+        let Some(room) = out.get_mut(..message.len()) else {
+            host.refuse(peer, "longer than portus' buffer".to_owned());
+            return None;
+        };
+        room.copy_from_slice(message);
+        Some(message.len())
+    }
+
+    fn wait(&self) {
+        let inner = self.inner.borrow();
+        let fds = inner.datapaths.poll_fds();
+        let mut polled: Vec<nix::poll::PollFd<'_>> =
+            fds.iter().map(|fd| nix::poll::PollFd::new(*fd, nix::poll::PollFlags::POLLIN)).collect();
+        // An interrupted or failed wait is a short wait: the caller looks again.
+        let _ = nix::poll::poll(&mut polled, IDLE_WAIT_MS);
+    }
+}
+
+impl Datapaths {
+    fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {
+        let bpf = self.bpf.iter().flat_map(|bpf| {
+            bpf.poll_fds().map(|fd| {
+                // SAFETY: the descriptors belong to `bpf`, which outlives the borrow of self.
+                unsafe { BorrowedFd::borrow_raw(fd) }
+            })
+        });
+        bpf.chain(self.unix.iter().map(|unix| unix.as_fd())).collect()
+    }
+}
+
+impl Inner {
+    /// Beats, reads what the datapaths have, keeps house. Says whether something came.
+    fn fill(&mut self, host: &Mutex<Host>) -> bool {
+        let now_ns = clock::monotonic_ns();
+        let housekeeping = now_ns.saturating_sub(self.housekept_ns) > HOUSEKEEPING_NS;
+        if housekeeping {
+            self.housekept_ns = now_ns;
+        }
+        let Self { datapaths, inbox, .. } = self;
+        let before = inbox.len();
+        if let Some(bpf) = &mut datapaths.bpf {
+            bpf.beat(now_ns);
+            let mut sink = |message: &[u8]| inbox.push_back((Peer::Bpf, message.to_vec()));
+            bpf.drain(&mut sink);
+            if housekeeping {
+                bpf.reconcile(&mut sink);
+            }
+        }
+        if let Some(unix) = &mut datapaths.unix {
+            unix.receive(host, |peer, message| inbox.push_back((peer, message.to_vec())));
+            if housekeeping {
+                unix.keep_house(host);
+            }
+        }
+        inbox.len() > before
+    }
+}
+
+impl Ipc for Junction {
+    type Addr = Peer;
+
+    fn name() -> String {
+        "remuda".to_owned()
+    }
+
+    /// Never blocks, and never fails: a datapath that does not take a message suffers alone.
+    fn send(&self, message: &[u8], to: &Peer) -> portus::Result<()> {
+        let mut inner = self.inner.borrow_mut();
+        match to {
+            Peer::Nobody => {}
+            Peer::Bpf => {
+                let refused = inner.datapaths.bpf.as_mut().map(|bpf| bpf.handle(message));
+                match refused {
+                    Some(Err(remuda_bpf::Error::NoFlow(_))) | Some(Ok(())) | None => {}
+                    Some(Err(error)) => lock(&self.host).refuse(to, error.to_string()),
+                }
+            }
+            Peer::Unix(path) => {
+                if let Some(unix) = &mut inner.datapaths.unix {
+                    unix.send(path, message, &self.host);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An error is only ever a time-out, after which portus looks whether it should end.
+    fn recv(&self, out: &mut [u8]) -> portus::Result<(usize, Peer)> {
+        if self.stop.load(Ordering::Relaxed) {
+            self.go_on.store(false, Ordering::SeqCst);
+            return Err(portus::Error("the agent stops".to_owned()));
+        }
+        if let Some(next) = self.next(out) {
+            return Ok(next);
+        }
+        self.wait();
+        self.next(out).ok_or_else(|| portus::Error("nothing to read".to_owned()))
+    }
+
+    /// Gives the host's default back, then every flow.
+    fn close(&mut self) -> portus::Result<()> {
+        let inner = self.inner.get_mut();
+        inner.datapaths.default_algorithm = None;
+        let mut flows_let_go = 0;
+        if let Some(mut bpf) = inner.datapaths.bpf.take() {
+            match bpf.let_go() {
+                Ok(flows) => flows_let_go = flows,
+                Err(error) => tracing::warn!(%error, "flows stay with the datapath's fallback"),
+            }
+        }
+        inner.datapaths.unix = None;
+        lock(&self.host).record(&Event::Stopped { flows_let_go });
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! Datapaths behind a unix datagram socket, as libccp's user-space datapaths and portus speak it.
+//!
+//! Only processes of root or of the agent's own user are heard (SCM_CREDENTIALS). Sends do not
+//! block: what a datapath does not take at once waits in a queue of its own, and beyond its bound
+//! the datapath is given up, alone.
+
+use super::{Peer, lock};
+use crate::Error;
+use crate::error::on;
+use crate::events::Event;
+use crate::host::Host;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendto, setsockopt, sockopt,
+};
+use remuda_wire::{Kind, MESSAGE_BYTES_MAX, to_datapath::encode_bare};
+use std::collections::{HashMap, VecDeque};
+use std::fs;
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// A datapath that has not taken this many messages is stalled.
+const QUEUE_MAX: usize = 1_024;
+/// Datapaths at once.
+const PEERS_MAX: usize = 256;
+/// Messages read before the agent looks elsewhere.
+const RECEIVE_MAX: usize = 256;
+
+/// The agent's end.
+pub struct UnixEnd {
+    socket: UnixDatagram,
+    path: PathBuf,
+    peers: HashMap<Arc<PathBuf>, VecDeque<Vec<u8>>>,
+    buffer: Vec<u8>,
+}
+
+impl UnixEnd {
+    /// Binds `path`, which must not be another agent's.
+    pub fn bind(path: &Path) -> Result<Self, Error> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(on(path.display())(error));
+            }
+            _ => {}
+        }
+        let socket = UnixDatagram::bind(path).map_err(on(path.display()))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(on(path.display()))?;
+        socket.set_nonblocking(true).map_err(on(path.display()))?;
+        setsockopt(&socket, sockopt::PassCred, &true)
+            .map_err(|errno| on(path.display())(errno.into()))?;
+        Ok(Self {
+            socket,
+            path: path.to_owned(),
+            peers: HashMap::new(),
+            buffer: vec![0; MESSAGE_BYTES_MAX + 1],
+        })
+    }
+
+    /// Its descriptor, to wait for.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Reads what is there; `sink` gets datagrams of trusted senders.
+    pub fn receive(&mut self, host: &Mutex<Host>, mut sink: impl FnMut(Peer, &[u8])) {
+        for _ in 0..RECEIVE_MAX {
+            match self.receive_one() {
+                Ok((path, trusted, bytes)) => {
+                    let path = Arc::new(path);
+                    let peer = Peer::Unix(Arc::clone(&path));
+                    if !trusted {
+                        lock(host).refuse(&peer, "its sender is another user".to_owned());
+                    } else if self.admit(&path, host) {
+                        sink(peer, &self.buffer[..bytes]);
+                    }
+                }
+                Err(Errno::EAGAIN | Errno::EINTR) => return,
+                Err(errno) => {
+                    tracing::warn!(%errno, path = %self.path.display(), "receive");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, path: &Arc<PathBuf>, host: &Mutex<Host>) -> bool {
+        let known = self.peers.contains_key(path);
+        if path.as_os_str().is_empty() || (!known && self.peers.len() >= PEERS_MAX) {
+            let reason = if known { "" } else { "it has no address, or there are too many" };
+            lock(host).refuse(&Peer::Unix(Arc::clone(path)), reason.to_owned());
+            return false;
+        }
+        self.peers.entry(Arc::clone(path)).or_default();
+        true
+    }
+
+    /// One datagram: its sender, whether that is trusted, its length.
+    fn receive_one(&mut self) -> nix::Result<(PathBuf, bool, usize)> {
+        let mut control = nix::cmsg_space!(nix::sys::socket::UnixCredentials);
+        let mut room = [IoSliceMut::new(&mut self.buffer)];
+        let got = recvmsg::<UnixAddr>(
+            self.socket.as_raw_fd(),
+            &mut room,
+            Some(&mut control),
+            MsgFlags::MSG_DONTWAIT,
+        )?;
+        let own = nix::unistd::geteuid().as_raw();
+        let trusted = got.cmsgs()?.any(|message| match message {
+            ControlMessageOwned::ScmCredentials(from) => from.uid() == 0 || from.uid() == own,
+            _ => false,
+        });
+        let path = got.address.and_then(|a| a.path().map(Path::to_owned)).unwrap_or_default();
+        Ok((path, trusted, got.bytes))
+    }
+
+    fn try_send(&self, path: &Path, message: &[u8]) -> nix::Result<()> {
+        let address = UnixAddr::new(path)?;
+        sendto(self.socket.as_raw_fd(), message, &address, MsgFlags::MSG_DONTWAIT).map(|_| ())
+    }
+
+    /// Sends, or queues what the datapath does not take now.
+    pub fn send(&mut self, path: &Arc<PathBuf>, message: &[u8], host: &Mutex<Host>) {
+        let empty = self.peers.get(path).is_none_or(VecDeque::is_empty);
+        let sent = if empty { self.try_send(path, message) } else { Err(Errno::EAGAIN) };
+        match sent {
+            Ok(()) => {}
+            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => {
+                let queue = self.peers.entry(Arc::clone(path)).or_default();
+                queue.push_back(message.to_vec());
+                if queue.len() > QUEUE_MAX {
+                    self.give_up(path, "it does not read", host);
+                }
+            }
+            Err(errno) => self.give_up(path, errno.desc(), host),
+        }
+    }
+
+    /// Sends what waits, and a heartbeat to whom nothing waits for.
+    pub fn keep_house(&mut self, host: &Mutex<Host>) {
+        let mut beat = Vec::new();
+        encode_bare(&mut beat, Kind::Heartbeat);
+        let peers: Vec<Arc<PathBuf>> = self.peers.keys().cloned().collect();
+        for path in peers {
+            if let Err(errno) = self.flush(&path, &beat) {
+                self.give_up(&path, errno.desc(), host);
+            }
+        }
+    }
+
+    fn flush(&mut self, path: &Arc<PathBuf>, beat: &[u8]) -> nix::Result<()> {
+        let mut waiting = self.peers.remove(path).unwrap_or_default();
+        let mut result = Ok(());
+        while let Some(message) = waiting.front() {
+            match self.try_send(path, message) {
+                Ok(()) => {
+                    waiting.pop_front();
+                }
+                Err(errno) => {
+                    result = Err(errno);
+                    break;
+                }
+            }
+        }
+        if waiting.is_empty() {
+            result = self.try_send(path, beat);
+        }
+        self.peers.insert(Arc::clone(path), waiting);
+        match result {
+            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn give_up(&mut self, path: &Arc<PathBuf>, reason: &str, host: &Mutex<Host>) {
+        self.peers.remove(path);
+        let peer = Peer::Unix(Arc::clone(path));
+        let mut host = lock(host);
+        host.close_all(&peer);
+        let lost =
+            Event::DatapathLost { datapath: peer.to_string(), reason: reason.to_owned() };
+        host.record(&lost);
+    }
+}
+
+impl Drop for UnixEnd {
+    fn drop(&mut self) {
+        // The next agent removes it otherwise.
+        let _ = fs::remove_file(&self.path);
+    }
+}

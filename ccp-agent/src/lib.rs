@@ -1,0 +1,27 @@
+//! The agent: it takes every datapath's reports, lets a controller decide for each flow, guards and
+//! records what it decides, and sends it back.
+//!
+//! ```text
+//! datapath ─▶ ipc (validates) ─▶ portus ─▶ host ─▶ flow: decode ▶ controller ▶ guard ─▶ registers
+//!                                            ▲                        events ─▶ log
+//!                              control socket┘
+//! ```
+
+pub mod agent;
+pub mod catalogue;
+pub mod clock;
+pub mod config;
+pub mod control;
+pub mod decode;
+mod error;
+pub mod events;
+pub mod flow;
+pub mod guard;
+pub mod host;
+pub mod ipc;
+mod portus_side;
+pub mod programs;
+pub mod run_dir;
+
+pub use config::Config;
+pub use error::Error;

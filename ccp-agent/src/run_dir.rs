@@ -1,0 +1,92 @@
+//! The run directory: private, locked by one agent, home of the sockets and the event log.
+
+use crate::Error;
+use crate::error::on;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A run directory that is ours until this is dropped.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+/// The control socket of the agent that runs in `run_dir`.
+pub fn control_socket(run_dir: &Path) -> PathBuf {
+    run_dir.join("control.sock")
+}
+
+/// The socket for user-space datapaths of the agent that runs in `run_dir`.
+pub fn datapath_socket(run_dir: &Path) -> PathBuf {
+    run_dir.join("datapath.sock")
+}
+
+/// Its event log.
+pub fn event_log(run_dir: &Path) -> PathBuf {
+    run_dir.join("events.jsonl")
+}
+
+impl RunDir {
+    /// Makes the directory if need be, checks that it is private, and locks it.
+    pub fn take(path: &Path) -> Result<Self, Error> {
+        if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(path) {
+            return Err(on(path.display())(error));
+        }
+        let refuse =
+            |rule| Err(Error::NotPrivate { path: path.display().to_string(), rule });
+        let meta = fs::symlink_metadata(path).map_err(on(path.display()))?;
+        if !meta.is_dir() {
+            return refuse("it is no directory");
+        }
+        if meta.uid() != nix::unistd::geteuid().as_raw() {
+            return refuse("it belongs to another user");
+        }
+        if meta.mode() & 0o077 != 0 {
+            return refuse("others can enter it; it must have mode 0700");
+        }
+        let lock = path.join("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&lock)
+            .map_err(on(lock.display()))?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(_) => Err(Error::AlreadyRunning(path.display().to_string())),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn one_agent_a_directory() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run");
+        let first = RunDir::take(&path).expect("it is free");
+        assert!(matches!(RunDir::take(&path), Err(Error::AlreadyRunning(_))));
+        drop(first);
+        RunDir::take(&path).expect("it is free again");
+    }
+
+    #[test]
+    fn a_directory_that_others_can_enter_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+        let error = RunDir::take(folder.path()).expect_err("it is refused").to_string();
+        assert!(error.contains("0700") && error.contains("fix:"), "{error}");
+    }
+}
