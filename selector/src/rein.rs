@@ -8,10 +8,11 @@
 //!   - else by the 95th percentile: a small buffer suits BBR, a large one CUBIC.
 //!
 //! Differs from the paper, which gives no numbers (reference section 6 has the defaults):
-//!   - COV is of the variation *within* round trips. WiFi's jitter is fast, from sample to sample;
-//!     a buffer that slow start and CUBIC's sawtooth fill and drain is slow, over many round trips.
-//!     Over all samples, a buffer of four BDPs (RTT from one to five times the base) has a COV
-//!     above 0.3 and a range of 4, and would be called WiFi;
+//!   - COV is of the variation *within half a round trip*. WiFi's jitter is fast, from sample to
+//!     sample; a buffer that slow start and CUBIC's sawtooth fill and drain is slow, over many
+//!     round trips. Over all samples, a buffer of four BDPs (RTT from one to five times the base)
+//!     has a COV above 0.3 and a range of 4, and would be called WiFi. The threshold is therefore
+//!     another one, 0.1 (the reference's 0.3 is for all samples): see below;
 //!   - what varies by less than a millisecond is the noise of hosts, not a radio;
 //!   - the buffer is measured in BDPs, (p95 - min) / min, which transfers between paths, where the
 //!     paper has milliseconds of its testbed (`large_buffer_rtt_p95_ms` is there for those);
@@ -20,6 +21,19 @@
 //!   - round trips of reports that the application limited are not sampled: they show no queue,
 //!     and delayed ACKs look like jitter;
 //!   - evaluated again every 30 s, where the paper decides once.
+//!
+//! How well it tells, on the small network of tests/classes.rs. Wired: the COV within half a round
+//! trip is 0.07 at most in 288 decisions, and on 140 further wired paths (0.3 to 6 BDPs of buffer,
+//! up to four competitors) none is called WiFi. Radio: of 60 flows each (six links, ten seeds that
+//! did not set the threshold), so many are called WiFi at the first decision:
+//!
+//! ```text
+//! mean and std of the jitter, in base RTTs    1 BDP of buffer   4 BDPs
+//! 0.75 and 1.0   (correlation 20 ms)                60             59
+//! 0.75 and 0.75  (10 ms)                            59             58
+//! 0.5 and 0.5    (10 ms)                            57             40
+//! 0.25 and 0.25  (10 ms)                            42              3
+//! ```
 //!
 //! Known to fail: a flow that never sees the empty path, as others keep the queue full before it
 //! starts, takes the standing queue for the base RTT, and a large buffer for a small one.
@@ -44,8 +58,6 @@ pub const POLICY: Policy = Policy {
     build: |config| Box::new(Rein::new(config.rein.clone())),
 };
 
-/// Fewer round trips tell nothing of variation within one, however many samples they have.
-const ROUNDS_MIN: u64 = 3;
 /// When to propose again what the guard has vetoed: its least dwell time (reference 4.4).
 const RETRY: Duration = Duration::from_secs(5);
 /// The base RTT is the least of five minutes, as Linux' `tcp_min_rtt_wlen`: CUBIC may not empty
@@ -58,19 +70,20 @@ const BASE_WINDOW: Duration = Duration::from_secs(300);
 pub struct ReinConfig {
     /// A decision needs so many RTT samples (the paper's N) ...
     pub sample_count: u64,
-    /// ... or as many as come in so many round trips, if that is sooner.
+    /// ... and so many round trips: on a fast path 200 samples are two round trips of slow start.
     pub sample_round_trips: u64,
-    /// A sample without a sign of congestion ends after so many seconds, and the arm stays.
+    /// A sample that is too small by then, or without a sign of congestion, ends after so many
+    /// seconds.
     pub sample_max_secs: u64,
     /// How many seconds after a decision the next one is made.
     pub reevaluate_secs: u64,
-    /// WiFi: standard deviation of the RTT within round trips, over the mean, above this ratio
+    /// WiFi: standard deviation of the RTT within half round trips, over the mean, above this ratio
     /// (the paper's CTH) ...
     pub wifi_rtt_cov_ratio: f64,
     /// ... and the largest RTT less the smallest, over the smallest, above this ratio (the paper's
     /// RTH) ...
     pub wifi_rtt_range_ratio: f64,
-    /// ... and the standard deviation within round trips above so many microseconds.
+    /// ... and the standard deviation within half round trips above so many microseconds.
     pub wifi_rtt_std_us: u64,
     /// A buffer is large if its 95th percentile of queue is so many BDPs or more.
     pub large_buffer_queue_bdps: f64,
@@ -81,14 +94,14 @@ pub struct ReinConfig {
 }
 
 impl Default for ReinConfig {
-    /// Reference section 6, Rein.
+    /// Reference section 6, Rein; for the COV see the head of this file.
     fn default() -> Self {
         Self {
             sample_count: 200,
             sample_round_trips: 10,
             sample_max_secs: 30,
             reevaluate_secs: 30,
-            wifi_rtt_cov_ratio: 0.3,
+            wifi_rtt_cov_ratio: 0.1,
             wifi_rtt_range_ratio: 1.5,
             wifi_rtt_std_us: 1_000,
             large_buffer_queue_bdps: 1.5,
@@ -256,11 +269,14 @@ impl Rein {
 
     /// Whether the sample is large enough and shows what it must, or has lasted long enough.
     fn is_due(&self, now: Time) -> bool {
-        let rounds = self.sample.rounds();
-        let enough = rounds >= self.config.sample_round_trips
-            || (self.sample.count() >= self.config.sample_count && rounds >= ROUNDS_MIN);
-        let late = now - self.sample_start >= Duration::from_secs(self.config.sample_max_secs);
-        now >= self.next_at && enough && (late || self.class() != Class::Unknown)
+        let (sample, config) = (&self.sample, &self.config);
+        if now < self.next_at || sample.count() == 0 {
+            return false;
+        }
+        let enough =
+            sample.count() >= config.sample_count && sample.rounds() >= config.sample_round_trips;
+        let late = now - self.sample_start >= Duration::from_secs(config.sample_max_secs);
+        late || (enough && self.class() != Class::Unknown)
     }
 
     fn class(&self) -> Class {
@@ -304,7 +320,7 @@ impl Rein {
         let percent = self.sample.cov_within() * 100.0;
         let bdps = self.queue_bdps();
         let seen = match class {
-            Class::Wifi => format!("WiFi: RTT varies by {percent:.0} % within a round trip"),
+            Class::Wifi => format!("WiFi: RTT varies by {percent:.0} % within half a round trip"),
             Class::LargeBuffer => format!("large buffer: {bdps:.1} BDPs queued at p95"),
             Class::SmallBuffer => format!("small buffer: full with {bdps:.1} BDPs queued at p95"),
             Class::Unknown => format!("buffer never full: {bdps:.1} BDPs queued at p95"),
@@ -331,4 +347,214 @@ impl Rein {
 
 fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use remuda_algorithms::units::{Bytes, Packets, Rate};
+    use remuda_algorithms::{ARMS, RttSamples};
+
+    const MSS: Bytes = Bytes(1_448);
+
+    fn at_ms(ms: u64) -> Time {
+        Time(Duration::from_millis(ms))
+    }
+
+    fn path() -> PathState {
+        PathState::new(MSS, Packets(10).to_bytes(MSS))
+    }
+
+    /// The report of a quarter of a round trip that spreads evenly over `rtts_ms`.
+    fn report(rtts_ms: &[u64]) -> Measurement {
+        let span = |ms: Option<&u64>| Duration::from_millis(*ms.expect("a sample"));
+        let rtt = RttSamples {
+            last: span(rtts_ms.last()),
+            min: span(rtts_ms.iter().min()),
+            max: span(rtts_ms.iter().max()),
+            sum_us: rtts_ms.iter().map(|ms| ms * 1_000).sum(),
+            sq_sum_us2: rtts_ms.iter().map(|ms| ms * ms * 1_000_000).sum(),
+            count: rtts_ms.len() as u64,
+        };
+        Measurement { rtt: Some(rtt), ..Measurement::QUIET }
+    }
+
+    /// Feeds a report each 10 ms from the last moment until `until_ms`: all that it decides.
+    fn feed(rein: &mut Rein, m: &Measurement, span_ms: std::ops::Range<u64>) -> Vec<Proposal> {
+        let mut decided = Vec::new();
+        for ms in span_ms.step_by(10) {
+            rein.on_measurement(m, at_ms(ms));
+            decided.extend(rein.proposal());
+        }
+        decided
+    }
+
+    fn started() -> Rein {
+        let mut rein = Rein::new(ReinConfig::default());
+        rein.resume(&path(), Time::ZERO);
+        // The empty path, before its queue fills.
+        rein.on_measurement(&report(&[40]), at_ms(5));
+        rein
+    }
+
+    /// What RTTs from 40 ms up lead to: the class and the arm of the first decision.
+    fn check(rtts_ms: &[u64], loss: bool, want: Option<(&str, &str)>) {
+        let mut rein = started();
+        let lost = Packets(u64::from(loss));
+        let m = Measurement { lost, ..report(rtts_ms) };
+        let decided = feed(&mut rein, &m, 10..4_000);
+        let first = decided.first().map(|decision| {
+            let class = decision.why.features.iter().find(|(name, _)| *name == "class");
+            (class.expect("a class").1.as_str(), decision.to)
+        });
+        assert_eq!(first, want, "{rtts_ms:?}");
+    }
+
+    #[test]
+    fn the_rules_tell_the_classes_apart() {
+        check(&[60, 61, 62, 63, 64], true, Some(("small_buffer", "bbr")));
+        check(&[95, 96, 97, 98, 97], true, Some(("small_buffer", "bbr")));
+        check(&[110, 111, 112, 113, 112], true, Some(("large_buffer", "cubic")));
+        check(&[180, 182, 184, 186, 188], false, Some(("large_buffer", "cubic")));
+        check(&[42, 60, 110, 45, 70], false, Some(("wifi", "westwood")));
+    }
+
+    #[test]
+    fn a_buffer_that_was_never_full_is_not_small() {
+        check(&[60, 61, 62, 63, 64], false, None);
+    }
+
+    #[test]
+    fn without_congestion_the_arm_stays_and_says_why_after_the_bound() {
+        let mut rein = started();
+        let decided = feed(&mut rein, &report(&[60, 61, 62]), 10..31_000);
+        let [decision] = &decided[..] else { panic!("{decided:?}") };
+        assert_eq!(decision.to, "cubic");
+        assert_eq!(
+            decision.why.text,
+            "buffer never full: 0.6 BDPs queued at p95; stays with cubic"
+        );
+    }
+
+    #[test]
+    fn a_decision_to_stay_is_made_again_every_30_seconds() {
+        let mut rein = started();
+        let decided = feed(&mut rein, &report(&[180, 182, 184]), 10..65_000);
+        assert_eq!(decided.iter().map(|d| d.to).collect::<Vec<_>>(), ["cubic"; 3]);
+    }
+
+    #[test]
+    fn what_the_guard_vetoes_is_proposed_again_after_5_seconds() {
+        let mut rein = started();
+        let m = Measurement { lost: Packets(1), ..report(&[60, 61, 62]) };
+        let decided = feed(&mut rein, &m, 10..12_000);
+        assert_eq!(decided.iter().map(|d| d.to).collect::<Vec<_>>(), ["bbr"; 3]);
+        assert_eq!(rein.arm(), "cubic");
+    }
+
+    #[test]
+    fn a_switch_resumes_the_new_arm_and_waits_30_seconds() {
+        let mut rein = started();
+        let m = Measurement { lost: Packets(1), ..report(&[60, 61, 62]) };
+        let decided = feed(&mut rein, &m, 10..1_000);
+        let mut path = path();
+        rein.hand_off(&mut path);
+        let first = rein.switch_to(decided[0].to, &path, at_ms(1_000)).expect("an arm of Rein");
+        assert!(first.cwnd <= path.cwnd && first.rate.is_some());
+        assert_eq!((rein.arm(), rein.program()), (bbr::ARM.name, bbr::ARM.program));
+        assert_eq!(feed(&mut rein, &m, 1_010..31_000), []);
+        assert_eq!(feed(&mut rein, &m, 31_000..31_100)[0].to, "bbr");
+    }
+
+    #[test]
+    fn an_arm_that_is_not_reins_is_refused() {
+        let mut rein = started();
+        for other in ARMS.iter().filter(|arm| build(arm.name).is_none()) {
+            assert_eq!(rein.switch_to(other.name, &path(), at_ms(10)), None, "{}", other.name);
+        }
+        assert_eq!(rein.arm(), "cubic");
+    }
+
+    #[test]
+    fn what_the_application_limits_is_not_sampled() {
+        let mut rein = started();
+        let m = Measurement { app_limited: true, ..report(&[42, 60, 110, 45, 70]) };
+        feed(&mut rein, &m, 10..2_000);
+        assert_eq!(rein.sample.count(), 1);
+    }
+
+    #[test]
+    fn the_papers_own_threshold_is_a_setting() {
+        let config = ReinConfig { large_buffer_rtt_p95_ms: Some(60), ..ReinConfig::default() };
+        let mut rein = Rein::new(config);
+        rein.resume(&path(), Time::ZERO);
+        let m = Measurement { lost: Packets(1), ..report(&[62, 63, 64]) };
+        assert_eq!(feed(&mut rein, &m, 10..2_000)[0].to, "cubic");
+    }
+
+    #[test]
+    fn a_bad_setting_is_named_with_its_value_and_the_rule() {
+        let config = ReinConfig { wifi_rtt_cov_ratio: -1.0, ..ReinConfig::default() };
+        let error = config.validate().expect_err("negative");
+        let want = "rein.wifi_rtt_cov_ratio = -1: must be above 0 and at most 100";
+        assert_eq!(error.to_string(), want);
+        for config in [
+            ReinConfig { wifi_rtt_range_ratio: f64::NAN, ..ReinConfig::default() },
+            ReinConfig { sample_count: 0, ..ReinConfig::default() },
+            ReinConfig { reevaluate_secs: u64::MAX, ..ReinConfig::default() },
+            ReinConfig { large_buffer_rtt_p95_ms: Some(0), ..ReinConfig::default() },
+        ] {
+            config.validate().expect_err("out of range");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_reported_the_arm_is_one_of_three(
+            reports in prop::collection::vec(
+                (any::<[u64; 8]>(), any::<[bool; 4]>(), prop::option::of(0usize..4)),
+                0..80,
+            ),
+        ) {
+            let mut rein = Rein::new(ReinConfig { sample_round_trips: 1, ..Default::default() });
+            let mut path = path();
+            rein.resume(&path, Time::ZERO);
+            for ([a, b, c, d, e, f, g, at], [timed_out, app_limited, in_recovery, rtt], to) in reports {
+                let small = |value: u64| Duration::from_micros(value % 1_000_000);
+                let samples = RttSamples {
+                    last: small(a),
+                    min: small(b),
+                    max: Duration::from_micros(c),
+                    sum_us: d,
+                    sq_sum_us2: e,
+                    count: f,
+                };
+                let m = Measurement {
+                    acked: Bytes(g),
+                    lost: Packets(a % 3),
+                    timed_out,
+                    app_limited,
+                    in_recovery,
+                    rtt: rtt.then_some(samples),
+                    delivery_rate: Rate::from_bytes_per_sec(b),
+                    in_flight: Bytes(c),
+                    ..Measurement::QUIET
+                };
+                let now = Time(Duration::from_micros(at % 100_000_000));
+                path.observe(&m, now);
+                let decision = rein.on_measurement(&m, now);
+                prop_assert!(decision.cwnd >= Packets(2).to_bytes(MSS));
+                let arms = ["cubic", "bbr", "westwood", "reno"];
+                if let Some(proposal) = rein.proposal() {
+                    prop_assert!(arms[..3].contains(&proposal.to));
+                }
+                if let Some(to) = to {
+                    rein.hand_off(&mut path);
+                    prop_assert_eq!(rein.switch_to(arms[to], &path, now).is_some(), to < 3);
+                }
+                prop_assert!(arms[..3].contains(&rein.arm()));
+            }
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! What a policy remembers of round trips, in constant space, from reports that carry only
 //! minimum, maximum, sum, sum of squares and count.
 //!
-//! The coefficient of variation is exact, over all and within round trips. The 95th percentile is
-//! an estimate with two errors: a bin of the histogram is an eighth of an octave, so a value is off
+//! The coefficient of variation is exact, over all and within half round trips. The 95th percentile
+//! is an estimate with two errors: a bin of the histogram is an eighth of an octave, so a value is off
 //! by 6.25 % at most; and the samples of one report (a quarter of a round trip) are taken to lie at
 //! its minimum, its maximum, and one standard deviation to both sides of its mean.
 
@@ -10,6 +10,9 @@ use remuda_algorithms::RttSamples;
 use remuda_algorithms::units::Time;
 use std::time::Duration;
 
+/// Fast is what varies within half a round trip: at the quarter of a report there are few samples,
+/// and in a whole one slow start can fill half a BDP of queue.
+const WINDOWS_PER_ROUND: u64 = 2;
 /// Bins an octave, as a power of two: eight.
 const SUB_BITS: u32 = 3;
 /// Up to 2^27 microseconds, 134 s: above the 120 s that RFC 9293 lets a segment live.
@@ -51,11 +54,11 @@ pub struct RttSample {
     all: Sums,
     min: Option<Duration>,
     max: Duration,
-    /// The round trip under way.
-    round: Sums,
-    round_start: Time,
-    rounds: u64,
-    /// Scatter within finished round trips, and its degrees of freedom.
+    /// The half round trip under way.
+    window: Sums,
+    window_start: Time,
+    windows: u64,
+    /// Scatter within finished windows, and its degrees of freedom.
     scatter_us2: f64,
     freedom: u64,
     bins: [u32; BINS],
@@ -68,9 +71,9 @@ impl RttSample {
             all: Sums::default(),
             min: None,
             max: Duration::ZERO,
-            round: Sums::default(),
-            round_start: now,
-            rounds: 0,
+            window: Sums::default(),
+            window_start: now,
+            windows: 0,
             scatter_us2: 0.0,
             freedom: 0,
             bins: [0; BINS],
@@ -82,20 +85,20 @@ impl RttSample {
         self.all.add(rtt);
         self.min = Some(self.min.map_or(rtt.min, |min| min.min(rtt.min)));
         self.max = self.max.max(rtt.max);
-        self.round.add(rtt);
+        self.window.add(rtt);
         self.count_into_bins(rtt);
-        let elapsed_us = (now - self.round_start).as_micros() as f64;
-        if self.round.count > 0 && elapsed_us >= self.round.mean_us() {
-            self.end_round(now);
+        let elapsed_us = (now - self.window_start).as_micros() as f64;
+        if self.window.count > 0 && elapsed_us * WINDOWS_PER_ROUND as f64 >= self.window.mean_us() {
+            self.end_window(now);
         }
     }
 
-    fn end_round(&mut self, now: Time) {
-        self.scatter_us2 += self.round.scatter_us2();
-        self.freedom = self.freedom.saturating_add(self.round.count - 1);
-        self.rounds += 1;
-        self.round = Sums::default();
-        self.round_start = now;
+    fn end_window(&mut self, now: Time) {
+        self.scatter_us2 += self.window.scatter_us2();
+        self.freedom = self.freedom.saturating_add(self.window.count - 1);
+        self.windows += 1;
+        self.window = Sums::default();
+        self.window_start = now;
     }
 
     fn count_into_bins(&mut self, rtt: &RttSamples) {
@@ -122,7 +125,7 @@ impl RttSample {
 
     /// Over how many round trips.
     pub fn rounds(&self) -> u64 {
-        self.rounds
+        self.windows / WINDOWS_PER_ROUND
     }
 
     /// The smallest; `None` without a sample.
@@ -135,13 +138,13 @@ impl RttSample {
         self.all.std_us() / self.all.mean_us().max(1.0)
     }
 
-    /// Standard deviation within a round trip, in microseconds: about the mean of each round trip,
-    /// not about the mean of all.
+    /// Standard deviation within half a round trip, in microseconds: about the mean of each half
+    /// round trip, not about the mean of all.
     pub fn std_within_us(&self) -> f64 {
         (self.scatter_us2 / self.freedom.max(1) as f64).sqrt()
     }
 
-    /// Standard deviation within a round trip, over the mean.
+    /// Standard deviation within half a round trip, over the mean.
     pub fn cov_within(&self) -> f64 {
         self.std_within_us() / self.all.mean_us().max(1.0)
     }
@@ -214,11 +217,11 @@ mod tests {
         let mut sample = RttSample::new(at_ms(0));
         sample.add(&of(&[20_000, 40_000]), at_ms(50));
         sample.add(&of(&[60_000, 80_000]), at_ms(150));
-        // Mean 50, deviations 30, 10, 10, 30: std sqrt(500) ms; within rounds two of 10 each.
+        // Mean 50, deviations 30, 10, 10, 30: std sqrt(500) ms; within windows two of 10 each.
         assert!((sample.cov() - 500f64.sqrt() / 50.0).abs() < 1e-9);
         assert!((sample.cov_within() - 200f64.sqrt() / 50.0).abs() < 1e-9);
         assert!((sample.range() - 3.0).abs() < 1e-9);
-        assert_eq!((sample.count(), sample.rounds()), (4, 2));
+        assert_eq!((sample.count(), sample.rounds()), (4, 1));
     }
 
     #[test]

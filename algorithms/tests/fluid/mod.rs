@@ -3,7 +3,7 @@
 //! retransmission queue (a lost segment is sent again like any other), ACKs are never lost.
 
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
-use remuda_algorithms::{Controller, Measurement, PathState, RttSamples};
+use remuda_algorithms::{Controller, Decision, Measurement, PathState, RttSamples};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -87,6 +87,10 @@ impl Flow {
 
     fn resume(&mut self, now_ms: u64) {
         let decision = self.controller.resume(&self.path, at_ms(now_ms));
+        self.obey(decision);
+    }
+
+    pub fn obey(&mut self, decision: Decision) {
         (self.cwnd, self.rate) = (decision.cwnd, decision.rate);
     }
 
@@ -137,7 +141,7 @@ impl Flow {
         self.report_ms = now_ms;
         self.path.observe(&m, at_ms(now_ms));
         let decision = self.controller.on_measurement(&m, at_ms(now_ms));
-        (self.cwnd, self.rate) = (decision.cwnd, decision.rate);
+        self.obey(decision);
         true
     }
 
