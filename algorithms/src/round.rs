@@ -49,7 +49,7 @@ mod tests {
 
     const MSS: Bytes = Bytes(10);
 
-    /// Reports of `(acked, lost segments, in flight)`; the answer has a `|` for each round that ended.
+    /// Reports of `(acked, lost segments, in flight)`; `|` is one that ends a round.
     fn check(reports: &[(u64, u64, u64)], want: &str) {
         let mut round = Round::default();
         let got: String = reports

@@ -520,7 +520,9 @@ mod tests {
             let mut rein = Rein::new(ReinConfig { sample_round_trips: 1, ..Default::default() });
             let mut path = path();
             rein.resume(&path, Time::ZERO);
-            for ([a, b, c, d, e, f, g, at], [timed_out, app_limited, in_recovery, rtt], to) in reports {
+            for ([a, b, c, d, e, f, g, at], [timed_out, app_limited, in_recovery, has_rtt], to)
+                in reports
+            {
                 let small = |value: u64| Duration::from_micros(value % 1_000_000);
                 let samples = RttSamples {
                     last: small(a),
@@ -536,7 +538,7 @@ mod tests {
                     timed_out,
                     app_limited,
                     in_recovery,
-                    rtt: rtt.then_some(samples),
+                    rtt: has_rtt.then_some(samples),
                     delivery_rate: Rate::from_bytes_per_sec(b),
                     in_flight: Bytes(c),
                     ..Measurement::QUIET

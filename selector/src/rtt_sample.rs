@@ -2,8 +2,8 @@
 //! minimum, maximum, sum, sum of squares and count.
 //!
 //! The coefficient of variation is exact, over all and within half round trips. The 95th percentile
-//! is an estimate with two errors: a bin of the histogram is an eighth of an octave, so a value is off
-//! by 6.25 % at most; and the samples of one report (a quarter of a round trip) are taken to lie at
+//! is an estimate with two errors: a bin of the histogram is an eighth of an octave, so a value is
+//! off by 6.25 % at most; and the samples of one report (a quarter of a round trip) are taken to lie at
 //! its minimum, its maximum, and one standard deviation to both sides of its mean.
 
 use remuda_algorithms::RttSamples;

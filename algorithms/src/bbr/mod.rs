@@ -6,7 +6,7 @@
 //! ```text
 //! bw      = maximum delivery rate of 10 round trips        model.rs
 //! min_rtt = minimum round trip of 10 s                     model.rs
-//! rate    = pacing gain * bw * 0.99                        here; the gains are in each state's file
+//! rate    = pacing gain * bw * 0.99                        here; a gain is in its state's file
 //! cwnd    = cwnd gain * bw * min_rtt + what ACKs bunch up  cwnd.rs
 //!
 //! STARTUP -> DRAIN -> PROBE_BW -> PROBE_RTT -> PROBE_BW    startup.rs, probe_bw.rs, probe_rtt.rs
