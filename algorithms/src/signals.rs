@@ -1,8 +1,8 @@
 //! The signals every datapath program gathers, written once.
 //!
 //! A policy sees the same measurement whatever arm runs, so every arm's program is made of
-//! [`signals!`](crate::signals!), what else the arm needs, and a rule for when to report, most often
-//! [`report_each_round!`](crate::report_each_round!). [`FIELDS`] is what the agent decodes.
+//! [`signals!`](crate::signals!), what else the arm needs, and a rule for when to report, most
+//! often [`report_each_round!`](crate::report_each_round!). [`FIELDS`] is what the agent decodes.
 //!
 //! The language is CCP's (portus::lang). Its limits shape the text below: 16 report fields, eight
 //! temporaries, no `>=`, no comments in a body, and literals below 2^31.

@@ -3,8 +3,8 @@
 //!
 //! The coefficient of variation is exact, over all and within half round trips. The 95th percentile
 //! is an estimate with two errors: a bin of the histogram is an eighth of an octave, so a value is
-//! off by 6.25 % at most; and the samples of one report (a quarter of a round trip) are taken to lie at
-//! its minimum, its maximum, and one standard deviation to both sides of its mean.
+//! off by 6.25 % at most; and the samples of one report (a quarter of a round trip) are taken to
+//! lie at its minimum, its maximum, and one standard deviation to both sides of its mean.
 
 use remuda_algorithms::RttSamples;
 use remuda_algorithms::units::Time;
