@@ -38,7 +38,7 @@
 //! Known to fail: a flow that never sees the empty path, as others keep the queue full before it
 //! starts, takes the standing queue for the base RTT, and a large buffer for a small one.
 
-use crate::rtt_sample::RttSample;
+use crate::rtt_sample::{RttSample, micros};
 use crate::{ConfigError, Policy, check};
 use remuda_algorithms::controller::Reason;
 use remuda_algorithms::filter::Windowed;
@@ -343,10 +343,6 @@ impl Rein {
             ("class", class.name().to_owned()),
         ]
     }
-}
-
-fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -169,7 +169,8 @@ impl RttSample {
     }
 }
 
-fn micros(span: Duration) -> u64 {
+/// Whole microseconds.
+pub(crate) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
