@@ -57,7 +57,8 @@ impl Default for AgentConfig {
             name: "remuda".to_owned(),
             native: "cubic".to_owned(),
             run_dir: PathBuf::from("/run/remuda"),
-            heartbeat_timeout_ms: 500,
+            // detection, and the wait for the next ACK, together stay below 500 ms
+            heartbeat_timeout_ms: 400,
             report_interval_ms_min: 10,
             reports_per_sec_max: 20_000,
             take_default: false,
@@ -98,7 +99,8 @@ impl Config {
                 return Err(format!("{key} = {value}: it must lie in {least}..={most}"));
             }
         }
-        self.guard.check()
+        self.guard.check()?;
+        self.policy.validate().map_err(|error| error.to_string())
     }
 
     /// The heartbeat's limit.
@@ -134,6 +136,7 @@ mod tests {
         refused("[agent]\nheartbeat_timeout_ms = 1", "agent.heartbeat_timeout_ms = 1");
         refused("[agent]\nheartbeat_timeout_ms = -5", "heartbeat_timeout_ms");
         refused("[guard]\ncwnd_pkts_max = 1", "guard.cwnd_pkts_max = 1");
+        refused("[policy.rein]\nsample_round_trips = 0", "rein.");
         refused("[rain]", "rain");
         refused("agent = ", "agent");
     }

@@ -159,9 +159,7 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
 fn answer_line(line: &str, host: &Mutex<Host>) -> Answer {
     let refused = |error: String| Answer::Error { error };
     match serde_json::from_str::<Request>(line) {
-        Ok(request) => {
-            answer(&request, host).unwrap_or_else(|error| refused(error.to_string()))
-        }
+        Ok(request) => answer(&request, host).unwrap_or_else(|error| refused(error.to_string())),
         Err(error) => refused(format!("not a request: {error}")),
     }
 }
@@ -248,8 +246,8 @@ fn converse(stream: &UnixStream, host: &Mutex<Host>) -> std::io::Result<()> {
 pub fn ask(run_dir: &Path, request: &Request) -> Result<Answer, Error> {
     let path = run_dir::control_socket(run_dir);
     let named = || path.display().to_string();
-    let mut stream = UnixStream::connect(&path)
-        .map_err(|source| Error::NoAgent { path: named(), source })?;
+    let mut stream =
+        UnixStream::connect(&path).map_err(|source| Error::NoAgent { path: named(), source })?;
     stream.set_read_timeout(Some(CLIENT_TIMEOUT)).map_err(on(named()))?;
     let mut line = serde_json::to_string(request).expect("requests are plain data");
     line.push('\n');

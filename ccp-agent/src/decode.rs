@@ -80,10 +80,8 @@ mod tests {
 
     #[test]
     fn registers_saturate_and_no_rate_is_zero() {
-        let fast = Decision {
-            cwnd: Bytes(u64::MAX),
-            rate: Some(Rate::from_bytes_per_sec(u64::MAX)),
-        };
+        let fast =
+            Decision { cwnd: Bytes(u64::MAX), rate: Some(Rate::from_bytes_per_sec(u64::MAX)) };
         assert_eq!(registers(fast), (u32::MAX, u32::MAX));
         assert_eq!(registers(Decision { cwnd: Bytes(5), rate: None }), (5, 0));
     }

@@ -53,7 +53,9 @@ pub enum Error {
         rule: String,
     },
     /// Another agent has the run directory.
-    #[error("another agent runs in {0}\nfix: stop it, or give this one another --run-dir and --name")]
+    #[error(
+        "another agent runs in {0}\nfix: stop it, or give this one another --run-dir and --name"
+    )]
     AlreadyRunning(String),
     /// A run directory that others could write to.
     #[error("{path}: {rule}\nfix: remove it, or give another --run-dir")]
@@ -64,7 +66,9 @@ pub enum Error {
         rule: &'static str,
     },
     /// No agent answers.
-    #[error("no agent answers at {path} ({source})\nfix: start one with `remuda agent --policy rein`, or name its --run-dir")]
+    #[error(
+        "no agent answers at {path} ({source})\nfix: start one with `remuda agent --policy rein`, or name its --run-dir"
+    )]
     NoAgent {
         /// The control socket.
         path: String,

@@ -52,9 +52,9 @@ pub enum Event {
     /// The guard changed a decision; at most one a second and flow.
     Clamped { rules: Vec<guard::Rule>, cwnd_bytes: u64, rate_bytes_per_sec: Option<u64> },
     /// The flow runs the datapath's own control.
-    FellBack { cwnd_bytes: u64 },
+    FellBack { cwnd_bytes: u64, at_monotonic_us: u64 },
     /// It obeys the agent again.
-    Restored { cwnd_bytes: u64 },
+    Restored { cwnd_bytes: u64, at_monotonic_us: u64 },
     /// An operator changed what drives new flows.
     DefaultChanged { from: String, to: String },
 }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_line_names_flow_event_and_units() {
-        let text = line(Some(7), &Event::FellBack { cwnd_bytes: 14_480 });
+        let text = line(Some(7), &Event::FellBack { cwnd_bytes: 14_480, at_monotonic_us: 5 });
         let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
         assert_eq!(value["flow"], 7);
         assert_eq!(value["event"], "fell_back");

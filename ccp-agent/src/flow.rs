@@ -214,13 +214,19 @@ impl Flow {
         }
     }
 
-    /// Notes that the flow changed hands between us and its datapath. Says whether it needs a poke.
-    pub fn on_state(&mut self, state: State, cwnd: Bytes, recorder: &mut dyn Recorder) -> bool {
+    /// Notes that the flow changed hands between us and its datapath, and when by the monotonic clock
+    /// (us). Says whether it needs a poke.
+    pub fn on_state(
+        &mut self,
+        (state, at_monotonic_us): (State, u64),
+        cwnd: Bytes,
+        recorder: &mut dyn Recorder,
+    ) -> bool {
         self.fell_back = state == State::FellBack;
         self.path.cwnd = cwnd.max(self.path.cwnd_floor());
         let event = match state {
-            State::FellBack => Event::FellBack { cwnd_bytes: cwnd.0 },
-            State::Restored => Event::Restored { cwnd_bytes: cwnd.0 },
+            State::FellBack => Event::FellBack { cwnd_bytes: cwnd.0, at_monotonic_us },
+            State::Restored => Event::Restored { cwnd_bytes: cwnd.0, at_monotonic_us },
         };
         recorder.record(Some(self.id), &event);
         self.restored = state == State::Restored;
@@ -524,8 +530,8 @@ mod tests {
         let mut rig = Rig::new("cubic");
         rig.report(40, |_| {});
         let flow = &mut rig.flow;
-        assert!(!flow.on_state(State::FellBack, Bytes(9_000), &mut rig.notes));
-        assert!(flow.on_state(State::Restored, Bytes(9_000), &mut rig.notes));
+        assert!(!flow.on_state((State::FellBack, 1), Bytes(9_000), &mut rig.notes));
+        assert!(flow.on_state((State::Restored, 2), Bytes(9_000), &mut rig.notes));
         rig.step(|flow, ctx| flow.on_poke(ctx));
         let (program, fields) = rig.wire.0.last().expect("a message");
         assert_eq!(*program, Some("cubic/report"));

@@ -184,8 +184,7 @@ impl Guard {
             capped = ceiling;
             fired.push(Rule::RateCeiling);
         }
-        let settling =
-            self.switched_at.is_some_and(|at| now - at < rtt(path) * config.settle_rtts);
+        let settling = self.switched_at.is_some_and(|at| now - at < rtt(path) * config.settle_rtts);
         if let (true, Some(delivered)) = (settling, path.delivery_rate()) {
             let cap = percent(delivered.bytes_per_sec(), config.settle_rate_percent);
             if capped > cap {

@@ -209,10 +209,10 @@ impl Host {
         }
     }
 
-    /// A flow changed hands between us and its datapath.
-    pub fn state(&mut self, key: &Key, state: State, cwnd: Bytes) {
+    /// A flow changed hands between us and its datapath, at that moment of the monotonic clock (us).
+    pub fn state(&mut self, key: &Key, change: (State, u64), cwnd: Bytes) {
         if let Some(flow) = self.flows.get_mut(key)
-            && flow.on_state(state, cwnd, &mut *self.recorder)
+            && flow.on_state(change, cwnd, &mut *self.recorder)
         {
             self.pokes.push(key.clone());
         }

@@ -9,6 +9,7 @@
 
 pub mod agent;
 pub mod catalogue;
+pub mod child;
 pub mod clock;
 pub mod config;
 pub mod control;

@@ -34,8 +34,19 @@ const PROVIDED: &[&str] = &[
 
 /// Words of the language.
 const KEYWORDS: &[&str] = &[
-    "when", "true", "false", "report", "fallthrough", "if", "min", "max", "wrapped_max", "ewma",
-    "and", "or", "bind",
+    "when",
+    "true",
+    "false",
+    "report",
+    "fallthrough",
+    "if",
+    "min",
+    "max",
+    "wrapped_max",
+    "ewma",
+    "and",
+    "or",
+    "bind",
 ];
 
 /// The programs of all arms, by name. portus installs them in every datapath.
@@ -60,9 +71,8 @@ pub fn size(program: ProgramId, text: &str) -> Result<(usize, usize), Error> {
 
 /// Refuses a program that would not do what it says.
 pub fn check(name: &str, text: &str) -> Result<(), Error> {
-    let refuse = |line: usize, rule: String| {
-        Err(Error::Program { name: name.to_owned(), line, rule })
-    };
+    let refuse =
+        |line: usize, rule: String| Err(Error::Program { name: name.to_owned(), line, rule });
     for (line, content) in (1..).zip(text.lines()) {
         if content.contains('#') {
             return refuse(line, "comments make portus panic; say it in the file's docs".into());
@@ -107,8 +117,7 @@ fn unknown_name(text: &str) -> Option<(usize, &str)> {
 fn nearest(word: &str, text: &str) -> String {
     let alike = |known: &str| {
         let front = word.chars().zip(known.chars()).take_while(|(a, b)| a == b).count();
-        let back =
-            word.chars().rev().zip(known.chars().rev()).take_while(|(a, b)| a == b).count();
+        let back = word.chars().rev().zip(known.chars().rev()).take_while(|(a, b)| a == b).count();
         front + back
     };
     let own = declared(text).into_iter().map(|name| format!("Report.{name}"));

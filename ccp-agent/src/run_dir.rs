@@ -35,8 +35,7 @@ impl RunDir {
         if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(path) {
             return Err(on(path.display())(error));
         }
-        let refuse =
-            |rule| Err(Error::NotPrivate { path: path.display().to_string(), rule });
+        let refuse = |rule| Err(Error::NotPrivate { path: path.display().to_string(), rule });
         let meta = fs::symlink_metadata(path).map_err(on(path.display()))?;
         if !meta.is_dir() {
             return refuse("it is no directory");

@@ -159,8 +159,8 @@ impl Junction {
                 host.signal(&key(sid), signals);
                 return None;
             }
-            ToAgent::State { sid, state, cwnd_bytes } => {
-                host.state(&key(sid), state, Bytes(cwnd_bytes.into()));
+            ToAgent::State { sid, state, cwnd_bytes, at_us } => {
+                host.state(&key(sid), (state, at_us), Bytes(cwnd_bytes.into()));
                 return None;
             }
             ToAgent::Measure { sid, .. } if !host.knows(&key(sid)) => {
@@ -182,8 +182,10 @@ impl Junction {
     fn wait(&self) {
         let inner = self.inner.borrow();
         let fds = inner.datapaths.poll_fds();
-        let mut polled: Vec<nix::poll::PollFd<'_>> =
-            fds.iter().map(|fd| nix::poll::PollFd::new(*fd, nix::poll::PollFlags::POLLIN)).collect();
+        let mut polled: Vec<nix::poll::PollFd<'_>> = fds
+            .iter()
+            .map(|fd| nix::poll::PollFd::new(*fd, nix::poll::PollFlags::POLLIN))
+            .collect();
         // An interrupted or failed wait is a short wait: the caller looks again.
         let _ = nix::poll::poll(&mut polled, IDLE_WAIT_MS);
     }

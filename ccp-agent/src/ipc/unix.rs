@@ -180,8 +180,7 @@ impl UnixEnd {
         let peer = Peer::Unix(Arc::clone(path));
         let mut host = lock(host);
         host.close_all(&peer);
-        let lost =
-            Event::DatapathLost { datapath: peer.to_string(), reason: reason.to_owned() };
+        let lost = Event::DatapathLost { datapath: peer.to_string(), reason: reason.to_owned() };
         host.record(&lost);
     }
 }

@@ -75,7 +75,8 @@ pub fn create(sid: u32, info: &FlowInfo, name: &str, out: &mut Vec<u8>) {
 /// A `STATE`.
 pub fn state(event: &Event, out: &mut Vec<u8>) {
     let state = if event.kind == layout::RESTORED { State::Restored } else { State::FellBack };
-    encode_state(out, event.sid, state, event.cwnd_pkts.saturating_mul(event.mss_bytes));
+    let cwnd_bytes = event.cwnd_pkts.saturating_mul(event.mss_bytes);
+    encode_state(out, event.sid, state, (cwnd_bytes, event.now_ns / 1_000));
 }
 
 /// A `SIGNALS` and its `MEASURE`.

@@ -13,17 +13,28 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::thread;
 
-/// One descriptor per namespace: of every process, and of those that `ip netns` has named.
+/// Entries of a folder of /proc; none if it just went.
+fn entries(path: PathBuf) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// Every place where a namespace may be held: by a thread, by a descriptor, by a name of `ip netns`.
+fn holders() -> impl Iterator<Item = PathBuf> {
+    let processes = || entries("/proc".into());
+    let threads = processes().flat_map(|process| entries(process.join("task")));
+    let descriptors = processes().flat_map(|process| entries(process.join("fd")));
+    let held = descriptors.filter(|path| {
+        fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("net:["))
+    });
+    threads.map(|thread| thread.join("ns/net")).chain(held).chain(entries("/run/netns".into()))
+}
+
+/// One descriptor per namespace.
 fn all() -> Vec<File> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let of_processes = processes.map(|entry| entry.path().join("ns/net"));
-    let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
-    let paths: Vec<PathBuf> = of_processes.chain(names.map(|entry| entry.path())).collect();
     let mut seen = HashSet::new();
-    paths
-        .into_iter()
+    holders()
+        .filter(|path| fs::metadata(path).is_ok_and(|meta| seen.insert((meta.dev(), meta.ino()))))
         .filter_map(|path| File::open(path).ok())
-        .filter(|file| file.metadata().is_ok_and(|meta| seen.insert((meta.dev(), meta.ino()))))
         .collect()
 }
 

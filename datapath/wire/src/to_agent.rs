@@ -142,6 +142,8 @@ pub enum ToAgent {
         state: State,
         /// Window in force, in bytes.
         cwnd_bytes: u32,
+        /// When, by the datapath's monotonic clock, in microseconds.
+        at_us: u64,
     },
 }
 
@@ -166,7 +168,7 @@ impl ToAgent {
                     1 => State::Restored,
                     _ => return Err(Error::Name("flow state")),
                 };
-                Self::State { sid, state, cwnd_bytes: r.u32()? }
+                Self::State { sid, state, cwnd_bytes: r.u32()?, at_us: r.u64()? }
             }
             other => return Err(Error::Type(other)),
         };
@@ -205,10 +207,11 @@ pub fn encode_measure(out: &mut Vec<u8>, sid: u32, uid: u32, fields: &[u64]) {
 }
 
 /// Encodes a `STATE`.
-pub fn encode_state(out: &mut Vec<u8>, sid: u32, state: State, cwnd_bytes: u32) {
+pub fn encode_state(out: &mut Vec<u8>, sid: u32, state: State, (cwnd_bytes, at_us): (u32, u64)) {
     begin(out, Kind::State, sid);
     out.extend((state as u32).to_le_bytes());
     out.extend(cwnd_bytes.to_le_bytes());
+    out.extend(at_us.to_le_bytes());
     close(out);
 }
 
@@ -389,8 +392,9 @@ mod tests {
         check(&out, &ToAgent::Ready { id: 3 });
         encode_measure(&mut out, 7, 2, &[1, u64::MAX]);
         check(&out, &ToAgent::Measure { sid: 7, uid: 2, fields: 2 });
-        encode_state(&mut out, 7, State::Restored, 2_896);
-        check(&out, &ToAgent::State { sid: 7, state: State::Restored, cwnd_bytes: 2_896 });
+        encode_state(&mut out, 7, State::Restored, (2_896, 5));
+        let state = State::Restored;
+        check(&out, &ToAgent::State { sid: 7, state, cwnd_bytes: 2_896, at_us: 5 });
         let hello = Hello { version: 1, name: "bpf".into(), ..Hello::default() };
         hello.encode(&mut out);
         check(&out, &ToAgent::Hello(hello));

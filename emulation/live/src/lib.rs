@@ -35,6 +35,7 @@ pub mod probe;
 mod pump;
 mod signals;
 mod testbed;
+pub mod transfer;
 mod veth;
 
 pub use clock::Clock;

@@ -1,0 +1,62 @@
+# `make` prints the menu. What a target needs it installs first, and says so; the second time it is
+# quick. `make check` is what .ci/run runs.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := menu
+MAKEFLAGS += --no-print-directory
+
+CARGO ?= cargo
+REMUDA := target/release/remuda
+
+.PHONY: menu
+menu: ## Print this menu
+	@echo "Remuda: a congestion-control plane for a host"
+	@echo
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+
+.PHONY: setup
+setup: ## Install what building needs: Debian packages, once
+	@bash tools/setup.sh
+
+.PHONY: build
+build: setup ## Build the remuda command, optimised
+	$(CARGO) build --release -p remuda
+
+.PHONY: demo
+demo: build ## Three paths, rein against each fixed arm, live; a table and an HTML page (needs root)
+	$(REMUDA) demo --html out/demo.html
+
+.PHONY: test
+test: setup lint test-rust test-live ## Everything that CI runs
+
+.PHONY: check
+check: test ## The same
+
+.PHONY: lint
+lint: setup ## Formatting, lints, shell scripts
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets --quiet -- -D warnings
+	shellcheck tools/*.sh .ci/run
+
+.PHONY: test-rust
+test-rust: setup ## Deterministic tests: no root, no network
+	$(CARGO) test --workspace --exclude remuda-tests -- --skip live_
+
+.PHONY: test-live
+test-live: build ## Real TCP, real BPF, real namespaces (needs root; says so if it skips)
+	$(CARGO) test -p remuda-tests -- --test-threads=1 --nocapture
+
+.PHONY: bench
+bench: build ## Cost and latency of the datapath, beside the kernel's own and beside portus
+	$(CARGO) run --release -p remuda-bench
+
+.PHONY: fidelity
+fidelity: build ## Our reno, cubic and bbr against the kernel's own, as a table
+	$(CARGO) run --release -p remuda-bench --bin fidelity
+
+.PHONY: clean
+clean: ## Remove what was built
+	$(CARGO) clean
+	rm -rf out

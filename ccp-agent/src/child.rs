@@ -1,0 +1,119 @@
+//! An agent as a child process: for the demonstration, tests and benchmarks.
+//!
+//! It is the real binary with its real sockets, in a run directory of its own and under a name of its
+//! own, so it disturbs no other agent of the host. It dies with the thread that started it.
+
+use crate::control::{Answer, Request, ask};
+use crate::error::on;
+use crate::host::{Row, Target};
+use crate::{Error, run_dir};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const READY_TURNS: u32 = 500;
+const TURN: Duration = Duration::from_millis(20);
+
+/// A running agent.
+#[derive(Debug)]
+pub struct AgentChild {
+    child: Child,
+    run_dir: PathBuf,
+}
+
+impl AgentChild {
+    /// Starts `binary agent` in `run_dir` with further arguments, and waits until it answers.
+    pub fn start(binary: &Path, run_dir: &Path, arguments: &[&str]) -> Result<Self, Error> {
+        let log_path = run_dir.with_extension("stderr");
+        let log = File::create(&log_path).map_err(on(log_path.display()))?;
+        let mut command = Command::new(binary);
+        command.arg("agent").arg("--run-dir").arg(run_dir).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        // SAFETY: one system call between fork and exec.
+        unsafe { command.pre_exec(|| set_pdeathsig(Signal::SIGKILL).map_err(Into::into)) };
+        let child = command.spawn().map_err(on(binary.display()))?;
+        let mut agent = Self { child, run_dir: run_dir.to_owned() };
+        for _ in 0..READY_TURNS {
+            if ask(run_dir, &Request::Status).is_ok() {
+                return Ok(agent);
+            }
+            if agent.child.try_wait().is_ok_and(|ended| ended.is_some()) {
+                break;
+            }
+            std::thread::sleep(TURN);
+        }
+        let said = fs::read_to_string(&log_path).unwrap_or_default();
+        Err(Error::Refused(format!("the agent does not come up; it says:\n{said}")))
+    }
+
+    /// Its run directory.
+    pub fn run_dir(&self) -> &Path {
+        &self.run_dir
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The live flows.
+    pub fn flows(&self) -> Result<Vec<Row>, Error> {
+        match ask(&self.run_dir, &Request::Flows)? {
+            Answer::Flows { flows } => Ok(flows),
+            other => Err(Error::Refused(format!("not an answer to flows: {other:?}"))),
+        }
+    }
+
+    /// Another arm or policy for some flows.
+    pub fn set(&self, target: Target, to: &str) -> Result<usize, Error> {
+        match ask(&self.run_dir, &Request::Set { target, to: to.to_owned() })? {
+            Answer::Set { flows } => Ok(flows),
+            other => Err(Error::Refused(format!("not an answer to set: {other:?}"))),
+        }
+    }
+
+    /// Its events so far, one JSON object each.
+    pub fn events(&self) -> Result<Vec<serde_json::Value>, Error> {
+        let path = run_dir::event_log(&self.run_dir);
+        let text = fs::read_to_string(&path).map_err(on(path.display()))?;
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// Sends it a signal: SIGSTOP hangs it, SIGCONT lets it go on.
+    pub fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let pid = Pid::from_raw(self.child.id() as i32);
+        kill(pid, signal).map_err(|errno| on("signalling the agent")(errno.into()))
+    }
+
+    /// Kills it as a crash would.
+    pub fn kill(mut self) -> Result<(), Error> {
+        self.child.kill().map_err(on("killing the agent"))?;
+        self.child.wait().map_err(on("waiting for the agent"))?;
+        Ok(())
+    }
+
+    /// Ends it as an operator would, and waits; an exit status other than 0 is an error.
+    pub fn stop(mut self) -> Result<(), Error> {
+        self.signal(Signal::SIGTERM)?;
+        let status = self.child.wait().map_err(on("waiting for the agent"))?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::Refused(format!("the agent ended with {status}")))
+    }
+}
+
+impl Drop for AgentChild {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.signal(Signal::SIGCONT);
+            let _ = self.signal(Signal::SIGTERM);
+            let _ = self.child.wait();
+        }
+    }
+}

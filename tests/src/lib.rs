@@ -1,0 +1,92 @@
+//! What the tests across folders share: the built binary, an agent of their own, and the word SKIPPED.
+
+use ccp_agent::child::AgentChild;
+use remuda_live::{LinkSpec, PathSpec, QueueSpec, Testbed};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tempfile::TempDir;
+
+/// The `remuda` command under test: `REMUDA_BIN`, or the one built beside this test.
+pub fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("REMUDA_BIN") {
+        return PathBuf::from(path).canonicalize().expect("REMUDA_BIN names a file");
+    }
+    let own = std::env::current_exe().expect("a test knows its own path");
+    let path = own.ancestors().nth(2).expect("target/PROFILE/deps/TEST").join("remuda");
+    assert!(path.exists(), "{} is not built\nfix: make test-live", path.display());
+    path
+}
+
+/// Says so, loudly, and answers true, where the host cannot run live tests.
+pub fn skip() -> bool {
+    // SAFETY: no arguments, no failure.
+    let skip = unsafe { libc::geteuid() } != 0;
+    if skip {
+        eprintln!("SKIPPED: needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN)");
+    }
+    skip
+}
+
+/// Live tests run one at a time: they measure.
+pub fn exclusive() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A run directory and a name of an agent that no other test has.
+pub struct Place {
+    folder: TempDir,
+    /// The agent's name for `TCP_CONGESTION`.
+    pub name: String,
+}
+
+impl Place {
+    /// A fresh one.
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("rt{}x{count}", std::process::id());
+        Self { folder: TempDir::new().expect("a folder for the run directory"), name }
+    }
+
+    /// The run directory.
+    pub fn run_dir(&self) -> PathBuf {
+        self.folder.path().join("run")
+    }
+
+    /// Starts an agent here.
+    pub fn agent(&self, arguments: &[&str]) -> AgentChild {
+        let all = [&["--name", &self.name], arguments].concat();
+        AgentChild::start(&binary(), &self.run_dir(), &all).expect("the agent starts")
+    }
+
+    /// A file for a test, such as a configuration.
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).expect("the file is written");
+        path
+    }
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A path of that rate and delay one way, with a drop-tail buffer in BDPs.
+pub fn wired(rate_mbit_per_sec: f64, delay_ms: f64, buffer_bdp: f64) -> Testbed {
+    let link = LinkSpec {
+        rate_mbit_per_sec: Some(rate_mbit_per_sec),
+        delay_ms,
+        queue: QueueSpec::droptail_bdp(buffer_bdp),
+        ..LinkSpec::default()
+    };
+    Testbed::new(&PathSpec::symmetric(link)).expect("root can make namespaces and TUN devices")
+}
+
+/// The project's folder.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the project")
+}

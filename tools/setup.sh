@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building and testing need, and says which. Quick when they are
+# there. Rust and Python come first, from wherever the machine has them.
+set -euo pipefail
+
+packages=(clang gcc libc6-dev libelf-dev make pkg-config shellcheck zlib1g-dev)
+
+say() { echo "setup: $*"; }
+
+missing=()
+for package in "${packages[@]}"; do
+	dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+		missing+=("$package")
+done
+
+if ((${#missing[@]})); then
+	run=()
+	if ((EUID != 0)); then
+		if ! command -v sudo >/dev/null; then
+			say "missing: ${missing[*]}"
+			say "fix: as root, apt-get install ${missing[*]}"
+			exit 1
+		fi
+		run=(sudo)
+	fi
+	say "installing ${missing[*]} (apt)"
+	"${run[@]}" apt-get update -qq
+	"${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
+fi
+
+if ! command -v cargo >/dev/null; then
+	say "cargo is missing"
+	say "fix: install Rust 1.88 or later (rustup, or Debian's rustc and cargo if recent enough)"
+	exit 1
+fi
+for component in fmt clippy; do
+	if ! cargo "$component" --version >/dev/null 2>&1; then
+		say "installing cargo $component (rustup)"
+		rustup component add "$([[ $component == fmt ]] && echo rustfmt || echo clippy)"
+	fi
+done
