@@ -1,6 +1,8 @@
 //! How true the emulator is to its goals on this machine: a table. Needs root; takes a minute.
+//!
+//! `accuracy [idle]`: with `idle`, only the round trips of an idle path.
 
-use remuda_live::{Clock, Error, LinkSpec, PathSpec, QueueSpec, Testbed, probe};
+use remuda_live::{Clock, Error, LinkSpec, PathSpec, QueueSpec, Testbed, VethPair, probe};
 use std::time::Duration;
 
 const DELAY_MS: f64 = 20.0;
@@ -18,6 +20,9 @@ fn testbed(rate: f64) -> Result<Testbed, Error> {
 fn main() -> Result<(), Error> {
     println!("# {DELAY_MS} ms one way, drop-tail queue of 2 BDP, one CUBIC flow up for about 6 s");
     idle(12.0)?;
+    if std::env::args().any(|arg| arg == "idle") {
+        return Ok(());
+    }
     println!(
         "rate_mbit  rate_error_%  tcp_payload_mbit  link_drops_up  kernel_drops  cpu_%_of_a_core"
     );
@@ -29,14 +34,21 @@ fn main() -> Result<(), Error> {
 
 /// Round trips of 64-byte datagrams; the path's own is twice the delay and twice their sending.
 fn idle(rate: f64) -> Result<(), Error> {
-    let testbed = testbed(rate)?;
     let gap = Duration::from_millis(5);
+    let pair = VethPair::new()?;
+    let bare = probe::round_trips(pair.client(), pair.server(), 200, gap)?;
+    println!(
+        "the probe itself, over a veth pair: RTT mean {:.3}, min {:.3} ms",
+        bare.mean_ms, bare.min_ms
+    );
+    let testbed = testbed(rate)?;
     let trips = probe::round_trips(testbed.client(), testbed.server(), 200, gap)?;
     let nominal_ms = 2.0 * (DELAY_MS + 64.0 * 8.0 / rate / 1e3);
     println!(
-        "idle RTT at {rate} Mbit/s: nominal {nominal_ms:.3} ms; error mean {:.3}, min {:.3}, \
-         max {:.3} ms; {} of {} returned",
+        "idle RTT at {rate} Mbit/s: nominal {nominal_ms:.3} ms; error mean {:.3}, median {:.3}, \
+         min {:.3}, max {:.3} ms; {} of {} returned",
         trips.mean_ms - nominal_ms,
+        trips.p50_ms - nominal_ms,
         trips.min_ms - nominal_ms,
         trips.max_ms - nominal_ms,
         trips.returned,

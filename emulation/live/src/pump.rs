@@ -1,10 +1,16 @@
 //! Moves packets between two devices, as the link model says and when it says.
+//!
+//! One thread serves both directions. Two were measured (2 cores, 12 to 1000 Mbit/s): no faster,
+//! no more punctual, and more processor time at low rates.
 
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::frame::Frame;
 use remuda_link::{Link, LogWriter, Nanos, Outcome};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,6 +30,9 @@ const NICE: i32 = -10;
 /// Deliveries closer together than this share a wake-up. The delay it adds, to a packet on a busy
 /// link only, is a tenth of the error allowed.
 const COALESCE: Nanos = Nanos(50_000);
+
+/// The most that a timer is set early, and so the longest spin.
+const LEAD_MAX: Nanos = Nanos(100_000);
 
 /// A link, and what only real devices need beside it.
 #[derive(Debug)]
@@ -63,6 +72,63 @@ impl Wire {
         self.write_log();
         if let Some(Err(error)) = self.log.as_mut().map(LogWriter::flush) {
             self.log_error = Some(error);
+        }
+    }
+}
+
+/// A timer that allows for its own lateness.
+///
+/// A sleeper is woken tens of microseconds after its time. So the timer is set as much earlier as
+/// it has lately been late at the least; should it then come early for once, the rest is spun.
+#[derive(Debug)]
+struct Alarm {
+    clock: Clock,
+    timer: OwnedFd,
+    /// What it was set for, and when it should have rung.
+    due: Option<(Nanos, Nanos)>,
+    lead: Nanos,
+}
+
+impl Alarm {
+    fn new(clock: Clock) -> Result<Self, Error> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)
+            .map_err(Error::doing("make a timer"))?;
+        Ok(Self { clock, timer, due: None, lead: Nanos::ZERO })
+    }
+
+    /// Rings at `at`, or never.
+    fn set(&mut self, at: Option<Nanos>) {
+        // Setting a timer is dear on a virtual machine; most packets that come change nothing.
+        if self.due.map(|(at, _)| at) == at {
+            return;
+        }
+        let now = self.clock.now();
+        // Zero would stop the timer.
+        let wait = at.map(|at| (at - now - self.lead).max(COALESCE));
+        self.due = at.zip(wait.map(|wait| now + wait));
+        let wait = wait.unwrap_or_default();
+        let value = Timespec {
+            tv_sec: (wait.0 / 1_000_000_000) as i64,
+            tv_nsec: (wait.0 % 1_000_000_000) as i64,
+        };
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let spec = Itimerspec { it_interval: never, it_value: value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec)
+            .expect("the timer and its time are valid");
+    }
+
+    /// It rang: learns from how late, and waits out what it came too early.
+    fn rang(&mut self) {
+        // What it says is how often it rang; unread, the timer would go on being ready.
+        let _ = rustix::io::read(&self.timer, &mut [0; 8]);
+        let Some((at, rings)) = self.due.take() else { return };
+        let late = self.clock.now() - rings;
+        // Down at once and up slowly: about the least of the last few hundred.
+        let raised = Nanos(self.lead.0 + (late - self.lead).0 / 256);
+        self.lead = late.min(raised).min(LEAD_MAX);
+        while self.clock.now() < at && at - self.clock.now() < LEAD_MAX {
+            std::hint::spin_loop();
         }
     }
 }
@@ -111,10 +177,11 @@ impl Pump {
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(Error::doing("make an eventfd"))?;
         let stop = Arc::new(stop);
+        let alarm = Alarm::new(clock)?;
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new()
             .name("remuda-link".to_owned())
-            .spawn(move || run(&lanes, stopped.as_fd(), clock))
+            .spawn(move || run(&lanes, stopped.as_fd(), clock, alarm))
             .map_err(Error::doing("start the link's thread"))?;
         Ok(Self { stop, thread: Some(thread) })
     }
@@ -140,10 +207,9 @@ pub(crate) fn lock(wire: &Mutex<Wire>) -> MutexGuard<'_, Wire> {
     wire.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run(lanes: &[Lane], stop: BorrowedFd<'_>, clock: Clock) {
-    // Both make the link punctual; where they are refused, it is a little less so.
+fn run(lanes: &[Lane], stop: BorrowedFd<'_>, clock: Clock, mut alarm: Alarm) {
+    // It makes the link punctual on a busy machine; where it is refused, a little less so.
     let _ = rustix::process::setpriority_process(None, NICE);
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let mut buffer = vec![0; PACKET_BYTES_MAX];
     let mut readable = vec![true; lanes.len()];
     loop {
@@ -153,8 +219,8 @@ fn run(lanes: &[Lane], stop: BorrowedFd<'_>, clock: Clock) {
             *readable = *readable && lane.read(&mut wire, clock, &mut buffer);
             next = [next, lane.deliver(&mut wire, clock)].into_iter().flatten().min();
         }
-        let wait = if readable.contains(&true) { Some(Nanos::ZERO) } else { wait(next, clock) };
-        if is_stopped(lanes, &mut readable, stop, wait) {
+        alarm.set(next.filter(|_| !readable.contains(&true)));
+        if is_stopped(lanes, &mut readable, stop, &mut alarm) {
             break;
         }
     }
@@ -163,32 +229,31 @@ fn run(lanes: &[Lane], stop: BorrowedFd<'_>, clock: Clock) {
     }
 }
 
-/// How long to sleep until `next`; for ever if there is nothing to wait for.
-fn wait(next: Option<Nanos>, clock: Clock) -> Option<Nanos> {
-    let wait = next? - clock.now();
-    Some(wait.max(COALESCE))
-}
-
-/// Sleeps until a device is readable, the time is over, or the pump is to stop (then true).
+/// Sleeps until a device is readable (or at once, if one still is), the alarm goes off, or the
+/// pump is to stop (then true).
 fn is_stopped(
     lanes: &[Lane],
     readable: &mut [bool],
     stop: BorrowedFd<'_>,
-    wait: Option<Nanos>,
+    alarm: &mut Alarm,
 ) -> bool {
-    let timeout = wait.map(|wait| Timespec {
-        tv_sec: (wait.0 / 1_000_000_000) as i64,
-        tv_nsec: (wait.0 % 1_000_000_000) as i64,
-    });
+    const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut fds: Vec<PollFd<'_>> =
         lanes.iter().map(|lane| PollFd::new(&lane.from, PollFlags::IN)).collect();
+    fds.push(PollFd::new(&alarm.timer, PollFlags::IN));
     fds.push(PollFd::from_borrowed_fd(stop, PollFlags::IN));
     // A signal ends the sleep early: then nothing is ready, and the loop comes back here.
-    if poll(&mut fds, timeout.as_ref()).is_err() {
+    let timeout = readable.contains(&true).then_some(&AT_ONCE);
+    if poll(&mut fds, timeout).is_err() {
         return false;
     }
+    let ready = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::IN);
     for (readable, fd) in readable.iter_mut().zip(&fds) {
-        *readable |= fd.revents().contains(PollFlags::IN);
+        *readable |= ready(fd);
     }
-    fds.last().is_some_and(|fd| fd.revents().contains(PollFlags::IN))
+    let (rings, stops) = (ready(&fds[lanes.len()]), ready(&fds[lanes.len() + 1]));
+    if rings {
+        alarm.rang();
+    }
+    stops
 }

@@ -188,7 +188,12 @@ fn open_log(
         command_line: std::env::args().collect::<Vec<_>>().join(" "),
         queue: spec.queue.to_string(),
         init_timestamp_ms: clock::wall_ms(),
-        settings: vec![format!("link: {spec:?}")],
+        settings: vec![
+            format!("kernel: {}", rustix::system::uname().release().to_string_lossy()),
+            "units: times and delays in ms since the start, sizes in bytes".to_owned(),
+            // The link's own description, to make it again from.
+            format!("link: {}", serde_json::to_string(spec).unwrap_or_default()),
+        ],
     };
     File::create(path)
         .and_then(|file| LogWriter::new(BufWriter::new(file), &header))

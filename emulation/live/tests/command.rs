@@ -7,7 +7,7 @@ mod common;
 use clap::Parser;
 use common::{constant, testbed};
 use remuda_live::args::LinkArgs;
-use remuda_live::{Clock, PathSpec};
+use remuda_live::{Clock, LinkSpec, PathSpec};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -163,6 +163,9 @@ fn the_command_reaches_a_server_and_the_logs_tell() {
     let log = fs::read_to_string(log).unwrap();
     assert!(log.starts_with("# mahimahi mm-link (uplink) [20 Mbit/s] > "), "{log}");
     assert!(log.contains("\n# queue: droptail [bdp=1]\n"));
+    let described = log.lines().find_map(|line| line.strip_prefix("# link: ")).unwrap();
+    let spec: LinkSpec = serde_json::from_str(described).unwrap();
+    assert_eq!((spec.rate_mbit_per_sec, spec.delay_ms), (Some(20.0), 5.0));
     for kind in [" # 2500\n", " + 1500\n", " - 1500 "] {
         assert!(log.contains(kind), "no {kind:?}");
     }

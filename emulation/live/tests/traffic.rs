@@ -3,7 +3,9 @@
 mod common;
 
 use common::{constant, or_skip, testbed};
-use remuda_live::{LinkSpec, Namespace, PathSpec, QueueSpec, VethPair, probe};
+use remuda_live::{
+    GilbertElliottSpec, LinkSpec, Namespace, PathSpec, QueueKind, QueueSpec, VethPair, probe,
+};
 use std::net::IpAddr;
 
 /// 2 MB each way over IPv4 and IPv6, each byte compared.
@@ -43,6 +45,45 @@ fn tcp_survives_loss_jitter_and_a_short_queue() {
     let Some(testbed) = testbed(&PathSpec::symmetric(link)) else { return };
     moves_data_both_ways(testbed.client(), testbed.server());
     assert!(testbed.stats().unwrap().up.link.dropped.loss > 0);
+}
+
+#[test]
+fn codel_marks_ecn_flows_and_drops_none() {
+    let queue = QueueSpec {
+        kind: QueueKind::CoDel,
+        ecn: true,
+        interval_ms: 20.0,
+        ..QueueSpec::droptail_packets(2_000)
+    };
+    let link = LinkSpec { queue, ..constant(20.0, 5.0) };
+    let Some(testbed) = testbed(&PathSpec::symmetric(link)) else { return };
+    let (client, server) = (testbed.client(), testbed.server());
+    for end in [client, server] {
+        end.set_sysctl("net.ipv4.tcp_ecn", "1").unwrap();
+    }
+    for address in [IpAddr::V4(server.ipv4()), IpAddr::V6(server.ipv6())] {
+        let to = (server, address);
+        probe::transfer(client, to, 4_000_000, Some("reno")).unwrap();
+    }
+    let up = testbed.stats().unwrap().up.link;
+    assert!(up.ecn_marked > 0, "{up:?}");
+    assert_eq!(up.dropped.total(), 0, "{up:?}");
+}
+
+#[test]
+fn a_drop_head_queue_and_bursty_loss_leave_data_whole() {
+    let channel = GilbertElliottSpec {
+        good_to_bad_percent: 0.2,
+        bad_to_good_percent: 30.0,
+        loss_good_percent: 0.0,
+        loss_bad_percent: 100.0,
+    };
+    let queue = QueueSpec { kind: QueueKind::DropHead, ..QueueSpec::droptail_packets(30) };
+    let link = LinkSpec { queue, gilbert_elliott: Some(channel), ..constant(50.0, 5.0) };
+    let Some(testbed) = testbed(&PathSpec::symmetric(link)) else { return };
+    moves_data_both_ways(testbed.client(), testbed.server());
+    let dropped = testbed.stats().unwrap().up.link.dropped;
+    assert!(dropped.loss > 0 && dropped.head_drop > 0, "{dropped:?}");
 }
 
 #[test]
