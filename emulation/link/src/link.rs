@@ -138,6 +138,11 @@ impl<P: Packet> Link<P> {
         self.log = Some(Log { capacity_ms: self.now.as_millis(), ..Log::default() });
     }
 
+    /// Keeps no log from now on, and forgets what was not taken.
+    pub fn disable_log(&mut self) {
+        self.log = None;
+    }
+
     /// The events logged since the last call, in order.
     pub fn drain_log(&mut self) -> impl Iterator<Item = LogEvent> + '_ {
         self.log.iter_mut().flat_map(|log| log.events.drain(..))

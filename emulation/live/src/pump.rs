@@ -64,6 +64,7 @@ impl Wire {
             // A full disk must not stop the network; the run is told at its end.
             self.log_error = Some(error);
             self.log = None;
+            self.link.disable_log();
         }
     }
 

@@ -87,6 +87,21 @@ fn a_drop_head_queue_and_bursty_loss_leave_data_whole() {
 }
 
 #[test]
+fn a_log_that_cannot_be_written_is_told_and_stops_no_traffic() {
+    let mut path = PathSpec::symmetric(constant(50.0, 1.0));
+    path.up_log = Some("/dev/full".into());
+    let Some(testbed) = testbed(&path) else { return };
+    let server = testbed.server();
+    probe::transfer(testbed.client(), (server, server.ipv4().into()), 500_000, None).unwrap();
+    let error = testbed.close().unwrap_err().to_string();
+    assert!(error.starts_with("cannot write a log of the link: "), "{error}");
+
+    path.up_log = Some("/no/such/folder/up.log".into());
+    let error = Testbed::new(&path).unwrap_err().to_string();
+    assert!(error.starts_with("/no/such/folder/up.log: cannot write the log"), "{error}");
+}
+
+#[test]
 fn a_veth_pair_has_no_link_between() {
     let Some(pair) = or_skip(VethPair::new()) else { return };
     moves_data_both_ways(pair.client(), pair.server());
