@@ -13,6 +13,9 @@ use std::time::Duration;
 
 const ATTEMPTS: u32 = 3;
 
+/// The goal is that of the program people run; one built without optimisation gets twice that.
+const ROUND_TRIP_ERROR_MS_MAX: f64 = if cfg!(debug_assertions) { 1.0 } else { 0.5 };
+
 /// A measurement must not be disturbed by the one beside it.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -38,7 +41,7 @@ fn idle_round_trips_are_within_half_a_millisecond() {
     let _alone = alone();
     let Some(testbed) = testbed(&PathSpec::symmetric(constant(12.0, 20.0))) else { return };
     let gap = Duration::from_millis(5);
-    eventually("median error of the idle round trip, ms", 0.5, || {
+    eventually("median error of the idle round trip, ms", ROUND_TRIP_ERROR_MS_MAX, || {
         let trips = probe::round_trips(testbed.client(), testbed.server(), 60, gap).unwrap();
         println!("{trips:?}");
         assert_eq!(trips.lost, 0);

@@ -4,7 +4,8 @@ mod common;
 
 use common::{constant, or_skip, testbed};
 use remuda_live::{
-    GilbertElliottSpec, LinkSpec, Namespace, PathSpec, QueueKind, QueueSpec, VethPair, probe,
+    GilbertElliottSpec, LinkSpec, Namespace, PathSpec, QueueKind, QueueSpec, Testbed, VethPair,
+    probe,
 };
 use std::net::IpAddr;
 
