@@ -117,7 +117,7 @@ fn delivered(run: &Run) -> Vec<(Numbered, Nanos, Nanos)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(80))]
 
     #[test]
     fn every_packet_comes_out_once_or_is_dropped_once(spec in spec(), traffic in traffic()) {
