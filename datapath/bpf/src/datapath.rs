@@ -15,7 +15,7 @@ use remuda_wire::to_agent::{Hello, encode_measure, encode_ready};
 use remuda_wire::{PROTOCOL_VERSION, Program, ToDatapath};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::ptr::{read_volatile, write_volatile};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,7 +61,7 @@ struct Installed {
     program: Program,
     index: u32,
     /// Held: the jump table does not keep a program whose last descriptor is gone.
-    _fd: OwnedFd,
+    fd: OwnedFd,
 }
 
 type Records = Arc<Mutex<Vec<Vec<u8>>>>;
@@ -253,6 +253,23 @@ impl Datapath {
         [self.events.epoll_fd(), self.reports.epoll_fd()]
     }
 
+    /// The program that every ACK enters. It enters the flow's own by tail call, so the kernel's
+    /// run-time statistics of it (`BPF_ENABLE_STATS`) are those of both together.
+    pub fn dispatcher(&self) -> Result<BorrowedFd<'_>, Error> {
+        let found = self
+            .object
+            .progs()
+            .find(|found| found.name() == OsStr::new("remuda_cong_control"))
+            .ok_or(Error::Template("remuda_cong_control"))?;
+        // SAFETY: the object owns the descriptor, and lives as long as the borrow of self.
+        Ok(unsafe { BorrowedFd::borrow_raw(found.as_fd().as_raw_fd()) })
+    }
+
+    /// The program installed under that number, as the kernel has it.
+    pub fn program(&self, uid: u32) -> Option<BorrowedFd<'_>> {
+        self.installed.get(&uid).map(|installed| installed.fd.as_fd())
+    }
+
     /// When the flow last took words from its slot, in nanoseconds of CLOCK_MONOTONIC.
     pub fn applied_ns(&self, sid: u32) -> u64 {
         self.slots.applied_ns(sid)
@@ -375,7 +392,7 @@ impl Datapath {
         self.table
             .update(&index.to_ne_bytes(), &fd.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
             .map_err(tried(format!("installing program {uid}")))?;
-        self.installed.insert(uid, Installed { program, index, _fd: fd });
+        self.installed.insert(uid, Installed { program, index, fd });
         Ok(())
     }
 
