@@ -1,0 +1,154 @@
+//! What the datapath and the agent cost, beside the kernel's own algorithm and beside portus.
+//!
+//! All of it on this machine, on real TCP flows in network namespaces of its own. Other work may
+//! run beside, so every figure is a ratio, or a percentile, within one interleaved run, with its
+//! spread.
+
+mod ack_cost;
+mod bridge;
+mod cpu;
+mod echo;
+mod latency;
+mod message;
+mod run_stats;
+mod stats;
+mod synthetic;
+mod throughput;
+mod traffic;
+
+use clap::{Parser, ValueEnum};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// What benches return: they end at the first failure, and say it.
+type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// A benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Bench {
+    /// Goodput and CPU per byte of cubic under the agent, against the kernel's own
+    Throughput,
+    /// Nanoseconds per ACK, by the length of the program
+    AckCost,
+    /// From a report to the ACK that obeys the answer, beside portus over unix datagrams
+    Latency,
+}
+
+/// Cost and latency of the datapath and the agent, beside the kernel's own and beside portus.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Only these; all, if none is named
+    #[arg(value_enum)]
+    benches: Vec<Bench>,
+    /// throughput: pairs of runs
+    #[arg(long, value_name = "N", default_value_t = 9)]
+    pairs: usize,
+    /// throughput: seconds a flow runs
+    #[arg(long, value_name = "SECONDS", default_value_t = 4.0)]
+    seconds: f64,
+    /// throughput: the kernel's cubic on both sides, for the noise of this machine
+    #[arg(long)]
+    control: bool,
+    /// ack-cost, latency: rounds
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    rounds: usize,
+    /// ack-cost: milliseconds a program runs in a round
+    #[arg(long, value_name = "MS", default_value_t = 400)]
+    ack_ms: u64,
+    /// latency: reports a side in a round
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    reports: usize,
+    /// The remuda command
+    #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
+    remuda: PathBuf,
+}
+
+/// Something promised, and what came of it.
+struct Promise {
+    what: String,
+    figure: String,
+    bound: String,
+    /// None if only a figure was promised.
+    met: Option<bool>,
+}
+
+impl Promise {
+    fn shown(what: &str, figure: &str) -> Self {
+        Self { what: what.to_owned(), figure: figure.to_owned(), bound: "-".to_owned(), met: None }
+    }
+}
+
+fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// What makes the figures repeatable.
+fn head(options: &Options) {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    println!("# command: {}", std::env::args().collect::<Vec<_>>().join(" "));
+    println!("# commit: {}", said("git", &["rev-parse", "HEAD"]));
+    println!("# kernel: {}", read("/proc/sys/kernel/osrelease").trim());
+    let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
+    println!("# processors: {cores}; load before: {}", read("/proc/loadavg").trim());
+    let Options { pairs, seconds, rounds, ack_ms, reports, .. } = options;
+    println!("# pairs: {pairs} of {seconds} s; rounds: {rounds} of {ack_ms} ms, {reports} reports");
+    println!("# nothing is random: no seed. Spreads are median (least..greatest)");
+}
+
+fn summary(promises: &[Promise]) {
+    println!("\n## Promises\n\n| promise | figure | bound | verdict |\n|---|---|---|---|");
+    for Promise { what, figure, bound, met } in promises {
+        let verdict = match met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "shown",
+        };
+        println!("| {what} | {figure} | {bound} | {verdict} |");
+    }
+}
+
+fn run(options: &Options) -> Fallible<Vec<Promise>> {
+    let chosen = |bench| options.benches.is_empty() || options.benches.contains(&bench);
+    let mut promises = Vec::new();
+    if chosen(Bench::Throughput) {
+        promises.extend(throughput::run(options)?);
+    }
+    if chosen(Bench::AckCost) {
+        promises.extend(ack_cost::run(options)?);
+    }
+    if chosen(Bench::Latency) {
+        promises.extend(latency::run(options)?);
+    }
+    Ok(promises)
+}
+
+/// Says so, loudly, and answers true, where benches and live tests cannot run.
+fn skip() -> bool {
+    // SAFETY: no arguments, no failure.
+    let skip = unsafe { libc::geteuid() } != 0;
+    if skip {
+        eprintln!("SKIPPED: needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN)");
+    }
+    skip
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if skip() {
+        return ExitCode::FAILURE;
+    }
+    head(&options);
+    match run(&options) {
+        Ok(promises) => {
+            summary(&promises);
+            let missed = promises.iter().any(|promise| promise.met == Some(false));
+            if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        }
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Medians, spreads and percentiles.
+
+use std::fmt;
+
+/// The middle one of several values, and the outer ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The least.
+    pub low: f64,
+    /// The middle one, or the mean of the middle two.
+    pub median: f64,
+    /// The greatest.
+    pub high: f64,
+}
+
+impl Spread {
+    /// Of values, of which there is at least one.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let sorted = sorted(values);
+        let last = sorted.len() - 1;
+        let median = (sorted[last / 2] + sorted[last.div_ceil(2)]) / 2.0;
+        Self { low: sorted[0], median, high: sorted[last] }
+    }
+}
+
+impl fmt::Display for Spread {
+    /// With the precision asked for: `{:.2}` gives `1.00 (0.93..1.05)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = f.precision().unwrap_or(3);
+        let Self { low, median, high } = self;
+        write!(f, "{median:.digits$} ({low:.digits$}..{high:.digits$})")
+    }
+}
+
+/// In ascending order.
+pub fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// The least value that is not below `percent` of all of them (nearest rank).
+pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
+    let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_two() {
+        let spread = Spread::of([4.0, 1.0, 3.0, 2.0]);
+        assert_eq!(spread, Spread { low: 1.0, median: 2.5, high: 4.0 });
+        assert_eq!(format!("{spread:.1}"), "2.5 (1.0..4.0)");
+    }
+
+    #[test]
+    fn percentiles_are_values_that_occurred() {
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        for (percent, want) in [(0.0, 1.0), (50.0, 50.0), (99.0, 99.0), (100.0, 100.0)] {
+            assert_eq!(percentile(&hundred, percent), want);
+        }
+        assert_eq!(percentile(&[7.0], 50.0), 7.0);
+    }
+}
