@@ -74,6 +74,9 @@ pub struct Measurement {
     pub in_recovery: bool,
     /// The window the datapath had when it reported.
     pub cwnd: Bytes,
+    /// The longest run of ACKs that were at most 2 ms apart (Linux' `hystart_ack_delta_us`), up to the
+    /// report: how long the bottleneck took for the packets of one burst.
+    pub ack_train: Duration,
 }
 
 impl Measurement {
@@ -90,6 +93,7 @@ impl Measurement {
         app_limited: false,
         in_recovery: false,
         cwnd: Bytes(0),
+        ack_train: Duration::ZERO,
     };
 
     /// Whether the window held the sender back: growing a window that is not used is unsafe

@@ -12,8 +12,8 @@
 //!     at least, as the window before the loss is not known;
 //!   - the reduction is of cwnd, not of FlightSize.
 //!
-//! Differs from Linux: HyStart++ (hystart.rs) ends slow start, not HyStart; the curve is followed
-//! in bytes and per report, not per ACK; cube root by bisection, all in integers.
+//! Differs from Linux: slow start ends by an ACK train as there, or by HyStart++ (hystart.rs), not by
+//! HyStart's delay rule; the curve is followed in bytes and per report, not per ACK; cube root by bisection, all in integers.
 
 use crate::Arm;
 use crate::controller::{Controller, Decision, Measurement, ProgramId};
@@ -24,7 +24,7 @@ use crate::{report_each_round, signals};
 use std::time::Duration;
 
 /// The shared signals, once a quarter of a round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
+pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!(4));
 
 /// Its line in [`crate::ARMS`].
 pub const ARM: Arm = Arm {
@@ -89,7 +89,7 @@ impl Controller for Cubic {
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        self.window = Window::resume(path, now);
+        self.window = Window::resume(path, now).with_hystart();
         self.rule = Curve::resume(&self.window.path, now);
         self.window.decision()
     }
@@ -190,7 +190,7 @@ fn cube_root(cube: u128) -> u64 {
 impl Cubic {
     /// One that has no flow yet.
     pub fn new() -> Self {
-        let window = Window::resume(&window::no_path(), Time::ZERO);
+        let window = Window::resume(&window::no_path(), Time::ZERO).with_hystart();
         Self { window, rule: Curve::default() }
     }
 }

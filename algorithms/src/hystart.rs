@@ -1,8 +1,11 @@
 //! HyStart++: leaves slow start when the queue begins to fill, not when it overflows.
 //!
-//! RFC 9406. Linux' HyStart is its ancestor (same delay threshold, plus ACK trains).
+//! RFC 9406. Linux' HyStart is its ancestor: the same delay threshold, plus ACK trains. The trains
+//! are here too, as tcp_cubic.c has them: ACKs that follow each other closely for half a round trip
+//! say that the window is half of what the path holds, before any queue does.
 //!
 //! Differs from RFC 9406:
+//!   - leaves slow start at once when an ACK train is long enough;
 //!   - works on reports: the samples of a report that straddles two rounds count for the second;
 //!   - no limit L on the growth of one ACK: a report carries many ACKs;
 //!   - the growth itself is the window's (window.rs), which asks [`HyStart::divisor`].
@@ -22,6 +25,9 @@ const SAMPLES_MIN: u64 = 8;
 const CSS_GROWTH_DIVISOR: u64 = 4;
 /// RFC 9406 section 4.3: `CSS_ROUNDS`.
 const CSS_ROUNDS: u32 = 5;
+
+/// tcp_cubic.c `hystart_update`: without pacing a train of half the minimum RTT ends slow start.
+const TRAIN_DIVISOR: u32 = 2;
 
 /// Conservative slow start: the queue seems to fill, let us see whether it really does.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +49,11 @@ impl HyStart {
     /// By how much to divide the growth of slow start.
     pub fn divisor(&self) -> u64 {
         if self.css.is_some() { CSS_GROWTH_DIVISOR } else { 1 }
+    }
+
+    /// Whether a burst of this flow kept the bottleneck busy for half a round trip.
+    pub fn train_is_long(ack_train: Duration, rtt_min: Option<Duration>) -> bool {
+        rtt_min.is_some_and(|rtt_min| ack_train >= rtt_min / TRAIN_DIVISOR)
     }
 
     /// Takes in one report: whether slow start is over.
@@ -121,6 +132,14 @@ mod tests {
     #[test]
     fn slow_start_goes_on_if_the_delay_was_a_spike() {
         check(&[40, 46, 44, 40, 40], "SCSSS");
+    }
+
+    #[test]
+    fn a_train_of_half_a_round_trip_is_long() {
+        let ms = Duration::from_millis;
+        assert!(HyStart::train_is_long(ms(20), Some(ms(40))));
+        assert!(!HyStart::train_is_long(ms(19), Some(ms(40))));
+        assert!(!HyStart::train_is_long(ms(1_000), None));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::window::{self, Rule, Window};
 use crate::{report_each_round, signals};
 
 /// The shared signals, once a quarter of a round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
+pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!(4));
 
 /// Its line in [`crate::ARMS`].
 pub const ARM: Arm = Arm {

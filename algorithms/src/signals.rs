@@ -8,7 +8,7 @@
 //! temporaries, no `>=`, no comments in a body, and literals below 2^31.
 
 /// Names of the report fields, in the order of [`signals!`](crate::signals!).
-pub const FIELDS: [&str; 14] = [
+pub const FIELDS: [&str; 15] = [
     "Report.acked_bytes",
     "Report.lost_pkts",
     "Report.ecn_pkts",
@@ -23,6 +23,7 @@ pub const FIELDS: [&str; 14] = [
     "Report.delivery_rate_bytes_per_sec",
     "Report.in_flight_bytes_max",
     "Report.cwnd_bytes",
+    "Report.ack_train_us",
 ];
 
 /// The control register that bounds how often a program may report, in microseconds. The agent
@@ -50,15 +51,24 @@ macro_rules! signals {
     (volatile delivery_rate_bytes_per_sec 0)
     (volatile in_flight_bytes_max 0)
     (volatile cwnd_bytes 0)
+    (volatile ack_train_us 0)
     ",
             $report,
             ")
     (report_us 10000)
     (round_us 10000)
+    (ack_us 0)
+    (train_start_us 0)
     ",
             $control,
             ")
+(when (> (- Ack.now ack_us) 2000)
+    (:= train_start_us Ack.now)
+    (fallthrough)
+)
 (when true
+    (:= ack_us Ack.now)
+    (:= Report.ack_train_us (max Report.ack_train_us (- Ack.now train_start_us)))
     (:= Report.acked_bytes (+ Report.acked_bytes Ack.bytes_acked))
     (:= Report.lost_pkts (+ Report.lost_pkts Ack.lost_pkts_sample))
     (:= Report.ecn_pkts (+ Report.ecn_pkts Ack.ecn_packets))
@@ -89,12 +99,13 @@ macro_rules! signals {
     };
 }
 
-/// Reports once a quarter of a round trip, but not more often than `report_us`; at once after a
+/// Reports so many times a round trip, but not more often than each `report_us`; at once after a
 /// timeout, and within a millisecond of a loss.
 #[macro_export]
 macro_rules! report_each_round {
-    () => {
-        "(when (> Report.timed_out 0)
+    ($times:literal) => {
+        concat!(
+            "(when (> Report.timed_out 0)
     (:= Micros 0)
     (report)
 )
@@ -102,11 +113,14 @@ macro_rules! report_each_round {
     (:= Micros 0)
     (report)
 )
-(when (&& (> (* Micros 4) round_us) (> Micros report_us))
+(when (&& (> (* Micros ",
+            $times,
+            ") round_us) (> Micros report_us))
     (:= Micros 0)
     (report)
 )
 "
+        )
     };
 }
 
@@ -114,7 +128,7 @@ macro_rules! report_each_round {
 mod tests {
     use super::*;
 
-    const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
+    const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!(4));
 
     #[test]
     fn the_fields_stand_in_the_order_of_the_report() {

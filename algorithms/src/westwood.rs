@@ -8,8 +8,7 @@
 //!   - the window is cut to bandwidth times minimum RTT when the loss is reported, not to a half
 //!     first and to that when the recovery ends; and never raised by it;
 //!   - a loss before the first bandwidth sample halves the window, where Linux leaves two segments;
-//!   - on a known path the filters start from its delivery rate and minimum RTT;
-//!   - HyStart++ ends the first slow start (window.rs).
+//!   - on a known path the filters start from its delivery rate and minimum RTT.
 
 use crate::Arm;
 use crate::controller::{Controller, Decision, Measurement, ProgramId};
@@ -21,7 +20,7 @@ use crate::{report_each_round, signals};
 use std::time::Duration;
 
 /// The shared signals, once a quarter of a round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
+pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!(4));
 
 /// Its line in [`crate::ARMS`].
 pub const ARM: Arm = Arm {

@@ -21,6 +21,8 @@ use std::time::Duration;
 pub const CWND_MAX: Bytes = Bytes(u32::MAX as u64);
 /// Reference 4.4: the least window to take a flow over with, if it has as much.
 const RESUME_MIN: Packets = Packets(4);
+/// tcp_cubic.c `hystart_low_window`: trains of a smaller window say nothing.
+const HYSTART_MIN: Packets = Packets(16);
 
 /// What makes one window-based algorithm differ from the next.
 pub trait Rule {
@@ -69,7 +71,8 @@ pub struct Window {
     /// The path as this window knows it; its `cwnd` and `ssthresh` are the ones in force.
     pub path: PathState,
     round: Round,
-    hystart: HyStart,
+    /// `None` for an algorithm whose slow start ends with a loss.
+    hystart: Option<HyStart>,
     recovery: Recovery,
     /// Slow start after a timeout, which the datapath repairs meanwhile.
     restarting: bool,
@@ -99,12 +102,17 @@ impl Window {
         Self {
             path,
             round: Round::default(),
-            hystart: HyStart::default(),
+            hystart: None,
             recovery,
             restarting: false,
             unanswered: false,
             last_at: now,
         }
+    }
+
+    /// With a slow start that looks for the path's limit (hystart.rs).
+    pub fn with_hystart(self) -> Self {
+        Self { hystart: Some(HyStart::default()), ..self }
     }
 
     /// The window in force. The datapath derives the pacing rate from it.
@@ -173,7 +181,7 @@ impl Window {
     fn grow(&mut self, rule: &mut impl Rule, acked: Bytes, now: Time) {
         let mut acked = acked.min(self.path.cwnd);
         if self.in_slow_start() {
-            let step = Bytes(acked.0 / self.hystart.divisor());
+            let step = Bytes(acked.0 / self.hystart.map_or(1, |hystart| hystart.divisor()));
             let room = self.path.ssthresh.map_or(CWND_MAX, |ssthresh| ssthresh - self.path.cwnd);
             self.path.cwnd += step.min(room);
             acked = step - room;
@@ -204,10 +212,15 @@ impl Window {
         self.unanswered = true;
     }
 
-    /// RFC 9406 applies to the first slow start only, whose threshold is not known.
+    /// HyStart applies to the first slow start only, whose threshold is not known.
     fn end_slow_start(&mut self, m: &Measurement) {
         let round_ended = self.round.observe(m, self.path.mss);
-        if self.path.ssthresh.is_none() && self.hystart.observe(m.rtt, round_ended) {
+        let Some(hystart) = self.hystart.as_mut().filter(|_| self.path.ssthresh.is_none()) else {
+            return;
+        };
+        let full = hystart.observe(m.rtt, round_ended);
+        let large = self.path.cwnd >= HYSTART_MIN.to_bytes(self.path.mss);
+        if full || (large && HyStart::train_is_long(m.ack_train, self.path.rtt_min())) {
             self.path.ssthresh = Some(self.path.cwnd);
         }
     }

@@ -46,6 +46,7 @@ prop_compose! {
         rtt in prop::option::of(any_rtt()),
         (send_rate, delivery_rate) in (any_number(), any_number()),
         (in_flight, cwnd) in (any_number(), any_number()),
+        ack_train in any_span(),
         (app_limited, in_recovery) in any::<(bool, bool)>(),
     ) -> Measurement {
         Measurement {
@@ -60,6 +61,7 @@ prop_compose! {
             app_limited,
             in_recovery,
             cwnd: Bytes(cwnd),
+            ack_train,
         }
     }
 }

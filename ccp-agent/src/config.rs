@@ -59,7 +59,7 @@ impl Default for AgentConfig {
             run_dir: PathBuf::from("/run/remuda"),
             // detection, and the wait for the next ACK, together stay below 500 ms
             heartbeat_timeout_ms: 400,
-            report_interval_ms_min: 10,
+            report_interval_ms_min: 2,
             reports_per_sec_max: 20_000,
             take_default: false,
             cgroups: Vec::new(),

@@ -16,7 +16,7 @@ pub fn measurement(
     for (value, name) in values.iter_mut().zip(FIELDS) {
         *value = field(name)?;
     }
-    let [acked, lost, ecn, timed_out, rtts @ .., send, delivery, in_flight, cwnd] = values;
+    let [acked, lost, ecn, timed_out, rtts @ .., send, delivery, in_flight, cwnd, train] = values;
     let [last, min, max, sum_us, sq_sum_us2, count] = rtts;
     let rtt = (count > 0).then(|| RttSamples {
         last: Duration::from_micros(last),
@@ -39,6 +39,7 @@ pub fn measurement(
         app_limited: signals.is_some_and(|s| s.app_limited),
         in_recovery: signals.is_some_and(|s| s.in_recovery),
         cwnd: Bytes(signals.map_or(cwnd, in_force)),
+        ack_train: Duration::from_micros(train),
     })
 }
 
@@ -70,6 +71,7 @@ mod tests {
         assert_eq!(m.send_rate.bytes_per_sec(), 11);
         assert_eq!(m.delivery_rate.bytes_per_sec(), 12);
         assert_eq!((m.in_flight, m.cwnd), (Bytes(13), Bytes(14)));
+        assert_eq!(m.ack_train, Duration::from_micros(15));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Differs from Linux:
-//!   - the model is updated by report, a quarter of a round trip, not by ACK, and what is in
+//!   - the model is updated by report, a sixteenth of a round trip, not by ACK, and what is in
 //!     flight is the most of a report: phases end up to a report later;
 //!   - no randomness: the first phase of the gain cycle follows from the bytes acknowledged;
 //!   - takes over a known path without STARTUP (reference 4.4): DRAIN or PROBE_BW, from the
@@ -43,8 +43,9 @@ use probe_rtt::ProbeRtt;
 use startup::FullPipe;
 use std::time::Duration;
 
-/// The shared signals, once a quarter of a round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
+/// The shared signals, often enough that a phase of the gain cycle, which lasts one minimum RTT, ends
+/// when it should.
+pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!(16));
 
 /// Its line in [`crate::ARMS`].
 pub const ARM: Arm = Arm {

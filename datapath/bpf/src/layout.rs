@@ -164,6 +164,10 @@ pub struct Flow {
     pub timed_out: u32,
     pub paced: u32,
     pub report_flags: u32,
+    pub cwnd_pkts: u32,
+    pub cwnd_set_pkts: u32,
+    pub prr_delivered: u32,
+    pub padding_0: u32,
     pub report: ReportHead,
     pub registers: Registers,
 }

@@ -22,7 +22,7 @@ const PROGRAM: &str =
     (fallthrough))
 (when (> Micros every_us) (:= Micros 0) (report))";
 
-const TIMEOUT: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Long enough for a loaded machine; every wait ends as soon as what it waits for is there.
 const PATIENCE_TURNS: u32 = 1_000;
 const TURN: Duration = Duration::from_millis(5);
@@ -137,6 +137,7 @@ struct Traffic {
 impl Traffic {
     fn start(address: &str, algorithm: &str) -> Self {
         let listener = TcpListener::bind(address).expect("a port of loopback");
+        fix_segment_size(&listener);
         let stream = TcpStream::connect(listener.local_addr().unwrap()).expect("it connects");
         choose(&stream, algorithm);
         let (peer, _) = listener.accept().unwrap();
@@ -165,6 +166,22 @@ impl Drop for Traffic {
             let _ = thread.join();
         }
     }
+}
+
+/// Loopback's segment size follows the peer's window; a window in bytes is to be compared.
+fn fix_segment_size(listener: &TcpListener) {
+    let bytes: libc::c_int = 1_448;
+    // SAFETY: a valid integer of that size.
+    let result = unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_MAXSEG,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as u32,
+        )
+    };
+    assert_eq!(result, 0, "TCP_MAXSEG: {}", std::io::Error::last_os_error());
 }
 
 fn choose(stream: &TcpStream, algorithm: &str) {

@@ -107,6 +107,8 @@ struct tcp_sock {
 	u32 mss_cache;
 	u32 snd_cwnd;
 	u32 snd_cwnd_clamp;
+	u32 prior_cwnd; /* at the start of the recovery */
+	u32 prr_out;    /* sent since then */
 	u32 snd_ssthresh;
 	u32 packets_out;
 	u32 retrans_out;

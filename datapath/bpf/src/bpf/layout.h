@@ -140,6 +140,10 @@ struct remuda_flow {
 	u32 timed_out;
 	u32 paced; /* the agent or the program set a rate */
 	u32 report_flags;
+	u32 cwnd_pkts;     /* what the agent or the program wants */
+	u32 cwnd_set_pkts; /* what the socket was last told */
+	u32 prr_delivered;
+	u32 padding_0;
 	/* the head of struct remuda_report, followed by its fields */
 	struct remuda_event event;
 	u32 program_uid;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Window and pacing rate: what the stack leaves to an algorithm with cong_control.
  *
- * The stack neither floors the window nor derives a pacing rate for us. Without a rate of the
- * agent's the rate is what tcp_update_pacing_rate() (net/ipv4/tcp_input.c) would set, as it sizes
+ * The stack neither floors the window, nor reduces it gently (RFC 6937), nor derives a pacing rate
+ * for us. Without a rate of the agent's the rate is what tcp_update_pacing_rate() (net/ipv4/tcp_input.c) would set, as it sizes
  * TSO bursts, and pacing is off, as it is for the kernel's own window-based algorithms.
  */
 #ifndef REMUDA_PACING_H
@@ -19,7 +19,7 @@
 #define PACING_CA_PERCENT 120
 #define USEC_PER_SEC 1000000ULL
 
-static __always_inline void set_cwnd_pkts(struct tcp_sock *tp, u64 pkts)
+static __always_inline u32 bound_cwnd(struct tcp_sock *tp, u64 pkts)
 {
 	u64 max = tp->snd_cwnd_clamp;
 
@@ -29,15 +29,12 @@ static __always_inline void set_cwnd_pkts(struct tcp_sock *tp, u64 pkts)
 		pkts = max;
 	if (pkts < CWND_MIN_PKTS)
 		pkts = CWND_MIN_PKTS;
-	tp->snd_cwnd = pkts;
+	return pkts;
 }
 
-static __always_inline void set_cwnd_bytes(struct tcp_sock *tp, u64 bytes)
+static __always_inline void set_cwnd_pkts(struct tcp_sock *tp, u64 pkts)
 {
-	u32 mss = tp->mss_cache;
-
-	if (mss)
-		set_cwnd_pkts(tp, bytes / mss);
+	tp->snd_cwnd = bound_cwnd(tp, pkts);
 }
 
 /* A rate of the agent's or the program's: enforced, by fq or by the stack's own timer. */

@@ -42,6 +42,23 @@ static __always_inline u32 in_flight_pkts(struct tcp_sock *tp)
 	return out > left ? out - left : 0;
 }
 
+/* The window wanted is the socket's, if the stack changed that since we set it: after a timeout, or
+ * when it undoes a spurious one.
+ */
+static __always_inline void note_cwnd(struct remuda_flow *f, struct tcp_sock *tp)
+{
+	if (tp->snd_cwnd != f->cwnd_set_pkts)
+		f->cwnd_pkts = tp->snd_cwnd;
+}
+
+static __always_inline void want_cwnd(struct remuda_flow *f, struct tcp_sock *tp, u64 bytes)
+{
+	u32 mss = tp->mss_cache;
+
+	if (mss)
+		f->cwnd_pkts = bound_cwnd(tp, bytes / mss);
+}
+
 static __always_inline void count_packets(struct remuda_flow *f, struct tcp_sock *tp,
 					  const struct rate_sample *rs)
 {
@@ -106,7 +123,7 @@ static __always_inline void load_primitives(struct remuda_flow *f, struct sock *
 	implicit[I_FALLTHROUGH] = 0;
 	implicit[I_REPORT] = 0;
 	implicit[I_MICROS] = (f->now_ns - f->time_zero_ns) / NSEC_PER_USEC;
-	implicit[I_CWND] = tp->snd_cwnd * mss;
+	implicit[I_CWND] = f->cwnd_pkts * mss;
 	implicit[I_RATE] = f->paced ? sk->sk_pacing_rate : 0;
 }
 

@@ -60,7 +60,7 @@ static __always_inline void take_slot(struct remuda_flow *f, struct sock *sk)
 	if (*(volatile u32 *)&slot->seq != seq)
 		return;
 	if (flags & SLOT_CWND)
-		set_cwnd_bytes(tcp_sk(sk), cwnd);
+		want_cwnd(f, tcp_sk(sk), cwnd);
 	if (flags & SLOT_RATE) {
 		f->paced = rate != 0;
 		if (rate)
@@ -82,7 +82,7 @@ static __always_inline void send_report(struct remuda_flow *f, struct sock *sk, 
 	f->event.kind = REMUDA_REPORT;
 	f->event.sid = PRIV(sk)[PRIV_SID];
 	f->event.now_ns = f->now_ns;
-	f->event.cwnd_pkts = tp->snd_cwnd;
+	f->event.cwnd_pkts = f->cwnd_pkts;
 	f->event.mss_bytes = tp->mss_cache;
 	f->n_fields = n_fields;
 	f->srtt_us = tp->srtt_us >> 3;
@@ -101,19 +101,66 @@ static __always_inline void send_report(struct remuda_flow *f, struct sock *sk, 
 		__sync_fetch_and_add(&s->lost_reports, 1);
 }
 
+/* Proportional rate reduction, RFC 6937 with the reduction bound CRB, as tcp_cwnd_reduction() in
+ * net/ipv4/tcp_input.c, which the stack does not call for us: while losses are repaired, so much is
+ * sent for what is delivered that the window wanted is what is in flight in the end. Without it, a
+ * window cut below what is in flight silences the sender, and its retransmissions, for a while.
+ */
+static __always_inline u64 reduced_cwnd(struct remuda_flow *f, struct tcp_sock *tp, u32 delivered)
+{
+	u64 in_flight = in_flight_pkts(tp), wanted = f->cwnd_pkts, out = tp->prr_out, allowed, send = 0;
+
+	f->prr_delivered += delivered;
+	if (in_flight > wanted) {
+		u64 prior = tp->prior_cwnd ? tp->prior_cwnd : wanted;
+
+		allowed = (wanted * f->prr_delivered + prior - 1) / prior;
+		if (allowed > out)
+			send = allowed - out;
+	} else {
+		allowed = f->prr_delivered > out ? f->prr_delivered - out : 0;
+		if (allowed < delivered)
+			allowed = delivered;
+		send = wanted - in_flight;
+		if (send > allowed + 1)
+			send = allowed + 1;
+	}
+	if (!out && !send)
+		send = 1; /* the fast retransmission */
+	return in_flight + send;
+}
+
+/* A paced flow's window is the agent's as it stands: such algorithms conserve packets themselves. */
+static __always_inline void settle_cwnd(struct remuda_flow *f, struct sock *sk,
+					const struct rate_sample *rs)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 state = BPF_CORE_READ_BITFIELD(inet_csk(sk), icsk_ca_state);
+	u64 cwnd = f->cwnd_pkts;
+
+	if (f->paced || (state != TCP_CA_RECOVERY && state != TCP_CA_CWR)) {
+		f->prr_delivered = 0;
+	} else {
+		u64 reduced = reduced_cwnd(f, tp, rs->acked_sacked);
+
+		if (reduced < cwnd || in_flight_pkts(tp) > cwnd)
+			cwnd = reduced;
+	}
+	set_cwnd_pkts(tp, cwnd);
+	f->cwnd_set_pkts = tp->snd_cwnd;
+}
+
 static __always_inline void obey_program(struct remuda_flow *f, struct sock *sk, u64 cwnd_bytes,
 					 u64 rate)
 {
 	u64 *implicit = f->r.implicit;
 
 	if (implicit[I_CWND] && implicit[I_CWND] != cwnd_bytes)
-		set_cwnd_bytes(tcp_sk(sk), implicit[I_CWND]);
+		want_cwnd(f, tcp_sk(sk), implicit[I_CWND]);
 	if (implicit[I_RATE] && implicit[I_RATE] != rate) {
 		f->paced = 1;
 		pace_at(sk, implicit[I_RATE]);
 	}
-	if (!f->paced)
-		pace_by_window(sk);
 }
 
 static __always_inline void run_program(struct sock *sk, const struct rate_sample *rs)
@@ -131,12 +178,16 @@ static __always_inline void run_program(struct sock *sk, const struct rate_sampl
 		f->program_uid = CONSTANT(MARK_UID);
 		SPLICE(MARK_DEFINE, f);
 	}
+	note_cwnd(f, tcp_sk(sk));
 	take_slot(f, sk);
 	load_primitives(f, sk, rs);
 	cwnd_bytes = f->r.implicit[I_CWND];
 	rate = f->r.implicit[I_RATE];
 	SPLICE(MARK_BODY, f);
 	obey_program(f, sk, cwnd_bytes, rate);
+	settle_cwnd(f, sk, rs);
+	if (!f->paced)
+		pace_by_window(sk);
 	if (f->r.implicit[I_REPORT]) {
 		send_report(f, sk, CONSTANT(MARK_FIELDS));
 		SPLICE(MARK_VOLATILE, f);
