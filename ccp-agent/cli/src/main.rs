@@ -1,6 +1,7 @@
 //! `remuda`: one command for the agent, its flows, the link emulator and the demonstration.
 
 mod agent;
+mod demo;
 mod doctor;
 mod flows;
 mod programs;
@@ -31,6 +32,8 @@ enum Command {
     Programs(programs::ProgramsArgs),
     /// Say what this host can do, what is missing, and the fix
     Doctor(doctor::DoctorArgs),
+    /// Download files over three paths, by rein and by each arm alone, and compare
+    Demo(demo::DemoArgs),
     /// Run a command behind an emulated link, as mm-link does
     Link(Box<remuda_live::args::LinkArgs>),
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Set(args) => args.run(),
         Command::Programs(args) => args.run(),
         Command::Doctor(args) => args.run(),
+        Command::Demo(args) => args.run(),
         Command::Link(args) => return link(&args),
     };
     match done {

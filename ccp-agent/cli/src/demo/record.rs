@@ -1,0 +1,153 @@
+//! What is noted of a download.
+
+use ccp_agent::host::Row;
+use std::time::Duration;
+
+/// One look at a download.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Since the download's first byte.
+    pub at: Duration,
+    /// What had arrived.
+    pub received_bytes: u64,
+    /// The arm in charge.
+    pub arm: String,
+    /// Smoothed RTT.
+    pub srtt_ms: Option<f64>,
+    /// Window, in segments.
+    pub cwnd_pkts: u64,
+}
+
+/// What a policy decided, and from what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// Since the download's first byte.
+    pub at: Duration,
+    /// The arm from then on.
+    pub arm: String,
+    /// In words.
+    pub why: String,
+    /// In numbers.
+    pub features: Vec<(String, String)>,
+}
+
+/// A download that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Index into [`super::paths::PATHS`].
+    pub path: usize,
+    /// Who drove it.
+    pub driver: String,
+    /// From 0.
+    pub round: u32,
+    /// Whether the whole file arrived; if not, `elapsed` is a lower bound.
+    pub completed: bool,
+    /// From the first byte sent to the last one received.
+    pub elapsed: Duration,
+    /// What arrived, every byte compared.
+    pub received_bytes: u64,
+    /// Segments sent again.
+    pub retransmitted_pkts: u32,
+    /// Bytes that had arrived, by time, at every 50 ms or so.
+    pub progress: Vec<(Duration, u64)>,
+    /// Looks at the flow, at every 100 ms or so; empty without an agent.
+    pub samples: Vec<Sample>,
+    /// In the order they were made.
+    pub choices: Vec<Choice>,
+}
+
+impl Run {
+    /// The arm that had the flow when it ended.
+    pub fn last_arm(&self) -> &str {
+        self.samples.last().map_or(&self.driver, |sample| &sample.arm)
+    }
+}
+
+/// The notes taken while a download runs.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// So far.
+    pub samples: Vec<Sample>,
+    /// So far.
+    pub choices: Vec<Choice>,
+}
+
+impl Notes {
+    /// Notes one look.
+    pub fn take(&mut self, at: Duration, received_bytes: u64, row: &Row) {
+        // Only a policy's decision has features.
+        let last = self.choices.last().map(|choice| (&choice.why, &choice.features));
+        if !row.features.is_empty() && last != Some((&row.why, &row.features)) {
+            let (why, features) = (row.why.clone(), row.features.clone());
+            self.choices.push(Choice { at, arm: row.arm.clone(), why, features });
+        }
+        self.samples.push(Sample {
+            at,
+            received_bytes,
+            arm: row.arm.clone(),
+            srtt_ms: row.srtt_ms,
+            cwnd_pkts: row.cwnd_pkts,
+        });
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A download of a second at 8 Mbit/s that `arms` had one after the other.
+    pub fn run(path: usize, driver: &str, elapsed_s: f64, arms: &[&str]) -> Run {
+        let tenth = |n: usize| Duration::from_secs_f64(elapsed_s * n as f64 / arms.len().max(1) as f64);
+        let sample = |(n, arm): (usize, &&str)| Sample {
+            at: tenth(n),
+            received_bytes: 100_000 * n as u64,
+            arm: (*arm).to_owned(),
+            srtt_ms: Some(40.0 + n as f64),
+            cwnd_pkts: 10,
+        };
+        Run {
+            path,
+            driver: driver.to_owned(),
+            round: 0,
+            completed: true,
+            elapsed: Duration::from_secs_f64(elapsed_s),
+            received_bytes: 1_000_000,
+            retransmitted_pkts: 3,
+            progress: (1..=10).map(|n| (tenth(1) * n / 10, u64::from(n) * 100_000)).collect(),
+            samples: arms.iter().enumerate().map(sample).collect(),
+            choices: Vec::new(),
+        }
+    }
+
+    fn row(arm: &str, why: &str, features: &[(&str, &str)]) -> Row {
+        let features: Vec<_> = features.iter().map(|(name, value)| [*name, *value]).collect();
+        let row = serde_json::json!({
+            "id": 1, "datapath": "bpf", "local": "10.0.0.1:1", "remote": "10.0.0.2:2",
+            "driver": "rein", "arm": arm, "program": "p", "cwnd_pkts": 10,
+            "rate_mbit_per_sec": null, "delivery_mbit_per_sec": null, "srtt_ms": 40.0,
+            "rtt_min_ms": 40.0, "lost_pkts": 0, "acked_bytes": 0, "reports": 1, "switches": 0,
+            "state": "driven", "why": why, "features": features,
+        });
+        serde_json::from_value(row).expect("a row")
+    }
+
+    #[test]
+    fn a_choice_is_noted_once_and_a_default_is_none() {
+        let mut notes = Notes::default();
+        let at = Duration::from_millis;
+        notes.take(at(0), 0, &row("cubic", "the agent's default", &[]));
+        for ms in [100, 200] {
+            notes.take(at(ms), 1, &row("bbr", "small buffer", &[("queue_bdps", "0.9")]));
+        }
+        notes.take(at(300), 2, &row("bbr", "small buffer", &[("queue_bdps", "0.8")]));
+        assert_eq!(notes.samples.len(), 4);
+        let made: Vec<_> = notes.choices.iter().map(|choice| choice.at.as_millis()).collect();
+        assert_eq!(made, [100, 300]);
+    }
+
+    #[test]
+    fn the_last_arm_is_the_drivers_own_without_an_agent() {
+        assert_eq!(run(0, "rein", 2.0, &["cubic", "bbr"]).last_arm(), "bbr");
+        assert_eq!(run(0, "reno", 2.0, &[]).last_arm(), "reno");
+    }
+}
