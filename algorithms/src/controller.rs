@@ -7,6 +7,11 @@ use crate::path::PathState;
 use crate::units::{Bytes, Packets, Rate, Time};
 use std::time::Duration;
 
+/// Enough to grow a window smoothly, and few enough for a thousand flows.
+pub const REPORTS_PER_ROUND: u32 = 4;
+/// Enough where a quarter of a round trip is too late: a window that doubles, a rate that probes.
+pub const REPORTS_PER_ROUND_MANY: u32 = 16;
+
 /// The name of a datapath program, `algorithm/program`. It is unique in the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProgramId(pub &'static str);
@@ -159,6 +164,11 @@ pub trait Controller: Send {
 
     /// The datapath program that must run for its measurements.
     fn program(&self) -> ProgramId;
+
+    /// How often in a round trip the program should report; the host may make it less.
+    fn reports_per_round(&self) -> u32 {
+        REPORTS_PER_ROUND
+    }
 
     /// Starts a flow, or takes one over. The first decision after a switch never raises the
     /// window above `path.cwnd` (the guard checks it).

@@ -12,8 +12,8 @@ use crate::units::{Rate, Time};
 use crate::window;
 use crate::{report_each_round, signals};
 
-/// The shared signals, once a quarter of a round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!(4));
+/// The shared signals, by round trip.
+pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
 
 /// Its line in [`crate::ARMS`].
 pub const ARM: Arm = Arm {

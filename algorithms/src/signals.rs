@@ -30,6 +30,9 @@ pub const FIELDS: [&str; 15] = [
 /// raises it when it has many flows.
 pub const REPORT_INTERVAL: &str = "report_us";
 
+/// The control register that says how often in a round trip a program reports.
+pub const REPORTS_PER_ROUND: &str = "per_round";
+
 /// Declares the signals, with further report fields (`report`) and control registers (`control`)
 /// of the arm's own, and folds every ACK into them.
 #[macro_export]
@@ -56,6 +59,7 @@ macro_rules! signals {
             $report,
             ")
     (report_us 10000)
+    (per_round 4)
     (round_us 10000)
     (ack_us 0)
     (train_start_us 0)
@@ -99,13 +103,12 @@ macro_rules! signals {
     };
 }
 
-/// Reports so many times a round trip, but not more often than each `report_us`; at once after a
-/// timeout, and within a millisecond of a loss.
+/// Reports `per_round` times in a round trip, but not more often than each `report_us`; at once after
+/// a timeout, and within a millisecond of a loss.
 #[macro_export]
 macro_rules! report_each_round {
-    ($times:literal) => {
-        concat!(
-            "(when (> Report.timed_out 0)
+    () => {
+        "(when (> Report.timed_out 0)
     (:= Micros 0)
     (report)
 )
@@ -113,14 +116,11 @@ macro_rules! report_each_round {
     (:= Micros 0)
     (report)
 )
-(when (&& (> (* Micros ",
-            $times,
-            ") round_us) (> Micros report_us))
+(when (&& (> (* Micros per_round) round_us) (> Micros report_us))
     (:= Micros 0)
     (report)
 )
 "
-        )
     };
 }
 
@@ -128,7 +128,7 @@ macro_rules! report_each_round {
 mod tests {
     use super::*;
 
-    const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!(4));
+    const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
 
     #[test]
     fn the_fields_stand_in_the_order_of_the_report() {
@@ -139,6 +139,8 @@ mod tests {
                 other => panic!("{name} is {other:?}"),
             }
         }
-        assert!(scope.get(REPORT_INTERVAL).is_some());
+        for register in [REPORT_INTERVAL, REPORTS_PER_ROUND] {
+            assert!(scope.get(register).is_some(), "{register}");
+        }
     }
 }

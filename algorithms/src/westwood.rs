@@ -19,8 +19,8 @@ use crate::window::{self, Rule, Window};
 use crate::{report_each_round, signals};
 use std::time::Duration;
 
-/// The shared signals, once a quarter of a round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!(4));
+/// The shared signals, by round trip.
+pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
 
 /// Its line in [`crate::ARMS`].
 pub const ARM: Arm = Arm {
@@ -62,6 +62,10 @@ impl Controller for Westwood {
 
     fn program(&self) -> ProgramId {
         ARM.program
+    }
+
+    fn reports_per_round(&self) -> u32 {
+        self.window.reports_per_round()
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {

@@ -9,7 +9,7 @@
 //!   - the loss window after a timeout is two segments, not one: a datapath's floor;
 //!   - retransmission and PRR are the datapath's, and so is the undoing of a spurious reduction.
 
-use crate::controller::{Decision, Measurement};
+use crate::controller::{Decision, Measurement, REPORTS_PER_ROUND, REPORTS_PER_ROUND_MANY};
 use crate::hystart::HyStart;
 use crate::path::PathState;
 use crate::recovery::{Recovery, congested, episode_rtt};
@@ -118,6 +118,11 @@ impl Window {
     /// The window in force. The datapath derives the pacing rate from it.
     pub fn decision(&self) -> Decision {
         Decision { cwnd: self.path.cwnd, rate: None }
+    }
+
+    /// Slow start raises the window by what a report acknowledges: often, or it is a burst.
+    pub fn reports_per_round(&self) -> u32 {
+        if self.in_slow_start() { REPORTS_PER_ROUND_MANY } else { REPORTS_PER_ROUND }
     }
 
     /// Takes in one report.

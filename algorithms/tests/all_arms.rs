@@ -257,9 +257,10 @@ fn every_program_compiles_within_the_limits() {
 }
 
 /// What a datapath provides to a program, of what the shared signals use.
-const PROVIDED: [&str; 11] = [
+const PROVIDED: [&str; 12] = [
     "Ack.bytes_acked",
     "Ack.lost_pkts_sample",
+    "Ack.now",
     "Ack.ecn_packets",
     "Flow.was_timeout",
     "Flow.rtt_sample_us",

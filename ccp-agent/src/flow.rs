@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::decode;
 use crate::events::{Event, Recorder};
 use crate::guard::{Guard, Rule};
-use remuda_algorithms::signals::REPORT_INTERVAL;
+use remuda_algorithms::signals::{REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{
     Controller, Decision, Measurement, PathState, ProgramId, Proposal, Readiness, Why,
@@ -70,7 +70,7 @@ pub struct Flow {
     started_us: u64,
     program: Option<ProgramId>,
     sent: Option<(u32, u32)>,
-    report_us: u32,
+    reporting: (u32, u32),
     vetoed: Option<(&'static str, &'static str)>,
     clamp_recorded: Option<Time>,
 }
@@ -128,7 +128,7 @@ impl Flow {
             started_us: clock::monotonic_us(),
             program: None,
             sent: None,
-            report_us: 0,
+            reporting: (0, 0),
             vetoed: None,
             clamp_recorded: None,
         }
@@ -322,18 +322,24 @@ impl Flow {
         self.decision = decision;
         self.path.rate = decision.rate;
         let (cwnd, rate) = decode::registers(decision);
-        let fields = [("Cwnd", cwnd), ("Rate", rate), (REPORT_INTERVAL, ctx.report_us)];
+        let reporting = (ctx.report_us, self.controller.reports_per_round());
+        let fields = [
+            ("Cwnd", cwnd),
+            ("Rate", rate),
+            (REPORT_INTERVAL, reporting.0),
+            (REPORTS_PER_ROUND, reporting.1),
+        ];
         let program = self.controller.program();
         if self.program != Some(program) {
             self.program = Some(program);
             ctx.actuator.set_program(program, &fields);
-        } else if self.report_us != ctx.report_us {
+        } else if self.reporting != reporting {
             ctx.actuator.update(&fields);
         } else if self.sent != Some((cwnd, rate)) || !self.in_force(cwnd) {
             ctx.actuator.update(&fields[..2]);
         }
         self.sent = Some((cwnd, rate));
-        self.report_us = ctx.report_us;
+        self.reporting = reporting;
         self.path.cwnd = decision.cwnd;
     }
 

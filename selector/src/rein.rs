@@ -197,6 +197,10 @@ impl Controller for Rein {
         self.arm.program()
     }
 
+    fn reports_per_round(&self) -> u32 {
+        self.arm.reports_per_round()
+    }
+
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
         *self = Self::new(self.config.clone());
         let at_us = micros(now.0);

@@ -30,7 +30,7 @@ mod probe_rtt;
 mod startup;
 
 use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId};
+use crate::controller::{Controller, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY};
 use crate::path::PathState;
 use crate::round::Round;
 use crate::units::{Bytes, Gain, Rate, Time};
@@ -43,9 +43,8 @@ use probe_rtt::ProbeRtt;
 use startup::FullPipe;
 use std::time::Duration;
 
-/// The shared signals, often enough that a phase of the gain cycle, which lasts one minimum RTT, ends
-/// when it should.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!(16));
+/// The shared signals, by round trip.
+pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
 
 /// Its line in [`crate::ARMS`].
 pub const ARM: Arm = Arm {
@@ -91,6 +90,11 @@ impl Controller for Bbr {
 
     fn program(&self) -> ProgramId {
         ARM.program
+    }
+
+    /// So that a phase of the gain cycle, which lasts one minimum RTT, ends when it should.
+    fn reports_per_round(&self) -> u32 {
+        REPORTS_PER_ROUND_MANY
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {

@@ -168,6 +168,7 @@ pub struct Flow {
     pub cwnd_set_pkts: u32,
     pub prr_delivered: u32,
     pub padding_0: u32,
+    pub recovery_ns: u64,
     pub report: ReportHead,
     pub registers: Registers,
 }

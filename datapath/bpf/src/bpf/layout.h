@@ -144,6 +144,7 @@ struct remuda_flow {
 	u32 cwnd_set_pkts; /* what the socket was last told */
 	u32 prr_delivered;
 	u32 padding_0;
+	u64 recovery_ns; /* when the stack began to repair losses */
 	/* the head of struct remuda_report, followed by its fields */
 	struct remuda_event event;
 	u32 program_uid;

@@ -101,14 +101,28 @@ static __always_inline void send_report(struct remuda_flow *f, struct sock *sk, 
 		__sync_fetch_and_add(&s->lost_reports, 1);
 }
 
-/* Proportional rate reduction, RFC 6937 with the reduction bound CRB, as tcp_cwnd_reduction() in
+/* Until the agent has answered a loss, which takes it far less than a quarter of a round trip, the
+ * window wanted is taken to be the stack's threshold: what is sent meanwhile into a full queue is
+ * lost, and would be a second loss after the agent's reduction.
+ */
+static __always_inline u64 wanted_cwnd(struct remuda_flow *f, struct tcp_sock *tp)
+{
+	u64 answer_ns = (u64)(tp->srtt_us >> 3) * NSEC_PER_USEC / 4;
+
+	if (f->cwnd_pkts >= tp->prior_cwnd && f->now_ns - f->recovery_ns < answer_ns &&
+	    tp->snd_ssthresh < f->cwnd_pkts)
+		return tp->snd_ssthresh;
+	return f->cwnd_pkts;
+}
+
+/* Proportional rate reduction, RFC 6937 with its slow start only while the repair gets on, as tcp_cwnd_reduction() in
  * net/ipv4/tcp_input.c, which the stack does not call for us: while losses are repaired, so much is
  * sent for what is delivered that the window wanted is what is in flight in the end. Without it, a
  * window cut below what is in flight silences the sender, and its retransmissions, for a while.
  */
 static __always_inline u64 reduced_cwnd(struct remuda_flow *f, struct tcp_sock *tp, u32 delivered)
 {
-	u64 in_flight = in_flight_pkts(tp), wanted = f->cwnd_pkts, out = tp->prr_out, allowed, send = 0;
+	u64 in_flight = in_flight_pkts(tp), wanted = wanted_cwnd(f, tp), out = tp->prr_out, allowed, send = 0;
 
 	f->prr_delivered += delivered;
 	if (in_flight > wanted) {
@@ -121,9 +135,11 @@ static __always_inline u64 reduced_cwnd(struct remuda_flow *f, struct tcp_sock *
 		allowed = f->prr_delivered > out ? f->prr_delivered - out : 0;
 		if (allowed < delivered)
 			allowed = delivered;
+		if (f->r.primitive[P_BYTES_ACKED] && !f->r.primitive[P_LOST_PKTS_SAMPLE])
+			allowed++; /* the repair gets on */
 		send = wanted - in_flight;
-		if (send > allowed + 1)
-			send = allowed + 1;
+		if (send > allowed)
+			send = allowed;
 	}
 	if (!out && !send)
 		send = 1; /* the fast retransmission */
@@ -143,7 +159,7 @@ static __always_inline void settle_cwnd(struct remuda_flow *f, struct sock *sk,
 	} else {
 		u64 reduced = reduced_cwnd(f, tp, rs->acked_sacked);
 
-		if (reduced < cwnd || in_flight_pkts(tp) > cwnd)
+		if (reduced < cwnd || in_flight_pkts(tp) > wanted_cwnd(f, tp))
 			cwnd = reduced;
 	}
 	set_cwnd_pkts(tp, cwnd);
