@@ -1,11 +1,12 @@
 //! Processor time: what is counted, and what is not.
 //!
-//! Counted for a flow: all threads of this process (the sender, the receiver, and the measuring one,
-//! which sleeps), the agent's threads, and `ksoftirqd`. Without `CONFIG_IRQ_TIME_ACCOUNTING` the
-//! kernel charges a softirq, which on a veth pair carries each packet to its receiver and each ACK
-//! to its sender, to the thread it interrupts, so nearly all of it is in the first term; where it
-//! interrupts somebody else's thread it is not counted. The whole machine's busy time counts that
-//! too, and everything else that runs meanwhile: it is printed beside, not judged.
+//! Counted for a flow: all threads of this process (the sender, the receiver, and the measuring
+//! one, which sleeps), the agent's threads, and `ksoftirqd`. Without `CONFIG_IRQ_TIME_ACCOUNTING`
+//! the kernel charges a softirq, which on a veth pair carries each packet to its receiver and each
+//! ACK to its sender, to the thread it interrupts, so nearly all of it is in the first term; where
+//! it interrupts somebody else's thread it is not counted. The whole machine's busy time counts
+//! that too, and everything else that runs meanwhile: it is printed beside, not judged. What is
+//! left of it is other people's work, and says whether a run was disturbed.
 
 use crate::Fallible;
 use std::fs;
@@ -111,6 +112,11 @@ impl Cpu {
     /// What the flow cost.
     pub fn flow_ns(self) -> u64 {
         self.own_ns + self.agent_ns + self.ksoftirqd_ns
+    }
+
+    /// What others used.
+    pub fn others_ns(self) -> u64 {
+        self.machine_ns.saturating_sub(self.flow_ns())
     }
 }
 

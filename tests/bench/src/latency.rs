@@ -13,7 +13,7 @@ use crate::bridge::{Bridge, agent_address};
 use crate::echo::{Echo, Product, Samples};
 use crate::stats::{Spread, percentile, sorted};
 use crate::traffic::{Load, Traffic};
-use crate::{Fallible, Options, Promise};
+use crate::{Fallible, Options, Promise, Verdict};
 use ccp_agent::Config;
 use ccp_agent::clock;
 use ccp_agent::events::{Event, Recorder};
@@ -153,14 +153,13 @@ impl Driver {
     }
 }
 
-fn round(side: Side, load: Load, reports: usize) -> Fallible<Samples> {
+fn round(pair: &VethPair, side: Side, load: Load, reports: usize) -> Fallible<Samples> {
     let name = format!("bl{}", std::process::id());
-    let pair = VethPair::new()?;
     let driver = match side {
         Side::Ours => ours(&name)?,
         Side::Portus => portus(&name)?,
     };
-    let traffic = Traffic::start(&pair, &name, load)?;
+    let traffic = Traffic::start(pair, &name, load)?;
     let samples = driver.measure(reports)?;
     traffic.finish()?;
     driver.stop()?;
@@ -188,11 +187,12 @@ fn ratios(ours: &Rounds, theirs: &Rounds, part: Part) -> [Spread; PERCENTS.len()
 }
 
 fn compare(label: &str, load: Load, options: &Options) -> Fallible<Vec<Promise>> {
+    let pair = VethPair::new()?;
     let (mut ours, mut theirs) = (Rounds::new(), Rounds::new());
     for turn in 0..options.rounds {
         let sides = [Side::Ours, Side::Portus];
         for side in if turn % 2 == 0 { sides } else { [sides[1], sides[0]] } {
-            let samples = round(side, load, options.reports)?;
+            let samples = round(&pair, side, load, options.reports)?;
             if side == Side::Ours { &mut ours } else { &mut theirs }.push(samples);
         }
     }
@@ -210,7 +210,7 @@ fn compare(label: &str, load: Load, options: &Options) -> Fallible<Vec<Promise>>
                 what: format!("latency to applied, {label}, p{percent:.0}, ours / portus"),
                 figure: format!("{ratio:.2}"),
                 bound: "< 1".to_owned(),
-                met: Some(ratio.median < 1.0),
+                verdict: Verdict::of(ratio.median < 1.0),
             }));
         }
     }

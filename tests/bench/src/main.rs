@@ -63,18 +63,35 @@ struct Options {
     remuda: PathBuf,
 }
 
+/// What came of a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Met,
+    Missed,
+    /// The machine was too busy to tell.
+    Undecided,
+    /// Only a figure was promised.
+    Shown,
+}
+
+impl Verdict {
+    fn of(met: bool) -> Self {
+        if met { Self::Met } else { Self::Missed }
+    }
+}
+
 /// Something promised, and what came of it.
 struct Promise {
     what: String,
     figure: String,
     bound: String,
-    /// None if only a figure was promised.
-    met: Option<bool>,
+    verdict: Verdict,
 }
 
 impl Promise {
     fn shown(what: &str, figure: &str) -> Self {
-        Self { what: what.to_owned(), figure: figure.to_owned(), bound: "-".to_owned(), met: None }
+        let (what, figure, bound) = (what.to_owned(), figure.to_owned(), "-".to_owned());
+        Self { what, figure, bound, verdict: Verdict::Shown }
     }
 }
 
@@ -99,11 +116,12 @@ fn head(options: &Options) {
 
 fn summary(promises: &[Promise]) {
     println!("\n## Promises\n\n| promise | figure | bound | verdict |\n|---|---|---|---|");
-    for Promise { what, figure, bound, met } in promises {
-        let verdict = match met {
-            Some(true) => "met",
-            Some(false) => "MISSED",
-            None => "shown",
+    for Promise { what, figure, bound, verdict } in promises {
+        let verdict = match verdict {
+            Verdict::Met => "met",
+            Verdict::Missed => "MISSED",
+            Verdict::Undecided => "UNDECIDED: the machine was busy",
+            Verdict::Shown => "shown",
         };
         println!("| {what} | {figure} | {bound} | {verdict} |");
     }
@@ -143,8 +161,8 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(promises) => {
             summary(&promises);
-            let missed = promises.iter().any(|promise| promise.met == Some(false));
-            if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+            let kept = |p: &Promise| matches!(p.verdict, Verdict::Met | Verdict::Shown);
+            if promises.iter().all(kept) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
             eprintln!("bench: {error}");
