@@ -42,11 +42,14 @@ lint: setup ## Formatting, lints, shell scripts
 
 .PHONY: test-rust
 test-rust: setup ## Deterministic tests: no root, no network
-	$(CARGO) test --workspace --exclude remuda-tests -- --skip live_
+	$(CARGO) test -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire \
+		-p ccp-agent -p remuda -p remuda-fidelity
+	$(CARGO) test -p remuda-live --lib
 
 .PHONY: test-live
 test-live: build ## Real TCP, real BPF, real namespaces (needs root; says so if it skips)
-	$(CARGO) test -p remuda-tests -- --test-threads=1 --nocapture
+	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --no-fail-fast \
+		-p remuda-bpf -p remuda-live -p remuda-bench -p remuda-tests -- --test-threads=1 --nocapture
 
 .PHONY: bench
 bench: build ## Cost and latency of the datapath, beside the kernel's own and beside portus
@@ -54,7 +57,7 @@ bench: build ## Cost and latency of the datapath, beside the kernel's own and be
 
 .PHONY: fidelity
 fidelity: build ## Our reno, cubic and bbr against the kernel's own, as a table
-	$(CARGO) run --release -p remuda-bench --bin fidelity
+	$(CARGO) run --release -p remuda-fidelity
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -25,7 +25,8 @@ if ((${#missing[@]})); then
 	fi
 	say "installing ${missing[*]} (apt)"
 	"${run[@]}" apt-get update -qq
-	"${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
+	"${run[@]}" env DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y -qq "${missing[@]}" >/dev/null
 fi
 
 if ! command -v cargo >/dev/null; then

@@ -79,8 +79,8 @@ pub struct Measurement {
     pub in_recovery: bool,
     /// The window the datapath had when it reported.
     pub cwnd: Bytes,
-    /// The longest run of ACKs that were at most 2 ms apart (Linux' `hystart_ack_delta_us`), up to the
-    /// report: how long the bottleneck took for the packets of one burst.
+    /// The longest run of ACKs that were at most 2 ms apart (Linux' `hystart_ack_delta_us`), up to
+    /// the report: how long the bottleneck took for the packets of one burst.
     pub ack_train: Duration,
 }
 

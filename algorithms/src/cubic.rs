@@ -12,8 +12,9 @@
 //!     at least, as the window before the loss is not known;
 //!   - the reduction is of cwnd, not of FlightSize.
 //!
-//! Differs from Linux: slow start ends by an ACK train as there, or by HyStart++ (hystart.rs), not by
-//! HyStart's delay rule; the curve is followed in bytes and per report, not per ACK; cube root by bisection, all in integers.
+//! Differs from Linux: slow start ends by an ACK train as there, or by HyStart++ (hystart.rs), not
+//! by HyStart's delay rule; the curve is followed in bytes and per report, not per ACK; cube root
+//! by bisection, all in integers.
 
 use crate::Arm;
 use crate::controller::{Controller, Decision, Measurement, ProgramId};
@@ -50,7 +51,8 @@ const C_NUM: u128 = 4;
 const C_DEN: u128 = 10;
 /// Cubic milliseconds in a cubic second.
 const CUBIC_MS: u128 = 1_000_000_000;
-/// Reference 4.4: an older window at the last reduction says nothing of the path of today.
+/// Taking over (ARCHITECTURE.md): an older window at the last reduction says nothing of the path of
+/// today.
 const W_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// CUBIC, for one flow.
@@ -147,8 +149,9 @@ impl Rule for Curve {
 }
 
 impl Curve {
-    /// Reference 4.4: the last reduction counts if it is young and not undone since; otherwise the
-    /// window of now is the origin of the curve. On a path without history nothing is known.
+    /// Taking over (ARCHITECTURE.md): the last reduction counts if it is young and not undone
+    /// since; otherwise the window of now is the origin of the curve. On a path without history
+    /// nothing is known.
     fn resume(path: &PathState, now: Time) -> Self {
         let recent = path.w_max.filter(|&(w_max, at)| now - at < W_MAX_AGE && w_max > path.cwnd);
         let known = path.ssthresh.map(|_| path.cwnd);

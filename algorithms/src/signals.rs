@@ -103,8 +103,8 @@ macro_rules! signals {
     };
 }
 
-/// Reports `per_round` times in a round trip, but not more often than each `report_us`; at once after
-/// a timeout, and within a millisecond of a loss.
+/// Reports `per_round` times in a round trip, but not more often than each `report_us`; at once
+/// after a timeout, and within a millisecond of a loss.
 #[macro_export]
 macro_rules! report_each_round {
     () => {

@@ -66,8 +66,8 @@ fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Datapaths, Error> {
     };
     let mut bpf = Datapath::load(settings, clock::monotonic_ns())?;
     bpf.attach()?;
-    if DefaultAlgorithm::mend(&agent.name, &agent.native)? {
-        tracing::info!(native = agent.native, "put back the default that a former agent left");
+    if let Some(mended) = DefaultAlgorithm::mend(&agent.name, &agent.native)? {
+        lock(host).record(&Event::DefaultMended { to: mended });
     }
     let flows = bpf.adopt()?;
     if flows > 0 {

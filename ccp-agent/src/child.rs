@@ -1,7 +1,7 @@
 //! An agent as a child process: for the demonstration, tests and benchmarks.
 //!
-//! It is the real binary with its real sockets, in a run directory of its own and under a name of its
-//! own, so it disturbs no other agent of the host. It dies with the thread that started it.
+//! It is the real binary with its real sockets, in a run directory of its own and under a name of
+//! its own, so it disturbs no other agent of the host. It dies with the thread that started it.
 
 use crate::control::{Answer, Request, ask};
 use crate::error::on;
@@ -39,7 +39,7 @@ impl AgentChild {
         let child = command.spawn().map_err(on(binary.display()))?;
         let mut agent = Self { child, run_dir: run_dir.to_owned() };
         for _ in 0..READY_TURNS {
-            if ask(run_dir, &Request::Status).is_ok() {
+            if ask(run_dir, &Request::Status {}).is_ok() {
                 return Ok(agent);
             }
             if agent.child.try_wait().is_ok_and(|ended| ended.is_some()) {
@@ -63,7 +63,7 @@ impl AgentChild {
 
     /// The live flows.
     pub fn flows(&self) -> Result<Vec<Row>, Error> {
-        match ask(&self.run_dir, &Request::Flows)? {
+        match ask(&self.run_dir, &Request::Flows {})? {
             Answer::Flows { flows } => Ok(flows),
             other => Err(Error::Refused(format!("not an answer to flows: {other:?}"))),
         }

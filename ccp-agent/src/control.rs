@@ -1,7 +1,7 @@
 //! The control socket: one JSON object a line in, one out. For root and the agent's own user.
 //!
-//! It runs in threads of its own and only ever holds the host's lock for a copy or a note, so a slow
-//! or hostile client delays no report.
+//! It runs in threads of its own and only ever holds the host's lock for a copy or a note, so a
+//! slow or hostile client delays no report.
 
 use crate::error::on;
 use crate::host::{Counts, Host, Row, Target};
@@ -26,12 +26,12 @@ const CLIENTS_MAX: usize = 16;
 /// A client that says nothing is hung up on.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a client asks.
+/// What a client asks. (Braces where nothing else is asked: serde refuses further keys only there.)
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// The live flows.
-    Flows,
+    Flows {},
     /// Another arm or policy for some flows.
     Set {
         /// Which.
@@ -40,9 +40,9 @@ pub enum Request {
         to: String,
     },
     /// The programs and what can drive a flow.
-    Programs,
+    Programs {},
     /// The agent's counts.
-    Status,
+    Status {},
 }
 
 /// A program, for people.
@@ -134,15 +134,15 @@ pub fn policy_rows() -> Vec<(String, String)> {
 
 fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
     Ok(match request {
-        Request::Flows => Answer::Flows { flows: lock(host).rows() },
+        Request::Flows {} => Answer::Flows { flows: lock(host).rows() },
         Request::Set { target, to } => {
             catalogue::kind(to)?;
             Answer::Set { flows: lock(host).set(*target, to)? }
         }
-        Request::Programs => {
+        Request::Programs {} => {
             Answer::Programs { programs: program_rows()?, policies: policy_rows() }
         }
-        Request::Status => {
+        Request::Status {} => {
             let host = lock(host);
             Answer::Status(Box::new(Status {
                 version: env!("CARGO_PKG_VERSION").to_owned(),

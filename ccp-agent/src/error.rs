@@ -67,7 +67,8 @@ pub enum Error {
     },
     /// No agent answers.
     #[error(
-        "no agent answers at {path} ({source})\nfix: start one with `remuda agent --policy rein`, or name its --run-dir"
+        "no agent answers at {path} ({source})\n\
+         fix: start one with `remuda agent --policy rein`, or name its --run-dir"
     )]
     NoAgent {
         /// The control socket.

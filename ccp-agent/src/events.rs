@@ -24,6 +24,8 @@ pub enum Event {
     Stopped { flows_let_go: u64 },
     /// Flows of a former agent are ours.
     Adopted { flows: u64 },
+    /// The host's default was still that of a former agent.
+    DefaultMended { to: String },
     /// A datapath said hello or ready.
     DatapathReady { datapath: String },
     /// A datapath answers no more, or too slowly; it alone suffers.

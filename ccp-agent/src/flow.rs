@@ -214,8 +214,8 @@ impl Flow {
         }
     }
 
-    /// Notes that the flow changed hands between us and its datapath, and when by the monotonic clock
-    /// (us). Says whether it needs a poke.
+    /// Notes that the flow changed hands between us and its datapath, and when by the monotonic
+    /// clock (us). Says whether it needs a poke.
     pub fn on_state(
         &mut self,
         (state, at_monotonic_us): (State, u64),
@@ -400,8 +400,11 @@ mod tests {
         }
     }
 
+    /// A program, if it was set, and fields.
+    type Sent = (Option<&'static str>, Vec<(String, u32)>);
+
     #[derive(Default)]
-    struct Wire(Vec<(Option<&'static str>, Vec<(String, u32)>)>);
+    struct Wire(Vec<Sent>);
 
     fn owned(fields: &[(&str, u32)]) -> Vec<(String, u32)> {
         fields.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()

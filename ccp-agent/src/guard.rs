@@ -1,5 +1,5 @@
-//! Every decision passes here on its way out: no policy, model or mistake may stall or flood a link.
-//! The datapath clamps floor and ceilings again.
+//! Every decision passes here on its way out: no policy, model or mistake may stall or flood a
+//! link. The datapath clamps floor and ceilings again.
 //!
 //! Each clamp names its rule; the flow host records it as an event.
 

@@ -1,8 +1,8 @@
 //! All flows of the agent, of all datapaths, behind one lock.
 //!
 //! The run loop's thread steps the flows; the control socket's thread lists them and says what it
-//! wants. What must reach a datapath happens only in the run loop's thread: the other one asks for a
-//! *poke*, which the run loop delivers to the flow like a report.
+//! wants. What must reach a datapath happens only in the run loop's thread: the other one asks for
+//! a *poke*, which the run loop delivers to the flow like a report.
 
 use crate::catalogue::{self, Kind};
 use crate::config::Config;
@@ -209,7 +209,8 @@ impl Host {
         }
     }
 
-    /// A flow changed hands between us and its datapath, at that moment of the monotonic clock (us).
+    /// A flow changed hands between us and its datapath, at that moment of the monotonic clock
+    /// (us).
     pub fn state(&mut self, key: &Key, change: (State, u64), cwnd: Bytes) {
         if let Some(flow) = self.flows.get_mut(key)
             && flow.on_state(change, cwnd, &mut *self.recorder)

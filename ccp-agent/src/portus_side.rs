@@ -1,7 +1,7 @@
 //! What portus sees of us: one algorithm, whose flows are handles into the [`Host`].
 //!
-//! portus picks an algorithm per flow by name, once. Ours is the only one it knows; which controller
-//! a flow has, and when that changes, is the host's.
+//! portus picks an algorithm per flow by name, once. Ours is the only one it knows; which
+//! controller a flow has, and when that changes, is the host's.
 
 use crate::flow::Actuator;
 use crate::host::{Host, Key};

@@ -1,7 +1,7 @@
 //! Datapath programs, checked before portus sees them.
 //!
 //! portus compiles a misspelt name into a register that nothing sets, panics on a comment in a
-//! body, and lets a program use temporaries that libccp does not have (reference: ccp.md 4.1). Each
+//! body, and lets a program use temporaries that libccp does not have. Each
 //! is an error here, with the line and what to write instead.
 
 use crate::Error;

@@ -9,7 +9,8 @@ fn main() {
     let out =
         PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("remuda.bpf.o");
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
-    // clang for the bpf target does not look into the multiarch folder, where Debian has asm/types.h
+    // clang for the bpf target does not look into the multiarch folder, where Debian has
+    // asm/types.h
     let include = format!("-I/usr/include/{arch}-linux-gnu");
     SkeletonBuilder::new()
         .source("src/bpf/remuda.bpf.c")

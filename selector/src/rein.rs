@@ -7,7 +7,7 @@
 //!     the path is WiFi, and Westwood suits it;
 //!   - else by the 95th percentile: a small buffer suits BBR, a large one CUBIC.
 //!
-//! Differs from the paper, which gives no numbers (reference section 6 has the defaults):
+//! Differs from the paper, which gives no numbers:
 //!   - COV is of the variation *within half a round trip*. WiFi's jitter is fast, from sample to
 //!     sample; a buffer that slow start and CUBIC's sawtooth fill and drain is slow, over many
 //!     round trips. Over all samples, a buffer of four BDPs (RTT from one to five times the base)
@@ -58,7 +58,7 @@ pub const POLICY: Policy = Policy {
     build: |config| Box::new(Rein::new(config.rein.clone())),
 };
 
-/// When to propose again what the guard has vetoed: its least dwell time (reference 4.4).
+/// When to propose again what the guard has vetoed: its least dwell time (guard.rs in the agent).
 const RETRY: Duration = Duration::from_secs(5);
 /// The base RTT is the least of five minutes, as Linux' `tcp_min_rtt_wlen`: CUBIC may not empty
 /// a large buffer for much longer than a sample.
@@ -94,7 +94,7 @@ pub struct ReinConfig {
 }
 
 impl Default for ReinConfig {
-    /// Reference section 6, Rein; for the COV see the head of this file.
+    /// The project's choice; for the COV see the head of this file.
     fn default() -> Self {
         Self {
             sample_count: 200,

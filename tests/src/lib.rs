@@ -1,4 +1,5 @@
-//! What the tests across folders share: the built binary, an agent of their own, and the word SKIPPED.
+//! What the tests across folders share: the built binary, an agent of their own, and the word
+//! SKIPPED.
 
 use ccp_agent::child::AgentChild;
 use remuda_live::{LinkSpec, PathSpec, QueueSpec, Testbed};

@@ -97,7 +97,8 @@ fn killed_and_restarted() {
         }
         thread::sleep(TURN);
     }
-    // Reno's first step shows an RTT after the fallback at the latest, as it counts a window of ACKs.
+    // Reno's first step shows an RTT after the fallback at the latest, as it counts a window of
+    // ACKs.
     let mut times: Vec<Duration> = fell_back.into_iter().flatten().collect();
     report("kill -9: first step of the fallback's window after", &mut times);
     let limit = FALLBACK_LIMIT + 2 * rtt;

@@ -16,7 +16,7 @@
 //!   - the model is updated by report, a sixteenth of a round trip, not by ACK, and what is in
 //!     flight is the most of a report: phases end up to a report later;
 //!   - no randomness: the first phase of the gain cycle follows from the bytes acknowledged;
-//!   - takes over a known path without STARTUP (reference 4.4): DRAIN or PROBE_BW, from the
+//!   - takes over a known path without STARTUP: DRAIN or PROBE_BW, from the
 //!     path's delivery rate and minimum RTT;
 //!   - PROBE_RTT also counts as reached after two round trips, should the datapath never report
 //!     four segments in flight;
@@ -171,7 +171,8 @@ impl Bbr {
         bbr
     }
 
-    /// Reference 4.4: DRAIN if more than a BDP is in flight, else PROBE_BW, at cruise.
+    /// Taking over (ARCHITECTURE.md): DRAIN if more than a BDP is in flight, else PROBE_BW, at
+    /// cruise.
     fn mode_of_known_path(&self, now: Time) -> Mode {
         if self.path.in_flight > self.inflight(Gain::ONE) {
             return Mode::Drain;

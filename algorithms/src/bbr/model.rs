@@ -51,9 +51,10 @@ struct Aggregation {
 }
 
 impl Model {
-    /// Reference 4.4: the bandwidth filter starts from the path's delivery rate. The minimum RTT
-    /// is the one of five minutes, as the one of ten seconds may be of a standing queue; and it is
-    /// good for ten more seconds, in which BBR drains the queue itself (both as `bbr_init`).
+    /// Taking over (ARCHITECTURE.md): the bandwidth filter starts from the path's delivery rate.
+    /// The minimum RTT is the one of five minutes, as the one of ten seconds may be of a standing
+    /// queue; and it is good for ten more seconds, in which BBR drains the queue itself (both as
+    /// `bbr_init`).
     pub fn resume(path: &PathState, now: Time) -> Self {
         Self {
             bw: path.delivery_rate().map(|rate| Windowed::max(BW_ROUNDS, 0, rate)),

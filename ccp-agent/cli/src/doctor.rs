@@ -81,8 +81,10 @@ fn jit() -> Verdict {
 }
 
 fn load() -> Verdict {
-    let settings =
-        Settings { name: format!("doctor{}", std::process::id() % 1_000_000), ..Settings::default() };
+    let settings = Settings {
+        name: format!("doctor{}", std::process::id() % 1_000_000),
+        ..Settings::default()
+    };
     match Datapath::load(settings, clock::monotonic_ns()) {
         Ok(_) => Good("loads and verifies".to_owned()),
         Err(error) => Bad(
@@ -108,7 +110,7 @@ fn natives() -> Verdict {
 fn default_algorithm(run_dir: &Path) -> Verdict {
     let name = Config::default().agent.name;
     match DefaultAlgorithm::current() {
-        Ok(current) if current == name && ask(run_dir, &Request::Status).is_err() => Lacks(
+        Ok(current) if current == name && ask(run_dir, &Request::Status {}).is_err() => Lacks(
             format!("{current}, but no agent runs: new flows are in its fallback"),
             "start the agent, or sysctl net.ipv4.tcp_congestion_control=cubic",
         ),
@@ -142,7 +144,7 @@ fn tun() -> Verdict {
 }
 
 fn agent(run_dir: &Path) -> Verdict {
-    match ask(run_dir, &Request::Status) {
+    match ask(run_dir, &Request::Status {}) {
         Ok(Answer::Status(status)) => Good(format!(
             "version {}, process {}, {} flows, new ones by {}",
             status.version, status.pid, status.flows, status.default

@@ -31,8 +31,18 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 
 fn print_table(rows: &[Row], why: bool) {
     let mut out = table(&[
-        "flow", "peer", "driver", "arm", "cwnd pkts", "rate Mbit/s", "delivered Mbit/s", "srtt ms",
-        "min ms", "lost", "state", "why",
+        "flow",
+        "peer",
+        "driver",
+        "arm",
+        "cwnd pkts",
+        "rate Mbit/s",
+        "delivered Mbit/s",
+        "srtt ms",
+        "min ms",
+        "lost",
+        "state",
+        "why",
     ]);
     for row in rows {
         let mut reason = row.why.clone();
@@ -60,7 +70,7 @@ fn print_table(rows: &[Row], why: bool) {
 
 impl FlowsArgs {
     fn look(&self) -> Result<Vec<Row>, Failure> {
-        match ask(&self.run_dir.run_dir, &Request::Flows)? {
+        match ask(&self.run_dir.run_dir, &Request::Flows {})? {
             Answer::Flows { flows } => Ok(flows),
             other => Err(format!("the agent answered {other:?}").into()),
         }

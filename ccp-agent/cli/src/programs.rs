@@ -26,7 +26,8 @@ impl ProgramsArgs {
             print!("{}", arm.program_text);
             return Ok(());
         }
-        let mut arms = table(&["arm", "program", "instructions per ACK, at most", "fields", "what"]);
+        let mut arms =
+            table(&["arm", "program", "instructions per ACK, at most", "fields", "what"]);
         for row in program_rows()? {
             arms.add_row([
                 row.arm,

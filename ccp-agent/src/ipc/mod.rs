@@ -2,7 +2,7 @@
 //! parses it, and never blocks on a send.
 //!
 //! portus ends its run loop on a malformed message, blocks in send when one datapath stalls, and
-//! passes neither a flow's datapath nor anything of Remuda's own messages on (reference: ccp.md 4).
+//! passes neither a flow's datapath nor anything of Remuda's own messages on.
 //! So here: what portus would choke on is refused and counted; each datapath has a bounded queue of
 //! its own; `HELLO`, `FLOW`, `SIGNALS` and `STATE` go to the flow host and not to portus; and whose
 //! `CREATE` it is that portus handles stands in [`Junction::current`].
@@ -97,8 +97,8 @@ pub struct Junction {
 }
 
 impl Junction {
-    /// Over these datapaths. `stop` (a signal's flag) ends the run loop by clearing `go_on`, portus'
-    /// own flag, which means the opposite.
+    /// Over these datapaths. `stop` (a signal's flag) ends the run loop by clearing `go_on`,
+    /// portus' own flag, which means the opposite.
     pub fn new(
         datapaths: Datapaths,
         host: Arc<Mutex<Host>>,

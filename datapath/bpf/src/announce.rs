@@ -7,7 +7,8 @@ use remuda_wire::to_agent::{
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Optional primitives this datapath sends in `SIGNALS`: srtt, min_rtt, delivered, lost total,
-/// app-limited, recovery state, window and segment size. One bit each; ARCHITECTURE.md has the table.
+/// app-limited, recovery state, window and segment size. One bit each; ARCHITECTURE.md has the
+/// table.
 pub const CAPABILITIES: u32 = 0b1111_1111;
 
 const AF_INET6: u16 = 10;

@@ -1,11 +1,11 @@
 //! CCP programs become straight-line BPF.
 //!
-//! r1 holds the flow; r0 and r2 to r5 are scratch. There are no calls and no loops, so the verifier's
-//! work is linear in the program, and a program cannot run for ever.
+//! r1 holds the flow; r0 and r2 to r5 are scratch. There are no calls and no loops, so the
+//! verifier's work is linear in the program, and a program cannot run for ever.
 //!
 //! Semantics are libccp's (machine.c), but that arithmetic saturates where libccp gives up the rest
-//! of the program for that ACK: a sum or product beyond 2^64-1 is 2^64-1, a difference below 0 is 0,
-//! a quotient by 0 is 2^64-1.
+//! of the program for that ACK: a sum or product beyond 2^64-1 is 2^64-1, a difference below 0 is
+//! 0, a quotient by 0 is 2^64-1.
 
 use crate::insn::{self as i, Assembler, Insn, Jump, Label};
 use crate::layout::{Flow, Registers};

@@ -7,6 +7,8 @@ use crate::Error;
 use std::fs;
 
 const PATH: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+/// What a namespace other than the first may choose from.
+const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 /// The default while the agent has it; dropping gives it back.
 #[derive(Debug)]
@@ -31,13 +33,22 @@ impl DefaultAlgorithm {
         Ok(Self { before })
     }
 
-    /// Puts `native` in place of a default that a former agent named `name` left. Says whether.
-    pub fn mend(name: &str, native: &str) -> Result<bool, Error> {
-        let left_over = Self::current()? == name;
-        if left_over {
-            fs::write(PATH, native).map_err(failed)?;
+    /// Replaces a default that a former agent named `name` left: by `native`, or where this
+    /// namespace may not choose that, by the first it may. Says by which.
+    pub fn mend(name: &str, native: &str) -> Result<Option<String>, Error> {
+        if Self::current()? != name {
+            return Ok(None);
         }
-        Ok(left_over)
+        let allowed = fs::read_to_string(ALLOWED).map_err(failed)?;
+        let others = allowed.split_whitespace().filter(|other| *other != name);
+        let mut refused = None;
+        for candidate in std::iter::once(native).chain(others) {
+            match fs::write(PATH, candidate) {
+                Ok(()) => return Ok(Some(candidate.to_owned())),
+                Err(source) => refused = refused.or(Some(source)),
+            }
+        }
+        Err(failed(refused.expect("at least the native one was tried")))
     }
 }
 

@@ -11,7 +11,8 @@ pub enum Error {
     Message(#[from] remuda_wire::Error),
     /// libbpf or the kernel refused an operation.
     #[error(
-        "{what}: {source}\nfix: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; `remuda doctor` says what else is missing"
+        "{what}: {source}\nfix: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; \
+         `remuda doctor` says what else is missing"
     )]
     Kernel {
         /// What was tried.

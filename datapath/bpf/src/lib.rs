@@ -1,9 +1,9 @@
 //! The CCP datapath on the running Linux kernel, without a module.
 //!
-//! One `tcp_congestion_ops` is registered by BPF struct_ops. Every CCP program the agent installs is
-//! compiled to straight-line BPF ([`compile`]), spliced into a template ([`splice`]) and entered by
-//! tail call, so a flow changes its program by one word. The agent writes windows, rates and control
-//! registers to slots in shared memory ([`slots`]); the flows report through ring buffers.
+//! One `tcp_congestion_ops` is registered by BPF struct_ops. Every CCP program the agent installs
+//! is compiled to straight-line BPF ([`compile`]), spliced into a template ([`splice`]) and entered
+//! by tail call, so a flow changes its program by one word. The agent writes windows, rates and
+//! control registers to slots in shared memory ([`slots`]); the flows report through ring buffers.
 //! [`Datapath`] speaks the CCP wire protocol on top of that, to any agent.
 
 pub mod announce;

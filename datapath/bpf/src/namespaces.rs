@@ -18,7 +18,8 @@ fn entries(path: PathBuf) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// Every place where a namespace may be held: by a thread, by a descriptor, by a name of `ip netns`.
+/// Every place where a namespace may be held: by a thread, by a descriptor, by a name of `ip
+/// netns`.
 fn holders() -> impl Iterator<Item = PathBuf> {
     let processes = || entries("/proc".into());
     let threads = processes().flat_map(|process| entries(process.join("task")));

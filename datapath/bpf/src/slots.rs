@@ -1,7 +1,7 @@
 //! The agent's end of the control slots: a sequence lock per flow (bpf/layout.h).
 //!
-//! Words written while the flow has not yet taken the last ones are added to them, so a window and a
-//! rate of two messages both arrive. Exactly one thread writes.
+//! Words written while the flow has not yet taken the last ones are added to them, so a window and
+//! a rate of two messages both arrive. Exactly one thread writes.
 
 use crate::Error;
 use crate::kernel::Mapped;

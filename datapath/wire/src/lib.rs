@@ -1,7 +1,7 @@
 //! The CCP wire protocol, and what Remuda adds to it.
 //!
-//! Types 0 to 5 are exactly what portus 0.9 and libccp 1.2 speak. Types from 6 up are Remuda's; both
-//! sides of the old world ignore them. Integers are little-endian. A message is one datagram:
+//! Types 0 to 5 are exactly what portus 0.9 and libccp 1.2 speak. Types from 6 up are Remuda's;
+//! both sides of the old world ignore them. Integers are little-endian. A message is one datagram:
 //! `u16 type, u16 length (of the whole), u32 sid`, then its body.
 //!
 //! Every parser here reads a message whole before it returns: lengths, counts, register kinds and

@@ -5,7 +5,8 @@
 
 use crate::{Error, Reader};
 
-/// libccp's `MAX_EXPRESSIONS` and `MAX_INSTRUCTIONS`, less one: its 8-bit counters never end at 256.
+/// libccp's `MAX_EXPRESSIONS` and `MAX_INSTRUCTIONS`, less one: its 8-bit counters never end at
+/// 256.
 pub const EVENTS_MAX: usize = 255;
 /// See [`EVENTS_MAX`].
 pub const INSTRUCTIONS_MAX: usize = 255;

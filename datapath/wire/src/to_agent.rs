@@ -436,7 +436,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..256), kind in 0u16..16) {
+        fn no_bytes_panic(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..256),
+            kind in 0u16..16,
+        ) {
             let _ = ToAgent::parse(&bytes);
             if bytes.len() >= 8 {
                 let length = u16::try_from(bytes.len()).unwrap();

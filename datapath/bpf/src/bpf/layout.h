@@ -120,7 +120,7 @@ struct remuda_config {
  * addresses them at fixed offsets.
  */
 struct remuda_registers {
-	u64 report[REMUDA_REPORT_REGS]; /* first: a report is sent from here, with what precedes it */
+	u64 report[REMUDA_REPORT_REGS]; /* first: sent from here, with what precedes it */
 	u64 control[REMUDA_CONTROL_REGS];
 	u64 implicit[8];
 	u64 temporary[8];

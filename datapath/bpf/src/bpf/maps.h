@@ -23,7 +23,7 @@ struct {
 	__type(value, struct remuda_slot);
 } remuda_slots SEC(".maps");
 
-/* Who a flow is. Written once, at its start; the truth behind lifecycle events, which may be lost. */
+/* Who a flow is. Written at its start; the truth behind lifecycle events, which may be lost. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, REMUDA_SLOTS);

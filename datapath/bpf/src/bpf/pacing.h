@@ -2,8 +2,9 @@
 /* Window and pacing rate: what the stack leaves to an algorithm with cong_control.
  *
  * The stack neither floors the window, nor reduces it gently (RFC 6937), nor derives a pacing rate
- * for us. Without a rate of the agent's the rate is what tcp_update_pacing_rate() (net/ipv4/tcp_input.c) would set, as it sizes
- * TSO bursts, and pacing is off, as it is for the kernel's own window-based algorithms.
+ * for us. Without a rate of the agent's the rate is what tcp_update_pacing_rate()
+ * (net/ipv4/tcp_input.c) would set, as it sizes TSO bursts, and pacing is off, as it is for the
+ * kernel's own window-based algorithms.
  */
 #ifndef REMUDA_PACING_H
 #define REMUDA_PACING_H

@@ -115,14 +115,16 @@ static __always_inline u64 wanted_cwnd(struct remuda_flow *f, struct tcp_sock *t
 	return f->cwnd_pkts;
 }
 
-/* Proportional rate reduction, RFC 6937 with its slow start only while the repair gets on, as tcp_cwnd_reduction() in
- * net/ipv4/tcp_input.c, which the stack does not call for us: while losses are repaired, so much is
- * sent for what is delivered that the window wanted is what is in flight in the end. Without it, a
- * window cut below what is in flight silences the sender, and its retransmissions, for a while.
+/* Proportional rate reduction, RFC 6937 with its slow start only while the repair gets on, as
+ * tcp_cwnd_reduction() in net/ipv4/tcp_input.c, which the stack does not call for us: while losses
+ * are repaired, so much is sent for what is delivered that the window wanted is what is in flight
+ * in the end. Without it, a window cut below what is in flight silences the sender, and its
+ * retransmissions, for a while.
  */
 static __always_inline u64 reduced_cwnd(struct remuda_flow *f, struct tcp_sock *tp, u32 delivered)
 {
-	u64 in_flight = in_flight_pkts(tp), wanted = wanted_cwnd(f, tp), out = tp->prr_out, allowed, send = 0;
+	u64 in_flight = in_flight_pkts(tp), wanted = wanted_cwnd(f, tp), out = tp->prr_out;
+	u64 allowed, send = 0;
 
 	f->prr_delivered += delivered;
 	if (in_flight > wanted) {
@@ -146,7 +148,7 @@ static __always_inline u64 reduced_cwnd(struct remuda_flow *f, struct tcp_sock *
 	return in_flight + send;
 }
 
-/* A paced flow's window is the agent's as it stands: such algorithms conserve packets themselves. */
+/* A paced flow's window is the agent's as it stands: such algorithms conserve packets. */
 static __always_inline void settle_cwnd(struct remuda_flow *f, struct sock *sk,
 					const struct rate_sample *rs)
 {

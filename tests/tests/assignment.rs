@@ -1,0 +1,137 @@
+//! How sockets come to the agent: by cgroup, and as the namespace's default; and what is left after.
+
+use ccp_agent::child::AgentChild;
+use remuda_bpf::DefaultAlgorithm;
+use remuda_live::transfer::Transfer;
+use remuda_tests::{Place, exclusive, skip, wired};
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// A cgroup v2 of our own, removed in the end.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new(name: &str) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/mounts").ok()?;
+        let root = mounts.lines().find_map(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            let path = words.next()?;
+            (words.next() == Some("cgroup2")).then(|| PathBuf::from(path))
+        })?;
+        let path = root.join(name);
+        fs::create_dir(&path).ok()?;
+        Some(Self(path))
+    }
+
+    /// Sockets made by `work` belong to the cgroup.
+    fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        let home = home_of(&self.0);
+        move_to(&self.0);
+        let value = work();
+        move_to(&home);
+        value
+    }
+}
+
+fn home_of(cgroup: &Path) -> PathBuf {
+    let own = fs::read_to_string("/proc/self/cgroup").expect("the process has a cgroup");
+    let relative = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    cgroup.parent().expect("a mount").join(relative.trim_start_matches('/'))
+}
+
+fn move_to(cgroup: &Path) {
+    let pid = std::process::id().to_string();
+    fs::write(cgroup.join("cgroup.procs"), pid).expect("the process moves");
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+fn flows(agent: &AgentChild, at_least: usize) -> usize {
+    for _ in 0..200 {
+        let count = agent.flows().expect("the agent answers").len();
+        if count >= at_least {
+            return count;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    agent.flows().expect("the agent answers").len()
+}
+
+fn connect() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port of loopback");
+    let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("it connects");
+    (near, listener.accept().expect("it accepts").0)
+}
+
+#[test]
+fn a_cgroups_new_sockets_are_ours_and_no_others() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let place = Place::new();
+    let Some(cgroup) = Cgroup::new(&place.name) else {
+        eprintln!("SKIPPED: needs a writable cgroup v2");
+        return;
+    };
+    let path = cgroup.0.to_str().expect("a path");
+    let agent = place.agent(&["--arm", "reno", "--cgroup", path]);
+    let _outside = connect();
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(flows(&agent, 0), 0, "a socket of another cgroup is not ours");
+    let _inside = cgroup.run(connect);
+    assert_eq!(flows(&agent, 2), 2, "both ends of a connection within the cgroup are ours");
+    let rows = agent.flows().expect("the agent answers");
+    assert!(rows.iter().all(|row| row.arm == "reno"), "{rows:?}");
+    agent.stop().expect("it ends");
+}
+
+#[test]
+fn the_default_is_taken_given_back_and_mended_after_a_crash() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let path = wired(24.0, 5.0, 1.0);
+    let host = DefaultAlgorithm::current().expect("the default");
+    let place = Place::new();
+    // In a namespace of its own, so that the host's default stays what it is.
+    let current = || path.server().sysctl("net.ipv4.tcp_congestion_control").expect("the sysctl");
+    let before = current();
+    let agent = start_outliving(&place, &path, &["--arm", "cubic", "--take-default"]);
+    assert_eq!(current(), place.name);
+    let transfer = Transfer { bytes: Some(2_000_000), ..Transfer::default() };
+    let running = transfer.start(path.server(), path.client()).expect("it starts");
+    assert!(flows(&agent, 1) >= 1, "a socket that asks for nothing is ours");
+    running.join().expect("every byte arrives");
+    agent.stop().expect("it ends");
+    assert_eq!(current(), before, "a clean end gives the default back");
+
+    let agent = start_outliving(&place, &path, &["--arm", "cubic", "--take-default"]);
+    agent.kill().expect("kill -9");
+    assert_eq!(current(), place.name, "a crash leaves the default behind");
+    let agent = start_outliving(&place, &path, &["--arm", "cubic"]);
+    assert_ne!(current(), place.name, "the next agent mends it");
+    agent.stop().expect("it ends");
+    assert_eq!(DefaultAlgorithm::current().expect("the default"), host);
+}
+
+/// Starts an agent inside the server's namespace, from a thread that lives as long as the test: a
+/// child dies with the thread that started it.
+fn start_outliving(place: &Place, path: &remuda_live::Testbed, arguments: &[&str]) -> AgentChild {
+    use std::os::fd::AsRawFd;
+    let home = fs::File::open("/proc/thread-self/ns/net").expect("our namespace");
+    // SAFETY: the descriptors are open; only this thread changes its namespace, and comes back.
+    let enter = |fd: i32| unsafe { libc::setns(fd, libc::CLONE_NEWNET) };
+    assert_eq!(enter(path.server().fd().as_raw_fd()), 0, "it enters");
+    let agent = place.agent(arguments);
+    assert_eq!(enter(home.as_raw_fd()), 0, "it comes back");
+    agent
+}
