@@ -7,7 +7,7 @@ use ccp_agent::run_dir::{control_socket, datapath_socket};
 use remuda_live::Clock;
 use remuda_live::transfer::Transfer;
 use remuda_tests::{Place, exclusive, skip, wired};
-use remuda_wire::to_agent::{Create, encode_ready};
+use remuda_wire::to_agent::{Create, Hello, encode_measure, encode_ready};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::thread;
@@ -203,6 +203,21 @@ fn a_datapath_that_does_not_read_costs_itself_alone() {
     honest.greets_and_is_answered(4);
     let flows = agent.flows().expect("the agent answers");
     assert!(flows.iter().all(|flow| flow.datapath.ends_with("honest")), "{flows:?}");
+    agent.stop().expect("it ends as it should");
+}
+
+#[test]
+fn a_datapath_whose_flows_a_former_agent_had_is_asked_to_announce_them() {
+    let place = Place::new();
+    let agent = without_bpf(&place);
+    let peer = Peer::new(&place, "datapath");
+    let mut bytes = Vec::new();
+    Hello { version: 1, name: "test".to_owned(), ..Hello::default() }.encode(&mut bytes);
+    peer.send(&bytes);
+    encode_measure(&mut bytes, 3, 1, &[1, 2]);
+    peer.send(&bytes);
+    assert!((0..64).any(|_| peer.hear() == Some(9)), "RESYNC comes");
+    peer.greets_and_is_answered(3);
     agent.stop().expect("it ends as it should");
 }
 

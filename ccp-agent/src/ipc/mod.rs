@@ -81,6 +81,18 @@ pub struct Datapaths {
     pub default_algorithm: Option<DefaultAlgorithm>,
 }
 
+/// What became of a message.
+enum Passed {
+    /// It is for portus, and so long.
+    ToPortus(usize),
+    /// It was ours, or refused.
+    Kept,
+    /// Its datapath speaks Remuda's own messages.
+    Greeted,
+    /// It is of a flow that this agent never heard of: a former agent had it.
+    OfAStranger,
+}
+
 struct Inner {
     datapaths: Datapaths,
     inbox: VecDeque<(Peer, Vec<u8>)>,
@@ -119,8 +131,11 @@ impl Junction {
         let mut inner = self.inner.borrow_mut();
         loop {
             while let Some((peer, message)) = inner.inbox.pop_front() {
-                if let Some(bytes) = self.pass(&peer, &message, out) {
-                    return Some((bytes, peer));
+                match self.pass(&peer, &message, out) {
+                    Passed::ToPortus(bytes) => return Some((bytes, peer)),
+                    Passed::Kept => {}
+                    Passed::Greeted => inner.greeted(&peer),
+                    Passed::OfAStranger => inner.resync(&peer, &self.host),
                 }
             }
             for (peer, sid) in lock(&self.host).take_pokes() {
@@ -135,13 +150,13 @@ impl Junction {
     }
 
     /// Checks a message, keeps what is ours, and copies what is portus'.
-    fn pass(&self, peer: &Peer, message: &[u8], out: &mut [u8]) -> Option<usize> {
+    fn pass(&self, peer: &Peer, message: &[u8], out: &mut [u8]) -> Passed {
         let mut host = lock(&self.host);
         let parsed = match ToAgent::parse(message) {
             Ok(parsed) => parsed,
             Err(error) => {
                 host.refuse(peer, error.to_string());
-                return None;
+                return Passed::Kept;
             }
         };
         let key = |sid: u32| -> Key { (peer.clone(), sid) };
@@ -149,23 +164,23 @@ impl Junction {
             ToAgent::Hello(hello) => {
                 let datapath = format!("{peer} {}", hello.name);
                 host.record(&Event::DatapathReady { datapath });
-                return None;
+                return Passed::Greeted;
             }
             ToAgent::Flow { sid, info } => {
                 host.announce(key(sid), *info);
-                return None;
+                return Passed::Kept;
             }
             ToAgent::Signals { sid, signals } => {
                 host.signal(&key(sid), signals);
-                return None;
+                return Passed::Kept;
             }
             ToAgent::State { sid, state, cwnd_bytes, at_us } => {
                 host.state(&key(sid), (state, at_us), Bytes(cwnd_bytes.into()));
-                return None;
+                return Passed::Kept;
             }
             ToAgent::Measure { sid, .. } if !host.knows(&key(sid)) => {
                 host.counts.stale_reports += 1;
-                return None;
+                return Passed::OfAStranger;
             }
             ToAgent::Measure { .. } | ToAgent::Ready { .. } => {}
             ToAgent::Create { create, .. } => lock(&self.current).create = create,
@@ -173,10 +188,10 @@ impl Junction {
         lock(&self.current).peer = peer.clone();
         let Some(room) = out.get_mut(..message.len()) else {
             host.refuse(peer, "longer than portus' buffer".to_owned());
-            return None;
+            return Passed::Kept;
         };
         room.copy_from_slice(message);
-        Some(message.len())
+        Passed::ToPortus(message.len())
     }
 
     fn wait(&self) {
@@ -204,6 +219,19 @@ impl Datapaths {
 }
 
 impl Inner {
+    fn greeted(&mut self, peer: &Peer) {
+        if let (Peer::Unix(path), Some(unix)) = (peer, &mut self.datapaths.unix) {
+            unix.greeted(path);
+        }
+    }
+
+    /// Asks a datapath to announce its flows again. The BPF datapath's are adopted at start.
+    fn resync(&mut self, peer: &Peer, host: &Mutex<Host>) {
+        if let (Peer::Unix(path), Some(unix)) = (peer, &mut self.datapaths.unix) {
+            unix.resync(path, host);
+        }
+    }
+
     /// Beats, reads what the datapaths have, keeps house. Says whether something came.
     fn fill(&mut self, host: &Mutex<Host>) -> bool {
         let now_ns = clock::monotonic_ns();

@@ -5,10 +5,10 @@
 //! the datapath is given up, alone.
 
 use super::{Peer, lock};
-use crate::Error;
 use crate::error::on;
 use crate::events::Event;
 use crate::host::Host;
+use crate::{Error, clock};
 use nix::errno::Errno;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendto, setsockopt, sockopt,
@@ -27,6 +27,8 @@ use std::sync::{Arc, Mutex};
 const QUEUE_MAX: usize = 1_024;
 /// Datapaths at once.
 const PEERS_MAX: usize = 256;
+/// A datapath is asked to announce its flows at most this often.
+const RESYNC_INTERVAL_NS: u64 = 1_000_000_000;
 /// Messages read before the agent looks elsewhere.
 const RECEIVE_MAX: usize = 256;
 
@@ -35,6 +37,8 @@ pub struct UnixEnd {
     socket: UnixDatagram,
     path: PathBuf,
     peers: HashMap<Arc<PathBuf>, VecDeque<Vec<u8>>>,
+    /// Those that said HELLO, and when they were last asked to announce their flows.
+    greeted: HashMap<Arc<PathBuf>, u64>,
     buffer: Vec<u8>,
 }
 
@@ -56,6 +60,7 @@ impl UnixEnd {
             socket,
             path: path.to_owned(),
             peers: HashMap::new(),
+            greeted: HashMap::new(),
             buffer: vec![0; MESSAGE_BYTES_MAX + 1],
         })
     }
@@ -139,6 +144,23 @@ impl UnixEnd {
         }
     }
 
+    /// The datapath speaks Remuda's own messages.
+    pub fn greeted(&mut self, path: &Arc<PathBuf>) {
+        self.greeted.entry(Arc::clone(path)).or_insert(0);
+    }
+
+    /// Asks it to announce its flows again, if it understands that, and not too often.
+    pub fn resync(&mut self, path: &Arc<PathBuf>, host: &Mutex<Host>) {
+        let now_ns = clock::monotonic_ns();
+        match self.greeted.get_mut(path) {
+            Some(asked_ns) if now_ns - *asked_ns > RESYNC_INTERVAL_NS => *asked_ns = now_ns,
+            _ => return,
+        }
+        let mut message = Vec::new();
+        encode_bare(&mut message, Kind::Resync);
+        self.send(path, &message, host);
+    }
+
     /// Sends what waits, and a heartbeat to whom nothing waits for.
     pub fn keep_house(&mut self, host: &Mutex<Host>) {
         let mut beat = Vec::new();
@@ -177,6 +199,7 @@ impl UnixEnd {
 
     fn give_up(&mut self, path: &Arc<PathBuf>, reason: &str, host: &Mutex<Host>) {
         self.peers.remove(path);
+        self.greeted.remove(path);
         let peer = Peer::Unix(Arc::clone(path));
         let mut host = lock(host);
         host.close_all(&peer);
