@@ -7,12 +7,12 @@ const WIDTH: f64 = 360.0;
 const TIME_HEIGHT: f64 = 230.0;
 const LEFT: f64 = 36.0;
 const RIGHT: f64 = 12.0;
-const TOP: f64 = 34.0;
+const TOP: f64 = 36.0;
 const BOTTOM: f64 = 38.0;
 /// The strip above a plot that names the arm in charge.
 const STRIP: f64 = 6.0;
-/// A band narrower than this has no room for its name.
-const NAMED_BAND_WIDTH: f64 = 34.0;
+/// A letter's width, about: a band that is narrower than its name has none.
+const LETTER_WIDTH: f64 = 6.2;
 const BAR_LEFT: f64 = 76.0;
 const BAR_RIGHT: f64 = 64.0;
 const BAR_PITCH: f64 = 30.0;
@@ -149,7 +149,7 @@ fn axes(x: Scale, y: Scale, unit: &str) -> String {
         let text = tick_text(tick);
         let _ = write!(svg, "<text class=\"mid\" x=\"{at:.1}\" y=\"{text_at:.1}\">{text}</text>");
     }
-    let (middle, below, above) = ((left + right) / 2.0, bottom + 32.0, top - 12.0);
+    let (middle, below, above) = ((left + right) / 2.0, bottom + 32.0, top - 22.0);
     let unit = escape(unit);
     let _ = write!(
         svg,
@@ -176,10 +176,9 @@ fn band_svg(band: &Band, x: Scale) -> String {
         band.span_s.1,
         TOP - STRIP
     );
-    if width >= NAMED_BAND_WIDTH {
-        let (at, above) = (from + 2.0, TOP - STRIP - 4.0);
-        let at = at.max(LEFT + 24.0); // beside the unit
-        let _ = write!(svg, "<text x=\"{at:.1}\" y=\"{above:.1}\">{name}</text>");
+    if width >= LETTER_WIDTH * band.name.len() as f64 {
+        let (at, above) = (from + width / 2.0, TOP - STRIP - 4.0);
+        let _ = write!(svg, "<text class=\"mid\" x=\"{at:.1}\" y=\"{above:.1}\">{name}</text>");
     }
     svg + "</g>"
 }

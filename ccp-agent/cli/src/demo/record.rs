@@ -97,7 +97,8 @@ pub mod tests {
 
     /// A download of a second at 8 Mbit/s that `arms` had one after the other.
     pub fn run(path: usize, driver: &str, elapsed_s: f64, arms: &[&str]) -> Run {
-        let tenth = |n: usize| Duration::from_secs_f64(elapsed_s * n as f64 / arms.len().max(1) as f64);
+        let tenth =
+            |n: usize| Duration::from_secs_f64(elapsed_s * n as f64 / arms.len().max(1) as f64);
         let sample = |(n, arm): (usize, &&str)| Sample {
             at: tenth(n),
             received_bytes: 100_000 * n as u64,
