@@ -9,6 +9,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 const TEMPLATE: &str = include_str!("page.html");
+const INTRO: &str = "Every download ran under rein, which starts with cubic and picks an arm from \
+                     what it measures, and under each arm alone.";
+const INTRO_WITHOUT_REIN: &str = "Rein did not run.";
 /// Goodput is drawn over so many spans of a download, none shorter than the least.
 const GOODPUT_SPANS: u32 = 50;
 const GOODPUT_SPAN_MIN: Duration = Duration::from_millis(250);
@@ -57,9 +60,11 @@ impl Content<'_> {
         } else {
             ""
         };
+        let intro = if self.summary.picks.is_empty() { INTRO_WITHOUT_REIN } else { INTRO };
         fill(
             TEMPLATE,
             &[
+                ("intro", intro.to_owned()),
                 ("verdict", escape(&self.summary.verdict())),
                 ("bounds", bounds.to_owned()),
                 ("times", self.times()),

@@ -170,8 +170,10 @@ fn band_svg(band: &Band, x: Scale) -> String {
     let (class, name) = (band.class, escape(&band.name));
     let mut svg = format!(
         "<g class=\"{class}\"><title>rein has {name} from {:.1} s to {:.1} s</title>\
-         <rect class=\"band\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{height}\"/>\
-         <rect class=\"strip\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{STRIP}\"/>",
+         <rect class=\"band\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{width:.1}\" \
+         height=\"{height}\"/>\
+         <rect class=\"strip\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{width:.1}\" \
+         height=\"{STRIP}\"/>",
         band.span_s.0,
         band.span_s.1,
         TOP - STRIP

@@ -83,13 +83,21 @@ impl Race<'_> {
     fn lane(&self, path: usize) -> Result<Vec<Run>, Failure> {
         let mut runs = Vec::new();
         for heat in self.plan.heats(path) {
+            if self.is_stopped() {
+                break;
+            }
             let left = self.plan.within.saturating_sub(self.clock.elapsed());
             if left < self.plan.fair_time() {
                 self.board.note(format!("{}: no time left for {}", PATHS[path].title, heat.driver));
                 continue;
             }
             let before = self.clock.elapsed();
-            let Some(run) = self.heat(&heat, left)? else { break };
+            let run = match self.heat(&heat, left) {
+                Ok(Some(run)) => run,
+                // Ctrl-C reaches the agent as well: what fails after it fails because of it.
+                Err(error) if !self.is_stopped() => return Err(error),
+                Ok(None) | Err(_) => break,
+            };
             self.board.ended(&run, self.clock.elapsed() - before);
             runs.push(run);
         }
@@ -171,12 +179,7 @@ impl Race<'_> {
 
     fn row(&self, flow: Option<u32>) -> Result<Option<Row>, Failure> {
         let (Reins::Agent(agent, _), Some(id)) = (self.reins, flow) else { return Ok(None) };
-        match agent.flows() {
-            Ok(rows) => Ok(rows.into_iter().find(|row| row.id == id)),
-            // Ctrl-C reaches the agent as well.
-            Err(_) if self.is_stopped() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        Ok(agent.flows()?.into_iter().find(|row| row.id == id))
     }
 
     fn is_stopped(&self) -> bool {

@@ -87,7 +87,8 @@ fn choices(run: &Run) -> String {
 pub fn runs_csv(facts: &Facts, runs: &[Run]) -> String {
     let mut text = facts.head("one line a download");
     text += "# completed: 0 if it was given up; then time_s is a lower bound\n\
-             path,driver,round,completed,time_s,received_bytes,retransmitted_pkts,arm_last,choices\n";
+             path,driver,round,completed,time_s,received_bytes,retransmitted_pkts,arm_last,\
+             choices\n";
     for run in runs {
         let (path, completed) = (PATHS[run.path].key, u8::from(run.completed));
         let _ = writeln!(
