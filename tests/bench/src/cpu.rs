@@ -10,6 +10,11 @@
 
 use crate::Fallible;
 use std::fs;
+use std::time::Duration;
+
+/// A run during which others used more than this of one processor is disturbed. An idle processor
+/// that runs a softirq of the flow counts as others, too.
+const OTHERS_MAX: f64 = 0.2;
 
 /// `USER_HZ`: what /proc/stat counts in.
 const TICK_NS: u64 = 10_000_000;
@@ -114,9 +119,14 @@ impl Cpu {
         self.own_ns + self.agent_ns + self.ksoftirqd_ns
     }
 
-    /// What others used.
-    pub fn others_ns(self) -> u64 {
-        self.machine_ns.saturating_sub(self.flow_ns())
+    /// What others used in that time, of one processor.
+    pub fn others(self, elapsed: Duration) -> f64 {
+        self.machine_ns.saturating_sub(self.flow_ns()) as f64 / elapsed.as_nanos() as f64
+    }
+
+    /// Whether others let the flow be in that time.
+    pub fn is_quiet(self, elapsed: Duration) -> bool {
+        self.others(elapsed) <= OTHERS_MAX
     }
 }
 

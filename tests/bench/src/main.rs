@@ -41,22 +41,22 @@ struct Options {
     #[arg(value_enum)]
     benches: Vec<Bench>,
     /// throughput: pairs of runs
-    #[arg(long, value_name = "N", default_value_t = 9)]
+    #[arg(long, value_name = "N", default_value_t = 15)]
     pairs: usize,
     /// throughput: seconds a flow runs
-    #[arg(long, value_name = "SECONDS", default_value_t = 4.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     seconds: f64,
     /// throughput: the kernel's cubic on both sides, for the noise of this machine
     #[arg(long)]
     control: bool,
     /// ack-cost, latency: rounds
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 12)]
     rounds: usize,
     /// ack-cost: milliseconds a program runs in a round
     #[arg(long, value_name = "MS", default_value_t = 400)]
     ack_ms: u64,
     /// latency: reports a side in a round
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(long, value_name = "N", default_value_t = 600)]
     reports: usize,
     /// The remuda command
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]

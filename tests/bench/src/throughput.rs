@@ -6,9 +6,8 @@
 //! time per byte say the same thing twice if no core idles. The agent runs all the time; its
 //! processor time counts only for its own flows.
 //!
-//! A pair during which others used more than [`OTHERS_MAX`] of a processor is shown, and another
-//! one is run instead, within limits: which side a compiler beside hits is chance. Of too few
-//! undisturbed pairs nothing is concluded.
+//! A pair that others disturbed (cpu.rs) is shown, and another one is run instead, within limits:
+//! which side a compiler beside hits is chance. Of too few undisturbed pairs nothing is concluded.
 
 use crate::cpu::{Cpu, Meter};
 use crate::stats::Spread;
@@ -21,8 +20,6 @@ use std::time::Duration;
 const GOODPUT_MIN: f64 = 0.95;
 const CPU_MAX: f64 = 1.15;
 const KERNELS: &str = "cubic";
-/// Of one processor.
-const OTHERS_MAX: f64 = 0.1;
 /// So many pairs are tried for each that is wanted.
 const ATTEMPTS: usize = 3;
 /// With fewer undisturbed ones there is no verdict.
@@ -52,7 +49,7 @@ impl Figures {
 
     /// What others used, of one processor.
     fn others(&self) -> f64 {
-        self.cpu.others_ns() as f64 / self.elapsed.as_nanos() as f64
+        self.cpu.others(self.elapsed)
     }
 }
 
@@ -83,7 +80,7 @@ fn run_flow(
 }
 
 fn is_quiet((kernel, ours): &(Figures, Figures)) -> bool {
-    kernel.others().max(ours.others()) <= OTHERS_MAX
+    kernel.cpu.is_quiet(kernel.elapsed) && ours.cpu.is_quiet(ours.elapsed)
 }
 
 fn row(label: &str, pair: &(Figures, Figures)) {
