@@ -156,9 +156,7 @@ static __always_inline void settle_cwnd(struct remuda_flow *f, struct sock *sk,
 	u32 state = BPF_CORE_READ_BITFIELD(inet_csk(sk), icsk_ca_state);
 	u64 cwnd = f->cwnd_pkts;
 
-	if (f->paced || (state != TCP_CA_RECOVERY && state != TCP_CA_CWR)) {
-		f->prr_delivered = 0;
-	} else {
+	if (!f->paced && (state == TCP_CA_RECOVERY || state == TCP_CA_CWR)) {
 		u64 reduced = reduced_cwnd(f, tp, rs->acked_sacked);
 
 		if (reduced < cwnd || in_flight_pkts(tp) > wanted_cwnd(f, tp))

@@ -175,15 +175,18 @@ void BPF_PROG(remuda_set_state, struct sock *sk, u8 new_state)
 {
 	struct remuda_flow *f;
 
-	if (new_state != TCP_CA_LOSS && new_state != TCP_CA_RECOVERY)
+	if (new_state != TCP_CA_LOSS && new_state != TCP_CA_RECOVERY && new_state != TCP_CA_CWR)
 		return;
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
 	if (!f)
 		return;
-	if (new_state == TCP_CA_LOSS)
+	if (new_state == TCP_CA_LOSS) {
 		f->timed_out = 1;
-	else
-		f->recovery_ns = bpf_ktime_get_ns();
+		return;
+	}
+	/* The stack starts to count prr_out anew, also if a recovery follows another at once. */
+	f->prr_delivered = 0;
+	f->recovery_ns = bpf_ktime_get_ns();
 }
 
 SEC("struct_ops")
