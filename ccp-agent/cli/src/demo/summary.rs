@@ -76,7 +76,7 @@ pub struct Pick {
     pub arms: Vec<String>,
     /// Downloads that ended with the arm that the paper's Rein picks.
     pub as_paper: usize,
-    /// Why, of its first download.
+    /// Why, a line a download.
     pub why: String,
 }
 
@@ -140,19 +140,22 @@ fn line(driver: &str, runs: &[Run]) -> Line {
 fn pick(path: usize, runs: &[Run]) -> Option<Pick> {
     let runs: Vec<&Run> =
         runs.iter().filter(|run| run.path == path && run.driver == POLICY).collect();
-    let first = runs.first()?;
+    runs.first()?;
     let arms: Vec<String> = runs.iter().map(|run| run.last_arm().to_owned()).collect();
     let as_paper = arms.iter().filter(|arm| *arm == PATHS[path].suits).count();
-    let why = match &first.choices[..] {
-        [] => "it ended before rein had seen enough to decide".to_owned(),
-        choices => {
-            let said = |choice: &super::record::Choice| {
-                format!("at {:.1} s: {}", choice.at.as_secs_f64(), choice.why)
-            };
-            choices.iter().map(said).collect::<Vec<_>>().join("; ")
-        }
-    };
+    let why = runs.iter().map(|run| why(run)).collect::<Vec<_>>().join("\n");
     Some(Pick { path, arms, as_paper, why })
+}
+
+fn why(run: &Run) -> String {
+    if run.choices.is_empty() {
+        return "it ended before rein had seen enough to decide".to_owned();
+    }
+    let said = run.choices.iter().map(|choice| {
+        let at_s = choice.at.as_secs_f64();
+        format!("at {at_s:.1} s: {}", choice.why)
+    });
+    said.collect::<Vec<_>>().join("; ")
 }
 
 fn seconds(mean_s: Option<f64>, is_bound: bool) -> String {
@@ -212,5 +215,62 @@ impl fmt::Display for Summary {
             writeln!(f, "{picks}")?;
         }
         write!(f, "{}", self.verdict())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::run;
+    use super::*;
+    use std::time::Duration;
+
+    /// Rein's times on the three paths beside cubic's.
+    fn summary(rein_s: [f64; 3], cubic_s: [f64; 3], cubic_completes: bool) -> Summary {
+        let plan = Plan {
+            drivers: ["rein", "cubic"].map(str::to_owned).to_vec(),
+            rounds: 1,
+            file_bytes: 1_000_000,
+            seed: 1,
+            within: Duration::from_secs(100),
+        };
+        let mut runs = Vec::new();
+        for path in 0..PATHS.len() {
+            runs.push(run(path, "rein", rein_s[path], &["cubic", PATHS[path].suits]));
+            let cubic = run(path, "cubic", cubic_s[path], &["cubic"]);
+            runs.push(Run { completed: cubic_completes, ..cubic });
+        }
+        Summary::of(&plan, &runs)
+    }
+
+    #[test]
+    fn the_gain_is_relative_to_reins_own_time_as_in_the_paper() {
+        let summary = summary([10.0, 10.0, 10.0], [5.0, 10.0, 18.0], true);
+        assert_eq!(summary.lines[1].cells(), ["cubic", "5.0", "10.0", "18.0", "11.0", "+10.0 %"]);
+        assert_eq!(
+            summary.verdict(),
+            "rein wins: 10.0 s on average, the best single arm (cubic) 11.0 s"
+        );
+        assert_eq!(summary.picks.iter().map(|pick| pick.as_paper).sum::<usize>(), 3);
+    }
+
+    #[test]
+    fn a_loss_is_said_as_plainly() {
+        let verdict = summary([10.0; 3], [9.0; 3], true).verdict();
+        assert_eq!(verdict, "rein does not win: 10.0 s on average, cubic alone 9.0 s");
+    }
+
+    #[test]
+    fn what_did_not_complete_is_a_bound_and_wins_nothing() {
+        let summary = summary([10.0; 3], [9.0; 3], false);
+        assert_eq!(summary.lines[1].cells()[1], ">9.0");
+        let verdict = summary.verdict();
+        assert_eq!(verdict, "rein takes 10.0 s; no arm alone completed every download");
+    }
+
+    #[test]
+    fn rounds_show_their_spread() {
+        let runs = [4.0, 6.0].map(|elapsed_s| run(0, "cubic", elapsed_s, &["cubic"]));
+        assert_eq!(Times::of(runs.iter()).expect("two").to_string(), "5.0 (4.0-6.0)");
+        assert_eq!(Times::of([].iter()), None);
     }
 }
