@@ -124,7 +124,7 @@ impl Rule for Curve {
         }
         let target = target.clamp(path.cwnd, path.cwnd * TARGET_MAX);
         // RFC 9438 section 4.4: (target - cwnd) / cwnd for each segment acknowledged.
-        path.cwnd + window::scale(target - path.cwnd, acked, path.cwnd)
+        path.cwnd + window::scale(target - path.cwnd, acked.min(path.cwnd), path.cwnd)
     }
 
     fn reduce(&mut self, path: &PathState) -> Bytes {

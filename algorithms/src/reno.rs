@@ -74,11 +74,12 @@ impl Rule for Additive {
     /// RFC 5681 equation (2), as RFC 3465 puts it: a segment for each window of bytes.
     fn grow(&mut self, path: &PathState, acked: Bytes, _now: Time) -> Bytes {
         self.credit += acked;
-        if self.credit < path.cwnd {
-            return path.cwnd;
+        let mut cwnd = path.cwnd;
+        while self.credit >= cwnd {
+            self.credit = self.credit - cwnd;
+            cwnd += path.mss;
         }
-        self.credit = self.credit - path.cwnd;
-        path.cwnd + path.mss
+        cwnd
     }
 
     /// RFC 5681 equation (4).
@@ -120,6 +121,15 @@ mod tests {
     #[test]
     fn grows_one_segment_a_round_after_the_round_of_recovery() {
         check("alaaaa", "20 10 10 11 12 13");
+    }
+
+    #[test]
+    fn a_report_of_many_round_trips_counts_them_all() {
+        let mut rule = Additive::default();
+        let ten = PathState::new(MSS, Packets(10).to_bytes(MSS));
+        // 10 + 11 + 12 segments acknowledge three windows; two of 35 are left.
+        let grown = rule.grow(&ten, Packets(35).to_bytes(MSS), Time::ZERO);
+        assert_eq!((grown, rule.credit), (Packets(13).to_bytes(MSS), Packets(2).to_bytes(MSS)));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! RFC 5681, RFC 6582, RFC 9406 (slow start), RFC 7661 (unused windows).
 //!
 //! Differs from the RFCs:
-//!   - a report carries many ACKs; one report at most doubles the window in slow start;
+//!   - a report carries many ACKs, on a short path those of many round trips; one report at most
+//!     doubles the window in slow start;
 //!   - the loss window after a timeout is two segments, not one: a datapath's floor;
 //!   - retransmission and PRR are the datapath's, and so is the undoing of a spurious reduction.
 
@@ -14,7 +15,7 @@ use crate::hystart::HyStart;
 use crate::path::PathState;
 use crate::recovery::{Recovery, congested, episode_rtt};
 use crate::round::Round;
-use crate::units::{Bytes, Packets, Time};
+use crate::units::{Bytes, Gain, Packets, Time};
 use std::time::Duration;
 
 /// The ceiling of every window: what the 32 bits of the wire protocol's `Cwnd` register hold.
@@ -23,6 +24,10 @@ pub const CWND_MAX: Bytes = Bytes(u32::MAX as u64);
 const RESUME_MIN: Packets = Packets(4);
 /// tcp_cubic.c `hystart_low_window`: trains of a smaller window say nothing.
 const HYSTART_MIN: Packets = Packets(16);
+
+/// Where round trips are shorter than reports, a report acknowledges many windows. Growth counts so
+/// many of them at most: a report that claims more is broken.
+const ROUNDS_MAX: Gain = Gain(64_000);
 
 /// What makes one window-based algorithm differ from the next.
 pub trait Rule {
@@ -184,8 +189,9 @@ impl Window {
     }
 
     fn grow(&mut self, rule: &mut impl Rule, acked: Bytes, now: Time) {
-        let mut acked = acked.min(self.path.cwnd);
+        let mut acked = acked.min(self.path.cwnd * ROUNDS_MAX);
         if self.in_slow_start() {
+            acked = acked.min(self.path.cwnd);
             let step = Bytes(acked.0 / self.hystart.map_or(1, |hystart| hystart.divisor()));
             let room = self.path.ssthresh.map_or(CWND_MAX, |ssthresh| ssthresh - self.path.cwnd);
             self.path.cwnd += step.min(room);
