@@ -4,8 +4,11 @@
 //! [`Controller`], so they are interchangeable per flow and at run time.
 
 use crate::path::PathState;
-use crate::units::{Bytes, Packets, Rate, Time};
+use crate::units::{Bytes, Gain, Packets, Rate, Time};
 use std::time::Duration;
+
+/// A window of which so much was in flight was used: what is in flight is seen after an ACK.
+const CWND_FULL: Gain = Gain(850);
 
 /// Enough to grow a window smoothly, and few enough for a thousand flows.
 pub const REPORTS_PER_ROUND: u32 = 4;
@@ -53,6 +56,18 @@ impl RttSamples {
     }
 }
 
+/// How much of its window a sender used (Linux' `tcp_cwnd_validate`). Growing a window that is not
+/// used is unsafe (RFC 7661).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CwndUse {
+    /// Less than half.
+    Little,
+    /// Half at least: enough in slow start, as the window has just been raised.
+    Half,
+    /// All: the window held it back.
+    Full,
+}
+
 /// One datapath report, decoded. The agent fills it; controllers only read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measurement {
@@ -82,6 +97,9 @@ pub struct Measurement {
     /// The longest run of ACKs that were at most 2 ms apart (Linux' `hystart_ack_delta_us`), up to
     /// the report: how long the bottleneck took for the packets of one burst.
     pub ack_train: Duration,
+    /// How much of its window the sender used; `None` if the datapath does not tell, and it is to be
+    /// guessed from what is in flight.
+    pub cwnd_use: Option<CwndUse>,
 }
 
 impl Measurement {
@@ -99,12 +117,21 @@ impl Measurement {
         in_recovery: false,
         cwnd: Bytes(0),
         ack_train: Duration::ZERO,
+        cwnd_use: None,
     };
 
-    /// Whether the window held the sender back: growing a window that is not used is unsafe
-    /// (RFC 9438 section 4.2 and RFC 7661). Two segments of slack, as TSO leaves some unused.
-    pub fn cwnd_limited(&self, cwnd: Bytes, mss: Bytes) -> bool {
-        self.in_flight + Packets(2).to_bytes(mss) >= cwnd * crate::units::Gain(850)
+    /// How much of a window of `cwnd` the sender used: as the datapath says, or by what was in flight,
+    /// with two segments of slack, as TSO leaves some unused.
+    pub fn cwnd_use(&self, cwnd: Bytes, mss: Bytes) -> CwndUse {
+        let in_flight = self.in_flight + Packets(2).to_bytes(mss);
+        let guessed = if in_flight >= cwnd * CWND_FULL {
+            CwndUse::Full
+        } else if in_flight + in_flight >= cwnd {
+            CwndUse::Half
+        } else {
+            CwndUse::Little
+        };
+        self.cwnd_use.unwrap_or(guessed)
     }
 }
 

@@ -10,7 +10,9 @@
 //!   - the loss window after a timeout is two segments, not one: a datapath's floor;
 //!   - retransmission and PRR are the datapath's, and so is the undoing of a spurious reduction.
 
-use crate::controller::{Decision, Measurement, REPORTS_PER_ROUND, REPORTS_PER_ROUND_MANY};
+use crate::controller::{
+    CwndUse, Decision, Measurement, REPORTS_PER_ROUND, REPORTS_PER_ROUND_MANY,
+};
 use crate::hystart::HyStart;
 use crate::path::PathState;
 use crate::recovery::{Recovery, congested, episode_rtt};
@@ -172,12 +174,8 @@ impl Window {
     /// Linux' `tcp_is_cwnd_limited`: in slow start half the window is enough, as the window has
     /// just been raised and the sender follows.
     fn limited(&self, m: &Measurement) -> bool {
-        let mss = self.path.mss;
-        if self.in_slow_start() {
-            let in_flight = m.in_flight + Packets(2).to_bytes(mss);
-            return in_flight + in_flight >= self.path.cwnd;
-        }
-        m.cwnd_limited(self.path.cwnd, mss)
+        let needed = if self.in_slow_start() { CwndUse::Half } else { CwndUse::Full };
+        m.cwnd_use(self.path.cwnd, self.path.mss) >= needed
     }
 
     fn use_ack(&mut self, rule: &mut impl Rule, m: &Measurement, now: Time) {

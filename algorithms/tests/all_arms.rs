@@ -3,6 +3,7 @@
 
 use portus::lang::Reg;
 use proptest::prelude::*;
+use remuda_algorithms::controller::CwndUse;
 use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL};
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
 use remuda_algorithms::window::CWND_MAX;
@@ -47,6 +48,9 @@ prop_compose! {
         (send_rate, delivery_rate) in (any_number(), any_number()),
         (in_flight, cwnd) in (any_number(), any_number()),
         ack_train in any_span(),
+        cwnd_use in prop::option::of(prop::sample::select(vec![
+            CwndUse::Little, CwndUse::Half, CwndUse::Full,
+        ])),
         (app_limited, in_recovery) in any::<(bool, bool)>(),
     ) -> Measurement {
         Measurement {
@@ -62,6 +66,7 @@ prop_compose! {
             in_recovery,
             cwnd: Bytes(cwnd),
             ack_train,
+            cwnd_use,
         }
     }
 }

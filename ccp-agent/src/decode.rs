@@ -1,6 +1,7 @@
 //! A report becomes a measurement, a decision becomes register values. Units are converted here and
 //! nowhere else.
 
+use remuda_algorithms::controller::CwndUse;
 use remuda_algorithms::signals::FIELDS;
 use remuda_algorithms::units::{Bytes, Packets, Rate};
 use remuda_algorithms::{Decision, Measurement, RttSamples};
@@ -40,7 +41,16 @@ pub fn measurement(
         in_recovery: signals.is_some_and(|s| s.in_recovery),
         cwnd: Bytes(signals.map_or(cwnd, in_force)),
         ack_train: Duration::from_micros(train),
+        cwnd_use: signals.map(cwnd_use),
     })
+}
+
+fn cwnd_use(signals: &Signals) -> CwndUse {
+    match (signals.cwnd_full, signals.cwnd_half) {
+        (true, _) => CwndUse::Full,
+        (false, true) => CwndUse::Half,
+        (false, false) => CwndUse::Little,
+    }
 }
 
 /// The values of the registers `Cwnd` and `Rate`. A rate of 0 leaves pacing to the datapath; a

@@ -464,6 +464,7 @@ mod tests {
         fn report(&mut self, at_ms: u64, change: impl FnOnce(&mut Measurement)) {
             self.flow.signals = Some(Signals {
                 now_us: self.flow.started_us + at_ms * 1_000,
+                cwnd_full: true,
                 ..Signals::default()
             });
             let mut m = Measurement {

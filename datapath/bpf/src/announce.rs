@@ -102,6 +102,8 @@ pub fn report(record: &[u8], out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
         mss_bytes: head.event.mss_bytes,
         app_limited: head.flags & layout::REPORT_APP_LIMITED != 0,
         in_recovery: head.flags & layout::REPORT_IN_RECOVERY != 0,
+        cwnd_full: head.flags & layout::REPORT_CWND_FULL != 0,
+        cwnd_half: head.flags & layout::REPORT_CWND_HALF != 0,
     };
     signals.encode(out, head.event.sid);
     sink(out);

@@ -29,6 +29,10 @@ pub const SLOT_CONTROL: u32 = 8;
 pub const REPORT_APP_LIMITED: u32 = 1;
 /// See `REPORT_IN_RECOVERY`.
 pub const REPORT_IN_RECOVERY: u32 = 2;
+/// See `REPORT_CWND_FULL`.
+pub const REPORT_CWND_FULL: u32 = 4;
+/// See `REPORT_CWND_HALF`.
+pub const REPORT_CWND_HALF: u32 = 8;
 
 /// `enum remuda_event_kind`.
 pub const CREATED: u32 = 1;

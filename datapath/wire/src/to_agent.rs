@@ -83,6 +83,10 @@ pub struct Signals {
     pub app_limited: bool,
     /// The datapath repairs losses or a timeout.
     pub in_recovery: bool,
+    /// The window held the sender back.
+    pub cwnd_full: bool,
+    /// A flight used at least half of the window.
+    pub cwnd_half: bool,
 }
 
 /// A flow changed hands between the agent and the datapath's own control.
@@ -320,6 +324,8 @@ impl FlowInfo {
 
 const SIGNALS_APP_LIMITED: u32 = 1;
 const SIGNALS_IN_RECOVERY: u32 = 2;
+const SIGNALS_CWND_FULL: u32 = 4;
+const SIGNALS_CWND_HALF: u32 = 8;
 
 impl Signals {
     fn parse(r: &mut Reader<'_>) -> Result<Self, Error> {
@@ -338,6 +344,8 @@ impl Signals {
             mss_bytes,
             app_limited: flags & SIGNALS_APP_LIMITED != 0,
             in_recovery: flags & SIGNALS_IN_RECOVERY != 0,
+            cwnd_full: flags & SIGNALS_CWND_FULL != 0,
+            cwnd_half: flags & SIGNALS_CWND_HALF != 0,
         })
     }
 
@@ -346,7 +354,9 @@ impl Signals {
         begin(out, Kind::Signals, sid);
         out.extend(self.now_us.to_le_bytes());
         let flags = u32::from(self.app_limited) * SIGNALS_APP_LIMITED
-            + u32::from(self.in_recovery) * SIGNALS_IN_RECOVERY;
+            + u32::from(self.in_recovery) * SIGNALS_IN_RECOVERY
+            + u32::from(self.cwnd_full) * SIGNALS_CWND_FULL
+            + u32::from(self.cwnd_half) * SIGNALS_CWND_HALF;
         for word in [
             self.srtt_us,
             self.rtt_min_us,
@@ -398,7 +408,8 @@ mod tests {
         let hello = Hello { version: 1, name: "bpf".into(), ..Hello::default() };
         hello.encode(&mut out);
         check(&out, &ToAgent::Hello(hello));
-        let signals = Signals { now_us: 5, in_recovery: true, ..Signals::default() };
+        let signals =
+            Signals { now_us: 5, in_recovery: true, cwnd_half: true, ..Signals::default() };
         signals.encode(&mut out, 9);
         check(&out, &ToAgent::Signals { sid: 9, signals });
         let info = FlowInfo {

@@ -111,6 +111,7 @@ struct tcp_sock {
 	u32 prr_out;    /* sent since then */
 	u32 snd_ssthresh;
 	u32 packets_out;
+	u32 max_packets_out; /* of the flight that is_cwnd_limited is about */
 	u32 retrans_out;
 	u32 lost_out;
 	u32 sacked_out;
@@ -124,6 +125,7 @@ struct tcp_sock {
 	u32 snd_una;
 	u64 bytes_acked;
 	u8 ecn_flags;
+	u8 is_cwnd_limited : 1;
 	struct minmax rtt_min;
 };
 

@@ -20,6 +20,8 @@
 /* Flags of a report */
 #define REPORT_APP_LIMITED 1
 #define REPORT_IN_RECOVERY 2
+#define REPORT_CWND_FULL 4 /* the window held the sender back */
+#define REPORT_CWND_HALF 8 /* a flight used at least half of it */
 
 enum remuda_event_kind {
 	REMUDA_CREATED = 1,

@@ -101,6 +101,17 @@ static __always_inline void sample_rates(struct remuda_flow *f, struct tcp_sock 
 		f->report_flags |= REPORT_APP_LIMITED;
 }
 
+/* How much of its window the sender used, as the stack saw it when it sent (tcp_cwnd_validate()):
+ * what is in flight after an ACK that covers a whole small window says nothing.
+ */
+static __always_inline void note_cwnd_use(struct remuda_flow *f, struct tcp_sock *tp)
+{
+	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
+		f->report_flags |= REPORT_CWND_FULL;
+	if (tp->snd_cwnd < 2 * tp->max_packets_out)
+		f->report_flags |= REPORT_CWND_HALF;
+}
+
 static __always_inline void load_primitives(struct remuda_flow *f, struct sock *sk,
 					    const struct rate_sample *rs)
 {
@@ -111,6 +122,7 @@ static __always_inline void load_primitives(struct remuda_flow *f, struct sock *
 
 	count_packets(f, tp, rs);
 	sample_rates(f, tp, rs);
+	note_cwnd_use(f, tp);
 	p[P_NOW] = f->now_ns / NSEC_PER_USEC;
 	p[P_PACKETS_IN_FLIGHT] = in_flight;
 	p[P_BYTES_IN_FLIGHT] = in_flight * mss;
