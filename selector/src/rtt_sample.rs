@@ -1,7 +1,8 @@
 //! What a policy remembers of round trips, in constant space, from reports that carry only
 //! minimum, maximum, sum, sum of squares and count.
 //!
-//! The coefficient of variation is exact, over all and within half round trips. The 95th percentile
+//! The coefficient of variation is exact over all; within half round trips it is but for windows
+//! whose own exceeds 0.2, which count as that. The 95th percentile
 //! is an estimate with two errors: a bin of the histogram is an eighth of an octave, so a value is
 //! off by 6.25 % at most; and the samples of one report (a quarter of a round trip) are taken to
 //! lie at its minimum, its maximum, and one standard deviation to both sides of its mean.
@@ -13,6 +14,9 @@ use std::time::Duration;
 /// Fast is what varies within half a round trip: at the quarter of a report there are few samples,
 /// and in a whole one slow start can fill half a BDP of queue.
 const WINDOWS_PER_ROUND: u64 = 2;
+/// A window of a larger coefficient of variation counts as if it had this one: a radio varies in
+/// most windows, a host that hesitates for once varies in one, and much.
+const SPIKE_COV: f64 = 0.2;
 /// Bins an octave, as a power of two: eight.
 const SUB_BITS: u32 = 3;
 /// Up to 2^27 microseconds, 134 s: above the 120 s that RFC 9293 lets a segment live.
@@ -94,7 +98,9 @@ impl RttSample {
     }
 
     fn end_window(&mut self, now: Time) {
-        self.scatter_us2 += self.window.scatter_us2();
+        let cap_us = SPIKE_COV * self.window.mean_us();
+        let cap_us2 = cap_us * cap_us * self.window.count as f64;
+        self.scatter_us2 += self.window.scatter_us2().min(cap_us2);
         self.freedom = self.freedom.saturating_add(self.window.count - 1);
         self.windows += 1;
         self.window = Sums::default();
