@@ -222,13 +222,28 @@ mod tests {
     #[test]
     fn variation_is_exact() {
         let mut sample = RttSample::new(at_ms(0));
-        sample.add(&of(&[20_000, 40_000]), at_ms(50));
-        sample.add(&of(&[60_000, 80_000]), at_ms(150));
-        // Mean 50, deviations 30, 10, 10, 30: std sqrt(500) ms; within windows two of 10 each.
-        assert!((sample.cov() - 500f64.sqrt() / 50.0).abs() < 1e-9);
-        assert!((sample.cov_within() - 200f64.sqrt() / 50.0).abs() < 1e-9);
-        assert!((sample.range() - 3.0).abs() < 1e-9);
+        sample.add(&of(&[36_000, 44_000]), at_ms(50));
+        sample.add(&of(&[56_000, 64_000]), at_ms(150));
+        // Mean 50, deviations 14, 6, 6, 14: std sqrt(116) ms; within windows two of 4 each, of which
+        // one degree of freedom a window is lost.
+        assert!((sample.cov() - 116f64.sqrt() / 50.0).abs() < 1e-9);
+        assert!((sample.cov_within() - 32f64.sqrt() / 50.0).abs() < 1e-9);
+        assert!((sample.range() - 28.0 / 36.0).abs() < 1e-9);
         assert_eq!((sample.count(), sample.rounds()), (4, 1));
+    }
+
+    #[test]
+    fn one_wild_window_is_no_radio() {
+        let sampled = |wild: &[u64]| {
+            let mut sample = RttSample::new(at_ms(0));
+            for turn in 1..20 {
+                sample.add(&of(&[39_000, 41_000, 40_000]), at_ms(50 * turn));
+            }
+            sample.add(&of(wild), at_ms(1_000));
+            sample.cov_within()
+        };
+        assert!(sampled(&[40_000, 400_000, 40_000]) < 0.1);
+        assert!(sampled(&[39_000, 41_000, 40_000]) < 0.04);
     }
 
     #[test]
