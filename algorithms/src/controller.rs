@@ -97,8 +97,8 @@ pub struct Measurement {
     /// The longest run of ACKs that were at most 2 ms apart (Linux' `hystart_ack_delta_us`), up to
     /// the report: how long the bottleneck took for the packets of one burst.
     pub ack_train: Duration,
-    /// How much of its window the sender used; `None` if the datapath does not tell, and it is to be
-    /// guessed from what is in flight.
+    /// How much of its window the sender used; `None` if the datapath does not tell, and it is to
+    /// be guessed from what is in flight.
     pub cwnd_use: Option<CwndUse>,
 }
 
@@ -120,8 +120,8 @@ impl Measurement {
         cwnd_use: None,
     };
 
-    /// How much of a window of `cwnd` the sender used: as the datapath says, or by what was in flight,
-    /// with two segments of slack, as TSO leaves some unused.
+    /// How much of a window of `cwnd` the sender used: as the datapath says, or by what was in
+    /// flight, with two segments of slack, as TSO leaves some unused.
     pub fn cwnd_use(&self, cwnd: Bytes, mss: Bytes) -> CwndUse {
         let in_flight = self.in_flight + Packets(2).to_bytes(mss);
         let guessed = if in_flight >= cwnd * CWND_FULL {

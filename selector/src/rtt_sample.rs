@@ -224,8 +224,8 @@ mod tests {
         let mut sample = RttSample::new(at_ms(0));
         sample.add(&of(&[36_000, 44_000]), at_ms(50));
         sample.add(&of(&[56_000, 64_000]), at_ms(150));
-        // Mean 50, deviations 14, 6, 6, 14: std sqrt(116) ms; within windows two of 4 each, of which
-        // one degree of freedom a window is lost.
+        // Mean 50, deviations 14, 6, 6, 14: std sqrt(116) ms; within windows two of 4 each, of
+        // which one degree of freedom a window is lost.
         assert!((sample.cov() - 116f64.sqrt() / 50.0).abs() < 1e-9);
         assert!((sample.cov_within() - 32f64.sqrt() / 50.0).abs() < 1e-9);
         assert!((sample.range() - 28.0 / 36.0).abs() < 1e-9);

@@ -1,4 +1,5 @@
-//! How sockets come to the agent: by cgroup, and as the namespace's default; and what is left after.
+//! How sockets come to the agent: by cgroup, and as the namespace's default; and what is left
+//! after.
 
 use ccp_agent::child::AgentChild;
 use remuda_bpf::DefaultAlgorithm;

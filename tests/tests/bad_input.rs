@@ -1,5 +1,5 @@
-//! Bad flags, names, configurations and traces: an error that names the input and the rule, a status
-//! other than 0, and nothing changed. No root is needed to be told.
+//! Bad flags, names, configurations and traces: an error that names the input and the rule, a
+//! status other than 0, and nothing changed. No root is needed to be told.
 
 use remuda_tests::{Place, binary, exclusive, skip};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Hostile and broken peers: on every socket a clear refusal, nothing changed, no exit, and no other
-//! flow touched.
+//! Hostile and broken peers: on every socket a clear refusal, nothing changed, no exit, and no
+//! other flow touched.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::control::{Answer, Request, ask};

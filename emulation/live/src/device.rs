@@ -47,8 +47,8 @@ fn configure_ipv4(name: &str, address: Ipv4Addr) -> io::Result<()> {
     ioctl(&socket, libc::SIOCSIFMTU, &mut request)?;
     request.ifr_ifru.ifru_metric = TX_QUEUE_PACKETS;
     match ioctl(&socket, libc::SIOCSIFTXQLEN, &mut request) {
-        // In a user namespace the kernel allows no longer queue; 500 packets are 250 ms at 24 Mbit/s,
-        // and what they do not hold is counted as lost before the link.
+        // In a user namespace the kernel allows no longer queue; 500 packets are 250 ms at 24
+        // Mbit/s, and what they do not hold is counted as lost before the link.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
         other => other?,
     }
