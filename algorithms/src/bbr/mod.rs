@@ -195,7 +195,12 @@ impl Bbr {
         if let Mode::ProbeBw(cycle) = &mut self.mode {
             let target = |gain| self.model.inflight(gain, self.rate, self.path.mss);
             let target = target(cycle.target_gain()) + cycle.bonus(self.path.mss);
-            cycle.update(m, target, self.model.min_rtt(), now);
+            let mut seen = *m;
+            if cycle.target_gain() > Gain::ONE {
+                let mss = self.path.mss;
+                seen.in_flight = Model::in_net_while_probing(m.in_flight, self.rate, mss);
+            }
+            cycle.update(&seen, target, self.model.min_rtt(), now);
         }
         if round_started && !m.app_limited {
             self.pipe.update(self.model.bw());

@@ -26,6 +26,15 @@ const AGGREGATION_ROUNDS: u32 = 5;
 /// tcp_bbr.c `bbr_extra_acked_max_us`: what is allowed for bunched ACKs is 100 ms at most.
 const AGGREGATION_MAX: Duration = Duration::from_millis(100);
 
+/// RFC 5681 section 4.2: an ACK covers two full segments at least.
+const ACKED_AT_ONCE: Packets = Packets(2);
+
+fn burst(rate: Rate, mss: Bytes) -> Bytes {
+    let least = if rate < SLOW { SLOW_BURST_MIN } else { BURST_MIN };
+    let burst = (rate * BURST_TIME).min(BURST_MAX).min(BURST_MAX_SEGMENTS.to_bytes(mss));
+    burst.max(least.to_bytes(mss))
+}
+
 /// What BBR knows of the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
@@ -89,10 +98,13 @@ impl Model {
     /// if the BDP is not known.
     pub fn inflight(&self, gain: Gain, rate: Rate, mss: Bytes) -> Bytes {
         let bdp = self.bdp(gain).unwrap_or(Packets(10).to_bytes(mss));
-        let least = if rate < SLOW { SLOW_BURST_MIN } else { BURST_MIN };
-        let burst = (rate * BURST_TIME).min(BURST_MAX).min(BURST_MAX_SEGMENTS.to_bytes(mss));
-        let burst = burst.max(least.to_bytes(mss));
-        bdp + Packets(BURSTS).to_bytes(burst)
+        bdp + Packets(BURSTS).to_bytes(burst(rate, mss))
+    }
+
+    /// tcp_bbr.c `bbr_packets_in_net_at_edt`, while probing: what was in flight before the ACK that
+    /// the datapath saw it after, and the burst that is about to be sent.
+    pub fn in_net_while_probing(in_flight: Bytes, rate: Rate, mss: Bytes) -> Bytes {
+        in_flight + ACKED_AT_ONCE.to_bytes(mss) + burst(rate, mss)
     }
 
     /// Samples that the application limited count only if they exceed what is known; those of
