@@ -12,7 +12,7 @@
 //!     sample; a buffer that slow start and CUBIC's sawtooth fill and drain is slow, over many
 //!     round trips. Over all samples, a buffer of four BDPs (RTT from one to five times the base)
 //!     has a COV above 0.3 and a range of 4, and would be called WiFi. The threshold is therefore
-//!     another one, 0.1 (the reference's 0.3 is for all samples): see below;
+//!     another one, 0.1 (0.3 would be one for all samples): see below;
 //!   - what varies by less than a millisecond is the noise of hosts, not a radio;
 //!   - the buffer is measured in BDPs, (p95 - min) / min, which transfers between paths, where the
 //!     paper has milliseconds of its testbed (`large_buffer_rtt_p95_ms` is there for those);

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The program number of a poke: portus counts its own from 1.
 pub const POKE_UID: u32 = u32::MAX;
-/// The heartbeat is written at least this often; it may be ten times as old.
+/// The heartbeat is written at least this often; by default it may be eight times as old.
 const IDLE_WAIT_MS: u16 = 50;
 /// Lost lifecycle events are found, and silent datapaths told that we live, this often.
 const HOUSEKEEPING_NS: u64 = 200_000_000;
