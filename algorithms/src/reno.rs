@@ -133,6 +133,12 @@ mod tests {
     }
 
     #[test]
+    fn what_was_acknowledged_before_a_loss_counts() {
+        check("aaL", "20 40 40");
+        check("alaL", "20 10 10 5");
+    }
+
+    #[test]
     fn a_mark_is_answered_as_a_loss() {
         check("aaae", "20 40 80 40");
     }

@@ -14,9 +14,9 @@ pub fn path(cwnd_pkts: u64) -> PathState {
 }
 
 /// The report of one round trip, by its letter:
-/// `a` acknowledges a full window, `l` also loses a segment, `e` also carries a mark, `t` times
-/// out, `r` and `R` are `a` and `l` while the datapath is in recovery, `q` is silent,
-/// `u` acknowledges a quarter of the window, as no more of it was used.
+/// `a` acknowledges a full window, `l` loses a segment before anything else, `L` after a full
+/// window, `e` is `a` with a mark, `t` times out, `r` is `a` and `R` is `L` while the datapath is in
+/// recovery, `q` is silent, `u` acknowledges a quarter of the window, as no more of it was used.
 pub fn report(event: char, cwnd: Bytes) -> Measurement {
     let used = match event {
         'u' => Bytes(cwnd.0 / 4),
@@ -24,9 +24,9 @@ pub fn report(event: char, cwnd: Bytes) -> Measurement {
         _ => cwnd,
     };
     Measurement {
-        acked: used,
+        acked: if event == 'l' { Bytes(0) } else { used },
         in_flight: used,
-        lost: Packets(u64::from("lR".contains(event))),
+        lost: Packets(u64::from("lLR".contains(event))),
         ecn_marked: Packets(u64::from(event == 'e')),
         timed_out: event == 't',
         in_recovery: "rRt".contains(event),

@@ -141,6 +141,10 @@ impl Window {
             self.time_out(rule, m, now);
         } else if congested(m) && !covered {
             self.restarting = false;
+            // A loss is reported at once: what its report acknowledges came before it.
+            if m.lost > Packets(0) && !leaving {
+                self.use_ack(rule, m, now);
+            }
             self.reduce(rule, now);
             self.path.cwnd = self.path.ssthresh.unwrap_or(self.path.cwnd);
             self.recovery.enter(episode_rtt(&self.path, m), now);
