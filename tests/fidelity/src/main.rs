@@ -43,6 +43,9 @@ struct Args {
     /// First seed of the links' random loss
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// The kernel's own on both sides: how far it is from itself
+    #[arg(long)]
+    control: bool,
     /// The remuda command
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: std::path::PathBuf,
@@ -86,7 +89,8 @@ fn measure(args: &Args) -> Result<Vec<Verdict>, Box<dyn std::error::Error>> {
         for round in 0..args.rounds {
             let seed = args.seed + round;
             let kernel = Side { scenario: &scenario, algorithm: &scenario.arm, seed };
-            let ours = Side { algorithm: &name, ..kernel };
+            let algorithm = if args.control { &scenario.arm } else { &name };
+            let ours = Side { algorithm, ..kernel };
             let pair = std::thread::scope(|scope| {
                 let other = scope.spawn(|| run_side(&kernel, seconds));
                 let ours = run_side(&ours, seconds);
