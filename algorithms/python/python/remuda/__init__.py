@@ -1,0 +1,58 @@
+"""Congestion control: scenarios, results and training environments.
+
+Run a scenario in the simulator, and look at what came of it without a copy::
+
+    result = remuda.run("two-cubics.toml", seed=7)
+    print(result, result.summary()["goodput_mbit_per_sec"])
+    t_s, cwnd_pkts = result.flow_samples["t_s"], result.flow_samples["cwnd_pkts"]
+    table = pyarrow.table(result.flows)  # or polars.DataFrame(result.flows)
+
+Drive a flow yourself, one step at a time::
+
+    env = gymnasium.make("remuda/Congestion-v0")
+    envs = remuda.CongestionVecEnv(64, threads=2)
+
+Names end in their unit, as in scenario files. Everything is decided by a seed: the same seed gives
+the same result, on any machine.
+"""
+
+from gymnasium.envs.registration import register as _register
+
+from remuda._native import (
+    Result,
+    Scenario,
+    Table,
+    __version__,
+    read,
+    run,
+    run_many,
+)
+from remuda.env import CongestionEnv
+from remuda.settings import FEATURES, METRICS, CongestionSettings, Feature
+from remuda.vector import CongestionVecEnv
+
+__all__ = [
+    "ENV_ID",
+    "FEATURES",
+    "METRICS",
+    "CongestionEnv",
+    "CongestionSettings",
+    "CongestionVecEnv",
+    "Feature",
+    "Result",
+    "Scenario",
+    "Table",
+    "__version__",
+    "read",
+    "run",
+    "run_many",
+]
+
+ENV_ID = "remuda/Congestion-v0"
+"""What `gymnasium.make` and `gymnasium.make_vec` know the environment by."""
+
+_register(
+    id=ENV_ID,
+    entry_point="remuda.env:CongestionEnv",
+    vector_entry_point="remuda.vector:CongestionVecEnv",
+)

@@ -1,0 +1,130 @@
+"""One flow that you drive, as a `gymnasium` environment."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from remuda import _native
+from remuda.settings import CongestionSettings, action_space, observation_space
+
+Observation = NDArray[np.float32]
+Action = NDArray[np.float32]
+
+
+class CongestionEnv(gymnasium.Env[Observation, Action]):
+    """One flow that you drive: its sending rate, or its window, step by step.
+
+    A step is one round trip (`step_rtts`). Packets, queue, losses, retransmissions and pacing are
+    the simulator's; see `CongestionSettings` for links and scenarios.
+
+    Action: `Box(-1, 1, (1,))`. As in Aurora, `a` multiplies what is in force by `1 + scale * a` if
+    it is positive, by `1 / (1 - scale * a)` if not, with `scale` the setting `action_scale`: an
+    action and its negative cancel out. What lies beyond the box counts as its edge. A rate stays
+    between two segments a round trip and 4 times the fastest delivery seen so far; a window between
+    two segments and 10 bandwidth-delay products as seen so far.
+
+    Observation: `Box(low, high, (history * 8,), float32)`, the last `history` steps one after the
+    other, the newest last, 0 where there was none. Only what a sender can measure:
+
+    | feature            | range  | unit | what it is                                            |
+    | ------------------ | ------ | ---- | ----------------------------------------------------- |
+    | `send_ratio`       | 0..5   | 1    | fastest sending over fastest delivery of the step     |
+    | `latency_ratio`    | 0..10  | 1    | mean round trip over the shortest of the episode      |
+    | `latency_gradient` | -1..1  | s/s  | change of the mean round trip over a step's length    |
+    | `loss_rate`        | 0..1   | 1    | segments lost over segments lost or acknowledged      |
+    | `ecn_rate`         | 0..1   | 1    | segments marked over segments acknowledged            |
+    | `delivery_ratio`   | 0..2   | 1    | acknowledged bytes/s over the fastest delivery seen   |
+    | `rate_ratio`       | 0..10  | 1    | the rate in force over the fastest delivery seen; with|
+    |                    |        |      | `control="window"`: the window over the BDP seen      |
+    | `in_flight_bdp`    | 0..10  | 1    | most bytes in flight over the BDP seen                |
+
+    BDP is the fastest delivery times the shortest round trip seen so far. `FEATURES` says the same.
+
+    Reward: `throughput_weight * share - delay_weight * min(10, (rtt - base_rtt) / base_rtt) -
+    loss_weight * loss_rate`, with `share` the acknowledged bytes over what the bottleneck can carry
+    and `rtt` the mean round trip of the step. Unlike the observation, the reward knows the link.
+
+    `info` has of the last step: `time_s`, `throughput_mbit_per_sec`, `rtt_ms`, `loss_rate`,
+    `rate_mbit_per_sec`, `cwnd_pkts`, and of the link: `bandwidth_mbit_per_sec`, `base_rtt_ms`, after
+    a reset `queue_bdp` and `loss_percent` if they were drawn.
+
+    An episode is truncated after `episode_steps`, or at its scenario's end; it terminates when a
+    flow with `bytes` has them acknowledged. The same seed gives the same episodes.
+
+    Args:
+        settings: what the environment is to be.
+        render_mode: none there is.
+        changes: settings that differ from `settings`.
+
+    Raises:
+        ValueError: if a setting or the scenario breaks a rule; it names key and rule.
+        OSError: if the scenario's file cannot be read.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+    def __init__(
+        self,
+        settings: CongestionSettings | None = None,
+        *,
+        render_mode: None = None,
+        **changes: Any,  # noqa: ANN401  # checked by name and value
+    ) -> None:
+        """Makes the environment; `reset` starts the first episode."""
+        if render_mode is not None:
+            raise ValueError(f"`render_mode` is {render_mode!r}: must be None, there is none")
+        self.render_mode = None
+        self.settings = CongestionSettings.of(settings, changes)
+        self._env = _native.Env(self.settings.to_native())
+        self.observation_space = observation_space(self.settings.history)
+        self.action_space = action_space()
+        self._shape = self.observation_space.shape
+        self._step = self._env.step
+
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Starts an episode.
+
+        Args:
+            seed: decides it and those that follow it; without, the next one of the last seed.
+            options: none there are.
+
+        Returns:
+            The first observation, after two round trips at the first rate, and `info`.
+        """
+        is_first = self._np_random is None
+        super().reset(seed=seed)
+        if seed is None and is_first:
+            seed = int(self.np_random.integers(2**63))
+        observation = np.empty(self._shape, np.float32)
+        return observation, self._env.reset(seed, observation)
+
+    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Makes a step.
+
+        Args:
+            action: one number, of shape `(1,)`.
+
+        Returns:
+            Observation, reward, whether the episode terminated, whether it was truncated, `info`.
+
+        Raises:
+            ValueError: if the action is no number.
+            RuntimeError: if no episode runs.
+        """
+        observation = np.empty(self._shape, np.float32)
+        reward, terminated, truncated, info = self._step(action[0], observation)
+        return observation, reward, terminated, truncated, info
+
+    @property
+    def packets_sent(self) -> int:
+        """Data packets that all flows of all episodes have sent."""
+        return self._env.packets_sent

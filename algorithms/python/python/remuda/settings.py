@@ -1,0 +1,145 @@
+"""What an environment is to be, what it observes, and in which spaces."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from gymnasium.spaces import Box
+
+from remuda import _native
+from remuda._native import Scenario
+
+Range = float | tuple[float, float]
+"""One value, or the lowest and the highest of those to draw from."""
+
+_RANGES = ("bandwidth_mbit_per_sec", "rtt_ms", "queue_bdp", "loss_percent", "start_ratio")
+
+
+class Feature(NamedTuple):
+    """A number of an observation."""
+
+    name: str
+    unit: str
+    """`1` for a ratio."""
+    low: float
+    high: float
+    about: str
+
+
+FEATURES: tuple[Feature, ...] = tuple(Feature(*feature) for feature in _native.FEATURES)
+"""What an observation tells of each step, in order."""
+
+METRICS: tuple[str, ...] = _native.METRICS
+"""What `info` tells of a step, in order of the native half."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CongestionSettings:
+    """What an environment is to be.
+
+    Without a `scenario`, each episode has a link of its own, drawn from five ranges: a number, or
+    `(low, high)`. Bandwidth, round trip, queue and start are drawn by magnitude (their logarithm
+    evenly), loss evenly.
+    """
+
+    bandwidth_mbit_per_sec: Range = (1.0, 48.0)
+    """The bottleneck, in IP bytes: 0.05 to 10000."""
+    rtt_ms: Range = (10.0, 200.0)
+    """The round trip without queueing: 0.1 to 10000."""
+    queue_bdp: Range = (0.2, 4.0)
+    """The bottleneck's drop-tail queue, in bandwidth-delay products: 0.01 to 1000."""
+    loss_percent: Range = (0.0, 1.0)
+    """Loss that no queue causes: 0 to 90."""
+    start_ratio: Range = (0.3, 1.5)
+    """The first sending rate, in bandwidths: 0.001 to 100. As Aurora's."""
+    scenario: str | PathLike[str] | Mapping[str, Any] | Scenario | None = None
+    """Where episodes happen instead: its one flow with `driver = "external"` is driven, from
+    `init_cwnd_pkts` per round trip on. Each episode has a seed of its own."""
+    step_rtts: float = 1.0
+    """How long a step is, in round trips without queueing: 0.1 to 100."""
+    episode_steps: int | None = 400
+    """Steps of an episode; `None`: as many as the scenario lasts."""
+    history: int = 10
+    """Steps that an observation tells of: 1 to 1000."""
+    control: Literal["rate", "window"] = "rate"
+    """What an action changes: the sending rate, with a window of twice what it needs; or the
+    window, with nothing paced."""
+    action_scale: float = 0.25
+    """How much an action of 1 changes: by a factor of 1 plus this. Aurora's is 0.025."""
+    throughput_weight: float = 1.0
+    """What a full link is worth."""
+    delay_weight: float = 0.25
+    """What a queueing delay of one base round trip costs."""
+    loss_weight: float = 1.5
+    """What losing everything costs."""
+
+    @classmethod
+    def of(cls, settings: CongestionSettings | None, changes: Mapping[str, Any]) -> CongestionSettings:
+        """These settings, or the default ones, with some changed.
+
+        Raises:
+            ValueError: if there is no setting of that name; it names the setting.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in changes:
+            if name not in known:
+                raise ValueError(f"`{name}` is no setting; there are: {', '.join(known)}")
+        return dataclasses.replace(settings or cls(), **changes)
+
+    def to_native(self) -> dict[str, Any]:
+        """As the native half wants them.
+
+        Raises:
+            ValueError: if a value is of the wrong kind; it names the setting.
+        """
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name in _RANGES:
+            values[name] = _pair(name, values[name])
+        if isinstance(self.scenario, Mapping):
+            values["scenario"] = dict(self.scenario)
+        for name, kinds, rule in _KINDS:
+            value = values[name]
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                raise ValueError(f"`{name}` is {value!r}: {rule}")
+        if isinstance(values["episode_steps"], int) and values["episode_steps"] < 0:
+            raise ValueError(f"`episode_steps` is {values['episode_steps']}: must be 1 to 1e7")
+        return values
+
+
+_NUMBER = (int, float, np.integer, np.floating)
+_COUNT = (int, np.integer)
+_KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    ("step_rtts", _NUMBER, "must be a number"),
+    ("episode_steps", (*_COUNT, type(None)), "must be a whole number or None"),
+    ("history", _COUNT, "must be a whole number"),
+    ("control", (str,), 'must be "rate" or "window"'),
+    ("action_scale", _NUMBER, "must be a number"),
+    ("throughput_weight", _NUMBER, "must be a number"),
+    ("delay_weight", _NUMBER, "must be a number"),
+    ("loss_weight", _NUMBER, "must be a number"),
+)
+
+
+def _pair(name: str, value: Any) -> tuple[float, float]:  # noqa: ANN401  # it is what is checked
+    """`(low, high)` of a range."""
+    try:
+        low, high = (value, value) if isinstance(value, _NUMBER) else value
+        return float(low), float(high)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{name}` is {value!r}: must be a number or (low, high)") from None
+
+
+def observation_space(history: int) -> Box:
+    """The features of `history` steps, one step after the other, the newest last."""
+    low = np.tile(np.array([feature.low for feature in FEATURES], dtype=np.float32), history)
+    high = np.tile(np.array([feature.high for feature in FEATURES], dtype=np.float32), history)
+    return Box(low, high, dtype=np.float32)
+
+
+def action_space() -> Box:
+    """One number from -1 to 1."""
+    return Box(-1.0, 1.0, shape=(1,), dtype=np.float32)

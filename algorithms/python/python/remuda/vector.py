@@ -1,0 +1,207 @@
+"""Many flows that you drive at once, as a `gymnasium` vector environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from remuda import _native
+from remuda.settings import METRICS, CongestionSettings, action_space, observation_space
+
+Observations = NDArray[np.float32]
+Actions = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+Rewards = NDArray[np.float64]
+
+
+class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
+    """Many `CongestionEnv`, stepped in Rust without the interpreter.
+
+    Environment `i` does what a single one would do with its seed and actions, however many there
+    are, and however many threads step them.
+
+    Every array that `reset` and `step` return is new and is written in place: nothing is copied,
+    and nothing changes later. With `out`, observations are written there instead, every time.
+
+    `info` has an array for each of `METRICS`, and a mask beside it, as gymnasium's have; with
+    `AutoresetMode.SAME_STEP` also `final_obs` and `final_info` of those that ended.
+
+    Args:
+        num_envs: how many.
+        settings: what each is to be.
+        threads: how many threads step them; 1 is your own.
+        autoreset_mode: when one whose episode is over starts the next: in the step after, whose
+            action is ignored and whose reward is 0 (`NEXT_STEP`); in the same step (`SAME_STEP`);
+            when `reset(options={"reset_mask": mask})` says so (`DISABLED`).
+        out: an array of your own for observations, float32, of shape `(num_envs, history * 8)`.
+        render_mode: none there is.
+        changes: settings that differ from `settings`.
+
+    Raises:
+        ValueError: if a setting or the scenario breaks a rule; it names key and rule.
+        OSError: if the scenario's file cannot be read.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {
+        "render_modes": [],
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        settings: CongestionSettings | None = None,
+        *,
+        threads: int = 1,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        out: Observations | None = None,
+        render_mode: None = None,
+        **changes: Any,  # noqa: ANN401  # checked by name and value
+    ) -> None:
+        """Makes the environments; `reset` starts the first episodes."""
+        if render_mode is not None:
+            raise ValueError(f"`render_mode` is {render_mode!r}: must be None, there is none")
+        for name, count in (("num_envs", num_envs), ("threads", threads)):
+            if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+                raise ValueError(f"`{name}` is {count!r}: must be a whole number above 0")
+        self.render_mode = None
+        self.num_envs = int(num_envs)
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
+        self.settings = CongestionSettings.of(settings, changes)
+        mode = self.autoreset_mode.value
+        self._envs = _native.Envs(self.settings.to_native(), self.num_envs, int(threads), mode)
+        self.single_observation_space = observation_space(self.settings.history)
+        self.single_action_space = action_space()
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._shape = (self.num_envs, self._envs.observation_len)
+        self._all = np.ones(self.num_envs, np.bool_)
+        self._all.flags.writeable = False
+        self._out = self._checked(out)
+
+    def _checked(self, out: Observations | None) -> Observations | None:
+        if out is None:
+            return None
+        found = f"an array of {out.dtype} of shape {out.shape}"
+        fits = out.dtype == np.float32 and out.shape == self._shape
+        if not fits or not out.flags.c_contiguous or not out.flags.writeable:
+            rule = f"must be a writable float32 array of shape {self._shape}, in C order"
+            raise ValueError(f"`out` is {found}: {rule}")
+        return out
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Observations, dict[str, Any]]:
+        """Starts an episode in each environment.
+
+        Args:
+            seed: environment `i` gets `seed + i`, or the `i`th of them; without, each goes on from
+                its last seed.
+            options: `reset_mask`, a bool array: only where it is true.
+
+        Returns:
+            The first observations and `info`.
+
+        Raises:
+            ValueError: if there are not as many seeds as environments, or the mask is none.
+        """
+        is_first = self._np_random is None
+        if isinstance(seed, np.integer):
+            seed = int(seed)
+        super().reset(seed=seed if isinstance(seed, int) else None)
+        if seed is None:
+            seeds: list[int | None] = [None] * self.num_envs
+            if is_first:
+                seeds = [int(one) for one in self.np_random.integers(2**63, size=self.num_envs)]
+        elif isinstance(seed, int):
+            seeds = [seed + index for index in range(self.num_envs)]
+        else:
+            seeds = list(seed)
+            if len(seeds) != self.num_envs:
+                rule = f"must have {self.num_envs}, one per environment"
+                raise ValueError(f"`seed` has {len(seeds)} values: {rule}")
+        mask = None if options is None else options.get("reset_mask")
+        if mask is not None:
+            mask = np.ascontiguousarray(mask)
+            if mask.dtype != np.bool_ or mask.shape != (self.num_envs,) or not mask.any():
+                rule = f"must be a bool array of shape ({self.num_envs},), one of them true"
+                raise ValueError(f"`reset_mask` is {mask.dtype} of {mask.shape}: {rule}")
+            mask = mask.view(np.uint8)
+        observations, metrics = self._rows()
+        self._envs.reset(seeds, mask, observations, metrics)
+        return observations, self._infos(metrics)
+
+    def step(
+        self, actions: Actions
+    ) -> tuple[Observations, Rewards, Flags, Flags, dict[str, Any]]:
+        """Makes a step in each environment.
+
+        Args:
+            actions: one number each, of shape `(num_envs, 1)`.
+
+        Returns:
+            Observations, rewards, who terminated, who was truncated, `info`.
+
+        Raises:
+            ValueError: if an action is no number, or there are not as many as environments. Then
+                no environment has stepped.
+            RuntimeError: with `AutoresetMode.DISABLED`, if an episode is over.
+        """
+        actions = np.ascontiguousarray(actions, np.float32)
+        observations, metrics = self._rows()
+        rewards = np.empty(self.num_envs, np.float64)
+        terminated = np.empty(self.num_envs, np.bool_)
+        truncated = np.empty(self.num_envs, np.bool_)
+        self._envs.step(
+            actions,
+            observations,
+            rewards,
+            terminated.view(np.uint8),
+            truncated.view(np.uint8),
+            metrics,
+        )
+        infos = self._infos(metrics)
+        if self.autoreset_mode == AutoresetMode.SAME_STEP:
+            over = terminated | truncated
+            if over.any():
+                self._add_final(infos, over)
+        return observations, rewards, terminated, truncated, infos
+
+    def _rows(self) -> tuple[Observations, NDArray[np.float64]]:
+        observations = np.empty(self._shape, np.float32) if self._out is None else self._out
+        return observations, np.empty((self.num_envs, len(METRICS)), np.float64)
+
+    def _infos(self, metrics: NDArray[np.float64]) -> dict[str, Any]:
+        infos: dict[str, Any] = {}
+        for column, name in enumerate(METRICS):
+            infos[name] = metrics[:, column]
+            infos[f"_{name}"] = self._all
+        return infos
+
+    def _add_final(self, infos: dict[str, Any], over: Flags) -> None:
+        """What gymnasium's own vector environments tell of episodes that ended in this step."""
+        final = np.full(self.num_envs, None, dtype=object)
+        metrics = np.zeros((self.num_envs, len(METRICS)), np.float64)
+        for index in np.flatnonzero(over):
+            observation = np.empty(self._shape[1], np.float32)
+            metrics[index] = self._envs.last_of(int(index), observation)
+            final[index] = observation
+        infos["final_obs"], infos["_final_obs"] = final, over
+        infos["final_info"], infos["_final_info"] = {}, over
+        for column, name in enumerate(METRICS):
+            infos["final_info"][name] = metrics[:, column]
+            infos["final_info"][f"_{name}"] = over
+
+    @property
+    def packets_sent(self) -> int:
+        """Data packets that all flows of all episodes have sent."""
+        return self._envs.packets_sent

@@ -1,0 +1,298 @@
+//! What an environment is to be.
+
+use crate::error::Error;
+use rand::RngCore;
+use remuda_scenarios::Scenario;
+use std::fmt;
+
+/// The range of PCC-RL's training links ends at 6 Mbit/s; a home link's does not.
+const BANDWIDTH: Range = Range { low: 1.0, high: 48.0 };
+const RTT: Range = Range { low: 10.0, high: 200.0 };
+const QUEUE: Range = Range { low: 0.2, high: 4.0 };
+const LOSS: Range = Range { low: 0.0, high: 1.0 };
+/// Aurora (Jay et al., ICML 2019, `network_sim.py`) starts between 0.3 and 1.5 times the link.
+const START: Range = Range { low: 0.3, high: 1.5 };
+/// As many as Aurora's.
+const EPISODE_STEPS: u32 = 400;
+const HISTORY: usize = 10;
+/// Aurora's 0.025 needs 28 round trips to double; this needs three, about as slow start does not.
+const ACTION_SCALE: f64 = 0.25;
+
+const HISTORY_MAX: usize = 1_000;
+const EPISODE_STEPS_MAX: u32 = 10_000_000;
+/// Half of what a scenario may last: the warm-up has room.
+const EPISODE_S_MAX: f64 = 500_000.0;
+
+/// From `low` to `high`, both included.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// The least.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+}
+
+impl Range {
+    /// Only this.
+    pub const fn only(value: f64) -> Self {
+        Self { low: value, high: value }
+    }
+
+    fn validate(self, key: &'static str, within: Self, rule: &'static str) -> Result<(), Error> {
+        let Self { low, high } = self;
+        let fits = within.low <= low && low <= high && high <= within.high;
+        if fits { Ok(()) } else { Err(Error::invalid(key, self, rule)) }
+    }
+
+    /// Draws one value, each as likely as any other.
+    pub(crate) fn draw(self, rng: &mut impl RngCore) -> f64 {
+        let drawn = self.low + (self.high - self.low) * share(rng);
+        drawn.clamp(self.low, self.high)
+    }
+
+    /// Draws one value, each order of magnitude as likely as any other. Needs `low` above 0.
+    pub(crate) fn draw_by_magnitude(self, rng: &mut impl RngCore) -> f64 {
+        let drawn = self.low * (self.high / self.low).powf(share(rng));
+        drawn.clamp(self.low, self.high)
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({}, {})", self.low, self.high)
+    }
+}
+
+/// From 0 to below 1, in steps of 2^-53: all that a double between them can tell apart.
+fn share(rng: &mut impl RngCore) -> f64 {
+    (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// What the links of episodes are drawn from. Bandwidth, round trip and queue are drawn by
+/// magnitude, loss and start evenly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranges {
+    /// Bottleneck, in IP bytes.
+    pub bandwidth_mbit_per_sec: Range,
+    /// Round trip without queueing.
+    pub rtt_ms: Range,
+    /// The bottleneck's drop-tail queue, in bandwidth-delay products.
+    pub queue_bdp: Range,
+    /// Loss that no queue causes.
+    pub loss_percent: Range,
+    /// The first sending rate, in bandwidths.
+    pub start_ratio: Range,
+}
+
+impl Default for Ranges {
+    fn default() -> Self {
+        Self {
+            bandwidth_mbit_per_sec: BANDWIDTH,
+            rtt_ms: RTT,
+            queue_bdp: QUEUE,
+            loss_percent: LOSS,
+            start_ratio: START,
+        }
+    }
+}
+
+impl Ranges {
+    fn validate(&self) -> Result<(), Error> {
+        let within = |low, high| Range { low, high };
+        self.bandwidth_mbit_per_sec.validate(
+            "bandwidth_mbit_per_sec",
+            within(0.05, 10_000.0),
+            "must be (low, high), from 0.05 to 10000, low first",
+        )?;
+        self.rtt_ms.validate(
+            "rtt_ms",
+            within(0.1, 10_000.0),
+            "must be (low, high), from 0.1 to 10000, low first",
+        )?;
+        self.queue_bdp.validate(
+            "queue_bdp",
+            within(0.01, 1_000.0),
+            "must be (low, high), from 0.01 to 1000, low first",
+        )?;
+        self.loss_percent.validate(
+            "loss_percent",
+            within(0.0, 90.0),
+            "must be (low, high), from 0 to 90, low first",
+        )?;
+        self.start_ratio.validate(
+            "start_ratio",
+            within(0.001, 100.0),
+            "must be (low, high), from 0.001 to 100, low first",
+        )
+    }
+}
+
+/// Where episodes happen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Paths {
+    /// Each on a link of its own, drawn at its start.
+    Drawn(Ranges),
+    /// All in this scenario, which has one `external` flow; each with a seed of its own.
+    Given(Box<Scenario>),
+}
+
+/// What an action changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Control {
+    /// The sending rate; the window follows at twice what the rate needs.
+    #[default]
+    Rate,
+    /// The window; nothing is paced.
+    Window,
+}
+
+/// What a reward weighs; see [`crate::Env`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weights {
+    /// Of the share of the bottleneck that was used.
+    pub throughput: f64,
+    /// Of the queueing delay, in base round trips.
+    pub delay: f64,
+    /// Of the share of packets lost.
+    pub loss: f64,
+}
+
+impl Default for Weights {
+    /// A full link with a full queue of one BDP is worth three quarters of one without, and a
+    /// sender at twice the link nothing.
+    fn default() -> Self {
+        Self { throughput: 1.0, delay: 0.25, loss: 1.5 }
+    }
+}
+
+/// What an environment is to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where episodes happen.
+    pub paths: Paths,
+    /// How long a step is, in base round trips.
+    pub step_rtts: f64,
+    /// Steps of an episode; `None`: as many as the scenario lasts.
+    pub episode_steps: Option<u32>,
+    /// Steps that an observation tells of.
+    pub history: usize,
+    /// What an action changes.
+    pub control: Control,
+    /// How much an action of 1 changes: by 1 plus this.
+    pub action_scale: f64,
+    /// What a reward weighs.
+    pub weights: Weights,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            paths: Paths::Drawn(Ranges::default()),
+            step_rtts: 1.0,
+            episode_steps: Some(EPISODE_STEPS),
+            history: HISTORY,
+            control: Control::Rate,
+            action_scale: ACTION_SCALE,
+            weights: Weights::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Checks every value. The first that breaks a rule is named.
+    pub fn validate(&self) -> Result<(), Error> {
+        if let Paths::Drawn(ranges) = &self.paths {
+            ranges.validate()?;
+            let rule = "must be set, unless a scenario says how long an episode is";
+            let Some(steps) = self.episode_steps else {
+                return Err(Error::invalid("episode_steps", "not set", rule));
+            };
+            let longest_s = f64::from(steps) * ranges.rtt_ms.high / 1e3 * self.step_rtts;
+            let rule = "times step_rtts and the longest rtt_ms is more than 500000 s";
+            if longest_s > EPISODE_S_MAX {
+                return Err(Error::invalid("episode_steps", steps, rule));
+            }
+        }
+        let number = |key, value: f64, low: f64, high: f64, rule| {
+            let fits = (low..=high).contains(&value);
+            if fits { Ok(()) } else { Err(Error::invalid(key, value, rule)) }
+        };
+        number("step_rtts", self.step_rtts, 0.1, 100.0, "must be from 0.1 to 100")?;
+        number("action_scale", self.action_scale, 1e-6, 10.0, "must be above 0, to 10")?;
+        let weights = [
+            ("throughput_weight", self.weights.throughput),
+            ("delay_weight", self.weights.delay),
+            ("loss_weight", self.weights.loss),
+        ];
+        for (key, weight) in weights {
+            number(key, weight, 0.0, 1e6, "must be from 0 to 1e6")?;
+        }
+        if let Some(steps) = self.episode_steps {
+            number(
+                "episode_steps",
+                steps.into(),
+                1.0,
+                EPISODE_STEPS_MAX.into(),
+                "must be 1 to 1e7",
+            )?;
+        }
+        if !(1..=HISTORY_MAX).contains(&self.history) {
+            return Err(Error::invalid("history", self.history, "must be from 1 to 1000"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    fn refused(config: Config, want: &str) {
+        let error = config.validate().unwrap_err().to_string();
+        assert!(error.starts_with(want), "{error}");
+    }
+
+    fn drawn(change: impl Fn(&mut Ranges)) -> Config {
+        let mut ranges = Ranges::default();
+        change(&mut ranges);
+        Config { paths: Paths::Drawn(ranges), ..Config::default() }
+    }
+
+    #[test]
+    fn a_refusal_names_key_value_and_rule() {
+        Config::default().validate().unwrap();
+        let range = |low, high| Range { low, high };
+        let rtt = "`rtt_ms` is (40, 20): must be (low, high)";
+        refused(drawn(|ranges| ranges.rtt_ms = range(40.0, 20.0)), rtt);
+        refused(drawn(|ranges| ranges.rtt_ms = range(f64::NAN, 20.0)), "`rtt_ms` is (NaN, 20)");
+        refused(drawn(|ranges| ranges.loss_percent.high = 91.0), "`loss_percent` is (0, 91)");
+        refused(drawn(|ranges| ranges.queue_bdp.low = 0.0), "`queue_bdp` is (0, 4)");
+        refused(drawn(|ranges| ranges.start_ratio.low = -1.0), "`start_ratio` is (-1, 1.5)");
+        let zero = |ranges: &mut Ranges| ranges.bandwidth_mbit_per_sec.low = 0.0;
+        refused(drawn(zero), "`bandwidth_mbit_per_sec` is (0, 48): must be");
+        let config = Config::default;
+        refused(Config { history: 0, ..config() }, "`history` is 0: must be from 1");
+        refused(Config { step_rtts: f64::NAN, ..config() }, "`step_rtts` is NaN");
+        refused(Config { action_scale: 0.0, ..config() }, "`action_scale` is 0");
+        refused(Config { episode_steps: Some(0), ..config() }, "`episode_steps` is 0");
+        refused(Config { episode_steps: None, ..config() }, "`episode_steps` is not set");
+        let weights = Weights { loss: -1.0, ..Weights::default() };
+        refused(Config { weights, ..config() }, "`loss_weight` is -1: must be from 0");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_drawn_lies_in_its_range(seed: u64, low in 1e-3..1e3_f64, more in 1.0..1e3_f64) {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            let range = Range { low, high: low * more };
+            for drawn in [range.draw(&mut rng), range.draw_by_magnitude(&mut rng)] {
+                prop_assert!((range.low..=range.high).contains(&drawn), "{drawn}");
+            }
+            prop_assert_eq!(Range::only(low).draw(&mut rng), low);
+            prop_assert_eq!(Range::only(low).draw_by_magnitude(&mut rng), low);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! One flow that somebody outside drives, a step at a time.
+//!
+//! As in Aurora (Jay et al., ICML 2019) an action multiplies the sending rate, and an observation
+//! tells of the last steps in ratios that need no scale.
+//!
+//! Differs from Aurora: the link is the simulator's, with packets, a real queue and TCP's recovery,
+//! not a fluid one; rates and delays in the reward are relative to the link, so that a fast link is
+//! worth no more than a slow one; and every draw comes from the seed.
+
+use crate::config::{Config, Control};
+use crate::error::{Error, hold_length};
+use crate::observe::{Observer, Seen};
+use crate::path::{Course, Truth, WARM_UP_STEPS};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use remuda_algorithms::Decision;
+use remuda_algorithms::units::{Bytes, Rate};
+use remuda_scenarios::Nanos;
+use remuda_sim::Simulation;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Room for the queue that a rate makes: the window must not hold back what the rate says.
+const CWND_GAIN: f64 = 2.0;
+/// RFC 6928's initial window: a rate so low that its window would be less is sent in one burst.
+const CWND_PKTS_MIN: f64 = 10.0;
+/// A rate, or a window, is at most so many times what the path has shown to carry. Above, all that
+/// is learned is how to lose packets, at the price of simulating them.
+const RATE_GAIN_MAX: f64 = 4.0;
+const WINDOW_GAIN_MAX: f64 = 10.0;
+/// RFC 5681 section 3.1: fewer segments cannot be acknowledged without delay.
+const PKTS_MIN: f64 = 2.0;
+/// More queueing than this, in base round trips, costs a reward no more.
+const DELAY_MAX: f64 = 10.0;
+
+/// What a step gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The reward.
+    pub reward: f64,
+    /// All that the flow had to send is acknowledged.
+    pub terminated: bool,
+    /// The episode is as long as it may be.
+    pub truncated: bool,
+}
+
+impl Step {
+    /// No further step can be made.
+    pub fn is_over(&self) -> bool {
+        self.terminated || self.truncated
+    }
+}
+
+/// What [`Metrics`] are called, with their units.
+pub const METRICS: [&str; 8] = [
+    "time_s",
+    "throughput_mbit_per_sec",
+    "rtt_ms",
+    "loss_rate",
+    "rate_mbit_per_sec",
+    "cwnd_pkts",
+    "bandwidth_mbit_per_sec",
+    "base_rtt_ms",
+];
+
+/// The last step in figures for people, as [`METRICS`] names them. The throughput is of payload; a
+/// round trip is 0 until one has been measured, and a rate 0 if nothing is paced.
+pub type Metrics = [f64; METRICS.len()];
+
+/// A running episode.
+struct Episode {
+    simulation: Simulation,
+    /// Rate in bytes per second, or window in bytes: what actions change.
+    in_force: f64,
+    decision: Decision,
+    steps: u32,
+    acked_bytes: u64,
+    seen: Seen,
+    is_over: bool,
+}
+
+/// One flow that somebody outside drives.
+///
+/// One step: the action changes what is in force, the simulation goes on for a step's length, and
+/// what was measured meanwhile is observed. An action `a` from -1 to 1 multiplies the rate (or the
+/// window) by `1 + scale * a` if it is positive, by `1 / (1 - scale * a)` if not: an action and its
+/// negative cancel out. The least is two segments a round trip; the most is four times the fastest
+/// delivery seen, or a window of ten bandwidth-delay products.
+///
+/// The reward of a step is
+///
+/// `throughput * share - delay * min(10, (rtt - base_rtt) / base_rtt) - loss * loss_rate`
+///
+/// with [`crate::Weights`], `share` the acknowledged bytes over what the bottleneck could send, and
+/// `rtt` the mean round trip. Unlike an observation, it knows the path.
+///
+/// Memory: the simulation's, and `history` times 32 bytes.
+pub struct Env {
+    config: Arc<Config>,
+    course: Course,
+    rng: ChaCha8Rng,
+    observer: Observer,
+    episode: Option<Episode>,
+    /// Of the episodes before.
+    packets_sent: u64,
+}
+
+impl std::fmt::Debug for Env {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Env").field("course", &self.course).finish_non_exhaustive()
+    }
+}
+
+impl Env {
+    /// An environment whose episodes are drawn from seed 0 until [`Self::reset`] says another.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        Self::sharing(Arc::new(config))
+    }
+
+    pub(crate) fn sharing(config: Arc<Config>) -> Result<Self, Error> {
+        config.validate()?;
+        let course = Course::new(&config)?;
+        let observer = Observer::new(config.history);
+        // What the engine refuses it shall refuse now, not at the first step.
+        Simulation::new(&course.scenario)?;
+        let rng = ChaCha8Rng::seed_from_u64(0);
+        Ok(Self { config, course, rng, observer, episode: None, packets_sent: 0 })
+    }
+
+    /// How many numbers an observation has.
+    pub fn observation_len(&self) -> usize {
+        self.observer.observation().len()
+    }
+
+    /// Starts an episode, drawn anew: from `seed`, or from where the last one ended.
+    pub fn reset(&mut self, seed: Option<u64>, observation: &mut [f32]) -> Result<(), Error> {
+        hold_length("observation", observation.len(), self.observation_len())?;
+        if let Some(seed) = seed {
+            self.rng = ChaCha8Rng::seed_from_u64(seed);
+        }
+        self.course.draw(&self.config, &mut self.rng);
+        self.observer.restart(self.course.mss_bytes);
+        let mut episode = Episode {
+            simulation: Simulation::new(&self.course.scenario)?,
+            in_force: match self.config.control {
+                Control::Rate => self.course.start_bytes_per_sec,
+                Control::Window => self.course.start_bytes_per_sec * self.course.base_rtt_s(),
+            },
+            decision: Decision { cwnd: Bytes(0), rate: None },
+            steps: 0,
+            acked_bytes: 0,
+            seen: Seen::default(),
+            is_over: false,
+        };
+        episode.decide(&self.course, self.config.control);
+        episode.simulation.run_until(self.course.start);
+        for _ in 0..WARM_UP_STEPS {
+            episode.advance(&self.course, self.config.control, &mut self.observer);
+        }
+        self.packets_sent = self.packets_sent();
+        self.episode = Some(episode);
+        observation.copy_from_slice(self.observer.observation());
+        Ok(())
+    }
+
+    /// Makes one step. An action beyond -1 or 1 counts as that.
+    pub fn step(&mut self, action: f32, observation: &mut [f32]) -> Result<Step, Error> {
+        hold_length("observation", observation.len(), self.observation_len())?;
+        if !action.is_finite() {
+            return Err(Error::Action { action });
+        }
+        let (course, config, observer) = (&self.course, &*self.config, &mut self.observer);
+        let episode = self.episode.as_mut().filter(|it| !it.is_over).ok_or(Error::Over)?;
+        episode.in_force *= factor(f64::from(action).clamp(-1.0, 1.0), config.action_scale);
+        episode.bound(course, config.control, observer);
+        episode.decide(course, config.control);
+        episode.advance(course, config.control, observer);
+        episode.steps += 1;
+        let terminated = course.bytes.is_some_and(|bytes| episode.acked_bytes >= bytes);
+        let is_long = config.episode_steps.is_some_and(|steps| episode.steps >= steps);
+        let next = episode.simulation.now() + course.step;
+        let truncated = !terminated && (is_long || next > course.end);
+        episode.is_over = terminated || truncated;
+        observation.copy_from_slice(observer.observation());
+        let reward = reward(&episode.seen, &course.truth, config);
+        Ok(Step { reward, terminated, truncated })
+    }
+
+    /// The last observation again.
+    pub fn observation(&self) -> &[f32] {
+        self.observer.observation()
+    }
+
+    /// What is true of the path of this episode.
+    pub fn truth(&self) -> &Truth {
+        &self.course.truth
+    }
+
+    /// The last step in figures.
+    pub fn metrics(&self) -> Metrics {
+        let Some(episode) = &self.episode else { return [0.0; METRICS.len()] };
+        let mbit = |bytes_per_sec: f64| bytes_per_sec * 8.0 / 1e6;
+        let rate = episode.decision.rate.unwrap_or_default();
+        [
+            episode.simulation.now().as_millis_f64() / 1e3,
+            mbit(episode.seen.bytes_per_sec),
+            episode.seen.rtt_s.unwrap_or(0.0) * 1e3,
+            episode.seen.loss_rate,
+            mbit(rate.bytes_per_sec() as f64),
+            episode.decision.cwnd.0 as f64 / f64::from(self.course.mss_bytes),
+            self.course.truth.bandwidth_mbit_per_sec,
+            self.course.truth.base_rtt.as_millis_f64(),
+        ]
+    }
+
+    /// Data packets that all flows of all episodes have sent.
+    pub fn packets_sent(&self) -> u64 {
+        let running = self.episode.as_ref().map_or(0, |it| it.simulation.packets_sent());
+        self.packets_sent + running
+    }
+}
+
+/// What an action multiplies by.
+fn factor(action: f64, scale: f64) -> f64 {
+    if action >= 0.0 { 1.0 + scale * action } else { 1.0 / (1.0 - scale * action) }
+}
+
+fn reward(seen: &Seen, truth: &Truth, config: &Config) -> f64 {
+    let base_rtt_s = seconds(truth.base_rtt);
+    let share = seen.bytes_per_sec / truth.payload_bytes_per_sec;
+    let waited_s = seen.rtt_s.map_or(0.0, |rtt_s| (rtt_s - base_rtt_s).max(0.0));
+    let delay = if base_rtt_s > 0.0 { (waited_s / base_rtt_s).min(DELAY_MAX) } else { 0.0 };
+    let weights = &config.weights;
+    weights.throughput * share - weights.delay * delay - weights.loss * seen.loss_rate
+}
+
+fn seconds(span: Nanos) -> f64 {
+    span.0 as f64 / 1e9
+}
+
+impl Course {
+    /// What a decision reckons with before a round trip has been measured.
+    fn base_rtt_s(&self) -> f64 {
+        seconds(self.truth.base_rtt.max(self.step))
+    }
+}
+
+impl Episode {
+    /// Keeps what is in force to what the path can carry, as far as that has been seen.
+    fn bound(&mut self, course: &Course, control: Control, observer: &Observer) {
+        let mss_bytes = f64::from(course.mss_bytes);
+        let rtt_s = observer.rtt_min_s().unwrap_or(course.base_rtt_s());
+        let (low, high) = match control {
+            Control::Rate => {
+                let low = PKTS_MIN * mss_bytes / rtt_s.max(1e-6);
+                (low, observer.delivery_max().map(|rate| rate * RATE_GAIN_MAX))
+            }
+            Control::Window => {
+                let low = PKTS_MIN * mss_bytes;
+                (low, observer.bdp_bytes().map(|bdp| bdp * WINDOW_GAIN_MAX))
+            }
+        };
+        // Until something has been delivered nothing is known to be too much.
+        let high = high.unwrap_or(f64::INFINITY).max(CWND_PKTS_MIN * low);
+        self.in_force = self.in_force.clamp(low, high);
+    }
+
+    /// Puts into force what is to be.
+    fn decide(&mut self, course: &Course, control: Control) {
+        self.decision = match control {
+            Control::Rate => {
+                let srtt = self.simulation.srtt(course.flow);
+                let rtt_s = srtt.map_or(course.base_rtt_s(), seconds);
+                let least = CWND_PKTS_MIN * f64::from(course.mss_bytes);
+                let cwnd = (CWND_GAIN * self.in_force * rtt_s).max(least);
+                let rate = Some(Rate::from_bytes_per_sec(self.in_force as u64));
+                Decision { cwnd: Bytes(cwnd as u64), rate }
+            }
+            Control::Window => Decision { cwnd: Bytes(self.in_force as u64), rate: None },
+        };
+        self.simulation.decide(course.flow, self.decision);
+    }
+
+    /// Lets a step pass, and observes it.
+    fn advance(&mut self, course: &Course, control: Control, observer: &mut Observer) {
+        self.simulation.run_until(self.simulation.now() + course.step);
+        let m = self.simulation.take_measurement(course.flow);
+        self.acked_bytes += m.acked.0;
+        let in_force = self.in_force;
+        self.seen = observer.take(&m, Duration::from(course.step), |observer| {
+            let carries = match control {
+                Control::Rate => observer.delivery_max(),
+                Control::Window => observer.bdp_bytes(),
+            };
+            carries.filter(|it| *it > 0.0).map(|carries| in_force / carries)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

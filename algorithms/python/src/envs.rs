@@ -1,0 +1,403 @@
+//! Many environments at once, over threads.
+//!
+//! Which thread steps which environment changes nothing: each has its own seed and simulation.
+
+use crate::config::Config;
+use crate::env::{Env, METRICS, Metrics, Step};
+use crate::error::{Error, hold_length};
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::fmt;
+use std::sync::Arc;
+
+/// More would be a mistake, not a machine.
+const THREADS_MAX: usize = 1_024;
+/// A few kilobytes each, at least.
+const ENVS_MAX: usize = 1_000_000;
+
+/// When an environment whose episode is over starts the next one (`gymnasium`'s names).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Autoreset {
+    /// In the step after: that step's action is ignored, and its reward is 0.
+    #[default]
+    NextStep,
+    /// In the same step: its observation is the next episode's first, its last one is kept apart.
+    SameStep,
+    /// Never: whoever steps resets it.
+    Disabled,
+}
+
+/// Where a step of all environments is written: one row each.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    /// Observations, one after the other.
+    pub observations: &'a mut [f32],
+    /// Rewards.
+    pub rewards: &'a mut [f64],
+    /// 1 if all that the flow had to send is acknowledged.
+    pub terminated: &'a mut [u8],
+    /// 1 if the episode is as long as it may be.
+    pub truncated: &'a mut [u8],
+    /// [`METRICS`] of each.
+    pub metrics: &'a mut [f64],
+}
+
+/// One environment among many.
+struct Slot {
+    env: Env,
+    is_over: bool,
+    /// The last observation and figures of the episode that just ended.
+    last: Option<(Vec<f32>, Metrics)>,
+}
+
+/// Many environments of one configuration.
+pub struct Envs {
+    slots: Vec<Slot>,
+    autoreset: Autoreset,
+    observation_len: usize,
+    pool: Option<ThreadPool>,
+}
+
+impl fmt::Debug for Envs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let envs = self.slots.len();
+        f.debug_struct("Envs").field("envs", &envs).field("autoreset", &self.autoreset).finish()
+    }
+}
+
+/// One row of a [`Batch`].
+struct Row<'a> {
+    observation: &'a mut [f32],
+    reward: &'a mut f64,
+    terminated: &'a mut u8,
+    truncated: &'a mut u8,
+    metrics: &'a mut [f64],
+}
+
+impl Envs {
+    /// `count` environments, stepped by `threads` threads: 1 is the caller's own.
+    pub fn new(
+        config: Config,
+        count: usize,
+        threads: usize,
+        autoreset: Autoreset,
+    ) -> Result<Self, Error> {
+        let range = |key, value, max, rule| {
+            if (1..=max).contains(&value) { Ok(()) } else { Err(Error::invalid(key, value, rule)) }
+        };
+        range("num_envs", count, ENVS_MAX, "must be from 1 to 1000000")?;
+        range("threads", threads, THREADS_MAX, "must be from 1 to 1024")?;
+        let config = Arc::new(config);
+        let slot =
+            |_| Ok(Slot { env: Env::sharing(Arc::clone(&config))?, is_over: true, last: None });
+        let slots: Vec<Slot> = (0..count).map(slot).collect::<Result<_, Error>>()?;
+        let pool = (threads > 1).then(|| ThreadPoolBuilder::new().num_threads(threads).build());
+        let rule = "the system gives no threads; use threads=1";
+        let pool = pool.transpose().map_err(|_| Error::invalid("threads", threads, rule))?;
+        let observation_len = slots[0].env.observation_len();
+        Ok(Self { slots, autoreset, observation_len, pool })
+    }
+
+    /// How many environments there are.
+    pub fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How many numbers the observation of one has.
+    pub fn observation_len(&self) -> usize {
+        self.observation_len
+    }
+
+    /// One of them.
+    pub fn env(&self, index: usize) -> Option<&Env> {
+        self.slots.get(index).map(|slot| &slot.env)
+    }
+
+    /// The last observation and figures of the episode that the last step ended and replaced.
+    pub fn last_of(&self, index: usize) -> Option<(&[f32], &Metrics)> {
+        let last = self.slots.get(index)?.last.as_ref();
+        last.map(|(observation, metrics)| (observation.as_slice(), metrics))
+    }
+
+    /// Data packets that all flows of all episodes have sent.
+    pub fn packets_sent(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.env.packets_sent()).sum()
+    }
+
+    /// Starts an episode in each environment of which `mask` is not 0, from its seed if it has one.
+    /// The other rows are left as they are observed now.
+    pub fn reset(
+        &mut self,
+        seeds: &[Option<u64>],
+        mask: Option<&[u8]>,
+        observations: &mut [f32],
+        metrics: &mut [f64],
+    ) -> Result<(), Error> {
+        let count = self.count();
+        hold_length("seed", seeds.len(), count)?;
+        hold_length("reset_mask", mask.map_or(count, <[u8]>::len), count)?;
+        hold_length("observations", observations.len(), count * self.observation_len)?;
+        hold_length("metrics", metrics.len(), count * METRICS.len())?;
+        let reset =
+            |(index, slot, observation, metrics): (usize, &mut Slot, &mut [f32], &mut [f64])| {
+                slot.last = None;
+                if mask.is_none_or(|mask| mask[index] != 0) {
+                    slot.is_over = false;
+                    slot.env
+                        .reset(seeds[index], observation)
+                        .map_err(|error| within(index, error))?;
+                } else {
+                    observation.copy_from_slice(slot.env.observation());
+                }
+                metrics.copy_from_slice(&slot.env.metrics());
+                Ok(())
+            };
+        let len = self.observation_len;
+        match &self.pool {
+            None => {
+                let rows = observations.chunks_mut(len).zip(metrics.chunks_mut(METRICS.len()));
+                let slots = self.slots.iter_mut().enumerate().zip(rows);
+                slots.map(|((index, slot), (o, m))| (index, slot, o, m)).try_for_each(reset)
+            }
+            Some(pool) => pool.install(|| {
+                let rows =
+                    observations.par_chunks_mut(len).zip(metrics.par_chunks_mut(METRICS.len()));
+                let slots = self.slots.par_iter_mut().enumerate().zip(rows);
+                slots.map(|((index, slot), (o, m))| (index, slot, o, m)).try_for_each(reset)
+            }),
+        }
+    }
+
+    /// Makes a step in each environment. Fails as a whole if an action is no number, before any
+    /// environment has stepped.
+    pub fn step(&mut self, actions: &[f32], batch: Batch<'_>) -> Result<(), Error> {
+        let (count, len) = (self.count(), self.observation_len);
+        hold_length("actions", actions.len(), count)?;
+        hold_length("observations", batch.observations.len(), count * len)?;
+        hold_length("rewards", batch.rewards.len(), count)?;
+        hold_length("terminated", batch.terminated.len(), count)?;
+        hold_length("truncated", batch.truncated.len(), count)?;
+        hold_length("metrics", batch.metrics.len(), count * METRICS.len())?;
+        if let Some(index) = actions.iter().position(|action| !action.is_finite()) {
+            return Err(within(index, Error::Action { action: actions[index] }));
+        }
+        if self.autoreset == Autoreset::Disabled
+            && let Some(index) = self.slots.iter().position(|slot| slot.is_over)
+        {
+            return Err(within(index, Error::Over));
+        }
+        let autoreset = self.autoreset;
+        let step = |(index, (slot, row)): (usize, (&mut Slot, Row<'_>))| {
+            slot.step(actions[index], row, autoreset).map_err(|error| within(index, error))
+        };
+        match &self.pool {
+            None => self.slots.iter_mut().zip(batch.rows(len)).enumerate().try_for_each(step),
+            Some(pool) => pool.install(|| {
+                let rows = batch.rows_in_parallel(len);
+                self.slots.par_iter_mut().zip(rows).enumerate().try_for_each(step)
+            }),
+        }
+    }
+}
+
+fn within(index: usize, source: Error) -> Error {
+    Error::In { index, source: Box::new(source) }
+}
+
+impl<'a> Batch<'a> {
+    fn rows(self, len: usize) -> impl Iterator<Item = Row<'a>> {
+        let flags = self.terminated.iter_mut().zip(self.truncated);
+        let given = self.rewards.iter_mut().zip(flags);
+        let wide = self.observations.chunks_mut(len).zip(self.metrics.chunks_mut(METRICS.len()));
+        wide.zip(given).map(Row::of)
+    }
+
+    fn rows_in_parallel(self, len: usize) -> impl IndexedParallelIterator<Item = Row<'a>> {
+        let flags = self.terminated.par_iter_mut().zip(self.truncated);
+        let given = self.rewards.par_iter_mut().zip(flags);
+        let metrics = self.metrics.par_chunks_mut(METRICS.len());
+        self.observations.par_chunks_mut(len).zip(metrics).zip(given).map(Row::of)
+    }
+}
+
+type Parts<'a> = ((&'a mut [f32], &'a mut [f64]), (&'a mut f64, (&'a mut u8, &'a mut u8)));
+
+impl<'a> Row<'a> {
+    fn of(parts: Parts<'a>) -> Self {
+        let ((observation, metrics), (reward, (terminated, truncated))) = parts;
+        Self { observation, reward, terminated, truncated, metrics }
+    }
+}
+
+impl Slot {
+    fn step(&mut self, action: f32, row: Row<'_>, autoreset: Autoreset) -> Result<(), Error> {
+        self.last = None;
+        let mut step = Step { reward: 0.0, terminated: false, truncated: false };
+        if self.is_over {
+            self.env.reset(None, row.observation)?;
+        } else {
+            step = self.env.step(action, row.observation)?;
+        }
+        self.is_over = step.is_over();
+        if self.is_over && autoreset == Autoreset::SameStep {
+            self.last = Some((row.observation.to_vec(), self.env.metrics()));
+            self.env.reset(None, row.observation)?;
+            self.is_over = false;
+        }
+        *row.reward = step.reward;
+        *row.terminated = u8::from(step.terminated);
+        *row.truncated = u8::from(step.truncated);
+        row.metrics.copy_from_slice(&self.env.metrics());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Paths, Range, Ranges};
+
+    const COUNT: usize = 5;
+    const STEPS: u32 = 6;
+
+    fn config() -> Config {
+        let ranges = Ranges { rtt_ms: Range { low: 10.0, high: 30.0 }, ..Ranges::default() };
+        let paths = Paths::Drawn(ranges);
+        Config { paths, episode_steps: Some(STEPS), history: 2, ..Config::default() }
+    }
+
+    /// What came of a step, as a whole.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Seen {
+        observations: Vec<f32>,
+        rewards: Vec<f64>,
+        truncated: Vec<u8>,
+        metrics: Vec<f64>,
+    }
+
+    struct Run {
+        envs: Envs,
+        seen: Seen,
+    }
+
+    impl Run {
+        fn new(threads: usize, autoreset: Autoreset) -> Self {
+            let mut envs = Envs::new(config(), COUNT, threads, autoreset).unwrap();
+            let mut seen = Seen {
+                observations: vec![0.0; COUNT * envs.observation_len()],
+                rewards: vec![0.0; COUNT],
+                truncated: vec![0; COUNT],
+                metrics: vec![0.0; COUNT * METRICS.len()],
+            };
+            let seeds: Vec<_> = (0..COUNT as u64).map(|seed| Some(100 + seed)).collect();
+            envs.reset(&seeds, None, &mut seen.observations, &mut seen.metrics).unwrap();
+            Self { envs, seen }
+        }
+
+        fn step(&mut self, actions: &[f32]) -> Result<Seen, Error> {
+            let mut terminated = vec![0; COUNT];
+            let batch = Batch {
+                observations: &mut self.seen.observations,
+                rewards: &mut self.seen.rewards,
+                terminated: &mut terminated,
+                truncated: &mut self.seen.truncated,
+                metrics: &mut self.seen.metrics,
+            };
+            self.envs.step(actions, batch)?;
+            Ok(self.seen.clone())
+        }
+    }
+
+    #[test]
+    fn each_does_what_it_would_do_alone() {
+        let mut run = Run::new(1, Autoreset::NextStep);
+        let mut alone = Env::new(config()).unwrap();
+        let mut observation = vec![0.0; alone.observation_len()];
+        alone.reset(Some(102), &mut observation).unwrap();
+        for _ in 0..STEPS {
+            let seen = run.step(&[0.0, 0.1, 0.2, 0.3, 0.4]).unwrap();
+            let step = alone.step(0.2, &mut observation).unwrap();
+            let len = alone.observation_len();
+            assert_eq!(seen.observations[2 * len..3 * len], observation);
+            assert_eq!((seen.rewards[2], seen.truncated[2] != 0), (step.reward, step.truncated));
+            assert_eq!(seen.metrics[2 * METRICS.len()..3 * METRICS.len()], alone.metrics());
+        }
+        let seen = run.step(&[0.0; COUNT]).unwrap();
+        assert_eq!((seen.rewards[2], seen.truncated[2]), (0.0, 0), "the step after is a reset");
+        alone.reset(None, &mut observation).unwrap();
+        let len = alone.observation_len();
+        assert_eq!(seen.observations[2 * len..3 * len], observation);
+    }
+
+    #[test]
+    fn threads_change_nothing() {
+        for autoreset in [Autoreset::NextStep, Autoreset::SameStep] {
+            let (mut one, mut three) = (Run::new(1, autoreset), Run::new(3, autoreset));
+            assert_eq!(one.seen, three.seen);
+            for step in 0..20 {
+                let actions = [0.1 * (step % 7) as f32 - 0.3; COUNT];
+                assert_eq!(one.step(&actions).unwrap(), three.step(&actions).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_step_keeps_the_last_observation_apart() {
+        let (mut next, mut same) =
+            (Run::new(1, Autoreset::NextStep), Run::new(1, Autoreset::SameStep));
+        for _ in 1..STEPS {
+            assert_eq!(next.step(&[0.0; COUNT]).unwrap(), same.step(&[0.0; COUNT]).unwrap());
+            assert!(same.envs.last_of(0).is_none());
+        }
+        let (ended, begun) = (next.step(&[0.0; COUNT]).unwrap(), same.step(&[0.0; COUNT]).unwrap());
+        assert_eq!((&ended.truncated, &ended.rewards), (&begun.truncated, &begun.rewards));
+        let len = same.envs.observation_len();
+        for index in 0..COUNT {
+            let (observation, metrics) = same.envs.last_of(index).unwrap();
+            assert_eq!(observation, &ended.observations[index * len..][..len]);
+            assert_eq!(metrics, &ended.metrics[index * METRICS.len()..][..METRICS.len()]);
+        }
+        let after = next.step(&[0.0; COUNT]).unwrap();
+        assert_eq!(after.observations, begun.observations);
+        assert_eq!(after.metrics, begun.metrics);
+    }
+
+    #[test]
+    fn without_autoreset_only_the_masked_start_anew() {
+        let mut run = Run::new(2, Autoreset::Disabled);
+        for _ in 0..STEPS {
+            run.step(&[0.0; COUNT]).unwrap();
+        }
+        let error = run.step(&[0.0; COUNT]).unwrap_err().to_string();
+        assert!(error.starts_with("environment 0: no episode runs"), "{error}");
+        let before = run.seen.clone();
+        let Seen { observations, metrics, .. } = &mut run.seen;
+        let mask = [0, 1, 0, 0, 0];
+        run.envs.reset(&[None; COUNT], Some(&mask), observations, metrics).unwrap();
+        let len = run.envs.observation_len();
+        for index in 0..COUNT {
+            let row = index * len..(index + 1) * len;
+            let is_same = run.seen.observations[row.clone()] == before.observations[row];
+            assert_eq!(is_same, index != 1, "environment {index}");
+        }
+    }
+
+    #[test]
+    fn misuse_is_refused_by_name() {
+        for (count, threads, want) in [
+            (0, 1, "`num_envs` is 0: must be from 1"),
+            (1, 0, "`threads` is 0: must be from 1"),
+            (1, 1_025, "`threads` is 1025"),
+        ] {
+            let error = Envs::new(config(), count, threads, Autoreset::NextStep).unwrap_err();
+            assert!(error.to_string().starts_with(want), "{error}");
+        }
+        let mut run = Run::new(1, Autoreset::NextStep);
+        let before = run.envs.env(0).unwrap().metrics();
+        let error = run.step(&[0.0, 0.0, f32::INFINITY, 0.0, 0.0]).unwrap_err().to_string();
+        assert_eq!(error, "environment 2: the action is inf: must be a finite number");
+        assert_eq!(run.envs.env(0).unwrap().metrics(), before, "none has stepped");
+        let error = run.step(&[0.0]).unwrap_err().to_string();
+        assert_eq!(error, "`actions` has 1 values: must have 5");
+    }
+}

@@ -1,0 +1,31 @@
+//! The native half of the `remuda` Python package, and the environments it trains in.
+//!
+//! [`Env`] is one flow that somebody outside drives, one step at a time; [`Envs`] is many of them
+//! at once. Both are plain Rust, and of use without Python. The Python module itself comes with the
+//! feature `python`, which maturin turns on: so that this crate builds and tests without a Python.
+//!
+//! ```
+//! use remuda_python::{Config, Env};
+//!
+//! let mut env = Env::new(Config::default())?;
+//! let mut observation = vec![0.0; env.observation_len()];
+//! env.reset(Some(1), &mut observation)?;
+//! let step = env.step(0.5, &mut observation)?;
+//! assert!(step.reward.is_finite() && !step.terminated);
+//! # Ok::<(), remuda_python::Error>(())
+//! ```
+
+pub mod config;
+mod env;
+mod envs;
+mod error;
+pub mod observe;
+mod path;
+#[cfg(feature = "python")]
+mod python;
+
+pub use config::{Config, Control, Paths, Range, Ranges, Weights};
+pub use env::{Env, METRICS, Metrics, Step};
+pub use envs::{Autoreset, Batch, Envs};
+pub use error::Error;
+pub use observe::{FEATURES, Feature};

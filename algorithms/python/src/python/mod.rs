@@ -1,0 +1,79 @@
+//! The module `remuda._native`: what of the `remuda` package is written in Rust.
+//!
+//! Its types and rules are in `_native.pyi`, for people and type checkers alike.
+
+mod buffer;
+mod gym;
+mod run;
+mod scenario;
+mod summary;
+mod table;
+
+use crate::error::Error;
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use std::path::Path;
+
+/// What of the `remuda` package is written in Rust. Use it through `remuda`.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::gym::{PyEnv, PyEnvs};
+    #[pymodule_export]
+    use super::run::{PyOutcome, read, run, run_many};
+    #[pymodule_export]
+    use super::scenario::PyScenario;
+    #[pymodule_export]
+    use super::table::{Column, Table};
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("METRICS", super::gym::metrics(module.py())?)?;
+        module.add("FEATURES", super::gym::features(module.py())?)
+    }
+}
+
+/// A file that cannot be read, as Python's own `open` says it: `FileNotFoundError` and its like.
+fn unreadable(path: &Path, source: &std::io::Error) -> PyErr {
+    let text = source.to_string();
+    PyOSError::new_err((source.raw_os_error(), text, path.display().to_string()))
+}
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Scenario(error) => refused(error),
+            Error::Over => PyRuntimeError::new_err(error.to_string()),
+            Error::In { ref source, .. } if matches!(**source, Error::Over) => {
+                PyRuntimeError::new_err(error.to_string())
+            }
+            _ => PyValueError::new_err(error.to_string()),
+        }
+    }
+}
+
+/// A scenario that is none: `ValueError`, or `OSError` if its file cannot be read.
+fn refused(error: remuda_scenarios::Error) -> PyErr {
+    match error {
+        remuda_scenarios::Error::Read { path, source } => unreadable(&path, &source),
+        error => PyValueError::new_err(error.to_string()),
+    }
+}
+
+/// A scenario that cannot be simulated.
+fn unfit(error: remuda_sim::Error) -> PyErr {
+    match error {
+        remuda_sim::Error::Scenario(error) => refused(error),
+        error => PyValueError::new_err(error.to_string()),
+    }
+}
+
+/// A result that cannot be written, or read: `OSError` if it is the file system.
+fn unwritten(error: remuda_results::Error) -> PyErr {
+    match error {
+        remuda_results::Error::Io { path, source } => unreadable(&path, &source),
+        error => PyRuntimeError::new_err(error.to_string()),
+    }
+}

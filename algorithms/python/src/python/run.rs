@@ -1,0 +1,259 @@
+//! Runs scenarios.
+
+use super::scenario::{from_any, seeded};
+use super::table::Table;
+use super::{summary, unfit, unwritten};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use remuda_results::{About, Table as Kind, batch};
+use remuda_scenarios::outcome::Outcome;
+use remuda_scenarios::{Nanos, Scenario};
+use remuda_sim::Simulation;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Between two looks for Ctrl-C: a few milliseconds' work, on all but the fastest links.
+const SLICE: Nanos = Nanos::from_millis(100);
+/// The same, where other threads work.
+const LOOK: Duration = Duration::from_millis(50);
+const JOBS_MAX: usize = 1_024;
+
+/// What came of a scenario.
+#[pyclass(name = "Result", module = "remuda", frozen)]
+pub struct PyOutcome {
+    outcome: Outcome,
+    about: About,
+    tables: [Mutex<Option<Py<Table>>>; Kind::ALL.len()],
+}
+
+impl PyOutcome {
+    fn new(outcome: Outcome, scenario: &Scenario) -> Self {
+        // A path that is no Unicode costs the result its scenario, and nothing else.
+        let about = About { scenario_toml: scenario.to_toml().ok(), ..About::default() };
+        Self { outcome, about, tables: Default::default() }
+    }
+
+    /// The table of that kind, made when it is first asked for.
+    fn table(&self, py: Python<'_>, kind: Kind) -> PyResult<Py<Table>> {
+        let mut made = locked(&self.tables[kind as usize]);
+        if let Some(table) = &*made {
+            return Ok(table.clone_ref(py));
+        }
+        let batch = batch(kind, &self.outcome, &self.about).map_err(unwritten)?;
+        let table = Py::new(py, Table::new(batch))?;
+        *made = Some(table.clone_ref(py));
+        Ok(table)
+    }
+}
+
+#[pymethods]
+impl PyOutcome {
+    /// A row per flow.
+    #[getter]
+    fn flows(&self, py: Python<'_>) -> PyResult<Py<Table>> {
+        self.table(py, Kind::Flows)
+    }
+
+    /// A row per link.
+    #[getter]
+    fn links(&self, py: Python<'_>) -> PyResult<Py<Table>> {
+        self.table(py, Kind::Links)
+    }
+
+    /// A row per change of a flow's arm.
+    #[getter]
+    fn switches(&self, py: Python<'_>) -> PyResult<Py<Table>> {
+        self.table(py, Kind::Switches)
+    }
+
+    /// The time series of flows.
+    #[getter]
+    fn flow_samples(&self, py: Python<'_>) -> PyResult<Py<Table>> {
+        self.table(py, Kind::FlowSamples)
+    }
+
+    /// The time series of links.
+    #[getter]
+    fn link_samples(&self, py: Python<'_>) -> PyResult<Py<Table>> {
+        self.table(py, Kind::LinkSamples)
+    }
+
+    /// Writes its tables into a folder, as Parquet.
+    fn write(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        py.detach(|| remuda_results::write(&folder, &self.outcome, &self.about)).map_err(unwritten)
+    }
+
+    /// Its figures.
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        summary::summary(py, &self.outcome)
+    }
+
+    #[getter]
+    fn scenario(&self) -> &str {
+        &self.outcome.scenario
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.outcome.seed
+    }
+
+    #[getter]
+    fn duration_s(&self) -> f64 {
+        self.outcome.duration_s
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<Self>().is_ok_and(|other| other.get().outcome == self.outcome)
+    }
+
+    fn __repr__(&self) -> String {
+        summary::line(&self.outcome)
+    }
+}
+
+/// Reads what `Result.write` has written.
+#[pyfunction]
+pub fn read(py: Python<'_>, folder: PathBuf) -> PyResult<PyOutcome> {
+    let outcome = py.detach(|| remuda_results::read(&folder)).map_err(unwritten)?;
+    Ok(PyOutcome { outcome, about: About::default(), tables: Default::default() })
+}
+
+/// What a panic elsewhere left behind is as good as any: nothing here is half changed.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Goes on until the end, a slice at a time; `look` may end it between two.
+fn simulate<E>(
+    mut simulation: Simulation,
+    mut look: impl FnMut(&mut Simulation) -> Result<(), E>,
+) -> Result<Outcome, E> {
+    while !simulation.is_over() {
+        look(&mut simulation)?;
+    }
+    Ok(simulation.outcome())
+}
+
+fn slice(simulation: &mut Simulation) {
+    let until = (simulation.now() + SLICE).min(simulation.end());
+    simulation.run_until(until);
+}
+
+/// Runs a scenario in the simulator.
+#[pyfunction]
+#[pyo3(signature = (scenario, seed = None))]
+pub fn run(py: Python<'_>, scenario: &Bound<'_, PyAny>, seed: Option<u64>) -> PyResult<PyOutcome> {
+    let scenario = seeded(from_any(scenario)?, seed)?;
+    let simulation = py.detach(|| Simulation::new(&scenario)).map_err(unfit)?;
+    let outcome = simulate(simulation, |simulation| {
+        py.detach(|| slice(simulation));
+        py.check_signals()
+    })?;
+    Ok(PyOutcome::new(outcome, &scenario))
+}
+
+/// Runs scenarios in the simulator, several at a time; results come in the order of scenarios.
+#[pyfunction]
+#[pyo3(signature = (scenarios, seeds = None, jobs = None))]
+pub fn run_many(
+    py: Python<'_>,
+    scenarios: &Bound<'_, PyAny>,
+    seeds: Option<Vec<u64>>,
+    jobs: Option<usize>,
+) -> PyResult<Vec<PyOutcome>> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = jobs.unwrap_or_else(cores);
+    if !(1..=JOBS_MAX).contains(&jobs) {
+        return Err(PyValueError::new_err(format!("`jobs` is {jobs}: must be from 1 to 1024")));
+    }
+    let mut read = Vec::new();
+    for scenario in scenarios.try_iter()? {
+        read.push(from_any(&scenario?)?);
+    }
+    if let Some(seeds) = &seeds {
+        let (found, wanted) = (seeds.len(), read.len());
+        if found != wanted {
+            let rule = format!("`seeds` has {found} values: must have {wanted}, one per scenario");
+            return Err(PyValueError::new_err(rule));
+        }
+        let pairs = read.into_iter().zip(seeds);
+        read = pairs.map(|(it, seed)| seeded(it, Some(*seed))).collect::<PyResult<_>>()?;
+    }
+    let outcomes = run_all(py, &read, jobs)?;
+    let made = outcomes.into_iter().zip(&read);
+    Ok(made.map(|(outcome, scenario)| PyOutcome::new(outcome, scenario)).collect())
+}
+
+/// Raised by a worker that was told to end.
+struct Stopped;
+
+type Ran = Result<Result<Outcome, Stopped>, remuda_sim::Error>;
+
+/// Workers take the next scenario each; this thread looks for Ctrl-C.
+fn run_all(py: Python<'_>, scenarios: &[Scenario], jobs: usize) -> PyResult<Vec<Outcome>> {
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let mut outcomes: Vec<Option<Outcome>> = Vec::new();
+    outcomes.resize_with(scenarios.len(), || None);
+    std::thread::scope(|scope| {
+        let (sender, results) = mpsc::channel::<(usize, Ran)>();
+        // A receiver is one thread's; behind a lock, whichever Python runs this on.
+        let results = Mutex::new(results);
+        for _ in 0..jobs.min(scenarios.len()) {
+            let (sender, next, stop) = (sender.clone(), &next, &stop);
+            scope.spawn(move || {
+                let mut index = next.fetch_add(1, Ordering::Relaxed);
+                while let Some(scenario) = scenarios.get(index) {
+                    // Fails only if nobody listens any more, and then `stop` is set.
+                    let _ = sender.send((index, run_one(scenario, stop)));
+                    index = next.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        drop(sender);
+        let gathered = gather(py, &results, &mut outcomes);
+        stop.store(true, Ordering::Relaxed);
+        // Workers end within a slice; Python may go on meanwhile.
+        py.detach(|| while locked(&results).recv().is_ok() {});
+        gathered
+    })?;
+    Ok(outcomes.into_iter().flatten().collect())
+}
+
+fn run_one(scenario: &Scenario, stop: &AtomicBool) -> Ran {
+    if stop.load(Ordering::Relaxed) {
+        return Ok(Err(Stopped));
+    }
+    let simulation = Simulation::new(scenario)?;
+    Ok(simulate(simulation, |simulation| {
+        slice(simulation);
+        if stop.load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }
+    }))
+}
+
+/// Takes in results until there is nobody left to send one.
+fn gather(
+    py: Python<'_>,
+    results: &Mutex<mpsc::Receiver<(usize, Ran)>>,
+    outcomes: &mut [Option<Outcome>],
+) -> PyResult<()> {
+    loop {
+        match py.detach(|| locked(results).recv_timeout(LOOK)) {
+            Ok((index, Ok(Ok(outcome)))) => outcomes[index] = Some(outcome),
+            Ok((_, Ok(Err(Stopped)))) => {}
+            Ok((index, Err(error))) => {
+                let error = unfit(error);
+                let note = format!("in scenario {index} of this call, counted from 0");
+                error.value(py).call_method1("add_note", (note,))?;
+                return Err(error);
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+        py.check_signals()?;
+    }
+}

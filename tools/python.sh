@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Builds the remuda Python package into a virtual environment of its own, target/venv, and tests or
+# measures it. What it needs it installs first, and says so; the second time it is quick.
+#
+#   tools/python.sh build           install the package, optimised
+#   tools/python.sh test [ARGS]     build, lint, check types and stubs, run pytest with ARGS
+#   tools/python.sh bench [ARGS]    build, print environment steps per CPU-second
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly VENV=$PWD/target/venv
+readonly STAMP=$VENV/.installed
+readonly LOG=$PWD/target/python.log
+readonly PIP=pip==26.3
+readonly SOURCES=algorithms/python
+
+say() { echo "python: $*"; }
+
+# Runs a command quietly; says what it printed if it fails.
+quietly() {
+	if ! "$@" >"$LOG" 2>&1; then
+		cat "$LOG" >&2
+		say "failed: $*" >&2
+		exit 1
+	fi
+}
+
+# The tools and libraries that pyproject.toml pins; again only when they change.
+install() {
+	local wanted
+	wanted=$(sha256sum pyproject.toml "$0" | sha256sum)
+	if [[ -f $STAMP && $(<"$STAMP") == "$wanted" ]]; then
+		return
+	fi
+	say "installing what pyproject.toml pins into target/venv (pip)"
+	mkdir -p target
+	if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+		say "needs Python 3.11 or later" >&2
+		say "fix: install python3 and python3-venv" >&2
+		exit 1
+	fi
+	if [[ ! -x $VENV/bin/python ]] && ! python3 -m venv "$VENV" >"$LOG" 2>&1; then
+		cat "$LOG" >&2
+		say "fix: apt-get install python3-venv" >&2
+		exit 1
+	fi
+	quietly "$VENV/bin/python" -m pip install --quiet "$PIP"
+	quietly "$VENV/bin/python" -m pip install --quiet --group dev
+	echo "$wanted" >"$STAMP"
+}
+
+build() {
+	install
+	say "building the package (maturin)"
+	VIRTUAL_ENV=$VENV PATH=$VENV/bin:$PATH quietly "$VENV/bin/maturin" develop --release --quiet \
+		--skip-install
+}
+
+lint() {
+	say "ruff, mypy, stubtest"
+	"$VENV/bin/ruff" check --quiet $SOURCES
+	"$VENV/bin/ruff" format --check --quiet $SOURCES
+	quietly "$VENV/bin/mypy" --cache-dir target/mypy
+	MYPYPATH=$SOURCES/python quietly "$VENV/bin/stubtest" remuda._native
+}
+
+case ${1:-} in
+build)
+	build
+	;;
+test)
+	build
+	lint
+	shift
+	say "pytest"
+	"$VENV/bin/pytest" --quiet "$@"
+	;;
+bench)
+	build
+	shift
+	"$VENV/bin/python" $SOURCES/bench/env_steps.py "$@"
+	;;
+*)
+	sed -n 's/^# \{0,1\}//; 2,7p' "$0" | grep -v '^!'
+	exit 2
+	;;
+esac
