@@ -2,9 +2,11 @@
 
 use crate::time::Nanos;
 use crate::trace::Trace;
+use crate::varying::VaryingRate;
 use std::sync::Arc;
 
-const BIT_NANOS: u64 = 8 * 1_000_000_000;
+/// The work of a byte: eight bits, a second each, at 1 bit/s.
+pub(crate) const BIT_NANOS: u64 = 8 * 1_000_000_000;
 
 /// A constant rate, exact: what is left of a nanosecond after one packet counts for the next.
 #[derive(Clone, Debug)]
@@ -14,15 +16,23 @@ pub(crate) struct ConstantRate {
     free_at: Nanos,
     /// the rest of it, in 1 / `bits_per_sec` nanoseconds.
     rest: u64,
+    last: Airtime,
+}
+
+/// How long a packet takes. Most are as long as the one before, and a division costs more than all
+/// the rest of a transmission.
+#[derive(Clone, Copy, Debug)]
+struct Airtime {
+    bytes: u32,
+    whole: Nanos,
+    /// In 1 / `bits_per_sec` nanoseconds.
+    rest: u64,
 }
 
 impl ConstantRate {
     pub(crate) fn new(bits_per_sec: u64) -> Self {
-        Self { bits_per_sec, free_at: Nanos::ZERO, rest: 0 }
-    }
-
-    pub(crate) fn bits_per_sec(&self) -> u64 {
-        self.bits_per_sec
+        let last = Airtime { bytes: 0, whole: Nanos::ZERO, rest: 0 };
+        Self { bits_per_sec, free_at: Nanos::ZERO, rest: 0, last }
     }
 
     /// When a packet that is ready at `now` has been sent. Rounded up: never faster than the rate.
@@ -31,16 +41,29 @@ impl ConstantRate {
             self.free_at = now;
             self.rest = 0;
         }
-        // 2^32 bytes would overflow 64 bits; an IP packet has 2^16 at most.
-        let work = u64::from(bytes.min(1 << 20)) * BIT_NANOS + self.rest;
-        self.free_at = self.free_at + Nanos(work / self.bits_per_sec);
-        self.rest = work % self.bits_per_sec;
+        if bytes != self.last.bytes {
+            let work = work_of(bytes);
+            let whole = Nanos(work / self.bits_per_sec);
+            self.last = Airtime { bytes, whole, rest: work % self.bits_per_sec };
+        }
+        self.free_at = self.free_at + self.last.whole;
+        self.rest += self.last.rest;
+        if self.rest >= self.bits_per_sec {
+            self.rest -= self.bits_per_sec;
+            self.free_at = self.free_at + Nanos(1);
+        }
         self.end()
     }
 
     fn end(&self) -> Nanos {
         self.free_at + Nanos(u64::from(self.rest > 0))
     }
+}
+
+/// What it takes to send a packet, in bits/s times nanoseconds.
+pub(crate) fn work_of(bytes: u32) -> u64 {
+    // 2^32 bytes would overflow 64 bits; an IP packet has 2^16 at most.
+    u64::from(bytes.min(1 << 20)) * BIT_NANOS
 }
 
 /// The position in a trace.
@@ -99,11 +122,29 @@ impl TraceClock {
     }
 }
 
+/// A rate that is known ahead: when a packet will have been sent is known when it is begun.
+#[derive(Clone, Debug)]
+pub(crate) enum Pace {
+    Unlimited,
+    Constant(ConstantRate),
+    Varying(Box<VaryingRate>),
+}
+
+impl Pace {
+    /// When a packet that is ready at `now` has been sent.
+    pub(crate) fn send(&mut self, bytes: u32, now: Nanos) -> Nanos {
+        match self {
+            Self::Unlimited => now,
+            Self::Constant(rate) => rate.send(bytes, now),
+            Self::Varying(rate) => rate.send(bytes, now),
+        }
+    }
+}
+
 /// What limits the link.
 #[derive(Clone, Debug)]
 pub(crate) enum Bottleneck {
-    Unlimited,
-    Constant(ConstantRate),
+    Paced(Pace),
     Trace(TraceClock),
 }
 

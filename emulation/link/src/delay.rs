@@ -1,4 +1,4 @@
-//! Propagation delay and its jitter.
+//! Propagation delay, its jitter, and its changes.
 //!
 //! Packet k, which leaves the bottleneck at `t_k`, is delivered at
 //!
@@ -14,7 +14,12 @@
 //! every machine, where a logarithm is not. Two consequences to know: delay is not negative, so a
 //! `std` above a third of the delay lifts the mean; and without reordering a late packet holds
 //! back those behind it, so the mean lies above `delay` on a busy link.
+//!
+//! Where the path changes, `delay` is that of the moment `t_k`. After a change to a shorter path,
+//! packets on it would overtake the last ones on the longer path. They do so only where jitter may
+//! reorder; otherwise they wait for them at the other end and arrive together with the last.
 
+use crate::schedule::{Cursor, Schedule};
 use crate::time::Nanos;
 use rand::RngCore;
 use rand_chacha::ChaCha8Rng;
@@ -26,12 +31,14 @@ const DRAWS: f64 = 4_294_967_296.0;
 #[derive(Clone, Debug)]
 pub struct Delay {
     base: Nanos,
+    /// Where the base changes: what it is at a moment, and the least it ever is.
+    path: Option<Box<(Cursor<Nanos>, Nanos)>>,
     std_ns: f64,
     correlation: f64,
     reorders: bool,
     jitter_ns: Option<f64>,
     last: Nanos,
-    rng: ChaCha8Rng,
+    rng: Box<ChaCha8Rng>,
 }
 
 impl Delay {
@@ -39,13 +46,21 @@ impl Delay {
     pub fn fixed(base: Nanos, rng: ChaCha8Rng) -> Self {
         Self {
             base,
+            path: None,
             std_ns: 0.0,
             correlation: 0.0,
             reorders: false,
             jitter_ns: None,
             last: Nanos::ZERO,
-            rng,
+            rng: Box::new(rng),
         }
+    }
+
+    /// Changes the delay at set moments.
+    pub fn with_steps(mut self, steps: Schedule<Nanos>) -> Self {
+        let least = steps.values().min().unwrap_or(self.base);
+        self.path = Some(Box::new((Cursor::new(steps), least)));
+        self
     }
 
     /// Adds jitter of this standard deviation and packet-to-packet correlation (0 to 1).
@@ -55,14 +70,18 @@ impl Delay {
         self
     }
 
-    /// Lets jitter change the order of packets.
+    /// Lets jitter, and a change to a shorter path, change the order of packets.
     pub fn with_reordering(mut self, reorders: bool) -> Self {
         self.reorders = reorders;
         self
     }
 
-    /// When a packet that leaves the bottleneck at `departed` is delivered.
+    /// When a packet that leaves the bottleneck at `departed` is delivered. Moments must not go
+    /// back.
     pub fn deliver_at(&mut self, departed: Nanos) -> Nanos {
+        if let Some(path) = &mut self.path {
+            self.base = path.0.at(departed);
+        }
         let mut at = departed + self.base;
         if self.std_ns > 0.0 {
             let span_ns = (self.base.0 as f64 + self.next_jitter_ns()).max(0.0);
@@ -77,12 +96,15 @@ impl Delay {
 
     /// The least that any packet is delayed.
     pub fn at_least(&self) -> Nanos {
-        if self.std_ns > 0.0 { Nanos::ZERO } else { self.base }
+        if self.std_ns > 0.0 {
+            return Nanos::ZERO;
+        }
+        self.path.as_ref().map_or(self.base, |path| path.1)
     }
 
     /// Whether packets arrive in the order they left.
     pub fn keeps_order(&self) -> bool {
-        !self.reorders || self.std_ns == 0.0
+        !self.reorders || (self.std_ns == 0.0 && self.path.is_none())
     }
 
     fn next_jitter_ns(&mut self) -> f64 {
@@ -153,6 +175,23 @@ mod tests {
         };
         assert!(order(false));
         assert!(!order(true));
+    }
+
+    #[test]
+    fn a_shorter_path_overtakes_only_where_order_may_change() {
+        // 50 ms, from 10 ms on 20 ms, from 60 ms on 80 ms; a packet every 5 ms.
+        let steps = [(10, 20), (60, 80)].map(|(at, ms)| (Nanos::from_millis(at), ms));
+        let steps = steps.map(|(at, ms)| (at, Nanos::from_millis(ms))).to_vec();
+        let arrivals = |reorders| {
+            let steps = Schedule::new(Nanos::from_millis(50), steps.clone(), None);
+            let mut delay = delay(0, 0.0, reorders).with_steps(steps);
+            assert_eq!(delay.at_least(), Nanos::from_millis(20));
+            assert_eq!(delay.keeps_order(), !reorders);
+            let sent = [0, 5, 10, 15, 35, 40, 55, 60].map(Nanos::from_millis);
+            sent.map(|sent| delay.deliver_at(sent).as_millis())
+        };
+        assert_eq!(arrivals(true), [50, 55, 30, 35, 55, 60, 75, 140]);
+        assert_eq!(arrivals(false), [50, 55, 55, 55, 55, 60, 75, 140]);
     }
 
     #[test]

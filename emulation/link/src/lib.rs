@@ -18,27 +18,44 @@
 //! # Ok::<(), remuda_link::SpecError>(())
 //! ```
 
+mod aggregation;
+mod books;
 mod bottleneck;
+mod chance;
 mod delay;
 mod link;
 mod log;
 mod loss;
 mod packet;
+mod passage;
+mod policer;
 mod queue;
+mod queued;
+mod reordering;
+mod row;
+mod schedule;
 mod spec;
 mod stats;
 mod time;
 mod trace;
+mod varying;
 
+pub use aggregation::Aggregation;
 pub use delay::Delay;
-pub use link::{Link, LinkModel, Outcome};
+pub use link::{Link, LinkModel, Outcome, RateModel};
 pub use log::{LogEvent, LogHeader, LogKind, LogWriter};
 pub use loss::{GilbertElliott, Loss};
 pub use packet::Packet;
-pub use queue::{CoDelParams, Discipline, DropReason, Held, Limit, Queue};
+pub use policer::Policer;
+pub use queue::{
+    CoDelParams, Discipline, DropReason, FqCoDelParams, Held, Limit, PieParams, Queue, RedParams,
+    RedUnit,
+};
+pub use reordering::Reordering;
+pub use schedule::Schedule;
 pub use spec::{
-    Direction, FULL_PACKET_BYTES, GilbertElliottSpec, LinkSpec, PathSpec, QueueKind, QueueSpec,
-    RateModel, SpecError,
+    AggregationSpec, DelayStep, Direction, FULL_PACKET_BYTES, GilbertElliottSpec, LinkSpec,
+    OutageSpec, PathSpec, PolicerSpec, QueueKind, QueueSpec, RateStep, ReorderingSpec, SpecError,
 };
 pub use stats::{DelaySummary, DropCounts, LinkStats};
 pub use time::Nanos;

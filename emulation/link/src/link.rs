@@ -1,38 +1,84 @@
 //! One direction of a path.
 //!
 //! ```text
-//! push ─▶ loss ─▶ queue ─▶ bottleneck ─▶ delay and jitter ─▶ pop
+//! push ─▶ loss ─▶ policer ─▶ queue ─▶ bottleneck ─▶ delay, jitter, detours ─▶ aggregation ─▶ pop
 //! ```
 //!
 //! The order is that of `mm-delay mm-loss mm-link`'s uplink with the loss moved to the front: a
 //! packet the channel loses never takes room in the queue, so the loss rate does not depend on
 //! the load; the queue lies directly before the bottleneck, so its delay is the sender's doing
 //! alone; and propagation comes last, so jitter can neither fill nor starve the bottleneck, and a
-//! packet delayed is never dropped.
+//! packet delayed is never dropped. A policer drops before the queue, as at the edge of a network;
+//! aggregation is the last hop's, so it holds what has arrived.
 
-use crate::bottleneck::{Bottleneck, ConstantRate, TraceClock};
+use crate::aggregation::{Aggregation, Aggregator, Outlook};
+use crate::books::{Books, Dropped};
+use crate::bottleneck::{Bottleneck, ConstantRate, Pace, TraceClock};
 use crate::delay::Delay;
-use crate::log::{LogEvent, LogKind};
+use crate::log::LogEvent;
 use crate::loss::Loss;
 use crate::packet::Packet;
-use crate::queue::{DropReason, Held, Queue};
-use crate::spec::RateModel;
-use crate::stats::{Counters, LinkStats};
+use crate::passage::Passage;
+use crate::policer::Policer;
+use crate::queue::{Discipline, DropReason, Held, Limit, Queue};
+use crate::queued::Queued;
+use crate::reordering::Reordering;
+use crate::row::Row;
+use crate::schedule::{Cursor, Schedule};
+use crate::stats::{Level, LinkStats};
 use crate::time::Nanos;
-use crate::trace::{OPPORTUNITY_BYTES, TUN_HEADER_BYTES};
-use std::collections::VecDeque;
+use crate::trace::{TUN_HEADER_BYTES, Trace};
+use crate::varying::{Meter, SpeedClock, VaryingRate};
+use rand_chacha::ChaCha8Rng;
+use std::sync::Arc;
+
+/// How fast a bottleneck sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RateModel {
+    /// At once.
+    Unlimited,
+    /// Bit by bit.
+    Constant {
+        /// Above zero.
+        bits_per_sec: u64,
+    },
+    /// Bit by bit, at a rate that changes.
+    Steps {
+        /// Each above zero.
+        bits_per_sec: Schedule<u64>,
+    },
+    /// When a trace says.
+    Trace {
+        /// The trace.
+        trace: Arc<Trace>,
+        /// Ends with the trace's last line.
+        once: bool,
+    },
+}
 
 /// The parts of a link.
-#[derive(Debug)]
-pub struct LinkModel<P> {
+#[derive(Clone, Debug)]
+pub struct LinkModel {
     /// Which packets the channel loses.
     pub loss: Loss,
-    /// What waits for the bottleneck.
-    pub queue: Queue<P>,
+    /// Which packets exceed a rate and are dropped before the queue.
+    pub policer: Option<Policer>,
+    /// What the queue does when it is full, or slow.
+    pub discipline: Discipline,
+    /// How much waits for the bottleneck.
+    pub limit: Limit,
+    /// What the queue draws from.
+    pub queue_rng: ChaCha8Rng,
     /// How fast the bottleneck sends.
     pub rate: RateModel,
+    /// When it sends nothing: from each moment with `true` to the next with `false`.
+    pub outages: Option<Schedule<bool>>,
     /// How long a packet then travels.
     pub delay: Delay,
+    /// Which packets travel longer, and may be overtaken.
+    pub reordering: Option<Reordering>,
+    /// When those that have arrived are delivered.
+    pub aggregation: Option<Aggregation>,
 }
 
 /// What became of a packet.
@@ -60,132 +106,146 @@ pub enum Outcome<P> {
     },
 }
 
-#[derive(Debug)]
-struct Sending<P> {
-    held: Held<P>,
-    /// On a constant rate: when its last bit is out.
-    done: Nanos,
-    /// On a trace: what is still to be sent.
-    bytes_left: u32,
-}
-
-#[derive(Debug)]
-struct Travelling<P> {
-    packet: P,
-    arrived: Nanos,
-    departed: Nanos,
-    at: Nanos,
+/// From the queue to the other end.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a link has one, and a row is looked at per packet")]
+enum Core<P> {
+    /// What most links are.
+    Row(Row<P>),
+    /// Any link.
+    Queued(Box<Queued<P>>),
 }
 
 /// One direction of a path: a state machine that is told the time.
 ///
 /// Moments passed to [`push`](Link::push) and [`pop`](Link::pop) must not go back; one that does
 /// counts as the latest seen.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Link<P> {
-    loss: Loss,
-    queue: Queue<P>,
-    bottleneck: Bottleneck,
-    delay: Delay,
-    overhead_bytes: u32,
+    core: Core<P>,
     now: Nanos,
-    sending: Option<Sending<P>>,
-    travelling: VecDeque<Travelling<P>>,
-    dropped: VecDeque<(P, DropReason, Nanos)>,
-    /// Kept between calls so that a drop allocates nothing.
-    drops: Vec<(Held<P>, DropReason)>,
-    counters: Counters,
-    log: Option<Log>,
-}
-
-#[derive(Debug, Default)]
-struct Log {
-    events: Vec<LogEvent>,
-    /// Constant rates: the millisecond up to which capacity is logged.
-    capacity_ms: u64,
+    overhead_bytes: u32,
+    loss: Loss,
+    policer: Option<Policer>,
+    aggregator: Option<Box<Aggregator<P>>>,
+    books: Books<P>,
+    /// What the log's capacity is measured by, if the link has a rate.
+    speed: Option<Box<SpeedClock>>,
 }
 
 impl<P: Packet> Link<P> {
     /// A link that starts at time zero.
-    pub fn new(model: LinkModel<P>) -> Self {
-        let overhead_bytes =
-            if matches!(model.rate, RateModel::Trace { .. }) { TUN_HEADER_BYTES } else { 0 };
-        let bottleneck = match model.rate {
-            RateModel::Unlimited => Bottleneck::Unlimited,
-            RateModel::Constant { bits_per_sec } => {
-                Bottleneck::Constant(ConstantRate::new(bits_per_sec))
+    pub fn new(model: LinkModel) -> Self {
+        let is_row = matches!(model.discipline, Discipline::DropTail { .. })
+            && !matches!(model.rate, RateModel::Trace { .. })
+            && model.delay.keeps_order()
+            && model.reordering.is_none();
+        Self::assemble(model, is_row)
+    }
+
+    fn assemble(model: LinkModel, is_row: bool) -> Self {
+        let is_trace = matches!(model.rate, RateModel::Trace { .. });
+        let speed = speed_of(&model);
+        let bottleneck = match (model.rate, &model.outages) {
+            (RateModel::Trace { trace, once }, _) => {
+                Bottleneck::Trace(TraceClock::new(trace, once))
             }
-            RateModel::Trace { trace, once } => Bottleneck::Trace(TraceClock::new(trace, once)),
+            (RateModel::Unlimited, None) => Bottleneck::Paced(Pace::Unlimited),
+            (RateModel::Constant { bits_per_sec }, None) => {
+                Bottleneck::Paced(Pace::Constant(ConstantRate::new(bits_per_sec)))
+            }
+            _ => Bottleneck::Paced(Pace::Varying(Box::new(VaryingRate::new(speed.clone())))),
+        };
+        let has_rate = !is_trace && speed.is_limited();
+        let core = match (bottleneck, model.discipline) {
+            (Bottleneck::Paced(pace), Discipline::DropTail { mark_above_packets }) if is_row => {
+                Core::Row(Row::new(model.limit, mark_above_packets, pace, model.delay))
+            }
+            (bottleneck, discipline) => {
+                let queue = Queue::new(discipline, model.limit, model.queue_rng);
+                let outage = model.outages.filter(|_| is_trace).map(Cursor::new);
+                let sender = (bottleneck, outage);
+                Core::Queued(Box::new(Queued::new(queue, sender, model.delay, model.reordering)))
+            }
         };
         Self {
-            loss: model.loss,
-            queue: model.queue,
-            bottleneck,
-            delay: model.delay,
-            overhead_bytes,
+            core,
             now: Nanos::ZERO,
-            sending: None,
-            travelling: VecDeque::new(),
-            dropped: VecDeque::new(),
-            drops: Vec::new(),
-            counters: Counters::new(),
-            log: None,
+            overhead_bytes: if is_trace { TUN_HEADER_BYTES } else { 0 },
+            loss: model.loss,
+            policer: model.policer,
+            aggregator: model.aggregation.map(|rule| Box::new(Aggregator::new(rule))),
+            books: Books::new(),
+            speed: has_rate.then(|| Box::new(speed)),
         }
+    }
+
+    /// Keeps no histogram of queueing delays: its quantiles become NaN, its mean and maximum stay,
+    /// and each packet costs some nanoseconds less.
+    pub fn without_delay_histogram(mut self) -> Self {
+        self.books.counters.keep_no_histogram();
+        self
     }
 
     /// Keeps a log from now on, to be taken with [`drain_log`](Link::drain_log).
     pub fn enable_log(&mut self) {
-        self.log = Some(Log { capacity_ms: self.now.as_millis(), ..Log::default() });
+        let meter = self.speed.as_ref().map(|speed| Meter::new(SpeedClock::clone(speed), self.now));
+        self.books.open_log(meter);
     }
 
     /// Keeps no log from now on, and forgets what was not taken.
     pub fn disable_log(&mut self) {
-        self.log = None;
+        self.books.close_log();
     }
 
     /// The events logged since the last call, in order.
     pub fn drain_log(&mut self) -> impl Iterator<Item = LogEvent> + '_ {
-        self.log.iter_mut().flat_map(|log| log.events.drain(..))
+        self.books.drain_log()
     }
 
     /// What the link has done.
     pub fn stats(&self) -> LinkStats {
-        let mut stats = self.counters.snapshot();
-        stats.packets_held = self.packets_held();
-        stats
+        self.books.counters.snapshot(self.level())
     }
 
     /// Counts from zero again. What is under way stays, and will count as out.
     pub fn reset_stats(&mut self) {
-        self.counters.reset();
+        self.books.counters.reset(self.level());
     }
 
-    /// Packets under way: queued, being sent, or being delayed.
+    /// Packets under way: queued, being sent, being delayed, or held at the end.
     pub fn packets_held(&self) -> u64 {
-        let rest = self.travelling.len() + usize::from(self.sending.is_some());
-        self.queue.packets() + rest as u64
+        self.level().packets_held
+    }
+
+    /// Packets and bytes that wait in the queue, as of the last call that told the time.
+    pub fn queue(&self) -> (u64, u64) {
+        let level = self.core.level();
+        (level.queue_packets, level.queue_bytes)
     }
 
     /// Whether the trace was to be played once and is over: nothing more will leave.
     pub fn is_finished(&self) -> bool {
-        matches!(&self.bottleneck, Bottleneck::Trace(clock) if clock.is_finished())
+        matches!(&self.core, Core::Queued(queued) if queued.is_finished())
     }
 
     /// A packet comes to the link.
     pub fn push(&mut self, packet: P, now: Nanos) {
         let now = self.advance(now);
-        let bytes = packet.bytes() + self.overhead_bytes;
-        self.counters.totals.packets_in += 1;
-        self.counters.totals.bytes_in += u64::from(packet.bytes());
-        self.record(now, LogKind::Arrival { bytes });
+        let packet_bytes = packet.bytes();
+        let bytes = packet_bytes + self.overhead_bytes;
+        self.books.arrival(now, packet_bytes, bytes);
         let held = Held { packet, bytes, arrived: now };
         if self.loss.is_lost() {
-            self.drops.push((held, DropReason::Loss));
+            self.books.drop(now, held, DropReason::Loss);
+        } else if self.policer.as_mut().is_some_and(|policer| !policer.admits(packet_bytes, now)) {
+            self.books.drop(now, held, DropReason::Policer);
         } else {
-            self.queue.enqueue(held, &mut self.drops);
-            self.start_sending(now);
+            match &mut self.core {
+                Core::Row(row) => row.push(held, &mut self.books),
+                Core::Queued(queued) => queued.push(held, &mut self.books),
+            }
         }
-        self.settle(now);
     }
 
     /// The next moment at which `pop` may return something, if nothing else comes.
@@ -193,36 +253,33 @@ impl<P: Packet> Link<P> {
     /// It may return nothing even then, where jitter or a queue's drop decided otherwise; ask
     /// again. What happens before that moment inside the link is worked off then, at its own time.
     pub fn next_event(&self) -> Option<Nanos> {
-        if let Some((_, _, at)) = self.dropped.front() {
-            return Some(*at);
+        if let Some(dropped) = self.books.dropped.front() {
+            return Some(dropped.at);
         }
-        let arrives = self.travelling.front().map(|travelling| travelling.at);
-        if arrives.is_some() && self.delay.keeps_order() {
-            return arrives;
-        }
-        let sent = match &self.bottleneck {
-            Bottleneck::Trace(clock) if self.sending.is_some() || !self.queue.is_empty() => {
-                clock.next_opportunity()
-            }
-            Bottleneck::Trace(_) => None,
-            _ => self.sending.as_ref().map(|sending| sending.done),
-        };
-        let earliest = sent.map(|at| at + self.delay.at_least());
-        [earliest, arrives].into_iter().flatten().min()
+        let Some(aggregator) = &self.aggregator else { return self.core.next_arrival() };
+        let filling = aggregator.missing().and_then(|missing| self.core.arrival(missing - 1));
+        let packets = self.core.level().packets_held as usize;
+        aggregator.next_event(Outlook { next: self.core.next_arrival(), filling, packets })
     }
 
     /// What has become of the next packet by `now`. Call it until it returns none.
     pub fn pop(&mut self, now: Nanos) -> Option<Outcome<P>> {
         let now = self.advance(now);
-        if let Some((packet, reason, at)) = self.dropped.pop_front() {
+        if let Some(Dropped { packet, reason, at }) = self.books.dropped.pop_front() {
             return Some(Outcome::Dropped { packet, reason, at });
         }
-        if self.travelling.front()?.at > now {
-            return None;
-        }
-        let Travelling { packet, arrived, departed, at } = self.travelling.pop_front()?;
-        self.counters.totals.packets_out += 1;
-        self.counters.totals.bytes_out += u64::from(packet.bytes());
+        let passage = match &mut self.aggregator {
+            None => self.core.pop(now)?,
+            Some(aggregator) => {
+                while let Some(passage) = self.core.pop(now) {
+                    aggregator.arrive(passage);
+                }
+                aggregator.pop(now)?
+            }
+        };
+        let Passage { packet, arrived, departed, at, .. } = passage;
+        self.books.counters.totals.packets_out += 1;
+        self.books.counters.totals.bytes_out += u64::from(packet.bytes());
         Some(Outcome::Delivered { packet, arrived, departed, at })
     }
 
@@ -230,124 +287,205 @@ impl<P: Packet> Link<P> {
     /// latest moment seen.
     pub fn advance(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
-        match self.bottleneck {
-            Bottleneck::Unlimited => {}
-            Bottleneck::Constant(_) => self.advance_constant(self.now),
-            Bottleneck::Trace(_) => self.advance_trace(self.now),
+        match &mut self.core {
+            Core::Row(row) => row.advance(self.now, &mut self.books),
+            Core::Queued(queued) => queued.advance(self.now, &mut self.books),
         }
         self.now
     }
 
-    fn advance_constant(&mut self, now: Nanos) {
-        while let Some(sending) = self.sending.take_if(|sending| sending.done <= now) {
-            let done = sending.done;
-            self.log_capacity(done);
-            self.depart(sending.held, done);
-            self.start_sending(done);
-            self.settle(done);
+    fn level(&self) -> Level {
+        let mut level = self.core.level();
+        level.packets_held += self.aggregator.as_ref().map_or(0, |held| held.len() as u64);
+        level
+    }
+}
+
+impl<P: Packet> Core<P> {
+    fn level(&self) -> Level {
+        match self {
+            Self::Row(row) => row.level(),
+            Self::Queued(queued) => queued.level(),
         }
-        self.log_capacity(now);
     }
 
-    /// A free bottleneck of constant (or no) rate takes the next packet. A trace's waits.
-    fn start_sending(&mut self, now: Nanos) {
-        if matches!(self.bottleneck, Bottleneck::Trace(_)) {
-            return;
+    fn pop(&mut self, now: Nanos) -> Option<Passage<P>> {
+        match self {
+            Self::Row(row) => row.pop(now),
+            Self::Queued(queued) => queued.pop(now),
         }
-        while self.sending.is_none() {
-            let Some(held) = self.queue.dequeue(now, &mut self.drops) else { break };
-            match &mut self.bottleneck {
-                Bottleneck::Constant(rate) => {
-                    let done = rate.send(held.bytes, now);
-                    self.sending = Some(Sending { held, done, bytes_left: 0 });
-                }
-                _ => self.depart(held, now),
+    }
+
+    fn next_arrival(&self) -> Option<Nanos> {
+        match self {
+            Self::Row(row) => row.arrival(0),
+            Self::Queued(queued) => queued.next_arrival(),
+        }
+    }
+
+    fn arrival(&self, index: usize) -> Option<Nanos> {
+        match self {
+            Self::Row(row) => row.arrival(index),
+            Self::Queued(queued) => queued.arrival(index),
+        }
+    }
+}
+
+fn speed_of(model: &LinkModel) -> SpeedClock {
+    let bits_per_sec = match &model.rate {
+        RateModel::Unlimited | RateModel::Trace { .. } => None,
+        RateModel::Constant { bits_per_sec } => Some(Schedule::constant(*bits_per_sec)),
+        RateModel::Steps { bits_per_sec } => Some(bits_per_sec.clone()),
+    };
+    SpeedClock::new(bits_per_sec, model.outages.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+
+    fn rng(stream: u64) -> ChaCha8Rng {
+        let mut rng = ChaCha8Rng::seed_from_u64(11);
+        rng.set_stream(stream);
+        rng
+    }
+
+    /// An ECN-capable packet with a number.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Numbered {
+        number: usize,
+        bytes: u32,
+        ce: bool,
+    }
+
+    impl Packet for Numbered {
+        fn bytes(&self) -> u32 {
+            self.bytes
+        }
+        fn mark_ce(&mut self) -> bool {
+            self.ce = true;
+            true
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    struct Settings {
+        rate: Option<u64>,
+        steps: bool,
+        outages: bool,
+        limit: Limit,
+        mark_above_packets: Option<u64>,
+        jitter_ms: u64,
+        aggregation: Option<Aggregation>,
+    }
+
+    fn settings() -> impl Strategy<Value = Settings> {
+        let limit = (proptest::option::of(1u64..20), proptest::option::of(1_500u64..30_000));
+        let groups = proptest::option::of((1u64..30, proptest::option::of(1usize..9)));
+        let flags = (any::<bool>(), any::<bool>());
+        let rate = proptest::option::of(500_000u64..50_000_000);
+        (rate, flags, limit, proptest::option::of(0u64..9), 0u64..4, groups).prop_map(
+            |(rate, (steps, outages), limit, mark_above_packets, jitter_ms, groups)| Settings {
+                rate,
+                steps,
+                outages,
+                limit: Limit { packets: limit.0, bytes: limit.1 },
+                mark_above_packets,
+                jitter_ms,
+                aggregation: groups.map(|(ms, packets_max)| Aggregation {
+                    interval: Nanos::from_millis(ms),
+                    packets_max,
+                }),
+            },
+        )
+    }
+
+    fn model(settings: Settings) -> LinkModel {
+        let ms = Nanos::from_millis;
+        let rate = match settings.rate {
+            None => RateModel::Unlimited,
+            Some(bits_per_sec) if !settings.steps => RateModel::Constant { bits_per_sec },
+            Some(rate) => {
+                let steps = vec![(ms(20), rate * 3), (ms(45), rate / 2), (ms(46), rate)];
+                RateModel::Steps { bits_per_sec: Schedule::new(rate, steps, Some(ms(90))) }
             }
-        }
-    }
-
-    fn advance_trace(&mut self, now: Nanos) {
-        while let Bottleneck::Trace(clock) = &mut self.bottleneck {
-            if self.sending.is_none() && self.queue.is_empty() && self.log.is_none() {
-                clock.skip_past(now);
-            }
-            let Some(at) = clock.next_opportunity().filter(|at| *at <= now) else { break };
-            clock.step();
-            self.record(at, LogKind::Opportunity { bytes: u64::from(OPPORTUNITY_BYTES) });
-            self.use_opportunity(at);
-            self.settle(at);
-        }
-    }
-
-    /// Sends up to [`OPPORTUNITY_BYTES`]: several small packets, or a part of a large one.
-    fn use_opportunity(&mut self, at: Nanos) {
-        let mut budget = OPPORTUNITY_BYTES;
-        while budget > 0 {
-            let next = self.sending.take().or_else(|| {
-                let held = self.queue.dequeue(at, &mut self.drops)?;
-                Some(Sending { bytes_left: held.bytes, held, done: at })
-            });
-            let Some(mut sending) = next else { break };
-            let sent = budget.min(sending.bytes_left);
-            budget -= sent;
-            sending.bytes_left -= sent;
-            if sending.bytes_left == 0 {
-                self.depart(sending.held, at);
-            } else {
-                self.sending = Some(sending);
-            }
-        }
-    }
-
-    /// A packet has left the bottleneck and begins to travel.
-    fn depart(&mut self, held: Held<P>, departed: Nanos) {
-        let waited = departed - held.arrived;
-        self.counters.waited(waited);
-        self.record(departed, LogKind::Departure { bytes: held.bytes, delay: waited });
-        let at = self.delay.deliver_at(departed);
-        let travelling = Travelling { packet: held.packet, arrived: held.arrived, departed, at };
-        // Only jitter that reorders ever looks beyond the last one.
-        let mut place = self.travelling.len();
-        while place > 0 && self.travelling[place - 1].at > at {
-            place -= 1;
-        }
-        self.travelling.insert(place, travelling);
-    }
-
-    /// Books what was dropped at `at`, and how full the queue is.
-    fn settle(&mut self, at: Nanos) {
-        for (held, reason) in self.drops.drain(..) {
-            self.counters.totals.dropped.count(reason);
-            self.counters.totals.bytes_dropped += u64::from(held.packet.bytes());
-            if let Some(log) = &mut self.log {
-                log.events.push(LogEvent { at, kind: LogKind::Drop { bytes: held.bytes } });
-            }
-            self.dropped.push_back((held.packet, reason, at));
-        }
-        self.counters.queue_is(self.queue.packets(), self.queue.bytes());
-        self.counters.marked_is(self.queue.marked());
-    }
-
-    fn record(&mut self, at: Nanos, kind: LogKind) {
-        if let Some(log) = &mut self.log {
-            log.events.push(LogEvent { at, kind });
-        }
-    }
-
-    /// Logs, for each millisecond past, what a constant rate could have sent in it.
-    fn log_capacity(&mut self, now: Nanos) {
-        let (Some(log), Bottleneck::Constant(rate)) = (&mut self.log, &self.bottleneck) else {
-            return;
         };
-        let sent_by = |ms: u64| u128::from(ms) * u128::from(rate.bits_per_sec()) / 8_000;
-        while log.capacity_ms < now.as_millis() {
-            let bytes = sent_by(log.capacity_ms + 1) - sent_by(log.capacity_ms);
-            log.capacity_ms += 1;
-            if bytes > 0 {
-                let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-                let at = Nanos::from_millis(log.capacity_ms);
-                log.events.push(LogEvent { at, kind: LogKind::Opportunity { bytes } });
-            }
+        let outages = vec![(ms(30), true), (ms(50), false), (ms(70), true), (ms(77), false)];
+        LinkModel {
+            loss: Loss::independent(5.0, rng(0)),
+            policer: None,
+            discipline: Discipline::DropTail { mark_above_packets: settings.mark_above_packets },
+            limit: settings.limit,
+            queue_rng: rng(2),
+            rate,
+            outages: settings.outages.then(|| Schedule::new(false, outages, Some(ms(80)))),
+            delay: Delay::fixed(ms(10), rng(1)).with_jitter(ms(settings.jitter_ms), 0.3),
+            reordering: None,
+            aggregation: settings.aggregation,
         }
+    }
+
+    type Ran = (Vec<Outcome<Numbered>>, Vec<LogEvent>, LinkStats);
+
+    /// Pushes all, popping between, then lets the link run empty.
+    fn run(mut link: Link<Numbered>, traffic: &[(u64, u32)]) -> Ran {
+        link.enable_log();
+        let mut now = Nanos::ZERO;
+        let mut outcomes = Vec::new();
+        for (number, (gap_us, bytes)) in traffic.iter().enumerate() {
+            now = now + Nanos(gap_us * 1_000);
+            outcomes.extend(std::iter::from_fn(|| link.pop(now)));
+            link.push(Numbered { number, bytes: *bytes, ce: false }, now);
+        }
+        let stats = link.stats();
+        while let Some(at) = link.next_event() {
+            outcomes.extend(link.pop(at));
+        }
+        let log = link.drain_log().collect();
+        (outcomes, log, stats)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(150))]
+
+        #[test]
+        fn a_row_and_a_queue_do_the_same(
+            settings in settings(),
+            traffic in proptest::collection::vec((0u64..4_000, 40u32..=1500), 1..200),
+        ) {
+            let row = Link::new(model(settings));
+            prop_assert!(matches!(row.core, Core::Row(_)));
+            let queued = Link::assemble(model(settings), false);
+            let (row, queued) = (run(row, &traffic), run(queued, &traffic));
+            prop_assert_eq!(row.0, queued.0);
+            prop_assert_eq!(row.1, queued.1);
+            prop_assert_eq!(row.2, queued.2);
+        }
+    }
+
+    #[test]
+    fn a_policer_drops_before_the_queue() {
+        let settings = Settings {
+            rate: Some(12_000_000),
+            steps: false,
+            outages: false,
+            limit: Limit::default(),
+            mark_above_packets: None,
+            jitter_ms: 0,
+            aggregation: None,
+        };
+        let policer = Some(Policer::new(6_000_000, 3_000));
+        let loss = Loss::independent(0.0, rng(0));
+        let mut link = Link::new(LinkModel { policer, loss, ..model(settings) });
+        for ms in 0..100 {
+            link.push(1500u32, Nanos::from_millis(ms));
+        }
+        link.advance(Nanos::from_millis(200));
+        let stats = link.stats();
+        // Two at once, then every second one.
+        assert_eq!((stats.dropped.policer, stats.dropped.total()), (49, 49));
+        assert_eq!((stats.queueing_delay.packets, stats.queueing_delay.max_ms), (51, 1.0));
     }
 }

@@ -1,28 +1,7 @@
 //! Loss at random: independent, or in bursts.
 
-use rand::RngCore;
+use crate::chance::Chance;
 use rand_chacha::ChaCha8Rng;
-
-/// 2^64, the number of values a draw can take.
-const DRAWS: f64 = 18_446_744_073_709_551_616.0;
-
-/// A probability as the threshold below which a 64-bit draw falls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Chance {
-    threshold: u64,
-    certain: bool,
-}
-
-impl Chance {
-    fn from_percent(percent: f64) -> Self {
-        Self { threshold: (percent / 100.0 * DRAWS) as u64, certain: percent >= 100.0 }
-    }
-
-    fn draw(self, rng: &mut ChaCha8Rng) -> bool {
-        // One draw whatever the probability, so that a change of it moves no other draw.
-        rng.next_u64() < self.threshold || self.certain
-    }
-}
 
 /// A Gilbert–Elliott channel: a good and a bad state, each with its own loss.
 ///
@@ -53,7 +32,7 @@ enum Model {
 #[derive(Clone, Debug)]
 pub struct Loss {
     model: Model,
-    rng: ChaCha8Rng,
+    rng: Box<ChaCha8Rng>,
 }
 
 impl Loss {
@@ -64,7 +43,7 @@ impl Loss {
         } else {
             Model::None
         };
-        Self { model, rng }
+        Self { model, rng: Box::new(rng) }
     }
 
     /// Loses packets as a Gilbert–Elliott channel does.
@@ -76,7 +55,7 @@ impl Loss {
             in_bad: Chance::from_percent(channel.loss_bad_percent),
             bad: false,
         };
-        Self { model, rng }
+        Self { model, rng: Box::new(rng) }
     }
 
     /// Whether the next packet is lost.

@@ -9,6 +9,12 @@ pub trait Packet {
     fn mark_ce(&mut self) -> bool {
         false
     }
+
+    /// The flow it belongs to: the same number for all packets of one flow, most likely another
+    /// one for those of another. Only FQ-CoDel asks.
+    fn flow(&self) -> u64 {
+        0
+    }
 }
 
 /// A packet that is nothing but its length, for tests and probes.

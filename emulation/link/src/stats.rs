@@ -14,31 +14,42 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 pub struct DropCounts {
     /// By the loss model.
     pub loss: u64,
+    /// By the policer.
+    pub policer: u64,
     /// Because the queue was full on arrival.
     pub queue_full: u64,
-    /// From the head of a full drop-head queue.
+    /// From the head of a full drop-head queue, or of the longest flow of a full FQ-CoDel.
     pub head_drop: u64,
-    /// By CoDel.
+    /// By CoDel, FQ-CoDel's too.
     pub codel: u64,
+    /// By PIE.
+    pub pie: u64,
+    /// By RED.
+    pub red: u64,
 }
 
 impl DropCounts {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.loss + self.queue_full + self.head_drop + self.codel
+        let before_queue = self.loss + self.policer;
+        before_queue + self.queue_full + self.head_drop + self.codel + self.pie + self.red
     }
 
     pub(crate) fn count(&mut self, reason: DropReason) {
         *match reason {
             DropReason::Loss => &mut self.loss,
+            DropReason::Policer => &mut self.policer,
             DropReason::QueueFull => &mut self.queue_full,
             DropReason::HeadDrop => &mut self.head_drop,
             DropReason::CoDel => &mut self.codel,
+            DropReason::Pie => &mut self.pie,
+            DropReason::Red => &mut self.red,
         } += 1;
     }
 }
 
-/// A distribution of delays.
+/// A distribution of delays. Where no histogram is kept
+/// ([`Link::without_delay_histogram`](crate::Link::without_delay_histogram)), the quantiles are NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DelaySummary {
     /// How many packets.
@@ -70,9 +81,9 @@ pub struct LinkStats {
     pub dropped: DropCounts,
     /// Their bytes.
     pub bytes_dropped: u64,
-    /// Packets CoDel marked "congestion experienced".
+    /// Packets the queue marked "congestion experienced".
     pub ecn_marked: u64,
-    /// Packets under way now: queued, being sent, or being delayed.
+    /// Packets under way now: queued, being sent, being delayed, or held at the end.
     pub packets_held: u64,
     /// Packets that wait in the queue now.
     pub queue_packets: u64,
@@ -86,11 +97,22 @@ pub struct LinkStats {
     pub queueing_delay: DelaySummary,
 }
 
+/// How full a link is, and what its queue counts by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Level {
+    pub(crate) packets_held: u64,
+    pub(crate) queue_packets: u64,
+    pub(crate) queue_bytes: u64,
+    /// Since the start.
+    pub(crate) marked: u64,
+}
+
 /// The counters behind [`LinkStats`].
 #[derive(Clone, Debug)]
 pub(crate) struct Counters {
     pub(crate) totals: LinkStats,
-    delay_ns: Histogram<u64>,
+    delay_ns: Option<Histogram<u64>>,
+    delays: u64,
     delay_ns_sum: u128,
     delay_ns_max: u64,
     marked_before: u64,
@@ -100,56 +122,82 @@ impl Counters {
     pub(crate) fn new() -> Self {
         Self {
             totals: LinkStats::default(),
-            delay_ns: Histogram::new_with_bounds(DELAY_NS_MIN, DELAY_NS_MAX, SIGNIFICANT_DIGITS)
-                .expect("the bounds are constants that a histogram takes"),
+            delay_ns: Some(histogram()),
+            delays: 0,
             delay_ns_sum: 0,
             delay_ns_max: 0,
             marked_before: 0,
         }
     }
 
+    pub(crate) fn keep_no_histogram(&mut self) {
+        self.delay_ns = None;
+    }
+
+    /// So much waits; it has not been more since the last call.
     pub(crate) fn queue_is(&mut self, packets: u64, bytes: u64) {
-        self.totals.queue_packets = packets;
-        self.totals.queue_bytes = bytes;
         self.totals.queue_packets_max = self.totals.queue_packets_max.max(packets);
         self.totals.queue_bytes_max = self.totals.queue_bytes_max.max(bytes);
     }
 
-    /// The queue counts its marks from the start; a reset subtracts those before it.
-    pub(crate) fn marked_is(&mut self, marked: u64) {
-        self.totals.ecn_marked = marked - self.marked_before;
-    }
-
     pub(crate) fn waited(&mut self, delay: Nanos) {
-        self.delay_ns.saturating_record(delay.0);
+        if let Some(delay_ns) = &mut self.delay_ns {
+            delay_ns
+                .record(delay.0.min(DELAY_NS_MAX))
+                .expect("a histogram that grows takes any value up to half of what 64 bits hold");
+        }
+        self.delays += 1;
         self.delay_ns_sum += u128::from(delay.0);
         self.delay_ns_max = self.delay_ns_max.max(delay.0);
     }
 
-    pub(crate) fn snapshot(&self) -> LinkStats {
-        let quantile = |q| self.delay_ns.value_at_quantile(q).min(self.delay_ns_max) as f64 / 1e6;
-        let packets = self.delay_ns.len();
-        let mean_ns = if packets == 0 { 0.0 } else { self.delay_ns_sum as f64 / packets as f64 };
-        let queueing_delay = DelaySummary {
-            packets,
-            mean_ms: mean_ns / 1e6,
-            p50_ms: quantile(0.5),
-            p95_ms: quantile(0.95),
-            p99_ms: quantile(0.99),
-            max_ms: self.delay_ns_max as f64 / 1e6,
+    pub(crate) fn snapshot(&self, level: Level) -> LinkStats {
+        let quantile = |q| match &self.delay_ns {
+            Some(delay_ns) => delay_ns.value_at_quantile(q).min(self.delay_ns_max) as f64 / 1e6,
+            None => f64::NAN,
         };
-        LinkStats { queueing_delay, ..self.totals.clone() }
+        let mean_ns = match self.delays {
+            0 => 0.0,
+            packets => self.delay_ns_sum as f64 / packets as f64,
+        };
+        LinkStats {
+            ecn_marked: level.marked - self.marked_before,
+            packets_held: level.packets_held,
+            queue_packets: level.queue_packets,
+            queue_bytes: level.queue_bytes,
+            queueing_delay: DelaySummary {
+                packets: self.delays,
+                mean_ms: mean_ns / 1e6,
+                p50_ms: quantile(0.5),
+                p95_ms: quantile(0.95),
+                p99_ms: quantile(0.99),
+                max_ms: self.delay_ns_max as f64 / 1e6,
+            },
+            ..self.totals.clone()
+        }
     }
 
     /// Starts again at zero, but for what is under way and what waits.
-    pub(crate) fn reset(&mut self) {
-        let before = std::mem::take(&mut self.totals);
-        self.marked_before += before.ecn_marked;
-        self.queue_is(before.queue_packets, before.queue_bytes);
-        self.delay_ns.reset();
+    pub(crate) fn reset(&mut self, level: Level) {
+        self.totals = LinkStats::default();
+        self.marked_before = level.marked;
+        self.queue_is(level.queue_packets, level.queue_bytes);
+        if let Some(delay_ns) = &mut self.delay_ns {
+            delay_ns.reset();
+        }
+        self.delays = 0;
         self.delay_ns_sum = 0;
         self.delay_ns_max = 0;
     }
+}
+
+/// It grows with the longest delay: a short one then costs no more than some kilobytes.
+fn histogram() -> Histogram<u64> {
+    let mut histogram =
+        Histogram::new_with_bounds(DELAY_NS_MIN, 2 * DELAY_NS_MIN, SIGNIFICANT_DIGITS)
+            .expect("the bounds are constants that a histogram takes");
+    histogram.auto(true);
+    histogram
 }
 
 #[cfg(test)]
@@ -159,16 +207,45 @@ mod tests {
     #[test]
     fn a_summary_is_true_to_a_thousandth() {
         let mut counters = Counters::new();
-        assert_eq!(counters.snapshot().queueing_delay, DelaySummary::default());
+        let summary = |counters: &Counters| counters.snapshot(Level::default()).queueing_delay;
+        assert_eq!(summary(&counters), DelaySummary::default());
         for ms in 1..=100 {
             counters.waited(Nanos::from_millis(ms));
         }
-        let delay = counters.snapshot().queueing_delay;
+        let delay = summary(&counters);
         assert_eq!((delay.packets, delay.mean_ms, delay.max_ms), (100, 50.5, 100.0));
         for (got, want) in [(delay.p50_ms, 50.0), (delay.p95_ms, 95.0), (delay.p99_ms, 99.0)] {
             assert!((got / want - 1.0).abs() < 2e-3, "{got} for {want}");
         }
-        counters.reset();
-        assert_eq!(counters.snapshot(), LinkStats::default());
+        counters.reset(Level::default());
+        assert_eq!(counters.snapshot(Level::default()), LinkStats::default());
+    }
+
+    #[test]
+    fn a_histogram_that_grows_says_what_a_full_one_says() {
+        let mut counters = Counters::new();
+        let mut full =
+            Histogram::<u64>::new_with_bounds(DELAY_NS_MIN, DELAY_NS_MAX, SIGNIFICANT_DIGITS)
+                .unwrap();
+        let delays = (0..60).map(|power| 7 * (1u64 << power) / 5).chain([0, 1, u64::MAX]);
+        for delay in delays {
+            counters.waited(Nanos(delay));
+            full.saturating_record(delay);
+        }
+        let delay = counters.snapshot(Level::default()).queueing_delay;
+        for (q, got) in [(0.5, delay.p50_ms), (0.95, delay.p95_ms), (0.99, delay.p99_ms)] {
+            assert_eq!(full.value_at_quantile(q) as f64 / 1e6, got);
+        }
+    }
+
+    #[test]
+    fn without_a_histogram_mean_and_maximum_stay() {
+        let mut counters = Counters::new();
+        counters.keep_no_histogram();
+        counters.waited(Nanos::from_millis(2));
+        counters.waited(Nanos::from_millis(4));
+        let delay = counters.snapshot(Level::default()).queueing_delay;
+        assert_eq!((delay.packets, delay.mean_ms, delay.max_ms), (2, 3.0, 4.0));
+        assert!(delay.p50_ms.is_nan() && delay.p95_ms.is_nan() && delay.p99_ms.is_nan());
     }
 }

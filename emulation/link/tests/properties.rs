@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use remuda_link::{
-    Direction, Link, LinkSpec, LogEvent, LogKind, Nanos, OPPORTUNITY_BYTES, Outcome, QueueKind,
-    QueueSpec, TUN_HEADER_BYTES,
+    AggregationSpec, DelayStep, Direction, Link, LinkSpec, LogEvent, LogKind, Nanos,
+    OPPORTUNITY_BYTES, OutageSpec, Outcome, PolicerSpec, QueueKind, QueueSpec, RateStep,
+    ReorderingSpec, TUN_HEADER_BYTES,
 };
 use std::io::Write;
 
@@ -17,41 +18,97 @@ fn traffic() -> impl Strategy<Value = Traffic> {
 }
 
 fn queue() -> impl Strategy<Value = QueueSpec> {
-    let kinds = [QueueKind::DropTail, QueueKind::DropHead, QueueKind::CoDel];
-    (0usize..4, 1u64..40, 1500u64..40_000, 0usize..3).prop_map(move |(kind, packets, bytes, by)| {
+    let kinds = [
+        QueueKind::DropTail,
+        QueueKind::DropHead,
+        QueueKind::CoDel,
+        QueueKind::Pie,
+        QueueKind::FqCoDel,
+        QueueKind::Red,
+    ];
+    let choice = (0usize..7, 1u64..40, 1500u64..40_000, 0usize..3, any::<bool>());
+    choice.prop_map(move |(kind, packets, bytes, by, ecn)| {
         let Some(kind) = kinds.get(kind) else { return QueueSpec::default() };
         QueueSpec {
             kind: *kind,
             limit_packets: (by == 0).then_some(packets),
             limit_bytes: (by == 1).then_some(bytes),
             limit_bdp: (by == 2).then_some(packets as f64 / 10.0),
-            target_ms: 1.0,
+            target_ms: Some(1.0),
             interval_ms: 10.0,
-            ecn: false,
+            ecn,
+            ecn_threshold_packets: (ecn && *kind == QueueKind::DropTail).then_some(packets / 2),
+            burst_ms: (*kind == QueueKind::Pie).then_some(2.0),
+            flows: (*kind == QueueKind::FqCoDel).then_some(8),
+            weight: (*kind == QueueKind::Red).then_some(0.1),
+            ..QueueSpec::default()
         }
     })
 }
 
-fn spec() -> impl Strategy<Value = LinkSpec> {
-    let delays = (0.0..30.0f64, 0.0..5.0f64, 0.0..0.99f64, any::<bool>());
-    (0.1..100.0f64, queue(), delays, 0.0..20.0f64, any::<u64>()).prop_map(
+fn wire() -> impl Strategy<Value = LinkSpec> {
+    let jitter = (0.0..5.0f64, 0.0..0.99f64, any::<bool>());
+    let steps = proptest::collection::vec((0.001..0.3f64, 0.0..30.0f64), 0..4);
+    let detour = proptest::option::of((0.0..30.0f64, 0.0..20.0f64));
+    let groups = proptest::option::of((0.1..40.0f64, proptest::option::of(1u64..9)));
+    (0.0..30.0f64, jitter, steps, detour, groups).prop_map(
         |(
-            rate,
-            queue,
-            (delay_ms, jitter_std_ms, jitter_correlation, jitter_reorders),
-            loss,
-            seed,
+            delay_ms,
+            (jitter_std_ms, jitter_correlation, jitter_reorders),
+            steps,
+            detour,
+            groups,
         )| {
             LinkSpec {
-                rate_mbit_per_sec: Some(rate),
                 delay_ms,
+                delay_steps: rising(steps)
+                    .map(|(at_s, delay_ms)| DelayStep { at_s, delay_ms })
+                    .collect(),
                 jitter_std_ms,
                 jitter_correlation,
                 jitter_reorders,
-                loss_percent: loss,
+                reordering: detour.map(|(percent, extra_ms)| ReorderingSpec { percent, extra_ms }),
+                aggregation: groups
+                    .map(|(interval_ms, packets_max)| AggregationSpec { interval_ms, packets_max }),
+                ..LinkSpec::default()
+            }
+        },
+    )
+}
+
+/// Moments that rise, from spans.
+fn rising(steps: Vec<(f64, f64)>) -> impl Iterator<Item = (f64, f64)> {
+    steps.into_iter().scan(0.0, |at_s, (span_s, value)| {
+        *at_s += span_s;
+        Some((*at_s, value))
+    })
+}
+
+fn spec() -> impl Strategy<Value = LinkSpec> {
+    let steps = proptest::collection::vec((0.001..0.3f64, 0.1..100.0f64), 0..4);
+    let outages = proptest::collection::vec((0.002..0.3f64, 0.0001..0.002f64), 0..4);
+    let policer = proptest::option::of((0.5..100.0f64, 1_500u64..50_000));
+    let rate = (0.1..100.0f64, steps, any::<bool>());
+    (rate, outages, queue(), wire(), 0.0..20.0f64, policer, any::<u64>()).prop_map(
+        |((rate, steps, repeats), outages, queue, wire, loss_percent, policer, seed)| {
+            let rate_steps: Vec<_> = rising(steps)
+                .map(|(at_s, rate_mbit_per_sec)| RateStep { at_s, rate_mbit_per_sec })
+                .collect();
+            LinkSpec {
+                rate_mbit_per_sec: Some(rate),
+                rate_steps_period_s: (repeats && !rate_steps.is_empty()).then_some(1.5),
+                rate_steps,
+                outages: rising(outages)
+                    .map(|(at_s, duration_s)| OutageSpec { at_s, duration_s })
+                    .collect(),
+                loss_percent,
+                policer: policer.map(|(rate_mbit_per_sec, burst_bytes)| PolicerSpec {
+                    rate_mbit_per_sec,
+                    burst_bytes,
+                }),
                 queue,
                 seed,
-                ..LinkSpec::default()
+                ..wire
             }
         },
     )
@@ -67,6 +124,12 @@ struct Numbered {
 impl remuda_link::Packet for Numbered {
     fn bytes(&self) -> u32 {
         self.bytes
+    }
+    fn flow(&self) -> u64 {
+        self.number as u64 % 3
+    }
+    fn mark_ce(&mut self) -> bool {
+        self.number.is_multiple_of(2)
     }
 }
 
@@ -136,19 +199,39 @@ proptest! {
     }
 
     #[test]
-    fn packets_keep_their_order_unless_jitter_may_reorder(
+    fn packets_of_a_flow_keep_their_order_unless_they_may_be_reordered(
         mut spec in spec(),
         traffic in traffic(),
     ) {
         spec.jitter_reorders = false;
+        spec.reordering = None;
+        let is_fair = spec.queue.kind == QueueKind::FqCoDel;
         let run = run(build(&spec), &traffic);
-        let numbers: Vec<usize> = delivered(&run).iter().map(|(it, ..)| it.number).collect();
-        prop_assert!(numbers.is_sorted());
+        for flow in 0..3 {
+            let of_flow = |number: &usize| !is_fair || number % 3 == flow;
+            let numbers = delivered(&run).into_iter().map(|(it, ..)| it.number);
+            prop_assert!(numbers.filter(of_flow).is_sorted());
+        }
+    }
+
+    #[test]
+    fn nothing_leaves_in_an_outage(spec in spec(), traffic in traffic()) {
+        let seconds = |at_s: f64| Nanos::from_millis_f64(at_s * 1e3);
+        for (_, departed, _) in delivered(&run(build(&spec), &traffic)) {
+            let is_out = spec.outages.iter().any(|outage| {
+                let end_s = outage.at_s + outage.duration_s;
+                // One that ends as the outage begins has left.
+                seconds(outage.at_s) < departed && departed < seconds(end_s)
+            });
+            prop_assert!(!is_out, "{departed}");
+        }
     }
 
     #[test]
     fn no_span_of_time_carries_more_than_the_rate(spec in spec(), traffic in traffic()) {
-        let rate = (spec.rate_mbit_per_sec.unwrap_or(0.0) * 1e6).round() as u128;
+        let steps = spec.rate_steps.iter().map(|step| step.rate_mbit_per_sec);
+        let fastest = steps.chain(spec.rate_mbit_per_sec).fold(0.0, f64::max);
+        let rate = (fastest * 1e6).round() as u128;
         let mut run = delivered(&run(build(&spec), &traffic));
         run.sort_by_key(|(it, departed, _)| (*departed, it.number));
         for (start, (_, from, _)) in run.iter().enumerate() {
@@ -184,7 +267,7 @@ proptest! {
     #[test]
     fn looking_seldom_or_often_changes_nothing(spec in spec(), traffic in traffic()) {
         let often = delivered(&run(build(&spec), &traffic));
-        let mut link = spec.build(RTT, Direction::Up).expect("a valid spec");
+        let mut link: Link<Numbered> = spec.build(RTT, Direction::Up).expect("a valid spec");
         let mut now = Nanos::ZERO;
         for (number, (gap_us, bytes)) in traffic.iter().enumerate() {
             now = now + Nanos(gap_us * 1_000);

@@ -3,11 +3,15 @@
 use crate::contain::{self, Side};
 use crate::error::Error;
 use crate::namespace::Namespace;
+use crate::option::{self, RedRange};
 use crate::signals::Signals;
 use crate::testbed::Testbed;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
-use remuda_link::{GilbertElliottSpec, LinkSpec, PathSpec, QueueKind, QueueSpec};
+use remuda_link::{
+    AggregationSpec, DelayStep, GilbertElliottSpec, LinkSpec, OutageSpec, PathSpec, PolicerSpec,
+    QueueKind, QueueSpec, RateStep, ReorderingSpec,
+};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -31,6 +35,12 @@ pub enum QueueArg {
     Drophead,
     /// Drops what has waited too long (RFC 8289: target 5 ms, interval 100 ms)
     Codel,
+    /// Drops at random, to hold a delay (RFC 8033: target 15 ms)
+    Pie,
+    /// A CoDel for each flow, and turns (RFC 8290: 1024 queues, quantum 1514 bytes)
+    FqCodel,
+    /// Drops at random, by the average length (Floyd and Jacobson 1993; see --red)
+    Red,
     /// Never drops
     Infinite,
 }
@@ -41,6 +51,9 @@ impl From<QueueArg> for QueueKind {
             QueueArg::Droptail => Self::DropTail,
             QueueArg::Drophead => Self::DropHead,
             QueueArg::Codel => Self::CoDel,
+            QueueArg::Pie => Self::Pie,
+            QueueArg::FqCodel => Self::FqCoDel,
+            QueueArg::Red => Self::Red,
             QueueArg::Infinite => Self::Infinite,
         }
     }
@@ -51,7 +64,8 @@ impl From<QueueArg> for QueueKind {
 /// The command finds the other end's addresses in REMUDA_SERVER (also as MAHIMAHI_BASE) and
 /// REMUDA_SERVER6, its own in REMUDA_CLIENT. A command given with --server runs at the other end,
 /// from before the first to after it.
-/// Both directions have the same rate, delay, loss and queue unless a trace says otherwise.
+/// Both directions have the same rate, delay, loss and queue unless a trace says otherwise; both
+/// change, and are out, at the same moments, which count from the start.
 /// Needs root. The exit status is the command's.
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -63,6 +77,12 @@ pub struct LinkArgs {
     /// Rate in Mbit/s of IP bytes, both directions [without --rate or traces: no limit]
     #[arg(long, value_name = "MBIT_PER_SEC")]
     pub rate: Option<f64>,
+    /// Another rate from a moment on, in seconds and Mbit/s; may be given several times
+    #[arg(long, value_name = "AT_S,MBIT_PER_SEC", value_parser = option::rate_step)]
+    pub rate_step: Vec<RateStep>,
+    /// Begins with --rate again after so many seconds, and repeats the steps
+    #[arg(long, value_name = "S")]
+    pub rate_period: Option<f64>,
     /// Mahimahi trace for the uplink (client to server) in place of --rate
     #[arg(long, value_name = "FILE")]
     pub up_trace: Option<PathBuf>,
@@ -72,22 +92,48 @@ pub struct LinkArgs {
     /// Ends when a trace does, with SIGTERM to the command; otherwise traces repeat
     #[arg(long)]
     pub once: bool,
+    /// An outage: nothing leaves from a moment on, for a time, both in seconds; the queue holds
+    /// what comes; may be given several times
+    #[arg(long, value_name = "AT_S,DURATION_S", value_parser = option::outage)]
+    pub outage: Vec<OutageSpec>,
+    /// Repeats the outages after so many seconds
+    #[arg(long, value_name = "S")]
+    pub outage_period: Option<f64>,
     /// Propagation delay one way, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0.0)]
     pub delay_ms: f64,
+    /// Another path from a moment on: its delay one way, in seconds and milliseconds; may be given
+    /// several times
+    #[arg(long, value_name = "AT_S,MS", value_parser = option::delay_step)]
+    pub delay_step: Vec<DelayStep>,
+    /// Begins with --delay-ms again after so many seconds, and repeats the steps
+    #[arg(long, value_name = "S")]
+    pub delay_period: Option<f64>,
     /// Standard deviation of the delay, in milliseconds; packets keep their order
     #[arg(long, value_name = "MS", default_value_t = 0.0)]
     pub jitter_ms: f64,
     /// Correlation of one packet's jitter with the next one's, from 0 to below 1
     #[arg(long, value_name = "C", default_value_t = 0.0)]
     pub jitter_correlation: f64,
+    /// Sends a share of the packets, in percent, on a way longer by so many milliseconds: they may
+    /// be overtaken
+    #[arg(long, value_name = "PERCENT,EXTRA_MS", value_parser = option::reordering)]
+    pub reorder: Option<ReorderingSpec>,
     /// Independent loss in percent of packets, each direction
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     pub loss_percent: f64,
     /// Bursty loss, percent per packet: good to bad, bad to good, loss while bad [100], while
     /// good [0]
-    #[arg(long, value_name = "P,R[,BAD[,GOOD]]", conflicts_with = "loss_percent")]
-    pub gilbert_elliott: Option<String>,
+    #[arg(
+        long,
+        value_name = "P,R[,BAD[,GOOD]]",
+        conflicts_with = "loss_percent",
+        value_parser = option::gilbert_elliott
+    )]
+    pub gilbert_elliott: Option<GilbertElliottSpec>,
+    /// Drops what exceeds a rate in Mbit/s by more than a burst in bytes, before the queue
+    #[arg(long, value_name = "MBIT_PER_SEC,BURST_BYTES", value_parser = option::policer)]
+    pub policer: Option<PolicerSpec>,
     /// Discipline of the queue [default: droptail where a limit is given, else infinite]
     #[arg(long, value_enum)]
     pub queue: Option<QueueArg>,
@@ -100,10 +146,28 @@ pub struct LinkArgs {
     /// Queue limit in bandwidth-delay products: (mean) rate times both ways' delay
     #[arg(long, value_name = "BDP")]
     pub queue_bdp: Option<f64>,
-    /// Lets CoDel mark packets of ECN-capable senders instead of dropping them
+    /// The delay that codel, fq-codel (both 5 ms) or pie (15 ms) aim at, in milliseconds
+    #[arg(long, value_name = "MS")]
+    pub queue_target_ms: Option<f64>,
+    /// RED's thresholds in packets, and its probability at the second, in percent [5,15,10]
+    #[arg(long, value_name = "MIN,MAX[,PERCENT]", value_parser = option::red)]
+    pub red: Option<RedRange>,
+    /// Lets codel, fq-codel, pie or red mark packets of ECN-capable senders instead of dropping
+    /// them
     #[arg(long)]
     pub ecn: bool,
-    /// Decides every random draw of loss and jitter
+    /// Marks packets of ECN-capable senders that find more than so many packets waiting in a
+    /// drop-tail queue (DCTCP's K)
+    #[arg(long, value_name = "PACKETS")]
+    pub ecn_threshold: Option<u64>,
+    /// Holds what arrives at the server and delivers it together: every so many milliseconds, or
+    /// as soon as so many packets are held
+    #[arg(long, value_name = "MS[,PACKETS]", value_parser = option::aggregation)]
+    pub up_aggregation: Option<AggregationSpec>,
+    /// The same at the client: there it groups the acknowledgements of an upload
+    #[arg(long, value_name = "MS[,PACKETS]", value_parser = option::aggregation)]
+    pub down_aggregation: Option<AggregationSpec>,
+    /// Decides every random draw: loss, jitter, reordering, pie, red, the queues of fq-codel
     #[arg(long, value_name = "N", default_value_t = 1, env = "SEED")]
     pub seed: u64,
     /// Logs the uplink to FILE, in Mahimahi's format
@@ -122,13 +186,13 @@ pub struct LinkArgs {
 
 impl LinkArgs {
     /// The path that the options describe.
-    pub fn path_spec(&self) -> Result<PathSpec, Error> {
-        Ok(PathSpec {
-            up: self.link_spec(self.up_trace.as_ref())?,
-            down: self.link_spec(self.down_trace.as_ref())?,
+    pub fn path_spec(&self) -> PathSpec {
+        PathSpec {
+            up: self.link_spec(self.up_trace.as_ref(), self.up_aggregation.as_ref()),
+            down: self.link_spec(self.down_trace.as_ref(), self.down_aggregation.as_ref()),
             up_log: self.uplink_log.clone(),
             down_log: self.downlink_log.clone(),
-        })
+        }
     }
 
     /// Runs the command behind the link; the status to exit with is the command's.
@@ -144,7 +208,7 @@ impl LinkArgs {
 
     fn run_inside(&self) -> Result<i32, Error> {
         eprintln!("remuda link: seed {}", self.seed);
-        let testbed = Testbed::new(&self.path_spec()?)?;
+        let testbed = Testbed::new(&self.path_spec())?;
         let signals = Signals::catch()?;
         let servers =
             self.server.iter().map(|line| Server::start(&testbed, line)).collect::<Result<_, _>>();
@@ -158,7 +222,37 @@ impl LinkArgs {
         Ok(status.code().or_else(|| status.signal().map(|it| SIGNALLED + it)).unwrap_or(1))
     }
 
-    fn link_spec(&self, trace: Option<&PathBuf>) -> Result<LinkSpec, Error> {
+    fn link_spec(
+        &self,
+        trace: Option<&PathBuf>,
+        aggregation: Option<&AggregationSpec>,
+    ) -> LinkSpec {
+        let is_trace = trace.is_some();
+        LinkSpec {
+            rate_mbit_per_sec: self.rate.filter(|_| !is_trace),
+            rate_steps: if is_trace { Vec::new() } else { self.rate_step.clone() },
+            rate_steps_period_s: self.rate_period.filter(|_| !is_trace),
+            trace: trace.cloned(),
+            trace_once: self.once && is_trace,
+            outages: self.outage.clone(),
+            outages_period_s: self.outage_period,
+            delay_ms: self.delay_ms,
+            delay_steps: self.delay_step.clone(),
+            delay_steps_period_s: self.delay_period,
+            jitter_std_ms: self.jitter_ms,
+            jitter_correlation: self.jitter_correlation,
+            jitter_reorders: false,
+            reordering: self.reorder.clone(),
+            loss_percent: self.loss_percent,
+            gilbert_elliott: self.gilbert_elliott.clone(),
+            policer: self.policer.clone(),
+            queue: self.queue_spec(),
+            aggregation: aggregation.cloned(),
+            seed: self.seed,
+        }
+    }
+
+    fn queue_spec(&self) -> QueueSpec {
         let limited =
             self.queue_packets.is_some() || self.queue_bytes.is_some() || self.queue_bdp.is_some();
         let kind = match self.queue {
@@ -166,27 +260,19 @@ impl LinkArgs {
             None if limited => QueueKind::DropTail,
             None => QueueKind::Infinite,
         };
-        let queue = QueueSpec {
+        QueueSpec {
             kind,
             limit_packets: self.queue_packets,
             limit_bytes: self.queue_bytes,
             limit_bdp: self.queue_bdp,
+            target_ms: self.queue_target_ms,
             ecn: self.ecn,
+            ecn_threshold_packets: self.ecn_threshold,
+            min_packets: self.red.map(|range| range.min_packets),
+            max_packets: self.red.map(|range| range.max_packets),
+            drop_percent_max: self.red.and_then(|range| range.percent_max),
             ..QueueSpec::default()
-        };
-        Ok(LinkSpec {
-            rate_mbit_per_sec: if trace.is_some() { None } else { self.rate },
-            trace: trace.cloned(),
-            trace_once: self.once && trace.is_some(),
-            delay_ms: self.delay_ms,
-            jitter_std_ms: self.jitter_ms,
-            jitter_correlation: self.jitter_correlation,
-            jitter_reorders: false,
-            loss_percent: self.loss_percent,
-            gilbert_elliott: self.gilbert_elliott.as_deref().map(parse_channel).transpose()?,
-            queue,
-            seed: self.seed,
-        })
+        }
     }
 
     fn client_command(&self, client: &Namespace) -> Command {
@@ -298,31 +384,6 @@ fn print_summary(testbed: &Testbed) -> Result<(), Error> {
     Ok(())
 }
 
-fn parse_channel(text: &str) -> Result<GilbertElliottSpec, Error> {
-    let wrong = || Error::Option {
-        option: "--gilbert-elliott",
-        value: text.to_owned(),
-        rule: "must be two to four numbers with commas between, such as 1,25 or 1,25,100,0",
-    };
-    let numbers = text
-        .split(',')
-        .map(|number| number.trim().parse::<f64>())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| wrong())?;
-    let [good_to_bad_percent, bad_to_good_percent, ref rest @ ..] = numbers[..] else {
-        return Err(wrong());
-    };
-    if rest.len() > 2 {
-        return Err(wrong());
-    }
-    Ok(GilbertElliottSpec {
-        good_to_bad_percent,
-        bad_to_good_percent,
-        loss_bad_percent: rest.first().copied().unwrap_or(100.0),
-        loss_good_percent: rest.get(1).copied().unwrap_or(0.0),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,7 +398,7 @@ mod tests {
     fn path(line: &str) -> Result<PathSpec, String> {
         let args = std::iter::once("link").chain(line.split_whitespace());
         let cli = Cli::try_parse_from(args).map_err(|error| error.to_string())?;
-        cli.link.path_spec().map_err(|error| error.to_string())
+        Ok(cli.link.path_spec())
     }
 
     #[test]
@@ -359,8 +420,46 @@ mod tests {
             2.0
         );
         for wrong in ["1", "1,x", "1,2,3,4,5", "1,2,"] {
-            assert!(channel(wrong).unwrap_err().starts_with("--gilbert-elliott"), "{wrong}");
+            assert!(channel(wrong).unwrap_err().contains("--gilbert-elliott"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn options_of_the_link_models_become_a_path() {
+        let line = "--rate 12 --rate-step 10,24 --rate-step 20,6 --rate-period 30 --outage 5,0.5 \
+                    --outage-period 60 --delay-ms 20 --delay-step 15,60 --reorder 1,5 --policer \
+                    10,30000 --queue red --queue-bdp 2 --red 5,15,2 --ecn --down-aggregation 100,10";
+        let path = path(line).unwrap();
+        path.build::<u32>().unwrap();
+        let up = &path.up;
+        assert_eq!((up.rate_steps.len(), up.rate_steps_period_s), (2, Some(30.0)));
+        assert_eq!((up.outages[0].duration_s, up.outages_period_s), (0.5, Some(60.0)));
+        assert_eq!((up.delay_steps[0].delay_ms, up.delay_steps_period_s), (60.0, None));
+        assert_eq!(up.reordering.as_ref().unwrap().extra_ms, 5.0);
+        assert_eq!(up.policer.as_ref().unwrap().burst_bytes, 30_000);
+        let red = "red [bdp=2, min_packets=5, max_packets=15, max_p=0.02, weight=0.002, \
+                   gentle=true, ecn=true]";
+        assert_eq!(up.queue.to_string(), red);
+        assert_eq!((up.aggregation.is_some(), path.down.aggregation.is_some()), (false, true));
+    }
+
+    #[test]
+    fn every_discipline_has_a_flag() {
+        for kind in ["droptail", "drophead", "codel", "pie", "fq-codel", "red"] {
+            let path = path(&format!("--queue {kind} --queue-packets 50")).unwrap();
+            path.build::<u32>().unwrap();
+            assert_eq!(path.up.queue.kind.name(), kind);
+        }
+        let queue = path("--queue pie --queue-packets 50 --queue-target-ms 20").unwrap().up.queue;
+        assert_eq!(queue.target_ms, Some(20.0));
+        let queue = path("--queue-packets 50 --ecn-threshold 20").unwrap().up.queue;
+        assert_eq!(queue.to_string(), "droptail [packets=50, ecn_threshold=20]");
+    }
+
+    #[test]
+    fn steps_of_the_rate_leave_a_trace_alone() {
+        let path = path("--rate 12 --rate-step 1,6 --down-trace d").unwrap();
+        assert_eq!((path.up.rate_steps.len(), path.down.rate_steps.len()), (1, 0));
     }
 
     #[test]

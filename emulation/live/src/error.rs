@@ -52,16 +52,6 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// An option of the command line has a form it must not have.
-    #[error("{option} {value}: {rule}")]
-    Option {
-        /// The option.
-        option: &'static str,
-        /// What it was given.
-        value: String,
-        /// What it must be.
-        rule: &'static str,
-    },
     /// The system refused something else.
     #[error("cannot {action}: {source}")]
     System {

@@ -5,6 +5,11 @@ use remuda_link::Packet;
 const ECN_MASK: u8 = 0b11;
 const ECN_CE: u8 = 0b11;
 
+/// Protocols whose header begins with two ports: TCP, UDP, DCCP, SCTP.
+const WITH_PORTS: [u8; 4] = [6, 17, 33, 132];
+/// RFC 791: the offset of a fragment, and whether more follow.
+const FRAGMENT: u16 = 0x3fff;
+
 /// An IP packet as a TUN device gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
@@ -18,6 +23,25 @@ impl Frame {
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Protocol, addresses and, where there are any, ports: what packets of one flow share.
+    fn five_tuple(&self) -> Option<(u8, &[u8], &[u8])> {
+        let bytes = &self.bytes;
+        let (protocol, addresses, rest) = match bytes.first()? >> 4 {
+            4 => {
+                let fragment = u16::from_be_bytes([*bytes.get(6)?, *bytes.get(7)?]) & FRAGMENT;
+                // All fragments of a datagram are of one flow, and only the first has its ports.
+                let payload = usize::from(bytes[0] & 0xf) * 4;
+                let rest = if fragment == 0 { payload } else { bytes.len() };
+                (*bytes.get(9)?, bytes.get(12..20)?, rest)
+            }
+            // Behind another header the ports are not looked for.
+            6 => (*bytes.get(6)?, bytes.get(8..40)?, 40),
+            _ => return None,
+        };
+        let ports = bytes.get(rest..rest + 4).filter(|_| WITH_PORTS.contains(&protocol));
+        Some((protocol, addresses, ports.unwrap_or_default()))
     }
 
     /// RFC 3168 section 5: CE for packets that are ECT(0) or ECT(1).
@@ -57,6 +81,15 @@ impl Packet for Frame {
             Some(6) => self.mark_ipv6(),
             _ => false,
         }
+    }
+
+    /// FNV-1a of the 5-tuple; all that is no IP packet is one flow.
+    fn flow(&self) -> u64 {
+        let Some((protocol, addresses, ports)) = self.five_tuple() else { return 0 };
+        let bytes = std::iter::once(&protocol).chain(addresses).chain(ports);
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
     }
 }
 
@@ -111,5 +144,37 @@ mod tests {
         for rubbish in [&[][..], &[0x60], &[0x60, 0x0f], &[0x45, 2], &[0x12; 40]] {
             assert!(!Frame::new(rubbish).mark_ce());
         }
+    }
+
+    /// An IPv4 packet of 24 bytes: this protocol, these ports, this fragment field.
+    fn ported(protocol: u8, ports: [u16; 2], fragment: u16) -> Frame {
+        let mut bytes = [0; 24];
+        bytes[0] = 0x45;
+        bytes[6..8].copy_from_slice(&fragment.to_be_bytes());
+        bytes[9] = protocol;
+        bytes[12..20].copy_from_slice(&[10, 11, 0, 1, 10, 11, 0, 2]);
+        bytes[20..22].copy_from_slice(&ports[0].to_be_bytes());
+        bytes[22..].copy_from_slice(&ports[1].to_be_bytes());
+        Frame::new(&bytes)
+    }
+
+    #[test]
+    fn a_flow_is_its_5_tuple() {
+        let one = ported(6, [80, 5_000], 0).flow();
+        assert_eq!(one, ported(6, [80, 5_000], 0x4000).flow(), "do not fragment");
+        for other in [(6, [80, 5_001], 0), (17, [80, 5_000], 0), (6, [80, 5_000], 0x2000)] {
+            assert_ne!(one, ported(other.0, other.1, other.2).flow());
+        }
+        // Neither later fragments nor ICMP have ports.
+        assert_eq!(ported(17, [1, 2], 1).flow(), ported(17, [3, 4], 185).flow());
+        assert_eq!(ported(1, [1, 2], 0).flow(), ported(1, [3, 4], 0).flow());
+        for rubbish in [&[][..], &[0x45], &[0x60; 39], &[0x12; 40]] {
+            assert_eq!(Frame::new(rubbish).flow(), 0);
+        }
+        let mut six = [0; 44];
+        (six[0], six[6]) = (0x60, 6);
+        let before = Frame::new(&six).flow();
+        six[43] = 1;
+        assert_ne!(before, Frame::new(&six).flow());
     }
 }

@@ -31,6 +31,7 @@ mod device;
 mod error;
 mod frame;
 mod namespace;
+mod option;
 pub mod probe;
 mod pump;
 mod signals;
@@ -41,9 +42,10 @@ mod veth;
 pub use clock::Clock;
 pub use error::Error;
 pub use namespace::{DeviceCounters, Namespace};
+pub use option::RedRange;
 pub use remuda_link::{
-    DelaySummary, DropCounts, GilbertElliottSpec, LinkSpec, LinkStats, Nanos, PathSpec, QueueKind,
-    QueueSpec,
+    AggregationSpec, DelayStep, DelaySummary, DropCounts, GilbertElliottSpec, LinkSpec, LinkStats,
+    Nanos, OutageSpec, PathSpec, PolicerSpec, QueueKind, QueueSpec, RateStep, ReorderingSpec,
 };
 pub use testbed::{DirectionStats, PathStats, Testbed};
 pub use veth::VethPair;

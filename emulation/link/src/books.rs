@@ -1,0 +1,91 @@
+//! What a link writes down: counters, its log, and the drops that nobody has asked for yet.
+
+use crate::log::{LogEvent, LogKind};
+use crate::packet::Packet;
+use crate::queue::{DropReason, Held};
+use crate::stats::Counters;
+use crate::time::Nanos;
+use crate::varying::Meter;
+use std::collections::VecDeque;
+
+/// A packet that was dropped, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct Dropped<P> {
+    pub(crate) packet: P,
+    pub(crate) reason: DropReason,
+    pub(crate) at: Nanos,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Books<P> {
+    pub(crate) counters: Counters,
+    pub(crate) dropped: VecDeque<Dropped<P>>,
+    log: Option<Box<Log>>,
+}
+
+#[derive(Clone, Debug)]
+struct Log {
+    events: Vec<LogEvent>,
+    /// Of a rate; a trace's opportunities are told one by one.
+    capacity: Option<Meter>,
+}
+
+impl<P: Packet> Books<P> {
+    pub(crate) fn new() -> Self {
+        Self { counters: Counters::new(), dropped: VecDeque::new(), log: None }
+    }
+
+    pub(crate) fn open_log(&mut self, capacity: Option<Meter>) {
+        self.log = Some(Box::new(Log { events: Vec::new(), capacity }));
+    }
+
+    pub(crate) fn close_log(&mut self) {
+        self.log = None;
+    }
+
+    pub(crate) fn is_logging(&self) -> bool {
+        self.log.is_some()
+    }
+
+    pub(crate) fn drain_log(&mut self) -> impl Iterator<Item = LogEvent> + '_ {
+        self.log.iter_mut().flat_map(|log| log.events.drain(..))
+    }
+
+    /// A packet comes, of this many bytes on the link.
+    pub(crate) fn arrival(&mut self, at: Nanos, packet_bytes: u32, bytes: u32) {
+        self.counters.totals.packets_in += 1;
+        self.counters.totals.bytes_in += u64::from(packet_bytes);
+        self.record(at, LogKind::Arrival { bytes });
+    }
+
+    /// A packet that arrived then has left the bottleneck at `at`.
+    pub(crate) fn departure(&mut self, at: Nanos, bytes: u32, arrived: Nanos) {
+        let delay = at - arrived;
+        self.counters.waited(delay);
+        self.record(at, LogKind::Departure { bytes, delay });
+    }
+
+    pub(crate) fn drop(&mut self, at: Nanos, held: Held<P>, reason: DropReason) {
+        self.counters.totals.dropped.count(reason);
+        self.counters.totals.bytes_dropped += u64::from(held.packet.bytes());
+        self.record(at, LogKind::Drop { bytes: held.bytes });
+        self.dropped.push_back(Dropped { packet: held.packet, reason, at });
+    }
+
+    pub(crate) fn record(&mut self, at: Nanos, kind: LogKind) {
+        if let Some(log) = &mut self.log {
+            log.events.push(LogEvent { at, kind });
+        }
+    }
+
+    /// Logs, for each millisecond over by `now`, what a rate could have sent in it.
+    pub(crate) fn capacity_until(&mut self, now: Nanos) {
+        let Some(log) = &mut self.log else { return };
+        let Some(meter) = &mut log.capacity else { return };
+        while let Some((at, bytes)) = meter.next_by(now) {
+            if bytes > 0 {
+                log.events.push(LogEvent { at, kind: LogKind::Opportunity { bytes } });
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! What a link is to be, as a scenario file or a command line says it.
+//!
+//! ```toml
+//! rate_mbit_per_sec = 12        # or: trace = "cell.trace"; neither: no limit
+//! rate_steps = [{ at_s = 10, rate_mbit_per_sec = 24 }, { at_s = 20, rate_mbit_per_sec = 6 }]
+//! rate_steps_period_s = 30      # and again: 12 from 30 s on, 24 from 40 s on
+//! outages = [{ at_s = 5, duration_s = 0.5 }]        # outages_period_s: as above
+//! delay_ms = 20                 # one way
+//! delay_steps = [{ at_s = 15, delay_ms = 60 }]      # delay_steps_period_s: as above
+//! jitter_std_ms = 1.5
+//! jitter_correlation = 0.5
+//! reordering = { percent = 1, extra_ms = 5 }        # these take longer, and may be overtaken
+//! loss_percent = 0.1            # or: gilbert_elliott = { good_to_bad_percent = 1, ... }
+//! policer = { rate_mbit_per_sec = 10, burst_bytes = 30_000 }
+//! queue = { kind = "droptail", limit_bdp = 2 }      # or drophead, codel, pie, fq-codel, red
+//! aggregation = { interval_ms = 100, packets_max = 10 }
+//! seed = 7
+//! ```
+
+mod change;
+mod direction;
+mod error;
+mod parts;
+mod path;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+pub use change::{DelayStep, OutageSpec, RateStep};
+pub use direction::Direction;
+pub use error::SpecError;
+pub use parts::{AggregationSpec, GilbertElliottSpec, PolicerSpec, ReorderingSpec};
+pub use path::PathSpec;
+pub use queue::{QueueKind, QueueSpec};
+
+use crate::delay::Delay;
+use crate::link::{Link, LinkModel, RateModel};
+use crate::loss::Loss;
+use crate::packet::Packet;
+use crate::time::Nanos;
+use crate::trace::Trace;
+use change::Changes;
+use direction::RandomUse;
+use error::{check, percent};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A full packet, from the IP header on: what a queue of a fraction of a BDP always holds.
+pub const FULL_PACKET_BYTES: u64 = 1500;
+
+/// 100 Gbit/s: a nanosecond is then 12 bytes, and exact arithmetic still fits 64 bits.
+const RATE_MBIT_PER_SEC_MAX: f64 = 100_000.0;
+/// 1 kbit/s: a full packet then takes 12 s.
+const RATE_MBIT_PER_SEC_MIN: f64 = 0.001;
+/// A minute: no path on earth, or to the moon, is longer.
+const DELAY_MS_MAX: f64 = 60_000.0;
+
+/// One direction of a path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkSpec {
+    /// A constant rate of IP bytes: at 12, 1500 bytes a millisecond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_mbit_per_sec: Option<f64>,
+    /// Other rates, each from its moment on. A packet being sent goes on at the new rate.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rate_steps: Vec<RateStep>,
+    /// After this time `rate_mbit_per_sec` holds again, and the steps repeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_steps_period_s: Option<f64>,
+    /// A Mahimahi trace instead. With neither, the link sends at once and no queue builds up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<PathBuf>,
+    /// Plays the trace once, not over and over; nothing leaves after its last opportunity.
+    pub trace_once: bool,
+    /// When nothing leaves. The queue holds what comes; what travels arrives. A trace plays on,
+    /// and its opportunities are lost.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<OutageSpec>,
+    /// After this time the outages repeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outages_period_s: Option<f64>,
+    /// Propagation, one way.
+    pub delay_ms: f64,
+    /// Other delays, each from its moment on. Where the path gets shorter, packets wait for those
+    /// sent before, unless `jitter_reorders`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delay_steps: Vec<DelayStep>,
+    /// After this time `delay_ms` holds again, and the steps repeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_steps_period_s: Option<f64>,
+    /// Standard deviation of the delay.
+    pub jitter_std_ms: f64,
+    /// Correlation of one packet's jitter with the next one's, from 0 to below 1.
+    pub jitter_correlation: f64,
+    /// Lets jitter, and a change to a shorter path, change the order of packets.
+    pub jitter_reorders: bool,
+    /// A share of the packets travels longer, and may be overtaken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reordering: Option<ReorderingSpec>,
+    /// Independent loss.
+    pub loss_percent: f64,
+    /// Bursty loss instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gilbert_elliott: Option<GilbertElliottSpec>,
+    /// Drops what exceeds a rate, before the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policer: Option<PolicerSpec>,
+    /// The queue before the bottleneck.
+    pub queue: QueueSpec,
+    /// Packets that arrive are held back and delivered together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aggregation: Option<AggregationSpec>,
+    /// Decides every random draw.
+    pub seed: u64,
+}
+
+impl LinkSpec {
+    /// Checks every value but the trace's content. The first that breaks a rule is named.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        self.validate_rate()?;
+        self.outages().validate()?;
+        check_span("delay_ms", self.delay_ms)?;
+        self.delay_steps().validate()?;
+        check_span("jitter_std_ms", self.jitter_std_ms)?;
+        let correlation = self.jitter_correlation;
+        let rule = "must be at least 0 and below 1";
+        check((0.0..1.0).contains(&correlation), "jitter_correlation", correlation, rule)?;
+        self.reordering.as_ref().map_or(Ok(()), ReorderingSpec::validate)?;
+        percent("loss_percent", self.loss_percent)?;
+        if let Some(channel) = &self.gilbert_elliott {
+            let rule = "is set beside gilbert_elliott; a link has one or the other";
+            check(self.loss_percent == 0.0, "loss_percent", self.loss_percent, rule)?;
+            channel.validate()?;
+        }
+        self.policer.as_ref().map_or(Ok(()), PolicerSpec::validate)?;
+        self.aggregation.as_ref().map_or(Ok(()), AggregationSpec::validate)?;
+        self.queue.validate()
+    }
+
+    fn validate_rate(&self) -> Result<(), SpecError> {
+        if let Some(rate) = self.rate_mbit_per_sec {
+            check_rate("rate_mbit_per_sec", rate)?;
+            let rule = "is set beside rate_mbit_per_sec; a link has one or the other";
+            let trace = self.trace.as_ref().map(|path| path.display());
+            trace.map_or(Ok(()), |trace| Err(SpecError::invalid("trace", trace, rule)))?;
+        }
+        let rule = "needs a trace";
+        check(!self.trace_once || self.trace.is_some(), "trace_once", true, rule)?;
+        if let Some(step) = self.rate_steps.first() {
+            let rule = "needs rate_mbit_per_sec, the rate before the first step";
+            let holds = self.rate_mbit_per_sec.is_some();
+            check(holds, "rate_steps[0].rate_mbit_per_sec", step.rate_mbit_per_sec, rule)?;
+        }
+        self.rate_steps().validate()
+    }
+
+    /// Makes the link. `rtt` is the path's, both ways; only `queue.limit_bdp` uses it.
+    ///
+    /// Reads the trace, if there is one: the only I/O of this crate.
+    pub fn build<P: Packet>(&self, rtt: Nanos, direction: Direction) -> Result<Link<P>, SpecError> {
+        self.validate()?;
+        let rate = self.rate_model()?;
+        let mean = self.mean_bits_per_sec(&rate);
+        let bdp_bytes = mean.map(|bits| bits as f64 / 8.0 * rtt.0 as f64 / 1e9);
+        let packet_time = mean.map_or(Nanos::ZERO, |bits| {
+            Nanos(FULL_PACKET_BYTES * crate::bottleneck::BIT_NANOS / bits.max(1))
+        });
+        let rng = |use_| direction.rng(self.seed, use_);
+        let reordering = self.reordering.as_ref();
+        Ok(Link::new(LinkModel {
+            loss: match &self.gilbert_elliott {
+                None => Loss::independent(self.loss_percent, rng(RandomUse::Loss)),
+                Some(spec) => Loss::gilbert_elliott(spec.channel(), rng(RandomUse::Loss)),
+            },
+            policer: self.policer.as_ref().map(PolicerSpec::build),
+            discipline: self.queue.discipline(packet_time),
+            limit: self.queue.limit(bdp_bytes)?,
+            queue_rng: rng(RandomUse::Queue),
+            rate,
+            outages: self.outages().outages(),
+            delay: self.delay_model(direction),
+            reordering: reordering.map(|spec| spec.build(rng(RandomUse::Reordering))),
+            aggregation: self.aggregation.as_ref().map(AggregationSpec::build),
+        }))
+    }
+
+    /// The propagation delay, one way, at the start.
+    pub fn delay(&self) -> Nanos {
+        Nanos::from_millis_f64(self.delay_ms)
+    }
+
+    /// The rate in words, as a log's first line gives it.
+    pub fn rate_text(&self) -> String {
+        let mut text = match (&self.trace, self.rate_mbit_per_sec) {
+            (Some(trace), _) => trace.display().to_string(),
+            (None, Some(rate)) => format!("{rate} Mbit/s"),
+            (None, None) => "no rate limit".to_owned(),
+        };
+        if !self.rate_steps.is_empty() {
+            text.push_str(", steps");
+        }
+        if !self.outages.is_empty() {
+            text.push_str(", outages");
+        }
+        text
+    }
+
+    fn rate_model(&self) -> Result<RateModel, SpecError> {
+        if let Some(path) = &self.trace {
+            let trace = Trace::load(path)
+                .map_err(|source| SpecError::Trace { key: "trace".to_owned(), source })?;
+            return Ok(RateModel::Trace { trace: Arc::new(trace), once: self.trace_once });
+        }
+        let Some(rate) = self.rate_mbit_per_sec else { return Ok(RateModel::Unlimited) };
+        let bits_per_sec = bits_per_sec(rate);
+        Ok(match self.rate_steps().rates(bits_per_sec) {
+            None => RateModel::Constant { bits_per_sec },
+            Some(bits_per_sec) => RateModel::Steps { bits_per_sec },
+        })
+    }
+
+    /// A trace's mean; otherwise the rate at the start.
+    fn mean_bits_per_sec(&self, rate: &RateModel) -> Option<u64> {
+        match rate {
+            RateModel::Trace { trace, .. } => Some(trace.mean_bits_per_sec()),
+            _ => self.rate_mbit_per_sec.map(bits_per_sec),
+        }
+    }
+
+    fn delay_model(&self, direction: Direction) -> Delay {
+        let delay = Delay::fixed(self.delay(), direction.rng(self.seed, RandomUse::Jitter))
+            .with_jitter(Nanos::from_millis_f64(self.jitter_std_ms), self.jitter_correlation)
+            .with_reordering(self.jitter_reorders);
+        match self.delay_steps().delays(self.delay()) {
+            None => delay,
+            Some(steps) => delay.with_steps(steps),
+        }
+    }
+
+    fn rate_steps(&self) -> Changes<'_, RateStep> {
+        let period_s = self.rate_steps_period_s;
+        Changes { key: "rate_steps", list: &self.rate_steps, period_s }
+    }
+
+    fn delay_steps(&self) -> Changes<'_, DelayStep> {
+        let period_s = self.delay_steps_period_s;
+        Changes { key: "delay_steps", list: &self.delay_steps, period_s }
+    }
+
+    fn outages(&self) -> Changes<'_, OutageSpec> {
+        Changes { key: "outages", list: &self.outages, period_s: self.outages_period_s }
+    }
+}
+
+fn check_rate(key: &str, mbit_per_sec: f64) -> Result<(), SpecError> {
+    let fits = (RATE_MBIT_PER_SEC_MIN..=RATE_MBIT_PER_SEC_MAX).contains(&mbit_per_sec);
+    check(fits, key, mbit_per_sec, "must be between 0.001 and 100000")
+}
+
+fn check_span(key: &str, ms: f64) -> Result<(), SpecError> {
+    check((0.0..=DELAY_MS_MAX).contains(&ms), key, ms, "must be between 0 and 60000")
+}
+
+fn bits_per_sec(mbit_per_sec: f64) -> u64 {
+    (mbit_per_sec * 1e6).round() as u64
+}
