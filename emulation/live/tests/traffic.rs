@@ -4,8 +4,8 @@ mod common;
 
 use common::{constant, or_skip, testbed};
 use remuda_live::{
-    GilbertElliottSpec, LinkSpec, Namespace, PathSpec, QueueKind, QueueSpec, Testbed, VethPair,
-    probe,
+    AggregationSpec, DelayStep, GilbertElliottSpec, LinkSpec, Namespace, OutageSpec, PathSpec,
+    PolicerSpec, QueueKind, QueueSpec, RateStep, ReorderingSpec, Testbed, VethPair, probe,
 };
 use std::net::IpAddr;
 
@@ -69,6 +69,65 @@ fn codel_marks_ecn_flows_and_drops_none() {
     let up = testbed.stats().unwrap().up.link;
     assert!(up.ecn_marked > 0, "{up:?}");
     assert_eq!(up.dropped.total(), 0, "{up:?}");
+}
+
+/// Two ECN flows through this queue at 20 Mbit/s; what the link counted.
+fn two_ecn_flows(queue: QueueSpec) -> Option<remuda_live::LinkStats> {
+    let link = LinkSpec { queue, ..constant(20.0, 5.0) };
+    let testbed = testbed(&PathSpec::symmetric(link))?;
+    let (client, server) = (testbed.client(), testbed.server());
+    for end in [client, server] {
+        end.set_sysctl("net.ipv4.tcp_ecn", "1").expect("a namespace of its own");
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let to = (server, IpAddr::V4(server.ipv4()));
+                probe::transfer(client, to, 3_000_000, Some("reno")).expect("all bytes arrive");
+            });
+        }
+    });
+    Some(testbed.stats().expect("counters to read").up.link)
+}
+
+#[test]
+fn every_discipline_that_marks_marks_real_flows() {
+    let packets = QueueSpec::droptail_packets(300);
+    let aqm = QueueSpec { ecn: true, ..packets.clone() };
+    let queues = [
+        QueueSpec { kind: QueueKind::Pie, ..aqm.clone() },
+        QueueSpec { kind: QueueKind::FqCoDel, target_ms: Some(2.0), ..aqm.clone() },
+        QueueSpec { kind: QueueKind::Red, weight: Some(0.02), ..aqm },
+        QueueSpec { ecn_threshold_packets: Some(20), ..packets },
+    ];
+    for queue in queues {
+        let Some(up) = two_ecn_flows(queue.clone()) else { return };
+        println!("{queue}: {up:?}");
+        assert!(up.ecn_marked > 0, "{queue}: {up:?}");
+        assert!(up.dropped.total() < up.packets_in / 20, "{queue}: {up:?}");
+    }
+}
+
+#[test]
+fn a_path_of_many_faults_leaves_data_whole() {
+    let step = |at_s, rate_mbit_per_sec| RateStep { at_s, rate_mbit_per_sec };
+    let link = LinkSpec {
+        rate_steps: vec![step(0.2, 10.0), step(0.4, 80.0)],
+        rate_steps_period_s: Some(0.6),
+        outages: vec![OutageSpec { at_s: 0.1, duration_s: 0.05 }],
+        outages_period_s: Some(0.5),
+        delay_steps: vec![DelayStep { at_s: 0.3, delay_ms: 15.0 }],
+        delay_steps_period_s: Some(0.7),
+        reordering: Some(ReorderingSpec { percent: 1.0, extra_ms: 2.0 }),
+        policer: Some(PolicerSpec { rate_mbit_per_sec: 40.0, burst_bytes: 60_000 }),
+        aggregation: Some(AggregationSpec { interval_ms: 2.0, packets_max: Some(10) }),
+        ..constant(50.0, 5.0)
+    };
+    let Some(testbed) = testbed(&PathSpec::symmetric(link)) else { return };
+    moves_data_both_ways(testbed.client(), testbed.server());
+    let up = testbed.stats().unwrap().up.link;
+    assert!(up.dropped.policer > 0, "{up:?}");
+    assert!(up.queueing_delay.max_ms >= 50.0, "{up:?}");
 }
 
 #[test]
