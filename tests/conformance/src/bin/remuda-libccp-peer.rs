@@ -1,0 +1,231 @@
+//! A datapath on the unmodified `libccp` crate: one flow on a simulated path, in real time, driven
+//! by the agent behind a unix datagram socket. At the end it prints one line of `key=value`.
+//!
+//! A process of its own: the crate exports C symbols such as `log`, which floating-point code then
+//! calls. It links nothing of Remuda's.
+
+#[path = "../path.rs"]
+mod path;
+
+use clap::Parser;
+use libccp::{CongestionOps, Connection, DatapathBuilder, DatapathOps, FlowInfo, Primitives};
+use path::{Ack, Link, Path};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const MSS: u32 = 1_448;
+const INITIAL_PKTS: u32 = 10;
+const TICK: Duration = Duration::from_micros(500);
+const MESSAGE_BYTES: usize = 32_768;
+const MEASURE: u8 = 1;
+const UPDATE_FIELDS: u8 = 3;
+const CHANGE_PROG: u8 = 4;
+const UPDATE_BYTES: usize = 13;
+const IMPLICIT: u8 = 2;
+const CWND: u8 = 4;
+
+/// A CCP datapath on libccp, with one flow.
+#[derive(Debug, Parser)]
+struct Args {
+    /// The agent's socket
+    #[arg(long, value_name = "FILE")]
+    agent: PathBuf,
+    /// The socket to bind
+    #[arg(long, value_name = "FILE")]
+    own: PathBuf,
+    /// How long the flow lives, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 3_000)]
+    ms: u64,
+    /// Rate of the bottleneck, in bytes per second
+    #[arg(long, value_name = "N", default_value_t = 3_000_000)]
+    rate: u64,
+    /// Round trip without a queue, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 20_000)]
+    rtt_us: u64,
+    /// Packets that may wait
+    #[arg(long, value_name = "N", default_value_t = 41)]
+    buffer_pkts: u64,
+}
+
+/// The way to the agent.
+struct Wire {
+    socket: Arc<UnixDatagram>,
+    agent: PathBuf,
+    reports: Arc<AtomicU64>,
+}
+
+impl DatapathOps for Wire {
+    fn send_msg(&mut self, message: &[u8]) {
+        let fields = message.get(12..16).is_some_and(|count| count != [0; 4]);
+        if message.first() == Some(&MEASURE) && fields {
+            self.reports.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Err(error) = self.socket.send_to(message, &self.agent) {
+            eprintln!("to the agent: {error}");
+        }
+    }
+}
+
+/// What libccp told the flow.
+#[derive(Default)]
+struct Controlled {
+    cwnd_bytes: u32,
+    rate: u32,
+}
+
+impl CongestionOps for Controlled {
+    fn set_cwnd(&mut self, cwnd: u32) {
+        self.cwnd_bytes = cwnd;
+    }
+
+    fn set_rate_abs(&mut self, rate: u32) {
+        self.rate = rate;
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    acks: u64,
+    programs: u64,
+    decided: u64,
+    applied: u64,
+    mismatched: u64,
+    errors: u64,
+    reductions: u64,
+    timeouts: u64,
+    cwnd_max: u32,
+}
+
+/// CLOCK_MONOTONIC, which is what libccp counts in.
+fn monotonic_us() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid out-pointer; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}
+
+/// The window that a message of the agent decides.
+fn decided(message: &[u8]) -> Option<u32> {
+    let body = match *message.first()? {
+        UPDATE_FIELDS => message.get(12..)?,
+        CHANGE_PROG => message.get(16..)?,
+        _ => return None,
+    };
+    let cwnd = |update: &&[u8]| update[0] == IMPLICIT && update[1] == CWND;
+    let update = body.chunks_exact(UPDATE_BYTES).rfind(cwnd)?;
+    let value = u64::from_le_bytes(update.get(5..13)?.try_into().ok()?);
+    u32::try_from(value).ok()
+}
+
+fn primitives(ack: &Ack, flow: &Controlled) -> Primitives {
+    let (acked, flying) = (ack.acked_pkts as u32, ack.in_flight_pkts as u32);
+    Primitives::default()
+        .with_bytes_acked(acked * MSS)
+        .with_packets_acked(acked)
+        .with_lost_pkts_sample(ack.lost_pkts as u32)
+        .with_bytes_in_flight(flying * MSS)
+        .with_packets_in_flight(flying)
+        .with_rate_incoming(ack.delivery_rate)
+        .with_rate_outgoing(ack.delivery_rate)
+        .with_rtt_sample_us(ack.rtt_us)
+        .with_was_timeout(ack.timed_out)
+        .with_snd_cwnd(flow.cwnd_bytes)
+        .with_snd_rate(flow.rate.into())
+}
+
+/// Hands the agent's messages to libccp; the last window they decide.
+fn listen(
+    datapath: &libccp::Datapath,
+    socket: &UnixDatagram,
+    counts: &mut Counts,
+    wanted: &mut Option<u32>,
+) {
+    let mut message = [0; MESSAGE_BYTES];
+    while let Ok(bytes) = socket.recv(&mut message) {
+        let message = &mut message[..bytes];
+        counts.programs += u64::from(message.first() == Some(&2));
+        if let Some(cwnd) = decided(message) {
+            counts.decided += 1;
+            *wanted = Some(cwnd);
+        }
+        // libccp knows no heartbeats
+        if message.first().is_some_and(|kind| *kind <= CHANGE_PROG)
+            && let Err(error) = datapath.recv_msg(message)
+        {
+            eprintln!("libccp refuses a message of type {}: {error:?}", message[0]);
+            counts.errors += 1;
+        }
+    }
+}
+
+fn fly(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+    let socket = Arc::new(UnixDatagram::bind(&args.own)?);
+    socket.set_nonblocking(true)?;
+    let reports = Arc::new(AtomicU64::new(0));
+    let agent = args.agent.clone();
+    let wire = Wire { socket: Arc::clone(&socket), agent, reports: Arc::clone(&reports) };
+    let refused = |error: libccp::LibccpError| format!("libccp: {error:?}");
+    let datapath = DatapathBuilder::default().with_ops(wire).init().map_err(refused)?;
+    // A connection borrows its datapath, and both live as long as the process.
+    let datapath: &'static libccp::Datapath = Box::leak(Box::new(datapath));
+    let info = FlowInfo::default()
+        .with_mss(MSS)
+        .with_init_cwnd(INITIAL_PKTS * MSS)
+        .with_four_tuple(0x7f00_0001, 1, 0x7f00_0001, 2);
+    let flow = Controlled { cwnd_bytes: INITIAL_PKTS * MSS, rate: 0 };
+    let mut flow = Connection::start(datapath, flow, info).map_err(refused)?;
+    let Args { rate, rtt_us, buffer_pkts, .. } = *args;
+    let mut path = Path::new(Link { rate, rtt_us, buffer_pkts, mss_bytes: MSS.into() });
+    let (mut counts, mut wanted) = (Counts::default(), None);
+    let until_us = monotonic_us() + args.ms * 1_000;
+    while monotonic_us() < until_us {
+        listen(datapath, &socket, &mut counts, &mut wanted);
+        let now_us = monotonic_us();
+        while let Some(ack) = path.next_ack(now_us) {
+            counts.acks += 1;
+            counts.timeouts += u64::from(ack.timed_out);
+            let before = flow.cwnd_bytes;
+            let loaded = primitives(&ack, &flow);
+            flow.load_primitives(loaded);
+            match flow.invoke() {
+                Ok(()) | Err(libccp::LibccpError::LibccpProgIsNull) => {}
+                Err(error) => {
+                    eprintln!("libccp leaves the program: {error:?}");
+                    counts.errors += 1;
+                }
+            }
+            if let Some(cwnd) = wanted.take() {
+                let same = flow.cwnd_bytes == cwnd;
+                counts.applied += u64::from(same);
+                counts.mismatched += u64::from(!same);
+            }
+            counts.reductions += u64::from(flow.cwnd_bytes < before);
+            counts.cwnd_max = counts.cwnd_max.max(flow.cwnd_bytes);
+        }
+        path.send(now_us, flow.cwnd_bytes.into(), flow.rate.into());
+        thread::sleep(TICK);
+    }
+    print!("acks={} programs={} ", counts.acks, counts.programs);
+    print!("decided={} applied={} ", counts.decided, counts.applied);
+    print!("mismatched={} errors={} ", counts.mismatched, counts.errors);
+    print!("reductions={} timeouts={} ", counts.reductions, counts.timeouts);
+    print!("cwnd_bytes_max={} rate={} ", counts.cwnd_max, flow.rate);
+    print!("reports={} ", reports.load(Ordering::Relaxed));
+    println!("acked_bytes={} lost_pkts={}", path.acked_bytes(), path.lost_pkts);
+    Ok(()) // the flow ends with `flow`: libccp tells the agent
+}
+
+fn main() -> ExitCode {
+    match fly(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

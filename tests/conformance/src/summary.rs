@@ -1,0 +1,94 @@
+//! What was compared, for people.
+
+use crate::source::{OP_NAMES, op};
+use std::fmt;
+use std::time::Duration;
+
+/// Two engines, and how many steps they were seen to do the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Their names.
+    pub names: (&'static str, &'static str),
+    /// Steps.
+    pub steps: u64,
+}
+
+/// Counts of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// The seed.
+    pub seed: u64,
+    /// Cases.
+    pub cases: u64,
+    /// Programs.
+    pub programs: u64,
+    /// Instructions in them.
+    pub instructions: u64,
+    /// Steps of all cases.
+    pub steps: u64,
+    /// Each two engines.
+    pub pairs: Vec<Pair>,
+    /// Reports sent.
+    pub reports: u64,
+    /// Changes of program in mid-flow.
+    pub changes: u64,
+    /// Updates of control registers.
+    pub updates: u64,
+    /// Cases at which libccp gave up.
+    pub libccp_gave_up: u64,
+    /// Cases that go on where libccp has no meaning, but does not notice.
+    pub libccp_undefined: u64,
+    /// Cases with numbers that libccp has no room for.
+    pub not_for_libccp: u64,
+    /// How often each operation was executed.
+    pub executed: [u64; op::COUNT],
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl Summary {
+    /// Adds steps to a pair.
+    pub fn compared(&mut self, names: (&'static str, &'static str), steps: u64) {
+        match self.pairs.iter_mut().find(|pair| pair.names == names) {
+            Some(pair) => pair.steps += steps,
+            None => self.pairs.push(Pair { names, steps }),
+        }
+    }
+
+    /// Steps that two engines were compared at.
+    pub fn steps_of(&self, a: &str, b: &str) -> u64 {
+        let of = |pair: &&Pair| pair.names == (a, b) || pair.names == (b, a);
+        // names differ in lifetime only
+        self.pairs.iter().find(|pair| of(pair)).map_or(0, |pair| pair.steps)
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, cases, programs, instructions, steps, reports, .. } = self;
+        writeln!(
+            f,
+            "seed {seed}: {cases} cases, {programs} programs of {instructions} instructions"
+        )?;
+        writeln!(
+            f,
+            "{steps} program/primitive steps, {reports} reports, {} changes of program, {} updates",
+            self.changes, self.updates
+        )?;
+        for Pair { names: (a, b), steps } in &self.pairs {
+            writeln!(f, "  {:18} {steps:>10} steps without a difference", format!("{a} = {b}"))?;
+        }
+        writeln!(
+            f,
+            "libccp gave up on {} cases (overflow, underflow, division by 0), went on without \
+             noticing in {}, has no room for the numbers of {}: from there the others alone",
+            self.libccp_gave_up, self.libccp_undefined, self.not_for_libccp
+        )?;
+        write!(f, "executed:")?;
+        for (name, count) in OP_NAMES.iter().zip(self.executed).filter(|(_, count)| *count > 0) {
+            write!(f, " {name} {count}")?;
+        }
+        let seconds = self.elapsed.as_secs_f64();
+        write!(f, "\n{seconds:.1} s, {:.0} steps/s", self.steps as f64 / seconds.max(1e-9))
+    }
+}

@@ -1,0 +1,166 @@
+//! Our agent drives a datapath built on the unmodified `libccp` crate: a flow runs `reno`, `cubic`
+//! and `bbr`, its window moves as decided, and it closes clean.
+
+use ccp_agent::config::{AgentConfig, Config};
+use ccp_agent::control::{Answer, Request, ask};
+use ccp_agent::run_dir::{datapath_socket, event_log};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Bytes per second of the bottleneck, and how long a flow lives, in milliseconds.
+const RATE: u64 = 3_000_000;
+const MS: u64 = 3_000;
+const TURNS: u32 = 500;
+const TURN: Duration = Duration::from_millis(10);
+
+/// The agent, in this process, without BPF.
+struct Agent {
+    folder: TempDir,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(), ccp_agent::Error>>>,
+}
+
+impl Agent {
+    fn start(arm: &str) -> Self {
+        let folder = TempDir::new().expect("a folder");
+        let stop = Arc::new(AtomicBool::new(false));
+        let agent = AgentConfig {
+            default: arm.to_owned(),
+            run_dir: folder.path().join("run"),
+            bpf: false,
+            ..AgentConfig::default()
+        };
+        let config = Config { agent, ..Config::default() };
+        let stopped = Arc::clone(&stop);
+        let run = move || ccp_agent::agent::run_until(config, stopped, || ());
+        let agent = Self { folder, stop, thread: Some(thread::spawn(run)) };
+        for turn in 0..TURNS {
+            if ask(&agent.run_dir(), &Request::Status {}).is_ok() {
+                break;
+            }
+            assert!(turn + 1 < TURNS, "the agent comes up");
+            thread::sleep(TURN);
+        }
+        agent
+    }
+
+    fn run_dir(&self) -> PathBuf {
+        self.folder.path().join("run")
+    }
+
+    fn flows(&self) -> Vec<ccp_agent::host::Row> {
+        match ask(&self.run_dir(), &Request::Flows {}).expect("the agent answers") {
+            Answer::Flows { flows } => flows,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn counts(&self) -> ccp_agent::host::Counts {
+        match ask(&self.run_dir(), &Request::Status {}).expect("the agent answers") {
+            Answer::Status(status) => status.counts,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Ends it, and gives its event log.
+    fn stop(mut self) -> String {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().expect("it runs").join().expect("it does not panic");
+        ended.expect("it ends as it should");
+        std::fs::read_to_string(event_log(&self.run_dir())).expect("the event log")
+    }
+}
+
+/// Runs the peer's flow to its end: what it counted.
+fn peer(agent: &Agent, own: &Path) -> HashMap<String, u64> {
+    let out = Command::new(env!("CARGO_BIN_EXE_remuda-libccp-peer"))
+        .args(["--ms", &MS.to_string(), "--rate", &RATE.to_string()])
+        .arg("--agent")
+        .arg(datapath_socket(&agent.run_dir()))
+        .arg("--own")
+        .arg(own)
+        .output()
+        .expect("the peer runs");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{}: {said}", out.status);
+    assert!(said.is_empty(), "{said}");
+    let line = String::from_utf8_lossy(&out.stdout).into_owned();
+    println!("{}", line.trim());
+    let pair = |pair: &str| {
+        let (key, value) = pair.split_once('=').expect("key=value");
+        (key.to_owned(), value.parse().expect("a number"))
+    };
+    line.split_whitespace().map(pair).collect()
+}
+
+/// A flow of that arm, from its start to its end.
+fn drive(arm: &str) -> HashMap<String, u64> {
+    let agent = Agent::start(arm);
+    let own = agent.folder.path().join("libccp");
+    let watched = thread::scope(|scope| {
+        let running = scope.spawn(|| peer(&agent, &own));
+        let mut seen = None;
+        while !running.is_finished() {
+            if let Some(row) = agent.flows().into_iter().next() {
+                seen = Some(row);
+            }
+            thread::sleep(TURN);
+        }
+        (running.join().expect("the peer's flow"), seen)
+    });
+    let (counted, seen) = watched;
+    let row = seen.expect("the agent lists the flow while it lives");
+    assert_eq!((row.arm.as_str(), row.state.as_str()), (arm, "driven"));
+    assert!(row.reports > 20 && row.datapath.ends_with("libccp"), "{row:?}");
+    for turn in 0..TURNS {
+        if agent.flows().is_empty() {
+            break;
+        }
+        assert!(turn + 1 < TURNS, "the flow's end is heard of");
+        thread::sleep(TURN);
+    }
+    let counts = agent.counts();
+    assert_eq!((counts.created, counts.closed, counts.refused), (1, 1, 0), "{counts:?}");
+    assert!(counts.reports.abs_diff(counted["reports"]) <= 1, "every report is taken in");
+    let events = agent.stop();
+    assert!(events.contains("\"event\":\"closed\""), "{events}");
+    assert!(!events.contains("\"event\":\"refused\""), "{events}");
+    counted
+}
+
+/// Of all arms: what was decided is what libccp set, and the path is used.
+fn assert_driven(counted: &HashMap<String, u64>) {
+    assert_eq!((counted["mismatched"], counted["errors"]), (0, 0), "{counted:?}");
+    assert!(counted["programs"] >= 5, "libccp has room for the programs: {counted:?}");
+    assert!(counted["applied"] > 20, "{counted:?}");
+    let most = RATE * MS / 1_000;
+    assert!(counted["acked_bytes"] * 100 > most * 40, "{counted:?} of {most}");
+}
+
+#[test]
+fn reno_on_libccp() {
+    let counted = drive("reno");
+    assert_driven(&counted);
+    assert!(counted["lost_pkts"] > 0 && counted["reductions"] > 0, "{counted:?}");
+}
+
+#[test]
+fn cubic_on_libccp() {
+    let counted = drive("cubic");
+    assert_driven(&counted);
+    assert!(counted["reductions"] > 0, "{counted:?}");
+}
+
+#[test]
+fn bbr_on_libccp() {
+    let counted = drive("bbr");
+    assert_driven(&counted);
+    let rate = counted["rate"];
+    assert!(rate > RATE / 2 && rate < RATE * 4, "bbr paces at {rate} of {RATE}");
+}
