@@ -1,0 +1,197 @@
+//! The rules of a scenario.
+
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::flow::FlowSpec;
+use crate::scenario::Scenario;
+use std::fmt::Display;
+
+/// Eleven days: simulated time is no reason for more, and real time even less.
+const DURATION_S_MAX: f64 = 1e6;
+/// DESIGN.md 4.9's range: what an agent's distance is modelled for.
+const CONTROL_DELAY_MS_MAX: f64 = 100.0;
+/// A minute, as a link's.
+const DELAY_MS_MAX: f64 = 60_000.0;
+/// Ten times what the simulator is measured with.
+const FLOWS_MAX: u64 = 100_000;
+const LINKS_MAX: usize = 10_000;
+const CWND_PKTS_MAX: u32 = 10_000;
+/// An IPv4 packet has at most 65535 bytes, 52 of them headers with timestamps.
+const MSS_BYTES_MAX: u32 = 65_483;
+/// RFC 791's 68-byte packet, which every link carries, holds about this much.
+const MSS_BYTES_MIN: u32 = 16;
+const RATE_MBIT_PER_SEC: std::ops::RangeInclusive<f64> = 0.001..=100_000.0;
+/// What a sample takes times this is about 2 GB.
+const SAMPLES_MAX: f64 = 20e6;
+const NAME_CHARS_MAX: usize = 200;
+
+fn check(
+    holds: bool,
+    key: impl FnOnce() -> String,
+    value: impl Display,
+    rule: &str,
+) -> Result<(), Error> {
+    if holds { Ok(()) } else { Err(Error::invalid(key(), value, rule)) }
+}
+
+fn is_text(name: &str) -> bool {
+    name.chars().count() <= NAME_CHARS_MAX && !name.chars().any(char::is_control)
+}
+
+fn quoted(names: &[String]) -> String {
+    format!("[{}]", names.join(", "))
+}
+
+impl Scenario {
+    /// Checks every value but what a trace holds. The first that breaks a rule is named.
+    pub fn validate(&self) -> Result<(), Error> {
+        let key = |key: &str| key.to_owned();
+        let rule = "must have at most 200 characters, none of them a control character";
+        check(is_text(&self.name), || key("name"), &self.name, rule)?;
+        let duration_s = self.duration_s;
+        let fits = duration_s > 0.0 && duration_s <= DURATION_S_MAX;
+        check(fits, || key("duration_s"), duration_s, "must be above 0 and at most 1000000")?;
+        let rule = "must be at most 9223372036854775807, the largest number of a TOML file";
+        check(i64::try_from(self.seed).is_ok(), || key("seed"), self.seed, rule)?;
+        let delay_ms = self.control_delay_ms;
+        let fits = (0.0..=CONTROL_DELAY_MS_MAX).contains(&delay_ms);
+        check(fits, || key("control_delay_ms"), delay_ms, "must be between 0 and 100")?;
+        self.validate_links()?;
+        self.validate_flows()?;
+        self.validate_samples()
+    }
+
+    fn validate_links(&self) -> Result<(), Error> {
+        let key = || "links".to_owned();
+        let rule = "needs 1 to 10000 tables, as in [links.down] and [links.up]";
+        let count = self.links.len();
+        check((1..=LINKS_MAX).contains(&count), key, format!("{count} tables"), rule)?;
+        for (name, spec) in &self.links {
+            let of_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            let fits = (1..=64).contains(&name.len()) && name.chars().all(of_name);
+            let rule = "a link's name has 1 to 64 letters, digits, `-` or `_`";
+            check(fits, key, format!("{name:?}"), rule)?;
+            let named = |source| Error::Link { link: name.clone(), source };
+            spec.validate().map_err(named)?;
+            let rule = "must be at most 9223372036854775807, the largest number of a TOML file";
+            let fits = i64::try_from(spec.seed).is_ok();
+            check(fits, || format!("links.{name}.seed"), spec.seed, rule)?;
+        }
+        Ok(())
+    }
+
+    fn validate_flows(&self) -> Result<(), Error> {
+        let flows: u64 = self.flows.iter().map(|flow| u64::from(flow.count)).sum();
+        let rule = "needs 1 to 100000 flows, as in [[flows]] with driver = \"cubic\"";
+        let key = || "flows".to_owned();
+        check((1..=FLOWS_MAX).contains(&flows), key, format!("{flows} flows"), rule)?;
+        for (index, flow) in self.flows.iter().enumerate() {
+            let key = |key: &str| format!("flows.{index}.{key}");
+            validate_numbers(flow, &key)?;
+            self.validate_times(flow, &key)?;
+            validate_application(flow, &key)?;
+            self.validate_route(flow, &key)?;
+        }
+        Ok(())
+    }
+
+    fn validate_times(&self, flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result<(), Error> {
+        let fits = (0.0..=DURATION_S_MAX).contains(&flow.stagger_s);
+        let rule = "must be between 0 and 1000000";
+        check(fits, || key("stagger_s"), flow.stagger_s, rule)?;
+        let fits = flow.start_s >= 0.0 && flow.start_s < self.duration_s;
+        let end_s = self.duration_s;
+        let rule = format!("must be at least 0 and before the end, duration_s = {end_s}");
+        check(fits, || key("start_s"), flow.start_s, &rule)?;
+        let last_s = flow.last_start_s();
+        let rule = format!(
+            "the last of {} flows would start at {last_s} s; the end is duration_s = {end_s}",
+            flow.count
+        );
+        check(last_s < end_s, || key("stagger_s"), flow.stagger_s, &rule)?;
+        let Some(stop_s) = flow.stop_s else { return Ok(()) };
+        let rule = format!("must be after the last of these flows starts, at {last_s} s");
+        check(stop_s > last_s && stop_s.is_finite(), || key("stop_s"), stop_s, &rule)
+    }
+
+    fn validate_route(&self, flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result<(), Error> {
+        let value = quoted(&flow.route);
+        check(!flow.route.is_empty(), || key("route"), value, "needs at least one link")?;
+        for (name, route) in [("route", &flow.route), ("back", &flow.back)] {
+            for (at, link) in route.iter().enumerate() {
+                if !self.links.contains_key(link) {
+                    let known: Vec<&str> = self.links.keys().map(String::as_str).collect();
+                    let known = known.join(", ");
+                    let rule = format!("there is no [links.{link}]; there are: {known}");
+                    return Err(Error::invalid(key(name), quoted(route), rule));
+                }
+                if route[..at].contains(link) {
+                    let rule = format!("crosses `{link}` twice");
+                    return Err(Error::invalid(key(name), quoted(route), rule));
+                }
+            }
+        }
+        let takes_time = flow.route.iter().chain(&flow.back).any(|name| {
+            let spec = &self.links[name];
+            spec.rate_mbit_per_sec.is_some() || spec.trace.is_some()
+        });
+        let fits = takes_time || self.rtt_of(flow).0 > 0 || flow.driver == Driver::Unresponsive;
+        let rule = "its round trip takes no time; give one of its links a delay_ms or a rate";
+        check(fits, || key("route"), quoted(&flow.route), rule)
+    }
+
+    fn validate_samples(&self) -> Result<(), Error> {
+        let key = || "sample_ms".to_owned();
+        let sample_ms = self.sample_ms;
+        let fits = sample_ms == 0.0 || (0.1..=1e6).contains(&sample_ms);
+        let rule = "must be between 0.1 and 1000000, or 0 for no time series";
+        check(fits, key, sample_ms, rule)?;
+        if sample_ms == 0.0 {
+            return Ok(());
+        }
+        let flows: u64 = self.flows.iter().map(|flow| u64::from(flow.count)).sum();
+        let rows = self.duration_s * 1e3 / sample_ms * (flows as f64 + self.links.len() as f64);
+        let least_ms = (sample_ms * rows / SAMPLES_MAX).ceil();
+        let rule = format!(
+            "would keep {:.0} million samples; 20 million is the most: raise it to {least_ms}, or \
+             set 0 for no time series",
+            rows / 1e6
+        );
+        check(rows <= SAMPLES_MAX, key, sample_ms, &rule)
+    }
+}
+
+fn validate_numbers(flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result<(), Error> {
+    let rule = "must have at most 200 characters, none of them a control character";
+    check(is_text(&flow.name), || key("name"), &flow.name, rule)?;
+    check(flow.count > 0, || key("count"), flow.count, "must be at least 1")?;
+    let fits = (1..=CWND_PKTS_MAX).contains(&flow.init_cwnd_pkts);
+    check(fits, || key("init_cwnd_pkts"), flow.init_cwnd_pkts, "must be between 1 and 10000")?;
+    let fits = (MSS_BYTES_MIN..=MSS_BYTES_MAX).contains(&flow.mss_bytes);
+    check(fits, || key("mss_bytes"), flow.mss_bytes, "must be between 16 and 65483")?;
+    let fits = (0.0..=DELAY_MS_MAX).contains(&flow.extra_delay_ms);
+    check(fits, || key("extra_delay_ms"), flow.extra_delay_ms, "must be between 0 and 60000")
+}
+
+/// What it has to send, and how fast.
+fn validate_application(flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result<(), Error> {
+    if let Some(bytes) = flow.bytes {
+        let fits = (1..=i64::MAX.unsigned_abs()).contains(&bytes);
+        let rule = "must be at least 1, or be left out for more than it can send";
+        check(fits, || key("bytes"), bytes, rule)?;
+    }
+    let unresponsive = flow.driver == Driver::Unresponsive;
+    match flow.app_rate_mbit_per_sec {
+        Some(rate) => {
+            let fits = RATE_MBIT_PER_SEC.contains(&rate);
+            let rule = "must be between 0.001 and 100000";
+            check(fits, || key("app_rate_mbit_per_sec"), rate, rule)?;
+        }
+        None => {
+            let rule = "an unresponsive flow needs app_rate_mbit_per_sec, the rate it sends at";
+            check(!unresponsive, || key("driver"), &flow.driver, rule)?;
+        }
+    }
+    let rule = "only driver = \"unresponsive\" sends so; leave it out";
+    check(unresponsive || !flow.poisson, || key("poisson"), true, rule)
+}

@@ -1,0 +1,153 @@
+//! What a flow is to be, as a scenario file says it.
+
+use crate::driver::Driver;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The links that data and ACKs cross where a flow says no other.
+pub(crate) const ROUTE: &str = "down";
+pub(crate) const BACK: &str = "up";
+
+/// A flow, or several alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FlowSpec {
+    /// What drives it.
+    pub driver: Driver,
+    /// What results call it; empty: the driver's name. Several of one name are numbered from 1.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// How many flows this stands for.
+    pub count: u32,
+    /// When the first one starts.
+    pub start_s: f64,
+    /// How much later each further one starts than the one before.
+    pub stagger_s: f64,
+    /// When it stops sending; without, at the end of the scenario.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_s: Option<f64>,
+    /// How much each one has to send; without, more than it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// How fast its application writes; without, faster than it can send.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app_rate_mbit_per_sec: Option<f64>,
+    /// Unresponsive flows: packets come as a Poisson process, not evenly spaced.
+    pub poisson: bool,
+    /// The window it starts with, in segments (RFC 6928).
+    pub init_cwnd_pkts: u32,
+    /// Payload of a full segment: 1448 is a 1500-byte packet with TCP timestamps over IPv4.
+    pub mss_bytes: u32,
+    /// Whether it speaks ECN.
+    pub ecn: bool,
+    /// Whether its receiver acknowledges every second segment only, or later (RFC 1122).
+    pub delayed_acks: bool,
+    /// Added to its round trip, whatever its route.
+    pub extra_delay_ms: f64,
+    /// The links its data crosses, in order.
+    pub route: Vec<String>,
+    /// The links its ACKs cross, in order.
+    pub back: Vec<String>,
+}
+
+impl Default for FlowSpec {
+    fn default() -> Self {
+        Self {
+            driver: Driver::Named("cubic".to_owned()),
+            name: String::new(),
+            count: 1,
+            start_s: 0.0,
+            stagger_s: 0.0,
+            stop_s: None,
+            bytes: None,
+            app_rate_mbit_per_sec: None,
+            poisson: false,
+            init_cwnd_pkts: 10,
+            mss_bytes: 1448,
+            ecn: false,
+            delayed_acks: true,
+            extra_delay_ms: 0.0,
+            route: vec![ROUTE.to_owned()],
+            back: vec![BACK.to_owned()],
+        }
+    }
+}
+
+impl FlowSpec {
+    /// A flow of that driver, otherwise the default.
+    pub fn driven_by(driver: Driver) -> Self {
+        Self { driver, ..Self::default() }
+    }
+
+    /// When the last of its flows starts, in seconds.
+    pub(crate) fn last_start_s(&self) -> f64 {
+        self.start_s + f64::from(self.count.saturating_sub(1)) * self.stagger_s
+    }
+
+    fn base_name(&self) -> String {
+        if self.name.is_empty() { self.driver.to_string() } else { self.name.clone() }
+    }
+}
+
+/// Each flow by itself, with a start of its own and a name that no other has.
+pub(crate) fn expanded(specs: &[FlowSpec]) -> Vec<FlowSpec> {
+    let mut of_name: BTreeMap<String, u64> = BTreeMap::new();
+    for spec in specs {
+        *of_name.entry(spec.base_name()).or_default() += u64::from(spec.count);
+    }
+    let mut taken: BTreeSet<String> =
+        of_name.iter().filter(|(_, flows)| **flows == 1).map(|(name, _)| name.clone()).collect();
+    let mut numbers: BTreeMap<String, u64> = BTreeMap::new();
+    let mut flows = Vec::new();
+    for spec in specs {
+        let base = spec.base_name();
+        for index in 0..spec.count {
+            let mut name = base.clone();
+            if of_name[&base] > 1 {
+                let number = numbers.entry(base.clone()).or_default();
+                *number += 1;
+                name = format!("{base}-{number}");
+                while !taken.insert(name.clone()) {
+                    *number += 1;
+                    name = format!("{base}-{number}");
+                }
+            }
+            let start_s = spec.start_s + f64::from(index) * spec.stagger_s;
+            flows.push(FlowSpec { name, count: 1, start_s, stagger_s: 0.0, ..spec.clone() });
+        }
+    }
+    flows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(name: &str, count: u32) -> FlowSpec {
+        FlowSpec { name: name.to_owned(), count, stagger_s: 0.5, ..FlowSpec::default() }
+    }
+
+    #[track_caller]
+    fn named(specs: &[FlowSpec], want: &str) {
+        let names: Vec<_> = expanded(specs).into_iter().map(|flow| flow.name).collect();
+        assert_eq!(names.join(" "), want);
+    }
+
+    #[test]
+    fn every_flow_has_a_name_of_its_own() {
+        named(&[flow("", 1)], "cubic");
+        named(&[flow("a", 1), flow("b", 1)], "a b");
+        named(&[flow("", 2), flow("a", 1)], "cubic-1 cubic-2 a");
+        named(&[flow("a", 1), flow("a", 2)], "a-1 a-2 a-3");
+        named(&[flow("a", 2), flow("a-1", 1)], "a-2 a-3 a-1");
+    }
+
+    #[test]
+    fn starts_are_staggered() {
+        let flows = expanded(&[FlowSpec { start_s: 2.0, ..flow("", 3) }]);
+        let starts: Vec<_> = flows.iter().map(|flow| flow.start_s).collect();
+        assert_eq!(starts, [2.0, 2.5, 3.0]);
+        assert!(flows.iter().all(|flow| flow.count == 1 && flow.stagger_s == 0.0));
+        assert_eq!(expanded(&flows), flows, "what is expanded stays as it is");
+    }
+}

@@ -1,0 +1,148 @@
+//! From a file to a scenario.
+
+use crate::error::Error;
+use crate::overrides::Override;
+use crate::scenario::Scenario;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+/// A scenario of a hundred thousand flows is written in a few lines; more is no scenario.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+impl Scenario {
+    /// Reads and checks a file. Relative paths in it are relative to its folder.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        Self::load_with(path, &[])
+    }
+
+    /// Reads a file, changes what `overrides` say, in their order, and checks what comes of it.
+    pub fn load_with(path: &Path, overrides: &[Override]) -> Result<Self, Error> {
+        let mut text = String::new();
+        let file = File::open(path).map_err(|source| Error::read(path, source))?;
+        let mut limited = file.take(FILE_BYTES_MAX + 1);
+        limited.read_to_string(&mut text).map_err(|source| Error::read(path, source))?;
+        let name = path.display().to_string();
+        if text.len() as u64 > FILE_BYTES_MAX {
+            let message = "is above 4 MiB; no scenario is".to_owned();
+            return Err(Error::Text { name, message });
+        }
+        let mut scenario = unchecked(&text, &name, overrides)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for spec in scenario.links.values_mut() {
+            spec.trace = spec.trace.take().map(|trace| folder.join(trace));
+        }
+        scenario.validate().map_err(|error| error.within(&name))?;
+        Ok(scenario)
+    }
+
+    /// Parses and checks a text; `name` is what errors call it, and its stem the scenario's name
+    /// if the text has none.
+    pub fn parse(text: &str, name: &str) -> Result<Self, Error> {
+        Self::parse_with(text, name, &[])
+    }
+
+    /// Parses a text, changes what `overrides` say, and checks what comes of it.
+    pub fn parse_with(text: &str, name: &str, overrides: &[Override]) -> Result<Self, Error> {
+        let scenario = unchecked(text, name, overrides)?;
+        scenario.validate().map_err(|error| error.within(name))?;
+        Ok(scenario)
+    }
+
+    /// As a file says it, with every value that has a default.
+    ///
+    /// Fails where a path is no Unicode, or a number beyond TOML's.
+    pub fn to_toml(&self) -> Result<String, Error> {
+        toml::to_string(self).map_err(|error| Error::Text {
+            name: self.name.clone(),
+            message: format!("cannot be written as TOML: {error}"),
+        })
+    }
+}
+
+fn unchecked(text: &str, name: &str, overrides: &[Override]) -> Result<Scenario, Error> {
+    let refuse = |message| Error::Text { name: name.to_owned(), message };
+    // Parsed as it stands first: only then do messages say the line.
+    let mut scenario: Scenario =
+        toml::from_str(text).map_err(|error| refuse(explained(&error, text)))?;
+    if !overrides.is_empty() {
+        let mut table: toml::Table =
+            toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
+        for change in overrides {
+            change.apply(&mut table).map_err(|error| Error::from(error).within(name))?;
+        }
+        scenario = table.try_into().map_err(|error: toml::de::Error| {
+            let changes: Vec<String> = overrides.iter().map(Override::to_string).collect();
+            refuse(format!("with {}: {}", changes.join(" "), explained(&error, "")))
+        })?;
+    }
+    if scenario.name.is_empty() {
+        let stem = Path::new(name).file_stem();
+        scenario.name = stem.map_or_else(|| name.to_owned(), |it| it.to_string_lossy().into());
+    }
+    Ok(scenario)
+}
+
+/// What TOML says, the table it is in, and the key that was meant.
+fn explained(error: &toml::de::Error, text: &str) -> String {
+    let mut message = error.to_string().trim_end().to_owned();
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let header = |line: &&str| line.trim_start().starts_with('[');
+    if let Some(table) = before.and_then(|before| before.lines().rev().find(header)) {
+        let _ = write!(message, "\nin: {}", table.trim());
+    }
+    if let Some(meant) = meant(error.message()) {
+        let _ = write!(message, "\nfix: `{meant}`?");
+    }
+    message
+}
+
+/// The nearest of the keys that serde lists, if one is near.
+fn meant(message: &str) -> Option<&str> {
+    let (said, expected) = message.strip_prefix("unknown ")?.split_once("expected")?;
+    let said = said.split('`').nth(1)?;
+    let known = expected.split('`').skip(1).step_by(2);
+    let (distance, nearest) = known.map(|key| (distance(said, key), key)).min()?;
+    (distance <= said.len().div_ceil(3)).then_some(nearest)
+}
+
+/// Levenshtein's, but that a missing end costs 1: units are what one forgets.
+fn distance(said: &str, key: &str) -> usize {
+    if !said.is_empty() && key.starts_with(said) {
+        return 1;
+    }
+    let (said, key): (Vec<char>, Vec<char>) = (said.chars().collect(), key.chars().collect());
+    let mut row: Vec<usize> = (0..=key.len()).collect();
+    for (at, letter) in said.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (column, other) in key.iter().enumerate() {
+            let change = diagonal + usize::from(letter != other);
+            diagonal = row[column + 1];
+            row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[key.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_key_is_offered_where_one_is_near() {
+        for (said, want) in [
+            ("delay", Some("delay_ms")),
+            ("rate_mbit_per_s", Some("rate_mbit_per_sec")),
+            ("rate_mbits_per_sec", Some("rate_mbit_per_sec")),
+            ("dealy_ms", Some("delay_ms")),
+            ("colour", None),
+        ] {
+            let message =
+                format!("unknown field `{said}`, expected one of `rate_mbit_per_sec`, `delay_ms`");
+            assert_eq!(meant(&message), want, "{said}");
+        }
+        assert_eq!(meant("invalid type: string, expected f64"), None);
+    }
+}

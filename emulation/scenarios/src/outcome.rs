@@ -1,0 +1,245 @@
+//! What came of a scenario: plain numbers, the same from every engine.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// What ran a scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// The simulator.
+    #[default]
+    Sim,
+    /// Real TCP between network namespaces.
+    Live,
+}
+
+impl Engine {
+    /// As results name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sim => "sim",
+            Self::Live => "live",
+        }
+    }
+
+    /// The engine of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Sim, Self::Live].into_iter().find(|engine| engine.name() == name)
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What came of a scenario.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The scenario's name.
+    pub scenario: String,
+    /// What ran it.
+    pub engine: Engine,
+    /// The seed it ran with.
+    pub seed: u64,
+    /// How long it was to last.
+    pub duration_s: f64,
+    /// In the order of [`crate::Scenario::flows_expanded`].
+    pub flows: Vec<FlowOutcome>,
+    /// In the order of the links' names.
+    pub links: Vec<LinkOutcome>,
+    /// By time, then by flow; empty with `sample_ms = 0`.
+    pub flow_samples: Vec<FlowSample>,
+    /// By time, then by link; empty with `sample_ms = 0`.
+    pub link_samples: Vec<LinkSample>,
+    /// Data packets sent, retransmissions among them.
+    pub packets: u64,
+}
+
+/// What came of a flow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowOutcome {
+    /// Its place in the scenario, from 0.
+    pub flow: u32,
+    /// Its name, which no other flow of the scenario has.
+    pub name: String,
+    /// What drove it.
+    pub driver: String,
+    /// The arm in charge at its end.
+    pub arm: String,
+    /// When it started.
+    pub start_s: f64,
+    /// When all its bytes were acknowledged; `None` if they were not, or had no end.
+    pub end_s: Option<f64>,
+    /// Payload that arrived, each byte once.
+    pub delivered_bytes: u64,
+    /// That, over its life: from its start to its end, its stop or the scenario's end.
+    pub goodput_mbit_per_sec: f64,
+    /// Segments sent, retransmissions among them.
+    pub sent_pkts: u64,
+    /// Segments sent again.
+    pub retransmitted_pkts: u64,
+    /// Segments the sender took for lost.
+    pub lost_pkts: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Segments acknowledged with a congestion mark.
+    pub ecn_marked_pkts: u64,
+    /// The shortest round trip measured.
+    pub rtt_min_ms: Option<f64>,
+    /// Their mean.
+    pub rtt_mean_ms: Option<f64>,
+    /// Half were no longer.
+    pub rtt_p50_ms: Option<f64>,
+    /// 95 % were no longer.
+    pub rtt_p95_ms: Option<f64>,
+    /// 99 % were no longer.
+    pub rtt_p99_ms: Option<f64>,
+    /// Reports that the agent had from its datapath.
+    pub reports: u64,
+    /// Changes of its arm, in order.
+    pub switches: Vec<Switch>,
+}
+
+/// A change of a flow's arm.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Switch {
+    /// When.
+    pub t_s: f64,
+    /// The arm before.
+    pub from: String,
+    /// The arm after.
+    pub to: String,
+    /// In words.
+    pub why: String,
+}
+
+/// What came of a link.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkOutcome {
+    /// Its name.
+    pub name: String,
+    /// Packets that came to it.
+    pub packets_in: u64,
+    /// Packets that reached its other end.
+    pub packets_out: u64,
+    /// Their bytes, from the IP header on.
+    pub bytes_out: u64,
+    /// Packets dropped, for whatever reason.
+    pub dropped_pkts: u64,
+    /// Packets that got a congestion mark.
+    pub marked_pkts: u64,
+    /// From arrival at its queue to the end of transmission: the mean.
+    pub queueing_mean_ms: f64,
+    /// Half waited no longer.
+    pub queueing_p50_ms: f64,
+    /// 95 % waited no longer.
+    pub queueing_p95_ms: f64,
+    /// 99 % waited no longer.
+    pub queueing_p99_ms: f64,
+    /// The longest.
+    pub queueing_max_ms: f64,
+    /// The most packets that waited at a time.
+    pub queue_packets_max: u64,
+}
+
+/// A look at a flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowSample {
+    /// When.
+    pub t_s: f64,
+    /// Which flow.
+    pub flow: u32,
+    /// The arm in charge.
+    pub arm: Arc<str>,
+    /// Window, in segments.
+    pub cwnd_pkts: f64,
+    /// Pacing rate; `None` if it is not paced.
+    pub pacing_mbit_per_sec: Option<f64>,
+    /// Smoothed RTT; `None` before the first sample.
+    pub srtt_ms: Option<f64>,
+    /// Segments on the way.
+    pub in_flight_pkts: u32,
+    /// Payload that has arrived since the start.
+    pub delivered_bytes: u64,
+    /// Segments sent again since the start.
+    pub retransmitted_pkts: u64,
+}
+
+impl Default for FlowSample {
+    fn default() -> Self {
+        Self {
+            t_s: 0.0,
+            flow: 0,
+            arm: Arc::from(""),
+            cwnd_pkts: 0.0,
+            pacing_mbit_per_sec: None,
+            srtt_ms: None,
+            in_flight_pkts: 0,
+            delivered_bytes: 0,
+            retransmitted_pkts: 0,
+        }
+    }
+}
+
+/// A look at a link.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkSample {
+    /// When.
+    pub t_s: f64,
+    /// Which link: its place in [`Outcome::links`].
+    pub link: u32,
+    /// Packets that wait.
+    pub queue_packets: u64,
+    /// Their bytes.
+    pub queue_bytes: u64,
+}
+
+impl Outcome {
+    /// All flows together.
+    pub fn goodput_mbit_per_sec(&self) -> f64 {
+        self.flows.iter().map(|flow| flow.goodput_mbit_per_sec).sum()
+    }
+
+    /// How evenly the goodput is shared (Jain, Chiu and Hawe, 1984): 1 is even, 1/n is one flow
+    /// with everything; `None` if nothing arrived.
+    pub fn jain(&self) -> Option<f64> {
+        let shares = || self.flows.iter().map(|flow| flow.goodput_mbit_per_sec);
+        let (sum, squares) = (shares().sum::<f64>(), shares().map(|it| it * it).sum::<f64>());
+        (squares > 0.0).then(|| sum * sum / (self.flows.len() as f64 * squares))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sharing(goodputs: &[f64]) -> Outcome {
+        let flow = |it: &f64| FlowOutcome { goodput_mbit_per_sec: *it, ..FlowOutcome::default() };
+        Outcome { flows: goodputs.iter().map(flow).collect(), ..Outcome::default() }
+    }
+
+    #[test]
+    fn jain_is_one_when_even_and_one_nth_when_one_has_all() {
+        assert_eq!(sharing(&[3.0, 3.0, 3.0]).jain(), Some(1.0));
+        assert_eq!(sharing(&[5.0, 0.0, 0.0, 0.0]).jain(), Some(0.25));
+        assert_eq!(sharing(&[0.0]).jain(), None);
+        assert_eq!(sharing(&[]).jain(), None);
+        assert_eq!(sharing(&[1.5, 2.5]).goodput_mbit_per_sec(), 4.0);
+    }
+
+    #[test]
+    fn an_outcome_survives_json() {
+        let mut outcome = sharing(&[1.0 / 3.0]);
+        outcome.engine = Engine::Live;
+        outcome.flow_samples = vec![FlowSample { arm: Arc::from("bbr"), ..FlowSample::default() }];
+        let text = serde_json::to_string(&outcome).unwrap();
+        assert!(text.contains("\"engine\":\"live\"") && text.contains("\"arm\":\"bbr\""), "{text}");
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);
+        assert_eq!(Engine::named("live"), Some(Engine::Live));
+        assert_eq!(Engine::named("Live"), None);
+    }
+}
