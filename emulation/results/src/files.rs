@@ -1,0 +1,177 @@
+//! Parquet files: a folder an outcome, a file a table.
+
+use crate::batch::{About, metadata, part, rows, schema};
+use crate::error::Error;
+use crate::tables::{FLOW_SAMPLES, FLOWS, LINK_SAMPLES, LINKS, SWITCHES, Table};
+use arrow_array::RecordBatch;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::Compression;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use remuda_scenarios::outcome::{Engine, Outcome, Switch};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// Rows that are in memory a second time while they are written.
+const ROWS_AT_A_TIME: usize = 1 << 16;
+
+fn path_of(folder: &Path, table: Table) -> PathBuf {
+    folder.join(format!("{}.parquet", table.name()))
+}
+
+/// A Parquet file that has its name only when it is whole.
+struct Whole {
+    path: PathBuf,
+    partial: PathBuf,
+    writer: ArrowWriter<File>,
+}
+
+impl Whole {
+    fn create(
+        folder: &Path,
+        table: Table,
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<Self, Error> {
+        let path = path_of(folder, table);
+        let partial = folder.join(format!(".{}.partial", table.name()));
+        let entry = |(key, value): (&String, &String)| KeyValue::new(key.clone(), value.clone());
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_key_value_metadata(Some(metadata.iter().map(entry).collect()))
+            .build();
+        let file = File::create(&partial).map_err(Error::io(&partial))?;
+        let writer = ArrowWriter::try_new(file, schema(table, metadata), Some(properties));
+        let writer = writer.map_err(Error::parquet(&path))?;
+        Ok(Self { path, partial, writer })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        self.writer.write(batch).map_err(Error::parquet(&self.path))
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        self.writer.close().map_err(Error::parquet(&self.path))?;
+        fs::rename(&self.partial, &self.path).map_err(Error::io(&self.path))
+    }
+}
+
+fn row_count(table: Table, outcome: &Outcome) -> usize {
+    match table {
+        Table::Flows => outcome.flows.len(),
+        Table::Links => outcome.links.len(),
+        Table::Switches => outcome.flows.iter().map(|flow| flow.switches.len()).sum(),
+        Table::FlowSamples => outcome.flow_samples.len(),
+        Table::LinkSamples => outcome.link_samples.len(),
+    }
+}
+
+/// Writes an outcome into a folder, which is made if it is not there: `flows.parquet` and so on, a
+/// file a [`Table`]. What was there of these names is replaced, each file only once it is whole.
+pub fn write(folder: &Path, outcome: &Outcome, about: &About) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(Error::io(folder))?;
+    for table in Table::ALL {
+        let metadata = metadata(table, Some(outcome), about);
+        let schema = schema(table, &metadata);
+        let mut file = Whole::create(folder, table, &metadata)?;
+        for from in (0..row_count(table, outcome)).step_by(ROWS_AT_A_TIME) {
+            file.write(&part(table, outcome, &schema, (from, ROWS_AT_A_TIME))?)?;
+        }
+        file.finish()?;
+    }
+    Ok(())
+}
+
+/// Many outcomes in one folder: their flows, links and switches below each other.
+pub struct Sweep {
+    files: Vec<(Table, Whole)>,
+    about: About,
+}
+
+impl Sweep {
+    /// Begins `flows.parquet`, `links.parquet` and `switches.parquet` in a folder, which is made if
+    /// it is not there.
+    pub fn create(folder: &Path, about: &About) -> Result<Self, Error> {
+        fs::create_dir_all(folder).map_err(Error::io(folder))?;
+        let tables = [Table::Flows, Table::Links, Table::Switches];
+        let create = |table: Table| {
+            Ok((table, Whole::create(folder, table, &metadata(table, None, about))?))
+        };
+        let files = tables.into_iter().map(create).collect::<Result<_, Error>>()?;
+        Ok(Self { files, about: about.clone() })
+    }
+
+    /// Adds an outcome's rows.
+    pub fn add(&mut self, outcome: &Outcome) -> Result<(), Error> {
+        for (table, file) in &mut self.files {
+            if row_count(*table, outcome) > 0 {
+                let schema = schema(*table, &metadata(*table, None, &self.about));
+                file.write(&part(*table, outcome, &schema, (0, usize::MAX))?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the files their names.
+    pub fn finish(self) -> Result<(), Error> {
+        self.files.into_iter().try_for_each(|(_, file)| file.finish())
+    }
+}
+
+struct Loaded {
+    metadata: HashMap<String, String>,
+    batches: Vec<RecordBatch>,
+}
+
+fn load(folder: &Path, table: Table) -> Result<Loaded, Error> {
+    let path = path_of(folder, table);
+    let file = File::open(&path).map_err(Error::io(&path))?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(Error::parquet(&path))?;
+    let metadata = builder.schema().metadata().clone().into();
+    let reader = builder.build().map_err(Error::parquet(&path))?;
+    let batches = reader.collect::<Result<Vec<_>, _>>();
+    let batches = batches.map_err(|source| Error::Arrow { table: table.name(), source })?;
+    Ok(Loaded { metadata, batches })
+}
+
+/// A fact of a table's metadata.
+fn fact<T>(loaded: &Loaded, key: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Error> {
+    let table = Table::Flows.name();
+    let Some(text) = loaded.metadata.get(key) else {
+        let rule = format!("its metadata lack `{key}`; it is no table of remuda's");
+        return Err(Error::Table { table, rule });
+    };
+    let rule = || format!("its metadata say `{key}` is {text:?}, which it cannot be");
+    parse(text).ok_or_else(|| Error::Table { table, rule: rule() })
+}
+
+/// Reads an outcome that [`write()`] wrote.
+pub fn read(folder: &Path) -> Result<Outcome, Error> {
+    let flows = load(folder, Table::Flows)?;
+    let mut outcome = Outcome {
+        scenario: fact(&flows, "scenario", |text| Some(text.to_owned()))?,
+        engine: fact(&flows, "engine", Engine::named)?,
+        seed: fact(&flows, "seed", |text| text.parse().ok())?,
+        duration_s: fact(&flows, "duration_s", |text| text.parse().ok())?,
+        packets: fact(&flows, "packets", |text| text.parse().ok())?,
+        flows: rows(Table::Flows, FLOWS, &flows.batches)?,
+        links: rows(Table::Links, LINKS, &load(folder, Table::Links)?.batches)?,
+        ..Outcome::default()
+    };
+    let samples = load(folder, Table::FlowSamples)?.batches;
+    outcome.flow_samples = rows(Table::FlowSamples, FLOW_SAMPLES, &samples)?;
+    let samples = load(folder, Table::LinkSamples)?.batches;
+    outcome.link_samples = rows(Table::LinkSamples, LINK_SAMPLES, &samples)?;
+    let switches = load(folder, Table::Switches)?.batches;
+    for row in rows(Table::Switches, SWITCHES, &switches)? {
+        let flow = outcome.flows.iter_mut().find(|flow| flow.flow == row.flow);
+        let Some(flow) = flow else {
+            let rule = format!("column `flow` says {}, and there is no such flow", row.flow);
+            return Err(Error::Table { table: Table::Switches.name(), rule });
+        };
+        let (t_s, from, to, why) = (row.t_s, row.from, row.to, row.why);
+        flow.switches.push(Switch { t_s, from, to, why });
+    }
+    Ok(outcome)
+}
