@@ -17,7 +17,12 @@ pub fn measurement(
     for (value, name) in values.iter_mut().zip(FIELDS) {
         *value = field(name)?;
     }
-    let [acked, lost, ecn, timed_out, rtts @ .., send, delivery, in_flight, cwnd, train] = values;
+    Some(fields(&values, signals))
+}
+
+/// Reads a report whose fields stand in the order of [`FIELDS`].
+pub fn fields(values: &[u64; FIELDS.len()], signals: Option<&Signals>) -> Measurement {
+    let [acked, lost, ecn, timed_out, rtts @ .., send, delivery, in_flight, cwnd, train] = *values;
     let [last, min, max, sum_us, sq_sum_us2, count] = rtts;
     let rtt = (count > 0).then(|| RttSamples {
         last: Duration::from_micros(last),
@@ -28,7 +33,7 @@ pub fn measurement(
         count,
     });
     let in_force = |s: &Signals| u64::from(s.cwnd_pkts) * u64::from(s.mss_bytes);
-    Some(Measurement {
+    Measurement {
         acked: Bytes(acked),
         lost: Packets(lost),
         ecn_marked: Packets(ecn),
@@ -42,7 +47,7 @@ pub fn measurement(
         cwnd: Bytes(signals.map_or(cwnd, in_force)),
         ack_train: Duration::from_micros(train),
         cwnd_use: signals.map(cwnd_use),
-    })
+    }
 }
 
 fn cwnd_use(signals: &Signals) -> CwndUse {

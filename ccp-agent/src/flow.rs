@@ -102,12 +102,14 @@ fn path_of(info: &FlowInfo, cwnd: Bytes, mss: Bytes) -> PathState {
 }
 
 impl Flow {
-    /// A flow that nothing drives yet: see [`Self::start`].
+    /// A flow that nothing drives yet: see [`Self::start`]. Its time counts from `started_us` of
+    /// the datapath's monotonic clock.
     pub fn new(
         id: u32,
         info: FlowInfo,
         (cwnd, mss): (Bytes, Bytes),
         (driver, controller): (String, Box<dyn Controller>),
+        started_us: u64,
     ) -> Self {
         let path = path_of(&info, cwnd, mss);
         Self {
@@ -125,7 +127,7 @@ impl Flow {
             guard: Guard::new(cwnd, Time::ZERO),
             controller,
             path,
-            started_us: clock::monotonic_us(),
+            started_us,
             program: None,
             sent: None,
             reporting: (0, 0),
@@ -445,7 +447,8 @@ mod tests {
             let config = Config::default();
             let controller = crate::catalogue::build(driver, &config.policy).expect("a name");
             let window = Packets(20).to_bytes(MSS);
-            let flow = Flow::new(1, info(), (window, MSS), (driver.to_owned(), controller));
+            let driven = (driver.to_owned(), controller);
+            let flow = Flow::new(1, info(), (window, MSS), driven, clock::monotonic_us());
             let mut rig = Self { flow, wire: Wire::default(), notes: Notes::default(), config };
             rig.step(|flow, ctx| flow.start(ctx));
             rig

@@ -194,7 +194,8 @@ impl Host {
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1).max(1);
         self.counts.created += 1;
-        let mut flow = Flow::new(id, info, (cwnd, mss), (driver, controller));
+        let now_us = crate::clock::monotonic_us();
+        let mut flow = Flow::new(id, info, (cwnd, mss), (driver, controller), now_us);
         let report_us = self.report_us();
         let recorder = &mut *self.recorder;
         flow.start(&mut Context { config: &self.config, recorder, actuator, report_us });

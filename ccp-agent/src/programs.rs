@@ -5,8 +5,9 @@
 //! is an error here, with the line and what to write instead.
 
 use crate::Error;
+use portus::lang::Reg;
 use remuda_algorithms::{ARMS, ProgramId};
-use remuda_wire::program::TEMPORARY_REGISTERS;
+use remuda_wire::program::{Register, TEMPORARY_REGISTERS};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -127,21 +128,7 @@ fn nearest(word: &str, text: &str) -> String {
 
 fn compile(name: &str, text: &str) -> Result<(usize, usize), Error> {
     let refuse = |rule: String| Error::Program { name: name.to_owned(), line: 0, rule };
-    let compiled = catch_unwind(AssertUnwindSafe(|| {
-        let (bin, _) = portus::lang::compile(text.as_bytes(), &[])?;
-        let counts = (bin.events.len() as u32, bin.instrs.len() as u32);
-        Ok::<_, portus::lang::Error>((counts, bin.serialize()?))
-    }));
-    let ((events, instructions), body) = compiled
-        .map_err(|_| refuse("portus' compiler panics on it".into()))?
-        .map_err(|error| refuse(format!("it does not compile: {error:?}")))?;
-    let mut message = Vec::from([2, 0, 0, 0, 0, 0, 0, 0]);
-    for word in [0, events, instructions] {
-        message.extend(word.to_le_bytes());
-    }
-    message.extend(body);
-    let length = u16::try_from(message.len()).map_err(|_| refuse("it is too long".into()))?;
-    message[2..4].copy_from_slice(&length.to_le_bytes());
+    let message = compiled(name, text, 0)?.install;
     match remuda_wire::ToDatapath::parse(&message) {
         Ok(remuda_wire::ToDatapath::Install(program)) => {
             Ok((program.instructions(), program.report_fields()))
@@ -153,6 +140,46 @@ fn compile(name: &str, text: &str) -> Result<(usize, usize), Error> {
         ))),
         Err(error) => Err(refuse(error.to_string())),
     }
+}
+
+/// A program as it travels to a datapath, with the names of its registers.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The whole `INSTALL`.
+    pub install: Vec<u8>,
+    scope: portus::lang::Scope,
+}
+
+impl Compiled {
+    /// The report or control register of that name.
+    pub fn register(&self, name: &str) -> Option<Register> {
+        match self.scope.get(name)? {
+            Reg::Control(index, ..) => Some(Register::Control((*index).into())),
+            Reg::Report(index, ..) => Some(Register::Report((*index).into())),
+            _ => None,
+        }
+    }
+}
+
+/// Compiles a program under the number `uid`, for a datapath that portus does not serve.
+pub fn compiled(name: &str, text: &str, uid: u32) -> Result<Compiled, Error> {
+    let refuse = |rule: String| Error::Program { name: name.to_owned(), line: 0, rule };
+    let compiled = catch_unwind(AssertUnwindSafe(|| {
+        let (bin, scope) = portus::lang::compile(text.as_bytes(), &[])?;
+        let counts = (bin.events.len() as u32, bin.instrs.len() as u32);
+        Ok::<_, portus::lang::Error>((counts, bin.serialize()?, scope))
+    }));
+    let ((events, instructions), body, scope) = compiled
+        .map_err(|_| refuse("portus' compiler panics on it".into()))?
+        .map_err(|error| refuse(format!("it does not compile: {error:?}")))?;
+    let mut install = Vec::from([2, 0, 0, 0, 0, 0, 0, 0]);
+    for word in [uid, events, instructions] {
+        install.extend(word.to_le_bytes());
+    }
+    install.extend(body);
+    let length = u16::try_from(install.len()).map_err(|_| refuse("it is too long".into()))?;
+    install[2..4].copy_from_slice(&length.to_le_bytes());
+    Ok(Compiled { install, scope })
 }
 
 #[cfg(test)]

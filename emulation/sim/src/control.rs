@@ -1,0 +1,65 @@
+//! What sets a flow's window and rate.
+
+use crate::datapath::Datapath;
+use crate::external::{self, External};
+use crate::tcp::sender::{AckSample, Sender};
+use remuda_algorithms::{Decision, Measurement};
+use std::sync::Arc;
+
+/// The kinds of it.
+#[derive(Debug)]
+pub enum Control {
+    /// Nothing: the window stays.
+    Fixed,
+    /// A datapath program and the agent.
+    Datapath(Box<Datapath>),
+    /// Somebody outside, step by step.
+    External(Box<External>),
+}
+
+impl Control {
+    /// An ACK came in.
+    pub fn on_ack(&mut self, sender: &mut Sender, sample: &AckSample, now_ns: u64) {
+        match self {
+            Self::Fixed => {}
+            Self::Datapath(datapath) => datapath.on_ack(sender, sample, now_ns),
+            Self::External(external) => external.on_ack(sender, sample),
+        }
+    }
+
+    /// The sender's timer found a loss: there is no ACK to tell of it.
+    pub fn on_recovery(&mut self, now_ns: u64) {
+        if let Self::Datapath(datapath) = self {
+            datapath.on_recovery(now_ns);
+        }
+    }
+
+    /// A window that a timeout must not change.
+    pub fn keeps_window(&self) -> bool {
+        !matches!(self, Self::Datapath(_))
+    }
+
+    /// See [`crate::Simulation::decide`].
+    pub fn decide(&self, sender: &mut Sender, decision: Decision) {
+        if matches!(self, Self::External(_)) {
+            external::obey(sender, decision);
+        }
+    }
+
+    /// See [`crate::Simulation::take_measurement`].
+    pub fn take_measurement(&mut self, sender: &Sender) -> Measurement {
+        match self {
+            Self::External(external) => external.take(sender),
+            _ => Measurement::QUIET,
+        }
+    }
+
+    /// The arm in charge, or what stands for one.
+    pub fn arm(&self) -> Arc<str> {
+        Arc::from(match self {
+            Self::Fixed => "window",
+            Self::Datapath(datapath) => datapath.agent().arm(),
+            Self::External(_) => "external",
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! The datapath of a simulated sender: at every ACK primitives, the program in the VM, the window.
+//!
+//! Line by line what the BPF datapath does in `run_program()` (datapath/bpf/src/bpf/program.h and
+//! primitives.h), on a simulated sender in place of a socket.
+
+use crate::Error;
+use crate::in_process::{InProcess, Installed, Orders, installed};
+use crate::prr::CwndSetter;
+use crate::tcp::sender::{AckSample, Sender, State};
+use ccp_agent::Config;
+use remuda_vm::{Machine, Primitives};
+use remuda_wire::to_agent::Signals;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// libccp's word for an invalid RTT sample.
+const RTT_INVALID: u64 = 0xffff_ffff;
+/// A rate of no ACKs would never be corrected: ten segments a second is the least.
+const RATE_MIN_SEGMENTS_PER_SEC: u64 = 10;
+
+/// What a report says beside its fields.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flags {
+    app_limited: bool,
+    cwnd_full: bool,
+    cwnd_half: bool,
+}
+
+/// One flow's datapath, and the agent behind it.
+#[derive(Debug)]
+pub struct Datapath {
+    machine: Machine,
+    primitives: Primitives,
+    programs: &'static [Installed],
+    running: Option<usize>,
+    agent: InProcess,
+    /// There and back.
+    delay_ns: u64,
+    orders: VecDeque<(u64, Orders)>,
+    cwnd: CwndSetter,
+    sacked_pkts: u32,
+    lost_pkts: u64,
+    timed_out: bool,
+    flags: Flags,
+}
+
+impl Datapath {
+    /// For a new flow, at `now_ns`.
+    pub fn start(
+        driver: &str,
+        config: &Arc<Config>,
+        (sender, ecn): (&Sender, bool),
+        (delay_ns, now_ns): (u64, u64),
+    ) -> Result<Self, Error> {
+        let (cwnd_pkts, mss_bytes) = (sender.cwnd_pkts, sender.mss_bytes);
+        let signals = Signals { now_us: now_ns / 1_000, mss_bytes, ..Signals::default() };
+        let (agent, orders) =
+            InProcess::start(driver, config, (cwnd_pkts, mss_bytes, ecn), signals)?;
+        Ok(Self {
+            machine: Machine::new(),
+            primitives: Primitives::default(),
+            programs: installed()?,
+            running: None,
+            agent,
+            delay_ns,
+            orders: VecDeque::from([(now_ns + delay_ns, orders)]),
+            cwnd: CwndSetter::new(cwnd_pkts),
+            sacked_pkts: 0,
+            lost_pkts: 0,
+            timed_out: false,
+            flags: Flags::default(),
+        })
+    }
+
+    /// The agent.
+    pub fn agent(&self) -> &InProcess {
+        &self.agent
+    }
+
+    /// What an ACK, or the sender's timer, makes of the window and the rate.
+    pub fn on_ack(&mut self, sender: &mut Sender, sample: &AckSample, now_ns: u64) {
+        if sample.recovery_began {
+            self.cwnd.begin(now_ns);
+        }
+        self.timed_out |= sender.take_timed_out();
+        self.cwnd.note(sender);
+        self.take_orders(sender, now_ns);
+        if self.running.is_some() {
+            self.load(sender, sample, now_ns);
+            self.run(sender, now_ns);
+        } else if sender.used_half() && sender.state() < State::Cwr {
+            // Until the agent answers: slow start, as the BPF datapath's own Reno.
+            self.cwnd.want(u64::from(self.cwnd.wanted_pkts() + sample.delivered_pkts));
+        }
+        let paced = sender.pacer.rate().is_some();
+        self.cwnd.settle(sender, sample, paced, now_ns);
+    }
+
+    /// The sender's timer found a loss.
+    pub fn on_recovery(&mut self, now_ns: u64) {
+        self.cwnd.begin(now_ns);
+    }
+
+    /// `take_slot()`.
+    fn take_orders(&mut self, sender: &mut Sender, now_ns: u64) {
+        while self.orders.front().is_some_and(|(at_ns, _)| *at_ns <= now_ns) {
+            let Some((_, orders)) = self.orders.pop_front() else { break };
+            if let Some(program) = orders.program {
+                self.running = Some(program);
+                self.machine.change(&self.programs[program].program, &[], now_ns);
+            }
+            if let Some(running) = self.running {
+                for (index, value) in orders.controls(&self.programs[running]) {
+                    self.machine.set_control(index, value);
+                }
+            }
+            if let Some(cwnd_bytes) = orders.cwnd_bytes {
+                self.cwnd.want(u64::from(cwnd_bytes / sender.mss_bytes));
+            }
+            if let Some(rate) = orders.rate_bytes_per_sec {
+                pace_at(sender, rate.into());
+            }
+        }
+    }
+
+    /// `load_primitives()`.
+    fn load(&mut self, sender: &Sender, sample: &AckSample, now_ns: u64) {
+        let mss = u64::from(sender.mss_bytes);
+        let sacked = sender.sacked_pkts();
+        let misordered = u64::from(sacked.saturating_sub(self.sacked_pkts));
+        self.sacked_pkts = sacked;
+        let in_flight = u64::from(sender.in_flight_pkts());
+        let p = &mut self.primitives;
+        p.bytes_acked = u64::from(sample.acked_pkts) * mss;
+        p.packets_acked = u64::from(sample.delivered_pkts).saturating_sub(misordered);
+        p.packets_misordered = misordered;
+        p.bytes_misordered = misordered * mss;
+        p.lost_pkts_sample = sender.counts.lost_pkts - self.lost_pkts;
+        self.lost_pkts = sender.counts.lost_pkts;
+        p.ecn_packets = sample.ce_pkts.into();
+        p.ecn_bytes = u64::from(sample.ce_pkts) * mss;
+        if let Some(rate) = sample.rate.filter(|rate| rate.delivered_pkts > 0) {
+            let bytes_ns = u64::from(rate.delivered_pkts) * mss * 1_000_000_000;
+            p.rate_outgoing = bytes_ns.checked_div(rate.send_ns).unwrap_or(p.rate_outgoing);
+            p.rate_incoming = bytes_ns.checked_div(rate.ack_ns).unwrap_or(p.rate_incoming);
+            self.flags.app_limited |= rate.is_app_limited;
+        }
+        self.flags.cwnd_full |= sender.is_cwnd_limited();
+        self.flags.cwnd_half |= sender.used_half();
+        p.now_us = now_ns / 1_000;
+        p.packets_in_flight = in_flight;
+        p.bytes_in_flight = in_flight * mss;
+        p.bytes_pending = u64::from(sender.pending_pkts()) * mss;
+        p.rtt_sample_us = sample.rtt_ns.map_or(RTT_INVALID, |rtt_ns| (rtt_ns / 1_000).max(1));
+        p.was_timeout = std::mem::take(&mut self.timed_out).into();
+    }
+
+    fn run(&mut self, sender: &mut Sender, now_ns: u64) {
+        let mss = u64::from(sender.mss_bytes);
+        let cwnd_bytes = u64::from(self.cwnd.wanted_pkts()) * mss;
+        let rate = sender.pacer.rate().unwrap_or(0);
+        let ran = self.machine.run(&self.primitives, cwnd_bytes, rate, now_ns);
+        if let Some(cwnd_bytes) = ran.cwnd_bytes.filter(|bytes| *bytes > 0) {
+            self.cwnd.want(cwnd_bytes / mss);
+        }
+        if let Some(rate) = ran.rate.filter(|rate| *rate > 0) {
+            pace_at(sender, rate);
+        }
+        if ran.reported {
+            let signals = self.signals(sender, now_ns);
+            if let Some(orders) = self.agent.report(self.machine.report(), signals) {
+                self.orders.push_back((now_ns + self.delay_ns, orders));
+            }
+        }
+    }
+
+    fn signals(&mut self, sender: &Sender, now_ns: u64) -> Signals {
+        let micros = |ns: Option<u64>| u32::try_from(ns.unwrap_or(0) / 1_000).unwrap_or(u32::MAX);
+        let flags = std::mem::take(&mut self.flags);
+        Signals {
+            now_us: now_ns / 1_000,
+            srtt_us: micros(sender.rtt().smoothed_ns()),
+            rtt_min_us: micros(sender.rtt().min_ns()),
+            delivered_pkts: sender.delivered_pkts(),
+            lost_pkts: sender.counts.lost_pkts as u32,
+            cwnd_pkts: self.cwnd.wanted_pkts(),
+            mss_bytes: sender.mss_bytes,
+            app_limited: flags.app_limited,
+            in_recovery: sender.state() >= State::Recovery,
+            cwnd_full: flags.cwnd_full,
+            cwnd_half: flags.cwnd_half,
+        }
+    }
+}
+
+/// `pace_at()`; a rate of 0 turns pacing off.
+fn pace_at(sender: &mut Sender, rate: u64) {
+    let least = u64::from(sender.mss_bytes) * RATE_MIN_SEGMENTS_PER_SEC;
+    sender.pacer.set_rate((rate > 0).then_some(rate.max(least)));
+}

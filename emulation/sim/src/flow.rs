@@ -1,0 +1,260 @@
+//! One TCP flow from end to end: application, sender, control, receiver, and its timers.
+
+use crate::control::Control;
+use crate::packet::Packet;
+use crate::tcp::receiver::{Receiver, Reply};
+use crate::tcp::sender::Sender;
+use crate::timers::{Event, Timers};
+use hdrhistogram::Histogram;
+use remuda_scenarios::FlowSpec;
+use std::collections::VecDeque;
+
+/// RTTs are kept in microseconds to two significant digits.
+const RTT_DIGITS: u8 = 2;
+const RTT_US_MAX: u64 = 60_000_000;
+/// An application with a rate writes at most this often.
+const WRITE_INTERVAL_NS: u64 = 1_000_000;
+const NEVER: u64 = u64::MAX;
+
+/// Which of its timers are set, and when they are due; a timer that was moved back is met early,
+/// and set again then.
+#[derive(Clone, Copy, Debug)]
+struct Armed {
+    loss_ns: u64,
+    pace_ns: u64,
+    ack_ns: u64,
+}
+
+/// What its application has left to write, and how fast it does.
+#[derive(Clone, Copy, Debug)]
+pub struct Application {
+    left_pkts: u32,
+    pkts_per_write: u32,
+    interval_ns: u64,
+}
+
+/// A TCP flow.
+#[derive(Debug)]
+pub struct TcpFlow {
+    /// What the scenario says of it.
+    pub spec: FlowSpec,
+    /// The sending end.
+    pub sender: Sender,
+    /// What drives it.
+    pub control: Control,
+    /// The receiving end.
+    pub receiver: Receiver,
+    /// The links data crosses, by index.
+    pub route: Box<[u16]>,
+    /// The links ACKs cross, by index.
+    pub back: Box<[u16]>,
+    /// When it started, in nanoseconds.
+    pub start_ns: u64,
+    /// When it was told to stop.
+    pub stop_ns: Option<u64>,
+    /// When all was acknowledged.
+    pub end_ns: Option<u64>,
+    /// Its round trips.
+    pub rtts_us: Histogram<u32>,
+    /// It has something to send at the end.
+    finite: bool,
+    application: Option<Application>,
+    extra_ns: u64,
+    access: VecDeque<(u64, Packet)>,
+    armed: Armed,
+}
+
+/// Segments of `bytes`, rounded up; what 32 bits do not count has no end.
+fn segments(bytes: u64, mss_bytes: u32) -> u32 {
+    u32::try_from(bytes.div_ceil(u64::from(mss_bytes.max(1)))).unwrap_or(u32::MAX)
+}
+
+impl Application {
+    fn new(spec: &FlowSpec) -> Option<Self> {
+        let rate = spec.app_rate_mbit_per_sec? * 1e6 / 8.0;
+        let segment_ns = f64::from(spec.mss_bytes) / rate * 1e9;
+        let pkts_per_write = (WRITE_INTERVAL_NS as f64 / segment_ns).ceil().max(1.0);
+        Some(Self {
+            left_pkts: spec.bytes.map_or(u32::MAX, |bytes| segments(bytes, spec.mss_bytes)),
+            pkts_per_write: pkts_per_write as u32,
+            interval_ns: (pkts_per_write * segment_ns) as u64,
+        })
+    }
+}
+
+impl TcpFlow {
+    /// A flow that has not started.
+    pub fn new(
+        spec: FlowSpec,
+        (sender, control): (Sender, Control),
+        (route, back): (Box<[u16]>, Box<[u16]>),
+        rtt_ns: u64,
+    ) -> Self {
+        Self {
+            receiver: Receiver::new(rtt_ns, spec.delayed_acks),
+            start_ns: (spec.start_s * 1e9) as u64,
+            stop_ns: None,
+            end_ns: None,
+            rtts_us: Histogram::new(RTT_DIGITS)
+                .expect("two digits are a number hdrhistogram takes"),
+            finite: spec.bytes.is_some(),
+            application: Application::new(&spec),
+            extra_ns: (spec.extra_delay_ms * 1e6) as u64,
+            access: VecDeque::new(),
+            armed: Armed { loss_ns: NEVER, pace_ns: NEVER, ack_ns: NEVER },
+            spec,
+            sender,
+            control,
+            route,
+            back,
+        }
+    }
+
+    /// Payload that has arrived in order, in bytes.
+    pub fn delivered_bytes(&self) -> u64 {
+        let bytes = u64::from(self.receiver.expected()) * u64::from(self.sender.mss_bytes);
+        self.spec.bytes.map_or(bytes, |all| all.min(bytes))
+    }
+
+    /// It starts: the application writes.
+    pub fn start(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
+        if self.application.is_some() {
+            self.write(now_ns, timers, out);
+            return;
+        }
+        let mss = self.sender.mss_bytes;
+        self.sender.write(self.spec.bytes.map_or(u32::MAX, |bytes| segments(bytes, mss)));
+        self.send(now_ns, timers, out);
+    }
+
+    /// An application with a rate writes its next part.
+    pub fn write(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
+        let Some(application) = self.application.as_mut().filter(|_| self.stop_ns.is_none()) else {
+            return;
+        };
+        let pkts = application.pkts_per_write.min(application.left_pkts);
+        application.left_pkts -= pkts;
+        if application.left_pkts > 0 {
+            timers.set(now_ns + application.interval_ns, Event::App, self.sender.flow);
+        }
+        self.sender.write(pkts);
+        self.send(now_ns, timers, out);
+    }
+
+    /// It sends nothing new any more.
+    pub fn stop(&mut self, now_ns: u64) {
+        self.stop_ns = Some(now_ns);
+        self.finite = true;
+        self.sender.stop();
+        self.note_end(now_ns);
+    }
+
+    /// A segment has crossed the links; `Some` is its ACK.
+    pub fn arrive(&mut self, packet: Packet, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
+        if self.extra_ns > 0 {
+            self.access.push_back((now_ns + self.extra_ns, packet));
+            timers.set(now_ns + self.extra_ns, Event::Access, self.sender.flow);
+            return None;
+        }
+        self.receive(packet, now_ns, timers)
+    }
+
+    /// A segment has crossed the flow's own delay; `Some` is its ACK.
+    pub fn leave_access(&mut self, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
+        let (_, packet) = self.access.pop_front()?;
+        self.receive(packet, now_ns, timers)
+    }
+
+    fn receive(&mut self, packet: Packet, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
+        match self.receiver.receive(packet.seq, packet.ce, now_ns) {
+            Reply::Now => Some(self.receiver.ack(self.sender.flow)),
+            Reply::At(at_ns) => {
+                if at_ns < self.armed.ack_ns {
+                    self.armed.ack_ns = at_ns;
+                    timers.set(at_ns, Event::Ack, self.sender.flow);
+                }
+                None
+            }
+            Reply::Nothing => None,
+        }
+    }
+
+    /// The receiver's timer; `Some` is the ACK that waited.
+    pub fn delayed_ack(&mut self, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
+        self.armed.ack_ns = NEVER;
+        let due_ns = self.receiver.due_ns()?;
+        if due_ns <= now_ns {
+            return Some(self.receiver.ack(self.sender.flow));
+        }
+        self.armed.ack_ns = due_ns;
+        timers.set(due_ns, Event::Ack, self.sender.flow);
+        None
+    }
+
+    /// An ACK has come back.
+    pub fn acknowledge(
+        &mut self,
+        ack: &Packet,
+        now_ns: u64,
+        timers: &mut Timers,
+        out: impl FnMut(Packet),
+    ) {
+        let sample = self.sender.acknowledge(ack, now_ns);
+        if let Some(rtt_ns) = sample.rtt_ns {
+            // It grows with what it sees; 60 s and more are all alike to it.
+            let rtt_us = (rtt_ns / 1_000).clamp(1, RTT_US_MAX);
+            self.rtts_us.record(rtt_us).expect("the histogram resizes itself");
+        }
+        self.control.on_ack(&mut self.sender, &sample, now_ns);
+        self.send(now_ns, timers, out);
+        self.note_end(now_ns);
+    }
+
+    /// The sender's retransmission timer.
+    pub fn loss_timer(&mut self, now_ns: u64, timers: &mut Timers, mut out: impl FnMut(Packet)) {
+        self.armed.loss_ns = NEVER;
+        let before = self.sender.cwnd_pkts;
+        if self.sender.alarm_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            let recovery_began = self.sender.alarm(now_ns, &mut out);
+            if recovery_began {
+                self.control.on_recovery(now_ns);
+            }
+            if self.control.keeps_window() {
+                self.sender.cwnd_pkts = before;
+            }
+        }
+        self.send(now_ns, timers, out);
+    }
+
+    /// A paced sender may go on.
+    pub fn pace_timer(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
+        self.armed.pace_ns = NEVER;
+        self.send(now_ns, timers, out);
+    }
+
+    /// Somebody outside has decided.
+    pub fn send(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
+        self.sender.send(now_ns, out);
+        let flow = self.sender.flow;
+        if let Some(at_ns) = self.sender.alarm_ns().filter(|at_ns| *at_ns < self.armed.loss_ns) {
+            self.armed.loss_ns = at_ns;
+            timers.set(at_ns, Event::Loss, flow);
+        }
+        if let Some(at_ns) = self.sender.resumes_ns(now_ns).filter(|at| *at < self.armed.pace_ns) {
+            self.armed.pace_ns = at_ns;
+            timers.set(at_ns, Event::Pace, flow);
+        }
+    }
+
+    fn note_end(&mut self, now_ns: u64) {
+        let wrote_all = self.application.is_none_or(|a| a.left_pkts == 0 || self.stop_ns.is_some());
+        if self.finite && self.end_ns.is_none() && wrote_all && self.sender.is_done() {
+            self.end_ns = Some(now_ns);
+        }
+    }
+
+    /// Whether nothing more will come of it.
+    pub fn is_over(&self) -> bool {
+        self.end_ns.is_some()
+    }
+}

@@ -1,0 +1,106 @@
+//! A simulated packet: a segment, or the ACK that answers some.
+
+/// IPv4 and TCP headers with timestamps, in bytes: what a full segment has beside its payload.
+pub const HEADER_BYTES: u32 = 52;
+/// One SACK block in the header, in bytes (RFC 2018); the first one also brings its option's head.
+const SACK_BLOCK_BYTES: u32 = 8;
+const SACK_OPTION_BYTES: u32 = 4;
+/// Beside timestamps, an ACK has room for three SACK blocks (RFC 2018 section 3).
+pub const SACK_BLOCKS: usize = 3;
+
+/// Segments from `start` up to, but not including, `end`; none if they are equal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    /// The first.
+    pub start: u32,
+    /// The one after the last.
+    pub end: u32,
+}
+
+impl Range {
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.start >= self.end
+    }
+
+    /// Whether `seq` is one of them.
+    pub fn contains(self, seq: u32) -> bool {
+        self.start <= seq && seq < self.end
+    }
+}
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A segment of a TCP flow.
+    Data,
+    /// An ACK.
+    Ack,
+    /// Of a sender that does not listen.
+    Unresponsive,
+}
+
+/// A packet under way. Segments are counted from 0, each of the flow's MSS.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// Whose.
+    pub flow: u32,
+    /// A segment's number; of an ACK the number of the segment expected next.
+    pub seq: u32,
+    /// Of an ACK: how many segments have arrived with a mark so far.
+    pub ce_pkts: u32,
+    /// Of an ACK: what has arrived beyond, the latest first (RFC 2018).
+    pub sacks: [Range; SACK_BLOCKS],
+    /// Its length, from the IP header on.
+    pub bytes: u32,
+    /// The place in its route of the link it crosses now.
+    pub hop: u8,
+    /// What it is.
+    pub kind: Kind,
+    /// Its sender speaks ECN.
+    pub ect: bool,
+    /// It was marked.
+    pub ce: bool,
+}
+
+impl Packet {
+    /// A segment.
+    pub fn data(flow: u32, seq: u32, bytes: u32, ect: bool) -> Self {
+        Self { flow, seq, bytes, ect, kind: Kind::Data, ..Self::EMPTY }
+    }
+
+    /// An ACK.
+    pub fn ack(flow: u32, expected: u32, sacks: [Range; SACK_BLOCKS], ce_pkts: u32) -> Self {
+        let blocks = sacks.iter().filter(|range| !range.is_empty()).count() as u32;
+        let options = if blocks > 0 { SACK_OPTION_BYTES + blocks * SACK_BLOCK_BYTES } else { 0 };
+        let bytes = HEADER_BYTES + options;
+        Self { flow, seq: expected, sacks, ce_pkts, bytes, kind: Kind::Ack, ..Self::EMPTY }
+    }
+
+    const EMPTY: Self = Self {
+        flow: 0,
+        seq: 0,
+        ce_pkts: 0,
+        sacks: [Range { start: 0, end: 0 }; SACK_BLOCKS],
+        bytes: 0,
+        hop: 0,
+        kind: Kind::Data,
+        ect: false,
+        ce: false,
+    };
+}
+
+impl remuda_link::Packet for Packet {
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    fn mark_ce(&mut self) -> bool {
+        self.ce |= self.ect;
+        self.ect
+    }
+
+    fn flow(&self) -> u64 {
+        u64::from(self.flow)
+    }
+}

@@ -1,0 +1,65 @@
+//! The time series: a look at every flow and link, at intervals.
+
+use crate::packet::Packet;
+use crate::simulation::Flow;
+use remuda_link::Link;
+use remuda_scenarios::outcome::{FlowSample, LinkSample};
+use std::sync::Arc;
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub struct Series {
+    interval_ns: Option<u64>,
+    /// By time, then by flow.
+    pub flows: Vec<FlowSample>,
+    /// By time, then by link.
+    pub links: Vec<LinkSample>,
+}
+
+impl Series {
+    /// A look each `sample_ms`; none if that is 0.
+    pub fn new(sample_ms: f64) -> Self {
+        let interval_ns = (sample_ms * 1e6) as u64;
+        Self { interval_ns: (interval_ns > 0).then_some(interval_ns), ..Self::default() }
+    }
+
+    /// How far apart the looks are, in nanoseconds.
+    pub fn interval_ns(&self) -> Option<u64> {
+        self.interval_ns
+    }
+
+    /// Looks. Flows that have not started, or are over, are left out.
+    pub fn look(&mut self, now_ns: u64, flows: &[Flow], links: &[Link<Packet>]) {
+        let t_s = now_ns as f64 / 1e9;
+        for (flow, state) in (0..).zip(flows) {
+            let Flow::Tcp(tcp) = state else { continue };
+            if tcp.start_ns > now_ns || tcp.end_ns.is_some() {
+                continue;
+            }
+            let sender = &tcp.sender;
+            let ms = |ns: u64| ns as f64 / 1e6;
+            self.flows.push(FlowSample {
+                t_s,
+                flow,
+                arm: self.arm(&tcp.control.arm()),
+                cwnd_pkts: sender.cwnd_pkts.into(),
+                pacing_mbit_per_sec: sender.pacer.rate().map(|rate| rate as f64 * 8.0 / 1e6),
+                srtt_ms: sender.rtt().smoothed_ns().map(ms),
+                in_flight_pkts: sender.in_flight_pkts(),
+                delivered_bytes: tcp.delivered_bytes(),
+                retransmitted_pkts: sender.counts.resent_pkts,
+            });
+        }
+        for (link, state) in (0..).zip(links) {
+            let stats = state.stats();
+            let (queue_packets, queue_bytes) = (stats.queue_packets, stats.queue_bytes);
+            self.links.push(LinkSample { t_s, link, queue_packets, queue_bytes });
+        }
+    }
+
+    /// The same name in the same place.
+    fn arm(&self, name: &Arc<str>) -> Arc<str> {
+        let same = self.flows.last().map(|last| &last.arm).filter(|last| *last == name);
+        Arc::clone(same.unwrap_or(name))
+    }
+}

@@ -1,0 +1,81 @@
+//! A scenario becomes links and flows.
+
+use crate::Error;
+use crate::control::Control;
+use crate::datapath::Datapath;
+use crate::external::External;
+use crate::flow::TcpFlow;
+use crate::packet::Packet;
+use crate::simulation::Flow;
+use crate::tcp::sender::Sender;
+use crate::unresponsive::Unresponsive;
+use ccp_agent::Config;
+use remuda_link::Link;
+use remuda_scenarios::{Driver, FlowSpec, Scenario};
+use std::sync::Arc;
+
+/// Builds both, in the order in which outcomes name them.
+pub fn build(scenario: &Scenario) -> Result<(Vec<Link<Packet>>, Vec<Flow>), Error> {
+    scenario.validate()?;
+    let (names, links): (Vec<String>, Vec<_>) = scenario.build_links()?.into_iter().unzip();
+    let config = Arc::new(Config::default());
+    let flows = (0..).zip(scenario.flows_expanded());
+    let flows = flows.map(|(index, spec)| flow(scenario, &names, &config, (index, spec)));
+    Ok((links, flows.collect::<Result<Vec<_>, Error>>()?))
+}
+
+fn route(names: &[String], links: &[String]) -> Box<[u16]> {
+    let index = |name: &String| names.iter().position(|known| known == name);
+    links.iter().filter_map(index).filter_map(|index| u16::try_from(index).ok()).collect()
+}
+
+fn flow(
+    scenario: &Scenario,
+    names: &[String],
+    config: &Arc<Config>,
+    (index, spec): (u32, FlowSpec),
+) -> Result<Flow, Error> {
+    let (data, back) = (route(names, &spec.route), route(names, &spec.back));
+    if spec.driver == Driver::Unresponsive {
+        let open = Unresponsive::new(index, spec, data, scenario.seed);
+        return Ok(Flow::Unresponsive(Box::new(open)));
+    }
+    let cwnd_pkts = match spec.driver {
+        Driver::Window(pkts) => pkts,
+        _ => spec.init_cwnd_pkts,
+    };
+    let sender = Sender::new(index, spec.mss_bytes, cwnd_pkts, spec.ecn);
+    let control = control(scenario, &spec, &sender, config)?;
+    let rtt_ns = scenario.rtt_of(&spec).0;
+    Ok(Flow::Tcp(Box::new(TcpFlow::new(spec, (sender, control), (data, back), rtt_ns))))
+}
+
+fn control(
+    scenario: &Scenario,
+    spec: &FlowSpec,
+    sender: &Sender,
+    config: &Arc<Config>,
+) -> Result<Control, Error> {
+    let refuse = |rule: String| Error::Flow { flow: spec.name.clone(), rule };
+    match &spec.driver {
+        Driver::Window(_) => Ok(Control::Fixed),
+        Driver::External => Ok(Control::External(Box::<External>::default())),
+        Driver::Native(name) => Err(refuse(format!(
+            "native:{name} is the kernel's own algorithm, which runs on real TCP only; in the \
+             simulator use one of ours: {}",
+            ccp_agent::catalogue::names().join(", ")
+        ))),
+        Driver::Unresponsive => Err(refuse("it has no control".to_owned())),
+        Driver::Named(name) => {
+            let delay_ns = 2 * (scenario.control_delay_ms * 1e6) as u64;
+            let start_ns = (spec.start_s * 1e9) as u64;
+            let times = (delay_ns, start_ns);
+            let datapath = Datapath::start(name, config, (sender, spec.ecn), times);
+            let datapath = datapath.map_err(|error| match error {
+                Error::Driver { rule } => refuse(rule),
+                other => other,
+            })?;
+            Ok(Control::Datapath(Box::new(datapath)))
+        }
+    }
+}

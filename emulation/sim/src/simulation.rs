@@ -1,0 +1,349 @@
+//! Links, flows and timers under one clock.
+
+use crate::Error;
+use crate::flow::TcpFlow;
+use crate::packet::{Kind, Packet};
+use crate::series::Series;
+use crate::setup;
+use crate::timers::{Event, Timers};
+use crate::unresponsive::Unresponsive;
+use remuda_algorithms::units::Bytes;
+use remuda_algorithms::{Decision, Measurement};
+use remuda_link::{Link, Nanos, Outcome as Fate};
+use remuda_scenarios::{Scenario, outcome};
+
+const NEVER: u64 = u64::MAX;
+
+/// A flow of either kind.
+#[derive(Debug)]
+pub enum Flow {
+    /// A TCP flow.
+    Tcp(Box<TcpFlow>),
+    /// One that does not listen.
+    Unresponsive(Box<Unresponsive>),
+}
+
+/// The links, and when each has something to say.
+#[derive(Debug)]
+pub struct Links {
+    /// By index.
+    pub all: Vec<Link<Packet>>,
+    next_ns: Vec<u64>,
+}
+
+impl Links {
+    /// At rest.
+    pub fn new(all: Vec<Link<Packet>>) -> Self {
+        let next_ns = vec![NEVER; all.len()];
+        Self { all, next_ns }
+    }
+
+    fn push(&mut self, link: u16, packet: Packet, now_ns: u64) {
+        let link = usize::from(link);
+        self.all[link].push(packet, Nanos(now_ns));
+        self.note(link);
+    }
+
+    fn note(&mut self, link: usize) {
+        self.next_ns[link] = self.all[link].next_event().map_or(NEVER, |at| at.0);
+    }
+
+    /// The link that is next, the first of several.
+    fn next(&self) -> (u64, usize) {
+        let mut first = (NEVER, 0);
+        for (link, at_ns) in self.next_ns.iter().enumerate() {
+            if *at_ns < first.0 {
+                first = (*at_ns, link);
+            }
+        }
+        first
+    }
+}
+
+/// A scenario under way.
+///
+/// It is driven by [`run_until`](Self::run_until); between two calls, external flows may be told
+/// what to do, and asked what they measured.
+#[derive(Debug)]
+pub struct Simulation {
+    scenario: Scenario,
+    links: Links,
+    flows: Vec<Flow>,
+    timers: Timers,
+    series: Series,
+    now_ns: u64,
+    end_ns: u64,
+    events: u64,
+}
+
+impl Simulation {
+    /// Builds it. Reads the traces.
+    pub fn new(scenario: &Scenario) -> Result<Self, Error> {
+        let (links, flows) = setup::build(scenario)?;
+        let mut timers = Timers::default();
+        for (index, flow) in (0..).zip(&flows) {
+            let (spec, start_ns) = match flow {
+                Flow::Tcp(tcp) => (&tcp.spec, tcp.start_ns),
+                Flow::Unresponsive(open) => (&open.spec, open.start_ns),
+            };
+            timers.set(start_ns, Event::Start, index);
+            if let Some(stop_s) = spec.stop_s {
+                timers.set((stop_s * 1e9) as u64, Event::Stop, index);
+            }
+        }
+        let series = Series::new(scenario.sample_ms);
+        if let Some(first_ns) = series.interval_ns() {
+            timers.set(first_ns, Event::Sample, 0);
+        }
+        let end_ns = scenario.duration().0;
+        let links = Links::new(links);
+        let scenario = scenario.clone();
+        Ok(Self { scenario, links, flows, timers, series, now_ns: 0, end_ns, events: 0 })
+    }
+
+    /// The simulated time.
+    pub fn now(&self) -> Nanos {
+        Nanos(self.now_ns)
+    }
+
+    /// When it is over at the latest.
+    pub fn end(&self) -> Nanos {
+        Nanos(self.end_ns)
+    }
+
+    /// Whether its time is up, or every flow has come to its end.
+    pub fn is_over(&self) -> bool {
+        self.now_ns >= self.end_ns
+            || self.flows.iter().all(|flow| match flow {
+                Flow::Tcp(tcp) => tcp.is_over(),
+                Flow::Unresponsive(open) => open.is_over(),
+            })
+    }
+
+    /// How many flows there are.
+    pub fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Data packets sent by all flows.
+    pub fn packets_sent(&self) -> u64 {
+        let sent = |flow: &Flow| match flow {
+            Flow::Tcp(tcp) => tcp.sender.counts.sent_pkts,
+            Flow::Unresponsive(open) => open.sent_pkts.into(),
+        };
+        self.flows.iter().map(sent).sum()
+    }
+
+    /// Events worked off: what the cost of a simulation is in proportion to.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Works off all that happens up to and at `until`, but nothing after the end.
+    pub fn run_until(&mut self, until: Nanos) {
+        let until_ns = until.0.min(self.end_ns);
+        loop {
+            let (link_ns, link) = self.links.next();
+            let timer_ns = self.timers.next_ns();
+            let at_ns = link_ns.min(timer_ns);
+            if at_ns > until_ns {
+                break;
+            }
+            self.now_ns = self.now_ns.max(at_ns);
+            self.events += 1;
+            if link_ns <= timer_ns {
+                self.serve_link(link);
+            } else if let Some((event, flow)) = self.timers.take() {
+                self.fire(event, flow);
+            }
+        }
+        self.now_ns = self.now_ns.max(until_ns);
+    }
+
+    fn serve_link(&mut self, link: usize) {
+        let now = Nanos(self.now_ns);
+        while let Some(fate) = self.links.all[link].pop(now) {
+            if let Fate::Delivered { packet, .. } = fate {
+                self.deliver(packet);
+            }
+        }
+        self.links.note(link);
+    }
+
+    /// A packet has crossed a link: on to the next one of its route, or to its end.
+    fn deliver(&mut self, mut packet: Packet) {
+        let now_ns = self.now_ns;
+        packet.hop += 1;
+        let hop = usize::from(packet.hop);
+        let flow = &mut self.flows[packet.flow as usize];
+        match (flow, packet.kind) {
+            (Flow::Tcp(tcp), Kind::Ack) => match tcp.back.get(hop) {
+                Some(link) => self.links.push(*link, packet, now_ns),
+                None => self.acknowledge(&packet),
+            },
+            (Flow::Tcp(tcp), _) => match tcp.route.get(hop) {
+                Some(link) => self.links.push(*link, packet, now_ns),
+                None => {
+                    let ack = tcp.arrive(packet, now_ns, &mut self.timers);
+                    self.send_ack(ack);
+                }
+            },
+            (Flow::Unresponsive(open), _) => match open.route.get(hop) {
+                Some(link) => self.links.push(*link, packet, now_ns),
+                None => open.arrived_pkts += 1,
+            },
+        }
+    }
+
+    fn send_ack(&mut self, ack: Option<Packet>) {
+        let Some(ack) = ack else { return };
+        let Flow::Tcp(tcp) = &self.flows[ack.flow as usize] else { return };
+        match tcp.back.first() {
+            Some(link) => self.links.push(*link, ack, self.now_ns),
+            None => self.acknowledge(&ack),
+        }
+    }
+
+    fn acknowledge(&mut self, ack: &Packet) {
+        self.with_tcp(ack.flow, |tcp, now_ns, timers, out| {
+            tcp.acknowledge(ack, now_ns, timers, out);
+        });
+    }
+
+    /// Lets a TCP flow act; what it sends goes to the first link of its route.
+    fn with_tcp(
+        &mut self,
+        flow: u32,
+        act: impl FnOnce(&mut TcpFlow, u64, &mut Timers, &mut dyn FnMut(Packet)),
+    ) {
+        let Self { flows, links, timers, now_ns, .. } = self;
+        let Flow::Tcp(tcp) = &mut flows[flow as usize] else { return };
+        let first = tcp.route[0];
+        let mut out = |packet| links.push(first, packet, *now_ns);
+        act(tcp, *now_ns, timers, &mut out);
+    }
+
+    fn fire(&mut self, event: Event, flow: u32) {
+        let now_ns = self.now_ns;
+        match event {
+            Event::Start => self.start(flow),
+            Event::Unresponsive => self.send_unresponsive(flow),
+            Event::Sample => self.sample(),
+            Event::Stop => match &mut self.flows[flow as usize] {
+                Flow::Tcp(tcp) => tcp.stop(now_ns),
+                Flow::Unresponsive(open) => open.stop_ns = Some(now_ns),
+            },
+            Event::Loss => self.with_tcp(flow, |tcp, now, timers, out| {
+                tcp.loss_timer(now, timers, out);
+            }),
+            Event::Pace => self.with_tcp(flow, |tcp, now, timers, out| {
+                tcp.pace_timer(now, timers, out);
+            }),
+            Event::App => self.with_tcp(flow, |tcp, now, timers, out| tcp.write(now, timers, out)),
+            Event::Ack | Event::Access => {
+                let Flow::Tcp(tcp) = &mut self.flows[flow as usize] else { return };
+                let ack = match event {
+                    Event::Ack => tcp.delayed_ack(now_ns, &mut self.timers),
+                    _ => tcp.leave_access(now_ns, &mut self.timers),
+                };
+                self.send_ack(ack);
+            }
+        }
+    }
+
+    fn start(&mut self, flow: u32) {
+        match &self.flows[flow as usize] {
+            Flow::Tcp(_) => {
+                self.with_tcp(flow, |tcp, now, timers, out| tcp.start(now, timers, out));
+            }
+            Flow::Unresponsive(_) => self.send_unresponsive(flow),
+        }
+    }
+
+    fn send_unresponsive(&mut self, flow: u32) {
+        let Flow::Unresponsive(open) = &mut self.flows[flow as usize] else { return };
+        if open.is_over() {
+            return;
+        }
+        let (packet, next_ns) = open.send(self.now_ns);
+        self.timers.set(next_ns, Event::Unresponsive, flow);
+        self.links.push(open.route[0], packet, self.now_ns);
+    }
+
+    fn sample(&mut self) {
+        for link in &mut self.links.all {
+            link.advance(Nanos(self.now_ns));
+        }
+        self.series.look(self.now_ns, &self.flows, &self.links.all);
+        if let Some(interval_ns) = self.series.interval_ns() {
+            self.timers.set(self.now_ns + interval_ns, Event::Sample, 0);
+        }
+    }
+
+    fn tcp(&self, flow: usize) -> Option<&TcpFlow> {
+        match self.flows.get(flow)? {
+            Flow::Tcp(tcp) => Some(tcp),
+            Flow::Unresponsive(_) => None,
+        }
+    }
+
+    /// For a flow whose driver is `external`: what is in force from now on. Of others, nothing.
+    pub fn decide(&mut self, flow: usize, decision: Decision) {
+        let Ok(index) = u32::try_from(flow) else { return };
+        if self.tcp(flow).is_none() {
+            return;
+        }
+        let has_started = self.tcp(flow).is_some_and(|tcp| tcp.start_ns <= self.now_ns);
+        self.with_tcp(index, |tcp, now_ns, timers, out| {
+            tcp.control.decide(&mut tcp.sender, decision);
+            if has_started {
+                tcp.send(now_ns, timers, out);
+            }
+        });
+    }
+
+    /// For a flow whose driver is `external`: what was measured since the last call.
+    pub fn take_measurement(&mut self, flow: usize) -> Measurement {
+        match self.flows.get_mut(flow) {
+            Some(Flow::Tcp(tcp)) => tcp.control.take_measurement(&tcp.sender),
+            _ => Measurement::QUIET,
+        }
+    }
+
+    /// The flow's smoothed RTT.
+    pub fn srtt(&self, flow: usize) -> Option<Nanos> {
+        self.tcp(flow)?.sender.rtt().smoothed_ns().map(Nanos)
+    }
+
+    /// The flow's minimum RTT.
+    pub fn rtt_min(&self, flow: usize) -> Option<Nanos> {
+        self.tcp(flow)?.sender.rtt().min_ns().map(Nanos)
+    }
+
+    /// The flow's window.
+    pub fn cwnd(&self, flow: usize) -> Bytes {
+        self.tcp(flow).map_or(Bytes(0), |tcp| {
+            Bytes(u64::from(tcp.sender.cwnd_pkts) * u64::from(tcp.sender.mss_bytes))
+        })
+    }
+
+    /// What has come of it so far.
+    pub fn outcome(&self) -> outcome::Outcome {
+        crate::summary::outcome(
+            &self.scenario,
+            &self.flows,
+            (&self.links.all, self.now_ns),
+            &self.series,
+        )
+    }
+}
+
+/// Runs a scenario to its end.
+pub fn run(scenario: &Scenario) -> Result<outcome::Outcome, Error> {
+    let mut simulation = Simulation::new(scenario)?;
+    while !simulation.is_over() {
+        let next = simulation.now() + Nanos::from_millis(1_000);
+        simulation.run_until(next);
+    }
+    Ok(simulation.outcome())
+}

@@ -1,0 +1,9 @@
+//! A TCP flow as Linux runs it, where that matters to congestion control.
+
+pub mod pacing;
+pub mod rack;
+pub mod rate_sample;
+pub mod receiver;
+pub mod rtt;
+pub mod scoreboard;
+pub mod sender;

@@ -1,0 +1,130 @@
+//! Loss detection by time: RFC 8985, as net/ipv4/tcp_recovery.c has it.
+//!
+//! A segment is lost once one sent later has been delivered, and a reordering window has passed
+//! since. The window is zero while no reordering was seen and the losses are clear (three segments
+//! delivered beyond, or a recovery under way); else a quarter of the minimum RTT.
+//!
+//! Differs from Linux: no DSACK, so the window does not widen.
+
+use crate::tcp::scoreboard::{Scoreboard, Segment};
+use std::collections::VecDeque;
+
+/// `tp->reordering`: RFC 5681's three duplicates.
+const REORDERING: u32 = 3;
+
+/// The state of RFC 8985 section 6.
+#[derive(Clone, Debug, Default)]
+pub struct Rack {
+    /// Transmissions in the order of their time; those that are over are dropped when met.
+    sent: VecDeque<(u32, u64)>,
+    /// `RACK.xmit_ts` and `RACK.end_seq`: the latest transmission known to be delivered.
+    latest: (u64, u32),
+    /// `RACK.rtt`.
+    rtt_ns: u64,
+    advanced: bool,
+    /// The highest segment delivered (`RACK.fack`).
+    fack: u32,
+    /// Reordering has been seen.
+    reordered: bool,
+}
+
+impl Rack {
+    /// A segment has been sent.
+    pub fn sent(&mut self, seq: u32, now_ns: u64) {
+        self.sent.push_back((seq, now_ns));
+    }
+
+    /// RFC 8985 section 6.2, steps 2 and 3.
+    pub fn delivered(&mut self, seq: u32, segment: &Segment, now_ns: u64, rtt_min_ns: u64) {
+        let rtt_ns = now_ns - segment.sent_ns;
+        if segment.was_resent() && rtt_ns < rtt_min_ns {
+            return; // an ACK of the original
+        }
+        if seq < self.fack && !segment.was_resent() {
+            self.reordered = true;
+        }
+        self.fack = self.fack.max(seq);
+        self.advanced = true;
+        if (segment.sent_ns, seq) > self.latest {
+            self.latest = (segment.sent_ns, seq);
+            self.rtt_ns = rtt_ns;
+        }
+    }
+
+    fn reordering_window_ns(&self, board: &Scoreboard, recovering: bool, limits: Limits) -> u64 {
+        if !self.reordered && (recovering || board.sacked_pkts() >= REORDERING) {
+            return 0;
+        }
+        (limits.rtt_min_ns / 4).min(limits.srtt_ns)
+    }
+
+    /// RFC 8985 section 6.2, step 5: marks what is lost in `board`, counts it in `lost`. `Some` is
+    /// the time to wait for the next one, in nanoseconds.
+    pub fn detect(
+        &mut self,
+        board: &mut Scoreboard,
+        (recovering, limits): (bool, Limits),
+        now_ns: u64,
+        lost: &mut u32,
+    ) -> Option<u64> {
+        if !std::mem::take(&mut self.advanced) {
+            self.forget(board);
+            return None;
+        }
+        self.detect_at(board, (recovering, limits), now_ns, lost)
+    }
+
+    /// The same when the reordering timer fires.
+    pub fn detect_at(
+        &mut self,
+        board: &mut Scoreboard,
+        (recovering, limits): (bool, Limits),
+        now_ns: u64,
+        lost: &mut u32,
+    ) -> Option<u64> {
+        let window_ns = self.rtt_ns + self.reordering_window_ns(board, recovering, limits);
+        let mut waiting = None;
+        let mut place = 0;
+        while let Some(&(seq, sent_ns)) = self.sent.get(place) {
+            if !board.is_under_way(seq, sent_ns) {
+                self.remove(place);
+            } else if (sent_ns, seq) >= self.latest {
+                break;
+            } else if sent_ns + window_ns <= now_ns {
+                *lost += u32::from(board.mark_lost(seq));
+                self.remove(place);
+            } else {
+                waiting = Some(sent_ns + window_ns - now_ns);
+                place += 1;
+            }
+        }
+        waiting
+    }
+
+    /// At the front as nearly always, or behind segments that wait for the reordering window.
+    fn remove(&mut self, place: usize) {
+        if place == 0 {
+            self.sent.pop_front();
+        } else {
+            self.sent.remove(place);
+        }
+    }
+
+    fn forget(&mut self, board: &Scoreboard) {
+        while let Some(&(seq, sent_ns)) = self.sent.front() {
+            if board.is_under_way(seq, sent_ns) {
+                break;
+            }
+            self.sent.pop_front();
+        }
+    }
+}
+
+/// Bounds of the reordering window.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The minimum RTT.
+    pub rtt_min_ns: u64,
+    /// The smoothed RTT.
+    pub srtt_ns: u64,
+}

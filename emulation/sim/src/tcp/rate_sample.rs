@@ -1,0 +1,103 @@
+//! Delivery-rate samples: draft-cheng-iccrg-delivery-rate-estimation, as net/ipv4/tcp_rate.c.
+
+use crate::tcp::scoreboard::Segment;
+
+/// What one ACK says of the delivery rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateSample {
+    /// Segments delivered over the interval.
+    pub delivered_pkts: u32,
+    /// How long it took to send them.
+    pub send_ns: u64,
+    /// How long it took to acknowledge them.
+    pub ack_ns: u64,
+    /// The application had nothing to send for a part of it.
+    pub is_app_limited: bool,
+}
+
+/// The connection's side of it.
+#[derive(Clone, Debug, Default)]
+pub struct DeliveryRate {
+    /// `tp->delivered`: segments delivered in the flow's life.
+    delivered_pkts: u32,
+    delivered_ns: u64,
+    first_sent_ns: u64,
+    /// `tp->app_limited`: samples are app-limited until so many segments are delivered; 0 if not.
+    app_limited_until: u32,
+    /// The latest-sent segment delivered by this ACK.
+    prior: Option<Prior>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Prior {
+    sent_ns: u64,
+    seq: u32,
+    delivered_pkts: u32,
+    delivered_ns: u64,
+    send_ns: u64,
+    is_app_limited: bool,
+}
+
+impl DeliveryRate {
+    /// Segments delivered in the flow's life.
+    pub fn delivered_pkts(&self) -> u32 {
+        self.delivered_pkts
+    }
+
+    /// `tcp_rate_skb_sent()`: what to keep with a segment sent now.
+    pub fn sent(&mut self, now_ns: u64, nothing_out: bool) -> Segment {
+        if nothing_out {
+            self.first_sent_ns = now_ns;
+            self.delivered_ns = now_ns;
+        }
+        Segment::new(now_ns, self.first_sent_ns, self.delivered_ns, self.delivered_pkts)
+    }
+
+    /// Whether what is sent now is limited by the application.
+    pub fn is_app_limited(&self) -> bool {
+        self.app_limited_until != 0
+    }
+
+    /// `tcp_rate_check_app_limited()`: there was nothing to send, and the window had room.
+    pub fn ran_dry(&mut self, in_flight_pkts: u32) {
+        self.app_limited_until = (self.delivered_pkts + in_flight_pkts).max(1);
+    }
+
+    /// `tcp_rate_skb_delivered()`.
+    pub fn delivered(&mut self, seq: u32, segment: &Segment) {
+        self.delivered_pkts = self.delivered_pkts.wrapping_add(1);
+        let later = |prior: &Prior| (segment.sent_ns, seq) > (prior.sent_ns, prior.seq);
+        if self.prior.as_ref().is_none_or(later) {
+            self.prior = Some(Prior {
+                sent_ns: segment.sent_ns,
+                seq,
+                delivered_pkts: segment.delivered_pkts,
+                delivered_ns: segment.delivered_ns,
+                send_ns: segment.sent_ns - segment.first_sent_ns,
+                is_app_limited: segment.is_app_limited(),
+            });
+            self.first_sent_ns = segment.sent_ns;
+        }
+    }
+
+    /// `tcp_rate_gen()`: the ACK's sample, if it has one over at least `rtt_min_ns`.
+    pub fn sample(&mut self, now_ns: u64, rtt_min_ns: Option<u64>) -> Option<RateSample> {
+        if self.app_limited_until != 0 && self.delivered_pkts > self.app_limited_until {
+            self.app_limited_until = 0;
+        }
+        let prior = self.prior.take()?;
+        self.delivered_ns = now_ns;
+        let ack_ns = now_ns - prior.delivered_ns;
+        let interval_ns = prior.send_ns.max(ack_ns);
+        // Below the minimum RTT an interval is an artefact of retransmissions.
+        if rtt_min_ns.is_some_and(|min_ns| interval_ns < min_ns) {
+            return None;
+        }
+        Some(RateSample {
+            delivered_pkts: self.delivered_pkts.wrapping_sub(prior.delivered_pkts),
+            send_ns: prior.send_ns,
+            ack_ns,
+            is_app_limited: prior.is_app_limited,
+        })
+    }
+}

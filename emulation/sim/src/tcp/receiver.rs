@@ -1,0 +1,229 @@
+//! The receiving end: what has arrived, and when to say so.
+//!
+//! ACKs as Linux sends them (net/ipv4/tcp_input.c `__tcp_ack_snd_check`): every second segment, at
+//! once when a hole is filled, at once for the first of a connection, and within 40 ms otherwise
+//! (RFC 1122 section 4.2.3.2). While something is missing, the first three duplicate ACKs go at
+//! once and later ones together, a millisecond or a twentieth of the round trip apart
+//! (`tcp_comp_sack_delay_ns`). SACK blocks in the order of RFC 2018 section 4.
+//!
+//! Differs from Linux: the receive window is never the limit; no DSACK.
+
+use crate::packet::{Packet, Range, SACK_BLOCKS};
+use std::collections::VecDeque;
+
+/// `TCP_ATO_MIN`.
+const DELAYED_ACK_NS: u64 = 40_000_000;
+/// `TCP_MAX_QUICKACKS`.
+const QUICK_ACKS: u32 = 16;
+/// `net.ipv4.tcp_comp_sack_delay_ns`.
+const COMPRESSED_ACK_NS: u64 = 1_000_000;
+/// In `__tcp_ack_snd_check`: a twentieth of the round trip.
+const COMPRESSED_ACK_RTT_DIVISOR: u64 = 20;
+/// `TCP_FASTRETRANS_THRESH`.
+const DUPLICATES_AT_ONCE: u32 = 3;
+
+/// What to do about an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Send an ACK.
+    Now,
+    /// Send one at this moment (ns), if none went before.
+    At(u64),
+    /// One is waiting already.
+    Nothing,
+}
+
+/// One flow's receiver.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    expected: u32,
+    /// What has arrived beyond, in order.
+    beyond: VecDeque<Range>,
+    /// The blocks last changed, the latest first.
+    blocks: [Range; SACK_BLOCKS],
+    ce_pkts: u32,
+    /// Segments that came in order since the last ACK.
+    unacked: u32,
+    duplicates: u32,
+    quick: u32,
+    /// When an ACK that waits is to go.
+    due_ns: Option<u64>,
+    compressed_ack_ns: u64,
+    every: u32,
+}
+
+impl Receiver {
+    /// `rtt_ns` is that of the idle path. With `delayed`, every second segment has an ACK.
+    pub fn new(rtt_ns: u64, delayed: bool) -> Self {
+        Self {
+            expected: 0,
+            beyond: VecDeque::new(),
+            blocks: [Range::default(); SACK_BLOCKS],
+            ce_pkts: 0,
+            unacked: 0,
+            duplicates: 0,
+            quick: QUICK_ACKS,
+            due_ns: None,
+            compressed_ack_ns: COMPRESSED_ACK_NS.min(rtt_ns / COMPRESSED_ACK_RTT_DIVISOR),
+            every: if delayed { 2 } else { 1 },
+        }
+    }
+
+    /// Segments that have arrived in order.
+    pub fn expected(&self) -> u32 {
+        self.expected
+    }
+
+    /// When an ACK is due, in nanoseconds.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.due_ns
+    }
+
+    /// Takes a segment in.
+    pub fn receive(&mut self, seq: u32, ce: bool, now_ns: u64) -> Reply {
+        self.ce_pkts += u32::from(ce);
+        if seq == self.expected {
+            self.advance(now_ns)
+        } else if seq > self.expected {
+            self.keep(seq);
+            self.reply_to_gap(now_ns)
+        } else {
+            Reply::Now
+        }
+    }
+
+    /// The ACK that goes now.
+    pub fn ack(&mut self, flow: u32) -> Packet {
+        self.unacked = 0;
+        self.due_ns = None;
+        self.quick = self.quick.saturating_sub(1);
+        Packet::ack(flow, self.expected, self.blocks, self.ce_pkts)
+    }
+
+    fn advance(&mut self, now_ns: u64) -> Reply {
+        self.expected += 1;
+        self.unacked += 1;
+        if self.beyond.is_empty() {
+            return self.reply_in_order(now_ns);
+        }
+        while let Some(next) = self.beyond.front().filter(|range| range.start <= self.expected) {
+            self.expected = self.expected.max(next.end);
+            self.beyond.pop_front();
+        }
+        self.duplicates = 0;
+        self.forget_blocks(Range { start: 0, end: self.expected });
+        if self.beyond.is_empty() || self.unacked >= 2 {
+            return Reply::Now;
+        }
+        self.reply_to_gap(now_ns)
+    }
+
+    fn reply_in_order(&mut self, now_ns: u64) -> Reply {
+        if self.unacked >= self.every || self.quick > 0 {
+            return Reply::Now;
+        }
+        self.wait(now_ns + DELAYED_ACK_NS)
+    }
+
+    fn reply_to_gap(&mut self, now_ns: u64) -> Reply {
+        if self.quick > 0 {
+            return Reply::Now;
+        }
+        if self.duplicates < DUPLICATES_AT_ONCE {
+            self.duplicates += 1;
+            return Reply::Now;
+        }
+        self.wait(now_ns + self.compressed_ack_ns)
+    }
+
+    fn wait(&mut self, at_ns: u64) -> Reply {
+        if self.due_ns.is_some_and(|due_ns| due_ns <= at_ns) {
+            return Reply::Nothing;
+        }
+        self.due_ns = Some(at_ns);
+        Reply::At(at_ns)
+    }
+
+    /// Keeps a segment beyond the one expected, and puts its block first.
+    fn keep(&mut self, seq: u32) {
+        let place = match self.beyond.back() {
+            Some(last) if seq <= last.end => self.beyond.partition_point(|r| r.end < seq),
+            _ => self.beyond.len(),
+        };
+        let new = Range { start: seq, end: seq + 1 };
+        let mut merged = new;
+        match self.beyond.get_mut(place) {
+            Some(range) if range.start <= new.end => {
+                range.start = range.start.min(new.start);
+                range.end = range.end.max(new.end);
+                merged = *range;
+                let next = self.beyond.get(place + 1).copied();
+                if let Some(next) = next.filter(|next| next.start == merged.end) {
+                    merged.end = next.end;
+                    self.beyond.remove(place + 1);
+                    self.beyond[place] = merged;
+                }
+            }
+            _ => self.beyond.insert(place, new),
+        }
+        self.forget_blocks(merged);
+        self.blocks = [merged, self.blocks[0], self.blocks[1]];
+    }
+
+    /// Blocks within `covered` are no news any more.
+    fn forget_blocks(&mut self, covered: Range) {
+        let mut kept = [Range::default(); SACK_BLOCKS];
+        let left = self.blocks.iter().filter(|block| {
+            !block.is_empty() && !(covered.start <= block.start && block.end <= covered.end)
+        });
+        for (slot, block) in kept.iter_mut().zip(left) {
+            *slot = *block;
+        }
+        self.blocks = kept;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(packet: &Packet) -> Vec<(u32, u32)> {
+        let some = packet.sacks.iter().filter(|range| !range.is_empty());
+        some.map(|range| (range.start, range.end)).collect()
+    }
+
+    fn started() -> Receiver {
+        let mut receiver = Receiver::new(40_000_000, true);
+        for seq in 0..QUICK_ACKS {
+            assert_eq!(receiver.receive(seq, false, 0), Reply::Now);
+            receiver.ack(0);
+        }
+        receiver
+    }
+
+    #[test]
+    fn every_second_segment_has_an_ack_and_the_last_one_waits() {
+        let mut receiver = started();
+        assert_eq!(receiver.receive(16, false, 5), Reply::At(5 + DELAYED_ACK_NS));
+        assert_eq!(receiver.receive(17, false, 6), Reply::Now);
+        assert_eq!(receiver.ack(0).seq, 18);
+    }
+
+    #[test]
+    fn sack_blocks_show_the_latest_first_and_merge() {
+        let mut receiver = started();
+        for seq in [18, 20, 22] {
+            assert_eq!(receiver.receive(seq, false, 0), Reply::Now);
+            receiver.ack(0);
+        }
+        assert_eq!(blocks(&receiver.ack(0)), [(22, 23), (20, 21), (18, 19)]);
+        assert_eq!(receiver.receive(19, false, 0), Reply::At(COMPRESSED_ACK_NS));
+        assert_eq!(blocks(&receiver.ack(0)), [(18, 21), (22, 23)]);
+        assert_eq!(receiver.receive(16, false, 0), Reply::Now, "rfc 5681: it fills a part");
+        receiver.receive(17, false, 0);
+        let ack = receiver.ack(0);
+        assert_eq!((ack.seq, blocks(&ack)), (21, vec![(22, 23)]));
+        assert_eq!(receiver.receive(21, false, 0), Reply::Now);
+        assert_eq!(blocks(&receiver.ack(0)), []);
+    }
+}
