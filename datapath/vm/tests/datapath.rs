@@ -360,7 +360,7 @@ fn a_full_table_of_programs_is_an_error_and_what_is_there_stays() {
     for uid in 1..=PROGRAMS {
         datapath.handle(&counting(uid)).unwrap();
     }
-    assert!(PROGRAMS >= 64);
+    const { assert!(PROGRAMS >= 64) };
     assert_eq!(refused(&mut datapath, &counting(1_000)), Reason::ProgramsFull);
     datapath.handle(&asking(5)).unwrap();
     datapath.handle(&counting(6)).unwrap();

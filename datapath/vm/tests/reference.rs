@@ -1,8 +1,6 @@
 //! Random programs on random primitives: every register, every report, as the semantics of
 //! `datapath/bpf/src/compile.rs` have them.
 
-#![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
-
 mod common;
 
 use common::{
