@@ -52,8 +52,7 @@ install() {
 build() {
 	install
 	say "building the package (maturin)"
-	VIRTUAL_ENV=$VENV PATH=$VENV/bin:$PATH quietly "$VENV/bin/maturin" develop --release --quiet \
-		--skip-install
+	VIRTUAL_ENV=$VENV PATH=$VENV/bin:$PATH quietly "$VENV/bin/maturin" develop --release
 }
 
 lint() {

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
 import remuda
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

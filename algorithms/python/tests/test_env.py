@@ -8,10 +8,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-import remuda
 from conftest import external
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
+
+import remuda
 from remuda.settings import CongestionSettings
 
 MAKERS: dict[str, Callable[[], gymnasium.Env[Any, Any]]] = {
@@ -156,7 +157,7 @@ def test_a_scenario_ends_as_it_says() -> None:
     assert seen[-1][4]["time_s"] == pytest.approx(5, abs=0.05)
     env = remuda.CongestionEnv(scenario=external(), episode_steps=7)
     assert len(play(env, 1, 0.0)) == 8
-    assert env.packets_sent > 100
+    assert env.packets_sent > 50
 
 
 def test_traffic_beside_it_costs_throughput() -> None:
@@ -165,8 +166,12 @@ def test_traffic_beside_it_costs_throughput() -> None:
     crowd = {"driver": "unresponsive", "app_rate_mbit_per_sec": 6}
     table["flows"].append(crowd)
     crowded = remuda.CongestionEnv(scenario=remuda.Scenario.from_dict(table))
-    rewards = [run(env, 60)[1] for env in (alone, crowded)]
-    assert rewards[1] < rewards[0] - 0.3
+    shares = []
+    for env in (alone, crowded):
+        steps = play(env, 1, 0.0)[40:]
+        shares.append(np.mean([info["throughput_mbit_per_sec"] for *_, info in steps]))
+    assert shares[0] == pytest.approx(11.2, abs=0.5)
+    assert shares[1] < 9
 
 
 @pytest.mark.parametrize(
@@ -175,9 +180,9 @@ def test_traffic_beside_it_costs_throughput() -> None:
         ({"rtt_ms": (40, 20)}, "`rtt_ms` is (40, 20): must be (low, high)"),
         ({"rtt_ms": "fast"}, "`rtt_ms` is 'fast': must be a number or (low, high)"),
         ({"bandwidth_mbit_per_sec": 0}, "`bandwidth_mbit_per_sec` is (0, 0): must be"),
-        ({"history": 0}, "`history` is 0: must be from 1 to 1000"),
+        ({"history": 1001}, "`history` is 1001: must be from 1 to 1000"),
         ({"history": 2.5}, "`history` is 2.5: must be a whole number"),
-        ({"history": -1}, "`history`"),
+        ({"history": 0}, "`history` is 0: must be at least 1"),
         ({"episode_steps": None}, "`episode_steps` is not set: must be set"),
         ({"episode_steps": -3}, "`episode_steps` is -3: must be"),
         ({"control": "brake"}, '`control` is "brake": must be "rate" or "window"'),
@@ -189,7 +194,7 @@ def test_traffic_beside_it_costs_throughput() -> None:
     ],
 )
 def test_a_bad_setting_names_key_and_rule(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match="(?s).") as caught:
+    with pytest.raises(ValueError) as caught:
         remuda.CongestionEnv(**changes)
     assert said in str(caught.value)
 

@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import remuda
 from conftest import two_flows
+
+import remuda
 
 
 def test_a_result_holds_what_the_physics_say(scenario: dict[str, Any]) -> None:
     result = remuda.run(scenario)
-    # 30 segments of 1448 bytes in flight over 40 ms are 8.7 Mbit/s; the link carries 11.6.
+    # 30 segments of 1448 bytes in flight over 40 ms are 8.7 Mbit/s, less what ACKs are delayed.
     goodput = result.flows["goodput_mbit_per_sec"]
     assert goodput.shape == (2,)
-    assert goodput.sum() == pytest.approx(8.5, abs=0.5)
+    assert goodput.sum() == pytest.approx(8.2, abs=0.5)
     assert result.flows["rtt_min_ms"] == pytest.approx(41, abs=1.5)
     assert list(result.flows["name"]) == ["window:15-1", "window:15-2"]
     assert list(result.links["name"]) == ["down", "up"]
@@ -111,10 +112,10 @@ def bad(key: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
     ],
 )
 def test_a_bad_scenario_names_key_and_rule(scenario: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match="(?s).") as caught:
+    with pytest.raises(ValueError) as caught:
         remuda.run(scenario)
     assert said in str(caught.value)
-    with pytest.raises(ValueError, match="(?s).") as caught:
+    with pytest.raises(ValueError) as caught:
         remuda.run_many([two_flows(), scenario])
     assert said in str(caught.value)
 

@@ -6,8 +6,9 @@ import numpy as np
 import polars
 import pyarrow
 import pytest
-import remuda
 from conftest import two_flows
+
+import remuda
 
 
 @pytest.fixture(scope="module")

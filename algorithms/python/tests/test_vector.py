@@ -5,9 +5,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-import remuda
 from conftest import external
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import remuda
 
 COUNT = 4
 STEPS = 6
@@ -45,9 +46,7 @@ def assert_same(one: Any, two: Any) -> None:  # noqa: ANN401
 @pytest.mark.parametrize("threads", [1, 3])
 def test_it_does_what_gymnasiums_own_does(mode: AutoresetMode, threads: int) -> None:
     ours = make(threads=threads, autoreset_mode=mode)
-    theirs = SyncVectorEnv(
-        [lambda: remuda.CongestionEnv(**SETTINGS)] * COUNT, autoreset_mode=mode
-    )
+    theirs = SyncVectorEnv([lambda: remuda.CongestionEnv(**SETTINGS)] * COUNT, autoreset_mode=mode)
     mine, other = ours.reset(seed=11), theirs.reset(seed=11)
     drawn = {key: other[1].pop(key) for key in list(other[1]) if key.strip("_") in DRAWN}
     assert len(drawn) == 4
@@ -78,7 +77,7 @@ def test_without_autoreset_a_mask_says_who_starts_anew() -> None:
     after, _ = envs.reset(options={"reset_mask": mask})
     assert [np.array_equal(a, b) for a, b in zip(before, after, strict=True)] == list(~mask)
     for bad in (np.ones(3, np.bool_), np.ones(COUNT), np.zeros(COUNT, np.bool_)):
-        with pytest.raises(ValueError, match="`reset_mask` is .* must be a bool array of shape"):
+        with pytest.raises(ValueError, match=r"`reset_mask` is .* must be a bool array of shape"):
             envs.reset(options={"reset_mask": bad})
 
 
@@ -151,7 +150,7 @@ def test_misuse_is_refused() -> None:
         ({"autoreset_mode": "never"}, "'never' is not a valid AutoresetMode"),
         ({"history": 0}, "`history` is 0"),
     ):
-        with pytest.raises(ValueError, match="(?s).") as caught:
+        with pytest.raises(ValueError) as caught:
             make(**changes)
         assert said in str(caught.value)
     with pytest.raises(ValueError, match="`num_envs` is 0: must be"):

@@ -2,18 +2,31 @@
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from typing import Any, Literal, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
+
+__all__ = [
+    "FEATURES",
+    "METRICS",
+    "Column",
+    "Env",
+    "Envs",
+    "Result",
+    "Scenario",
+    "Table",
+    "__version__",
+    "read",
+    "run",
+    "run_many",
+]
 
 __version__: str
 FEATURES: tuple[tuple[str, str, float, float, str], ...]
 METRICS: tuple[str, ...]
 
 _Path = str | PathLike[str]
-_AnyScenario = _Path | dict[str, Any] | Scenario
-
 
 @final
 class Scenario:
@@ -92,7 +105,9 @@ class Table:
     def __contains__(self, column: str, /) -> bool: ...
     def __len__(self) -> int: ...
     def __arrow_c_schema__(self) -> object: ...
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+    def __arrow_c_array__(
+        self, requested_schema: object | None = None
+    ) -> tuple[object, object]: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 @final
@@ -100,7 +115,6 @@ class Column:
     """A column of numbers, as Python's buffers are: what a NumPy array of `Table` rests on."""
 
     def __len__(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class Result:
@@ -146,6 +160,8 @@ class Result:
 
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
+
+_AnyScenario = _Path | dict[str, Any] | Scenario
 
 def run(scenario: _AnyScenario, seed: int | None = None) -> Result:
     """Runs a scenario in the simulator.
@@ -211,7 +227,7 @@ class Envs:
         settings: Mapping[str, Any],
         count: int,
         threads: int,
-        autoreset: Literal["NextStep", "SameStep", "Disabled"],
+        autoreset: str,
     ) -> Self: ...
     @property
     def observation_len(self) -> int: ...

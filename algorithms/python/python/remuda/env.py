@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -49,8 +49,8 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
     and `rtt` the mean round trip of the step. Unlike the observation, the reward knows the link.
 
     `info` has of the last step: `time_s`, `throughput_mbit_per_sec`, `rtt_ms`, `loss_rate`,
-    `rate_mbit_per_sec`, `cwnd_pkts`, and of the link: `bandwidth_mbit_per_sec`, `base_rtt_ms`, after
-    a reset `queue_bdp` and `loss_percent` if they were drawn.
+    `rate_mbit_per_sec`, `cwnd_pkts`, and of the link: `bandwidth_mbit_per_sec`, `base_rtt_ms`,
+    after a reset `queue_bdp` and `loss_percent` if they were drawn.
 
     An episode is truncated after `episode_steps`, or at its scenario's end; it terminates when a
     flow with `bytes` has them acknowledged. The same seed gives the same episodes.
@@ -65,7 +65,7 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
         OSError: if the scenario's file cannot be read.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  # gymnasium's own declaration
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
         self._env = _native.Env(self.settings.to_native())
         self.observation_space = observation_space(self.settings.history)
         self.action_space = action_space()
-        self._shape = self.observation_space.shape
+        self._shape = (self._env.observation_len,)
         self._step = self._env.step
 
     def reset(

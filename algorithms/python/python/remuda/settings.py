@@ -78,7 +78,9 @@ class CongestionSettings:
     """What losing everything costs."""
 
     @classmethod
-    def of(cls, settings: CongestionSettings | None, changes: Mapping[str, Any]) -> CongestionSettings:
+    def of(
+        cls, settings: CongestionSettings | None, changes: Mapping[str, Any]
+    ) -> CongestionSettings:
         """These settings, or the default ones, with some changed.
 
         Raises:
@@ -105,8 +107,9 @@ class CongestionSettings:
             value = values[name]
             if isinstance(value, bool) or not isinstance(value, kinds):
                 raise ValueError(f"`{name}` is {value!r}: {rule}")
-        if isinstance(values["episode_steps"], int) and values["episode_steps"] < 0:
-            raise ValueError(f"`episode_steps` is {values['episode_steps']}: must be 1 to 1e7")
+        for name in ("episode_steps", "history"):
+            if values[name] is not None and not 1 <= values[name] < 2**31:
+                raise ValueError(f"`{name}` is {values[name]}: must be at least 1")
         return values
 
 
@@ -133,13 +136,13 @@ def _pair(name: str, value: Any) -> tuple[float, float]:  # noqa: ANN401  # it i
         raise ValueError(f"`{name}` is {value!r}: must be a number or (low, high)") from None
 
 
-def observation_space(history: int) -> Box:
+def observation_space(history: int) -> Box[np.float32]:
     """The features of `history` steps, one step after the other, the newest last."""
     low = np.tile(np.array([feature.low for feature in FEATURES], dtype=np.float32), history)
     high = np.tile(np.array([feature.high for feature in FEATURES], dtype=np.float32), history)
     return Box(low, high, dtype=np.float32)
 
 
-def action_space() -> Box:
+def action_space() -> Box[np.float32]:
     """One number from -1 to 1."""
     return Box(-1.0, 1.0, shape=(1,), dtype=np.float32)

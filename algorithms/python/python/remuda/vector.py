@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -47,7 +47,7 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
         OSError: if the scenario's file cannot be read.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {
+    metadata: dict[str, Any] = {  # noqa: RUF012  # gymnasium's own declaration
         "render_modes": [],
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
@@ -140,9 +140,7 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
         self._envs.reset(seeds, mask, observations, metrics)
         return observations, self._infos(metrics)
 
-    def step(
-        self, actions: Actions
-    ) -> tuple[Observations, Rewards, Flags, Flags, dict[str, Any]]:
+    def step(self, actions: Actions) -> tuple[Observations, Rewards, Flags, Flags, dict[str, Any]]:
         """Makes a step in each environment.
 
         Args:

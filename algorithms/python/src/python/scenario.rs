@@ -12,7 +12,7 @@ use toml::{Table, Value};
 const DEPTH_MAX: usize = 16;
 
 /// What is to happen: links, and flows over them.
-#[pyclass(name = "Scenario", module = "remuda", frozen, skip_from_py_object)]
+#[pyclass(name = "Scenario", module = "remuda", frozen)]
 #[derive(Clone)]
 pub struct PyScenario(pub Scenario);
 
