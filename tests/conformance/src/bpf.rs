@@ -1,8 +1,8 @@
 //! What the BPF compiler makes of a program, run by the kernel on given numbers.
 //!
 //! The code is that of the live datapath: [`compile::body`] and [`compile::defines`]. The frame
-//! around it is ours, as the live one (bpf/program.h) reads a socket: it takes the primitives from a
-//! map, leaves every register in another, and goes to the next step. `BPF_PROG_TEST_RUN` repeats
+//! around it is ours, as the live one (bpf/program.h) reads a socket: it takes the primitives from
+//! a map, leaves every register in another, and goes to the next step. `BPF_PROG_TEST_RUN` repeats
 //! that for a whole stretch of steps in one call.
 
 use crate::Fallible;

@@ -90,15 +90,16 @@ fn declare(rng: &mut ChaCha8Rng, kinds: (u8, u8), few: u32, limit: usize) -> Vec
     (0..count).map(|index| operand(kind(rng), index)).collect()
 }
 
-/// A program with that number.
-pub fn program(rng: &mut ChaCha8Rng, uid: u32) -> Source {
+/// A program with that number. If `twice`, it may give a register two initial values, in which
+/// libccp has an order of its own.
+pub fn program(rng: &mut ChaCha8Rng, uid: u32, twice: bool) -> Source {
     let mut report = declare(rng, (kind::REPORT, kind::VOLATILE_REPORT), 5, REPORT);
     if report.is_empty() {
         report.push(operand(kind::VOLATILE_REPORT, 0));
     }
     let control = declare(rng, (kind::CONTROL, kind::VOLATILE_CONTROL), 6, CONTROL);
     let mut author = Author { rng, report, control, records: Vec::new(), temporaries: 0 };
-    author.defines();
+    author.defines(twice);
     let mut spans = Vec::new();
     for _ in 0..author.rng.random_range(1..=EVENTS_MAX) {
         if author.records.len() > RECORDS_BEFORE_EVENT {
@@ -119,8 +120,17 @@ impl Author<'_> {
     }
 
     /// Initial values, in any order: the fields of a report are counted, not numbered.
-    fn defines(&mut self) {
+    fn defines(&mut self, twice: bool) {
         let mut all: Vec<Operand> = self.report.iter().chain(&self.control).copied().collect();
+        if twice && self.report.len() < REPORT && percent(self.rng, 20) {
+            let mut again = pick(self.rng, &all);
+            again.kind = match again.kind {
+                kind::REPORT => kind::VOLATILE_REPORT,
+                kind::VOLATILE_REPORT => kind::REPORT,
+                other => other,
+            };
+            all.push(again);
+        }
         while !all.is_empty() {
             let at = self.rng.random_range(0..all.len());
             let register = all.swap_remove(at);
@@ -325,7 +335,8 @@ mod tests {
     fn every_program_passes_our_parser_and_together_they_use_every_operation() {
         let mut used = [0; op::COUNT];
         for seed in 0..2_000 {
-            let source = program(&mut ChaCha8Rng::seed_from_u64(seed), 2);
+            let twice = seed % 2 == 0;
+            let source = program(&mut ChaCha8Rng::seed_from_u64(seed), 2, twice);
             let parsed = ToDatapath::parse(&source.message());
             assert!(matches!(parsed, Ok(ToDatapath::Install(_))), "{seed}: {parsed:?}\n{source}");
             assert!(source.records.len() <= 255, "{seed}");

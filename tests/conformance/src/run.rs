@@ -26,9 +26,16 @@ pub struct Options {
     pub only: Option<u64>,
 }
 
+/// One engine, and what it took so far.
+struct Timed {
+    engine: Box<dyn Engine>,
+    steps: u64,
+    elapsed: Duration,
+}
+
 /// All engines.
 pub struct Bench {
-    engines: Vec<Box<dyn Engine>>,
+    engines: Vec<Timed>,
 }
 
 /// What one engine did, or why it did not.
@@ -46,6 +53,16 @@ struct Difference {
     what: String,
 }
 
+impl Timed {
+    fn run(&mut self, case: &Case) -> Fallible<Ran> {
+        let begun_ns = clock::monotonic_ns();
+        let outcomes = self.engine.run(case)?;
+        self.elapsed += Duration::from_nanos(clock::monotonic_ns() - begun_ns);
+        self.steps += case.steps.len() as u64;
+        Ok(Ran { name: self.engine.name(), outcomes })
+    }
+}
+
 impl Bench {
     /// libccp behind `oracle`, the VM, and the BPF compiler where the host lets it run.
     pub fn new(oracle: Command) -> Fallible<Self> {
@@ -54,21 +71,19 @@ impl Bench {
         if !skip() {
             engines.push(Box::new(Bpf::new()?));
         }
-        Ok(Self { engines })
+        Ok(Self::of(engines))
     }
 
     /// These engines.
     pub fn of(engines: Vec<Box<dyn Engine>>) -> Self {
-        Self { engines }
+        let timed = |engine| Timed { engine, steps: 0, elapsed: Duration::ZERO };
+        Self { engines: engines.into_iter().map(timed).collect() }
     }
 
     /// Runs a case through the engines that it is for.
     fn run(&mut self, case: &Case) -> Fallible<Vec<Ran>> {
-        self.engines
-            .iter_mut()
-            .filter(|engine| case.for_libccp || engine.name() != LIBCCP)
-            .map(|engine| Ok(Ran { name: engine.name(), outcomes: engine.run(case)? }))
-            .collect()
+        let for_it = |timed: &&mut Timed| case.for_libccp || timed.engine.name() != LIBCCP;
+        self.engines.iter_mut().filter(for_it).map(|timed| timed.run(case)).collect()
     }
 
     /// Where they differ, from each other or from the model.
@@ -99,7 +114,8 @@ impl Bench {
             return Err(self.explain(case, &difference, &again).into());
         }
         count(case, &expected, summary);
-        let names: Vec<&'static str> = self.engines.iter().map(|engine| engine.name()).collect();
+        let names: Vec<&'static str> =
+            self.engines.iter().map(|timed| timed.engine.name()).collect();
         let used: Vec<&'static str> =
             names.into_iter().filter(|name| case.for_libccp || *name != LIBCCP).collect();
         let steps = |name: &str| match expected.beyond {
@@ -156,6 +172,8 @@ impl Bench {
             }
             number += 1;
         }
+        let spent = |timed: &Timed| (timed.engine.name(), timed.steps, timed.elapsed);
+        summary.engines = self.engines.iter().map(spent).collect();
         summary.elapsed = Duration::from_nanos(clock::monotonic_ns() - begun_ns);
         Ok(summary)
     }

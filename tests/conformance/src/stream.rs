@@ -110,11 +110,11 @@ fn updates(rng: &mut impl Rng, manner: Manner) -> Vec<(u32, u64)> {
 }
 
 /// The arms' own program, or a random one.
-fn one_program(rng: &mut ChaCha8Rng, uid: u32) -> Fallible<Source> {
+fn one_program(rng: &mut ChaCha8Rng, uid: u32, manner: Manner) -> Fallible<Source> {
     if rng.random_range(0..20) == 0 {
         return Source::compile(uid, pick(rng, ARMS).program_text);
     }
-    Ok(program(rng, uid))
+    Ok(program(rng, uid, manner == Manner::Wild))
 }
 
 /// Steps, and which of them go on with what the program before left in force.
@@ -169,7 +169,7 @@ pub fn case(seed: u64, number: u64) -> Fallible<(Case, Manner)> {
     let manner = manner(rng);
     let count = pick(rng, &[1u32, 1, 1, 2, 3]);
     let programs = (FIRST_UID..FIRST_UID + count)
-        .map(|uid| one_program(rng, uid))
+        .map(|uid| one_program(rng, uid, manner))
         .collect::<Fallible<Vec<_>>>()?;
     let (steps, carry) = steps(rng, manner, programs.len());
     let mut case = Case { programs, steps, for_libccp: manner != Manner::Wild };

@@ -44,6 +44,12 @@ pub struct Summary {
     pub executed: [u64; op::COUNT],
     /// How long it took.
     pub elapsed: Duration,
+    /// Of that, each engine, with what it takes to hand it a case.
+    pub engines: Vec<(&'static str, u64, Duration)>,
+}
+
+fn per_sec(steps: u64, elapsed: Duration) -> f64 {
+    steps as f64 / elapsed.as_secs_f64().max(1e-9)
 }
 
 impl Summary {
@@ -58,7 +64,6 @@ impl Summary {
     /// Steps that two engines were compared at.
     pub fn steps_of(&self, a: &str, b: &str) -> u64 {
         let of = |pair: &&Pair| pair.names == (a, b) || pair.names == (b, a);
-        // names differ in lifetime only
         self.pairs.iter().find(|pair| of(pair)).map_or(0, |pair| pair.steps)
     }
 }
@@ -89,6 +94,10 @@ impl fmt::Display for Summary {
             write!(f, " {name} {count}")?;
         }
         let seconds = self.elapsed.as_secs_f64();
-        write!(f, "\n{seconds:.1} s, {:.0} steps/s", self.steps as f64 / seconds.max(1e-9))
+        write!(f, "\n{seconds:.1} s; steps/s: all {:.0}", per_sec(*steps, self.elapsed))?;
+        for (name, steps, elapsed) in &self.engines {
+            write!(f, ", {name} {:.0}", per_sec(*steps, *elapsed))?;
+        }
+        Ok(())
     }
 }

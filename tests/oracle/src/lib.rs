@@ -29,12 +29,14 @@ pub const PRIMITIVES: usize = 15;
 const IN_WORDS: usize = 3 + PRIMITIVES;
 const OUT_WORDS: usize = 2 + REPORT + REGISTERS;
 const WORD: usize = 8;
+/// What a pipe takes at once.
+const PIPE_BYTES: usize = 1 << 16;
 /// libccp's result goes before the words.
 const ANSWER_WORDS: usize = 1 + OUT_WORDS;
 
+// SAFETY: each is called by one thread alone, with buffers of the sizes in oracle.c; `message` is
+// as unsafe as libccp's parser, which is why this is a process of its own.
 unsafe extern "C" {
-    // SAFETY: each is called by one thread alone, with buffers of the sizes in oracle.c; `message`
-    // is as unsafe as libccp's parser, which is why this is a process of its own.
     fn remuda_oracle_begin() -> c_int;
     fn remuda_oracle_message(message: *mut c_char, bytes: c_int) -> c_int;
     fn remuda_oracle_step(input: *const u64, output: *mut u64) -> c_int;
@@ -78,17 +80,16 @@ fn read_u32(input: &mut impl Read) -> io::Result<u32> {
 }
 
 fn read_words(input: &mut impl Read, words: &mut [u64]) -> io::Result<()> {
-    let mut bytes = vec![0; words.len() * WORD];
-    input.read_exact(&mut bytes)?;
-    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(WORD)) {
-        *word = u64::from_le_bytes(bytes.try_into().expect("a chunk is a word"));
+    for word in words {
+        let mut bytes = [0; WORD];
+        input.read_exact(&mut bytes)?;
+        *word = u64::from_le_bytes(bytes);
     }
     Ok(())
 }
 
 fn write_words(output: &mut impl Write, words: &[u64]) -> io::Result<()> {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    output.write_all(&bytes)
+    words.iter().try_for_each(|word| output.write_all(&word.to_le_bytes()))
 }
 
 fn length(bytes: usize) -> io::Result<[u8; 4]> {
@@ -142,7 +143,8 @@ fn run(step: &mut Step) -> (i32, [u64; OUT_WORDS]) {
 
 /// Answers cases until the input ends.
 pub fn serve(input: impl Read, output: impl Write) -> io::Result<()> {
-    let (mut input, mut output) = (BufReader::new(input), BufWriter::new(output));
+    let mut input = BufReader::with_capacity(PIPE_BYTES, input);
+    let mut output = BufWriter::with_capacity(PIPE_BYTES, output);
     loop {
         let count = match read_u32(&mut input) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
@@ -176,8 +178,8 @@ impl Oracle {
     /// Starts `command`, which must call [`serve`] on its standard input and output.
     pub fn start(mut command: Command) -> io::Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let input = child.stdin.take().map(BufWriter::new);
-        let output = child.stdout.take().map(BufReader::new);
+        let input = child.stdin.take().map(|pipe| BufWriter::with_capacity(PIPE_BYTES, pipe));
+        let output = child.stdout.take().map(|pipe| BufReader::with_capacity(PIPE_BYTES, pipe));
         let output = output.ok_or_else(|| io::Error::other("the oracle has no output"))?;
         Ok(Self { child, input, output })
     }
