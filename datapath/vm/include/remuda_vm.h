@@ -385,7 +385,7 @@ static inline u32 remuda_read_code(struct remuda_program *p, const u8 *records, 
 			last = NULL;
 			continue;
 		}
-		last = next->op == REMUDA_RESTART ? NULL : next;
+		last = next;
 		p->n_code++;
 	}
 	marks[count] = p->n_code;

@@ -63,6 +63,39 @@ fn headers_compile_without_a_warning_and_without_a_libc() {
     }
 }
 
+/// What they take from a kernel, whose u64 is not a libc's.
+const KERNEL_HEADERS: [(&str, &str); 4] = [
+    (
+        "types.h",
+        "typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
+         typedef unsigned long long u64; typedef _Bool bool; typedef __SIZE_TYPE__ size_t;
+         enum { false, true };",
+    ),
+    ("stddef.h", "#define NULL ((void *)0)\n#define offsetof(t, m) __builtin_offsetof(t, m)"),
+    ("string.h", "void *memcpy(void *, const void *, __SIZE_TYPE__);"),
+    (
+        "math64.h",
+        "static inline unsigned long long div64_u64(unsigned long long a, unsigned long long b)
+         { return a / b; }",
+    ),
+];
+
+#[test]
+fn headers_compile_with_a_kernels_types() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("linux")).unwrap();
+    for (name, text) in KERNEL_HEADERS {
+        fs::write(folder.path().join("linux").join(name), format!("{text}\n")).unwrap();
+    }
+    let (source, object) = (folder.path().join("kernel.c"), folder.path().join("kernel.o"));
+    fs::write(&source, "#define REMUDA_API\n#include \"remuda_datapath.h\"\n").unwrap();
+    let include = format!("-I{}", folder.path().display());
+    let arguments = ["-c", "-O2", "-ffreestanding", "-nostdinc", "-D__KERNEL__", &include, "-o"];
+    for compiler in compilers() {
+        compile(compiler, &source, &[&arguments[..], &[object.to_str().unwrap()]].concat());
+    }
+}
+
 #[test]
 fn what_the_headers_call_is_what_a_kernel_has() {
     let folder = tempfile::tempdir().unwrap();
