@@ -36,6 +36,7 @@ impl ConstantRate {
     }
 
     /// When a packet that is ready at `now` has been sent. Rounded up: never faster than the rate.
+    #[inline]
     pub(crate) fn send(&mut self, bytes: u32, now: Nanos) -> Nanos {
         if now > self.end() {
             self.free_at = now;
@@ -55,6 +56,7 @@ impl ConstantRate {
         self.end()
     }
 
+    #[inline]
     fn end(&self) -> Nanos {
         self.free_at + Nanos(u64::from(self.rest > 0))
     }
@@ -73,21 +75,25 @@ pub(crate) struct TraceClock {
     once: bool,
     base: Nanos,
     next: usize,
-    finished: bool,
+    /// The next opportunity; none once a trace that plays once is over.
+    at: Option<Nanos>,
 }
 
 impl TraceClock {
     pub(crate) fn new(trace: Arc<Trace>, once: bool) -> Self {
-        Self { trace, once, base: Nanos::ZERO, next: 0, finished: false }
+        let mut clock = Self { trace, once, base: Nanos::ZERO, next: 0, at: None };
+        clock.at = Some(clock.moment());
+        clock
     }
 
     /// The next opportunity; none once a trace that plays once is over.
+    #[inline]
     pub(crate) fn next_opportunity(&self) -> Option<Nanos> {
-        (!self.finished).then(|| self.base + self.stamp(self.next))
+        self.at
     }
 
     pub(crate) fn is_finished(&self) -> bool {
-        self.finished
+        self.at.is_none()
     }
 
     /// Uses the next opportunity, or loses it.
@@ -96,29 +102,37 @@ impl TraceClock {
         if self.next == self.trace.timestamps_ms().len() {
             self.next = 0;
             self.base = self.base + self.trace.period();
-            self.finished = self.once;
+            if self.once {
+                self.at = None;
+                return;
+            }
         }
+        self.at = Some(self.moment());
     }
 
     /// Loses every opportunity up to and at `now`, without walking whole rounds.
     pub(crate) fn skip_past(&mut self, now: Nanos) {
+        if self.at.is_none_or(|at| at > now) {
+            return;
+        }
         let rounds = (now - self.base).0 / self.trace.period().0;
-        if self.finished || (self.once && rounds > 0) {
-            self.finished = true;
+        if self.once && rounds > 0 {
+            self.at = None;
             return;
         }
         if rounds > 1 {
             // Into the round before the one that holds `now`: its last stamp may be `now` itself.
             self.base = self.base + Nanos((rounds - 1) * self.trace.period().0);
             self.next = 0;
+            self.at = Some(self.moment());
         }
         while self.next_opportunity().is_some_and(|at| at <= now) {
             self.step();
         }
     }
 
-    fn stamp(&self, index: usize) -> Nanos {
-        Nanos::from_millis(u64::from(self.trace.timestamps_ms()[index]))
+    fn moment(&self) -> Nanos {
+        self.base + Nanos::from_millis(u64::from(self.trace.timestamps_ms()[self.next]))
     }
 }
 
@@ -132,6 +146,7 @@ pub(crate) enum Pace {
 
 impl Pace {
     /// When a packet that is ready at `now` has been sent.
+    #[inline]
     pub(crate) fn send(&mut self, bytes: u32, now: Nanos) -> Nanos {
         match self {
             Self::Unlimited => now,

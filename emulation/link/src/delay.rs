@@ -78,6 +78,7 @@ impl Delay {
 
     /// When a packet that leaves the bottleneck at `departed` is delivered. Moments must not go
     /// back.
+    #[inline]
     pub fn deliver_at(&mut self, departed: Nanos) -> Nanos {
         if let Some(path) = &mut self.path {
             self.base = path.0.at(departed);

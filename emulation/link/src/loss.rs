@@ -59,6 +59,7 @@ impl Loss {
     }
 
     /// Whether the next packet is lost.
+    #[inline]
     pub fn is_lost(&mut self) -> bool {
         match &mut self.model {
             Model::None => false,

@@ -81,7 +81,7 @@ mod tests {
                 for (until, bytes) in &passed[start..] {
                     bits += u128::from(*bytes) * 8;
                     let span_ns = u128::from((*until - *from).0);
-                    let allowed = u128::from(burst) * 8 * 1_000_000_000 + span_ns * u128::from(rate);
+                    let allowed = u128::from(burst) * 8_000_000_000 + span_ns * u128::from(rate);
                     prop_assert!(bits * 1_000_000_000 <= allowed);
                 }
             }

@@ -73,7 +73,19 @@ impl<P: Packet> Queued<P> {
     }
 
     /// Works off what happens up to `now`.
+    #[inline]
     pub(crate) fn advance(&mut self, now: Nanos, books: &mut Books<P>) {
+        let next = match &self.bottleneck {
+            Bottleneck::Paced(_) => self.sending.as_ref().map(|sending| sending.done),
+            Bottleneck::Trace(clock) => clock.next_opportunity(),
+        };
+        if next.is_some_and(|at| at <= now) || books.is_logging() {
+            self.work_off(now, books);
+        }
+    }
+
+    #[inline(never)]
+    fn work_off(&mut self, now: Nanos, books: &mut Books<P>) {
         match self.bottleneck {
             Bottleneck::Paced(_) => self.advance_pace(now, books),
             Bottleneck::Trace(_) => self.advance_trace(now, books),

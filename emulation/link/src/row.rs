@@ -92,7 +92,15 @@ impl<P: Packet> Row<P> {
     }
 
     /// Works off what happens up to `now`.
+    #[inline]
     pub(crate) fn advance(&mut self, now: Nanos, books: &mut Books<P>) {
+        if self.next_departure <= now || books.is_logging() {
+            self.work_off(now, books);
+        }
+    }
+
+    #[inline(never)]
+    fn work_off(&mut self, now: Nanos, books: &mut Books<P>) {
         while self.next_departure <= now {
             let Some(passage) = self.row.get(self.departed) else { break };
             books.capacity_until(passage.departed);
@@ -108,6 +116,7 @@ impl<P: Packet> Row<P> {
     }
 
     /// Takes the next packet that has arrived by `now`, up to which all was worked off.
+    #[inline]
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<Passage<P>> {
         if self.row.front()?.at > now {
             return None;

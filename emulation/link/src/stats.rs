@@ -48,8 +48,10 @@ impl DropCounts {
     }
 }
 
-/// A distribution of delays. Where no histogram is kept
-/// ([`Link::without_delay_histogram`](crate::Link::without_delay_histogram)), the quantiles are NaN.
+/// A distribution of delays.
+///
+/// Its quantiles are NaN where no histogram is kept: see
+/// [`Link::without_delay_histogram`](crate::Link::without_delay_histogram).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DelaySummary {
     /// How many packets.
@@ -135,11 +137,13 @@ impl Counters {
     }
 
     /// So much waits; it has not been more since the last call.
+    #[inline]
     pub(crate) fn queue_is(&mut self, packets: u64, bytes: u64) {
         self.totals.queue_packets_max = self.totals.queue_packets_max.max(packets);
         self.totals.queue_bytes_max = self.totals.queue_bytes_max.max(bytes);
     }
 
+    #[inline]
     pub(crate) fn waited(&mut self, delay: Nanos) {
         if let Some(delay_ns) = &mut self.delay_ns {
             delay_ns

@@ -428,7 +428,8 @@ mod tests {
     fn options_of_the_link_models_become_a_path() {
         let line = "--rate 12 --rate-step 10,24 --rate-step 20,6 --rate-period 30 --outage 5,0.5 \
                     --outage-period 60 --delay-ms 20 --delay-step 15,60 --reorder 1,5 --policer \
-                    10,30000 --queue red --queue-bdp 2 --red 5,15,2 --ecn --down-aggregation 100,10";
+                    10,30000 --queue red --queue-bdp 2 --red 5,15,2 --ecn \
+                    --down-aggregation 100,10";
         let path = path(line).unwrap();
         path.build::<u32>().unwrap();
         let up = &path.up;

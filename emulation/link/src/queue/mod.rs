@@ -50,6 +50,7 @@ pub struct Limit {
 }
 
 impl Limit {
+    #[inline]
     pub(crate) fn admits(self, packets: u64, bytes: u64) -> bool {
         self.packets.is_none_or(|limit| packets <= limit)
             && self.bytes.is_none_or(|limit| bytes <= limit)
