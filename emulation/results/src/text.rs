@@ -44,6 +44,10 @@ fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
+fn mbit_per_sec(bytes: u64, span_s: f64) -> f64 {
+    bytes as f64 * 8.0 / 1e6 / span_s.max(f64::MIN_POSITIVE)
+}
+
 fn seconds(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
 }
@@ -95,16 +99,16 @@ fn spread(mut values: Vec<f64>) -> [Option<f64>; 3] {
 }
 
 /// A row a driver.
-fn driver_table(flows: &[FlowOutcome]) -> Table {
+fn driver_table(outcome: &Outcome) -> Table {
     let mut by_driver: BTreeMap<&str, Vec<&FlowOutcome>> = BTreeMap::new();
-    for flow in flows {
+    for flow in &outcome.flows {
         by_driver.entry(&flow.driver).or_default().push(flow);
     }
     let columns = [
         "driver",
         "flows",
         "goodput\nMbit/s",
-        "least of\na flow",
+        "of a flow\nleast",
         "middle",
         "most",
         "RTT p95\nworst, ms",
@@ -116,15 +120,14 @@ fn driver_table(flows: &[FlowOutcome]) -> Table {
     let mut table = table(&columns, 1);
     for (driver, flows) in by_driver {
         let sum = |of: fn(&FlowOutcome) -> u64| flows.iter().map(|flow| of(flow)).sum::<u64>();
-        let goodputs: Vec<f64> = flows.iter().map(|flow| flow.goodput_mbit_per_sec).collect();
-        let total: f64 = goodputs.iter().sum();
-        let [least, middle, most] = spread(goodputs);
+        let [least, middle, most] =
+            spread(flows.iter().map(|flow| flow.goodput_mbit_per_sec).collect());
         let p95 = flows.iter().filter_map(|flow| flow.rtt_p95_ms).max_by(f64::total_cmp);
         let ends = || flows.iter().filter_map(|flow| flow.end_s);
         table.add_row([
             driver.to_owned(),
             flows.len().to_string(),
-            figure(total),
+            figure(mbit_per_sec(sum(|flow| flow.delivered_bytes), outcome.duration_s)),
             maybe(least),
             maybe(middle),
             maybe(most),
@@ -154,7 +157,7 @@ fn link_table(links: &[&LinkOutcome], duration_s: f64) -> Table {
     for link in links {
         table.add_row([
             link.name.clone(),
-            figure(link.bytes_out as f64 * 8.0 / 1e6 / duration_s.max(f64::MIN_POSITIVE)),
+            figure(mbit_per_sec(link.bytes_out, duration_s)),
             figure(link.queueing_mean_ms),
             figure(link.queueing_p50_ms),
             figure(link.queueing_p95_ms),
@@ -181,7 +184,7 @@ pub fn details(outcome: &Outcome) -> String {
         let _ = write!(text, ", Jain's index {jain:.3}");
     }
     let flows = if outcome.flows.len() > FLOWS_MAX {
-        driver_table(&outcome.flows)
+        driver_table(outcome)
     } else {
         flow_table(&outcome.flows)
     };
@@ -262,12 +265,16 @@ mod tests {
         let flow = |n: u32| FlowOutcome {
             name: format!("f-{n}"),
             driver: if n < 25 { "cubic" } else { "bbr" }.to_owned(),
-            goodput_mbit_per_sec: f64::from(n),
+            delivered_bytes: u64::from(n) * 125_000,
             ..FlowOutcome::default()
         };
-        let few = Outcome { flows: (0..20).map(flow).collect(), ..Outcome::default() };
+        let of = |flows: u32| Outcome {
+            duration_s: 1.0,
+            flows: (0..flows).map(flow).collect(),
+            ..Outcome::default()
+        };
+        let (few, many) = (of(20), of(30));
         assert!(details(&few).contains("f-19"));
-        let many = Outcome { flows: (0..30).map(flow).collect(), ..Outcome::default() };
         let text = details(&many);
         assert!(!text.contains("f-19"), "{text}");
         assert!(text.contains("435 Mbit/s together"), "{text}");

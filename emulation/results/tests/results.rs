@@ -159,7 +159,7 @@ fn a_png_is_one_and_has_text_without_a_font_on_this_machine() {
     let row = info.width as usize * 3;
     let dark = pixels[..row * 80].chunks(3).filter(|rgb| rgb.iter().all(|it| *it < 100)).count();
     assert!(dark > 200, "{dark} dark pixels of text");
-    let colours: std::collections::BTreeSet<&[u8]> = pixels.chunks(3).collect();
+    let colours: std::collections::BTreeSet<&[u8]> = pixels.chunks(3).step_by(7).collect();
     assert!(colours.len() > 20, "{} colours", colours.len());
 }
 

@@ -131,11 +131,15 @@ impl Scenario {
                 }
             }
         }
-        let takes_time = flow.route.iter().chain(&flow.back).any(|name| {
+        let at_once = |name: &String| {
             let spec = &self.links[name];
-            spec.rate_mbit_per_sec.is_some() || spec.trace.is_some()
-        });
-        let fits = takes_time || self.rtt_of(flow).0 > 0 || flow.driver == Driver::Unresponsive;
+            let steps = spec.delay_steps.iter().map(|step| step.delay_ms);
+            let rated = spec.rate_mbit_per_sec.is_some() || spec.trace.is_some();
+            !rated && steps.chain([spec.delay_ms]).any(|delay_ms| delay_ms == 0.0)
+        };
+        let instant =
+            flow.extra_delay_ms == 0.0 && flow.route.iter().chain(&flow.back).all(at_once);
+        let fits = !instant || flow.driver == Driver::Unresponsive;
         let rule = "its round trip takes no time; give one of its links a delay_ms or a rate";
         check(fits, || key("route"), quoted(&flow.route), rule)
     }

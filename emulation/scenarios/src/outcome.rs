@@ -199,12 +199,14 @@ pub struct LinkSample {
 }
 
 impl Outcome {
-    /// All flows together.
+    /// All flows together, over the whole duration: not the sum of their own, which are over the
+    /// life of each.
     pub fn goodput_mbit_per_sec(&self) -> f64 {
-        self.flows.iter().map(|flow| flow.goodput_mbit_per_sec).sum()
+        let bytes: u64 = self.flows.iter().map(|flow| flow.delivered_bytes).sum();
+        if self.duration_s > 0.0 { bytes as f64 * 8.0 / 1e6 / self.duration_s } else { 0.0 }
     }
 
-    /// How evenly the goodput is shared (Jain, Chiu and Hawe, 1984): 1 is even, 1/n is one flow
+    /// How evenly the flows' own goodputs are shared (Jain, Chiu and Hawe, 1984): 1 is even, 1/n is one flow
     /// with everything; `None` if nothing arrived.
     pub fn jain(&self) -> Option<f64> {
         let shares = || self.flows.iter().map(|flow| flow.goodput_mbit_per_sec);
@@ -228,7 +230,15 @@ mod tests {
         assert_eq!(sharing(&[5.0, 0.0, 0.0, 0.0]).jain(), Some(0.25));
         assert_eq!(sharing(&[0.0]).jain(), None);
         assert_eq!(sharing(&[]).jain(), None);
-        assert_eq!(sharing(&[1.5, 2.5]).goodput_mbit_per_sec(), 4.0);
+    }
+
+    #[test]
+    fn goodput_together_is_over_the_whole_duration() {
+        let flow = |delivered_bytes| FlowOutcome { delivered_bytes, ..FlowOutcome::default() };
+        let flows = vec![flow(1_000_000), flow(250_000)];
+        let outcome = Outcome { duration_s: 5.0, flows, ..Outcome::default() };
+        assert_eq!(outcome.goodput_mbit_per_sec(), 2.0);
+        assert_eq!(Outcome::default().goodput_mbit_per_sec(), 0.0);
     }
 
     #[test]

@@ -103,10 +103,14 @@ fn a_value_out_of_bounds_is_refused_with_key_value_and_rule() {
     refused("driver = 'cubic' => driver = 'unresponsive'", &["needs app_rate_mbit_per_sec"]);
 }
 
+const STEPPED: &str = "[links.a]\ndelay_ms = 5\ndelay_steps = [{ at_s = 1, delay_ms = 0 }]";
+
 #[test]
 fn a_round_trip_takes_time() {
     let text = "[links.a]\n[[flows]]\nroute = ['a']\nback = []\n";
     let error = Scenario::parse(text, "-").unwrap_err().to_string();
+    assert!(error.contains("its round trip takes no time"), "{error}");
+    let error = Scenario::parse(&text.replace("[links.a]", STEPPED), "-").unwrap_err().to_string();
     assert!(error.contains("its round trip takes no time"), "{error}");
     for timed in ["[links.a]\ndelay_ms = 1", "[links.a]\nrate_mbit_per_sec = 1"] {
         Scenario::parse(&text.replace("[links.a]", timed), "-").unwrap();
@@ -171,6 +175,21 @@ fn overrides_change_what_a_file_says() {
         let error = with(&[change]).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
+}
+
+#[test]
+fn every_part_of_a_link_is_written_and_read_back() {
+    let link = "rate_mbit_per_sec = 12\nrate_steps = [{ at_s = 1, rate_mbit_per_sec = 6 }]\n\
+                rate_steps_period_s = 2\noutages = [{ at_s = 3, duration_s = 0.5 }]\n\
+                delay_ms = 20\ndelay_steps = [{ at_s = 4, delay_ms = 60 }]\njitter_std_ms = 1\n\
+                reordering = { percent = 1, extra_ms = 5 }\nloss_percent = 0.5\n\
+                policer = { rate_mbit_per_sec = 10, burst_bytes = 30000 }\n\
+                queue = { kind = 'fq-codel', limit_packets = 100, ecn = true }\n\
+                aggregation = { interval_ms = 10, packets_max = 5 }\nseed = 3\n";
+    let full = text(&format!("rate_mbit_per_sec = 12\ndelay_ms = 20\n => {link}"));
+    let scenario = Scenario::parse(&full, "-").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(Scenario::parse(&scenario.to_toml().unwrap(), "-").unwrap(), scenario);
+    assert_eq!(scenario.build_links::<u32>().unwrap().len(), 2);
 }
 
 fn any_driver() -> impl Strategy<Value = Driver> {

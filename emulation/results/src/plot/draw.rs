@@ -82,12 +82,12 @@ impl Pen {
         let (strips, panels) = rest.split_vertically(self.px(strips_height(figure)));
         for (at, strip) in figure.strips.iter().enumerate() {
             let top = self.px(at as u32 * STRIP_HEIGHT);
-            self.strip(&strips, strip, top, figure.duration_s)?;
+            self.strip(&strips, strip, top, figure.end_s)?;
         }
         let areas = panels.split_evenly((figure.panels.len(), 1));
         let last = figure.panels.len().saturating_sub(1);
         for (at, (panel, area)) in figure.panels.iter().zip(areas).enumerate() {
-            self.panel(&area, panel, figure.duration_s, at == last)?;
+            self.panel(&area, panel, figure.end_s, at == last)?;
         }
         Ok(())
     }
@@ -98,12 +98,12 @@ impl Pen {
         area: &Area<DB>,
         strip: &Strip,
         top: i32,
-        duration_s: f64,
+        end_s: f64,
     ) -> Drawn<DB> {
         let left = LEFT + AXIS_WIDTH;
         let room = f64::from(self.px(WIDTH - LEGEND_WIDTH - left - RIGHT));
         let at = |t_s: f64| {
-            let share = (t_s / duration_s).clamp(0.0, 1.0);
+            let share = (t_s / end_s).clamp(0.0, 1.0);
             self.px(left) + (room * share).round() as i32
         };
         let bottom = top + self.px(STRIP_HEIGHT - 3);
@@ -126,7 +126,7 @@ impl Pen {
         self,
         area: &Area<DB>,
         panel: &Panel,
-        duration_s: f64,
+        end_s: f64,
         is_last: bool,
     ) -> Drawn<DB> {
         let (plot, legend) = area.split_horizontally(self.px(WIDTH - LEGEND_WIDTH));
@@ -140,7 +140,7 @@ impl Pen {
             .margin_top(self.px(10))
             .x_label_area_size(self.px(if is_last { 40 } else { 24 }))
             .y_label_area_size(self.px(AXIS_WIDTH))
-            .build_cartesian_2d(0.0..duration_s, 0.0..most)?;
+            .build_cartesian_2d(0.0..end_s, 0.0..most)?;
         let mut mesh = chart.configure_mesh();
         mesh.light_line_style(TRANSPARENT)
             .bold_line_style(BLACK.mix(0.12).stroke_width(self.0))

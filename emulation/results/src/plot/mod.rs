@@ -55,7 +55,8 @@ pub(crate) struct Figure {
     title: String,
     /// What is not drawn, if anything.
     left_out: Option<String>,
-    duration_s: f64,
+    /// Where the axis of time ends.
+    end_s: f64,
     strips: Vec<Strip>,
     panels: Vec<Panel>,
 }
@@ -108,7 +109,7 @@ fn bands(flow: &FlowOutcome, end_s: f64, arms: &BTreeMap<&str, RGBColor>) -> Str
 }
 
 /// A strip for each of the first flows that changed its arm.
-fn strips(outcome: &Outcome) -> Vec<Strip> {
+fn strips(outcome: &Outcome, end_s: f64) -> Vec<Strip> {
     let switching = || outcome.flows.iter().filter(|flow| !flow.switches.is_empty());
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for flow in switching() {
@@ -116,7 +117,6 @@ fn strips(outcome: &Outcome) -> Vec<Strip> {
         names.extend(flow.switches.iter().flat_map(|it| [it.from.as_str(), it.to.as_str()]));
     }
     let arms = names.into_iter().enumerate().map(|(at, arm)| (arm, colour(at))).collect();
-    let end_s = outcome.duration_s;
     switching().take(STRIPS_MAX).map(|flow| bands(flow, end_s, &arms)).collect()
 }
 
@@ -185,12 +185,16 @@ impl Figure {
         if !lines.is_empty() {
             panels.push(Panel { title: "queue, packets", lines });
         }
+        // Where all is over long before the end, what happened would be a line at the left.
+        let last_s = outcome.flow_samples.iter().map(|sample| sample.t_s).fold(0.0, f64::max);
+        let end_s = if last_s > 0.0 { last_s } else { outcome.duration_s };
+        let end_s = end_s.max(f64::MIN_POSITIVE);
         let (engine, seed) = (outcome.engine, outcome.seed);
         Ok(Self {
             title: format!("{} (remuda {engine}, seed {seed})", outcome.scenario),
             left_out,
-            duration_s: outcome.duration_s.max(f64::MIN_POSITIVE),
-            strips: strips(outcome),
+            end_s,
+            strips: strips(outcome, end_s),
             panels,
         })
     }
@@ -280,7 +284,7 @@ mod tests {
             ..FlowOutcome::default()
         };
         let outcome = Outcome { duration_s: 10.0, flows: vec![flow], ..Outcome::default() };
-        let strips = strips(&outcome);
+        let strips = strips(&outcome, 10.0);
         let bands: Vec<_> =
             strips[0].bands.iter().map(|band| (band.0, band.1, band.3.as_str())).collect();
         assert_eq!(bands, [(1.0, 2.0, "cubic"), (2.0, 5.0, "bbr"), (5.0, 9.0, "cubic")]);
