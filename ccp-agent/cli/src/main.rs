@@ -1,10 +1,13 @@
-//! `remuda`: one command for the agent, its flows, the link emulator and the demonstration.
+//! `remuda`: one command for the agent, its flows, the emulators and the demonstration.
 
 mod agent;
+mod commit;
 mod demo;
 mod doctor;
 mod flows;
 mod programs;
+mod sim;
+mod stop;
 mod table;
 
 use clap::{Parser, Subcommand};
@@ -34,6 +37,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Download files over three paths, by rein and by each arm alone, and compare
     Demo(demo::DemoArgs),
+    /// Run scenarios in the simulator
+    Sim(sim::SimArgs),
     /// Run a command behind an emulated link, as mm-link does
     Link(Box<remuda_live::args::LinkArgs>),
 }
@@ -60,6 +65,7 @@ fn main() -> ExitCode {
         Command::Programs(args) => args.run(),
         Command::Doctor(args) => args.run(),
         Command::Demo(args) => args.run(),
+        Command::Sim(args) => args.run(),
         Command::Link(args) => return link(&args),
     };
     match done {

@@ -11,6 +11,7 @@ mod summary;
 mod unprivileged;
 
 use crate::Failure;
+use crate::stop::stop_flag;
 use ccp_agent::catalogue;
 use ccp_agent::child::AgentChild;
 use clap::Args;
@@ -21,11 +22,10 @@ use race::{Race, Reins};
 use record::Run;
 use remuda_live::Clock;
 use results::Facts;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use summary::Summary;
 
@@ -159,15 +159,4 @@ fn race(plan: &Plan, reins: Reins<'_>) -> Result<Vec<Run>, Failure> {
         return Err("stopped; nothing was written, and nothing is left running".into());
     }
     Ok(runs)
-}
-
-/// Is set by Ctrl-C and its like; the second time they end the process at once.
-fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let status = 128 + signal;
-        signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&stopped))?;
-        signal_hook::flag::register(signal, Arc::clone(&stopped))?;
-    }
-    Ok(stopped)
 }

@@ -3,9 +3,9 @@
 use super::paths::{PATHS, Plan};
 use super::race::CROSS_TRAFFIC;
 use super::record::Run;
+use crate::commit::commit;
 use std::fmt::Write as _;
 use std::fs;
-use std::process::Command;
 
 /// What was run, by name: for the head of a file and for the page.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,16 +52,6 @@ impl Facts {
 fn kernel() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("Linux {}", release.trim())
-}
-
-/// Of the tree this was built from, if it is still there.
-fn commit() -> Option<String> {
-    let tree = env!("CARGO_MANIFEST_DIR");
-    let arguments = ["-C", tree, "describe", "--always", "--dirty", "--abbrev=12"];
-    let output = Command::new("git").args(arguments).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let text = text.trim();
-    (output.status.success() && !text.is_empty()).then(|| text.to_owned())
 }
 
 /// A field of a CSV line (RFC 4180).

@@ -1,0 +1,49 @@
+//! The files of one run.
+
+use super::PlotKind;
+use super::plan::{Run, slug};
+use crate::Failure;
+use remuda_results::{About, Outcome, png, qlog, svg, write};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What is to be written, and where.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// Of all runs.
+    pub folder: PathBuf,
+    /// Whether plots are drawn.
+    pub plot: Option<PlotKind>,
+    /// Whether flows are logged.
+    pub qlog: bool,
+    /// Of this program.
+    pub commit: Option<String>,
+}
+
+fn put(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let doing = |error| format!("cannot write {}: {error}", path.display());
+    Ok(fs::write(path, content).map_err(doing)?)
+}
+
+impl Files {
+    /// Writes all files of a run into a folder of its own.
+    pub fn write(&self, run: &Run, outcome: &Outcome) -> Result<(), Failure> {
+        let folder = self.folder.join(&run.folder);
+        let scenario_toml = Some(run.scenario.to_toml()?);
+        write(&folder, outcome, &About { commit: self.commit.clone(), scenario_toml })?;
+        match self.plot {
+            Some(PlotKind::Svg) => put(&folder.join("plot.svg"), svg(outcome)?)?,
+            Some(PlotKind::Png) => put(&folder.join("plot.png"), png(outcome)?)?,
+            None => {}
+        }
+        if self.qlog {
+            let flows = run.scenario.flows_expanded();
+            let mss = |flow: u32| flows.get(flow as usize).map_or(0, |flow| flow.mss_bytes);
+            for (flow, text) in qlog(outcome, mss) {
+                let name = format!("{}-{}.qlog", flow.flow, slug(&flow.name));
+                put(&folder.join(name), text)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! Many runs over threads. Each run is by itself, so no result depends on how many run at a time.
+
+use super::files::Files;
+use super::plan::Run;
+use super::progress::{Progress, Work};
+use crate::Failure;
+use remuda_live::Clock;
+use remuda_results::Outcome;
+use remuda_scenarios::{Nanos, Scenario};
+use remuda_sim::Simulation;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// How often the display and Ctrl-C are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How much is simulated between two looks at Ctrl-C.
+const STEP: Nanos = Nanos::from_millis(100);
+
+/// What became of a run.
+#[derive(Clone, Debug)]
+pub enum Finished {
+    /// It was stopped, or never started.
+    Not,
+    /// It could not run, or its files could not be written.
+    Failed(String),
+    /// It ran; its time series are in its files.
+    Done(Box<Outcome>),
+}
+
+impl Finished {
+    /// Of a run that is done.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match self {
+            Self::Done(outcome) => Some(outcome),
+            Self::Not | Self::Failed(_) => None,
+        }
+    }
+}
+
+/// Simulates one scenario, unless it is stopped meanwhile.
+fn simulate(
+    scenario: &Scenario,
+    work: &Work,
+    stopped: &AtomicBool,
+) -> Result<Option<Outcome>, Failure> {
+    let mut simulation = Simulation::new(scenario)?;
+    let end = simulation.end();
+    let mut at = Nanos::ZERO;
+    while at < end && !simulation.is_over() {
+        if stopped.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let before = at;
+        at = (at + STEP).min(end);
+        simulation.run_until(at);
+        work.add(at.as_millis() - before.as_millis());
+    }
+    work.add(end.as_millis() - at.as_millis());
+    Ok(Some(simulation.outcome()))
+}
+
+/// How a sweep is run.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// How many runs at a time.
+    pub jobs: usize,
+    /// What is written of each.
+    pub files: Option<&'a Files>,
+    /// Set when no more is to be done.
+    pub stopped: &'a AtomicBool,
+    /// Whether nothing is shown.
+    pub quiet: bool,
+    /// Since the start.
+    pub clock: Clock,
+}
+
+struct Shared<'a> {
+    runs: &'a [Run],
+    next: AtomicUsize,
+    work: Work,
+    options: Options<'a>,
+}
+
+impl Shared<'_> {
+    fn run(&self, run: &Run) -> Result<Finished, Failure> {
+        let Some(mut outcome) = simulate(&run.scenario, &self.work, self.options.stopped)? else {
+            return Ok(Finished::Not);
+        };
+        if let Some(files) = self.options.files {
+            files.write(run, &outcome)?;
+        }
+        // Of a long sweep, only what the tables need stays in memory.
+        outcome.flow_samples = Vec::new();
+        outcome.link_samples = Vec::new();
+        Ok(Finished::Done(Box::new(outcome)))
+    }
+
+    /// Takes one run after the other, until there is none.
+    fn work(&self, results: &Sender<(usize, Finished)>) {
+        while !self.options.stopped.load(Ordering::Relaxed) {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(run) = self.runs.get(index) else { return };
+            let finished =
+                self.run(run).unwrap_or_else(|failure| Finished::Failed(failure.to_string()));
+            if results.send((index, finished)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Runs all, and says what became of each, in their order.
+pub fn run(runs: &[Run], options: Options<'_>) -> Vec<Finished> {
+    let total_ms = runs.iter().map(|run| run.scenario.duration().as_millis()).sum();
+    let shared = Shared { runs, next: AtomicUsize::new(0), work: Work::default(), options };
+    let mut finished = vec![Finished::Not; runs.len()];
+    let mut progress = Progress::new(total_ms, runs.len(), options.quiet);
+    let (sender, results) = channel();
+    thread::scope(|scope| {
+        for _ in 0..options.jobs.min(runs.len()) {
+            let (sender, shared) = (sender.clone(), &shared);
+            scope.spawn(move || shared.work(&sender));
+        }
+        drop(sender);
+        let mut done = 0;
+        loop {
+            match results.recv_timeout(LOOK) {
+                Ok((index, result)) => {
+                    done += usize::from(!matches!(result, Finished::Not));
+                    finished[index] = result;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            progress.show(&shared.work, done, options.clock.elapsed());
+        }
+    });
+    progress.clear();
+    finished
+}

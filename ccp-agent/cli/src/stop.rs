@@ -1,0 +1,17 @@
+//! Ctrl-C, as something to look at.
+
+use crate::Failure;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Is set by Ctrl-C and its like; the second time they end the process at once.
+pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let status = 128 + signal;
+        signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&stopped))?;
+        signal_hook::flag::register(signal, Arc::clone(&stopped))?;
+    }
+    Ok(stopped)
+}
