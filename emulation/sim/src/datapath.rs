@@ -53,7 +53,13 @@ impl Datapath {
         (delay_ns, now_ns): (u64, u64),
     ) -> Result<Self, Error> {
         let (cwnd_pkts, mss_bytes) = (sender.cwnd_pkts, sender.mss_bytes);
-        let signals = Signals { now_us: now_ns / 1_000, mss_bytes, ..Signals::default() };
+        let signals = Signals {
+            now_us: now_ns / 1_000,
+            mss_bytes,
+            srtt_us: micros(sender.rtt().smoothed_ns()),
+            rtt_min_us: micros(sender.rtt().min_ns()),
+            ..Signals::default()
+        };
         let (agent, orders) =
             InProcess::start(driver, config, (cwnd_pkts, mss_bytes, ecn), signals)?;
         Ok(Self {
@@ -175,7 +181,6 @@ impl Datapath {
     }
 
     fn signals(&mut self, sender: &Sender, now_ns: u64) -> Signals {
-        let micros = |ns: Option<u64>| u32::try_from(ns.unwrap_or(0) / 1_000).unwrap_or(u32::MAX);
         let flags = std::mem::take(&mut self.flags);
         Signals {
             now_us: now_ns / 1_000,
@@ -191,6 +196,10 @@ impl Datapath {
             cwnd_half: flags.cwnd_half,
         }
     }
+}
+
+fn micros(ns: Option<u64>) -> u32 {
+    u32::try_from(ns.unwrap_or(0) / 1_000).unwrap_or(u32::MAX)
 }
 
 /// `pace_at()`; a rate of 0 turns pacing off.

@@ -16,8 +16,8 @@ const RTT_US_MAX: u64 = 60_000_000;
 const WRITE_INTERVAL_NS: u64 = 1_000_000;
 const NEVER: u64 = u64::MAX;
 
-/// Which of its timers are set, and when they are due; a timer that was moved back is met early,
-/// and set again then.
+/// When each of its timers is due. One that was put off is met early, and set again then; one that
+/// was brought forward leaves its old entry behind, which is not the one set and is passed over.
 #[derive(Clone, Copy, Debug)]
 struct Armed {
     loss_ns: u64,
@@ -181,6 +181,9 @@ impl TcpFlow {
 
     /// The receiver's timer; `Some` is the ACK that waited.
     pub fn delayed_ack(&mut self, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
+        if self.armed.ack_ns != now_ns {
+            return None;
+        }
         self.armed.ack_ns = NEVER;
         let due_ns = self.receiver.due_ns()?;
         if due_ns <= now_ns {
@@ -212,6 +215,9 @@ impl TcpFlow {
 
     /// The sender's retransmission timer.
     pub fn loss_timer(&mut self, now_ns: u64, timers: &mut Timers, mut out: impl FnMut(Packet)) {
+        if self.armed.loss_ns != now_ns {
+            return;
+        }
         self.armed.loss_ns = NEVER;
         let before = self.sender.cwnd_pkts;
         if self.sender.alarm_ns().is_some_and(|at_ns| at_ns <= now_ns) {
@@ -228,6 +234,9 @@ impl TcpFlow {
 
     /// A paced sender may go on.
     pub fn pace_timer(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
+        if self.armed.pace_ns != now_ns {
+            return;
+        }
         self.armed.pace_ns = NEVER;
         self.send(now_ns, timers, out);
     }

@@ -133,7 +133,7 @@ impl std::fmt::Debug for InProcess {
     }
 }
 
-fn info(ecn: bool) -> FlowInfo {
+fn info(ecn: bool, signals: &Signals) -> FlowInfo {
     let nobody = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
     FlowInfo {
         local: nobody,
@@ -141,8 +141,8 @@ fn info(ecn: bool) -> FlowInfo {
         mark: 0,
         cgroup_id: 0,
         ssthresh_bytes: 0,
-        srtt_us: 0,
-        rtt_min_us: 0,
+        srtt_us: signals.srtt_us,
+        rtt_min_us: signals.rtt_min_us,
         ecn,
         requested: String::new(),
     }
@@ -161,7 +161,7 @@ impl InProcess {
         let mss = Bytes(mss_bytes.into());
         let cwnd = Bytes(u64::from(cwnd_pkts) * mss.0);
         let driven = (driver.to_owned(), controller);
-        let flow = Flow::new(1, info(ecn), (cwnd, mss), driven, signals.now_us);
+        let flow = Flow::new(1, info(ecn, &signals), (cwnd, mss), driven, signals.now_us);
         let mut agent = Self { flow, config: Arc::clone(config), switches: Switches::default() };
         let orders = agent.step(signals, |flow, ctx| flow.start(ctx)).unwrap_or_default();
         Ok((agent, orders))

@@ -7,6 +7,7 @@
 //!                datapath: the program in the VM ─▶ agent: decode ▸ controller ▸ guard
 //! ```
 //!
+//! A flow starts with its connection established: its handshake told it the idle round trip.
 //! One thread, integer nanoseconds, one seed: the same scenario gives the same bytes, on every
 //! machine. Sender and receiver do what Linux does where it matters to congestion control; each
 //! file's head lists what differs.

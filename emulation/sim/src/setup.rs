@@ -44,9 +44,10 @@ fn flow(
         Driver::Window(pkts) => pkts,
         _ => spec.init_cwnd_pkts,
     };
-    let sender = Sender::new(index, spec.mss_bytes, cwnd_pkts, spec.ecn);
-    let control = control(scenario, &spec, &sender, config)?;
     let rtt_ns = scenario.rtt_of(&spec).0;
+    let mut sender = Sender::new(index, spec.mss_bytes, cwnd_pkts, spec.ecn);
+    sender.note_handshake(rtt_ns);
+    let control = control(scenario, &spec, &sender, config)?;
     Ok(Flow::Tcp(Box::new(TcpFlow::new(spec, (sender, control), (data, back), rtt_ns))))
 }
 

@@ -41,7 +41,10 @@ impl Links {
     fn push(&mut self, link: u16, packet: Packet, now_ns: u64) {
         let link = usize::from(link);
         self.all[link].push(packet, Nanos(now_ns));
-        self.note(link);
+        // What comes last to a link that keeps order changes nothing about what leaves it next.
+        if self.next_ns[link] == NEVER || !self.all[link].keeps_order() {
+            self.note(link);
+        }
     }
 
     fn note(&mut self, link: usize) {
@@ -161,13 +164,11 @@ impl Simulation {
     }
 
     fn serve_link(&mut self, link: usize) {
-        let now = Nanos(self.now_ns);
-        while let Some(fate) = self.links.all[link].pop(now) {
-            if let Fate::Delivered { packet, .. } = fate {
-                self.deliver(packet);
-            }
-        }
+        let fate = self.links.all[link].pop(Nanos(self.now_ns));
         self.links.note(link);
+        if let Some(Fate::Delivered { packet, .. }) = fate {
+            self.deliver(packet);
+        }
     }
 
     /// A packet has crossed a link: on to the next one of its route, or to its end.

@@ -145,6 +145,13 @@ impl Sender {
         }
     }
 
+    /// The handshake has told a round trip.
+    pub fn note_handshake(&mut self, rtt_ns: u64) {
+        if rtt_ns > 0 {
+            self.rtt.sample(rtt_ns, 0, 0);
+        }
+    }
+
     /// What is in flight, in segments.
     pub fn in_flight_pkts(&self) -> u32 {
         self.board.in_flight_pkts()
