@@ -77,6 +77,8 @@ pub struct Simulation {
     now_ns: u64,
     end_ns: u64,
     events: u64,
+    /// Flows that have not come to their end.
+    unfinished: usize,
 }
 
 impl Simulation {
@@ -100,8 +102,17 @@ impl Simulation {
         }
         let end_ns = scenario.duration().0;
         let links = Links::new(links);
-        let scenario = scenario.clone();
-        Ok(Self { scenario, links, flows, timers, series, now_ns: 0, end_ns, events: 0 })
+        Ok(Self {
+            scenario: scenario.clone(),
+            unfinished: flows.len(),
+            links,
+            flows,
+            timers,
+            series,
+            now_ns: 0,
+            end_ns,
+            events: 0,
+        })
     }
 
     /// The simulated time.
@@ -116,11 +127,7 @@ impl Simulation {
 
     /// Whether its time is up, or every flow has come to its end.
     pub fn is_over(&self) -> bool {
-        self.now_ns >= self.end_ns
-            || self.flows.iter().all(|flow| match flow {
-                Flow::Tcp(tcp) => tcp.is_over(),
-                Flow::Unresponsive(open) => open.is_over(),
-            })
+        self.now_ns >= self.end_ns || self.unfinished == 0
     }
 
     /// How many flows there are.
@@ -142,10 +149,11 @@ impl Simulation {
         self.events
     }
 
-    /// Works off all that happens up to and at `until`, but nothing after the end.
+    /// Works off all that happens up to and at `until`, but nothing after the end, or after the last
+    /// flow's: in how many slices it runs changes nothing.
     pub fn run_until(&mut self, until: Nanos) {
         let until_ns = until.0.min(self.end_ns);
-        loop {
+        while self.unfinished > 0 {
             let (link_ns, link) = self.links.next();
             let timer_ns = self.timers.next_ns();
             let at_ns = link_ns.min(timer_ns);
@@ -160,7 +168,9 @@ impl Simulation {
                 self.fire(event, flow);
             }
         }
-        self.now_ns = self.now_ns.max(until_ns);
+        if self.unfinished > 0 {
+            self.now_ns = self.now_ns.max(until_ns);
+        }
     }
 
     fn serve_link(&mut self, link: usize) {
@@ -221,7 +231,9 @@ impl Simulation {
         let Flow::Tcp(tcp) = &mut flows[flow as usize] else { return };
         let first = tcp.route[0];
         let mut out = |packet| links.push(first, packet, *now_ns);
+        let was_over = tcp.is_over();
         act(tcp, *now_ns, timers, &mut out);
+        self.unfinished -= usize::from(!was_over && tcp.is_over());
     }
 
     fn fire(&mut self, event: Event, flow: u32) {
@@ -230,10 +242,7 @@ impl Simulation {
             Event::Start => self.start(flow),
             Event::Unresponsive => self.send_unresponsive(flow),
             Event::Sample => self.sample(),
-            Event::Stop => match &mut self.flows[flow as usize] {
-                Flow::Tcp(tcp) => tcp.stop(now_ns),
-                Flow::Unresponsive(open) => open.stop_ns = Some(now_ns),
-            },
+            Event::Stop => self.stop(flow),
             Event::Loss => self.with_tcp(flow, |tcp, now, timers, out| {
                 tcp.loss_timer(now, timers, out);
             }),
@@ -261,12 +270,23 @@ impl Simulation {
         }
     }
 
+    fn stop(&mut self, flow: u32) {
+        match &mut self.flows[flow as usize] {
+            Flow::Tcp(_) => self.with_tcp(flow, |tcp, now_ns, _, _| tcp.stop(now_ns)),
+            Flow::Unresponsive(open) => {
+                self.unfinished -= usize::from(!open.is_over());
+                open.stop_ns = Some(self.now_ns);
+            }
+        }
+    }
+
     fn send_unresponsive(&mut self, flow: u32) {
         let Flow::Unresponsive(open) = &mut self.flows[flow as usize] else { return };
         if open.is_over() {
             return;
         }
         let (packet, next_ns) = open.send(self.now_ns);
+        self.unfinished -= usize::from(open.is_over());
         self.timers.set(next_ns, Event::Unresponsive, flow);
         self.links.push(open.route[0], packet, self.now_ns);
     }
@@ -319,6 +339,13 @@ impl Simulation {
     /// The flow's minimum RTT.
     pub fn rtt_min(&self, flow: usize) -> Option<Nanos> {
         self.tcp(flow)?.sender.rtt().min_ns().map(Nanos)
+    }
+
+    /// Payload of the flow known to have arrived, SACKed segments among it (`tp->delivered`).
+    pub fn delivered(&self, flow: usize) -> Bytes {
+        self.tcp(flow).map_or(Bytes(0), |tcp| {
+            Bytes(u64::from(tcp.sender.delivered_pkts()) * u64::from(tcp.sender.mss_bytes))
+        })
     }
 
     /// The flow's window.

@@ -1,7 +1,5 @@
 //! Pacing as the stack does it without fq (net/ipv4/tcp_output.c): bursts of a millisecond of the
-//! rate, at least two segments, and between them the time they take at that rate.
-
-use crate::packet::HEADER_BYTES;
+//! rate, at least two segments, and between them the time their payload takes at that rate.
 
 /// `sk_pacing_shift`: a burst is the rate's share of 1/1024 s.
 const BURST_SHIFT: u32 = 10;
@@ -49,7 +47,7 @@ impl Pacer {
         let Some(rate) = self.rate_bytes_per_sec else {
             return;
         };
-        let bytes = u64::from(pkts) * u64::from(mss_bytes + HEADER_BYTES);
+        let bytes = u64::from(pkts) * u64::from(mss_bytes);
         let took_ns = bytes * 1_000_000_000 / rate;
         let late_ns = now_ns.saturating_sub(self.next_ns);
         self.next_ns = self.next_ns.max(now_ns) + took_ns - (took_ns / 2).min(late_ns);
@@ -66,11 +64,11 @@ mod tests {
         assert_eq!((pacer.burst_pkts(1_448), pacer.next_ns()), (u32::MAX, 0));
         pacer.set_rate(Some(12_000_000)); // 8 full segments in 1/1024 s
         assert_eq!(pacer.burst_pkts(1_448), 8);
-        pacer.sent(8, 1_448, 0);
+        pacer.sent(8, 1_500, 0);
         assert_eq!(pacer.next_ns(), 1_000_000);
-        pacer.sent(8, 1_448, 1_400_000);
+        pacer.sent(8, 1_500, 1_400_000);
         assert_eq!(pacer.next_ns(), 2_000_000, "0.4 ms late, made good");
-        pacer.sent(8, 1_448, 9_000_000);
+        pacer.sent(8, 1_500, 9_000_000);
         assert_eq!(pacer.next_ns(), 9_500_000, "half of it at most");
     }
 }
