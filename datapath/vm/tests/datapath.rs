@@ -569,6 +569,100 @@ fn programs_of_an_agent_that_is_gone_make_room_and_their_flows_fall_back() {
 }
 
 #[test]
+fn a_program_sees_the_window_and_the_rate_it_was_just_given() {
+    let records = [
+        define((5, 0), 0),
+        define((5, 1), 0),
+        bind((5, 0), UPDATE_CWND),
+        bind((5, 1), UPDATE_RATE),
+        bind(WANTS_REPORT, constant(1)),
+    ];
+    let mut datapath = small();
+    let sid = obeying(&mut datapath, 4, &always(1, &records), 1);
+    datapath.handle(&update_fields(sid, &[(UPDATE_CWND, 7_000), (UPDATE_RATE, 1)])).unwrap();
+    datapath.ack(sid, &ack());
+    assert_eq!(fields(&datapath), [7_000, 10_000], "as bounded");
+    datapath.ack(sid, &ack());
+    assert_eq!(fields(&datapath), [10_000, 0], "and then what is in force");
+    datapath.handle(&update_fields(sid, &[(UPDATE_CWND, 9_000)])).unwrap();
+    datapath.ack(sid, &ack());
+    heard(&mut datapath);
+    datapath.handle(&message(Kind::Resync, 0, &[])).unwrap();
+    let told = heard(&mut datapath);
+    let Some(ToAgent::Create { create, .. }) = told.last() else { panic!("{told:?}") };
+    assert_eq!(create.init_cwnd_bytes, 9_000, "and what a new agent is told");
+}
+
+#[test]
+fn signals_add_up_between_reports_but_for_recovery() {
+    let on_timeout = (code::GT, WANTS_REPORT, (4, 14), constant(0));
+    let mut datapath = small();
+    let program = always(1, &[define((5, 0), 0), on_timeout]);
+    let sid = obeying(&mut datapath, 4, &program, 1);
+    let signals = SIGNAL_APP_LIMITED | SIGNAL_IN_RECOVERY;
+    datapath.ack(sid, &Ack { signals, ..ack() });
+    let mut last = ack();
+    last.primitives.was_timeout = 1;
+    datapath.ack(sid, &last);
+    let told = heard(&mut datapath);
+    let [ToAgent::Signals { signals, .. }, _] = &told[..] else { panic!("{told:?}") };
+    assert!(signals.app_limited && !signals.in_recovery, "{signals:?}");
+}
+
+#[test]
+fn a_report_is_settled_by_the_program_that_made_it() {
+    let mut datapath = small();
+    let sid = obeying(&mut datapath, 4, &counting(1), 1);
+    datapath.ack(sid, &ack());
+    // one field, and it is not the register that this program defines
+    let other = always(1, &[define((6, 1), 5), bind(WANTS_REPORT, constant(1))]);
+    datapath.handle(&other).unwrap();
+    datapath.ack(sid, &ack());
+    assert_eq!(fields(&datapath), [0]);
+}
+
+#[test]
+fn updates_for_a_program_that_went_before_it_ran_are_forgotten() {
+    let mut datapath = small();
+    let sid = obeying(&mut datapath, 4, &asking(1), 1);
+    datapath.ack(sid, &ack());
+    datapath.handle(&asking(2)).unwrap();
+    datapath.handle(&change_prog(sid, 2, &[((0, 0), 5)])).unwrap();
+    datapath.attach();
+    datapath.handle(&asking(1)).unwrap();
+    datapath.handle(&counting(3)).unwrap();
+    assert_eq!(datapath.counters().programs_evicted, 1);
+    assert_eq!(datapath.ack(sid, &ack()), Control::Agent, "by the one before");
+    assert_eq!(fields(&datapath), [1]);
+}
+
+#[test]
+fn a_word_of_the_agent_ends_what_the_transport_said() {
+    let mut datapath = small();
+    let sid = obeying(&mut datapath, 4, &counting(1), 1);
+    datapath.detach();
+    assert_eq!(datapath.ack(sid, &ack()), Control::Own);
+    beat(&mut datapath);
+    assert_eq!(datapath.ack(sid, &ack()), Control::Agent);
+    datapath.ops_mut().deaf = true;
+    datapath.ack(sid, &ack());
+    pass(&mut datapath, 499);
+    beat(&mut datapath);
+    pass(&mut datapath, 2);
+    assert_eq!(datapath.ack(sid, &ack()), Control::Agent, "it fails anew, not for long");
+}
+
+#[test]
+fn who_was_never_announced_has_no_end_either() {
+    let mut datapath = small();
+    datapath.ops_mut().deaf = true;
+    let sid = datapath.start(0, &start()).unwrap();
+    datapath.ops_mut().deaf = false;
+    assert!(datapath.stop(sid));
+    assert_eq!(heard(&mut datapath), []);
+}
+
+#[test]
 fn settings_beyond_their_bounds_are_refused() {
     let refusal = |settings: Settings| Datapath::new(&settings, Host::default()).err().unwrap();
     for name in ["", "a name", "ü", "0123456789abcdef0123456789abcdef"] {
