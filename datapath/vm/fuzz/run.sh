@@ -28,7 +28,7 @@ for target in "$@"; do
 done
 for target in "$@"; do
 	echo "$target: $seconds s"
-	"$out/$target.bin" -max_total_time="$seconds" -max_len=2048 -verbosity=0 -print_final_stats=1 \
-		-artifact_prefix="$out/$target-" "$out/$target"
+	"$out/$target.bin" -max_total_time="$seconds" -max_len=2048 -verbosity=0 \
+		-print_final_stats=1 -artifact_prefix="$out/$target-" "$out/$target"
 done
 echo "no finding"

@@ -169,12 +169,12 @@ impl<O: Ops> Table<O> {
         restored: Self::restored,
     };
 
-    unsafe extern "C" fn now_ns(context: *mut c_void) -> u64 {
+    extern "C" fn now_ns(context: *mut c_void) -> u64 {
         // SAFETY: `Datapath::enter` has put it there, for the call this is in.
         unsafe { &*context.cast::<O>() }.now_ns()
     }
 
-    unsafe extern "C" fn send(context: *mut c_void, message: *const u8, bytes: u32) -> i32 {
+    extern "C" fn send(context: *mut c_void, message: *const u8, bytes: u32) -> i32 {
         // SAFETY: C passes a message of its own, of that length.
         let message = unsafe { std::slice::from_raw_parts(message, bytes as usize) };
         // SAFETY: as in now_ns; nobody else has a reference to it during the call.
@@ -182,22 +182,22 @@ impl<O: Ops> Table<O> {
         i32::from(!sent)
     }
 
-    unsafe extern "C" fn set_cwnd(context: *mut c_void, flow: *mut c_void, cwnd_bytes: u64) {
+    extern "C" fn set_cwnd(context: *mut c_void, flow: *mut c_void, cwnd_bytes: u64) {
         // SAFETY: as in send.
         unsafe { &mut *context.cast::<O>() }.set_cwnd(flow.addr(), cwnd_bytes);
     }
 
-    unsafe extern "C" fn set_rate(context: *mut c_void, flow: *mut c_void, rate: u64) {
+    extern "C" fn set_rate(context: *mut c_void, flow: *mut c_void, rate: u64) {
         // SAFETY: as in send.
         unsafe { &mut *context.cast::<O>() }.set_rate(flow.addr(), rate);
     }
 
-    unsafe extern "C" fn fell_back(context: *mut c_void, flow: *mut c_void) {
+    extern "C" fn fell_back(context: *mut c_void, flow: *mut c_void) {
         // SAFETY: as in send.
         unsafe { &mut *context.cast::<O>() }.fell_back(flow.addr());
     }
 
-    unsafe extern "C" fn restored(context: *mut c_void, flow: *mut c_void) {
+    extern "C" fn restored(context: *mut c_void, flow: *mut c_void) {
         // SAFETY: as in send.
         unsafe { &mut *context.cast::<O>() }.restored(flow.addr());
     }

@@ -140,15 +140,15 @@ pub struct Counters {
     pub clamped: u64,
 }
 
-/// `struct remuda_ops`.
+/// `struct remuda_ops`. C alone calls these, with what it was given for them.
 #[repr(C)]
 pub(crate) struct Ops {
-    pub now_ns: unsafe extern "C" fn(*mut c_void) -> u64,
-    pub send: unsafe extern "C" fn(*mut c_void, *const u8, u32) -> i32,
-    pub set_cwnd: unsafe extern "C" fn(*mut c_void, *mut c_void, u64),
-    pub set_rate: unsafe extern "C" fn(*mut c_void, *mut c_void, u64),
-    pub fell_back: unsafe extern "C" fn(*mut c_void, *mut c_void),
-    pub restored: unsafe extern "C" fn(*mut c_void, *mut c_void),
+    pub now_ns: extern "C" fn(*mut c_void) -> u64,
+    pub send: extern "C" fn(*mut c_void, *const u8, u32) -> i32,
+    pub set_cwnd: extern "C" fn(*mut c_void, *mut c_void, u64),
+    pub set_rate: extern "C" fn(*mut c_void, *mut c_void, u64),
+    pub fell_back: extern "C" fn(*mut c_void, *mut c_void),
+    pub restored: extern "C" fn(*mut c_void, *mut c_void),
 }
 
 /// `struct remuda_datapath`. What follows its context is read by C alone.

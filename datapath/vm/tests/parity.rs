@@ -139,7 +139,7 @@ fn mutate(message: &mut Vec<u8>, mutation: &Mutation) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(ProptestConfig::with_cases(8_000))]
 
     #[test]
     fn what_the_wire_takes_is_taken_and_nothing_else(

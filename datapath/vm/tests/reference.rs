@@ -176,7 +176,8 @@ proptest! {
             if at % 6 == 0 {
                 let (program, other) = &programs[at / 6 % programs.len()];
                 wire = other;
-                let updates = [Update { register: Register::Control(1), value: step.primitives[0] }];
+                let value = step.primitives[0];
+                let updates = [Update { register: Register::Control(1), value }];
                 machine.change(program, &updates, now_ns);
                 reference.change(wire, &updates, now_ns);
                 same_registers(&machine, &reference)?;
