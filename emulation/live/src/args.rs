@@ -149,7 +149,7 @@ pub struct LinkArgs {
     /// The delay that codel, fq-codel (both 5 ms) or pie (15 ms) aim at, in milliseconds
     #[arg(long, value_name = "MS")]
     pub queue_target_ms: Option<f64>,
-    /// RED's thresholds in packets, and its probability at the second, in percent [5,15,10]
+    /// RED's thresholds in packets, and its probability at the second, in percent (5,15,10)
     #[arg(long, value_name = "MIN,MAX[,PERCENT]", value_parser = option::red)]
     pub red: Option<RedRange>,
     /// Lets codel, fq-codel, pie or red mark packets of ECN-capable senders instead of dropping
