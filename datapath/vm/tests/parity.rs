@@ -139,7 +139,8 @@ fn mutate(message: &mut Vec<u8>, mutation: &Mutation) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(8_000))]
+    // They cost little. PROPTEST_CASES scales them.
+    #![proptest_config(ProptestConfig::with_cases(32 * ProptestConfig::default().cases))]
 
     #[test]
     fn what_the_wire_takes_is_taken_and_nothing_else(

@@ -158,8 +158,6 @@ fn same_registers(machine: &Machine, reference: &Reference) -> Result<(), TestCa
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
     #[test]
     fn a_machine_does_what_the_reference_does(
         messages in prop::collection::vec(program(), 1..3),
