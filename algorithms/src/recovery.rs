@@ -1,8 +1,8 @@
 //! Which losses belong to which reduction: one reduction a recovery episode.
 //!
 //! RFC 5681 section 3.2 and RFC 6582: losses of one window of data are one sign of congestion. An
-//! episode lasts a round trip at least (a datapath that does not know of recovery needs this), and
-//! as long as the datapath says that it is still repairing what it lost.
+//! episode lasts as long as the datapath says that it is repairing what it lost, and a round trip if
+//! the datapath says nothing of the kind.
 //!
 //! Differs from RFC 6582: `recover` is a moment, not a sequence number, since a report has none.
 
@@ -26,6 +26,8 @@ pub struct Recovery {
     until: Time,
     /// Since the last reduction, every report said that the datapath is in recovery.
     repairing: bool,
+    /// The datapath has said that it repairs: it will also say when it is done.
+    heard: bool,
     /// The datapath's word counts until then.
     trusted_until: Time,
 }
@@ -36,6 +38,7 @@ impl Recovery {
         Self {
             until: path.recovery_until,
             repairing: now < path.recovery_until,
+            heard: false,
             trusted_until: path.recovery_until + TRUSTED_MIN,
         }
     }
@@ -47,6 +50,9 @@ impl Recovery {
 
     /// Whether a loss that `m` reports belongs to the reduction already made.
     pub fn covers(&self, m: &Measurement, now: Time) -> bool {
+        if self.heard && !m.in_recovery {
+            return false;
+        }
         now < self.until || (self.repairing && m.in_recovery && now < self.trusted_until)
     }
 
@@ -61,12 +67,14 @@ impl Recovery {
         let rtt = rtt.min(RTT_MAX);
         self.until = now + rtt;
         self.repairing = true;
+        self.heard = false;
         self.trusted_until = now + rtt.saturating_mul(TRUSTED_RTTS).max(TRUSTED_MIN);
     }
 
     /// Takes in one report, after it was acted upon.
     pub fn observe(&mut self, m: &Measurement, now: Time) {
         self.repairing = self.repairing && self.covers(m, now);
+        self.heard = self.repairing && (self.heard || m.in_recovery);
     }
 }
 
@@ -101,6 +109,17 @@ mod tests {
         let mut recovery = Recovery::resume(&PathState::new(Bytes(1448), Bytes(14_480)), at_ms(ms));
         recovery.enter(RTT, at_ms(ms));
         recovery
+    }
+
+    #[test]
+    fn an_episode_is_over_when_the_datapath_says_so() {
+        let mut recovery = entered_at(100);
+        recovery.observe(&in_recovery(true), at_ms(100));
+        assert!(recovery.covers(&in_recovery(true), at_ms(110)));
+        assert!(!recovery.covers(&in_recovery(false), at_ms(120)));
+        assert!(recovery.ends_with(&in_recovery(false), at_ms(120)));
+        recovery.observe(&in_recovery(false), at_ms(120));
+        assert!(!recovery.ends_with(&in_recovery(false), at_ms(130)));
     }
 
     #[test]

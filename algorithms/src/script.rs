@@ -15,8 +15,8 @@ pub fn path(cwnd_pkts: u64) -> PathState {
 
 /// The report of one round trip, by its letter:
 /// `a` acknowledges a full window, `l` loses a segment before anything else, `L` after a full
-/// window, `e` is `a` with a mark, `t` times out, `r` is `a` and `R` is `L` while the datapath is in
-/// recovery, `q` is silent, `u` acknowledges a quarter of the window, as no more of it was used.
+/// window, `e` is `a` with a mark, `t` times out, `r` is `a` and `R` is `L` while the datapath is
+/// in recovery, `q` is silent, `u` acknowledges a quarter of the window, as no more of it was used.
 pub fn report(event: char, cwnd: Bytes) -> Measurement {
     let used = match event {
         'u' => Bytes(cwnd.0 / 4),

@@ -150,6 +150,11 @@ impl Window {
             self.recovery.enter(episode_rtt(&self.path, m), now);
         } else if self.restarting || !(covered || leaving) {
             self.use_ack(rule, m, now);
+        } else if leaving {
+            // Its first ACK covers what was received out of order. Of a report's ACKs half, on
+            // average, come after it.
+            let after = Bytes(self.path.cwnd.0 / u64::from(2 * self.reports_per_round()));
+            self.use_ack(rule, &Measurement { acked: m.acked.min(after), ..*m }, now);
         }
         if !m.timed_out && m.acked > Bytes(0) {
             self.unanswered = false;
@@ -207,6 +212,8 @@ impl Window {
     /// RFC 5681 equation (4): a new threshold, never above the window and never below the floor.
     fn reduce(&mut self, rule: &mut impl Rule, now: Time) {
         let left = rule.reduce(&self.path).min(self.path.cwnd);
+        // A window is counted in segments: what is beyond the last whole one is never sent.
+        let left = left.to_packets(self.path.mss).to_bytes(self.path.mss);
         self.path.w_max = Some((self.path.cwnd, now));
         self.path.ssthresh = Some(bound(&self.path, left));
     }

@@ -38,7 +38,7 @@ const DELAY_MAX: f64 = 10.0;
 pub struct Step {
     /// The reward.
     pub reward: f64,
-    /// All that the flow had to send is acknowledged.
+    /// All that the flow had to send has been delivered.
     pub terminated: bool,
     /// The episode is as long as it may be.
     pub truncated: bool,
@@ -74,7 +74,8 @@ struct Episode {
     in_force: f64,
     decision: Decision,
     steps: u32,
-    acked_bytes: u64,
+    /// Payload that has arrived.
+    delivered: Bytes,
     seen: Seen,
     is_over: bool,
 }
@@ -91,7 +92,7 @@ struct Episode {
 ///
 /// `throughput * share - delay * min(10, (rtt - base_rtt) / base_rtt) - loss * loss_rate`
 ///
-/// with [`crate::Weights`], `share` the acknowledged bytes over what the bottleneck could send, and
+/// with [`crate::Weights`], `share` the delivered bytes over what the bottleneck could send, and
 /// `rtt` the mean round trip. Unlike an observation, it knows the path.
 ///
 /// Memory: the simulation's, and `history` times 32 bytes.
@@ -148,7 +149,7 @@ impl Env {
             },
             decision: Decision { cwnd: Bytes(0), rate: None },
             steps: 0,
-            acked_bytes: 0,
+            delivered: Bytes(0),
             seen: Seen::default(),
             is_over: false,
         };
@@ -176,7 +177,7 @@ impl Env {
         episode.decide(course, config.control);
         episode.advance(course, config.control, observer);
         episode.steps += 1;
-        let terminated = course.bytes.is_some_and(|bytes| episode.acked_bytes >= bytes);
+        let terminated = course.bytes.is_some_and(|bytes| episode.delivered >= Bytes(bytes));
         let is_long = config.episode_steps.is_some_and(|steps| episode.steps >= steps);
         let next = episode.simulation.now() + course.step;
         let truncated = !terminated && (is_long || next > course.end);
@@ -285,9 +286,11 @@ impl Episode {
     fn advance(&mut self, course: &Course, control: Control, observer: &mut Observer) {
         self.simulation.run_until(self.simulation.now() + course.step);
         let m = self.simulation.take_measurement(course.flow);
-        self.acked_bytes += m.acked.0;
+        let before = self.delivered;
+        self.delivered = self.simulation.delivered(course.flow);
+        let (span, arrived) = (Duration::from(course.step), self.delivered - before);
         let in_force = self.in_force;
-        self.seen = observer.take(&m, Duration::from(course.step), |observer| {
+        self.seen = observer.take(&m, arrived, span, |observer| {
             let carries = match control {
                 Control::Rate => observer.delivery_max(),
                 Control::Window => observer.bdp_bytes(),

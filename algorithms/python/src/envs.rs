@@ -34,7 +34,7 @@ pub struct Batch<'a> {
     pub observations: &'a mut [f32],
     /// Rewards.
     pub rewards: &'a mut [f64],
-    /// 1 if all that the flow had to send is acknowledged.
+    /// 1 if all that the flow had to send has been delivered.
     pub terminated: &'a mut [u8],
     /// 1 if the episode is as long as it may be.
     pub truncated: &'a mut [u8],

@@ -1,6 +1,7 @@
 //! What an environment tells of a flow: only what a sender can measure.
 
 use remuda_algorithms::Measurement;
+use remuda_algorithms::units::Bytes;
 use std::time::Duration;
 
 /// A number of an observation.
@@ -29,11 +30,11 @@ pub const FEATURES: [Feature; 8] = [
     Feature { name: "latency_gradient", unit: "s/s", low: -1.0, high: 1.0,
         about: "change of the mean round trip since the step before, over the length of a step" },
     Feature { name: "loss_rate", unit: "1", low: 0.0, high: 1.0,
-        about: "segments lost over segments lost or acknowledged" },
+        about: "segments lost over segments lost or delivered" },
     Feature { name: "ecn_rate", unit: "1", low: 0.0, high: 1.0,
-        about: "segments marked over segments acknowledged" },
+        about: "segments marked over segments delivered" },
     Feature { name: "delivery_ratio", unit: "1", low: 0.0, high: 2.0,
-        about: "acknowledged bytes per second over the fastest delivery seen" },
+        about: "delivered bytes per second over the fastest delivery seen" },
     Feature { name: "rate_ratio", unit: "1", low: 0.0, high: 10.0,
         about: "what the action changes: rate over the fastest delivery seen, or window over BDP" },
     Feature { name: "in_flight_bdp", unit: "1", low: 0.0, high: 10.0,
@@ -43,11 +44,11 @@ pub const FEATURES: [Feature; 8] = [
 /// What a step showed; rewards are made of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// Acknowledged, in bytes per second.
+    /// Delivered, in bytes per second.
     pub bytes_per_sec: f64,
     /// The mean round trip, in seconds; the last known if none was measured.
     pub rtt_s: Option<f64>,
-    /// Segments lost over segments lost or acknowledged.
+    /// Segments lost over segments lost or delivered.
     pub loss_rate: f64,
 }
 
@@ -94,11 +95,13 @@ impl Observer {
         Some(self.delivery_max()? * self.rtt_min_s?)
     }
 
-    /// Takes in one step of length `span`. `in_force` says, once the maxima are known, what the
+    /// Takes in one step of length `span`, in which `delivered` is known to have arrived: behind a
+    /// hole as well, so that filling one is no burst. `in_force` says, once the maxima are known, what the
     /// action changes, as a share of what the path seems to carry.
     pub fn take(
         &mut self,
         m: &Measurement,
+        delivered: Bytes,
         span: Duration,
         in_force: impl FnOnce(&Self) -> Option<f64>,
     ) -> Seen {
@@ -112,10 +115,10 @@ impl Observer {
         let delivery = m.delivery_rate.bytes_per_sec() as f64;
         self.delivery_max = self.delivery_max.max(delivery);
 
-        let acked_pkts = m.acked.0 as f64 / self.mss_bytes;
+        let delivered_pkts = delivered.0 as f64 / self.mss_bytes;
         let lost_pkts = m.lost.0 as f64;
-        let bytes_per_sec = ratio(m.acked.0 as f64, span_s).unwrap_or(0.0);
-        let loss_rate = ratio(lost_pkts, lost_pkts + acked_pkts).unwrap_or(0.0);
+        let bytes_per_sec = ratio(delivered.0 as f64, span_s).unwrap_or(0.0);
+        let loss_rate = ratio(lost_pkts, lost_pkts + delivered_pkts).unwrap_or(0.0);
         let latency = self.rtt_s.zip(self.rtt_min_s).and_then(|(rtt, min)| ratio(rtt, min));
         let rise_s = self.rtt_s.zip(before_s).map(|(now, before)| now - before);
         let sent = m.send_rate.bytes_per_sec() as f64;
@@ -124,7 +127,7 @@ impl Observer {
             latency,
             rise_s.and_then(|rise| ratio(rise, span_s)),
             Some(loss_rate),
-            ratio(m.ecn_marked.0 as f64, acked_pkts),
+            ratio(m.ecn_marked.0 as f64, delivered_pkts),
             ratio(bytes_per_sec, self.delivery_max),
             in_force(self),
             self.bdp_bytes().and_then(|bdp| ratio(m.in_flight.0 as f64, bdp)),
@@ -154,13 +157,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use remuda_algorithms::RttSamples;
-    use remuda_algorithms::units::{Bytes, Packets, Rate};
+    use remuda_algorithms::units::{Packets, Rate};
 
     const STEP: Duration = Duration::from_millis(40);
+    const ARRIVED: Bytes = Bytes(40_000);
 
     fn measured(rtt_ms: u64) -> Measurement {
         Measurement {
-            acked: Bytes(40_000),
             rtt: Some(RttSamples::one(Duration::from_millis(rtt_ms))),
             send_rate: Rate::from_bytes_per_sec(1_500_000),
             delivery_rate: Rate::from_bytes_per_sec(1_000_000),
@@ -178,9 +181,9 @@ mod tests {
     #[test]
     fn a_step_shows_as_ratios() {
         let mut observer = started(2);
-        observer.take(&measured(40), STEP, |_| None);
+        observer.take(&measured(40), ARRIVED, STEP, |_| None);
         let lossy = Measurement { lost: Packets(10), ecn_marked: Packets(4), ..measured(60) };
-        let seen = observer.take(&lossy, STEP, |o| o.delivery_max().map(|it| 1.2e6 / it));
+        let seen = observer.take(&lossy, ARRIVED, STEP, |o| o.delivery_max().map(|it| 1.2e6 / it));
         assert_eq!(seen, Seen { bytes_per_sec: 1e6, rtt_s: Some(0.06), loss_rate: 0.2 });
         assert_eq!(
             observer.observation(),
@@ -192,9 +195,9 @@ mod tests {
     #[test]
     fn a_step_without_acks_remembers_the_round_trip_only() {
         let mut observer = started(1);
-        observer.take(&measured(40), STEP, |_| None);
-        observer.take(&measured(80), STEP, |_| None);
-        let seen = observer.take(&Measurement::QUIET, STEP, |_| None);
+        observer.take(&measured(40), ARRIVED, STEP, |_| None);
+        observer.take(&measured(80), ARRIVED, STEP, |_| None);
+        let seen = observer.take(&Measurement::QUIET, Bytes(0), STEP, |_| None);
         assert_eq!(seen, Seen { bytes_per_sec: 0.0, rtt_s: Some(0.08), loss_rate: 0.0 });
         assert_eq!(observer.observation(), [0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
         observer.restart(1_000);
@@ -206,7 +209,7 @@ mod tests {
     fn the_oldest_step_leaves_first() {
         let mut observer = started(3);
         for rtt_ms in [10, 20, 30, 40] {
-            observer.take(&measured(rtt_ms), STEP, |_| None);
+            observer.take(&measured(rtt_ms), ARRIVED, STEP, |_| None);
         }
         let latency: Vec<f32> = observer.observation().chunks(8).map(|step| step[1]).collect();
         assert_eq!(latency, [2.0, 3.0, 4.0]);
@@ -220,7 +223,6 @@ mod tests {
         ) {
             let mut observer = started(2);
             let m = Measurement {
-                acked: Bytes(bytes[0]),
                 lost: Packets(counts[0].into()),
                 ecn_marked: Packets(counts[1].into()),
                 rtt: Some(RttSamples::one(Duration::from_micros(rtt_us.into()))),
@@ -229,7 +231,7 @@ mod tests {
                 ..Measurement::QUIET
             };
             let in_force = (!in_force.is_nan()).then_some(in_force);
-            observer.take(&m, Duration::from_micros(span_us.into()), |_| in_force);
+            observer.take(&m, Bytes(bytes[0]), Duration::from_micros(span_us.into()), |_| in_force);
             for (value, feature) in observer.observation()[8..].iter().zip(FEATURES) {
                 prop_assert!((feature.low..=feature.high).contains(value), "{}", feature.name);
             }

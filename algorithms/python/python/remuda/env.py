@@ -35,9 +35,9 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
     | `send_ratio`       | 0..5   | 1    | fastest sending over fastest delivery of the step     |
     | `latency_ratio`    | 0..10  | 1    | mean round trip over the shortest of the episode      |
     | `latency_gradient` | -1..1  | s/s  | change of the mean round trip over a step's length    |
-    | `loss_rate`        | 0..1   | 1    | segments lost over segments lost or acknowledged      |
-    | `ecn_rate`         | 0..1   | 1    | segments marked over segments acknowledged            |
-    | `delivery_ratio`   | 0..2   | 1    | acknowledged bytes/s over the fastest delivery seen   |
+    | `loss_rate`        | 0..1   | 1    | segments lost over segments lost or delivered         |
+    | `ecn_rate`         | 0..1   | 1    | segments marked over segments delivered               |
+    | `delivery_ratio`   | 0..2   | 1    | delivered bytes/s over the fastest delivery seen      |
     | `rate_ratio`       | 0..10  | 1    | the rate in force over the fastest delivery seen; with|
     |                    |        |      | `control="window"`: the window over the BDP seen      |
     | `in_flight_bdp`    | 0..10  | 1    | most bytes in flight over the BDP seen                |
@@ -45,7 +45,7 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
     BDP is the fastest delivery times the shortest round trip seen so far. `FEATURES` says the same.
 
     Reward: `throughput_weight * share - delay_weight * min(10, (rtt - base_rtt) / base_rtt) -
-    loss_weight * loss_rate`, with `share` the acknowledged bytes over what the bottleneck can carry
+    loss_weight * loss_rate`, with `share` the delivered bytes over what the bottleneck can carry
     and `rtt` the mean round trip of the step. Unlike the observation, the reward knows the link.
 
     `info` has of the last step: `time_s`, `throughput_mbit_per_sec`, `rtt_ms`, `loss_rate`,
@@ -53,7 +53,7 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
     after a reset `queue_bdp` and `loss_percent` if they were drawn.
 
     An episode is truncated after `episode_steps`, or at its scenario's end; it terminates when a
-    flow with `bytes` has them acknowledged. The same seed gives the same episodes.
+    flow with `bytes` has them delivered. The same seed gives the same episodes.
 
     Args:
         settings: what the environment is to be.
