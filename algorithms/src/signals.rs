@@ -105,6 +105,10 @@ macro_rules! signals {
 
 /// Reports `per_round` times in a round trip, but not more often than each `report_us`; at once
 /// after a timeout, and within a millisecond of a loss.
+///
+/// A round trip's ACKs may all come in a short part of it, and what is left of a report would wait
+/// for the next round: slow start would be a round trip late. So on a path of some round trips a
+/// report, that part of a window acknowledged counts as that part of the round trip.
 #[macro_export]
 macro_rules! report_each_round {
     () => {
@@ -117,6 +121,11 @@ macro_rules! report_each_round {
     (report)
 )
 (when (&& (> (* Micros per_round) round_us) (> Micros report_us))
+    (:= Micros 0)
+    (report)
+)
+(when (&& (&& (> (* Report.acked_bytes per_round) Cwnd) (> round_us (* report_us 4)))
+        (> (* Micros 16) report_us))
     (:= Micros 0)
     (report)
 )
