@@ -6,8 +6,8 @@ use toml::{Table, Value};
 
 /// One value to be changed in a scenario's text before it is read.
 ///
-/// A key is what TOML calls a dotted key, with numbers for the places of an array, or `*` for all
-/// of them. A value is TOML's, or else a string as it stands; none at all takes the key out.
+/// A key is what TOML calls a dotted key, with numbers for the places of an array, and `*` for all
+/// places of an array or all that a table has. A value is TOML's, or else a string as it stands; none at all takes the key out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Override {
     keys: Vec<String>,
@@ -72,6 +72,9 @@ impl Override {
         };
         let is_last = depth + 1 == self.keys.len();
         match place {
+            Value::Table(table) if key == "*" => {
+                table.iter_mut().try_for_each(|(_, place)| self.set(place, depth + 1))
+            }
             Value::Table(table) if is_last && self.value.is_none() => {
                 table.remove(key);
                 Ok(())
@@ -156,6 +159,10 @@ mod tests {
         becomes("flows.0.driver=reno", &TEXT.replace("cubic", "reno"));
         becomes("flows.*.driver=reno", &TEXT.replace("cubic", "reno").replace("bbr", "reno"));
         becomes("b.c.d=1.5", &format!("b.c.d = 1.5\n{TEXT}"));
+        let links = "[links.x]\ny = 1\n[links.z]\n";
+        let mut table: Table = toml::from_str(links).unwrap();
+        "links.*.y=2".parse::<Override>().unwrap().apply(&mut table).unwrap();
+        assert_eq!(table, toml::from_str("[links.x]\ny = 2\n[links.z]\ny = 2").unwrap());
     }
 
     #[test]

@@ -48,9 +48,9 @@ Examples:
     remuda sim two-cubics.toml --out out/two --plot --qlog
   Ten seeds of every scenario of a folder, on four cores
     remuda sim emulation/scenarios/examples --seeds 1..10 --jobs 4 --out out/all
-  Another arm and a sweep over buffers: 5 runs
+  Another arm and a sweep over delays and buffers: 10 runs
     remuda sim one-cubic.toml --set 'flows.*.driver=bbr' \\
-      --vary links.down.queue.limit_bdp=0.5,1,2,4,8
+      --vary 'links.*.delay_ms=5,40' --vary links.down.queue.limit_bdp=0.5,1,2,4,8
   For other programs: one JSON object a run
     remuda sim one-cubic.toml --json | jq '.flows[].goodput_mbit_per_sec'
 
@@ -70,8 +70,8 @@ pub struct SimArgs {
     /// Runs each scenario with every seed from A to B, both included
     #[arg(long, value_name = "A..B", conflicts_with = "seed")]
     seeds: Option<Seeds>,
-    /// Sets a value of every scenario, as in flows.0.driver=bbr; `*` is every flow, and nothing
-    /// after the `=` takes the key out. May be given several times
+    /// Sets a value of every scenario, as in flows.0.driver=bbr; `*` stands for every flow or
+    /// every link, and nothing after the `=` takes the key out. May be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<Override>,
     /// Runs each scenario with every value of a key; given several times: with every combination

@@ -45,7 +45,11 @@ impl FromStr for Seeds {
 
 /// The values that a key is to have, one after the other.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Vary(Vec<Override>);
+pub struct Vary {
+    key: String,
+    /// Each as it was given, and what it changes.
+    values: Vec<(String, Override)>,
+}
 
 impl FromStr for Vary {
     type Err = String;
@@ -53,9 +57,10 @@ impl FromStr for Vary {
     fn from_str(text: &str) -> Result<Self, String> {
         let form = || "must be KEY=A,B, as in links.down.queue.limit_bdp=0.5,1,2".to_owned();
         let (key, values) = text.split_once('=').ok_or_else(form)?;
-        let change = |value: &str| Override::new(key, value);
-        let changes = values.split(',').map(change).collect::<Result<_, OverrideError>>();
-        changes.map(Self).map_err(|error| error.to_string())
+        let change = |value: &str| Ok((value.trim().to_owned(), Override::new(key, value)?));
+        let values = values.split(',').map(change).collect::<Result<_, OverrideError>>();
+        let key = key.trim().to_owned();
+        values.map(|values| Self { key, values }).map_err(|error| error.to_string())
     }
 }
 
@@ -95,12 +100,30 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// Every combination of one value each; the last key changes fastest.
-fn combinations(vary: &[Vary]) -> Vec<Vec<Override>> {
-    let mut all = vec![Vec::new()];
-    for Vary(values) in vary {
-        let with = |before: &Vec<Override>| {
-            let longer = |value: &Override| [before.as_slice(), slice::from_ref(value)].concat();
+/// What a key is called in a scenario's name: its last part, if that tells it from the others.
+fn label<'a>(key: &'a str, vary: &[Vary]) -> &'a str {
+    let last = |key: &'a str| key.rsplit('.').next().unwrap_or(key);
+    let same = vary.iter().filter(|other| other.key.rsplit('.').next() == Some(last(key)));
+    if same.count() > 1 { key } else { last(key) }
+}
+
+/// One value of each key: what is changed, and how it is called.
+#[derive(Clone, Default)]
+struct Combination {
+    changes: Vec<Override>,
+    name: String,
+}
+
+/// Every combination; the last key changes fastest.
+fn combinations(vary: &[Vary]) -> Vec<Combination> {
+    let mut all = vec![Combination::default()];
+    for Vary { key, values } in vary {
+        let label = label(key, vary);
+        let with = |before: &Combination| {
+            let longer = |(value, change): &(String, Override)| Combination {
+                changes: [before.changes.as_slice(), slice::from_ref(change)].concat(),
+                name: format!("{} {label}={value}", before.name),
+            };
             values.iter().map(longer).collect::<Vec<_>>()
         };
         all = all.iter().flat_map(with).collect();
@@ -150,13 +173,11 @@ impl Plan {
         let mut scenarios = Vec::new();
         for path in paths {
             for file in files_of(path)? {
-                for values in combinations(vary) {
-                    let changes = [set, &values].concat();
+                for Combination { changes, name } in combinations(vary) {
+                    let changes = [set, &changes].concat();
                     let mut scenario = Scenario::load_with(&file, &changes)?;
                     check_drivers(&file, &scenario)?;
-                    for value in &values {
-                        scenario.name = format!("{} {value}", scenario.name);
-                    }
+                    scenario.name += &name;
                     scenarios.push(scenario);
                     check_count(scenarios.len(), seeds)?;
                 }
@@ -246,9 +267,19 @@ mod tests {
             |run: &Run| format!("{} {}", run.scenario.duration_s, run.scenario.flows[0].driver);
         let drawn: Vec<String> = plan.runs.iter().take(4).map(drawn).collect();
         assert_eq!(drawn, ["1 reno", "1 bbr", "2 reno", "2 bbr"]);
-        assert_eq!(plan.runs[1].scenario.name, "a duration_s=1 flows.*.driver=bbr");
-        assert_eq!(plan.runs[1].folder, "a-duration_s=1-flows.-.driver=bbr-seed5");
+        assert_eq!(plan.runs[1].scenario.name, "a duration_s=1 driver=bbr");
+        assert_eq!(plan.runs[1].folder, "a-duration_s=1-driver=bbr-seed5");
         assert_eq!(plan.runs.len(), 8);
+    }
+
+    #[test]
+    fn keys_of_one_last_part_are_called_in_full() {
+        let vary: Vec<Vary> = ["links.a.delay_ms=1,2", "links.b.delay_ms=3", "seed= 4"]
+            .map(|text| text.parse().unwrap())
+            .into();
+        let names: Vec<String> = combinations(&vary).into_iter().map(|it| it.name).collect();
+        let want = [1, 2].map(|ms| format!(" links.a.delay_ms={ms} links.b.delay_ms=3 seed=4"));
+        assert_eq!(names, want);
     }
 
     #[test]

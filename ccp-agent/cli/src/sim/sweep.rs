@@ -8,6 +8,7 @@ use remuda_live::Clock;
 use remuda_results::Outcome;
 use remuda_scenarios::{Nanos, Scenario};
 use remuda_sim::Simulation;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -97,13 +98,22 @@ impl Shared<'_> {
         Ok(Finished::Done(Box::new(outcome)))
     }
 
+    /// A run that panics costs no other.
+    fn run_safely(&self, run: &Run) -> Finished {
+        // What a run changes is its own, but for counters that any value is right for.
+        match catch_unwind(AssertUnwindSafe(|| self.run(run))) {
+            Ok(Ok(finished)) => finished,
+            Ok(Err(failure)) => Finished::Failed(failure.to_string()),
+            Err(_) => Finished::Failed("a defect of the simulator, see above".to_owned()),
+        }
+    }
+
     /// Takes one run after the other, until there is none.
     fn work(&self, results: &Sender<(usize, Finished)>) {
         while !self.options.stopped.load(Ordering::Relaxed) {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(run) = self.runs.get(index) else { return };
-            let finished =
-                self.run(run).unwrap_or_else(|failure| Finished::Failed(failure.to_string()));
+            let finished = self.run_safely(run);
             if results.send((index, finished)).is_err() {
                 return;
             }
