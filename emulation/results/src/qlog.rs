@@ -1,7 +1,7 @@
 //! qlog: what a flow did, for qvis and other tools that know it.
 //!
 //! A contained JSON file of draft-ietf-quic-qlog-main-schema-02 (`qlog_version` 0.3), the one that
-//! qvis reads. Differs from a QUIC endpoint's: there are no packets, only looks at the flow at every
+//! qvis reads. Differs from a QUIC endpoint's: there are no packets, only looks at the flow every
 //! `sample_ms`. `transport:packet_sent` stands for all bytes that arrived between two looks,
 //! because qvis takes its time axis from that event alone.
 

@@ -206,7 +206,7 @@ impl Outcome {
         if self.duration_s > 0.0 { bytes as f64 * 8.0 / 1e6 / self.duration_s } else { 0.0 }
     }
 
-    /// How evenly the flows' own goodputs are shared (Jain, Chiu and Hawe, 1984): 1 is even, 1/n is one flow
+    /// How even the flows' own goodputs are (Jain, Chiu and Hawe, 1984): 1 is even, 1/n is one flow
     /// with everything; `None` if nothing arrived.
     pub fn jain(&self) -> Option<f64> {
         let shares = || self.flows.iter().map(|flow| flow.goodput_mbit_per_sec);

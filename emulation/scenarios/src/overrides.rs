@@ -7,7 +7,8 @@ use toml::{Table, Value};
 /// One value to be changed in a scenario's text before it is read.
 ///
 /// A key is what TOML calls a dotted key, with numbers for the places of an array, and `*` for all
-/// places of an array or all that a table has. A value is TOML's, or else a string as it stands; none at all takes the key out.
+/// places of an array or all that a table has. A value is TOML's, or else a string as it stands;
+/// none at all takes the key out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Override {
     keys: Vec<String>,
