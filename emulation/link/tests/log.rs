@@ -1,7 +1,8 @@
 //! Logs, word for word.
 
 use remuda_link::{
-    Direction, Link, LinkSpec, LogHeader, LogWriter, Nanos, Outcome, QueueKind, QueueSpec,
+    Direction, Link, LinkSpec, LogHeader, LogWriter, Nanos, OutageSpec, Outcome, QueueKind,
+    QueueSpec,
 };
 use std::io::Write;
 
@@ -102,6 +103,23 @@ fn a_trace_that_plays_once_ends() {
     link.pop(Nanos::from_millis(4));
     link.pop(Nanos::from_millis(4));
     assert_eq!(link.next_event(), None);
+}
+
+#[test]
+fn a_trace_loses_its_opportunities_in_an_outage() {
+    let outages = vec![OutageSpec { at_s: 0.003, duration_s: 0.004 }];
+    let mut link = traced("1\n", LinkSpec { outages, ..LinkSpec::default() });
+    for _ in 0..4 {
+        link.push(1500, Nanos::ZERO);
+    }
+    let mut arrivals_ms = Vec::new();
+    while let Some(at) = link.next_event() {
+        arrivals_ms.extend(link.pop(at).map(|_| at.as_millis()));
+    }
+    assert_eq!(arrivals_ms, [1, 2, 7, 8]);
+    let events = events(&mut link);
+    let opportunities: Vec<&String> = events.iter().filter(|line| line.contains('#')).collect();
+    assert_eq!(opportunities, ["1 # 1504", "2 # 1504", "7 # 1504", "8 # 1504"]);
 }
 
 #[test]
