@@ -29,7 +29,7 @@ demo: build ## Three paths, rein against each fixed arm, live; a table and an HT
 	$(REMUDA) demo --html out/demo.html
 
 .PHONY: test
-test: setup lint test-rust test-live ## Everything that CI runs
+test: setup lint test-rust test-live test-python ## Everything that CI runs
 
 .PHONY: check
 check: test ## The same
@@ -38,26 +38,46 @@ check: test ## The same
 lint: setup ## Formatting, lints, shell scripts
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets --quiet -- -D warnings
-	shellcheck tools/*.sh .ci/run
+	shellcheck tools/*.sh datapath/vm/fuzz/*.sh .ci/run
 
 .PHONY: test-rust
 test-rust: setup ## Deterministic tests: no root, no network
 	$(CARGO) test -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire \
-		-p ccp-agent -p remuda -p remuda-fidelity
+		-p ccp-agent -p remuda -p remuda-fidelity -p remuda-vm -p remuda-oracle \
+		-p remuda-scenarios -p remuda-results -p remuda-sim-to-real -p remuda-python
 	$(CARGO) test -p remuda-live --lib
+	$(CARGO) test --release -p remuda-sim
 
 .PHONY: test-live
 test-live: build ## Real TCP, real BPF, real namespaces (needs root; says so if it skips)
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --no-fail-fast \
-		-p remuda-bpf -p remuda-live -p remuda-bench -p remuda-tests -- --test-threads=1 --nocapture
+		-p remuda-bpf -p remuda-live -p remuda-bench -p remuda-conformance -p remuda-tests \
+		-- --test-threads=1 --nocapture
+
+.PHONY: test-python
+test-python: setup ## The Python package: types, environments, results (installs into target/venv)
+	@bash tools/python.sh test
 
 .PHONY: bench
-bench: build ## Cost and latency of the datapath, beside the kernel's own and beside portus
+bench: build ## Cost of datapath, agent and simulator, beside the kernel's own and beside portus
 	$(CARGO) run --release -p remuda-bench
+	@bash tools/python.sh bench
 
 .PHONY: fidelity
 fidelity: build ## Our reno, cubic and bbr against the kernel's own, as a table
 	$(CARGO) run --release -p remuda-fidelity
+
+.PHONY: sim-to-real
+sim-to-real: build ## The same scenarios simulated and on real TCP; writes docs/sim-to-real.md
+	$(CARGO) run --release -p remuda-sim-to-real -- --write docs/sim-to-real.md
+
+.PHONY: conformance
+conformance: setup ## Three million steps of random programs: libccp, the VM and compiled BPF
+	$(CARGO) run --release -p remuda-conformance -- --steps 3000000
+
+.PHONY: fuzz
+fuzz: setup ## Half an hour of fuzzing the VM, with sanitizers
+	@bash datapath/vm/fuzz/run.sh 900
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -3,7 +3,7 @@
 # there. Rust and Python come first, from wherever the machine has them.
 set -euo pipefail
 
-packages=(clang gcc libc6-dev libelf-dev make pkg-config shellcheck zlib1g-dev)
+packages=(clang gcc iperf3 libc6-dev libclang-dev libelf-dev make pkg-config shellcheck zlib1g-dev)
 
 say() { echo "setup: $*"; }
 

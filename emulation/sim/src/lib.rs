@@ -18,8 +18,12 @@
 //! let scenario = Scenario::parse(
 //!     r#"
 //!     duration_s = 5
-//!     links.down = { rate_mbit_per_sec = 12, delay_ms = 10, queue = { kind = "droptail", limit_bdp = 1 } }
-//!     links.up = { delay_ms = 10 }
+//!     [links.down]
+//!     rate_mbit_per_sec = 12
+//!     delay_ms = 10
+//!     queue = { kind = "droptail", limit_bdp = 1 }
+//!     [links.up]
+//!     delay_ms = 10
 //!     [[flows]]
 //!     driver = "reno"
 //!     "#,

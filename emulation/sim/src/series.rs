@@ -51,8 +51,7 @@ impl Series {
             });
         }
         for (link, state) in (0..).zip(links) {
-            let stats = state.stats();
-            let (queue_packets, queue_bytes) = (stats.queue_packets, stats.queue_bytes);
+            let (queue_packets, queue_bytes) = state.queue();
             self.links.push(LinkSample { t_s, link, queue_packets, queue_bytes });
         }
     }

@@ -149,8 +149,8 @@ impl Simulation {
         self.events
     }
 
-    /// Works off all that happens up to and at `until`, but nothing after the end, or after the last
-    /// flow's: in how many slices it runs changes nothing.
+    /// Works off all that happens up to and at `until`, but nothing after the end, or after that of
+    /// the last flow: in how many slices it runs changes nothing.
     pub fn run_until(&mut self, until: Nanos) {
         let until_ns = until.0.min(self.end_ns);
         while self.unfinished > 0 {

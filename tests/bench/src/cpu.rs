@@ -45,7 +45,7 @@ fn process_ns(pid: &str) -> Fallible<u64> {
 }
 
 /// Time of this process, with its threads that have ended.
-fn own_ns() -> u64 {
+pub fn own_ns() -> u64 {
     // SAFETY: a struct of integers, for which zeros are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: a valid out-pointer.

@@ -11,6 +11,7 @@ mod echo;
 mod latency;
 mod message;
 mod run_stats;
+mod simulator;
 mod stats;
 mod synthetic;
 mod throughput;
@@ -32,6 +33,8 @@ enum Bench {
     AckCost,
     /// From a report to the ACK that obeys the answer, beside portus over unix datagrams
     Latency,
+    /// Packets per processor second of the simulator, and memory per flow
+    Simulator,
 }
 
 /// Cost and latency of the datapath and the agent, beside the kernel's own and beside portus.
@@ -138,6 +141,9 @@ fn run(options: &Options) -> Fallible<Vec<Promise>> {
     }
     if chosen(Bench::Latency) {
         promises.extend(latency::run(options)?);
+    }
+    if chosen(Bench::Simulator) {
+        promises.extend(simulator::run()?);
     }
     Ok(promises)
 }

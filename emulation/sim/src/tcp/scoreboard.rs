@@ -249,7 +249,9 @@ mod tests {
     proptest! {
         /// Whatever happens in whatever order, the counts are those of the flags.
         #[test]
-        fn counts_are_those_of_the_flags(steps in prop::collection::vec((0u8..6, 0u32..40), 1..200)) {
+        fn counts_are_those_of_the_flags(
+            steps in prop::collection::vec((0u8..6, 0u32..40), 1..200),
+        ) {
             let mut board = board(5);
             for (at, (what, seq)) in (100u64..).zip(steps) {
                 match what {
