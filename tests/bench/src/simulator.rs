@@ -124,8 +124,7 @@ fn scale() -> Fallible<Vec<Promise>> {
         let before_ns = own_ns();
         simulation.run_until(simulation.end());
         let spent_ns = (own_ns() - before_ns) as f64;
-        let each_kib =
-            resident_bytes()?.saturating_sub(before) as f64 / 1_024.0 / f64::from(count);
+        let each_kib = resident_bytes()?.saturating_sub(before) as f64 / 1_024.0 / f64::from(count);
         let packets = simulation.packets_sent();
         let packet_ns = spent_ns / packets as f64;
         println!("| {count} | {packets} | {packet_ns:.0} | {each_kib:.1} |");
@@ -148,14 +147,17 @@ fn scale() -> Fallible<Vec<Promise>> {
 fn ccbench() -> Vec<Scenario> {
     let mut all = Vec::new();
     let rates = [12.0, 24.0, 48.0, 96.0, 192.0];
-    for (rate, factor) in rates.iter().flat_map(|rate| [1.0, 2.0, 4.0, 0.5, 0.25].map(|f| (*rate, f))) {
+    for (rate, factor) in
+        rates.iter().flat_map(|rate| [1.0, 2.0, 4.0, 0.5, 0.25].map(|f| (*rate, f)))
+    {
         if rate == 192.0 && factor > 1.0 {
             continue;
         }
         for delay_ms in [5.0, 10.0, 20.0, 40.0, 80.0] {
             for bdp in [0.5, 1.0, 2.0, 4.0, 8.0, 16.0] {
                 let step = |at_s: f64, rate_mbit_per_sec: f64| RateStep { at_s, rate_mbit_per_sec };
-                let changed = [step(10.0, rate * factor), step(17.0, rate), step(24.0, rate * factor)];
+                let changed =
+                    [step(10.0, rate * factor), step(17.0, rate), step(24.0, rate * factor)];
                 let rate_steps = if factor == 1.0 { Vec::new() } else { changed.to_vec() };
                 let down = LinkSpec { rate_steps, ..wired(rate, bdp) };
                 all.push(scenario(down, delay_ms, named("cubic"), 30.0));

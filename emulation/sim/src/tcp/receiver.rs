@@ -174,7 +174,7 @@ impl Receiver {
     fn forget_blocks(&mut self, covered: Range) {
         let mut kept = [Range::default(); SACK_BLOCKS];
         let left = self.blocks.iter().filter(|block| {
-            !block.is_empty() && !(covered.start <= block.start && block.end <= covered.end)
+            !block.is_empty() && (block.start < covered.start || covered.end < block.end)
         });
         for (slot, block) in kept.iter_mut().zip(left) {
             *slot = *block;

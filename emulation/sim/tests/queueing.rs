@@ -1,0 +1,47 @@
+//! A queue against queueing theory: Poisson arrivals, one size of packet, one server.
+
+mod common;
+
+use common::run;
+
+const SERVICE_MS: f64 = 1.0;
+
+/// Mean time from arrival to the end of service in M/D/1, by Pollaczek and Khinchine: a packet
+/// waits ρ/2(1-ρ) of a service time, and is then served.
+fn pollaczek_khinchine_ms(load: f64) -> f64 {
+    SERVICE_MS * (1.0 + load / (2.0 * (1.0 - load)))
+}
+
+/// Offers that load for so many packets' time, and compares. The load is the one that came, as the
+/// time in the queue is steep in it.
+#[track_caller]
+fn check(load: f64, packets: f64, tolerance: f64) {
+    let outcome = run(&format!(
+        "duration_s = {}\nsample_ms = 0\nseed = 5\n\
+         [links.down]\nrate_mbit_per_sec = 12\n[links.up]\n\
+         [[flows]]\ndriver = 'unresponsive'\napp_rate_mbit_per_sec = {}\npoisson = true\n",
+        packets / load * SERVICE_MS / 1e3,
+        12.0 * load
+    ));
+    let link = &outcome.links[0];
+    let came = link.packets_in as f64 * SERVICE_MS / 1e3 / outcome.duration_s;
+    assert!((came / load - 1.0).abs() < 0.02, "a load of {came} for {load}");
+    let (got, want) = (link.queueing_mean_ms, pollaczek_khinchine_ms(came));
+    assert!((got / want - 1.0).abs() <= tolerance, "load {came}: {got} ms for {want} ms");
+}
+
+#[test]
+fn a_queue_at_half_load_is_m_d_1() {
+    check(0.5, 200_000.0, 0.02);
+}
+
+#[test]
+fn a_queue_at_four_fifths_is_m_d_1() {
+    check(0.8, 300_000.0, 0.03);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "millions of packets: in optimised builds only")]
+fn a_queue_at_nine_tenths_is_m_d_1() {
+    check(0.9, 4_000_000.0, 0.03);
+}
