@@ -3,6 +3,7 @@
 
 use crate::cpu::own_ns;
 use crate::{Fallible, Promise, Verdict};
+use ccp_agent::clock;
 use remuda_link::{LinkSpec, QueueSpec, RateStep};
 use remuda_scenarios::{Driver, FlowSpec, Scenario};
 use remuda_sim::Simulation;
@@ -10,13 +11,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 const ROUNDS: usize = 5;
 const PLAIN_PKTS_PER_SEC: f64 = 10e6;
 const FULL_PKTS_PER_SEC: f64 = 3e6;
 /// At ten thousand flows their state no longer fits a cache: so much more may a packet cost.
 const SCALE_MAX: f64 = 3.0;
+const SHARE_MBIT_PER_SEC: f64 = 4.8;
 const CCBENCH_SECONDS_MAX: f64 = 120.0;
 
 fn scenario(down: LinkSpec, delay_ms: f64, flows: FlowSpec, duration_s: f64) -> Scenario {
@@ -112,13 +113,15 @@ fn resident_bytes() -> Fallible<u64> {
     Ok(pages * 4_096)
 }
 
-/// The same packets, shared by ever more flows.
+/// Ever more flows, each with the same share of the link.
 fn scale() -> Fallible<Vec<Promise>> {
     println!("\n| flows | packets | ns a packet | KiB a flow |\n|---|---|---|---|");
     let mut costs = Vec::new();
     for count in [10u32, 100, 1_000, 10_000] {
         let flows = FlowSpec { count, stagger_s: 1.0 / f64::from(count), ..named("cubic") };
-        let scenario = scenario(wired(4_800.0, 1.0), 20.0, flows, 5.0);
+        let duration_s = (3_000.0 / f64::from(count)).max(3.0);
+        let link = wired(SHARE_MBIT_PER_SEC * f64::from(count), 1.0);
+        let scenario = scenario(link, 20.0, flows, duration_s);
         let before = resident_bytes()?;
         let mut simulation = Simulation::new(&scenario)?;
         let before_ns = own_ns();
@@ -171,7 +174,7 @@ fn environments() -> Fallible<Vec<Promise>> {
     let all = ccbench();
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let (started, before_ns) = (Instant::now(), own_ns());
+    let (started_us, before_ns) = (clock::monotonic_us(), own_ns());
     let work = || {
         let mut packets = 0;
         while let Some(scenario) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -183,7 +186,7 @@ fn environments() -> Fallible<Vec<Promise>> {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|w| w.join().expect("it does not panic")).sum::<Result<u64, _>>()
     })?;
-    let seconds = started.elapsed().as_secs_f64();
+    let seconds = (clock::monotonic_us() - started_us) as f64 / 1e6;
     let busy = (own_ns() - before_ns) as f64 / 1e9;
     Ok(vec![Promise {
         what: format!("ccBench's {} single-flow environments of 30 s, cubic", all.len()),
