@@ -182,27 +182,30 @@ impl Simulation {
     }
 
     /// A packet has crossed a link: on to the next one of its route, or to its end.
-    fn deliver(&mut self, mut packet: Packet) {
-        let now_ns = self.now_ns;
-        packet.hop += 1;
-        let hop = usize::from(packet.hop);
-        let flow = &mut self.flows[packet.flow as usize];
-        match (flow, packet.kind) {
-            (Flow::Tcp(tcp), Kind::Ack) => match tcp.back.get(hop) {
-                Some(link) => self.links.push(*link, packet, now_ns),
-                None => self.acknowledge(&packet),
-            },
-            (Flow::Tcp(tcp), _) => match tcp.route.get(hop) {
-                Some(link) => self.links.push(*link, packet, now_ns),
-                None => {
-                    let ack = tcp.arrive(packet, now_ns, &mut self.timers);
-                    self.send_ack(ack);
-                }
-            },
-            (Flow::Unresponsive(open), _) => match open.route.get(hop) {
-                Some(link) => self.links.push(*link, packet, now_ns),
-                None => open.arrived_pkts += 1,
-            },
+    fn deliver(&mut self, packet: Packet) {
+        let hop = usize::from(packet.hop) + 1;
+        let next = match (&self.flows[packet.flow as usize], packet.kind) {
+            (Flow::Tcp(tcp), Kind::Ack) => tcp.back.get(hop),
+            (Flow::Tcp(tcp), _) => tcp.route.get(hop),
+            (Flow::Unresponsive(open), _) => open.route.get(hop),
+        };
+        match next {
+            Some(link) => {
+                let packet = Packet { hop: packet.hop + 1, ..packet };
+                self.links.push(*link, packet, self.now_ns);
+            }
+            None => self.arrive(packet),
+        }
+    }
+
+    fn arrive(&mut self, packet: Packet) {
+        match (&mut self.flows[packet.flow as usize], packet.kind) {
+            (Flow::Tcp(_), Kind::Ack) => self.acknowledge(&packet),
+            (Flow::Tcp(tcp), _) => {
+                let ack = tcp.arrive(packet, self.now_ns, &mut self.timers);
+                self.send_ack(ack);
+            }
+            (Flow::Unresponsive(open), _) => open.arrived_pkts += 1,
         }
     }
 

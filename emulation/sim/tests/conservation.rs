@@ -109,6 +109,7 @@ prop_compose! {
 
 /// Everything up to the end, also after the last flow is done.
 fn run(scenario: &Scenario) -> Outcome {
+    std::fs::write(format!("/tmp/s2r/last.{:?}.toml", std::thread::current().id()), scenario.to_toml().unwrap()).unwrap();
     let mut simulation = Simulation::new(scenario).expect("a scenario");
     simulation.run_until(simulation.end());
     simulation.outcome()
