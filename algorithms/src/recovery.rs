@@ -1,8 +1,8 @@
 //! Which losses belong to which reduction: one reduction a recovery episode.
 //!
 //! RFC 5681 section 3.2 and RFC 6582: losses of one window of data are one sign of congestion. An
-//! episode lasts as long as the datapath says that it is repairing what it lost, and a round trip if
-//! the datapath says nothing of the kind.
+//! episode lasts as long as the datapath says that it is repairing what it lost, and a round trip
+//! if the datapath says nothing of the kind.
 //!
 //! Differs from RFC 6582: `recover` is a moment, not a sequence number, since a report has none.
 

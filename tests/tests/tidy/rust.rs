@@ -143,7 +143,11 @@ pub const CFG_TEST: &str = "#[cfg(test)]";
 
 /// Files that a `#[cfg(test)] mod NAME;` brings in.
 fn test_modules(source: &Source, code: &str) -> Vec<String> {
-    let folder = Path::new(&source.path).parent().unwrap_or(Path::new(""));
+    let path = Path::new(&source.path);
+    let is_root = ["mod.rs", "lib.rs", "main.rs"].iter().any(|root| path.ends_with(root));
+    // The modules of `env.rs` lie in `env/`.
+    let folder =
+        if is_root { path.parent().unwrap_or(path).into() } else { path.with_extension("") };
     code.match_indices(CFG_TEST)
         .filter_map(|(at, _)| {
             let item = code[at + CFG_TEST.len()..].trim_start();

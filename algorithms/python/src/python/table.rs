@@ -219,6 +219,7 @@ impl Column {
     /// # Safety
     ///
     /// Python calls this, with a view of its own to fill.
+    // SAFETY: what a caller owes is above; what is written to the view is checked to be there.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
