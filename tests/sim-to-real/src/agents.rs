@@ -1,0 +1,53 @@
+//! One agent for each of our drivers, so that flows of several drivers may start at any time.
+
+use crate::Error;
+use ccp_agent::catalogue::{self, Kind};
+use ccp_agent::child::AgentChild;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use tempfile::TempDir;
+
+#[derive(Debug)]
+struct Agent {
+    /// What a socket asks for with `TCP_CONGESTION`.
+    name: String,
+    child: AgentChild,
+}
+
+/// Agents under names of their own, in run directories of their own. They end with the thread that
+/// started them.
+#[derive(Debug)]
+pub struct Agents {
+    by_driver: BTreeMap<String, Agent>,
+    // After the agents, which hold files in it.
+    _folder: TempDir,
+}
+
+impl Agents {
+    /// Starts the agents of these arms and policies.
+    pub fn start(remuda: &Path, drivers: &BTreeSet<String>) -> Result<Self, Error> {
+        let folder = tempfile::tempdir().map_err(Error::doing("make a folder for the agents"))?;
+        let mut by_driver = BTreeMap::new();
+        for (index, driver) in drivers.iter().enumerate() {
+            let flag = match catalogue::kind(driver)? {
+                Kind::Arm => "--arm",
+                Kind::Policy => "--policy",
+            };
+            let name = format!("s2r{}x{index}", std::process::id());
+            let run_dir = folder.path().join(driver);
+            let child = AgentChild::start(remuda, &run_dir, &["--name", &name, flag, driver])?;
+            by_driver.insert(driver.clone(), Agent { name, child });
+        }
+        Ok(Self { by_driver, _folder: folder })
+    }
+
+    /// What a socket asks for to be driven by it; `None` if no agent was started for it.
+    pub fn name(&self, driver: &str) -> Option<&str> {
+        self.by_driver.get(driver).map(|agent| agent.name.as_str())
+    }
+
+    /// Ends them as an operator would. The first that fails is said.
+    pub fn stop(self) -> Result<(), Error> {
+        self.by_driver.into_values().try_for_each(|agent| Ok(agent.child.stop()?))
+    }
+}

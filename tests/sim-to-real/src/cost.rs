@@ -1,0 +1,87 @@
+//! What a simulated packet costs, by the number of flows: cost must be linear in packets, whatever
+//! the number of flows that share them.
+//!
+//! Every row has about the same number of packets: a flow's share of the bottleneck is always
+//! [`SHARE_MBIT_PER_SEC`], and the more flows, the shorter the scenario.
+
+use crate::Error;
+use remuda_scenarios::{Driver, FlowSpec, LinkSpec, Scenario};
+use std::collections::BTreeMap;
+
+/// Nine packets a round trip: enough for a flow that controls its window.
+const SHARE_MBIT_PER_SEC: f64 = 1.1;
+const DELAY_MS: f64 = 50.0;
+const PACKET_BITS: f64 = 1500.0 * 8.0;
+/// How many times as much as with the fewest flows a packet may cost with the most: their state no
+/// longer fits the processor's caches, but the work for a packet is the same.
+pub const FACTOR_MAX: f64 = 3.0;
+
+/// A row.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// How many flows.
+    pub flows: u32,
+    /// Data packets sent.
+    pub packets: u64,
+    /// Processor time, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+impl Cost {
+    /// For one data packet, with its ACK.
+    pub fn ns_per_packet(&self) -> f64 {
+        self.cpu_ns as f64 / self.packets.max(1) as f64
+    }
+}
+
+/// That many flows of `driver` over one bottleneck, until it has sent about `packets`.
+pub fn scenario(driver: &Driver, flows: u32, packets: u64) -> Scenario {
+    let rate = SHARE_MBIT_PER_SEC * f64::from(flows);
+    let duration_s = packets as f64 * PACKET_BITS / (rate * 1e6);
+    let mut down =
+        LinkSpec { rate_mbit_per_sec: Some(rate), delay_ms: DELAY_MS, ..LinkSpec::default() };
+    down.queue = remuda_link::QueueSpec::droptail_bdp(1.0);
+    let up = LinkSpec { delay_ms: DELAY_MS, ..LinkSpec::default() };
+    // Starts spread over a round trip, so that no two flows are in step.
+    let stagger_s = 2.0 * DELAY_MS / 1e3 / f64::from(flows);
+    let flow = FlowSpec { count: flows, stagger_s, ..FlowSpec::driven_by(driver.clone()) };
+    Scenario {
+        name: format!("{flows} flows"),
+        duration_s,
+        sample_ms: 0.0,
+        links: BTreeMap::from([("down".to_owned(), down), ("up".to_owned(), up)]),
+        flows: vec![flow],
+        ..Scenario::default()
+    }
+}
+
+/// Runs it.
+pub fn measure(driver: &Driver, flows: u32, packets: u64) -> Result<Cost, Error> {
+    let scenario = scenario(driver, flows, packets);
+    let before_ns = cpu_ns();
+    let outcome =
+        remuda_sim::run(&scenario).map_err(|source| Error::sim(&scenario.name, source))?;
+    Ok(Cost { flows, packets: outcome.packets, cpu_ns: cpu_ns() - before_ns })
+}
+
+/// Processor time of this thread, in nanoseconds.
+fn cpu_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid out-pointer; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_as_many_packets_whatever_the_number_of_flows() {
+        for flows in [1, 10, 100] {
+            let cost = measure(&Driver::Window(10), flows, 3_000).expect("it runs");
+            assert!((2_000..5_000).contains(&cost.packets), "{cost:?}");
+            assert!(cost.ns_per_packet() > 0.0);
+        }
+    }
+}

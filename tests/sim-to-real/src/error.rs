@@ -1,0 +1,79 @@
+//! Everything that can go wrong with a comparison.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+/// Why there is no figure.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The scenario is none.
+    #[error(transparent)]
+    Scenario(Box<remuda_scenarios::Error>),
+    /// The simulator cannot run it.
+    #[error("{scenario}: {source}")]
+    Sim {
+        /// Its name.
+        scenario: String,
+        /// What the simulator says.
+        source: Box<remuda_sim::Error>,
+    },
+    /// The testbed fails.
+    #[error(transparent)]
+    Live(#[from] remuda_live::Error),
+    /// The agent fails.
+    #[error(transparent)]
+    Agent(#[from] ccp_agent::Error),
+    /// Real TCP cannot run it.
+    #[error("{scenario}: `{key}` is {value}: {rule}")]
+    Unsupported {
+        /// Its name.
+        scenario: String,
+        /// The key, with its table.
+        key: String,
+        /// What it is set to.
+        value: String,
+        /// What it must be on real TCP.
+        rule: &'static str,
+    },
+    /// The system refused something.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file does not hold what it must.
+    #[error("{path}: {problem}", path = .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl From<remuda_scenarios::Error> for Error {
+    fn from(error: remuda_scenarios::Error) -> Self {
+        Self::Scenario(Box::new(error))
+    }
+}
+
+impl Error {
+    /// Names the scenario that the simulator refuses.
+    pub(crate) fn sim(scenario: &str, source: remuda_sim::Error) -> Self {
+        Self::Sim { scenario: scenario.to_owned(), source: Box::new(source) }
+    }
+
+    /// For `map_err`: names what was tried.
+    pub(crate) fn doing<E: Into<std::io::Error>>(
+        action: impl Into<String>,
+    ) -> impl FnOnce(E) -> Self {
+        let action = action.into();
+        move |source| Self::System { action, source: source.into() }
+    }
+
+    pub(crate) fn file(path: &Path, problem: impl Display) -> Self {
+        Self::File { path: path.to_owned(), problem: problem.to_string() }
+    }
+}

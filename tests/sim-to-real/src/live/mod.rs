@@ -1,0 +1,251 @@
+//! A scenario on real TCP: the links of the file between two network namespaces, and a socket a
+//! flow.
+//!
+//! Named drivers are ours, under an agent; `native:` ones are the kernel's own. Flows that start
+//! with the scenario have shaken hands before its time begins, as the simulator's have; later ones
+//! do so when they start. At its stop, or the scenario's, a flow is cut off: what it has sent by
+//! then is counted, nothing after. Drivers and settings that only the simulator has are refused by
+//! name (`plan.rs`).
+
+mod flow;
+mod plan;
+
+use crate::Error;
+use crate::agents::Agents;
+use flow::{Ends, Shared, Socket};
+use plan::{Plan, PlannedFlow};
+use remuda_live::{Clock, Nanos, PathStats, Testbed};
+use remuda_scenarios::Scenario;
+use remuda_scenarios::outcome::{
+    Engine, FlowOutcome, FlowSample, LinkOutcome, LinkSample, Outcome,
+};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// As the simulator would tell it.
+    pub outcome: Outcome,
+    /// Packets that the host lost and the links did not: above zero, the run is disturbed.
+    pub lost_by_host: u64,
+}
+
+/// A flow and what has become of it.
+struct Slot {
+    flow: PlannedFlow,
+    arm: Arc<str>,
+    ends: Option<Ends>,
+    shared: Arc<Shared>,
+    is_started: bool,
+    /// What it was when it was cut off.
+    last: Option<Socket>,
+}
+
+/// What is noted on the way.
+#[derive(Default)]
+struct Samples {
+    flows: Vec<FlowSample>,
+    links: Vec<LinkSample>,
+}
+
+/// Runs it. `agents` has one for each of our drivers that it names.
+pub fn run(scenario: &Scenario, agents: &Agents) -> Result<Run, Error> {
+    let plan = Plan::of(scenario, |driver| agents.name(driver).map(str::to_owned))?;
+    let mut testbed = Testbed::new(&plan.path)?;
+    if plan.ecn {
+        for end in [testbed.client(), testbed.server()] {
+            end.set_sysctl("net.ipv4.tcp_ecn", "1")?;
+        }
+    }
+    let mut slots = Vec::new();
+    for flow in plan.flows.clone() {
+        let at_once = flow.start == Duration::ZERO;
+        let ends = at_once.then(|| Ends::connect(&flow, &testbed)).transpose()?;
+        let (arm, shared) = (flow.arm().into(), Arc::default());
+        slots.push(Slot { flow, arm, ends, shared, is_started: false, last: None });
+    }
+    testbed.reset_stats()?;
+    let clock = Clock::start();
+    let mut samples = Samples::default();
+    let stats = thread::scope(|scope| {
+        let stats = play(&plan, &mut slots, &mut samples, (&testbed, clock), scope);
+        // Also after an error: nobody else ends the threads.
+        for slot in &mut slots {
+            slot.cut(clock);
+        }
+        stats
+    })?;
+    for slot in &slots {
+        if let Some(error) = slot.shared.take_error() {
+            return Err(Error::doing(format!("run flow {}", slot.flow.spec.name))(error));
+        }
+    }
+    Ok(Run {
+        lost_by_host: lost_by_host(&stats),
+        outcome: outcome(scenario, &plan, &slots, samples, &stats),
+    })
+}
+
+/// Starts and ends each flow at its time, and samples; returns what the links had done by the end.
+fn play<'scope, 'env>(
+    plan: &'env Plan,
+    slots: &mut [Slot],
+    samples: &mut Samples,
+    (testbed, clock): (&'env Testbed, Clock),
+    scope: &'scope thread::Scope<'scope, 'env>,
+) -> Result<PathStats, Error> {
+    let mut sample_at = plan.sample;
+    loop {
+        let now = clock.elapsed();
+        if now >= plan.duration {
+            return Ok(testbed.stats()?);
+        }
+        for slot in slots.iter_mut().filter(|slot| !slot.is_started && slot.flow.start <= now) {
+            slot.is_started = true;
+            let (flow, shared, ends) =
+                (slot.flow.clone(), Arc::clone(&slot.shared), slot.ends.take());
+            scope.spawn(move || flow::drive(&flow, ends, testbed, &shared, clock));
+        }
+        for slot in slots.iter_mut().filter(|slot| slot.flow.stop <= now) {
+            slot.cut(clock);
+        }
+        if let Some(at) = sample_at.filter(|at| *at <= now) {
+            sample(at, slots, samples, &testbed.stats()?, plan);
+            sample_at = plan.sample.map(|every| at + every);
+        }
+        let starts = slots.iter().filter(|slot| !slot.is_started).map(|slot| slot.flow.start);
+        let stops = slots.iter().filter(|slot| slot.last.is_none()).map(|slot| slot.flow.stop);
+        let next = starts.chain(stops).chain(sample_at).chain([plan.duration]).min();
+        thread::sleep(next.unwrap_or(plan.duration).saturating_sub(clock.elapsed()));
+    }
+}
+
+impl Slot {
+    /// Notes what it is, once, and ends it.
+    fn cut(&mut self, clock: Clock) {
+        if self.last.is_none() {
+            self.last = Some(self.shared.look(clock));
+            self.shared.end();
+        }
+    }
+}
+
+fn sample(at: Duration, slots: &[Slot], samples: &mut Samples, stats: &PathStats, plan: &Plan) {
+    let t_s = at.as_secs_f64();
+    for (flow, slot) in (0..).zip(slots) {
+        let Some(info) = slot.shared.tcp_info().filter(|_| slot.last.is_none()) else { continue };
+        let pacing = info.tcpi_pacing_rate;
+        samples.flows.push(FlowSample {
+            t_s,
+            flow,
+            arm: Arc::clone(&slot.arm),
+            cwnd_pkts: info.tcpi_snd_cwnd.into(),
+            // All ones: not paced.
+            pacing_mbit_per_sec: (pacing != u64::MAX).then_some(pacing as f64 * 8.0 / 1e6),
+            srtt_ms: (info.tcpi_rtt > 0).then_some(f64::from(info.tcpi_rtt) / 1e3),
+            in_flight_pkts: flow::in_flight_pkts(&info),
+            delivered_bytes: slot.shared.received_bytes(),
+            retransmitted_pkts: info.tcpi_total_retrans.into(),
+        });
+    }
+    for (link, name) in (0..).zip(&plan.links) {
+        let link_stats = &plan.direction(stats, name).link;
+        samples.links.push(LinkSample {
+            t_s,
+            link,
+            queue_packets: link_stats.queue_packets,
+            queue_bytes: link_stats.queue_bytes,
+        });
+    }
+}
+
+fn lost_by_host(stats: &PathStats) -> u64 {
+    [&stats.up, &stats.down].into_iter().map(|it| it.lost_before_link + it.lost_after_link).sum()
+}
+
+fn outcome(
+    scenario: &Scenario,
+    plan: &Plan,
+    slots: &[Slot],
+    samples: Samples,
+    stats: &PathStats,
+) -> Outcome {
+    let flows: Vec<_> =
+        (0..).zip(slots).map(|(flow, slot)| flow_outcome(flow, slot, &samples, plan)).collect();
+    Outcome {
+        scenario: scenario.name.clone(),
+        engine: Engine::Live,
+        seed: scenario.seed,
+        duration_s: plan.duration.as_secs_f64(),
+        packets: flows.iter().map(|flow| flow.sent_pkts).sum(),
+        flows,
+        links: plan.links.iter().map(|name| link_outcome(name, plan, stats)).collect(),
+        flow_samples: samples.flows,
+        link_samples: samples.links,
+    }
+}
+
+/// The kernel tells the least round trip and a smoothed one; of the latter, sampled, the mean. It
+/// tells no total of what was marked lost: what was sent again stands for it.
+fn flow_outcome(flow: u32, slot: &Slot, samples: &Samples, plan: &Plan) -> FlowOutcome {
+    let socket = slot.last.clone().unwrap_or_default();
+    let started = socket.started.unwrap_or(slot.flow.start);
+    let finished = socket.finished;
+    let end = finished.unwrap_or(slot.flow.stop.min(plan.duration));
+    let life_s = end.saturating_sub(started).as_secs_f64();
+    let goodput = if life_s > 0.0 { socket.received as f64 * 8.0 / 1e6 / life_s } else { 0.0 };
+    let rtts = samples.flows.iter().filter(|it| it.flow == flow).filter_map(|it| it.srtt_ms);
+    let (count, sum) = rtts.fold((0.0, 0.0), |(count, sum), rtt| (count + 1.0, sum + rtt));
+    let info = socket.info;
+    let of = |field: fn(&libc::tcp_info) -> u64| info.as_ref().map_or(0, field);
+    let rtt_us_min = of(|info| info.tcpi_min_rtt.into());
+    FlowOutcome {
+        flow,
+        name: slot.flow.spec.name.clone(),
+        driver: slot.flow.spec.driver.to_string(),
+        arm: slot.arm.to_string(),
+        start_s: started.as_secs_f64(),
+        end_s: finished.map(|at| at.as_secs_f64()),
+        delivered_bytes: socket.received,
+        goodput_mbit_per_sec: goodput,
+        sent_pkts: of(|info| info.tcpi_data_segs_out.into()),
+        retransmitted_pkts: of(|info| info.tcpi_total_retrans.into()),
+        lost_pkts: of(|info| info.tcpi_total_retrans.into()),
+        timeouts: of(|info| info.tcpi_total_rto.into()),
+        ecn_marked_pkts: of(|info| info.tcpi_delivered_ce.into()),
+        rtt_min_ms: (rtt_us_min > 0 && rtt_us_min < u32::MAX.into())
+            .then_some(rtt_us_min as f64 / 1e3),
+        rtt_mean_ms: (count > 0.0).then_some(sum / count),
+        rtt_p50_ms: None,
+        rtt_p95_ms: None,
+        rtt_p99_ms: None,
+        reports: 0,
+        switches: Vec::new(),
+    }
+}
+
+fn link_outcome(name: &str, plan: &Plan, stats: &PathStats) -> LinkOutcome {
+    let link = &plan.direction(stats, name).link;
+    let queueing = &link.queueing_delay;
+    LinkOutcome {
+        name: name.to_owned(),
+        packets_in: link.packets_in,
+        packets_out: link.packets_out,
+        bytes_out: link.bytes_out,
+        dropped_pkts: link.dropped.total(),
+        marked_pkts: link.ecn_marked,
+        queueing_mean_ms: queueing.mean_ms,
+        queueing_p50_ms: queueing.p50_ms,
+        queueing_p95_ms: queueing.p95_ms,
+        queueing_p99_ms: queueing.p99_ms,
+        queueing_max_ms: queueing.max_ms,
+        queue_packets_max: link.queue_packets_max,
+    }
+}
+
+/// A moment of the clock as a span.
+fn span(moment: Nanos) -> Duration {
+    moment.into()
+}

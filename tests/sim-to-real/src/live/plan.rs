@@ -1,0 +1,186 @@
+//! What of a scenario real TCP can have.
+
+use crate::Error;
+use remuda_live::{DirectionStats, PathSpec, PathStats};
+use remuda_scenarios::{Driver, FlowSpec, Scenario};
+use std::fmt::Display;
+use std::time::Duration;
+
+/// The two directions of a testbed; sockets at the server send data `down`.
+const DOWN: &str = "down";
+const UP: &str = "up";
+
+/// A full packet of the testbed's devices, less headers and timestamps.
+const MSS_BYTES: u32 = 1448;
+/// The kernel's `TCP_INIT_CWND`.
+const INIT_CWND_PKTS: u32 = 10;
+
+/// A flow over real TCP.
+#[derive(Clone, Debug)]
+pub struct PlannedFlow {
+    /// As the file says.
+    pub spec: FlowSpec,
+    /// What its socket asks for with `TCP_CONGESTION`.
+    pub algorithm: String,
+    /// Data goes up, not down.
+    pub is_upload: bool,
+    /// When it starts.
+    pub start: Duration,
+    /// When it is cut off, at the latest.
+    pub stop: Duration,
+}
+
+impl PlannedFlow {
+    /// What an outcome calls its arm.
+    pub fn arm(&self) -> String {
+        match &self.spec.driver {
+            Driver::Native(name) => name.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// A scenario as a testbed runs it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Both directions.
+    pub path: PathSpec,
+    /// The links as the scenario orders them.
+    pub links: Vec<String>,
+    /// Each flow by itself.
+    pub flows: Vec<PlannedFlow>,
+    /// How long it runs.
+    pub duration: Duration,
+    /// How often it is looked at; `None`: never.
+    pub sample: Option<Duration>,
+    /// Whether its flows speak ECN.
+    pub ecn: bool,
+}
+
+impl Plan {
+    /// Checks that real TCP can run it. `name_of` says what a socket asks for to be driven by one
+    /// of our arms or policies.
+    pub fn of(
+        scenario: &Scenario,
+        name_of: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, Error> {
+        scenario.validate()?;
+        let refused = |key: String, value: &dyn Display, rule| {
+            let scenario = scenario.name.clone();
+            Err(Error::Unsupported { scenario, key, value: value.to_string(), rule })
+        };
+        let mut path = PathSpec::default();
+        // With the simulator's seeds, the nth packet on the way down is lost in both or in neither.
+        for (name, link) in scenario.seeded_links() {
+            match name.as_str() {
+                DOWN => path.down = link,
+                UP => path.up = link,
+                other => {
+                    let rule = "a testbed has the links `down` and `up` only";
+                    return refused(format!("links.{other}"), &"set", rule);
+                }
+            }
+        }
+        let duration = Duration::from_secs_f64(scenario.duration_s);
+        let mut flows = Vec::new();
+        for spec in scenario.flows_expanded() {
+            if let Some((key, value, rule)) = unsupported(&spec) {
+                return refused(format!("flows.{}.{key}", spec.name), &value, rule);
+            }
+            let algorithm = match &spec.driver {
+                Driver::Native(name) => Some(name.clone()),
+                Driver::Named(name) => name_of(name),
+                Driver::Window(_) | Driver::External | Driver::Unresponsive => None,
+            };
+            let Some(algorithm) = algorithm else {
+                let rule = "must be an arm or policy with an agent, or `native:NAME`";
+                return refused(format!("flows.{}.driver", spec.name), &spec.driver, rule);
+            };
+            let start = Duration::from_secs_f64(spec.start_s);
+            let stop = spec.stop_s.map_or(duration, Duration::from_secs_f64).min(duration);
+            let is_upload = spec.route == [UP];
+            flows.push(PlannedFlow { spec, algorithm, is_upload, start, stop });
+        }
+        let ecn = flows.first().is_some_and(|flow| flow.spec.ecn);
+        if let Some(other) = flows.iter().find(|flow| flow.spec.ecn != ecn) {
+            let key = format!("flows.{}.ecn", other.spec.name);
+            return refused(key, &other.spec.ecn, "must be the same for all flows");
+        }
+        let sample_ms = scenario.sample_ms;
+        Ok(Self {
+            path,
+            links: scenario.links.keys().cloned().collect(),
+            flows,
+            duration,
+            sample: (sample_ms > 0.0).then(|| Duration::from_secs_f64(sample_ms / 1e3)),
+            ecn,
+        })
+    }
+
+    /// What a link of that name has done.
+    pub fn direction<'a>(&self, stats: &'a PathStats, link: &str) -> &'a DirectionStats {
+        if link == UP { &stats.up } else { &stats.down }
+    }
+}
+
+/// The first key that is set as only the simulator can have it: what it is, and must be here.
+fn unsupported(flow: &FlowSpec) -> Option<(&'static str, String, &'static str)> {
+    let FlowSpec { mss_bytes, init_cwnd_pkts, delayed_acks, extra_delay_ms, .. } = *flow;
+    let app_rate = flow.app_rate_mbit_per_sec;
+    let is_route = |there: &str, back: &str| flow.route == [there] && flow.back == [back];
+    if mss_bytes != MSS_BYTES {
+        Some(("mss_bytes", mss_bytes.to_string(), "must be 1448"))
+    } else if init_cwnd_pkts != INIT_CWND_PKTS {
+        Some(("init_cwnd_pkts", init_cwnd_pkts.to_string(), "must be the kernel's, 10"))
+    } else if !delayed_acks {
+        Some(("delayed_acks", "false".to_owned(), "must be true: the kernel delays them"))
+    } else if extra_delay_ms != 0.0 {
+        Some(("extra_delay_ms", extra_delay_ms.to_string(), "must be 0: links delay all alike"))
+    } else if let Some(rate) = app_rate {
+        Some(("app_rate_mbit_per_sec", rate.to_string(), "must not be set"))
+    } else if !is_route(DOWN, UP) && !is_route(UP, DOWN) {
+        let rule = "must be `down` and back `up`, or the reverse";
+        Some(("route", format!("{:?} and back {:?}", flow.route, flow.back), rule))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINKS: &str = "duration_s = 5\n[links.down]\nrate_mbit_per_sec = 12\ndelay_ms = 5\n\
+                         [links.up]\ndelay_ms = 5\n[[flows]]\n";
+
+    fn plan(flow: &str) -> Result<Plan, Error> {
+        let scenario = Scenario::parse(&format!("{LINKS}{flow}"), "test")?;
+        Plan::of(&scenario, |driver| (driver != "rein").then(|| format!("our-{driver}")))
+    }
+
+    #[track_caller]
+    fn refused(flow: &str, message: &str) {
+        let error = plan(flow).expect_err(flow).to_string();
+        assert!(error.contains(message), "{error:?} lacks {message:?}");
+    }
+
+    #[test]
+    fn ours_go_by_the_agents_name_and_the_kernels_by_its_own() {
+        let plan = plan("driver = 'reno'\n[[flows]]\ndriver = 'native:bbr'\nstart_s = 1\n")
+            .expect("real TCP has both");
+        let names: Vec<_> = plan.flows.iter().map(|flow| flow.algorithm.as_str()).collect();
+        assert_eq!(names, ["our-reno", "bbr"]);
+        let starts: Vec<_> = plan.flows.iter().map(|flow| flow.start.as_secs()).collect();
+        assert_eq!((starts, plan.duration.as_secs()), (vec![0, 1], 5));
+    }
+
+    #[test]
+    fn what_only_the_simulator_has_is_refused_by_name() {
+        refused("driver = 'window:10'", "must be an arm or policy with an agent");
+        refused("driver = 'rein'", "`flows.rein.driver` is rein: must be");
+        refused("mss_bytes = 1000", "`flows.cubic.mss_bytes` is 1000: must be 1448");
+        refused("delayed_acks = false", "delayed_acks");
+        refused("extra_delay_ms = 5", "extra_delay_ms");
+        refused("ecn = true\n[[flows]]\ndriver = 'bbr'\n", "must be the same for all flows");
+    }
+}

@@ -1,0 +1,184 @@
+//! Sim to real: does the simulator say what real TCP does?
+//!
+//! The same scenario files run on this kernel's TCP, by its own algorithms and by ours under the
+//! agent, and in the simulator; the table compares goodput, queueing delay and retransmissions.
+
+use clap::Parser;
+use remuda_scenarios::{Driver, Scenario};
+use remuda_sim_to_real::measure::{self, Measured, Settings, Side};
+use remuda_sim_to_real::verdict::Verdict;
+use remuda_sim_to_real::{Error, cell, cost, document, table};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// The simulator beside real TCP, on the same scenario files.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Only scenarios whose name contains one of these
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Where the scenario files lie
+    #[arg(long, value_name = "DIR", default_value = "emulation/scenarios/sim-to-real")]
+    scenarios: PathBuf,
+    /// How often each scenario is repeated
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: u64,
+    /// Seconds each scenario lasts, in place of what its file says
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// First seed of the links' random loss
+    #[arg(long, value_name = "N", default_value_t = 1, env = "SEED")]
+    seed: u64,
+    /// Live runs at once; with two, the kernel's side and ours run at the same time
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    jobs: usize,
+    /// Only the simulator: needs no root
+    #[arg(long)]
+    sim_only: bool,
+    /// Write the table into this document, between its markers
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Keep live figures in this file, and do not repeat the live runs that it has already
+    #[arg(long, value_name = "FILE", conflicts_with = "write")]
+    keep: Option<PathBuf>,
+    /// Write the scenarios' trace to this file, and end
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Show what a simulated packet costs with 10 to 10,000 flows, and end
+    #[arg(long)]
+    cost: bool,
+    /// The remuda command
+    #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
+    remuda: PathBuf,
+}
+
+fn scenarios(args: &Args) -> Result<Vec<Scenario>, Error> {
+    let failed = |problem: String| Error::File { path: args.scenarios.clone(), problem };
+    let entries = std::fs::read_dir(&args.scenarios).map_err(|error| failed(error.to_string()))?;
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    paths.sort();
+    let mut all = Vec::new();
+    for path in paths {
+        let mut scenario = Scenario::load(&path)?;
+        let is_meant = |text: &String| scenario.name.contains(text.as_str());
+        if args.only.is_empty() || args.only.iter().any(is_meant) {
+            scenario.duration_s = args.seconds.unwrap_or(scenario.duration_s);
+            scenario.validate()?;
+            all.push(scenario);
+        }
+    }
+    if all.is_empty() {
+        return Err(failed(format!("holds no scenario named like {}", args.only.join(", "))));
+    }
+    Ok(all)
+}
+
+/// Says, on the side, what has just been measured.
+fn note(measured: &Measured) {
+    let Measured { key, figures, lost_by_host } = measured;
+    if key.side == Side::Sim {
+        return;
+    }
+    let disturbed = match lost_by_host {
+        0 => String::new(),
+        packets => format!(", {packets} packets lost by this host"),
+    };
+    eprintln!(
+        "{} seed {} {}: {:.2} Mbit/s, {:.1} ms, {} retransmitted{disturbed}",
+        key.scenario,
+        key.seed,
+        key.side.name(),
+        figures.goodput_mbit_per_sec,
+        figures.queueing_p95_ms,
+        figures.retransmitted_pkts
+    );
+}
+
+fn commit() -> String {
+    let output = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// Whether all scenarios are within bounds.
+fn compare(args: &Args) -> Result<bool, Error> {
+    let scenarios = scenarios(args)?;
+    let settings = Settings {
+        rounds: args.rounds.max(1),
+        seed: args.seed,
+        jobs: args.jobs,
+        sim_only: args.sim_only,
+        remuda: args.remuda.clone(),
+        keep: args.keep.clone(),
+    };
+    let measured = measure::run(&scenarios, &settings, note)?;
+    if args.sim_only {
+        for scenario in &scenarios {
+            println!("{}", table::sim_line(scenario, &measured));
+        }
+        return Ok(true);
+    }
+    let verdicts: Vec<Verdict> =
+        scenarios.iter().filter_map(|scenario| Verdict::of(scenario, &measured)).collect();
+    let mut text = table::head(&settings, &commit());
+    text += &format!("\n{}\n", table::columns());
+    for verdict in &verdicts {
+        text += &format!("{}\n", table::row(verdict));
+    }
+    text += &format!("\n{}\n", table::summary(&verdicts));
+    println!("{text}");
+    if let Some(path) = &args.write {
+        document::write(path, &text)?;
+    }
+    Ok(verdicts.iter().all(Verdict::is_met))
+}
+
+/// Whether a packet costs about the same whatever the number of flows.
+fn show_cost() -> Result<bool, Error> {
+    const PACKETS: u64 = 4_000_000;
+    println!("| driver | flows | data packets | ns of processor a packet |\n|---|---|---|---|");
+    let mut is_linear = true;
+    for driver in [Driver::Window(10), Driver::Named("cubic".to_owned())] {
+        let mut least = f64::INFINITY;
+        for flows in [10, 100, 1_000, 10_000] {
+            let cost = cost::measure(&driver, flows, PACKETS)?;
+            let ns = cost.ns_per_packet();
+            println!("| {driver} | {flows} | {} | {ns:.0} |", cost.packets);
+            least = least.min(ns);
+            is_linear &= ns <= least * cost::FACTOR_MAX;
+        }
+    }
+    Ok(is_linear)
+}
+
+fn run(args: &Args) -> Result<bool, Error> {
+    if let Some(path) = &args.trace {
+        let text = cell::trace(cell::SEED, cell::STEPS);
+        return match std::fs::write(path, text) {
+            Ok(()) => Ok(true),
+            Err(error) => Err(Error::File { path: path.clone(), problem: error.to_string() }),
+        };
+    }
+    if args.cost { show_cost() } else { compare(args) }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    // SAFETY: no arguments, no failure.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root && !args.sim_only && !args.cost && args.trace.is_none() {
+        eprintln!("SKIPPED: needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN)");
+        return ExitCode::FAILURE;
+    }
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("sim-to-real: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

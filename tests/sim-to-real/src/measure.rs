@@ -1,0 +1,300 @@
+//! Every side of every scenario, in rounds.
+//!
+//! A round runs a scenario three times with one seed: on real TCP by the kernel's own algorithms
+//! and by ours under the agent, and in the simulator by ours. With two live runs at once, the two
+//! real sides of a round share the machine, and what else it does hits both.
+
+use crate::Error;
+use crate::agents::Agents;
+use crate::live;
+use remuda_scenarios::outcome::Outcome;
+use remuda_scenarios::{Driver, Scenario};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// Whose algorithms drive the flows, and over what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The kernel's own, on real TCP.
+    Kernel,
+    /// Ours under the agent, on real TCP.
+    Ours,
+    /// Ours in the simulator.
+    Sim,
+}
+
+impl Side {
+    /// As tables name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Ours => "ours",
+            Self::Sim => "sim",
+        }
+    }
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Of all flows, over their lives.
+    pub goodput_mbit_per_sec: f64,
+    /// The 95th percentile over packets at the first flow's first link, the bottleneck.
+    pub queueing_p95_ms: f64,
+    /// Segments that all flows sent again.
+    pub retransmitted_pkts: u64,
+}
+
+impl Figures {
+    /// Of an outcome; `bottleneck` is the name of a link.
+    pub fn of(outcome: &Outcome, bottleneck: &str) -> Self {
+        let link = outcome.links.iter().find(|link| link.name == bottleneck);
+        Self {
+            goodput_mbit_per_sec: outcome.goodput_mbit_per_sec(),
+            queueing_p95_ms: link.map_or(0.0, |link| link.queueing_p95_ms),
+            retransmitted_pkts: outcome.flows.iter().map(|flow| flow.retransmitted_pkts).sum(),
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+pub struct Key {
+    /// The scenario's name.
+    pub scenario: String,
+    /// How long it lasts.
+    pub duration_s: f64,
+    /// Its seed.
+    pub seed: u64,
+    /// Whose.
+    pub side: Side,
+}
+
+/// One run, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Which.
+    #[serde(flatten)]
+    pub key: Key,
+    /// What came of it.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Packets that the host lost and the links did not; above zero, others disturbed the run.
+    pub lost_by_host: u64,
+}
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How often each scenario is repeated.
+    pub rounds: u64,
+    /// Of the first round; each further one has the next.
+    pub seed: u64,
+    /// Live runs at once.
+    pub jobs: usize,
+    /// Only the simulator.
+    pub sim_only: bool,
+    /// The remuda command.
+    pub remuda: PathBuf,
+    /// Live runs that a line of this file has already are not repeated; others are added to it.
+    pub keep: Option<PathBuf>,
+}
+
+/// The link of which the queueing delay is compared.
+pub fn bottleneck(scenario: &Scenario) -> &str {
+    let link = scenario.flows.first().and_then(|flow| flow.route.first());
+    link.map_or("down", String::as_str)
+}
+
+/// A scenario as one side runs it.
+fn of_side(scenario: &Scenario, side: Side, seed: u64) -> Scenario {
+    let mut scenario = Scenario { seed, ..scenario.clone() };
+    if side == Side::Kernel {
+        for flow in &mut scenario.flows {
+            if let Driver::Named(name) = &flow.driver {
+                flow.driver = Driver::Native(name.clone());
+            }
+        }
+    }
+    scenario
+}
+
+fn key(scenario: &Scenario, side: Side) -> Key {
+    let Scenario { name, duration_s, seed, .. } = scenario;
+    Key { scenario: name.clone(), duration_s: *duration_s, seed: *seed, side }
+}
+
+fn drivers(scenarios: &[Scenario]) -> BTreeSet<String> {
+    let flows = scenarios.iter().flat_map(|scenario| &scenario.flows);
+    let named = flows.filter_map(|flow| match &flow.driver {
+        Driver::Named(name) => Some(name.clone()),
+        _ => None,
+    });
+    named.collect()
+}
+
+/// Live runs of earlier calls, from the lines of a file.
+fn kept(path: &Path) -> Result<Vec<Measured>, Error> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.map_err(|error| Error::file(path, error))?,
+    };
+    let line = |line| serde_json::from_str(line).map_err(|error| Error::file(path, error));
+    text.lines().map(line).collect()
+}
+
+/// Runs all that is to run. `note` is told of every run as it ends.
+pub fn run(
+    scenarios: &[Scenario],
+    settings: &Settings,
+    note: impl Fn(&Measured) + Sync,
+) -> Result<Vec<Measured>, Error> {
+    let mut measured = match &settings.keep {
+        Some(path) if !settings.sim_only => kept(path)?,
+        _ => Vec::new(),
+    };
+    let seeds: Vec<u64> = (0..settings.rounds).map(|round| settings.seed + round).collect();
+    let mut tasks = VecDeque::new();
+    for scenario in scenarios {
+        for side in [Side::Kernel, Side::Ours] {
+            let wanted = |seed: &u64| of_side(scenario, side, *seed);
+            let is_new = |task: &Scenario| !measured.iter().any(|it| it.key == key(task, side));
+            tasks.extend(seeds.iter().map(wanted).filter(is_new).map(|task| (task, side)));
+        }
+    }
+    // The sides of a round one after the other, so that they run at the same time.
+    tasks.make_contiguous().sort_by_cached_key(|(task, side)| {
+        let place = scenarios.iter().position(|scenario| scenario.name == task.name);
+        (place, task.seed, *side)
+    });
+    if !settings.sim_only && !tasks.is_empty() {
+        let agents = Agents::start(&settings.remuda, &drivers(scenarios))?;
+        measured.extend(run_live(tasks, settings, &agents, &note)?);
+        agents.stop()?;
+    }
+    for scenario in scenarios {
+        for seed in &seeds {
+            measured.push(run_sim(&of_side(scenario, Side::Sim, *seed), &note)?);
+        }
+    }
+    Ok(measured)
+}
+
+fn run_sim(scenario: &Scenario, note: &impl Fn(&Measured)) -> Result<Measured, Error> {
+    let outcome = remuda_sim::run(scenario).map_err(|source| Error::sim(&scenario.name, source))?;
+    let figures = Figures::of(&outcome, bottleneck(scenario));
+    let measured = Measured { key: key(scenario, Side::Sim), figures, lost_by_host: 0 };
+    note(&measured);
+    Ok(measured)
+}
+
+fn run_live(
+    tasks: VecDeque<(Scenario, Side)>,
+    settings: &Settings,
+    agents: &Agents,
+    note: &(impl Fn(&Measured) + Sync),
+) -> Result<Vec<Measured>, Error> {
+    let (tasks, results) = (Mutex::new(tasks), Mutex::new(Vec::new()));
+    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let work = || -> Result<(), Error> {
+        while let Some((scenario, side)) = next() {
+            let run = live::run(&scenario, agents)?;
+            let measured = Measured {
+                key: key(&scenario, side),
+                figures: Figures::of(&run.outcome, bottleneck(&scenario)),
+                lost_by_host: run.lost_by_host,
+            };
+            note(&measured);
+            let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(path) = &settings.keep {
+                append(path, &measured)?;
+            }
+            results.push(measured);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..settings.jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })?;
+    Ok(results.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn append(path: &Path, measured: &Measured) -> Result<(), Error> {
+    let failed = |error: std::io::Error| Error::file(path, error);
+    let line = serde_json::to_string(measured).map_err(|error| Error::file(path, error))?;
+    let mut file = OpenOptions::new().append(true).create(true).open(path).map_err(failed)?;
+    writeln!(file, "{line}").map_err(failed)
+}
+
+/// The figures of one side of one scenario, by seed.
+pub fn of<'a>(
+    measured: &'a [Measured],
+    scenario: &Scenario,
+    side: Side,
+) -> BTreeMap<u64, &'a Figures> {
+    let is_of = |it: &&Measured| {
+        it.key.scenario == scenario.name
+            && it.key.side == side
+            && it.key.duration_s == scenario.duration_s
+    };
+    measured.iter().filter(is_of).map(|it| (it.key.seed, &it.figures)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario() -> Scenario {
+        let text = "duration_s = 2\n[links.down]\nrate_mbit_per_sec = 12\ndelay_ms = 5\n\
+                    queue = { kind = 'droptail', limit_bdp = 1 }\n[links.up]\ndelay_ms = 5\n\
+                    [[flows]]\ndriver = 'reno'\n";
+        Scenario::parse(text, "small").expect("a scenario")
+    }
+
+    #[test]
+    fn the_kernels_side_has_the_kernels_own_algorithms() {
+        let kernel = of_side(&scenario(), Side::Kernel, 7);
+        assert_eq!((kernel.flows[0].driver.to_string().as_str(), kernel.seed), ("native:reno", 7));
+        assert_eq!(of_side(&scenario(), Side::Sim, 7).flows, scenario().flows);
+    }
+
+    #[test]
+    fn the_simulators_side_needs_no_root_and_is_the_same_twice() {
+        let settings = Settings {
+            rounds: 2,
+            seed: 4,
+            jobs: 1,
+            sim_only: true,
+            remuda: PathBuf::new(),
+            keep: None,
+        };
+        let once = run(&[scenario()], &settings, |_| ()).expect("it runs");
+        let again = run(&[scenario()], &settings, |_| ()).expect("it runs");
+        assert_eq!(once, again);
+        let sim = of(&once, &scenario(), Side::Sim);
+        assert_eq!(sim.keys().collect::<Vec<_>>(), [&4, &5]);
+        assert!(sim[&4].goodput_mbit_per_sec > 9.0, "{sim:?}");
+    }
+
+    #[test]
+    fn a_kept_run_is_read_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("live.jsonl");
+        assert_eq!(kept(&path).expect("no file: nothing kept"), []);
+        let figures =
+            Figures { goodput_mbit_per_sec: 11.25, queueing_p95_ms: 3.5, retransmitted_pkts: 17 };
+        let measured = Measured { key: key(&scenario(), Side::Ours), figures, lost_by_host: 1 };
+        append(&path, &measured).expect("it is written");
+        append(&path, &measured).expect("it is added");
+        assert_eq!(kept(&path).expect("it is read"), [measured.clone(), measured]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Whether the simulator says what real TCP does.
+
+use crate::measure::{Figures, Measured, Side, of};
+use remuda_scenarios::Scenario;
+
+/// What the goodput may differ by, of the live one.
+pub const GOODPUT_TOLERANCE: f64 = 0.05;
+/// What the 95th percentile of the queueing delay may differ by, of the live one,
+pub const DELAY_TOLERANCE: f64 = 0.10;
+/// or in milliseconds.
+pub const DELAY_TOLERANCE_MS: f64 = 2.0;
+/// How many times as many segments may be sent again, or as few,
+pub const RETRANSMITTED_FACTOR: f64 = 1.5;
+/// unless the counts differ by fewer than this: a single event of a short run more or less.
+pub const RETRANSMITTED_FLOOR_PKTS: f64 = 10.0;
+
+/// The middle one of several, and the outer ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The least.
+    pub low: f64,
+    /// The middle one, or the mean of the middle two.
+    pub median: f64,
+    /// The greatest.
+    pub high: f64,
+}
+
+impl Spread {
+    /// Of values; `None` if there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len().checked_sub(1)?;
+        let median = (sorted[last / 2] + sorted[last.div_ceil(2)]) / 2.0;
+        Some(Self { low: sorted[0], median, high: sorted[last] })
+    }
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// In Mbit/s.
+    Goodput,
+    /// 95th percentile of the queueing delay, in milliseconds.
+    Delay,
+    /// Segments sent again.
+    Retransmitted,
+}
+
+impl Figure {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Goodput, Self::Delay, Self::Retransmitted];
+
+    /// As tables name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput",
+            Self::Delay => "delay",
+            Self::Retransmitted => "retransmitted",
+        }
+    }
+
+    fn of(self, figures: &Figures) -> f64 {
+        match self {
+            Self::Goodput => figures.goodput_mbit_per_sec,
+            Self::Delay => figures.queueing_p95_ms,
+            Self::Retransmitted => figures.retransmitted_pkts as f64,
+        }
+    }
+
+    /// Whether `sim` is as near to `live` as promised.
+    pub fn is_within(self, sim: f64, live: f64) -> bool {
+        let apart = (sim - live).abs();
+        match self {
+            Self::Goodput => apart <= GOODPUT_TOLERANCE * live,
+            Self::Delay => apart <= (DELAY_TOLERANCE * live).max(DELAY_TOLERANCE_MS),
+            Self::Retransmitted => {
+                apart < RETRANSMITTED_FLOOR_PKTS
+                    || (sim <= live * RETRANSMITTED_FACTOR && live <= sim * RETRANSMITTED_FACTOR)
+            }
+        }
+    }
+}
+
+/// The simulator against one live side, in one figure.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparison {
+    /// The simulator's median over rounds divided by the live value of each round; `None` where
+    /// one of these is zero.
+    pub ratio: Option<Spread>,
+    /// Whether the medians are within bounds.
+    pub is_met: bool,
+}
+
+/// One figure of all sides.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Which.
+    pub figure: Figure,
+    /// Medians over rounds: the kernel's, ours, the simulator's.
+    pub medians: [f64; 3],
+    /// Against the kernel's, and against ours.
+    pub against: [Comparison; 2],
+}
+
+/// One scenario, judged.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// Its name.
+    pub scenario: String,
+    /// In the order of [`Figure::ALL`].
+    pub rows: Vec<Row>,
+    /// Rounds in which the host lost packets that the links did not.
+    pub disturbed: usize,
+}
+
+impl Verdict {
+    /// Of the runs of a scenario; `None` if a side has none.
+    pub fn of(scenario: &Scenario, measured: &[Measured]) -> Option<Self> {
+        let values = |side, figure: Figure| -> Vec<f64> {
+            of(measured, scenario, side).into_values().map(|figures| figure.of(figures)).collect()
+        };
+        let row = |figure| {
+            let [kernel, ours, sim] =
+                [Side::Kernel, Side::Ours, Side::Sim].map(|side| values(side, figure));
+            let median = |values: &[f64]| Some(Spread::of(values.iter().copied())?.median);
+            let medians = [median(&kernel)?, median(&ours)?, median(&sim)?];
+            let compared = |live: &[f64], median: f64| Comparison {
+                ratio: (!live.contains(&0.0))
+                    .then(|| Spread::of(live.iter().map(|live| medians[2] / live)))
+                    .flatten(),
+                is_met: figure.is_within(medians[2], median),
+            };
+            let against = [compared(&kernel, medians[0]), compared(&ours, medians[1])];
+            Some(Row { figure, medians, against })
+        };
+        let is_disturbed = |it: &&Measured| it.key.scenario == scenario.name && it.lost_by_host > 0;
+        Some(Self {
+            scenario: scenario.name.clone(),
+            rows: Figure::ALL.into_iter().map(row).collect::<Option<_>>()?,
+            disturbed: measured.iter().filter(is_disturbed).count(),
+        })
+    }
+
+    /// What is beyond its bounds against a live side: 0 the kernel's, 1 ours.
+    pub fn missed(&self, against: usize) -> Vec<Figure> {
+        let missed = self.rows.iter().filter(|row| !row.against[against].is_met);
+        missed.map(|row| row.figure).collect()
+    }
+
+    /// Whether everything is within bounds, against both.
+    pub fn is_met(&self) -> bool {
+        self.missed(0).is_empty() && self.missed(1).is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Key;
+
+    #[test]
+    fn bounds_are_those_promised() {
+        for (figure, sim, live, want) in [
+            (Figure::Goodput, 10.5, 10.0, true),
+            (Figure::Goodput, 9.49, 10.0, false),
+            (Figure::Delay, 110.0, 100.0, true),
+            (Figure::Delay, 111.0, 100.0, false),
+            (Figure::Delay, 4.0, 2.0, true),
+            (Figure::Delay, 4.1, 2.0, false),
+            (Figure::Retransmitted, 150.0, 100.0, true),
+            (Figure::Retransmitted, 100.0, 150.0, true),
+            (Figure::Retransmitted, 151.0, 100.0, false),
+            (Figure::Retransmitted, 0.0, 9.0, true),
+            (Figure::Retransmitted, 0.0, 10.0, false),
+            (Figure::Retransmitted, 20.0, 11.0, true),
+        ] {
+            assert_eq!(figure.is_within(sim, live), want, "{figure:?} {sim} for {live}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_is_of_medians_and_says_the_spread() {
+        let text = "duration_s = 1\n[links.down]\n[links.up]\n[[flows]]\n";
+        let scenario = Scenario::parse(text, "x").expect("a scenario");
+        let measured = |side, seed, goodput_mbit_per_sec, retransmitted_pkts| Measured {
+            key: Key { scenario: "x".to_owned(), duration_s: 1.0, seed, side },
+            figures: Figures { goodput_mbit_per_sec, queueing_p95_ms: 5.0, retransmitted_pkts },
+            lost_by_host: u64::from(seed == 2),
+        };
+        let mut all = vec![measured(Side::Sim, 1, 10.0, 0)];
+        assert!(Verdict::of(&scenario, &all).is_none(), "no live side");
+        for (seed, goodput) in [(1, 10.2), (2, 5.0), (3, 10.4)] {
+            all.push(measured(Side::Kernel, seed, goodput, 0));
+            all.push(measured(Side::Ours, seed, goodput + 1.0, 3));
+        }
+        let verdict = Verdict::of(&scenario, &all).expect("all sides");
+        assert_eq!(verdict.rows[0].medians, [10.2, 11.2, 10.0]);
+        assert_eq!((verdict.missed(0), verdict.missed(1)), (vec![], vec![Figure::Goodput]));
+        let ratio = verdict.rows[0].against[0].ratio.expect("none is zero");
+        assert_eq!((ratio.low, ratio.high), (10.0 / 10.4, 2.0));
+        assert!(verdict.rows[2].against[0].ratio.is_none(), "a ratio to nothing");
+        assert_eq!((verdict.disturbed, verdict.is_met()), (2, false));
+    }
+}
