@@ -87,8 +87,8 @@ prop_compose! {
     }
 }
 
-/// A flow over a link of its own, at the very end: a simulation ends with its last flow, and what is
-/// under way on the other links is to arrive.
+/// A flow over a link of its own, at the very end: a simulation ends with its last flow, and what
+/// is under way on the other links is to arrive.
 fn last_flow() -> FlowSpec {
     FlowSpec {
         start_s: END_S - 0.01,

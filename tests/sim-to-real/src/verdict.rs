@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_verdict_is_of_medians_and_says_the_spread() {
-        let text = "duration_s = 1\n[links.down]\n[links.up]\n[[flows]]\n";
+        let text = "duration_s = 1\n[links.down]\ndelay_ms = 1\n[links.up]\n[[flows]]\n";
         let scenario = Scenario::parse(text, "x").expect("a scenario");
         let measured = |side, seed, goodput_mbit_per_sec, retransmitted_pkts| Measured {
             key: Key { scenario: "x".to_owned(), duration_s: 1.0, seed, side },
