@@ -56,7 +56,8 @@ build() {
 }
 
 lint() {
-	say "ruff, mypy, stubtest"
+	say "clippy, ruff, mypy, stubtest"
+	cargo clippy --package remuda-python --features python --all-targets --quiet -- -D warnings
 	"$VENV/bin/ruff" check --quiet $SOURCES
 	"$VENV/bin/ruff" format --check --quiet $SOURCES
 	quietly "$VENV/bin/mypy" --cache-dir target/mypy

@@ -6,6 +6,8 @@ best is what the machine can do.
 """
 
 import argparse
+import dataclasses
+import functools
 import os
 import subprocess
 import time
@@ -108,10 +110,20 @@ def python_only_us(calls: int) -> float:
     return (time.process_time() - started) / calls * 1e6
 
 
-def show(name: str, figures: tuple[float, ...], goal: float) -> None:
+def said(settings: remuda.CongestionSettings) -> None:
+    """Which links what follows is of."""
+    print(
+        f"# {settings.bandwidth_mbit_per_sec} Mbit/s, {settings.rtt_ms} ms, "
+        f"{settings.queue_bdp} BDP of queue, {settings.loss_percent} % loss"
+    )
+
+
+def show(name: str, figures: tuple[float, ...], goal: float | None = None) -> None:
     """One line."""
     rate, packet_rate, per_step = figures
-    verdict = "ok" if rate >= goal else f"below {goal:,.0f}"
+    verdict = ""
+    if goal is not None:
+        verdict = "ok" if rate >= goal else f"below {goal:,.0f}"
     print(
         f"{name:34} {rate:>11,.0f} steps/CPU-s {packet_rate / 1e6:>6.2f} M packets/CPU-s "
         f"{per_step:>6.1f} packets/step  {verdict}"
@@ -133,17 +145,19 @@ def main() -> None:
         arguments.envs,
     )
     load = os.getloadavg()[0]
-    print(f"# commit {commit()}, seed {seed}, best of {repeats}, load {load:.1f}")
+    print(f"# commit {commit()}, seed {seed}, best of {repeats}, load {load:.1f}, random actions")
     settings = remuda.CongestionSettings()
-    print(
-        f"# {settings.bandwidth_mbit_per_sec} Mbit/s, {settings.rtt_ms} ms, "
-        f"{settings.queue_bdp} BDP of queue, {settings.loss_percent} % loss; random actions"
-    )
-    figures = best(repeats, lambda: single(steps // 4, seed, settings))
-    show("single", figures, GOAL_SINGLE)
+    said(settings)
+    show("single", best(repeats, lambda: single(steps // 4, seed, settings)), GOAL_SINGLE)
     for threads in (1, 2):
-        figures = best(repeats, lambda: vector(steps, seed, settings, count, threads))  # noqa: B023
-        show(f"{count} vectorised, {threads} threads", figures, GOAL_VECTOR)
+        run = functools.partial(vector, steps, seed, settings, count, threads)
+        show(f"{count} vectorised, {threads} thread(s)", best(repeats, run), GOAL_VECTOR)
+    wide = dataclasses.replace(settings, bandwidth_mbit_per_sec=(1.0, 48.0), rtt_ms=(10.0, 200.0))
+    said(wide)
+    show(
+        f"{count} vectorised, 1 thread(s)",
+        best(repeats, lambda: vector(steps, seed, wide, count, 1)),
+    )
     print(f"{'a step but for the simulation':34} {python_only_us(200_000):>11.2f} us")
     print(f"{'memory per environment':34} {memory_per_env(1_000, seed, settings) / 1e3:>11.1f} kB")
 

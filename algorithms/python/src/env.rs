@@ -239,13 +239,6 @@ fn seconds(span: Nanos) -> f64 {
     span.0 as f64 / 1e9
 }
 
-impl Course {
-    /// What a decision reckons with before a round trip has been measured.
-    fn base_rtt_s(&self) -> f64 {
-        seconds(self.truth.base_rtt.max(self.step))
-    }
-}
-
 impl Episode {
     /// Keeps what is in force to what the path can carry, as far as that has been seen.
     fn bound(&mut self, course: &Course, control: Control, observer: &Observer) {

@@ -96,8 +96,8 @@ impl Observer {
     }
 
     /// Takes in one step of length `span`, in which `delivered` is known to have arrived: behind a
-    /// hole as well, so that filling one is no burst. `in_force` says, once the maxima are known, what the
-    /// action changes, as a share of what the path seems to carry.
+    /// hole as well, so that filling one is no burst. `in_force` says, once the maxima are known,
+    /// what the action changes, as a share of what the path seems to carry.
     pub fn take(
         &mut self,
         m: &Measurement,

@@ -64,6 +64,11 @@ impl Course {
         }
     }
 
+    /// The round trip to reckon with before one has been measured, in seconds; never 0.
+    pub fn base_rtt_s(&self) -> f64 {
+        reckoned_s(self.truth.base_rtt)
+    }
+
     /// Draws what an episode needs, a seed at least. The same draws come from the same state of
     /// `rng`, and always as many.
     pub fn draw(&mut self, config: &Config, rng: &mut impl RngCore) {
@@ -125,7 +130,7 @@ impl Course {
         let secs = |secs: f64| Nanos::from_millis_f64(secs * 1e3);
         let step = step_of(base_rtt, config);
         let cwnd_bytes = f64::from(flow.init_cwnd_pkts) * f64::from(flow.mss_bytes);
-        let start_bytes_per_sec = cwnd_bytes / (base_rtt.max(STEP_MIN).0 as f64 / 1e9);
+        let start_bytes_per_sec = cwnd_bytes / reckoned_s(base_rtt);
         let (start, end) = (secs(flow.start_s), secs(stop_s));
         if end <= start + Nanos(step.0.saturating_mul(u64::from(WARM_UP_STEPS) + 1)) {
             let rule = "its external flow must last for three steps at least: set duration_s";
@@ -165,6 +170,10 @@ fn template() -> Scenario {
 
 fn step_of(base_rtt: Nanos, config: &Config) -> Nanos {
     Nanos((base_rtt.0 as f64 * config.step_rtts).round() as u64).max(STEP_MIN)
+}
+
+fn reckoned_s(rtt: Nanos) -> f64 {
+    rtt.max(STEP_MIN).0 as f64 / 1e9
 }
 
 fn payload(mbit_per_sec: f64, mss_bytes: u32) -> f64 {

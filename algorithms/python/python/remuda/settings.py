@@ -46,9 +46,9 @@ class CongestionSettings:
     evenly), loss evenly.
     """
 
-    bandwidth_mbit_per_sec: Range = (1.0, 48.0)
+    bandwidth_mbit_per_sec: Range = (1.0, 20.0)
     """The bottleneck, in IP bytes: 0.05 to 10000."""
-    rtt_ms: Range = (10.0, 200.0)
+    rtt_ms: Range = (10.0, 100.0)
     """The round trip without queueing: 0.1 to 10000."""
     queue_bdp: Range = (0.2, 4.0)
     """The bottleneck's drop-tail queue, in bandwidth-delay products: 0.01 to 1000."""

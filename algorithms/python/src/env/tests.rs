@@ -102,7 +102,8 @@ fn a_rate_above_the_link_fills_the_queue_and_loses() {
 #[test]
 fn a_window_of_half_a_bdp_gets_half_the_link() {
     let ranges = Ranges { start_ratio: Range::only(0.5), ..plain() };
-    let config = Config { control: Control::Window, ..on(ranges) };
+    // However long a step is.
+    let config = Config { control: Control::Window, step_rtts: 2.0, ..on(ranges) };
     let mut env = Env::new(config).unwrap();
     let mut observation = vec![0.0; env.observation_len()];
     env.reset(Some(1), &mut observation).unwrap();
@@ -151,8 +152,11 @@ fn the_same_seed_gives_the_same_episode() {
 
 const FINITE: &str = r#"
     duration_s = 20
-    links.down = { rate_mbit_per_sec = 12, delay_ms = 20, queue = { kind = "droptail", limit_bdp = 2 } }
     links.up = { delay_ms = 20 }
+    [links.down]
+    rate_mbit_per_sec = 12
+    delay_ms = 20
+    queue = { kind = "droptail", limit_bdp = 2 }
     [[flows]]
     driver = "external"
     start_s = 0.5
