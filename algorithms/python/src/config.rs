@@ -285,6 +285,17 @@ mod tests {
         refused(Config { weights, ..config() }, "`loss_weight` is -1: must be from 0");
     }
 
+    #[test]
+    fn by_magnitude_half_lie_below_the_geometric_mean() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let range = Range { low: 1.0, high: 10_000.0 };
+        let mut below = |at: f64, draw: fn(Range, &mut ChaCha8Rng) -> f64| {
+            (0..1_000).filter(|_| draw(range, &mut rng) < at).count()
+        };
+        assert!((450..550).contains(&below(100.0, |range, rng| range.draw_by_magnitude(rng))));
+        assert!((450..550).contains(&below(5_000.5, |range, rng| range.draw(rng))));
+    }
+
     proptest! {
         #[test]
         fn what_is_drawn_lies_in_its_range(seed: u64, low in 1e-3..1e3_f64, more in 1.0..1e3_f64) {

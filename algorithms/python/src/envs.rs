@@ -360,6 +360,8 @@ mod tests {
         let after = next.step(&[0.0; COUNT]).unwrap();
         assert_eq!(after.observations, begun.observations);
         assert_eq!(after.metrics, begun.metrics);
+        same.step(&[0.0; COUNT]).unwrap();
+        assert!(same.envs.last_of(0).is_none(), "it is told once");
     }
 
     #[test]

@@ -135,6 +135,51 @@ fn growing_without_end_ends_at_four_times_what_arrives() {
 }
 
 #[test]
+fn a_window_ends_at_ten_times_what_the_path_holds() {
+    let config = Config { control: Control::Window, ..on(plain()) };
+    let mut env = Env::new(config).unwrap();
+    let mut observation = vec![0.0; env.observation_len()];
+    env.reset(Some(1), &mut observation).unwrap();
+    for _ in 0..40 {
+        env.step(1.0, &mut observation).unwrap();
+    }
+    // 40 segments are a BDP.
+    let [.., cwnd_pkts, _, _] = env.metrics();
+    assert!((380.0..460.0).contains(&cwnd_pkts), "{cwnd_pkts} segments");
+    assert!((9.5..=10.0).contains(&feature(&observation, "rate_ratio")));
+}
+
+#[test]
+fn an_action_beyond_the_edge_counts_as_the_edge() {
+    let run = |action| play(on(plain()), 1, action);
+    assert_eq!(run(3.0), run(1.0));
+    assert_eq!(run(-3.0), run(-1.0));
+}
+
+#[test]
+fn packets_are_counted_over_episodes() {
+    let mut env = Env::new(on(plain())).unwrap();
+    let mut observation = vec![0.0; env.observation_len()];
+    let mut counts = vec![env.packets_sent()];
+    for _ in 0..3 {
+        env.reset(Some(1), &mut observation).unwrap();
+        (0..9).for_each(|_| drop(env.step(0.0, &mut observation).unwrap()));
+        counts.push(env.packets_sent());
+    }
+    // Eleven round trips of 40 packets each, or a few more.
+    assert!((440..470).contains(&counts[1]), "{counts:?}");
+    assert_eq!(counts, [0, counts[1], 2 * counts[1], 3 * counts[1]]);
+}
+
+#[test]
+fn each_episode_of_a_scenario_has_a_seed_of_its_own() {
+    let lossy = FINITE.replace("rate_mbit_per_sec", "loss_percent = 5\n    rate_mbit_per_sec");
+    let config = || given(&lossy);
+    assert_eq!(play(config(), 1, 0.0), play(config(), 1, 0.0));
+    assert_ne!(play(config(), 1, 0.0), play(config(), 2, 0.0));
+}
+
+#[test]
 fn the_same_seed_gives_the_same_episode() {
     let config = || Config { episode_steps: Some(30), ..Config::default() };
     assert_eq!(play(config(), 7, 0.1), play(config(), 7, 0.1));
@@ -170,6 +215,10 @@ fn a_flow_that_has_sent_all_terminates() {
     assert!(last.terminated && !last.truncated);
     // 10 segments a round trip are 14480 bytes each 40 ms.
     assert!((30..40).contains(&steps.len()), "{} steps", steps.len());
+    let both = Config { episode_steps: Some(steps.len() as u32), ..given(FINITE) };
+    let (steps, _) = play(both, 1, 0.0);
+    let last = steps[steps.len() - 1];
+    assert!(last.terminated && !last.truncated, "what ends by itself is not cut short");
 }
 
 #[test]
