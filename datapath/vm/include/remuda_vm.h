@@ -338,7 +338,6 @@ static inline u32 remuda_read_instruction(struct remuda_instruction *i, const u8
 /* What is known of an instruction before it is read. */
 #define REMUDA_USED 1	  /* an event has it */
 #define REMUDA_BOUNDARY 2 /* a span of an event starts or ends here */
-#define REMUDA_IN_BODY 4
 
 static inline bool remuda_mark(u8 *marks, const u8 *span, u32 instructions, u8 mark)
 {
@@ -378,7 +377,7 @@ static inline u32 remuda_read_code(struct remuda_program *p, const u8 *records, 
 		reason = remuda_read_instruction(next, records + i * REMUDA_RECORD_BYTES);
 		if (reason)
 			return reason;
-		if (mark & REMUDA_IN_BODY && next->result == REMUDA_WANTS_REPORT && !p->fields)
+		if (next->result == REMUDA_WANTS_REPORT && !p->fields)
 			return REMUDA_NO_FIELDS;
 		if (last && next->op == REMUDA_BIND && next->right == last->result) {
 			last->copy = next->result;
@@ -443,7 +442,7 @@ REMUDA_API u32 remuda_decode(struct remuda_program *p, const u8 *message, size_t
 
 		*at = i;
 		if (!remuda_mark(marks, span, count, REMUDA_USED) ||
-		    !remuda_mark(marks, span + 8, count, REMUDA_USED | REMUDA_IN_BODY))
+		    !remuda_mark(marks, span + 8, count, REMUDA_USED))
 			return REMUDA_BAD_EVENT;
 	}
 	for (head = 0; head < count && records[head * REMUDA_RECORD_BYTES] == REMUDA_DEF; head++) {
@@ -622,9 +621,7 @@ REMUDA_API u32 remuda_run(const struct remuda_program *p, struct remuda_machine 
 	if (r[REMUDA_RATE] && r[REMUDA_RATE] != rate)
 		ran |= REMUDA_RAN_RATE;
 	if (r[REMUDA_WANTS_REPORT]) {
-		/* A report without fields would end the flow: it is none. */
-		if (p->fields)
-			ran |= REMUDA_RAN_REPORT;
+		ran |= REMUDA_RAN_REPORT;
 		remuda_set_all(r, p->volatile_control, p->n_volatile_control);
 		m->spent = 1;
 	}

@@ -9,7 +9,7 @@ use common::{
     define, install,
 };
 use remuda_algorithms::{ARMS, signals};
-use remuda_vm::{Machine, Primitives, Program, RTT_NONE, Ran};
+use remuda_vm::{Machine, Primitives, Program, RTT_NONE, Ran, Reason};
 use remuda_wire::Register;
 use remuda_wire::to_datapath::Update;
 
@@ -236,21 +236,12 @@ fn window_and_rate_are_what_is_in_force_until_the_program_says_otherwise() {
 }
 
 #[test]
-fn what_a_condition_reports_without_fields_is_no_report() {
-    let records = [bind(WANTS_REPORT, constant(1)), define((8, 0), 4)];
-    let message = install(1, &[[0, 1, 0, 0]], &records[..1]);
-    let mut machine = running(&message);
-    assert!(!run(&mut machine, 0).reported);
-    assert!(machine.report().is_empty());
-    // yet it is one to volatile control registers, as in the BPF datapath
-    let message = install(
-        1,
-        &[[1, 2, 0, 0]],
-        &[records[1], (code::ADD, (0, 0), (0, 0), constant(1)), records[0]],
-    );
-    let mut machine = running(&message);
-    assert!(!run(&mut machine, 0).reported);
-    assert_eq!(machine.register(Register::Control(0)), 4);
+fn a_condition_that_reports_without_fields_is_refused_as_a_body_is() {
+    let records = [bind(WANTS_REPORT, constant(1))];
+    for events in [[0, 1, 0, 0], [0, 0, 0, 1]] {
+        let refusal = Program::from_install(&install(1, &[events], &records)).unwrap_err();
+        assert_eq!(refusal.reason, Reason::NoFields);
+    }
 }
 
 #[test]

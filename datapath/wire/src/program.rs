@@ -264,6 +264,10 @@ impl Program {
             .map(|s| Ok(Event { condition: slice(s[0], s[1])?, body: slice(s[2], s[3])? }))
             .collect::<Result<Vec<_>, Error>>()?;
         let program = Self { uid, defines, events };
+        if program.report_fields() > REPORT_REGISTERS as usize {
+            let rule = "it defines more report fields than there are registers".to_owned();
+            return Err(Error::Program { uid, rule });
+        }
         if program.report_fields() == 0 && program.reports() {
             let rule = "it reports without fields, which would end the flow".to_owned();
             return Err(Error::Program { uid, rule });
@@ -283,6 +287,7 @@ impl Program {
 
     fn reports(&self) -> bool {
         let report = Register::Implicit(2);
-        self.events.iter().flat_map(|e| &e.body).any(|i| i.result == report)
+        let all = self.events.iter().flat_map(|e| e.condition.iter().chain(&e.body));
+        all.into_iter().any(|i| i.result == report)
     }
 }
