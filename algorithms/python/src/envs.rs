@@ -362,6 +362,12 @@ mod tests {
         assert_eq!(after.metrics, begun.metrics);
         same.step(&[0.0; COUNT]).unwrap();
         assert!(same.envs.last_of(0).is_none(), "it is told once");
+        while same.envs.last_of(0).is_none() {
+            same.step(&[0.0; COUNT]).unwrap();
+        }
+        let Seen { observations, metrics, .. } = &mut same.seen;
+        same.envs.reset(&[None; COUNT], None, observations, metrics).unwrap();
+        assert!(same.envs.last_of(0).is_none(), "and not after a reset");
     }
 
     #[test]

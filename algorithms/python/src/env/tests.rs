@@ -163,7 +163,9 @@ fn packets_are_counted_over_episodes() {
     let mut counts = vec![env.packets_sent()];
     for _ in 0..3 {
         env.reset(Some(1), &mut observation).unwrap();
-        (0..9).for_each(|_| drop(env.step(0.0, &mut observation).unwrap()));
+        for _ in 0..9 {
+            env.step(0.0, &mut observation).unwrap();
+        }
         counts.push(env.packets_sent());
     }
     // Eleven round trips of 40 packets each, or a few more.
