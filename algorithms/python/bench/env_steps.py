@@ -151,7 +151,9 @@ def main() -> None:
     show("single", best(repeats, lambda: single(steps // 4, seed, settings)), GOAL_SINGLE)
     for threads in (1, 2):
         run = functools.partial(vector, steps, seed, settings, count, threads)
-        show(f"{count} vectorised, {threads} thread(s)", best(repeats, run), GOAL_VECTOR)
+        # What two threads cost each other is the machine's: the goal is of one core.
+        goal = GOAL_VECTOR if threads == 1 else None
+        show(f"{count} vectorised, {threads} thread(s)", best(repeats, run), goal)
     wide = dataclasses.replace(settings, bandwidth_mbit_per_sec=(1.0, 48.0), rtt_ms=(10.0, 200.0))
     said(wide)
     show(

@@ -10,7 +10,7 @@
 use crate::config::{Config, Control};
 use crate::error::{Error, hold_length};
 use crate::observe::{Observer, Seen};
-use crate::path::{Course, Truth, WARM_UP_STEPS};
+use crate::path::{Course, Truth};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use remuda_algorithms::Decision;
@@ -24,9 +24,10 @@ use std::time::Duration;
 const CWND_GAIN: f64 = 2.0;
 /// RFC 6928's initial window: a rate so low that its window would be less is sent in one burst.
 const CWND_PKTS_MIN: f64 = 10.0;
-/// A rate, or a window, is at most so many times what the path has shown to carry. Above, all that
-/// is learned is how to lose packets, at the price of simulating them.
-const RATE_GAIN_MAX: f64 = 4.0;
+/// A rate is at most so many times what the path has shown to carry: what slow start sends into it.
+/// Above, all that is learned is how to lose packets, at the price of simulating them.
+const RATE_GAIN_MAX: f64 = 2.0;
+/// The same of a window: the deepest queue that is drawn and the path, twice over.
 const WINDOW_GAIN_MAX: f64 = 10.0;
 /// RFC 5681 section 3.1: fewer segments cannot be acknowledged without delay.
 const PKTS_MIN: f64 = 2.0;
@@ -85,7 +86,7 @@ struct Episode {
 /// One step: the action changes what is in force, the simulation goes on for a step's length, and
 /// what was measured meanwhile is observed. An action `a` from -1 to 1 multiplies the rate (or the
 /// window) by `1 + scale * a` if it is positive, by `1 / (1 - scale * a)` if not: an action and its
-/// negative cancel out. The least is two segments a round trip; the most is four times the fastest
+/// negative cancel out. The least is two segments a round trip; the most is twice the fastest
 /// delivery seen, or a window of ten bandwidth-delay products.
 ///
 /// The reward of a step is
@@ -155,7 +156,7 @@ impl Env {
         };
         episode.decide(&self.course, self.config.control);
         episode.simulation.run_until(self.course.start);
-        for _ in 0..WARM_UP_STEPS {
+        for _ in 0..self.course.warm_up_steps {
             episode.advance(&self.course, self.config.control, &mut self.observer);
         }
         self.packets_sent = self.packets_sent();

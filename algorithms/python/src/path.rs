@@ -11,9 +11,9 @@ const DOWN: &str = "down";
 const UP: &str = "up";
 /// IPv4 and TCP headers with the timestamp option.
 const HEADER_BYTES: u32 = 52;
-/// Before the first observation the rate holds for so many steps: the first ACK comes after one
-/// round trip, and the queue shows in the next.
-pub const WARM_UP_STEPS: u32 = 2;
+/// Before the first observation the rate holds for so many round trips: ACKs come in the second,
+/// and in the third they measure what is delivered, and not how the flow started.
+const WARM_UP_RTTS: f64 = 3.0;
 /// A path without delay still needs time to pass between two decisions.
 const STEP_MIN: Nanos = Nanos(100_000);
 
@@ -49,6 +49,8 @@ pub struct Course {
     pub bytes: Option<u64>,
     /// How long a step is.
     pub step: Nanos,
+    /// Steps before the first observation.
+    pub warm_up_steps: u32,
     /// The first rate, in bytes of payload per second.
     pub start_bytes_per_sec: f64,
     /// What is true of the path.
@@ -107,7 +109,8 @@ impl Course {
         self.start_bytes_per_sec = start_ratio * payload_bytes_per_sec;
         self.step = step_of(base_rtt, config);
         // One step more than is used, so that the last is whole.
-        let steps = u64::from(config.episode_steps.unwrap_or(0)) + u64::from(WARM_UP_STEPS) + 1;
+        let steps =
+            u64::from(config.episode_steps.unwrap_or(0)) + u64::from(self.warm_up_steps) + 1;
         self.end = self.start + Nanos(self.step.0.saturating_mul(steps));
         self.scenario.duration_s = self.end.as_millis_f64() / 1e3;
     }
@@ -132,9 +135,13 @@ impl Course {
         let cwnd_bytes = f64::from(flow.init_cwnd_pkts) * f64::from(flow.mss_bytes);
         let start_bytes_per_sec = cwnd_bytes / reckoned_s(base_rtt);
         let (start, end) = (secs(flow.start_s), secs(stop_s));
-        if end <= start + Nanos(step.0.saturating_mul(u64::from(WARM_UP_STEPS) + 1)) {
-            let rule = "its external flow must last for three steps at least: set duration_s";
-            return Err(unfit(rule.to_owned()));
+        let warm_up_steps = (WARM_UP_RTTS / config.step_rtts).ceil() as u32;
+        if end <= start + Nanos(step.0.saturating_mul(u64::from(warm_up_steps) + 1)) {
+            let rule = format!(
+                "its external flow must last for {} steps of {step} at least: set duration_s",
+                warm_up_steps + 1
+            );
+            return Err(unfit(rule));
         }
         Ok(Self {
             flow: place,
@@ -143,6 +150,7 @@ impl Course {
             end,
             bytes: flow.bytes,
             step,
+            warm_up_steps,
             start_bytes_per_sec,
             truth: Truth {
                 payload_bytes_per_sec: payload(bandwidth_mbit_per_sec, flow.mss_bytes),
@@ -273,6 +281,6 @@ mod tests {
         assert_eq!(first, draw(&mut course, 1));
         let step = course.step.0;
         let lasts = course.scenario.duration().0;
-        assert!(lasts.abs_diff(step * 403) <= 403, "400 steps, the warm-up and one more");
+        assert!(lasts.abs_diff(step * 404) <= 404, "400 steps, the warm-up and one more");
     }
 }

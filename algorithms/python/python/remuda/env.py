@@ -24,7 +24,7 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
     Action: `Box(-1, 1, (1,))`. As in Aurora, `a` multiplies what is in force by `1 + scale * a` if
     it is positive, by `1 / (1 - scale * a)` if not, with `scale` the setting `action_scale`: an
     action and its negative cancel out. What lies beyond the box counts as its edge. A rate stays
-    between two segments a round trip and 4 times the fastest delivery seen so far; a window between
+    between two segments a round trip and twice the fastest delivery seen so far; a window between
     two segments and 10 bandwidth-delay products as seen so far.
 
     Observation: `Box(low, high, (history * 8,), float32)`, the last `history` steps one after the
@@ -98,7 +98,7 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
             options: none there are.
 
         Returns:
-            The first observation, after two round trips at the first rate, and `info`.
+            The first observation, after three round trips at the first rate, and `info`.
         """
         is_first = self._np_random is None
         super().reset(seed=seed)
