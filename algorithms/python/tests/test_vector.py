@@ -163,3 +163,25 @@ def test_misuse_is_refused() -> None:
     bad[2] = np.inf
     with pytest.raises(ValueError, match="environment 2: the action is inf"):
         envs.step(bad)
+
+
+def test_who_minds_the_delay_earns_more() -> None:
+    """A rule of one line beats chance and holding still: there is something to learn."""
+    count, latency = 64, [feature.name for feature in remuda.FEATURES].index("latency_ratio") - 8
+    draw = np.random.default_rng(1)
+    earned = []
+    for policy in ("hold", "chance", "delay"):
+        envs = remuda.CongestionVecEnv(count, episode_steps=150)
+        observations, _ = envs.reset(seed=1)
+        rewards = []
+        for _ in range(150):
+            decided = np.zeros((count, 1), np.float32)
+            if policy == "chance":
+                decided = draw.uniform(-1, 1, (count, 1)).astype(np.float32)
+            if policy == "delay":
+                decided = np.clip(2.2 - 2 * observations[:, latency], -1, 0.3).reshape(count, 1)
+            observations, reward, *_ = envs.step(decided)
+            rewards.append(reward.mean())
+        earned.append(np.mean(rewards))
+    hold, chance, delay = earned
+    assert delay > hold + 0.05 and delay > chance + 0.2
