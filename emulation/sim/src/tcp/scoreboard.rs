@@ -53,6 +53,8 @@ pub struct Scoreboard {
     resent_pkts: u32,
     /// No segment before this one is both lost and not sent again.
     resend_from: u32,
+    /// Segments that are lost and not sent again: none, and nobody need look for one.
+    waiting_pkts: u32,
     /// Blocks of the last ACK: what of a block is new is what was not in these.
     seen: [Range; SACK_BLOCKS],
 }
@@ -112,13 +114,14 @@ impl Scoreboard {
             let flags = (was & !APP_LIMITED) | RESENT | EVER_RESENT | limited;
             *segment = Segment { flags, ..sent };
             self.resent_pkts += u32::from(was & RESENT == 0);
+            self.waiting_pkts -= u32::from(was & (LOST | RESENT) == LOST);
             self.resend_from += u32::from(is_first);
         }
     }
 
     /// The first segment that is lost and waits to be sent again.
     pub fn first_to_resend(&mut self) -> Option<u32> {
-        if self.lost_pkts == 0 {
+        if self.waiting_pkts == 0 {
             return None;
         }
         self.resend_from = self.resend_from.max(self.una);
@@ -141,6 +144,7 @@ impl Scoreboard {
         segment.flags = (was | LOST) & !RESENT;
         self.lost_pkts += u32::from(was & LOST == 0);
         self.resent_pkts -= u32::from(was & RESENT != 0);
+        self.waiting_pkts += 1;
         self.resend_from = self.resend_from.min(seq);
         true
     }
@@ -154,6 +158,7 @@ impl Scoreboard {
             segment.flags = (segment.flags | LOST) & !RESENT;
         }
         self.resent_pkts = 0;
+        self.waiting_pkts += marked;
         self.resend_from = self.una;
         marked
     }
@@ -170,6 +175,7 @@ impl Scoreboard {
             }
             self.lost_pkts -= u32::from(flags & LOST != 0);
             self.resent_pkts -= u32::from(flags & RESENT != 0);
+            self.waiting_pkts -= u32::from(flags & (LOST | RESENT) == LOST);
             self.una += 1;
         }
     }
@@ -206,6 +212,7 @@ impl Scoreboard {
         self.sacked_pkts += 1;
         self.lost_pkts -= u32::from(flags & LOST != 0);
         self.resent_pkts -= u32::from(flags & RESENT != 0);
+        self.waiting_pkts -= u32::from(flags & (LOST | RESENT) == LOST);
         delivered(seq, &segment);
     }
 }
@@ -270,6 +277,9 @@ mod tests {
                 prop_assert_eq!(board.sacked_pkts, count(SACKED));
                 prop_assert_eq!(board.lost_pkts, count(LOST));
                 prop_assert_eq!(board.resent_pkts, count(RESENT));
+                let waits = |s: &&Segment| s.flags & (LOST | RESENT) == LOST;
+                let waiting = board.segments.iter().filter(waits).count() as u32;
+                prop_assert_eq!(board.waiting_pkts, waiting);
             }
         }
     }
