@@ -5,6 +5,9 @@ set -euo pipefail
 
 packages=(clang gcc iperf3 libc6-dev libclang-dev libelf-dev make pkg-config shellcheck zlib1g-dev)
 
+# Debian's own Python comes without what makes virtual environments.
+python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)
+
 say() { echo "setup: $*"; }
 
 missing=()
