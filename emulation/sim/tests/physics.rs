@@ -196,61 +196,32 @@ fn square_root_law(loss: f64) -> f64 {
     1.3098 / (RTT_S * loss.sqrt())
 }
 
-/// The same, with what the law leaves out: the window does not grow for the round trip in which a
-/// loss is repaired. Counted in packets and round trips, with whole windows:
-///
-/// ```text
-/// packets up to the loss, geometric with mean 1/p: w a round trip, and w grows by 1 after each
-/// w packets, a round trip, until the loss is known
-/// w halves; w packets, a round trip, until it is repaired
-/// ```
-///
-/// At a loss of 1 % it is 4 % below the law, at 0.01 % it is the law. The draws are a Weyl
-/// sequence's, evenly spread.
-fn reno_by_rounds(loss: f64) -> f64 {
-    const LOSSES: u32 = 20_000;
-    const GOLDEN: f64 = 0.618_033_988_749_894_9;
-    let mut window = (1.0 / loss.sqrt()).floor();
-    let (mut pkts, mut rounds, mut draw) = (0.0, 0.0, 0.5);
-    for _ in 0..LOSSES {
-        draw = (draw + GOLDEN) % 1.0;
-        let mut before_loss = (f64::ln(1.0 - draw) / f64::ln(1.0 - loss)).floor();
-        pkts += before_loss;
-        while before_loss >= window {
-            before_loss -= window;
-            rounds += 1.0;
-            window += 1.0;
-        }
-        rounds += before_loss / window + 2.0;
-        pkts += window;
-        window = ((window + 1.0) / 2.0).floor().max(2.0);
-        pkts += window;
-    }
-    pkts / rounds / RTT_S
-}
-
-/// Above it the window is so small that what the law leaves out counts.
-const LAW_LOSS_MAX: f64 = 5e-3;
+/// What Linux 6.18's own reno did on real TCP, over the emulated link: segments a second at a loss
+/// of 1 % of packets (1.1 % as they fell) and 100 ms, for 240 s with delayed ACKs. The law leaves
+/// out that nothing grows while a loss is repaired, and that of an odd window of ten the last
+/// segment's ACK is late: 12 % of it here.
+const LINUX_RENO: (f64, f64) = (0.01099, 109.5);
 
 #[track_caller]
 fn check_law(loss: f64, losses: f64) {
     for delayed_acks in [false, true] {
         let got = reno_pkts_per_sec(loss, delayed_acks, losses);
-        let law = got / square_root_law(loss);
-        let rounds = got / reno_by_rounds(loss);
-        let say = format!(
-            "loss {loss}, delayed ACKs {delayed_acks}: {got:.1} pkts/s, {law:.3} of the law, \
-             {rounds:.3} of the law with repairs"
-        );
-        assert!((rounds - 1.0).abs() <= 0.10, "{say}");
-        assert!((law - 1.0).abs() <= 0.10 || loss > LAW_LOSS_MAX, "{say}");
+        let ratio = got / square_root_law(loss);
+        let say = format!("loss {loss}, delayed ACKs {delayed_acks}: {got:.1} pkts/s, {ratio:.3}");
+        assert!((ratio - 1.0).abs() <= 0.10, "{say}");
     }
 }
 
 #[test]
-fn reno_keeps_the_law_of_the_square_root_at_much_loss() {
-    check_law(1e-2, 1_000.0);
-    check_law(3e-3, 500.0);
+fn reno_keeps_the_law_of_the_square_root() {
+    check_law(3e-3, 800.0);
+}
+
+#[test]
+fn reno_keeps_what_linux_leaves_of_the_law_at_much_loss() {
+    let (loss, want) = LINUX_RENO;
+    let got = reno_pkts_per_sec(loss, true, 1_000.0);
+    assert!((got / want - 1.0).abs() <= 0.05, "{got:.1} pkts/s for {want}");
 }
 
 #[test]

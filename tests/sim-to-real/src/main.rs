@@ -39,7 +39,7 @@ struct Args {
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Keep live figures in this file, and do not repeat the live runs that it has already
-    #[arg(long, value_name = "FILE", conflicts_with = "write")]
+    #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// Write the scenarios' trace to this file, and end
     #[arg(long, value_name = "FILE")]

@@ -160,6 +160,7 @@ pub fn run(
         _ => Vec::new(),
     };
     let seeds: Vec<u64> = (0..settings.rounds).map(|round| settings.seed + round).collect();
+    measured.retain(|it| seeds.contains(&it.key.seed));
     let mut tasks = VecDeque::new();
     for scenario in scenarios {
         for side in [Side::Kernel, Side::Ours] {
