@@ -91,7 +91,7 @@ pub fn summary(verdicts: &[Verdict]) -> String {
     let all = verdicts.len();
     let met = |against: usize| verdicts.iter().filter(|it| it.missed(against).is_empty()).count();
     format!(
-        "Within bounds: {} of {all} scenarios against the kernel's own, {} of {all} against ours, \
+        "Within bounds: {} of {all} scenarios against the kernel's own, {} of {all} against ours,\n\
          {} of {all} against both.",
         met(0),
         met(1),
