@@ -3,8 +3,10 @@
 import _thread
 import copy
 import pickle
+import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +146,15 @@ def endless() -> dict[str, Any]:
     return table
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """As in a terminal: what runs in the background has SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("many", [False, True])
 def test_an_interrupt_ends_a_run(many: bool) -> None:
     counted = 0
