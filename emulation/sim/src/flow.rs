@@ -56,7 +56,7 @@ pub struct TcpFlow {
     pub end_ns: Option<u64>,
     /// Its round trips.
     pub rtts_us: Histogram<u32>,
-    /// It has something to send at the end.
+    /// What it sends has an end.
     finite: bool,
     application: Option<Application>,
     extra_ns: u64,
@@ -241,7 +241,7 @@ impl TcpFlow {
         self.send(now_ns, timers, out);
     }
 
-    /// Somebody outside has decided.
+    /// Sends what may go, and sets the timers that follow from it.
     pub fn send(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
         self.sender.send(now_ns, out);
         let flow = self.sender.flow;
