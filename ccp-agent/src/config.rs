@@ -57,8 +57,8 @@ impl Default for AgentConfig {
             name: "remuda".to_owned(),
             native: "cubic".to_owned(),
             run_dir: PathBuf::from("/run/remuda"),
-            // detection, and the wait for the next ACK, together stay below 500 ms
-            heartbeat_timeout_ms: 400,
+            // detection, and the wait for the next ACK or the timeout, together stay below 500 ms
+            heartbeat_timeout_ms: 250,
             report_interval_ms_min: 2,
             reports_per_sec_max: 20_000,
             take_default: false,

@@ -2,7 +2,8 @@
 /* What a flow does without an agent: Reno, in place, from the window it has.
  *
  * It enters when the agent's heartbeat is too old, when the agent is gone (its jump table is empty
- * then) and before the agent has given the flow a program. One event a transition.
+ * then) and before the agent has given the flow a program. It looks at every ACK, and at a timeout,
+ * which is where ACKs fail to come. One event a transition.
  */
 #ifndef REMUDA_FALLBACK_H
 #define REMUDA_FALLBACK_H
@@ -33,17 +34,12 @@ static __always_inline u32 delivered_per_rtt_pkts(struct tcp_sock *tp)
 	return (u64)tp->rate_delivered * (tp->srtt_us >> 3) / tp->rate_interval_us;
 }
 
-static __always_inline void enter_fallback(struct sock *sk, u64 now_ns)
+static __always_inline void note_fallback(struct sock *sk, u64 now_ns)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
-	u32 ssthresh = tp->snd_cwnd, delivered = delivered_per_rtt_pkts(tp);
 	struct remuda_slot *slot = slot_of(PRIV(sk)[PRIV_SID]);
 	struct remuda_shared *s = shared();
 
 	PRIV(sk)[PRIV_FALLBACK] = 1;
-	if (delivered > ssthresh)
-		ssthresh = delivered;
-	tp->snd_ssthresh = ssthresh;
 	if (!PRIV(sk)[PRIV_SID])
 		return;
 	if (slot)
@@ -51,6 +47,26 @@ static __always_inline void enter_fallback(struct sock *sk, u64 now_ns)
 	if (s)
 		__sync_fetch_and_add(&s->fallbacks, 1);
 	emit(sk, REMUDA_FELL_BACK, now_ns);
+}
+
+static __always_inline void enter_fallback(struct sock *sk, u64 now_ns)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 ssthresh = tp->snd_cwnd, delivered = delivered_per_rtt_pkts(tp);
+
+	if (delivered > ssthresh)
+		ssthresh = delivered;
+	tp->snd_ssthresh = ssthresh;
+	note_fallback(sk, now_ns);
+}
+
+/* At a retransmission timeout no ACK comes that could notice the agent's silence. The stack has set
+ * ssthresh by our callback and the window by itself.
+ */
+static __always_inline void timed_out_without_agent(struct sock *sk, u64 now_ns)
+{
+	if (!PRIV(sk)[PRIV_FALLBACK] && PRIV(sk)[PRIV_PROGRAM] && agent_is_late(now_ns))
+		note_fallback(sk, now_ns);
 }
 
 static __always_inline void leave_fallback(struct sock *sk, u64 now_ns)

@@ -182,6 +182,7 @@ void BPF_PROG(remuda_set_state, struct sock *sk, u8 new_state)
 		return;
 	if (new_state == TCP_CA_LOSS) {
 		f->timed_out = 1;
+		timed_out_without_agent(sk, bpf_ktime_get_ns());
 		return;
 	}
 	/* The stack starts to count prr_out anew, also if a recovery follows another at once. */
