@@ -6,8 +6,8 @@
 //! arrived.
 
 use remuda_link::{
-    AggregationSpec, Direction, Link, LinkSpec, Nanos, OutageSpec, Outcome, Packet, QueueKind,
-    QueueSpec, RateStep, ReorderingSpec,
+    AggregationSpec, Direction, Link, LinkSpec, Nanos, OutageSpec, Packet, QueueKind, QueueSpec,
+    RateStep, ReorderingSpec,
 };
 use std::io::Write;
 
@@ -55,7 +55,7 @@ fn cost(mut link: Link<Segment>, window: usize, packets: u64) -> (f64, f64) {
             link.push(Segment { flow: missing, _rest: [0; 4] }, now);
         }
         while let Some(outcome) = link.pop(now) {
-            let Outcome::Delivered { packet, .. } = outcome else {
+            let Some(packet) = outcome.delivered() else {
                 dropped += 1;
                 missing += 1;
                 continue;

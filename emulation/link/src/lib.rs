@@ -6,7 +6,7 @@
 //! bytes.
 //!
 //! ```
-//! use remuda_link::{Direction, LinkSpec, Link, Nanos, Outcome};
+//! use remuda_link::{Direction, LinkSpec, Link, Nanos};
 //!
 //! let spec = LinkSpec { rate_mbit_per_sec: Some(12.0), delay_ms: 20.0, ..LinkSpec::default() };
 //! let mut link: Link<u32> = spec.build(Nanos::from_millis(40), Direction::Up)?;
@@ -14,7 +14,8 @@
 //! // 1 ms to send 1500 bytes at 12 Mbit/s, then 20 ms of delay.
 //! let at = link.next_event().expect("a packet is under way");
 //! assert_eq!(at, Nanos::from_millis(21));
-//! assert!(matches!(link.pop(at), Some(Outcome::Delivered { .. })));
+//! let outcome = link.pop(at).expect("it has arrived");
+//! assert_eq!(outcome.delivered(), Some(1500));
 //! # Ok::<(), remuda_link::SpecError>(())
 //! ```
 
@@ -42,7 +43,7 @@ mod varying;
 
 pub use aggregation::Aggregation;
 pub use delay::Delay;
-pub use link::{Link, LinkModel, Outcome, RateModel};
+pub use link::{Fate, Link, LinkModel, Outcome, RateModel};
 pub use log::{LogEvent, LogHeader, LogKind, LogWriter};
 pub use loss::{GilbertElliott, Loss};
 pub use packet::Packet;

@@ -82,14 +82,10 @@ pub struct LinkModel {
 }
 
 /// What became of a packet.
-// With a tag of one byte, what follows it is copied from the second byte on: slowly.
-#[repr(u64)]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome<P> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
     /// It reached the other end.
     Delivered {
-        /// The packet.
-        packet: P,
         /// When it came to the link.
         arrived: Nanos,
         /// When it left the bottleneck.
@@ -99,13 +95,30 @@ pub enum Outcome<P> {
     },
     /// It was dropped.
     Dropped {
-        /// The packet.
-        packet: P,
         /// Why.
         reason: DropReason,
         /// When.
         at: Nanos,
     },
+}
+
+/// A packet that has left a link.
+// The packet beside its fate, not in it: behind an enum's tag it is copied in pieces that straddle
+// those it was written in, and the processor waits for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome<P> {
+    /// The packet.
+    pub packet: P,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+impl<P> Outcome<P> {
+    /// The packet, if it reached the other end.
+    #[inline]
+    pub fn delivered(self) -> Option<P> {
+        matches!(self.fate, Fate::Delivered { .. }).then_some(self.packet)
+    }
 }
 
 /// From the queue to the other end.
@@ -254,6 +267,7 @@ impl<P: Packet> Link<P> {
     ///
     /// It may return nothing even then, where jitter or a queue's drop decided otherwise; ask
     /// again. What happens before that moment inside the link is worked off then, at its own time.
+    #[inline]
     pub fn next_event(&self) -> Option<Nanos> {
         if let Some(dropped) = self.books.dropped.front() {
             return Some(dropped.at);
@@ -272,6 +286,7 @@ impl<P: Packet> Link<P> {
     }
 
     /// What has become of the next packet by `now`. Call it until it returns none.
+    #[inline]
     pub fn pop(&mut self, now: Nanos) -> Option<Outcome<P>> {
         let now = self.advance(now);
         if !self.books.dropped.is_empty() {
@@ -284,7 +299,7 @@ impl<P: Packet> Link<P> {
         let Passage { packet, arrived, departed, at, .. } = passage;
         self.books.counters.totals.packets_out += 1;
         self.books.counters.totals.bytes_out += u64::from(packet.bytes());
-        Some(Outcome::Delivered { packet, arrived, departed, at })
+        Some(Outcome { packet, fate: Fate::Delivered { arrived, departed, at } })
     }
 
     /// Lets the bottleneck work up to `now`, so that the statistics are of `now`; returns the
@@ -298,11 +313,10 @@ impl<P: Packet> Link<P> {
         self.now
     }
 
-    /// Apart from `pop`: a packet delivered must not be copied by way of what fits both outcomes.
     #[inline(never)]
     fn pop_dropped(&mut self) -> Option<Outcome<P>> {
         let Dropped { packet, reason, at } = self.books.dropped.pop_front()?;
-        Some(Outcome::Dropped { packet, reason, at })
+        Some(Outcome { packet, fate: Fate::Dropped { reason, at } })
     }
 
     fn level(&self) -> Level {
@@ -320,6 +334,7 @@ impl<P: Packet> Core<P> {
         }
     }
 
+    #[inline]
     fn pop(&mut self, now: Nanos) -> Option<Passage<P>> {
         match self {
             Self::Row(row) => row.pop(now),
@@ -327,6 +342,7 @@ impl<P: Packet> Core<P> {
         }
     }
 
+    #[inline]
     fn next_arrival(&self) -> Option<Nanos> {
         match self {
             Self::Row(row) => row.arrival(0),

@@ -85,9 +85,13 @@ impl<P: Packet> Row<P> {
         if is_busy {
             self.waiting_bytes = bytes;
             books.counters.queue_is(waiting + 1, bytes);
-        } else {
+        } else if departed > now || books.is_logging() {
             self.next_departure = departed;
             self.advance(now, books);
+        } else {
+            // nothing to wait for: it has left as it came
+            books.departure(departed, packet_bytes, arrived);
+            self.departed += 1;
         }
     }
 

@@ -109,11 +109,23 @@ pub(crate) struct Level {
     pub(crate) marked: u64,
 }
 
+/// Different delays that are gathered at a time; a power of two.
+const PLACES: usize = 8;
+
+/// So many delays to the nanosecond the same, not yet counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Alike {
+    delay: Nanos,
+    packets: u64,
+}
+
 /// The counters behind [`LinkStats`].
 #[derive(Clone, Debug)]
 pub(crate) struct Counters {
     pub(crate) totals: LinkStats,
     delay_ns: Option<Histogram<u64>>,
+    /// Delays that are alike are counted together: a steady queue has many.
+    alike: [Alike; PLACES],
     delays: u64,
     delay_ns_sum: u128,
     delay_ns_max: u64,
@@ -125,6 +137,7 @@ impl Counters {
         Self {
             totals: LinkStats::default(),
             delay_ns: Some(histogram()),
+            alike: [Alike::default(); PLACES],
             delays: 0,
             delay_ns_sum: 0,
             delay_ns_max: 0,
@@ -145,39 +158,55 @@ impl Counters {
 
     #[inline]
     pub(crate) fn waited(&mut self, delay: Nanos) {
+        // Fibonacci hashing: the upper bits of the product.
+        let place = (delay.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % PLACES;
+        if delay != self.alike[place].delay {
+            self.count(place);
+            self.alike[place].delay = delay;
+        }
+        self.alike[place].packets += 1;
+    }
+
+    #[inline(never)]
+    fn count(&mut self, place: usize) {
+        let Alike { delay: Nanos(delay), packets } = std::mem::take(&mut self.alike[place]);
         if let Some(delay_ns) = &mut self.delay_ns {
             delay_ns
-                .record(delay.0.min(DELAY_NS_MAX))
+                .record_n(delay.min(DELAY_NS_MAX), packets)
                 .expect("a histogram that grows takes any value up to half of what 64 bits hold");
         }
-        self.delays += 1;
-        self.delay_ns_sum += u128::from(delay.0);
-        self.delay_ns_max = self.delay_ns_max.max(delay.0);
+        self.delays += packets;
+        self.delay_ns_sum += u128::from(delay) * u128::from(packets);
+        if packets > 0 {
+            self.delay_ns_max = self.delay_ns_max.max(delay);
+        }
     }
 
     pub(crate) fn snapshot(&self, level: Level) -> LinkStats {
-        let quantile = |q| match &self.delay_ns {
-            Some(delay_ns) => delay_ns.value_at_quantile(q).min(self.delay_ns_max) as f64 / 1e6,
+        let mut all = self.clone();
+        (0..PLACES).for_each(|place| all.count(place));
+        let quantile = |q| match &all.delay_ns {
+            Some(delay_ns) => delay_ns.value_at_quantile(q).min(all.delay_ns_max) as f64 / 1e6,
             None => f64::NAN,
         };
-        let mean_ns = match self.delays {
+        let mean_ns = match all.delays {
             0 => 0.0,
-            packets => self.delay_ns_sum as f64 / packets as f64,
+            packets => all.delay_ns_sum as f64 / packets as f64,
         };
         LinkStats {
-            ecn_marked: level.marked - self.marked_before,
+            ecn_marked: level.marked - all.marked_before,
             packets_held: level.packets_held,
             queue_packets: level.queue_packets,
             queue_bytes: level.queue_bytes,
             queueing_delay: DelaySummary {
-                packets: self.delays,
+                packets: all.delays,
                 mean_ms: mean_ns / 1e6,
                 p50_ms: quantile(0.5),
                 p95_ms: quantile(0.95),
                 p99_ms: quantile(0.99),
-                max_ms: self.delay_ns_max as f64 / 1e6,
+                max_ms: all.delay_ns_max as f64 / 1e6,
             },
-            ..self.totals.clone()
+            ..all.totals
         }
     }
 
@@ -189,6 +218,7 @@ impl Counters {
         if let Some(delay_ns) = &mut self.delay_ns {
             delay_ns.reset();
         }
+        self.alike = [Alike::default(); PLACES];
         self.delays = 0;
         self.delay_ns_sum = 0;
         self.delay_ns_max = 0;

@@ -133,7 +133,7 @@ fn drops_of_the_queue_and_of_codel_are_logged() {
         let now = Nanos(half_ms * 500_000);
         link.push(1500, now);
         let outcomes = std::iter::from_fn(|| link.pop(now));
-        delivered += outcomes.filter(|it| matches!(it, Outcome::Delivered { .. })).count();
+        delivered += outcomes.filter_map(Outcome::delivered).count();
     }
     let stats = link.stats();
     assert!(stats.dropped.codel > 10 && stats.dropped.queue_full > 10, "{:?}", stats.dropped);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use remuda_link::{
-    AggregationSpec, DelayStep, Direction, Link, LinkSpec, LogEvent, LogKind, Nanos,
+    AggregationSpec, DelayStep, Direction, Fate, Link, LinkSpec, LogEvent, LogKind, Nanos,
     OPPORTUNITY_BYTES, OutageSpec, Outcome, PolicerSpec, QueueKind, QueueSpec, RateStep,
     ReorderingSpec, TUN_HEADER_BYTES,
 };
@@ -172,9 +172,9 @@ fn run(mut link: Link<Numbered>, traffic: &Traffic) -> Run {
 fn delivered(run: &Run) -> Vec<(Numbered, Nanos, Nanos)> {
     run.outcomes
         .iter()
-        .filter_map(|outcome| match outcome {
-            Outcome::Delivered { packet, departed, at, .. } => Some((*packet, *departed, *at)),
-            Outcome::Dropped { .. } => None,
+        .filter_map(|outcome| match outcome.fate {
+            Fate::Delivered { departed, at, .. } => Some((outcome.packet, departed, at)),
+            Fate::Dropped { .. } => None,
         })
         .collect()
 }
@@ -188,11 +188,7 @@ proptest! {
         let mut numbers: Vec<usize> = run
             .outcomes
             .iter()
-            .map(|outcome| match outcome {
-                Outcome::Delivered { packet, .. } | Outcome::Dropped { packet, .. } => {
-                    packet.number
-                }
-            })
+            .map(|outcome| outcome.packet.number)
             .collect();
         numbers.sort_unstable();
         prop_assert_eq!(numbers, (0..traffic.len()).collect::<Vec<_>>());

@@ -6,7 +6,7 @@
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::frame::Frame;
-use remuda_link::{Link, LogWriter, Nanos, Outcome};
+use remuda_link::{Link, LogWriter, Nanos};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
@@ -160,7 +160,7 @@ impl Lane {
     fn deliver(&self, wire: &mut Wire, clock: Clock) -> Option<Nanos> {
         let now = clock.now();
         while let Some(outcome) = wire.link.pop(now) {
-            let Outcome::Delivered { packet, .. } = outcome else { continue };
+            let Some(packet) = outcome.delivered() else { continue };
             if rustix::io::write(&self.to, packet.as_bytes()).is_err() {
                 wire.refused += 1;
             }

@@ -150,9 +150,9 @@ impl TcpFlow {
     }
 
     /// A segment has crossed the links; `Some` is its ACK.
-    pub fn arrive(&mut self, packet: Packet, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
+    pub fn arrive(&mut self, packet: &Packet, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
         if self.extra_ns > 0 {
-            self.access.push_back((now_ns + self.extra_ns, packet));
+            self.access.push_back((now_ns + self.extra_ns, *packet));
             timers.set(now_ns + self.extra_ns, Event::Access, self.sender.flow);
             return None;
         }
@@ -162,10 +162,10 @@ impl TcpFlow {
     /// A segment has crossed the flow's own delay; `Some` is its ACK.
     pub fn leave_access(&mut self, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
         let (_, packet) = self.access.pop_front()?;
-        self.receive(packet, now_ns, timers)
+        self.receive(&packet, now_ns, timers)
     }
 
-    fn receive(&mut self, packet: Packet, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
+    fn receive(&mut self, packet: &Packet, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
         match self.receiver.receive(packet.seq, packet.ce, now_ns) {
             Reply::Now => Some(self.receiver.ack(self.sender.flow)),
             Reply::At(at_ns) => {

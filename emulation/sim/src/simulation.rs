@@ -9,7 +9,7 @@ use crate::timers::{Event, Timers};
 use crate::unresponsive::Unresponsive;
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Decision, Measurement};
-use remuda_link::{Link, Nanos, Outcome as Fate};
+use remuda_link::{Fate, Link, Nanos};
 use remuda_scenarios::{Scenario, outcome};
 
 const NEVER: u64 = u64::MAX;
@@ -174,15 +174,17 @@ impl Simulation {
     }
 
     fn serve_link(&mut self, link: usize) {
-        let fate = self.links.all[link].pop(Nanos(self.now_ns));
+        let outcome = self.links.all[link].pop(Nanos(self.now_ns));
         self.links.note(link);
-        if let Some(Fate::Delivered { packet, .. }) = fate {
-            self.deliver(packet);
+        if let Some(outcome) = &outcome
+            && matches!(outcome.fate, Fate::Delivered { .. })
+        {
+            self.deliver(&outcome.packet);
         }
     }
 
     /// A packet has crossed a link: on to the next one of its route, or to its end.
-    fn deliver(&mut self, packet: Packet) {
+    fn deliver(&mut self, packet: &Packet) {
         let hop = usize::from(packet.hop) + 1;
         let next = match (&self.flows[packet.flow as usize], packet.kind) {
             (Flow::Tcp(tcp), Kind::Ack) => tcp.back.get(hop),
@@ -191,16 +193,16 @@ impl Simulation {
         };
         match next {
             Some(link) => {
-                let packet = Packet { hop: packet.hop + 1, ..packet };
+                let packet = Packet { hop: packet.hop + 1, ..*packet };
                 self.links.push(*link, packet, self.now_ns);
             }
             None => self.arrive(packet),
         }
     }
 
-    fn arrive(&mut self, packet: Packet) {
+    fn arrive(&mut self, packet: &Packet) {
         match (&mut self.flows[packet.flow as usize], packet.kind) {
-            (Flow::Tcp(_), Kind::Ack) => self.acknowledge(&packet),
+            (Flow::Tcp(_), Kind::Ack) => self.acknowledge(packet),
             (Flow::Tcp(tcp), _) => {
                 let ack = tcp.arrive(packet, self.now_ns, &mut self.timers);
                 self.send_ack(ack);

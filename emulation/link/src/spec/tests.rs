@@ -225,7 +225,9 @@ fn one_percent_of_the_packets_is_overtaken() {
     }
     let mut order = Vec::new();
     while let Some(at) = link.next_event() {
-        if let Some(crate::Outcome::Delivered { packet, at, .. }) = link.pop(at) {
+        if let Some(crate::Outcome { packet, fate: crate::Fate::Delivered { at, .. } }) =
+            link.pop(at)
+        {
             let late = at - Nanos(u64::from(packet) * 100_000);
             assert!([10, 15].map(Nanos::from_millis).contains(&late), "{late}");
             order.push(packet);

@@ -34,13 +34,19 @@ impl Rack {
         self.sent.push_back((seq, now_ns));
     }
 
-    /// RFC 8985 section 6.2, steps 2 and 3.
-    pub fn delivered(&mut self, seq: u32, segment: &Segment, now_ns: u64, rtt_min_ns: u64) {
+    /// RFC 8985 section 6.2, steps 2 and 3, for so many segments sent in order; `seq` is the last.
+    pub fn delivered(
+        &mut self,
+        pkts: u32,
+        seq: u32,
+        segment: &Segment,
+        (now_ns, rtt_min_ns): (u64, u64),
+    ) {
         let rtt_ns = now_ns - segment.sent_ns;
         if segment.was_resent() && rtt_ns < rtt_min_ns {
             return; // an ACK of the original
         }
-        if seq < self.fack && !segment.was_resent() {
+        if seq + 1 - pkts < self.fack && !segment.was_resent() {
             self.reordered = true;
         }
         self.fack = self.fack.max(seq);
@@ -102,6 +108,7 @@ impl Rack {
     }
 
     /// At the front as nearly always, or behind segments that wait for the reordering window.
+    #[inline]
     fn remove(&mut self, place: usize) {
         if place == 0 {
             self.sent.pop_front();

@@ -63,9 +63,9 @@ impl DeliveryRate {
         self.app_limited_until = (self.delivered_pkts + in_flight_pkts).max(1);
     }
 
-    /// `tcp_rate_skb_delivered()`.
-    pub fn delivered(&mut self, seq: u32, segment: &Segment) {
-        self.delivered_pkts = self.delivered_pkts.wrapping_add(1);
+    /// `tcp_rate_skb_delivered()`, of so many segments sent in order; `seq` is the last.
+    pub fn delivered(&mut self, pkts: u32, seq: u32, segment: &Segment) {
+        self.delivered_pkts = self.delivered_pkts.wrapping_add(pkts);
         let later = |prior: &Prior| (segment.sent_ns, seq) > (prior.sent_ns, prior.seq);
         if self.prior.as_ref().is_none_or(later) {
             self.prior = Some(Prior {

@@ -163,21 +163,43 @@ impl Scoreboard {
         marked
     }
 
-    /// Removes segments up to `expected`; `delivered` gets each that was not delivered before.
-    pub fn acknowledge(&mut self, expected: u32, mut delivered: impl FnMut(u32, &Segment)) {
+    /// Removes segments up to `expected`; `delivered` gets those that were not delivered before: how
+    /// many with numbers up to that of the last, when the first of them was sent, and the last.
+    /// Segments never lost or sent again come together, any other alone.
+    pub fn acknowledge(
+        &mut self,
+        expected: u32,
+        mut delivered: impl FnMut(u32, u32, u64, &Segment),
+    ) {
         while self.una < expected {
             let Some(segment) = self.segments.pop_front() else { break };
-            let flags = segment.flags;
-            if flags & SACKED != 0 {
-                self.sacked_pkts -= 1;
-            } else {
-                delivered(self.una, &segment);
+            let (mut last, mut pkts) = (segment, 1);
+            if segment.flags & !APP_LIMITED == 0 {
+                while self.una + pkts < expected
+                    && let Some(next) = self.segments.front().filter(|s| s.flags == segment.flags)
+                {
+                    last = *next;
+                    pkts += 1;
+                    self.segments.pop_front();
+                }
             }
-            self.lost_pkts -= u32::from(flags & LOST != 0);
-            self.resent_pkts -= u32::from(flags & RESENT != 0);
-            self.waiting_pkts -= u32::from(flags & (LOST | RESENT) == LOST);
-            self.una += 1;
+            self.una += pkts;
+            if segment.flags & SACKED == 0 {
+                delivered(pkts, self.una - 1, segment.sent_ns, &last);
+            }
+            if segment.flags & (SACKED | LOST | RESENT) != 0 {
+                self.uncount(segment.flags);
+            }
         }
+    }
+
+    /// A segment with these flags is gone.
+    #[inline(never)]
+    fn uncount(&mut self, flags: u8) {
+        self.sacked_pkts -= u32::from(flags & SACKED != 0);
+        self.lost_pkts -= u32::from(flags & LOST != 0);
+        self.resent_pkts -= u32::from(flags & RESENT != 0);
+        self.waiting_pkts -= u32::from(flags & (LOST | RESENT) == LOST);
     }
 
     /// Marks the segments of SACK blocks delivered; `delivered` gets each that was not before.
@@ -248,7 +270,7 @@ mod tests {
         assert_eq!((board.in_flight_pkts(), board.first_to_resend()), (7, Some(1)));
         assert!(board.mark_lost(0), "the retransmission as well");
         assert_eq!((board.in_flight_pkts(), board.first_to_resend()), (6, Some(0)));
-        board.acknowledge(5, |_, _| {});
+        board.acknowledge(5, |_, _, _, _| {});
         assert_eq!((board.in_flight_pkts(), board.out_pkts(), board.una()), (5, 5, 5));
         assert_eq!((board.sacked_pkts, board.lost_pkts), (0, 0));
     }
@@ -268,7 +290,7 @@ mod tests {
                         board.resend(seq, sent(at), true);
                     },
                     3 => board.sack(&range(seq, seq + 3), |_, _| {}),
-                    4 => board.acknowledge((board.una() + seq % 4).min(board.next()), |_, _| {}),
+                    4 => board.acknowledge((board.una() + seq % 4).min(board.next()), |_, _, _, _| {}),
                     _ => { if seq == 0 { board.mark_all_lost(); } }
                 }
                 let count = |flag: u8| {

@@ -268,21 +268,21 @@ impl Sender {
         let mut resent = false;
         board.sack(&ack.sacks, |seq, segment| {
             delivered_pkts += 1;
-            rate.delivered(seq, segment);
-            rack.delivered(seq, segment, now_ns, rtt_min_ns);
+            rate.delivered(1, seq, segment);
+            rack.delivered(1, seq, segment, (now_ns, rtt_min_ns));
             if !segment.was_resent() {
                 let first = sacked.map_or(segment.sent_ns, |(first, _)| first);
                 sacked = Some((first, segment.sent_ns));
             }
         });
-        board.acknowledge(ack.seq, |seq, segment| {
-            delivered_pkts += 1;
-            rate.delivered(seq, segment);
-            rack.delivered(seq, segment, now_ns, rtt_min_ns);
+        board.acknowledge(ack.seq, |pkts, seq, sent_ns, segment| {
+            delivered_pkts += pkts;
+            rate.delivered(pkts, seq, segment);
+            rack.delivered(pkts, seq, segment, (now_ns, rtt_min_ns));
             if segment.was_resent() {
                 resent = true;
             } else {
-                let first = acked.map_or(segment.sent_ns, |(first, _)| first);
+                let first = acked.map_or(sent_ns, |(first, _)| first);
                 acked = Some((first, segment.sent_ns));
             }
         });
