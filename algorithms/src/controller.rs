@@ -73,6 +73,10 @@ pub enum CwndUse {
 pub struct Measurement {
     /// Bytes newly acknowledged, cumulatively, since the last report.
     pub acked: Bytes,
+    /// Bytes newly delivered, cumulatively or out of order (Linux' `rs->acked_sacked`), since the
+    /// last report: what a round trip and a bandwidth are counted by, as the cumulative ACK stands
+    /// still while a loss is repaired. In whole segments; `acked` if the datapath does not tell.
+    pub delivered: Bytes,
     /// Segments newly marked lost since the last report.
     pub lost: Packets,
     /// Segments newly delivered with an ECN mark since the last report.
@@ -106,6 +110,7 @@ impl Measurement {
     /// A report in which nothing happened.
     pub const QUIET: Self = Self {
         acked: Bytes(0),
+        delivered: Bytes(0),
         lost: Packets(0),
         ecn_marked: Packets(0),
         timed_out: false,

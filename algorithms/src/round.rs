@@ -1,8 +1,8 @@
 //! Counts round trips by bytes.
 //!
 //! Linux ends a round when a packet sent after its start is acknowledged. A report does not name
-//! packets, but that is the moment at which as many bytes have left, acknowledged or lost, as were
-//! in flight when the round started.
+//! packets, but that is the moment at which more bytes have left, delivered or lost, than were in
+//! flight when the round started, which is seen after an ACK and before what it lets go.
 
 use crate::controller::Measurement;
 use crate::units::Bytes;
@@ -12,7 +12,7 @@ use crate::units::Bytes;
 pub struct Round {
     /// Rounds that have ended.
     count: u64,
-    /// Bytes acknowledged or lost in this round.
+    /// Bytes delivered or lost in this round.
     gone: Bytes,
     /// What was in flight when it started.
     goal: Bytes,
@@ -24,10 +24,10 @@ impl Round {
         self.count
     }
 
-    /// Takes in one report: whether it ends a round. Without an ACK no round ends.
+    /// Takes in one report: whether it ends a round. Without a delivery no round ends.
     pub fn observe(&mut self, m: &Measurement, mss: Bytes) -> bool {
-        self.gone += m.acked + m.lost.to_bytes(mss);
-        if m.acked == Bytes(0) || self.gone < self.goal {
+        self.gone += m.delivered + m.lost.to_bytes(mss);
+        if m.delivered == Bytes(0) || self.gone <= self.goal {
             return false;
         }
         self.count = self.count.saturating_add(1);
@@ -49,14 +49,14 @@ mod tests {
 
     const MSS: Bytes = Bytes(10);
 
-    /// Reports of `(acked, lost segments, in flight)`; `|` is one that ends a round.
+    /// Reports of `(delivered, lost segments, in flight)`; `|` is one that ends a round.
     fn check(reports: &[(u64, u64, u64)], want: &str) {
         let mut round = Round::default();
         let got: String = reports
             .iter()
-            .map(|&(acked, lost, in_flight)| {
+            .map(|&(delivered, lost, in_flight)| {
                 let m = Measurement {
-                    acked: Bytes(acked),
+                    delivered: Bytes(delivered),
                     lost: Packets(lost),
                     in_flight: Bytes(in_flight),
                     ..Measurement::QUIET
@@ -68,14 +68,19 @@ mod tests {
     }
 
     #[test]
-    fn a_round_ends_when_what_was_in_flight_is_acknowledged() {
-        check(&[(10, 0, 100), (50, 0, 120), (49, 0, 120), (1, 0, 120)], "|..|");
-        check(&[(10, 0, 100), (100, 0, 120), (119, 0, 120), (1, 0, 120)], "||.|");
+    fn a_round_ends_when_what_was_in_flight_is_delivered() {
+        check(&[(10, 0, 100), (50, 0, 120), (50, 0, 120), (1, 0, 120)], "|..|");
+        check(&[(10, 0, 100), (101, 0, 120), (120, 0, 120), (1, 0, 120)], "||.|");
+    }
+
+    #[test]
+    fn a_window_of_four_segments_is_seen_as_two_and_lasts_two_acks() {
+        check(&[(20, 0, 20), (20, 0, 20), (20, 0, 20), (20, 0, 20)], "|.|.");
     }
 
     #[test]
     fn what_is_lost_has_left_as_well() {
-        check(&[(10, 0, 100), (50, 4, 100), (9, 0, 100), (1, 0, 100)], "|..|");
+        check(&[(10, 0, 100), (50, 4, 100), (10, 0, 100), (1, 0, 100)], "|..|");
     }
 
     #[test]

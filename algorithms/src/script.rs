@@ -25,6 +25,7 @@ pub fn report(event: char, cwnd: Bytes) -> Measurement {
     };
     Measurement {
         acked: if event == 'l' { Bytes(0) } else { used },
+        delivered: if event == 'l' { Bytes(0) } else { used },
         in_flight: used,
         lost: Packets(u64::from("lLR".contains(event))),
         ecn_marked: Packets(u64::from(event == 'e')),

@@ -118,7 +118,7 @@ impl Delivered {
 
     /// tcp_westwood.c `westwood_update_window` and `update_rtt_min`.
     fn observe(&mut self, m: &Measurement, now: Time) {
-        self.sample += m.acked;
+        self.sample += m.delivered;
         let Some(rtt) = m.rtt else {
             return;
         };
@@ -195,6 +195,7 @@ mod tests {
             now = now + Duration::from_millis(60);
             let m = Measurement {
                 acked: Packets(60).to_bytes(MSS),
+                delivered: Packets(60).to_bytes(MSS),
                 rtt: Some(RttSamples::one(Duration::from_millis(rtt_ms))),
                 ..Measurement::QUIET
             };

@@ -42,7 +42,8 @@ prop_compose! {
 
 prop_compose! {
     fn any_measurement()(
-        (acked, lost, ecn_marked) in (any_number(), 0u64..4, 0u64..2),
+        (acked, delivered, lost) in (any_number(), any_number(), 0u64..4),
+        ecn_marked in 0u64..2,
         (lost_wildly, timed_out) in (prop::bool::weighted(0.05), prop::bool::weighted(0.1)),
         rtt in prop::option::of(any_rtt()),
         (send_rate, delivery_rate) in (any_number(), any_number()),
@@ -55,6 +56,7 @@ prop_compose! {
     ) -> Measurement {
         Measurement {
             acked: Bytes(acked),
+            delivered: Bytes(delivered),
             lost: Packets(if lost_wildly { u64::MAX } else { lost }),
             ecn_marked: Packets(ecn_marked),
             timed_out,
@@ -169,6 +171,7 @@ fn flow_in_recovery(arm: &Arm, at_ms: u64) -> (Box<dyn Controller>, PathState) {
     for ms in (10..=at_ms).step_by(10) {
         let m = Measurement {
             acked: rate * Duration::from_millis(10),
+            delivered: rate * Duration::from_millis(10),
             rtt: Some(RttSamples::one(RTT)),
             delivery_rate: rate,
             in_flight: cwnd,

@@ -35,6 +35,7 @@ pub fn fields(values: &[u64; FIELDS.len()], signals: Option<&Signals>) -> Measur
     let in_force = |s: &Signals| u64::from(s.cwnd_pkts) * u64::from(s.mss_bytes);
     Measurement {
         acked: Bytes(acked),
+        delivered: Bytes(acked),
         lost: Packets(lost),
         ecn_marked: Packets(ecn),
         timed_out: timed_out != 0,

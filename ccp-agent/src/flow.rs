@@ -6,7 +6,7 @@ use crate::decode;
 use crate::events::{Event, Recorder};
 use crate::guard::{Guard, Rule};
 use remuda_algorithms::signals::{REPORT_INTERVAL, REPORTS_PER_ROUND};
-use remuda_algorithms::units::{Bytes, Time};
+use remuda_algorithms::units::{Bytes, Packets, Time};
 use remuda_algorithms::{
     Controller, Decision, Measurement, PathState, ProgramId, Proposal, Readiness, Why,
 };
@@ -61,6 +61,8 @@ pub struct Flow {
     pub last: Measurement,
     /// Optional primitives that came before the report now due.
     pub signals: Option<Signals>,
+    /// [`Signals::delivered_pkts`] of the last report.
+    delivered_pkts: Option<u32>,
     /// An operator wants it driven by this.
     pub wanted: Option<(String, Why)>,
     /// It was restored, and must be told everything again.
@@ -122,6 +124,7 @@ impl Flow {
             fell_back: false,
             last: Measurement::QUIET,
             signals: None,
+            delivered_pkts: None,
             wanted: None,
             restored: false,
             guard: Guard::new(cwnd, Time::ZERO),
@@ -175,6 +178,7 @@ impl Flow {
     /// Takes in one report.
     pub fn on_report(&mut self, m: &Measurement, ctx: &mut Context<'_>) {
         let now = self.now();
+        let m = &Measurement { delivered: self.delivered(m), ..*m };
         self.totals.reports += 1;
         self.totals.acked_bytes += m.acked.0;
         self.totals.lost_pkts += m.lost.0;
@@ -194,6 +198,16 @@ impl Flow {
         };
         self.signals = None;
         self.obey(decision, now, ctx);
+    }
+
+    /// What was delivered since the last report, by the datapath's count if it has one.
+    fn delivered(&mut self, m: &Measurement) -> Bytes {
+        let Some(signals) = self.signals.filter(|s| s.mss_bytes > 0) else { return m.acked };
+        let before = self.delivered_pkts.replace(signals.delivered_pkts);
+        before.map_or(m.acked, |before| {
+            let pkts = signals.delivered_pkts.wrapping_sub(before);
+            Packets(pkts.into()).to_bytes(Bytes(signals.mss_bytes.into()))
+        })
     }
 
     /// Carries out what an operator asked for, or what a restored flow needs.

@@ -534,6 +534,7 @@ mod tests {
                 };
                 let m = Measurement {
                     acked: Bytes(g),
+                    delivered: Bytes(g),
                     lost: Packets(a % 3),
                     timed_out,
                     app_limited,

@@ -73,11 +73,16 @@ impl Cwnd {
     }
 
     /// tcp_bbr.c `bbr_set_cwnd_to_recover_or_restore`, the part that a report's losses decide.
-    pub fn observe_loss(&mut self, m: &Measurement, path: &PathState, now: Time) -> Recovering {
+    pub fn observe_loss(
+        &mut self,
+        m: &Measurement,
+        path: &PathState,
+        (probing_rtt, now): (bool, Time),
+    ) -> Recovering {
         let covered = self.recovery.covers(m, now);
         let mut recovering = Recovering { started: false, ended: self.recovery.ends_with(m, now) };
         if m.timed_out || (m.lost > Packets(0) && !covered) {
-            self.save();
+            self.save(probing_rtt);
             self.recovering = true;
             self.recovery.enter(episode_rtt(path, m), now);
             self.lossy = true;
@@ -108,18 +113,18 @@ impl Cwnd {
             self.recovering = false;
             self.restore();
         }
-        if !self.conserving && m.acked > Bytes(0) && !m.timed_out {
-            self.approach(m.acked, cut, target);
+        if !self.conserving && m.delivered > Bytes(0) && !m.timed_out {
+            self.approach(m.delivered, cut, target);
         }
         self.cwnd = self.cwnd.max(self.min()).min(window::CWND_MAX.max(self.min()));
     }
 
     /// tcp_bbr.c `bbr_set_cwnd`: the window is cut only if the pipe has been filled.
-    fn approach(&mut self, acked: Bytes, cut: bool, target: Bytes) {
+    fn approach(&mut self, delivered: Bytes, cut: bool, target: Bytes) {
         if cut {
-            self.cwnd = (self.cwnd + acked).min(target);
+            self.cwnd = (self.cwnd + delivered).min(target);
         } else if self.cwnd < target {
-            self.cwnd += acked;
+            self.cwnd += delivered;
         }
     }
 
@@ -130,8 +135,9 @@ impl Cwnd {
 
     /// tcp_bbr.c `bbr_save_cwnd`: a recovery or PROBE_RTT is about to cut the window. If one has
     /// cut it already, the window of before that is still the one to go back to.
-    pub fn save(&mut self) {
-        self.prior = if self.recovering { self.prior.max(self.cwnd) } else { self.cwnd };
+    pub fn save(&mut self, probing_rtt: bool) {
+        let is_cut = self.recovering || probing_rtt;
+        self.prior = if is_cut { self.prior.max(self.cwnd) } else { self.cwnd };
     }
 
     /// PROBE_RTT.

@@ -15,7 +15,7 @@
 //! Differs from Linux:
 //!   - the model is updated by report, a sixteenth of a round trip, not by ACK, and what is in
 //!     flight is the most of a report: phases end up to a report later;
-//!   - no randomness: the first phase of the gain cycle follows from the bytes acknowledged;
+//!   - no randomness: the first phase of the gain cycle follows from the bytes delivered;
 //!   - takes over a known path without STARTUP: DRAIN or PROBE_BW, from the
 //!     path's delivery rate and minimum RTT;
 //!   - PROBE_RTT also counts as reached after two round trips, should the datapath never report
@@ -110,7 +110,8 @@ impl Controller for Bbr {
             self.rate = Rate::default();
         }
         let round_started = self.round.observe(m, self.path.mss) || m.timed_out;
-        let recovering = self.cwnd.observe_loss(m, &self.path, now);
+        let probing_rtt = matches!(self.mode, Mode::ProbeRtt(_));
+        let recovering = self.cwnd.observe_loss(m, &self.path, (probing_rtt, now));
         if recovering.started {
             self.round.restart(m.in_flight - m.lost.to_bytes(self.path.mss));
         }
@@ -220,14 +221,14 @@ impl Bbr {
         if !self.pipe.is_full() {
             return Mode::Startup;
         }
-        Mode::ProbeBw(Cycle::start(self.model.acked().0 / self.path.mss.0, now))
+        Mode::ProbeBw(Cycle::start(self.model.delivered().0 / self.path.mss.0, now))
     }
 
     fn update_min_rtt(&mut self, m: &Measurement, idle: bool, now: Time) {
         let expired = self.model.update_min_rtt(m, now);
         if expired && !idle && !matches!(self.mode, Mode::ProbeRtt(_)) {
             self.mode = Mode::ProbeRtt(ProbeRtt::enter(self.round.count()));
-            self.cwnd.save();
+            self.cwnd.save(true);
         }
     }
 
@@ -318,6 +319,7 @@ mod tests {
     fn steady(in_flight: Bytes) -> Measurement {
         Measurement {
             acked: RATE * Duration::from_millis(10),
+            delivered: RATE * Duration::from_millis(10),
             rtt: Some(RttSamples::one(RTT)),
             send_rate: RATE,
             delivery_rate: RATE,
@@ -390,6 +392,21 @@ mod tests {
         let (after, restored) = cruising(10_350, |decision| decision.cwnd.min(BDP));
         assert!(matches!(after.mode, Mode::ProbeBw(_)));
         assert!(restored.cwnd >= cwnd.cwnd);
+    }
+
+    #[test]
+    fn a_loss_during_probe_rtt_does_not_make_its_window_the_one_to_go_back_to() {
+        let (mut bbr, _) = cruising(10_100, |decision| decision.cwnd.min(BDP));
+        assert!(matches!(bbr.mode, Mode::ProbeRtt(_)));
+        let four = Packets(4).to_bytes(MSS);
+        let repairing = Measurement { in_recovery: true, ..steady(four) };
+        bbr.on_measurement(&Measurement { lost: Packets(1), ..repairing }, at_ms(10_110));
+        let mut decision = bbr.on_measurement(&repairing, at_ms(10_120));
+        for ms in (10_130..10_350).step_by(10) {
+            decision = bbr.on_measurement(&steady(decision.cwnd.min(BDP)), at_ms(ms));
+        }
+        assert!(matches!(bbr.mode, Mode::ProbeBw(_)));
+        assert!(decision.cwnd >= BDP, "{decision:?}");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub struct Model {
     probed_until_round: u64,
     min_rtt: Option<Duration>,
     min_rtt_at: Time,
-    acked: Bytes,
+    delivered: Bytes,
     aggregation: Aggregation,
 }
 
@@ -55,8 +55,6 @@ struct Aggregation {
     extra: [Bytes; 2],
     current: usize,
     rounds: u32,
-    /// The last report was in recovery: the next cumulative ACK is no bunch.
-    repairing: bool,
 }
 
 impl Model {
@@ -70,7 +68,7 @@ impl Model {
             probed_until_round: 0,
             min_rtt: path.rtt_min_long(),
             min_rtt_at: now,
-            acked: Bytes(0),
+            delivered: Bytes(0),
             aggregation: Aggregation::default(),
         }
     }
@@ -84,9 +82,9 @@ impl Model {
         self.min_rtt
     }
 
-    /// All bytes acknowledged.
-    pub fn acked(&self) -> Bytes {
-        self.acked
+    /// All bytes delivered.
+    pub fn delivered(&self) -> Bytes {
+        self.delivered
     }
 
     /// `gain` times the bandwidth-delay product, if it is known.
@@ -151,20 +149,17 @@ impl Model {
         since_last: Duration,
         cwnd: Bytes,
     ) {
-        self.acked += m.acked;
+        self.delivered += m.delivered;
         let bw = self.bw();
         let state = &mut self.aggregation;
         if round_started {
             state.next_round();
         }
-        if m.acked > Bytes(0) && !m.in_recovery && !state.repairing {
-            state.observe(m.acked, bw, since_last, cwnd);
-        } else if m.acked > Bytes(0) {
-            (state.epoch, state.epoch_acked) = (Duration::ZERO, Bytes(0));
+        if m.delivered > Bytes(0) {
+            state.observe(m.delivered, bw, since_last, cwnd);
         } else {
             state.epoch = state.epoch.saturating_add(since_last);
         }
-        state.repairing = m.in_recovery;
     }
 }
 
@@ -249,7 +244,7 @@ mod tests {
         let mut model = unknown();
         model.update_bw(&sample(RATE.bytes_per_sec(), false), 0, false);
         let tick = Duration::from_millis(10);
-        let steady = Measurement { acked: RATE * tick, ..Measurement::QUIET };
+        let steady = Measurement { delivered: RATE * tick, ..Measurement::QUIET };
         for _ in 0..100 {
             model.update_aggregation(&steady, false, tick, Bytes(240_000));
         }
@@ -261,7 +256,7 @@ mod tests {
         let mut model = unknown();
         model.update_bw(&sample(RATE.bytes_per_sec(), false), 0, false);
         let tick = Duration::from_millis(10);
-        let bunch = Measurement { acked: Bytes(90_000), ..Measurement::QUIET };
+        let bunch = Measurement { delivered: Bytes(90_000), ..Measurement::QUIET };
         model.update_aggregation(&bunch, false, tick, Bytes(240_000));
         assert_eq!(model.extra_acked(), Bytes(60_000));
         for round in 0..10 {

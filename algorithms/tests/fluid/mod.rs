@@ -112,6 +112,7 @@ impl Flow {
         let sample = RttSamples::one(rtt);
         let m = &mut self.report;
         m.acked += MSS;
+        m.delivered += MSS;
         m.delivery_rate = m.delivery_rate.max((self.delivered - segment.delivered) / rtt);
         m.send_rate = m.delivery_rate;
         m.rtt = Some(m.rtt.map_or(sample, |so_far| RttSamples {

@@ -25,6 +25,7 @@ impl External {
         let mss = u64::from(sender.mss_bytes);
         let m = &mut self.so_far;
         m.acked += Bytes(u64::from(sample.acked_pkts) * mss);
+        m.delivered += Bytes(u64::from(sample.delivered_pkts) * mss);
         m.ecn_marked += Packets(sample.ce_pkts.into());
         m.timed_out |= sender.take_timed_out();
         m.in_flight = m.in_flight.max(Bytes(u64::from(sender.in_flight_pkts()) * mss));
