@@ -163,9 +163,9 @@ impl Scoreboard {
         marked
     }
 
-    /// Removes segments up to `expected`; `delivered` gets those that were not delivered before: how
-    /// many with numbers up to that of the last, when the first of them was sent, and the last.
-    /// Segments never lost or sent again come together, any other alone.
+    /// Removes segments up to `expected`; `delivered` gets those that were not delivered before:
+    /// how many, the number of the last, when the first of them was sent, and the last. Segments
+    /// never lost or sent again come together, any other alone.
     pub fn acknowledge(
         &mut self,
         expected: u32,
@@ -290,7 +290,10 @@ mod tests {
                         board.resend(seq, sent(at), true);
                     },
                     3 => board.sack(&range(seq, seq + 3), |_, _| {}),
-                    4 => board.acknowledge((board.una() + seq % 4).min(board.next()), |_, _, _, _| {}),
+                    4 => {
+                        let expected = (board.una() + seq % 4).min(board.next());
+                        board.acknowledge(expected, |_, _, _, _| {});
+                    }
                     _ => { if seq == 0 { board.mark_all_lost(); } }
                 }
                 let count = |flag: u8| {
