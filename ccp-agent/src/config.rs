@@ -57,8 +57,8 @@ impl Default for AgentConfig {
             name: "remuda".to_owned(),
             native: "cubic".to_owned(),
             run_dir: PathBuf::from("/run/remuda"),
-            // detection, and the wait for the next ACK or the timeout, together stay below 500 ms
-            heartbeat_timeout_ms: 250,
+            // and a retransmission timeout of an RTT and 200 ms: 500 ms for RTTs up to 150 ms
+            heartbeat_timeout_ms: 150,
             report_interval_ms_min: 2,
             reports_per_sec_max: 20_000,
             take_default: false,

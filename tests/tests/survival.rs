@@ -16,6 +16,9 @@ const FLOWS: usize = 8;
 /// After the agent is back, every flow is ours again within this.
 const TAKE_BACK_LIMIT: Duration = Duration::from_secs(2);
 const TURN: Duration = Duration::from_millis(5);
+/// Eight slow starts at once lose so much that some flows wait for a timeout, and for a second one
+/// twice as long: without ACKs there is nothing to fall back from. That is not the agent's fault.
+const SETTLED: Duration = Duration::from_secs(4);
 
 fn start(path: &Testbed, name: &str) -> Vec<Running> {
     (0..FLOWS)
@@ -47,9 +50,19 @@ fn report(what: &str, times: &mut [Duration]) {
     println!("{what}: median {:.0} ms, longest {:.0} ms", ms(times.len() / 2), ms(times.len() - 1));
 }
 
+/// The longest time without a byte from `since` on, counted from the flow's first byte. A stall that
+/// began before counts whole.
+fn longest_stall(outcome: &Outcome, since: Duration) -> Duration {
+    let end = (outcome.elapsed, outcome.bytes);
+    let moments: Vec<Duration> = outcome.progress.iter().chain([&end]).map(|(at, _)| *at).collect();
+    let after = moments.windows(2).filter(|pair| pair[1] >= since);
+    after.map(|pair| pair[1] - pair[0]).max().expect("it went on")
+}
+
 /// No flow stalls for more than 2 RTT + 500 ms, and each moves on after the fault.
-fn check_stalls(what: &str, outcomes: &[Outcome], rtt: Duration) {
-    let mut stalls: Vec<Duration> = outcomes.iter().map(|outcome| outcome.longest_stall).collect();
+fn check_stalls(what: &str, outcomes: &[Outcome], (fault, rtt): (Duration, Duration)) {
+    let mut stalls: Vec<Duration> =
+        outcomes.iter().map(|outcome| longest_stall(outcome, fault)).collect();
     report(&format!("{what}: longest stall of a flow (RTT {} ms)", rtt.as_millis()), &mut stalls);
     let limit = 2 * rtt + FALLBACK_LIMIT;
     assert!(stalls.iter().all(|stall| *stall <= limit), "{stalls:?}");
@@ -96,11 +109,13 @@ fn killed_and_restarted() {
     let agent = place.agent(&["--arm", "fixed"]);
     let path = wired(48.0, 20.0, 1.0);
     let running = start(&path, &place.name);
+    let clock = Clock::start();
     wait_for("the first reports", Duration::from_secs(5), || driven(&agent) == FLOWS);
-    thread::sleep(Duration::from_secs(1));
+    thread::sleep(SETTLED);
     let held: Vec<u32> = running.iter().map(|flow| flow.window().expect("it runs").0).collect();
     let rtt = largest_rtt(&running);
 
+    let fault = clock.elapsed();
     agent.kill().expect("kill -9");
     let clock = Clock::start();
     let mut fell_back = vec![None; FLOWS];
@@ -135,7 +150,7 @@ fn killed_and_restarted() {
     for (n, flow) in running.iter().enumerate() {
         assert!(flow.received_bytes() > before[n], "flow {n} moves on");
     }
-    check_stalls("kill -9", &finish(running), rtt);
+    check_stalls("kill -9", &finish(running), (fault, rtt));
     agent.stop().expect("it ends");
 }
 
@@ -149,9 +164,11 @@ fn stopped_and_continued() {
     let agent = place.agent(&["--policy", "rein"]);
     let path = wired(48.0, 20.0, 1.0);
     let running = start(&path, &place.name);
+    let clock = Clock::start();
     wait_for("the first reports", Duration::from_secs(5), || driven(&agent) == FLOWS);
-    thread::sleep(Duration::from_secs(1));
+    thread::sleep(SETTLED);
     let rtt = largest_rtt(&running);
+    let fault = clock.elapsed();
     agent.signal(Signal::SIGSTOP).expect("it stops");
     let stopped_us = monotonic_us();
     thread::sleep(Duration::from_secs(3));
@@ -172,7 +189,7 @@ fn stopped_and_continued() {
     for (n, flow) in running.iter().enumerate() {
         assert!(flow.received_bytes() > during[n], "flow {n} moves on");
     }
-    check_stalls("SIGSTOP", &finish(running), rtt);
+    check_stalls("SIGSTOP", &finish(running), (fault, rtt));
     agent.stop().expect("it ends");
 }
 

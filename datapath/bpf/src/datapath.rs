@@ -49,7 +49,7 @@ impl Default for Settings {
         Self {
             name: "remuda".to_owned(),
             native: "cubic".to_owned(),
-            heartbeat_timeout: Duration::from_millis(250),
+            heartbeat_timeout: Duration::from_millis(150),
             cwnd_max_pkts: 100_000,
             rate_max_bytes_per_sec: 12_500_000_000,
             initial_cwnd_pkts: None,

@@ -49,11 +49,23 @@ static __always_inline void note_fallback(struct sock *sk, u64 now_ns)
 	emit(sk, REMUDA_FELL_BACK, now_ns);
 }
 
+static __always_inline bool is_repairing(struct sock *sk)
+{
+	return BPF_CORE_READ_BITFIELD(inet_csk(sk), icsk_ca_state) >= TCP_CA_CWR;
+}
+
+/* In a repair the stack has set ssthresh by our callback, for a reduction that the agent may not
+ * have lived to make; what the path delivered is halved as well then.
+ */
 static __always_inline void enter_fallback(struct sock *sk, u64 now_ns)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 ssthresh = tp->snd_cwnd, delivered = delivered_per_rtt_pkts(tp);
 
+	if (is_repairing(sk)) {
+		ssthresh = tp->snd_ssthresh;
+		delivered /= 2;
+	}
 	if (delivered > ssthresh)
 		ssthresh = delivered;
 	tp->snd_ssthresh = ssthresh;
