@@ -50,8 +50,8 @@ fn report(what: &str, times: &mut [Duration]) {
     println!("{what}: median {:.0} ms, longest {:.0} ms", ms(times.len() / 2), ms(times.len() - 1));
 }
 
-/// The longest time without a byte from `since` on, counted from the flow's first byte. A stall that
-/// began before counts whole.
+/// The longest time without a byte from `since` on, which is counted from the flow's first byte. A
+/// stall that began before counts whole.
 fn longest_stall(outcome: &Outcome, since: Duration) -> Duration {
     let end = (outcome.elapsed, outcome.bytes);
     let moments: Vec<Duration> = outcome.progress.iter().chain([&end]).map(|(at, _)| *at).collect();
