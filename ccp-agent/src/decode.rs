@@ -51,6 +51,12 @@ pub fn fields(values: &[u64; FIELDS.len()], signals: Option<&Signals>) -> Measur
     }
 }
 
+/// What was delivered since a report that counted `before_pkts` in the flow's life.
+pub fn delivered_since(before_pkts: u32, signals: &Signals) -> Bytes {
+    let pkts = signals.delivered_pkts.wrapping_sub(before_pkts);
+    Packets(pkts.into()).to_bytes(Bytes(signals.mss_bytes.into()))
+}
+
 fn cwnd_use(signals: &Signals) -> CwndUse {
     match (signals.cwnd_full, signals.cwnd_half) {
         (true, _) => CwndUse::Full,

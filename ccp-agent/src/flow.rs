@@ -6,7 +6,7 @@ use crate::decode;
 use crate::events::{Event, Recorder};
 use crate::guard::{Guard, Rule};
 use remuda_algorithms::signals::{REPORT_INTERVAL, REPORTS_PER_ROUND};
-use remuda_algorithms::units::{Bytes, Packets, Time};
+use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{
     Controller, Decision, Measurement, PathState, ProgramId, Proposal, Readiness, Why,
 };
@@ -61,7 +61,7 @@ pub struct Flow {
     pub last: Measurement,
     /// Optional primitives that came before the report now due.
     pub signals: Option<Signals>,
-    /// [`Signals::delivered_pkts`] of the last report.
+    /// [`Signals::delivered_pkts`] of the last report of the program that runs.
     delivered_pkts: Option<u32>,
     /// An operator wants it driven by this.
     pub wanted: Option<(String, Why)>,
@@ -204,10 +204,7 @@ impl Flow {
     fn delivered(&mut self, m: &Measurement) -> Bytes {
         let Some(signals) = self.signals.filter(|s| s.mss_bytes > 0) else { return m.acked };
         let before = self.delivered_pkts.replace(signals.delivered_pkts);
-        before.map_or(m.acked, |before| {
-            let pkts = signals.delivered_pkts.wrapping_sub(before);
-            Packets(pkts.into()).to_bytes(Bytes(signals.mss_bytes.into()))
-        })
+        before.map_or(m.acked, |before| decode::delivered_since(before, &signals))
     }
 
     /// Carries out what an operator asked for, or what a restored flow needs.
@@ -348,6 +345,7 @@ impl Flow {
         let program = self.controller.program();
         if self.program != Some(program) {
             self.program = Some(program);
+            self.delivered_pkts = None; // what was before it starts is none of its reports'
             ctx.actuator.set_program(program, &fields);
         } else if self.reporting != reporting {
             ctx.actuator.update(&fields);
@@ -563,6 +561,25 @@ mod tests {
         let (program, fields) = rig.wire.0.last().expect("a message");
         assert_eq!(*program, Some("cubic/report"));
         assert!(fields[0].1 <= 9_000, "it goes on from the window it has: {fields:?}");
+    }
+
+    #[test]
+    fn what_is_delivered_during_a_fallback_is_no_measurement() {
+        let mut rig = Rig::new("westwood");
+        let after = |rig: &mut Rig, delivered_pkts| {
+            rig.flow.signals =
+                Some(Signals { mss_bytes: 1_000, delivered_pkts, ..Signals::default() });
+            let m = Measurement { acked: Bytes(7), ..Measurement::QUIET };
+            rig.step(|flow, ctx| flow.on_report(&m, ctx));
+            rig.flow.last.delivered
+        };
+        assert_eq!(after(&mut rig, u32::MAX), Bytes(7), "the first has none before it");
+        assert_eq!(after(&mut rig, 4), Bytes(5_000), "modulo 2^32");
+        rig.flow.on_state((State::FellBack, 1), Bytes(9_000), &mut rig.notes);
+        rig.flow.on_state((State::Restored, 2), Bytes(9_000), &mut rig.notes);
+        rig.step(|flow, ctx| flow.on_poke(ctx));
+        assert_eq!(after(&mut rig, 90_000), Bytes(7));
+        assert_eq!(after(&mut rig, 90_003), Bytes(3_000));
     }
 
     #[test]

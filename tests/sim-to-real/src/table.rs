@@ -13,14 +13,11 @@ pub fn head(settings: &Settings, commit: &str) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
     let Settings { rounds, seed, jobs, .. } = settings;
-    let live = match settings.keep {
-        Some(_) => "live runs taken in several calls".to_owned(),
-        None => format!("{jobs} live runs at once"),
-    };
+    let kept = if settings.keep.is_some() { ", kept from call to call" } else { "" };
     let percent = |share: f64| share * 100.0;
     format!(
         "Commit {commit}, kernel {}, {cores} processors.\n\
-         {rounds} rounds a scenario, seeds from {seed}; {live}.\n\n\
+         {rounds} rounds a scenario, seeds from {seed}; {jobs} live runs at once{kept}.\n\n\
          Bounds, on medians over rounds: goodput within {} %, 95th percentile of the queueing\n\
          delay within {} % or {} ms, retransmissions within a factor of {}; counts that\n\
          differ by fewer than {} segments are equal. Ratios are the simulator's median to each\n\
