@@ -57,7 +57,7 @@ impl Default for AgentConfig {
             name: "remuda".to_owned(),
             native: "cubic".to_owned(),
             run_dir: PathBuf::from("/run/remuda"),
-            // with a retransmission timeout after it, of an RTT and 200 ms, at most 500 ms at 150 ms
+            // with a retransmission timeout after it (RTT + 200 ms): 500 ms at an RTT of 150 ms
             heartbeat_timeout_ms: 150,
             report_interval_ms_min: 2,
             reports_per_sec_max: 20_000,
