@@ -91,7 +91,7 @@ impl TcpFlow {
         rtt_ns: u64,
     ) -> Self {
         Self {
-            receiver: Receiver::new(rtt_ns, spec.delayed_acks),
+            receiver: Receiver::new(rtt_ns, spec.delayed_acks, spec.mss_bytes),
             start_ns: (spec.start_s * 1e9) as u64,
             stop_ns: None,
             end_ns: None,
@@ -166,7 +166,8 @@ impl TcpFlow {
     }
 
     fn receive(&mut self, packet: &Packet, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
-        match self.receiver.receive(packet.seq, packet.ce, now_ns) {
+        let smoothed_ns = || self.sender.rtt().smoothed_ns();
+        match self.receiver.receive(packet.seq, packet.ce, now_ns, smoothed_ns) {
             Reply::Now => Some(self.receiver.ack(self.sender.flow)),
             Reply::At(at_ns) => {
                 if at_ns < self.armed.ack_ns {

@@ -3,6 +3,7 @@
 pub mod pacing;
 pub mod rack;
 pub mod rate_sample;
+pub mod receive_window;
 pub mod receiver;
 pub mod rtt;
 pub mod scoreboard;

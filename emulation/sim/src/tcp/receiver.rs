@@ -1,14 +1,16 @@
 //! The receiving end: what has arrived, and when to say so.
 //!
 //! ACKs as Linux sends them (net/ipv4/tcp_input.c `__tcp_ack_snd_check`): every second segment, at
-//! once when a hole is filled, at once for the first of a connection, and within 40 ms otherwise
-//! (RFC 1122 section 4.2.3.2). While something is missing, the first three duplicate ACKs go at
-//! once and later ones together, a millisecond or a twentieth of the round trip apart
-//! (`tcp_comp_sack_delay_ns`). SACK blocks in the order of RFC 2018 section 4.
+//! once when a hole is filled, at once for the first of a connection and for those that raise the
+//! receive window (receive_window.rs), and within 40 ms otherwise (RFC 1122 section 4.2.3.2). While
+//! something is missing, the first three duplicate ACKs go at once and later ones together, a
+//! millisecond or a twentieth of the round trip apart (`tcp_comp_sack_delay_ns`). SACK blocks in
+//! the order of RFC 2018 section 4.
 //!
 //! Differs from Linux: the receive window is never the limit; no DSACK.
 
 use crate::packet::{Packet, Range, SACK_BLOCKS};
+use crate::tcp::receive_window::ReceiveWindow;
 use std::collections::VecDeque;
 
 /// `TCP_ATO_MIN`.
@@ -50,11 +52,13 @@ pub struct Receiver {
     due_ns: Option<u64>,
     compressed_ack_ns: u64,
     every: u32,
+    window: ReceiveWindow,
+    rtt_ns: u64,
 }
 
 impl Receiver {
     /// `rtt_ns` is that of the idle path. With `delayed`, every second segment has an ACK.
-    pub fn new(rtt_ns: u64, delayed: bool) -> Self {
+    pub fn new(rtt_ns: u64, delayed: bool, mss_bytes: u32) -> Self {
         Self {
             expected: 0,
             beyond: VecDeque::new(),
@@ -66,6 +70,8 @@ impl Receiver {
             due_ns: None,
             compressed_ack_ns: COMPRESSED_ACK_NS.min(rtt_ns / COMPRESSED_ACK_RTT_DIVISOR),
             every: if delayed { 2 } else { 1 },
+            window: ReceiveWindow::new(mss_bytes),
+            rtt_ns,
         }
     }
 
@@ -79,9 +85,27 @@ impl Receiver {
         self.due_ns
     }
 
-    /// Takes a segment in.
-    pub fn receive(&mut self, seq: u32, ce: bool, now_ns: u64) -> Reply {
+    /// Takes a segment in. `rtt_ns` says the round trip that timestamps show, once there is one.
+    pub fn receive(
+        &mut self,
+        seq: u32,
+        ce: bool,
+        now_ns: u64,
+        rtt_ns: impl FnOnce() -> Option<u64>,
+    ) -> Reply {
         self.ce_pkts += u32::from(ce);
+        if seq >= self.expected && self.window.rises() {
+            self.quick |= 1;
+        }
+        let reply = self.take(seq, now_ns);
+        if self.window.is_due(now_ns) {
+            let rtt_ns = rtt_ns().unwrap_or(self.rtt_ns);
+            self.window.tune(self.expected, rtt_ns, now_ns);
+        }
+        reply
+    }
+
+    fn take(&mut self, seq: u32, now_ns: u64) -> Reply {
         if seq == self.expected {
             self.advance(now_ns)
         } else if seq > self.expected {
@@ -192,10 +216,17 @@ mod tests {
         some.map(|range| (range.start, range.end)).collect()
     }
 
+    /// Segments that the window first has room for.
+    const FIRST_WINDOW: u32 = 65_535 / 1448;
+
+    fn receive(receiver: &mut Receiver, seq: u32, now_ns: u64) -> Reply {
+        receiver.receive(seq, false, now_ns, || None)
+    }
+
     fn started() -> Receiver {
-        let mut receiver = Receiver::new(40_000_000, true);
+        let mut receiver = Receiver::new(40_000_000, true, 1448);
         for seq in 0..QUICK_ACKS {
-            assert_eq!(receiver.receive(seq, false, 0), Reply::Now);
+            assert_eq!(receive(&mut receiver, seq, 0), Reply::Now);
             receiver.ack(0);
         }
         receiver
@@ -204,26 +235,48 @@ mod tests {
     #[test]
     fn every_second_segment_has_an_ack_and_the_last_one_waits() {
         let mut receiver = started();
-        assert_eq!(receiver.receive(16, false, 5), Reply::At(5 + DELAYED_ACK_NS));
-        assert_eq!(receiver.receive(17, false, 6), Reply::Now);
+        assert_eq!(receive(&mut receiver, 16, 5), Reply::At(5 + DELAYED_ACK_NS));
+        assert_eq!(receive(&mut receiver, 17, 6), Reply::Now);
         assert_eq!(receiver.ack(0).seq, 18);
+    }
+
+    #[test]
+    fn a_segment_that_raises_the_window_has_an_ack_of_its_own() {
+        let mut receiver = started();
+        let alone = |receiver: &mut Receiver, segments: std::ops::Range<u32>, now_ns| {
+            let mut alone = 0;
+            for seq in segments {
+                let reply = receive(receiver, seq, now_ns);
+                alone += u32::from(reply == Reply::Now && receiver.unacked == 1);
+                if reply == Reply::Now {
+                    receiver.ack(0);
+                }
+            }
+            alone
+        };
+        // The first one ends a round trip of 16 segments, where 10 were expected, and waits: the
+        // first that raises the window answers for both.
+        let room = 2 * 16 + 2 * (2 * 16 * 6 / 10);
+        let raises = (room - FIRST_WINDOW).div_ceil(2);
+        assert_eq!(alone(&mut receiver, 16..116, 40_000_000), raises - 1);
+        assert_eq!(alone(&mut receiver, 116..132, 79_999_999), 0);
     }
 
     #[test]
     fn sack_blocks_show_the_latest_first_and_merge() {
         let mut receiver = started();
         for seq in [18, 20, 22] {
-            assert_eq!(receiver.receive(seq, false, 0), Reply::Now);
+            assert_eq!(receive(&mut receiver, seq, 0), Reply::Now);
             receiver.ack(0);
         }
         assert_eq!(blocks(&receiver.ack(0)), [(22, 23), (20, 21), (18, 19)]);
-        assert_eq!(receiver.receive(19, false, 0), Reply::At(COMPRESSED_ACK_NS));
+        assert_eq!(receive(&mut receiver, 19, 0), Reply::At(COMPRESSED_ACK_NS));
         assert_eq!(blocks(&receiver.ack(0)), [(18, 21), (22, 23)]);
-        assert_eq!(receiver.receive(16, false, 0), Reply::Now, "rfc 5681: it fills a part");
-        receiver.receive(17, false, 0);
+        assert_eq!(receive(&mut receiver, 16, 0), Reply::Now, "rfc 5681: it fills a part");
+        receive(&mut receiver, 17, 0);
         let ack = receiver.ack(0);
         assert_eq!((ack.seq, blocks(&ack)), (21, vec![(22, 23)]));
-        assert_eq!(receiver.receive(21, false, 0), Reply::Now);
+        assert_eq!(receive(&mut receiver, 21, 0), Reply::Now);
         assert_eq!(blocks(&receiver.ack(0)), []);
     }
 }

@@ -1,0 +1,115 @@
+//! How far the receiver opens its window, for what that does to ACKs.
+//!
+//! The window is never the limit here, but Linux answers each segment that raises it with an ACK
+//! of its own (net/ipv4/tcp_input.c `tcp_grow_window`: `icsk_ack.quick |= 1`). So a flow in slow
+//! start has twice the ACKs of one that goes on, and what reads ACK trains sees other trains.
+//! Buffers are tuned as `tcp_rcv_space_adjust` does: once a round trip, to twice what came in it,
+//! and as much again for a sender that doubles.
+//!
+//! Differs from Linux: counted in segments; the application reads at once; no memory pressure.
+
+/// What a Linux receiver offers first with the default `tcp_rmem`, in bytes.
+const FIRST_BYTES: u32 = 65_535;
+/// `TCP_INIT_CWND`: what is taken for the last round trip's before there was one, in segments.
+const FIRST_ROUND_PKTS: u32 = 10;
+/// `net.ipv4.tcp_rmem[2]`, as this kernel's default, in bytes.
+const BUFFER_MAX_BYTES: u32 = 32 << 20;
+/// A segment raises the window by two (`tcp_grow_window`).
+const PKTS_PER_RAISE: u32 = 2;
+
+/// The receive window of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveWindow {
+    /// What is offered, in segments (`rcv_ssthresh`).
+    open_pkts: u32,
+    /// What the buffer has room for, in segments (`window_clamp`).
+    room_pkts: u32,
+    room_max_pkts: u32,
+    /// What came in the fullest round trip, in segments (`rcvq_space.space`).
+    round_pkts: u32,
+    /// The segment expected when the round trip began.
+    round_began_at: u32,
+    round_due_ns: u64,
+}
+
+impl ReceiveWindow {
+    /// Of a flow with segments of so many bytes, at least one.
+    pub fn new(mss_bytes: u32) -> Self {
+        let mss_bytes = mss_bytes.max(1);
+        let first_pkts = FIRST_BYTES / mss_bytes;
+        Self {
+            open_pkts: first_pkts,
+            room_pkts: first_pkts,
+            room_max_pkts: BUFFER_MAX_BYTES / mss_bytes,
+            round_pkts: FIRST_ROUND_PKTS,
+            round_began_at: 0,
+            round_due_ns: 0,
+        }
+    }
+
+    /// A segment has come: whether it raises the window.
+    pub fn rises(&mut self) -> bool {
+        if self.open_pkts >= self.room_pkts {
+            return false;
+        }
+        self.open_pkts = self.room_pkts.min(self.open_pkts + PKTS_PER_RAISE);
+        true
+    }
+
+    /// Whether a round trip is over, so that [`tune`](Self::tune) is due.
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.round_due_ns
+    }
+
+    /// A round trip is over: `expected` is the segment expected next, `rtt_ns` what the receiver
+    /// reads from timestamps.
+    pub fn tune(&mut self, expected: u32, rtt_ns: u64, now_ns: u64) {
+        let came = u64::from(expected - self.round_began_at);
+        let before = u64::from(self.round_pkts);
+        if came > before && self.round_due_ns > 0 {
+            let twice = 2 * came;
+            let room = twice + 2 * (twice * (came - before) / before);
+            let room_pkts = u32::try_from(room).unwrap_or(u32::MAX).min(self.room_max_pkts);
+            self.room_pkts = self.room_pkts.max(room_pkts);
+            self.round_pkts = came as u32;
+        }
+        self.round_began_at = expected;
+        self.round_due_ns = now_ns + rtt_ns.max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT_NS: u64 = 40_000_000;
+
+    fn raises(window: &mut ReceiveWindow, segments: u32) -> u32 {
+        (0..segments).map(|_| u32::from(window.rises())).sum()
+    }
+
+    #[test]
+    fn it_rises_while_the_sender_doubles_and_rests_once_it_does_not() {
+        let mut window = ReceiveWindow::new(1448);
+        assert!(window.is_due(0));
+        window.tune(0, RTT_NS, 0);
+        assert!(!window.is_due(RTT_NS - 1));
+        window.tune(10, RTT_NS, RTT_NS);
+        assert_eq!(raises(&mut window, 20), 0, "the first ten are what was expected");
+        window.tune(30, RTT_NS, 2 * RTT_NS);
+        // 2 * 20 and twice 40 * 10 / 10: room for 120; 45 are open.
+        assert_eq!(raises(&mut window, 40), 38);
+        window.tune(70, RTT_NS, 3 * RTT_NS);
+        assert_eq!(raises(&mut window, 80), 60);
+        window.tune(110, RTT_NS, 4 * RTT_NS);
+        assert_eq!(raises(&mut window, 80), 0);
+    }
+
+    #[test]
+    fn its_room_has_an_end() {
+        let mut window = ReceiveWindow::new(1448);
+        window.tune(0, RTT_NS, 0);
+        window.tune(u32::MAX, RTT_NS, RTT_NS);
+        assert_eq!(window.room_pkts, BUFFER_MAX_BYTES / 1448);
+    }
+}
