@@ -1,6 +1,6 @@
 //! The table, as Markdown: it goes into the docs as it is.
 
-use crate::measure::{Figures, Measured, Settings, Side, of};
+use crate::measure::{Figures, HOST_LATE_STD_MS, Measured, SIM_DRAWS, Settings, Side, of};
 use crate::verdict::{
     Comparison, DELAY_TOLERANCE, DELAY_TOLERANCE_MS, Figure, GOODPUT_TOLERANCE,
     RETRANSMITTED_FACTOR, RETRANSMITTED_FLOOR_PKTS, Spread, Verdict,
@@ -17,12 +17,15 @@ pub fn head(settings: &Settings, commit: &str) -> String {
     let percent = |share: f64| share * 100.0;
     format!(
         "Commit {commit}, kernel {}, {cores} processors.\n\
-         {rounds} rounds a scenario, seeds from {seed}; {jobs} live runs at once{kept}.\n\n\
+         {rounds} rounds a scenario, seeds from {seed}; {jobs} live runs at once{kept}.\n\
+         The simulator's figure of a round is the median of {SIM_DRAWS} runs, with {} us of jitter\n\
+         on every link but the bottleneck.\n\n\
          Bounds, on medians over rounds: goodput within {} %, 95th percentile of the queueing\n\
          delay within {} % or {} ms, retransmissions within a factor of {}; counts that\n\
          differ by fewer than {} segments are equal. Ratios are the simulator's median to each\n\
          live round: median (least–greatest).\n",
         read("/proc/sys/kernel/osrelease"),
+        HOST_LATE_STD_MS * 1e3,
         percent(GOODPUT_TOLERANCE),
         percent(DELAY_TOLERANCE),
         DELAY_TOLERANCE_MS,
