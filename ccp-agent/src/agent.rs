@@ -48,7 +48,11 @@ pub fn run_until(config: Config, stop: Arc<AtomicBool>, ready: impl FnOnce()) ->
         .default_alg(algorithm)
         .with_stop_handle(go_on)
         .run()
-        .map_err(|error| Error::Portus(error.0))
+        .map_err(|error| Error::Portus(error.0))?;
+    match lock(&host).flows_left {
+        0 => Ok(()),
+        flows => Err(Error::FlowsLeft { flows, native: config.agent.native }),
+    }
 }
 
 fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Datapaths, Error> {

@@ -1,12 +1,19 @@
 //! The agent's configuration: one struct, from TOML, unknown keys refused, printed whole at start.
 
-use crate::Error;
 use crate::error::on;
 use crate::guard::GuardConfig;
+use crate::{Error, catalogue};
 use remuda_selector::PolicyConfig;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The kernel's `TCP_CA_NAME_MAX`, less the zero at the end.
+const ALGORITHM_NAME_BYTES_MAX: usize = 15;
+/// More is no configuration.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Everything that can be set. Command-line flags override the file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -73,8 +80,21 @@ impl Default for AgentConfig {
 impl Config {
     /// Reads a file and checks it.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(on(path.display()))?;
-        Self::parse(&text, &path.display().to_string())
+        let name = path.display().to_string();
+        let refuse = |rule: &str| Error::Config { path: name.clone(), rule: rule.to_owned() };
+        let file = File::open(path).map_err(|source| match source.kind() {
+            ErrorKind::NotFound => refuse(
+                "there is no such file\nfix: make one with `remuda agent --print-config > FILE`",
+            ),
+            _ => Error::File { path: name.clone(), source },
+        })?;
+        let mut text = String::new();
+        let mut limited = file.take(FILE_BYTES_MAX + 1);
+        limited.read_to_string(&mut text).map_err(on(path.display()))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(refuse("is above 1 MiB; no configuration is"));
+        }
+        Self::parse(&text, &name)
     }
 
     /// Parses and checks a text; `path` names it in errors.
@@ -99,6 +119,20 @@ impl Config {
                 return Err(format!("{key} = {value}: it must lie in {least}..={most}"));
             }
         }
+        for (key, name) in [("agent.name", &a.name), ("agent.native", &a.native)] {
+            let fits = (1..=ALGORITHM_NAME_BYTES_MAX).contains(&name.len());
+            if !fits || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(format!(
+                    "{key} = {name:?}: it must have 1 to {ALGORITHM_NAME_BYTES_MAX} characters of \
+                     ASCII, no blank among them"
+                ));
+            }
+        }
+        if a.name == a.native {
+            let rule = "it is agent.name; flows go back to an algorithm of the kernel's own";
+            return Err(format!("agent.native = {:?}: {rule}", a.native));
+        }
+        catalogue::kind(&a.default).map_err(|error| format!("agent.default: {error}"))?;
         self.guard.check()?;
         self.policy.validate().map_err(|error| error.to_string())
     }
@@ -135,6 +169,10 @@ mod tests {
         refused("[agent]\nhart_beat = 1", "hart_beat");
         refused("[agent]\nheartbeat_timeout_ms = 1", "agent.heartbeat_timeout_ms = 1");
         refused("[agent]\nheartbeat_timeout_ms = -5", "heartbeat_timeout_ms");
+        refused("[agent]\nname = ''", "agent.name = \"\"");
+        refused("[agent]\nnative = 'sixteen-letters-'", "agent.native = \"sixteen-letters-\"");
+        refused("[agent]\nname = 'cubic'", "agent.native = \"cubic\": it is agent.name");
+        refused("[agent]\ndefault = 'cubicc'", "agent.default: unknown arm or policy \"cubicc\"");
         refused("[guard]\ncwnd_pkts_max = 1", "guard.cwnd_pkts_max = 1");
         refused("[policy.rein]\nsample_round_trips = 0", "rein.");
         refused("[rain]", "rain");

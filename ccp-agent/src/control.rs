@@ -7,10 +7,11 @@ use crate::error::on;
 use crate::host::{Counts, Host, Row, Target};
 use crate::ipc::lock;
 use crate::{Error, catalogue, programs, run_dir};
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -156,9 +157,12 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
     })
 }
 
-fn answer_line(line: &str, host: &Mutex<Host>) -> Answer {
-    let refused = |error: String| Answer::Error { error };
-    match serde_json::from_str::<Request>(line) {
+fn refused(error: String) -> Answer {
+    Answer::Error { error }
+}
+
+fn answer_line(line: &[u8], host: &Mutex<Host>) -> Answer {
+    match serde_json::from_slice::<Request>(line) {
         Ok(request) => answer(&request, host).unwrap_or_else(|error| refused(error.to_string())),
         Err(error) => refused(format!("not a request: {error}")),
     }
@@ -223,20 +227,23 @@ fn converse(stream: &UnixStream, host: &Mutex<Host>) -> std::io::Result<()> {
     let mut writer = stream;
     let mut reader = BufReader::new(stream);
     loop {
-        let mut line = String::new();
-        let read = reader.by_ref().take(REQUEST_BYTES_MAX).read_line(&mut line)?;
+        let mut line = Vec::new();
+        let read = reader.by_ref().take(REQUEST_BYTES_MAX).read_until(b'\n', &mut line)?;
         if read == 0 {
             return Ok(());
         }
-        let answer = if line.ends_with('\n') {
-            answer_line(&line, host)
-        } else {
-            Answer::Error { error: format!("a request has at most {REQUEST_BYTES_MAX} bytes") }
+        let is_whole = line.ends_with(b"\n");
+        let answer = match (is_whole, read as u64) {
+            (true, _) => answer_line(&line, host),
+            (false, REQUEST_BYTES_MAX) => {
+                refused(format!("a request has at most {REQUEST_BYTES_MAX} bytes"))
+            }
+            (false, _) => refused("a request ends with a newline".to_owned()),
         };
         let mut text = serde_json::to_string(&answer)?;
         text.push('\n');
         writer.write_all(text.as_bytes())?;
-        if !line.ends_with('\n') {
+        if !is_whole {
             return Ok(());
         }
     }
@@ -246,12 +253,16 @@ fn converse(stream: &UnixStream, host: &Mutex<Host>) -> std::io::Result<()> {
 pub fn ask(run_dir: &Path, request: &Request) -> Result<Answer, Error> {
     let path = run_dir::control_socket(run_dir);
     let named = || path.display().to_string();
-    let mut stream =
+    let stream =
         UnixStream::connect(&path).map_err(|source| Error::NoAgent { path: named(), source })?;
     stream.set_read_timeout(Some(CLIENT_TIMEOUT)).map_err(on(named()))?;
     let mut line = serde_json::to_string(request).expect("requests are plain data");
     line.push('\n');
-    stream.write_all(line.as_bytes()).map_err(on(named()))?;
+    // Not `write`: an agent that hangs up is an error to tell, not a signal to die by.
+    let sent = send(stream.as_raw_fd(), line.as_bytes(), MsgFlags::MSG_NOSIGNAL);
+    if sent.map_err(std::io::Error::from).map_err(on(named()))? < line.len() {
+        return Err(Error::Refused(format!("{}: the agent does not listen", named())));
+    }
     let mut reply = String::new();
     BufReader::new(&stream).read_line(&mut reply).map_err(on(named()))?;
     match serde_json::from_str(&reply) {

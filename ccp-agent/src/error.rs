@@ -82,6 +82,17 @@ pub enum Error {
     /// The BPF datapath.
     #[error(transparent)]
     Datapath(#[from] remuda_bpf::Error),
+    /// The kernel would not take flows back.
+    #[error(
+        "{flows} flows are not back with {native:?}: the kernel refused, and they run the \
+         datapath's fallback (Reno)\nfix: start the agent again; it takes them over"
+    )]
+    FlowsLeft {
+        /// How many.
+        flows: u64,
+        /// Where to.
+        native: String,
+    },
     /// The CCP run loop ended.
     #[error("the CCP run loop ended: {0}")]
     Portus(String),

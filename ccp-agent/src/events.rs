@@ -21,7 +21,7 @@ pub enum Event {
     /// The agent serves.
     Started { version: &'static str, default: String, name: String },
     /// The agent ends.
-    Stopped { flows_let_go: u64 },
+    Stopped { flows_let_go: u64, flows_left: u64 },
     /// Flows of a former agent are ours.
     Adopted { flows: u64 },
     /// The host's default was still that of a former agent.

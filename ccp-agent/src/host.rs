@@ -96,6 +96,8 @@ pub struct Host {
     pub config: Config,
     /// What happened, counted.
     pub counts: Counts,
+    /// Flows that the kernel would not take back at the end.
+    pub flows_left: u64,
     recorder: Box<dyn Recorder>,
     flows: HashMap<Key, Flow>,
     keys: HashMap<u32, Key>,
@@ -137,6 +139,7 @@ impl Host {
         Self {
             config,
             counts: Counts::default(),
+            flows_left: 0,
             recorder,
             flows: HashMap::new(),
             keys: HashMap::new(),

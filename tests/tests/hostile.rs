@@ -9,6 +9,7 @@ use remuda_live::transfer::Transfer;
 use remuda_tests::{Place, exclusive, skip, wired};
 use remuda_wire::to_agent::{Create, Hello, encode_measure, encode_ready};
 use std::io::{BufRead, BufReader, Write};
+use std::net::Shutdown;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::thread;
 use std::time::Duration;
@@ -237,6 +238,17 @@ fn a_hostile_control_client_gets_errors_and_others_their_answers() {
     ] {
         let mut stream = UnixStream::connect(control_socket(agent.run_dir())).expect("it connects");
         let _ = stream.write_all(format!("{line}\n").as_bytes());
+        let mut reply = String::new();
+        BufReader::new(&stream).read_line(&mut reply).expect("an answer");
+        assert!(reply.contains("error") && reply.contains(part), "{reply}");
+    }
+    for (bytes, part) in [
+        (b"{\"ask\":\"status\"}".as_slice(), "ends with a newline"),
+        (b"\xff\xfe\n".as_slice(), "not a request"),
+    ] {
+        let mut stream = UnixStream::connect(control_socket(agent.run_dir())).expect("it connects");
+        stream.write_all(bytes).expect("it is sent");
+        stream.shutdown(Shutdown::Write).expect("it says no more");
         let mut reply = String::new();
         BufReader::new(&stream).read_line(&mut reply).expect("an answer");
         assert!(reply.contains("error") && reply.contains(part), "{reply}");

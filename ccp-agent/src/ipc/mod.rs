@@ -304,15 +304,17 @@ impl Ipc for Junction {
     fn close(&mut self) -> portus::Result<()> {
         let inner = self.inner.get_mut();
         inner.datapaths.default_algorithm = None;
-        let mut flows_let_go = 0;
+        let (mut flows_let_go, mut flows_left) = (0, 0);
         if let Some(mut bpf) = inner.datapaths.bpf.take() {
             match bpf.let_go() {
-                Ok(flows) => flows_let_go = flows,
+                Ok(counts) => (flows_let_go, flows_left) = counts,
                 Err(error) => tracing::warn!(%error, "flows stay with the datapath's fallback"),
             }
         }
         inner.datapaths.unix = None;
-        lock(&self.host).record(&Event::Stopped { flows_let_go });
+        let mut host = lock(&self.host);
+        host.flows_left = flows_left;
+        host.record(&Event::Stopped { flows_let_go, flows_left });
         Ok(())
     }
 }

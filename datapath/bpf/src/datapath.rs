@@ -4,6 +4,7 @@ use crate::error::tried;
 use crate::kernel::{self, Mapped, OpsMember};
 use crate::layout::{self, Config, NAME_BYTES, SLOTS, Shared};
 use crate::namespaces;
+use crate::native;
 use crate::slots::Slots;
 use crate::splice::splice;
 use crate::{Error, announce};
@@ -127,6 +128,14 @@ fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
+fn is_cgroup(folder: &std::fs::File) -> bool {
+    // SAFETY: a plain struct of integers, for which all zeros is a value.
+    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: an open descriptor, and room for the answer.
+    let known = unsafe { libc::fstatfs(folder.as_raw_fd(), &raw mut about) } == 0;
+    known && about.f_type == libc::CGROUP2_SUPER_MAGIC
+}
+
 fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
     let found = object.maps().find(|map| map.name() == OsStr::new(name));
     let map = found.ok_or(Error::Template("a map is missing"))?;
@@ -153,6 +162,7 @@ impl Datapath {
         if member.parameters != 4 {
             return Err(Error::OldKernel(member.parameters));
         }
+        native::check(&settings.native)?;
         let mut open = ObjectBuilder::default()
             .open_memory(OBJECT)
             .map_err(tried("opening the BPF object"))?;
@@ -203,6 +213,9 @@ impl Datapath {
         let path = cgroup.display().to_string();
         let file = std::fs::File::open(cgroup)
             .map_err(|source| Error::File { path: path.clone(), source })?;
+        if !is_cgroup(&file) {
+            return Err(Error::NoCgroup(path));
+        }
         let program = self
             .object
             .progs_mut()
@@ -219,9 +232,12 @@ impl Datapath {
         self.retarget("remuda_adopt")
     }
 
-    /// Gives every flow back to the kernel's own algorithm. Returns how many.
-    pub fn let_go(&mut self) -> Result<u64, Error> {
-        self.retarget("remuda_let_go")
+    /// Gives every flow back to the kernel's own algorithm. Returns how many, and how many the
+    /// kernel refused to: these stay in the datapath's fallback.
+    pub fn let_go(&mut self) -> Result<(u64, u64), Error> {
+        let refused_before = self.counters().adopt_errors;
+        let let_go = self.retarget("remuda_let_go")?;
+        Ok((let_go, self.counters().adopt_errors - refused_before))
     }
 
     fn retarget(&mut self, program: &str) -> Result<u64, Error> {

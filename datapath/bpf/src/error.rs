@@ -41,6 +41,25 @@ pub enum Error {
     /// A name the kernel would cut.
     #[error("{0:?} is no name of an algorithm: 1 to 15 printable characters")]
     Name(String),
+    /// An algorithm to go back to that the kernel has not.
+    #[error(
+        "the kernel has no algorithm {name:?} for flows to go back to ({source})\n\
+         fix: agent.native is one of: {available}"
+    )]
+    NoNative {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        available: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A folder that is no cgroup.
+    #[error(
+        "{0} is no cgroup v2 directory\n\
+         fix: one below the mount of type cgroup2 (findmnt -t cgroup2)"
+    )]
+    NoCgroup(String),
     /// The program table is full.
     #[error("program {0}: all {max} program slots are taken", max = crate::layout::PROGRAMS - 1)]
     ProgramsFull(u32),

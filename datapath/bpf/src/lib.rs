@@ -16,6 +16,7 @@ mod kernel;
 #[expect(missing_docs, reason = "bpf/layout.h documents the fields, once")]
 pub mod layout;
 mod namespaces;
+mod native;
 pub mod slots;
 pub mod splice;
 

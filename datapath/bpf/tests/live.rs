@@ -322,7 +322,7 @@ fn the_next_agent_adopts_what_a_dead_one_left() {
     let sid = next.wait(0, created);
     next.set_program(sid, 7, Some(1_000_000));
     next.wait(0, |h| reported(7)(h).filter(|fields| fields[2] > 900_000));
-    assert!(next.datapath.let_go().expect("the iterator runs") >= 1);
+    assert!(next.datapath.let_go().expect("the iterator runs").0 >= 1);
     let from = next.heard.len();
     next.wait(from.saturating_sub(64), |(message, _)| {
         matches!(message, ToAgent::Measure { fields: 0, .. }).then_some(())
