@@ -8,7 +8,8 @@
 
 use crate::time::Nanos;
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// What one opportunity delivers: 1500 bytes of packet and [`TUN_HEADER_BYTES`].
@@ -20,6 +21,8 @@ pub const OPPORTUNITY_BYTES: u32 = 1504;
 /// The packet information Mahimahi counts with each packet on a trace-driven link.
 pub const TUN_HEADER_BYTES: u32 = 4;
 
+/// Hours at a gigabit; the longest published ones have a few megabytes.
+const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Traces longer than 49 days are refused; a timestamp then fits 32 bits.
 const TIMESTAMP_MS_MAX: u64 = u32::MAX as u64;
 
@@ -61,6 +64,18 @@ pub enum TraceError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// It is a folder, a pipe or a device.
+    #[error("{path}: is no file; a trace is a text file", path = .path.display())]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// It is too long.
+    #[error("{path}: is above 256 MiB; shorten the trace (head -c)", path = .path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
     /// One line breaks a rule.
     #[error("{name}:{line}: `{text}` {rule}")]
     Line {
@@ -99,8 +114,17 @@ pub struct Trace {
 impl Trace {
     /// Reads a trace file.
     pub fn load(path: &Path) -> Result<Self, TraceError> {
-        let text = fs::read_to_string(path)
-            .map_err(|source| TraceError::Read { path: path.to_owned(), source })?;
+        let failed = |source| TraceError::Read { path: path.to_owned(), source };
+        // A pipe would block, and a device has no end.
+        if !fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(TraceError::NotAFile { path: path.to_owned() });
+        }
+        let mut text = String::new();
+        let mut limited = File::open(path).map_err(failed)?.take(FILE_BYTES_MAX + 1);
+        limited.read_to_string(&mut text).map_err(failed)?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(TraceError::TooLong { path: path.to_owned() });
+        }
         Self::parse(&path.display().to_string(), &text)
     }
 
@@ -199,6 +223,10 @@ mod tests {
     fn a_missing_file_is_named() {
         let error = Trace::load(Path::new("/nonexistent/x.trace")).unwrap_err().to_string();
         assert!(error.starts_with("/nonexistent/x.trace: cannot read the trace"), "{error}");
+        for path in ["/dev/zero", "/tmp"] {
+            let error = Trace::load(Path::new(path)).unwrap_err().to_string();
+            assert_eq!(error, format!("{path}: is no file; a trace is a text file"));
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::flow::FlowSpec;
+use crate::flow::{FlowSpec, HEADER_BYTES};
 use crate::scenario::Scenario;
 use std::fmt::Display;
 
@@ -12,6 +12,8 @@ const DURATION_S_MAX: f64 = 1e6;
 const CONTROL_DELAY_MS_MAX: f64 = 100.0;
 /// A minute, as a link's.
 const DELAY_MS_MAX: f64 = 60_000.0;
+/// A microsecond: simulated time would hardly move from one round trip to the next.
+const DELAY_MS_MIN: f64 = 0.001;
 /// Ten times what the simulator is measured with.
 const FLOWS_MAX: u64 = 100_000;
 const LINKS_MAX: usize = 10_000;
@@ -91,6 +93,7 @@ impl Scenario {
             self.validate_times(flow, &key)?;
             validate_application(flow, &key)?;
             self.validate_route(flow, &key)?;
+            self.validate_segments(flow, &key)?;
         }
         Ok(())
     }
@@ -135,13 +138,31 @@ impl Scenario {
             let spec = &self.links[name];
             let steps = spec.delay_steps.iter().map(|step| step.delay_ms);
             let rated = spec.rate_mbit_per_sec.is_some() || spec.trace.is_some();
-            !rated && steps.chain([spec.delay_ms]).any(|delay_ms| delay_ms == 0.0)
+            !rated && steps.chain([spec.delay_ms]).any(|delay_ms| delay_ms < DELAY_MS_MIN)
         };
         let instant =
-            flow.extra_delay_ms == 0.0 && flow.route.iter().chain(&flow.back).all(at_once);
+            flow.extra_delay_ms < DELAY_MS_MIN && flow.route.iter().chain(&flow.back).all(at_once);
         let fits = !instant || flow.driver == Driver::Unresponsive;
-        let rule = "its round trip takes no time; give one of its links a delay_ms or a rate";
+        let rule = "its round trip takes no time; give one of its links a rate, or a delay_ms of \
+                    at least 0.001";
         check(fits, || key("route"), quoted(&flow.route), rule)
+    }
+
+    /// A segment that no queue on its way holds would be sent again for ever.
+    fn validate_segments(
+        &self,
+        flow: &FlowSpec,
+        key: &dyn Fn(&str) -> String,
+    ) -> Result<(), Error> {
+        let packet_bytes = u64::from(flow.mss_bytes + HEADER_BYTES);
+        for link in &flow.route {
+            let most = self.links[link].packet_bytes_max(self.rtt()).unwrap_or(u64::MAX);
+            let rule = format!(
+                "a packet of it has {packet_bytes} bytes, and links.{link} lets {most} through"
+            );
+            check(packet_bytes <= most, || key("mss_bytes"), flow.mss_bytes, &rule)?;
+        }
+        Ok(())
     }
 
     fn validate_samples(&self) -> Result<(), Error> {

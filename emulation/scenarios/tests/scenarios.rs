@@ -106,12 +106,32 @@ fn a_value_out_of_bounds_is_refused_with_key_value_and_rule() {
 const STEPPED: &str = "[links.a]\ndelay_ms = 5\ndelay_steps = [{ at_s = 1, delay_ms = 0 }]";
 
 #[test]
+fn a_segment_fits_the_queues_on_its_way() {
+    let text = "[links.down]\nrate_mbit_per_sec = 10\ndelay_ms = 10\nqueue = QUEUE\n\
+                [links.up]\ndelay_ms = 10\n[[flows]]\nmss_bytes = 30000\n";
+    for (queue, most) in [("limit_bdp = 1", 25_000), ("limit_bytes = 20000", 20_000)] {
+        let queue = format!("{{ kind = 'droptail', {queue} }}");
+        let error = Scenario::parse(&text.replace("QUEUE", &queue), "-").unwrap_err().to_string();
+        let rule = format!(
+            "`flows.0.mss_bytes` is 30000: a packet of it has 30052 bytes, and \
+                            links.down lets {most} through"
+        );
+        assert!(error.contains(&rule), "{error}");
+    }
+    let queue = "{ kind = 'droptail', limit_bdp = 2 }";
+    Scenario::parse(&text.replace("QUEUE", queue), "-").unwrap();
+}
+
+#[test]
 fn a_round_trip_takes_time() {
     let text = "[links.a]\n[[flows]]\nroute = ['a']\nback = []\n";
     let error = Scenario::parse(text, "-").unwrap_err().to_string();
     assert!(error.contains("its round trip takes no time"), "{error}");
     let error = Scenario::parse(&text.replace("[links.a]", STEPPED), "-").unwrap_err().to_string();
     assert!(error.contains("its round trip takes no time"), "{error}");
+    let short = text.replace("[links.a]", "[links.a]\ndelay_ms = 1e-9");
+    let error = Scenario::parse(&short, "-").unwrap_err().to_string();
+    assert!(error.contains("a delay_ms of at least 0.001"), "{error}");
     for timed in ["[links.a]\ndelay_ms = 1", "[links.a]\nrate_mbit_per_sec = 1"] {
         Scenario::parse(&text.replace("[links.a]", timed), "-").unwrap();
     }

@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 
 /// RTTs are kept in microseconds to two significant digits.
 const RTT_DIGITS: u8 = 2;
-const RTT_US_MAX: u64 = 60_000_000;
+/// Eleven days, a scenario's longest.
+const RTT_US_MAX: u64 = 1_000_000_000_000;
 /// An application with a rate writes at most this often.
 const WRITE_INTERVAL_NS: u64 = 1_000_000;
 const NEVER: u64 = u64::MAX;
@@ -56,6 +57,8 @@ pub struct TcpFlow {
     pub end_ns: Option<u64>,
     /// Its round trips.
     pub rtts_us: Histogram<u32>,
+    /// Their sum, exact.
+    pub rtt_sum_us: u64,
     /// What it sends has an end.
     finite: bool,
     application: Option<Application>,
@@ -97,6 +100,7 @@ impl TcpFlow {
             end_ns: None,
             rtts_us: Histogram::new(RTT_DIGITS)
                 .expect("two digits are a number hdrhistogram takes"),
+            rtt_sum_us: 0,
             finite: spec.bytes.is_some(),
             application: Application::new(&spec),
             extra_ns: (spec.extra_delay_ms * 1e6) as u64,
@@ -205,8 +209,8 @@ impl TcpFlow {
     ) {
         let sample = self.sender.acknowledge(ack, now_ns);
         if let Some(rtt_ns) = sample.rtt_ns {
-            // It grows with what it sees; 60 s and more are all alike to it.
             let rtt_us = (rtt_ns / 1_000).clamp(1, RTT_US_MAX);
+            self.rtt_sum_us = self.rtt_sum_us.saturating_add(rtt_us);
             self.rtts_us.record(rtt_us).expect("the histogram resizes itself");
         }
         self.control.on_ack(&mut self.sender, &sample, now_ns);

@@ -1,7 +1,7 @@
 //! A simulated packet: a segment, or the ACK that answers some.
 
-/// IPv4 and TCP headers with timestamps, in bytes: what a full segment has beside its payload.
-pub const HEADER_BYTES: u32 = 52;
+pub use remuda_scenarios::HEADER_BYTES;
+
 /// One SACK block in the header, in bytes (RFC 2018); the first one also brings its option's head.
 const SACK_BLOCK_BYTES: u32 = 8;
 const SACK_OPTION_BYTES: u32 = 4;

@@ -152,8 +152,18 @@ impl Simulation {
     /// Works off all that happens up to and at `until`, but nothing after the end, or after that of
     /// the last flow: in how many slices it runs changes nothing.
     pub fn run_until(&mut self, until: Nanos) {
+        self.run_some(until, u64::MAX);
+    }
+
+    /// As [`run_until`](Self::run_until), but no more than so many events. Says whether `until`
+    /// was reached, or the end.
+    pub fn run_some(&mut self, until: Nanos, events_max: u64) -> bool {
         let until_ns = until.0.min(self.end_ns);
+        let events_end = self.events.saturating_add(events_max);
         while self.unfinished > 0 {
+            if self.events >= events_end {
+                return false;
+            }
             let (link_ns, link) = self.links.next();
             let timer_ns = self.timers.next_ns();
             let at_ns = link_ns.min(timer_ns);
@@ -171,6 +181,7 @@ impl Simulation {
         if self.unfinished > 0 {
             self.now_ns = self.now_ns.max(until_ns);
         }
+        true
     }
 
     fn serve_link(&mut self, link: usize) {

@@ -72,7 +72,7 @@ fn of_tcp(flow: u32, tcp: &TcpFlow, now_ns: u64) -> FlowOutcome {
         timeouts: counts.timeouts,
         ecn_marked_pkts: counts.ce_pkts,
         rtt_min_ms: tcp.sender.rtt().min_ns().map(|ns| ns as f64 / 1e6),
-        rtt_mean_ms: some.then(|| rtts.mean() / 1e3),
+        rtt_mean_ms: some.then(|| tcp.rtt_sum_us as f64 / rtts.len() as f64 / 1e3),
         rtt_p50_ms: quantile(0.5),
         rtt_p95_ms: quantile(0.95),
         rtt_p99_ms: quantile(0.99),

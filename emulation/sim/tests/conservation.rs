@@ -217,10 +217,20 @@ proptest! {
         let mut simulation = Simulation::new(&scenario).expect("a scenario");
         while !simulation.is_over() {
             let until = simulation.now() + Nanos::from_millis(step_ms);
-            simulation.run_until(until.min(simulation.end()));
+            while !simulation.run_some(until.min(simulation.end()), 100 * step_ms) {}
         }
         prop_assert_eq!(&once, &json(&simulation.outcome()), "step by step");
     }
+}
+
+#[test]
+fn round_trips_of_minutes_are_counted_as_they_are() {
+    let text = "duration_s = 400\n[links.down]\nrate_mbit_per_sec = 1\ndelay_ms = 60000\n\
+                [links.up]\ndelay_ms = 30000\n[[flows]]\ndriver = 'window:4'\n";
+    let outcome = run(&Scenario::parse(text, "far").expect("a scenario"));
+    let flow = &outcome.flows[0];
+    let (least, mean) = (flow.rtt_min_ms.expect("it has some"), flow.rtt_mean_ms.expect("as well"));
+    assert!((90_000.0..90_100.0).contains(&least) && mean >= least, "{least} {mean}");
 }
 
 #[test]

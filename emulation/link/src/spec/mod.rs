@@ -186,6 +186,16 @@ impl LinkSpec {
         }))
     }
 
+    /// The largest packet that its queue and policer let through, in bytes, where they say one.
+    /// `rtt` is the path's, as for [`build`](Self::build); a trace is not read for it.
+    pub fn packet_bytes_max(&self, rtt: Nanos) -> Option<u64> {
+        let mean = self.rate_mbit_per_sec.map(bits_per_sec);
+        let bdp_bytes = mean.map(|bits| bits as f64 / 8.0 * rtt.0 as f64 / 1e9);
+        let queued = self.queue.limit(bdp_bytes).ok().and_then(|limit| limit.bytes);
+        let policed = self.policer.as_ref().map(|policer| policer.burst_bytes);
+        queued.into_iter().chain(policed).min()
+    }
+
     /// The propagation delay, one way, at the start.
     pub fn delay(&self) -> Nanos {
         Nanos::from_millis_f64(self.delay_ms)

@@ -11,6 +11,8 @@ use std::fmt;
 const LIMIT_BDP_MAX: f64 = 100_000.0;
 /// Far beyond the 1024 of RFC 8290, and still a table of moderate size.
 const FLOWS_MAX: u32 = 1 << 20;
+/// A microsecond: what an AQM does that often would take all of a processor.
+const SPAN_MS_MIN: f64 = 0.001;
 /// A turn shorter than the smallest packet would go round for nothing, and
 const QUANTUM_BYTES_MIN: u32 = 40;
 /// none is longer than the largest IP packet.
@@ -169,8 +171,8 @@ impl QueueSpec {
             ("queue.update_ms", self.update_ms),
         ];
         for (key, span_ms) in spans.into_iter().filter_map(|(key, span)| Some((key, span?))) {
-            let rule = "must be above 0 and at most 60000";
-            check(span_ms > 0.0 && span_ms <= DELAY_MS_MAX, key, span_ms, rule)?;
+            let rule = "must be at least 0.001 and at most 60000";
+            check((SPAN_MS_MIN..=DELAY_MS_MAX).contains(&span_ms), key, span_ms, rule)?;
         }
         if let Some(burst_ms) = self.burst_ms {
             super::check_span("queue.burst_ms", burst_ms)?;
@@ -197,12 +199,13 @@ impl QueueSpec {
             };
             return Err(SpecError::invalid("queue.kind", self.kind.name(), rule));
         }
-        for (key, limit) in
-            [("queue.limit_packets", self.limit_packets), ("queue.limit_bytes", self.limit_bytes)]
-        {
-            if limit == Some(0) {
-                return Err(SpecError::invalid(key, 0, "must be at least 1, or no packet passes"));
-            }
+        if let Some(packets) = self.limit_packets {
+            let rule = "must be at least 1, or no packet passes";
+            check(packets > 0, "queue.limit_packets", packets, rule)?;
+        }
+        if let Some(bytes) = self.limit_bytes {
+            let rule = "must be at least 1500, or no full packet passes";
+            check(bytes >= FULL_PACKET_BYTES, "queue.limit_bytes", bytes, rule)?;
         }
         if let Some(bdp) = self.limit_bdp {
             let rule = "must be above 0 and at most 100000";

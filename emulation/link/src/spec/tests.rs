@@ -34,7 +34,7 @@ fn errors_of_a_queue_name_its_table() {
     let queue = |text: &str, message: &str| refused(&format!("queue = {{ {text} }}"), message);
     queue("kind = 'droptail'", "`queue.kind` is droptail: needs limit_packets");
     queue("limit_packets = 1", "`queue.kind` is infinite: an infinite queue");
-    queue("kind = 'codel', limit_bytes = 0", "`queue.limit_bytes` is 0: must be");
+    queue("kind = 'codel', limit_bytes = 0", "`queue.limit_bytes` is 0: must be at least 1500");
     queue("kind = 'droptail', limit_bdp = 1", "`queue.limit_bdp` is 1: needs a");
     queue("kind = 'blue'", "unknown variant `blue`");
     queue("kind = 'pie'", "`queue.kind` is pie: needs limit_packets");
@@ -43,9 +43,10 @@ fn errors_of_a_queue_name_its_table() {
     };
     kind("codel", "ecn_threshold_packets = 5", "`queue.ecn_threshold_packets` is 5: only droptail");
     kind("codel", "update_ms = 5", "`queue.update_ms` is 5: only pie uses it");
-    kind("pie", "update_ms = 0", "`queue.update_ms` is 0: must be above 0");
+    kind("pie", "update_ms = 0", "`queue.update_ms` is 0: must be at least 0.001");
+    kind("pie", "update_ms = 1e-9", "`queue.update_ms` is 0.000000001: must be at least 0.001");
     kind("pie", "burst_ms = -1", "`queue.burst_ms` is -1: must be between 0");
-    kind("pie", "target_ms = 0", "`queue.target_ms` is 0: must be above 0");
+    kind("pie", "target_ms = 0", "`queue.target_ms` is 0: must be at least 0.001");
     kind("pie", "flows = 5", "`queue.flows` is 5: only fq-codel uses it");
     kind("fq-codel", "flows = 0", "`queue.flows` is 0: must be between 1");
     kind("fq-codel", "quantum_bytes = 1", "`queue.quantum_bytes` is 1: must be between 40");
