@@ -67,6 +67,7 @@ lint() {
 case ${1:-} in
 build)
 	build
+	say "done: run target/venv/bin/python, or source target/venv/bin/activate"
 	;;
 test)
 	build

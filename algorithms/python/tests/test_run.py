@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from conftest import two_flows
 
@@ -178,3 +179,12 @@ def test_an_interrupt_ends_a_run(many: bool) -> None:
         over.wait()
     assert time.monotonic() - started < 10
     assert counted > 1_000, "other threads go on meanwhile"
+
+
+def test_a_folder_of_several_runs_is_none_to_read(tmp_path: Path, scenario: dict[str, Any]) -> None:
+    remuda.run(scenario).write(tmp_path / "one")
+    table = pq.read_table(tmp_path / "one" / "flows.parquet")
+    several = table.replace_schema_metadata({"program": "remuda"})
+    pq.write_table(several, tmp_path / "flows.parquet")
+    with pytest.raises(ValueError, match=r"`flows`: is of several runs; read one of the folders"):
+        remuda.read(tmp_path)

@@ -157,7 +157,7 @@ def test_misuse_is_refused() -> None:
         remuda.CongestionVecEnv(0)
     envs = make()
     envs.reset(seed=1)
-    with pytest.raises(ValueError, match="`actions` has 3 values: must have 4"):
+    with pytest.raises(ValueError, match=r"`actions` have shape \(3, 1\): must have"):
         envs.step(np.zeros((3, 1), np.float32))
     bad = actions()
     bad[2] = np.inf
@@ -185,3 +185,20 @@ def test_who_minds_the_delay_earns_more() -> None:
         earned.append(np.mean(rewards))
     hold, chance, delay = earned
     assert delay > hold + 0.05 and delay > chance + 0.2
+
+
+@pytest.mark.parametrize("bad", [-1, [-1, 2, 3, 4], 2**64 - 1, [1.5, 2, 3, 4], [True] * 4, [1, 2]])
+def test_a_seed_that_is_none_is_refused_and_says_the_rule(bad: Any) -> None:  # noqa: ANN401
+    envs = make()
+    with pytest.raises(ValueError, match=r"`seed` (of environment|has 2 values).*must"):
+        envs.reset(seed=bad)
+    envs.reset(seed=[1, None, 3, 2**64 - 1])
+
+
+def test_what_is_no_array_of_the_right_shape_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`out` is list: must be a writable float32 array"):
+        make(out=[1])
+    envs = make()
+    envs.reset(seed=1)
+    with pytest.raises(ValueError, match=r"`actions` have shape \(1, 4\): must have"):
+        envs.step(np.zeros((1, COUNT), np.float32))

@@ -139,7 +139,11 @@ fn load(folder: &Path, table: Table) -> Result<Loaded, Error> {
 fn fact<T>(loaded: &Loaded, key: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Error> {
     let table = Table::Flows.name();
     let Some(text) = loaded.metadata.get(key) else {
-        let rule = format!("its metadata lack `{key}`; it is no table of remuda's");
+        // Tables of several runs say a run's facts in columns.
+        let rule = match loaded.metadata.get("program") {
+            Some(_) => "is of several runs; read one of the folders beside it, NAME-seedN".into(),
+            None => format!("its metadata lack `{key}`; it is no table of remuda's"),
+        };
         return Err(Error::Table { table, rule });
     };
     let rule = || format!("its metadata say `{key}` is {text:?}, which it cannot be");

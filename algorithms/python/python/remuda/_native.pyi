@@ -198,10 +198,11 @@ def run_many(
     """
 
 def read(folder: _Path) -> Result:
-    """Reads what `Result.write` has written.
+    """Reads one run: what `Result.write` has written, or `remuda sim --out` in NAME-seedN.
 
     Raises:
         OSError: if the file system refuses.
+        ValueError: if its tables are of several runs, or none of remuda's.
     """
 
 @final

@@ -117,11 +117,16 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
             Observation, reward, whether the episode terminated, whether it was truncated, `info`.
 
         Raises:
-            ValueError: if the action is no number.
+            ValueError: if the action is not one number.
             RuntimeError: if no episode runs.
         """
         observation = np.empty(self._shape, np.float32)
-        reward, terminated, truncated, info = self._step(action[0], observation)
+        try:
+            (number,) = action
+            reward, terminated, truncated, info = self._step(number, observation)
+        except (TypeError, ValueError) as error:
+            rule = "must be one finite number, of shape (1,)"
+            raise ValueError(f"the action is {action!r}: {rule}") from error
         return observation, reward, terminated, truncated, info
 
     @property

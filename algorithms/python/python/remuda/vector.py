@@ -18,6 +18,8 @@ Actions = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 Rewards = NDArray[np.float64]
 
+_SEED_MAX = 2**64 - 1
+
 
 class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
     """Many `CongestionEnv`, stepped in Rust without the interpreter.
@@ -88,12 +90,30 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
     def _checked(self, out: Observations | None) -> Observations | None:
         if out is None:
             return None
+        rule = f"must be a writable float32 array of shape {self._shape}, in C order"
+        if not isinstance(out, np.ndarray):
+            raise ValueError(f"`out` is {type(out).__name__}: {rule}")
         found = f"an array of {out.dtype} of shape {out.shape}"
         fits = out.dtype == np.float32 and out.shape == self._shape
         if not fits or not out.flags.c_contiguous or not out.flags.writeable:
-            rule = f"must be a writable float32 array of shape {self._shape}, in C order"
             raise ValueError(f"`out` is {found}: {rule}")
         return out
+
+    def _seeds(self, seed: int | Sequence[int | None]) -> list[int | None]:
+        """One for each environment."""
+        if isinstance(seed, int):
+            seeds: list[Any] = [seed + index for index in range(self.num_envs)]
+        else:
+            seeds = list(seed)
+        if len(seeds) != self.num_envs:
+            rule = f"must have {self.num_envs}, one per environment"
+            raise ValueError(f"`seed` has {len(seeds)} values: {rule}")
+        for index, one in enumerate(seeds):
+            is_whole = isinstance(one, int | np.integer) and not isinstance(one, bool)
+            if one is not None and not (is_whole and 0 <= one <= _SEED_MAX):
+                rule = "must be a whole number from 0 to 2**64 - 1"
+                raise ValueError(f"`seed` of environment {index} is {one!r}: {rule}")
+        return [None if one is None else int(one) for one in seeds]
 
     def reset(
         self,
@@ -112,23 +132,17 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
             The first observations and `info`.
 
         Raises:
-            ValueError: if there are not as many seeds as environments, or the mask is none.
+            ValueError: if there are not as many seeds as environments, if one is below 0 or above
+                2**64 - 1, or if the mask is none.
         """
         is_first = self._np_random is None
         if isinstance(seed, np.integer):
             seed = int(seed)
+        given = None if seed is None else self._seeds(seed)
         super().reset(seed=seed if isinstance(seed, int) else None)
-        if seed is None:
-            seeds: list[int | None] = [None] * self.num_envs
-            if is_first:
-                seeds = [int(one) for one in self.np_random.integers(2**63, size=self.num_envs)]
-        elif isinstance(seed, int):
-            seeds = [seed + index for index in range(self.num_envs)]
-        else:
-            seeds = list(seed)
-            if len(seeds) != self.num_envs:
-                rule = f"must have {self.num_envs}, one per environment"
-                raise ValueError(f"`seed` has {len(seeds)} values: {rule}")
+        seeds = given or [None] * self.num_envs
+        if given is None and is_first:
+            seeds = [int(one) for one in self.np_random.integers(2**63, size=self.num_envs)]
         mask = None if options is None else options.get("reset_mask")
         if mask is not None:
             mask = np.ascontiguousarray(mask)
@@ -155,6 +169,9 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
             RuntimeError: with `AutoresetMode.DISABLED`, if an episode is over.
         """
         actions = np.ascontiguousarray(actions, np.float32)
+        if actions.shape != (self.num_envs, 1):
+            rule = f"must have shape ({self.num_envs}, 1), one number per environment"
+            raise ValueError(f"`actions` have shape {actions.shape}: {rule}")
         observations, metrics = self._rows()
         rewards = np.empty(self.num_envs, np.float64)
         terminated = np.empty(self.num_envs, np.bool_)

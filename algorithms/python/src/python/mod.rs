@@ -74,6 +74,7 @@ fn unfit(error: remuda_sim::Error) -> PyErr {
 fn unwritten(error: remuda_results::Error) -> PyErr {
     match error {
         remuda_results::Error::Io { path, source } => unreadable(&path, &source),
+        error @ remuda_results::Error::Table { .. } => PyValueError::new_err(error.to_string()),
         error => PyRuntimeError::new_err(error.to_string()),
     }
 }

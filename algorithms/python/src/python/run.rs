@@ -116,7 +116,7 @@ impl PyOutcome {
     }
 }
 
-/// Reads what `Result.write` has written.
+/// Reads one run: what `Result.write` has written, or `remuda sim --out` in NAME-seedN.
 #[pyfunction]
 pub fn read(py: Python<'_>, folder: PathBuf) -> PyResult<PyOutcome> {
     let outcome = py.detach(|| remuda_results::read(&folder)).map_err(unwritten)?;
