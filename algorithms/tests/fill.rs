@@ -38,7 +38,7 @@ fn percent(delivered: u64, span_ms: u64) -> u64 {
 fn every_arm_fills_nine_tenths_of_a_link_with_one_bdp_of_buffer() {
     for arm in moving() {
         let filled = percent(alone(arm, 10, SECS).flows[0].delivered.0, SECS * 1_000);
-        assert!(filled >= 90, "{} fills {filled} %", arm.name);
+        assert!(filled >= 90, "{} fills {filled} % of the link, where 90 is the least", arm.name);
     }
 }
 
@@ -82,8 +82,10 @@ fn a_warm_switch_costs_next_to_nothing() {
             net.run(at_ms + 2_000);
             let filled = percent(net.flows[0].delivered.0 - delivered, 2_000);
             let lost = net.flows[0].lost.0 - lost;
-            let case = format!("{} to {} at {at_ms} ms, {bdp_tenths}", from.name, to.name);
-            assert!(filled >= 95 && lost <= 20, "{case}: {filled} % filled, {lost} lost");
+            let (from, to, bdp) = (from.name, to.name, bdp_tenths / 10);
+            let case = format!("{from} to {to} at {at_ms} ms, {bdp} BDP of buffer");
+            assert!(filled >= 95, "{case}: fills {filled} %, where 95 is the least");
+            assert!(lost <= 20, "{case}: loses {lost} segments, where 20 are the most");
         }
     }
 }

@@ -37,10 +37,10 @@ fn print_table(rows: &[Row], why: bool) {
         "arm",
         "cwnd pkts",
         "rate Mbit/s",
-        "delivered Mbit/s",
+        "max delivery Mbit/s",
         "srtt ms",
-        "min ms",
-        "lost",
+        "min RTT ms",
+        "lost pkts",
         "state",
         "why",
     ]);
@@ -136,8 +136,12 @@ impl SetArgs {
         let request = Request::Set { target: self.flow, to: self.to.clone() };
         match ask(&self.run_dir.run_dir, &request)? {
             Answer::Set { flows } => {
-                let new = if matches!(self.flow, Target::Flow(_)) { "" } else { ", and new ones" };
-                println!("{flows} running flows{new}: {}", self.to);
+                let which = match self.flow {
+                    Target::All => format!("{flows} running flows, and new ones"),
+                    Target::New => "new flows".to_owned(),
+                    Target::Flow(number) => format!("flow {number}"),
+                };
+                println!("{which}: {}", self.to);
                 Ok(())
             }
             other => Err(format!("the agent answered {other:?}").into()),

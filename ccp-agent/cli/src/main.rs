@@ -43,6 +43,13 @@ enum Command {
     Link(Box<remuda_live::args::LinkArgs>),
 }
 
+impl Command {
+    /// Whether all it does for others is to print: nobody's flow or socket depends on it.
+    fn only_prints(&self) -> bool {
+        !matches!(self, Self::Agent(_) | Self::Demo(_) | Self::Link(_))
+    }
+}
+
 /// Where the agent's sockets are, the same for every command that talks to it.
 #[derive(Debug, clap::Args)]
 struct RunDirArgs {
@@ -58,7 +65,11 @@ fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let done = match Cli::parse().command {
+    let command = Cli::parse().command;
+    if command.only_prints() {
+        end_with_reader();
+    }
+    let done = match command {
         Command::Agent(args) => args.run(),
         Command::Flows(args) => args.run(),
         Command::Set(args) => args.run(),
@@ -75,6 +86,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// `remuda ... | head` ends when `head` does, as other commands: Rust ignores SIGPIPE, and panics
+/// at the next line.
+fn end_with_reader() {
+    // SAFETY: to the default, before there is another thread.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 /// The exit status is the command's own.

@@ -12,7 +12,22 @@ pub fn table(columns: &[&str]) -> Table {
     table
 }
 
-/// A figure, or a dash where there is none.
+/// A figure, or a dash where there is none; small ones to three decimals.
 pub fn figure(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
+    match value {
+        None => "-".to_owned(),
+        Some(value) if value.abs() < 1.0 => format!("{value:.3}"),
+        Some(value) => format!("{value:.1}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_as_long_as_it_is_worth() {
+        let figures = [None, Some(0.0312), Some(1.0), Some(459.26)].map(figure);
+        assert_eq!(figures, ["-", "0.031", "1.0", "459.3"]);
+    }
 }

@@ -70,7 +70,7 @@ impl From<QueueArg> for QueueKind {
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Example: a bulk transfer over 12 Mbit/s and 40 ms, with one BDP of queue\n  \
-    remuda link --rate 12 --delay-ms 20 --server 'iperf3 -s -1' -- \\\n    \
+    remuda link --rate 12 --delay-ms 20 --queue-bdp 1 --server 'iperf3 -s -1' -- \\\n    \
     sh -c 'sleep 0.2; iperf3 -c $REMUDA_SERVER'"
 )]
 pub struct LinkArgs {

@@ -116,6 +116,7 @@ fn compare(args: &Args) -> Result<bool, Error> {
     };
     let measured = measure::run(&scenarios, &settings, note)?;
     if args.sim_only {
+        println!("{}", table::sim_columns());
         for scenario in &scenarios {
             println!("{}", table::sim_line(scenario, &measured));
         }

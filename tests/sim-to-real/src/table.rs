@@ -18,8 +18,8 @@ pub fn head(settings: &Settings, commit: &str) -> String {
     format!(
         "Commit {commit}, kernel {}, {cores} processors.\n\
          {rounds} rounds a scenario, seeds from {seed}; {jobs} live runs at once{kept}.\n\
-         The simulator's figure of a round is the median of {SIM_DRAWS} runs, with {} us of jitter\n\
-         on every link but the bottleneck.\n\n\
+         The simulator's figure of a round is the median of {SIM_DRAWS} runs, with {} us of\n\
+         jitter on every link but the bottleneck.\n\n\
          Bounds, on medians over rounds: goodput within {} %, 95th percentile of the queueing\n\
          delay within {} % or {} ms, retransmissions within a factor of {}; counts that\n\
          differ by fewer than {} segments are equal. Ratios are the simulator's median to each\n\
@@ -99,6 +99,14 @@ pub fn summary(verdicts: &[Verdict]) -> String {
     )
 }
 
+/// What [`sim_line`] has.
+pub fn sim_columns() -> String {
+    format!(
+        "{:<32} {:>15} {:>18} {:>15}",
+        "scenario", "goodput", "queueing delay p95", "retransmitted"
+    )
+}
+
 /// A line for a scenario that only the simulator ran.
 pub fn sim_line(scenario: &Scenario, measured: &[Measured]) -> String {
     let figures = of(measured, scenario, Side::Sim);
@@ -106,7 +114,7 @@ pub fn sim_line(scenario: &Scenario, measured: &[Measured]) -> String {
         Spread::of(figures.values().map(|it| figure(it))).map_or(0.0, |spread| spread.median)
     };
     format!(
-        "{:<32} {:8.2} Mbit/s {:8.1} ms {:6.0} segments",
+        "{:<32} {:8.2} Mbit/s {:15.1} ms {:6.0} segments",
         scenario.name,
         median(|it| it.goodput_mbit_per_sec),
         median(|it| it.queueing_p95_ms),

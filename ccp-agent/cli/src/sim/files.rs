@@ -26,6 +26,16 @@ fn put(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
 }
 
 impl Files {
+    /// Makes the folder and tries it, before hours of work end in a full disk or a wrong name.
+    pub fn prepare(&self) -> Result<(), Failure> {
+        let folder = self.folder.display();
+        let doing = |error| format!("cannot write to --out {folder}: {error}");
+        fs::create_dir_all(&self.folder).map_err(doing)?;
+        let trial = self.folder.join(".remuda");
+        fs::write(&trial, "").map_err(doing)?;
+        Ok(fs::remove_file(&trial).map_err(doing)?)
+    }
+
     /// Writes all files of a run into a folder of its own.
     pub fn write(&self, run: &Run, outcome: &Outcome) -> Result<(), Failure> {
         let folder = self.folder.join(&run.folder);

@@ -115,18 +115,18 @@ impl SimArgs {
     pub fn run(self) -> Result<(), Failure> {
         let plan = self.plan()?;
         let files = self.files();
+        files.as_ref().map_or(Ok(()), Files::prepare)?;
         let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let jobs = self.jobs.unwrap_or_else(cores).get();
         let (clock, stopped) = (Clock::start(), stop_flag()?);
         let (files_of, quiet) = (files.as_ref(), self.quiet);
         let options = Options { jobs, files: files_of, stopped: &stopped, quiet, clock };
         let finished = sweep::run(&plan.runs, options);
-        if let Some(files) = &files {
-            write_all(files, &finished)?;
-        }
         let outcomes: Vec<&Outcome> = finished.iter().filter_map(Finished::outcome).collect();
+        let written = files.as_ref().map_or(Ok(()), |files| write_all(files, &finished));
         self.print(&outcomes)?;
-        if !self.quiet {
+        written?;
+        if !self.quiet && !outcomes.is_empty() {
             eprint!("{}", progress::summary(&outcomes, clock.elapsed()));
             if let Some(files) = &files {
                 eprintln!("remuda sim: results are in {}", files.folder.display());

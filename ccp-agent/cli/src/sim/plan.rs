@@ -170,6 +170,8 @@ impl Plan {
         vary: &[Vary],
         seeds: Option<Seeds>,
     ) -> Result<Self, Failure> {
+        let each = vary.iter().map(|vary| vary.values.len()).fold(1, usize::saturating_mul);
+        check_count(each, seeds)?;
         let mut scenarios = Vec::new();
         for path in paths {
             for file in files_of(path)? {
@@ -295,6 +297,10 @@ mod tests {
         }
         let error = plan(&[], &[], Some("1..1000000")).unwrap_err();
         assert_eq!(error, "2000000 runs are too many: at most 1000000");
+        let all: Vec<String> = (0..9).map(|at| format!("links.l{at}.delay_ms=1,2,3,4,5")).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let error = plan(&[], &all, None).unwrap_err();
+        assert_eq!(error, "1953125 runs are too many: at most 1000000");
         let error = Plan::of(&[PathBuf::from("no/such.toml")], &[], &[], None).unwrap_err();
         assert!(error.to_string().starts_with("no/such.toml: cannot read"), "{error}");
         let empty = tempfile::tempdir().unwrap();
