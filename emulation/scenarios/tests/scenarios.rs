@@ -223,7 +223,7 @@ fn any_driver() -> impl Strategy<Value = Driver> {
 
 fn any_flow() -> impl Strategy<Value = FlowSpec> {
     let first = (any_driver(), "[ -~äß]{0,12}", 1..5u32, 0.0..1.0, 0.0..1.0);
-    let second = (any::<bool>(), proptest::option::of(1..1u64 << 40), 16..9000u32, 0.0..300.0);
+    let second = (any::<bool>(), proptest::option::of(1..1u64 << 40), 16..1449u32, 0.0..300.0);
     (first, second).prop_map(|((driver, name, count, start_s, stagger_s), second)| {
         let (ecn, bytes, mss_bytes, extra_delay_ms) = second;
         let numbers =
