@@ -123,8 +123,8 @@ impl Config {
             let fits = (1..=ALGORITHM_NAME_BYTES_MAX).contains(&name.len());
             if !fits || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
                 return Err(format!(
-                    "{key} = {name:?}: it must have 1 to {ALGORITHM_NAME_BYTES_MAX} characters of \
-                     ASCII, no blank among them"
+                    "{key} = {name:?}: it must have 1 to {ALGORITHM_NAME_BYTES_MAX} printable \
+                     characters of ASCII, no blank among them"
                 ));
             }
         }

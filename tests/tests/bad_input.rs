@@ -63,6 +63,12 @@ fn names_that_the_kernel_would_cut() {
     for name in ["", "a-name-too-long-x", "with space"] {
         refused(&["agent", "--run-dir", run_dir, "--name", name], &["15 printable characters"]);
     }
+    let config = place.file("agent.toml", "[agent]\nnative = 'no-such-cca'");
+    let config = config.to_str().expect("a path");
+    let parts = ["\"no-such-cca\"", "agent.native is one of: ", "reno"];
+    refused(&["agent", "--run-dir", run_dir, "--config", config, "--name", &place.name], &parts);
+    let parts = ["/etc is no cgroup v2 directory", "findmnt"];
+    refused(&["agent", "--run-dir", run_dir, "--name", &place.name, "--cgroup", "/etc"], &parts);
 }
 
 #[test]
