@@ -64,14 +64,13 @@ impl ReceiveWindow {
     /// A round trip is over: `expected` is the segment expected next, `rtt_ns` what the receiver
     /// reads from timestamps.
     pub fn tune(&mut self, expected: u32, rtt_ns: u64, now_ns: u64) {
-        let came = u64::from(expected - self.round_began_at);
-        let before = u64::from(self.round_pkts);
-        if came > before && self.round_due_ns > 0 {
-            let twice = 2 * came;
-            let room = twice + 2 * (twice * (came - before) / before);
+        let came_pkts = expected - self.round_began_at;
+        if came_pkts > self.round_pkts && self.round_due_ns > 0 {
+            let (came, before) = (u128::from(came_pkts), u128::from(self.round_pkts));
+            let room = 2 * came + 4 * came * (came - before) / before;
             let room_pkts = u32::try_from(room).unwrap_or(u32::MAX).min(self.room_max_pkts);
             self.room_pkts = self.room_pkts.max(room_pkts);
-            self.round_pkts = came as u32;
+            self.round_pkts = came_pkts;
         }
         self.round_began_at = expected;
         self.round_due_ns = now_ns + rtt_ns.max(1);
@@ -97,7 +96,7 @@ mod tests {
         window.tune(10, RTT_NS, RTT_NS);
         assert_eq!(raises(&mut window, 20), 0, "the first ten are what was expected");
         window.tune(30, RTT_NS, 2 * RTT_NS);
-        // 2 * 20 and twice 40 * 10 / 10: room for 120; 45 are open.
+        // 2 * 20 + 4 * 20 * 10 / 10: room for 120; 45 are open.
         assert_eq!(raises(&mut window, 40), 38);
         window.tune(70, RTT_NS, 3 * RTT_NS);
         assert_eq!(raises(&mut window, 80), 60);

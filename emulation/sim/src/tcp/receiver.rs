@@ -256,7 +256,7 @@ mod tests {
         };
         // The first one ends a round trip of 16 segments, where 10 were expected, and waits: the
         // first that raises the window answers for both.
-        let room = 2 * 16 + 2 * (2 * 16 * 6 / 10);
+        let room = 2 * 16 + 4 * 16 * 6 / 10;
         let raises = (room - FIRST_WINDOW).div_ceil(2);
         assert_eq!(alone(&mut receiver, 16..116, 40_000_000), raises - 1);
         assert_eq!(alone(&mut receiver, 116..132, 79_999_999), 0);
