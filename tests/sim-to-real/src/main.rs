@@ -23,6 +23,9 @@ struct Args {
     /// How often each scenario is repeated
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: u64,
+    /// How often those are repeated whose names contain a text; may be given several times
+    #[arg(long, value_name = "TEXT=N", value_parser = rounds_of)]
+    rounds_of: Vec<(String, u64)>,
     /// Seconds each scenario lasts, in place of what its file says
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
@@ -50,6 +53,14 @@ struct Args {
     /// The remuda command
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: PathBuf,
+}
+
+fn rounds_of(text: &str) -> Result<(String, u64), String> {
+    let parts = text.split_once('=').and_then(|(text, rounds)| {
+        let rounds = rounds.parse().ok().filter(|rounds| *rounds > 0)?;
+        Some((text.to_owned(), rounds))
+    });
+    parts.ok_or_else(|| "must be TEXT=N, as in bbr=5".to_owned())
 }
 
 fn scenarios(args: &Args) -> Result<Vec<Scenario>, Error> {
@@ -108,6 +119,7 @@ fn compare(args: &Args) -> Result<bool, Error> {
     let scenarios = scenarios(args)?;
     let settings = Settings {
         rounds: args.rounds.max(1),
+        rounds_of: args.rounds_of.clone(),
         seed: args.seed,
         jobs: args.jobs,
         sim_only: args.sim_only,

@@ -113,6 +113,8 @@ pub struct Measured {
 pub struct Settings {
     /// How often each scenario is repeated.
     pub rounds: u64,
+    /// How often those are, whose names contain a text; of several the last.
+    pub rounds_of: Vec<(String, u64)>,
     /// Of the first round; each further one has the next.
     pub seed: u64,
     /// Live runs at once.
@@ -133,6 +135,18 @@ pub const SIM_DRAWS: u64 = 9;
 /// finds the queue full is then decided once, for the whole run (phase effects: Floyd and Jacobson,
 /// "On traffic phase effects in packet-switched gateways", 1992). No real host is that exact.
 pub const HOST_LATE_STD_MS: f64 = 0.001;
+
+impl Settings {
+    /// How often a scenario of that name is repeated.
+    pub fn rounds_of(&self, name: &str) -> u64 {
+        let of_name = |(text, _): &&(String, u64)| name.contains(text.as_str());
+        self.rounds_of.iter().rfind(of_name).map_or(self.rounds, |(_, rounds)| *rounds)
+    }
+
+    fn seeds(&self, name: &str) -> std::ops::Range<u64> {
+        self.seed..self.seed + self.rounds_of(name)
+    }
+}
 
 /// The link of which the queueing delay is compared.
 pub fn bottleneck(scenario: &Scenario) -> &str {
@@ -187,14 +201,14 @@ pub fn run(
         Some(path) if !settings.sim_only => kept(path)?,
         _ => Vec::new(),
     };
-    let seeds: Vec<u64> = (0..settings.rounds).map(|round| settings.seed + round).collect();
-    measured.retain(|it| seeds.contains(&it.key.seed));
+    measured.retain(|it| settings.seeds(&it.key.scenario).contains(&it.key.seed));
     let mut tasks = VecDeque::new();
     for scenario in scenarios {
         for side in [Side::Kernel, Side::Ours] {
-            let wanted = |seed: &u64| of_side(scenario, side, *seed);
+            let wanted = |seed| of_side(scenario, side, seed);
             let is_new = |task: &Scenario| !measured.iter().any(|it| it.key == key(task, side));
-            tasks.extend(seeds.iter().map(wanted).filter(is_new).map(|task| (task, side)));
+            let seeds = settings.seeds(&scenario.name);
+            tasks.extend(seeds.map(wanted).filter(is_new).map(|task| (task, side)));
         }
     }
     // The sides of a round one after the other, so that they run at the same time.
@@ -208,8 +222,8 @@ pub fn run(
         agents.stop()?;
     }
     for scenario in scenarios {
-        for seed in &seeds {
-            measured.push(run_sim(&of_side(scenario, Side::Sim, *seed), &note)?);
+        for seed in settings.seeds(&scenario.name) {
+            measured.push(run_sim(&of_side(scenario, Side::Sim, seed), &note)?);
         }
     }
     Ok(measured)
@@ -319,6 +333,7 @@ mod tests {
     fn the_simulators_side_needs_no_root_and_is_the_same_twice() {
         let settings = Settings {
             rounds: 2,
+            rounds_of: vec![("large".to_owned(), 9)],
             seed: 4,
             jobs: 1,
             sim_only: true,
