@@ -15,11 +15,12 @@ pub fn head(settings: &Settings, commit: &str) -> String {
     let Settings { rounds, seed, jobs, .. } = settings;
     let kept = if settings.keep.is_some() { ", kept from call to call" } else { "" };
     let percent = |share: f64| share * 100.0;
-    let more = |(text, rounds): &(String, u64)| format!(" ({rounds} of `{text}`)");
+    let more = |(text, rounds): &(String, u64)| format!(", {rounds} of `{text}`");
     let more: String = settings.rounds_of.iter().map(more).collect();
     format!(
         "Commit {commit}, kernel {}, {cores} processors.\n\
-         {rounds} rounds a scenario{more}, seeds from {seed}; {jobs} live runs at once{kept}.\n\
+         {rounds} rounds a scenario{more}, seeds from {seed};\n\
+         {jobs} live runs at once{kept}.\n\
          The simulator's figure of a round is the median of {SIM_DRAWS} runs, with {} us of\n\
          jitter on every link but the bottleneck.\n\n\
          Bounds, on medians over rounds: goodput within {} %, 95th percentile of the queueing\n\
