@@ -7,7 +7,7 @@ use crate::host::Host;
 use crate::ipc::{Datapaths, Junction, UnixEnd, lock};
 use crate::portus_side::Remuda;
 use crate::run_dir::{self, RunDir};
-use crate::{Error, catalogue, clock, control, programs};
+use crate::{Error, clock, control, programs};
 use remuda_bpf::{Datapath, DefaultAlgorithm, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::atomic::AtomicBool;
@@ -24,9 +24,7 @@ pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), Error> {
 
 /// Runs until `stop`.
 pub fn run_until(config: Config, stop: Arc<AtomicBool>, ready: impl FnOnce()) -> Result<(), Error> {
-    let refuse = |rule| Error::Config { path: "the configuration".to_owned(), rule };
-    config.check().map_err(refuse)?;
-    catalogue::kind(&config.agent.default)?;
+    config.validate()?;
     let programs = programs::all()?;
     let run_dir = RunDir::take(&config.agent.run_dir)?;
     let log_path = run_dir::event_log(run_dir.path());

@@ -10,8 +10,6 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The kernel's `TCP_CA_NAME_MAX`, less the zero at the end.
-const ALGORITHM_NAME_BYTES_MAX: usize = 15;
 /// More is no configuration.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -105,8 +103,14 @@ impl Config {
         Ok(config)
     }
 
+    /// Checks what flags have changed.
+    pub fn validate(&self) -> Result<(), Error> {
+        let path = "the configuration".to_owned();
+        self.check().map_err(|rule| Error::Config { path, rule })
+    }
+
     /// Checks every rule; the message names key, value and rule.
-    pub fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         let a = &self.agent;
         for (key, value, least, most) in [
             ("agent.heartbeat_timeout_ms", a.heartbeat_timeout_ms, 100, 60_000),
@@ -120,13 +124,7 @@ impl Config {
             }
         }
         for (key, name) in [("agent.name", &a.name), ("agent.native", &a.native)] {
-            let fits = (1..=ALGORITHM_NAME_BYTES_MAX).contains(&name.len());
-            if !fits || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(format!(
-                    "{key} = {name:?}: it must have 1 to {ALGORITHM_NAME_BYTES_MAX} printable \
-                     characters of ASCII, no blank among them"
-                ));
-            }
+            remuda_bpf::check_name(name).map_err(|error| format!("{key}: {error}"))?;
         }
         if a.name == a.native {
             let rule = "it is agent.name; flows go back to an algorithm of the kernel's own";
@@ -169,8 +167,8 @@ mod tests {
         refused("[agent]\nhart_beat = 1", "hart_beat");
         refused("[agent]\nheartbeat_timeout_ms = 1", "agent.heartbeat_timeout_ms = 1");
         refused("[agent]\nheartbeat_timeout_ms = -5", "heartbeat_timeout_ms");
-        refused("[agent]\nname = ''", "agent.name = \"\"");
-        refused("[agent]\nnative = 'sixteen-letters-'", "agent.native = \"sixteen-letters-\"");
+        refused("[agent]\nname = ''", "agent.name: \"\" is no name");
+        refused("[agent]\nnative = 'sixteen-letters-'", "agent.native: \"sixteen-letters-\"");
         refused("[agent]\nname = 'cubic'", "agent.native = \"cubic\": it is agent.name");
         refused("[agent]\ndefault = 'cubicc'", "agent.default: unknown arm or policy \"cubicc\"");
         refused("[guard]\ncwnd_pkts_max = 1", "guard.cwnd_pkts_max = 1");

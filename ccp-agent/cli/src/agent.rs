@@ -72,8 +72,7 @@ impl AgentArgs {
         }
         agent.cgroups.extend(self.cgroup);
         agent.take_default |= self.take_default;
-        let refuse = |rule| Error::Config { path: "the configuration".to_owned(), rule };
-        config.check().map_err(refuse)?;
+        config.validate()?;
         Ok((config, self.print_config))
     }
 

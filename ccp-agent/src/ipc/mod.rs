@@ -308,7 +308,10 @@ impl Ipc for Junction {
         if let Some(mut bpf) = inner.datapaths.bpf.take() {
             match bpf.let_go() {
                 Ok(counts) => (flows_let_go, flows_left) = counts,
-                Err(error) => tracing::warn!(%error, "flows stay with the datapath's fallback"),
+                Err(error) => {
+                    tracing::warn!(%error, "flows stay with the datapath's fallback");
+                    flows_left = lock(&self.host).rows().len() as u64;
+                }
             }
         }
         inner.datapaths.unix = None;

@@ -90,11 +90,17 @@ pub struct Datapath {
 // what the kernel shares is accessed by volatile operations.
 unsafe impl Send for Datapath {}
 
-fn fixed_name(name: &str) -> Result<[u8; NAME_BYTES], Error> {
+/// Whether the kernel takes it as the name of an algorithm, whole.
+pub fn check_name(name: &str) -> Result<(), Error> {
     let fits = !name.is_empty() && name.len() < NAME_BYTES;
-    if !fits || !name.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err(Error::Name(name.to_owned()));
+    if fits && name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
     }
+    Err(Error::Name(name.to_owned()))
+}
+
+fn fixed_name(name: &str) -> Result<[u8; NAME_BYTES], Error> {
+    check_name(name)?;
     let mut fixed = [0; NAME_BYTES];
     fixed[..name.len()].copy_from_slice(name.as_bytes());
     Ok(fixed)

@@ -20,7 +20,7 @@ mod native;
 pub mod slots;
 pub mod splice;
 
-pub use datapath::{Datapath, Settings};
+pub use datapath::{Datapath, Settings, check_name};
 pub use default_algorithm::DefaultAlgorithm;
 pub use error::Error;
 pub use kernel::{OpsMember, load_program, ops_member};

@@ -9,10 +9,10 @@ const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 /// Whether the kernel has it, by asking for it. The kernel loads its module if that is missing: the
 /// iterator that lets flows go cannot.
 pub fn check(name: &str) -> Result<(), Error> {
-    let refused = || Error::NoNative {
-        name: name.to_owned(),
-        available: std::fs::read_to_string(AVAILABLE).unwrap_or_default().trim().to_owned(),
-        source: io::Error::last_os_error(),
+    let refused = || {
+        let source = io::Error::last_os_error(); // before another call has its own
+        let available = std::fs::read_to_string(AVAILABLE).unwrap_or_default().trim().to_owned();
+        Error::NoNative { name: name.to_owned(), available, source }
     };
     // SAFETY: integers alone.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };

@@ -11,6 +11,7 @@ pub mod document;
 mod error;
 pub mod live;
 pub mod measure;
+pub mod spread;
 pub mod table;
 pub mod verdict;
 

@@ -8,6 +8,7 @@
 use crate::Error;
 use crate::agents::Agents;
 use crate::live;
+use crate::spread::Spread;
 use remuda_scenarios::outcome::Outcome;
 use remuda_scenarios::{Driver, Scenario};
 use serde::{Deserialize, Serialize};
@@ -63,16 +64,10 @@ impl Figures {
         }
     }
 
-    /// The middle one of each figure; of an even number, the upper of the two.
-    ///
-    /// # Panics
-    ///
-    /// Where there are none.
+    /// The median of each figure; of none, zero.
     fn median(all: &[Self]) -> Self {
         let middle = |value: fn(&Self) -> f64| {
-            let mut values: Vec<f64> = all.iter().map(value).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
+            Spread::of(all.iter().map(value)).map_or(0.0, |spread| spread.median)
         };
         Self {
             goodput_mbit_per_sec: middle(|it| it.goodput_mbit_per_sec),

@@ -1,9 +1,10 @@
 //! The table, as Markdown: it goes into the docs as it is.
 
 use crate::measure::{Figures, HOST_LATE_STD_MS, Measured, SIM_DRAWS, Settings, Side, of};
+use crate::spread::Spread;
 use crate::verdict::{
     Comparison, DELAY_TOLERANCE, DELAY_TOLERANCE_MS, Figure, GOODPUT_TOLERANCE,
-    RETRANSMITTED_FACTOR, RETRANSMITTED_FLOOR_PKTS, Spread, Verdict,
+    RETRANSMITTED_FACTOR, RETRANSMITTED_FLOOR_PKTS, Verdict,
 };
 use remuda_scenarios::Scenario;
 use std::fs;

@@ -1,6 +1,7 @@
 //! Whether the simulator says what real TCP does.
 
 use crate::measure::{Figures, Measured, Side, of};
+use crate::spread::Spread;
 use remuda_scenarios::Scenario;
 
 /// What the goodput may differ by, of the live one.
@@ -13,28 +14,6 @@ pub const DELAY_TOLERANCE_MS: f64 = 2.0;
 pub const RETRANSMITTED_FACTOR: f64 = 1.5;
 /// unless the counts differ by fewer than this: a single event of a short run more or less.
 pub const RETRANSMITTED_FLOOR_PKTS: f64 = 10.0;
-
-/// The middle one of several, and the outer ones.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
-    /// The least.
-    pub low: f64,
-    /// The middle one, or the mean of the middle two.
-    pub median: f64,
-    /// The greatest.
-    pub high: f64,
-}
-
-impl Spread {
-    /// Of values; `None` if there are none.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut sorted: Vec<f64> = values.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
-        let last = sorted.len().checked_sub(1)?;
-        let median = (sorted[last / 2] + sorted[last.div_ceil(2)]) / 2.0;
-        Some(Self { low: sorted[0], median, high: sorted[last] })
-    }
-}
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -163,7 +163,7 @@ impl LinkSpec {
         self.validate()?;
         let rate = self.rate_model()?;
         let mean = self.mean_bits_per_sec(&rate);
-        let bdp_bytes = mean.map(|bits| bits as f64 / 8.0 * rtt.0 as f64 / 1e9);
+        let bdp_bytes = mean.map(|bits| bdp_bytes(bits, rtt));
         let packet_time = mean.map_or(Nanos::ZERO, |bits| {
             Nanos(FULL_PACKET_BYTES * crate::bottleneck::BIT_NANOS / bits.max(1))
         });
@@ -189,8 +189,7 @@ impl LinkSpec {
     /// The largest packet that its queue and policer let through, in bytes, where they say one.
     /// `rtt` is the path's, as for [`build`](Self::build); a trace is not read for it.
     pub fn packet_bytes_max(&self, rtt: Nanos) -> Option<u64> {
-        let mean = self.rate_mbit_per_sec.map(bits_per_sec);
-        let bdp_bytes = mean.map(|bits| bits as f64 / 8.0 * rtt.0 as f64 / 1e9);
+        let bdp_bytes = self.rate_mbit_per_sec.map(|rate| bdp_bytes(bits_per_sec(rate), rtt));
         let queued = self.queue.limit(bdp_bytes).ok().and_then(|limit| limit.bytes);
         let policed = self.policer.as_ref().map(|policer| policer.burst_bytes);
         queued.into_iter().chain(policed).min()
@@ -262,6 +261,10 @@ impl LinkSpec {
     fn outages(&self) -> Changes<'_, OutageSpec> {
         Changes { key: "outages", list: &self.outages, period_s: self.outages_period_s }
     }
+}
+
+fn bdp_bytes(bits_per_sec: u64, rtt: Nanos) -> f64 {
+    bits_per_sec as f64 / 8.0 * rtt.0 as f64 / 1e9
 }
 
 fn check_rate(key: &str, mbit_per_sec: f64) -> Result<(), SpecError> {
