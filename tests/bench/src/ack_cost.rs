@@ -7,12 +7,12 @@
 //! itself takes in them; it is printed beside.
 
 use crate::run_stats::{self, Counting};
-use crate::stats::{Spread, percentile, sorted};
 use crate::traffic::{Load, Traffic};
 use crate::{Fallible, Options, Promise, message, synthetic};
 use ccp_agent::clock;
 use remuda_bpf::{Datapath, Settings};
 use remuda_live::VethPair;
+use remuda_stats::{Spread, percentile, sorted};
 use remuda_wire::ToAgent;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;

@@ -13,7 +13,6 @@
 use crate::bridge::{Bridge, agent_address};
 use crate::cpu::Meter;
 use crate::echo::{Echo, Product, Samples};
-use crate::stats::{Spread, percentile, sorted};
 use crate::traffic::{Load, Traffic};
 use crate::{Fallible, Options, Promise, Verdict};
 use ccp_agent::Config;
@@ -25,6 +24,7 @@ use portus::RunBuilder;
 use portus::ipc::{BackendBuilder, Blocking, unix};
 use remuda_bpf::{Datapath, Settings};
 use remuda_live::VethPair;
+use remuda_stats::{Spread, percentile, sorted};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;

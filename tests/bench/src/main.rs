@@ -12,7 +12,6 @@ mod latency;
 mod message;
 mod run_stats;
 mod simulator;
-mod stats;
 mod synthetic;
 mod throughput;
 mod traffic;

@@ -10,11 +10,11 @@
 //! which side a compiler beside hits is chance. Of too few undisturbed pairs nothing is concluded.
 
 use crate::cpu::{Cpu, Meter};
-use crate::stats::Spread;
 use crate::traffic::{Load, Socket, Traffic};
 use crate::{Fallible, Options, Promise, Verdict};
 use ccp_agent::child::AgentChild;
 use remuda_live::VethPair;
+use remuda_stats::Spread;
 use std::time::Duration;
 
 const GOODPUT_MIN: f64 = 0.95;

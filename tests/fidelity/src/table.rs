@@ -2,27 +2,10 @@
 
 use crate::run::{Figures, Scenario};
 use crate::{DELAY_TOLERANCE, GOODPUT_TOLERANCE};
+use remuda_stats::Spread;
 
 /// A queue of this length is noise: a few packets' time at the bottleneck.
 const DELAY_FLOOR_MS: f64 = 1.0;
-
-/// The middle one of several, and the outer ones.
-#[derive(Clone, Copy, Debug)]
-struct Spread {
-    low: f64,
-    median: f64,
-    high: f64,
-}
-
-impl Spread {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
-        let mut sorted: Vec<f64> = values.collect();
-        sorted.sort_by(f64::total_cmp);
-        let last = sorted.len() - 1;
-        let median = (sorted[last / 2] + sorted[last.div_ceil(2)]) / 2.0;
-        Self { low: sorted[0], median, high: sorted[last] }
-    }
-}
 
 /// One scenario, judged.
 #[derive(Debug)]

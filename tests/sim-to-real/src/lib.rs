@@ -11,7 +11,6 @@ pub mod document;
 mod error;
 pub mod live;
 pub mod measure;
-pub mod spread;
 pub mod table;
 pub mod verdict;
 

@@ -8,9 +8,9 @@
 use crate::Error;
 use crate::agents::Agents;
 use crate::live;
-use crate::spread::Spread;
 use remuda_scenarios::outcome::Outcome;
 use remuda_scenarios::{Driver, Scenario};
+use remuda_stats::Spread;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, OpenOptions};
@@ -67,7 +67,7 @@ impl Figures {
     /// The median of each figure; of none, zero.
     fn median(all: &[Self]) -> Self {
         let middle = |value: fn(&Self) -> f64| {
-            Spread::of(all.iter().map(value)).map_or(0.0, |spread| spread.median)
+            Spread::of_any(all.iter().map(value)).map_or(0.0, |spread| spread.median)
         };
         Self {
             goodput_mbit_per_sec: middle(|it| it.goodput_mbit_per_sec),

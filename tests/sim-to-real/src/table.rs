@@ -1,12 +1,12 @@
 //! The table, as Markdown: it goes into the docs as it is.
 
 use crate::measure::{Figures, HOST_LATE_STD_MS, Measured, SIM_DRAWS, Settings, Side, of};
-use crate::spread::Spread;
 use crate::verdict::{
     Comparison, DELAY_TOLERANCE, DELAY_TOLERANCE_MS, Figure, GOODPUT_TOLERANCE,
     RETRANSMITTED_FACTOR, RETRANSMITTED_FLOOR_PKTS, Verdict,
 };
 use remuda_scenarios::Scenario;
+use remuda_stats::Spread;
 use std::fs;
 
 /// What makes it repeatable, and what it is held to.
@@ -115,7 +115,7 @@ pub fn sim_columns() -> String {
 pub fn sim_line(scenario: &Scenario, measured: &[Measured]) -> String {
     let figures = of(measured, scenario, Side::Sim);
     let median = |figure: fn(&Figures) -> f64| {
-        Spread::of(figures.values().map(|it| figure(it))).map_or(0.0, |spread| spread.median)
+        Spread::of_any(figures.values().map(|it| figure(it))).map_or(0.0, |spread| spread.median)
     };
     format!(
         "{:<32} {:8.2} Mbit/s {:15.1} ms {:6.0} segments",

@@ -1,8 +1,8 @@
 //! Whether the simulator says what real TCP does.
 
 use crate::measure::{Figures, Measured, Side, of};
-use crate::spread::Spread;
 use remuda_scenarios::Scenario;
+use remuda_stats::Spread;
 
 /// What the goodput may differ by, of the live one.
 pub const GOODPUT_TOLERANCE: f64 = 0.05;
@@ -102,11 +102,11 @@ impl Verdict {
         let row = |figure| {
             let [kernel, ours, sim] =
                 [Side::Kernel, Side::Ours, Side::Sim].map(|side| values(side, figure));
-            let median = |values: &[f64]| Some(Spread::of(values.iter().copied())?.median);
+            let median = |values: &[f64]| Some(Spread::of_any(values.iter().copied())?.median);
             let medians = [median(&kernel)?, median(&ours)?, median(&sim)?];
             let compared = |live: &[f64], median: f64| Comparison {
                 ratio: (!live.contains(&0.0))
-                    .then(|| Spread::of(live.iter().map(|live| medians[2] / live)))
+                    .then(|| Spread::of_any(live.iter().map(|live| medians[2] / live)))
                     .flatten(),
                 is_met: figure.is_within(medians[2], median),
             };

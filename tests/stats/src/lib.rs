@@ -15,11 +15,20 @@ pub struct Spread {
 
 impl Spread {
     /// Of values, of which there is at least one.
+    ///
+    /// # Panics
+    ///
+    /// Where there is none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        Self::of_any(values).expect("one value at least")
+    }
+
+    /// Of values; `None` if there are none.
+    pub fn of_any(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let sorted = sorted(values);
-        let last = sorted.len() - 1;
+        let last = sorted.len().checked_sub(1)?;
         let median = (sorted[last / 2] + sorted[last.div_ceil(2)]) / 2.0;
-        Self { low: sorted[0], median, high: sorted[last] }
+        Some(Self { low: sorted[0], median, high: sorted[last] })
     }
 }
 
