@@ -15,6 +15,10 @@ pub const REPORTS_PER_ROUND: u32 = 4;
 /// Enough where a quarter of a round trip is too late: a window that doubles, a rate that probes.
 pub const REPORTS_PER_ROUND_MANY: u32 = 16;
 
+/// How many control registers, and how many report fields, a program may have of its own. Beside
+/// the shared signals there is room for one field: CCP's language has 16.
+pub const OWN_MAX: usize = 16;
+
 /// The name of a datapath program, `algorithm/program`. It is unique in the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProgramId(pub &'static str);
@@ -104,6 +108,8 @@ pub struct Measurement {
     /// How much of its window the sender used; `None` if the datapath does not tell, and it is to
     /// be guessed from what is in flight.
     pub cwnd_use: Option<CwndUse>,
+    /// The program's own report fields, in the order of [`Controller::own_fields`].
+    pub own: [u64; OWN_MAX],
 }
 
 impl Measurement {
@@ -123,6 +129,7 @@ impl Measurement {
         cwnd: Bytes(0),
         ack_train: Duration::ZERO,
         cwnd_use: None,
+        own: [0; OWN_MAX],
     };
 
     /// How much of a window of `cwnd` the sender used: as the datapath says, or by what was in
@@ -147,6 +154,33 @@ pub struct Decision {
     pub cwnd: Bytes,
     /// The pacing rate; `None` leaves pacing to the datapath, as window-based algorithms do.
     pub rate: Option<Rate>,
+}
+
+/// Values for control registers of a controller's own program, by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    values: [(&'static str, u32); OWN_MAX],
+    count: usize,
+}
+
+impl Registers {
+    /// None.
+    pub const NONE: Self = Self { values: [("", 0); OWN_MAX], count: 0 };
+
+    /// One more; beyond [`OWN_MAX`] it is not taken.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: u32) -> Self {
+        if let Some(place) = self.values.get_mut(self.count) {
+            *place = (name, value);
+            self.count += 1;
+        }
+        self
+    }
+
+    /// Names and values.
+    pub fn as_slice(&self) -> &[(&'static str, u32)] {
+        &self.values[..self.count]
+    }
 }
 
 /// Whether a controller wants a flow as it is now (FreeBSD's `tfb_tcp_handoff_ok`).
@@ -187,6 +221,8 @@ pub struct Proposal {
     pub to: &'static str,
     /// Why.
     pub why: Why,
+    /// It is to learn something, not because the arm is thought to be better.
+    pub explores: bool,
 }
 
 /// Drives one flow. Pure: no clock, no I/O, no randomness of its own.
@@ -202,6 +238,18 @@ pub trait Controller: Send {
         REPORTS_PER_ROUND
     }
 
+    /// The report fields that the program declares beside the shared signals, in order: what
+    /// [`Measurement::own`] holds.
+    fn own_fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// What the program's own control registers are to hold. They are set together with the window
+    /// and the rate.
+    fn registers(&self) -> Registers {
+        Registers::NONE
+    }
+
     /// Starts a flow, or takes one over. The first decision after a switch never raises the
     /// window above `path.cwnd` (the guard checks it).
     fn resume(&mut self, path: &PathState, now: Time) -> Decision;
@@ -211,6 +259,12 @@ pub trait Controller: Send {
 
     /// Whether this controller wants the flow as it is now.
     fn can_resume(&self, _path: &PathState) -> Readiness {
+        Readiness::Ready
+    }
+
+    /// Whether this is a moment at which the flow can be handed over: a state that says nothing of
+    /// the path, such as slow start, is waited for.
+    fn can_hand_off(&self) -> Readiness {
         Readiness::Ready
     }
 
@@ -224,8 +278,14 @@ pub trait Controller: Send {
     }
 
     /// Carries out a proposal that the guard let pass: `path` holds what the arm in charge handed
-    /// off. Arms cannot; a policy answers with the new arm's first decision.
-    fn switch_to(&mut self, _arm: &str, _path: &PathState, _now: Time) -> Option<Decision> {
-        None
+    /// off. A policy answers with the new arm's first decision, or with why that one does not take
+    /// the path, and nothing has changed. Arms ride no others.
+    fn switch_to(
+        &mut self,
+        _arm: &str,
+        _path: &PathState,
+        _now: Time,
+    ) -> Result<Decision, &'static str> {
+        Err("an arm rides no other")
     }
 }

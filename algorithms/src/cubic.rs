@@ -17,7 +17,7 @@
 //! by bisection, all in integers.
 
 use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId};
+use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
 use crate::path::PathState;
 use crate::units::{Bytes, Gain, Time};
 use crate::window::{self, Rule, Window};
@@ -33,7 +33,7 @@ pub const ARM: Arm = Arm {
     summary: "a cubic curve of time, 0.7 after a loss (RFC 9438)",
     program: ProgramId("cubic/report"),
     program_text: PROGRAM,
-    build: || Box::new(Cubic::new()),
+    make: |_| Box::new(Cubic::new()),
 };
 
 /// RFC 9438 section 4.6: beta, 0.7.
@@ -62,8 +62,9 @@ pub struct Cubic {
     rule: Curve,
 }
 
+/// The cubic curve. C2TCP grows along it as well.
 #[derive(Clone, Debug, Default)]
-struct Curve {
+pub struct Curve {
     /// The window to return to; `None` if no loss is known.
     w_max: Option<Bytes>,
     /// `None` until congestion avoidance begins.
@@ -102,6 +103,10 @@ impl Controller for Cubic {
 
     fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
         self.window.step(&mut self.rule, m, now)
+    }
+
+    fn can_hand_off(&self) -> Readiness {
+        self.window.can_hand_off()
     }
 
     fn hand_off(&self, path: &mut PathState) {
@@ -152,7 +157,7 @@ impl Curve {
     /// Taking over (ARCHITECTURE.md): the last reduction counts if it is young and not undone
     /// since; otherwise the window of now is the origin of the curve. On a path without history
     /// nothing is known.
-    fn resume(path: &PathState, now: Time) -> Self {
+    pub fn resume(path: &PathState, now: Time) -> Self {
         let recent = path.w_max.filter(|&(w_max, at)| now - at < W_MAX_AGE && w_max > path.cwnd);
         let known = path.ssthresh.map(|_| path.cwnd);
         Self { w_max: recent.map(|(w_max, _)| w_max).or(known), epoch: None }

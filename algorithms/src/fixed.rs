@@ -21,7 +21,7 @@ pub const ARM: Arm = Arm {
     summary: "keeps the window and the rate that it is given",
     program: ProgramId("fixed/report"),
     program_text: PROGRAM,
-    build: || Box::new(Fixed::new()),
+    make: |_| Box::new(Fixed::new()),
 };
 
 /// A constant window and rate.

@@ -75,6 +75,19 @@ impl PathState {
         }
     }
 
+    /// What Linux' `setsockopt` leaves of it: segment size, window, threshold, ECN and RTTs.
+    pub fn cold(&self) -> Self {
+        Self {
+            ssthresh: self.ssthresh,
+            srtt: self.srtt,
+            rttvar: self.rttvar,
+            rtt_min_long: self.rtt_min_long,
+            rtt_min: self.rtt_min_long,
+            ecn: self.ecn,
+            ..Self::new(self.mss, self.cwnd)
+        }
+    }
+
     /// Learns from one report. Time does not go backwards.
     pub fn observe(&mut self, m: &Measurement, now: Time) {
         self.in_flight = m.in_flight;

@@ -8,7 +8,7 @@
 //!   - slow start, timeouts and the end of slow start are window.rs's, with its differences.
 
 use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId};
+use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
 use crate::path::PathState;
 use crate::units::{Bytes, Time};
 use crate::window::{self, Rule, Window};
@@ -23,7 +23,7 @@ pub const ARM: Arm = Arm {
     summary: "one segment more a round trip, half after a loss (RFC 5681)",
     program: ProgramId("reno/report"),
     program_text: PROGRAM,
-    build: || Box::new(Reno::new()),
+    make: |_| Box::new(Reno::new()),
 };
 
 /// RFC 5681 equation (4): a half.
@@ -63,6 +63,10 @@ impl Controller for Reno {
 
     fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
         self.window.step(&mut self.rule, m, now)
+    }
+
+    fn can_hand_off(&self) -> Readiness {
+        self.window.can_hand_off()
     }
 
     fn hand_off(&self, path: &mut PathState) {

@@ -11,7 +11,7 @@
 //!   - on a known path the filters start from its delivery rate and minimum RTT.
 
 use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId};
+use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
 use crate::path::PathState;
 use crate::reno::Additive;
 use crate::units::{Bytes, Rate, Time};
@@ -28,7 +28,7 @@ pub const ARM: Arm = Arm {
     summary: "Reno, but a loss leaves what the path delivered (Westwood+)",
     program: ProgramId("westwood/report"),
     program_text: PROGRAM,
-    build: || Box::new(Westwood::new()),
+    make: |_| Box::new(Westwood::new()),
 };
 
 /// tcp_westwood.c `TCP_WESTWOOD_RTT_MIN`: the least time over which a sample is taken.
@@ -77,6 +77,10 @@ impl Controller for Westwood {
     fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
         self.rule.observe(m, now);
         self.window.step(&mut self.rule, m, now)
+    }
+
+    fn can_hand_off(&self) -> Readiness {
+        self.window.can_hand_off()
     }
 
     fn hand_off(&self, path: &mut PathState) {

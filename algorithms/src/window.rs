@@ -11,7 +11,7 @@
 //!   - retransmission and PRR are the datapath's, and so is the undoing of a spurious reduction.
 
 use crate::controller::{
-    CwndUse, Decision, Measurement, REPORTS_PER_ROUND, REPORTS_PER_ROUND_MANY,
+    CwndUse, Decision, Measurement, REPORTS_PER_ROUND, REPORTS_PER_ROUND_MANY, Readiness,
 };
 use crate::hystart::HyStart;
 use crate::path::PathState;
@@ -85,6 +85,10 @@ pub struct Window {
     restarting: bool,
     /// Nothing was acknowledged since the last timeout.
     unanswered: bool,
+    /// The last report ended a round trip.
+    round_ended: bool,
+    /// How much of what is acknowledged slow start adds.
+    slow_start_gain: Gain,
     last_at: Time,
 }
 
@@ -113,6 +117,8 @@ impl Window {
             recovery,
             restarting: false,
             unanswered: false,
+            round_ended: false,
+            slow_start_gain: Gain::ONE,
             last_at: now,
         }
     }
@@ -167,6 +173,15 @@ impl Window {
         self.decision()
     }
 
+    /// In slow start the window says nothing of the path yet.
+    pub fn can_hand_off(&self) -> Readiness {
+        if self.in_slow_start() {
+            Readiness::Defer("the flow is in slow start")
+        } else {
+            Readiness::Ready
+        }
+    }
+
     /// Writes what a successor needs.
     pub fn hand_off(&self, path: &mut PathState) {
         path.cwnd = self.path.cwnd;
@@ -176,13 +191,48 @@ impl Window {
         path.w_max = self.path.w_max;
     }
 
-    fn in_slow_start(&self) -> bool {
+    /// Whether the last report ended a round trip.
+    pub fn round_ended(&self) -> bool {
+        self.round_ended
+    }
+
+    /// Whether the window grows by what is acknowledged, and not by the rule.
+    pub fn in_slow_start(&self) -> bool {
         self.path.ssthresh.is_none_or(|ssthresh| self.path.cwnd < ssthresh)
+    }
+
+    /// Slow start is over, at this window.
+    pub fn leave_slow_start(&mut self, cwnd: Bytes) {
+        self.path.cwnd = bound(&self.path, cwnd);
+        self.path.ssthresh = Some(self.path.cwnd);
+    }
+
+    /// A smaller window, for a reason that is no loss: slow start is over, and does not return.
+    pub fn shrink(&mut self, cwnd: Bytes) {
+        let threshold = self.path.ssthresh.unwrap_or(CWND_MAX);
+        self.leave_slow_start(cwnd.min(self.path.cwnd));
+        self.path.ssthresh = Some(threshold.min(self.path.cwnd));
+    }
+
+    /// Slow start, from the window in force up to this one.
+    pub fn slow_start_to(&mut self, ssthresh: Bytes) {
+        self.path.ssthresh = Some(bound(&self.path, ssthresh));
+    }
+
+    /// Slow start adds so much of what is acknowledged; one, unless this says otherwise.
+    pub fn set_slow_start_gain(&mut self, gain: Gain) {
+        self.slow_start_gain = gain;
+    }
+
+    /// The threshold of a loss, and slow start towards it from the floor.
+    pub fn restart(&mut self, rule: &mut impl Rule, now: Time) {
+        self.reduce(rule, now);
+        self.path.cwnd = self.path.cwnd_floor();
     }
 
     /// Linux' `tcp_is_cwnd_limited`: in slow start half the window is enough, as the window has
     /// just been raised and the sender follows.
-    fn limited(&self, m: &Measurement) -> bool {
+    pub fn limited(&self, m: &Measurement) -> bool {
         let needed = if self.in_slow_start() { CwndUse::Half } else { CwndUse::Full };
         m.cwnd_use(self.path.cwnd, self.path.mss) >= needed
     }
@@ -200,6 +250,7 @@ impl Window {
         if self.in_slow_start() {
             acked = acked.min(self.path.cwnd);
             let step = Bytes(acked.0 / self.hystart.map_or(1, |hystart| hystart.divisor()));
+            let step = step * self.slow_start_gain;
             let room = self.path.ssthresh.map_or(CWND_MAX, |ssthresh| ssthresh - self.path.cwnd);
             self.path.cwnd += step.min(room);
             acked = step - room;
@@ -235,6 +286,7 @@ impl Window {
     /// HyStart applies to the first slow start only, whose threshold is not known.
     fn end_slow_start(&mut self, m: &Measurement) {
         let round_ended = self.round.observe(m, self.path.mss);
+        self.round_ended = round_ended;
         let Some(hystart) = self.hystart.as_mut().filter(|_| self.path.ssthresh.is_none()) else {
             return;
         };

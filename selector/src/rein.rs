@@ -45,8 +45,8 @@ use remuda_algorithms::filter::Windowed;
 use remuda_algorithms::recovery::congested;
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{
-    Controller, Decision, Measurement, PathState, ProgramId, Proposal, Readiness, Why, bbr, cubic,
-    westwood,
+    Controller, Decision, Measurement, PathState, ProgramId, Proposal, Readiness, Registers, Why,
+    bbr, cubic, westwood,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -171,7 +171,7 @@ fn build(arm: &str) -> Option<Box<dyn Controller>> {
     [cubic::ARM, bbr::ARM, westwood::ARM]
         .iter()
         .find(|candidate| candidate.name == arm)
-        .map(|arm| (arm.build)())
+        .map(|arm| arm.build())
 }
 
 /// Rein, for one flow.
@@ -201,6 +201,14 @@ impl Controller for Rein {
         self.arm.reports_per_round()
     }
 
+    fn own_fields(&self) -> &'static [&'static str] {
+        self.arm.own_fields()
+    }
+
+    fn registers(&self) -> Registers {
+        self.arm.registers()
+    }
+
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
         *self = Self::new(self.config.clone());
         let at_us = micros(now.0);
@@ -222,6 +230,10 @@ impl Controller for Rein {
         self.arm.can_resume(path)
     }
 
+    fn can_hand_off(&self) -> Readiness {
+        self.arm.can_hand_off()
+    }
+
     fn hand_off(&self, path: &mut PathState) {
         self.arm.hand_off(path);
     }
@@ -230,11 +242,20 @@ impl Controller for Rein {
         self.proposal.take()
     }
 
-    fn switch_to(&mut self, arm: &str, path: &PathState, now: Time) -> Option<Decision> {
-        self.arm = build(arm)?;
+    fn switch_to(
+        &mut self,
+        arm: &str,
+        path: &PathState,
+        now: Time,
+    ) -> Result<Decision, &'static str> {
+        let next = build(arm).ok_or("rein does not ride that arm")?;
+        if let Readiness::Refuse(reason) | Readiness::Defer(reason) = next.can_resume(path) {
+            return Err(reason);
+        }
+        self.arm = next;
         self.next_at = now + Duration::from_secs(self.config.reevaluate_secs);
         self.start_sample(now);
-        Some(self.arm.resume(path, now))
+        Ok(self.arm.resume(path, now))
     }
 }
 
@@ -243,7 +264,7 @@ impl Rein {
     pub fn new(config: ReinConfig) -> Self {
         Self {
             config,
-            arm: (cubic::ARM.build)(),
+            arm: cubic::ARM.build(),
             sample: RttSample::new(Time::ZERO),
             sample_start: Time::ZERO,
             congested: false,
@@ -313,7 +334,7 @@ impl Rein {
         let class = self.class();
         let current = self.arm.arm();
         let to = class.arm().unwrap_or(current);
-        self.proposal = Some(Proposal { to, why: self.why(class, to) });
+        self.proposal = Some(Proposal { to, why: self.why(class, to), explores: false });
         let next =
             if to == current { Duration::from_secs(self.config.reevaluate_secs) } else { RETRY };
         self.next_at = now + next;
@@ -471,7 +492,7 @@ mod tests {
     fn an_arm_that_is_not_reins_is_refused() {
         let mut rein = started();
         for other in ARMS.iter().filter(|arm| build(arm.name).is_none()) {
-            assert_eq!(rein.switch_to(other.name, &path(), at_ms(10)), None, "{}", other.name);
+            assert!(rein.switch_to(other.name, &path(), at_ms(10)).is_err(), "{}", other.name);
         }
         assert_eq!(rein.arm(), "cubic");
     }
@@ -554,7 +575,7 @@ mod tests {
                 }
                 if let Some(to) = to {
                     rein.hand_off(&mut path);
-                    prop_assert_eq!(rein.switch_to(arms[to], &path, now).is_some(), to < 3);
+                    prop_assert_eq!(rein.switch_to(arms[to], &path, now).is_ok(), to < 3);
                 }
                 prop_assert!(arms[..3].contains(&rein.arm()));
             }

@@ -1,8 +1,6 @@
 //! Rein on a small network: paths of the three classes, each with CUBIC's own sawtooth on it, alone
 //! and against others.
 
-#[path = "../../algorithms/tests/fluid/mod.rs"]
-#[expect(dead_code, reason = "the algorithms' tests use the rest")]
 mod fluid;
 
 use fluid::{Flow, Link, Net, at_ms};
@@ -41,9 +39,9 @@ fn jitter_ms(mean_ms: f64, std_ms: f64, rho: f64, seed: u64) -> Vec<u64> {
 /// The class and the arm of each decision of a flow that Rein drives.
 fn decisions(link: Link, competitors: &[u64]) -> Vec<(String, &'static str)> {
     let rein = policy("rein").expect("Rein").build;
-    let cubic = remuda_algorithms::arm("cubic").expect("CUBIC").build;
+    let cubic = remuda_algorithms::arm("cubic").expect("CUBIC");
     let mut flows = vec![Flow::new(rein(&PolicyConfig::default()), 0)];
-    flows.extend(competitors.iter().map(|&start_ms| Flow::new(cubic(), start_ms)));
+    flows.extend(competitors.iter().map(|&start_ms| Flow::new(cubic.build(), start_ms)));
     let mut decided = Vec::new();
     Net::new(link, flows).run_with(SECS * 1_000, |flow, now_ms| {
         let Some(proposal) = flow.controller.proposal() else {

@@ -36,6 +36,7 @@ pub struct Recovering {
 }
 
 impl Cwnd {
+    /// Takes over the window of the path, and its recovery.
     pub fn resume(path: &PathState, now: Time) -> Self {
         Self {
             mss: path.mss,
@@ -48,6 +49,7 @@ impl Cwnd {
         }
     }
 
+    /// The window in force.
     pub fn in_force(&self) -> Bytes {
         self.cwnd
     }
@@ -57,6 +59,7 @@ impl Cwnd {
         CWND_MIN.to_bytes(self.mss)
     }
 
+    /// Losses reported before this have been answered.
     pub fn recovery_until(&self) -> Time {
         self.recovery.until()
     }
@@ -128,11 +131,6 @@ impl Cwnd {
         }
     }
 
-    /// On taking a path over: no more than `target`.
-    pub fn cap(&mut self, target: Bytes) {
-        self.cwnd = self.cwnd.min(target.max(self.min()));
-    }
-
     /// tcp_bbr.c `bbr_save_cwnd`: a recovery or PROBE_RTT is about to cut the window. If one has
     /// cut it already, the window of before that is still the one to go back to.
     pub fn save(&mut self, probing_rtt: bool) {
@@ -140,9 +138,9 @@ impl Cwnd {
         self.prior = if is_cut { self.prior.max(self.cwnd) } else { self.cwnd };
     }
 
-    /// PROBE_RTT.
-    pub fn cut(&mut self) {
-        self.cwnd = self.cwnd.min(self.min());
+    /// PROBE_RTT, and what else bounds it: to `bytes`, never below the least window.
+    pub fn cut(&mut self, bytes: Bytes) {
+        self.cwnd = self.cwnd.min(bytes.max(self.min()));
     }
 
     /// The cut is over.

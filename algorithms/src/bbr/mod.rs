@@ -23,14 +23,16 @@
 //!   - a restart from idle is a silence of a second, as a report does not tell;
 //!   - no detector of policers (the kernel's long-term bandwidth, `lt_bw`).
 
-mod cwnd;
-mod model;
+pub mod cwnd;
+pub mod model;
 mod probe_bw;
-mod probe_rtt;
-mod startup;
+pub mod probe_rtt;
+pub mod startup;
 
 use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY};
+use crate::controller::{
+    Controller, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY, Readiness,
+};
 use crate::path::PathState;
 use crate::round::Round;
 use crate::units::{Bytes, Gain, Rate, Time};
@@ -52,13 +54,15 @@ pub const ARM: Arm = Arm {
     summary: "paces at the bottleneck's rate, two BDPs in flight at most (BBR v1)",
     program: ProgramId("bbr/report"),
     program_text: PROGRAM,
-    build: || Box::new(Bbr::new()),
+    make: |_| Box::new(Bbr::new()),
 };
 
 /// tcp_bbr.c `bbr_pacing_margin_percent`: 1 % below, so that a queue drains rather than grows.
-const PACING_MARGIN: Gain = Gain(990);
+pub const PACING_MARGIN: Gain = Gain(990);
 /// tcp_bbr.c `bbr_init_pacing_rate_from_rtt`: the RTT to start with if there is no sample.
 const RTT_UNKNOWN: Duration = Duration::from_millis(1);
+/// tcp_bbr.c `bbr_bw_rtts`: the bandwidth filter's window, in rounds (eight phases and two).
+const BW_ROUNDS: u64 = 10;
 /// Nothing was in flight if there is no report for so long.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -122,10 +126,20 @@ impl Controller for Bbr {
         self.set_rate();
         self.cwnd.update(m, recovering, round_started, self.target());
         if let Mode::ProbeRtt(_) = self.mode {
-            self.cwnd.cut();
+            self.cwnd.cut(self.cwnd.min());
         }
         self.last_at = now;
         self.decision()
+    }
+
+    fn can_hand_off(&self) -> Readiness {
+        match self.mode {
+            Mode::Startup | Mode::Drain => {
+                Readiness::Defer("BBR is still filling the pipe, or draining what that has queued")
+            }
+            Mode::ProbeRtt(_) => Readiness::Defer("BBR probes for the minimum RTT"),
+            Mode::ProbeBw(_) => Readiness::Ready,
+        }
     }
 
     /// The window of PROBE_RTT is not handed off, and neither is an infinite threshold.
@@ -149,7 +163,7 @@ impl Bbr {
 
     fn over(path: &PathState, now: Time) -> Self {
         let path = window::sane(path);
-        let model = Model::resume(&path, now);
+        let model = Model::resume(&path, BW_ROUNDS, now);
         let known = model.bdp(Gain::ONE).is_some();
         let mut bbr = Self {
             mode: Mode::Startup,
@@ -163,7 +177,7 @@ impl Bbr {
         };
         if known {
             bbr.mode = bbr.mode_of_known_path(now);
-            bbr.cwnd.cap(bbr.target().1);
+            bbr.cwnd.cut(bbr.target().1);
         }
         bbr.set_rate();
         if let Some(in_force) = bbr.path.rate {

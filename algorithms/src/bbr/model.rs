@@ -6,8 +6,6 @@ use crate::path::PathState;
 use crate::units::{Bytes, Gain, Packets, Rate, Time};
 use std::time::Duration;
 
-/// tcp_bbr.c `bbr_bw_rtts`: the bandwidth filter's window, in rounds (eight phases and two).
-const BW_ROUNDS: u64 = 10;
 /// tcp_bbr.c `bbr_min_rtt_win_sec`.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 /// tcp_bbr.c `bbr_quantization_budget`: one burst in the sender's queue, one in its offload
@@ -39,6 +37,7 @@ fn burst(rate: Rate, mss: Bytes) -> Bytes {
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
     bw: Option<Windowed<Rate>>,
+    bw_window: u64,
     /// Samples up to this round are of PROBE_RTT: lower bounds.
     probed_until_round: u64,
     min_rtt: Option<Duration>,
@@ -61,10 +60,12 @@ impl Model {
     /// Taking over (ARCHITECTURE.md): the bandwidth filter starts from the path's delivery rate.
     /// The minimum RTT is the one of five minutes, as the one of ten seconds may be of a standing
     /// queue; and it is good for ten more seconds, in which BBR drains the queue itself (both as
-    /// `bbr_init`).
-    pub fn resume(path: &PathState, now: Time) -> Self {
+    /// `bbr_init`). The bandwidth is the maximum of the last `bw_window` rounds, or of whatever
+    /// [`Self::update_bw`] counts.
+    pub fn resume(path: &PathState, bw_window: u64, now: Time) -> Self {
         Self {
-            bw: path.delivery_rate().map(|rate| Windowed::max(BW_ROUNDS, 0, rate)),
+            bw: path.delivery_rate().map(|rate| Windowed::max(bw_window, 0, rate)),
+            bw_window,
             probed_until_round: 0,
             min_rtt: path.rtt_min_long(),
             min_rtt_at: now,
@@ -78,6 +79,7 @@ impl Model {
         self.bw.map_or(Rate::default(), |bw| bw.get())
     }
 
+    /// The minimum round trip, if one was sampled.
     pub fn min_rtt(&self) -> Option<Duration> {
         self.min_rtt
     }
@@ -113,7 +115,8 @@ impl Model {
         if sample == Rate::default() || (limited && sample < self.bw()) {
             return;
         }
-        self.bw.get_or_insert(Windowed::max(BW_ROUNDS, round, sample)).update(round, sample);
+        let first = Windowed::max(self.bw_window, round, sample);
+        self.bw.get_or_insert(first).update(round, sample);
     }
 
     /// Whether the minimum was older than its window. It is then the newest sample.
@@ -126,6 +129,11 @@ impl Model {
             self.min_rtt_at = now;
         }
         expired
+    }
+
+    /// Another minimum is in force.
+    pub fn set_min_rtt(&mut self, min_rtt: Duration) {
+        self.min_rtt = Some(min_rtt);
     }
 
     /// PROBE_RTT is over: its minimum is good for another window.
@@ -193,7 +201,7 @@ mod tests {
     const RATE: Rate = Rate::from_bytes_per_sec(3_000_000);
 
     fn unknown() -> Model {
-        Model::resume(&PathState::new(MSS, Bytes(14_480)), Time::ZERO)
+        Model::resume(&PathState::new(MSS, Bytes(14_480)), 10, Time::ZERO)
     }
 
     fn sample(rate: u64, app_limited: bool) -> Measurement {

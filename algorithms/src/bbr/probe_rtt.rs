@@ -20,6 +20,7 @@ pub struct ProbeRtt {
 }
 
 impl ProbeRtt {
+    /// It begins in this round.
     pub fn enter(round: u64) -> Self {
         Self { entered_round: round, done_at: None, round_done: false }
     }

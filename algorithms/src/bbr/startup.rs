@@ -27,6 +27,7 @@ impl FullPipe {
         Self { bw: Rate::default(), rounds: 0, full }
     }
 
+    /// Whether the pipe is full.
     pub fn is_full(&self) -> bool {
         self.full
     }

@@ -78,13 +78,6 @@ impl Flow {
         }
     }
 
-    /// Hands the flow to `successor`, warm.
-    pub fn switch(&mut self, successor: Box<dyn Controller>, now_ms: u64) {
-        self.controller.hand_off(&mut self.path);
-        self.controller = successor;
-        self.resume(now_ms);
-    }
-
     fn resume(&mut self, now_ms: u64) {
         let decision = self.controller.resume(&self.path, at_ms(now_ms));
         self.obey(decision);
@@ -164,8 +157,6 @@ pub struct Net {
     pub link: Link,
     pub flows: Vec<Flow>,
     pub now_ms: u64,
-    /// Bytes queued, by millisecond.
-    pub queue: Vec<Bytes>,
     buffered: VecDeque<Segment>,
     credit: Bytes,
     /// Acknowledgements and news of losses, by when they arrive.
@@ -178,7 +169,6 @@ impl Net {
             link,
             flows,
             now_ms: 0,
-            queue: Vec::new(),
             buffered: VecDeque::new(),
             credit: Bytes(0),
             returning: VecDeque::new(),
@@ -206,21 +196,8 @@ impl Net {
                 }
                 self.send(flow);
             }
-            self.queue.push(self.queued());
             self.now_ms += 1;
         }
-    }
-
-    pub fn run(&mut self, end_ms: u64) {
-        self.run_with(end_ms, |_, _| {});
-    }
-
-    /// Queueing delay of a share of all milliseconds since `from_ms`, such as 0.95 for the p95.
-    pub fn queue_delay_ms(&self, from_ms: usize, share: f64) -> u64 {
-        let mut queue = self.queue[from_ms..].to_vec();
-        queue.sort_unstable();
-        let index = (queue.len() as f64 * share) as usize;
-        queue[index.min(queue.len() - 1)].0 * 1_000 / self.link.rate.bytes_per_sec()
     }
 
     fn queued(&self) -> Bytes {

@@ -1,0 +1,334 @@
+//! PCC Allegro: tries a little faster and a little slower, and goes where the utility is larger.
+//!
+//! M. Dong et al., "PCC: Re-architecting Congestion Control for Consistent High Performance", NSDI
+//! 2015. With x the rate an interval was sent at, T the rate it was delivered at and L the share of it
+//! that was lost:
+//!
+//! ```text
+//! u = T sigmoid(L - 0.05) - x L              sigmoid(y) = 1 / (1 + e^(100 y))   section 2.2
+//!
+//! starting   the rate doubles each interval, until u falls: back to the rate before
+//! deciding   four intervals, two at (1 + e) r and two at (1 - e) r, in random pairs; if both
+//!            pairs agree, moving that way; if not, e grows by 0.01 up to 0.05   section 3.2
+//! moving     the nth step is n 0.01 of the rate, until u falls: back, and deciding
+//! ```
+//!
+//! Differs from the paper:
+//!   - starts with the window it is given a round trip, not with two segments;
+//!   - an interval lasts two round trips and ten segments at least, where the paper draws 1.7 to
+//!     2.2 round trips at random; the order within a pair is drawn, from the flow's own history;
+//!   - an interval that the application limited is tried again;
+//!   - a retransmission timeout halves the rate;
+//!   - a known path is taken over at 0.99 of what it delivers, without doubling.
+
+use crate::Arm;
+use crate::controller::{
+    Controller, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY, Registers,
+};
+use crate::monitor_intervals;
+use crate::path::PathState;
+use crate::pcc::Trials;
+use crate::pcc::monitor::{Interval, OWN_FIELDS};
+use crate::units::{Bytes, Gain, Rate, Time};
+use crate::window;
+
+/// The family's program.
+pub const PROGRAM: &str = monitor_intervals!();
+
+/// Its line in [`crate::ARMS`].
+pub const ARM: Arm = Arm {
+    name: "allegro",
+    summary: "rates by trial; losses below 5 % do not count (PCC Allegro)",
+    program: ProgramId("allegro/intervals"),
+    program_text: PROGRAM,
+    make: |_| Box::new(Allegro::new()),
+};
+
+/// Section 2.2: losses below this hardly count, and much above it.
+const LOSS_TOLERATED: f64 = 0.05;
+/// Section 2.2: alpha, `max(2.2 (n - 1), 100)` of n senders.
+const SIGMOID_SLOPE: f64 = 100.0;
+/// Section 3.2: by how much a trial differs from the rate, in thousandths: first, and at most.
+const EPSILON_MIN: u64 = 10;
+const EPSILON_MAX: u64 = 50;
+/// Section 3.1: the length of an interval, in round trips.
+const LENGTH: Gain = Gain(2_000);
+/// Section 3.2: two pairs.
+const TRIALS: usize = 4;
+/// Starting.
+const DOUBLE: Gain = Gain(2_000);
+/// What a timeout leaves.
+const HALF: Gain = Gain(500);
+
+/// PCC Allegro, for one flow.
+#[derive(Clone, Debug)]
+pub struct Allegro {
+    trials: Trials<Tag>,
+    phase: Phase,
+    /// The rate decided about.
+    base: Rate,
+}
+
+/// What an interval is for: a place among the trials, or one step more.
+type Tag = usize;
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Doubling, once the first interval was `begun`; the best so far.
+    Starting {
+        begun: bool,
+        best: Option<(Rate, f64)>,
+    },
+    Deciding(Decisive),
+    /// Step by step `faster` or slower; the best so far.
+    Moving {
+        faster: bool,
+        steps: u64,
+        best: (Rate, f64),
+    },
+}
+
+/// Two pairs of trials.
+#[derive(Clone, Copy, Debug)]
+struct Decisive {
+    epsilon: u64,
+    /// Which of the four are faster.
+    faster: [bool; TRIALS],
+    begun: usize,
+    utilities: [Option<f64>; TRIALS],
+}
+
+/// Section 2.2, in Mbit/s.
+fn utility(interval: &Interval<Tag>, mss: Bytes) -> f64 {
+    let (sent, loss) = (interval.sent_mbit_per_sec(mss), interval.loss(mss));
+    let delivered = interval.delivered_mbit_per_sec().min(sent);
+    let sigmoid = 1.0 / (1.0 + libm::exp(SIGMOID_SLOPE * (loss - LOSS_TOLERATED)));
+    delivered * sigmoid - sent * loss
+}
+
+/// `rate`, so many thousandths faster or slower.
+fn step(rate: Rate, faster: bool, thousandths: u64) -> Rate {
+    let gain = if faster { 1_000 + thousandths } else { 1_000u64.saturating_sub(thousandths) };
+    rate * Gain(gain)
+}
+
+impl Controller for Allegro {
+    fn arm(&self) -> &'static str {
+        ARM.name
+    }
+
+    fn program(&self) -> ProgramId {
+        ARM.program
+    }
+
+    fn reports_per_round(&self) -> u32 {
+        REPORTS_PER_ROUND_MANY
+    }
+
+    fn own_fields(&self) -> &'static [&'static str] {
+        OWN_FIELDS
+    }
+
+    fn registers(&self) -> Registers {
+        self.trials.registers()
+    }
+
+    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+        *self = Self::over(path, now);
+        self.trials.decision()
+    }
+
+    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+        let done = self.trials.observe(m, now);
+        if m.timed_out {
+            self.decide_about(self.base * HALF, now);
+        } else if let Some(done) = done {
+            self.learn(&done, now);
+        }
+        if self.trials.is_due(LENGTH, now) {
+            self.go_on(now);
+        }
+        self.trials.decision()
+    }
+
+    fn hand_off(&self, path: &mut PathState) {
+        let rate = match self.phase {
+            Phase::Starting { best: Some((rate, _)), .. }
+            | Phase::Moving { best: (rate, _), .. } => rate,
+            _ => self.base,
+        };
+        self.trials.hand_off(rate, path);
+    }
+}
+
+impl Allegro {
+    /// One that has no flow yet.
+    pub fn new() -> Self {
+        Self::over(&window::no_path(), Time::ZERO)
+    }
+
+    fn over(path: &PathState, now: Time) -> Self {
+        let mut trials = Trials::resume(path, now);
+        let base = trials.rate();
+        let phase = match trials.known {
+            true => Phase::Deciding(Decisive::new(&mut trials, EPSILON_MIN)),
+            false => Phase::Starting { begun: false, best: None },
+        };
+        Self { trials, phase, base }
+    }
+
+    /// The next interval of the phase.
+    fn go_on(&mut self, now: Time) {
+        let (tag, rate) = match &mut self.phase {
+            Phase::Starting { begun, .. } => {
+                let gain = if std::mem::replace(begun, true) { DOUBLE } else { Gain::ONE };
+                (Some(0), self.trials.rate() * gain)
+            }
+            Phase::Deciding(trial) if trial.begun < TRIALS => {
+                let at = trial.begun;
+                trial.begun += 1;
+                (Some(at), step(self.base, trial.faster[at], trial.epsilon))
+            }
+            // Results are on their way.
+            Phase::Deciding(_) => (None, self.base),
+            Phase::Moving { faster, steps, .. } => {
+                *steps = steps.saturating_add(1);
+                let thousandths = steps.saturating_mul(EPSILON_MIN).min(500);
+                (Some(0), step(self.trials.rate(), *faster, thousandths))
+            }
+        };
+        self.trials.begin(tag, rate, now);
+    }
+
+    fn learn(&mut self, done: &Interval<Tag>, now: Time) {
+        if done.spoilt {
+            return self.decide_about(self.base, now);
+        }
+        let got = utility(done, self.trials.path.mss);
+        match &mut self.phase {
+            Phase::Starting { best, .. } => match *best {
+                Some((rate, before)) if got < before => self.decide_about(rate, now),
+                _ => {
+                    *best = Some((done.rate, got));
+                    self.base = done.rate;
+                }
+            },
+            Phase::Moving { best, .. } if got < best.1 => {
+                let rate = best.0;
+                self.decide_about(rate, now);
+            }
+            Phase::Moving { best, .. } => {
+                *best = (done.rate, got);
+                self.base = done.rate;
+            }
+            Phase::Deciding(trial) => {
+                if let Some(place) = done.tag.and_then(|at| trial.utilities.get_mut(at)) {
+                    *place = Some(got);
+                }
+                let trial = *trial;
+                self.conclude(&trial, now);
+            }
+        }
+    }
+
+    /// Back to `rate`: what is under way does not count.
+    fn decide_about(&mut self, rate: Rate, now: Time) {
+        self.base = self.trials.bound(rate);
+        self.decide(EPSILON_MIN, now);
+    }
+
+    fn decide(&mut self, epsilon: u64, now: Time) {
+        self.trials.forget();
+        self.phase = Phase::Deciding(Decisive::new(&mut self.trials, epsilon));
+        if self.trials.is_due(Gain(0), now) {
+            self.go_on(now);
+        }
+    }
+
+    /// Section 3.2: both pairs must agree.
+    fn conclude(&mut self, trial: &Decisive, now: Time) {
+        let [Some(a), Some(b), Some(c), Some(d)] = trial.utilities else { return };
+        let [first, _, second, _] = trial.faster;
+        // Whether the faster of the pair was the better one.
+        let (one, other) = ((a > b) == first, (c > d) == second);
+        if one != other {
+            return self.decide((trial.epsilon + EPSILON_MIN).min(EPSILON_MAX), now);
+        }
+        let of = |pair: (f64, f64), first: bool| if first == one { pair.0 } else { pair.1 };
+        let utility = (of((a, b), first) + of((c, d), second)) / 2.0;
+        let rate = step(self.base, one, trial.epsilon);
+        self.base = rate;
+        self.trials.forget();
+        self.phase = Phase::Moving { faster: one, steps: 0, best: (rate, utility) };
+        self.trials.begin(None, rate, now);
+    }
+}
+
+impl Decisive {
+    fn new(trials: &mut Trials<Tag>, epsilon: u64) -> Self {
+        let (first, second) = (trials.toss(), trials.toss());
+        let faster = [first, !first, second, !second];
+        Self { epsilon, faster, begun: 0, utilities: [None; TRIALS] }
+    }
+}
+
+impl Default for Allegro {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pcc::link::Link;
+
+    /// In Mbit/s, of a rate of 10 Mbit/s and a share of loss.
+    fn utility_at(loss: f64) -> f64 {
+        let sigmoid = 1.0 / (1.0 + libm::exp(SIGMOID_SLOPE * (loss - LOSS_TOLERATED)));
+        10.0 * (1.0 - loss) * sigmoid - 10.0 * loss
+    }
+
+    #[test]
+    fn a_loss_below_the_tolerated_one_hardly_counts_and_above_it_much() {
+        for (loss, want) in [(0.0, 9.933), (0.02, 9.135), (0.05, 4.25), (0.1, -0.940)] {
+            assert!((utility_at(loss) - want).abs() < 0.001, "{loss}: {}", utility_at(loss));
+        }
+    }
+
+    #[test]
+    fn fills_a_link_and_keeps_to_it() {
+        let mut link = Link::new(24, 40, 120_000);
+        link.run(&mut Allegro::new(), 20_000);
+        assert!(link.filled(10_000) > 0.93, "{}", link.filled(10_000));
+    }
+
+    #[test]
+    fn three_percent_of_random_loss_leave_it_three_quarters_of_the_link() {
+        let mut link = Link::new(24, 40, 120_000);
+        link.loss = 0.03;
+        link.run(&mut Allegro::new(), 30_000);
+        assert!(link.filled(15_000) > 0.75, "{}", link.filled(15_000));
+    }
+
+    #[test]
+    fn a_known_path_is_taken_over_without_doubling() {
+        let link = Link::new(24, 40, 120_000);
+        let path = link.known_path();
+        let mut allegro = Allegro::new();
+        let first = allegro.resume(&path, Time::ZERO).rate.expect("a rate");
+        assert_eq!(first, link.rate * Gain(990));
+        assert!(matches!(allegro.phase, Phase::Deciding(_)));
+    }
+
+    #[test]
+    fn a_timeout_halves_the_rate() {
+        let mut link = Link::new(24, 40, 120_000);
+        let mut allegro = Allegro::new();
+        link.run(&mut allegro, 10_000);
+        let before = allegro.base;
+        let timeout = Measurement { timed_out: true, ..Measurement::QUIET };
+        allegro.on_measurement(&timeout, link.now());
+        assert_eq!(allegro.base, before * HALF);
+    }
+}

@@ -1,0 +1,389 @@
+//! Copa: as many of its own packets in the queue as it says, by the delay itself.
+//!
+//! V. Arun, H. Balakrishnan, "Copa: Practical Delay-Based Congestion Control for the Internet", NSDI
+//! 2018, sections 2 to 4. With W the window, v a velocity and delta 0.5:
+//!
+//! ```text
+//! d_q    = RTTstanding - RTTmin         least RTT of half a round trip, less that of 10 s
+//! target = 1 / (delta d_q) segments a second
+//! W / RTTstanding <= target             W grows by v / delta segments a round trip
+//!                  > target             it shrinks by as much
+//! rate   = 2 W / RTTstanding
+//! ```
+//!
+//! v doubles each round trip in which W moved the way it did for three, and is 1 when it turns.
+//! Among buffer fillers the queue never empties: where it was not nearly empty (a tenth of the span
+//! of RTTs) within five round trips, 1 / delta rises by one a round trip and halves with a loss.
+//!
+//! Differs from the paper:
+//!   - by report, a sixteenth of a round trip, not by ACK;
+//!   - v is bounded so that W at most doubles in a round trip, and turns to 1 as soon as the target
+//!     is crossed (both as in mvfst);
+//!   - after a timeout the window starts from its floor;
+//!   - a window that is not used does not grow (RFC 7661);
+//!   - takes a known path over at its BDP and 1 / delta segments, with v = 1.
+
+use crate::Arm;
+use crate::controller::{
+    Controller, CwndUse, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY,
+};
+use crate::filter::Windowed;
+use crate::path::PathState;
+use crate::recovery::{Recovery, congested, episode_rtt};
+use crate::round::Round;
+use crate::units::{Bytes, Packets, Rate, Time};
+use crate::window;
+use crate::{report_each_round, signals};
+use std::time::Duration;
+
+/// The shared signals, by round trip.
+pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
+
+/// Its line in [`crate::ARMS`].
+pub const ARM: Arm = Arm {
+    name: "copa",
+    summary: "two segments of its own in the queue, more among buffer fillers (Copa)",
+    program: ProgramId("copa/report"),
+    program_text: PROGRAM,
+    make: |_| Box::new(Copa::new()),
+};
+
+/// Section 2.1: delta is 0.5; this is 1 / delta.
+const DEFAULT_INVERSE: u64 = 2;
+/// Section 2.2: RTTmin is of ten seconds, here in microseconds.
+const MIN_RTT_WINDOW_US: u64 = 10_000_000;
+/// Section 2.2: the direction has to be the same for so many round trips before v doubles.
+const STEADY_ROUNDS: u32 = 3;
+/// Section 2.3: the queue is nearly empty below a tenth of the span of RTTs,
+const EMPTY_DIVISOR: u32 = 10;
+/// of which the largest is of the last four round trips,
+const LARGEST_ROUNDS: usize = 4;
+/// and has to be so once in five round trips.
+const FULL_ROUNDS: u32 = 5;
+/// Section 2.1: paced at twice the window a round trip.
+const PACING_FACTOR: u64 = 2;
+/// A rate of nothing would stop the flow.
+const RATE_MIN: Rate = Rate::from_bytes_per_sec(1);
+/// Reports of half a round trip, and as many again for a datapath that reports more often.
+const STANDING_MAX: usize = 16;
+
+/// Copa, for one flow.
+#[derive(Clone, Debug)]
+pub struct Copa {
+    path: PathState,
+    rtt_min: Option<Windowed<Duration>>,
+    standing: Standing,
+    round: Round,
+    in_slow_start: bool,
+    velocity: Velocity,
+    competition: Competition,
+    recovery: Recovery,
+}
+
+/// The least RTTs of the last reports, the latest last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    samples: [(Time, Duration); STANDING_MAX],
+    count: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Velocity {
+    factor: u64,
+    rising: bool,
+    steady_rounds: u32,
+    /// The window when this round started.
+    from: Bytes,
+}
+
+/// Whether others fill the buffer, and what that does to 1 / delta.
+#[derive(Clone, Copy, Debug)]
+struct Competition {
+    inverse: u64,
+    largest: [Duration; LARGEST_ROUNDS],
+    least_standing: Option<Duration>,
+    lost: bool,
+    full_rounds: u32,
+}
+
+impl Controller for Copa {
+    fn arm(&self) -> &'static str {
+        ARM.name
+    }
+
+    fn program(&self) -> ProgramId {
+        ARM.program
+    }
+
+    /// So that the standing RTT is of half a round trip, and not of a whole one.
+    fn reports_per_round(&self) -> u32 {
+        REPORTS_PER_ROUND_MANY
+    }
+
+    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+        let mut path = window::sane(path);
+        let at_us = micros(now);
+        // The queue of a predecessor drains at once: by steps, v would grow until far too little is
+        // in flight.
+        if let Some(fits) = path.delivery_rate().zip(path.rtt_min_long()).map(|(b, r)| b * r) {
+            let own = Packets(DEFAULT_INVERSE).to_bytes(path.mss);
+            path.cwnd = window::bound(&path, path.cwnd.min(fits + own));
+        }
+        *self = Self {
+            // Of five minutes: that of ten seconds may be of a queue that stood for as long.
+            rtt_min: path.rtt_min_long().map(|rtt| Windowed::min(MIN_RTT_WINDOW_US, at_us, rtt)),
+            standing: Standing::default(),
+            round: Round::default(),
+            in_slow_start: path.bdp().is_none() && path.ssthresh.is_none(),
+            velocity: Velocity::from(path.cwnd),
+            competition: Competition::none(),
+            recovery: Recovery::resume(&path, now),
+            path,
+        };
+        let Decision { cwnd, rate } = self.decision();
+        let most = self.path.rate.map(|rate| rate.max(RATE_MIN));
+        Decision { cwnd, rate: rate.map(|rate| most.map_or(rate, |most| rate.min(most))) }
+    }
+
+    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+        self.path.observe(m, now);
+        if m.timed_out {
+            self.path.cwnd = self.path.cwnd_floor();
+            self.in_slow_start = true;
+            self.velocity = Velocity::from(self.path.cwnd);
+        }
+        self.competition.lost |= m.lost > Packets(0);
+        if m.timed_out || (congested(m) && !self.recovery.covers(m, now)) {
+            self.recovery.enter(episode_rtt(&self.path, m), now);
+        }
+        self.recovery.observe(m, now);
+        if let Some(rtt) = m.rtt {
+            let at_us = micros(now);
+            let filter =
+                self.rtt_min.get_or_insert(Windowed::min(MIN_RTT_WINDOW_US, at_us, rtt.min));
+            filter.update(at_us, rtt.min);
+            self.standing.push(now, rtt.min);
+            let standing = self.standing_rtt(now);
+            self.competition.observe(rtt.max, standing);
+        }
+        if self.round.observe(m, self.path.mss) {
+            self.end_round();
+        }
+        if let (Some(standing), Some(min)) = (self.standing_rtt(now), self.rtt_min) {
+            self.adjust((standing, min.get()), m);
+        }
+        self.path.cwnd = window::bound(&self.path, self.path.cwnd);
+        self.decision()
+    }
+
+    fn hand_off(&self, path: &mut PathState) {
+        path.cwnd = self.path.cwnd;
+        path.rate = None;
+        path.ssthresh = path.ssthresh.or(path.bdp().map(|bdp| bdp.max(self.path.cwnd)));
+        path.recovery_until = self.recovery.until();
+    }
+}
+
+impl Copa {
+    /// One that has no flow yet.
+    pub fn new() -> Self {
+        let path = window::no_path();
+        Self {
+            rtt_min: None,
+            standing: Standing::default(),
+            round: Round::default(),
+            in_slow_start: true,
+            velocity: Velocity::from(path.cwnd),
+            competition: Competition::none(),
+            recovery: Recovery::resume(&path, Time::ZERO),
+            path,
+        }
+    }
+
+    fn decision(&self) -> Decision {
+        let rtt = self.standing.least().or(self.path.srtt);
+        let rate = rtt.filter(|rtt| !rtt.is_zero()).map(|rtt| {
+            let rate = Bytes(self.path.cwnd.0.saturating_mul(PACING_FACTOR)) / rtt;
+            rate.max(RATE_MIN)
+        });
+        Decision { cwnd: self.path.cwnd, rate }
+    }
+
+    fn standing_rtt(&mut self, now: Time) -> Option<Duration> {
+        let half = self.path.srtt.unwrap_or_default() / 2;
+        self.standing.within(now, half)
+    }
+
+    /// Section 2.1, for what a report delivers.
+    fn adjust(&mut self, (standing, min): (Duration, Duration), m: &Measurement) {
+        let Self { path, velocity, competition, .. } = self;
+        let inverse = competition.inverse;
+        // W / RTTstanding <= 1 / (delta d_q), without a division
+        let queue = (standing - min.min(standing)).as_nanos();
+        let have = u128::from(path.cwnd.0).saturating_mul(queue);
+        let want =
+            u128::from(path.mss.0.saturating_mul(inverse)).saturating_mul(standing.as_nanos());
+        let rises = have <= want;
+        let used = m.cwnd_use(path.cwnd, path.mss);
+        if self.in_slow_start && rises {
+            if used >= CwndUse::Half {
+                path.cwnd += m.delivered.min(path.cwnd);
+            }
+            return;
+        }
+        self.in_slow_start = false;
+        if rises != velocity.rising {
+            *velocity = Velocity { rising: rises, ..Velocity::from(path.cwnd) };
+        }
+        let per_round = Bytes(path.mss.0.saturating_mul(velocity.factor).saturating_mul(inverse));
+        let step = window::scale(per_round.min(path.cwnd), m.delivered.min(path.cwnd), path.cwnd);
+        if !rises {
+            path.cwnd = path.cwnd - step;
+        } else if used == CwndUse::Full {
+            path.cwnd += step;
+        }
+    }
+
+    fn end_round(&mut self) {
+        self.velocity.end_round(self.path.cwnd);
+        self.competition.end_round(self.rtt_min.map(|min| min.get()));
+    }
+}
+
+impl Default for Copa {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Standing {
+    fn push(&mut self, at: Time, rtt: Duration) {
+        self.samples.rotate_left(1);
+        self.samples[STANDING_MAX - 1] = (at, rtt);
+        self.count = (self.count + 1).min(STANDING_MAX);
+    }
+
+    /// The least of the reports of the last `span`, and forgets what is older.
+    fn within(&mut self, now: Time, span: Duration) -> Option<Duration> {
+        let recent = self.samples[STANDING_MAX - self.count..].iter();
+        let kept = recent.rev().take_while(|(at, _)| now - *at <= span).count();
+        self.count = kept.max(usize::from(self.count > 0));
+        self.least()
+    }
+
+    fn least(&self) -> Option<Duration> {
+        self.samples[STANDING_MAX - self.count..].iter().map(|(_, rtt)| *rtt).min()
+    }
+}
+
+impl Velocity {
+    fn from(cwnd: Bytes) -> Self {
+        Self { factor: 1, rising: true, steady_rounds: 0, from: cwnd }
+    }
+
+    /// Section 2.2.
+    fn end_round(&mut self, cwnd: Bytes) {
+        if (cwnd > self.from) == self.rising {
+            self.steady_rounds = self.steady_rounds.saturating_add(1);
+        } else {
+            (self.steady_rounds, self.factor) = (0, 1);
+        }
+        if self.steady_rounds >= STEADY_ROUNDS {
+            self.factor = self.factor.saturating_mul(2);
+        }
+        self.from = cwnd;
+    }
+}
+
+impl Competition {
+    fn none() -> Self {
+        Self {
+            inverse: DEFAULT_INVERSE,
+            largest: [Duration::ZERO; LARGEST_ROUNDS],
+            least_standing: None,
+            lost: false,
+            full_rounds: 0,
+        }
+    }
+
+    fn observe(&mut self, largest: Duration, standing: Option<Duration>) {
+        let this = &mut self.largest[LARGEST_ROUNDS - 1];
+        *this = largest.max(*this);
+        let least = self.least_standing.into_iter().chain(standing).min();
+        self.least_standing = least;
+    }
+
+    /// Section 2.3: the mode, and additive increase, multiplicative decrease of 1 / delta.
+    fn end_round(&mut self, min: Option<Duration>) {
+        let largest = self.largest.into_iter().max().unwrap_or_default();
+        if let (Some(min), Some(standing)) = (min, self.least_standing.take()) {
+            let nearly_empty = min + largest.saturating_sub(min) / EMPTY_DIVISOR;
+            let is_full = standing > nearly_empty;
+            self.full_rounds = if is_full { self.full_rounds.saturating_add(1) } else { 0 };
+        }
+        let lost = std::mem::take(&mut self.lost);
+        self.inverse = match (self.full_rounds >= FULL_ROUNDS, lost) {
+            (false, _) => DEFAULT_INVERSE,
+            (true, false) => self.inverse.saturating_add(1),
+            (true, true) => (self.inverse / 2).max(DEFAULT_INVERSE),
+        };
+        self.largest.rotate_left(1);
+        self.largest[LARGEST_ROUNDS - 1] = Duration::ZERO;
+    }
+}
+
+fn micros(at: Time) -> u64 {
+    u64::try_from(at.0.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pcc::link::Link;
+    use crate::script::{MSS, path};
+
+    #[test]
+    fn fills_a_link_with_a_few_segments_queued() {
+        let mut link = Link::new(24, 40, 480_000);
+        link.run(&mut Copa::new(), 30_000);
+        // This link works in steps of 10 ms, ten times what Copa queues; tests/arms has a real one.
+        assert!(link.filled(10_000) > 0.7, "{}", link.filled(10_000));
+        assert!(link.queue_ms(10_000) < 20.0, "{}", link.queue_ms(10_000));
+    }
+
+    #[test]
+    fn the_velocity_doubles_after_three_rounds_the_same_way_and_turns_to_one() {
+        let mut velocity = Velocity::from(Bytes(100));
+        let mut got = Vec::new();
+        for cwnd in [110, 120, 130, 140, 150, 140] {
+            velocity.end_round(Bytes(cwnd));
+            got.push(velocity.factor);
+        }
+        assert_eq!(got, [1, 1, 2, 4, 8, 1]);
+    }
+
+    #[test]
+    fn a_queue_that_is_never_nearly_empty_is_competed_for() {
+        let ms = Duration::from_millis;
+        let mut competition = Competition::none();
+        let mut got = Vec::new();
+        for (standing, lost) in [(70, false); 7].into_iter().chain([(70, true), (42, false)]) {
+            competition.observe(ms(100), Some(ms(standing)));
+            competition.lost = lost;
+            competition.end_round(Some(ms(40)));
+            got.push(competition.inverse);
+        }
+        // 1 / delta: five rounds to tell, one more a round, half after a loss, and back.
+        assert_eq!(got, [2, 2, 2, 2, 3, 4, 5, 2, 2]);
+    }
+
+    #[test]
+    fn a_known_path_is_taken_over_at_its_bdp_and_two_segments() {
+        let link = Link::new(24, 40, 480_000);
+        let mut known = link.known_path();
+        known.cwnd = Packets(400).to_bytes(MSS);
+        let first = Copa::new().resume(&known, Time::ZERO);
+        assert_eq!(first.cwnd, link.rate * Duration::from_millis(40) + MSS + MSS);
+        assert_eq!(Copa::new().resume(&path(10), Time::ZERO).cwnd, path(10).cwnd);
+    }
+}

@@ -1,0 +1,297 @@
+//! Vivace's rate control: a utility is measured a little above and a little below the rate, and the
+//! rate goes up its slope.
+//!
+//! M. Dong et al., "PCC Vivace: Online-Learning Congestion Control", NSDI 2018, section 4; Proteus
+//! (SIGCOMM 2020, section 5) uses it with another utility and three pairs.
+//!
+//! ```text
+//! starting   the rate doubles each interval, until u falls: back to half of it
+//! probing    pairs of intervals at (1 + e) r and (1 - e) r, in random order, e = 0.05
+//! moving     r += m(n) theta0 slope              slope = (u+ - u-) / (2 e r)
+//!            m(n) = n up to 3, 2 n - 3 beyond    n decisions the same way in a row
+//!            by (0.05 + 0.05 k) r at most        k decisions in a row that wanted more
+//! ```
+//!
+//! Differs from the papers:
+//!   - starts with the window it is given a round trip;
+//!   - each decision is of fresh pairs, where Vivace's moves reuse the result of the last one;
+//!   - the bound grows by 0.05, as the authors' code has it, where section 4.3 has 0.1;
+//!   - an interval that the application limited is tried again, and a timeout halves the rate.
+
+use super::Trials;
+use super::monitor::Interval;
+use crate::controller::{Decision, Measurement, Registers};
+use crate::path::PathState;
+use crate::units::{Bytes, Gain, Rate, Time};
+
+/// Vivace, section 4.1: epsilon, in thousandths.
+const EPSILON: u64 = 50;
+/// Vivace, section 4.2: theta0, Mbit/s of rate for one of slope.
+const THETA: f64 = 1.0;
+/// Vivace, section 4.3: omega0, and by how much the bound grows.
+const BOUND: f64 = 0.05;
+const BOUND_STEP: f64 = 0.05;
+/// Vivace, section 4.2: the amplifier grows by one up to here, by two beyond.
+const AMPLIFIER_KNEE: u32 = 3;
+/// Vivace, section 4: an interval is a round trip.
+const LENGTH: Gain = Gain::ONE;
+/// A bound of a rate that only ever rises is no bound: five times.
+const STREAK_MAX: u32 = 20;
+/// The most pairs.
+pub const PAIRS_MAX: usize = 3;
+const DOUBLE: Gain = Gain(2_000);
+const HALF: Gain = Gain(500);
+
+/// Of an interval, in Mbit/s, with segments of that many bytes.
+pub type Utility = fn(&Interval<Tag>, Bytes) -> f64;
+
+/// What an interval is for: its place among the trials.
+pub type Tag = usize;
+
+/// The rate control of one flow.
+#[derive(Clone, Debug)]
+pub struct Gradient {
+    trials: Trials<Tag>,
+    utility: Utility,
+    pairs: usize,
+    phase: Phase,
+    /// The rate decided about.
+    base: Rate,
+    /// Decisions in a row: which way, how many, and how many of them wanted more than the bound.
+    up: bool,
+    streak: u32,
+    bounded: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Doubling, once the first interval was `begun`; the best so far.
+    Starting {
+        begun: bool,
+        best: Option<(Rate, f64)>,
+    },
+    Probing(Probe),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    faster: [bool; 2 * PAIRS_MAX],
+    begun: usize,
+    utilities: [Option<f64>; 2 * PAIRS_MAX],
+}
+
+impl Gradient {
+    /// Takes a path over; decides by `pairs` pairs, [`PAIRS_MAX`] at most.
+    pub fn resume(path: &PathState, (utility, pairs): (Utility, usize), now: Time) -> Self {
+        let mut trials = Trials::resume(path, now);
+        let pairs = pairs.clamp(1, PAIRS_MAX);
+        let phase = match trials.known {
+            true => Phase::Probing(Probe::new(&mut trials)),
+            false => Phase::Starting { begun: false, best: None },
+        };
+        let base = trials.rate();
+        Self { trials, utility, pairs, phase, base, up: true, streak: 0, bounded: 0 }
+    }
+
+    /// What is in force.
+    pub fn decision(&self) -> Decision {
+        self.trials.decision()
+    }
+
+    /// What the program must hold.
+    pub fn registers(&self) -> Registers {
+        self.trials.registers()
+    }
+
+    /// Whether it still doubles.
+    pub fn is_starting(&self) -> bool {
+        matches!(self.phase, Phase::Starting { .. })
+    }
+
+    /// Takes in one report.
+    pub fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+        let done = self.trials.observe(m, now);
+        if m.timed_out {
+            self.probe(self.base * HALF, now);
+        } else if let Some(done) = done {
+            self.learn(&done, now);
+        }
+        if self.trials.is_due(LENGTH, now) {
+            self.go_on(now);
+        }
+        self.trials.decision()
+    }
+
+    /// Leaves the rate decided about.
+    pub fn hand_off(&self, path: &mut PathState) {
+        self.trials.hand_off(self.base, path);
+    }
+
+    /// The next interval of the phase.
+    fn go_on(&mut self, now: Time) {
+        let wanted = 2 * self.pairs;
+        let (tag, rate) = match &mut self.phase {
+            Phase::Starting { begun, .. } => {
+                let gain = if std::mem::replace(begun, true) { DOUBLE } else { Gain::ONE };
+                (Some(0), self.trials.rate() * gain)
+            }
+            Phase::Probing(probe) if probe.begun < wanted => {
+                let at = probe.begun;
+                probe.begun += 1;
+                let gain = if probe.faster[at] { 1_000 + EPSILON } else { 1_000 - EPSILON };
+                (Some(at), self.base * Gain(gain))
+            }
+            // Results are on their way.
+            Phase::Probing(_) => (None, self.base),
+        };
+        self.trials.begin(tag, rate, now);
+    }
+
+    fn learn(&mut self, done: &Interval<Tag>, now: Time) {
+        if done.spoilt {
+            return self.probe(self.base, now);
+        }
+        let got = (self.utility)(done, self.trials.path.mss);
+        match &mut self.phase {
+            Phase::Starting { best, .. } => match *best {
+                Some((rate, before)) if got < before => self.probe(rate, now),
+                _ => {
+                    *best = Some((done.rate, got));
+                    self.base = done.rate;
+                }
+            },
+            Phase::Probing(probe) => {
+                if let Some(place) = done.tag.and_then(|at| probe.utilities.get_mut(at)) {
+                    *place = Some(got);
+                }
+                let probe = *probe;
+                if let Some(slope) = self.slope(&probe) {
+                    self.step(slope, now);
+                }
+            }
+        }
+    }
+
+    /// What is under way does not count any longer: probing, at `rate`.
+    fn probe(&mut self, rate: Rate, now: Time) {
+        self.base = self.trials.bound(rate);
+        self.trials.forget();
+        self.phase = Phase::Probing(Probe::new(&mut self.trials));
+        if self.trials.is_due(Gain(0), now) {
+            self.go_on(now);
+        }
+    }
+
+    /// The slope of the utility, if all trials are in and, of three pairs, most agree.
+    fn slope(&self, probe: &Probe) -> Option<f64> {
+        let wanted = 2 * self.pairs;
+        let utilities: Vec<f64> =
+            probe.utilities[..wanted].iter().copied().collect::<Option<_>>()?;
+        let span = 2.0 * EPSILON as f64 / 1e3 * mbit_per_sec(self.base);
+        let slopes: Vec<f64> = utilities
+            .chunks_exact(2)
+            .zip(probe.faster.chunks_exact(2))
+            .map(|(pair, faster)| {
+                let gain = if faster[0] { pair[0] - pair[1] } else { pair[1] - pair[0] };
+                gain / span.max(f64::MIN_POSITIVE)
+            })
+            .collect();
+        let ups = slopes.iter().filter(|slope| **slope > 0.0).count();
+        let up = 2 * ups > slopes.len();
+        let majority: Vec<f64> = slopes.into_iter().filter(|slope| (*slope > 0.0) == up).collect();
+        Some(majority.iter().sum::<f64>() / majority.len().max(1) as f64)
+    }
+
+    /// Vivace, sections 4.2 and 4.3.
+    fn step(&mut self, slope: f64, now: Time) {
+        let up = slope > 0.0;
+        if up != self.up {
+            (self.up, self.streak, self.bounded) = (up, 0, 0);
+        }
+        self.streak = (self.streak + 1).min(STREAK_MAX);
+        let amplifier = match self.streak {
+            n if n <= AMPLIFIER_KNEE => n,
+            n => 2 * n - AMPLIFIER_KNEE,
+        };
+        let rate = mbit_per_sec(self.base);
+        let wanted = f64::from(amplifier) * THETA * slope.abs() / rate.max(f64::MIN_POSITIVE);
+        let bound = BOUND + BOUND_STEP * f64::from(self.bounded);
+        let share = wanted.min(bound);
+        // The least bound that this step would have kept to, and one more if it did not.
+        self.bounded = if wanted > bound {
+            (self.bounded + 1).min(STREAK_MAX)
+        } else {
+            (((wanted - BOUND) / BOUND_STEP).max(0.0) as u32).min(self.bounded)
+        };
+        let thousandths = (share * 1e3) as u64;
+        let gain = if up { 1_000 + thousandths } else { 1_000u64.saturating_sub(thousandths) };
+        self.probe(self.base * Gain(gain.max(100)), now);
+    }
+}
+
+impl Probe {
+    fn new(trials: &mut Trials<Tag>) -> Self {
+        let mut faster = [false; 2 * PAIRS_MAX];
+        for pair in faster.chunks_exact_mut(2) {
+            pair[0] = trials.toss();
+            pair[1] = !pair[0];
+        }
+        Self { faster, begun: 0, utilities: [None; 2 * PAIRS_MAX] }
+    }
+}
+
+fn mbit_per_sec(rate: Rate) -> f64 {
+    rate.bytes_per_sec() as f64 * 8.0 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::path;
+
+    fn flat(_: &Interval<Tag>, _: Bytes) -> f64 {
+        0.0
+    }
+
+    fn at_10_mbit_per_sec() -> Gradient {
+        let mut gradient = Gradient::resume(&path(10), (flat, 1), Time::ZERO);
+        gradient.base = Rate::from_bytes_per_sec(1_250_000);
+        gradient
+    }
+
+    fn thousandths(gradient: &mut Gradient, slope: f64) -> i64 {
+        let before = gradient.base.bytes_per_sec() as f64;
+        gradient.step(slope, Time::ZERO);
+        (gradient.base.bytes_per_sec() as f64 / before * 1e3 - 1e3).round() as i64
+    }
+
+    #[test]
+    fn steps_grow_while_the_slope_keeps_its_sign() {
+        // theta0 * 0.1 of 10 Mbit/s, once, twice, three times, five times
+        let mut gradient = at_10_mbit_per_sec();
+        let got = [0.1; 4].map(|slope| thousandths(&mut gradient, slope));
+        assert_eq!(got, [10, 19, 29, 47]);
+        assert_eq!(thousandths(&mut gradient, -0.1), -9);
+    }
+
+    #[test]
+    fn a_steep_slope_is_bounded_and_the_bound_grows() {
+        let mut gradient = at_10_mbit_per_sec();
+        let got = [50.0; 4].map(|slope| thousandths(&mut gradient, slope));
+        assert_eq!(got, [50, 100, 150, 200]);
+        assert_eq!(thousandths(&mut gradient, -50.0), -50);
+    }
+
+    #[test]
+    fn the_slope_of_three_pairs_is_that_of_the_majority() {
+        let mut gradient = at_10_mbit_per_sec();
+        gradient.pairs = 3;
+        let probe = Probe {
+            faster: [true, false, false, true, true, false],
+            begun: 6,
+            utilities: [Some(2.0), Some(1.0), Some(1.0), Some(4.0), Some(0.0), Some(9.0)],
+        };
+        // 1 / 1, 3 / 1 and -9 / 1: the first two agree
+        assert_eq!(gradient.slope(&probe), Some(2.0));
+    }
+}

@@ -1,0 +1,255 @@
+//! Sprout, as a sender alone can have it: a window that the link will deliver within 100 ms, with
+//! 95 % certainty. **An approximation**: Sprout's forecast is made at the receiver.
+//!
+//! K. Winstein, A. Sivaraman, H. Balakrishnan, "Stochastic Forecasts Achieve High Throughput and Low
+//! Delay over Cellular Networks", NSDI 2013. Each 20 ms, what was delivered moves what is believed
+//! of the link's rate, and the belief gives a forecast (forecast.rs); the window is what it says
+//! will be delivered in the least one-way delay and 100 ms.
+//!
+//! Differs from the paper:
+//!   - deliveries are seen by ACKs, half a round trip late and with the ACKs' own jitter; the
+//!     receiver's knowledge of what is still under way (section 3.4) is missing: a tick in which the
+//!     link had no queue only says that it is no slower;
+//!   - a forecast of several ticks adds up the cautious forecasts of each, where the paper has the
+//!     percentile of the sum: a little more cautious;
+//!   - the unit is a segment up to 11 Mbit/s, and 2, 4, 8 … segments on faster links, since the
+//!     filter has 1,000 units a second.
+
+mod forecast;
+
+use crate::Arm;
+use crate::controller::{
+    Controller, CwndUse, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY,
+};
+use crate::path::PathState;
+use crate::recovery::{Recovery, congested, episode_rtt};
+use crate::units::{Bytes, Packets, Rate, Time};
+use crate::window;
+use crate::{report_each_round, signals};
+use forecast::{Belief, HORIZON, TICK_S};
+use std::time::Duration;
+
+/// The shared signals, by round trip.
+pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
+
+/// Its line in [`crate::ARMS`].
+pub const ARM: Arm = Arm {
+    name: "sprout",
+    summary: "what a varying link delivers in 100 ms (sender-side, ~Sprout)",
+    program: ProgramId("sprout/report"),
+    program_text: PROGRAM,
+    make: |_| Box::new(Sprout::new()),
+};
+
+/// The delay that is tolerated, in ticks: 100 ms (section 3.4).
+const TOLERATED_TICKS: f64 = 5.0;
+/// Units a second that the filter is to see at most on a link whose rate is known: half its range.
+const UNITS_PER_SEC: f64 = 500.0;
+/// A silence of more ticks than this is an outage, and is not counted tick by tick.
+const SILENCE_TICKS: u32 = 10;
+/// A shorter queue is none.
+const QUEUE_MIN: Duration = Duration::from_millis(2);
+/// Sprout probes with a few packets when it sends nothing else.
+const WINDOW_MIN: Packets = Packets(4);
+
+/// Sprout, for one flow.
+#[derive(Clone, Debug)]
+pub struct Sprout {
+    path: PathState,
+    belief: Belief,
+    recovery: Recovery,
+    /// Bytes that one unit of the filter stands for.
+    unit: Bytes,
+    tick_start: Time,
+    /// Delivered in this tick.
+    delivered: Bytes,
+    /// The link had nothing to do in part of it.
+    idle: bool,
+    cwnd: Bytes,
+}
+
+impl Controller for Sprout {
+    fn arm(&self) -> &'static str {
+        ARM.name
+    }
+
+    fn program(&self) -> ProgramId {
+        ARM.program
+    }
+
+    fn reports_per_round(&self) -> u32 {
+        REPORTS_PER_ROUND_MANY
+    }
+
+    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+        *self = Self::over(path, now);
+        self.decision()
+    }
+
+    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+        self.path.observe(m, now);
+        if m.timed_out || (congested(m) && !self.recovery.covers(m, now)) {
+            self.recovery.enter(episode_rtt(&self.path, m), now);
+        }
+        self.recovery.observe(m, now);
+        self.delivered += m.delivered;
+        self.idle |= m.app_limited || self.link_was_idle(m);
+        let ticks = ((now - self.tick_start).as_secs_f64() / TICK_S) as u32;
+        if ticks > 0 {
+            self.tick(ticks, now);
+        }
+        self.decision()
+    }
+
+    fn hand_off(&self, path: &mut PathState) {
+        path.cwnd = self.cwnd;
+        path.rate = None;
+        path.ssthresh = path.bdp().or(path.ssthresh).or(self.path.ssthresh);
+        path.recovery_until = self.recovery.until();
+    }
+}
+
+impl Sprout {
+    /// One that has no flow yet.
+    pub fn new() -> Self {
+        Self::over(&window::no_path(), Time::ZERO)
+    }
+
+    fn over(path: &PathState, now: Time) -> Self {
+        let path = window::sane(path);
+        let unit = unit(path.delivery_rate(), path.mss);
+        let belief = match path.delivery_rate() {
+            Some(rate) => Belief::around(rate.bytes_per_sec() as f64 / unit.0 as f64),
+            None => Belief::new(),
+        };
+        Self {
+            belief,
+            recovery: Recovery::resume(&path, now),
+            unit,
+            tick_start: now,
+            delivered: Bytes(0),
+            idle: false,
+            cwnd: path.cwnd,
+            path,
+        }
+    }
+
+    fn decision(&self) -> Decision {
+        Decision { cwnd: self.cwnd, rate: None }
+    }
+
+    fn tick(&mut self, ticks: u32, now: Time) {
+        self.tick_start = now;
+        let delivered = std::mem::take(&mut self.delivered);
+        let idle = std::mem::take(&mut self.idle);
+        let larger = unit(self.path.delivery_rate(), self.path.mss);
+        if larger > self.unit {
+            self.unit = larger;
+            let rate = self.path.delivery_rate().map_or(0, |rate| rate.bytes_per_sec());
+            self.belief = Belief::around(rate as f64 / larger.0 as f64);
+        }
+        let ticks = ticks.min(SILENCE_TICKS);
+        let units = delivered.0 as f64 / self.unit.0 as f64 / f64::from(ticks);
+        for _ in 0..ticks {
+            self.belief.evolve();
+            if idle {
+                self.belief.observe_at_least(units);
+            } else {
+                self.belief.observe(units);
+            }
+        }
+        self.set_window();
+    }
+
+    /// No queue shows in the round trips: the window was all that the link had to send.
+    fn link_was_idle(&self, m: &Measurement) -> bool {
+        let min = self.path.rtt_min_long().unwrap_or_default();
+        let full = m.cwnd_use(self.cwnd, self.path.mss) == CwndUse::Full;
+        full && m.rtt.is_some_and(|rtt| rtt.min < min.saturating_add(QUEUE_MIN))
+    }
+
+    /// Section 3.4: what will be delivered in the least one-way delay and 100 ms.
+    fn set_window(&mut self) {
+        let forecast = self.belief.forecast();
+        let way = self.path.rtt_min_long().unwrap_or_default() / 2;
+        let ticks = TOLERATED_TICKS + way.min(Duration::from_secs(1)).as_secs_f64() / TICK_S;
+        let last = forecast[HORIZON - 1];
+        let units = match forecast.get(ticks as usize) {
+            Some(units) => *units,
+            // Beyond the horizon, at its mean rate.
+            None => last * ticks / HORIZON as f64,
+        };
+        let bytes = Bytes((units * self.unit.0 as f64) as u64);
+        let grown = self.cwnd + self.cwnd;
+        let least = WINDOW_MIN.to_bytes(self.path.mss);
+        self.cwnd = window::bound(&self.path, bytes.min(grown).max(least));
+    }
+}
+
+/// A segment, or as many as the filter's range needs on a link of that rate.
+fn unit(rate: Option<Rate>, mss: Bytes) -> Bytes {
+    let rate = rate.map_or(0, |rate| rate.bytes_per_sec()).min(u64::from(u32::MAX)) as f64;
+    let mut unit = mss.max(Bytes(1));
+    while rate / unit.0 as f64 > UNITS_PER_SEC {
+        unit = unit + unit;
+    }
+    unit
+}
+
+impl Default for Sprout {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::RttSamples;
+    use crate::script::{MSS, path};
+
+    /// A link of so many segments in 20 ms, and 40 ms: the window after each tick.
+    fn windows(ticks: usize, link: impl Fn(usize) -> u64) -> Vec<u64> {
+        let mut sprout = Sprout::new();
+        let mut cwnd = sprout.resume(&path(10), Time::ZERO).cwnd;
+        (1..=ticks)
+            .map(|tick| {
+                let window = cwnd.to_packets(MSS).0;
+                let holds = 2 * link(tick);
+                let pkts = link(tick).min(window / 2);
+                let queue_ms = 20 * window.saturating_sub(holds) / link(tick);
+                let m = Measurement {
+                    acked: Packets(pkts).to_bytes(MSS),
+                    delivered: Packets(pkts).to_bytes(MSS),
+                    delivery_rate: Packets(pkts).to_bytes(MSS) / Duration::from_millis(20),
+                    rtt: Some(RttSamples::one(Duration::from_millis(40 + queue_ms))),
+                    in_flight: cwnd,
+                    ..Measurement::QUIET
+                };
+                cwnd =
+                    sprout.on_measurement(&m, Time(Duration::from_millis(20 * tick as u64))).cwnd;
+                cwnd.to_packets(MSS).0
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_window_is_what_a_steady_link_delivers_in_120_ms_less_the_caution() {
+        let last = *windows(200, |_| 8).last().expect("windows");
+        assert!((20..=48).contains(&last), "{last}");
+    }
+
+    #[test]
+    fn the_window_shrinks_when_the_link_slows_down() {
+        let got = windows(400, |tick| if tick < 200 { 8 } else { 1 });
+        assert!(got[399] < got[199] / 2, "{} {}", got[199], got[399]);
+    }
+
+    #[test]
+    fn a_fast_link_has_a_larger_unit() {
+        let rate = |mbit: u64| Some(Rate::from_bytes_per_sec(mbit * 125_000));
+        assert_eq!(unit(rate(5), MSS), MSS);
+        assert_eq!(unit(rate(24), MSS), Packets(8).to_bytes(MSS));
+        assert_eq!(unit(None, MSS), MSS);
+    }
+}

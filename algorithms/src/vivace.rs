@@ -1,0 +1,145 @@
+//! PCC Vivace: up the slope of a utility of rate, growing delay and loss.
+//!
+//! M. Dong et al., "PCC Vivace: Online-Learning Congestion Control", NSDI 2018. With x the rate an
+//! interval was sent at in Mbit/s, its RTTs' slope in seconds a second and L its loss, section 3:
+//!
+//! ```text
+//! u = x^0.9 - 900 x dRTT/dt - 11.35 x L
+//! ```
+//!
+//! The rate control is gradient.rs.
+//!
+//! Differs from the paper: a slope below 0.01, or below its own standard error, is none (the
+//! authors' code has the 0.01); see gradient.rs for the control.
+
+use crate::Arm;
+use crate::controller::{
+    Controller, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY, Registers,
+};
+use crate::monitor_intervals;
+use crate::path::PathState;
+use crate::pcc::gradient::{Gradient, Tag};
+use crate::pcc::monitor::{Interval, OWN_FIELDS};
+use crate::units::{Bytes, Time};
+use crate::window;
+
+/// The family's program.
+pub const PROGRAM: &str = monitor_intervals!();
+
+/// Its line in [`crate::ARMS`].
+pub const ARM: Arm = Arm {
+    name: "vivace",
+    summary: "up the slope of a utility of rate, delay and loss (PCC Vivace)",
+    program: ProgramId("vivace/intervals"),
+    program_text: PROGRAM,
+    make: |_| Box::new(Vivace::new()),
+};
+
+/// Section 3: t, b and c.
+pub const EXPONENT: f64 = 0.9;
+/// See [`EXPONENT`].
+pub const DELAY_WEIGHT: f64 = 900.0;
+/// See [`EXPONENT`].
+pub const LOSS_WEIGHT: f64 = 11.35;
+/// Smaller slopes are noise.
+const SLOPE_MIN: f64 = 0.01;
+/// Section 4.1: one pair decides.
+const PAIRS: usize = 1;
+
+/// PCC Vivace, for one flow.
+#[derive(Clone, Debug)]
+pub struct Vivace {
+    gradient: Gradient,
+}
+
+/// The RTTs' slope, if it is more than noise.
+pub fn slope(interval: &Interval<Tag>) -> f64 {
+    let slope = interval.rtt_slope();
+    let noise = slope.abs() < SLOPE_MIN || slope.abs() < interval.rtt_slope_error();
+    if noise { 0.0 } else { slope }
+}
+
+/// Section 3.
+fn utility(interval: &Interval<Tag>, mss: Bytes) -> f64 {
+    let x = interval.sent_mbit_per_sec(mss);
+    let costs = DELAY_WEIGHT * slope(interval) + LOSS_WEIGHT * interval.loss(mss);
+    libm::pow(x, EXPONENT) - x * costs
+}
+
+impl Controller for Vivace {
+    fn arm(&self) -> &'static str {
+        ARM.name
+    }
+
+    fn program(&self) -> ProgramId {
+        ARM.program
+    }
+
+    fn reports_per_round(&self) -> u32 {
+        REPORTS_PER_ROUND_MANY
+    }
+
+    fn own_fields(&self) -> &'static [&'static str] {
+        OWN_FIELDS
+    }
+
+    fn registers(&self) -> Registers {
+        self.gradient.registers()
+    }
+
+    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+        self.gradient = Gradient::resume(path, (utility, PAIRS), now);
+        self.gradient.decision()
+    }
+
+    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+        self.gradient.on_measurement(m, now)
+    }
+
+    fn hand_off(&self, path: &mut PathState) {
+        self.gradient.hand_off(path);
+    }
+}
+
+impl Vivace {
+    /// One that has no flow yet.
+    pub fn new() -> Self {
+        let no_path = window::no_path();
+        Self { gradient: Gradient::resume(&no_path, (utility, PAIRS), Time::ZERO) }
+    }
+}
+
+impl Default for Vivace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pcc::link::Link;
+
+    #[test]
+    fn fills_a_link_with_a_short_queue() {
+        let mut link = Link::new(24, 40, 480_000);
+        link.run(&mut Vivace::new(), 40_000);
+        assert!(link.filled(20_000) > 0.88, "{}", link.filled(20_000));
+        assert!(link.queue_ms(20_000) < 40.0, "{}", link.queue_ms(20_000));
+    }
+
+    #[test]
+    fn one_percent_of_random_loss_does_not_stop_it() {
+        let mut link = Link::new(24, 40, 120_000);
+        link.loss = 0.01;
+        link.run(&mut Vivace::new(), 40_000);
+        assert!(link.filled(20_000) > 0.8, "{}", link.filled(20_000));
+    }
+
+    #[test]
+    fn a_known_path_is_taken_over_without_doubling() {
+        let mut vivace = Vivace::new();
+        vivace.resume(&Link::new(24, 40, 120_000).known_path(), Time::ZERO);
+        assert!(!vivace.gradient.is_starting());
+    }
+}
