@@ -1,8 +1,8 @@
 //! Everything that can drive a flow, by name: arms and policies, interchangeable.
 
-use crate::Error;
+use crate::{Config, Error};
 use remuda_algorithms::{ARMS, Controller};
-use remuda_selector::{POLICIES, PolicyConfig};
+use remuda_selector::POLICIES;
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +30,11 @@ pub fn kind(name: &str) -> Result<Kind, Error> {
 }
 
 /// Builds the controller of that name.
-pub fn build(name: &str, config: &PolicyConfig) -> Result<Box<dyn Controller>, Error> {
+pub fn build(name: &str, config: &Config) -> Result<Box<dyn Controller>, Error> {
     if let Some(policy) = remuda_selector::policy(name) {
-        return Ok((policy.build)(config));
+        return Ok((policy.build)(&config.policy));
     }
     remuda_algorithms::arm(name)
-        .map(|arm| (arm.build)())
+        .map(|arm| arm.build_with(&config.settings))
         .ok_or_else(|| Error::Unknown { name: name.to_owned(), known: names().join(", ") })
 }

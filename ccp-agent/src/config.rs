@@ -3,6 +3,8 @@
 use crate::error::on;
 use crate::guard::GuardConfig;
 use crate::{Error, catalogue};
+use remuda_algorithms::Settings;
+use remuda_algorithms::remy::tree::{self, Tree};
 use remuda_selector::PolicyConfig;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -23,6 +25,20 @@ pub struct Config {
     pub guard: GuardConfig,
     /// The policies.
     pub policy: PolicyConfig,
+    /// What arms need beside a path.
+    pub arms: ArmsConfig,
+    /// What [`Config::load`] has read of it.
+    #[serde(skip)]
+    pub settings: Settings,
+}
+
+/// What arms need beside a path.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ArmsConfig {
+    /// The rule table of the arm `remy`, a file that Remy has written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remy_table: Option<PathBuf>,
 }
 
 /// The agent and its datapaths.
@@ -133,6 +149,22 @@ impl Config {
         catalogue::kind(&a.default).map_err(|error| format!("agent.default: {error}"))?;
         self.guard.check()?;
         self.policy.validate().map_err(|error| error.to_string())
+    }
+
+    /// Reads the files it names. To be called once, before anything is built.
+    pub fn load(&mut self) -> Result<(), Error> {
+        if let Some(path) = &self.arms.remy_table {
+            let name = path.display().to_string();
+            let refuse = |rule: String| Error::Config { path: name.clone(), rule };
+            let file = File::open(path).map_err(on(path.display()))?;
+            let mut bytes = Vec::new();
+            let mut limited = file.take(tree::BYTES_MAX as u64 + 1);
+            limited.read_to_end(&mut bytes).map_err(on(path.display()))?;
+            let tree = Tree::parse(&bytes);
+            let tree = tree.map_err(|error| refuse(format!("arms.remy_table: {error}")))?;
+            self.settings.remy = Some(tree);
+        }
+        Ok(())
     }
 
     /// The heartbeat's limit.

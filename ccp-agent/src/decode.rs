@@ -1,27 +1,41 @@
 //! A report becomes a measurement, a decision becomes register values. Units are converted here and
 //! nowhere else.
 
-use remuda_algorithms::controller::CwndUse;
+use remuda_algorithms::controller::{CwndUse, OWN_MAX};
 use remuda_algorithms::signals::FIELDS;
 use remuda_algorithms::units::{Bytes, Packets, Rate};
 use remuda_algorithms::{Decision, Measurement, RttSamples};
 use remuda_wire::to_agent::Signals;
 use std::time::Duration;
 
-/// Reads a report: field by name. `None` is a report of another program, which is not decoded.
+/// Reads a report: field by name, the program's own (`own`) after the shared ones. `None` is a
+/// report of another program, which is not decoded.
 pub fn measurement(
     field: impl Fn(&'static str) -> Option<u64>,
+    own: &[&'static str],
     signals: Option<&Signals>,
 ) -> Option<Measurement> {
     let mut values = [0; FIELDS.len()];
     for (value, name) in values.iter_mut().zip(FIELDS) {
         *value = field(name)?;
     }
-    Some(fields(&values, signals))
+    let mut rest = [0; OWN_MAX];
+    for (value, name) in rest.iter_mut().zip(own) {
+        *value = field(name)?;
+    }
+    Some(fields(&values, &rest, signals))
 }
 
-/// Reads a report whose fields stand in the order of [`FIELDS`].
-pub fn fields(values: &[u64; FIELDS.len()], signals: Option<&Signals>) -> Measurement {
+/// Reads a report whose fields stand in the order of [`FIELDS`]; then come the program's own.
+pub fn fields(
+    values: &[u64; FIELDS.len()],
+    rest: &[u64],
+    signals: Option<&Signals>,
+) -> Measurement {
+    let mut own = [0; OWN_MAX];
+    for (value, field) in own.iter_mut().zip(rest) {
+        *value = *field;
+    }
     let [acked, lost, ecn, timed_out, rtts @ .., send, delivery, in_flight, cwnd, train] = *values;
     let [last, min, max, sum_us, sq_sum_us2, count] = rtts;
     let rtt = (count > 0).then(|| RttSamples {
@@ -48,6 +62,7 @@ pub fn fields(values: &[u64; FIELDS.len()], signals: Option<&Signals>) -> Measur
         cwnd: Bytes(signals.map_or(cwnd, in_force)),
         ack_train: Duration::from_micros(train),
         cwnd_use: signals.map(cwnd_use),
+        own,
     }
 }
 
@@ -83,7 +98,7 @@ mod tests {
 
     #[test]
     fn every_field_lands_where_its_name_says() {
-        let m = measurement(|name| Some(position(name)), None).expect("all fields are there");
+        let m = measurement(|name| Some(position(name)), &[], None).expect("all fields are there");
         assert_eq!(m.acked, Bytes(1));
         assert_eq!((m.lost, m.ecn_marked, m.timed_out), (Packets(2), Packets(3), true));
         let rtt = m.rtt.expect("samples");
@@ -98,8 +113,16 @@ mod tests {
 
     #[test]
     fn without_samples_there_is_no_rtt_and_without_fields_no_measurement() {
-        assert_eq!(measurement(|_| Some(0), None).expect("fields").rtt, None);
-        assert!(measurement(|_| None, None).is_none());
+        assert_eq!(measurement(|_| Some(0), &[], None).expect("fields").rtt, None);
+        assert!(measurement(|_| None, &[], None).is_none());
+    }
+
+    #[test]
+    fn the_programs_own_fields_follow_and_must_be_there() {
+        let field = |name: &'static str| (name != "Report.absent").then_some(7);
+        let m = measurement(field, &["Report.a", "Report.b"], None).expect("all fields are there");
+        assert_eq!(m.own[..3], [7, 7, 0]);
+        assert!(measurement(field, &["Report.absent"], None).is_none());
     }
 
     #[test]

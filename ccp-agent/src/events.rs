@@ -51,6 +51,8 @@ pub enum Event {
     Stays { arm: String, why: String, features: BTreeMap<&'static str, String> },
     /// The guard or the arm itself refused a switch.
     Vetoed { to: String, reason: String },
+    /// A policy's switch has made things worse and is undone; power is throughput over delay.
+    RolledBack { from: String, to: String, power_percent: u64 },
     /// The guard changed a decision; at most one a second and flow.
     Clamped { rules: Vec<guard::Rule>, cwnd_bytes: u64, rate_bytes_per_sec: Option<u64> },
     /// The flow runs the datapath's own control.

@@ -3,10 +3,12 @@
 //!
 //! Each clamp names its rule; the flow host records it as an event.
 
+pub use crate::trial::RollBack;
+use crate::trial::Trial;
 use remuda_algorithms::filter::Windowed;
 use remuda_algorithms::path::{CWND_MIN, PathState};
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
-use remuda_algorithms::{Decision, Readiness};
+use remuda_algorithms::{Decision, Measurement, Proposal, Readiness};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,8 +41,28 @@ pub struct GuardConfig {
     pub dwell_rtts_min: u32,
     /// The most switches in a minute that a policy may ask for.
     pub switches_per_minute_max: usize,
+    /// A policy's switch is undone if throughput over delay falls by more per cent; 0: never.
+    pub roll_back_percent: u64,
+    /// For so many RTTs after the settling ones, and as many before, that is measured.
+    pub roll_back_rtts: u32,
+    /// The most time, in per cent of a flow's life, that it may spend in arms picked to learn
+    /// something.
+    pub explore_percent_max: u64,
+    /// What a successor is told of the path.
+    pub hand_off: HandOff,
     /// Arms that no policy may pick.
     pub deny: Vec<String>,
+}
+
+/// What a successor is told of the path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HandOff {
+    /// All that is known; its first rates and its first window are bounded.
+    #[default]
+    Warm,
+    /// What Linux' `setsockopt` leaves: window, threshold and RTTs. For comparison.
+    Cold,
 }
 
 impl Default for GuardConfig {
@@ -56,6 +78,10 @@ impl Default for GuardConfig {
             dwell_ms_min: 5_000,
             dwell_rtts_min: 20,
             switches_per_minute_max: 6,
+            roll_back_percent: 50,
+            roll_back_rtts: 10,
+            explore_percent_max: 5,
+            hand_off: HandOff::Warm,
             deny: Vec::new(),
         }
     }
@@ -69,6 +95,9 @@ impl GuardConfig {
             ("rate_mbit_per_sec_max", self.rate_mbit_per_sec_max, 1, 1_000_000),
             ("step_up_percent_per_rtt", self.step_up_percent_per_rtt, 10, 10_000),
             ("settle_rate_percent", self.settle_rate_percent, 50, 300),
+            ("roll_back_percent", self.roll_back_percent, 0, 99),
+            ("roll_back_rtts", self.roll_back_rtts.into(), 1, 1_000),
+            ("explore_percent_max", self.explore_percent_max, 0, 100),
         ] {
             if !(least..=most).contains(&value) {
                 return Err(format!("guard.{key} = {value}: it must lie in {least}..={most}"));
@@ -101,8 +130,11 @@ pub enum Rule {
 pub struct Guard {
     high_water: Windowed<Bytes>,
     last_at: Time,
+    /// The last switch; `None` before one, and after a cold one nothing settles.
     switched_at: Option<Time>,
+    settles: bool,
     recent_switches: VecDeque<Time>,
+    trial: Trial,
 }
 
 fn micros(now: Time) -> u64 {
@@ -125,7 +157,9 @@ impl Guard {
             high_water: Windowed::max(window, micros(now), cwnd),
             last_at: now,
             switched_at: None,
+            settles: false,
             recent_switches: VecDeque::new(),
+            trial: Trial::new(now),
         }
     }
 
@@ -184,7 +218,8 @@ impl Guard {
             capped = ceiling;
             fired.push(Rule::RateCeiling);
         }
-        let settling = self.switched_at.is_some_and(|at| now - at < rtt(path) * config.settle_rtts);
+        let settling = self.settles
+            && self.switched_at.is_some_and(|at| now - at < rtt(path) * config.settle_rtts);
         if let (true, Some(delivered)) = (settling, path.delivery_rate()) {
             let cap = percent(delivered.bytes_per_sec(), config.settle_rate_percent);
             if capped > cap {
@@ -195,16 +230,22 @@ impl Guard {
         Rate::from_bytes_per_sec(capped)
     }
 
-    /// Whether a policy may switch to `arm` now; if not, why not.
+    /// Whether a policy may have its way now; if not, why not.
     pub fn may_switch(
         &self,
-        arm: &str,
+        proposal: &Proposal,
         path: &PathState,
         now: Time,
         config: &GuardConfig,
     ) -> Readiness {
-        if config.deny.iter().any(|denied| denied == arm) {
+        if config.deny.iter().any(|denied| denied == proposal.to) {
             return Readiness::Refuse("the arm is on the deny list");
+        }
+        if self.trial.failed(proposal.to, now) {
+            return Readiness::Refuse("a switch to it was undone less than a minute ago");
+        }
+        if proposal.explores && self.trial.has_explored(config.explore_percent_max, now) {
+            return Readiness::Refuse("the flow's time for exploration is used up");
         }
         let dwell = Duration::from_millis(config.dwell_ms_min)
             .max(path.srtt.unwrap_or_default() * config.dwell_rtts_min);
@@ -218,9 +259,33 @@ impl Guard {
         Readiness::Ready
     }
 
-    /// Bounds the first decision after a switch, which never raises the window.
-    pub fn switched(&mut self, first: Decision, path: &PathState, now: Time) -> (Decision, bool) {
+    /// A policy's switch from `from` is on trial.
+    pub fn try_out(&mut self, from: &'static str, proposal: &Proposal, now: Time) {
+        self.trial.begin(from, proposal, now);
+    }
+
+    /// Takes in one report: the arm to go back to, if the switch on trial has made things worse.
+    pub fn judge(
+        &mut self,
+        m: &Measurement,
+        path: &PathState,
+        now: Time,
+        config: &GuardConfig,
+    ) -> Option<RollBack> {
+        self.trial.observe(m, rtt(path), now, config)
+    }
+
+    /// Bounds the first decision after a switch, which never raises the window; a cold one only by
+    /// that.
+    pub fn switched(
+        &mut self,
+        first: Decision,
+        path: &PathState,
+        now: Time,
+        config: &GuardConfig,
+    ) -> (Decision, bool) {
         self.switched_at = Some(now);
+        self.settles = config.hand_off == HandOff::Warm;
         self.recent_switches.retain(|at| now - *at < MINUTE);
         self.recent_switches.push_back(now);
         let raised = first.cwnd > path.cwnd;
@@ -233,6 +298,7 @@ impl Guard {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use remuda_algorithms::Why;
 
     const MSS: Bytes = Bytes(1_000);
 
@@ -286,7 +352,7 @@ mod tests {
     fn a_first_decision_does_not_raise_the_window_and_the_rate_settles() {
         let config = GuardConfig::default();
         let mut guard = Guard::new(Packets(20).to_bytes(MSS), at(0));
-        let (first, raised) = guard.switched(asks(30), &path(20), at(10));
+        let (first, raised) = guard.switched(asks(30), &path(20), at(10), &config);
         assert_eq!((first.cwnd, raised), (Packets(20).to_bytes(MSS), true));
         let mut known = path(20);
         let delivered = Rate::from_bytes_per_sec(1_000_000);
@@ -307,12 +373,13 @@ mod tests {
     fn policies_dwell_and_do_not_flap() {
         let config = GuardConfig { deny: vec!["bbr".into()], ..GuardConfig::default() };
         let mut guard = Guard::new(MSS, at(0));
-        let ask = |guard: &Guard, ms| guard.may_switch("reno", &path(20), at(ms), &config);
+        let to = |arm| Proposal { to: arm, why: Why::default(), explores: false };
+        let ask = |guard: &Guard, ms| guard.may_switch(&to("reno"), &path(20), at(ms), &config);
         assert_eq!(ask(&guard, 0), Readiness::Ready);
-        let denied = guard.may_switch("bbr", &path(20), at(0), &config);
+        let denied = guard.may_switch(&to("bbr"), &path(20), at(0), &config);
         assert!(matches!(denied, Readiness::Refuse(_)));
         for turn in 0..6 {
-            guard.switched(asks(20), &path(20), at(turn * 6_000));
+            guard.switched(asks(20), &path(20), at(turn * 6_000), &config);
             assert!(matches!(ask(&guard, turn * 6_000 + 4_000), Readiness::Defer(_)));
         }
         let sixth = 5 * 6_000;

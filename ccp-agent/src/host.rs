@@ -188,7 +188,7 @@ impl Host {
         let asked = catalogue::kind(&create.cong_alg).is_ok();
         let driver =
             if asked { create.cong_alg.clone() } else { self.config.agent.default.clone() };
-        let controller = match catalogue::build(&driver, &self.config.policy) {
+        let controller = match catalogue::build(&driver, &self.config) {
             Ok(controller) => controller,
             Err(error) => return self.refuse(&key.0, error.to_string()),
         };
@@ -235,7 +235,7 @@ impl Host {
             return;
         };
         self.counts.reports += 1;
-        let Some(m) = decode::measurement(field, flow.signals.as_ref()) else {
+        let Some(m) = decode::measurement(field, flow.own_fields(), flow.signals.as_ref()) else {
             self.counts.stale_reports += 1;
             return;
         };

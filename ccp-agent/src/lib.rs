@@ -23,6 +23,7 @@ pub mod ipc;
 mod portus_side;
 pub mod programs;
 pub mod run_dir;
+mod trial;
 
 pub use config::Config;
 pub use error::Error;

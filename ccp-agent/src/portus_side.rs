@@ -60,14 +60,14 @@ struct Wire {
 }
 
 impl Actuator for Wire {
-    fn set_program(&mut self, program: ProgramId, fields: &[(&str, u32)]) {
+    fn set_program(&mut self, program: ProgramId, fields: &[(&'static str, u32)]) {
         match self.control.set_program(program.0, Some(fields)) {
             Ok(scope) => self.scope = Some(scope),
             Err(error) => tracing::warn!(program = program.0, ?error, "set_program"),
         }
     }
 
-    fn update(&mut self, fields: &[(&str, u32)]) {
+    fn update(&mut self, fields: &[(&'static str, u32)]) {
         if let Some(scope) = &self.scope
             && let Err(error) = self.control.update_field(scope, fields)
         {

@@ -73,6 +73,7 @@ impl AgentArgs {
         agent.cgroups.extend(self.cgroup);
         agent.take_default |= self.take_default;
         config.validate()?;
+        config.load()?;
         Ok((config, self.print_config))
     }
 

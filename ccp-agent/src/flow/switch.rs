@@ -1,0 +1,187 @@
+//! The switch: hand off, resume, set the program, in this order; and what comes before and after.
+//!
+//! An operator's order is carried out at once, unless what is ordered refuses the path. A policy's
+//! proposal waits for a moment that suits the arm in charge and the guard, is given up if none
+//! comes, and is undone if it has made things worse.
+
+use super::{Context, Flow};
+use crate::events::Event;
+use crate::guard::{HandOff, RollBack, Rule};
+use remuda_algorithms::units::Time;
+use remuda_algorithms::{
+    Controller, Decision, Measurement, PathState, Proposal, Readiness, Why, reno,
+};
+use std::time::Duration;
+
+/// A proposal waits this long for its moment. Then the policy may make it again.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl Flow {
+    /// What the controller was built for, the path does not have: Reno takes the flow, as Linux does
+    /// where DCTCP finds no ECN.
+    pub(super) fn refused(&mut self, reason: &str, ctx: &mut Context<'_>) {
+        self.veto(self.driver.clone(), reason.to_owned(), ctx);
+        self.controller = reno::ARM.build();
+        self.driver = reno::ARM.name.to_owned();
+        self.why = Why::because(format!("{reason}; {} takes any path", reno::ARM.name));
+    }
+
+    /// The path as a successor gets it.
+    fn handed_off(&self, ctx: &Context<'_>) -> PathState {
+        let mut path = self.path.clone();
+        match ctx.config.guard.hand_off {
+            HandOff::Warm => self.controller.hand_off(&mut path),
+            HandOff::Cold => path = path.cold(),
+        }
+        path
+    }
+
+    /// An operator's order.
+    pub(super) fn take_over(
+        &mut self,
+        name: String,
+        mut next: Box<dyn Controller>,
+        why: Why,
+        ctx: &mut Context<'_>,
+    ) {
+        let now = self.now();
+        let path = self.handed_off(ctx);
+        match next.can_resume(&path) {
+            Readiness::Ready => {}
+            Readiness::Defer(reason) | Readiness::Refuse(reason) => {
+                return self.veto(name, reason.to_owned(), ctx);
+            }
+        }
+        let first = next.resume(&path, now);
+        let from = std::mem::replace(&mut self.controller, next).arm();
+        self.driver = name;
+        self.path = path;
+        self.switched(from, why, first, now, ctx);
+    }
+
+    /// What a report makes of the policy's proposals, and of the last switch.
+    pub(super) fn consider_switches(
+        &mut self,
+        m: &Measurement,
+        decision: Decision,
+        now: Time,
+        ctx: &mut Context<'_>,
+    ) -> Decision {
+        if let Some(back) = self.guard.judge(m, &self.path, now, &ctx.config.guard)
+            && let Some(decision) = self.roll_back(&back, now, ctx)
+        {
+            return decision;
+        }
+        let waiting = self.deferred.take().filter(|(_, since)| now - *since < PATIENCE);
+        let (proposal, since) = match (self.controller.proposal(), waiting) {
+            (Some(proposal), _) => (proposal, now),
+            (None, Some(waiting)) => waiting,
+            (None, None) => return decision,
+        };
+        self.consider(proposal, since, decision, now, ctx)
+    }
+
+    /// A policy wants another arm, or says why it stays.
+    fn consider(
+        &mut self,
+        proposal: Proposal,
+        since: Time,
+        decision: Decision,
+        now: Time,
+        ctx: &mut Context<'_>,
+    ) -> Decision {
+        let to = proposal.to;
+        if to == self.arm() {
+            let why = proposal.why;
+            let features = why.features.iter().cloned().collect();
+            let stays = Event::Stays { arm: to.to_owned(), why: why.text.clone(), features };
+            ctx.recorder.record(Some(self.id), &stays);
+            self.why = why;
+            return decision;
+        }
+        let verdict = match self.guard.may_switch(&proposal, &self.path, now, &ctx.config.guard) {
+            Readiness::Ready => self.moment(),
+            other => other,
+        };
+        if let Readiness::Defer(reason) | Readiness::Refuse(reason) = verdict {
+            self.record_veto(to, reason, ctx);
+            if matches!(verdict, Readiness::Defer(_)) {
+                self.deferred = Some((proposal, since));
+            }
+            return decision;
+        }
+        let path = self.handed_off(ctx);
+        let from = self.arm();
+        match self.controller.switch_to(to, &path, now) {
+            Ok(first) => {
+                self.path = path;
+                self.guard.try_out(from, &proposal, now);
+                self.switched(from, proposal.why, first, now, ctx);
+                self.decision
+            }
+            Err(reason) => {
+                self.record_veto(to, reason, ctx);
+                decision
+            }
+        }
+    }
+
+    /// Whether this is a moment at which the flow can be handed over: nothing is being repaired, and
+    /// the arm in charge is not in a state that says nothing of the path.
+    fn moment(&self) -> Readiness {
+        if self.last.in_recovery {
+            return Readiness::Defer("a loss is being repaired");
+        }
+        self.controller.can_hand_off()
+    }
+
+    fn record_veto(&mut self, to: &'static str, reason: &'static str, ctx: &mut Context<'_>) {
+        if self.vetoed.replace((to, reason)) != Some((to, reason)) {
+            self.veto(to.to_owned(), reason.to_owned(), ctx);
+        }
+    }
+
+    /// The last switch has made things worse.
+    fn roll_back(&mut self, back: &RollBack, now: Time, ctx: &mut Context<'_>) -> Option<Decision> {
+        let path = self.handed_off(ctx);
+        let from = self.arm();
+        let first = self.controller.switch_to(back.to, &path, now).ok()?;
+        self.path = path;
+        self.deferred = None;
+        let rolled = Event::RolledBack {
+            from: from.to_owned(),
+            to: back.to.to_owned(),
+            power_percent: back.power_percent,
+        };
+        ctx.recorder.record(Some(self.id), &rolled);
+        let fell =
+            format!("power fell to {} % of what it was with {}", back.power_percent, back.to);
+        self.switched(from, Why::because(fell), first, now, ctx);
+        Some(self.decision)
+    }
+
+    fn switched(
+        &mut self,
+        from: &'static str,
+        why: Why,
+        first: Decision,
+        now: Time,
+        ctx: &mut Context<'_>,
+    ) {
+        self.vetoed = None;
+        self.totals.switches += 1;
+        let event = Event::Switched {
+            from: from.to_owned(),
+            to: self.arm().to_owned(),
+            why: why.text.clone(),
+            features: why.features.iter().cloned().collect(),
+        };
+        ctx.recorder.record(Some(self.id), &event);
+        self.why = why;
+        let (first, raised) = self.guard.switched(first, &self.path, now, &ctx.config.guard);
+        if raised {
+            self.record_clamps(vec![Rule::RaisedBySwitch], first, now, ctx);
+        }
+        self.obey(first, now, ctx);
+    }
+}

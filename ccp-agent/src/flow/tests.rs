@@ -1,0 +1,245 @@
+use super::*;
+use remuda_algorithms::RttSamples;
+use remuda_algorithms::units::{Packets, Rate};
+use std::net::{IpAddr, Ipv4Addr};
+
+const MSS: Bytes = Bytes(1_000);
+
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Recorder for Notes {
+    fn record(&mut self, _flow: Option<u32>, event: &Event) {
+        self.0.push(format!("{event:?}"));
+    }
+}
+
+/// A program, if it was set, and fields.
+type Sent = (Option<&'static str>, Vec<(String, u32)>);
+
+#[derive(Default)]
+struct Wire(Vec<Sent>);
+
+fn owned(fields: &[(&'static str, u32)]) -> Vec<(String, u32)> {
+    fields.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+}
+
+impl Actuator for Wire {
+    fn set_program(&mut self, program: ProgramId, fields: &[(&'static str, u32)]) {
+        self.0.push((Some(program.0), owned(fields)));
+    }
+    fn update(&mut self, fields: &[(&'static str, u32)]) {
+        self.0.push((None, owned(fields)));
+    }
+}
+
+struct Rig {
+    flow: Flow,
+    wire: Wire,
+    notes: Notes,
+    config: Config,
+}
+
+fn info() -> FlowInfo {
+    FlowInfo {
+        local: (IpAddr::V4(Ipv4Addr::LOCALHOST), 1),
+        remote: (IpAddr::V4(Ipv4Addr::LOCALHOST), 2),
+        mark: 0,
+        cgroup_id: 0,
+        ssthresh_bytes: 0,
+        srtt_us: 0,
+        rtt_min_us: 0,
+        ecn: false,
+        requested: String::new(),
+    }
+}
+
+impl Rig {
+    fn new(driver: &str) -> Self {
+        let config = Config::default();
+        let controller = crate::catalogue::build(driver, &config).expect("a name");
+        let window = Packets(20).to_bytes(MSS);
+        let driven = (driver.to_owned(), controller);
+        let flow = Flow::new(1, info(), (window, MSS), driven, clock::monotonic_us());
+        let mut rig = Self { flow, wire: Wire::default(), notes: Notes::default(), config };
+        rig.step(|flow, ctx| flow.start(ctx));
+        rig
+    }
+
+    fn step(&mut self, act: impl FnOnce(&mut Flow, &mut Context<'_>)) {
+        let mut ctx = Context {
+            config: &self.config,
+            recorder: &mut self.notes,
+            actuator: &mut self.wire,
+            report_us: 10_000,
+        };
+        act(&mut self.flow, &mut ctx);
+    }
+
+    fn report(&mut self, at_ms: u64, change: impl FnOnce(&mut Measurement)) {
+        self.flow.signals = Some(Signals {
+            now_us: self.flow.started_us + at_ms * 1_000,
+            cwnd_full: true,
+            ..Signals::default()
+        });
+        let mut m = Measurement {
+            acked: self.flow.decision.cwnd,
+            in_flight: self.flow.decision.cwnd,
+            cwnd: self.flow.decision.cwnd,
+            rtt: Some(RttSamples::one(Duration::from_millis(40))),
+            delivery_rate: Rate::from_bytes_per_sec(3_000_000),
+            ..Measurement::QUIET
+        };
+        change(&mut m);
+        self.step(|flow, ctx| flow.on_report(&m, ctx));
+    }
+
+    fn want(&mut self, name: &str) {
+        self.flow.wanted = Some((name.to_owned(), Why::because("test")));
+        self.step(|flow, ctx| flow.on_poke(ctx));
+    }
+
+    fn noted(&self, part: &str) -> usize {
+        self.notes.0.iter().filter(|note| note.contains(part)).count()
+    }
+}
+
+#[test]
+fn a_flow_starts_with_its_arms_program_and_its_own_window() {
+    let rig = Rig::new("cubic");
+    let (program, fields) = &rig.wire.0[0];
+    assert_eq!(*program, Some("cubic/report"));
+    assert_eq!(fields[0], ("Cwnd".to_owned(), 20_000));
+    assert_eq!(fields[1], ("Rate".to_owned(), 0));
+    assert_eq!(rig.noted("Created"), 1);
+}
+
+#[test]
+fn only_what_is_new_is_sent() {
+    let mut rig = Rig::new("fixed");
+    let before = rig.wire.0.len();
+    rig.report(40, |_| {});
+    rig.report(80, |_| {});
+    assert_eq!(rig.wire.0.len(), before, "fixed says nothing new");
+    rig.report(120, |m| m.cwnd = Bytes(2_000));
+    assert_eq!(rig.wire.0.len(), before + 1, "the datapath's own change is undone");
+}
+
+#[test]
+fn a_switch_sets_the_program_and_does_not_raise_the_window() {
+    let mut rig = Rig::new("reno");
+    rig.report(40, |_| {});
+    rig.report(80, |m| m.lost = Packets(1));
+    let window = rig.flow.decision.cwnd;
+    rig.want("bbr");
+    assert_eq!((rig.flow.arm(), rig.flow.driver.as_str()), ("bbr", "bbr"));
+    let (program, fields) = rig.wire.0.last().expect("a message");
+    assert_eq!(*program, Some("bbr/report"));
+    assert!(u64::from(fields[0].1) <= window.0);
+    assert_eq!(rig.noted("Switched"), 1);
+    let rate = rig.flow.decision.rate.expect("bbr paces").bytes_per_sec();
+    assert!(rate <= 3_150_000, "the first rates settle: {rate}");
+}
+
+#[test]
+fn an_unknown_name_is_vetoed_and_changes_nothing() {
+    let mut rig = Rig::new("reno");
+    let before = rig.wire.0.len();
+    rig.want("renno");
+    assert_eq!((rig.flow.arm(), rig.wire.0.len()), ("reno", before));
+    assert_eq!(rig.noted("Vetoed"), 1);
+}
+
+#[test]
+fn a_restored_flow_is_told_everything_again() {
+    let mut rig = Rig::new("cubic");
+    rig.report(40, |_| {});
+    let flow = &mut rig.flow;
+    assert!(!flow.on_state((State::FellBack, 1), Bytes(9_000), &mut rig.notes));
+    assert!(flow.on_state((State::Restored, 2), Bytes(9_000), &mut rig.notes));
+    rig.step(|flow, ctx| flow.on_poke(ctx));
+    let (program, fields) = rig.wire.0.last().expect("a message");
+    assert_eq!(*program, Some("cubic/report"));
+    assert!(fields[0].1 <= 9_000, "it goes on from the window it has: {fields:?}");
+}
+
+#[test]
+fn what_is_delivered_during_a_fallback_is_no_measurement() {
+    let mut rig = Rig::new("westwood");
+    let after = |rig: &mut Rig, delivered_pkts| {
+        rig.flow.signals = Some(Signals { mss_bytes: 1_000, delivered_pkts, ..Signals::default() });
+        let m = Measurement { acked: Bytes(7), ..Measurement::QUIET };
+        rig.step(|flow, ctx| flow.on_report(&m, ctx));
+        rig.flow.last.delivered
+    };
+    assert_eq!(after(&mut rig, u32::MAX), Bytes(7), "the first has none before it");
+    assert_eq!(after(&mut rig, 4), Bytes(5_000), "modulo 2^32");
+    rig.flow.on_state((State::FellBack, 1), Bytes(9_000), &mut rig.notes);
+    rig.flow.on_state((State::Restored, 2), Bytes(9_000), &mut rig.notes);
+    rig.step(|flow, ctx| flow.on_poke(ctx));
+    assert_eq!(after(&mut rig, 90_000), Bytes(7));
+    assert_eq!(after(&mut rig, 90_003), Bytes(3_000));
+}
+
+#[test]
+fn policies_and_arms_replace_each_other() {
+    let mut rig = Rig::new("rein");
+    rig.report(40, |_| {});
+    rig.want("westwood");
+    rig.want("rein");
+    assert_eq!((rig.flow.arm(), rig.flow.driver.as_str()), ("cubic", "rein"));
+    assert_eq!(rig.flow.totals.switches, 2);
+}
+
+/// Known problem 7: pacing that the arm before turned on, or off.
+#[test]
+fn a_switch_turns_pacing_on_and_off_again() {
+    let mut rig = Rig::new("bbr");
+    rig.report(40, |_| {});
+    rig.want("cubic");
+    let (program, fields) = rig.wire.0.last().expect("a message");
+    assert_eq!((*program, &fields[1]), (Some("cubic/report"), &("Rate".to_owned(), 0)));
+    rig.want("bbr");
+    let (_, fields) = rig.wire.0.last().expect("a message");
+    assert!(fields[1].1 > 0, "{fields:?}");
+}
+
+/// Known problem 9: a program's own registers are those of its start after a change.
+#[test]
+fn a_switch_tells_the_new_program_its_own_registers() {
+    let mut rig = Rig::new("cubic");
+    rig.report(40, |_| {});
+    rig.want("vivace");
+    let (program, fields) = rig.wire.0.last().expect("a message");
+    assert_eq!(*program, Some("vivace/intervals"));
+    assert!(fields.iter().any(|(name, _)| name == "interval"), "{fields:?}");
+    for at_ms in (80..2_000).step_by(20) {
+        rig.report(at_ms, |_| {});
+    }
+    let numbers =
+        rig.wire.0.iter().filter(|(_, fields)| fields[0].0 == "Cwnd" && fields.len() == 3);
+    assert!(numbers.count() > 1, "an interval's number comes with its rate");
+}
+
+/// Known problem 6: DCTCP without ECN.
+#[test]
+fn what_the_path_lacks_is_refused_and_reno_takes_a_new_flow() {
+    let mut rig = Rig::new("cubic");
+    rig.want("dctcp");
+    assert_eq!((rig.flow.arm(), rig.noted("Vetoed")), ("cubic", 1));
+    let rig = Rig::new("dctcp");
+    assert_eq!((rig.flow.arm(), rig.flow.driver.as_str()), ("reno", "reno"));
+    assert_eq!(rig.noted("Vetoed"), 1);
+}
+
+#[test]
+fn a_cold_hand_off_tells_no_more_than_the_kernel_would() {
+    let mut rig = Rig::new("cubic");
+    rig.config.guard.hand_off = crate::guard::HandOff::Cold;
+    for at_ms in (40..400).step_by(40) {
+        rig.report(at_ms, |m| m.lost = Packets(u64::from(at_ms == 200)));
+    }
+    rig.want("bbr");
+    let rate = rig.flow.decision.rate.expect("bbr paces").bytes_per_sec();
+    assert!(rate > 3_150_000, "it starts up anew, and nothing caps it: {rate}");
+}
