@@ -91,6 +91,7 @@ impl Scenario {
             let key = |key: &str| format!("flows.{index}.{key}");
             validate_numbers(flow, &key)?;
             self.validate_times(flow, &key)?;
+            self.validate_switches(flow, &key)?;
             validate_application(flow, &key)?;
             self.validate_route(flow, &key)?;
             self.validate_segments(flow, &key)?;
@@ -115,6 +116,31 @@ impl Scenario {
         let Some(stop_s) = flow.stop_s else { return Ok(()) };
         let rule = format!("must be after the last of these flows starts, at {last_s} s");
         check(stop_s > last_s && stop_s.is_finite(), || key("stop_s"), stop_s, &rule)
+    }
+
+    fn validate_switches(
+        &self,
+        flow: &FlowSpec,
+        key: &dyn Fn(&str) -> String,
+    ) -> Result<(), Error> {
+        let driven = matches!(flow.driver, Driver::Named(_)) || flow.switches.is_empty();
+        let rule = "only a flow that an arm or a policy drives can be switched";
+        check(driven, || key("switches"), &flow.driver, rule)?;
+        let mut after_s = flow.last_start_s();
+        for (index, order) in flow.switches.iter().enumerate() {
+            let key = |name: &str| key(&format!("switches.{index}.{name}"));
+            let fits = order.at_s > after_s && order.at_s < self.duration_s;
+            let rule = format!(
+                "must be after {after_s}, and before the end, duration_s = {}",
+                self.duration_s
+            );
+            check(fits, || key("at_s"), order.at_s, &rule)?;
+            after_s = order.at_s;
+            let rule = "must be an arm or a policy; `remuda programs` lists them";
+            let named = matches!(order.to.parse(), Ok(Driver::Named(_)));
+            check(named, || key("to"), &order.to, rule)?;
+        }
+        Ok(())
     }
 
     fn validate_route(&self, flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result<(), Error> {

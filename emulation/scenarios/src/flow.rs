@@ -4,9 +4,9 @@ use crate::driver::Driver;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The links that data and ACKs cross where a flow says no other.
 /// IPv4 and TCP headers with timestamps, in bytes: what a packet has beside its payload.
 pub const HEADER_BYTES: u32 = 52;
+/// The links that data and ACKs cross where a flow says no other.
 pub(crate) const ROUTE: &str = "down";
 pub(crate) const BACK: &str = "up";
 
@@ -46,10 +46,24 @@ pub struct FlowSpec {
     pub delayed_acks: bool,
     /// Added to its round trip, whatever its route.
     pub extra_delay_ms: f64,
+    /// What else is to drive it from some moments on, in their order, as an operator's `remuda set`
+    /// says it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub switches: Vec<SwitchOrder>,
     /// The links its data crosses, in order.
     pub route: Vec<String>,
     /// The links its ACKs cross, in order.
     pub back: Vec<String>,
+}
+
+/// From that moment on, another arm or policy is to drive a flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchOrder {
+    /// When, from the start of the scenario: carried out with the flow's next report.
+    pub at_s: f64,
+    /// The arm or policy.
+    pub to: String,
 }
 
 impl Default for FlowSpec {
@@ -69,6 +83,7 @@ impl Default for FlowSpec {
             ecn: false,
             delayed_acks: true,
             extra_delay_ms: 0.0,
+            switches: Vec::new(),
             route: vec![ROUTE.to_owned()],
             back: vec![BACK.to_owned()],
         }

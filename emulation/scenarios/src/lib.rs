@@ -38,7 +38,7 @@ mod scenario;
 
 pub use driver::{Driver, DriverError, WINDOW_PKTS_MAX};
 pub use error::Error;
-pub use flow::{FlowSpec, HEADER_BYTES};
+pub use flow::{FlowSpec, HEADER_BYTES, SwitchOrder};
 pub use overrides::{Override, OverrideError};
 pub use remuda_link::{Link, LinkSpec, Nanos};
 pub use scenario::Scenario;

@@ -8,6 +8,7 @@ use crate::in_process::{InProcess, Installed, Orders, installed};
 use crate::prr::CwndSetter;
 use crate::tcp::sender::{AckSample, Sender, State};
 use ccp_agent::Config;
+use remuda_scenarios::SwitchOrder;
 use remuda_vm::{Machine, Primitives};
 use remuda_wire::to_agent::Signals;
 use std::collections::VecDeque;
@@ -49,7 +50,7 @@ impl Datapath {
     pub fn start(
         driver: &str,
         config: &Arc<Config>,
-        (sender, ecn): (&Sender, bool),
+        (sender, ecn, switches): (&Sender, bool, &[SwitchOrder]),
         (delay_ns, now_ns): (u64, u64),
     ) -> Result<Self, Error> {
         let (cwnd_pkts, mss_bytes) = (sender.cwnd_pkts, sender.mss_bytes);
@@ -61,7 +62,7 @@ impl Datapath {
             ..Signals::default()
         };
         let (agent, orders) =
-            InProcess::start(driver, config, (cwnd_pkts, mss_bytes, ecn), signals)?;
+            InProcess::start((driver, switches), config, (cwnd_pkts, mss_bytes, ecn), signals)?;
         Ok(Self {
             machine: Machine::new(),
             primitives: Primitives::default(),

@@ -6,10 +6,12 @@
 
 use crate::Error;
 use ccp_agent::flow::{Actuator, Context, Flow};
+use ccp_agent::programs::Compiled;
 use ccp_agent::{Config, catalogue, decode, events, programs};
 use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::Bytes;
-use remuda_algorithms::{ARMS, ProgramId};
+use remuda_algorithms::{ARMS, ProgramId, Registers, Why};
+use remuda_scenarios::SwitchOrder;
 use remuda_scenarios::outcome::Switch;
 use remuda_vm::Program;
 use remuda_wire::program::Register;
@@ -18,10 +20,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, OnceLock};
 
 /// A program of an arm, decoded, with the places of the registers that every program has.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Installed {
     /// To run.
     pub program: Program,
+    compiled: Compiled,
     report_us: Option<u32>,
     per_round: Option<u32>,
 }
@@ -39,13 +42,26 @@ pub struct Orders {
     report_us: Option<u32>,
     /// [`REPORTS_PER_ROUND`].
     per_round: Option<u32>,
+    /// The program's own.
+    own: Registers,
 }
 
 impl Orders {
     /// Control registers to set, by index, with their values.
     pub fn controls(&self, installed: &Installed) -> impl Iterator<Item = (u32, u64)> {
         let pairs = [(installed.report_us, self.report_us), (installed.per_round, self.per_round)];
-        pairs.into_iter().filter_map(|(index, value)| Some((index?, u64::from(value?))))
+        let own = self.own.as_slice().iter();
+        let own = own.map(|(name, value)| (installed.control(name), Some(*value)));
+        pairs.into_iter().chain(own).filter_map(|(index, value)| Some((index?, u64::from(value?))))
+    }
+}
+
+impl Installed {
+    fn control(&self, name: &str) -> Option<u32> {
+        match self.compiled.register(name) {
+            Some(Register::Control(index)) => Some(index),
+            _ => None,
+        }
     }
 }
 
@@ -62,19 +78,17 @@ fn install((index, arm): (usize, &remuda_algorithms::Arm)) -> Result<Installed, 
     let compiled = programs::compiled(id.0, arm.program_text, uid).map_err(|e| e.to_string())?;
     let program = Program::from_install(&compiled.install)
         .map_err(|refusal| format!("program {:?}: {refusal}", id.0))?;
-    let control = |name| match compiled.register(name) {
-        Some(Register::Control(index)) => Some(index),
-        _ => None,
-    };
-    let (report_us, per_round) = (control(REPORT_INTERVAL), control(REPORTS_PER_ROUND));
-    Ok(Installed { program, report_us, per_round })
+    let mut installed = Installed { program, compiled, report_us: None, per_round: None };
+    installed.report_us = installed.control(REPORT_INTERVAL);
+    installed.per_round = installed.control(REPORTS_PER_ROUND);
+    Ok(installed)
 }
 
 #[derive(Debug, Default)]
 struct Wire(Orders, bool);
 
 impl Wire {
-    fn note(&mut self, fields: &[(&str, u32)]) {
+    fn note(&mut self, fields: &[(&'static str, u32)]) {
         self.1 = true;
         for (name, value) in fields {
             let field = match *name {
@@ -82,7 +96,10 @@ impl Wire {
                 "Rate" => &mut self.0.rate_bytes_per_sec,
                 REPORT_INTERVAL => &mut self.0.report_us,
                 REPORTS_PER_ROUND => &mut self.0.per_round,
-                _ => continue,
+                own => {
+                    self.0.own = self.0.own.with(own, *value);
+                    continue;
+                }
             };
             *field = Some(*value);
         }
@@ -90,12 +107,12 @@ impl Wire {
 }
 
 impl Actuator for Wire {
-    fn set_program(&mut self, program: ProgramId, fields: &[(&str, u32)]) {
+    fn set_program(&mut self, program: ProgramId, fields: &[(&'static str, u32)]) {
         self.0.program = ARMS.iter().position(|arm| arm.program == program);
         self.note(fields);
     }
 
-    fn update(&mut self, fields: &[(&str, u32)]) {
+    fn update(&mut self, fields: &[(&'static str, u32)]) {
         self.note(fields);
     }
 }
@@ -125,6 +142,8 @@ pub struct InProcess {
     flow: Flow,
     config: Arc<Config>,
     switches: Switches,
+    /// What is to drive the flow later, the next one last.
+    ordered: Vec<SwitchOrder>,
 }
 
 impl std::fmt::Debug for InProcess {
@@ -149,20 +168,22 @@ fn info(ecn: bool, signals: &Signals) -> FlowInfo {
 }
 
 impl InProcess {
-    /// `driver` takes a new flow; its first orders.
+    /// `driver` takes a new flow, and later others do; its first orders.
     pub fn start(
-        driver: &str,
+        (driver, ordered): (&str, &[SwitchOrder]),
         config: &Arc<Config>,
         (cwnd_pkts, mss_bytes, ecn): (u32, u32, bool),
         signals: Signals,
     ) -> Result<(Self, Orders), Error> {
-        let controller = catalogue::build(driver, &config.policy)
+        let controller = catalogue::build(driver, config)
             .map_err(|error| Error::Driver { rule: error.to_string() })?;
         let mss = Bytes(mss_bytes.into());
         let cwnd = Bytes(u64::from(cwnd_pkts) * mss.0);
         let driven = (driver.to_owned(), controller);
         let flow = Flow::new(1, info(ecn, &signals), (cwnd, mss), driven, signals.now_us);
-        let mut agent = Self { flow, config: Arc::clone(config), switches: Switches::default() };
+        let ordered = ordered.iter().rev().cloned().collect();
+        let switches = Switches::default();
+        let mut agent = Self { flow, config: Arc::clone(config), switches, ordered };
         let orders = agent.step(signals, |flow, ctx| flow.start(ctx)).unwrap_or_default();
         Ok((agent, orders))
     }
@@ -184,9 +205,18 @@ impl InProcess {
 
     /// Takes in a report; what it wants, if anything is new.
     pub fn report(&mut self, fields: &[u64], signals: Signals) -> Option<Orders> {
-        let (values, _) = fields.split_first_chunk::<{ FIELDS.len() }>()?;
-        let m = decode::fields(values, Some(&signals));
-        self.step(signals, |flow, ctx| flow.on_report(&m, ctx))
+        let (values, own) = fields.split_first_chunk::<{ FIELDS.len() }>()?;
+        let m = decode::fields(values, own, Some(&signals));
+        let now_s = signals.now_us as f64 / 1e6;
+        let due = self.ordered.pop_if(|order| order.at_s <= now_s);
+        self.step(signals, |flow, ctx| {
+            flow.on_report(&m, ctx);
+            if let Some(order) = due {
+                flow.signals = Some(signals);
+                flow.wanted = Some((order.to, Why::because("ordered by the scenario")));
+                flow.on_poke(ctx);
+            }
+        })
     }
 
     fn step(

@@ -15,12 +15,14 @@ use remuda_scenarios::{Driver, FlowSpec, Scenario};
 use std::sync::Arc;
 
 /// Builds both, in the order in which outcomes name them.
-pub fn build(scenario: &Scenario) -> Result<(Vec<Link<Packet>>, Vec<Flow>), Error> {
+pub fn build(
+    scenario: &Scenario,
+    config: &Arc<Config>,
+) -> Result<(Vec<Link<Packet>>, Vec<Flow>), Error> {
     scenario.validate()?;
     let (names, links): (Vec<String>, Vec<_>) = scenario.build_links()?.into_iter().unzip();
-    let config = Arc::new(Config::default());
     let flows = (0..).zip(scenario.flows_expanded());
-    let flows = flows.map(|(index, spec)| flow(scenario, &names, &config, (index, spec)));
+    let flows = flows.map(|(index, spec)| flow(scenario, &names, config, (index, spec)));
     Ok((links, flows.collect::<Result<Vec<_>, Error>>()?))
 }
 
@@ -71,7 +73,12 @@ fn control(
             let delay_ns = 2 * (scenario.control_delay_ms * 1e6) as u64;
             let start_ns = (spec.start_s * 1e9) as u64;
             let times = (delay_ns, start_ns);
-            let datapath = Datapath::start(name, config, (sender, spec.ecn), times);
+            for order in &spec.switches {
+                let known = ccp_agent::catalogue::kind(&order.to);
+                known.map_err(|error| refuse(format!("switches: {error}")))?;
+            }
+            let flow = (sender, spec.ecn, &spec.switches[..]);
+            let datapath = Datapath::start(name, config, flow, times);
             let datapath = datapath.map_err(|error| match error {
                 Error::Driver { rule } => refuse(rule),
                 other => other,

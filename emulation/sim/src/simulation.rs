@@ -7,10 +7,12 @@ use crate::series::Series;
 use crate::setup;
 use crate::timers::{Event, Timers};
 use crate::unresponsive::Unresponsive;
+use ccp_agent::Config;
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Decision, Measurement};
 use remuda_link::{Fate, Link, Nanos};
 use remuda_scenarios::{Scenario, outcome};
+use std::sync::Arc;
 
 const NEVER: u64 = u64::MAX;
 
@@ -84,7 +86,12 @@ pub struct Simulation {
 impl Simulation {
     /// Builds it. Reads the traces.
     pub fn new(scenario: &Scenario) -> Result<Self, Error> {
-        let (links, flows) = setup::build(scenario)?;
+        Self::with_config(scenario, &Arc::new(Config::default()))
+    }
+
+    /// Ready to run, with an agent of that configuration.
+    pub fn with_config(scenario: &Scenario, config: &Arc<Config>) -> Result<Self, Error> {
+        let (links, flows) = setup::build(scenario, config)?;
         let mut timers = Timers::default();
         for (index, flow) in (0..).zip(&flows) {
             let (spec, start_ns) = match flow {
