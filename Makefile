@@ -46,7 +46,7 @@ test-rust: setup ## Deterministic tests: no root, no network
 		-p ccp-agent -p remuda -p remuda-fidelity -p remuda-vm -p remuda-oracle \
 		-p remuda-scenarios -p remuda-results -p remuda-sim-to-real -p remuda-python
 	$(CARGO) test -p remuda-live --lib
-	$(CARGO) test --release -p remuda-sim
+	$(CARGO) test --release -p remuda-sim -p remuda-arms -p remuda-switches
 
 .PHONY: test-live
 test-live: build ## Real TCP, real BPF, real namespaces (needs root; says so if it skips)
@@ -70,6 +70,14 @@ fidelity: build ## Our reno, cubic and bbr against the kernel's own, as a table
 .PHONY: sim-to-real
 sim-to-real: build ## The same scenarios simulated and on real TCP; writes docs/sim-to-real.md
 	$(CARGO) run --release -p remuda-sim-to-real -- --write docs/sim-to-real.md
+
+.PHONY: switches
+switches: setup ## What a switch between any two arms costs, simulated; writes docs/switching.md
+	$(CARGO) run --release -p remuda-switches -- --write docs
+
+.PHONY: arms
+arms: setup ## Every arm beside what its paper says, simulated; writes docs/arms.md
+	$(CARGO) run --release -p remuda-arms -- --write docs/arms.md
 
 .PHONY: conformance
 conformance: setup ## Three million steps of random programs: libccp, the VM and compiled BPF

@@ -80,7 +80,7 @@ const TESTED_WITH: &[(&str, &str)] = &[("remuda-vm", "remuda-algorithms")];
 
 /// Crates that do no I/O, and all that they may be built on.
 const PURE: &[(&str, &[&str])] = &[
-    ("algorithms", &["serde", "thiserror"]),
+    ("algorithms", &["libm", "prost", "serde", "thiserror"]),
     ("selector", &["remuda-algorithms", "serde", "thiserror"]),
     ("emulation/link", &["hdrhistogram", "rand", "rand_chacha", "serde", "thiserror"]),
 ];

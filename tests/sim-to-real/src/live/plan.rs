@@ -136,6 +136,8 @@ fn unsupported(flow: &FlowSpec) -> Option<(&'static str, String, &'static str)> 
         Some(("delayed_acks", "false".to_owned(), "must be true: the kernel delays them"))
     } else if extra_delay_ms != 0.0 {
         Some(("extra_delay_ms", extra_delay_ms.to_string(), "must be 0: links delay all alike"))
+    } else if let Some(order) = flow.switches.first() {
+        Some(("switches", format!("to {}", order.to), "must be empty: nobody orders them here"))
     } else if let Some(rate) = app_rate {
         Some(("app_rate_mbit_per_sec", rate.to_string(), "must not be set"))
     } else if !is_route(DOWN, UP) && !is_route(UP, DOWN) {

@@ -1,0 +1,69 @@
+//! Every arm against what its paper says, as a table.
+
+use clap::Parser;
+use remuda_algorithms::ARMS;
+use remuda_arms::expectations::Scene;
+use remuda_arms::{Error, page, rows, run};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Every arm against what its paper says: scenario, expected, got.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Only this arm
+    #[arg(long, value_name = "NAME")]
+    arm: Option<String>,
+    /// Write the page into this file
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Show what every arm does in every scene, expected or not
+    #[arg(long)]
+    survey: bool,
+}
+
+const SCENES: [Scene; 5] =
+    [Scene::Alone, Scene::Deep, Scene::Loss, Scene::BesideCubic, Scene::Marks];
+
+fn survey(only: Option<&str>) -> Result<(), Error> {
+    for arm in ARMS.iter().filter(|arm| only.is_none_or(|only| only == arm.name)) {
+        print!("{:10}", arm.name);
+        for scene in SCENES {
+            let got = run(arm.name, scene)?;
+            print!(
+                "  {}: {:.3} {:.0}/{:.0} ms",
+                scene.name(),
+                got.share,
+                got.queue_mean_ms,
+                got.queue_p95_ms
+            );
+        }
+        println!();
+    }
+    Ok(())
+}
+
+fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
+    if args.survey {
+        survey(args.arm.as_deref())?;
+        return Ok(true);
+    }
+    let rows = rows(args.arm.as_deref())?;
+    match &args.write {
+        Some(path) => std::fs::write(path, page(&rows))?,
+        None => print!("{}", page(&rows)),
+    }
+    let met = rows.iter().filter(|row| row.met()).count();
+    println!("{met} of {} as expected", rows.len());
+    Ok(met == rows.len())
+}
+
+fn main() -> ExitCode {
+    match measure(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("arms: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

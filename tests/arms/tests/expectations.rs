@@ -1,0 +1,18 @@
+//! Every arm does in the simulator what its paper says, and the page about it is what is measured.
+
+use remuda_arms::{Row, page, rows};
+use std::path::Path;
+
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "minutes without optimisation; `make test` runs it optimised"
+)]
+fn every_arm_does_what_its_paper_says() {
+    let rows = rows(None).expect("scenes are scenarios");
+    let missed: Vec<String> = rows.iter().filter(|row| !row.met()).map(Row::line).collect();
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/arms.md");
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(written == page(&rows), "docs/arms.md is not what is measured: run `make arms`");
+}

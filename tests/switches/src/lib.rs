@@ -1,0 +1,179 @@
+//! What a switch in mid-flow costs: one flow on one bottleneck, driven by one arm and then by
+//! another.
+//!
+//! The path is that of the measurements that the design rests on: 24 Mbit/s, 40 ms, droptail. What
+//! is measured is seen by the sender (retransmissions), at the receiver (goodput) and in the
+//! bottleneck's queue (round trips).
+
+pub mod matrix;
+pub mod report;
+
+use ccp_agent::Config;
+use ccp_agent::guard::HandOff;
+use remuda_scenarios::outcome::Outcome;
+use remuda_scenarios::{Nanos, Scenario};
+use remuda_sim::Simulation;
+use remuda_stats::{percentile, sorted};
+use std::sync::Arc;
+
+/// Of the bottleneck.
+pub const RATE_MBIT_PER_SEC: f64 = 24.0;
+/// There and back, without a queue.
+pub const RTT_MS: f64 = 40.0;
+/// After the switch, that long is looked at.
+const AFTER_S: f64 = 2.0;
+/// Before it, goodput is of a second, and round trips of some seconds more: a sawtooth's.
+const GOODPUT_BEFORE_S: f64 = 1.0;
+const RTT_BEFORE_S: f64 = 4.0;
+/// An arm by itself is in its steady state from here, until there.
+const STEADY_FROM_S: f64 = 10.0;
+const STEADY_UNTIL_S: f64 = 40.0;
+/// Flapping: how often, and for how long.
+const FLAP_EVERY_S: f64 = 2.0;
+const FLAP_FOR_S: f64 = 20.0;
+
+/// Why a measurement failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The scenario is none.
+    #[error(transparent)]
+    Scenario(#[from] remuda_scenarios::Error),
+    /// The simulator does not take it.
+    #[error(transparent)]
+    Sim(#[from] remuda_sim::Error),
+}
+
+/// A flow: who drives it first, and what buffer it meets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Path<'a> {
+    /// The arm that starts it.
+    pub arm: &'a str,
+    /// The bottleneck's buffer, in BDPs.
+    pub buffer_bdp: f64,
+    /// The seed of the run.
+    pub seed: u64,
+}
+
+/// What was seen around a switch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seen {
+    /// Segments sent again in the two seconds after.
+    pub retransmitted_pkts: f64,
+    /// In the second before, in Mbit/s.
+    pub goodput_before: f64,
+    /// In the two seconds after, in Mbit/s.
+    pub goodput_after: f64,
+    /// The 95th percentile of the round trips before, in milliseconds.
+    pub rtt_p95_before_ms: f64,
+    /// In the two seconds after.
+    pub rtt_p95_after_ms: f64,
+}
+
+/// What an arm does by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steady {
+    /// Segments sent again in two seconds, on average.
+    pub retransmitted_pkts: f64,
+    /// The 95th percentile of its round trips, in milliseconds.
+    pub rtt_p95_ms: f64,
+}
+
+/// The scenario of a path, with these switches, as text: what runs is what can be shown.
+fn scenario(
+    path: &Path<'_>,
+    switches: &[(f64, &str)],
+    duration_s: f64,
+) -> Result<Scenario, remuda_scenarios::Error> {
+    let orders: Vec<String> =
+        switches.iter().map(|(at_s, to)| format!("{{ at_s = {at_s}, to = \"{to}\" }}")).collect();
+    let text = format!(
+        "duration_s = {duration_s}\nseed = {}\nsample_ms = 5\n\
+         [links.down]\nrate_mbit_per_sec = {RATE_MBIT_PER_SEC}\ndelay_ms = {}\n\
+         queue = {{ kind = \"droptail\", limit_bdp = {:.3} }}\n\
+         [links.up]\ndelay_ms = {}\njitter_std_ms = 0.001\n\
+         [[flows]]\ndriver = \"{}\"\necn = true\nswitches = [{}]\n",
+        path.seed,
+        RTT_MS / 2.0,
+        path.buffer_bdp,
+        RTT_MS / 2.0,
+        path.arm,
+        orders.join(", ")
+    );
+    Scenario::parse(&text, "switches")
+}
+
+fn run(scenario: &Scenario, hand_off: HandOff) -> Result<Outcome, Error> {
+    let mut config = Config::default();
+    config.guard.hand_off = hand_off;
+    let mut simulation = Simulation::with_config(scenario, &Arc::new(config))?;
+    while !simulation.is_over() {
+        let next = simulation.now() + Nanos::from_millis(1_000);
+        simulation.run_until(next);
+    }
+    Ok(simulation.outcome())
+}
+
+/// What the flow had delivered and sent again by then: the last look before.
+fn by(outcome: &Outcome, at_s: f64) -> (f64, f64) {
+    let looks = &outcome.flow_samples;
+    let after = looks.partition_point(|look| look.t_s <= at_s);
+    looks[..after]
+        .last()
+        .map_or((0.0, 0.0), |look| (look.delivered_bytes as f64, look.retransmitted_pkts as f64))
+}
+
+fn goodput(outcome: &Outcome, from_s: f64, until_s: f64) -> f64 {
+    let bytes = by(outcome, until_s).0 - by(outcome, from_s).0;
+    bytes * 8.0 / 1e6 / (until_s - from_s)
+}
+
+/// The 95th percentile of the round trips that a packet would have had, in milliseconds.
+fn rtt_p95_ms(outcome: &Outcome, from_s: f64, until_s: f64) -> f64 {
+    let down = outcome.links.iter().position(|link| link.name == "down").unwrap_or(0);
+    let looks = outcome
+        .link_samples
+        .iter()
+        .filter(|look| look.link as usize == down && look.t_s > from_s && look.t_s <= until_s);
+    let queues = looks.map(|look| look.queue_bytes as f64 * 8.0 / (RATE_MBIT_PER_SEC * 1e3));
+    RTT_MS + percentile(&sorted(queues), 95.0)
+}
+
+/// One switch at that moment.
+pub fn switch(path: &Path<'_>, to: &str, at_s: f64, hand_off: HandOff) -> Result<Seen, Error> {
+    let end_s = at_s + AFTER_S;
+    let outcome = run(&scenario(path, &[(at_s, to)], end_s + 0.5)?, hand_off)?;
+    Ok(Seen {
+        retransmitted_pkts: by(&outcome, end_s).1 - by(&outcome, at_s).1,
+        goodput_before: goodput(&outcome, at_s - GOODPUT_BEFORE_S, at_s),
+        goodput_after: goodput(&outcome, at_s, end_s),
+        rtt_p95_before_ms: rtt_p95_ms(&outcome, at_s - RTT_BEFORE_S, at_s),
+        rtt_p95_after_ms: rtt_p95_ms(&outcome, at_s, end_s),
+    })
+}
+
+/// An arm by itself.
+pub fn steady(path: &Path<'_>) -> Result<Steady, Error> {
+    let outcome = run(&scenario(path, &[], STEADY_UNTIL_S)?, HandOff::Warm)?;
+    let resent = by(&outcome, STEADY_UNTIL_S).1 - by(&outcome, STEADY_FROM_S).1;
+    Ok(Steady {
+        retransmitted_pkts: resent * AFTER_S / (STEADY_UNTIL_S - STEADY_FROM_S),
+        rtt_p95_ms: rtt_p95_ms(&outcome, STEADY_FROM_S, STEADY_UNTIL_S),
+    })
+}
+
+/// Segments sent again while two arms take turns, each for two seconds, and what the flow's first
+/// arm sends again by itself in as long.
+pub fn flap(path: &Path<'_>, other: &str, hand_off: HandOff) -> Result<(f64, f64), Error> {
+    let turns = (FLAP_FOR_S / FLAP_EVERY_S) as u32;
+    let orders: Vec<(f64, &str)> = (0..turns)
+        .map(|turn| {
+            let to = if turn % 2 == 0 { other } else { path.arm };
+            (STEADY_FROM_S + FLAP_EVERY_S * f64::from(turn), to)
+        })
+        .collect();
+    let end_s = STEADY_FROM_S + FLAP_FOR_S;
+    let resent = |outcome: &Outcome| by(outcome, end_s).1 - by(outcome, STEADY_FROM_S).1;
+    let flapping = run(&scenario(path, &orders, end_s + 0.5)?, hand_off)?;
+    let alone = run(&scenario(path, &[], end_s + 0.5)?, HandOff::Warm)?;
+    Ok((resent(&flapping), resent(&alone)))
+}

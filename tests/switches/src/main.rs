@@ -1,0 +1,105 @@
+//! The switch matrix: every ordered pair of arms, warm and cold.
+
+use ccp_agent::guard::HandOff;
+use clap::Parser;
+use remuda_switches::matrix::{self, MOMENTS_S, Plan, cells};
+use remuda_switches::{Error, Path, flap, report};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What a switch in mid-flow costs: every ordered pair of arms on 24 Mbit/s and 40 ms.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Only these arms
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    arms: Vec<String>,
+    /// Buffers, in BDPs
+    #[arg(long, value_name = "BDP", value_delimiter = ',', default_value = "1,4")]
+    buffers: Vec<f64>,
+    /// When the switch is made, in seconds; a pair is judged by the median
+    #[arg(long, value_name = "SECONDS", value_delimiter = ',', default_values_t = MOMENTS_S)]
+    at: Vec<f64>,
+    /// Runs at once
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    jobs: usize,
+    /// The seed of every run
+    #[arg(long, value_name = "N", default_value_t = 1, env = "SEED")]
+    seed: u64,
+    /// Write the page and its picture, switching.md and switching.svg, into this folder
+    #[arg(long, value_name = "DIR")]
+    write: Option<PathBuf>,
+    /// Two arms that take turns, every 2 s for 20 s, for every pair of these
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    flap: Vec<String>,
+}
+
+fn known(names: &[String]) -> Result<Vec<&'static str>, String> {
+    if names.is_empty() {
+        return Ok(matrix::arms());
+    }
+    let find = |name: &String| {
+        let arm = remuda_algorithms::arm(name).map(|arm| arm.name);
+        arm.ok_or_else(|| format!("there is no arm {name:?}"))
+    };
+    names.iter().map(find).collect()
+}
+
+fn flaps(args: &Args) -> Result<bool, Error> {
+    let mut met = true;
+    for buffer_bdp in &args.buffers {
+        for first in &args.flap {
+            for other in args.flap.iter().filter(|other| *other > first) {
+                let path = |arm| Path { arm, buffer_bdp: *buffer_bdp, seed: args.seed };
+                let (_, of_other) = flap(&path(other), first, HandOff::Warm)?;
+                for hand_off in [HandOff::Warm, HandOff::Cold] {
+                    let (resent, of_first) = flap(&path(first), other, hand_off)?;
+                    let bound = 2.0 * of_first.max(of_other);
+                    let miss = resent > bound && hand_off == HandOff::Warm;
+                    met &= !miss;
+                    println!(
+                        "{first} and {other}, {buffer_bdp} BDP, {}: {resent:.0} sent again in 20 s; \
+                         alone {of_first:.0} and {of_other:.0}{}",
+                        report::named(hand_off),
+                        if miss { "  MISSED" } else { "" }
+                    );
+                }
+            }
+        }
+    }
+    Ok(met)
+}
+
+fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
+    if !args.flap.is_empty() {
+        known(&args.flap)?;
+        return Ok(flaps(args)?);
+    }
+    let plan = Plan {
+        arms: known(&args.arms)?,
+        buffers_bdp: args.buffers.clone(),
+        moments_s: args.at.clone(),
+        jobs: args.jobs,
+        seed: args.seed,
+    };
+    let (warm, cold) = (cells(&plan, HandOff::Warm)?, cells(&plan, HandOff::Cold)?);
+    let page = report::page(&plan, &warm, &cold);
+    if let Some(folder) = &args.write {
+        std::fs::write(folder.join("switching.md"), &page)?;
+        std::fs::write(folder.join("switching.svg"), report::picture(&plan, &warm, &cold))?;
+    } else {
+        print!("{page}");
+    }
+    println!("warm: {}\ncold: {}", report::summary(&warm), report::summary(&cold));
+    Ok(warm.iter().all(|cell| cell.missed().is_empty()))
+}
+
+fn main() -> ExitCode {
+    match measure(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("switches: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

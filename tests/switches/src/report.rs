@@ -1,0 +1,179 @@
+//! The matrix as tables and as a picture: the same bytes for the same figures.
+
+use crate::matrix::{Cell, Plan};
+use ccp_agent::guard::HandOff;
+use std::fmt::Write;
+
+/// Pixels of a cell of the picture, and of the names beside it.
+const CELL_PX: usize = 18;
+const NAMES_PX: usize = 80;
+/// As many retransmissions as make a cell black.
+const BLACK_PKTS: f64 = 5_000.0;
+
+/// As headings have it.
+pub fn named(hand_off: HandOff) -> &'static str {
+    match hand_off {
+        HandOff::Warm => "warm",
+        HandOff::Cold => "cold",
+    }
+}
+
+fn find<'a>(cells: &'a [Cell], from: &str, to: &str, buffer_bdp: f64) -> Option<&'a Cell> {
+    cells.iter().find(|cell| cell.from == from && cell.to == to && cell.buffer_bdp == buffer_bdp)
+}
+
+/// A matrix of one buffer in Markdown: the retransmissions of each pair; `*` misses a bound.
+pub fn matrix(arms: &[&str], cells: &[Cell], buffer_bdp: f64) -> String {
+    let mut out = String::from("| from, to |");
+    for arm in arms {
+        let _ = write!(out, " {arm} |");
+    }
+    out.push_str("\n|---|");
+    out.push_str(&"---:|".repeat(arms.len()));
+    out.push('\n');
+    for from in arms {
+        let _ = write!(out, "| {from} |");
+        for to in arms {
+            let text = find(cells, from, to, buffer_bdp).map_or(String::new(), |cell| {
+                let mark = if cell.missed().is_empty() { "" } else { "*" };
+                format!("{:.0}{mark}", cell.retransmitted_pkts.0.median)
+            });
+            let _ = write!(out, " {text} |");
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// A line for each pair that misses a bound.
+pub fn misses(cells: &[Cell]) -> String {
+    let mut out = String::new();
+    for cell in cells.iter().filter(|cell| !cell.missed().is_empty()) {
+        let (resent, bound) = cell.retransmitted_pkts;
+        let _ = writeln!(
+            out,
+            "| {} to {} | {} | {} | {resent:.0} ({bound:.0}) | {:.2} | {:.2} |",
+            cell.from,
+            cell.to,
+            cell.buffer_bdp,
+            cell.missed().join(", "),
+            cell.goodput_ratio,
+            cell.rtt_ratio
+        );
+    }
+    out
+}
+
+/// How many pairs keep to all bounds, and what they all send again.
+pub fn summary(cells: &[Cell]) -> String {
+    let met = cells.iter().filter(|cell| cell.missed().is_empty()).count();
+    let resent: f64 = cells.iter().map(|cell| cell.retransmitted_pkts.0.median).sum();
+    format!("{met} of {} within bounds, {resent:.0} segments sent again in all", cells.len())
+}
+
+const HEAD: &str = "\
+# What a switch costs
+
+`make switches` writes this page and its picture; a test holds both to what it would write.
+
+One flow in the simulator, 24 Mbit/s, 40 ms, droptail: one arm drives it, and at a moment another
+one does, ordered as `remuda set` does it. Three moments; a pair is judged by the median. Bounds, over
+the two seconds after:
+
+- retransmissions: at most 40, or 1.5 times what the target sends again by itself in two seconds;
+- goodput: at least 0.95 of that of the second before;
+- round trips: their 95th percentile at most 1.1 times the larger of that of the four seconds before
+  and the target's own.
+
+*Warm* is what the agent does: the path state is handed off, and the guard bounds what follows.
+*Cold* (`guard.hand_off = \"cold\"`) is what Linux' `setsockopt` does: the successor has the window, the
+threshold and the round trips, starts anew, and nothing bounds it. `remy` is left out, as it needs a
+table.
+
+![warm and cold, every pair](switching.svg)
+
+The darker, the more is sent again; a ring misses a bound.
+";
+
+/// The whole page.
+pub fn page(plan: &Plan, warm: &[Cell], cold: &[Cell]) -> String {
+    let mut out = HEAD.to_owned();
+    for (hand_off, cells) in [(HandOff::Warm, warm), (HandOff::Cold, cold)] {
+        let _ = writeln!(out, "\n- {}: {}", named(hand_off), summary(cells));
+    }
+    for (hand_off, cells) in [(HandOff::Warm, warm), (HandOff::Cold, cold)] {
+        for buffer_bdp in &plan.buffers_bdp {
+            let _ = writeln!(
+                out,
+                "\n## {}, {buffer_bdp} BDP: segments sent again\n\n{}",
+                named(hand_off),
+                matrix(&plan.arms, cells, *buffer_bdp).trim_end()
+            );
+        }
+    }
+    let _ = writeln!(
+        out,
+        "\n## Warm switches that miss a bound\n\n| pair | BDP | misses | sent again (bound) | goodput, \
+         after / before | RTT p95, after / bound's base |\n|---|---:|---|---:|---:|---:|\n{}",
+        misses(warm).trim_end()
+    );
+    out
+}
+
+/// Warm above, cold below, a square for each buffer.
+pub fn picture(plan: &Plan, warm: &[Cell], cold: &[Cell]) -> String {
+    let side = NAMES_PX + plan.arms.len() * CELL_PX + CELL_PX;
+    let (width, height) = (side * plan.buffers_bdp.len(), 2 * side);
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         font-family=\"sans-serif\" font-size=\"10\">\n<rect width=\"{width}\" \
+         height=\"{height}\" fill=\"white\"/>\n"
+    );
+    for (row, (hand_off, cells)) in
+        [(HandOff::Warm, warm), (HandOff::Cold, cold)].iter().enumerate()
+    {
+        for (column, buffer_bdp) in plan.buffers_bdp.iter().enumerate() {
+            let (x, y) = (column * side, row * side);
+            let _ = writeln!(
+                out,
+                "<text x=\"{}\" y=\"{}\" font-size=\"12\">{}, {buffer_bdp} BDP (rows: from)</text>",
+                x + 4,
+                y + 14,
+                named(*hand_off)
+            );
+            square(&mut out, plan, cells, (*buffer_bdp, x, y));
+        }
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+fn square(out: &mut String, plan: &Plan, cells: &[Cell], (buffer_bdp, x, y): (f64, usize, usize)) {
+    for (index, arm) in plan.arms.iter().enumerate() {
+        let at = NAMES_PX + index * CELL_PX + CELL_PX / 2;
+        let _ = writeln!(
+            out,
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{arm}</text>\n<text transform=\"translate({},\
+             {}) rotate(-90)\">{arm}</text>",
+            x + NAMES_PX - 4,
+            y + at + 4,
+            x + at + 4,
+            y + NAMES_PX - 4
+        );
+        for (other, to) in plan.arms.iter().enumerate() {
+            let Some(cell) = find(cells, arm, to, buffer_bdp) else { continue };
+            let resent = cell.retransmitted_pkts.0.median;
+            let light = 1.0 - ((1.0 + resent).ln() / (1.0 + BLACK_PKTS).ln()).min(1.0);
+            let grey = (40.0 + 210.0 * light) as u8;
+            let ring = if cell.missed().is_empty() { "none" } else { "#d55e00" };
+            let _ = writeln!(
+                out,
+                "<rect x=\"{}\" y=\"{}\" width=\"{size}\" height=\"{size}\" fill=\"rgb({grey},{grey},\
+                 {grey})\" stroke=\"{ring}\" stroke-width=\"2\"/>",
+                x + NAMES_PX + other * CELL_PX + 2,
+                y + NAMES_PX + index * CELL_PX + 2,
+                size = CELL_PX - 4
+            );
+        }
+    }
+}
