@@ -1,8 +1,8 @@
 //! PCC Allegro: tries a little faster and a little slower, and goes where the utility is larger.
 //!
 //! M. Dong et al., "PCC: Re-architecting Congestion Control for Consistent High Performance", NSDI
-//! 2015. With x the rate an interval was sent at, T the rate it was delivered at and L the share of it
-//! that was lost:
+//! 2015. With x the rate an interval was sent at, T the rate it was delivered at and L the share of
+//! it that was lost:
 //!
 //! ```text
 //! u = T sigmoid(L - 0.05) - x L              sigmoid(y) = 1 / (1 + e^(100 y))   section 2.2

@@ -6,7 +6,7 @@
 //! the least round trip, `setpoint = alpha R`, and on each round trip sampled:
 //!
 //! ```text
-//! RTT <= setpoint                    good: W grows by setpoint / RTT segments a window, beside CUBIC
+//! RTT <= setpoint                    good: W grows by setpoint / RTT segments a window more
 //! above it for less than setpoint    normal: CUBIC alone
 //! above it for longer                bad: ssthresh as after a loss, W back to its floor; again
 //!                                    after setpoint / sqrt(n), n the times so far (CoDel's law)

@@ -1,7 +1,7 @@
 //! Copa: as many of its own packets in the queue as it says, by the delay itself.
 //!
-//! V. Arun, H. Balakrishnan, "Copa: Practical Delay-Based Congestion Control for the Internet", NSDI
-//! 2018, sections 2 to 4. With W the window, v a velocity and delta 0.5:
+//! V. Arun, H. Balakrishnan, "Copa: Practical Delay-Based Congestion Control for the Internet",
+//! NSDI 2018, sections 2 to 4. With W the window, v a velocity and delta 0.5:
 //!
 //! ```text
 //! d_q    = RTTstanding - RTTmin         least RTT of half a round trip, less that of 10 s

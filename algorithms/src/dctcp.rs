@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Needs ECN: a path without it is refused. The bottleneck should mark above a low threshold, and
-//! the receiver should echo each mark on its own (RFC 8257 section 3.2). A receiver that does not run
-//! DCTCP repeats a mark until it is answered (RFC 3168), so that alpha is then too large: the flow
-//! is fair to Reno, and no better.
+//! the receiver should echo each mark on its own (RFC 8257 section 3.2). A receiver that does not
+//! run DCTCP repeats a mark until it is answered (RFC 3168), so that alpha is then too large: the
+//! flow is fair to Reno, and no better.
 //!
 //! Differs from RFC 8257: growth and slow start are Reno's (window.rs); M counts segments, as Linux
 //! does, not bytes.

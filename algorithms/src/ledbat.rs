@@ -1,8 +1,9 @@
-//! LEDBAT++: takes what others leave; gives way as soon as round trips are 60 ms longer than need be.
+//! LEDBAT++: takes what others leave; gives way as soon as round trips are 60 ms longer than need
+//! be.
 //!
 //! P. Balasubramanian, O. Ertugay, D. Havey, "LEDBAT++: Congestion Control for Background Traffic",
-//! draft-irtf-iccrg-ledbat-plus-plus. With W the window in segments, B the least RTT, d the queueing
-//! delay (the least RTT of a round, less B) and T = 60 ms, once a round trip:
+//! draft-irtf-iccrg-ledbat-plus-plus. With W the window in segments, B the least RTT, d the
+//! queueing delay (the least RTT of a round, less B) and T = 60 ms, once a round trip:
 //!
 //! ```text
 //! GAIN = 1 / min(16, ceil(2 T / B))

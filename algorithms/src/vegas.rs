@@ -1,8 +1,8 @@
 //! Vegas: keeps two to four segments of its own in the bottleneck's queue.
 //!
 //! L. Brakmo, L. Peterson, "TCP Vegas: End to End Congestion Avoidance on a Global Internet", IEEE
-//! JSAC 1995, section IV; as in Linux tcp_vegas.c. At the end of each round trip, with W the window,
-//! R the least RTT of the round and B the least ever:
+//! JSAC 1995, section IV; as in Linux tcp_vegas.c. At the end of each round trip, with W the
+//! window, R the least RTT of the round and B the least ever:
 //!
 //! ```text
 //! diff = W (R - B) / B                what of the window stands in the queue
@@ -187,8 +187,8 @@ mod tests {
     use crate::controller::RttSamples;
     use crate::script::{MSS, RTT, path, windows};
 
-    /// What was sent under the window `before` is delivered in one round trip of `rtt_us`, under the
-    /// window `cwnd`.
+    /// What was sent under the window `before` is delivered in one round trip of `rtt_us`, under
+    /// the window `cwnd`.
     fn round(before: Bytes, cwnd: Bytes, rtt_us: u64, samples: u64) -> Measurement {
         let one = RttSamples::one(Duration::from_micros(rtt_us));
         Measurement {

@@ -6,6 +6,7 @@
 use crate::flow::Actuator;
 use crate::host::{Host, Key};
 use crate::ipc::{Current, Junction, POKE_UID, lock};
+use crate::programs::installed_as;
 use portus::lang::Scope;
 use portus::{CongAlg, Datapath, DatapathInfo, DatapathTrait, Report};
 use remuda_algorithms::ProgramId;
@@ -61,7 +62,7 @@ struct Wire {
 
 impl Actuator for Wire {
     fn set_program(&mut self, program: ProgramId, fields: &[(&'static str, u32)]) {
-        match self.control.set_program(program.0, Some(fields)) {
+        match self.control.set_program(installed_as(program), Some(fields)) {
             Ok(scope) => self.scope = Some(scope),
             Err(error) => tracing::warn!(program = program.0, ?error, "set_program"),
         }

@@ -1,8 +1,8 @@
 //! What losses say: how much bandwidth and inflight there is for now, and how much inflight at all.
 //!
-//! draft-ietf-ccwg-bbr, section 5.5.10. A report does not say what was in flight when a lost segment
-//! was sent; the losses of a round trip are compared with what was in flight in the one before,
-//! which is when they were sent.
+//! draft-ietf-ccwg-bbr, section 5.5.10. A report does not say what was in flight when a lost
+//! segment was sent; the losses of a round trip are compared with what was in flight in the one
+//! before, which is when they were sent.
 
 use crate::controller::Measurement;
 use crate::units::{Bytes, Gain, Packets, Rate, Time};

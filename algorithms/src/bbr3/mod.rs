@@ -6,8 +6,8 @@
 //! ```text
 //! STARTUP    2.77; ends also when a round trip loses more than 2 %, in six segments at least
 //! PROBE_BW   DOWN 0.91 until the queue is gone and headroom is free; CRUISE 1; after 2 to 3 s, or
-//!            63 rounds: REFILL 1 for a round, UP 1.25 until losses or no more bandwidth  probe_bw.rs
-//! bounds     what a flight may hold at all; what bandwidth and inflight there are for now  bounds.rs
+//!            63 rounds: REFILL 1 for a round, UP 1.25 until losses or no more comes  probe_bw.rs
+//! bounds     what a flight may hold at all; bandwidth and inflight for now            bounds.rs
 //! PROBE_RTT  every 5 s, with half a BDP in flight
 //! ```
 //!

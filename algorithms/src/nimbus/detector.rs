@@ -1,7 +1,7 @@
 //! Whether the cross traffic is elastic: whether it answers this flow's pulses.
 //!
-//! Elastic traffic gives way to a pulse and comes back a round trip later, so its rate has a peak at
-//! the pulses' frequency; traffic that does not look at the queue has none.
+//! Elastic traffic gives way to a pulse and comes back a round trip later, so its rate has a peak
+//! at the pulses' frequency; traffic that does not look at the queue has none.
 //!
 //! The frequencies that matter are some forty of 512: they are summed one by one, with sines of
 //! libm, so that the same history gives the same bits on any machine.

@@ -1,11 +1,11 @@
 //! Nimbus: CUBIC among buffer fillers, a short queue otherwise, by pulses that tell the two apart.
 //!
 //! P. Goyal et al., "Elasticity Detection: A Building Block for Internet Congestion Control",
-//! arXiv 1802.08730, and its implementation for CCP. With mu the link's rate, S what is sent, R what
-//! is delivered:
+//! arXiv 1802.08730, and its implementation for CCP. With mu the link's rate, S what is sent, R
+//! what is delivered:
 //!
 //! ```text
-//! z       = mu S / R - S                                      the cross traffic's rate, section 3.1
+//! z       = mu S / R - S                                     the cross traffic's rate, section 3.1
 //! pulses  a quarter of mu, up for a quarter of the period and down, less, for the rest:
 //!         5 Hz in the competitive mode, 6 Hz in the delay mode                        section 3.4
 //! delay   r = S + 0.8 (mu - z - S) - 0.5 mu / RTT (RTT - 1.25 RTTmin)                 section 4.1
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! mu is the largest delivery rate seen. Into the competitive mode it goes with the rate of five
-//! seconds ago, before it was squeezed; back into the delay mode five seconds later at the earliest,
-//! with a threshold that starts from the RTT of then. The verdict is detector.rs's.
+//! seconds ago, before it was squeezed; back into the delay mode five seconds later at the
+//! earliest, with a threshold that starts from the RTT of then. The verdict is detector.rs's.
 //!
 //! Differs from the paper:
 //!   - of many flows of Nimbus on a link, each pulses: no masters and slaves (section 6);
@@ -68,7 +68,8 @@ const UP: f64 = 0.25;
 /// Section 4.1: alpha and beta of the delay mode.
 const ALPHA: f64 = 0.8;
 const BETA: f64 = 0.5;
-/// The queue it keeps: a quarter of the least RTT; a larger one shrinks by half a least RTT a second.
+/// The queue it keeps: a quarter of the least RTT; a larger one shrinks by half a least RTT a
+/// second.
 const THRESHOLD: f64 = 1.25;
 const THRESHOLD_FALL_PER_SEC: f64 = 0.5;
 /// The rate is never below this share of the link.

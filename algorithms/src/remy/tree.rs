@@ -1,8 +1,8 @@
 //! Remy's rule tables: a tree over what a sender remembers, whose leaves say what to do.
 //!
-//! The file is the one that Remy writes (tcpexmachina/remy, protobufs/dna.proto): a tree whose inner
-//! nodes divide a box of the memory, and whose leaves, the whiskers, hold an action. Only what a
-//! sender needs is read; what the optimizer kept beside it is passed over.
+//! The file is the one that Remy writes (tcpexmachina/remy, protobufs/dna.proto): a tree whose
+//! inner nodes divide a box of the memory, and whose leaves, the whiskers, hold an action. Only
+//! what a sender needs is read; what the optimizer kept beside it is passed over.
 
 use prost::Message;
 use std::sync::Arc;

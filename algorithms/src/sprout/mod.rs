@@ -1,15 +1,15 @@
 //! Sprout, as a sender alone can have it: a window that the link will deliver within 100 ms, with
 //! 95 % certainty. **An approximation**: Sprout's forecast is made at the receiver.
 //!
-//! K. Winstein, A. Sivaraman, H. Balakrishnan, "Stochastic Forecasts Achieve High Throughput and Low
-//! Delay over Cellular Networks", NSDI 2013. Each 20 ms, what was delivered moves what is believed
-//! of the link's rate, and the belief gives a forecast (forecast.rs); the window is what it says
-//! will be delivered in the least one-way delay and 100 ms.
+//! K. Winstein, A. Sivaraman, H. Balakrishnan, "Stochastic Forecasts Achieve High Throughput and
+//! Low Delay over Cellular Networks", NSDI 2013. Each 20 ms, what was delivered moves what is
+//! believed of the link's rate, and the belief gives a forecast (forecast.rs); the window is what
+//! it says will be delivered in the least one-way delay and 100 ms.
 //!
 //! Differs from the paper:
 //!   - deliveries are seen by ACKs, half a round trip late and with the ACKs' own jitter; the
-//!     receiver's knowledge of what is still under way (section 3.4) is missing: a tick in which the
-//!     link had no queue only says that it is no slower;
+//!     receiver's knowledge of what is still under way (section 3.4) is missing: a tick in which
+//!     the link had no queue only says that it is no slower;
 //!   - a forecast of several ticks adds up the cautious forecasts of each, where the paper has the
 //!     percentile of the sum: a little more cautious;
 //!   - the unit is a segment up to 11 Mbit/s, and 2, 4, 8 … segments on faster links, since the

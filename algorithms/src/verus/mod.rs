@@ -8,13 +8,13 @@
 //! Dmax / Dmin > 2     Dest -= 2 ms        else, if Dmax has grown   Dest -= 1 ms
 //!                                         else                      Dest += 2 ms
 //! W = the window whose delay is Dest                                profile.rs
-//! loss                W *= 0.7; a segment more a round trip until it is repaired; the profile rests
+//! loss                W *= 0.7; a segment more a round trip until repaired; the profile rests
 //! slow start          until a loss, or a delay of 15 Dmin
 //! ```
 //!
 //! Differs from the paper:
-//!   - a report (a sixteenth of a round trip, by default no shorter than 2 ms) stands for the epochs
-//!     of 5 ms that it lasts;
+//!   - a report (a sixteenth of a round trip, by default no shorter than 2 ms) stands for the
+//!     epochs of 5 ms that it lasts;
 //!   - the window is set as such, not as segments for the next epoch (section 4.1's last step): the
 //!     datapath's ACK clock sends them;
 //!   - a delay's window is that of a round trip before its report.

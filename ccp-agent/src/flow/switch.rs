@@ -17,8 +17,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Flow {
-    /// What the controller was built for, the path does not have: Reno takes the flow, as Linux does
-    /// where DCTCP finds no ECN.
+    /// What the controller was built for, the path does not have: Reno takes the flow, as Linux
+    /// does where DCTCP finds no ECN.
     pub(super) fn refused(&mut self, reason: &str, ctx: &mut Context<'_>) {
         self.veto(self.driver.clone(), reason.to_owned(), ctx);
         self.controller = reno::ARM.build();
@@ -126,8 +126,8 @@ impl Flow {
         }
     }
 
-    /// Whether this is a moment at which the flow can be handed over: nothing is being repaired, and
-    /// the arm in charge is not in a state that says nothing of the path.
+    /// Whether this is a moment at which the flow can be handed over: nothing is being repaired,
+    /// and the arm in charge is not in a state that says nothing of the path.
     fn moment(&self) -> Readiness {
         if self.last.in_recovery {
             return Readiness::Defer("a loss is being repaired");

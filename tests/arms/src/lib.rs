@@ -1,8 +1,8 @@
 //! Every arm against what its paper, RFC or draft says of it, in the simulator.
 //!
-//! Four scenarios are the same for all: alone with a short and with a deep buffer, with random loss,
-//! and beside CUBIC. What an arm must do there stands in words in [`expectations`], and in numbers
-//! beside them.
+//! Four scenarios are the same for all: alone with a short and with a deep buffer, with random
+//! loss, and beside CUBIC. What an arm must do there stands in words in [`expectations`], and in
+//! numbers beside them.
 
 pub mod expectations;
 
@@ -149,15 +149,15 @@ pub fn rows(arm: Option<&str>) -> Result<Vec<Row>, Error> {
 const HEAD: &str = "\
 # Every arm beside what its paper says
 
-`make arms` writes this page; a test holds it to what it would write. All of it is simulated, with the
-arms' own programs and controllers: 24 Mbit/s, 40 ms, a minute, of which the first third does not
-count. How `reno`, `cubic` and `bbr` compare with the kernel's own is in
+`make arms` writes this page; a test holds it to what it would write. All of it is simulated, with
+the arms' own programs and controllers: 24 Mbit/s, 40 ms, a minute, of which the first third does
+not count. How `reno`, `cubic` and `bbr` compare with the kernel's own is in
 [sim-to-real.md](sim-to-real.md) and `make fidelity`; the other arms have not met the kernel's
 modules yet, and are held to their papers, RFCs and drafts. `remy` does what its table says.
 
-Scenarios: *alone* with a drop-tail buffer of 1 or 4 BDPs; *1 % loss*, at random, with 1 BDP; *beside
-CUBIC*, which starts a second later, with 2 BDPs; *marks above 20* packets, with ECN, 4 BDPs. The share
-is that of the link's payload; the queue is the 95th percentile of its delay.
+Scenarios: *alone* with a drop-tail buffer of 1 or 4 BDPs; *1 % loss*, at random, with 1 BDP;
+*beside CUBIC*, which starts a second later, with 2 BDPs; *marks above 20* packets, with ECN, 4
+BDPs. The share is that of the link's payload; the queue is the 95th percentile of its delay.
 
 | arm | scenario | expected | bounds: share, queue | got | met |
 |---|---|---|---|---|---|

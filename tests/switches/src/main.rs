@@ -57,8 +57,8 @@ fn flaps(args: &Args) -> Result<bool, Error> {
                     let miss = resent > bound && hand_off == HandOff::Warm;
                     met &= !miss;
                     println!(
-                        "{first} and {other}, {buffer_bdp} BDP, {}: {resent:.0} sent again in 20 s; \
-                         alone {of_first:.0} and {of_other:.0}{}",
+                        "{first} and {other}, {buffer_bdp} BDP, {}: {resent:.0} sent again in \
+                         20 s; alone {of_first:.0} and {of_other:.0}{}",
                         report::named(hand_off),
                         if miss { "  MISSED" } else { "" }
                     );

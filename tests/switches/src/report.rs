@@ -77,8 +77,8 @@ const HEAD: &str = "\
 `make switches` writes this page and its picture; a test holds both to what it would write.
 
 One flow in the simulator, 24 Mbit/s, 40 ms, droptail: one arm drives it, and at a moment another
-one does, ordered as `remuda set` does it. Three moments; a pair is judged by the median. Bounds, over
-the two seconds after:
+one does, ordered as `remuda set` does it. Three moments; a pair is judged by the median. Bounds,
+over the two seconds after:
 
 - retransmissions: at most 40, or 1.5 times what the target sends again by itself in two seconds;
 - goodput: at least 0.95 of that of the second before;
@@ -86,9 +86,9 @@ the two seconds after:
   and the target's own.
 
 *Warm* is what the agent does: the path state is handed off, and the guard bounds what follows.
-*Cold* (`guard.hand_off = \"cold\"`) is what Linux' `setsockopt` does: the successor has the window, the
-threshold and the round trips, starts anew, and nothing bounds it. `remy` is left out, as it needs a
-table.
+*Cold* (`guard.hand_off = \"cold\"`) is what Linux' `setsockopt` does: the successor has the window,
+the threshold and the round trips, starts anew, and nothing bounds it. `remy` is left out, as it
+needs a table.
 
 ![warm and cold, every pair](switching.svg)
 
@@ -113,8 +113,9 @@ pub fn page(plan: &Plan, warm: &[Cell], cold: &[Cell]) -> String {
     }
     let _ = writeln!(
         out,
-        "\n## Warm switches that miss a bound\n\n| pair | BDP | misses | sent again (bound) | goodput, \
-         after / before | RTT p95, after / bound's base |\n|---|---:|---|---:|---:|---:|\n{}",
+        "\n## Warm switches that miss a bound\n\n| pair | BDP | misses | sent again (bound) | \
+         goodput, after / before | RTT p95, after / bound's base |\n\
+         |---|---:|---|---:|---:|---:|\n{}",
         misses(warm).trim_end()
     );
     out
@@ -153,8 +154,8 @@ fn square(out: &mut String, plan: &Plan, cells: &[Cell], (buffer_bdp, x, y): (f6
         let at = NAMES_PX + index * CELL_PX + CELL_PX / 2;
         let _ = writeln!(
             out,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{arm}</text>\n<text transform=\"translate({},\
-             {}) rotate(-90)\">{arm}</text>",
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{arm}</text>\n\
+             <text transform=\"translate({},{}) rotate(-90)\">{arm}</text>",
             x + NAMES_PX - 4,
             y + at + 4,
             x + at + 4,
@@ -168,8 +169,8 @@ fn square(out: &mut String, plan: &Plan, cells: &[Cell], (buffer_bdp, x, y): (f6
             let ring = if cell.missed().is_empty() { "none" } else { "#d55e00" };
             let _ = writeln!(
                 out,
-                "<rect x=\"{}\" y=\"{}\" width=\"{size}\" height=\"{size}\" fill=\"rgb({grey},{grey},\
-                 {grey})\" stroke=\"{ring}\" stroke-width=\"2\"/>",
+                "<rect x=\"{}\" y=\"{}\" width=\"{size}\" height=\"{size}\" \
+                 fill=\"rgb({grey},{grey},{grey})\" stroke=\"{ring}\" stroke-width=\"2\"/>",
                 x + NAMES_PX + other * CELL_PX + 2,
                 y + NAMES_PX + index * CELL_PX + 2,
                 size = CELL_PX - 4
