@@ -15,16 +15,12 @@
 //! the filter of single RTT samples and the one over six intervals are not.
 
 use crate::Arm;
-use crate::controller::{
-    Controller, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY, Registers,
-};
+use crate::controller::ProgramId;
 use crate::monitor_intervals;
-use crate::path::PathState;
-use crate::pcc::gradient::{Gradient, Tag};
-use crate::pcc::monitor::{Interval, OWN_FIELDS};
-use crate::units::{Bytes, Time};
+use crate::pcc::gradient::{Climber, Tag};
+use crate::pcc::monitor::Interval;
+use crate::units::Bytes;
 use crate::vivace::{DELAY_WEIGHT, EXPONENT, LOSS_WEIGHT, slope};
-use crate::window;
 
 /// The family's program.
 pub const PROGRAM: &str = monitor_intervals!();
@@ -35,72 +31,17 @@ pub const ARM: Arm = Arm {
     summary: "Vivace that ignores a shrinking queue, three pairs (PCC Proteus-P)",
     program: ProgramId("proteus/intervals"),
     program_text: PROGRAM,
-    make: |_| Box::new(Proteus::new()),
+    make: |_| Box::new(Climber::new(&ARM, (utility, PAIRS))),
 };
 
 /// Section 5: the majority of three pairs.
 pub const PAIRS: usize = 3;
-
-/// PCC Proteus-P, for one flow.
-#[derive(Clone, Debug)]
-pub struct Proteus {
-    gradient: Gradient,
-}
 
 /// Section 4.1.
 pub fn utility(interval: &Interval<Tag>, mss: Bytes) -> f64 {
     let x = interval.sent_mbit_per_sec(mss);
     let costs = DELAY_WEIGHT * slope(interval).max(0.0) + LOSS_WEIGHT * interval.loss(mss);
     libm::pow(x, EXPONENT) - x * costs
-}
-
-impl Controller for Proteus {
-    fn arm(&self) -> &'static str {
-        ARM.name
-    }
-
-    fn program(&self) -> ProgramId {
-        ARM.program
-    }
-
-    fn reports_per_round(&self) -> u32 {
-        REPORTS_PER_ROUND_MANY
-    }
-
-    fn own_fields(&self) -> &'static [&'static str] {
-        OWN_FIELDS
-    }
-
-    fn registers(&self) -> Registers {
-        self.gradient.registers()
-    }
-
-    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        self.gradient = Gradient::resume(path, (utility, PAIRS), now);
-        self.gradient.decision()
-    }
-
-    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
-        self.gradient.on_measurement(m, now)
-    }
-
-    fn hand_off(&self, path: &mut PathState) {
-        self.gradient.hand_off(path);
-    }
-}
-
-impl Proteus {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
-        let no_path = window::no_path();
-        Self { gradient: Gradient::resume(&no_path, (utility, PAIRS), Time::ZERO) }
-    }
-}
-
-impl Default for Proteus {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 #[cfg(test)]
@@ -111,7 +52,7 @@ mod tests {
     #[test]
     fn fills_a_link_with_a_short_queue() {
         let mut link = Link::new(24, 40, 480_000);
-        link.run(&mut Proteus::new(), 40_000);
+        link.run(&mut *ARM.build(), 40_000);
         assert!(link.filled(20_000) > 0.88, "{}", link.filled(20_000));
         assert!(link.queue_ms(20_000) < 60.0, "{}", link.queue_ms(20_000));
     }

@@ -13,15 +13,11 @@
 //! authors' code has the 0.01); see gradient.rs for the control.
 
 use crate::Arm;
-use crate::controller::{
-    Controller, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY, Registers,
-};
+use crate::controller::ProgramId;
 use crate::monitor_intervals;
-use crate::path::PathState;
-use crate::pcc::gradient::{Gradient, Tag};
-use crate::pcc::monitor::{Interval, OWN_FIELDS};
-use crate::units::{Bytes, Time};
-use crate::window;
+use crate::pcc::gradient::{Climber, Tag};
+use crate::pcc::monitor::Interval;
+use crate::units::Bytes;
 
 /// The family's program.
 pub const PROGRAM: &str = monitor_intervals!();
@@ -32,7 +28,7 @@ pub const ARM: Arm = Arm {
     summary: "up the slope of a utility of rate, delay and loss (PCC Vivace)",
     program: ProgramId("vivace/intervals"),
     program_text: PROGRAM,
-    make: |_| Box::new(Vivace::new()),
+    make: |_| Box::new(Climber::new(&ARM, (utility, PAIRS))),
 };
 
 /// Section 3: t, b and c.
@@ -45,12 +41,6 @@ pub const LOSS_WEIGHT: f64 = 11.35;
 const SLOPE_MIN: f64 = 0.01;
 /// Section 4.1: one pair decides.
 const PAIRS: usize = 1;
-
-/// PCC Vivace, for one flow.
-#[derive(Clone, Debug)]
-pub struct Vivace {
-    gradient: Gradient,
-}
 
 /// The RTTs' slope, if it is more than noise.
 pub fn slope(interval: &Interval<Tag>) -> f64 {
@@ -66,64 +56,17 @@ fn utility(interval: &Interval<Tag>, mss: Bytes) -> f64 {
     libm::pow(x, EXPONENT) - x * costs
 }
 
-impl Controller for Vivace {
-    fn arm(&self) -> &'static str {
-        ARM.name
-    }
-
-    fn program(&self) -> ProgramId {
-        ARM.program
-    }
-
-    fn reports_per_round(&self) -> u32 {
-        REPORTS_PER_ROUND_MANY
-    }
-
-    fn own_fields(&self) -> &'static [&'static str] {
-        OWN_FIELDS
-    }
-
-    fn registers(&self) -> Registers {
-        self.gradient.registers()
-    }
-
-    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        self.gradient = Gradient::resume(path, (utility, PAIRS), now);
-        self.gradient.decision()
-    }
-
-    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
-        self.gradient.on_measurement(m, now)
-    }
-
-    fn hand_off(&self, path: &mut PathState) {
-        self.gradient.hand_off(path);
-    }
-}
-
-impl Vivace {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
-        let no_path = window::no_path();
-        Self { gradient: Gradient::resume(&no_path, (utility, PAIRS), Time::ZERO) }
-    }
-}
-
-impl Default for Vivace {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::Controller;
     use crate::pcc::link::Link;
+    use crate::units::Time;
 
     #[test]
     fn fills_a_link_with_a_short_queue() {
         let mut link = Link::new(24, 40, 480_000);
-        link.run(&mut Vivace::new(), 40_000);
+        link.run(&mut *ARM.build(), 40_000);
         assert!(link.filled(20_000) > 0.88, "{}", link.filled(20_000));
         assert!(link.queue_ms(20_000) < 40.0, "{}", link.queue_ms(20_000));
     }
@@ -132,14 +75,14 @@ mod tests {
     fn one_percent_of_random_loss_does_not_stop_it() {
         let mut link = Link::new(24, 40, 120_000);
         link.loss = 0.01;
-        link.run(&mut Vivace::new(), 40_000);
+        link.run(&mut *ARM.build(), 40_000);
         assert!(link.filled(20_000) > 0.8, "{}", link.filled(20_000));
     }
 
     #[test]
     fn a_known_path_is_taken_over_without_doubling() {
-        let mut vivace = Vivace::new();
+        let mut vivace = Climber::new(&ARM, (utility, PAIRS));
         vivace.resume(&Link::new(24, 40, 120_000).known_path(), Time::ZERO);
-        assert!(!vivace.gradient.is_starting());
+        assert!(!vivace.is_starting());
     }
 }

@@ -153,7 +153,7 @@ impl Controller for Nimbus {
     fn hand_off(&self, path: &mut PathState) {
         self.cubic.hand_off(path);
         let rate = Rate::from_bytes_per_sec(self.rate as u64);
-        path.cwnd = window::bound(path, (rate * self.rtt()).min(self.decision.cwnd));
+        path.cwnd = window::bound(&self.path, (rate * self.rtt()).min(self.decision.cwnd));
         path.rate = Some(rate.max(Rate::from_bytes_per_sec(1)));
     }
 }

@@ -19,10 +19,14 @@
 //!   - an interval that the application limited is tried again, and a timeout halves the rate.
 
 use super::Trials;
-use super::monitor::Interval;
-use crate::controller::{Decision, Measurement, Registers};
+use super::monitor::{Interval, OWN_FIELDS};
+use crate::Arm;
+use crate::controller::{
+    Controller, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY, Registers,
+};
 use crate::path::PathState;
 use crate::units::{Bytes, Gain, Rate, Time};
+use crate::window;
 
 /// Vivace, section 4.1: epsilon, in thousandths.
 const EPSILON: u64 = 50;
@@ -38,7 +42,7 @@ const LENGTH: Gain = Gain::ONE;
 /// A bound of a rate that only ever rises is no bound: five times.
 const STREAK_MAX: u32 = 20;
 /// The most pairs.
-pub const PAIRS_MAX: usize = 3;
+const PAIRS_MAX: usize = 3;
 const DOUBLE: Gain = Gain(2_000);
 const HALF: Gain = Gain(500);
 
@@ -48,9 +52,66 @@ pub type Utility = fn(&Interval<Tag>, Bytes) -> f64;
 /// What an interval is for: its place among the trials.
 pub type Tag = usize;
 
+/// An arm that is this rate control with a utility of its own, for one flow.
+#[derive(Clone, Debug)]
+pub struct Climber {
+    arm: &'static Arm,
+    by: (Utility, usize),
+    gradient: Gradient,
+}
+
+impl Climber {
+    /// One that has no flow yet; it decides by so many pairs.
+    pub fn new(arm: &'static Arm, by: (Utility, usize)) -> Self {
+        let gradient = Gradient::resume(&window::no_path(), by, Time::ZERO);
+        Self { arm, by, gradient }
+    }
+
+    /// Whether it still doubles its rate.
+    pub fn is_starting(&self) -> bool {
+        matches!(self.gradient.phase, Phase::Starting { .. })
+    }
+}
+
+impl Controller for Climber {
+    fn arm(&self) -> &'static str {
+        self.arm.name
+    }
+
+    fn program(&self) -> ProgramId {
+        self.arm.program
+    }
+
+    fn reports_per_round(&self) -> u32 {
+        REPORTS_PER_ROUND_MANY
+    }
+
+    fn own_fields(&self) -> &'static [&'static str] {
+        OWN_FIELDS
+    }
+
+    fn registers(&self) -> Registers {
+        self.gradient.trials.registers()
+    }
+
+    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+        self.gradient = Gradient::resume(path, self.by, now);
+        self.gradient.trials.decision()
+    }
+
+    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+        self.gradient.on_measurement(m, now)
+    }
+
+    /// Leaves the rate decided about.
+    fn hand_off(&self, path: &mut PathState) {
+        self.gradient.trials.hand_off(self.gradient.base, path);
+    }
+}
+
 /// The rate control of one flow.
 #[derive(Clone, Debug)]
-pub struct Gradient {
+struct Gradient {
     trials: Trials<Tag>,
     utility: Utility,
     pairs: usize,
@@ -82,7 +143,7 @@ struct Probe {
 
 impl Gradient {
     /// Takes a path over; decides by `pairs` pairs, [`PAIRS_MAX`] at most.
-    pub fn resume(path: &PathState, (utility, pairs): (Utility, usize), now: Time) -> Self {
+    fn resume(path: &PathState, (utility, pairs): (Utility, usize), now: Time) -> Self {
         let mut trials = Trials::resume(path, now);
         let pairs = pairs.clamp(1, PAIRS_MAX);
         let phase = match trials.known {
@@ -93,23 +154,8 @@ impl Gradient {
         Self { trials, utility, pairs, phase, base, up: true, streak: 0, bounded: 0 }
     }
 
-    /// What is in force.
-    pub fn decision(&self) -> Decision {
-        self.trials.decision()
-    }
-
-    /// What the program must hold.
-    pub fn registers(&self) -> Registers {
-        self.trials.registers()
-    }
-
-    /// Whether it still doubles.
-    pub fn is_starting(&self) -> bool {
-        matches!(self.phase, Phase::Starting { .. })
-    }
-
     /// Takes in one report.
-    pub fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
         let done = self.trials.observe(m, now);
         if m.timed_out {
             self.probe(self.base * HALF, now);
@@ -120,11 +166,6 @@ impl Gradient {
             self.go_on(now);
         }
         self.trials.decision()
-    }
-
-    /// Leaves the rate decided about.
-    pub fn hand_off(&self, path: &mut PathState) {
-        self.trials.hand_off(self.base, path);
     }
 
     /// The next interval of the phase.
