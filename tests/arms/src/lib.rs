@@ -153,7 +153,10 @@ const HEAD: &str = "\
 the arms' own programs and controllers: 24 Mbit/s, 40 ms, a minute, of which the first third does
 not count. How `reno`, `cubic` and `bbr` compare with the kernel's own is in
 [sim-to-real.md](sim-to-real.md) and `make fidelity`; the other arms have not met the kernel's
-modules yet, and are held to their papers, RFCs and drafts. `remy` does what its table says.
+modules yet. `remy` does what its table says.
+
+The words are the sources'; the bounds were set after a first survey had shown the figures. So the
+table notices a change of an arm; it is no evidence that the arm is its paper's.
 
 Scenarios: *alone* with a drop-tail buffer of 1 or 4 BDPs; *1 % loss*, at random, with 1 BDP;
 *beside CUBIC*, which starts a second later, with 2 BDPs; *marks above 20* packets, with ECN, 4

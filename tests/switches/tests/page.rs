@@ -41,3 +41,44 @@ fn a_warm_switch_among_the_usual_arms_misses_no_bound() {
     let missed = report::misses(&cells);
     assert!(missed.is_empty(), "{missed}");
 }
+
+/// In words: among these, whatever the buffer and the moment (also in BBR's PROBE_RTT, some 10.15 s
+/// after the start), at most 20 segments are sent again in the two seconds after a switch.
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "minutes without optimisation; `make test` runs it optimised"
+)]
+fn a_warm_switch_among_the_first_arms_costs_next_to_nothing() {
+    let first = ["reno", "cubic", "bbr", "westwood"];
+    let plan = Plan { moments_s: vec![8.5, 10.15, 10.25], ..plan(first.to_vec()) };
+    for cell in cells(&plan, HandOff::Warm).expect("warm") {
+        let (resent, _) = cell.retransmitted_pkts;
+        assert!(resent.high <= 20.0, "{} to {}: {resent}", cell.from, cell.to);
+        assert!(cell.goodput_ratio.median >= 0.95, "{} to {}", cell.from, cell.to);
+    }
+}
+
+/// In words: two arms that take turns every two seconds for twenty send again no more than twice
+/// what the worse of the two does by itself.
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "minutes without optimisation; `make test` runs it optimised"
+)]
+fn flapping_is_harmless() {
+    let usual = ["reno", "cubic", "bbr", "bbr3", "vegas", "westwood", "copa"];
+    for buffer_bdp in [1.0, 4.0] {
+        for (index, first) in usual.iter().enumerate() {
+            for other in &usual[index + 1..] {
+                let path = |arm| remuda_switches::Path { arm, buffer_bdp, seed: 1 };
+                let turns = |arm, other| {
+                    remuda_switches::flap(&path(arm), other, HandOff::Warm).expect("it runs")
+                };
+                let ((resent, one), (_, two)) = (turns(first, other), turns(other, first));
+                let bound = 2.0 * f64::max(one, two);
+                assert!(resent <= bound, "{first} and {other}, {buffer_bdp} BDP: {resent}");
+            }
+        }
+    }
+}
