@@ -15,9 +15,12 @@ pub const REPORTS_PER_ROUND: u32 = 4;
 /// Enough where a quarter of a round trip is too late: a window that doubles, a rate that probes.
 pub const REPORTS_PER_ROUND_MANY: u32 = 16;
 
-/// How many control registers, and how many report fields, a program may have of its own. Beside
-/// the shared signals there is room for one field: CCP's language has 16.
-pub const OWN_MAX: usize = 16;
+/// How many report fields a program may have of its own: CCP's language has 16, of which the shared
+/// signals take 15.
+pub const OWN_FIELDS_MAX: usize = 1;
+/// How many control registers a program may have of its own. They are compared and copied at every
+/// report, so there are as few as the arms need.
+pub const OWN_REGISTERS_MAX: usize = 4;
 
 /// The name of a datapath program, `algorithm/program`. It is unique in the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -109,7 +112,7 @@ pub struct Measurement {
     /// be guessed from what is in flight.
     pub cwnd_use: Option<CwndUse>,
     /// The program's own report fields, in the order of [`Controller::own_fields`].
-    pub own: [u64; OWN_MAX],
+    pub own: [u64; OWN_FIELDS_MAX],
 }
 
 impl Measurement {
@@ -129,7 +132,7 @@ impl Measurement {
         cwnd: Bytes(0),
         ack_train: Duration::ZERO,
         cwnd_use: None,
-        own: [0; OWN_MAX],
+        own: [0; OWN_FIELDS_MAX],
     };
 
     /// How much of a window of `cwnd` the sender used: as the datapath says, or by what was in
@@ -157,17 +160,17 @@ pub struct Decision {
 }
 
 /// Values for control registers of a controller's own program, by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Registers {
-    values: [(&'static str, u32); OWN_MAX],
+    values: [(&'static str, u32); OWN_REGISTERS_MAX],
     count: usize,
 }
 
 impl Registers {
     /// None.
-    pub const NONE: Self = Self { values: [("", 0); OWN_MAX], count: 0 };
+    pub const NONE: Self = Self { values: [("", 0); OWN_REGISTERS_MAX], count: 0 };
 
-    /// One more; beyond [`OWN_MAX`] it is not taken.
+    /// One more; beyond [`OWN_REGISTERS_MAX`] it is not taken.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: u32) -> Self {
         if let Some(place) = self.values.get_mut(self.count) {
@@ -182,6 +185,14 @@ impl Registers {
         &self.values[..self.count]
     }
 }
+
+impl PartialEq for Registers {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Registers {}
 
 /// Whether a controller wants a flow as it is now (FreeBSD's `tfb_tcp_handoff_ok`).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A report becomes a measurement, a decision becomes register values. Units are converted here and
 //! nowhere else.
 
-use remuda_algorithms::controller::{CwndUse, OWN_MAX};
+use remuda_algorithms::controller::{CwndUse, OWN_FIELDS_MAX};
 use remuda_algorithms::signals::FIELDS;
 use remuda_algorithms::units::{Bytes, Packets, Rate};
 use remuda_algorithms::{Decision, Measurement, RttSamples};
@@ -19,7 +19,7 @@ pub fn measurement(
     for (value, name) in values.iter_mut().zip(FIELDS) {
         *value = field(name)?;
     }
-    let mut rest = [0; OWN_MAX];
+    let mut rest = [0; OWN_FIELDS_MAX];
     for (value, name) in rest.iter_mut().zip(own) {
         *value = field(name)?;
     }
@@ -32,7 +32,7 @@ pub fn fields(
     rest: &[u64],
     signals: Option<&Signals>,
 ) -> Measurement {
-    let mut own = [0; OWN_MAX];
+    let mut own = [0; OWN_FIELDS_MAX];
     for (value, field) in own.iter_mut().zip(rest) {
         *value = *field;
     }
@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn the_programs_own_fields_follow_and_must_be_there() {
         let field = |name: &'static str| (name != "Report.absent").then_some(7);
-        let m = measurement(field, &["Report.a", "Report.b"], None).expect("all fields are there");
-        assert_eq!(m.own[..3], [7, 7, 0]);
+        let m = measurement(field, &["Report.a"], None).expect("all fields are there");
+        assert_eq!(m.own, [7]);
         assert!(measurement(field, &["Report.absent"], None).is_none());
     }
 

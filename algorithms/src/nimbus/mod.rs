@@ -293,11 +293,11 @@ impl Default for Nimbus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::{OWN_MAX, RttSamples};
+    use crate::controller::{OWN_FIELDS_MAX, RttSamples};
     use crate::script::path;
 
     fn report(sent: u64, delivered: u64, rtt_ms: u64) -> Measurement {
-        let mut own = [0; OWN_MAX];
+        let mut own = [0; OWN_FIELDS_MAX];
         own[0] = sent << 32 | delivered;
         Measurement {
             acked: Bytes(delivered / 100),

@@ -1,7 +1,7 @@
 //! For tests: one rate-based sender on a fluid link, in steps of 10 ms, with the program's part of
 //! the monitor intervals played.
 
-use crate::controller::{Controller, Measurement, OWN_MAX, RttSamples};
+use crate::controller::{Controller, Measurement, OWN_FIELDS_MAX, RttSamples};
 use crate::path::PathState;
 use crate::script::MSS;
 use crate::units::{Bytes, Packets, Rate, Time};
@@ -91,7 +91,7 @@ impl Link {
             let path = self.base + Duration::from_secs_f64(self.queue / self.bytes_per_sec());
             let window = decision.cwnd.0 as f64 / path.as_secs_f64();
             let rate = decision.rate.map_or(window, |rate| window.min(rate.bytes_per_sec() as f64));
-            let mut own = [0; OWN_MAX];
+            let mut own = [0; OWN_FIELDS_MAX];
             flight.push_back((now, now + path));
             while let Some(&(sent, acked)) = flight.front()
                 && acked <= now

@@ -307,7 +307,7 @@ fn micros(span: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::{OWN_MAX, RttSamples};
+    use crate::controller::{OWN_FIELDS_MAX, RttSamples};
 
     const MSS: Bytes = Bytes(1_000);
     const RATE: Rate = Rate::from_bytes_per_sec(1_000_000);
@@ -320,7 +320,7 @@ mod tests {
     fn report(rtt_ms: u64, crossed: u64, lost: u64) -> Measurement {
         let rtt = Duration::from_millis(rtt_ms);
         let us = rtt_ms * 1_000;
-        let mut own = [0; OWN_MAX];
+        let mut own = [0; OWN_FIELDS_MAX];
         own[0] = crossed;
         Measurement {
             acked: Bytes(10_000),

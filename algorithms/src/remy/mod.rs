@@ -214,7 +214,7 @@ impl Remy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::{OWN_MAX, RttSamples};
+    use crate::controller::{OWN_FIELDS_MAX, RttSamples};
     use crate::script::{MSS, path};
     use crate::units::Packets;
 
@@ -232,7 +232,7 @@ mod tests {
     fn the_memory_is_unpacked() {
         let mut remy = remy();
         remy.resume(&path(10), Time::ZERO);
-        let mut own = [0; OWN_MAX];
+        let mut own = [0; OWN_FIELDS_MAX];
         own[0] = (7_000 << 42) | (500 << 21) | 250;
         remy.on_measurement(&Measurement { own, ..report(60, 1) }, Time::ZERO);
         let Memory { send_ewma_ms, rec_ewma_ms, slow_rec_ewma_ms, .. } = remy.memory;

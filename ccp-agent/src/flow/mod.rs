@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::decode;
 use crate::events::{Event, Recorder};
 use crate::guard::{Guard, Rule};
-use remuda_algorithms::controller::OWN_MAX;
+use remuda_algorithms::controller::OWN_REGISTERS_MAX;
 use remuda_algorithms::signals::{REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{
@@ -272,7 +272,7 @@ impl Flow {
         let reporting = (ctx.report_us, self.controller.reports_per_round());
         let registers = self.controller.registers();
         let own = registers.as_slice();
-        let mut fields = [("", 0); 4 + OWN_MAX];
+        let mut fields = [("", 0); 4 + OWN_REGISTERS_MAX];
         fields[..2].copy_from_slice(&[("Cwnd", cwnd), ("Rate", rate)]);
         fields[2..2 + own.len()].copy_from_slice(own);
         fields[2 + own.len()] = (REPORT_INTERVAL, reporting.0);
