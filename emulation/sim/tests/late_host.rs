@@ -13,8 +13,8 @@ use common::run;
 const EVERY_S: f64 = 0.512;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=9;
 
-/// BBR alone on 96 Mbit/s, 40 ms and 8 BDP, its ACKs held up for so long every half second: the 95th
-/// percentiles of the queueing delay, by seed, sorted, in milliseconds.
+/// BBR alone on 96 Mbit/s, 40 ms and 8 BDP, its ACKs held up for so long every half second: the
+/// 95th percentiles of the queueing delay, by seed, sorted, in milliseconds.
 fn queueing_p95_ms(stall_ms: f64) -> Vec<f64> {
     let outages: Vec<String> = (0..56)
         .map(|n| {
