@@ -56,6 +56,13 @@ pub fn all() -> Result<HashMap<&'static str, String>, Error> {
     let mut programs = HashMap::new();
     for arm in ARMS {
         check(arm.program.0, arm.program_text)?;
+        let differs = |other: &&remuda_algorithms::Arm| {
+            other.program == arm.program && other.program_text != arm.program_text
+        };
+        if ARMS.iter().any(|other| differs(&other)) {
+            let rule = "two arms have different programs of this name".to_owned();
+            return Err(Error::Program { name: arm.program.0.to_owned(), line: 0, rule });
+        }
         programs.entry(installed_as(arm.program)).or_insert_with(|| arm.program_text.to_owned());
     }
     Ok(programs)
