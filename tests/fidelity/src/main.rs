@@ -1,7 +1,9 @@
 //! Fidelity: does an arm under the agent do what the kernel's own algorithm of that name does?
 //!
-//! Each scenario runs both at the same time, each on an emulated path of its own, so that what else
-//! the machine does hits both; rounds repeat it with other loss seeds and the paths exchanged.
+//! Each scenario runs both, each on an emulated path of its own: one after the other, the first of
+//! them changing with the round, or with `--jobs 2` at the same time, so that what else the machine
+//! does hits both. Each run keeps a link, a sender and a receiver busy, and ours the agent too: at
+//! the same time is for machines with more than two processors. Rounds repeat it with other seeds.
 //! Figures are medians over rounds of the ratio ours / kernel's within a round, with their spread.
 //!
 //! Goodput counts the flow's whole life; the queueing delay is the 95th percentile over the packets
@@ -12,7 +14,7 @@ mod table;
 
 use ccp_agent::child::AgentChild;
 use clap::Parser;
-use run::{Scenario, Side, run_side};
+use run::{Order, Scenario, Side, run_both};
 use std::process::ExitCode;
 use std::time::Duration;
 use table::{Verdict, row};
@@ -43,6 +45,10 @@ struct Args {
     /// First seed of the links' random loss
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Runs at once: 1, or 2 for both sides at the same time
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=2))]
+    jobs: u64,
     /// The kernel's own on both sides: how far it is from itself
     #[arg(long)]
     control: bool,
@@ -82,7 +88,7 @@ fn measure(args: &Args) -> Result<Vec<Verdict>, Box<dyn std::error::Error>> {
     let agent = AgentChild::start(&args.remuda, &run_dir, &["--name", &name, "--arm", "cubic"])?;
     let seconds = Duration::from_secs(args.seconds);
     let mut verdicts = Vec::new();
-    table::head(args.seconds, args.rounds, args.seed);
+    table::head(args.seconds, args.rounds, args.jobs, args.seed);
     for scenario in scenarios(args)? {
         agent.set(ccp_agent::host::Target::New, &scenario.arm)?;
         let mut pairs = Vec::new();
@@ -91,12 +97,7 @@ fn measure(args: &Args) -> Result<Vec<Verdict>, Box<dyn std::error::Error>> {
             let kernel = Side { scenario: &scenario, algorithm: &scenario.arm, seed };
             let algorithm = if args.control { &scenario.arm } else { &name };
             let ours = Side { algorithm, ..kernel };
-            let pair = std::thread::scope(|scope| {
-                let other = scope.spawn(|| run_side(&kernel, seconds));
-                let ours = run_side(&ours, seconds);
-                (other.join().expect("the other side does not panic"), ours)
-            });
-            pairs.push((pair.0?, pair.1?));
+            pairs.push(run_both(&kernel, &ours, seconds, Order::of(args.jobs, round))?);
         }
         let verdict = Verdict::of(scenario, &pairs);
         println!("{}", row(&verdict));

@@ -41,8 +41,54 @@ pub struct Figures {
     pub retransmitted_pkts: u32,
 }
 
+/// When the two runs of a round take place.
+#[derive(Clone, Copy, Debug)]
+pub enum Order {
+    /// At the same time.
+    Together,
+    /// The kernel's, then ours.
+    KernelFirst,
+    /// Ours, then the kernel's.
+    OursFirst,
+}
+
+impl Order {
+    /// Of this many runs at once, in this round.
+    pub fn of(jobs: u64, round: u64) -> Self {
+        match (jobs, round % 2) {
+            (1, 0) => Self::KernelFirst,
+            (1, _) => Self::OursFirst,
+            _ => Self::Together,
+        }
+    }
+}
+
+/// Runs both: what came of the kernel's, and of ours.
+pub fn run_both(
+    kernel: &Side<'_>,
+    ours: &Side<'_>,
+    seconds: Duration,
+    order: Order,
+) -> Result<(Figures, Figures), Error> {
+    match order {
+        Order::Together => std::thread::scope(|scope| {
+            let kernel = scope.spawn(|| run_side(kernel, seconds));
+            let ours = run_side(ours, seconds);
+            Ok((kernel.join().expect("the other side does not panic")?, ours?))
+        }),
+        Order::KernelFirst => {
+            let kernel = run_side(kernel, seconds)?;
+            Ok((kernel, run_side(ours, seconds)?))
+        }
+        Order::OursFirst => {
+            let ours = run_side(ours, seconds)?;
+            Ok((run_side(kernel, seconds)?, ours))
+        }
+    }
+}
+
 /// Runs it.
-pub fn run_side(side: &Side<'_>, seconds: Duration) -> Result<Figures, Error> {
+fn run_side(side: &Side<'_>, seconds: Duration) -> Result<Figures, Error> {
     let Scenario { rate_mbit_per_sec, delay_ms, buffer_bdp, loss_percent, .. } = *side.scenario;
     let up = LinkSpec {
         rate_mbit_per_sec: Some(rate_mbit_per_sec),

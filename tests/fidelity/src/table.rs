@@ -47,10 +47,10 @@ impl Verdict {
 }
 
 /// The table's head, with what makes it repeatable.
-pub fn head(seconds: u64, rounds: u64, seed: u64) {
+pub fn head(seconds: u64, rounds: u64, jobs: u64, seed: u64) {
     println!(
-        "{rounds} rounds of {seconds} s, both sides at once; seeds from {seed}. Bounds: goodput \
-         within {} %, 95th percentile of the queueing delay within {} %.\n",
+        "{rounds} rounds of {seconds} s, {jobs} live runs at once; seeds from {seed}. Bounds: \
+         goodput within {} %, 95th percentile of the queueing delay within {} %.\n",
         GOODPUT_TOLERANCE * 100.0,
         DELAY_TOLERANCE * 100.0
     );
