@@ -244,6 +244,12 @@ pub trait Controller: Send {
     /// The datapath program that must run for its measurements.
     fn program(&self) -> ProgramId;
 
+    /// The algorithm of the host's own that the flow is to run, by the host's name; the program is
+    /// then what measures it. See [`crate::native`].
+    fn native(&self) -> Option<&'static str> {
+        None
+    }
+
     /// How often in a round trip the program should report; the host may make it less.
     fn reports_per_round(&self) -> u32 {
         REPORTS_PER_ROUND

@@ -15,6 +15,7 @@ pub mod fixed;
 pub mod hystart;
 pub mod illinois;
 pub mod ledbat;
+pub mod native;
 pub mod nimbus;
 pub mod path;
 pub mod pcc;

@@ -43,6 +43,8 @@ pub struct PathState {
     pub ecn: bool,
     /// The last report was limited by the application.
     pub app_limited: bool,
+    /// The datapath can run algorithms of its host's own ([`crate::native`]).
+    pub has_native: bool,
     rtt_min: Option<Windowed<Duration>>,
     rtt_min_long: Option<Windowed<Duration>>,
     rtt_max: Option<Windowed<Duration>>,
@@ -68,6 +70,7 @@ impl PathState {
             w_max: None,
             ecn: false,
             app_limited: false,
+            has_native: false,
             rtt_min: None,
             rtt_min_long: None,
             rtt_max: None,
@@ -84,6 +87,7 @@ impl PathState {
             rtt_min_long: self.rtt_min_long,
             rtt_min: self.rtt_min_long,
             ecn: self.ecn,
+            has_native: self.has_native,
             ..Self::new(self.mss, self.cwnd)
         }
     }

@@ -1,7 +1,7 @@
 //! Everything that can drive a flow, by name: arms and policies, interchangeable.
 
 use crate::{Config, Error};
-use remuda_algorithms::{ARMS, Controller};
+use remuda_algorithms::{ARMS, Controller, native};
 use remuda_selector::POLICIES;
 
 /// What a name stands for.
@@ -24,8 +24,11 @@ pub fn kind(name: &str) -> Result<Kind, Error> {
         Ok(Kind::Policy)
     } else if remuda_algorithms::arm(name).is_some() {
         Ok(Kind::Arm)
+    } else if let Some(kernels) = native::kernel_name(name) {
+        remuda_bpf::check_native(kernels)?;
+        Ok(Kind::Arm)
     } else {
-        Err(Error::Unknown { name: name.to_owned(), known: names().join(", ") })
+        Err(unknown(name))
     }
 }
 
@@ -34,7 +37,17 @@ pub fn build(name: &str, config: &Config) -> Result<Box<dyn Controller>, Error> 
     if let Some(policy) = remuda_selector::policy(name) {
         return Ok((policy.build)(&config.policy));
     }
+    if let Some(kernels) = native::kernel_name(name) {
+        remuda_bpf::check_native(kernels)?;
+        let arm = native::Native::new(name).map(|arm| Box::new(arm) as Box<dyn Controller>);
+        return arm.ok_or_else(|| unknown(name));
+    }
     remuda_algorithms::arm(name)
         .map(|arm| arm.build_with(&config.settings))
-        .ok_or_else(|| Error::Unknown { name: name.to_owned(), known: names().join(", ") })
+        .ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> Error {
+    let known = names().join(", ");
+    Error::Unknown { name: name.to_owned(), known: format!("{known}, native:CCA of the kernel") }
 }

@@ -12,9 +12,9 @@ use crate::ipc::Peer;
 use crate::{Error, decode};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Measurement, Why};
-use remuda_wire::to_agent::{FlowInfo, Signals, State};
+use remuda_wire::to_agent::{CAPABILITY_NATIVE, FlowInfo, Hello, Signals, State};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// A flow as its datapath numbers it.
@@ -102,6 +102,8 @@ pub struct Host {
     flows: HashMap<Key, Flow>,
     keys: HashMap<u32, Key>,
     announced: HashMap<Key, FlowInfo>,
+    /// The datapaths that can run algorithms of their host's own.
+    with_native: HashSet<Peer>,
     next_id: u32,
     pokes: Vec<Key>,
 }
@@ -144,6 +146,7 @@ impl Host {
             flows: HashMap::new(),
             keys: HashMap::new(),
             announced: HashMap::new(),
+            with_native: HashSet::new(),
             next_id: 1,
             pokes: Vec::new(),
         }
@@ -169,6 +172,17 @@ impl Host {
         // in steps of a tenth, lest every new flow changes it for all
         let spread = spread / 10_000 * 10_000;
         u32::try_from((agent.report_interval_ms_min * 1_000).max(spread)).unwrap_or(u32::MAX)
+    }
+
+    /// A datapath says what it can do.
+    pub fn greeted(&mut self, peer: &Peer, hello: &Hello) {
+        let datapath = format!("{peer} {}", hello.name);
+        self.recorder.record(None, &Event::DatapathReady { datapath });
+        if hello.capabilities & CAPABILITY_NATIVE != 0 {
+            self.with_native.insert(peer.clone());
+        } else {
+            self.with_native.remove(peer);
+        }
     }
 
     /// Who the next `CREATE` of this flow is about.
@@ -199,6 +213,7 @@ impl Host {
         self.counts.created += 1;
         let now_us = crate::clock::monotonic_us();
         let mut flow = Flow::new(id, info, (cwnd, mss), (driver, controller), now_us);
+        flow.path.has_native = self.with_native.contains(&key.0);
         let report_us = self.report_us();
         let recorder = &mut *self.recorder;
         flow.start(&mut Context { config: &self.config, recorder, actuator, report_us });
@@ -268,6 +283,7 @@ impl Host {
             self.close(key);
         }
         self.announced.retain(|key, _| key.0 != *peer);
+        self.with_native.remove(peer);
     }
 
     /// Whether the flow is known.

@@ -5,11 +5,12 @@
 
 use crate::flow::Actuator;
 use crate::host::{Host, Key};
-use crate::ipc::{Current, Junction, POKE_UID, lock};
+use crate::ipc::{Current, Junction, Outbox, POKE_UID, lock};
 use crate::programs::installed_as;
 use portus::lang::Scope;
 use portus::{CongAlg, Datapath, DatapathInfo, DatapathTrait, Report};
 use remuda_algorithms::ProgramId;
+use remuda_wire::to_datapath::encode_native;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex};
 pub struct Remuda {
     host: Arc<Mutex<Host>>,
     current: Arc<Mutex<Current>>,
+    outbox: Outbox,
     programs: HashMap<&'static str, String>,
 }
 
@@ -27,7 +29,7 @@ impl Remuda {
         junction: &Junction,
         programs: HashMap<&'static str, String>,
     ) -> Self {
-        Self { host, current: junction.current(), programs }
+        Self { host, current: junction.current(), outbox: junction.outbox(), programs }
     }
 }
 
@@ -48,7 +50,8 @@ impl CongAlg<Junction> for Remuda {
             (current.peer.clone(), current.create.clone())
         };
         let key = (peer, info.sock_id);
-        let mut wire = Wire { control, scope: None };
+        let outbox = Arc::clone(&self.outbox);
+        let mut wire = Wire { control, scope: None, key: key.clone(), outbox };
         lock(&self.host).create(&key, &create, &mut wire);
         Handle { host: Arc::clone(&self.host), key, wire }
     }
@@ -58,6 +61,8 @@ impl CongAlg<Junction> for Remuda {
 struct Wire {
     control: Datapath<Junction>,
     scope: Option<Scope>,
+    key: Key,
+    outbox: Outbox,
 }
 
 impl Actuator for Wire {
@@ -74,6 +79,13 @@ impl Actuator for Wire {
         {
             tracing::warn!(?error, "update_field");
         }
+    }
+
+    fn run_native(&mut self, name: &'static str, ssthresh_bytes: u32) {
+        let (peer, sid) = &self.key;
+        let mut message = Vec::new();
+        encode_native(&mut message, *sid, name, ssthresh_bytes);
+        lock(&self.outbox).push((peer.clone(), message));
     }
 }
 

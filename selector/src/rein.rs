@@ -226,6 +226,10 @@ impl Controller for Rein {
         self.arm.on_measurement(m, now)
     }
 
+    fn native(&self) -> Option<&'static str> {
+        self.arm.native()
+    }
+
     fn can_resume(&self, path: &PathState) -> Readiness {
         self.arm.can_resume(path)
     }

@@ -38,6 +38,11 @@ impl ProgramsArgs {
             ]);
         }
         println!("{arms}");
+        let native = remuda_bpf::available();
+        println!(
+            "native:NAME is an arm too: the kernel's own algorithm, on flows of this kernel's TCP\n\
+             loaded here: {native}\n"
+        );
         let mut policies = table(&["policy", "what"]);
         for (name, summary) in policy_rows() {
             policies.add_row([name, summary]);

@@ -27,6 +27,9 @@ pub trait Actuator {
     fn set_program(&mut self, program: ProgramId, fields: &[(&'static str, u32)]);
     /// New values of registers of the program that runs.
     fn update(&mut self, fields: &[(&'static str, u32)]);
+    /// The flow runs an algorithm of its host's own until its next program, from this slow-start
+    /// threshold (bytes; 0 leaves it). The program set just before measures it.
+    fn run_native(&mut self, name: &'static str, ssthresh_bytes: u32);
 }
 
 /// What happened, for `remuda flows` and the event of the end.
@@ -70,10 +73,16 @@ pub struct Flow {
     pub wanted: Option<(String, Why)>,
     /// It was restored, and must be told everything again.
     pub restored: bool,
+    /// The kernel did not let it change its algorithm.
+    pub refused: bool,
     controller: Box<dyn Controller>,
     guard: Guard,
     started_us: u64,
     program: Option<ProgramId>,
+    /// The algorithm of its host's own that it was told to run.
+    native: Option<&'static str>,
+    /// What drove it before the last switch, and which arm that was.
+    before: Option<(String, &'static str)>,
     sent: Option<(u32, u32)>,
     reporting: (u32, u32),
     registers: Registers,
@@ -133,11 +142,14 @@ impl Flow {
             delivered_pkts: None,
             wanted: None,
             restored: false,
+            refused: false,
             guard: Guard::new(cwnd, Time::ZERO),
             controller,
             path,
             started_us,
             program: None,
+            native: None,
+            before: None,
             sent: None,
             reporting: (0, 0),
             registers: Registers::NONE,
@@ -223,6 +235,9 @@ impl Flow {
     /// Carries out what an operator asked for, or what a restored flow needs.
     pub fn on_poke(&mut self, ctx: &mut Context<'_>) {
         let now = self.now();
+        if std::mem::take(&mut self.refused) {
+            self.stay(now, ctx);
+        }
         if std::mem::take(&mut self.restored) {
             self.program = None; // whatever it ran, tell it all again
             let first = self.controller.resume(&self.path, now);
@@ -249,19 +264,28 @@ impl Flow {
         cwnd: Bytes,
         recorder: &mut dyn Recorder,
     ) -> bool {
-        self.fell_back = state == State::FellBack;
         self.path.cwnd = cwnd.max(self.path.cwnd_floor());
         let event = match state {
+            State::Refused => {
+                self.refused = true;
+                return true;
+            }
             State::FellBack => Event::FellBack { cwnd_bytes: cwnd.0, at_monotonic_us },
             State::Restored => Event::Restored { cwnd_bytes: cwnd.0, at_monotonic_us },
         };
         recorder.record(Some(self.id), &event);
+        self.fell_back = state == State::FellBack;
         self.restored = state == State::Restored;
         self.restored
     }
 
     /// Guards a decision and sends what is new of it.
     fn obey(&mut self, decision: Decision, now: Time, ctx: &mut Context<'_>) {
+        let native = self.controller.native();
+        if native.is_some() && native == self.native && self.program.is_some() {
+            self.decision = decision; // it is the kernel's
+            return;
+        }
         let (decision, rules) = self.guard.pass(decision, &self.path, now, &ctx.config.guard);
         if !rules.is_empty() {
             self.record_clamps(rules, decision, now, ctx);
@@ -278,10 +302,16 @@ impl Flow {
         fields[2 + own.len()] = (REPORT_INTERVAL, reporting.0);
         fields[3 + own.len()] = (REPORTS_PER_ROUND, reporting.1);
         let program = self.controller.program();
-        if self.program != Some(program) {
+        if self.program != Some(program) || self.native != native {
             self.program = Some(program);
+            self.native = native;
             self.delivered_pkts = None; // what was before it starts is none of its reports'
             ctx.actuator.set_program(program, &fields[..4 + own.len()]);
+            if let Some(name) = native {
+                let ssthresh = self.path.ssthresh.unwrap_or_default();
+                let ssthresh = u32::try_from(ssthresh.0).unwrap_or(u32::MAX);
+                ctx.actuator.run_native(name, ssthresh);
+            }
         } else if self.reporting != reporting {
             ctx.actuator.update(&fields[..4 + own.len()]);
         } else if self.registers != registers {

@@ -26,6 +26,40 @@ impl Flow {
         self.why = Why::because(format!("{reason}; {} takes any path", reno::ARM.name));
     }
 
+    /// The kernel did not let the flow change its algorithm (a route may lock it): what drove it
+    /// before goes on, or Reno if nothing did.
+    pub(super) fn stay(&mut self, now: Time, ctx: &mut Context<'_>) {
+        const REASON: &str = "the kernel does not let this flow change its algorithm";
+        let path = self.handed_off(ctx);
+        self.program = None; // whatever runs, tell it all again
+        self.native = None;
+        let before = self.before.take();
+        let first = match &before {
+            Some((driver, arm)) if *driver == self.driver => {
+                self.veto(self.arm().to_owned(), REASON.to_owned(), ctx);
+                self.controller.switch_to(arm, &path, now).ok()
+            }
+            Some((driver, _)) => match crate::catalogue::build(driver, ctx.config) {
+                Ok(mut controller) => {
+                    self.veto(self.driver.clone(), REASON.to_owned(), ctx);
+                    let first = controller.resume(&path, now);
+                    self.controller = controller;
+                    self.driver.clone_from(driver);
+                    Some(first)
+                }
+                Err(_) => None,
+            },
+            None => None,
+        };
+        let first = first.unwrap_or_else(|| {
+            self.refused(REASON, ctx);
+            self.controller.resume(&path, now)
+        });
+        self.path = path;
+        self.why = Why::because(REASON);
+        self.obey(first, now, ctx);
+    }
+
     /// The path as a successor gets it.
     fn handed_off(&self, ctx: &Context<'_>) -> PathState {
         let mut path = self.path.clone();
@@ -54,9 +88,9 @@ impl Flow {
         }
         let first = next.resume(&path, now);
         let from = std::mem::replace(&mut self.controller, next).arm();
-        self.driver = name;
+        let driver = std::mem::replace(&mut self.driver, name);
         self.path = path;
-        self.switched(from, why, first, now, ctx);
+        self.switched((driver, from), why, first, now, ctx);
     }
 
     /// What a report makes of the policy's proposals, and of the last switch.
@@ -116,7 +150,7 @@ impl Flow {
             Ok(first) => {
                 self.path = path;
                 self.guard.try_out(from, &proposal, now);
-                self.switched(from, proposal.why, first, now, ctx);
+                self.switched((self.driver.clone(), from), proposal.why, first, now, ctx);
                 self.decision
             }
             Err(reason) => {
@@ -156,19 +190,20 @@ impl Flow {
         ctx.recorder.record(Some(self.id), &rolled);
         let fell =
             format!("power fell to {} % of what it was with {}", back.power_percent, back.to);
-        self.switched(from, Why::because(fell), first, now, ctx);
+        self.switched((self.driver.clone(), from), Why::because(fell), first, now, ctx);
         Some(self.decision)
     }
 
     fn switched(
         &mut self,
-        from: &'static str,
+        (driver, from): (String, &'static str),
         why: Why,
         first: Decision,
         now: Time,
         ctx: &mut Context<'_>,
     ) {
         self.vetoed = None;
+        self.before = Some((driver, from));
         self.totals.switches += 1;
         let event = Event::Switched {
             from: from.to_owned(),

@@ -14,7 +14,7 @@ impl Recorder for Notes {
     }
 }
 
-/// A program, if it was set, and fields.
+/// A program, if it was set, and fields; a native algorithm is one with its threshold.
 type Sent = (Option<&'static str>, Vec<(String, u32)>);
 
 #[derive(Default)]
@@ -30,6 +30,9 @@ impl Actuator for Wire {
     }
     fn update(&mut self, fields: &[(&'static str, u32)]) {
         self.0.push((None, owned(fields)));
+    }
+    fn run_native(&mut self, name: &'static str, ssthresh_bytes: u32) {
+        self.0.push((Some(name), vec![("ssthresh".to_owned(), ssthresh_bytes)]));
     }
 }
 
@@ -242,4 +245,55 @@ fn a_cold_hand_off_tells_no_more_than_the_kernel_would() {
     rig.want("bbr");
     let rate = rig.flow.decision.rate.expect("bbr paces").bytes_per_sec();
     assert!(rate > 3_150_000, "it starts up anew, and nothing caps it: {rate}");
+}
+
+/// A rig whose datapath can run the kernel's own algorithms.
+fn with_native(driver: &str) -> Rig {
+    let mut rig = Rig::new(driver);
+    rig.flow.path.has_native = true;
+    rig
+}
+
+#[test]
+fn a_native_arm_is_a_program_and_then_the_kernels_name_and_nothing_after() {
+    let mut rig = with_native("bbr");
+    rig.want("native:reno");
+    let sent = &rig.wire.0;
+    assert_eq!(sent[sent.len() - 1].0, Some("reno"));
+    assert_eq!(sent[sent.len() - 2].0, Some("reno/report"));
+    let orders = sent.len();
+    for ms in 1..50 {
+        rig.report(ms * 10, |m| m.cwnd = Bytes(30_000));
+    }
+    assert_eq!(rig.wire.0.len(), orders, "the window is the kernel's");
+    assert_eq!((rig.flow.arm(), rig.flow.decision.cwnd), ("native:reno", Bytes(30_000)));
+    rig.want("reno");
+    let last = rig.wire.0.last().expect("an order");
+    assert_eq!(last.0, Some("reno/report"), "the same program again, as it ends the other's");
+}
+
+#[test]
+fn a_datapath_without_the_kernels_algorithms_is_not_asked_for_them() {
+    let mut rig = Rig::new("bbr");
+    let orders = rig.wire.0.len();
+    rig.want("native:reno");
+    assert_eq!((rig.flow.arm(), rig.wire.0.len()), ("bbr", orders));
+    assert!(rig.notes.0.iter().any(|note| note.contains("Vetoed")), "{:?}", rig.notes.0);
+}
+
+#[test]
+fn what_the_kernel_refuses_is_undone() {
+    for (from, to) in [("bbr", "native:reno"), ("native:reno", "bbr"), ("rein", "native:reno")] {
+        let mut rig = with_native("cubic");
+        rig.want(from);
+        let arm = rig.flow.arm();
+        rig.want(to);
+        let refused = (State::Refused, 1);
+        assert!(rig.flow.on_state(refused, Bytes(9_000), &mut rig.notes), "it wants a poke");
+        rig.step(|flow, ctx| flow.on_poke(ctx));
+        assert_eq!((rig.flow.arm(), rig.flow.driver.as_str()), (arm, from), "{from} to {to}");
+        assert!(rig.flow.why.text.contains("does not let"), "{}", rig.flow.why.text);
+        let last = rig.wire.0.last().expect("an order").0;
+        assert_eq!(last == Some("reno"), from == "native:reno", "{from} to {to}: {last:?}");
+    }
 }

@@ -31,6 +31,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub const POKE_UID: u32 = u32::MAX;
 /// The heartbeat is written at least this often; by default it may be eight times as old.
 const IDLE_WAIT_MS: u16 = 50;
+/// [`remuda_bpf::LOOK_INTERVAL`].
+const LOOK_WAIT_MS: u16 = remuda_bpf::LOOK_INTERVAL.as_millis() as u16;
 /// Lost lifecycle events are found, and silent datapaths told that we live, this often.
 const HOUSEKEEPING_NS: u64 = 200_000_000;
 
@@ -55,6 +57,9 @@ impl fmt::Display for Peer {
         }
     }
 }
+
+/// Messages for datapaths that portus knows nothing of, until it has handled what caused them.
+pub type Outbox = Arc<Mutex<Vec<(Peer, Vec<u8>)>>>;
 
 /// What portus is handling now: the run loop is one thread.
 #[derive(Debug, Default)]
@@ -104,6 +109,7 @@ pub struct Junction {
     inner: RefCell<Inner>,
     host: Arc<Mutex<Host>>,
     current: Arc<Mutex<Current>>,
+    outbox: Outbox,
     stop: Arc<AtomicBool>,
     go_on: Arc<AtomicBool>,
 }
@@ -118,7 +124,13 @@ impl Junction {
         go_on: Arc<AtomicBool>,
     ) -> Self {
         let inner = Inner { datapaths, inbox: VecDeque::new(), housekept_ns: 0 };
-        Self { inner: RefCell::new(inner), host, current: Arc::default(), stop, go_on }
+        let (current, outbox) = (Arc::default(), Outbox::default());
+        Self { inner: RefCell::new(inner), host, current, outbox, stop, go_on }
+    }
+
+    /// Where to put messages of Remuda's own; for the run loop's own thread.
+    pub fn outbox(&self) -> Outbox {
+        Arc::clone(&self.outbox)
     }
 
     /// What portus is handling; for the run loop's own thread.
@@ -162,8 +174,7 @@ impl Junction {
         let key = |sid: u32| -> Key { (peer.clone(), sid) };
         match parsed {
             ToAgent::Hello(hello) => {
-                let datapath = format!("{peer} {}", hello.name);
-                host.record(&Event::DatapathReady { datapath });
+                host.greeted(peer, &hello);
                 return Passed::Greeted;
             }
             ToAgent::Flow { sid, info } => {
@@ -201,8 +212,9 @@ impl Junction {
             .iter()
             .map(|fd| nix::poll::PollFd::new(*fd, nix::poll::PollFlags::POLLIN))
             .collect();
+        let looks = inner.datapaths.bpf.as_ref().is_some_and(Datapath::looks);
         // An interrupted or failed wait is a short wait: the caller looks again.
-        let _ = nix::poll::poll(&mut polled, IDLE_WAIT_MS);
+        let _ = nix::poll::poll(&mut polled, if looks { LOOK_WAIT_MS } else { IDLE_WAIT_MS });
     }
 }
 
@@ -245,6 +257,9 @@ impl Inner {
             bpf.beat(now_ns);
             let mut sink = |message: &[u8]| inbox.push_back((Peer::Bpf, message.to_vec()));
             bpf.drain(&mut sink);
+            if let Err(error) = bpf.look(now_ns, &mut sink) {
+                tracing::warn!(%error, "looking at the flows under the kernel's own algorithms");
+            }
             if housekeeping {
                 bpf.reconcile(&mut sink);
             }
@@ -289,6 +304,9 @@ impl Ipc for Junction {
 
     /// An error is only ever a time-out, after which portus looks whether it should end.
     fn recv(&self, out: &mut [u8]) -> portus::Result<(usize, Peer)> {
+        for (peer, message) in std::mem::take(&mut *lock(&self.outbox)) {
+            self.send(&message, &peer)?;
+        }
         if self.stop.load(Ordering::Relaxed) {
             self.go_on.store(false, Ordering::SeqCst);
             return Err(portus::Error("the agent stops".to_owned()));

@@ -2,14 +2,14 @@
 
 use crate::layout::{self, Event, FlowInfo, ReportHead};
 use remuda_wire::to_agent::{
-    Create, FlowInfo as WireFlow, Signals, State, encode_measure, encode_state,
+    CAPABILITY_NATIVE, Create, FlowInfo as WireFlow, Signals, State, encode_measure, encode_state,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Optional primitives this datapath sends in `SIGNALS`: srtt, min_rtt, delivered, lost total,
 /// app-limited, recovery state, window and segment size. One bit each; ARCHITECTURE.md has the
 /// table.
-pub const CAPABILITIES: u32 = 0b1111_1111;
+pub const CAPABILITIES: u32 = 0b1111_1111 | CAPABILITY_NATIVE;
 
 const AF_INET6: u16 = 10;
 /// `TCP_INFINITE_SSTHRESH`.
@@ -75,7 +75,11 @@ pub fn create(sid: u32, info: &FlowInfo, name: &str, out: &mut Vec<u8>) {
 
 /// A `STATE`.
 pub fn state(event: &Event, out: &mut Vec<u8>) {
-    let state = if event.kind == layout::RESTORED { State::Restored } else { State::FellBack };
+    let state = match event.kind {
+        layout::RESTORED => State::Restored,
+        layout::FELL_BACK => State::FellBack,
+        _ => State::Refused,
+    };
     let cwnd_bytes = event.cwnd_pkts.saturating_mul(event.mss_bytes);
     encode_state(out, event.sid, state, (cwnd_bytes, event.now_ns / 1_000));
 }

@@ -5,7 +5,8 @@ use crate::kernel::{self, Mapped, OpsMember};
 use crate::layout::{self, Config, NAME_BYTES, SLOTS, Shared};
 use crate::namespaces;
 use crate::native;
-use crate::slots::Slots;
+use crate::natives::{self, LOOK_INTERVAL, Natives};
+use crate::slots::{Run, Slots};
 use crate::splice::splice;
 use crate::{Error, announce};
 use libbpf_rs::{
@@ -60,6 +61,8 @@ impl Default for Settings {
 
 struct Installed {
     program: Program,
+    /// The same for the VM, which runs it for flows under the kernel's own algorithms.
+    decoded: remuda_vm::Program,
     index: u32,
     /// Held: the jump table does not keep a program whose last descriptor is gone.
     fd: OwnedFd,
@@ -82,6 +85,15 @@ pub struct Datapath {
     installed: HashMap<u32, Installed>,
     version: u32,
     announced: HashSet<u32>,
+    /// The program that each flow was last told to run, by the agent's number.
+    told: HashMap<u32, u32>,
+    natives: Natives,
+    /// Looks at them; attached when there is a first one.
+    looker: Option<Link>,
+    looked_ns: u64,
+    /// Some of them are to run something else.
+    recall: bool,
+    free: MapHandle,
     greeted: bool,
     settings: Settings,
 }
@@ -195,6 +207,12 @@ impl Datapath {
             installed: HashMap::new(),
             version: 0,
             announced: HashSet::new(),
+            told: HashMap::new(),
+            natives: Natives::default(),
+            looker: None,
+            looked_ns: 0,
+            recall: false,
+            free,
             greeted: false,
             settings,
         };
@@ -248,14 +266,17 @@ impl Datapath {
 
     fn retarget(&mut self, program: &str) -> Result<u64, Error> {
         let before = self.counters().adopted;
-        let walker = self
-            .object
+        namespaces::walk_sockets(&self.socket_iterator(program)?)?;
+        Ok(self.counters().adopted - before)
+    }
+
+    fn socket_iterator(&mut self, program: &str) -> Result<Link, Error> {
+        self.object
             .progs_mut()
             .find(|found| found.name() == OsStr::new(program))
-            .ok_or(Error::Template("an iterator"))?;
-        let link = walker.attach().map_err(tried("attaching the socket iterator"))?;
-        namespaces::walk_sockets(&link)?;
-        Ok(self.counters().adopted - before)
+            .ok_or(Error::Template("an iterator"))?
+            .attach()
+            .map_err(tried("attaching the socket iterator"))
     }
 
     /// Says that the agent lives. `now_ns` is CLOCK_MONOTONIC.
@@ -333,14 +354,24 @@ impl Datapath {
         match event.kind {
             layout::CREATED => self.announce(event.sid, out, sink),
             layout::CLOSED => self.retire(event.sid, out, sink),
-            layout::REPORT if self.announced.contains(&event.sid) => {
+            layout::RETURNED => self.natives.remove(event.sid),
+            _ if !self.announced.contains(&event.sid) => {}
+            layout::REPORT => {
+                if !self.slots.wants_native(event.sid) {
+                    self.natives.remove(event.sid); // the order to go was taken back in time
+                }
                 announce::report(record, out, sink);
             }
-            layout::FELL_BACK | layout::RESTORED if self.announced.contains(&event.sid) => {
+            kind => {
+                match kind {
+                    layout::REFUSED => self.natives.remove(event.sid),
+                    layout::STUCK => self.stuck(event.sid),
+                    layout::FELL_BACK | layout::RESTORED => {}
+                    _ => return,
+                }
                 announce::state(&event, out);
                 sink(out);
             }
-            _ => {}
         }
     }
 
@@ -357,10 +388,90 @@ impl Datapath {
     }
 
     fn retire(&mut self, sid: u32, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
+        self.natives.remove(sid);
+        self.told.remove(&sid);
         if self.announced.remove(&sid) {
             encode_measure(out, sid, 0, &[]);
             sink(out);
         }
+    }
+
+    /// Looks at the flows that run an algorithm of the kernel's own, if it is time to: their
+    /// reports, and who of them has ended. Call it at least each [`LOOK_INTERVAL`] while
+    /// [`Self::looks`]. `now_ns` is CLOCK_MONOTONIC.
+    pub fn look(&mut self, now_ns: u64, sink: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+        let due = u128::from(now_ns.saturating_sub(self.looked_ns)) >= LOOK_INTERVAL.as_nanos();
+        let Some(looker) = self.looker.as_ref().filter(|_| due && self.looks()) else {
+            return Ok(());
+        };
+        self.looked_ns = now_ns;
+        let slots = &self.slots;
+        self.natives.note_gone(|sid| slots.wants_native(sid) && slots.has_taken(sid));
+        let looks = natives::look(looker)?;
+        // Who came back meanwhile has said so: it has not ended.
+        while self.drain(sink) > 0 {}
+        let seen = self.natives.saw(&looks);
+        let mut out = Vec::new();
+        for (sid, uid, signals, fields) in seen.reports {
+            signals.encode(&mut out, sid);
+            sink(&out);
+            encode_measure(&mut out, sid, uid, &fields);
+            sink(&out);
+        }
+        for sid in seen.ended {
+            self.retire(sid, &mut out, sink);
+            self.slots.vacate(sid);
+            let index = sid & (SLOTS as u32 - 1);
+            self.free
+                .update(&[], &index.to_ne_bytes(), MapFlags::ANY)
+                .map_err(tried("freeing a slot"))?;
+        }
+        if std::mem::take(&mut self.recall) {
+            let walker = self.socket_iterator("remuda_recall")?;
+            namespaces::walk_sockets_of(&walker, self.natives.namespaces())?;
+        }
+        Ok(())
+    }
+
+    /// Whether there are flows to look at.
+    pub fn looks(&self) -> bool {
+        !self.natives.is_empty()
+    }
+
+    /// The kernel did not let the flow come back: so it runs on as it did.
+    fn stuck(&mut self, sid: u32) {
+        if let Some(name) = self.natives.name(sid) {
+            // It lives, or there would be nobody to tell.
+            let _ = self.slots.write(sid, Some(Run::Native(name, 0)), &[]);
+        }
+    }
+
+    fn go_native(&mut self, sid: u32, name: &str, ssthresh_bytes: u32) -> Result<(), Error> {
+        let info = self.slots.info(sid).ok_or(Error::NoFlow(sid))?;
+        native::check(name)?;
+        let fixed = fixed_name(name)?;
+        let uid = self.told.get(&sid).ok_or(Error::NoProgramYet(sid))?;
+        let program = &self.installed.get(uid).ok_or(Error::NoProgram(*uid))?.decoded;
+        let mut machine = remuda_vm::Machine::new();
+        machine.change(program, &[], 0);
+        if self.looker.is_none() {
+            self.looker = Some(self.attach_looker()?);
+        }
+        let ssthresh_pkts = ssthresh_bytes / info.mss_bytes.max(1);
+        self.slots.write(sid, Some(Run::Native(fixed, ssthresh_pkts)), &[])?;
+        self.recall = self.recall || self.natives.has(sid);
+        self.natives.add(sid, fixed, machine);
+        Ok(())
+    }
+
+    fn attach_looker(&mut self) -> Result<Link, Error> {
+        let flows = map(&self.object, "remuda_flows")?;
+        self.object
+            .progs_mut()
+            .find(|found| found.name() == OsStr::new("remuda_look"))
+            .ok_or(Error::Template("remuda_look"))?
+            .attach_iter(flows.as_fd())
+            .map_err(tried("attaching the iterator over the flows"))
     }
 
     /// Compares what was announced with who lives: the lifecycle ring can lose events, the slots
@@ -381,11 +492,21 @@ impl Datapath {
     /// Takes one message of the agent: whole, or not at all.
     pub fn handle(&mut self, message: &[u8]) -> Result<(), Error> {
         match ToDatapath::parse(message)? {
-            ToDatapath::Install(program) => self.install(program),
+            ToDatapath::Install(program) => self.install(program, message),
+            ToDatapath::UpdateFields { sid, updates } if self.natives.has(sid) => {
+                self.natives.update(sid, &updates);
+                Ok(())
+            }
             ToDatapath::UpdateFields { sid, updates } => self.slots.write(sid, None, &updates),
             ToDatapath::ChangeProg { sid, uid, updates } => {
                 let index = self.installed.get(&uid).ok_or(Error::NoProgram(uid))?.index;
-                self.slots.write(sid, Some(index), &updates)
+                self.slots.write(sid, Some(Run::Program(index)), &updates)?;
+                self.told.insert(sid, uid);
+                self.recall = self.recall || self.natives.has(sid);
+                Ok(())
+            }
+            ToDatapath::Native { sid, name, ssthresh_bytes } => {
+                self.go_native(sid, &name, ssthresh_bytes)
             }
             ToDatapath::Heartbeat => Ok(()), // it shares memory with us: see `beat`
             ToDatapath::Resync => {
@@ -396,13 +517,14 @@ impl Datapath {
         }
     }
 
-    fn install(&mut self, program: Program) -> Result<(), Error> {
+    fn install(&mut self, program: Program, message: &[u8]) -> Result<(), Error> {
         let uid = program.uid;
         let index = match self.installed.get(&uid) {
             Some(known) if known.program == program => return Ok(()),
             Some(known) => known.index,
             None => self.free_index().ok_or(Error::ProgramsFull(uid))?,
         };
+        let decoded = remuda_vm::Program::from_install(message)?;
         self.version = self.version.wrapping_add(1).max(1);
         let template = self
             .object
@@ -414,7 +536,7 @@ impl Datapath {
         self.table
             .update(&index.to_ne_bytes(), &fd.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
             .map_err(tried(format!("installing program {uid}")))?;
-        self.installed.insert(uid, Installed { program, index, fd });
+        self.installed.insert(uid, Installed { program, decoded, index, fd });
         Ok(())
     }
 

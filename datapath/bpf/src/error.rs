@@ -43,8 +43,8 @@ pub enum Error {
     Name(String),
     /// An algorithm to go back to that the kernel has not.
     #[error(
-        "the kernel has no algorithm {name:?} for flows to go back to ({source})\n\
-         fix: agent.native is one of: {available}"
+        "the kernel has no algorithm {name:?} ({source})\n\
+         fix: one of its own, for agent.native and native arms alike: {available}"
     )]
     NoNative {
         /// What was asked for.
@@ -66,6 +66,12 @@ pub enum Error {
     /// A program that was never installed.
     #[error("program {0} is not installed")]
     NoProgram(u32),
+    /// A flow that was given none, and is to be looked at.
+    #[error("flow {0:#x} has no program yet, so nothing would measure it")]
+    NoProgramYet(u32),
+    /// A program that the VM does not take.
+    #[error(transparent)]
+    Refused(#[from] remuda_vm::Refusal),
     /// A flow that is not, or no longer, there.
     #[error("flow {0:#x} is not live")]
     NoFlow(u32),

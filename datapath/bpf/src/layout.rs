@@ -25,6 +25,9 @@ pub const SLOT_RATE: u32 = 4;
 /// The slot has control registers.
 pub const SLOT_CONTROL: u32 = 8;
 
+/// The slot names an algorithm of the kernel's own.
+pub const SLOT_NATIVE: u32 = 16;
+
 /// See `REPORT_APP_LIMITED`.
 pub const REPORT_APP_LIMITED: u32 = 1;
 /// See `REPORT_IN_RECOVERY`.
@@ -46,6 +49,12 @@ pub const FELL_BACK: u32 = 4;
 pub const RESTORED: u32 = 5;
 /// See [`CREATED`].
 pub const TABLE_FULL: u32 = 6;
+/// See [`CREATED`].
+pub const RETURNED: u32 = 7;
+/// See [`CREATED`].
+pub const REFUSED: u32 = 8;
+/// See [`CREATED`].
+pub const STUCK: u32 = 9;
 
 /// `struct remuda_flow_info`.
 #[repr(C)]
@@ -85,7 +94,8 @@ pub struct Slot {
     pub control: [u64; CONTROL_REGISTERS],
     pub applied_ns: u64,
     pub applied_seq: u32,
-    pub padding: u32,
+    pub native_ssthresh_pkts: u32,
+    pub native: [u8; NAME_BYTES],
 }
 
 /// `struct remuda_event`.
@@ -112,6 +122,32 @@ pub struct ReportHead {
     pub lost_pkts: u32,
     pub flags: u32,
     pub padding: u32,
+}
+
+/// `struct remuda_look`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    pub sid: u32,
+    pub flags: u32,
+    pub now_ns: u64,
+    pub bytes_acked: u64,
+    pub pending_bytes: u64,
+    pub mss_bytes: u32,
+    pub cwnd_pkts: u32,
+    pub in_flight_pkts: u32,
+    pub srtt_us: u32,
+    pub rtt_min_us: u32,
+    pub rtt_us: u32,
+    pub rate_delivered_pkts: u32,
+    pub rate_interval_us: u32,
+    pub delivered_pkts: u32,
+    pub delivered_ce_pkts: u32,
+    pub lost_pkts: u32,
+    pub sacked_pkts: u32,
+    pub ca_state: u32,
+    pub netns: u32,
+    pub name: [u8; NAME_BYTES],
 }
 
 /// `struct remuda_shared`.
@@ -171,14 +207,17 @@ pub struct Flow {
     pub cwnd_pkts: u32,
     pub cwnd_set_pkts: u32,
     pub prr_delivered: u32,
-    pub padding_0: u32,
+    pub native: u32,
     pub recovery_ns: u64,
+    pub sid: u32,
+    pub padding_0: u32,
     pub report: ReportHead,
     pub registers: Registers,
 }
 
 const _: () = assert!(size_of::<FlowInfo>() == 88);
-const _: () = assert!(size_of::<Slot>() == 320);
+const _: () = assert!(size_of::<Slot>() == 336);
+const _: () = assert!(size_of::<Look>() == 104);
 const _: () = assert!(size_of::<Event>() == 24);
 const _: () = assert!(size_of::<ReportHead>() == 56);
 const _: () = assert!(size_of::<Shared>() == 88);
@@ -191,6 +230,7 @@ pub trait Plain: Copy {}
 impl Plain for FlowInfo {}
 impl Plain for Event {}
 impl Plain for ReportHead {}
+impl Plain for Look {}
 
 /// Reads a record from the front of `bytes`; `None` if it is too short.
 pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {

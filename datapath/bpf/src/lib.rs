@@ -17,6 +17,7 @@ mod kernel;
 pub mod layout;
 mod namespaces;
 mod native;
+mod natives;
 pub mod slots;
 pub mod splice;
 
@@ -24,3 +25,5 @@ pub use datapath::{Datapath, Settings, check_name};
 pub use default_algorithm::DefaultAlgorithm;
 pub use error::Error;
 pub use kernel::{OpsMember, load_program, ops_member};
+pub use native::{available, check as check_native};
+pub use natives::LOOK_INTERVAL;

@@ -39,11 +39,39 @@ fn all() -> Vec<File> {
         .collect()
 }
 
+/// Those of these inode numbers that still are; the search ends with the last.
+fn some(inodes: &HashSet<u32>) -> Vec<File> {
+    let mut left: HashSet<u64> = inodes.iter().map(|inode| u64::from(*inode)).collect();
+    let mut found = Vec::new();
+    for path in holders() {
+        if left.is_empty() {
+            break;
+        }
+        let wanted = |meta: &fs::Metadata| left.contains(&meta.ino());
+        if fs::metadata(&path).is_ok_and(|meta| wanted(&meta))
+            && let Ok(file) = File::open(path)
+            && file.metadata().is_ok_and(|meta| left.remove(&meta.ino()))
+        {
+            found.push(file);
+        }
+    }
+    found
+}
+
 /// Runs the iterator over the sockets of every namespace.
 pub fn walk_sockets(iterator: &Link) -> Result<(), Error> {
+    walk(iterator, &all())
+}
+
+/// Runs it over those of the namespaces of these inode numbers.
+pub fn walk_sockets_of(iterator: &Link, inodes: &HashSet<u32>) -> Result<(), Error> {
+    walk(iterator, &some(inodes))
+}
+
+fn walk(iterator: &Link, namespaces: &[File]) -> Result<(), Error> {
     let link = iterator.as_fd().as_raw_fd();
-    for namespace in all() {
-        thread::scope(|scope| scope.spawn(|| walk_one(&namespace, link)).join())
+    for namespace in namespaces {
+        thread::scope(|scope| scope.spawn(|| walk_one(namespace, link)).join())
             .unwrap_or_else(|_| Err(io::Error::other("the walking thread panicked")))
             .map_err(|source| Error::File { path: "/proc/PID/ns/net".to_owned(), source })?;
     }

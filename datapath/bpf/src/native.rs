@@ -1,4 +1,4 @@
-//! The kernel's own algorithm, which flows go back to.
+//! The kernel's own algorithms: what flows go back to, and what native arms are.
 
 use crate::error::Error;
 use std::io;
@@ -6,13 +6,17 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
+/// What it has loaded, by name.
+pub fn available() -> String {
+    std::fs::read_to_string(AVAILABLE).unwrap_or_default().trim().to_owned()
+}
+
 /// Whether the kernel has it, by asking for it. The kernel loads its module if that is missing: the
 /// iterator that lets flows go cannot.
 pub fn check(name: &str) -> Result<(), Error> {
     let refused = || {
         let source = io::Error::last_os_error(); // before another call has its own
-        let available = std::fs::read_to_string(AVAILABLE).unwrap_or_default().trim().to_owned();
-        Error::NoNative { name: name.to_owned(), available, source }
+        Error::NoNative { name: name.to_owned(), available: available(), source }
     };
     // SAFETY: integers alone.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };

@@ -5,12 +5,22 @@
 
 use crate::Error;
 use crate::kernel::Mapped;
-use crate::layout::{self, FlowInfo, SLOT_BITS, SLOTS, Slot};
+use crate::layout::{self, FlowInfo, NAME_BYTES, SLOT_BITS, SLOTS, Slot};
 use remuda_wire::Register;
 use remuda_wire::program::{CWND, RATE};
 use remuda_wire::to_datapath::Update;
 use std::ptr::{read_volatile, write_volatile};
 use std::sync::atomic::{Ordering, fence};
+
+/// What a flow is to run from now on.
+#[derive(Clone, Copy, Debug)]
+pub enum Run {
+    /// A program, by its index in the jump table. Registers written with it are its.
+    Program(u32),
+    /// An algorithm of the kernel's own, with this slow-start threshold in segments (0 leaves it).
+    /// A program written just before is what runs if the kernel refuses.
+    Native([u8; NAME_BYTES], u32),
+}
 
 /// The slots and infos of every flow.
 #[derive(Debug)]
@@ -63,9 +73,37 @@ impl Slots {
         unsafe { read_volatile(&raw const (*self.slots.entry(index)).applied_ns) }
     }
 
-    /// Writes new values for a flow, and with `program` another program (by its table index), whose
-    /// registers the values are then for.
-    pub fn write(&self, sid: u32, program: Option<u32>, updates: &[Update]) -> Result<(), Error> {
+    /// Whether the flow has taken what was last written for it.
+    pub fn has_taken(&self, sid: u32) -> bool {
+        let (index, _) = split(sid);
+        let at = self.slots.entry(index);
+        // SAFETY: in bounds; aligned words, of which this thread writes one and the kernel side the
+        // other.
+        unsafe {
+            read_volatile(&raw const (*at).applied_seq) == read_volatile(&raw const (*at).seq)
+        }
+    }
+
+    /// Whether it was last told to run an algorithm of the kernel's own.
+    pub fn wants_native(&self, sid: u32) -> bool {
+        let (index, _) = split(sid);
+        // SAFETY: in bounds; one aligned word, which this thread alone writes.
+        let flags = unsafe { read_volatile(&raw const (*self.slots.entry(index)).flags) };
+        flags & layout::SLOT_NATIVE != 0
+    }
+
+    /// The flow has ended without the kernel side's knowing: its slot is free from now on.
+    pub fn vacate(&self, sid: u32) {
+        let (index, _) = split(sid);
+        if self.info(sid).is_some() {
+            // SAFETY: in bounds; one aligned word, which the kernel side writes only for a flow
+            // that starts here or ends, and this one does neither any more.
+            unsafe { write_volatile(&raw mut (*self.infos.entry(index)).generation, 0) };
+        }
+    }
+
+    /// Writes new values for a flow, and what it is to run if that changes.
+    pub fn write(&self, sid: u32, run: Option<Run>, updates: &[Update]) -> Result<(), Error> {
         let (index, generation) = split(sid);
         if self.info(sid).is_none() {
             return Err(Error::NoFlow(sid));
@@ -82,7 +120,7 @@ impl Slots {
                 words.control_mask = 0;
             }
             words.for_generation = generation;
-            merge(&mut words, program, updates);
+            merge(&mut words, run, updates);
             write_volatile(&raw mut (*at).seq, seq | 1);
             fence(Ordering::SeqCst);
             write_volatile(&raw mut (*at).for_generation, words.for_generation);
@@ -93,6 +131,8 @@ impl Slots {
             write_volatile(&raw mut (*at).cwnd_bytes, words.cwnd_bytes);
             write_volatile(&raw mut (*at).rate_bytes_per_sec, words.rate_bytes_per_sec);
             write_volatile(&raw mut (*at).control, words.control);
+            write_volatile(&raw mut (*at).native, words.native);
+            write_volatile(&raw mut (*at).native_ssthresh_pkts, words.native_ssthresh_pkts);
             fence(Ordering::SeqCst);
             write_volatile(&raw mut (*at).seq, (seq | 1).wrapping_add(1));
         }
@@ -100,12 +140,21 @@ impl Slots {
     }
 }
 
-fn merge(words: &mut Slot, program: Option<u32>, updates: &[Update]) {
-    if let Some(program) = program {
-        words.flags |= layout::SLOT_PROGRAM;
-        words.program = program;
-        words.program_seq = words.program_seq.wrapping_add(1);
-        words.control_mask = 0; // those were the old program's
+fn merge(words: &mut Slot, run: Option<Run>, updates: &[Update]) {
+    match run {
+        Some(Run::Program(program)) => {
+            words.flags = words.flags & !layout::SLOT_NATIVE | layout::SLOT_PROGRAM;
+            words.program = program;
+            words.program_seq = words.program_seq.wrapping_add(1);
+            words.control_mask = 0; // those were the old program's
+        }
+        Some(Run::Native(name, ssthresh_pkts)) => {
+            words.flags |= layout::SLOT_NATIVE;
+            words.native = name;
+            words.native_ssthresh_pkts = ssthresh_pkts;
+            words.program_seq = words.program_seq.wrapping_add(1);
+        }
+        None => {}
     }
     for Update { register, value } in updates {
         match *register {

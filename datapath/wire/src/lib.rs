@@ -52,8 +52,10 @@ pub enum Kind {
     Resync = 9,
     /// Datapath → agent: optional primitives, before the `MEASURE` they belong to. Remuda's.
     Signals = 10,
-    /// Datapath → agent: a flow fell back, or is taken back. Remuda's.
+    /// Datapath → agent: a flow fell back, is taken back, or did not change. Remuda's.
     State = 11,
+    /// Agent → datapath: the flow runs an algorithm of its host's own. Remuda's.
+    Native = 12,
 }
 
 /// Why a message was refused. Nothing of it has taken effect.

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// libccp's `MAX_REPORT_REG`: the most fields a report can have.
 pub const FIELDS_MAX: usize = 110;
+/// Bit of [`Hello::capabilities`]: the datapath takes a `NATIVE`.
+pub const CAPABILITY_NATIVE: u32 = 0x100;
 const CREATE_NAME_BYTES: usize = 64;
 const FLOW_NAME_BYTES: usize = 16;
 const HELLO_NAME_BYTES: usize = 32;
@@ -96,6 +98,8 @@ pub enum State {
     FellBack,
     /// It obeys the agent again.
     Restored,
+    /// It did not change to the host's algorithm it was told to run, or not back to us.
+    Refused,
 }
 
 /// One message to the agent, checked.
@@ -170,6 +174,7 @@ impl ToAgent {
                 let state = match r.u32()? {
                     0 => State::FellBack,
                     1 => State::Restored,
+                    2 => State::Refused,
                     _ => return Err(Error::Name("flow state")),
                 };
                 Self::State { sid, state, cwnd_bytes: r.u32()?, at_us: r.u64()? }

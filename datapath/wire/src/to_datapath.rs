@@ -1,11 +1,13 @@
 //! What the agent says to a datapath.
 
 use crate::program::{self, CWND, Program, RATE, Register};
-use crate::{Error, Kind, Reader, begin, close, open};
+use crate::{Error, Kind, Reader, begin, close, open, put_name};
 
 /// libccp reads the count of an `UPDATE_FIELDS` as a signed byte.
 const UPDATES_MAX: u32 = 127;
 const UPDATE_BYTES: usize = 13;
+/// Linux' `TCP_CA_NAME_MAX`.
+const NATIVE_NAME_BYTES: usize = 16;
 
 /// A new value of a register: of a control register, of Cwnd (bytes) or of Rate (bytes per second).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,15 @@ pub enum ToDatapath {
         /// Values of its registers to start with.
         updates: Vec<Update>,
     },
+    /// See [`Kind::Native`]. The next [`Self::ChangeProg`] ends it.
+    Native {
+        /// The datapath's number of the flow.
+        sid: u32,
+        /// The algorithm, as the host names it.
+        name: String,
+        /// Slow-start threshold to start with, in bytes; 0 leaves it.
+        ssthresh_bytes: u32,
+    },
     /// See [`Kind::Heartbeat`].
     Heartbeat,
     /// See [`Kind::Resync`].
@@ -57,12 +68,22 @@ impl ToDatapath {
                 let uid = r.u32()?;
                 Self::ChangeProg { sid, uid, updates: parse_updates(&mut r, bytes)? }
             }
+            k if k == Kind::Native as u16 => Self::parse_native(sid, &mut r)?,
             k if k == Kind::Heartbeat as u16 => Self::Heartbeat,
             k if k == Kind::Resync as u16 => Self::Resync,
             other => return Err(Error::Type(other)),
         };
         r.end("bytes after the body")?;
         Ok(parsed)
+    }
+
+    fn parse_native(sid: u32, r: &mut Reader<'_>) -> Result<Self, Error> {
+        let ssthresh_bytes = r.u32()?;
+        let name = r.name::<NATIVE_NAME_BYTES>("the host's algorithm")?;
+        if name.is_empty() {
+            return Err(Error::Name("the host's algorithm"));
+        }
+        Ok(Self::Native { sid, name, ssthresh_bytes })
     }
 }
 
@@ -89,6 +110,14 @@ fn parse_update(r: &mut Reader<'_>) -> Result<Update, Error> {
 /// Encodes a `HEARTBEAT` or a `RESYNC`, which have no body.
 pub fn encode_bare(out: &mut Vec<u8>, kind: Kind) {
     begin(out, kind, 0);
+    close(out);
+}
+
+/// Encodes a `NATIVE`. A name of more than 15 bytes is cut.
+pub fn encode_native(out: &mut Vec<u8>, sid: u32, name: &str, ssthresh_bytes: u32) {
+    begin(out, Kind::Native, sid);
+    out.extend(ssthresh_bytes.to_le_bytes());
+    put_name(out, name, NATIVE_NAME_BYTES);
     close(out);
 }
 
@@ -181,9 +210,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_native_names_its_algorithm_whole_and_no_cut_of_it_is_one() {
+        let mut out = Vec::new();
+        encode_native(&mut out, 7, "cubic", 2_896);
+        let want = ToDatapath::Native { sid: 7, name: "cubic".to_owned(), ssthresh_bytes: 2_896 };
+        assert_eq!(ToDatapath::parse(&out), Ok(want));
+        for cut in 0..out.len() {
+            assert!(ToDatapath::parse(&out[..cut]).is_err(), "cut at {cut}");
+        }
+        encode_native(&mut out, 7, "", 0);
+        let refused = Err(Error::Name("the host's algorithm"));
+        assert_eq!(ToDatapath::parse(&out), refused, "without a name");
+        encode_native(&mut out, 7, "reno", 0);
+        out[12..].fill(b'x');
+        assert_eq!(ToDatapath::parse(&out), refused, "without an end");
+    }
+
     proptest! {
         #[test]
-        fn no_mutation_of_a_message_panics(at in 0usize..400, byte: u8, kind in 0u16..12) {
+        fn no_mutation_of_a_message_panics(at in 0usize..400, byte: u8, kind in 0u16..14) {
             for mut message in [install(PROGRAM), updates(Kind::ChangeProg, &[(0, 1, 2)])] {
                 let at = at % message.len();
                 message[at] = byte;

@@ -281,6 +281,24 @@ impl Running {
         Some((info.tcpi_snd_cwnd, Duration::from_micros(info.tcpi_rtt.into())))
     }
 
+    /// The sender's congestion control, as the kernel has it; `None` once the socket is gone.
+    pub fn algorithm(&self) -> Option<String> {
+        let mut name = [0u8; 16];
+        let mut length = name.len() as libc::socklen_t;
+        // SAFETY: the buffer is valid for `length`; the kernel writes no more.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_CONGESTION,
+                name.as_mut_ptr().cast(),
+                &mut length,
+            )
+        };
+        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        (result == 0).then(|| String::from_utf8_lossy(&name[..end]).into_owned())
+    }
+
     /// Whether both ends are done.
     pub fn is_finished(&self) -> bool {
         self.sender.is_finished() && self.receiver.is_finished()

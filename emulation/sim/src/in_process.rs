@@ -115,6 +115,9 @@ impl Actuator for Wire {
     fn update(&mut self, fields: &[(&'static str, u32)]) {
         self.note(fields);
     }
+
+    /// Refused before: a simulated host has no algorithms of its own (`PathState::has_native`).
+    fn run_native(&mut self, _name: &'static str, _ssthresh_bytes: u32) {}
 }
 
 /// Keeps the switches, with their reasons.

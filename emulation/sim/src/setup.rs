@@ -74,6 +74,13 @@ fn control(
             let start_ns = (spec.start_s * 1e9) as u64;
             let times = (delay_ns, start_ns);
             for order in &spec.switches {
+                if remuda_algorithms::native::kernel_name(&order.to).is_some() {
+                    return Err(refuse(format!(
+                        "switches: {} runs on real TCP only; in the simulator use one of ours: {}",
+                        order.to,
+                        ccp_agent::catalogue::names().join(", ")
+                    )));
+                }
                 let known = ccp_agent::catalogue::kind(&order.to);
                 known.map_err(|error| refuse(format!("switches: {error}")))?;
             }

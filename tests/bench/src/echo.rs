@@ -129,6 +129,8 @@ impl Actuator for Deaf {
     fn set_program(&mut self, _: ProgramId, _: &[(&str, u32)]) {}
 
     fn update(&mut self, _: &[(&str, u32)]) {}
+
+    fn run_native(&mut self, _: &'static str, _: u32) {}
 }
 
 impl<I: Ipc> CongAlg<I> for Echo {

@@ -6,12 +6,7 @@
 #define REMUDA_ASSIGN_H
 
 #include "maps.h"
-
-static __always_inline void copy_name(char *to, const volatile char *from)
-{
-	for (int i = 0; i < TCP_CA_NAME_MAX; i++)
-		to[i] = from[i];
-}
+#include "name.h"
 
 /* In this order: the initial window first, so that remuda_init sees it. */
 SEC("sockops")
@@ -40,22 +35,6 @@ int remuda_assign(struct bpf_sock_ops *ops)
 	return 1;
 }
 
-static __always_inline bool is_ours(struct sock *sk)
-{
-	char name[TCP_CA_NAME_MAX] = {};
-	const struct tcp_congestion_ops *ops = inet_csk(sk)->icsk_ca_ops;
-
-	if (!ops || bpf_probe_read_kernel_str(name, sizeof(name), ops->name) < 0)
-		return false;
-	for (int i = 0; i < TCP_CA_NAME_MAX; i++) {
-		if (name[i] != config.name[i])
-			return false;
-		if (!name[i])
-			break;
-	}
-	return true;
-}
-
 /* Sets every socket that runs an algorithm of our name to `to`. To our own name it adopts what a
  * former agent left, as its ops are others under the same name; it is no change for our own.
  */
@@ -72,7 +51,7 @@ static __always_inline int retarget(struct bpf_iter__tcp *ctx, const volatile ch
 	tp = (struct tcp_sock *)bpf_skc_to_tcp_sock(common);
 	if (!tp || common->skc_state == TCP_LISTEN || common->skc_state == TCP_CLOSE)
 		return 0;
-	if (!is_ours((struct sock *)tp))
+	if (!runs((struct sock *)tp, config.name))
 		return 0;
 	copy_name(name, to);
 	error = bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, name, sizeof(name));

@@ -62,6 +62,18 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup;
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
@@ -69,6 +81,7 @@ struct sock_common {
 	u16 skc_num;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
+	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 };
@@ -102,6 +115,10 @@ struct minmax {
 	struct minmax_sample s[3];
 };
 
+struct tcp_rack {
+	u32 rtt_us; /* of the segment delivered last */
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	u32 mss_cache;
@@ -126,7 +143,9 @@ struct tcp_sock {
 	u64 bytes_acked;
 	u8 ecn_flags;
 	u8 is_cwnd_limited : 1;
+	u8 rate_app_limited : 1;
 	struct minmax rtt_min;
+	struct tcp_rack rack;
 };
 
 struct rate_sample {
@@ -149,6 +168,15 @@ struct bpf_iter__tcp {
 	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;
 	unsigned int uid;
+};
+
+struct bpf_map;
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	struct sock *sk;
+	void *value;
 };
 
 #pragma clang attribute pop

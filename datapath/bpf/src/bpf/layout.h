@@ -16,6 +16,7 @@
 #define SLOT_CWND 2
 #define SLOT_RATE 4
 #define SLOT_CONTROL 8
+#define SLOT_NATIVE 16 /* an algorithm of the kernel's own, by name */
 
 /* Flags of a report */
 #define REPORT_APP_LIMITED 1
@@ -30,6 +31,9 @@ enum remuda_event_kind {
 	REMUDA_FELL_BACK = 4,
 	REMUDA_RESTORED = 5,
 	REMUDA_TABLE_FULL = 6,
+	REMUDA_RETURNED = 7, /* from an algorithm of the kernel's own */
+	REMUDA_REFUSED = 8,  /* the kernel did not let it go to one */
+	REMUDA_STUCK = 9,    /* nor away from one */
 };
 
 /* A flow in words that do not change while it lives. The slot's generation says whether it does. */
@@ -68,7 +72,8 @@ struct remuda_slot {
 	u64 control[REMUDA_CONTROL_REGS];
 	u64 applied_ns;
 	u32 applied_seq;
-	u32 padding;
+	u32 native_ssthresh_pkts; /* 0: leave it */
+	char native[TCP_CA_NAME_MAX];
 };
 
 /* Flow to agent. Lifecycle events are the header alone. */
@@ -91,6 +96,32 @@ struct remuda_report {
 	u32 flags;
 	u32 padding;
 	u64 fields[REMUDA_REPORT_REGS];
+};
+
+/* What a look at a flow under an algorithm of the kernel's own finds: totals of its life, and what
+ * holds now. The names are those of struct tcp_sock.
+ */
+struct remuda_look {
+	u32 sid;
+	u32 flags; /* of a report */
+	u64 now_ns;
+	u64 bytes_acked;
+	u64 pending_bytes;
+	u32 mss_bytes;
+	u32 cwnd_pkts;
+	u32 in_flight_pkts;
+	u32 srtt_us;
+	u32 rtt_min_us;
+	u32 rtt_us; /* of what was delivered last */
+	u32 rate_delivered_pkts;
+	u32 rate_interval_us;
+	u32 delivered_pkts;
+	u32 delivered_ce_pkts;
+	u32 lost_pkts;
+	u32 sacked_pkts;
+	u32 ca_state;
+	u32 netns; /* inode number of its network namespace */
+	char name[TCP_CA_NAME_MAX];
 };
 
 /* One per datapath, mapped into the agent */
@@ -145,8 +176,10 @@ struct remuda_flow {
 	u32 cwnd_pkts;     /* what the agent or the program wants */
 	u32 cwnd_set_pkts; /* what the socket was last told */
 	u32 prr_delivered;
-	u32 padding_0;
+	u32 native;      /* it runs an algorithm of the kernel's own, and is still ours */
 	u64 recovery_ns; /* when the stack began to repair losses */
+	u32 sid;         /* while the socket's private words are another's */
+	u32 padding_0;
 	/* the head of struct remuda_report, followed by its fields */
 	struct remuda_event event;
 	u32 program_uid;
@@ -161,9 +194,10 @@ struct remuda_flow {
 };
 
 _Static_assert(sizeof(struct remuda_flow_info) == 88, "layout.rs");
-_Static_assert(sizeof(struct remuda_slot) == 320, "layout.rs");
+_Static_assert(sizeof(struct remuda_slot) == 336, "layout.rs");
 _Static_assert(sizeof(struct remuda_event) == 24, "layout.rs");
 _Static_assert(sizeof(struct remuda_report) == 56 + 8 * REMUDA_REPORT_REGS, "layout.rs");
+_Static_assert(sizeof(struct remuda_look) == 104, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, r) ==
 		       __builtin_offsetof(struct remuda_flow, event) + 56,
 	       "a report is contiguous");

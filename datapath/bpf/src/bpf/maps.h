@@ -94,11 +94,11 @@ static __always_inline struct remuda_slot *slot_of(u32 sid)
 	return bpf_map_lookup_elem(&remuda_slots, &slot);
 }
 
-static __always_inline void emit(struct sock *sk, u32 kind, u64 now_ns)
+static __always_inline void emit_of(u32 sid, struct sock *sk, u32 kind, u64 now_ns)
 {
 	struct remuda_event event = {
 		.kind = kind,
-		.sid = PRIV(sk)[PRIV_SID],
+		.sid = sid,
 		.now_ns = now_ns,
 		.cwnd_pkts = tcp_sk(sk)->snd_cwnd,
 		.mss_bytes = tcp_sk(sk)->mss_cache,
@@ -110,6 +110,11 @@ static __always_inline void emit(struct sock *sk, u32 kind, u64 now_ns)
 	s = shared();
 	if (s)
 		__sync_fetch_and_add(&s->lost_events, 1);
+}
+
+static __always_inline void emit(struct sock *sk, u32 kind, u64 now_ns)
+{
+	emit_of(PRIV(sk)[PRIV_SID], sk, kind, now_ns);
 }
 
 #endif

@@ -14,6 +14,7 @@
 #include "primitives.h"
 #include "fallback.h"
 #include "program.h"
+#include "native.h"
 #include "assign.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -92,13 +93,10 @@ void BPF_PROG(remuda_init, struct sock *sk)
 	for (int i = 0; i <= PRIV_FALLBACK; i++)
 		PRIV(sk)[i] = 0;
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!f)
+	if (!f || come_back(sk, f, now_ns))
 		return;
 	__builtin_memset(f, 0, __builtin_offsetof(struct remuda_flow, r));
-	f->bytes_acked = tp->bytes_acked;
-	f->sacked_out = tp->sacked_out;
-	f->lost = tp->lost;
-	f->delivered_ce = tp->delivered_ce;
+	note_totals(f, tp);
 	sid = take_free_slot(sk, now_ns);
 	PRIV(sk)[PRIV_SID] = sid;
 	emit(sk, sid ? REMUDA_CREATED : REMUDA_TABLE_FULL, now_ns);
@@ -109,8 +107,12 @@ void BPF_PROG(remuda_release, struct sock *sk)
 {
 	u32 sid = PRIV(sk)[PRIV_SID], index = sid & (REMUDA_SLOTS - 1);
 	struct remuda_flow_info *info;
+	struct remuda_flow *f;
 
 	if (!sid)
+		return;
+	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
+	if (f && f->native)
 		return;
 	emit(sk, REMUDA_CLOSED, bpf_ktime_get_ns());
 	PRIV(sk)[PRIV_SID] = 0;
@@ -120,28 +122,43 @@ void BPF_PROG(remuda_release, struct sock *sk)
 	bpf_map_push_elem(&remuda_free, &index, 0);
 }
 
-/* Which program the agent wants the flow to run, if it changed its mind. */
-static __always_inline void take_program(struct sock *sk, struct remuda_slot *slot)
+/* Which program the agent wants the flow to run, if it changed its mind: or that it wants none of
+ * ours, and then whether the flow has gone. If it may not go, it runs the program named with it.
+ */
+static __always_inline bool take_program(struct sock *sk, struct remuda_slot *slot, u64 now_ns)
 {
 	u32 seq = *(volatile u32 *)&slot->seq, flags, program, program_seq;
+	struct native_order order;
 	struct remuda_flow *f;
 
 	if (seq == (u32)PRIV(sk)[PRIV_SEQ] || (seq & 1))
-		return;
+		return false;
 	if (slot->for_generation != PRIV(sk)[PRIV_SID] >> REMUDA_SLOT_BITS)
-		return;
+		return false;
 	flags = slot->flags;
 	program = slot->program;
 	program_seq = slot->program_seq;
+	copy_name(order.name, slot->native);
+	order.cwnd_bytes = flags & SLOT_CWND ? slot->cwnd_bytes : 0;
+	order.ssthresh_pkts = slot->native_ssthresh_pkts;
 	barrier();
-	if (*(volatile u32 *)&slot->seq != seq || !(flags & SLOT_PROGRAM))
-		return;
+	if (*(volatile u32 *)&slot->seq != seq || !(flags & (SLOT_PROGRAM | SLOT_NATIVE)))
+		return false;
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
 	if (!f || f->program_seq == program_seq)
-		return;
+		return false;
 	f->program_seq = program_seq;
-	f->program_version = 0; /* so that the program defines its registers anew */
-	PRIV(sk)[PRIV_PROGRAM] = program;
+	if (flags & SLOT_NATIVE) {
+		slot->applied_ns = now_ns;
+		slot->applied_seq = seq;
+		if (go_native(sk, f, now_ns, &order))
+			return true;
+	}
+	if (flags & SLOT_PROGRAM) {
+		f->program_version = 0; /* so that the program defines its registers anew */
+		PRIV(sk)[PRIV_PROGRAM] = program;
+	}
+	return false;
 }
 
 SEC("struct_ops")
@@ -153,7 +170,8 @@ void BPF_PROG(remuda_cong_control, struct sock *sk, u32 ack, int flag,
 	struct remuda_slot *slot = slot_of(sid);
 
 	if (sid && slot && !agent_is_late(now_ns)) {
-		take_program(sk, slot);
+		if (take_program(sk, slot, now_ns))
+			return;
 		if (PRIV(sk)[PRIV_PROGRAM] && PRIV(sk)[PRIV_FALLBACK])
 			leave_fallback(sk, now_ns);
 		bpf_tail_call(ctx, &remuda_programs, (u32)PRIV(sk)[PRIV_PROGRAM]);

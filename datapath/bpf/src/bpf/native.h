@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Flows under an algorithm of the kernel's own.
+ *
+ * Such a flow is still ours: it keeps its slot, its storage says so (f->native), and it is looked
+ * at from time to time instead of measured at every ACK. It goes at the ACK that finds the order in
+ * its slot. As no ACK of it reaches us from then on, an iterator fetches it back. Nothing of an
+ * ACK's work is added to what the kernel's algorithm does.
+ */
+#ifndef REMUDA_NATIVE_H
+#define REMUDA_NATIVE_H
+
+#include "maps.h"
+#include "name.h"
+#include "pacing.h"
+#include "primitives.h"
+
+/* What the slot says of the algorithm to go to. */
+struct native_order {
+	char name[TCP_CA_NAME_MAX];
+	u64 cwnd_bytes; /* 0: leave it */
+	u32 ssthresh_pkts;
+};
+
+/* Hands the flow over: the window and the threshold first, as the kernel leaves both as they are.
+ * Once it has gone, the socket's private words are not ours.
+ */
+static __always_inline bool go_native(struct sock *sk, struct remuda_flow *f, u64 now_ns,
+				      struct native_order *order)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 mss = tp->mss_cache;
+
+	if (order->cwnd_bytes && mss)
+		set_cwnd_pkts(tp, order->cwnd_bytes / mss);
+	if (order->ssthresh_pkts)
+		tp->snd_ssthresh = order->ssthresh_pkts;
+	pace_by_window(sk);
+	f->sid = PRIV(sk)[PRIV_SID];
+	f->native = 1; /* before our release is called */
+	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, order->name, sizeof(order->name)) == 0)
+		return true;
+	f->native = 0;
+	emit(sk, REMUDA_REFUSED, now_ns);
+	return false;
+}
+
+/* Counts from now on. */
+static __always_inline void note_totals(struct remuda_flow *f, struct tcp_sock *tp)
+{
+	f->bytes_acked = tp->bytes_acked;
+	f->sacked_out = tp->sacked_out;
+	f->lost = tp->lost;
+	f->delivered_ce = tp->delivered_ce;
+}
+
+/* Our init found a flow that had gone: its slot is still its own, unless the agent has given that
+ * up. If the agent did not call it back, it goes again at the next ACK.
+ */
+static __always_inline bool come_back(struct sock *sk, struct remuda_flow *f, u64 now_ns)
+{
+	u32 sid = f->sid, index = sid & (REMUDA_SLOTS - 1);
+	struct remuda_flow_info *info = bpf_map_lookup_elem(&remuda_infos, &index);
+	struct remuda_slot *slot = bpf_map_lookup_elem(&remuda_slots, &index);
+
+	if (!f->native || !sid || !info || !slot || info->generation != sid >> REMUDA_SLOT_BITS)
+		return false;
+	PRIV(sk)[PRIV_SID] = sid;
+	PRIV(sk)[PRIV_SEQ] = slot->applied_seq;
+	if (slot->flags & SLOT_NATIVE)
+		f->program_seq = slot->program_seq - 1;
+	note_totals(f, tcp_sk(sk));
+	f->program_version = 0;
+	emit(sk, REMUDA_RETURNED, now_ns);
+	f->native = 0;
+	return true;
+}
+
+/* Sets a flow that has gone to what its slot names now: back to us, or to another of the kernel's.
+ */
+SEC("iter/tcp")
+int remuda_recall(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *common = ctx->sk_common;
+	char name[TCP_CA_NAME_MAX];
+	struct remuda_slot *slot;
+	struct remuda_flow *f;
+	struct tcp_sock *tp;
+
+	if (!common)
+		return 0;
+	tp = (struct tcp_sock *)bpf_skc_to_tcp_sock(common);
+	if (!tp || common->skc_state == TCP_LISTEN || common->skc_state == TCP_CLOSE)
+		return 0;
+	f = bpf_sk_storage_get(&remuda_flows, tp, 0, 0);
+	if (!f || !f->native)
+		return 0;
+	slot = slot_of(f->sid);
+	if (!slot || slot->for_generation != f->sid >> REMUDA_SLOT_BITS || (slot->seq & 1))
+		return 0;
+	if (slot->flags & SLOT_NATIVE)
+		copy_name(name, slot->native);
+	else if (slot->flags & SLOT_PROGRAM)
+		copy_name(name, config.name);
+	else
+		return 0;
+	if (runs((struct sock *)tp, name))
+		return 0;
+	if (bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
+		emit_of(f->sid, (struct sock *)tp, REMUDA_STUCK, bpf_ktime_get_ns());
+	return 0;
+}
+
+static __always_inline u32 look_flags(struct tcp_sock *tp, u32 ca_state)
+{
+	u32 flags = 0;
+
+	if (BPF_CORE_READ_BITFIELD(tp, rate_app_limited))
+		flags |= REPORT_APP_LIMITED;
+	if (ca_state >= TCP_CA_RECOVERY)
+		flags |= REPORT_IN_RECOVERY;
+	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
+		flags |= REPORT_CWND_FULL;
+	if (tp->snd_cwnd < 2 * tp->max_packets_out)
+		flags |= REPORT_CWND_HALF;
+	return flags;
+}
+
+/* Writes a struct remuda_look for each flow that has gone, in every network namespace. */
+SEC("iter/bpf_sk_storage_map")
+int remuda_look(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	const struct tcp_congestion_ops *ops;
+	struct remuda_flow *f = ctx->value;
+	struct remuda_look look = {};
+	struct sock *sk = ctx->sk;
+	struct tcp_sock *tp;
+
+	if (!sk || !f || !f->native || sk->__sk_common.skc_state == TCP_CLOSE)
+		return 0;
+	look.sid = f->sid;
+	tp = (struct tcp_sock *)bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	look.now_ns = bpf_ktime_get_ns();
+	look.ca_state = BPF_CORE_READ_BITFIELD(inet_csk((struct sock *)tp), icsk_ca_state);
+	look.flags = look_flags(tp, look.ca_state);
+	look.bytes_acked = tp->bytes_acked;
+	look.pending_bytes = tp->write_seq - tp->snd_una;
+	look.mss_bytes = tp->mss_cache;
+	look.cwnd_pkts = tp->snd_cwnd;
+	look.in_flight_pkts = in_flight_pkts(tp);
+	look.srtt_us = tp->srtt_us >> 3;
+	look.rtt_min_us = tp->rtt_min.s[0].v;
+	look.rtt_us = tp->rack.rtt_us;
+	look.rate_delivered_pkts = tp->rate_delivered;
+	look.rate_interval_us = tp->rate_interval_us;
+	look.delivered_pkts = tp->delivered;
+	look.delivered_ce_pkts = tp->delivered_ce;
+	look.lost_pkts = tp->lost;
+	look.sacked_pkts = tp->sacked_out;
+	look.netns = sk->__sk_common.skc_net.net->ns.inum;
+	ops = inet_csk((struct sock *)tp)->icsk_ca_ops;
+	if (ops)
+		bpf_probe_read_kernel_str(look.name, sizeof(look.name), ops->name);
+	bpf_seq_write(ctx->meta->seq, &look, sizeof(look));
+	return 0;
+}
+
+#endif
