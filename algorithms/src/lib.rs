@@ -12,6 +12,7 @@ pub mod cubic;
 pub mod dctcp;
 pub mod filter;
 pub mod fixed;
+pub mod herd;
 pub mod hystart;
 pub mod illinois;
 pub mod ledbat;
@@ -39,6 +40,7 @@ pub mod window;
 pub use controller::{
     Controller, Decision, Measurement, ProgramId, Proposal, Readiness, Registers, RttSamples, Why,
 };
+pub use herd::{add, arm, arms};
 pub use path::PathState;
 
 use std::sync::Arc;
@@ -83,7 +85,7 @@ impl std::fmt::Debug for Arm {
     }
 }
 
-/// Every algorithm, one line each.
+/// Every algorithm of this crate, one line each. [`arms`] are these and those added.
 #[rustfmt::skip]
 pub const ARMS: &[Arm] = &[
     fixed::ARM,
@@ -107,8 +109,3 @@ pub const ARMS: &[Arm] = &[
     verus::ARM,
     sprout::ARM,
 ];
-
-/// The arm of that name.
-pub fn arm(name: &str) -> Option<&'static Arm> {
-    ARMS.iter().find(|arm| arm.name == name)
-}

@@ -1,7 +1,7 @@
 //! Everything that can drive a flow, by name: arms and policies, interchangeable.
 
 use crate::{Config, Error};
-use remuda_algorithms::{ARMS, Controller, native};
+use remuda_algorithms::{Controller, arms, native};
 use remuda_selector::POLICIES;
 
 /// What a name stands for.
@@ -15,7 +15,7 @@ pub enum Kind {
 
 /// All names, for help and error texts.
 pub fn names() -> Vec<&'static str> {
-    POLICIES.iter().map(|p| p.name).chain(ARMS.iter().map(|a| a.name)).collect()
+    POLICIES.iter().map(|p| p.name).chain(arms().iter().map(|a| a.name)).collect()
 }
 
 /// What `name` is.

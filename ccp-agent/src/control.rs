@@ -110,7 +110,7 @@ pub enum Answer {
 
 /// The arms with their programs.
 pub fn program_rows() -> Result<Vec<ProgramRow>, Error> {
-    remuda_algorithms::ARMS
+    remuda_algorithms::arms()
         .iter()
         .map(|arm| {
             let (instructions, fields) = programs::size(arm.program, arm.program_text)?;

@@ -6,7 +6,7 @@
 
 use crate::Error;
 use portus::lang::Reg;
-use remuda_algorithms::{ARMS, ProgramId};
+use remuda_algorithms::{Arm, ProgramId, arms};
 use remuda_wire::program::{Register, TEMPORARY_REGISTERS};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,12 +54,12 @@ const KEYWORDS: &[&str] = &[
 /// datapath.
 pub fn all() -> Result<HashMap<&'static str, String>, Error> {
     let mut programs = HashMap::new();
-    for arm in ARMS {
+    for arm in arms() {
         check(arm.program.0, arm.program_text)?;
-        let differs = |other: &&remuda_algorithms::Arm| {
+        let differs = |other: &&Arm| {
             other.program == arm.program && other.program_text != arm.program_text
         };
-        if ARMS.iter().any(|other| differs(&other)) {
+        if arms().iter().any(differs) {
             let rule = "two arms have different programs of this name".to_owned();
             return Err(Error::Program { name: arm.program.0.to_owned(), line: 0, rule });
         }
@@ -72,10 +72,10 @@ pub fn all() -> Result<HashMap<&'static str, String>, Error> {
 /// the shared signals and nothing else, and a datapath built on libccp has room for nine programs.
 pub fn installed_as(program: ProgramId) -> &'static str {
     let text_of = |program: ProgramId| {
-        ARMS.iter().find(|arm| arm.program == program).map(|arm| arm.program_text)
+        arms().iter().find(|arm| arm.program == program).map(|arm| arm.program_text)
     };
-    let same = |arm: &&remuda_algorithms::Arm| text_of(program) == Some(arm.program_text);
-    ARMS.iter().find(same).map_or(program.0, |arm| arm.program.0)
+    let same = |arm: &&&Arm| text_of(program) == Some(arm.program_text);
+    arms().iter().find(same).map_or(program.0, |arm| arm.program.0)
 }
 
 /// The number of instructions and of report fields of a program, for `remuda programs`.
@@ -216,7 +216,7 @@ mod tests {
     fn what_all_arms_run_fits_into_libccp() {
         let programs = all().expect("they pass");
         assert!(programs.len() <= 9, "{:?}", programs.keys());
-        for arm in ARMS {
+        for arm in arms() {
             assert_eq!(programs[installed_as(arm.program)], arm.program_text, "{}", arm.name);
         }
     }

@@ -20,7 +20,8 @@ impl ProgramsArgs {
     pub fn run(self) -> Result<(), Failure> {
         if let Some(name) = self.text {
             let arm = remuda_algorithms::arm(&name).ok_or_else(|| {
-                let known: Vec<&str> = remuda_algorithms::ARMS.iter().map(|arm| arm.name).collect();
+                let known: Vec<&str> =
+                    remuda_algorithms::arms().iter().map(|arm| arm.name).collect();
                 format!("unknown arm {name:?}\nfix: one of {}", known.join(", "))
             })?;
             print!("{}", arm.program_text);

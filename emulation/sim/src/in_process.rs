@@ -10,7 +10,7 @@ use ccp_agent::programs::Compiled;
 use ccp_agent::{Config, catalogue, decode, events, programs};
 use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::Bytes;
-use remuda_algorithms::{ARMS, ProgramId, Registers, Why};
+use remuda_algorithms::{Arm, ProgramId, Registers, Why, arms};
 use remuda_scenarios::SwitchOrder;
 use remuda_scenarios::outcome::Switch;
 use remuda_vm::Program;
@@ -68,11 +68,11 @@ impl Installed {
 /// The programs of all arms: compiled once in a process.
 pub fn installed() -> Result<&'static [Installed], Error> {
     static PROGRAMS: OnceLock<Result<Vec<Installed>, String>> = OnceLock::new();
-    let programs = PROGRAMS.get_or_init(|| ARMS.iter().enumerate().map(install).collect());
+    let programs = PROGRAMS.get_or_init(|| arms().iter().enumerate().map(install).collect());
     programs.as_deref().map_err(|rule| Error::Program { rule: rule.clone() })
 }
 
-fn install((index, arm): (usize, &remuda_algorithms::Arm)) -> Result<Installed, String> {
+fn install((index, arm): (usize, &&Arm)) -> Result<Installed, String> {
     let id = arm.program;
     let uid = u32::try_from(index + 1).map_err(|_| "there are too many arms".to_owned())?;
     let compiled = programs::compiled(id.0, arm.program_text, uid).map_err(|e| e.to_string())?;
@@ -108,7 +108,7 @@ impl Wire {
 
 impl Actuator for Wire {
     fn set_program(&mut self, program: ProgramId, fields: &[(&'static str, u32)]) {
-        self.0.program = ARMS.iter().position(|arm| arm.program == program);
+        self.0.program = arms().iter().position(|arm| arm.program == program);
         self.note(fields);
     }
 

@@ -1,0 +1,122 @@
+//! `remuda`: one command for the agent, its flows, the emulators and the demonstration.
+//!
+//! It is a library so that a program with arms of its own can be the same command with those beside
+//! ours: `algorithms/outside`.
+
+mod agent;
+mod commit;
+mod demo;
+mod doctor;
+mod flows;
+mod programs;
+mod sim;
+mod stop;
+mod table;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A congestion-control plane for a host: one agent runs every congestion-control algorithm, a
+/// policy gives each TCP flow the one that suits its path, and changes it in mid-flow.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the agent until Ctrl-C or SIGTERM
+    Agent(agent::AgentArgs),
+    /// Show the live flows: peer, arm, window, rate, RTT, and why
+    Flows(flows::FlowsArgs),
+    /// Give a flow, all flows, or those to come another arm or policy
+    Set(flows::SetArgs),
+    /// List arms and policies, with the datapath programs
+    Programs(programs::ProgramsArgs),
+    /// Say what this host can do, what is missing, and the fix
+    Doctor(doctor::DoctorArgs),
+    /// Download files over three paths, by rein and by each arm alone, and compare
+    Demo(demo::DemoArgs),
+    /// Run scenarios in the simulator
+    Sim(sim::SimArgs),
+    /// Run a command behind an emulated link, as mm-link does
+    Link(Box<remuda_live::args::LinkArgs>),
+}
+
+impl Command {
+    /// Whether all it does for others is to print: nobody's flow or socket depends on it.
+    fn only_prints(&self) -> bool {
+        !matches!(self, Self::Agent(_) | Self::Demo(_) | Self::Link(_))
+    }
+}
+
+/// Where the agent's sockets are, the same for every command that talks to it.
+#[derive(Debug, clap::Args)]
+struct RunDirArgs {
+    /// The agent's run directory
+    #[arg(long, value_name = "DIR", default_value = "/run/remuda", env = "REMUDA_RUN_DIR")]
+    run_dir: PathBuf,
+}
+
+/// Anything a command can fail with; every one says the fix.
+type Failure = Box<dyn std::error::Error>;
+
+/// The command, with the process's arguments.
+pub fn main() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let command = Cli::parse().command;
+    if command.only_prints() {
+        end_with_reader();
+    }
+    let done = match command {
+        Command::Agent(args) => args.run(),
+        Command::Flows(args) => args.run(),
+        Command::Set(args) => args.run(),
+        Command::Programs(args) => args.run(),
+        Command::Doctor(args) => args.run(),
+        Command::Demo(args) => args.run(),
+        Command::Sim(args) => args.run(),
+        Command::Link(args) => return link(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("remuda: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `remuda ... | head` ends when `head` does, as other commands: Rust ignores SIGPIPE, and panics
+/// at the next line.
+fn end_with_reader() {
+    // SAFETY: to the default, before there is another thread.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// The exit status is the command's own.
+fn link(args: &remuda_live::args::LinkArgs) -> ExitCode {
+    match args.run() {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        Err(failure) => {
+            eprintln!("remuda link: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}
