@@ -125,7 +125,7 @@ impl Controller for Allegro {
         REPORTS_PER_ROUND_MANY
     }
 
-    fn own_fields(&self) -> &'static [&'static str] {
+    fn own_fields(&self) -> &[&'static str] {
         OWN_FIELDS
     }
 

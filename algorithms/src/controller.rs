@@ -135,6 +135,39 @@ impl Measurement {
         own: [0; OWN_FIELDS_MAX],
     };
 
+    /// This report and the next one, as one.
+    #[must_use]
+    pub fn and(&self, next: &Self) -> Self {
+        let rtt = match (self.rtt, next.rtt) {
+            (Some(a), Some(b)) => Some(RttSamples {
+                last: b.last,
+                min: a.min.min(b.min),
+                max: a.max.max(b.max),
+                sum_us: a.sum_us.saturating_add(b.sum_us),
+                sq_sum_us2: a.sq_sum_us2.saturating_add(b.sq_sum_us2),
+                count: a.count.saturating_add(b.count),
+            }),
+            (a, b) => b.or(a),
+        };
+        Self {
+            acked: self.acked + next.acked,
+            delivered: self.delivered + next.delivered,
+            lost: self.lost + next.lost,
+            ecn_marked: self.ecn_marked + next.ecn_marked,
+            timed_out: self.timed_out || next.timed_out,
+            rtt,
+            send_rate: self.send_rate.max(next.send_rate),
+            delivery_rate: self.delivery_rate.max(next.delivery_rate),
+            in_flight: self.in_flight.max(next.in_flight),
+            app_limited: self.app_limited || next.app_limited,
+            in_recovery: next.in_recovery,
+            cwnd: next.cwnd,
+            ack_train: self.ack_train.max(next.ack_train),
+            cwnd_use: self.cwnd_use.max(next.cwnd_use),
+            own: next.own,
+        }
+    }
+
     /// How much of a window of `cwnd` the sender used: as the datapath says, or by what was in
     /// flight, with two segments of slack, as TSO leaves some unused.
     pub fn cwnd_use(&self, cwnd: Bytes, mss: Bytes) -> CwndUse {
@@ -257,8 +290,27 @@ pub trait Controller: Send {
 
     /// The report fields that the program declares beside the shared signals, in order: what
     /// [`Measurement::own`] holds.
-    fn own_fields(&self) -> &'static [&'static str] {
+    fn own_fields(&self) -> &[&'static str] {
         &[]
+    }
+
+    /// Whether the program has none of the shared signals: [`Self::own_fields`] are all its fields,
+    /// and they reach the controller by [`Self::take_fields`].
+    fn is_foreign(&self) -> bool {
+        false
+    }
+
+    /// All fields of the report whose measurement comes next, of a foreign program.
+    fn take_fields(&mut self, _fields: &[u64]) {}
+
+    /// A decision that was not ready when it was asked for, if there is one now.
+    fn late(&mut self) -> Option<Decision> {
+        None
+    }
+
+    /// Why it cannot go on, if so: it is then replaced.
+    fn failure(&mut self) -> Option<String> {
+        None
     }
 
     /// What the program's own control registers are to hold. They are set together with the window

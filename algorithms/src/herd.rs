@@ -34,7 +34,8 @@ pub enum Refusal {
     Late(String),
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether an arm may be called that.
+pub fn is_name(name: &str) -> bool {
     let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     name.len() <= NAME_BYTES_MAX
         && name.starts_with(|first: char| first.is_ascii_lowercase())

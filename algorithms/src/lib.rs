@@ -15,6 +15,7 @@ pub mod fixed;
 pub mod herd;
 pub mod hystart;
 pub mod illinois;
+pub mod kept;
 pub mod ledbat;
 pub mod native;
 pub mod nimbus;

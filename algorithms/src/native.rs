@@ -10,12 +10,12 @@
 //!     what the algorithm keeps for itself (CUBIC's `W_max`, BBR's model) starts anew;
 //!   - a look is a sample of many ACKs: largest and smallest of a report are of the looks in it.
 
+use crate::kept::kept;
 use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
 use crate::path::PathState;
 use crate::reno;
 use crate::units::Time;
 use crate::window;
-use std::sync::{Mutex, PoisonError};
 
 /// What their names begin with.
 pub const PREFIX: &str = "native:";
@@ -38,21 +38,9 @@ pub fn kernel_name(arm: &str) -> Option<&str> {
     (fits && name.bytes().all(|byte| byte.is_ascii_graphic())).then_some(name)
 }
 
-/// Each name once, for good: there are as many as the kernel has algorithms.
-fn kept(arm: &str) -> &'static str {
-    static KEPT: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = kept.iter().find(|known| **known == arm) {
-        return known;
-    }
-    let new: &'static str = Box::leak(arm.to_owned().into_boxed_str());
-    kept.push(new);
-    new
-}
-
 impl Native {
     /// The arm of that name; `None` if its name is not one of such an arm. Whether the kernel has
-    /// the algorithm is the caller's to know: every name asked for is kept.
+    /// the algorithm is the caller's to know: every name asked for is kept for good.
     pub fn new(arm: &str) -> Option<Self> {
         kernel_name(arm)?;
         let path = window::no_path();

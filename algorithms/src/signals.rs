@@ -133,11 +133,35 @@ macro_rules! report_each_round {
     };
 }
 
+/// Stand in [`OPEN`] where someone's own declarations go.
+const REPORT_MARK: &str = "\u{1}";
+const CONTROL_MARK: &str = "\u{2}";
+const OPEN: &str = signals!(report: "\u{1}", control: "\u{2}");
+
+/// A program around the shared signals that is known at run time only: declarations of report
+/// fields and of control registers, clauses that see every ACK, and a rule for when to report, all
+/// of which may be empty; the rule is then that of [`report_each_round!`](crate::report_each_round!).
+pub fn program(report: &str, control: &str, clauses: &str, rule: &str) -> String {
+    let head = OPEN.replace(REPORT_MARK, report).replace(CONTROL_MARK, control);
+    let rule = if rule.trim().is_empty() { report_each_round!() } else { rule };
+    [head.as_str(), clauses, rule].join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
+
+    #[test]
+    fn a_program_of_run_time_has_its_own_beside_the_shared() {
+        let rule = "(when (> Micros 7000) (:= Micros 0) (report))";
+        let clauses = "(when true (:= Report.mine (+ Report.mine factor)) (fallthrough))";
+        let text = program("(volatile mine 0)", "(factor 2)", clauses, rule);
+        let (_, scope) = portus::lang::compile(text.as_bytes(), &[]).expect("it compiles");
+        assert!(scope.get("Report.mine").is_some() && scope.get("factor").is_some());
+        assert_eq!(program("", "", "", " ").replace('\n', ""), PROGRAM.replace('\n', ""));
+    }
 
     #[test]
     fn the_fields_stand_in_the_order_of_the_report() {

@@ -1,5 +1,6 @@
 //! The agent, put together: run directory, datapaths, control socket, and portus' run loop.
 
+use crate::author::door;
 use crate::config::Config;
 use crate::error::on;
 use crate::events::{Event, EventLog};
@@ -33,6 +34,7 @@ pub fn run_until(config: Config, stop: Arc<AtomicBool>, ready: impl FnOnce()) ->
     let unix = UnixEnd::bind(&run_dir::datapath_socket(run_dir.path()))?;
     let datapaths = Datapaths { unix: Some(unix), ..open_bpf(&config, &host)? };
     let _control = control::serve(run_dir.path(), Arc::clone(&host))?;
+    let _door = door::open(run_dir.path(), config.authors.clone(), Arc::clone(&host))?;
     let go_on = Arc::new(AtomicBool::new(true));
     let junction = Junction::new(datapaths, Arc::clone(&host), stop, Arc::clone(&go_on));
     let algorithm = Remuda::new(Arc::clone(&host), &junction, programs);

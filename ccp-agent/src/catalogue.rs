@@ -13,12 +13,22 @@ pub enum Kind {
     Policy,
 }
 
-/// All names, for help and error texts.
+/// Whether it is the name of an arm or a policy of this program's own.
+pub fn is_ours(name: &str) -> bool {
+    names().contains(&name)
+}
+
+/// All names of this program's own, for help and error texts.
 pub fn names() -> Vec<&'static str> {
     POLICIES.iter().map(|p| p.name).chain(arms().iter().map(|a| a.name)).collect()
 }
 
-/// What `name` is.
+/// What `name` is, of this program's own or an author's.
+pub fn kind_of(name: &str, config: &Config) -> Result<Kind, Error> {
+    if config.authors.names().contains(&name) { Ok(Kind::Arm) } else { kind(name) }
+}
+
+/// What `name` is, of this program's own.
 pub fn kind(name: &str) -> Result<Kind, Error> {
     if remuda_selector::policy(name).is_some() {
         Ok(Kind::Policy)
@@ -36,6 +46,9 @@ pub fn kind(name: &str) -> Result<Kind, Error> {
 pub fn build(name: &str, config: &Config) -> Result<Box<dyn Controller>, Error> {
     if let Some(policy) = remuda_selector::policy(name) {
         return Ok((policy.build)(&config.policy));
+    }
+    if let Some(authored) = config.authors.build(name) {
+        return Ok(authored);
     }
     if let Some(kernels) = native::kernel_name(name) {
         remuda_bpf::check_native(kernels)?;

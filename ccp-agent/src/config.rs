@@ -1,5 +1,6 @@
 //! The agent's configuration: one struct, from TOML, unknown keys refused, printed whole at start.
 
+use crate::author::Authors;
 use crate::error::on;
 use crate::guard::GuardConfig;
 use crate::{Error, catalogue};
@@ -30,6 +31,9 @@ pub struct Config {
     /// What [`Config::load`] has read of it.
     #[serde(skip)]
     pub settings: Settings,
+    /// Arms that run in processes of their own; they come and go.
+    #[serde(skip)]
+    pub authors: Authors,
 }
 
 /// What arms need beside a path.
@@ -146,7 +150,7 @@ impl Config {
             let rule = "it is agent.name; flows go back to an algorithm of the kernel's own";
             return Err(format!("agent.native = {:?}: {rule}", a.native));
         }
-        catalogue::kind(&a.default).map_err(|error| format!("agent.default: {error}"))?;
+        catalogue::kind_of(&a.default, self).map_err(|error| format!("agent.default: {error}"))?;
         self.guard.check()?;
         self.policy.validate().map_err(|error| error.to_string())
     }

@@ -137,7 +137,7 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
     Ok(match request {
         Request::Flows {} => Answer::Flows { flows: lock(host).rows() },
         Request::Set { target, to } => {
-            catalogue::kind(to)?;
+            catalogue::kind_of(to, &lock(host).config)?;
             Answer::Set { flows: lock(host).set(*target, to)? }
         }
         Request::Programs {} => {

@@ -66,6 +66,30 @@ pub fn fields(
     }
 }
 
+/// What is known of a report of a program without the shared signals: what came before it, and what
+/// came before the one before.
+pub fn foreign(signals: Option<&Signals>, last: Option<&Signals>) -> Measurement {
+    let Some(s) = signals else { return Measurement::QUIET };
+    let mss = Bytes(s.mss_bytes.into());
+    let lost = last.map_or(0, |last| s.lost_pkts.wrapping_sub(last.lost_pkts));
+    let delivered = last.map_or(Bytes(0), |last| delivered_since(last.delivered_pkts, s));
+    let span_us = last.map_or(0, |last| s.now_us.saturating_sub(last.now_us));
+    let rate = u128::from(delivered.0) * 1_000_000 / u128::from(span_us.max(1));
+    let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+    Measurement {
+        acked: delivered,
+        delivered,
+        lost: Packets(lost.into()),
+        rtt: (s.srtt_us > 0).then(|| RttSamples::one(Duration::from_micros(s.srtt_us.into()))),
+        delivery_rate: Rate::from_bytes_per_sec(if span_us > 0 { rate } else { 0 }),
+        app_limited: s.app_limited,
+        in_recovery: s.in_recovery,
+        cwnd: Packets(s.cwnd_pkts.into()).to_bytes(mss),
+        cwnd_use: Some(cwnd_use(s)),
+        ..Measurement::QUIET
+    }
+}
+
 /// What was delivered since a report that counted `before_pkts` in the flow's life.
 pub fn delivered_since(before_pkts: u32, signals: &Signals) -> Bytes {
     let pkts = signals.delivered_pkts.wrapping_sub(before_pkts);

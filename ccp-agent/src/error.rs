@@ -42,6 +42,9 @@ pub enum Error {
         /// The flag that takes it.
         flag: &'static str,
     },
+    /// A file of arms that an author runs, or what its process says.
+    #[error("{0}")]
+    Author(String),
     /// A datapath program that cannot be used.
     #[error("program {name}, line {line}: {rule}")]
     Program {

@@ -49,6 +49,12 @@ pub enum Event {
     Switched { from: String, to: String, why: String, features: BTreeMap<&'static str, String> },
     /// A policy looked, and stays.
     Stays { arm: String, why: String, features: BTreeMap<&'static str, String> },
+    /// What drove the flow cannot go on: an exception in it, or no answer. Reno takes the flow.
+    Failed { arm: String, reason: String },
+    /// Arms that an author runs in a process of its own are there now.
+    AuthorCame { arms: Vec<&'static str> },
+    /// They are no more.
+    AuthorWent { arms: Vec<&'static str> },
     /// The guard or the arm itself refused a switch.
     Vetoed { to: String, reason: String },
     /// A policy's switch has made things worse and is undone; power is throughput over delay.

@@ -104,6 +104,7 @@ pub struct Host {
     announced: HashMap<Key, FlowInfo>,
     /// The datapaths that can run algorithms of their host's own.
     with_native: HashSet<Peer>,
+    default_at_start: String,
     next_id: u32,
     pokes: Vec<Key>,
 }
@@ -139,6 +140,7 @@ impl Host {
     /// Without flows.
     pub fn new(config: Config, recorder: Box<dyn Recorder>) -> Self {
         Self {
+            default_at_start: config.agent.default.clone(),
             config,
             counts: Counts::default(),
             flows_left: 0,
@@ -199,10 +201,15 @@ impl Host {
     ) {
         self.close(key); // the same number again: the old flow is gone
         let info = self.announced.remove(key).unwrap_or_else(|| info_of_create(create));
-        let asked = catalogue::kind(&create.cong_alg).is_ok();
-        let driver =
+        let asked = catalogue::kind_of(&create.cong_alg, &self.config).is_ok();
+        let mut driver =
             if asked { create.cong_alg.clone() } else { self.config.agent.default.clone() };
-        let controller = match catalogue::build(&driver, &self.config) {
+        let mut built = catalogue::build(&driver, &self.config);
+        if built.is_err() {
+            driver.clone_from(&self.default_at_start); // its author has just left
+            built = catalogue::build(&driver, &self.config);
+        }
+        let controller = match built {
             Ok(controller) => controller,
             Err(error) => return self.refuse(&key.0, error.to_string()),
         };
@@ -250,12 +257,42 @@ impl Host {
             return;
         };
         self.counts.reports += 1;
-        let Some(m) = decode::measurement(field, flow.own_fields(), flow.signals.as_ref()) else {
-            self.counts.stale_reports += 1;
-            return;
-        };
         let recorder = &mut *self.recorder;
-        flow.on_report(&m, &mut Context { config: &self.config, recorder, actuator, report_us });
+        let mut ctx = Context { config: &self.config, recorder, actuator, report_us };
+        if flow.is_foreign() {
+            let fields: Option<Vec<u64>> =
+                flow.own_fields().iter().map(|name| field(name)).collect();
+            match fields {
+                Some(fields) => flow.on_foreign_report(&fields, &mut ctx),
+                None => self.counts.stale_reports += 1,
+            }
+            return;
+        }
+        match decode::measurement(field, flow.own_fields(), flow.signals.as_ref()) {
+            Some(m) => flow.on_report(&m, &mut ctx),
+            None => self.counts.stale_reports += 1,
+        }
+    }
+
+    /// Arms whose authors have left are no more: what new flows get is then what it was at first.
+    pub fn authors_went(&mut self) {
+        let arms = self.config.authors.remove_ended();
+        if arms.is_empty() {
+            return;
+        }
+        self.recorder.record(None, &Event::AuthorWent { arms: arms.clone() });
+        if arms.contains(&self.config.agent.default.as_str()) {
+            let to = self.default_at_start.clone();
+            let from = std::mem::replace(&mut self.config.agent.default, to.clone());
+            self.recorder.record(None, &Event::DefaultChanged { from, to });
+        }
+        self.answered(&arms);
+    }
+
+    /// Flows of these arms may have an answer: they are poked.
+    pub fn answered(&mut self, arms: &[&'static str]) {
+        let due = self.flows.iter().filter(|(_, flow)| arms.contains(&flow.arm()));
+        self.pokes.extend(due.map(|(key, _)| key.clone()));
     }
 
     /// A poke that the run loop delivers.
@@ -298,7 +335,7 @@ impl Host {
 
     /// An operator's order. Returns how many running flows it concerns.
     pub fn set(&mut self, target: Target, name: &str) -> Result<usize, Error> {
-        let kind = catalogue::kind(name)?;
+        let kind = catalogue::kind_of(name, &self.config)?;
         let what = if kind == Kind::Arm { "pinned by an operator" } else { "an operator's policy" };
         let keys: Vec<Key> = match target {
             Target::New => Vec::new(),

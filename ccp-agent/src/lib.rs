@@ -8,6 +8,7 @@
 //! ```
 
 pub mod agent;
+pub mod author;
 pub mod catalogue;
 pub mod child;
 pub mod clock;

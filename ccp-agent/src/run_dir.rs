@@ -24,6 +24,11 @@ pub fn datapath_socket(run_dir: &Path) -> PathBuf {
     run_dir.join("datapath.sock")
 }
 
+/// The socket for authors' processes of the agent that runs in `run_dir`.
+pub fn author_socket(run_dir: &Path) -> PathBuf {
+    run_dir.join("author.sock")
+}
+
 /// Its event log.
 pub fn event_log(run_dir: &Path) -> PathBuf {
     run_dir.join("events.jsonl")

@@ -201,7 +201,7 @@ impl Controller for Rein {
         self.arm.reports_per_round()
     }
 
-    fn own_fields(&self) -> &'static [&'static str] {
+    fn own_fields(&self) -> &[&'static str] {
         self.arm.own_fields()
     }
 

@@ -121,7 +121,7 @@ impl Controller for Nimbus {
         REPORTS_PER_ROUND_MANY
     }
 
-    fn own_fields(&self) -> &'static [&'static str] {
+    fn own_fields(&self) -> &[&'static str] {
         OWN_FIELDS
     }
 

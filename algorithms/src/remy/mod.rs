@@ -116,7 +116,7 @@ impl Controller for Remy {
         REPORTS_PER_ROUND_MANY
     }
 
-    fn own_fields(&self) -> &'static [&'static str] {
+    fn own_fields(&self) -> &[&'static str] {
         OWN_FIELDS
     }
 

@@ -4,6 +4,7 @@
 //! ours: `algorithms/outside`.
 
 mod agent;
+mod author;
 mod commit;
 mod demo;
 mod doctor;
@@ -34,6 +35,8 @@ enum Command {
     Flows(flows::FlowsArgs),
     /// Give a flow, all flows, or those to come another arm or policy
     Set(flows::SetArgs),
+    /// Run arms written in Python on live flows
+    Run(author::RunArgs),
     /// List arms and policies, with the datapath programs
     Programs(programs::ProgramsArgs),
     /// Say what this host can do, what is missing, and the fix
@@ -49,7 +52,7 @@ enum Command {
 impl Command {
     /// Whether all it does for others is to print: nobody's flow or socket depends on it.
     fn only_prints(&self) -> bool {
-        !matches!(self, Self::Agent(_) | Self::Demo(_) | Self::Link(_))
+        !matches!(self, Self::Agent(_) | Self::Demo(_) | Self::Link(_) | Self::Run(_))
     }
 }
 
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Agent(args) => args.run(),
         Command::Flows(args) => args.run(),
         Command::Set(args) => args.run(),
+        Command::Run(args) => args.run(),
         Command::Programs(args) => args.run(),
         Command::Doctor(args) => args.run(),
         Command::Demo(args) => args.run(),

@@ -67,6 +67,8 @@ pub struct Flow {
     pub last: Measurement,
     /// Optional primitives that came before the report now due.
     pub signals: Option<Signals>,
+    /// Those of the report before.
+    last_signals: Option<Signals>,
     /// [`Signals::delivered_pkts`] of the last report of the program that runs.
     delivered_pkts: Option<u32>,
     /// An operator wants it driven by this.
@@ -139,6 +141,7 @@ impl Flow {
             fell_back: false,
             last: Measurement::QUIET,
             signals: None,
+            last_signals: None,
             delivered_pkts: None,
             wanted: None,
             restored: false,
@@ -165,8 +168,21 @@ impl Flow {
     }
 
     /// The report fields of its program beside the shared ones.
-    pub fn own_fields(&self) -> &'static [&'static str] {
+    pub fn own_fields(&self) -> &[&'static str] {
         self.controller.own_fields()
+    }
+
+    /// Whether its program has none of the shared signals.
+    pub fn is_foreign(&self) -> bool {
+        self.controller.is_foreign()
+    }
+
+    /// Takes in one report of a foreign program, whose fields are `fields`; what else is known of
+    /// it came with its signals.
+    pub fn on_foreign_report(&mut self, fields: &[u64], ctx: &mut Context<'_>) {
+        let m = decode::foreign(self.signals.as_ref(), self.last_signals.as_ref());
+        self.controller.take_fields(fields);
+        self.on_report(&m, ctx);
     }
 
     /// The datapath program it runs.
@@ -220,8 +236,12 @@ impl Flow {
             self.guard.lost(self.decision.cwnd, now);
         }
         let decision = self.controller.on_measurement(m, now);
+        if self.failed(now, ctx) {
+            self.last_signals = self.signals.take();
+            return;
+        }
         let decision = self.consider_switches(m, decision, now, ctx);
-        self.signals = None;
+        self.last_signals = self.signals.take();
         self.obey(decision, now, ctx);
     }
 
@@ -235,6 +255,11 @@ impl Flow {
     /// Carries out what an operator asked for, or what a restored flow needs.
     pub fn on_poke(&mut self, ctx: &mut Context<'_>) {
         let now = self.now();
+        if !self.failed(now, ctx)
+            && let Some(decision) = self.controller.late()
+        {
+            self.obey(decision, now, ctx);
+        }
         if std::mem::take(&mut self.refused) {
             self.stay(now, ctx);
         }

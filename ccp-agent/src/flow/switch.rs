@@ -26,6 +26,23 @@ impl Flow {
         self.why = Why::because(format!("{reason}; {} takes any path", reno::ARM.name));
     }
 
+    /// Whether what drives the flow cannot go on: Reno takes the flow then.
+    pub(super) fn failed(&mut self, now: Time, ctx: &mut Context<'_>) -> bool {
+        let Some(reason) = self.controller.failure() else { return false };
+        let arm = self.arm();
+        let event = Event::Failed { arm: arm.to_owned(), reason: reason.clone() };
+        ctx.recorder.record(Some(self.id), &event);
+        let path = self.handed_off(ctx);
+        let driver = std::mem::replace(&mut self.driver, reno::ARM.name.to_owned());
+        self.controller = reno::ARM.build();
+        let first = self.controller.resume(&path, now);
+        self.path = path;
+        let said = reason.trim_end().lines().last().unwrap_or_default();
+        let why = Why::because(format!("{arm} failed: {said}"));
+        self.switched((driver, arm), why, first, now, ctx);
+        true
+    }
+
     /// The kernel did not let the flow change its algorithm (a route may lock it): what drove it
     /// before goes on, or Reno if nothing did.
     pub(super) fn stay(&mut self, now: Time, ctx: &mut Context<'_>) {

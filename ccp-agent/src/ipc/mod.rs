@@ -11,6 +11,7 @@ mod unix;
 
 pub use unix::UnixEnd;
 
+use crate::author::Authors;
 use crate::clock;
 use crate::events::Event;
 use crate::host::{Host, Key};
@@ -31,6 +32,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub const POKE_UID: u32 = u32::MAX;
 /// The heartbeat is written at least this often; by default it may be eight times as old.
 const IDLE_WAIT_MS: u16 = 50;
+/// A `MEASURE` is its header, program and count, and then its fields.
+const MEASURE_FIELDS_AT: usize = 16;
 /// [`remuda_bpf::LOOK_INTERVAL`].
 const LOOK_WAIT_MS: u16 = remuda_bpf::LOOK_INTERVAL.as_millis() as u16;
 /// Lost lifecycle events are found, and silent datapaths told that we live, this often.
@@ -68,6 +71,8 @@ pub struct Current {
     pub peer: Peer,
     /// The `CREATE`, if it is one.
     pub create: Create,
+    /// The program and the fields of the `MEASURE`, if it is one.
+    pub report: (u32, Vec<u64>),
 }
 
 /// Locks what both threads share; a panic of the other one does not end this one.
@@ -110,6 +115,7 @@ pub struct Junction {
     host: Arc<Mutex<Host>>,
     current: Arc<Mutex<Current>>,
     outbox: Outbox,
+    authors: Authors,
     stop: Arc<AtomicBool>,
     go_on: Arc<AtomicBool>,
 }
@@ -125,7 +131,8 @@ impl Junction {
     ) -> Self {
         let inner = Inner { datapaths, inbox: VecDeque::new(), housekept_ns: 0 };
         let (current, outbox) = (Arc::default(), Outbox::default());
-        Self { inner: RefCell::new(inner), host, current, outbox, stop, go_on }
+        let authors = lock(&host).config.authors.clone();
+        Self { inner: RefCell::new(inner), host, current, outbox, authors, stop, go_on }
     }
 
     /// Where to put messages of Remuda's own; for the run loop's own thread.
@@ -149,6 +156,10 @@ impl Junction {
                     Passed::Greeted => inner.greeted(&peer),
                     Passed::OfAStranger => inner.resync(&peer, &self.host),
                 }
+            }
+            let said = self.authors.receive();
+            if !said.is_empty() {
+                lock(&self.host).answered(&said);
             }
             for (peer, sid) in lock(&self.host).take_pokes() {
                 let mut message = Vec::new();
@@ -193,7 +204,12 @@ impl Junction {
                 host.counts.stale_reports += 1;
                 return Passed::OfAStranger;
             }
-            ToAgent::Measure { .. } | ToAgent::Ready { .. } => {}
+            ToAgent::Measure { uid, .. } => {
+                let words = message[MEASURE_FIELDS_AT..].chunks_exact(8);
+                let fields = words.map(|w| u64::from_le_bytes(w.try_into().expect("8 bytes")));
+                lock(&self.current).report = (uid, fields.collect());
+            }
+            ToAgent::Ready { .. } => {}
             ToAgent::Create { create, .. } => lock(&self.current).create = create,
         }
         lock(&self.current).peer = peer.clone();
@@ -207,11 +223,11 @@ impl Junction {
 
     fn wait(&self) {
         let inner = self.inner.borrow();
+        let lines = self.authors.lines();
         let fds = inner.datapaths.poll_fds();
-        let mut polled: Vec<nix::poll::PollFd<'_>> = fds
-            .iter()
-            .map(|fd| nix::poll::PollFd::new(*fd, nix::poll::PollFlags::POLLIN))
-            .collect();
+        let fds = fds.into_iter().chain(lines.iter().map(|line| line.as_fd()));
+        let mut polled: Vec<nix::poll::PollFd<'_>> =
+            fds.map(|fd| nix::poll::PollFd::new(fd, nix::poll::PollFlags::POLLIN)).collect();
         let looks = inner.datapaths.bpf.as_ref().is_some_and(Datapath::looks);
         // An interrupted or failed wait is a short wait: the caller looks again.
         let _ = nix::poll::poll(&mut polled, if looks { LOOK_WAIT_MS } else { IDLE_WAIT_MS });
@@ -263,6 +279,9 @@ impl Inner {
             if housekeeping {
                 bpf.reconcile(&mut sink);
             }
+        }
+        if housekeeping {
+            lock(host).authors_went();
         }
         if let Some(unix) = &mut datapaths.unix {
             unix.receive(host, |peer, message| inbox.push_back((peer, message.to_vec())));

@@ -173,6 +173,18 @@ pub(crate) fn register(kind: u8, index: u32) -> Result<(Register, bool), Error> 
     Ok((register, volatile))
 }
 
+/// Kind and index of a register that an agent may set, as they travel.
+///
+/// # Panics
+/// If it is another one: what is set is control, Cwnd or Rate.
+pub(crate) fn place(register: Register) -> (u8, u32) {
+    match register {
+        Register::Control(index) => (0, index),
+        Register::Implicit(index @ (CWND | RATE)) => (2, index),
+        other => panic!("{other:?} cannot be set"),
+    }
+}
+
 struct Record {
     code: u8,
     operands: [(u8, u32); 3],

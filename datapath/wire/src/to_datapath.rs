@@ -113,6 +113,32 @@ pub fn encode_bare(out: &mut Vec<u8>, kind: Kind) {
     close(out);
 }
 
+fn put_updates(out: &mut Vec<u8>, updates: &[Update]) {
+    let sent = &updates[..updates.len().min(UPDATES_MAX as usize)];
+    out.extend((sent.len() as u32).to_le_bytes());
+    for Update { register, value } in sent {
+        let (kind, index) = program::place(*register);
+        out.push(kind);
+        out.extend(index.to_le_bytes());
+        out.extend(value.to_le_bytes());
+    }
+}
+
+/// Encodes an `UPDATE_FIELDS`; of more than 127 updates the first.
+pub fn encode_update_fields(out: &mut Vec<u8>, sid: u32, updates: &[Update]) {
+    begin(out, Kind::UpdateFields, sid);
+    put_updates(out, updates);
+    close(out);
+}
+
+/// Encodes a `CHANGE_PROG`; of more than 127 updates the first.
+pub fn encode_change_prog(out: &mut Vec<u8>, sid: u32, uid: u32, updates: &[Update]) {
+    begin(out, Kind::ChangeProg, sid);
+    out.extend(uid.to_le_bytes());
+    put_updates(out, updates);
+    close(out);
+}
+
 /// Encodes a `NATIVE`. A name of more than 15 bytes is cut.
 pub fn encode_native(out: &mut Vec<u8>, sid: u32, name: &str, ssthresh_bytes: u32) {
     begin(out, Kind::Native, sid);

@@ -4,7 +4,7 @@
 //! primitives.h), on a simulated sender in place of a socket.
 
 use crate::Error;
-use crate::in_process::{InProcess, Installed, Orders, installed};
+use crate::in_process::{InProcess, Orders, Programs};
 use crate::prr::CwndSetter;
 use crate::tcp::sender::{AckSample, Sender, State};
 use ccp_agent::Config;
@@ -32,7 +32,7 @@ struct Flags {
 pub struct Datapath {
     machine: Machine,
     primitives: Primitives,
-    programs: &'static [Installed],
+    programs: Programs,
     running: Option<usize>,
     agent: InProcess,
     /// There and back.
@@ -66,7 +66,7 @@ impl Datapath {
         Ok(Self {
             machine: Machine::new(),
             primitives: Primitives::default(),
-            programs: installed()?,
+            programs: Programs::of(config)?,
             running: None,
             agent,
             delay_ns,
@@ -114,10 +114,10 @@ impl Datapath {
             let Some((_, orders)) = self.orders.pop_front() else { break };
             if let Some(program) = orders.program {
                 self.running = Some(program);
-                self.machine.change(&self.programs[program].program, &[], now_ns);
+                self.machine.change(&self.programs.at(program).program, &[], now_ns);
             }
             if let Some(running) = self.running {
-                for (index, value) in orders.controls(&self.programs[running]) {
+                for (index, value) in orders.controls(self.programs.at(running)) {
                     self.machine.set_control(index, value);
                 }
             }

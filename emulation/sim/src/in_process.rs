@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 pub struct Installed {
     /// To run.
     pub program: Program,
-    compiled: Compiled,
+    compiled: Arc<Compiled>,
     report_us: Option<u32>,
     per_round: Option<u32>,
 }
@@ -32,7 +32,7 @@ pub struct Installed {
 /// What the agent wants of a datapath.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Orders {
-    /// A program to run, by its place in [`installed`].
+    /// A program to run, by its place in [`Programs`].
     pub program: Option<usize>,
     /// The window, in bytes.
     pub cwnd_bytes: Option<u32>,
@@ -65,29 +65,60 @@ impl Installed {
     }
 }
 
-/// The programs of all arms: compiled once in a process.
-pub fn installed() -> Result<&'static [Installed], Error> {
-    static PROGRAMS: OnceLock<Result<Vec<Installed>, String>> = OnceLock::new();
-    let programs = PROGRAMS.get_or_init(|| arms().iter().enumerate().map(install).collect());
-    programs.as_deref().map_err(|rule| Error::Program { rule: rule.clone() })
+/// The programs of all arms: ours, compiled once in a process, and then those of authors.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    ours: &'static [Installed],
+    authored: Arc<[Installed]>,
+}
+
+impl Programs {
+    /// Those that flows of this configuration may run.
+    pub fn of(config: &Config) -> Result<Self, Error> {
+        static OURS: OnceLock<Result<Vec<Installed>, String>> = OnceLock::new();
+        let refuse = |rule: String| Error::Program { rule };
+        let ours = OURS.get_or_init(|| arms().iter().enumerate().map(install).collect());
+        let ours = ours.as_deref().map_err(|rule| refuse(rule.clone()))?;
+        let authored = config.authors.programs();
+        let authored = authored.iter().map(|program| install_compiled(&program.compiled));
+        Ok(Self { ours, authored: authored.collect::<Result<_, String>>().map_err(refuse)? })
+    }
+
+    /// The one at that place.
+    pub fn at(&self, place: usize) -> &Installed {
+        self.ours.get(place).unwrap_or_else(|| &self.authored[place - self.ours.len()])
+    }
+
+    fn place(config: &Config, id: ProgramId) -> Option<usize> {
+        let authored = || {
+            let programs = config.authors.programs();
+            programs.iter().position(|program| program.id == id).map(|at| arms().len() + at)
+        };
+        arms().iter().position(|arm| arm.program == id).or_else(authored)
+    }
 }
 
 fn install((index, arm): (usize, &&Arm)) -> Result<Installed, String> {
     let id = arm.program;
     let uid = u32::try_from(index + 1).map_err(|_| "there are too many arms".to_owned())?;
     let compiled = programs::compiled(id.0, arm.program_text, uid).map_err(|e| e.to_string())?;
-    let program = Program::from_install(&compiled.install)
-        .map_err(|refusal| format!("program {:?}: {refusal}", id.0))?;
+    install_compiled(&Arc::new(compiled))
+}
+
+fn install_compiled(compiled: &Arc<Compiled>) -> Result<Installed, String> {
+    let program =
+        Program::from_install(&compiled.install).map_err(|refusal| refusal.to_string())?;
+    let compiled = Arc::clone(compiled);
     let mut installed = Installed { program, compiled, report_us: None, per_round: None };
     installed.report_us = installed.control(REPORT_INTERVAL);
     installed.per_round = installed.control(REPORTS_PER_ROUND);
     Ok(installed)
 }
 
-#[derive(Debug, Default)]
-struct Wire(Orders, bool);
+#[derive(Debug)]
+struct Wire<'a>(Orders, bool, &'a Config);
 
-impl Wire {
+impl Wire<'_> {
     fn note(&mut self, fields: &[(&'static str, u32)]) {
         self.1 = true;
         for (name, value) in fields {
@@ -106,9 +137,9 @@ impl Wire {
     }
 }
 
-impl Actuator for Wire {
+impl Actuator for Wire<'_> {
     fn set_program(&mut self, program: ProgramId, fields: &[(&'static str, u32)]) {
-        self.0.program = arms().iter().position(|arm| arm.program == program);
+        self.0.program = Programs::place(self.2, program);
         self.note(fields);
     }
 
@@ -208,12 +239,16 @@ impl InProcess {
 
     /// Takes in a report; what it wants, if anything is new.
     pub fn report(&mut self, fields: &[u64], signals: Signals) -> Option<Orders> {
-        let (values, own) = fields.split_first_chunk::<{ FIELDS.len() }>()?;
-        let m = decode::fields(values, own, Some(&signals));
+        let foreign = self.flow.is_foreign();
+        let shared = fields.split_first_chunk::<{ FIELDS.len() }>().filter(|_| !foreign);
+        let m = shared.map(|(values, own)| decode::fields(values, own, Some(&signals)));
         let now_s = signals.now_us as f64 / 1e6;
         let due = self.ordered.pop_if(|order| order.at_s <= now_s);
         self.step(signals, |flow, ctx| {
-            flow.on_report(&m, ctx);
+            match &m {
+                Some(m) => flow.on_report(m, ctx),
+                None => flow.on_foreign_report(fields, ctx),
+            }
             if let Some(order) = due {
                 flow.signals = Some(signals);
                 flow.wanted = Some((order.to, Why::because("ordered by the scenario")));
@@ -227,7 +262,7 @@ impl InProcess {
         signals: Signals,
         act: impl FnOnce(&mut Flow, &mut Context<'_>),
     ) -> Option<Orders> {
-        let mut wire = Wire::default();
+        let mut wire = Wire(Orders::default(), false, &self.config);
         self.switches.now_ns = signals.now_us * 1_000;
         self.flow.signals = Some(signals);
         let report_us = u32::try_from(self.config.agent.report_interval_ms_min * 1_000);

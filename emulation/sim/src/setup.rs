@@ -81,7 +81,7 @@ fn control(
                         ccp_agent::catalogue::names().join(", ")
                     )));
                 }
-                let known = ccp_agent::catalogue::kind(&order.to);
+                let known = ccp_agent::catalogue::kind_of(&order.to, config);
                 known.map_err(|error| refuse(format!("switches: {error}")))?;
             }
             let flow = (sender, spec.ecn, &spec.switches[..]);

@@ -12,6 +12,8 @@ Drive a flow yourself, one step at a time::
     env = gymnasium.make("remuda/Congestion-v0")
     envs = remuda.CongestionVecEnv(64, threads=2)
 
+Write an algorithm of your own, and run it beside the others: see `Controller`.
+
 Names end in their unit, as in scenario files. Everything is decided by a seed: the same seed gives
 the same result, on any machine.
 """
@@ -27,6 +29,7 @@ from remuda._native import (
     run,
     run_many,
 )
+from remuda.author import Controller, Decision, Measurement, PathState, RttSamples
 from remuda.env import CongestionEnv
 from remuda.settings import FEATURES, METRICS, CongestionSettings, Feature
 from remuda.vector import CongestionVecEnv
@@ -38,8 +41,13 @@ __all__ = [
     "CongestionEnv",
     "CongestionSettings",
     "CongestionVecEnv",
+    "Controller",
+    "Decision",
     "Feature",
+    "Measurement",
+    "PathState",
     "Result",
+    "RttSamples",
     "Scenario",
     "Table",
     "__version__",

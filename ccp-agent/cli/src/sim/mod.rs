@@ -6,8 +6,10 @@ mod progress;
 mod sweep;
 
 use crate::Failure;
+use crate::author::AuthorArgs;
 use crate::commit::commit;
 use crate::stop::stop_flag;
+use ccp_agent::Config;
 use clap::{Args, ValueEnum};
 use files::Files;
 use plan::{Plan, Run, Seeds, Vary};
@@ -16,6 +18,7 @@ use remuda_results::{About, Outcome, Sweep, details, overview};
 use remuda_scenarios::Override;
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use sweep::{Finished, Options};
@@ -77,6 +80,8 @@ pub struct SimArgs {
     /// Runs each scenario with every value of a key; given several times: with every combination
     #[arg(long, value_name = "KEY=A,B,...")]
     vary: Vec<Vary>,
+    #[command(flatten)]
+    authors: AuthorArgs,
     /// How many runs at a time [default: one for each core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
@@ -96,12 +101,12 @@ pub struct SimArgs {
 }
 
 impl SimArgs {
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self, config: &Config) -> Result<Plan, Failure> {
         let seeds = match (self.seed, self.seeds) {
             (Some(seed), _) => Some(Seeds::only(seed)),
             (None, seeds) => seeds,
         };
-        Plan::of(&self.scenarios, &self.set, &self.vary, seeds)
+        Plan::of(&self.scenarios, &self.set, &self.vary, seeds, config)
     }
 
     fn files(&self) -> Option<Files> {
@@ -113,14 +118,17 @@ impl SimArgs {
 
     /// Runs them.
     pub fn run(self) -> Result<(), Failure> {
-        let plan = self.plan()?;
+        let config = Arc::new(Config::default());
+        let _authors = self.authors.start(&config.authors)?;
+        let plan = self.plan(&config)?;
         let files = self.files();
         files.as_ref().map_or(Ok(()), Files::prepare)?;
         let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let jobs = self.jobs.unwrap_or_else(cores).get();
         let (clock, stopped) = (Clock::start(), stop_flag()?);
         let (files_of, quiet) = (files.as_ref(), self.quiet);
-        let options = Options { jobs, files: files_of, stopped: &stopped, quiet, clock };
+        let config = &config;
+        let options = Options { jobs, files: files_of, config, stopped: &stopped, quiet, clock };
         let finished = sweep::run(&plan.runs, options);
         let outcomes: Vec<&Outcome> = finished.iter().filter_map(Finished::outcome).collect();
         let written = files.as_ref().map_or(Ok(()), |files| write_all(files, &finished));

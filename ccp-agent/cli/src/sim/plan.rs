@@ -1,7 +1,7 @@
 //! What is to be run: scenarios times values times seeds.
 
 use crate::Failure;
-use ccp_agent::catalogue;
+use ccp_agent::{Config, catalogue};
 use remuda_scenarios::{Driver, Override, OverrideError, Scenario};
 use std::collections::BTreeMap;
 use std::fs;
@@ -141,10 +141,12 @@ pub fn slug(name: &str) -> String {
 }
 
 /// Whether the simulator can run it.
-fn check_drivers(path: &Path, scenario: &Scenario) -> Result<(), Failure> {
+fn check_drivers(path: &Path, scenario: &Scenario, config: &Config) -> Result<(), Failure> {
     for (index, flow) in scenario.flows.iter().enumerate() {
         let rule = match &flow.driver {
-            Driver::Named(name) => catalogue::kind(name).err().map(|error| error.to_string()),
+            Driver::Named(name) => {
+                catalogue::kind_of(name, config).err().map(|error| error.to_string())
+            }
             Driver::Native(name) => Some(format!(
                 "the kernel's own {name} runs on real TCP only\nfix: driver = \"{name}\" is ours"
             )),
@@ -169,6 +171,7 @@ impl Plan {
         set: &[Override],
         vary: &[Vary],
         seeds: Option<Seeds>,
+        config: &Config,
     ) -> Result<Self, Failure> {
         let each = vary.iter().map(|vary| vary.values.len()).fold(1, usize::saturating_mul);
         check_count(each, seeds)?;
@@ -178,7 +181,7 @@ impl Plan {
                 for Combination { changes, name } in combinations(vary) {
                     let changes = [set, &changes].concat();
                     let mut scenario = Scenario::load_with(&file, &changes)?;
-                    check_drivers(&file, &scenario)?;
+                    check_drivers(&file, &scenario, config)?;
                     scenario.name += &name;
                     scenarios.push(scenario);
                     check_count(scenarios.len(), seeds)?;
@@ -237,7 +240,7 @@ mod tests {
         let set: Vec<Override> = set.iter().map(|it| it.parse().unwrap()).collect();
         let vary: Vec<Vary> = vary.iter().map(|it| it.parse().unwrap()).collect();
         let seeds = seeds.map(|it| it.parse().unwrap());
-        let plan = Plan::of(&[folder.path().to_owned()], &set, &vary, seeds);
+        let plan = Plan::of(&[folder.path().to_owned()], &set, &vary, seeds, &Config::default());
         plan.map_err(|error| error.to_string())
     }
 
@@ -301,10 +304,12 @@ mod tests {
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         let error = plan(&[], &all, None).unwrap_err();
         assert_eq!(error, "1953125 runs are too many: at most 1000000");
-        let error = Plan::of(&[PathBuf::from("no/such.toml")], &[], &[], None).unwrap_err();
+        let error = Plan::of(&[PathBuf::from("no/such.toml")], &[], &[], None, &Config::default())
+            .unwrap_err();
         assert!(error.to_string().starts_with("no/such.toml: cannot read"), "{error}");
         let empty = tempfile::tempdir().unwrap();
-        let error = Plan::of(&[empty.path().to_owned()], &[], &[], None).unwrap_err();
+        let error =
+            Plan::of(&[empty.path().to_owned()], &[], &[], None, &Config::default()).unwrap_err();
         assert!(error.to_string().ends_with("there is no .toml in this folder"), "{error}");
     }
 

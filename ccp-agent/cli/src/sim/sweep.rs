@@ -4,11 +4,13 @@ use super::files::Files;
 use super::plan::Run;
 use super::progress::{Progress, Work};
 use crate::Failure;
+use ccp_agent::Config;
 use remuda_live::Clock;
 use remuda_results::Outcome;
 use remuda_scenarios::{Nanos, Scenario};
 use remuda_sim::Simulation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -46,9 +48,9 @@ impl Finished {
 fn simulate(
     scenario: &Scenario,
     work: &Work,
-    stopped: &AtomicBool,
+    (config, stopped): (&Arc<Config>, &AtomicBool),
 ) -> Result<Option<Outcome>, Failure> {
-    let mut simulation = Simulation::new(scenario)?;
+    let mut simulation = Simulation::with_config(scenario, config)?;
     let end = simulation.end();
     let mut at = Nanos::ZERO;
     while at < end && !simulation.is_over() {
@@ -72,6 +74,8 @@ pub struct Options<'a> {
     pub jobs: usize,
     /// What is written of each.
     pub files: Option<&'a Files>,
+    /// Of the agent in each simulation.
+    pub config: &'a Arc<Config>,
     /// Set when no more is to be done.
     pub stopped: &'a AtomicBool,
     /// Whether nothing is shown.
@@ -89,7 +93,8 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     fn run(&self, run: &Run) -> Result<Finished, Failure> {
-        let Some(mut outcome) = simulate(&run.scenario, &self.work, self.options.stopped)? else {
+        let Options { config, stopped, .. } = self.options;
+        let Some(mut outcome) = simulate(&run.scenario, &self.work, (config, stopped))? else {
             return Ok(Finished::Not);
         };
         if let Some(files) = self.options.files {

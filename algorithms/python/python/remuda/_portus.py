@@ -1,0 +1,142 @@
+"""Algorithms written for pyportus 0.6.1, unchanged: what `import pyportus` gives them here.
+
+Differs from pyportus:
+  - `start` notes the algorithm and returns; the host runs it;
+  - an exception in `new_flow` or `on_report` costs its flow a fallback, not the agent its life;
+  - `datapath_programs` is called, not read from the source: it may compute its programs;
+  - rates and windows that are negative or no numbers are errors, with the line that gave them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any, ClassVar
+
+from remuda.author import Controller, Decision, Measurement, PathState
+
+STARTED: list[AlgBase] = []
+
+
+class AlgBase:
+    """Base of an algorithm, as pyportus has it."""
+
+    def datapath_programs(self) -> dict[str, str]:
+        """The datapath programs, by name."""
+        raise NotImplementedError
+
+    def new_flow(self, datapath: Datapath, datapath_info: DatapathInfo) -> Any:  # noqa: ANN401
+        """Makes what drives a flow: an object with `on_report(self, report)`."""
+        raise NotImplementedError
+
+
+@dataclass(slots=True)
+class DatapathInfo:
+    """Who a flow is."""
+
+    sock_id: int
+    init_cwnd: int
+    mss: int
+    src_ip: int = 0
+    src_port: int = 0
+    dst_ip: int = 0
+    dst_port: int = 0
+
+
+class Datapath:
+    """What a flow may do to its datapath; it takes effect when `on_report` returns."""
+
+    def __init__(self, names: list[str], cwnd: int) -> None:
+        """Of a flow that has no program yet."""
+        self._names = names
+        self._program = 0
+        self._fields: dict[str, int] = {"Cwnd": cwnd}
+
+    def set_program(
+        self, program_name: str, fields: Iterable[tuple[str, int]] | None = None
+    ) -> None:
+        """The flow runs another program."""
+        if program_name not in self._names:
+            raise ValueError(f"no datapath program {program_name!r}: there are {self._names}")
+        self._program = self._names.index(program_name)
+        self._fields = {name: self._fields[name] for name in ("Cwnd", "Rate") if name in self._fields}
+        self.update_fields(fields or [])
+
+    def update_field(self, reg_name: str, value: int) -> None:
+        """A new value of a register: `Cwnd`, `Rate`, or one that the program declares."""
+        self.update_fields([(reg_name, value)])
+
+    def update_fields(self, fields: Iterable[tuple[str, int]]) -> None:
+        """New values of several."""
+        self._fields.update({name.removeprefix("Control."): value for name, value in fields})
+
+
+class Adapted(Controller):
+    """A pyportus algorithm as an arm; there is a subclass for each."""
+
+    algorithm: ClassVar[AlgBase]
+    programs: ClassVar[dict[str, str]]
+
+    def resume(self, path: PathState, now: float) -> Decision:
+        """A new flow, or one taken over: pyportus knows no difference."""
+        self._datapath = Datapath(list(self.programs), path.cwnd)
+        info = DatapathInfo(sock_id=id(self) & 0xFFFFFFFF, init_cwnd=path.cwnd, mss=path.mss)
+        self._flow = self.algorithm.new_flow(self._datapath, info)
+        return self._decision()
+
+    def on_measurement(self, m: Measurement, now: float) -> Decision:
+        """The fields of the report are attributes."""
+        self._flow.on_report(SimpleNamespace(**m.own))
+        return self._decision()
+
+    def program(self) -> int:
+        """Which of the programs the flow runs."""
+        return self._datapath._program
+
+    def registers(self) -> dict[str, int]:
+        """The control registers that it has set."""
+        fields = self._datapath._fields
+        return {name: fields[name] for name in fields if name not in ("Cwnd", "Rate")}
+
+    def _decision(self) -> Decision:
+        fields = self._datapath._fields
+        return Decision(fields["Cwnd"], fields.get("Rate") or None)
+
+
+def adapted(algorithm: AlgBase) -> type[Adapted]:
+    """The arm that runs it."""
+    name = type(algorithm).__name__
+    programs = dict(algorithm.datapath_programs())
+    if not programs:
+        raise ValueError(f"{name}.datapath_programs() has none")
+    body = {
+        "__doc__": type(algorithm).__doc__,
+        "algorithm": algorithm,
+        "programs": programs,
+    }
+    return type(name, (Adapted,), body)
+
+
+def start(ipc: str, algorithm: AlgBase, **_options: object) -> bool:
+    """Notes what is to be run; which datapath it reaches is the host's business."""
+    STARTED.append(algorithm)
+    return True
+
+
+def install() -> None:
+    """From now on `import pyportus` gives this."""
+    module = ModuleType("pyportus", __doc__)
+    vars(module).update(
+        AlgBase=AlgBase, DatapathBase=Datapath, DatapathInfo=DatapathInfo, start=start
+    )
+    sys.modules.setdefault("pyportus", module)
+
+
+def algorithms_of(module: ModuleType) -> list[AlgBase]:
+    """Those that the file has started, or else one of each class that it defines."""
+    if STARTED:
+        return list(STARTED)
+    classes = [value for value in vars(module).values() if isinstance(value, type)]
+    return [c() for c in classes if issubclass(c, AlgBase) and c.__module__ == module.__name__]

@@ -1,0 +1,372 @@
+"""Runs the arms of one file, for a host at the other end of a socket: `python -m remuda._serve`.
+
+A frame is a datagram of a SOCK_SEQPACKET socket: its kind in one byte, then little-endian integers,
+as the structures below; times in microseconds, rates in bytes per second, and 0 or the largest
+value for what is not known, as said. `ccp-agent/src/author/frame.rs` is the other end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import json
+import math
+import os
+import re
+import socket
+import struct
+import sys
+import traceback
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from remuda import _portus
+from remuda.author import (
+    NAME,
+    Controller,
+    Decision,
+    Measurement,
+    PathState,
+    RttSamples,
+    name_of,
+    summary_of,
+)
+
+PROTOCOL_VERSION = 1
+
+HELLO, DECISION, FAILED = 1, 2, 3
+RESUME, MEASURE, CLOSE = 10, 11, 12
+
+FRAME_BYTES_MAX = 65_536
+NONE = 2**64 - 1
+NONE32 = 2**32 - 1
+"""Of a control register that was never set: it keeps its initial value."""
+
+# kind, flow, seq, arm, now; mss, cwnd, rate, ssthresh, srtt, rttvar, in flight, rtt_min,
+# rtt_min_long, rtt_max, delivery rate (NONE: unknown); flags: 1 ecn, 2 app-limited
+RESUME_FRAME = struct.Struct("<BIIIQ11QB")
+# kind, flow, seq, now; acked, delivered, lost, marked; RTT last, min, max, sum, sum of squares,
+# count; send rate, delivery rate, in flight, cwnd; flags: 1 timed out, 2 app-limited, 4 in recovery;
+# which program reported; number of own fields, which follow
+MEASURE_FRAME = struct.Struct("<BIIQ14QBBB")
+# kind, flow, seq; cwnd, rate (NONE: none); what is handed off: cwnd, ssthresh, rate (NONE: none);
+# which program is to run; number of registers, which follow as u32, in the order of its declarations
+DECISION_FRAME = struct.Struct("<BII5QBB")
+FLOW_FRAME = struct.Struct("<BI")
+
+
+class Unfit(Exception):  # noqa: N818, as it is no error of ours
+    """A file that cannot be run; says what is wrong with it."""
+
+
+@dataclass(slots=True)
+class Flow:
+    """One flow, and who drives it."""
+
+    controller: Controller
+    path: PathState
+    programs: list[Program]
+
+    def program(self) -> int:
+        """Which program it is to run."""
+        made = self.controller
+        return made.program() if isinstance(made, _portus.Adapted) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a program declares of its own."""
+
+    name: str
+    text: str
+    """The whole of it; empty if the host makes it, around the shared signals."""
+    own: list[str]
+    registers: list[str]
+
+
+def load(file: Path) -> ModuleType:
+    """Imports the file, as a module of its own name."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise Unfit(f"{file}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    sys.path.insert(0, str(file.parent.resolve()))
+    spec.loader.exec_module(module)
+    return module
+
+
+def declared(text: str) -> list[str]:
+    """The names that a program's declarations declare: `(volatile name 0) (other 1)`."""
+    words = text.replace("(", " ( ").replace(")", " ) ").split()
+    names: list[str] = []
+    for at, word in enumerate(words):
+        if word == "(" and at + 1 < len(words):
+            volatile = words[at + 1] == "volatile"
+            names += words[at + 1 + volatile : at + 2 + volatile]
+    return names
+
+
+def blocks(text: str) -> list[str]:
+    """The parenthesised groups of the outermost level."""
+    found, depth, begin = [], 0, 0
+    for at, letter in enumerate(text):
+        if letter == "(":
+            if depth == 0:
+                begin = at
+            depth += 1
+        elif letter == ")":
+            depth -= 1
+            if depth == 0:
+                found.append(text[begin : at + 1])
+    return found
+
+
+def whole_program(name: str, text: str) -> Program:
+    """What a whole program declares: `(def (Report (volatile acked 0)) (factor 2))`."""
+    head = next((block for block in blocks(text) if re.match(r"\(\s*def\b", block)), "()")
+    own, control = [], []
+    for block in blocks(re.sub(r"^\(\s*def", "", head)[:-1]):
+        report = re.match(r"\(\s*Report\b", block)
+        if report:
+            own += declared(block[report.end() : -1])
+        elif prefixed := re.match(r"\(\s*(?:volatile\s+)?(Report\.)?(\w+)", block):
+            (own if prefixed[1] else control).append(prefixed[2])
+    return Program(name, text, own, control)
+
+
+def programs_of(arm: type[Controller]) -> list[Program]:
+    """The programs of an arm, in order."""
+    if issubclass(arm, _portus.Adapted):
+        return [whole_program(name, text) for name, text in arm.programs.items()]
+    return [Program("report", "", declared(arm.report), declared(arm.control))]
+
+
+def arms_of(module: ModuleType) -> list[type[Controller]]:
+    """The arms that the file defines, in its order."""
+    classes = [value for value in vars(module).values() if inspect.isclass(value)]
+    own = [c for c in classes if issubclass(c, Controller) and c.__module__ == module.__name__]
+    arms = [c for c in own if c.resume is not Controller.resume]
+    arms += [_portus.adapted(algorithm) for algorithm in _portus.algorithms_of(module)]
+    if not arms:
+        raise Unfit(f"{module.__file__}: no class in it derives from remuda.Controller")
+    names = [name_of(arm) for arm in arms]
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise Unfit(f"{name!r} is no name of an arm: a to z, 0 to 9 and _, a letter first")
+        if names.count(name) > 1:
+            raise Unfit(f"two arms are called {name!r}: set `name` of one")
+    return arms
+
+
+def announcement(arms: list[type[Controller]]) -> bytes:
+    """The `HELLO`: what arms there are, and their programs."""
+    about = [
+        {
+            "name": name_of(arm),
+            "summary": summary_of(arm),
+            "report": arm.report,
+            "control": arm.control,
+            "rules": arm.rules,
+            "report_rule": arm.report_rule,
+            "reports_per_round": arm.reports_per_round,
+            "programs": [asdict(program) for program in programs_of(arm)],
+        }
+        for arm in arms
+    ]
+    text = json.dumps({"version": PROTOCOL_VERSION, "arms": about})
+    return bytes([HELLO]) + text.encode()
+
+
+def seconds(micros: int) -> float | None:
+    """A time that may be unknown."""
+    return None if micros == NONE else micros / 1e6
+
+
+def known(value: int) -> int | None:
+    """A number that may be unknown."""
+    return None if value == NONE else value
+
+
+def path_of(words: tuple[int, ...]) -> PathState:
+    """A path, as a `RESUME` has it."""
+    mss, cwnd, rate, ssthresh, srtt, rttvar, in_flight, rtt_min, rtt_long, rtt_max, fastest = words[
+        :11
+    ]
+    return PathState(
+        mss=mss,
+        cwnd=cwnd,
+        rate=known(rate),
+        ssthresh=known(ssthresh),
+        srtt=seconds(srtt),
+        rttvar=rttvar / 1e6,
+        in_flight=in_flight,
+        rtt_min=seconds(rtt_min),
+        rtt_min_long=seconds(rtt_long),
+        rtt_max=seconds(rtt_max),
+        delivery_rate=known(fastest),
+        ecn=bool(words[11] & 1),
+        app_limited=bool(words[11] & 2),
+    )
+
+
+def rtt_of(words: tuple[int, ...]) -> RttSamples | None:
+    """The round trips of a report."""
+    last, least, most, total, squares, count = words
+    if not count:
+        return None
+    mean = total / count
+    variance = max(squares / count - mean * mean, 0.0)
+    return RttSamples(
+        last=last / 1e6,
+        min=least / 1e6,
+        max=most / 1e6,
+        mean=mean / 1e6,
+        std=math.sqrt(variance) / 1e6,
+        count=count,
+    )
+
+
+def measurement_of(frame: bytes, programs: list[Program]) -> tuple[int, Measurement]:
+    """The moment and the report of a `MEASURE`."""
+    words = MEASURE_FRAME.unpack_from(frame)
+    own = programs[words[19]].own
+    now_us, acked, delivered, lost, marked = words[3:8]
+    send_rate, delivery_rate, in_flight, cwnd, flags = words[14:19]
+    fields = words[20]
+    values = struct.unpack_from(f"<{fields}Q", frame, MEASURE_FRAME.size)
+    m = Measurement(
+        acked=acked,
+        delivered=delivered,
+        lost=lost,
+        ecn_marked=marked,
+        timed_out=bool(flags & 1),
+        rtt=rtt_of(words[8:14]),
+        send_rate=send_rate,
+        delivery_rate=delivery_rate,
+        in_flight=in_flight,
+        app_limited=bool(flags & 2),
+        in_recovery=bool(flags & 4),
+        cwnd=cwnd,
+        own=dict(zip(own, values, strict=False)),
+    )
+    return now_us, m
+
+
+def whole(value: Any, what: str) -> int:  # noqa: ANN401, as it is what an author gave
+    """A number of bytes, as it travels; says what it was if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what} is {value!r}, not a number")
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"{what} is {value!r}: it must be finite and not negative")
+    return min(int(value), NONE - 1)
+
+
+def optional(value: Any, what: str) -> int:  # noqa: ANN401, as above
+    """The same, of what may be `None`."""
+    return NONE if value is None else whole(value, what)
+
+
+class Server:
+    """The arms of one file, and their flows."""
+
+    def __init__(self, arms: list[type[Controller]]) -> None:
+        """Without flows."""
+        self.arms = arms
+        self.flows: dict[int, Flow] = {}
+
+    def answer(self, frame: bytes) -> bytes | None:
+        """What to say to one frame; `None` if nothing."""
+        kind = frame[0]
+        if kind == CLOSE:
+            self.flows.pop(FLOW_FRAME.unpack_from(frame)[1], None)
+            return None
+        _, number, seq = struct.unpack_from("<BII", frame)
+        try:
+            decision = self.resume(frame) if kind == RESUME else self.measure(frame)
+            return self.said(number, seq, decision)
+        except Exception:
+            self.flows.pop(number, None)
+            text = traceback.format_exc()[-(FRAME_BYTES_MAX // 4) :]
+            return FLOW_FRAME.pack(FAILED, number) + text.encode()
+
+    def resume(self, frame: bytes) -> Decision:
+        """A flow starts, or is taken over."""
+        _, number, _, arm, now_us, *words = RESUME_FRAME.unpack(frame)
+        path = path_of(tuple(words))
+        made = self.arms[arm]()
+        self.flows[number] = Flow(made, path, programs_of(self.arms[arm]))
+        return made.resume(path, now_us / 1e6)
+
+    def measure(self, frame: bytes) -> Decision:
+        """A flow's report."""
+        _, number, _ = struct.unpack_from("<BII", frame)
+        flow = self.flows[number]
+        now_us, m = measurement_of(frame, flow.programs)
+        return flow.controller.on_measurement(m, now_us / 1e6)
+
+    def said(self, number: int, seq: int, decision: Decision) -> bytes:
+        """A decision, with what would be handed off now."""
+        flow = self.flows[number]
+        if not isinstance(decision, Decision):
+            raise TypeError(f"a remuda.Decision is due, not {decision!r}")
+        cwnd = whole(decision.cwnd, "Decision.cwnd")
+        rate = optional(decision.rate, "Decision.rate")
+        path = flow.path
+        path.cwnd, path.rate = cwnd, known(rate)
+        flow.controller.hand_off(path)
+        values, program = flow.controller.registers(), flow.program()
+        declares = flow.programs[program].registers
+        for name in values.keys() - set(declares):
+            raise ValueError(f"no control register {name!r}: {declares} are declared")
+        words = [whole(values.get(name, NONE32), name) for name in declares]
+        return DECISION_FRAME.pack(
+            DECISION,
+            number,
+            seq,
+            cwnd,
+            rate,
+            whole(path.cwnd, "path.cwnd"),
+            optional(path.ssthresh, "path.ssthresh"),
+            optional(path.rate, "path.rate"),
+            program,
+            len(words),
+        ) + b"".join(min(word, NONE32).to_bytes(4, "little") for word in words)
+
+
+def serve(host: socket.socket, arms: list[type[Controller]]) -> None:
+    """Answers until the host hangs up."""
+    server = Server(arms)
+    host.send(announcement(arms))
+    while frame := host.recv(FRAME_BYTES_MAX):
+        answer = server.answer(frame)
+        if answer is not None:
+            host.send(answer)
+
+
+def main() -> int:
+    """`python -m remuda._serve FILE FD`."""
+    file, fd = Path(sys.argv[1]), int(sys.argv[2])
+    host = socket.socket(fileno=os.dup(fd))
+    os.close(fd)
+    _portus.install()
+    try:
+        arms = arms_of(load(file))
+    except Unfit as unfit:
+        refusal = str(unfit)
+    except Exception:
+        refusal = traceback.format_exc()
+    else:
+        # A host that hangs up has ended; so do we. Ctrl-C is the host's to act on.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+            serve(host, arms)
+        return 0
+    host.send(FLOW_FRAME.pack(FAILED, 0) + refusal.encode()[: FRAME_BYTES_MAX // 4])
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

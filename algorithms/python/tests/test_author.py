@@ -1,0 +1,274 @@
+"""Arms in Python, in the simulator and on this kernel's TCP: equal to the others."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = Path(__file__).parents[1] / "examples"
+REMUDA = Path(os.environ.get("REMUDA_BIN", ROOT / "target/release/remuda"))
+
+SCENARIO = """
+duration_s = 10
+seed = 1
+[links.down]
+rate_mbit_per_sec = 24
+delay_ms = 20
+queue = { kind = "droptail", limit_bdp = 1 }
+[links.up]
+delay_ms = 20
+[[flows]]
+driver = "cubic"
+"""
+
+
+def remuda(*arguments: str | Path, ok: bool = True) -> subprocess.CompletedProcess[str]:
+    """Runs the command, with this Python for authors."""
+    assert REMUDA.exists(), f"{REMUDA} is not there; fix: make build"
+    command = [str(REMUDA), *map(str, arguments)]
+    environment = {**os.environ, "REMUDA_PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert (done.returncode == 0) is ok, done.stderr
+    return done
+
+
+def simulated(tmp_path: Path, file: Path, *settings: str, scenario: str = SCENARIO) -> dict:
+    """The one run's results, as JSON."""
+    path = tmp_path / "scenario.toml"
+    path.write_text(scenario)
+    sets = [part for setting in settings for part in ("--set", setting)]
+    done = remuda("sim", path, "--author", file, *sets, "--json", "--quiet")
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arm", "goodput"), [("aimd", 20.0), ("paced", 18.0), ("portus_reno", 15.0)]
+)
+def test_an_example_fills_most_of_a_link_and_the_same_way_twice(
+    tmp_path: Path, arm: str, goodput: float
+) -> None:
+    file = EXAMPLES / f"{arm}.py"
+    first = simulated(tmp_path, file, f"flows.*.driver={arm}")
+    assert first["flows"][0]["goodput_mbit_per_sec"] > goodput
+    assert simulated(tmp_path, file, f"flows.*.driver={arm}") == first
+
+
+def test_a_flow_is_switched_to_python_and_back(tmp_path: Path) -> None:
+    orders = "flows.*.switches=[{ at_s = 3, to = 'aimd' }, { at_s = 6, to = 'bbr' }]"
+    result = simulated(tmp_path, EXAMPLES / "aimd.py", orders)
+    made = [(switch["from"], switch["to"]) for switch in result["flows"][0]["switches"]]
+    assert made == [("cubic", "aimd"), ("aimd", "bbr")]
+    assert result["flows"][0]["goodput_mbit_per_sec"] > 19
+
+
+def test_an_exception_in_the_simulator_costs_a_fallback_and_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "breaks.py"
+    text = (EXAMPLES / "aimd.py").read_text().replace("Aimd", "Breaks")
+    file.write_text(text.replace("if (m.lost", "if now > 2: raise KeyError('two')\n        if (m.lost"))
+    result = simulated(tmp_path, file, "flows.*.driver=breaks")
+    (switch,) = result["flows"][0]["switches"]
+    assert (switch["from"], switch["to"]) == ("breaks", "reno")
+    assert "KeyError: 'two'" in switch["why"]
+    assert result["flows"][0]["goodput_mbit_per_sec"] > 15
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("rules = '(when true (:= Report.mine Flow.rtt_smaple_us) (fallthrough))'", "rtt_sample_us"),
+        ("report = '(volatile a 0) (volatile b 0)'", "1 at most"),
+        ("name = 'cubic'", "is there already"),
+        ("reports_per_round = 0", "reports_per_round = 0"),
+    ],
+)
+def test_a_mistake_in_a_program_or_a_name_is_said_before_anything_runs(
+    tmp_path: Path, body: str, said: str
+) -> None:
+    file = tmp_path / "wrong.py"
+    file.write_text(
+        "import remuda\nclass Wrong(remuda.Controller):\n"
+        f"    report = '(volatile mine 0)'\n    {body}\n"
+        "    def resume(self, path, now):\n        return remuda.Decision(path.cwnd)\n"
+    )
+    path = tmp_path / "scenario.toml"
+    path.write_text(SCENARIO)
+    done = remuda("sim", path, "--author", file, ok=False)
+    assert said in done.stderr
+    assert "wrong" in done.stderr
+
+
+# -- on this kernel's TCP
+
+
+class Agent:
+    """An agent of this test's own, and flows over loopback."""
+
+    def __init__(self, folder: Path) -> None:
+        """Starts it."""
+        self.run_dir = folder / "run"
+        self.name = f"py{os.getpid()}"
+        arguments = ["--run-dir", str(self.run_dir), "--name", self.name, "--arm", "cubic"]
+        self.processes = [subprocess.Popen([str(REMUDA), "agent", *arguments])]
+        self.sockets: list[socket.socket] = []
+        self.stop = threading.Event()
+        self.wait(lambda: (self.run_dir / "author.sock").exists())
+
+    def ask(self, *arguments: str) -> str:
+        """A command to it."""
+        head, *rest = arguments
+        return remuda(head, "--run-dir", self.run_dir, *rest).stdout
+
+    def run(self, file: Path, *arguments: str) -> subprocess.Popen[str]:
+        """Brings an author's arms, for as long as the process lives."""
+        command = [str(REMUDA), "run", "--run-dir", str(self.run_dir), *arguments, str(file)]
+        environment = {**os.environ, "REMUDA_PYTHON": sys.executable}
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        assert process.stdout is not None
+        assert "until Ctrl-C" in process.stdout.readline()
+        return process
+
+    def flow(self) -> None:
+        """A connection over loopback that is kept busy."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        sender = socket.create_connection(listener.getsockname())
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, self.name.encode())
+        receiver, _ = listener.accept()
+        listener.close()
+        self.sockets += [sender, receiver]
+
+        def send() -> None:
+            block = bytes(16_384)
+            while not self.stop.is_set():
+                try:
+                    sender.sendall(block)
+                except OSError:
+                    return
+                time.sleep(0.002)
+
+        def receive() -> None:
+            while not self.stop.is_set():
+                try:
+                    if not receiver.recv(65_536):
+                        return
+                except OSError:
+                    return
+
+        for work in (send, receive):
+            threading.Thread(target=work, daemon=True).start()
+
+    def rows(self) -> list[dict]:
+        """Its flows."""
+        return [json.loads(line) for line in self.ask("flows", "--json").splitlines()]
+
+    def events(self, name: str) -> list[dict]:
+        """What it has recorded of that kind."""
+        lines = (self.run_dir / "events.jsonl").read_text().splitlines()
+        return [event for event in map(json.loads, lines) if event["event"] == name]
+
+    def wait(self, holds: object) -> None:
+        """Until it is so."""
+        for _ in range(400):
+            if holds():
+                return
+            time.sleep(0.02)
+        raise AssertionError("it did not come to be")
+
+    def end(self) -> None:
+        """Everything."""
+        self.stop.set()
+        for end in self.sockets:
+            end.close()
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+            process.wait(timeout=20)
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    """An agent, if this is root."""
+    if os.geteuid() != 0:
+        pytest.skip("SKIPPED: needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON)")
+    started = Agent(tmp_path)
+    yield started
+    started.end()
+
+
+def test_a_python_arm_takes_live_flows_and_gives_them_back(agent: Agent) -> None:
+    agent.flow()
+    agent.flow()
+    author = agent.run(EXAMPLES / "aimd.py", "--take", "all")
+    agent.wait(lambda: [row["arm"] for row in agent.rows()] == ["aimd", "aimd"])
+    before = agent.rows()
+    agent.wait(lambda: all(a["reports"] > b["reports"] + 20 for a, b in zip(agent.rows(), before, strict=True)))
+    agent.ask("set", str(before[0]["id"]), "bbr")
+    agent.wait(lambda: [row["arm"] for row in agent.rows()] == ["bbr", "aimd"])
+    agent.ask("set", str(before[0]["id"]), "aimd")
+    author.send_signal(signal.SIGINT)
+    assert author.wait(timeout=20) == 0
+    agent.wait(lambda: [row["arm"] for row in agent.rows()] == ["reno", "reno"])
+    agent.flow()
+    agent.wait(lambda: len(agent.rows()) == 3)
+    assert agent.rows()[2]["arm"] == "cubic", "new flows get what they got before"
+    agent.wait(lambda: agent.events("author_went"))
+    assert agent.events("author_went")[0]["arms"] == ["aimd"]
+
+
+def test_an_exception_costs_its_flow_a_fallback_and_an_event(agent: Agent, tmp_path: Path) -> None:
+    file = tmp_path / "breaks.py"
+    file.write_text(
+        "import remuda\nclass Breaks(remuda.Controller):\n"
+        "    def resume(self, path, now):\n"
+        "        self.reports = 0\n        return remuda.Decision(path.cwnd)\n"
+        "    def on_measurement(self, m, now):\n"
+        "        self.reports += 1\n"
+        "        if self.reports == 50: raise KeyError('fifty')\n"
+        "        return remuda.Decision(max(m.cwnd, 14480))\n"
+    )
+    agent.flow()
+    agent.flow()
+    agent.run(file)
+    first = agent.rows()[0]["id"]
+    agent.ask("set", str(first), "breaks")
+    agent.wait(lambda: agent.events("failed"))
+    (failed,) = agent.events("failed")
+    assert failed["flow"] == first
+    assert "KeyError: 'fifty'" in failed["reason"]
+    agent.wait(lambda: [row["arm"] for row in agent.rows()] == ["reno", "cubic"])
+
+
+def test_a_busy_author_delays_nobody_elses_reports(agent: Agent, tmp_path: Path) -> None:
+    file = tmp_path / "busy.py"
+    file.write_text(
+        "import time, remuda\nclass Busy(remuda.Controller):\n"
+        "    def resume(self, path, now):\n        return remuda.Decision(path.cwnd)\n"
+        "    def on_measurement(self, m, now):\n"
+        "        end = time.monotonic() + 0.2\n"
+        "        while time.monotonic() < end: pass\n"
+        "        return remuda.Decision(max(m.cwnd, 14480))\n"
+    )
+    agent.flow()
+    agent.flow()
+    agent.run(file)
+    busy, other = (row["id"] for row in agent.rows())
+    agent.ask("set", str(busy), "busy")
+    agent.wait(lambda: agent.rows()[0]["arm"] == "busy")
+    before = agent.rows()
+    time.sleep(2)
+    after = agent.rows()
+    assert after[1]["reports"] - before[1]["reports"] > 100, "the other one reports on"
+    assert after[0]["arm"] == "busy", "200 ms are within the limit"
+    assert not agent.events("failed")
+    assert other == after[1]["id"]

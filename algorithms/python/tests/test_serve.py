@@ -1,0 +1,183 @@
+"""What the process of an author says, frame by frame; the host is this test."""
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from remuda import _serve
+from remuda._serve import NONE
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+class Host:
+    """The other end of an author's process."""
+
+    def __init__(self, file: Path) -> None:
+        """Starts it."""
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(20)
+        command = [sys.executable, "-m", "remuda._serve", str(file), str(theirs.fileno())]
+        self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        theirs.close()
+
+    def hear(self) -> bytes:
+        """One frame."""
+        return self.socket.recv(_serve.FRAME_BYTES_MAX)
+
+    def resume(self, flow: int, cwnd: int = 14_480, srtt_us: int = 40_000) -> bytes:
+        """A flow starts."""
+        path = (1_448, cwnd, NONE, NONE, srtt_us, 20_000, 0, srtt_us, srtt_us, srtt_us, NONE)
+        self.socket.send(_serve.RESUME_FRAME.pack(_serve.RESUME, flow, 1, 0, 0, *path, 0))
+        return self.hear()
+
+    def measure(self, flow: int, own: list[int], acked: int = 14_480, lost: int = 0) -> bytes:
+        """A flow reports."""
+        rtt = (41_000, 40_000, 42_000, 82_000, 2 * 41_000**2, 2)
+        words = (acked, acked, lost, 0, *rtt, 360_000, 361_000, 14_480, 14_480)
+        head = _serve.MEASURE_FRAME.pack(
+            _serve.MEASURE, flow, 2, 1_000_000, *words, 0, 0, len(own)
+        )
+        self.socket.send(head + struct.pack(f"<{len(own)}Q", *own))
+        return self.hear()
+
+    def end(self) -> int:
+        """Hangs up, and waits for its end."""
+        self.socket.close()
+        return self.process.wait(timeout=20)
+
+
+@pytest.fixture
+def start() -> Iterator[list[Host]]:
+    """Hosts that end with the test."""
+    hosts: list[Host] = []
+    yield hosts
+    for host in hosts:
+        host.socket.close()
+        host.process.kill()
+        host.process.wait()
+
+
+def started(hosts: list[Host], file: Path) -> tuple[Host, dict[str, object]]:
+    host = Host(file)
+    hosts.append(host)
+    hello = host.hear()
+    assert hello[0] == _serve.HELLO, hello
+    return host, json.loads(hello[1:])
+
+
+def decision(frame: bytes) -> tuple[int, ...]:
+    assert frame[0] == _serve.DECISION, frame[5:].decode()
+    return _serve.DECISION_FRAME.unpack_from(frame)
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "registers"),
+    [
+        ("aimd", [], []),
+        ("paced", ["crowded"], ["limit_bytes"]),
+        ("portus_reno", ["acked", "sacked", "loss", "timeout", "rtt", "inflight"], []),
+    ],
+)
+def test_every_example_says_what_it_is_and_drives_a_flow(
+    start: list[Host], name: str, own: list[str], registers: list[str]
+) -> None:
+    host, hello = started(start, EXAMPLES / f"{name}.py")
+    (arm,) = hello["arms"]
+    assert arm["name"] == name
+    assert [(p["own"], p["registers"]) for p in arm["programs"]] == [(own, registers)]
+    first = decision(host.resume(7))
+    assert (first[1], first[2]) == (7, 1)
+    fields = [14_480 if field == "acked" else 0 for field in own]
+    later = decision(host.measure(7, fields))
+    assert later[3] > 0
+    host.socket.send(_serve.FLOW_FRAME.pack(_serve.CLOSE, 7))
+    assert host.end() == 0
+
+
+def test_an_exception_is_its_flows_alone_with_the_traceback(
+    start: list[Host], tmp_path: Path
+) -> None:
+    file = tmp_path / "fails.py"
+    file.write_text(
+        "import remuda\n"
+        "class Fails(remuda.Controller):\n"
+        "    def resume(self, path, now):\n"
+        "        return remuda.Decision(path.cwnd)\n"
+        "    def on_measurement(self, m, now):\n"
+        "        if m.lost:\n"
+        "            raise ValueError('no idea what to do')\n"
+        "        return remuda.Decision(m.cwnd)\n"
+    )
+    host, _ = started(start, file)
+    decision(host.resume(1))
+    decision(host.resume(2))
+    failed = host.measure(1, [], lost=3)
+    assert failed[0] == _serve.FAILED
+    assert _serve.FLOW_FRAME.unpack_from(failed)[1] == 1
+    text = failed[5:].decode()
+    assert "line 7" in text
+    assert "no idea what to do" in text
+    decision(host.measure(2, []))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("None", "a remuda.Decision is due"),
+        ("remuda.Decision('much')", "Decision.cwnd is 'much'"),
+        ("remuda.Decision(float('nan'))", "finite"),
+        ("remuda.Decision(-1)", "not negative"),
+        ("remuda.Decision(1e6, -5)", "Decision.rate"),
+    ],
+)
+def test_a_decision_that_is_none_is_an_exception_that_says_so(
+    start: list[Host], tmp_path: Path, value: str, said: str
+) -> None:
+    file = tmp_path / "odd.py"
+    file.write_text(
+        "import remuda\n"
+        "class Odd(remuda.Controller):\n"
+        f"    def resume(self, path, now):\n        return {value}\n"
+    )
+    host, _ = started(start, file)
+    failed = host.resume(1)
+    assert failed[0] == _serve.FAILED
+    assert said in failed[5:].decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n", "no class in it derives from remuda.Controller"),
+        ("import remuda\n1 / 0\n", "ZeroDivisionError"),
+        (
+            "import remuda\nclass A(remuda.Controller):\n    name = 'No Name'\n"
+            "    def resume(self, path, now): ...\n",
+            "no name of an arm",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_run_says_why(
+    start: list[Host], tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "unfit.py"
+    file.write_text(text)
+    host = Host(file)
+    start.append(host)
+    failed = host.hear()
+    assert failed[0] == _serve.FAILED
+    assert said in failed[5:].decode()
+    assert host.process.wait(timeout=20) == 1
+
+
+def test_the_program_of_pyportus_is_read_as_portus_reads_it() -> None:
+    text = "(def (Report (volatile acked 0) (rtt 0)) (volatile Report.old 1) (factor 2))\n(when true (report))"
+    program = _serve.whole_program("p", text)
+    assert (program.own, program.registers) == (["acked", "rtt", "old"], ["factor"])

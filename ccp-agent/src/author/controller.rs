@@ -1,0 +1,135 @@
+//! An author's arm as a controller: what its process last decided.
+
+use super::line::Line;
+use super::{AuthorArm, Program};
+use remuda_algorithms::units::{Bytes, Time};
+use remuda_algorithms::{
+    Controller, Decision, Measurement, PathState, ProgramId, Registers, window,
+};
+use std::sync::Arc;
+
+/// One flow of an author's arm.
+#[derive(Debug)]
+pub struct Authored {
+    line: Arc<Line>,
+    arm: Arc<AuthorArm>,
+    /// The author's number of the flow; 0 before it has one.
+    flow: u32,
+    mss: Bytes,
+    program: usize,
+    registers: Registers,
+    decision: Decision,
+    handed: Option<super::Handed>,
+    fields: Vec<u64>,
+}
+
+impl Authored {
+    /// One that has no flow yet.
+    pub fn new(line: Arc<Line>, arm: Arc<AuthorArm>) -> Self {
+        let path = window::no_path();
+        Self {
+            line,
+            arm,
+            flow: 0,
+            mss: path.mss,
+            program: 0,
+            registers: Registers::NONE,
+            decision: Decision { cwnd: path.cwnd, rate: None },
+            handed: None,
+            fields: Vec::new(),
+        }
+    }
+
+    fn running(&self) -> &Program {
+        &self.arm.programs[self.program]
+    }
+
+    /// Takes the newest answer, if there is one.
+    fn learn(&mut self) -> bool {
+        let Some(answer) = self.line.answer(self.flow) else { return false };
+        self.program = answer.program.min(self.arm.programs.len() - 1);
+        self.decision = answer.decision;
+        self.handed = Some(answer.handed);
+        let names = self.running().registers.iter();
+        let set = names.zip(&answer.registers).filter_map(|(name, value)| Some((*name, (*value)?)));
+        self.registers = set.fold(Registers::NONE, |all, (name, value)| all.with(name, value));
+        true
+    }
+}
+
+impl Controller for Authored {
+    fn arm(&self) -> &'static str {
+        self.arm.name
+    }
+
+    fn program(&self) -> ProgramId {
+        self.running().id
+    }
+
+    fn reports_per_round(&self) -> u32 {
+        self.arm.reports_per_round
+    }
+
+    fn own_fields(&self) -> &[&'static str] {
+        &self.running().own
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.running().is_foreign
+    }
+
+    fn take_fields(&mut self, fields: &[u64]) {
+        self.fields.clear();
+        self.fields.extend(fields);
+    }
+
+    fn registers(&self) -> Registers {
+        self.registers
+    }
+
+    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+        if self.flow != 0 {
+            self.line.close(self.flow);
+        }
+        self.flow = self.line.number();
+        self.mss = path.mss;
+        self.program = 0;
+        self.registers = Registers::NONE;
+        self.handed = None;
+        self.decision = Decision { cwnd: path.cwnd, rate: path.rate };
+        self.line.resume(self.flow, self.arm.index, path, now);
+        self.learn();
+        self.decision
+    }
+
+    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+        let own: &[u64] = if self.running().is_foreign { &self.fields } else { &m.own };
+        let own = &own[..own.len().min(self.running().own.len())];
+        self.line.measure(self.flow, m, (self.program, own), now);
+        self.learn();
+        self.decision
+    }
+
+    fn late(&mut self) -> Option<Decision> {
+        self.learn().then_some(self.decision)
+    }
+
+    fn failure(&mut self) -> Option<String> {
+        self.line.failure(self.flow)
+    }
+
+    fn hand_off(&self, path: &mut PathState) {
+        let Some(handed) = self.handed else { return };
+        path.cwnd = handed.cwnd.max(path.cwnd_floor());
+        path.ssthresh = handed.ssthresh.or(path.ssthresh);
+        path.rate = handed.rate;
+    }
+}
+
+impl Drop for Authored {
+    fn drop(&mut self) {
+        if self.flow != 0 {
+            self.line.close(self.flow);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! What the agent and the process of an author's arms say to each other; the other end is
+//! `algorithms/python/python/remuda/_serve.py`.
+//!
+//! A frame is one datagram of a SOCK_SEQPACKET socket: its kind in a byte, then little-endian
+//! integers. Whatever comes is checked whole before any of it is used.
+
+use remuda_algorithms::controller::CwndUse;
+use remuda_algorithms::units::{Bytes, Rate, Time};
+use remuda_algorithms::{Decision, Measurement, PathState};
+use serde::Deserialize;
+use std::time::Duration;
+use thiserror::Error;
+
+/// What both sides speak.
+pub const PROTOCOL_VERSION: u32 = 1;
+/// Longest frame.
+pub const FRAME_BYTES_MAX: usize = 65_536;
+
+const HELLO: u8 = 1;
+const DECISION: u8 = 2;
+const FAILED: u8 = 3;
+const RESUME: u8 = 10;
+const MEASURE: u8 = 11;
+const CLOSE: u8 = 12;
+
+/// A value that is not known, and a register that was never set.
+const NONE: u64 = u64::MAX;
+const NONE_REGISTER: u32 = u32::MAX;
+
+/// Why a frame was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// Its length does not fit its kind.
+    #[error("a frame of kind {kind} with {bytes} bytes")]
+    Length {
+        /// Its first byte.
+        kind: u8,
+        /// Its length.
+        bytes: usize,
+    },
+    /// No frame of ours begins so.
+    #[error("a frame of kind {0}: only 1, 2 and 3 come from an author")]
+    Kind(u8),
+    /// The announcement is not as it should be.
+    #[error("the announcement of arms: {0}")]
+    Hello(String),
+}
+
+/// What an author's file offers.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// [`PROTOCOL_VERSION`] of the author's side.
+    pub version: u32,
+    /// Its arms.
+    pub arms: Vec<ArmSpec>,
+}
+
+/// One arm, as announced.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArmSpec {
+    /// Its name.
+    pub name: String,
+    /// One line about it.
+    pub summary: String,
+    /// Declarations of report fields, of control registers, clauses and report rule of a program
+    /// around the shared signals.
+    pub report: String,
+    /// See `report`.
+    pub control: String,
+    /// See `report`.
+    pub rules: String,
+    /// See `report`.
+    pub report_rule: String,
+    /// How often in a round trip to report.
+    pub reports_per_round: u32,
+    /// What its programs declare; the first is what a flow starts with.
+    pub programs: Vec<ProgramSpec>,
+}
+
+/// One program, as announced.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramSpec {
+    /// Its name, after the arm's.
+    pub name: String,
+    /// The whole of it; empty if it is made around the shared signals.
+    pub text: String,
+    /// Its own report fields, without `Report.`.
+    pub own: Vec<String>,
+    /// Its own control registers.
+    pub registers: Vec<String>,
+}
+
+/// What is decided for a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Which flow.
+    pub flow: u32,
+    /// To which frame.
+    pub seq: u32,
+    /// Window and rate.
+    pub decision: Decision,
+    /// What a successor would be told now.
+    pub handed: Handed,
+    /// Which of its programs is to run.
+    pub program: usize,
+    /// Values of its control registers, in the order of their declaration; `None` was never set.
+    pub registers: Vec<Option<u32>>,
+}
+
+/// What a successor is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// The window.
+    pub cwnd: Bytes,
+    /// The slow-start threshold.
+    pub ssthresh: Option<Bytes>,
+    /// The pacing rate.
+    pub rate: Option<Rate>,
+}
+
+/// One frame of an author.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FromAuthor {
+    /// What arms there are.
+    Hello(Hello),
+    /// A decision.
+    Answer(Answer),
+    /// An exception, with its traceback. Flow 0: the file as a whole.
+    Failed(u32, String),
+}
+
+struct Reader<'a> {
+    left: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, tail) = self.left.split_first_chunk::<N>()?;
+        self.left = tail;
+        Some(*head)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take().map(|[byte]| byte)
+    }
+}
+
+fn known(value: u64) -> Option<u64> {
+    (value != NONE).then_some(value)
+}
+
+impl FromAuthor {
+    /// Parses one datagram.
+    pub fn parse(frame: &[u8]) -> Result<Self, FrameError> {
+        let wrong =
+            FrameError::Length { kind: frame.first().copied().unwrap_or(0), bytes: frame.len() };
+        let Some((kind, body)) = frame.split_first() else { return Err(wrong) };
+        match *kind {
+            HELLO => {
+                let hello: Hello = serde_json::from_slice(body)
+                    .map_err(|error| FrameError::Hello(error.to_string()))?;
+                Ok(Self::Hello(hello))
+            }
+            DECISION => answer(body).map(Self::Answer).ok_or(wrong),
+            FAILED => {
+                let Some((flow, text)) = body.split_first_chunk::<4>() else { return Err(wrong) };
+                let text = String::from_utf8_lossy(text).into_owned();
+                Ok(Self::Failed(u32::from_le_bytes(*flow), text))
+            }
+            other => Err(FrameError::Kind(other)),
+        }
+    }
+}
+
+fn answer(body: &[u8]) -> Option<Answer> {
+    let mut r = Reader { left: body };
+    let (flow, seq) = (r.u32()?, r.u32()?);
+    let rate = |value: u64| known(value).map(Rate::from_bytes_per_sec);
+    let decision = Decision { cwnd: Bytes(r.u64()?), rate: rate(r.u64()?) };
+    let (cwnd, ssthresh) = (Bytes(r.u64()?), known(r.u64()?).map(Bytes));
+    let handed = Handed { cwnd, ssthresh, rate: rate(r.u64()?) };
+    let (program, count) = (r.byte()?, r.byte()?);
+    let set = |value: u32| (value != NONE_REGISTER).then_some(value);
+    let registers = (0..count).map(|_| r.u32().map(set)).collect::<Option<Vec<_>>>()?;
+    r.left.is_empty().then_some(Answer {
+        flow,
+        seq,
+        decision,
+        handed,
+        program: program.into(),
+        registers,
+    })
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(NONE - 1)
+}
+
+/// A flow starts, or is taken over, by the author's arm of that index.
+pub fn resume(flow: u32, seq: u32, arm: u32, path: &PathState, now: Time) -> Vec<u8> {
+    let time = |span: Option<Duration>| span.map_or(NONE, micros);
+    let rate = |rate: Option<Rate>| rate.map_or(NONE, |rate| rate.bytes_per_sec());
+    let mut out = vec![RESUME];
+    for word in [flow, seq, arm] {
+        out.extend(word.to_le_bytes());
+    }
+    for word in [
+        micros(now.0),
+        path.mss.0,
+        path.cwnd.0,
+        rate(path.rate),
+        path.ssthresh.map_or(NONE, |ssthresh| ssthresh.0),
+        time(path.srtt),
+        micros(path.rttvar),
+        path.in_flight.0,
+        time(path.rtt_min()),
+        time(path.rtt_min_long()),
+        time(path.rtt_max()),
+        rate(path.delivery_rate()),
+    ] {
+        out.extend(word.to_le_bytes());
+    }
+    out.push(u8::from(path.ecn) | u8::from(path.app_limited) << 1);
+    out
+}
+
+/// A report, of that one of the arm's programs, with its own fields.
+pub fn measure(
+    (flow, seq): (u32, u32),
+    m: &Measurement,
+    (program, own): (usize, &[u64]),
+    now: Time,
+) -> Vec<u8> {
+    let mut out = vec![MEASURE];
+    for word in [flow, seq] {
+        out.extend(word.to_le_bytes());
+    }
+    let rtt = m.rtt.map_or([0; 6], |rtt| {
+        let (last, min, max) = (micros(rtt.last), micros(rtt.min), micros(rtt.max));
+        [last, min, max, rtt.sum_us, rtt.sq_sum_us2, rtt.count]
+    });
+    let head = [micros(now.0), m.acked.0, m.delivered.0, m.lost.0, m.ecn_marked.0];
+    let (send, delivery) = (m.send_rate.bytes_per_sec(), m.delivery_rate.bytes_per_sec());
+    let tail = [send, delivery, m.in_flight.0, m.cwnd.0];
+    for word in head.iter().chain(&rtt).chain(&tail) {
+        out.extend(word.to_le_bytes());
+    }
+    out.push(
+        u8::from(m.timed_out)
+            | u8::from(m.app_limited) << 1
+            | u8::from(m.in_recovery) << 2
+            | (match m.cwnd_use {
+                None => 0,
+                Some(CwndUse::Little) => 1,
+                Some(CwndUse::Half) => 2,
+                Some(CwndUse::Full) => 3,
+            }) << 3,
+    );
+    let count = own.len().min(u8::MAX.into());
+    out.push(u8::try_from(program).unwrap_or(u8::MAX));
+    out.push(count as u8);
+    for word in &own[..count] {
+        out.extend(word.to_le_bytes());
+    }
+    out
+}
+
+/// A flow ends, or goes to someone else.
+pub fn close(flow: u32) -> Vec<u8> {
+    let mut out = vec![CLOSE];
+    out.extend(flow.to_le_bytes());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decision(registers: &[u32]) -> Vec<u8> {
+        let mut out = vec![DECISION];
+        out.extend([7u32, 3].iter().flat_map(|word| word.to_le_bytes()));
+        out.extend([14_480, NONE, 14_480, 9_000, NONE].iter().flat_map(|w: &u64| w.to_le_bytes()));
+        out.extend([1, registers.len() as u8]);
+        out.extend(registers.iter().flat_map(|word| word.to_le_bytes()));
+        out
+    }
+
+    #[test]
+    fn a_decision_is_read_whole_and_no_cut_of_it() {
+        let frame = decision(&[5, NONE_REGISTER]);
+        let Ok(FromAuthor::Answer(got)) = FromAuthor::parse(&frame) else { panic!("an answer") };
+        assert_eq!((got.flow, got.seq, got.program), (7, 3, 1));
+        assert_eq!(got.decision, Decision { cwnd: Bytes(14_480), rate: None });
+        assert_eq!((got.handed.ssthresh, got.handed.rate), (Some(Bytes(9_000)), None));
+        assert_eq!(got.registers, [Some(5), None]);
+        for cut in 0..frame.len() {
+            assert!(FromAuthor::parse(&frame[..cut]).is_err(), "cut at {cut}");
+        }
+        assert!(FromAuthor::parse(&[frame, vec![0]].concat()).is_err());
+    }
+
+    #[test]
+    fn an_announcement_with_unknown_keys_is_refused_and_says_so() {
+        let frame = [&[HELLO][..], br#"{"version": 1, "arms": [], "more": 1}"#].concat();
+        let error = FromAuthor::parse(&frame).expect_err("refused").to_string();
+        assert!(error.contains("more"), "{error}");
+    }
+
+    #[test]
+    fn a_report_is_as_long_as_the_other_side_reads_it() {
+        // struct.Struct("<BIIQ14QBBB").size, and struct.Struct("<BIIIQ11QB").size
+        let m = Measurement::QUIET;
+        assert_eq!(measure((1, 2), &m, (0, &[]), Time::ZERO).len(), 132);
+        assert_eq!(measure((1, 2), &m, (0, &[1, 2]), Time::ZERO).len(), 148);
+        let path = PathState::new(Bytes(1_448), Bytes(14_480));
+        assert_eq!(resume(1, 2, 0, &path, Time::ZERO).len(), 110);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(kind in 0u8..5, mut bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            bytes.insert(0, kind);
+            let _ = FromAuthor::parse(&bytes);
+        }
+    }
+}

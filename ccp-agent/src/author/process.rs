@@ -1,0 +1,118 @@
+//! Starts the process of an author's arms.
+
+use super::frame::{FRAME_BYTES_MAX, FromAuthor, Hello};
+use crate::Error;
+use crate::error::on;
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Importing a package may take a while; an author's file may do more.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// The process; it ends with this.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    /// Our end of its socket.
+    pub socket: OwnedFd,
+    /// What it offers.
+    pub hello: Hello,
+    announcement: Vec<u8>,
+}
+
+fn refuse<T>(file: &Path, rule: impl std::fmt::Display) -> Result<T, Error> {
+    Err(Error::Author(format!("{}: {rule}", file.display())))
+}
+
+impl Process {
+    /// Runs the arms of `file` with that Python, and waits for what they are.
+    pub fn start(python: &Path, file: &Path) -> Result<Self, Error> {
+        if !file.is_file() {
+            return refuse(file, "there is no such file");
+        }
+        let (ours, theirs) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+                .map_err(|errno| on("a socket for the author")(errno.into()))?;
+        let inherited = theirs.as_raw_fd();
+        let mut command = Command::new(python);
+        command
+            .args(["-m", "remuda._serve"])
+            .arg(file)
+            .arg(inherited.to_string())
+            .stdin(Stdio::null());
+        // SAFETY: fcntl alone, which may be called between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::fcntl(inherited, libc::F_SETFD, 0) == -1 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let child = command.spawn().map_err(on(python.display()))?;
+        drop(theirs);
+        let mut process = Self {
+            child,
+            socket: ours,
+            hello: Hello { version: 0, arms: Vec::new() },
+            announcement: Vec::new(),
+        };
+        process.hello = process.greeting(python, file)?;
+        Ok(process)
+    }
+
+    fn greeting(&mut self, python: &Path, file: &Path) -> Result<Hello, Error> {
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        let limit_ms = u16::try_from(START_LIMIT.as_millis()).unwrap_or(u16::MAX);
+        if !matches!(poll(&mut fds, limit_ms), Ok(1..)) {
+            return refuse(file, format!("it says nothing within {} s", START_LIMIT.as_secs()));
+        }
+        let mut buffer = vec![0; FRAME_BYTES_MAX];
+        let bytes = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()).unwrap_or(0);
+        match FromAuthor::parse(&buffer[..bytes]) {
+            Ok(FromAuthor::Hello(hello)) => {
+                self.announcement = buffer[..bytes].to_vec();
+                Ok(hello)
+            }
+            Ok(FromAuthor::Failed(_, text)) => refuse(file, text.trim_end()),
+            Ok(FromAuthor::Answer(_)) => refuse(file, "it answers before it is asked"),
+            Err(_) if bytes == 0 => refuse(
+                file,
+                format!(
+                    "{} ended at once\nfix: one that has the package: `tools/python.sh build`, then \
+                     --python target/venv/bin/python",
+                    python.display()
+                ),
+            ),
+            Err(error) => refuse(file, error),
+        }
+    }
+
+    /// The frame that says what it offers.
+    pub fn announcement(&self) -> Vec<u8> {
+        self.announcement.clone()
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Its number, for messages.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It is ours, and not waited for yet: the number is its own.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
