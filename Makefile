@@ -75,6 +75,10 @@ sim-to-real: build ## The same scenarios simulated and on real TCP; writes docs/
 switches: setup ## What a switch between any two arms costs, simulated; writes docs/switching.md
 	$(CARGO) run --release -p remuda-switches -- --write docs
 
+.PHONY: switches-live
+switches-live: build ## The same on this kernel's TCP, and by its own setsockopt; writes docs/switching-live.md
+	$(CARGO) run --release -p remuda-switches -- --live --write docs
+
 .PHONY: arms
 arms: setup ## Every arm beside what its paper says, simulated; writes docs/arms.md
 	$(CARGO) run --release -p remuda-arms -- --write docs/arms.md

@@ -281,6 +281,16 @@ impl Running {
         Some((info.tcpi_snd_cwnd, Duration::from_micros(info.tcpi_rtt.into())))
     }
 
+    /// Segments the sender has sent again so far; `None` once the socket is gone.
+    pub fn retransmitted_pkts(&self) -> Option<u32> {
+        tcp_info(self.socket.as_raw_fd()).map(|info| info.tcpi_total_retrans)
+    }
+
+    /// Gives the sender another congestion control, as any application may.
+    pub fn set_algorithm(&self, algorithm: &str) -> io::Result<()> {
+        set_algorithm(self.socket.as_raw_fd(), algorithm)
+    }
+
     /// The sender's congestion control, as the kernel has it; `None` once the socket is gone.
     pub fn algorithm(&self) -> Option<String> {
         let mut name = [0u8; 16];

@@ -5,6 +5,7 @@
 //! is measured is seen by the sender (retransmissions), at the receiver (goodput) and in the
 //! bottleneck's queue (round trips).
 
+pub mod live;
 pub mod matrix;
 pub mod report;
 
@@ -41,6 +42,15 @@ pub enum Error {
     /// The simulator does not take it.
     #[error(transparent)]
     Sim(#[from] remuda_sim::Error),
+    /// The emulated link, or the flow over it.
+    #[error(transparent)]
+    Live(#[from] remuda_live::Error),
+    /// The agent.
+    #[error(transparent)]
+    Agent(#[from] ccp_agent::Error),
+    /// A file of the agent's, or a socket's option.
+    #[error("the live switch: {0}")]
+    Folder(std::io::Error),
 }
 
 /// A flow: who drives it first, and what buffer it meets.

@@ -2,6 +2,7 @@
 
 use ccp_agent::guard::HandOff;
 use clap::Parser;
+use remuda_switches::live::Means;
 use remuda_switches::matrix::{self, MOMENTS_S, Plan, cells};
 use remuda_switches::{Error, Path, flap, report};
 use std::path::PathBuf;
@@ -28,6 +29,13 @@ struct Args {
     /// Write the page and its picture, switching.md and switching.svg, into this folder
     #[arg(long, value_name = "DIR")]
     write: Option<PathBuf>,
+    /// On this kernel's TCP in place of the simulator (needs root); warm, cold, and by the kernel's
+    /// own setsockopt
+    #[arg(long)]
+    live: bool,
+    /// The remuda command, for --live
+    #[arg(long, value_name = "FILE", env = "REMUDA_BIN", default_value = "target/release/remuda")]
+    remuda: PathBuf,
     /// Two arms that take turns, every 2 s for 20 s, for every pair of these
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     flap: Vec<String>,
@@ -69,7 +77,47 @@ fn flaps(args: &Args) -> Result<bool, Error> {
     Ok(met)
 }
 
+/// The arms whose pairs are measured live, if nothing else is said.
+const LIVE_ARMS: [&str; 6] = ["reno", "cubic", "bbr", "vegas", "westwood", "copa"];
+/// And those that the kernel has of them.
+const KERNEL_ARMS: [&str; 3] = ["reno", "cubic", "bbr"];
+
+fn live(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
+    let named: Vec<String> = match args.arms.as_slice() {
+        [] => LIVE_ARMS.map(str::to_owned).to_vec(),
+        arms => arms.to_vec(),
+    };
+    let plan = |arms| Plan {
+        arms,
+        buffers_bdp: args.buffers.clone(),
+        moments_s: vec![args.at[0]],
+        jobs: 1,
+        seed: args.seed,
+    };
+    let arms = known(&named)?;
+    let kernels = arms.iter().copied().filter(|arm| KERNEL_ARMS.contains(arm)).collect();
+    let (of_agent, of_kernel) = (plan(arms), plan(kernels));
+    let run = |plan: &Plan, means, word: &str| {
+        matrix::live_cells(plan, &args.remuda, means, &mut |cell| {
+            eprintln!("{word}: {}", report::line(cell));
+        })
+    };
+    let warm = run(&of_agent, Means::Agent(HandOff::Warm), "warm")?;
+    let cold = run(&of_agent, Means::Agent(HandOff::Cold), "cold")?;
+    let kernel = run(&of_kernel, Means::Kernel, "kernel")?;
+    let columns = [("warm", warm.as_slice()), ("cold", &cold), ("the kernel's own", &kernel)];
+    let page = report::live_page(&of_agent, &columns);
+    match &args.write {
+        Some(folder) => std::fs::write(folder.join("switching-live.md"), page)?,
+        None => print!("{page}"),
+    }
+    Ok(warm.iter().all(|cell| cell.missed().is_empty()))
+}
+
 fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
+    if args.live {
+        return live(args);
+    }
     if !args.flap.is_empty() {
         known(&args.flap)?;
         return Ok(flaps(args)?);

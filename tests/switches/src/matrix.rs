@@ -1,5 +1,6 @@
 //! Every ordered pair, and whether it keeps to its bounds.
 
+use crate::live::{self, Means};
 use crate::{Error, Path, Seen, Steady, steady, switch};
 use ccp_agent::guard::HandOff;
 use remuda_stats::Spread;
@@ -43,7 +44,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    fn of(pair: (&'static str, &'static str, f64), seen: &[Seen], own: Steady) -> Self {
+    pub(crate) fn of(pair: (&'static str, &'static str, f64), seen: &[Seen], own: Steady) -> Self {
         let (from, to, buffer_bdp) = pair;
         let bound = RETRANSMITTED_MAX.max(RETRANSMITTED_RATIO * own.retransmitted_pkts);
         let rtt_ratio =
@@ -119,6 +120,32 @@ pub fn steadies(plan: &Plan) -> Result<Vec<(&'static str, f64, Steady)>, Error> 
         let path = Path { arm, buffer_bdp: *buffer_bdp, seed: plan.seed };
         Ok((*arm, *buffer_bdp, steady(&path)?))
     })
+}
+
+/// Every ordered pair of different arms on this kernel's TCP, one run after the other. `told` is
+/// called after each.
+pub fn live_cells(
+    plan: &Plan,
+    remuda: &std::path::Path,
+    means: Means,
+    told: &mut dyn FnMut(&Cell),
+) -> Result<Vec<Cell>, Error> {
+    let mut cells = Vec::new();
+    for buffer_bdp in plan.buffers_bdp.iter().copied() {
+        for to in &plan.arms {
+            let path = |arm| Path { arm, buffer_bdp, seed: plan.seed };
+            let own = live::steady(remuda, &path(to), means)?;
+            for from in plan.arms.iter().filter(|from| *from != to) {
+                let seen = plan.moments_s.iter();
+                let seen = seen.map(|at_s| live::switch(remuda, &path(from), to, *at_s, means));
+                let seen: Vec<Seen> = seen.collect::<Result<_, Error>>()?;
+                let cell = Cell::of((from, to, buffer_bdp), &seen, own);
+                told(&cell);
+                cells.push(cell);
+            }
+        }
+    }
+    Ok(cells)
 }
 
 /// Every ordered pair of different arms.

@@ -71,6 +71,65 @@ pub fn summary(cells: &[Cell]) -> String {
     format!("{met} of {} within bounds, {resent:.0} segments sent again in all", cells.len())
 }
 
+/// One switch in a line.
+pub fn line(cell: &Cell) -> String {
+    let (resent, bound) = cell.retransmitted_pkts;
+    let misses = match cell.missed() {
+        none if none.is_empty() => String::new(),
+        some => format!("  MISSED: {}", some.join(", ")),
+    };
+    format!(
+        "{} to {}, {} BDP: {resent:.0} sent again ({bound:.0}), goodput {:.2}, RTT p95 {:.2}{misses}",
+        cell.from, cell.to, cell.buffer_bdp, cell.goodput_ratio, cell.rtt_ratio
+    )
+}
+
+const LIVE_HEAD: &str = "\
+# What a switch costs on this kernel's TCP
+
+`make switches-live` writes this page (root, some forty minutes). The path, the moment and the bounds
+are those of [switching.md](switching.md), on real TCP over an emulated link; one run a cell. *The
+kernel's own* is `setsockopt(TCP_CONGESTION)` between algorithms of the kernel's, without an agent.
+
+Each cell: segments sent again in the two seconds after; goodput after over before; the 95th
+percentile of the round trips after over the larger of before and the target's own. `*` misses a
+bound.
+";
+
+/// The live page: the same pair by each means side by side.
+pub fn live_page(plan: &Plan, columns: &[(&str, &[Cell])]) -> String {
+    let mut out = LIVE_HEAD.to_owned();
+    for (name, cells) in columns {
+        let _ = writeln!(out, "\n- {name}: {}", summary(cells));
+    }
+    for buffer_bdp in &plan.buffers_bdp {
+        let _ = write!(out, "\n## {buffer_bdp} BDP\n\n| from | to |");
+        for (name, _) in columns {
+            let _ = write!(out, " {name} |");
+        }
+        let _ = writeln!(out, "\n|---|---|{}", "---|".repeat(columns.len()));
+        for from in &plan.arms {
+            for to in plan.arms.iter().filter(|to| *to != from) {
+                let _ = write!(out, "| {from} | {to} |");
+                for (_, cells) in columns {
+                    let text = find(cells, from, to, *buffer_bdp).map_or(String::new(), |cell| {
+                        let mark = if cell.missed().is_empty() { "" } else { " *" };
+                        format!(
+                            "{:.0}; {:.2}; {:.2}{mark}",
+                            cell.retransmitted_pkts.0.median,
+                            cell.goodput_ratio.median,
+                            cell.rtt_ratio.median
+                        )
+                    });
+                    let _ = write!(out, " {text} |");
+                }
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
 const HEAD: &str = "\
 # What a switch costs
 

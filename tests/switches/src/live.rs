@@ -1,0 +1,162 @@
+//! The same switch on this kernel's TCP, over an emulated link: by the agent, warm or cold; and by
+//! the kernel's own `setsockopt`, without an agent.
+
+use crate::{
+    AFTER_S, Error, GOODPUT_BEFORE_S, Path, RATE_MBIT_PER_SEC, RTT_BEFORE_S, RTT_MS, STEADY_FROM_S,
+    Seen, Steady,
+};
+use ccp_agent::child::AgentChild;
+use ccp_agent::guard::HandOff;
+use ccp_agent::host::Target;
+use remuda_live::transfer::{Running, Transfer};
+use remuda_live::{LinkSpec, PathSpec, QueueSpec, Testbed};
+use std::path::Path as FilePath;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// An arm by itself is looked at until then: a simulated one until later, as its time is cheap.
+const STEADY_UNTIL_S: f64 = 26.0;
+
+/// Who changes the algorithm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Means {
+    /// The agent, ordered as `remuda set` does it.
+    Agent(HandOff),
+    /// `setsockopt(TCP_CONGESTION)`, between algorithms of the kernel's own.
+    Kernel,
+}
+
+/// A flow under way.
+struct Flow {
+    testbed: Testbed,
+    running: Running,
+    agent: Option<AgentChild>,
+    started: Instant,
+    _folder: tempfile::TempDir,
+}
+
+fn testbed(buffer_bdp: f64) -> Result<Testbed, Error> {
+    let delay_ms = RTT_MS / 2.0;
+    let queue = QueueSpec::droptail_bdp(buffer_bdp);
+    let down = LinkSpec {
+        rate_mbit_per_sec: Some(RATE_MBIT_PER_SEC),
+        delay_ms,
+        queue,
+        ..LinkSpec::default()
+    };
+    let up = LinkSpec { delay_ms, ..LinkSpec::default() };
+    Ok(Testbed::new(&PathSpec { up, down, ..PathSpec::default() })?)
+}
+
+impl Flow {
+    fn start(remuda: &FilePath, path: &Path<'_>, means: Means) -> Result<Self, Error> {
+        let folder = tempfile::tempdir().map_err(Error::Folder)?;
+        let testbed = testbed(path.buffer_bdp)?;
+        let (agent, algorithm) = match means {
+            Means::Kernel => (None, path.arm.to_owned()),
+            Means::Agent(hand_off) => {
+                let word = if hand_off == HandOff::Warm { "warm" } else { "cold" };
+                let config = folder.path().join("remuda.toml");
+                let text = format!("[guard]\nhand_off = \"{word}\"\n");
+                std::fs::write(&config, text).map_err(Error::Folder)?;
+                let name = format!("sw{}", std::process::id());
+                let config = config.display().to_string();
+                let arguments = ["--config", &config, "--name", &name, "--arm", path.arm];
+                let run_dir = folder.path().join("run");
+                (Some(AgentChild::start(remuda, &run_dir, &arguments)?), name)
+            }
+        };
+        let transfer =
+            Transfer { algorithm: Some(algorithm), verify: false, ..Transfer::default() };
+        let started = Instant::now();
+        let running = transfer.start(testbed.server(), testbed.client())?;
+        Ok(Self { testbed, running, agent, started, _folder: folder })
+    }
+
+    /// Waits for that second of its life.
+    fn until(&self, at_s: f64) {
+        let at = Duration::from_secs_f64(at_s);
+        thread::sleep(at.saturating_sub(self.started.elapsed()));
+    }
+
+    fn resent(&self) -> f64 {
+        self.running.retransmitted_pkts().unwrap_or(0).into()
+    }
+
+    /// The 95th percentile of the round trips since the last call, in milliseconds.
+    fn rtt_p95_ms(&mut self) -> Result<f64, Error> {
+        let queueing = self.testbed.stats()?.down.link.queueing_delay;
+        self.testbed.reset_stats()?;
+        Ok(RTT_MS + queueing.p95_ms)
+    }
+
+    /// Bytes that have arrived.
+    fn received(&self) -> f64 {
+        self.running.received_bytes() as f64
+    }
+
+    fn change(&self, to: &str) -> Result<(), Error> {
+        match &self.agent {
+            Some(agent) => {
+                agent.set(Target::All, to)?;
+            }
+            None => self.running.set_algorithm(to).map_err(Error::Folder)?,
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<(), Error> {
+        self.running.stop();
+        self.running.join()?;
+        self.agent.map_or(Ok(()), |agent| Ok(agent.stop()?))
+    }
+}
+
+fn mbit_per_sec(bytes: f64, seconds: f64) -> f64 {
+    bytes * 8.0 / 1e6 / seconds
+}
+
+/// One switch at that moment. See [`crate::switch`].
+pub fn switch(
+    remuda: &FilePath,
+    path: &Path<'_>,
+    to: &str,
+    at_s: f64,
+    means: Means,
+) -> Result<Seen, Error> {
+    let mut flow = Flow::start(remuda, path, means)?;
+    flow.until(at_s - RTT_BEFORE_S);
+    flow.rtt_p95_ms()?;
+    flow.until(at_s - GOODPUT_BEFORE_S);
+    let (before, received_before) = (Instant::now(), flow.received());
+    flow.until(at_s);
+    let rtt_p95_before_ms = flow.rtt_p95_ms()?;
+    flow.change(to)?;
+    let (at, received, resent) = (Instant::now(), flow.received(), flow.resent());
+    flow.until(at_s + AFTER_S);
+    let (after, received_after) = (at.elapsed().as_secs_f64(), flow.received());
+    let seen = Seen {
+        retransmitted_pkts: flow.resent() - resent,
+        goodput_before: mbit_per_sec(received - received_before, (at - before).as_secs_f64()),
+        goodput_after: mbit_per_sec(received_after - received, after),
+        rtt_p95_before_ms,
+        rtt_p95_after_ms: flow.rtt_p95_ms()?,
+    };
+    flow.end()?;
+    Ok(seen)
+}
+
+/// An arm by itself. See [`crate::steady`].
+pub fn steady(remuda: &FilePath, path: &Path<'_>, means: Means) -> Result<Steady, Error> {
+    let mut flow = Flow::start(remuda, path, means)?;
+    flow.until(STEADY_FROM_S);
+    flow.rtt_p95_ms()?;
+    let resent = flow.resent();
+    flow.until(STEADY_UNTIL_S);
+    let steady = Steady {
+        retransmitted_pkts: (flow.resent() - resent) * AFTER_S / (STEADY_UNTIL_S - STEADY_FROM_S),
+        rtt_p95_ms: flow.rtt_p95_ms()?,
+    };
+    flow.end()?;
+    Ok(steady)
+}
