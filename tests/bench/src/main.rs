@@ -10,8 +10,10 @@ mod cpu;
 mod echo;
 mod latency;
 mod message;
+mod report_cost;
 mod run_stats;
 mod simulator;
+mod switch_cost;
 mod synthetic;
 mod throughput;
 mod traffic;
@@ -32,6 +34,10 @@ enum Bench {
     AckCost,
     /// From a report to the ACK that obeys the answer, beside portus over unix datagrams
     Latency,
+    /// From a decision to the ACK under the new program, and back from the kernel's own algorithms
+    SwitchCost,
+    /// Nanoseconds of a report and of a switch in each arm
+    ReportCost,
     /// Packets per processor second of the simulator, and memory per flow
     Simulator,
 }
@@ -57,7 +63,7 @@ struct Options {
     /// ack-cost: milliseconds a program runs in a round
     #[arg(long, value_name = "MS", default_value_t = 400)]
     ack_ms: u64,
-    /// latency: reports a side in a round
+    /// latency: reports a side in a round; switch-cost: switches
     #[arg(long, value_name = "N", default_value_t = 600)]
     reports: usize,
     /// The remuda command
@@ -140,6 +146,12 @@ fn run(options: &Options) -> Fallible<Vec<Promise>> {
     }
     if chosen(Bench::Latency) {
         promises.extend(latency::run(options)?);
+    }
+    if chosen(Bench::SwitchCost) {
+        promises.extend(switch_cost::run(options)?);
+    }
+    if chosen(Bench::ReportCost) {
+        promises.extend(report_cost::run(options)?);
     }
     if chosen(Bench::Simulator) {
         promises.extend(simulator::run()?);

@@ -1,0 +1,136 @@
+//! What a report costs in each arm: nanoseconds of `on_measurement`, and what a switch to it costs in
+//! the agent, `hand_off` and `resume`. One core, no kernel: it needs no root.
+//!
+//! Each arm drives a flow on a path of 24 Mbit/s and 40 ms that is there as arithmetic only: what it
+//! sends comes back a round trip later, and beyond the bottleneck's rate as a queue. Arms take turns
+//! by round, so that what else the machine does hits all.
+
+use crate::cpu::own_ns;
+use crate::{Fallible, Options, Promise};
+use remuda_algorithms::controller::CwndUse;
+use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
+use remuda_algorithms::{Arm, Controller, Decision, Measurement, PathState, RttSamples, arms};
+use remuda_stats::Spread;
+use std::hint::black_box;
+use std::time::Duration;
+
+const REPORTS: u32 = 20_000;
+const SWITCHES: u32 = 2_000;
+const MSS: Bytes = Bytes(1_448);
+const BOTTLENECK: Rate = Rate::from_bytes_per_sec(3_000_000);
+const RTT: Duration = Duration::from_millis(40);
+/// Between two reports: four a round trip.
+const STEP: Duration = Duration::from_millis(10);
+/// What the bottleneck's queue holds.
+const QUEUE_MAX: Bytes = Bytes(120_000);
+
+/// The path, as arithmetic.
+struct Course {
+    now: Time,
+    queue: Bytes,
+}
+
+impl Course {
+    fn new() -> Self {
+        Self { now: Time::ZERO, queue: Bytes(0) }
+    }
+
+    /// What the sender of that decision would be told after one step.
+    fn step(&mut self, decision: Decision) -> Measurement {
+        self.now = Time(self.now.0 + STEP);
+        let rtt = RTT + Duration::from_secs_f64(self.queue.0 as f64 / 3e6);
+        let window = decision.cwnd / rtt;
+        let rate = decision.rate.map_or(window, |rate| rate.min(window));
+        let (sent, drained) = (rate * STEP, BOTTLENECK * STEP);
+        let queue = (self.queue + sent) - drained;
+        let lost = queue - QUEUE_MAX;
+        self.queue = queue.min(QUEUE_MAX);
+        let delivered = sent.min(drained);
+        Measurement {
+            acked: delivered,
+            delivered,
+            lost: lost.to_packets(MSS),
+            rtt: Some(RttSamples::one(rtt)),
+            send_rate: rate,
+            delivery_rate: rate.min(BOTTLENECK),
+            in_flight: decision.cwnd.min(rate * rtt),
+            cwnd: decision.cwnd,
+            cwnd_use: Some(CwndUse::Full),
+            ..Measurement::QUIET
+        }
+    }
+}
+
+fn start(arm: &Arm) -> (Box<dyn Controller>, PathState, Decision) {
+    let mut path = PathState::new(MSS, Packets(83).to_bytes(MSS));
+    path.ecn = true;
+    path.observe_rtt(RTT, RTT, RTT, 0);
+    let mut controller = arm.build();
+    let first = controller.resume(&path, Time::ZERO);
+    (controller, path, first)
+}
+
+/// Nanoseconds a report.
+fn report_ns(arm: &Arm) -> f64 {
+    let (mut controller, _, mut decision) = start(arm);
+    let mut course = Course::new();
+    let mut spent = 0;
+    // In batches, so that reading the clock is not what is measured: each is its own few steps.
+    for _ in 0..REPORTS / 100 {
+        let before = own_ns();
+        for _ in 0..100 {
+            let m = course.step(decision);
+            decision = black_box(controller.on_measurement(black_box(&m), course.now));
+        }
+        spent += own_ns() - before;
+    }
+    spent as f64 / f64::from(REPORTS)
+}
+
+/// Nanoseconds of handing a flow from and to it.
+fn switch_ns(arm: &Arm) -> f64 {
+    let (mut controller, mut path, mut decision) = start(arm);
+    let mut course = Course::new();
+    for _ in 0..200 {
+        let m = course.step(decision);
+        path.observe(&m, course.now);
+        decision = controller.on_measurement(&m, course.now);
+    }
+    let before = own_ns();
+    for _ in 0..SWITCHES {
+        let mut handed = path.clone();
+        controller.hand_off(&mut handed);
+        black_box(controller.resume(black_box(&handed), course.now));
+    }
+    (own_ns() - before) as f64 / f64::from(SWITCHES)
+}
+
+/// Runs it.
+pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
+    println!("\n## Cost of a report, by arm\n");
+    let measured: Vec<&Arm> = arms().iter().copied().filter(|arm| arm.name != "remy").collect();
+    let mut figures = vec![(Vec::new(), Vec::new()); measured.len()];
+    for _ in 0..options.rounds {
+        for (arm, (reports, switches)) in measured.iter().zip(&mut figures) {
+            reports.push(report_ns(arm));
+            switches.push(switch_ns(arm));
+        }
+    }
+    println!(
+        "{} rounds of {REPORTS} reports and {SWITCHES} switches, interleaved; with what the path as \
+         arithmetic takes in them (the figure of `fixed` is nearly that alone). `remy` needs a \
+         table.\n",
+        options.rounds
+    );
+    println!("| arm | ns a report | ns of hand_off and resume |\n|---|---:|---:|");
+    let mut worst = ("", 0.0);
+    for (arm, (reports, switches)) in measured.iter().zip(figures) {
+        let (report, switch) = (Spread::of(reports), Spread::of(switches));
+        println!("| {} | {report:.0} | {switch:.0} |", arm.name);
+        if report.median > worst.1 {
+            worst = (arm.name, report.median);
+        }
+    }
+    let (name, ns) = worst;
+    Ok(vec![Promise::shown("cost of a report, the dearest arm", &format!("{name}: {ns:.0} ns"))])
+}
