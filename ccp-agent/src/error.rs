@@ -1,5 +1,6 @@
 //! What ends or refuses an operation of the agent.
 
+use crate::programs::Place;
 use std::io;
 use thiserror::Error;
 
@@ -46,14 +47,24 @@ pub enum Error {
     #[error("{0}")]
     Author(String),
     /// A datapath program that cannot be used.
-    #[error("program {name}, line {line}: {rule}")]
+    #[error("program {name}: {rule}")]
     Program {
         /// Its name.
         name: String,
-        /// Line in its text, from 1; 0 for the whole.
-        line: usize,
         /// What is wrong.
         rule: String,
+    },
+    /// A datapath program whose text is wrong in one place.
+    #[error("program {name}, {place}: {rule}\n{excerpt}")]
+    ProgramText {
+        /// Its name.
+        name: String,
+        /// Where.
+        place: Place,
+        /// What is wrong, and what to write instead.
+        rule: String,
+        /// The line, with a mark below the place; and what could stand there.
+        excerpt: String,
     },
     /// Another agent has the run directory.
     #[error(
