@@ -55,8 +55,8 @@ test-live: build ## Real TCP, real BPF, real namespaces (needs root; says so if 
 		-- --test-threads=1 --nocapture
 
 .PHONY: test-python
-test-python: setup ## The Python package: types, environments, results (installs into target/venv)
-	@bash tools/python.sh test
+test-python: build ## The Python package: types, environments, results, arms (into target/venv)
+	REMUDA_BIN=$(CURDIR)/$(REMUDA) bash tools/python.sh test
 
 .PHONY: bench
 bench: build ## Cost of datapath, agent and simulator, beside the kernel's own and beside portus

@@ -85,6 +85,8 @@ def test_an_exception_in_the_simulator_costs_a_fallback_and_is_said(tmp_path: Pa
     ("body", "said"),
     [
         ("rules = '(when true (:= Report.mine Flow.rtt_smaple_us) (fallthrough))'", "rtt_sample_us"),
+        ("rules = '(when true (:= Report.mine Flow.rtt_smaple_us) (fallthrough))'", "column 28:"),
+        ("rules = '(when true (report)'", "never closed"),
         ("report = '(volatile a 0) (volatile b 0)'", "1 at most"),
         ("name = 'cubic'", "is there already"),
         ("reports_per_round = 0", "reports_per_round = 0"),
