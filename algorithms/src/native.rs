@@ -1,8 +1,9 @@
-//! An algorithm of the host's own kernel, as an arm: `native:cubic`, `native:bbr`, whatever there is.
+//! An algorithm of the host's own kernel, as an arm: `native:cubic`, `native:bbr`, what there is.
 //!
 //! The flow runs the kernel's code, and nothing of ours at its ACKs: this controller only goes on
 //! learning the path, from what the datapath finds when it looks at the socket, so that another arm
-//! can take over. Antelope and Rein choose among these; and they are the baseline of fidelity.
+//! can take over. The papers Antelope and Rein choose among these; and they are the baseline of
+//! fidelity.
 //!
 //! Differs from other arms:
 //!   - it decides nothing: its decision is the window that the kernel has;
@@ -10,8 +11,8 @@
 //!     what the algorithm keeps for itself (CUBIC's `W_max`, BBR's model) starts anew;
 //!   - a look is a sample of many ACKs: largest and smallest of a report are of the looks in it.
 
-use crate::kept::kept;
 use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
+use crate::kept::kept;
 use crate::path::PathState;
 use crate::reno;
 use crate::units::Time;

@@ -3,7 +3,7 @@
 use crate::error::tried;
 use crate::kernel::{self, Mapped, OpsMember};
 use crate::layout::{self, Config, NAME_BYTES, SLOTS, Shared};
-use crate::namespaces;
+use crate::namespaces::{self, Finder};
 use crate::native;
 use crate::natives::{self, LOOK_INTERVAL, Natives};
 use crate::slots::{Run, Slots};
@@ -14,6 +14,7 @@ use libbpf_rs::{
     RingBufferBuilder,
 };
 use remuda_wire::to_agent::{Hello, encode_measure, encode_ready};
+use remuda_wire::to_datapath::Update;
 use remuda_wire::{PROTOCOL_VERSION, Program, ToDatapath};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -85,14 +86,14 @@ pub struct Datapath {
     installed: HashMap<u32, Installed>,
     version: u32,
     announced: HashSet<u32>,
-    /// The program that each flow was last told to run, by the agent's number.
-    told: HashMap<u32, u32>,
+    /// The program that each flow was last told to run, by the agent's number, and with which
+    /// values of its registers.
+    told: HashMap<u32, (u32, Vec<Update>)>,
     natives: Natives,
     /// Looks at them; attached when there is a first one.
     looker: Option<Link>,
     looked_ns: u64,
-    /// Some of them are to run something else.
-    recall: bool,
+    finder: Finder,
     free: MapHandle,
     greeted: bool,
     settings: Settings,
@@ -208,10 +209,10 @@ impl Datapath {
             version: 0,
             announced: HashSet::new(),
             told: HashMap::new(),
-            natives: Natives::default(),
+            natives: Natives::new(fixed_name(&settings.name)?),
             looker: None,
             looked_ns: 0,
-            recall: false,
+            finder: Finder::default(),
             free,
             greeted: false,
             settings,
@@ -354,17 +355,13 @@ impl Datapath {
         match event.kind {
             layout::CREATED => self.announce(event.sid, out, sink),
             layout::CLOSED => self.retire(event.sid, out, sink),
-            layout::RETURNED => self.natives.remove(event.sid),
             _ if !self.announced.contains(&event.sid) => {}
-            layout::REPORT => {
-                if !self.slots.wants_native(event.sid) {
-                    self.natives.remove(event.sid); // the order to go was taken back in time
-                }
-                announce::report(record, out, sink);
-            }
+            layout::REPORT => announce::report(record, out, sink),
             kind => {
                 match kind {
-                    layout::REFUSED => self.natives.remove(event.sid),
+                    layout::REFUSED if self.slots.standing(event.sid).wants_native => {
+                        self.natives.remove(event.sid);
+                    }
                     layout::STUCK => self.stuck(event.sid),
                     layout::FELL_BACK | layout::RESTORED => {}
                     _ => return,
@@ -405,12 +402,9 @@ impl Datapath {
             return Ok(());
         };
         self.looked_ns = now_ns;
-        let slots = &self.slots;
-        self.natives.note_gone(|sid| slots.wants_native(sid) && slots.has_taken(sid));
         let looks = natives::look(looker)?;
-        // Who came back meanwhile has said so: it has not ended.
-        while self.drain(sink) > 0 {}
-        let seen = self.natives.saw(&looks);
+        let slots = &self.slots;
+        let seen = self.natives.saw(&looks, |sid| slots.standing(sid));
         let mut out = Vec::new();
         for (sid, uid, signals, fields) in seen.reports {
             signals.encode(&mut out, sid);
@@ -418,19 +412,49 @@ impl Datapath {
             encode_measure(&mut out, sid, uid, &fields);
             sink(&out);
         }
+        for sid in seen.strayed {
+            self.let_stray(sid, &mut out, sink);
+        }
+        for sid in seen.returned {
+            self.announce(sid, &mut out, sink);
+        }
         for sid in seen.ended {
             self.retire(sid, &mut out, sink);
-            self.slots.vacate(sid);
-            let index = sid & (SLOTS as u32 - 1);
-            self.free
-                .update(&[], &index.to_ne_bytes(), MapFlags::ANY)
-                .map_err(tried("freeing a slot"))?;
+            self.free_slot(sid)?;
         }
-        if std::mem::take(&mut self.recall) {
+        if !seen.fetch_from.is_empty() {
             let walker = self.socket_iterator("remuda_recall")?;
-            namespaces::walk_sockets_of(&walker, self.natives.namespaces())?;
+            self.finder.walk(&walker, &seen.fetch_from, now_ns)?;
         }
         Ok(())
+    }
+
+    /// Its application has given the flow another algorithm: to the agent it has ended. Its slot is
+    /// kept, and names its program, as it may come back.
+    fn let_stray(&mut self, sid: u32, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
+        if self.announced.remove(&sid) {
+            encode_measure(out, sid, 0, &[]);
+            sink(out);
+        }
+        if let Some((uid, _)) = self.told.remove(&sid)
+            && let Some(known) = self.installed.get(&uid)
+        {
+            // Its slot's own, or there would be nobody who strays.
+            let _ = self.slots.write(sid, Some(Run::Program(known.index)), &[]);
+        }
+    }
+
+    fn free_slot(&mut self, sid: u32) -> Result<(), Error> {
+        if !self.slots.vacate(sid) {
+            return Ok(());
+        }
+        let index = sid & (SLOTS as u32 - 1);
+        self.free.update(&[], &index.to_ne_bytes(), MapFlags::ANY).map_err(tried("freeing a slot"))
+    }
+
+    /// Whether the flow runs an algorithm of the kernel's own.
+    pub fn is_native(&self, sid: u32) -> bool {
+        self.slots.standing(sid).is_native
     }
 
     /// Whether there are flows to look at.
@@ -440,7 +464,7 @@ impl Datapath {
 
     /// The kernel did not let the flow come back: so it runs on as it did.
     fn stuck(&mut self, sid: u32) {
-        if let Some(name) = self.natives.name(sid) {
+        if let Some(name) = self.natives.stays(sid) {
             // It lives, or there would be nobody to tell.
             let _ = self.slots.write(sid, Some(Run::Native(name, 0)), &[]);
         }
@@ -448,18 +472,20 @@ impl Datapath {
 
     fn go_native(&mut self, sid: u32, name: &str, ssthresh_bytes: u32) -> Result<(), Error> {
         let info = self.slots.info(sid).ok_or(Error::NoFlow(sid))?;
+        if name == self.settings.name {
+            return Err(Error::NotNative(name.to_owned()));
+        }
         native::check(name)?;
         let fixed = fixed_name(name)?;
-        let uid = self.told.get(&sid).ok_or(Error::NoProgramYet(sid))?;
+        let (uid, updates) = self.told.get(&sid).ok_or(Error::NoProgramYet(sid))?;
         let program = &self.installed.get(uid).ok_or(Error::NoProgram(*uid))?.decoded;
         let mut machine = remuda_vm::Machine::new();
-        machine.change(program, &[], 0);
+        machine.change(program, updates, 0);
         if self.looker.is_none() {
             self.looker = Some(self.attach_looker()?);
         }
         let ssthresh_pkts = ssthresh_bytes / info.mss_bytes.max(1);
         self.slots.write(sid, Some(Run::Native(fixed, ssthresh_pkts)), &[])?;
-        self.recall = self.recall || self.natives.has(sid);
         self.natives.add(sid, fixed, machine);
         Ok(())
     }
@@ -483,7 +509,8 @@ impl Datapath {
         for sid in gone {
             self.retire(sid, &mut out, sink);
         }
-        let new: Vec<u32> = live.difference(&self.announced).copied().collect();
+        let is_new = |sid: &&u32| !self.announced.contains(sid) && !self.natives.has_strayed(**sid);
+        let new: Vec<u32> = live.iter().filter(is_new).copied().collect();
         for sid in new {
             self.announce(sid, &mut out, sink);
         }
@@ -493,7 +520,9 @@ impl Datapath {
     pub fn handle(&mut self, message: &[u8]) -> Result<(), Error> {
         match ToDatapath::parse(message)? {
             ToDatapath::Install(program) => self.install(program, message),
-            ToDatapath::UpdateFields { sid, updates } if self.natives.has(sid) => {
+            ToDatapath::UpdateFields { sid, updates }
+                if self.natives.has(sid) && self.slots.standing(sid).wants_native =>
+            {
                 self.natives.update(sid, &updates);
                 Ok(())
             }
@@ -501,8 +530,8 @@ impl Datapath {
             ToDatapath::ChangeProg { sid, uid, updates } => {
                 let index = self.installed.get(&uid).ok_or(Error::NoProgram(uid))?.index;
                 self.slots.write(sid, Some(Run::Program(index)), &updates)?;
-                self.told.insert(sid, uid);
-                self.recall = self.recall || self.natives.has(sid);
+                self.told.insert(sid, (uid, updates));
+                self.natives.recall(sid);
                 Ok(())
             }
             ToDatapath::Native { sid, name, ssthresh_bytes } => {

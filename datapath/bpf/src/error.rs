@@ -54,6 +54,9 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// Our own name, where one of the kernel's own is wanted.
+    #[error("{0:?} is this agent itself, not an algorithm of the kernel's own")]
+    NotNative(String),
     /// A folder that is no cgroup.
     #[error(
         "{0} is no cgroup v2 directory\n\

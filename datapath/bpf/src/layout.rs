@@ -24,7 +24,6 @@ pub const SLOT_CWND: u32 = 2;
 pub const SLOT_RATE: u32 = 4;
 /// The slot has control registers.
 pub const SLOT_CONTROL: u32 = 8;
-
 /// The slot names an algorithm of the kernel's own.
 pub const SLOT_NATIVE: u32 = 16;
 
@@ -50,11 +49,9 @@ pub const RESTORED: u32 = 5;
 /// See [`CREATED`].
 pub const TABLE_FULL: u32 = 6;
 /// See [`CREATED`].
-pub const RETURNED: u32 = 7;
+pub const REFUSED: u32 = 7;
 /// See [`CREATED`].
-pub const REFUSED: u32 = 8;
-/// See [`CREATED`].
-pub const STUCK: u32 = 9;
+pub const STUCK: u32 = 8;
 
 /// `struct remuda_flow_info`.
 #[repr(C)]
@@ -96,6 +93,8 @@ pub struct Slot {
     pub applied_seq: u32,
     pub native_ssthresh_pkts: u32,
     pub native: [u8; NAME_BYTES],
+    pub in_native: u32,
+    pub padding: u32,
 }
 
 /// `struct remuda_event`.
@@ -211,12 +210,13 @@ pub struct Flow {
     pub recovery_ns: u64,
     pub sid: u32,
     pub padding_0: u32,
+    pub native_name: [u8; NAME_BYTES],
     pub report: ReportHead,
     pub registers: Registers,
 }
 
 const _: () = assert!(size_of::<FlowInfo>() == 88);
-const _: () = assert!(size_of::<Slot>() == 336);
+const _: () = assert!(size_of::<Slot>() == 344);
 const _: () = assert!(size_of::<Look>() == 104);
 const _: () = assert!(size_of::<Event>() == 24);
 const _: () = assert!(size_of::<ReportHead>() == 56);

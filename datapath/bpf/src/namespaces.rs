@@ -5,13 +5,17 @@
 
 use crate::Error;
 use libbpf_rs::{Link, libbpf_sys as sys};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::iter;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::thread;
+use std::thread::{self, JoinHandle};
+
+/// Namespaces that cannot be found are searched for this often at most.
+const SEARCH_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Entries of a folder of /proc; none if it just went.
 fn entries(path: PathBuf) -> impl Iterator<Item = PathBuf> {
@@ -27,7 +31,10 @@ fn holders() -> impl Iterator<Item = PathBuf> {
     let held = descriptors.filter(|path| {
         fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("net:["))
     });
-    threads.map(|thread| thread.join("ns/net")).chain(held).chain(entries("/run/netns".into()))
+    let threads = threads.map(|thread| thread.join("ns/net"));
+    // Most often it is this one, or has a name.
+    let near = iter::once(PathBuf::from("/proc/thread-self/ns/net"));
+    near.chain(entries("/run/netns".into())).chain(threads).chain(held)
 }
 
 /// One descriptor per namespace.
@@ -40,35 +47,66 @@ fn all() -> Vec<File> {
 }
 
 /// Those of these inode numbers that still are; the search ends with the last.
-fn some(inodes: &HashSet<u32>) -> Vec<File> {
-    let mut left: HashSet<u64> = inodes.iter().map(|inode| u64::from(*inode)).collect();
-    let mut found = Vec::new();
+fn some(inodes: &HashSet<u32>) -> HashMap<u32, File> {
+    let mut found = HashMap::new();
     for path in holders() {
-        if left.is_empty() {
+        if found.len() == inodes.len() {
             break;
         }
-        let wanted = |meta: &fs::Metadata| left.contains(&meta.ino());
-        if fs::metadata(&path).is_ok_and(|meta| wanted(&meta))
+        let inode = |meta: fs::Metadata| u32::try_from(meta.ino()).unwrap_or(0);
+        let Some(seen) = fs::metadata(&path).ok().map(inode) else { continue };
+        if inodes.contains(&seen)
+            && !found.contains_key(&seen)
             && let Ok(file) = File::open(path)
-            && file.metadata().is_ok_and(|meta| left.remove(&meta.ino()))
+            && file.metadata().is_ok_and(|meta| inode(meta) == seen)
         {
-            found.push(file);
+            found.insert(seen, file);
         }
     }
     found
 }
 
+/// Finds namespaces by their inode numbers. To search the whole of /proc takes its time, so a
+/// thread does it, and what it finds is there at a later call.
+#[derive(Debug, Default)]
+pub struct Finder {
+    known: HashMap<u32, File>,
+    searching: Option<JoinHandle<HashMap<u32, File>>>,
+    searched_ns: u64,
+}
+
+impl Finder {
+    /// Runs the iterator over the sockets of those of the namespaces that have been found, and has
+    /// the others searched for. Only these are held open any longer.
+    pub fn walk(
+        &mut self,
+        iterator: &Link,
+        inodes: &HashSet<u32>,
+        now_ns: u64,
+    ) -> Result<(), Error> {
+        if let Some(done) = self.searching.take_if(|thread| thread.is_finished()) {
+            self.known.extend(done.join().unwrap_or_default());
+        }
+        self.known.retain(|inode, _| inodes.contains(inode));
+        let missing: HashSet<u32> =
+            inodes.iter().copied().filter(|inode| !self.known.contains_key(inode)).collect();
+        let due = now_ns.saturating_sub(self.searched_ns) >= SEARCH_INTERVAL_NS;
+        if !missing.is_empty() && self.searching.is_none() && due {
+            self.searched_ns = now_ns;
+            let search = thread::Builder::new().name("namespaces".to_owned());
+            // Without a thread for it, the next call tries again.
+            self.searching = search.spawn(move || some(&missing)).ok();
+        }
+        walk(iterator, self.known.values())
+    }
+}
+
 /// Runs the iterator over the sockets of every namespace.
 pub fn walk_sockets(iterator: &Link) -> Result<(), Error> {
-    walk(iterator, &all())
+    walk(iterator, all().iter())
 }
 
-/// Runs it over those of the namespaces of these inode numbers.
-pub fn walk_sockets_of(iterator: &Link, inodes: &HashSet<u32>) -> Result<(), Error> {
-    walk(iterator, &some(inodes))
-}
-
-fn walk(iterator: &Link, namespaces: &[File]) -> Result<(), Error> {
+fn walk<'a>(iterator: &Link, namespaces: impl Iterator<Item = &'a File>) -> Result<(), Error> {
     let link = iterator.as_fd().as_raw_fd();
     for namespace in namespaces {
         thread::scope(|scope| scope.spawn(|| walk_one(namespace, link)).join())

@@ -19,21 +19,35 @@ use std::time::Duration;
 /// A quarter of a round trip of 40 ms, which is how often an arm wants to hear.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Looks that must miss a flow before it is taken to have ended: the iterator can skip a socket
+/// when another one goes.
+const MISSES_MAX: u32 = 5;
+/// What the iterator writes at once (`seq_file` of iterators), in bytes: with less room it is asked
+/// again, and each time is another chance to skip a socket.
+const LOOK_BYTES: usize = 32 << 10;
 /// `TCP_CA_Loss`.
 const CA_LOSS: u32 = 4;
 /// `tcp_min_rtt()` before the first sample.
 const RTT_UNKNOWN: u32 = u32::MAX;
 const USEC_PER_SEC: u64 = 1_000_000;
 
+type Name = [u8; NAME_BYTES];
+
 /// One such flow.
 #[derive(Debug)]
 struct Native {
-    name: [u8; NAME_BYTES],
+    /// What it is to run.
+    name: Name,
+    /// What it ran before: our own name, or another of the kernel's.
+    from: Name,
     machine: Machine,
-    /// It has gone: it goes at its next ACK.
-    gone: bool,
-    /// It was seen under that name.
+    /// It was seen under its name.
     settled: bool,
+    /// It is to come back.
+    recalled: bool,
+    /// Its application has given it something else: it is nobody's business until it comes back.
+    strayed: bool,
+    misses: u32,
     last: Option<Look>,
     /// Of all looks since the last report.
     flags: u32,
@@ -44,15 +58,30 @@ struct Native {
 pub struct Seen {
     /// Reports: flow, program, its fields, and the optional primitives.
     pub reports: Vec<(u32, u32, Signals, Vec<u64>)>,
-    /// Flows that are there no more, or that someone else gave another algorithm.
+    /// Flows that are there no more.
     pub ended: Vec<u32>,
+    /// Flows whose applications gave them another algorithm.
+    pub strayed: Vec<u32>,
+    /// Of these, those that have come back.
+    pub returned: Vec<u32>,
+    /// The network namespaces of those to fetch, by inode number.
+    pub fetch_from: HashSet<u32>,
 }
 
 /// All of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Natives {
     flows: HashMap<u32, Native>,
-    namespaces: HashSet<u32>,
+    ours: Name,
+}
+
+/// What a flow's slot says: whether it has gone, and whether it is to be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// It runs an algorithm of the kernel's own.
+    pub is_native: bool,
+    /// It is to run one.
+    pub wants_native: bool,
 }
 
 fn known(rtt_us: u32) -> u32 {
@@ -61,15 +90,29 @@ fn known(rtt_us: u32) -> u32 {
 
 /// Every record that the iterator writes.
 pub fn look(iterator: &Link) -> Result<Vec<Look>, Error> {
-    let mut bytes = Vec::new();
-    Iter::new(iterator)
-        .map_err(tried("looking at the flows"))?
-        .read_to_end(&mut bytes)
-        .map_err(|source| Error::File { path: "the flows' iterator".to_owned(), source })?;
-    Ok(bytes.chunks_exact(size_of::<Look>()).filter_map(layout::read).collect())
+    let mut walk = Iter::new(iterator).map_err(tried("looking at the flows"))?;
+    let mut room = vec![0; LOOK_BYTES];
+    let mut looks = Vec::new();
+    loop {
+        let bytes = walk.read(&mut room).map_err(|source| Error::File {
+            path: "the iterator over the flows".to_owned(),
+            source,
+        })?;
+        if bytes == 0 {
+            return Ok(looks);
+        }
+        // Whole records: what does not fit is written at the next read.
+        let records = room[..bytes].chunks_exact(size_of::<Look>());
+        looks.extend(records.filter_map(layout::read::<Look>));
+    }
 }
 
 impl Natives {
+    /// None yet. `ours` is the name that sockets ask for.
+    pub fn new(ours: Name) -> Self {
+        Self { flows: HashMap::new(), ours }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
@@ -80,34 +123,49 @@ impl Natives {
         self.flows.contains_key(&sid)
     }
 
-    /// The network namespaces they were last seen in, by inode number.
-    pub fn namespaces(&self) -> &HashSet<u32> {
-        &self.namespaces
+    /// Whether its application has given it something else.
+    pub fn has_strayed(&self, sid: u32) -> bool {
+        self.flows.get(&sid).is_some_and(|flow| flow.strayed)
     }
 
     /// The flow is to run the kernel's `name`, and `machine` its program.
-    pub fn add(&mut self, sid: u32, name: [u8; NAME_BYTES], machine: Machine) {
-        let (gone, last) =
-            self.flows.remove(&sid).map_or((false, None), |before| (before.gone, before.last));
-        self.flows.insert(sid, Native { name, machine, gone, settled: false, last, flags: 0 });
+    pub fn add(&mut self, sid: u32, name: Name, machine: Machine) {
+        let before = self.flows.remove(&sid);
+        let flow = Native {
+            name,
+            from: before.as_ref().map_or(self.ours, |before| before.name),
+            machine,
+            settled: false,
+            recalled: false,
+            strayed: false,
+            misses: 0,
+            last: before.and_then(|before| before.last),
+            flags: 0,
+        };
+        self.flows.insert(sid, flow);
     }
 
-    /// It is ours again, or gone.
+    /// The flow is to come back, if it is one of them.
+    pub fn recall(&mut self, sid: u32) {
+        if let Some(flow) = self.flows.get_mut(&sid) {
+            flow.recalled = true;
+        }
+    }
+
+    /// It is not one of them, or has ended.
     pub fn remove(&mut self, sid: u32) {
         self.flows.remove(&sid);
     }
 
-    /// What it runs, or is to run, by the kernel's name.
-    pub fn name(&self, sid: u32) -> Option<[u8; NAME_BYTES]> {
-        self.flows.get(&sid).map(|flow| flow.name)
-    }
-
-    /// Notes who has gone: `took` says whether a flow has found its order. To be called before a
-    /// look, so that one that goes between the two is not taken for one that has ended.
-    pub fn note_gone(&mut self, took: impl Fn(u32) -> bool) {
-        for (sid, flow) in &mut self.flows {
-            flow.gone = flow.gone || took(*sid);
+    /// It cannot be fetched: it stays with what it runs, by the kernel's name.
+    pub fn stays(&mut self, sid: u32) -> Option<Name> {
+        let ours = self.ours;
+        let flow = self.flows.get_mut(&sid)?;
+        if !flow.settled && flow.from != ours {
+            flow.name = flow.from;
         }
+        (flow.recalled, flow.settled) = (false, true);
+        Some(flow.name)
     }
 
     /// New values of control registers. A window or a rate is the kernel's to choose.
@@ -120,33 +178,63 @@ impl Natives {
         }
     }
 
-    /// Takes in one look at all of them.
-    pub fn saw(&mut self, looks: &[Look]) -> Seen {
+    /// Takes in one look at all of them; `standing` is what a flow's slot says.
+    pub fn saw(&mut self, looks: &[Look], standing: impl Fn(u32) -> Standing) -> Seen {
         let mut seen = Seen::default();
         let mut here = HashSet::new();
-        self.namespaces.clear();
         for look in looks {
             let Some(flow) = self.flows.get_mut(&look.sid) else { continue };
-            if look.name == flow.name {
-                flow.settled = true;
-            } else if flow.settled {
-                continue; // its application has chosen another
-            }
             here.insert(look.sid);
-            self.namespaces.insert(look.netns);
-            seen.reports.extend(flow.step(look));
+            flow.misses = 0;
+            if flow.name_is(look, &mut seen) {
+                seen.reports.extend(flow.step(look));
+            }
         }
-        let gone =
-            |(sid, flow): (&u32, &Native)| (flow.gone && !here.contains(sid)).then_some(*sid);
-        seen.ended = self.flows.iter().filter_map(gone).collect();
-        for sid in &seen.ended {
-            self.flows.remove(sid);
-        }
+        self.flows.retain(|sid, flow| {
+            here.contains(sid) || flow.is_still_one(*sid, standing(*sid), &mut seen)
+        });
         seen
     }
 }
 
 impl Native {
+    /// Notes what the flow runs. False: what it runs is its application's choice.
+    fn name_is(&mut self, look: &Look, seen: &mut Seen) -> bool {
+        if self.strayed {
+            return false;
+        }
+        let arrived = look.name == self.name;
+        if !arrived && (self.settled || look.name != self.from) {
+            self.strayed = true;
+            seen.strayed.push(look.sid);
+            return false;
+        }
+        self.settled = arrived;
+        if self.recalled || !arrived {
+            seen.fetch_from.insert(look.netns);
+        }
+        true
+    }
+
+    /// Of one that was not seen: whether it is to be looked for again.
+    fn is_still_one(&mut self, sid: u32, standing: Standing, seen: &mut Seen) -> bool {
+        let Standing { is_native, wants_native } = standing;
+        if wants_native && !is_native && !self.strayed {
+            self.misses = 0; // its next ACK is to come
+            return true;
+        }
+        self.misses += 1;
+        if self.misses < MISSES_MAX {
+            return true;
+        }
+        if is_native {
+            seen.ended.push(sid);
+        } else if self.strayed {
+            seen.returned.push(sid);
+        }
+        false
+    }
+
     fn step(&mut self, look: &Look) -> Option<(u32, u32, Signals, Vec<u64>)> {
         let last = self.last.replace(*look)?;
         self.flags |= look.flags;
@@ -189,7 +277,7 @@ fn primitives(last: &Look, look: &Look) -> Primitives {
     };
     let sampled = delivered > 0 && look.rtt_us > 0;
     Primitives {
-        bytes_acked: look.bytes_acked.wrapping_sub(last.bytes_acked),
+        bytes_acked: look.bytes_acked.saturating_sub(last.bytes_acked),
         bytes_misordered: misordered * mss,
         ecn_bytes: marked * mss,
         ecn_packets: marked,
@@ -231,6 +319,13 @@ mod tests {
         machine
     }
 
+    const CUBIC: Name = *b"cubic\0\0\0\0\0\0\0\0\0\0\0";
+    const VEGAS: Name = *b"vegas\0\0\0\0\0\0\0\0\0\0\0";
+    const OURS: Name = *b"remuda\0\0\0\0\0\0\0\0\0\0";
+    const GONE: Standing = Standing { is_native: true, wants_native: true };
+    const TO_GO: Standing = Standing { is_native: false, wants_native: true };
+    const BACK: Standing = Standing { is_native: false, wants_native: false };
+
     fn look(sid: u32, ms: u64, acked: u64, lost: u32) -> Look {
         Look {
             sid,
@@ -252,52 +347,103 @@ mod tests {
             sacked_pkts: 0,
             ca_state: 0,
             netns: 3,
-            name: *b"cubic\0\0\0\0\0\0\0\0\0\0\0",
+            name: CUBIC,
         }
     }
 
     fn one() -> Natives {
-        let mut natives = Natives::default();
-        natives.add(7, look(7, 0, 0, 0).name, machine());
+        let mut natives = Natives::new(OURS);
+        natives.add(7, CUBIC, machine());
         natives
+    }
+
+    /// So many looks that do not show the flow, and what the last one brought.
+    fn missed(natives: &mut Natives, times: u32, standing: Standing) -> Seen {
+        (0..times).fold(Seen::default(), |_, _| natives.saw(&[], |_| standing))
     }
 
     #[test]
     fn differences_of_totals_reach_the_program_and_its_reports_the_agent() {
         let mut natives = one();
-        assert!(natives.saw(&[look(7, 0, 50_000, 3)]).reports.is_empty(), "the first look");
-        assert!(natives.saw(&[look(7, 10, 60_000, 3)]).reports.is_empty(), "not due yet");
-        let seen = natives.saw(&[look(7, 20, 65_000, 5)]);
+        let mut saw = |look| natives.saw(&[look], |_| GONE);
+        assert!(saw(look(7, 0, 50_000, 3)).reports.is_empty(), "the first look");
+        assert!(saw(look(7, 10, 60_000, 3)).reports.is_empty(), "not due yet");
+        let seen = saw(look(7, 20, 65_000, 5));
         let (sid, uid, signals, fields) = &seen.reports[0];
         assert_eq!((*sid, *uid, fields.as_slice()), (7, 5, &[15_000, 2, 41_000][..]));
         assert_eq!((signals.cwnd_pkts, signals.delivered_pkts), (10, 65));
-        assert!(seen.ended.is_empty());
+        assert!(seen.ended.is_empty() && seen.fetch_from.is_empty());
     }
 
     #[test]
-    fn a_flow_that_is_seen_no_more_has_ended_but_one_that_has_not_gone_yet_has_not() {
+    fn a_flow_that_stays_unseen_has_ended_but_one_that_has_not_gone_yet_has_not() {
         let mut natives = one();
-        assert!(natives.saw(&[]).ended.is_empty(), "its next ACK is to come");
-        natives.note_gone(|sid| sid == 7);
-        assert_eq!(natives.saw(&[look(8, 1, 0, 0)]).ended, [7]);
+        assert!(missed(&mut natives, 3 * MISSES_MAX, TO_GO).ended.is_empty());
+        assert!(missed(&mut natives, MISSES_MAX - 1, GONE).ended.is_empty());
+        natives.saw(&[look(7, 1, 0, 0)], |_| GONE);
+        assert!(missed(&mut natives, MISSES_MAX - 1, GONE).ended.is_empty(), "counted anew");
+        assert_eq!(missed(&mut natives, 1, GONE).ended, [7]);
         assert!(natives.is_empty());
     }
 
     #[test]
-    fn one_that_its_application_gave_another_algorithm_has_ended_for_us() {
+    fn one_that_is_ours_again_is_looked_for_no_more() {
         let mut natives = one();
-        natives.note_gone(|_| true);
-        let other = Look { name: [b'x'; NAME_BYTES], ..look(7, 5, 0, 0) };
-        assert!(natives.saw(&[other]).ended.is_empty(), "it is on its way there");
-        assert!(natives.saw(&[look(7, 10, 0, 0)]).ended.is_empty());
-        assert_eq!(natives.saw(&[other]).ended, [7]);
+        natives.saw(&[look(7, 1, 0, 0)], |_| GONE);
+        natives.recall(7);
+        assert!(natives.saw(&[look(7, 2, 0, 0)], |_| GONE).fetch_from.contains(&3));
+        let seen = missed(&mut natives, MISSES_MAX, BACK);
+        assert!(seen.ended.is_empty() && seen.returned.is_empty() && natives.is_empty());
+    }
+
+    #[test]
+    fn one_that_is_recalled_before_it_was_seen_is_fetched_all_the_same() {
+        let mut natives = one();
+        natives.recall(7);
+        for ms in 1..3 {
+            assert!(natives.saw(&[look(7, ms, 0, 0)], |_| GONE).fetch_from.contains(&3));
+        }
+        assert_eq!(natives.stays(7), Some(CUBIC));
+        assert!(natives.saw(&[look(7, 3, 0, 0)], |_| GONE).fetch_from.is_empty());
+    }
+
+    #[test]
+    fn one_that_is_to_run_another_is_fetched_until_it_does() {
+        let mut natives = one();
+        natives.saw(&[look(7, 1, 0, 0)], |_| GONE);
+        natives.add(7, VEGAS, machine());
+        for ms in 2..5 {
+            assert!(natives.saw(&[look(7, ms, 0, 0)], |_| GONE).fetch_from.contains(&3));
+        }
+        let arrived = Look { name: VEGAS, ..look(7, 5, 0, 0) };
+        assert!(natives.saw(&[arrived], |_| GONE).fetch_from.is_empty());
+        natives.add(7, CUBIC, machine());
+        assert_eq!(natives.stays(7), Some(VEGAS), "what it runs, if it cannot be fetched");
+        assert!(natives.saw(&[arrived], |_| GONE).fetch_from.is_empty());
+    }
+
+    #[test]
+    fn what_its_application_has_chosen_is_left_alone_until_the_flow_comes_back() {
+        let mut natives = one();
+        let early = Look { name: OURS, ..look(7, 4, 0, 0) };
+        assert!(natives.saw(&[early], |_| GONE).strayed.is_empty(), "it is on its way");
+        natives.saw(&[look(7, 5, 0, 0)], |_| GONE);
+        let other = Look { name: VEGAS, ..look(7, 10, 0, 0) };
+        assert_eq!(natives.saw(&[other], |_| GONE).strayed, [7]);
+        natives.recall(7);
+        let seen = natives.saw(&[other], |_| GONE);
+        assert!(seen.strayed.is_empty() && seen.fetch_from.is_empty());
+        assert!(natives.has_strayed(7));
+        assert_eq!(missed(&mut natives, MISSES_MAX, BACK).returned, [7]);
+        assert!(natives.is_empty());
     }
 
     #[test]
     fn totals_that_wrap_or_shrink_do_no_harm() {
         let mut natives = one();
-        natives.saw(&[Look { lost_pkts: u32::MAX, sacked_pkts: 9, ..look(7, 0, 9_000, 0) }]);
-        let seen = natives.saw(&[look(7, 20, 8_000, 1)]);
-        assert_eq!(seen.reports[0].3[1], 2, "lost");
+        let first = Look { lost_pkts: u32::MAX, sacked_pkts: 9, ..look(7, 0, 9_000, 0) };
+        natives.saw(&[first], |_| GONE);
+        let seen = natives.saw(&[look(7, 20, 8_000, 1)], |_| GONE);
+        assert_eq!(seen.reports[0].3[..2], [0, 2], "acked, lost");
     }
 }

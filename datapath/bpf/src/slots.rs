@@ -6,11 +6,12 @@
 use crate::Error;
 use crate::kernel::Mapped;
 use crate::layout::{self, FlowInfo, NAME_BYTES, SLOT_BITS, SLOTS, Slot};
+use crate::natives::Standing;
 use remuda_wire::Register;
 use remuda_wire::program::{CWND, RATE};
 use remuda_wire::to_datapath::Update;
 use std::ptr::{read_volatile, write_volatile};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// What a flow is to run from now on.
 #[derive(Clone, Copy, Debug)]
@@ -73,33 +74,26 @@ impl Slots {
         unsafe { read_volatile(&raw const (*self.slots.entry(index)).applied_ns) }
     }
 
-    /// Whether the flow has taken what was last written for it.
-    pub fn has_taken(&self, sid: u32) -> bool {
+    /// Whether the flow runs an algorithm of the kernel's own, and whether it was last told to.
+    pub fn standing(&self, sid: u32) -> Standing {
         let (index, _) = split(sid);
         let at = self.slots.entry(index);
-        // SAFETY: in bounds; aligned words, of which this thread writes one and the kernel side the
-        // other.
-        unsafe {
-            read_volatile(&raw const (*at).applied_seq) == read_volatile(&raw const (*at).seq)
-        }
+        // SAFETY: in bounds; aligned words. The kernel side writes the one, and the other at the
+        // flow's start.
+        let (in_native, flags) = unsafe {
+            (read_volatile(&raw const (*at).in_native), read_volatile(&raw const (*at).flags))
+        };
+        Standing { is_native: in_native != 0, wants_native: flags & layout::SLOT_NATIVE != 0 }
     }
 
-    /// Whether it was last told to run an algorithm of the kernel's own.
-    pub fn wants_native(&self, sid: u32) -> bool {
-        let (index, _) = split(sid);
-        // SAFETY: in bounds; one aligned word, which this thread alone writes.
-        let flags = unsafe { read_volatile(&raw const (*self.slots.entry(index)).flags) };
-        flags & layout::SLOT_NATIVE != 0
-    }
-
-    /// The flow has ended without the kernel side's knowing: its slot is free from now on.
-    pub fn vacate(&self, sid: u32) {
-        let (index, _) = split(sid);
-        if self.info(sid).is_some() {
-            // SAFETY: in bounds; one aligned word, which the kernel side writes only for a flow
-            // that starts here or ends, and this one does neither any more.
-            unsafe { write_volatile(&raw mut (*self.infos.entry(index)).generation, 0) };
-        }
+    /// The flow has ended without the kernel side's knowing: says whether its slot was still its
+    /// own, and is free from now on.
+    pub fn vacate(&self, sid: u32) -> bool {
+        let (index, generation) = split(sid);
+        // SAFETY: in bounds; an aligned word that the kernel side, too, gives up only by comparing
+        // it first.
+        let word = unsafe { AtomicU32::from_ptr(&raw mut (*self.infos.entry(index)).generation) };
+        word.compare_exchange(generation, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// Writes new values for a flow, and what it is to run if that changes.

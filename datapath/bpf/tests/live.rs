@@ -5,8 +5,9 @@
 use remuda_bpf::{Datapath, Settings};
 use remuda_wire::ToAgent;
 use remuda_wire::to_agent::State;
+use remuda_wire::to_datapath::encode_native;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,15 +75,37 @@ impl Agent {
 
     fn listen(&mut self) {
         let heard = &mut self.heard;
-        self.datapath.beat(monotonic_ns());
-        self.datapath.drain(&mut |message| {
+        let now_ns = monotonic_ns();
+        self.datapath.beat(now_ns);
+        let mut sink = |message: &[u8]| {
             let parsed = ToAgent::parse(message).expect("our own message");
             let fields = message[16.min(message.len())..]
                 .chunks_exact(8)
                 .map(|w| u64::from_le_bytes(w.try_into().unwrap()))
                 .collect();
             heard.push((parsed, fields));
-        });
+        };
+        self.datapath.drain(&mut sink);
+        self.datapath.look(now_ns, &mut sink).expect("the iterators run");
+    }
+
+    /// Waits until the flow runs an algorithm of the kernel's own, or does not.
+    fn wait_native(&mut self, sid: u32, is_native: bool) {
+        for _ in 0..PATIENCE_TURNS {
+            self.listen();
+            if self.datapath.is_native(sid) == is_native {
+                return;
+            }
+            thread::sleep(TURN);
+        }
+        panic!("native: it did not become {is_native}");
+    }
+
+    fn go_native(&mut self, sid: u32, name: &str) {
+        let mut message = Vec::new();
+        encode_native(&mut message, sid, name, 0);
+        self.datapath.handle(&message).expect("the flow is told");
+        self.wait_native(sid, true);
     }
 
     /// Waits until `pick` finds something among what was heard since `from`.
@@ -130,6 +153,8 @@ fn update(kind: u8, index: u32, value: u64) -> Vec<u8> {
 
 /// A sender that keeps a loopback connection busy until it is dropped.
 struct Traffic {
+    /// The sender's socket.
+    socket: TcpStream,
     stop: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
 }
@@ -141,6 +166,7 @@ impl Traffic {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).expect("it connects");
         choose(&stream, algorithm);
         let (peer, _) = listener.accept().unwrap();
+        let socket = stream.try_clone().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let send = thread::spawn(move || {
@@ -155,13 +181,14 @@ impl Traffic {
             let mut peer = peer;
             while peer.read(&mut block).is_ok_and(|n| n > 0) {}
         });
-        Self { stop, threads: vec![send, receive] }
+        Self { socket, stop, threads: vec![send, receive] }
     }
 }
 
 impl Drop for Traffic {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        let _ = self.socket.shutdown(Shutdown::Write);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -196,6 +223,31 @@ fn choose(stream: &TcpStream, algorithm: &str) {
         )
     };
     assert_eq!(result, 0, "{algorithm}: {}", std::io::Error::last_os_error());
+}
+
+/// What the kernel says it runs.
+fn algorithm_of(stream: &TcpStream) -> String {
+    let mut name = [0u8; 16];
+    let mut length = 16;
+    // SAFETY: the buffer is valid for `length`; the kernel writes no more.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+}
+
+fn ended((message, _): &Heard) -> Option<u32> {
+    match message {
+        ToAgent::Measure { sid, fields: 0, .. } => Some(*sid),
+        _ => None,
+    }
 }
 
 fn created((message, _): &Heard) -> Option<u32> {
@@ -370,4 +422,95 @@ fn many_programs_fit_and_one_too_many_is_an_error() {
         agent.install(128, PROGRAM);
     }));
     assert!(error.is_err(), "the 128th program is refused");
+}
+
+#[test]
+fn a_flow_that_ends_under_the_kernels_own_is_missed_and_its_slot_is_free() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let (mut agent, traffic, sid) = one_flow("127.0.0.1:0");
+    agent.set_program(sid, 7, None);
+    agent.wait(0, reported(7));
+    agent.go_native(sid, "cubic");
+    assert_eq!(algorithm_of(&traffic.socket), "cubic");
+    let from = agent.heard.len();
+    agent.wait(from, reported(7)); // looked at, by the same program
+    drop(traffic);
+    assert_eq!(agent.wait(from, ended), sid);
+    assert!(matches!(agent.send(3, sid, &[0, 0, 0, 0]), Err(remuda_bpf::Error::NoFlow(_))));
+    assert!(!agent.datapath.looks());
+}
+
+#[test]
+fn what_an_application_chooses_under_the_kernels_own_stays_until_it_asks_for_us_again() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let (mut agent, traffic, sid) = one_flow("127.0.0.1:0");
+    let name = name_of(&agent);
+    let from = agent.heard.len();
+    let other_traffic = Traffic::start("127.0.0.1:0", &name);
+    let other = agent.wait(from, created);
+    for flow in [sid, other] {
+        agent.set_program(flow, 7, None);
+        agent.go_native(flow, "cubic");
+    }
+    let from = agent.heard.len();
+    agent.wait(from, reported(7));
+    choose(&traffic.socket, "reno");
+    assert_eq!(agent.wait(from, ended), sid, "to the agent it has ended");
+    agent.set_program(other, 7, None); // the other one is fetched; this one is let alone
+    agent.wait_native(other, false);
+    assert_eq!(algorithm_of(&other_traffic.socket), name);
+    assert_eq!(algorithm_of(&traffic.socket), "reno");
+    let from = agent.heard.len();
+    choose(&traffic.socket, &name);
+    assert_eq!(agent.wait(from, created), sid, "it is announced anew");
+    let from = agent.heard.len();
+    agent.set_program(sid, 7, Some(1_000_000));
+    agent.wait(from, |h| reported(7)(h).filter(|fields| fields[2] > 900_000));
+    let from = agent.heard.len();
+    drop(traffic);
+    assert_eq!(agent.wait(from, ended), sid);
+}
+
+/// Its own wish to run us is the agent's to fulfil.
+#[test]
+fn a_flow_that_asks_for_us_while_it_is_to_run_the_kernels_own_goes_there_again() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let (mut agent, traffic, sid) = one_flow("127.0.0.1:0");
+    agent.set_program(sid, 7, None);
+    agent.go_native(sid, "cubic");
+    choose(&traffic.socket, &name_of(&agent));
+    agent.wait_native(sid, true);
+    let from = agent.heard.len();
+    agent.wait(from, reported(7));
+    assert!(agent.heard[from..].iter().all(|heard| ended(heard).is_none()));
+    for _ in 0..PATIENCE_TURNS {
+        if algorithm_of(&traffic.socket) == "cubic" {
+            return;
+        }
+        thread::sleep(TURN);
+    }
+    panic!("it runs {}", algorithm_of(&traffic.socket));
+}
+
+#[test]
+fn our_own_name_is_no_algorithm_of_the_kernels_own() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let (mut agent, _traffic, sid) = one_flow("127.0.0.1:0");
+    agent.set_program(sid, 7, None);
+    let mut message = Vec::new();
+    encode_native(&mut message, sid, &name_of(&agent), 0);
+    let error = agent.datapath.handle(&message).expect_err("refused");
+    assert!(error.to_string().contains("this agent itself"), "{error}");
 }

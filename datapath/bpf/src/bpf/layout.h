@@ -31,9 +31,8 @@ enum remuda_event_kind {
 	REMUDA_FELL_BACK = 4,
 	REMUDA_RESTORED = 5,
 	REMUDA_TABLE_FULL = 6,
-	REMUDA_RETURNED = 7, /* from an algorithm of the kernel's own */
-	REMUDA_REFUSED = 8,  /* the kernel did not let it go to one */
-	REMUDA_STUCK = 9,    /* nor away from one */
+	REMUDA_REFUSED = 7, /* the kernel did not let it go to an algorithm of its own */
+	REMUDA_STUCK = 8,   /* nor away from one */
 };
 
 /* A flow in words that do not change while it lives. The slot's generation says whether it does. */
@@ -74,6 +73,8 @@ struct remuda_slot {
 	u32 applied_seq;
 	u32 native_ssthresh_pkts; /* 0: leave it */
 	char native[TCP_CA_NAME_MAX];
+	u32 in_native; /* the flow has gone to an algorithm of the kernel's own */
+	u32 padding;
 };
 
 /* Flow to agent. Lifecycle events are the header alone. */
@@ -176,10 +177,11 @@ struct remuda_flow {
 	u32 cwnd_pkts;     /* what the agent or the program wants */
 	u32 cwnd_set_pkts; /* what the socket was last told */
 	u32 prr_delivered;
-	u32 native;      /* it runs an algorithm of the kernel's own, and is still ours */
+	u32 native;      /* it has gone to an algorithm of the kernel's own */
 	u64 recovery_ns; /* when the stack began to repair losses */
 	u32 sid;         /* while the socket's private words are another's */
 	u32 padding_0;
+	char native_name[TCP_CA_NAME_MAX]; /* where we sent it */
 	/* the head of struct remuda_report, followed by its fields */
 	struct remuda_event event;
 	u32 program_uid;
@@ -194,7 +196,7 @@ struct remuda_flow {
 };
 
 _Static_assert(sizeof(struct remuda_flow_info) == 88, "layout.rs");
-_Static_assert(sizeof(struct remuda_slot) == 336, "layout.rs");
+_Static_assert(sizeof(struct remuda_slot) == 344, "layout.rs");
 _Static_assert(sizeof(struct remuda_event) == 24, "layout.rs");
 _Static_assert(sizeof(struct remuda_report) == 56 + 8 * REMUDA_REPORT_REGS, "layout.rs");
 _Static_assert(sizeof(struct remuda_look) == 104, "layout.rs");

@@ -14,7 +14,9 @@ struct {
 	__type(value, struct remuda_flow);
 } remuda_flows SEC(".maps");
 
-/* Agent to flow. The agent writes, but for applied_* and generation. */
+/* Agent to flow. The agent writes, but for applied_*, in_* and generation, and the flags of a flow
+ * that starts.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, REMUDA_SLOTS);
@@ -23,7 +25,9 @@ struct {
 	__type(value, struct remuda_slot);
 } remuda_slots SEC(".maps");
 
-/* Who a flow is. Written at its start; the truth behind lifecycle events, which may be lost. */
+/* Who a flow is. Written at its start; the truth behind lifecycle events, which may be lost. Its
+ * generation becomes 0 once, by who ends it: the flow, or the agent if it ended elsewhere.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, REMUDA_SLOTS);
@@ -32,7 +36,7 @@ struct {
 	__type(value, struct remuda_flow_info);
 } remuda_infos SEC(".maps");
 
-/* Free slots. The agent fills it before anything is attached. */
+/* Free slots. The agent fills it before anything is attached; who ends a flow gives its back. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, REMUDA_SLOTS);
@@ -92,6 +96,25 @@ static __always_inline struct remuda_slot *slot_of(u32 sid)
 	u32 slot = sid & (REMUDA_SLOTS - 1);
 
 	return bpf_map_lookup_elem(&remuda_slots, &slot);
+}
+
+/* Gives a flow's slot back, if nobody has yet. */
+static __always_inline void give_slot_back(u32 sid)
+{
+	u32 index = sid & (REMUDA_SLOTS - 1), generation = sid >> REMUDA_SLOT_BITS;
+	struct remuda_flow_info *info = bpf_map_lookup_elem(&remuda_infos, &index);
+
+	if (info && __sync_val_compare_and_swap(&info->generation, generation, 0) == generation)
+		bpf_map_push_elem(&remuda_free, &index, 0);
+}
+
+/* Whether the slot is still the flow's. */
+static __always_inline bool has_slot(u32 sid)
+{
+	u32 index = sid & (REMUDA_SLOTS - 1);
+	struct remuda_flow_info *info = bpf_map_lookup_elem(&remuda_infos, &index);
+
+	return sid && info && info->generation == sid >> REMUDA_SLOT_BITS;
 }
 
 static __always_inline void emit_of(u32 sid, struct sock *sk, u32 kind, u64 now_ns)

@@ -24,7 +24,8 @@ struct native_order {
 /* Hands the flow over: the window and the threshold first, as the kernel leaves both as they are.
  * Once it has gone, the socket's private words are not ours.
  */
-static __always_inline bool go_native(struct sock *sk, struct remuda_flow *f, u64 now_ns,
+static __always_inline bool go_native(struct sock *sk, struct remuda_flow *f,
+				      struct remuda_slot *slot, u64 now_ns,
 				      struct native_order *order)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -36,10 +37,13 @@ static __always_inline bool go_native(struct sock *sk, struct remuda_flow *f, u6
 		tp->snd_ssthresh = order->ssthresh_pkts;
 	pace_by_window(sk);
 	f->sid = PRIV(sk)[PRIV_SID];
+	copy_name(f->native_name, order->name);
 	f->native = 1; /* before our release is called */
+	slot->in_native = 1;
 	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, order->name, sizeof(order->name)) == 0)
 		return true;
 	f->native = 0;
+	slot->in_native = 0;
 	emit(sk, REMUDA_REFUSED, now_ns);
 	return false;
 }
@@ -53,29 +57,30 @@ static __always_inline void note_totals(struct remuda_flow *f, struct tcp_sock *
 	f->delivered_ce = tp->delivered_ce;
 }
 
-/* Our init found a flow that had gone: its slot is still its own, unless the agent has given that
- * up. If the agent did not call it back, it goes again at the next ACK.
+/* Our init found a flow that had gone: its slot is still its own. If the agent did not call it
+ * back, its next ACK finds the order again.
  */
-static __always_inline bool come_back(struct sock *sk, struct remuda_flow *f, u64 now_ns)
+static __always_inline bool come_back(struct sock *sk, struct remuda_flow *f)
 {
-	u32 sid = f->sid, index = sid & (REMUDA_SLOTS - 1);
-	struct remuda_flow_info *info = bpf_map_lookup_elem(&remuda_infos, &index);
-	struct remuda_slot *slot = bpf_map_lookup_elem(&remuda_slots, &index);
+	struct remuda_slot *slot = slot_of(f->sid);
 
-	if (!f->native || !sid || !info || !slot || info->generation != sid >> REMUDA_SLOT_BITS)
+	if (!f->native || !slot || !has_slot(f->sid))
 		return false;
-	PRIV(sk)[PRIV_SID] = sid;
+	PRIV(sk)[PRIV_SID] = f->sid;
 	PRIV(sk)[PRIV_SEQ] = slot->applied_seq;
-	if (slot->flags & SLOT_NATIVE)
+	if (slot->flags & SLOT_NATIVE) {
+		PRIV(sk)[PRIV_SEQ] = slot->seq - 1;
 		f->program_seq = slot->program_seq - 1;
+	}
 	note_totals(f, tcp_sk(sk));
 	f->program_version = 0;
-	emit(sk, REMUDA_RETURNED, now_ns);
 	f->native = 0;
+	slot->in_native = 0;
 	return true;
 }
 
 /* Sets a flow that has gone to what its slot names now: back to us, or to another of the kernel's.
+ * What its application has chosen meanwhile stays.
  */
 SEC("iter/tcp")
 int remuda_recall(struct bpf_iter__tcp *ctx)
@@ -92,7 +97,7 @@ int remuda_recall(struct bpf_iter__tcp *ctx)
 	if (!tp || common->skc_state == TCP_LISTEN || common->skc_state == TCP_CLOSE)
 		return 0;
 	f = bpf_sk_storage_get(&remuda_flows, tp, 0, 0);
-	if (!f || !f->native)
+	if (!f || !f->native || !has_slot(f->sid) || !runs((struct sock *)tp, f->native_name))
 		return 0;
 	slot = slot_of(f->sid);
 	if (!slot || slot->for_generation != f->sid >> REMUDA_SLOT_BITS || (slot->seq & 1))
@@ -107,6 +112,8 @@ int remuda_recall(struct bpf_iter__tcp *ctx)
 		return 0;
 	if (bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
 		emit_of(f->sid, (struct sock *)tp, REMUDA_STUCK, bpf_ktime_get_ns());
+	else if (f->native)
+		copy_name(f->native_name, name);
 	return 0;
 }
 

@@ -50,6 +50,9 @@ static __always_inline void take_slot(struct remuda_flow *f, struct sock *sk)
 	if (slot->for_generation != PRIV(sk)[PRIV_SID] >> REMUDA_SLOT_BITS)
 		return;
 	flags = slot->flags;
+	/* Written since the flow looked for another program: the words are that one's. */
+	if (flags & (SLOT_PROGRAM | SLOT_NATIVE) && slot->program_seq != f->program_seq)
+		return;
 	cwnd = slot->cwnd_bytes;
 	rate = slot->rate_bytes_per_sec;
 	mask = flags & SLOT_CONTROL ? slot->control_mask : 0;

@@ -75,6 +75,7 @@ static __always_inline u32 take_free_slot(struct sock *sk, u64 now_ns)
 	slot->flags = 0;
 	slot->applied_seq = slot->seq;
 	slot->in_fallback = 0;
+	slot->in_native = 0;
 	slot->generation = generation;
 	PRIV(sk)[PRIV_SEQ] = slot->seq;
 	barrier();
@@ -93,7 +94,7 @@ void BPF_PROG(remuda_init, struct sock *sk)
 	for (int i = 0; i <= PRIV_FALLBACK; i++)
 		PRIV(sk)[i] = 0;
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!f || come_back(sk, f, now_ns))
+	if (!f || come_back(sk, f))
 		return;
 	__builtin_memset(f, 0, __builtin_offsetof(struct remuda_flow, r));
 	note_totals(f, tp);
@@ -105,8 +106,7 @@ void BPF_PROG(remuda_init, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(remuda_release, struct sock *sk)
 {
-	u32 sid = PRIV(sk)[PRIV_SID], index = sid & (REMUDA_SLOTS - 1);
-	struct remuda_flow_info *info;
+	u32 sid = PRIV(sk)[PRIV_SID];
 	struct remuda_flow *f;
 
 	if (!sid)
@@ -116,10 +116,7 @@ void BPF_PROG(remuda_release, struct sock *sk)
 		return;
 	emit(sk, REMUDA_CLOSED, bpf_ktime_get_ns());
 	PRIV(sk)[PRIV_SID] = 0;
-	info = bpf_map_lookup_elem(&remuda_infos, &index);
-	if (info)
-		info->generation = 0;
-	bpf_map_push_elem(&remuda_free, &index, 0);
+	give_slot_back(sid);
 }
 
 /* Which program the agent wants the flow to run, if it changed its mind: or that it wants none of
@@ -151,7 +148,7 @@ static __always_inline bool take_program(struct sock *sk, struct remuda_slot *sl
 	if (flags & SLOT_NATIVE) {
 		slot->applied_ns = now_ns;
 		slot->applied_seq = seq;
-		if (go_native(sk, f, now_ns, &order))
+		if (go_native(sk, f, slot, now_ns, &order))
 			return true;
 	}
 	if (flags & SLOT_PROGRAM) {
@@ -170,10 +167,10 @@ void BPF_PROG(remuda_cong_control, struct sock *sk, u32 ack, int flag,
 	struct remuda_slot *slot = slot_of(sid);
 
 	if (sid && slot && !agent_is_late(now_ns)) {
-		if (take_program(sk, slot, now_ns))
-			return;
 		if (PRIV(sk)[PRIV_PROGRAM] && PRIV(sk)[PRIV_FALLBACK])
 			leave_fallback(sk, now_ns);
+		if (take_program(sk, slot, now_ns))
+			return;
 		bpf_tail_call(ctx, &remuda_programs, (u32)PRIV(sk)[PRIV_PROGRAM]);
 	}
 	/* Before its first program a flow is not in fallback: it has nothing to fall back from. */
