@@ -137,7 +137,9 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
     Ok(match request {
         Request::Flows {} => Answer::Flows { flows: lock(host).rows() },
         Request::Set { target, to } => {
-            catalogue::kind_of(to, &lock(host).config)?;
+            // Before the lock: to ask the kernel for an algorithm may load a module.
+            let config = lock(host).config.clone();
+            catalogue::kind_of(to, &config)?;
             Answer::Set { flows: lock(host).set(*target, to)? }
         }
         Request::Programs {} => {

@@ -187,9 +187,14 @@ impl Guard {
             fired.push(Rule::CwndFloor);
         }
         let rate = decision.rate.map(|rate| self.cap_rate(rate, path, now, (config, &mut fired)));
+        self.follow(cwnd, now);
+        (Decision { cwnd, rate }, fired)
+    }
+
+    /// Takes note of a window that the kernel's own algorithm has chosen.
+    pub fn follow(&mut self, cwnd: Bytes, now: Time) {
         self.high_water.update(micros(now), cwnd);
         self.last_at = now;
-        (Decision { cwnd, rate }, fired)
     }
 
     /// A loss ends the memory of what the path once took.

@@ -11,7 +11,7 @@ use crate::flow::{Actuator, Context, Flow, socket_name};
 use crate::ipc::Peer;
 use crate::{Error, decode};
 use remuda_algorithms::units::Bytes;
-use remuda_algorithms::{Measurement, Why};
+use remuda_algorithms::{Measurement, Why, native};
 use remuda_wire::to_agent::{CAPABILITY_NATIVE, FlowInfo, Hello, Signals, State};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -104,7 +104,8 @@ pub struct Host {
     announced: HashMap<Key, FlowInfo>,
     /// The datapaths that can run algorithms of their host's own.
     with_native: HashSet<Peer>,
-    default_at_start: String,
+    /// What new flows got last that no author brought.
+    default_of_ours: String,
     next_id: u32,
     pokes: Vec<Key>,
 }
@@ -140,7 +141,7 @@ impl Host {
     /// Without flows.
     pub fn new(config: Config, recorder: Box<dyn Recorder>) -> Self {
         Self {
-            default_at_start: config.agent.default.clone(),
+            default_of_ours: config.agent.default.clone(),
             config,
             counts: Counts::default(),
             flows_left: 0,
@@ -201,12 +202,15 @@ impl Host {
     ) {
         self.close(key); // the same number again: the old flow is gone
         let info = self.announced.remove(key).unwrap_or_else(|| info_of_create(create));
-        let asked = catalogue::kind_of(&create.cong_alg, &self.config).is_ok();
+        // To ask the kernel for an algorithm may load a module: not for whoever has no use for it.
+        let usable =
+            self.with_native.contains(&key.0) || native::kernel_name(&create.cong_alg).is_none();
+        let asked = usable && catalogue::kind_of(&create.cong_alg, &self.config).is_ok();
         let mut driver =
             if asked { create.cong_alg.clone() } else { self.config.agent.default.clone() };
         let mut built = catalogue::build(&driver, &self.config);
         if built.is_err() {
-            driver.clone_from(&self.default_at_start); // its author has just left
+            driver.clone_from(&self.default_of_ours); // its author has just left
             built = catalogue::build(&driver, &self.config);
         }
         let controller = match built {
@@ -274,7 +278,7 @@ impl Host {
         }
     }
 
-    /// Arms whose authors have left are no more: what new flows get is then what it was at first.
+    /// Arms whose authors have left are no more: what new flows get is then what it was before.
     pub fn authors_went(&mut self) {
         let arms = self.config.authors.remove_ended();
         if arms.is_empty() {
@@ -282,7 +286,7 @@ impl Host {
         }
         self.recorder.record(None, &Event::AuthorWent { arms: arms.clone() });
         if arms.contains(&self.config.agent.default.as_str()) {
-            let to = self.default_at_start.clone();
+            let to = self.default_of_ours.clone();
             let from = std::mem::replace(&mut self.config.agent.default, to.clone());
             self.recorder.record(None, &Event::DefaultChanged { from, to });
         }
@@ -349,6 +353,9 @@ impl Host {
         };
         if !matches!(target, Target::Flow(_)) {
             let from = std::mem::replace(&mut self.config.agent.default, name.to_owned());
+            if !self.config.authors.names().contains(&name) {
+                name.clone_into(&mut self.default_of_ours);
+            }
             let changed = Event::DefaultChanged { from, to: name.to_owned() };
             self.recorder.record(None, &changed);
         }

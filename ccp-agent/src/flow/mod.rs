@@ -75,7 +75,7 @@ pub struct Flow {
     pub wanted: Option<(String, Why)>,
     /// It was restored, and must be told everything again.
     pub restored: bool,
-    /// The kernel did not let it change its algorithm.
+    /// Its datapath did not let it run what it was told to.
     pub refused: bool,
     controller: Box<dyn Controller>,
     guard: Guard,
@@ -307,8 +307,16 @@ impl Flow {
     /// Guards a decision and sends what is new of it.
     fn obey(&mut self, decision: Decision, now: Time, ctx: &mut Context<'_>) {
         let native = self.controller.native();
+        let reporting = (ctx.report_us, self.controller.reports_per_round());
         if native.is_some() && native == self.native && self.program.is_some() {
             self.decision = decision; // it is the kernel's
+            self.guard.follow(decision.cwnd, now);
+            if self.reporting != reporting {
+                let (report_us, per_round) = reporting;
+                let fields = [(REPORT_INTERVAL, report_us), (REPORTS_PER_ROUND, per_round)];
+                ctx.actuator.update(&fields);
+                self.reporting = reporting;
+            }
             return;
         }
         let (decision, rules) = self.guard.pass(decision, &self.path, now, &ctx.config.guard);
@@ -318,7 +326,6 @@ impl Flow {
         self.decision = decision;
         self.path.rate = decision.rate;
         let (cwnd, rate) = decode::registers(decision);
-        let reporting = (ctx.report_us, self.controller.reports_per_round());
         let registers = self.controller.registers();
         let own = registers.as_slice();
         let mut fields = [("", 0); 4 + OWN_REGISTERS_MAX];

@@ -9,7 +9,7 @@ use crate::events::Event;
 use crate::guard::{HandOff, RollBack, Rule};
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{
-    Controller, Decision, Measurement, PathState, Proposal, Readiness, Why, reno,
+    Controller, Decision, Measurement, PathState, Proposal, Readiness, Why, native, reno,
 };
 use std::time::Duration;
 
@@ -43,22 +43,29 @@ impl Flow {
         true
     }
 
-    /// The kernel did not let the flow change its algorithm (a route may lock it): what drove it
-    /// before goes on, or Reno if nothing did.
+    /// The flow's datapath does not let it run what it was told to: a route may lock the kernel's
+    /// algorithm, or there is no room for another program. What drove it before goes on, or Reno if
+    /// nothing did.
     pub(super) fn stay(&mut self, now: Time, ctx: &mut Context<'_>) {
-        const REASON: &str = "the kernel does not let this flow change its algorithm";
+        let arms = [Some(self.arm()), self.before.as_ref().map(|(_, arm)| *arm)];
+        let is_native = arms.iter().flatten().any(|arm| native::kernel_name(arm).is_some());
+        let reason = if is_native {
+            "the kernel does not let this flow change its algorithm"
+        } else {
+            "the datapath does not take this arm's program"
+        };
         let path = self.handed_off(ctx);
         self.program = None; // whatever runs, tell it all again
         self.native = None;
         let before = self.before.take();
         let first = match &before {
             Some((driver, arm)) if *driver == self.driver => {
-                self.veto(self.arm().to_owned(), REASON.to_owned(), ctx);
+                self.veto(self.arm().to_owned(), reason.to_owned(), ctx);
                 self.controller.switch_to(arm, &path, now).ok()
             }
             Some((driver, _)) => match crate::catalogue::build(driver, ctx.config) {
                 Ok(mut controller) => {
-                    self.veto(self.driver.clone(), REASON.to_owned(), ctx);
+                    self.veto(self.driver.clone(), reason.to_owned(), ctx);
                     let first = controller.resume(&path, now);
                     self.controller = controller;
                     self.driver.clone_from(driver);
@@ -69,11 +76,11 @@ impl Flow {
             None => None,
         };
         let first = first.unwrap_or_else(|| {
-            self.refused(REASON, ctx);
+            self.refused(reason, ctx);
             self.controller.resume(&path, now)
         });
         self.path = path;
-        self.why = Why::because(REASON);
+        self.why = Why::because(reason);
         self.obey(first, now, ctx);
     }
 

@@ -18,8 +18,8 @@ use crate::host::{Host, Key};
 use portus::ipc::Ipc;
 use remuda_algorithms::units::Bytes;
 use remuda_bpf::{Datapath, DefaultAlgorithm};
-use remuda_wire::ToAgent;
-use remuda_wire::to_agent::{Create, encode_measure};
+use remuda_wire::to_agent::{Create, State, encode_measure, encode_state};
+use remuda_wire::{ToAgent, ToDatapath};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
@@ -106,6 +106,8 @@ enum Passed {
 struct Inner {
     datapaths: Datapaths,
     inbox: VecDeque<(Peer, Vec<u8>)>,
+    /// What the BPF datapath did not take, until the host is told: who sends may hold its lock.
+    refused: Vec<String>,
     housekept_ns: u64,
 }
 
@@ -129,7 +131,8 @@ impl Junction {
         stop: Arc<AtomicBool>,
         go_on: Arc<AtomicBool>,
     ) -> Self {
-        let inner = Inner { datapaths, inbox: VecDeque::new(), housekept_ns: 0 };
+        let inbox = VecDeque::new();
+        let inner = Inner { datapaths, inbox, refused: Vec::new(), housekept_ns: 0 };
         let (current, outbox) = (Arc::default(), Outbox::default());
         let authors = lock(&host).config.authors.clone();
         Self { inner: RefCell::new(inner), host, current, outbox, authors, stop, go_on }
@@ -154,14 +157,11 @@ impl Junction {
                     Passed::ToPortus(bytes) => return Some((bytes, peer)),
                     Passed::Kept => {}
                     Passed::Greeted => inner.greeted(&peer),
-                    Passed::OfAStranger => inner.resync(&peer, &self.host),
+                    Passed::OfAStranger => inner.resync(&peer),
                 }
             }
             let said = self.authors.receive();
-            if !said.is_empty() {
-                lock(&self.host).answered(&said);
-            }
-            for (peer, sid) in lock(&self.host).take_pokes() {
+            for (peer, sid) in self.pokes(&said, &mut inner) {
                 let mut message = Vec::new();
                 encode_measure(&mut message, sid, POKE_UID, &[0]);
                 inner.inbox.push_back((peer, message));
@@ -169,6 +169,53 @@ impl Junction {
             if !inner.fill(&self.host) && inner.inbox.is_empty() {
                 return None;
             }
+        }
+    }
+
+    /// Tells the host what has happened beside the messages; the flows to poke.
+    fn pokes(&self, answered: &[&'static str], inner: &mut Inner) -> Vec<Key> {
+        let mut host = lock(&self.host);
+        for reason in std::mem::take(&mut inner.refused) {
+            host.refuse(&Peer::Bpf, reason);
+        }
+        if !answered.is_empty() {
+            host.answered(answered);
+        }
+        if self.authors.lines().iter().any(|line| line.over().is_some()) {
+            host.authors_went();
+        }
+        host.take_pokes()
+    }
+
+    /// Passes a message on to its datapath. A flow that cannot have what it was told to run is told
+    /// so, as a datapath would.
+    fn pass_on(&self, message: &[u8], to: &Peer) {
+        let mut inner = self.inner.borrow_mut();
+        let Inner { datapaths, inbox, refused, .. } = &mut *inner;
+        match to {
+            Peer::Nobody => {}
+            Peer::Bpf => match datapaths.bpf.as_mut().map(|bpf| bpf.handle(message)) {
+                None | Some(Ok(()) | Err(remuda_bpf::Error::NoFlow(_))) => {}
+                Some(Err(error)) => {
+                    refused.push(error.to_string());
+                    if let Some(state) = refusal(message) {
+                        inbox.push_back((Peer::Bpf, state));
+                    }
+                }
+            },
+            Peer::Unix(path) => {
+                if let Some(unix) = &mut datapaths.unix {
+                    unix.send(path, message);
+                }
+            }
+        }
+    }
+
+    /// Passes on what waits.
+    fn flush(&self) {
+        let waiting = std::mem::take(&mut *lock(&self.outbox));
+        for (peer, message) in waiting {
+            self.pass_on(&message, &peer);
         }
     }
 
@@ -224,13 +271,27 @@ impl Junction {
     fn wait(&self) {
         let inner = self.inner.borrow();
         let lines = self.authors.lines();
+        let lines = lines.iter().filter(|line| line.over().is_none());
         let fds = inner.datapaths.poll_fds();
-        let fds = fds.into_iter().chain(lines.iter().map(|line| line.as_fd()));
+        let fds = fds.into_iter().chain(lines.map(|line| line.as_fd()));
         let mut polled: Vec<nix::poll::PollFd<'_>> =
             fds.map(|fd| nix::poll::PollFd::new(fd, nix::poll::PollFlags::POLLIN)).collect();
         let looks = inner.datapaths.bpf.as_ref().is_some_and(Datapath::looks);
         // An interrupted or failed wait is a short wait: the caller looks again.
         let _ = nix::poll::poll(&mut polled, if looks { LOOK_WAIT_MS } else { IDLE_WAIT_MS });
+    }
+}
+
+/// What a datapath says of a flow that cannot have what it was told to run, if that is what the
+/// message was.
+fn refusal(message: &[u8]) -> Option<Vec<u8>> {
+    match ToDatapath::parse(message) {
+        Ok(ToDatapath::ChangeProg { sid, .. } | ToDatapath::Native { sid, .. }) => {
+            let mut state = Vec::new();
+            encode_state(&mut state, sid, State::Refused, (0, clock::monotonic_us()));
+            Some(state)
+        }
+        _ => None,
     }
 }
 
@@ -254,9 +315,9 @@ impl Inner {
     }
 
     /// Asks a datapath to announce its flows again. The BPF datapath's are adopted at start.
-    fn resync(&mut self, peer: &Peer, host: &Mutex<Host>) {
+    fn resync(&mut self, peer: &Peer) {
         if let (Peer::Unix(path), Some(unix)) = (peer, &mut self.datapaths.unix) {
-            unix.resync(path, host);
+            unix.resync(path);
         }
     }
 
@@ -280,14 +341,12 @@ impl Inner {
                 bpf.reconcile(&mut sink);
             }
         }
-        if housekeeping {
-            lock(host).authors_went();
-        }
         if let Some(unix) = &mut datapaths.unix {
             unix.receive(host, |peer, message| inbox.push_back((peer, message.to_vec())));
             if housekeeping {
-                unix.keep_house(host);
+                unix.keep_house();
             }
+            unix.settle(host);
         }
         inbox.len() > before
     }
@@ -300,32 +359,17 @@ impl Ipc for Junction {
         "remuda".to_owned()
     }
 
-    /// Never blocks, and never fails: a datapath that does not take a message suffers alone.
+    /// Never blocks, and never fails: a datapath that does not take a message suffers alone. What
+    /// waits in the outbox was said before it. Who calls may hold the host's lock.
     fn send(&self, message: &[u8], to: &Peer) -> portus::Result<()> {
-        let mut inner = self.inner.borrow_mut();
-        match to {
-            Peer::Nobody => {}
-            Peer::Bpf => {
-                let refused = inner.datapaths.bpf.as_mut().map(|bpf| bpf.handle(message));
-                match refused {
-                    Some(Err(remuda_bpf::Error::NoFlow(_))) | Some(Ok(())) | None => {}
-                    Some(Err(error)) => lock(&self.host).refuse(to, error.to_string()),
-                }
-            }
-            Peer::Unix(path) => {
-                if let Some(unix) = &mut inner.datapaths.unix {
-                    unix.send(path, message, &self.host);
-                }
-            }
-        }
+        self.flush();
+        self.pass_on(message, to);
         Ok(())
     }
 
     /// An error is only ever a time-out, after which portus looks whether it should end.
     fn recv(&self, out: &mut [u8]) -> portus::Result<(usize, Peer)> {
-        for (peer, message) in std::mem::take(&mut *lock(&self.outbox)) {
-            self.send(&message, &peer)?;
-        }
+        self.flush();
         if self.stop.load(Ordering::Relaxed) {
             self.go_on.store(false, Ordering::SeqCst);
             return Err(portus::Error("the agent stops".to_owned()));
@@ -356,5 +400,27 @@ impl Ipc for Junction {
         host.flows_left = flows_left;
         host.record(&Event::Stopped { flows_let_go, flows_left });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remuda_wire::to_datapath::{encode_change_prog, encode_native, encode_update_fields};
+
+    #[test]
+    fn a_flow_is_told_what_it_cannot_run_and_nothing_else() {
+        let mut message = Vec::new();
+        encode_change_prog(&mut message, 7, 70_000, &[]);
+        let state = refusal(&message).expect("a state");
+        let Ok(ToAgent::State { sid, state, .. }) = ToAgent::parse(&state) else {
+            panic!("not a STATE: {state:?}")
+        };
+        assert_eq!((sid, state), (7, State::Refused));
+        encode_native(&mut message, 7, "cubic", 0);
+        assert!(refusal(&message).is_some());
+        encode_update_fields(&mut message, 7, &[]);
+        assert_eq!(refusal(&message), None);
+        assert_eq!(refusal(&[]), None);
     }
 }

@@ -39,6 +39,8 @@ pub struct UnixEnd {
     peers: HashMap<Arc<PathBuf>, VecDeque<Vec<u8>>>,
     /// Those that said HELLO, and when they were last asked to announce their flows.
     greeted: HashMap<Arc<PathBuf>, u64>,
+    /// Those given up, and why, until the host is told: who sends may hold its lock.
+    given_up: Vec<(Arc<PathBuf>, String)>,
     buffer: Vec<u8>,
 }
 
@@ -61,6 +63,7 @@ impl UnixEnd {
             path: path.to_owned(),
             peers: HashMap::new(),
             greeted: HashMap::new(),
+            given_up: Vec::new(),
             buffer: vec![0; MESSAGE_BYTES_MAX + 1],
         })
     }
@@ -128,7 +131,7 @@ impl UnixEnd {
     }
 
     /// Sends, or queues what the datapath does not take now.
-    pub fn send(&mut self, path: &Arc<PathBuf>, message: &[u8], host: &Mutex<Host>) {
+    pub fn send(&mut self, path: &Arc<PathBuf>, message: &[u8]) {
         let empty = self.peers.get(path).is_none_or(VecDeque::is_empty);
         let sent = if empty { self.try_send(path, message) } else { Err(Errno::EAGAIN) };
         match sent {
@@ -137,10 +140,10 @@ impl UnixEnd {
                 let queue = self.peers.entry(Arc::clone(path)).or_default();
                 queue.push_back(message.to_vec());
                 if queue.len() > QUEUE_MAX {
-                    self.give_up(path, "it does not read", host);
+                    self.give_up(path, "it does not read");
                 }
             }
-            Err(errno) => self.give_up(path, errno.desc(), host),
+            Err(errno) => self.give_up(path, errno.desc()),
         }
     }
 
@@ -150,7 +153,7 @@ impl UnixEnd {
     }
 
     /// Asks it to announce its flows again, if it understands that, and not too often.
-    pub fn resync(&mut self, path: &Arc<PathBuf>, host: &Mutex<Host>) {
+    pub fn resync(&mut self, path: &Arc<PathBuf>) {
         let now_ns = clock::monotonic_ns();
         match self.greeted.get_mut(path) {
             Some(asked_ns) if now_ns - *asked_ns > RESYNC_INTERVAL_NS => *asked_ns = now_ns,
@@ -158,18 +161,28 @@ impl UnixEnd {
         }
         let mut message = Vec::new();
         encode_bare(&mut message, Kind::Resync);
-        self.send(path, &message, host);
+        self.send(path, &message);
     }
 
     /// Sends what waits, and a heartbeat to whom nothing waits for.
-    pub fn keep_house(&mut self, host: &Mutex<Host>) {
+    pub fn keep_house(&mut self) {
         let mut beat = Vec::new();
         encode_bare(&mut beat, Kind::Heartbeat);
         let peers: Vec<Arc<PathBuf>> = self.peers.keys().cloned().collect();
         for path in peers {
             if let Err(errno) = self.flush(&path, &beat) {
-                self.give_up(&path, errno.desc(), host);
+                self.give_up(&path, errno.desc());
             }
+        }
+    }
+
+    /// Tells the host who has been given up: their flows have ended.
+    pub fn settle(&mut self, host: &Mutex<Host>) {
+        for (path, reason) in std::mem::take(&mut self.given_up) {
+            let peer = Peer::Unix(path);
+            let mut host = lock(host);
+            host.close_all(&peer);
+            host.record(&Event::DatapathLost { datapath: peer.to_string(), reason });
         }
     }
 
@@ -197,14 +210,10 @@ impl UnixEnd {
         }
     }
 
-    fn give_up(&mut self, path: &Arc<PathBuf>, reason: &str, host: &Mutex<Host>) {
+    fn give_up(&mut self, path: &Arc<PathBuf>, reason: &str) {
         self.peers.remove(path);
         self.greeted.remove(path);
-        let peer = Peer::Unix(Arc::clone(path));
-        let mut host = lock(host);
-        host.close_all(&peer);
-        let lost = Event::DatapathLost { datapath: peer.to_string(), reason: reason.to_owned() };
-        host.record(&lost);
+        self.given_up.push((Arc::clone(path), reason.to_owned()));
     }
 }
 

@@ -36,9 +36,8 @@ pub fn all() -> Result<HashMap<&'static str, String>, Error> {
     let mut programs = HashMap::new();
     for arm in arms() {
         check(arm.program.0, arm.program_text)?;
-        let differs = |other: &&Arm| {
-            other.program == arm.program && other.program_text != arm.program_text
-        };
+        let differs =
+            |other: &&Arm| other.program == arm.program && other.program_text != arm.program_text;
         if arms().iter().any(differs) {
             let rule = "two arms have different programs of this name".to_owned();
             return Err(Error::Program { name: arm.program.0.to_owned(), rule });

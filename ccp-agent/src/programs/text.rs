@@ -31,8 +31,27 @@ const PROVIDED: &[&str] = &[
 const PROVIDED_SETTABLE: &[&str] = &["Cwnd", "Micros", "Rate"];
 /// Operators of two operands whose result is a value.
 const OPERATORS: &[&str] = &[
-    "+", "-", "*", "/", "==", "<", ">", "&&", "||", "add", "sub", "mul", "div", "eq", "lt", "gt",
-    "and", "or", "max", "min", "wrapped_max",
+    "+",
+    "-",
+    "*",
+    "/",
+    "==",
+    "<",
+    ">",
+    "&&",
+    "||",
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "eq",
+    "lt",
+    "gt",
+    "and",
+    "or",
+    "max",
+    "min",
+    "wrapped_max",
 ];
 /// Operators that look at what they are assigned to.
 const CONDITIONAL: &[&str] = &["if", "!if", "ewma"];
