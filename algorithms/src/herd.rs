@@ -15,7 +15,7 @@ static HERD: OnceLock<Vec<&'static Arm>> = OnceLock::new();
 pub enum Refusal {
     /// Its name is not one.
     #[error(
-        "{0:?} is no name of an arm: 1 to {NAME_BYTES_MAX} of a to z, 0 to 9 and _, and a letter first"
+        "{0:?} is no name of an arm: 1 to {NAME_BYTES_MAX} of a to z, 0 to 9 and _, a letter first"
     )]
     Name(String),
     /// Its name is another's.

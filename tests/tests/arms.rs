@@ -1,10 +1,11 @@
 //! Every arm on this kernel's TCP: it fills a good part of a plain link, and hands its flow on.
 
+use ccp_agent::clock;
 use ccp_agent::host::Target;
 use remuda_live::transfer::{Running, Transfer};
 use remuda_tests::{Place, exclusive, skip, wired};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// At once; each has a link of its own, and the machine has to keep up with them all.
 const AT_ONCE: usize = 4;
@@ -35,7 +36,7 @@ fn every_arm_fills_most_of_a_link_and_its_successor_goes_on() {
                 let algorithm = Some(place.name.clone());
                 let transfer = Transfer { algorithm, verify: false, ..Transfer::default() };
                 let flow = transfer.start(path.server(), path.client()).expect("it starts");
-                let since = Instant::now();
+                let since = clock::monotonic_us();
                 thread::sleep(Duration::from_millis(200));
                 (*arm, path, flow, since)
             })
@@ -47,15 +48,15 @@ fn every_arm_fills_most_of_a_link_and_its_successor_goes_on() {
         assert!(rows.iter().all(|row| row.state == "driven" && row.reports > 100), "{rows:?}");
         let half_way: Vec<(u64, Duration)> = started
             .iter()
-            .map(|(_, _, flow, since)| (flow.received_bytes(), since.elapsed()))
+            .map(|(_, _, flow, since)| (flow.received_bytes(), elapsed(*since)))
             .collect();
-        let switched = Instant::now();
+        let switched = clock::monotonic_us();
         agent.set(Target::All, "cubic").expect("it is set");
         thread::sleep(Duration::from_secs(2));
         for ((arm, _, flow, _), (before, span)) in started.iter().zip(half_way) {
             let share = mbit_per_sec(before, span) / RATE_MBIT_PER_SEC;
             let after = flow.received_bytes() - before;
-            let successor = mbit_per_sec(after, switched.elapsed()) / RATE_MBIT_PER_SEC;
+            let successor = mbit_per_sec(after, elapsed(switched)) / RATE_MBIT_PER_SEC;
             println!("{arm}: {share:.2} of the link, its successor {successor:.2}");
             assert!(share > SHARE_MIN, "{arm}: {share:.2} of the link");
             assert!(successor > SHARE_MIN, "{arm} to cubic: {successor:.2} of the link");
@@ -66,6 +67,10 @@ fn every_arm_fills_most_of_a_link_and_its_successor_goes_on() {
         }
     }
     agent.stop().expect("it ends");
+}
+
+fn elapsed(since_us: u64) -> Duration {
+    Duration::from_micros(clock::monotonic_us() - since_us)
 }
 
 fn mbit_per_sec(bytes: u64, span: Duration) -> f64 {

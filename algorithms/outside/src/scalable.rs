@@ -3,8 +3,8 @@
 //! T. Kelly, "Scalable TCP: Improving Performance in Highspeed Wide Area Networks", ACM CCR 2003.
 //!
 //! Differs from the paper:
-//!   - below the window of 16 segments (its `lwnd`) it grows and falls as Reno, as the paper has it,
-//!     but with Reno's RFC 3465 counting of bytes;
+//!   - below the window of 16 segments (its `lwnd`) it grows and falls as Reno, as the paper has
+//!     it, but with Reno's RFC 3465 counting of bytes;
 //!   - slow start, timeouts and what is one loss are those of Remuda's windows.
 
 use remuda_algorithms::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
@@ -20,7 +20,7 @@ const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_rou
 /// What `main` adds.
 pub static ARM: Arm = Arm {
     name: "scalable",
-    summary: "a hundredth more for what is acknowledged, an eighth less after a loss (Scalable TCP)",
+    summary: "a hundredth more for what is acknowledged, an eighth less after a loss",
     program: ProgramId("scalable/report"),
     program_text: PROGRAM,
     make: |_| Box::new(Scalable::new()),

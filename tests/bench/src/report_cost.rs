@@ -1,9 +1,9 @@
-//! What a report costs in each arm: nanoseconds of `on_measurement`, and what a switch to it costs in
-//! the agent, `hand_off` and `resume`. One core, no kernel: it needs no root.
+//! What a report costs in each arm: nanoseconds of `on_measurement`, and what a switch to it costs
+//! in the agent, `hand_off` and `resume`. One core, no kernel: it needs no root.
 //!
-//! Each arm drives a flow on a path of 24 Mbit/s and 40 ms that is there as arithmetic only: what it
-//! sends comes back a round trip later, and beyond the bottleneck's rate as a queue. Arms take turns
-//! by round, so that what else the machine does hits all.
+//! Each arm drives a flow on a path of 24 Mbit/s and 40 ms that is there as arithmetic only: what
+//! it sends comes back a round trip later, and beyond the bottleneck's rate as a queue. Arms take
+//! turns by round, so that what else the machine does hits all.
 
 use crate::cpu::own_ns;
 use crate::{Fallible, Options, Promise};
@@ -117,9 +117,9 @@ pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
         }
     }
     println!(
-        "{} rounds of {REPORTS} reports and {SWITCHES} switches, interleaved; with what the path as \
-         arithmetic takes in them (the figure of `fixed` is nearly that alone). `remy` needs a \
-         table.\n",
+        "{} rounds of {REPORTS} reports and {SWITCHES} switches, interleaved; with what the path \
+         as arithmetic takes in them (the figure of `fixed` is nearly that alone). `remy` needs \
+         a table.\n",
         options.rounds
     );
     println!("| arm | ns a report | ns of hand_off and resume |\n|---|---:|---:|");

@@ -24,19 +24,17 @@ const TURN: Duration = Duration::from_micros(20);
 struct Bench {
     datapath: Datapath,
     sid: Option<u32>,
-    /// Reports of these programs since they were last looked at.
-    reported: Vec<u32>,
 }
 
 impl Bench {
     fn listen(&mut self) -> Fallible<()> {
         let now_ns = clock::monotonic_ns();
         self.datapath.beat(now_ns);
-        let (sid, reported) = (&mut self.sid, &mut self.reported);
-        let mut sink = |said: &[u8]| match ToAgent::parse(said) {
-            Ok(ToAgent::Create { sid: created, .. }) => *sid = Some(created),
-            Ok(ToAgent::Measure { uid, fields, .. }) if fields > 0 => reported.push(uid),
-            _ => {}
+        let sid = &mut self.sid;
+        let mut sink = |said: &[u8]| {
+            if let Ok(ToAgent::Create { sid: created, .. }) = ToAgent::parse(said) {
+                *sid = Some(created);
+            }
         };
         self.datapath.drain(&mut sink);
         self.datapath.look(now_ns, &mut sink)?;
@@ -83,7 +81,7 @@ pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
         clock::monotonic_ns(),
     )?;
     datapath.attach()?;
-    let mut bench = Bench { datapath, sid: None, reported: Vec::new() };
+    let mut bench = Bench { datapath, sid: None };
     for (uid, arm) in [(1, "cubic"), (2, "bbr")] {
         let arm = remuda_algorithms::arm(arm).ok_or("an arm is missing")?;
         bench.datapath.handle(&message::install(uid, arm.program_text)?.0)?;
@@ -109,18 +107,16 @@ pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
             let mut order = Vec::new();
             encode_native(&mut order, sid, "cubic", 0);
             bench.datapath.handle(&order)?;
-            bench.until(|bench| !bench.reported.is_empty())?;
+            bench.until(|bench| bench.datapath.is_native(sid))?;
             std::thread::sleep(BETWEEN);
             let decided = clock::monotonic_ns();
             bench.datapath.handle(&message::change_program(sid, 1, CWND_BYTES)?)?;
             bench.until(|bench| bench.datapath.applied_ns(sid) >= decided)?;
             back.push((bench.datapath.applied_ns(sid) - decided) as f64);
-            bench.reported.clear();
         }
         let figure = print(&format!("back from native:cubic, {word} flow"), back);
         promises.push(Promise::shown(&format!("back from the kernel's own, {word} flow"), &figure));
         drop(traffic);
-        bench.until(|_| true)?;
     }
     Ok(promises)
 }

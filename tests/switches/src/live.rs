@@ -6,13 +6,14 @@ use crate::{
     Seen, Steady,
 };
 use ccp_agent::child::AgentChild;
+use ccp_agent::clock;
 use ccp_agent::guard::HandOff;
 use ccp_agent::host::Target;
 use remuda_live::transfer::{Running, Transfer};
 use remuda_live::{LinkSpec, PathSpec, QueueSpec, Testbed};
 use std::path::Path as FilePath;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// An arm by itself is looked at until then: a simulated one until later, as its time is cheap.
 const STEADY_UNTIL_S: f64 = 26.0;
@@ -31,7 +32,7 @@ struct Flow {
     testbed: Testbed,
     running: Running,
     agent: Option<AgentChild>,
-    started: Instant,
+    started_us: u64,
     _folder: tempfile::TempDir,
 }
 
@@ -68,15 +69,15 @@ impl Flow {
         };
         let transfer =
             Transfer { algorithm: Some(algorithm), verify: false, ..Transfer::default() };
-        let started = Instant::now();
+        let started_us = clock::monotonic_us();
         let running = transfer.start(testbed.server(), testbed.client())?;
-        Ok(Self { testbed, running, agent, started, _folder: folder })
+        Ok(Self { testbed, running, agent, started_us, _folder: folder })
     }
 
     /// Waits for that second of its life.
     fn until(&self, at_s: f64) {
-        let at = Duration::from_secs_f64(at_s);
-        thread::sleep(at.saturating_sub(self.started.elapsed()));
+        let at_us = self.started_us + (at_s * 1e6) as u64;
+        thread::sleep(Duration::from_micros(at_us.saturating_sub(clock::monotonic_us())));
     }
 
     fn resent(&self) -> f64 {
@@ -112,8 +113,8 @@ impl Flow {
     }
 }
 
-fn mbit_per_sec(bytes: f64, seconds: f64) -> f64 {
-    bytes * 8.0 / 1e6 / seconds
+fn mbit_per_sec(bytes: f64, span_us: u64) -> f64 {
+    bytes * 8.0 / span_us as f64
 }
 
 /// One switch at that moment. See [`crate::switch`].
@@ -128,17 +129,17 @@ pub fn switch(
     flow.until(at_s - RTT_BEFORE_S);
     flow.rtt_p95_ms()?;
     flow.until(at_s - GOODPUT_BEFORE_S);
-    let (before, received_before) = (Instant::now(), flow.received());
+    let (before_us, received_before) = (clock::monotonic_us(), flow.received());
     flow.until(at_s);
     let rtt_p95_before_ms = flow.rtt_p95_ms()?;
     flow.change(to)?;
-    let (at, received, resent) = (Instant::now(), flow.received(), flow.resent());
+    let (at_us, received, resent) = (clock::monotonic_us(), flow.received(), flow.resent());
     flow.until(at_s + AFTER_S);
-    let (after, received_after) = (at.elapsed().as_secs_f64(), flow.received());
+    let (after_us, received_after) = (clock::monotonic_us(), flow.received());
     let seen = Seen {
         retransmitted_pkts: flow.resent() - resent,
-        goodput_before: mbit_per_sec(received - received_before, (at - before).as_secs_f64()),
-        goodput_after: mbit_per_sec(received_after - received, after),
+        goodput_before: mbit_per_sec(received - received_before, at_us - before_us),
+        goodput_after: mbit_per_sec(received_after - received, after_us - at_us),
         rtt_p95_before_ms,
         rtt_p95_after_ms: flow.rtt_p95_ms()?,
     };

@@ -106,12 +106,23 @@ fn live(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let cold = run(&of_agent, Means::Agent(HandOff::Cold), "cold")?;
     let kernel = run(&of_kernel, Means::Kernel, "kernel")?;
     let columns = [("warm", warm.as_slice()), ("cold", &cold), ("the kernel's own", &kernel)];
-    let page = report::live_page(&of_agent, &columns);
+    let page = report::live_page(&of_agent, &columns, &origin(args.seed));
     match &args.write {
         Some(folder) => std::fs::write(folder.join("switching-live.md"), page)?,
         None => print!("{page}"),
     }
     Ok(warm.iter().all(|cell| cell.missed().is_empty()))
+}
+
+/// From what commit, on what kernel.
+fn origin(seed: u64) -> String {
+    let said = |program: &str, arguments: &[&str]| {
+        let output = std::process::Command::new(program).args(arguments).output();
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
+    };
+    let commit = said("git", &["describe", "--always", "--dirty", "--abbrev=12"]);
+    format!("Commit {commit}, kernel {}, seed {seed}.", said("uname", &["-r"]))
 }
 
 fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {

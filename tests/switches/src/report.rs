@@ -79,7 +79,7 @@ pub fn line(cell: &Cell) -> String {
         some => format!("  MISSED: {}", some.join(", ")),
     };
     format!(
-        "{} to {}, {} BDP: {resent:.0} sent again ({bound:.0}), goodput {:.2}, RTT p95 {:.2}{misses}",
+        "{} to {}, {} BDP: {resent:.0} sent again ({bound:.0}), goodput {:.2}, RTT {:.2}{misses}",
         cell.from, cell.to, cell.buffer_bdp, cell.goodput_ratio, cell.rtt_ratio
     )
 }
@@ -87,9 +87,10 @@ pub fn line(cell: &Cell) -> String {
 const LIVE_HEAD: &str = "\
 # What a switch costs on this kernel's TCP
 
-`make switches-live` writes this page (root, some forty minutes). The path, the moment and the bounds
-are those of [switching.md](switching.md), on real TCP over an emulated link; one run a cell. *The
-kernel's own* is `setsockopt(TCP_CONGESTION)` between algorithms of the kernel's, without an agent.
+`make switches-live` writes this page (root, some forty minutes). The path, the moment and the
+bounds are those of [switching.md](switching.md), on real TCP over an emulated link; one run a cell.
+*The kernel's own* is `setsockopt(TCP_CONGESTION)` between algorithms of the kernel's, without an
+agent.
 
 Each cell: segments sent again in the two seconds after; goodput after over before; the 95th
 percentile of the round trips after over the larger of before and the target's own. `*` misses a
@@ -97,8 +98,8 @@ bound.
 ";
 
 /// The live page: the same pair by each means side by side.
-pub fn live_page(plan: &Plan, columns: &[(&str, &[Cell])]) -> String {
-    let mut out = LIVE_HEAD.to_owned();
+pub fn live_page(plan: &Plan, columns: &[(&str, &[Cell])], origin: &str) -> String {
+    let mut out = format!("{LIVE_HEAD}\n{origin}\n");
     for (name, cells) in columns {
         let _ = writeln!(out, "\n- {name}: {}", summary(cells));
     }
