@@ -7,6 +7,8 @@
 //! The language is CCP's (portus::lang). Its limits shape the text below: 16 report fields, eight
 //! temporaries, no `>=`, no comments in a body, and literals below 2^31.
 
+use std::ops::Range;
+
 /// Names of the report fields, in the order of [`signals!`](crate::signals!).
 pub const FIELDS: [&str; 15] = [
     "Report.acked_bytes",
@@ -138,13 +140,58 @@ const REPORT_MARK: &str = "\u{1}";
 const CONTROL_MARK: &str = "\u{2}";
 const OPEN: &str = signals!(report: "\u{1}", control: "\u{2}");
 
-/// A program around the shared signals that is known at run time only: declarations of report
-/// fields and of control registers, clauses that see every ACK, and a rule for when to report, all
-/// of which may be empty; the rule is then that of [`report_each_round!`](crate::report_each_round!).
-pub fn program(report: &str, control: &str, clauses: &str, rule: &str) -> String {
-    let head = OPEN.replace(REPORT_MARK, report).replace(CONTROL_MARK, control);
-    let rule = if rule.trim().is_empty() { report_each_round!() } else { rule };
-    [head.as_str(), clauses, rule].join("\n")
+/// What someone else has of their own beside the shared signals; each may be empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parts<'a> {
+    /// Declarations of report fields.
+    pub report: &'a str,
+    /// Declarations of control registers.
+    pub control: &'a str,
+    /// Clauses that see every ACK.
+    pub rules: &'a str,
+    /// When to report; if empty, that of [`report_each_round!`](crate::report_each_round!).
+    pub report_rule: &'a str,
+}
+
+/// Where a part stands in a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its name in [`Parts`].
+    pub name: &'static str,
+    /// Where.
+    pub span: Range<usize>,
+}
+
+/// A program around the shared signals that is known at run time only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Composed {
+    /// The whole of it.
+    pub text: String,
+    /// Its parts, in order.
+    pub parts: Vec<Part>,
+}
+
+/// Puts a program together.
+pub fn program(own: Parts<'_>) -> Composed {
+    let rule = own.report_rule;
+    let default_rule = if rule.trim().is_empty() { report_each_round!() } else { "" };
+    let (head, rest) = OPEN.split_once(REPORT_MARK).expect("the text has its mark");
+    let (middle, tail) = rest.split_once(CONTROL_MARK).expect("the text has its mark");
+    let mut program = Composed { text: String::new(), parts: Vec::new() };
+    let pieces = [
+        (head, "report", own.report),
+        (middle, "control", own.control),
+        (tail, "rules", own.rules),
+        ("\n", "report_rule", rule),
+    ];
+    for (shared, name, part) in pieces {
+        program.text += shared;
+        let start = program.text.len();
+        program.text += part;
+        program.parts.push(Part { name, span: start..program.text.len() });
+    }
+    program.text += default_rule;
+    program
 }
 
 #[cfg(test)]
@@ -157,10 +204,26 @@ mod tests {
     fn a_program_of_run_time_has_its_own_beside_the_shared() {
         let rule = "(when (> Micros 7000) (:= Micros 0) (report))";
         let clauses = "(when true (:= Report.mine (+ Report.mine factor)) (fallthrough))";
-        let text = program("(volatile mine 0)", "(factor 2)", clauses, rule);
-        let (_, scope) = portus::lang::compile(text.as_bytes(), &[]).expect("it compiles");
+        let own = Parts {
+            report: "(volatile mine 0)",
+            control: "(factor 2)",
+            rules: clauses,
+            report_rule: rule,
+        };
+        let made = program(own);
+        let (_, scope) = portus::lang::compile(made.text.as_bytes(), &[]).expect("it compiles");
         assert!(scope.get("Report.mine").is_some() && scope.get("factor").is_some());
-        assert_eq!(program("", "", "", " ").replace('\n', ""), PROGRAM.replace('\n', ""));
+        let parts = made.parts.iter().map(|part| (part.name, &made.text[part.span.clone()]));
+        let want = [
+            ("report", own.report),
+            ("control", own.control),
+            ("rules", clauses),
+            ("report_rule", rule),
+        ];
+        assert!(parts.eq(want));
+        let bare = program(Parts { report_rule: " ", ..Parts::default() });
+        let packed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(packed(&bare.text), packed(PROGRAM));
     }
 
     #[test]

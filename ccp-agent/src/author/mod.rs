@@ -20,12 +20,14 @@ pub use frame::Handed;
 pub use line::Line;
 pub use process::Process;
 
-use crate::programs::{self, Compiled};
+use crate::programs::{self, Compiled, Fold};
 use crate::{Error, catalogue};
 use frame::{ArmSpec, Hello, PROTOCOL_VERSION, ProgramSpec};
 use remuda_algorithms::controller::{OWN_FIELDS_MAX, OWN_REGISTERS_MAX};
 use remuda_algorithms::kept::kept;
-use remuda_algorithms::{Controller, ProgramId, signals};
+use remuda_algorithms::signals::{self, Parts};
+use remuda_algorithms::{Controller, ProgramId};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Arms of one author at once.
@@ -36,6 +38,11 @@ const PROGRAMS_MAX: usize = 8;
 const FOREIGN_FIELDS_MAX: usize = 16;
 /// How often in a round trip at most.
 const REPORTS_PER_ROUND_MAX: u32 = 64;
+/// Bytes of a program's text, and of each part of one: five times the longest that all datapaths
+/// take.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+/// Bytes of a program's name.
+const PROGRAM_NAME_BYTES_MAX: usize = 32;
 /// The programs of authors are numbered from here on; portus numbers its own from 1.
 pub const UID_FIRST: u32 = 1 << 16;
 
@@ -61,7 +68,9 @@ pub struct Program {
     pub compiled: Arc<Compiled>,
     /// That number.
     pub uid: u32,
-    own: Vec<&'static str>,
+    /// The report fields that it declares.
+    pub own: Vec<&'static str>,
+    folds: Vec<Fold>,
     registers: Vec<&'static str>,
     /// It has none of the shared signals.
     is_foreign: bool,
@@ -76,7 +85,25 @@ struct Author {
 #[derive(Debug, Default)]
 struct Inner {
     authors: Vec<Author>,
-    uid_next: u32,
+    uids: Uids,
+}
+
+/// The numbers of programs. A datapath has room for few, and takes none out: who comes gets those
+/// of authors who have left, whose programs his then replace.
+#[derive(Debug, Default)]
+struct Uids {
+    /// How many were ever given.
+    given: u32,
+    free: BTreeSet<u32>,
+}
+
+impl Uids {
+    fn take(&mut self) -> u32 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.given += 1;
+            UID_FIRST + self.given
+        })
+    }
 }
 
 /// All authors; a copy is the same ones.
@@ -108,31 +135,33 @@ impl Authors {
         if hello.arms.is_empty() || hello.arms.len() > ARMS_MAX {
             return refuse(format!("{} arms: 1 to {ARMS_MAX} are possible", hello.arms.len()));
         }
+        // Checking programs takes its time, in which the agent goes on.
+        let made = (0..).zip(&hello.arms).map(|(index, spec)| AuthorArm::new(index, spec));
+        let mut arms = made.collect::<Result<Vec<_>, _>>()?;
         let mut inner = self.lock();
-        let mut uid = inner.uid_next.max(UID_FIRST);
-        let mut arms = Vec::new();
-        for (index, spec) in (0..).zip(&hello.arms) {
-            let taken = inner.arms().any(|arm| arm.name == spec.name)
-                || arms.iter().any(|arm: &Arc<AuthorArm>| arm.name == spec.name)
-                || catalogue::is_ours(&spec.name);
-            if taken {
-                return refuse(format!("an arm or policy {:?} is there already", spec.name));
+        for (at, arm) in arms.iter().enumerate() {
+            let here = inner.arms().any(|other| other.name == arm.name);
+            let twice = arms[..at].iter().any(|other| other.name == arm.name);
+            if here || twice || catalogue::is_ours(arm.name) {
+                return refuse(format!("an arm or policy {:?} is there already", arm.name));
             }
-            arms.push(Arc::new(AuthorArm::new(index, spec, &mut uid)?));
         }
-        inner.uid_next = uid;
+        arms.iter_mut().for_each(|arm| arm.number(&mut inner.uids));
         let names = arms.iter().map(|arm| arm.name).collect();
-        inner.authors.push(Author { line, arms });
+        inner.authors.push(Author { line, arms: arms.into_iter().map(Arc::new).collect() });
         Ok(names)
     }
 
     /// Takes out whom nobody can reach any more. Returns their arms' names.
     pub fn remove_ended(&self) -> Vec<&'static str> {
         let mut gone = Vec::new();
-        self.lock().authors.retain(|author| {
+        let inner = &mut *self.lock();
+        inner.authors.retain(|author| {
             let over = author.line.over().is_some();
             if over {
                 gone.extend(author.arms.iter().map(|arm| arm.name));
+                let programs = author.arms.iter().flat_map(|arm| &arm.programs);
+                inner.uids.free.extend(programs.map(|program| program.uid));
             }
             !over
         });
@@ -197,7 +226,7 @@ impl Inner {
 }
 
 impl AuthorArm {
-    fn new(index: u32, spec: &ArmSpec, uid: &mut u32) -> Result<Self, Error> {
+    fn new(index: u32, spec: &ArmSpec) -> Result<Self, Error> {
         if !remuda_algorithms::herd::is_name(&spec.name) {
             return refuse(format!("{:?} is no name of an arm", spec.name));
         }
@@ -212,30 +241,81 @@ impl AuthorArm {
                 spec.name, spec.reports_per_round
             ));
         }
-        let mut programs = Vec::new();
-        for program in &spec.programs {
-            *uid = uid.checked_add(1).unwrap_or(UID_FIRST);
-            programs.push(Arc::new(Program::new(spec, program, *uid)?));
+        let names = || spec.programs.iter().map(|program| &program.name);
+        if let Some(name) = names().find(|name| names().filter(|it| it == name).count() > 1) {
+            return refuse(format!("{}: two programs are called {name:?}", spec.name));
         }
+        let programs = spec.programs.iter().map(|program| Program::new(spec, program));
+        let programs = programs.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
+            programs: programs.into_iter().map(Arc::new).collect(),
             name: kept(&spec.name),
             summary: spec.summary.chars().filter(|c| !c.is_control()).take(100).collect(),
             index,
-            programs,
             reports_per_round: spec.reports_per_round,
         })
     }
+
+    /// Its programs are installed under these numbers.
+    fn number(&mut self, uids: &mut Uids) {
+        for program in &mut self.programs {
+            let program = Arc::get_mut(program).expect("nobody else has an arm that is not added");
+            program.uid = uids.take();
+            let compiled = Arc::get_mut(&mut program.compiled);
+            compiled.expect("nobody else has its program either").set_uid(program.uid);
+        }
+    }
+
+    /// Its programs.
+    pub fn programs(&self) -> &[Arc<Program>] {
+        &self.programs
+    }
+}
+
+fn is_program_name(name: &str) -> bool {
+    name.len() <= PROGRAM_NAME_BYTES_MAX
+        && name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+}
+
+/// Its whole text, if it fits the language.
+fn text_of(name: &str, arm: &ArmSpec, spec: &ProgramSpec) -> Result<String, Error> {
+    let given = [
+        ("text", &spec.text),
+        ("report", &arm.report),
+        ("control", &arm.control),
+        ("rules", &arm.rules),
+        ("report_rule", &arm.report_rule),
+    ];
+    if let Some((part, text)) = given.iter().find(|(_, text)| text.len() > TEXT_BYTES_MAX) {
+        let bytes = text.len();
+        return refuse(format!(
+            "program {name}, `{part}`: {bytes} bytes: {TEXT_BYTES_MAX} at most"
+        ));
+    }
+    if !spec.text.is_empty() {
+        programs::check(name, &spec.text)?;
+        return Ok(spec.text.clone());
+    }
+    let parts = given.map(|(_, text)| programs::without_comments(text));
+    let [_, report, control, rules, report_rule] = parts.each_ref().map(|text| &**text);
+    let composed = signals::program(Parts { report, control, rules, report_rule });
+    programs::check_composed(name, &composed)?;
+    Ok(composed.text)
 }
 
 impl Program {
-    fn new(arm: &ArmSpec, spec: &ProgramSpec, uid: u32) -> Result<Self, Error> {
+    /// One that has no number yet.
+    fn new(arm: &ArmSpec, spec: &ProgramSpec) -> Result<Self, Error> {
+        if !is_program_name(&spec.name) {
+            let rule = format!("1 to {PROGRAM_NAME_BYTES_MAX} letters, digits, _, - and .");
+            return refuse(format!(
+                "{}: {:?} is no name of a program: {rule}",
+                arm.name, spec.name
+            ));
+        }
         let name = format!("{}/{}", arm.name, spec.name);
         let is_foreign = !spec.text.is_empty();
-        let text = if is_foreign {
-            spec.text.clone()
-        } else {
-            signals::program(&arm.report, &arm.control, &arm.rules, &arm.report_rule)
-        };
         let fields_max = if is_foreign { FOREIGN_FIELDS_MAX } else { OWN_FIELDS_MAX };
         for (what, count, most) in [
             ("report fields", spec.own.len(), fields_max),
@@ -247,18 +327,20 @@ impl Program {
                 ));
             }
         }
-        programs::check(&name, &text)?;
-        let compiled = programs::compiled(&name, &text, uid)?;
+        let text = text_of(&name, arm, spec)?;
+        let compiled = programs::compiled(&name, &text, 0)?;
         let own: Vec<String> = spec.own.iter().map(|field| format!("Report.{field}")).collect();
         for register in own.iter().chain(&spec.registers) {
             if compiled.register(register).is_none() {
                 return refuse(format!("program {name} does not declare {register}"));
             }
         }
+        let folds = programs::folds(&text);
         Ok(Self {
             id: ProgramId(kept(&name)),
+            folds: own.iter().map(|field| compiled.fold(field, &folds)).collect(),
             compiled: Arc::new(compiled),
-            uid,
+            uid: 0,
             own: own.iter().map(|field| kept(field)).collect(),
             registers: spec.registers.iter().map(|register| kept(register)).collect(),
             is_foreign,

@@ -1,15 +1,20 @@
 //! Datapath programs, checked before portus sees them.
 //!
-//! portus compiles a misspelt name into a register that nothing sets, panics on a comment in a
-//! body, and lets a program use temporaries that libccp does not have. Each is an error here, with
-//! its line and column, and what to write instead.
+//! portus compiles a misspelt name into a register that nothing sets, and lets a program use
+//! temporaries that libccp does not have. Each is an error here, with its line and column, and what
+//! to write instead. portus panics on a comment in a body: it never sees one.
 
+mod fold;
 mod text;
+
+pub use fold::Fold;
 
 use crate::Error;
 use portus::lang::Reg;
+use remuda_algorithms::signals::Composed;
 use remuda_algorithms::{Arm, ProgramId, arms};
 use remuda_wire::program::{Register, TEMPORARY_REGISTERS};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,7 +47,8 @@ pub fn all() -> Result<HashMap<&'static str, String>, Error> {
             let rule = "two arms have different programs of this name".to_owned();
             return Err(Error::Program { name: arm.program.0.to_owned(), rule });
         }
-        programs.entry(installed_as(arm.program)).or_insert_with(|| arm.program_text.to_owned());
+        let text = || without_comments(arm.program_text).into_owned();
+        programs.entry(installed_as(arm.program)).or_insert_with(text);
     }
     Ok(programs)
 }
@@ -62,25 +68,68 @@ pub fn size(program: ProgramId, text: &str) -> Result<(usize, usize), Error> {
     sound(text).map_err(|rule| Error::Program { name: program.0.to_owned(), rule })
 }
 
+/// The same text with spaces in place of its comments: every other byte stays where it is.
+pub fn without_comments(text: &str) -> Cow<'_, str> {
+    text::without_comments(text)
+}
+
 /// Refuses a program that would not do what it says.
 pub fn check(name: &str, text: &str) -> Result<(), Error> {
-    let refuse = |fault: Fault| {
-        let known = fault.known.map(|known| format!("\nknown: {known}")).unwrap_or_default();
-        Error::ProgramText {
-            name: name.to_owned(),
-            place: place(text, fault.at),
-            rule: fault.rule,
-            excerpt: excerpt(text, fault.at) + &known,
-        }
-    };
-    let outline = outline(text).map_err(refuse)?;
-    match sound(text) {
-        Ok(_) => Ok(()),
-        Err(rule) => Err(match unsound(text, &outline) {
-            Some(fault) => refuse(fault),
-            None => Error::Program { name: name.to_owned(), rule },
-        }),
+    checked(text).map_err(|wrong| wrong.refusal(name, text))
+}
+
+/// The same of a program around the shared signals, whose parts someone else has written: what is
+/// wrong in one is said of that part.
+pub fn check_composed(name: &str, composed: &Composed) -> Result<(), Error> {
+    let in_part = |part: &str| format!("{name}, `{part}`");
+    for part in &composed.parts {
+        let text = &composed.text[part.span.clone()];
+        text::balanced(&without_comments(text))
+            .map_err(|fault| refusal(&in_part(part.name), text, fault))?;
     }
+    checked(&composed.text).map_err(|wrong| {
+        let at = wrong.fault.as_ref().map(|fault| fault.at);
+        let part = composed.parts.iter().find(|part| at.is_some_and(|at| part.span.contains(&at)));
+        match (wrong, part) {
+            (Wrong { fault: Some(fault), .. }, Some(part)) => {
+                let fault = Fault { at: fault.at - part.span.start, ..fault };
+                refusal(&in_part(part.name), &composed.text[part.span.clone()], fault)
+            }
+            (wrong, _) => wrong.refusal(name, &composed.text),
+        }
+    })
+}
+
+/// What is wrong with a program, and where if that is known.
+struct Wrong {
+    fault: Option<Fault>,
+    rule: String,
+}
+
+impl Wrong {
+    fn refusal(self, name: &str, text: &str) -> Error {
+        match self.fault {
+            Some(fault) => refusal(name, text, fault),
+            None => Error::Program { name: name.to_owned(), rule: self.rule },
+        }
+    }
+}
+
+fn refusal(name: &str, text: &str, fault: Fault) -> Error {
+    let known = fault.known.map(|known| format!("\nknown: {known}")).unwrap_or_default();
+    Error::ProgramText {
+        name: name.to_owned(),
+        place: place(text, fault.at),
+        rule: fault.rule,
+        excerpt: excerpt(text, fault.at) + &known,
+    }
+}
+
+fn checked(text: &str) -> Result<(), Wrong> {
+    let text = without_comments(text);
+    let fits = outline(&text);
+    let outline = fits.map_err(|fault| Wrong { rule: String::new(), fault: Some(fault) })?;
+    sound(&text).map(|_| ()).map_err(|rule| Wrong { fault: unsound(&text, &outline), rule })
 }
 
 fn place(text: &str, at: usize) -> Place {
@@ -120,21 +169,31 @@ fn unsound(text: &str, outline: &Outline) -> Option<Fault> {
     None
 }
 
+fn too_deep() -> String {
+    format!(
+        "an expression needs more than the {TEMPORARY_REGISTERS} temporaries a datapath has; \
+         split it"
+    )
+}
+
 /// Its instructions and report fields, if every datapath takes it.
 fn sound(text: &str) -> Result<(usize, usize), String> {
-    let message = install(text, 0)?.install;
-    match remuda_wire::ToDatapath::parse(&message) {
+    size_of(&install(text, 0)?.install)
+}
+
+fn size_of(install: &[u8]) -> Result<(usize, usize), String> {
+    match remuda_wire::ToDatapath::parse(install) {
         Ok(remuda_wire::ToDatapath::Install(program)) => {
             Ok((program.instructions(), program.report_fields()))
         }
         Ok(_) => Err("it is no program".to_owned()),
-        Err(remuda_wire::Error::Register { kind: 7, .. }) => Err(format!(
-            "an expression needs more than the {TEMPORARY_REGISTERS} temporaries a datapath has; \
-             split it"
-        )),
+        Err(remuda_wire::Error::Register { kind: 7, .. }) => Err(too_deep()),
         Err(error) => Err(error.to_string()),
     }
 }
+
+/// Where in an `INSTALL` the program's number stands.
+const UID_AT: usize = 8;
 
 /// A program as it travels to a datapath, with the names of its registers.
 #[derive(Debug)]
@@ -145,6 +204,25 @@ pub struct Compiled {
 }
 
 impl Compiled {
+    /// It is installed under that number.
+    pub fn set_uid(&mut self, uid: u32) {
+        self.install[UID_AT..UID_AT + 4].copy_from_slice(&uid.to_le_bytes());
+    }
+
+    /// The number of its instructions and of its report fields; none of what no datapath takes.
+    pub fn size(&self) -> (usize, usize) {
+        size_of(&self.install).unwrap_or_default()
+    }
+
+    /// How the report field of that name, of a program with these [`folds`], becomes one with that
+    /// of the report before.
+    pub fn fold(&self, name: &str, folds: &HashMap<String, Fold>) -> Fold {
+        let Some(Reg::Report(_, kind, true)) = self.scope.get(name) else { return Fold::Newest };
+        let gathered = folds.get(name).copied().unwrap_or_default();
+        let is_flag = matches!(kind, portus::lang::Type::Bool(_));
+        if is_flag && gathered == Fold::Newest { Fold::Larger } else { gathered }
+    }
+
     /// The report or control register of that name.
     pub fn register(&self, name: &str) -> Option<Register> {
         match self.scope.get(name)? {
@@ -155,12 +233,18 @@ impl Compiled {
     }
 }
 
+/// For each name that a program assigns to, how it gathers it; see [`Compiled::fold`].
+pub fn folds(text: &str) -> HashMap<String, Fold> {
+    fold::folds(text)
+}
+
 /// Compiles a program under the number `uid`, for a datapath that portus does not serve.
 pub fn compiled(name: &str, text: &str, uid: u32) -> Result<Compiled, Error> {
     install(text, uid).map_err(|rule| Error::Program { name: name.to_owned(), rule })
 }
 
 fn install(text: &str, uid: u32) -> Result<Compiled, String> {
+    let text = without_comments(text);
     let compiled = catch_unwind(AssertUnwindSafe(|| {
         let (bin, scope) = portus::lang::compile(text.as_bytes(), &[])?;
         let counts = (bin.events.len() as u32, bin.instrs.len() as u32);
@@ -168,7 +252,10 @@ fn install(text: &str, uid: u32) -> Result<Compiled, String> {
     }));
     let ((events, instructions), body, scope) = compiled
         .map_err(|_| "portus' compiler panics on it".to_owned())?
-        .map_err(|error| format!("it does not compile: {}", error.0))?;
+        .map_err(|error| match error.0 {
+            rule if rule.contains("Tmp Register") => too_deep(), // more than portus itself has
+            rule => format!("it does not compile: {rule}"),
+        })?;
     let mut install = Vec::from([2, 0, 0, 0, 0, 0, 0, 0]);
     for word in [uid, events, instructions] {
         install.extend(word.to_le_bytes());
@@ -182,6 +269,7 @@ fn install(text: &str, uid: u32) -> Result<Compiled, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remuda_algorithms::signals::{Parts, program};
 
     fn refused(body: &str, part: &str) {
         let text = format!("(def (Report (volatile acked 0)))\n{body}");
@@ -227,9 +315,63 @@ mod tests {
         refused(&many, "line 1");
     }
 
+    const COMMENTED: &str = "# what for (\n(def (Report (volatile acked 0)) # mine\n)\n(when true\n\
+         # bytes\n(:= Report.acked (+ Report.acked # so far\n Ack.bytes_acked))\n(report)) # end";
+
+    #[test]
+    fn comments_stand_anywhere_and_change_nothing() {
+        check("x/y", COMMENTED).expect("it passes");
+        let bare = "(def (Report (volatile acked 0)))\n\
+                    (when true (:= Report.acked (+ Report.acked Ack.bytes_acked)) (report))";
+        let [with, without] = [COMMENTED, bare].map(|text| compiled("x/y", text, 7));
+        assert_eq!(with.expect("compiles").install, without.expect("compiles").install);
+        let wrong = COMMENTED.replace("Ack.bytes_acked", "Ack.bytes");
+        let said = check("x/y", &wrong).expect_err("refused").to_string();
+        assert!(said.starts_with("program x/y, line 7, column 2: nothing sets"), "{said}");
+    }
+
+    #[test]
+    fn a_number_is_set_later_as_well() {
+        let mut later = compiled("x/y", COMMENTED, 0).expect("compiles");
+        later.set_uid(70_000);
+        assert_eq!(later.install, compiled("x/y", COMMENTED, 70_000).expect("compiles").install);
+    }
+
+    #[test]
+    fn what_does_not_start_anew_is_never_added_up() {
+        let text =
+            "(def (Report (volatile acked 0) (kept 0) (volatile flag false) (volatile at 0)))
+            (when true (:= Report.acked (+ Report.acked 1)) (:= Report.kept (+ Report.kept 1))
+                (:= Report.flag (> Report.kept 3)) (:= Report.at Ack.now) (report))";
+        let (program, folds) = (compiled("x/y", text, 1).expect("compiles"), folds(text));
+        let fold = |name| program.fold(name, &folds);
+        assert_eq!([fold("Report.acked"), fold("Report.kept")], [Fold::Sum, Fold::Newest]);
+        assert_eq!([fold("Report.flag"), fold("Report.at")], [Fold::Larger, Fold::Newest]);
+    }
+
+    fn part_refused((rules, control): (&str, &str), part: &str, said: &str) {
+        let parts = Parts { report: "(volatile mine 0)", control, rules, report_rule: "" };
+        let error = check_composed("wrong/report", &program(parts)).expect_err("refused");
+        let error = error.to_string();
+        assert!(error.starts_with(&format!("program wrong/report, {part}: ")), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_part_is_said_of_it() {
+        let typo = "(when true (:= Report.mine Flow.rtt_smaple_us) (fallthrough))";
+        part_refused((typo, ""), "`rules`, line 1, column 28", "rtt_sample_us");
+        part_refused((&format!("\n# why\n{typo}"), ""), "`rules`, line 3, column 28", "        ^");
+        part_refused(("(when true (report)", ""), "`rules`, line 1, column 1", "never closed");
+        part_refused(("", "(a 1)) (b 2)"), "`control`, line 1, column 6", "closes nothing");
+        part_refused(("", "(a 1) (per_round 2)"), "`control`, line 1, column 8", "already");
+        part_refused(("(when (+ 1 2) (report))", ""), "`rules`, line 1, column 7", "bool");
+        part_refused(("", "a 1"), "`control`, line 1, column 1", "no parentheses");
+    }
+
     #[test]
     fn places_count_characters() {
-        assert_eq!(place("ä\nöü(", 6), Place { line: 2, column: 3 });
+        assert_eq!(place("ä\nöü(", 7), Place { line: 2, column: 3 });
         assert_eq!(place("", 0), Place { line: 1, column: 1 });
     }
 }

@@ -3,7 +3,10 @@
 //! portus says that a program is wrong, not where; compiles a misspelt name into a register that
 //! nothing sets; and recurses as deep as the text does. So the text is read here first, and what
 //! does not fit the language of CCP is refused with its place and what to write instead.
+//!
+//! Comments are blanked out before: portus knows them in few places, and panics on the others.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// What every datapath provides: libccp's primitives and implicit registers.
@@ -63,6 +66,10 @@ const DEPTH_MAX: usize = 32;
 /// portus' largest literal is one less.
 const NUMBER_END: u64 = 1 << 31;
 const INFINITY: &str = "+infinity";
+/// What portus reads as a word of its own where a longer one begins with it.
+const PREFIXES: &[&str] = &["true", "false", "volatile"];
+const OUTSIDE: &str = "this stands in no parentheses; a program is (def ...) and then (when \
+                       CONDITION STATEMENTS...), once or more";
 const SHAPE: &str = "a program is (def ...) and then (when CONDITION STATEMENTS...), once or more";
 
 /// What is wrong, and where: an offset in bytes.
@@ -80,21 +87,28 @@ fn fault<T>(at: usize, rule: impl Into<String>) -> Result<T, Fault> {
     Err(Fault { at, rule: rule.into(), known: None })
 }
 
+/// What stands between spaces and parentheses.
 #[derive(Clone, Copy, Debug)]
-struct Word<'a> {
-    text: &'a str,
+pub struct Word<'a> {
+    /// It.
+    pub text: &'a str,
     at: usize,
 }
 
+/// What stands between two parentheses.
 #[derive(Debug)]
-struct List<'a> {
+pub struct List<'a> {
     span: Range<usize>,
-    forms: Vec<Form<'a>>,
+    /// In order.
+    pub forms: Vec<Form<'a>>,
 }
 
+/// What a list is made of.
 #[derive(Debug)]
-enum Form<'a> {
+pub enum Form<'a> {
+    /// A name, a number or an operator.
     Word(Word<'a>),
+    /// Another list.
     List(List<'a>),
 }
 
@@ -110,7 +124,8 @@ impl<'a> Form<'a> {
         }
     }
 
-    fn word(&self) -> Option<Word<'a>> {
+    /// The word that it is, if so.
+    pub fn word(&self) -> Option<Word<'a>> {
         match self {
             Self::Word(word) => Some(*word),
             Self::List(_) => None,
@@ -120,7 +135,7 @@ impl<'a> Form<'a> {
 
 impl<'a> List<'a> {
     /// What it begins with.
-    fn head(&self) -> Option<&'a str> {
+    pub fn head(&self) -> Option<&'a str> {
         self.forms.first().and_then(Form::word).map(|word| word.text)
     }
 }
@@ -143,7 +158,27 @@ pub struct Outline {
     pub clauses: Vec<Clause>,
 }
 
-/// Reads a program, and refuses what does not fit the language.
+/// The same text with spaces in place of its comments, from `#` to the end of the line: every other
+/// byte stays where it is.
+pub fn without_comments(text: &str) -> Cow<'_, str> {
+    if !text.contains('#') {
+        return Cow::Borrowed(text);
+    }
+    let blanked = text.split_inclusive('\n').map(|line| {
+        let code = line.find('#').unwrap_or(line.len());
+        let end = line.trim_end_matches('\n').len().max(code);
+        [&line[..code], &" ".repeat(end - code), &line[end..]].concat()
+    });
+    Cow::Owned(blanked.collect())
+}
+
+/// Refuses a part of a program whose parentheses do not close each other, wherever they would be
+/// closed in the whole.
+pub fn balanced(text: &str) -> Result<(), Fault> {
+    lists(text).map(|_| ())
+}
+
+/// Reads a program without comments, and refuses what does not fit the language.
 pub fn outline(text: &str) -> Result<Outline, Fault> {
     let lists = lists(text)?;
     let Some((def, rest)) = lists.split_first() else { return fault(0, SHAPE) };
@@ -156,7 +191,7 @@ pub fn outline(text: &str) -> Result<Outline, Fault> {
 }
 
 /// The lists that the text is made of.
-fn lists(text: &str) -> Result<Vec<List<'_>>, Fault> {
+pub fn lists(text: &str) -> Result<Vec<List<'_>>, Fault> {
     let (mut open, mut done): (Vec<List<'_>>, Vec<List<'_>>) = (Vec::new(), Vec::new());
     let mut at = 0;
     while let Some(next) = text[at..].chars().next() {
@@ -180,9 +215,8 @@ fn lists(text: &str) -> Result<Vec<List<'_>>, Fault> {
                     None => done.push(list),
                 }
             }
-            '#' => return fault(at, "portus panics on comments; say it in the file's docs"),
             _ => {
-                let Some(list) = open.last_mut() else { return fault(at, SHAPE) };
+                let Some(list) = open.last_mut() else { return fault(at, OUTSIDE) };
                 let word = word(text, at, list.forms.is_empty())?;
                 at += word.text.len();
                 list.forms.push(Form::Word(word));
@@ -194,7 +228,7 @@ fn lists(text: &str) -> Result<Vec<List<'_>>, Fault> {
 
 /// The word that begins there. portus wants no space after an operator of symbols: `(+1 x)`.
 fn word(text: &str, at: usize, is_head: bool) -> Result<Word<'_>, Fault> {
-    let ends = |c: char| c.is_whitespace() || matches!(c, '(' | ')' | '#');
+    let ends = |c: char| c.is_whitespace() || matches!(c, '(' | ')');
     let rest = &text[at..];
     let mut length = rest.find(ends).unwrap_or(rest.len());
     if let Some(offset) = rest[..length].find(|c: char| !c.is_ascii_graphic()) {
@@ -260,6 +294,10 @@ impl Names {
         };
         if !is_name(name.text) {
             return fault(name.at, format!("{:?} is no name: letters, digits, _ and .", name.text));
+        }
+        if let Some(prefix) = PREFIXES.iter().find(|prefix| name.text.starts_with(*prefix)) {
+            let rule = format!("portus reads {prefix} where a name begins so; take another name");
+            return fault(name.at, rule);
         }
         if !is_constant(value)? {
             return fault(value.at, format!("{:?} is no number, true or false", value.text));
@@ -424,7 +462,7 @@ mod tests {
     fn parentheses_and_signs() {
         body_refused("~(when true (report)", "never closed");
         body_refused("(when true (report))~)", "closes nothing");
-        body_refused("(when true ~# now\n(report))", "comments");
+        refused("~when (def (a 0)) (when true (report))", "in no parentheses");
         body_refused("(when true (:= mine ~é) (report))", "ASCII");
         let deep = format!("(when {}~({}", "(+ ".repeat(DEPTH_MAX - 1), "+ ".repeat(3));
         body_refused(&deep, "nests deeper");
@@ -445,11 +483,27 @@ mod tests {
     }
 
     #[test]
+    fn comments_become_spaces_and_all_else_stays_where_it_is() {
+        for (text, want) in [
+            ("(a)", "(a)"),
+            ("# a (\n(b) # é\n(c)#", "     \n(b)     \n(c) "),
+            ("#\n\n(a # b # c\n)", " \n\n(a        \n)"),
+        ] {
+            let got = without_comments(text);
+            assert_eq!((got.as_ref(), got.len()), (want, text.len()));
+        }
+    }
+
+    #[test]
     fn declarations() {
         refused("(def ~mine) (when true (report))", "a declaration is");
         refused("(def ~(mine)) (when true (report))", "a declaration is");
         refused("(def (~2nd 0)) (when true (report))", "no name");
         refused("(def (mine ~x)) (when true (report))", "no number");
+        refused("(def (~volatile_one 0)) (when true (report))", "portus reads volatile");
+        refused("(def (volatile ~true_one 0)) (when true (report))", "portus reads true");
+        refused("(def (Report (~falsehood 0))) (when true (report))", "portus reads false");
+        refused("(def (Report (a 0)) (~Report.a 0)) (when true (report))", "declared already");
         refused("(def (mine 0) (~mine 1)) (when true (report))", "declared already");
         refused("(def (~Cwnd 0)) (when true (report))", "the datapath's own");
         refused("(def (mine ~2147483648)) (when true (report))", "below 2^31");
