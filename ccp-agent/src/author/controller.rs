@@ -1,12 +1,18 @@
 //! An author's arm as a controller: what its process last decided.
 
-use super::line::Line;
+use super::line::{Line, Own};
 use super::{AuthorArm, Program};
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{
     Controller, Decision, Measurement, PathState, ProgramId, Registers, window,
 };
 use std::sync::Arc;
+use std::time::Duration;
+
+/// More reports than this within [`BURST_SPAN`] are no signal any more: at 10 Gbit/s a program that
+/// reports at every twentieth segment has fewer.
+const BURST_REPORTS_MAX: u32 = 5_000;
+const BURST_SPAN: Duration = Duration::from_millis(100);
 
 /// One flow of an author's arm.
 #[derive(Debug)]
@@ -21,6 +27,8 @@ pub struct Authored {
     decision: Decision,
     handed: Option<super::Handed>,
     fields: Vec<u64>,
+    /// Since when reports are counted, and how many came.
+    burst: (Time, u32),
 }
 
 impl Authored {
@@ -37,6 +45,22 @@ impl Authored {
             decision: Decision { cwnd: path.cwnd, rate: None },
             handed: None,
             fields: Vec::new(),
+            burst: (Time::ZERO, 0),
+        }
+    }
+
+    /// The author's own program may report at every ACK, which costs the agent, not the author.
+    fn count(&mut self, now: Time) {
+        if now - self.burst.0 >= BURST_SPAN {
+            self.burst = (now, 0);
+        }
+        self.burst.1 += 1;
+        if self.burst.1 > BURST_REPORTS_MAX {
+            let span_ms = BURST_SPAN.as_millis();
+            let why = format!(
+                "its program reports too often: more than {BURST_REPORTS_MAX} times in {span_ms} ms"
+            );
+            self.line.fail(self.flow, why);
         }
     }
 
@@ -96,6 +120,7 @@ impl Controller for Authored {
         self.program = 0;
         self.registers = Registers::NONE;
         self.handed = None;
+        self.burst = (now, 0);
         self.decision = Decision { cwnd: path.cwnd, rate: path.rate };
         self.line.resume(self.flow, self.arm.index, path, now);
         self.learn();
@@ -103,9 +128,12 @@ impl Controller for Authored {
     }
 
     fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
-        let own: &[u64] = if self.running().is_foreign { &self.fields } else { &m.own };
-        let own = &own[..own.len().min(self.running().own.len())];
-        self.line.measure(self.flow, m, (self.program, own), now);
+        self.count(now);
+        let running = self.running();
+        let own: &[u64] = if running.is_foreign { &self.fields } else { &m.own };
+        let fields = &own[..own.len().min(running.own.len())];
+        let own = Own { program: self.program, fields, folds: &running.folds };
+        self.line.measure(self.flow, m, own, now);
         self.learn();
         self.decision
     }

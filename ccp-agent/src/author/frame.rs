@@ -15,6 +15,8 @@ use thiserror::Error;
 pub const PROTOCOL_VERSION: u32 = 1;
 /// Longest frame.
 pub const FRAME_BYTES_MAX: usize = 65_536;
+/// Of a longer traceback the end is kept.
+const FAILED_BYTES_MAX: usize = 16 << 10;
 
 const HELLO: u8 = 1;
 const DECISION: u8 = 2;
@@ -175,6 +177,7 @@ impl FromAuthor {
             DECISION => answer(body).map(Self::Answer).ok_or(wrong),
             FAILED => {
                 let Some((flow, text)) = body.split_first_chunk::<4>() else { return Err(wrong) };
+                let text = &text[text.len().saturating_sub(FAILED_BYTES_MAX)..];
                 let text = String::from_utf8_lossy(text).into_owned();
                 Ok(Self::Failed(u32::from_le_bytes(*flow), text))
             }
@@ -207,8 +210,18 @@ fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(NONE - 1)
 }
 
+/// Whether a frame of an author is its announcement, without reading all of it.
+pub fn is_hello(frame: &[u8]) -> bool {
+    frame.first() == Some(&HELLO)
+}
+
+/// Whether it is a frame of [`resume`].
+pub fn is_resume(frame: &[u8]) -> bool {
+    frame.first() == Some(&RESUME)
+}
+
 /// A flow starts, or is taken over, by the author's arm of that index.
-pub fn resume(flow: u32, seq: u32, arm: u32, path: &PathState, now: Time) -> Vec<u8> {
+pub fn resume((flow, seq, arm): (u32, u32, u32), path: &PathState, now: Time) -> Vec<u8> {
     let time = |span: Option<Duration>| span.map_or(NONE, micros);
     let rate = |rate: Option<Rate>| rate.map_or(NONE, |rate| rate.bytes_per_sec());
     let mut out = vec![RESUME];
@@ -235,7 +248,8 @@ pub fn resume(flow: u32, seq: u32, arm: u32, path: &PathState, now: Time) -> Vec
     out
 }
 
-/// A report, of that one of the arm's programs, with its own fields.
+/// A report, of that one of the arm's programs, with its own fields. It may be several of the
+/// datapath's: counts are then sums, extremes the most extreme, and the rest as of the last.
 pub fn measure(
     (flow, seq): (u32, u32),
     m: &Measurement,
@@ -319,13 +333,22 @@ mod tests {
     }
 
     #[test]
+    fn of_a_long_traceback_the_end_is_kept() {
+        let text = ["x".repeat(2 * FAILED_BYTES_MAX), "ValueError: no".to_owned()].concat();
+        let frame = [&[FAILED, 7, 0, 0, 0], text.as_bytes()].concat();
+        let Ok(FromAuthor::Failed(7, kept)) = FromAuthor::parse(&frame) else { panic!("failed") };
+        assert_eq!(kept.len(), FAILED_BYTES_MAX);
+        assert!(kept.ends_with("ValueError: no"));
+    }
+
+    #[test]
     fn a_report_is_as_long_as_the_other_side_reads_it() {
         // struct.Struct("<BIIQ14QBBB").size, and struct.Struct("<BIIIQ11QB").size
         let m = Measurement::QUIET;
         assert_eq!(measure((1, 2), &m, (0, &[]), Time::ZERO).len(), 132);
         assert_eq!(measure((1, 2), &m, (0, &[1, 2]), Time::ZERO).len(), 148);
         let path = PathState::new(Bytes(1_448), Bytes(14_480));
-        assert_eq!(resume(1, 2, 0, &path, Time::ZERO).len(), 110);
+        assert_eq!(resume((1, 2, 0), &path, Time::ZERO).len(), 110);
     }
 
     proptest! {

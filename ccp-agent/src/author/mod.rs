@@ -11,6 +11,8 @@
 
 mod controller;
 pub mod door;
+#[cfg(test)]
+mod fake;
 pub mod frame;
 mod line;
 mod process;
@@ -178,9 +180,11 @@ impl Authors {
         self.lock().arms().cloned().collect()
     }
 
-    /// The connections, to wait for.
+    /// The connections, to wait for: one that is over would never let anybody wait.
     pub fn lines(&self) -> Vec<Arc<Line>> {
-        self.lock().authors.iter().map(|author| Arc::clone(&author.line)).collect()
+        let inner = self.lock();
+        let lines = inner.authors.iter().map(|author| &author.line);
+        lines.filter(|line| line.over().is_none()).cloned().collect()
     }
 
     /// Builds a controller of that arm.

@@ -1,0 +1,91 @@
+//! The other end of a line, for tests: it says what an author's process might.
+
+use super::frame::FRAME_BYTES_MAX;
+use super::line::Line;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockType, recv, send, setsockopt, socketpair, sockopt,
+};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+/// First bytes of the frames that it hears.
+pub const RESUME: u8 = 10;
+/// See [`RESUME`].
+pub const MEASURE: u8 = 11;
+/// See [`RESUME`].
+pub const CLOSE: u8 = 12;
+
+/// One end of a socket pair.
+#[derive(Debug)]
+pub struct Fake(OwnedFd);
+
+/// Two ends of a SOCK_SEQPACKET socket.
+pub fn pair() -> (OwnedFd, OwnedFd) {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).expect("two sockets")
+}
+
+/// A line with room for a few hundred frames, whatever the host's default is, and who is at its
+/// other end.
+pub fn line(waits: bool, limit: Duration) -> (Line, Fake) {
+    let (ours, theirs) = pair();
+    setsockopt(&ours, sockopt::SndBuf, &(64 << 10)).expect("a size that the kernel takes");
+    (Line::new(ours, waits, limit), Fake(theirs))
+}
+
+impl From<OwnedFd> for Fake {
+    fn from(end: OwnedFd) -> Self {
+        Self(end)
+    }
+}
+
+impl Fake {
+    /// Says it. False: nobody listens.
+    pub fn say(&self, frame: &[u8]) -> bool {
+        send(self.0.as_raw_fd(), frame, MsgFlags::MSG_NOSIGNAL).is_ok()
+    }
+
+    /// The next frame, if one is there.
+    pub fn hear(&self) -> Option<Vec<u8>> {
+        self.receive(MsgFlags::MSG_DONTWAIT)
+    }
+
+    /// The next frame, when it comes.
+    pub fn wait(&self) -> Option<Vec<u8>> {
+        self.receive(MsgFlags::empty())
+    }
+
+    fn receive(&self, flags: MsgFlags) -> Option<Vec<u8>> {
+        let mut frame = vec![0; FRAME_BYTES_MAX];
+        let bytes = recv(self.0.as_raw_fd(), &mut frame, flags).ok().filter(|bytes| *bytes > 0)?;
+        frame.truncate(bytes);
+        Some(frame)
+    }
+}
+
+/// Whose frame it is.
+pub fn flow_of(frame: &[u8]) -> u32 {
+    u32::from_le_bytes(frame[1..5].try_into().expect("four bytes"))
+}
+
+/// The bytes acknowledged that a `MEASURE` tells.
+pub fn acked(frame: &[u8]) -> u64 {
+    word(frame, 17)
+}
+
+/// Eight bytes of a frame.
+pub fn word(frame: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(frame[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// The answer: a window, which it hands off as well.
+pub fn decision(flow: u32, seq: u32, cwnd: u64) -> Vec<u8> {
+    let words = [cwnd, u64::MAX, cwnd, u64::MAX, u64::MAX].map(u64::to_le_bytes).concat();
+    let head = [flow, seq].map(u32::to_le_bytes).concat();
+    [&[2], head.as_slice(), words.as_slice(), &[0, 0]].concat()
+}
+
+/// An exception.
+pub fn failed(flow: u32, text: &str) -> Vec<u8> {
+    [&[3], flow.to_le_bytes().as_slice(), text.as_bytes()].concat()
+}
