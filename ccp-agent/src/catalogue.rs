@@ -25,11 +25,16 @@ pub fn names() -> Vec<&'static str> {
 
 /// What `name` is, of this program's own or an author's.
 pub fn kind_of(name: &str, config: &Config) -> Result<Kind, Error> {
-    if config.authors.names().contains(&name) { Ok(Kind::Arm) } else { kind(name) }
+    let authored = config.authors.names();
+    if authored.contains(&name) { Ok(Kind::Arm) } else { kind_beside(name, &authored) }
 }
 
 /// What `name` is, of this program's own.
 pub fn kind(name: &str) -> Result<Kind, Error> {
+    kind_beside(name, &[])
+}
+
+fn kind_beside(name: &str, authored: &[&'static str]) -> Result<Kind, Error> {
     if remuda_selector::policy(name).is_some() {
         Ok(Kind::Policy)
     } else if remuda_algorithms::arm(name).is_some() {
@@ -38,7 +43,7 @@ pub fn kind(name: &str) -> Result<Kind, Error> {
         remuda_bpf::check_native(kernels)?;
         Ok(Kind::Arm)
     } else {
-        Err(unknown(name))
+        Err(unknown(name, authored))
     }
 }
 
@@ -53,14 +58,14 @@ pub fn build(name: &str, config: &Config) -> Result<Box<dyn Controller>, Error> 
     if let Some(kernels) = native::kernel_name(name) {
         remuda_bpf::check_native(kernels)?;
         let arm = native::Native::new(name).map(|arm| Box::new(arm) as Box<dyn Controller>);
-        return arm.ok_or_else(|| unknown(name));
+        return arm.ok_or_else(|| unknown(name, &[]));
     }
     remuda_algorithms::arm(name)
         .map(|arm| arm.build_with(&config.settings))
-        .ok_or_else(|| unknown(name))
+        .ok_or_else(|| unknown(name, &config.authors.names()))
 }
 
-fn unknown(name: &str) -> Error {
-    let known = names().join(", ");
+fn unknown(name: &str, authored: &[&'static str]) -> Error {
+    let known = [names().as_slice(), authored].concat().join(", ");
     Error::Unknown { name: name.to_owned(), known: format!("{known}, native:CCA of the kernel") }
 }

@@ -3,6 +3,7 @@
 //! It runs in threads of its own and only ever holds the host's lock for a copy or a note, so a
 //! slow or hostile client delays no report.
 
+use crate::author::{AuthorArm, Authors};
 use crate::error::on;
 use crate::host::{Counts, Host, Row, Target};
 use crate::ipc::lock;
@@ -108,7 +109,7 @@ pub enum Answer {
     },
 }
 
-/// The arms with their programs.
+/// The arms of this program's own with their programs.
 pub fn program_rows() -> Result<Vec<ProgramRow>, Error> {
     remuda_algorithms::arms()
         .iter()
@@ -123,6 +124,22 @@ pub fn program_rows() -> Result<Vec<ProgramRow>, Error> {
             })
         })
         .collect()
+}
+
+/// The arms of authors, with the program that a flow starts with.
+pub fn authored_rows(authors: &Authors) -> Vec<ProgramRow> {
+    let row = |arm: &Arc<AuthorArm>| {
+        let program = arm.programs().first()?;
+        let (instructions, fields) = program.compiled.size();
+        Some(ProgramRow {
+            arm: arm.name.to_owned(),
+            summary: arm.summary.clone(),
+            program: program.id.0.to_owned(),
+            instructions,
+            fields,
+        })
+    };
+    authors.arms().iter().filter_map(row).collect()
 }
 
 /// The policies, each with one line about it.
@@ -143,7 +160,10 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
             Answer::Set { flows: lock(host).set(*target, to)? }
         }
         Request::Programs {} => {
-            Answer::Programs { programs: program_rows()?, policies: policy_rows() }
+            let authors = lock(host).config.authors.clone();
+            let mut programs = program_rows()?;
+            programs.extend(authored_rows(&authors));
+            Answer::Programs { programs, policies: policy_rows() }
         }
         Request::Status {} => {
             let host = lock(host);
