@@ -148,7 +148,8 @@ impl Controller for Authored {
 
     fn hand_off(&self, path: &mut PathState) {
         let Some(handed) = self.handed else { return };
-        path.cwnd = handed.cwnd.max(path.cwnd_floor());
+        // What an author says of itself raises no window: a successor starts from the one in force.
+        path.cwnd = handed.cwnd.min(path.cwnd).max(path.cwnd_floor());
         path.ssthresh = handed.ssthresh.or(path.ssthresh);
         path.rate = handed.rate;
     }

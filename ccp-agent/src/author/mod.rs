@@ -351,3 +351,6 @@ impl Program {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
