@@ -53,9 +53,8 @@ impl AuthorArgs {
 }
 
 fn start(file: &Path, python: &PythonArgs, authors: &Authors) -> Result<Process, Failure> {
-    let process = Process::start(&python.path(), file)?;
-    let socket = process.socket.try_clone()?;
-    let line = Arc::new(Line::new(socket, true, ANSWER_LIMIT));
+    let mut process = Process::start(&python.path(), file)?;
+    let line = Arc::new(Line::new(process.take_socket()?, true, ANSWER_LIMIT));
     let named = |error| format!("{}: {error}", file.display());
     authors.add(line, &process.hello).map_err(named)?;
     Ok(process)
@@ -75,9 +74,9 @@ enum Take {
 /// Run arms written in Python on live flows, until Ctrl-C.
 ///
 /// Each class of the file that derives from `remuda.Controller` is an arm of the agent while this
-/// runs, equal to the others: `remuda set`, policies and scenarios know its name. A class that
-/// derives from pyportus' `AlgBase` is one as well. It runs in a process of its own. When it ends,
-/// its flows go to Reno, and new flows to what they went to before.
+/// runs, equal to the others for `remuda set`; policies choose among the arms they were built with.
+/// A class that derives from pyportus' `AlgBase` is one as well. It runs in a process of its own.
+/// When it ends, its flows go to Reno, and new flows to what they went to before.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -104,7 +103,7 @@ impl RunArgs {
         let stopped = stop_flag()?;
         let run_dir = &self.run_dir.run_dir;
         let mut process = Process::start(&self.python.path(), &self.file)?;
-        let _lease = door::join(run_dir, &process)?;
+        let lease = door::join(run_dir, &mut process)?;
         let names: Vec<&str> = process.hello.arms.iter().map(|arm| arm.name.as_str()).collect();
         let (first, all) = (names[0].to_owned(), names.join(", "));
         println!("{all}: in the agent until Ctrl-C (process {})", process.id());
@@ -123,6 +122,9 @@ impl RunArgs {
             }
         }
         while !stopped.load(Ordering::Relaxed) {
+            if let Some(why) = lease.ended() {
+                return Err(format!("{all} left the agent: {why}").into());
+            }
             if process.has_ended() {
                 return Err(format!("{}: its process has ended", self.file.display()).into());
             }

@@ -3,7 +3,7 @@
 //! A SOCK_SEQPACKET socket in the run directory, for root and the agent's own user. Who comes sends
 //! one frame, the announcement of its arms, and with it our end of the author's socket
 //! (SCM_RIGHTS); it is answered with one line: `ok`, or what is wrong. The arms are there for as
-//! long as that connection is.
+//! long as that connection is; if they are to be there no longer, a last line says why.
 
 use super::frame::{FRAME_BYTES_MAX, FromAuthor, Hello};
 use super::line::Line;
@@ -13,6 +13,8 @@ use crate::events::Event;
 use crate::host::Host;
 use crate::ipc::lock;
 use crate::{Error, run_dir};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType,
     UnixAddr, accept4, bind, connect, getsockopt, listen, recv, recvmsg, send, sendmsg, socket,
@@ -20,9 +22,10 @@ use nix::sys::socket::{
 };
 use std::fs;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -31,6 +34,17 @@ use std::time::Duration;
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// Authors at once.
 const AUTHORS_MAX: usize = 64;
+/// Clients at once, with those that have not announced themselves yet; more are turned away.
+const CLIENTS_MAX: usize = AUTHORS_MAX + 16;
+/// A client that announces nothing is hung up on.
+const ANNOUNCE_LIMIT_MS: u16 = 5_000;
+/// How often the thread of an author looks whether its arms are still there.
+const LOOK_MS: u16 = 200;
+/// After a failed accept, as for want of descriptors, it is tried again.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// The most descriptors that the kernel passes in one message (SCM_MAX_FD): with room for all, none
+/// is left open unseen.
+const DESCRIPTORS_MAX: usize = 253;
 const OK: &str = "ok";
 
 /// The socket's file, removed when this is dropped.
@@ -64,18 +78,43 @@ pub fn open(run_dir: &Path, authors: Authors, host: Arc<Mutex<Host>>) -> Result<
     listen(&fd, Backlog::new(8).map_err(failed)?).map_err(failed)?;
     thread::Builder::new()
         .name("authors".to_owned())
-        .spawn(move || {
-            while let Ok(client) = accept4(fd.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
-                // SAFETY: just accepted, and nobody else's.
-                let client = unsafe { OwnedFd::from_raw_fd(client) };
-                let (authors, host) = (authors.clone(), Arc::clone(&host));
-                let served = thread::Builder::new().name("author".to_owned());
-                // Without a thread for it, the client is hung up on.
-                let _ = served.spawn(move || serve(&client, &authors, &host));
-            }
-        })
+        .spawn(move || accept_all(&fd, &authors, &host))
         .map_err(on("the authors' thread"))?;
     Ok(Door { path })
+}
+
+fn accept_all(door: &OwnedFd, authors: &Authors, host: &Arc<Mutex<Host>>) {
+    let clients = Arc::new(AtomicUsize::new(0));
+    loop {
+        match accept4(door.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
+            Ok(client) => {
+                // SAFETY: just accepted, and nobody else's.
+                let client = unsafe { OwnedFd::from_raw_fd(client) };
+                if clients.load(Ordering::Relaxed) < CLIENTS_MAX {
+                    welcome(client, authors, host, &clients);
+                }
+            }
+            Err(Errno::EBADF | Errno::EINVAL) => return,
+            Err(_) => thread::sleep(ACCEPT_AGAIN),
+        }
+    }
+}
+
+fn welcome(
+    client: OwnedFd,
+    authors: &Authors,
+    host: &Arc<Mutex<Host>>,
+    clients: &Arc<AtomicUsize>,
+) {
+    clients.fetch_add(1, Ordering::Relaxed);
+    let (authors, host, count) = (authors.clone(), Arc::clone(host), Arc::clone(clients));
+    let served = thread::Builder::new().name("author".to_owned()).spawn(move || {
+        serve(&client, &authors, &host);
+        count.fetch_sub(1, Ordering::Relaxed);
+    });
+    if served.is_err() {
+        clients.fetch_sub(1, Ordering::Relaxed); // without a thread for it, it is hung up on
+    }
 }
 
 fn serve(client: &OwnedFd, authors: &Authors, host: &Mutex<Host>) {
@@ -85,17 +124,29 @@ fn serve(client: &OwnedFd, authors: &Authors, host: &Mutex<Host>) {
     if !trusted {
         return;
     }
-    let line = match admit(client, authors) {
+    match admit(client, authors) {
         Ok((line, arms)) => {
             say(client, OK);
             lock(host).record(&Event::AuthorCame { arms });
-            line
+            attend(client, &line);
         }
-        Err(error) => return say(client, &error.to_string()),
-    };
-    // The connection says nothing more; it ends.
-    let _ = recv(client.as_raw_fd(), &mut [0; 16], MsgFlags::empty());
-    line.end("its author has left");
+        Err(error) => say(client, &error.to_string()),
+    }
+}
+
+/// Until one of both is gone; the other is then told.
+fn attend(client: &OwnedFd, line: &Line) {
+    loop {
+        if let Some(why) = line.over() {
+            return say(client, &why);
+        }
+        let mut fds = [PollFd::new(client.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, LOOK_MS) {
+            Ok(0) | Err(Errno::EINTR) => {}
+            // It has nothing more to say: it ends.
+            _ => return line.end("its author has left"),
+        }
+    }
 }
 
 fn say(client: &OwnedFd, text: &str) {
@@ -108,24 +159,7 @@ fn admit(client: &OwnedFd, authors: &Authors) -> Result<(Arc<Line>, Vec<&'static
         return Err(refuse("there are too many authors"));
     }
     let mut frame = vec![0; FRAME_BYTES_MAX];
-    let mut space = nix::cmsg_space!([RawFd; 1]);
-    let mut parts = [IoSliceMut::new(&mut frame)];
-    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    let received = recvmsg::<()>(client.as_raw_fd(), &mut parts, Some(&mut space), flags)
-        .map_err(|errno| on("an author's announcement")(errno.into()))?;
-    let mut sockets = Vec::new();
-    for message in received.cmsgs().map_err(|errno| on("an author's socket")(errno.into()))? {
-        if let ControlMessageOwned::ScmRights(fds) = message {
-            // SAFETY: received just now, and nobody else's.
-            sockets.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
-        }
-    }
-    let bytes = received.bytes;
-    let socket = sockets.pop().ok_or_else(|| refuse("no socket came with the announcement"))?;
-    let kind = getsockopt(&socket, sockopt::SockType);
-    if !matches!(kind, Ok(SockType::SeqPacket)) {
-        return Err(refuse("what came with the announcement is no SOCK_SEQPACKET socket"));
-    }
+    let (bytes, socket) = announcement(client, &mut frame)?;
     let hello: Hello = match FromAuthor::parse(&frame[..bytes]) {
         Ok(FromAuthor::Hello(hello)) => hello,
         Ok(_) => return Err(refuse("it does not begin with its arms")),
@@ -136,14 +170,57 @@ fn admit(client: &OwnedFd, authors: &Authors) -> Result<(Arc<Line>, Vec<&'static
     Ok((line, arms))
 }
 
+/// What a client announces, into `frame`: how long it is, and the socket that came with it.
+fn announcement(client: &OwnedFd, frame: &mut [u8]) -> Result<(usize, OwnedFd), Error> {
+    let refuse = |rule: &str| Error::Author(rule.to_owned());
+    let mut fds = [PollFd::new(client.as_fd(), PollFlags::POLLIN)];
+    if !matches!(poll(&mut fds, ANNOUNCE_LIMIT_MS), Ok(1..)) {
+        return Err(refuse("no announcement came"));
+    }
+    let mut space = nix::cmsg_space!([RawFd; DESCRIPTORS_MAX]);
+    let mut parts = [IoSliceMut::new(frame)];
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
+    let received = recvmsg::<()>(client.as_raw_fd(), &mut parts, Some(&mut space), flags)
+        .map_err(|errno| on("an author's announcement")(errno.into()))?;
+    let mut sockets = Vec::new();
+    for message in received.cmsgs().map_err(|errno| on("an author's socket")(errno.into()))? {
+        if let ControlMessageOwned::ScmRights(fds) = message {
+            // SAFETY: received just now, and nobody else's.
+            sockets.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+        }
+    }
+    let bytes = received.bytes;
+    let (Some(socket), true) = (sockets.pop(), sockets.is_empty()) else {
+        return Err(refuse("one socket comes with the announcement"));
+    };
+    let kind = getsockopt(&socket, sockopt::SockType);
+    if !matches!(kind, Ok(SockType::SeqPacket)) {
+        return Err(refuse("what came with the announcement is no SOCK_SEQPACKET socket"));
+    }
+    Ok((bytes, socket))
+}
+
 /// A connection to a running agent, which has the arms for as long as this is.
 #[derive(Debug)]
 pub struct Lease {
-    _connection: OwnedFd,
+    connection: OwnedFd,
 }
 
-/// Brings the arms of a process to the agent that runs in `run_dir`.
-pub fn join(run_dir: &Path, process: &Process) -> Result<Lease, Error> {
+impl Lease {
+    /// Why the agent has the arms no longer, if so.
+    pub fn ended(&self) -> Option<String> {
+        let mut said = [0; 1024];
+        match recv(self.connection.as_raw_fd(), &mut said, MsgFlags::MSG_DONTWAIT) {
+            Err(Errno::EAGAIN | Errno::EINTR) => None,
+            Ok(0) | Err(_) => Some("the agent has ended".to_owned()),
+            Ok(bytes) => Some(String::from_utf8_lossy(&said[..bytes]).into_owned()),
+        }
+    }
+}
+
+/// Brings the arms of a process to the agent that runs in `run_dir`, which then alone has our end
+/// of its socket: the process ends when the agent does.
+pub fn join(run_dir: &Path, process: &mut Process) -> Result<Lease, Error> {
     let path = run_dir::author_socket(run_dir);
     let (fd, address) = seqpacket(&path)?;
     connect(fd.as_raw_fd(), &address).map_err(|errno| Error::NoAgent {
@@ -152,15 +229,112 @@ pub fn join(run_dir: &Path, process: &Process) -> Result<Lease, Error> {
     })?;
     let failed = |errno: nix::Error| on(path.display())(errno.into());
     let frame = process.announcement();
-    let sockets = [process.socket.as_raw_fd()];
+    let socket = process.take_socket()?;
+    let sockets = [socket.as_raw_fd()];
     let rights = [ControlMessage::ScmRights(&sockets)];
     sendmsg::<()>(fd.as_raw_fd(), &[IoSlice::new(&frame)], &rights, MsgFlags::MSG_NOSIGNAL, None)
         .map_err(failed)?;
     let mut answer = vec![0; FRAME_BYTES_MAX];
     let bytes = recv(fd.as_raw_fd(), &mut answer, MsgFlags::empty()).map_err(failed)?;
     match String::from_utf8_lossy(&answer[..bytes]).as_ref() {
-        OK => Ok(Lease { _connection: fd }),
+        OK => Ok(Lease { connection: fd }),
         "" => Err(Error::Refused(format!("{}: the agent hung up", path.display()))),
         error => Err(Error::Refused(error.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::author::fake::{Fake, pair};
+    use crate::events::Recorder;
+
+    const HELLO: &[u8] =
+        b"\x01{\"version\": 1, \"arms\": [{\"name\": \"knocks\", \"summary\": \"\",
+        \"report\": \"\", \"control\": \"\", \"rules\": \"\", \"report_rule\": \"\",
+        \"reports_per_round\": 4, \"programs\": [{\"name\": \"report\", \"text\": \"\",
+        \"own\": [], \"registers\": []}]}]}";
+
+    struct Nobody;
+
+    impl Recorder for Nobody {
+        fn record(&mut self, _flow: Option<u32>, _event: &Event) {}
+    }
+
+    struct Rig {
+        folder: tempfile::TempDir,
+        authors: Authors,
+        _door: Door,
+    }
+
+    fn rig() -> Rig {
+        let folder = tempfile::tempdir().expect("a folder");
+        let authors = Authors::default();
+        let host = Host::new(Config::default(), Box::new(Nobody));
+        let door = open(folder.path(), authors.clone(), Arc::new(Mutex::new(host)));
+        Rig { authors, _door: door.expect("it opens"), folder }
+    }
+
+    impl Rig {
+        /// Knocks with these sockets, and says what the answer is.
+        fn knock(&self, frame: &[u8], sockets: &[RawFd]) -> (Fake, String) {
+            let (client, address) =
+                seqpacket(&run_dir::author_socket(self.folder.path())).expect("a socket");
+            connect(client.as_raw_fd(), &address).expect("the door is open");
+            let rights = [ControlMessage::ScmRights(sockets)];
+            let parts = [IoSlice::new(frame)];
+            sendmsg::<()>(client.as_raw_fd(), &parts, &rights, MsgFlags::empty(), None)
+                .expect("it is sent");
+            let client = Fake::from(client);
+            let answer = client.wait().unwrap_or_default();
+            (client, String::from_utf8(answer).expect("a line"))
+        }
+    }
+
+    #[test]
+    fn an_author_is_let_in_and_told_when_its_line_ends() {
+        let rig = rig();
+        let (theirs, ours) = pair();
+        let (client, answer) = rig.knock(HELLO, &[ours.as_raw_fd()]);
+        drop(ours);
+        assert_eq!(answer, OK);
+        let (_, taken) = rig.knock(HELLO, &[theirs.as_raw_fd()]);
+        assert!(taken.contains("\"knocks\" is there already"), "{taken}");
+        let author = Fake::from(theirs);
+        assert!(author.say(&[77]));
+        while rig.authors.receive().is_empty() && !rig.authors.lines().is_empty() {}
+        let last = String::from_utf8(client.wait().expect("a last line")).expect("text");
+        assert!(last.contains("makes no sense"), "{last}");
+        assert_eq!(rig.authors.remove_ended(), ["knocks"]);
+        assert!(!author.say(&[77]) || author.wait().is_none(), "nobody has the other end");
+    }
+
+    #[test]
+    fn one_who_leaves_takes_the_arms_along() {
+        let rig = rig();
+        let (_author, ours) = pair();
+        let (client, answer) = rig.knock(HELLO, &[ours.as_raw_fd()]);
+        assert_eq!(answer, OK);
+        drop(client);
+        while rig.authors.remove_ended().is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(rig.authors.names().is_empty());
+    }
+
+    #[test]
+    fn who_brings_no_socket_or_several_is_refused_and_all_are_closed() {
+        let rig = rig();
+        let (author, ours) = pair();
+        let fd = ours.as_raw_fd();
+        for sockets in [&[][..], &[fd, fd], &[fd; 9]] {
+            let (_, answer) = rig.knock(HELLO, sockets);
+            assert_eq!(answer, "one socket comes with the announcement");
+        }
+        let (_, answer) = rig.knock(b"\x02", &[fd]);
+        assert!(answer.contains("kind 2"), "{answer}");
+        drop(ours);
+        assert_eq!(Fake::from(author).wait(), None, "none of the copies is open");
     }
 }

@@ -1,9 +1,15 @@
 //! Starts the process of an author's arms.
+//!
+//! What the author's file prints goes to our stderr: our stdout is for results. The process dies
+//! with the thread that started it, which is to be the main one, also if that is killed.
 
 use super::frame::{FRAME_BYTES_MAX, FromAuthor, Hello};
 use crate::Error;
 use crate::error::on;
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -18,8 +24,8 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// Our end of its socket.
-    pub socket: OwnedFd,
+    /// Our end of its socket, until somebody has it.
+    socket: Option<OwnedFd>,
     /// What it offers.
     pub hello: Hello,
     announcement: Vec<u8>,
@@ -41,13 +47,15 @@ impl Process {
         let inherited = theirs.as_raw_fd();
         let mut command = Command::new(python);
         command
-            .args(["-m", "remuda._serve"])
+            .args(["-P", "-u", "-m", "remuda._serve"])
             .arg(file)
             .arg(inherited.to_string())
-            .stdin(Stdio::null());
-        // SAFETY: fcntl alone, which may be called between fork and exec.
+            .stdin(Stdio::null())
+            .stdout(std::io::stderr());
+        // SAFETY: two system calls, which may be made between fork and exec.
         unsafe {
             command.pre_exec(move || {
+                set_pdeathsig(Signal::SIGKILL)?;
                 if libc::fcntl(inherited, libc::F_SETFD, 0) == -1 {
                     return Err(std::io::Error::last_os_error());
                 }
@@ -56,24 +64,34 @@ impl Process {
         }
         let child = command.spawn().map_err(on(python.display()))?;
         drop(theirs);
-        let mut process = Self {
-            child,
-            socket: ours,
-            hello: Hello { version: 0, arms: Vec::new() },
-            announcement: Vec::new(),
-        };
-        process.hello = process.greeting(python, file)?;
+        let hello = Hello { version: 0, arms: Vec::new() };
+        let mut process = Self { child, socket: None, hello, announcement: Vec::new() };
+        process.hello = process.greeting(&ours, python, file)?;
+        process.socket = Some(ours);
         Ok(process)
     }
 
-    fn greeting(&mut self, python: &Path, file: &Path) -> Result<Hello, Error> {
-        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+    /// Our end of its socket, which is then whose it is given to: the process ends when that is
+    /// closed.
+    pub fn take_socket(&mut self) -> Result<OwnedFd, Error> {
+        self.socket
+            .take()
+            .ok_or_else(|| Error::Author("its arms are somebody's already".to_owned()))
+    }
+
+    fn greeting(&mut self, ours: &OwnedFd, python: &Path, file: &Path) -> Result<Hello, Error> {
+        let mut fds = [PollFd::new(ours.as_fd(), PollFlags::POLLIN)];
         let limit_ms = u16::try_from(START_LIMIT.as_millis()).unwrap_or(u16::MAX);
-        if !matches!(poll(&mut fds, limit_ms), Ok(1..)) {
-            return refuse(file, format!("it says nothing within {} s", START_LIMIT.as_secs()));
+        match poll(&mut fds, limit_ms) {
+            Ok(1..) => {}
+            Err(Errno::EINTR) => return refuse(file, "interrupted before it had started"),
+            _ => {
+                let limit_s = START_LIMIT.as_secs();
+                return refuse(file, format!("it says nothing within {limit_s} s"));
+            }
         }
         let mut buffer = vec![0; FRAME_BYTES_MAX];
-        let bytes = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()).unwrap_or(0);
+        let bytes = recv(ours.as_raw_fd(), &mut buffer, MsgFlags::empty()).unwrap_or(0);
         match FromAuthor::parse(&buffer[..bytes]) {
             Ok(FromAuthor::Hello(hello)) => {
                 self.announcement = buffer[..bytes].to_vec();
@@ -84,8 +102,8 @@ impl Process {
             Err(_) if bytes == 0 => refuse(
                 file,
                 format!(
-                    "{} ended at once\nfix: one that has the package: `tools/python.sh build`, then \
-                     --python target/venv/bin/python",
+                    "{} ended at once\nfix: one that has the package: `tools/python.sh build`, \
+                     then --python target/venv/bin/python",
                     python.display()
                 ),
             ),
