@@ -173,9 +173,10 @@ impl Datapath {
         if let Some(rate) = ran.rate.filter(|rate| *rate > 0) {
             pace_at(sender, rate);
         }
-        if ran.reported {
+        if let (true, Some(place)) = (ran.reported, self.running) {
             let signals = self.signals(sender, now_ns);
-            if let Some(orders) = self.agent.report(self.machine.report(), signals) {
+            let program = (place, self.programs.at(place));
+            if let Some(orders) = self.agent.report(program, self.machine.report(), signals) {
                 self.orders.push_back((now_ns + self.delay_ns, orders));
             }
         }

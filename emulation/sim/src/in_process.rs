@@ -5,16 +5,18 @@
 //! is made: it is made at once, and delayed.
 
 use crate::Error;
+use ccp_agent::author;
 use ccp_agent::flow::{Actuator, Context, Flow};
-use ccp_agent::programs::Compiled;
+use ccp_agent::programs::{Compiled, installed_as};
 use ccp_agent::{Config, catalogue, decode, events, programs};
+use remuda_algorithms::controller::OWN_FIELDS_MAX;
 use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Arm, ProgramId, Registers, Why, arms};
 use remuda_scenarios::SwitchOrder;
 use remuda_scenarios::outcome::Switch;
 use remuda_vm::Program;
-use remuda_wire::program::Register;
+use remuda_wire::program::{REPORT_REGISTERS, Register};
 use remuda_wire::to_agent::{FlowInfo, Signals};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, OnceLock};
@@ -27,6 +29,8 @@ pub struct Installed {
     compiled: Arc<Compiled>,
     report_us: Option<u32>,
     per_round: Option<u32>,
+    /// Where in a report the program's own fields stand, in the order that its controller knows.
+    own: Box<[usize]>,
 }
 
 /// What the agent wants of a datapath.
@@ -63,6 +67,15 @@ impl Installed {
             _ => None,
         }
     }
+
+    /// The program's own fields of a report, and how many they are.
+    fn own(&self, fields: &[u64]) -> ([u64; REPORT_REGISTERS as usize], usize) {
+        let mut own = [0; REPORT_REGISTERS as usize];
+        for (value, place) in own.iter_mut().zip(&self.own) {
+            *value = fields.get(*place).copied().unwrap_or(0);
+        }
+        (own, self.own.len())
+    }
 }
 
 /// The programs of all arms: ours, compiled once in a process, and then those of authors.
@@ -80,7 +93,7 @@ impl Programs {
         let ours = OURS.get_or_init(|| arms().iter().enumerate().map(install).collect());
         let ours = ours.as_deref().map_err(|rule| refuse(rule.clone()))?;
         let authored = config.authors.programs();
-        let authored = authored.iter().map(|program| install_compiled(&program.compiled));
+        let authored = authored.iter().map(|program| install_authored(program));
         Ok(Self { ours, authored: authored.collect::<Result<_, String>>().map_err(refuse)? })
     }
 
@@ -89,12 +102,14 @@ impl Programs {
         self.ours.get(place).unwrap_or_else(|| &self.authored[place - self.ours.len()])
     }
 
+    /// Where a program stands: one place for those that a datapath has one of.
     fn place(config: &Config, id: ProgramId) -> Option<usize> {
         let authored = || {
             let programs = config.authors.programs();
             programs.iter().position(|program| program.id == id).map(|at| arms().len() + at)
         };
-        arms().iter().position(|arm| arm.program == id).or_else(authored)
+        let name = installed_as(id);
+        arms().iter().position(|arm| arm.program.0 == name).or_else(authored)
     }
 }
 
@@ -102,14 +117,27 @@ fn install((index, arm): (usize, &&Arm)) -> Result<Installed, String> {
     let id = arm.program;
     let uid = u32::try_from(index + 1).map_err(|_| "there are too many arms".to_owned())?;
     let compiled = programs::compiled(id.0, arm.program_text, uid).map_err(|e| e.to_string())?;
-    install_compiled(&Arc::new(compiled))
+    let mut installed = install_compiled(&Arc::new(compiled))?;
+    // An arm declares the shared signals first, and then its own.
+    installed.own = (FIELDS.len()..FIELDS.len() + OWN_FIELDS_MAX).collect();
+    Ok(installed)
+}
+
+fn install_authored(program: &author::Program) -> Result<Installed, String> {
+    let mut installed = install_compiled(&program.compiled)?;
+    let place = |name: &&'static str| match program.compiled.register(name) {
+        Some(Register::Report(index)) => Some(index as usize),
+        _ => None,
+    };
+    installed.own = program.own.iter().filter_map(place).collect();
+    Ok(installed)
 }
 
 fn install_compiled(compiled: &Arc<Compiled>) -> Result<Installed, String> {
     let program =
         Program::from_install(&compiled.install).map_err(|refusal| refusal.to_string())?;
-    let compiled = Arc::clone(compiled);
-    let mut installed = Installed { program, compiled, report_us: None, per_round: None };
+    let (compiled, own) = (Arc::clone(compiled), Box::default());
+    let mut installed = Installed { program, compiled, report_us: None, per_round: None, own };
     installed.report_us = installed.control(REPORT_INTERVAL);
     installed.per_round = installed.control(REPORTS_PER_ROUND);
     Ok(installed)
@@ -176,6 +204,8 @@ pub struct InProcess {
     flow: Flow,
     config: Arc<Config>,
     switches: Switches,
+    /// The program that it was told to run, by its place in [`Programs`].
+    running: Option<usize>,
     /// What is to drive the flow later, the next one last.
     ordered: Vec<SwitchOrder>,
 }
@@ -217,7 +247,8 @@ impl InProcess {
         let flow = Flow::new(1, info(ecn, &signals), (cwnd, mss), driven, signals.now_us);
         let ordered = ordered.iter().rev().cloned().collect();
         let switches = Switches::default();
-        let mut agent = Self { flow, config: Arc::clone(config), switches, ordered };
+        let config = Arc::clone(config);
+        let mut agent = Self { flow, config, switches, running: None, ordered };
         let orders = agent.step(signals, |flow, ctx| flow.start(ctx)).unwrap_or_default();
         Ok((agent, orders))
     }
@@ -237,17 +268,28 @@ impl InProcess {
         &self.switches.made
     }
 
-    /// Takes in a report; what it wants, if anything is new.
-    pub fn report(&mut self, fields: &[u64], signals: Signals) -> Option<Orders> {
-        let foreign = self.flow.is_foreign();
-        let shared = fields.split_first_chunk::<{ FIELDS.len() }>().filter(|_| !foreign);
-        let m = shared.map(|(values, own)| decode::fields(values, own, Some(&signals)));
+    /// Takes in a report of that program; what it wants, if anything is new. A report of another
+    /// program than the flow is to run was under way when it changed: nobody reads it.
+    pub fn report(
+        &mut self,
+        (place, installed): (usize, &Installed),
+        fields: &[u64],
+        signals: Signals,
+    ) -> Option<Orders> {
         let now_s = signals.now_us as f64 / 1e6;
         let due = self.ordered.pop_if(|order| order.at_s <= now_s);
+        let is_stale = self.running != Some(place);
+        if is_stale && due.is_none() {
+            return None;
+        }
+        let (own, count) = installed.own(fields);
+        let shared = fields.first_chunk::<{ FIELDS.len() }>().filter(|_| !self.flow.is_foreign());
+        let m = shared.map(|values| decode::fields(values, &own[..count], Some(&signals)));
         self.step(signals, |flow, ctx| {
             match &m {
+                _ if is_stale => {}
                 Some(m) => flow.on_report(m, ctx),
-                None => flow.on_foreign_report(fields, ctx),
+                None => flow.on_foreign_report(&own[..count], ctx),
             }
             if let Some(order) = due {
                 flow.signals = Some(signals);
@@ -274,6 +316,7 @@ impl InProcess {
         };
         act(&mut self.flow, &mut ctx);
         self.flow.signals = None;
+        self.running = wire.0.program.or(self.running);
         wire.1.then_some(wire.0)
     }
 }
