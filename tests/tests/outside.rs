@@ -1,5 +1,5 @@
-//! A crate outside the workspace adds an arm: it builds, its own tests pass, and its arm is equal to
-//! ours.
+//! A crate outside the workspace adds an arm: it builds, its own tests pass, and its arm is equal
+//! to ours.
 
 use remuda_tests::root;
 use std::path::{Path, PathBuf};
@@ -43,8 +43,11 @@ fn an_arm_of_another_crate_is_listed_simulated_and_switched_to() {
     assert!(simulated.status.success(), "{}", said(&simulated));
     assert!(said(&simulated).contains("scalable"), "{}", said(&simulated));
     let switched = "flows.*.switches=[{ at_s = 2, to = 'scalable' }]";
-    let switched = run(&binary, &[&short[..], &[switched]].concat());
+    let switched = run(&binary, &[&short[..], &[switched, "--json", "--quiet"]].concat());
     assert!(switched.status.success(), "{}", said(&switched));
+    let outcome: serde_json::Value = serde_json::from_slice(&switched.stdout).expect("one object");
+    let made = &outcome["flows"][0]["switches"][0];
+    assert_eq!((&made["from"], &made["to"]), (&"cubic".into(), &"scalable".into()), "{made}");
     let unknown =
         run(&remuda_tests::binary(), &[&short[..], &["flows.*.driver=scalable"]].concat());
     assert!(said(&unknown).contains("native:CCA"), "ours does not know it: {}", said(&unknown));
