@@ -1,4 +1,5 @@
 """An algorithm written for pyportus 0.6.1, as it is."""
+# ruff: noqa: ANN001, ANN201, ANN204
 
 import pyportus as portus
 

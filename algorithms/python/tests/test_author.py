@@ -73,7 +73,8 @@ def test_a_flow_is_switched_to_python_and_back(tmp_path: Path) -> None:
 def test_an_exception_in_the_simulator_costs_a_fallback_and_is_said(tmp_path: Path) -> None:
     file = tmp_path / "breaks.py"
     text = (EXAMPLES / "aimd.py").read_text().replace("Aimd", "Breaks")
-    file.write_text(text.replace("if (m.lost", "if now > 2: raise KeyError('two')\n        if (m.lost"))
+    raises = "if now > 2: raise KeyError('two')\n        if (m.lost"
+    file.write_text(text.replace("if (m.lost", raises))
     result = simulated(tmp_path, file, "flows.*.driver=breaks")
     (switch,) = result["flows"][0]["switches"]
     assert (switch["from"], switch["to"]) == ("breaks", "reno")
@@ -81,12 +82,91 @@ def test_an_exception_in_the_simulator_costs_a_fallback_and_is_said(tmp_path: Pa
     assert result["flows"][0]["goodput_mbit_per_sec"] > 15
 
 
+def test_an_exception_in_resume_is_said_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "refuses.py"
+    text = (EXAMPLES / "aimd.py").read_text().replace("Aimd", "Refuses")
+    file.write_text(text.replace("self.mss = path.mss", "raise ValueError('not this path')"))
+    result = simulated(tmp_path, file, "flows.*.driver=refuses")
+    (switch,) = result["flows"][0]["switches"]
+    assert (switch["from"], switch["to"]) == ("refuses", "reno")
+    assert "ValueError: not this path" in switch["why"]
+
+
+def test_what_an_author_prints_is_no_part_of_the_results(tmp_path: Path) -> None:
+    file = tmp_path / "prints.py"
+    text = (EXAMPLES / "aimd.py").read_text().replace("Aimd", "Prints")
+    file.write_text(text.replace("self.mss = path.mss", "print('resumed'); self.mss = path.mss"))
+    path = tmp_path / "scenario.toml"
+    path.write_text(SCENARIO)
+    arguments = ["--author", file, "--set", "flows.*.driver=prints", "--json", "--quiet"]
+    done = remuda("sim", path, *arguments)
+    json.loads(done.stdout)
+    assert "resumed" in done.stderr
+
+
+MIXED = """
+import pyportus
+
+class Flow:
+    def __init__(self, datapath):
+        self.datapath = datapath
+        self.reports = 0
+        datapath.set_program("one", [("Cwnd", 30_000)])
+
+    def on_report(self, r):
+        self.reports += 1
+        fields = vars(r)
+        if fields.keys() == {"old", "acked"}:
+            assert r.old == 1 and r.acked > 1, fields
+            other = "two"
+        else:
+            assert fields == {"other": 2}, fields
+            other = "one"
+        if self.reports % 10 == 0:
+            self.datapath.set_program(other, [("Cwnd", 30_000)])
+
+class Mixed(pyportus.AlgBase):
+    def datapath_programs(self):
+        return {
+            "one": '''
+                # what is declared here comes after the report's
+                (def (volatile Report.old 1) (Report (volatile acked 0)))
+                (when true
+                    # bytes (in order)
+                    (:= Report.acked (+ Report.acked Ack.bytes_acked)) # so far
+                    (fallthrough))
+                (when (> Micros 10000) (report) (:= Micros 0)) # ten milliseconds''',
+            "two": '''
+                (def (Report (volatile other 2)))
+                (when (> Micros 10000) (report) (:= Micros 0))''',
+        }
+
+    def new_flow(self, datapath, info):
+        return Flow(datapath)
+"""
+
+
+@pytest.mark.parametrize("delay_ms", [0, 30])
+def test_a_report_is_read_by_its_own_programs_names(tmp_path: Path, delay_ms: int) -> None:
+    file = tmp_path / "mixed.py"
+    file.write_text(MIXED)
+    settings = ("flows.*.driver=mixed", f"control_delay_ms={delay_ms}")
+    (flow,) = simulated(tmp_path, file, *settings)["flows"]
+    assert flow["switches"] == [], flow["switches"]
+    assert flow["goodput_mbit_per_sec"] > 1
+
+
+TYPO = "(when true (:= Report.mine Flow.rtt_smaple_us) (fallthrough))"
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("rules = '(when true (:= Report.mine Flow.rtt_smaple_us) (fallthrough))'", "rtt_sample_us"),
-        ("rules = '(when true (:= Report.mine Flow.rtt_smaple_us) (fallthrough))'", "column 28:"),
-        ("rules = '(when true (report)'", "never closed"),
+        (f"rules = '{TYPO}'", "rtt_sample_us"),
+        (f"rules = '{TYPO}'", "`rules`, line 1, column 28:"),
+        ("rules = '(when true (report)'", "program wrong/report, `rules`, line 1, column 1"),
+        ("control = '# twice\\n(a 1)) (b 2)'", "`control`, line 2, column 6: this ) closes"),
+        ("control = '(volatile_one 1)'", "portus reads volatile where a name begins so"),
         ("report = '(volatile a 0) (volatile b 0)'", "1 at most"),
         ("name = 'cubic'", "is there already"),
         ("reports_per_round = 0", "reports_per_round = 0"),
@@ -214,7 +294,12 @@ def test_a_python_arm_takes_live_flows_and_gives_them_back(agent: Agent) -> None
     author = agent.run(EXAMPLES / "aimd.py", "--take", "all")
     agent.wait(lambda: [row["arm"] for row in agent.rows()] == ["aimd", "aimd"])
     before = agent.rows()
-    agent.wait(lambda: all(a["reports"] > b["reports"] + 20 for a, b in zip(agent.rows(), before, strict=True)))
+
+    def report_on() -> bool:
+        pairs = zip(agent.rows(), before, strict=True)
+        return all(now["reports"] > then["reports"] + 20 for now, then in pairs)
+
+    agent.wait(report_on)
     agent.ask("set", str(before[0]["id"]), "bbr")
     agent.wait(lambda: [row["arm"] for row in agent.rows()] == ["bbr", "aimd"])
     agent.ask("set", str(before[0]["id"]), "aimd")
@@ -249,6 +334,41 @@ def test_an_exception_costs_its_flow_a_fallback_and_an_event(agent: Agent, tmp_p
     assert failed["flow"] == first
     assert "KeyError: 'fifty'" in failed["reason"]
     agent.wait(lambda: [row["arm"] for row in agent.rows()] == ["reno", "cubic"])
+
+
+def author_of(command: subprocess.Popen[str]) -> int:
+    """The process that `remuda run` has started."""
+    (child,) = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
+    return int(child)
+
+
+def test_an_author_that_is_killed_costs_its_flows_a_fallback(agent: Agent) -> None:
+    agent.flow()
+    command = agent.run(EXAMPLES / "aimd.py", "--take", "all")
+    agent.wait(lambda: [row["arm"] for row in agent.rows()] == ["aimd"])
+    os.kill(author_of(command), signal.SIGKILL)
+    agent.wait(lambda: [row["arm"] for row in agent.rows()] == ["reno"])
+    assert command.wait(timeout=20) == 1
+    assert "ended" in agent.events("failed")[0]["reason"]
+
+
+def test_a_command_that_is_killed_takes_its_author_along(agent: Agent) -> None:
+    agent.flow()
+    command = agent.run(EXAMPLES / "aimd.py", "--take", "all")
+    agent.wait(lambda: [row["arm"] for row in agent.rows()] == ["aimd"])
+    author = Path(f"/proc/{author_of(command)}")
+    command.kill()
+    command.wait(timeout=20)
+    agent.wait(lambda: not author.exists() or not (author / "cmdline").read_bytes())
+    agent.wait(lambda: [row["arm"] for row in agent.rows()] == ["reno"])
+
+
+def test_an_author_ends_with_its_agent(agent: Agent) -> None:
+    agent.flow()
+    command = agent.run(EXAMPLES / "aimd.py", "--take", "all")
+    agent.wait(lambda: [row["arm"] for row in agent.rows()] == ["aimd"])
+    agent.processes[0].send_signal(signal.SIGINT)
+    assert command.wait(timeout=20) == 1
 
 
 def test_a_busy_author_delays_nobody_elses_reports(agent: Agent, tmp_path: Path) -> None:

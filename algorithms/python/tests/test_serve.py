@@ -14,6 +14,11 @@ from remuda import _serve
 from remuda._serve import NONE
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+ARM = """import remuda
+class A(remuda.Controller):
+    {}
+    def resume(self, path, now): ...
+"""
 
 
 class Host:
@@ -23,7 +28,7 @@ class Host:
         """Starts it."""
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(20)
-        command = [sys.executable, "-m", "remuda._serve", str(file), str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", "remuda._serve", str(file), str(theirs.fileno())]
         self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
         theirs.close()
 
@@ -41,9 +46,7 @@ class Host:
         """A flow reports."""
         rtt = (41_000, 40_000, 42_000, 82_000, 2 * 41_000**2, 2)
         words = (acked, acked, lost, 0, *rtt, 360_000, 361_000, 14_480, 14_480)
-        head = _serve.MEASURE_FRAME.pack(
-            _serve.MEASURE, flow, 2, 1_000_000, *words, 0, 0, len(own)
-        )
+        head = _serve.MEASURE_FRAME.pack(_serve.MEASURE, flow, 2, 1_000_000, *words, 0, 0, len(own))
         self.socket.send(head + struct.pack(f"<{len(own)}Q", *own))
         return self.hear()
 
@@ -128,6 +131,77 @@ def test_an_exception_is_its_flows_alone_with_the_traceback(
 
 
 @pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        ("sys.exit('enough')", "SystemExit: enough"),
+        (r"raise ValueError('\udcff')", r"ValueError: \udcff"),
+        ("raise ValueError('x' * 100_000 + 'the end')", "xxxthe end"),
+    ],
+)
+def test_whatever_is_raised_ends_its_flow_and_not_the_file(
+    start: list[Host], tmp_path: Path, raised: str, said: str
+) -> None:
+    file = tmp_path / "raises.py"
+    file.write_text(
+        "import sys, remuda\n"
+        "class Raises(remuda.Controller):\n"
+        "    def resume(self, path, now):\n"
+        "        return remuda.Decision(path.cwnd)\n"
+        "    def on_measurement(self, m, now):\n"
+        f"        {raised}\n"
+    )
+    host, _ = started(start, file)
+    decision(host.resume(1))
+    failed = host.measure(1, [])
+    assert failed[0] == _serve.FAILED
+    assert said in failed[5:].decode()
+    assert len(failed) <= _serve.FAILED_BYTES_MAX + 5
+    decision(host.resume(2))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("2**32 - 1", "control register factor is 4294967295: it must be below 4294967295"),
+        ("-1", "control register factor is -1"),
+        ("'a'", "control register factor is 'a'"),
+    ],
+)
+def test_a_control_register_has_32_bits(
+    start: list[Host], tmp_path: Path, value: str, said: str
+) -> None:
+    file = tmp_path / "sets.py"
+    file.write_text(
+        "import remuda\n"
+        "class Sets(remuda.Controller):\n"
+        "    control = '(factor 2)'\n"
+        "    def resume(self, path, now): return remuda.Decision(path.cwnd)\n"
+        f"    def registers(self): return {{'factor': {value}}}\n"
+    )
+    host, _ = started(start, file)
+    failed = host.resume(1)
+    assert failed[0] == _serve.FAILED
+    assert said in failed[5:].decode()
+
+
+@pytest.mark.parametrize("name", ["json", "remuda", "socket"])
+def test_a_file_may_have_the_name_of_a_module(start: list[Host], tmp_path: Path, name: str) -> None:
+    (tmp_path / "struct.py").write_text("1 / 0\n")
+    (tmp_path / "neighbour.py").write_text("HALF = 2\n")
+    file = tmp_path / f"{name}.py"
+    file.write_text(
+        "import json, struct, remuda, neighbour\n"
+        "class Named(remuda.Controller):\n"
+        "    def resume(self, path, now):\n"
+        "        json.dumps(struct.pack('<B', 1).hex())\n"
+        "        return remuda.Decision(path.cwnd / neighbour.HALF)\n"
+    )
+    host, hello = started(start, file)
+    assert hello["arms"][0]["name"] == "named"
+    assert decision(host.resume(1))[3] == 7_240
+
+
+@pytest.mark.parametrize(
     ("value", "said"),
     [
         ("None", "a remuda.Decision is due"),
@@ -162,6 +236,11 @@ def test_a_decision_that_is_none_is_an_exception_that_says_so(
             "    def resume(self, path, now): ...\n",
             "no name of an arm",
         ),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
+        (ARM.format("report = 5"), "A.report is 5, not str"),
+        (ARM.format("name = b'a'"), "A.name is b'a', not str"),
+        (ARM.format("reports_per_round = '4'"), "A.reports_per_round is '4', not int"),
+        (ARM.format("rules = ' ' * 70_000"), "bytes: 65536 at most"),
     ],
 )
 def test_a_file_that_cannot_be_run_says_why(
@@ -178,6 +257,11 @@ def test_a_file_that_cannot_be_run_says_why(
 
 
 def test_the_program_of_pyportus_is_read_as_portus_reads_it() -> None:
-    text = "(def (Report (volatile acked 0) (rtt 0)) (volatile Report.old 1) (factor 2))\n(when true (report))"
+    declares = "(def (Report (volatile acked 0) (rtt 0)) (volatile Report.old 1) (factor 2))"
+    text = f"{declares}\n(when true (report))"
     program = _serve.whole_program("p", text)
     assert (program.own, program.registers) == (["acked", "rtt", "old"], ["factor"])
+    commented = "# (def (Report (no 0)))\n" + text.replace("(rtt 0)", "# ) (no 0)\n(rtt 0) # (\n")
+    again = _serve.whole_program("p", commented)
+    assert (again.own, again.registers) == (program.own, program.registers)
+    assert _serve.declared("(volatile a 0) # (b 0)\n(c 1)") == ["a", "c"]

@@ -61,7 +61,8 @@ class Datapath:
         if program_name not in self._names:
             raise ValueError(f"no datapath program {program_name!r}: there are {self._names}")
         self._program = self._names.index(program_name)
-        self._fields = {name: self._fields[name] for name in ("Cwnd", "Rate") if name in self._fields}
+        kept = {"Cwnd", "Rate"} & self._fields.keys()
+        self._fields = {name: self._fields[name] for name in kept}
         self.update_fields(fields or [])
 
     def update_field(self, reg_name: str, value: int) -> None:

@@ -1,4 +1,4 @@
-"""Runs the arms of one file, for a host at the other end of a socket: `python -m remuda._serve`.
+"""Runs the arms of one file for a host at the other end of a socket: `python -P -m remuda._serve`.
 
 A frame is a datagram of a SOCK_SEQPACKET socket: its kind in one byte, then little-endian integers,
 as the structures below; times in microseconds, rates in bytes per second, and 0 or the largest
@@ -41,6 +41,7 @@ HELLO, DECISION, FAILED = 1, 2, 3
 RESUME, MEASURE, CLOSE = 10, 11, 12
 
 FRAME_BYTES_MAX = 65_536
+FAILED_BYTES_MAX = 16_384
 NONE = 2**64 - 1
 NONE32 = 2**32 - 1
 """Of a control register that was never set: it keeps its initial value."""
@@ -49,11 +50,12 @@ NONE32 = 2**32 - 1
 # rtt_min_long, rtt_max, delivery rate (NONE: unknown); flags: 1 ecn, 2 app-limited
 RESUME_FRAME = struct.Struct("<BIIIQ11QB")
 # kind, flow, seq, now; acked, delivered, lost, marked; RTT last, min, max, sum, sum of squares,
-# count; send rate, delivery rate, in flight, cwnd; flags: 1 timed out, 2 app-limited, 4 in recovery;
-# which program reported; number of own fields, which follow
+# count; send rate, delivery rate, in flight, cwnd; flags: 1 timed out, 2 app-limited,
+# 4 in recovery; which program reported; number of own fields, which follow. Of a report made of
+# several, volatile own fields are added up as the program gathers them, others are as of the last.
 MEASURE_FRAME = struct.Struct("<BIIQ14QBBB")
 # kind, flow, seq; cwnd, rate (NONE: none); what is handed off: cwnd, ssthresh, rate (NONE: none);
-# which program is to run; number of registers, which follow as u32, in the order of its declarations
+# which program is to run; number of registers, which follow as u32, in the order declared
 DECISION_FRAME = struct.Struct("<BII5QBB")
 FLOW_FRAME = struct.Struct("<BI")
 
@@ -88,20 +90,29 @@ class Program:
 
 
 def load(file: Path) -> ModuleType:
-    """Imports the file, as a module of its own name."""
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    """Imports the file, under a name that is no other module's.
+
+    Its folder comes last: neither it nor its neighbours stand for a module of that name elsewhere.
+    """
+    name = f"remuda_author_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise Unfit(f"{file}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
-    sys.path.insert(0, str(file.parent.resolve()))
+    sys.modules[name] = module
+    sys.path.append(str(file.parent.resolve()))
     spec.loader.exec_module(module)
     return module
 
 
+def without_comments(text: str) -> str:
+    """A program's text as it is compiled."""
+    return re.sub(r"#[^\n]*", "", text)
+
+
 def declared(text: str) -> list[str]:
     """The names that a program's declarations declare: `(volatile name 0) (other 1)`."""
-    words = text.replace("(", " ( ").replace(")", " ) ").split()
+    words = without_comments(text).replace("(", " ( ").replace(")", " ) ").split()
     names: list[str] = []
     for at, word in enumerate(words):
         if word == "(" and at + 1 < len(words):
@@ -127,8 +138,10 @@ def blocks(text: str) -> list[str]:
 
 def whole_program(name: str, text: str) -> Program:
     """What a whole program declares: `(def (Report (volatile acked 0)) (factor 2))`."""
-    head = next((block for block in blocks(text) if re.match(r"\(\s*def\b", block)), "()")
-    own, control = [], []
+    code = blocks(without_comments(text))
+    head = next((block for block in code if re.match(r"\(\s*def\b", block)), "()")
+    own: list[str] = []
+    control: list[str] = []
     for block in blocks(re.sub(r"^\(\s*def", "", head)[:-1]):
         report = re.match(r"\(\s*Report\b", block)
         if report:
@@ -145,11 +158,31 @@ def programs_of(arm: type[Controller]) -> list[Program]:
     return [Program("report", "", declared(arm.report), declared(arm.control))]
 
 
+ATTRIBUTES: dict[str, type] = {
+    "name": str,
+    "summary": str,
+    "report": str,
+    "control": str,
+    "rules": str,
+    "report_rule": str,
+    "reports_per_round": int,
+}
+
+
+def checked(arm: type[Controller]) -> type[Controller]:
+    """The arm, if its class attributes are what they should be."""
+    for name, kind in ATTRIBUTES.items():
+        value = getattr(arm, name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise Unfit(f"{arm.__name__}.{name} is {value!r}, not {kind.__name__}")
+    return arm
+
+
 def arms_of(module: ModuleType) -> list[type[Controller]]:
     """The arms that the file defines, in its order."""
     classes = [value for value in vars(module).values() if inspect.isclass(value)]
     own = [c for c in classes if issubclass(c, Controller) and c.__module__ == module.__name__]
-    arms = [c for c in own if c.resume is not Controller.resume]
+    arms = [checked(c) for c in own if c.resume is not Controller.resume]
     arms += [_portus.adapted(algorithm) for algorithm in _portus.algorithms_of(module)]
     if not arms:
         raise Unfit(f"{module.__file__}: no class in it derives from remuda.Controller")
@@ -162,23 +195,33 @@ def arms_of(module: ModuleType) -> list[type[Controller]]:
     return arms
 
 
+def described(arm: type[Controller]) -> dict[str, Any]:
+    """What the host is told of an arm."""
+    return {
+        "name": name_of(arm),
+        "summary": summary_of(arm),
+        "report": arm.report,
+        "control": arm.control,
+        "rules": arm.rules,
+        "report_rule": arm.report_rule,
+        "reports_per_round": arm.reports_per_round,
+        "programs": [asdict(program) for program in programs_of(arm)],
+    }
+
+
 def announcement(arms: list[type[Controller]]) -> bytes:
     """The `HELLO`: what arms there are, and their programs."""
-    about = [
-        {
-            "name": name_of(arm),
-            "summary": summary_of(arm),
-            "report": arm.report,
-            "control": arm.control,
-            "rules": arm.rules,
-            "report_rule": arm.report_rule,
-            "reports_per_round": arm.reports_per_round,
-            "programs": [asdict(program) for program in programs_of(arm)],
-        }
-        for arm in arms
-    ]
-    text = json.dumps({"version": PROTOCOL_VERSION, "arms": about})
-    return bytes([HELLO]) + text.encode()
+    about = [described(arm) for arm in arms]
+    text = json.dumps({"version": PROTOCOL_VERSION, "arms": about}).encode()
+    if len(text) >= FRAME_BYTES_MAX:
+        raise Unfit(f"its arms with programs take {len(text)} bytes: {FRAME_BYTES_MAX} at most")
+    return bytes([HELLO]) + text
+
+
+def failed(number: int, text: str) -> bytes:
+    """The `FAILED` of a flow, or of the file as a whole (0); of a long text the end."""
+    encoded = text.encode(errors="backslashreplace")
+    return FLOW_FRAME.pack(FAILED, number) + encoded[-FAILED_BYTES_MAX:]
 
 
 def seconds(micros: int) -> float | None:
@@ -270,6 +313,14 @@ def optional(value: Any, what: str) -> int:  # noqa: ANN401, as above
     return NONE if value is None else whole(value, what)
 
 
+def register(value: Any, name: str) -> int:  # noqa: ANN401, as above
+    """The value of a control register of 32 bits, whose largest means that it is not set."""
+    word = whole(value, f"control register {name}")
+    if word >= NONE32:
+        raise ValueError(f"control register {name} is {value!r}: it must be below {NONE32}")
+    return word
+
+
 class Server:
     """The arms of one file, and their flows."""
 
@@ -288,16 +339,15 @@ class Server:
         try:
             decision = self.resume(frame) if kind == RESUME else self.measure(frame)
             return self.said(number, seq, decision)
-        except Exception:
+        except (Exception, SystemExit):
             self.flows.pop(number, None)
-            text = traceback.format_exc()[-(FRAME_BYTES_MAX // 4) :]
-            return FLOW_FRAME.pack(FAILED, number) + text.encode()
+            return failed(number, traceback.format_exc())
 
     def resume(self, frame: bytes) -> Decision:
         """A flow starts, or is taken over."""
         _, number, _, arm, now_us, *words = RESUME_FRAME.unpack(frame)
         path = path_of(tuple(words))
-        made = self.arms[arm]()
+        made: Controller = self.arms[arm]()
         self.flows[number] = Flow(made, path, programs_of(self.arms[arm]))
         return made.resume(path, now_us / 1e6)
 
@@ -322,7 +372,7 @@ class Server:
         declares = flow.programs[program].registers
         for name in values.keys() - set(declares):
             raise ValueError(f"no control register {name!r}: {declares} are declared")
-        words = [whole(values.get(name, NONE32), name) for name in declares]
+        words = [register(values[name], name) if name in values else NONE32 for name in declares]
         return DECISION_FRAME.pack(
             DECISION,
             number,
@@ -334,13 +384,12 @@ class Server:
             optional(path.rate, "path.rate"),
             program,
             len(words),
-        ) + b"".join(min(word, NONE32).to_bytes(4, "little") for word in words)
+        ) + b"".join(word.to_bytes(4, "little") for word in words)
 
 
 def serve(host: socket.socket, arms: list[type[Controller]]) -> None:
     """Answers until the host hangs up."""
     server = Server(arms)
-    host.send(announcement(arms))
     while frame := host.recv(FRAME_BYTES_MAX):
         answer = server.answer(frame)
         if answer is not None:
@@ -348,23 +397,25 @@ def serve(host: socket.socket, arms: list[type[Controller]]) -> None:
 
 
 def main() -> int:
-    """`python -m remuda._serve FILE FD`."""
+    """`python -P -m remuda._serve FILE FD`."""
     file, fd = Path(sys.argv[1]), int(sys.argv[2])
     host = socket.socket(fileno=os.dup(fd))
     os.close(fd)
     _portus.install()
     try:
         arms = arms_of(load(file))
+        hello = announcement(arms)
     except Unfit as unfit:
         refusal = str(unfit)
-    except Exception:
+    except (Exception, SystemExit):
         refusal = traceback.format_exc()
     else:
         # A host that hangs up has ended; so do we. Ctrl-C is the host's to act on.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+            host.send(hello)
             serve(host, arms)
         return 0
-    host.send(FLOW_FRAME.pack(FAILED, 0) + refusal.encode()[: FRAME_BYTES_MAX // 4])
+    host.send(failed(0, refusal))
     return 1
 
 

@@ -121,7 +121,11 @@ class Measurement:
     cwnd: int
     """The window in force, in bytes."""
     own: dict[str, int]
-    """The program's own report fields, by name."""
+    """The program's own report fields, by name.
+
+    What is reported while you are busy comes as one report: counts are summed, extremes stay the
+    most extreme, and of other volatile fields and those that are not it has the last value.
+    """
 
 
 @dataclass(slots=True)
@@ -146,7 +150,7 @@ class Controller:
     """One line about it; by default the first of the class's docstring."""
     report: ClassVar[str] = ""
     """Declares one more report field, as `(volatile bunched 0)`: beside 15 shared ones there is
-    room for one."""
+    room for one. `#` begins a comment in all parts of a program."""
     control: ClassVar[str] = ""
     """Declares control registers, as `(factor 2)`, four at most: `registers` sets them."""
     rules: ClassVar[str] = ""
