@@ -21,7 +21,7 @@ mod tests {
     #[test]
     fn the_same_text_is_kept_once() {
         let first = kept("a name of this test");
-        assert_eq!(first.as_ptr(), kept(&"a name of this test".to_owned()).as_ptr());
+        assert_eq!(first.as_ptr(), kept(&String::from("a name of this test")).as_ptr());
         assert_ne!(first, kept("another name of this test"));
     }
 }

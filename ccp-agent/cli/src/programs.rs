@@ -1,15 +1,18 @@
 //! `remuda programs`
 
-use crate::Failure;
 use crate::table::table;
-use ccp_agent::control::{policy_rows, program_rows};
+use crate::{Failure, RunDirArgs};
+use ccp_agent::control::{Answer, ProgramRow, Request, ask, policy_rows, program_rows};
 use clap::Args;
 
 /// List arms and policies, with the datapath programs.
 ///
-/// It needs no agent: what is listed is what this `remuda` knows.
+/// It needs no agent: what is listed is what this `remuda` knows. If one runs, arms that authors
+/// have brought it (`remuda run`) are listed too.
 #[derive(Debug, Args)]
 pub struct ProgramsArgs {
+    #[command(flatten)]
+    run_dir: RunDirArgs,
     /// Print the text of this arm's program
     #[arg(long, value_name = "ARM")]
     text: Option<String>,
@@ -18,8 +21,8 @@ pub struct ProgramsArgs {
 impl ProgramsArgs {
     /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
-        if let Some(name) = self.text {
-            let arm = remuda_algorithms::arm(&name).ok_or_else(|| {
+        if let Some(name) = &self.text {
+            let arm = remuda_algorithms::arm(name).ok_or_else(|| {
                 let known: Vec<&str> =
                     remuda_algorithms::arms().iter().map(|arm| arm.name).collect();
                 format!("unknown arm {name:?}\nfix: one of {}", known.join(", "))
@@ -29,7 +32,7 @@ impl ProgramsArgs {
         }
         let mut arms =
             table(&["arm", "program", "instructions per ACK, at most", "fields", "what"]);
-        for row in program_rows()? {
+        for row in self.rows()? {
             arms.add_row([
                 row.arm,
                 row.program,
@@ -50,5 +53,12 @@ impl ProgramsArgs {
         }
         println!("{policies}");
         Ok(())
+    }
+
+    fn rows(&self) -> Result<Vec<ProgramRow>, Failure> {
+        match ask(&self.run_dir.run_dir, &Request::Programs {}) {
+            Ok(Answer::Programs { programs, .. }) => Ok(programs),
+            _ => Ok(program_rows()?), // no agent that answers
+        }
     }
 }

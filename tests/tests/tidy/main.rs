@@ -28,9 +28,10 @@ const RATCHET: &[(&str, &str, usize)] = &[];
 /// Each crate outside tests/, and the crates of this workspace that it may depend on.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("remuda-algorithms", &[]),
+    ("remuda-scalable", &["remuda", "remuda-algorithms"]),
     ("remuda-selector", &["remuda-algorithms"]),
     ("remuda-wire", &[]),
-    ("remuda-bpf", &["remuda-wire"]),
+    ("remuda-bpf", &["remuda-vm", "remuda-wire"]),
     ("remuda-vm", &["remuda-wire"]),
     ("remuda-link", &[]),
     ("remuda-live", &["remuda-link"]),
@@ -110,6 +111,7 @@ const SHARED: &[(&str, u64)] = &[
     ("SLOT_CWND", layout::SLOT_CWND as u64),
     ("SLOT_RATE", layout::SLOT_RATE as u64),
     ("SLOT_CONTROL", layout::SLOT_CONTROL as u64),
+    ("SLOT_NATIVE", layout::SLOT_NATIVE as u64),
     ("REPORT_APP_LIMITED", layout::REPORT_APP_LIMITED as u64),
     ("REPORT_IN_RECOVERY", layout::REPORT_IN_RECOVERY as u64),
     ("REPORT_CWND_FULL", layout::REPORT_CWND_FULL as u64),
@@ -120,6 +122,8 @@ const SHARED: &[(&str, u64)] = &[
     ("REMUDA_FELL_BACK", layout::FELL_BACK as u64),
     ("REMUDA_RESTORED", layout::RESTORED as u64),
     ("REMUDA_TABLE_FULL", layout::TABLE_FULL as u64),
+    ("REMUDA_REFUSED", layout::REFUSED as u64),
+    ("REMUDA_STUCK", layout::STUCK as u64),
     ("TCP_CA_NAME_MAX", layout::NAME_BYTES as u64),
 ];
 
