@@ -47,10 +47,16 @@ impl RttEstimator {
         (self.min_ns < u64::MAX).then_some(self.min_ns)
     }
 
-    /// Takes in a sample; `una` and `next` are the connection's.
+    /// Takes in a sample for the minimum: of the last segment that an ACK delivers
+    /// (`tcp_update_rtt_min()`, which gets `ca_rtt_us`).
+    pub fn note_min(&mut self, rtt_ns: u64) {
+        self.min_ns = self.min_ns.min(rtt_ns.max(1));
+    }
+
+    /// Takes in a sample for the smoothed round trip: of the first segment that an ACK delivers
+    /// (`tcp_rtt_estimator()`, which gets `seq_rtt_us`). `una` and `next` are the connection's.
     pub fn sample(&mut self, rtt_ns: u64, una: u32, next: u32) {
         let rtt_ns = rtt_ns.max(1);
-        self.min_ns = self.min_ns.min(rtt_ns);
         let rtt = rtt_ns as i64;
         if self.srtt_ns == 0 {
             self.srtt_ns = rtt;

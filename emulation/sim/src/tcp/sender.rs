@@ -149,6 +149,7 @@ impl Sender {
     pub fn note_handshake(&mut self, rtt_ns: u64) {
         if rtt_ns > 0 {
             self.rtt.sample(rtt_ns, 0, 0);
+            self.rtt.note_min(rtt_ns);
         }
     }
 
@@ -287,10 +288,11 @@ impl Sender {
             }
         });
         let acked = acked.filter(|_| !resent);
-        if let Some((first_ns, _)) = acked.or(sacked) {
-            self.rtt.sample(now_ns - first_ns, self.board.una(), self.board.next());
-        }
         let rtt_ns = sacked.or(acked).map(|(_, last_ns)| now_ns - last_ns);
+        if let (Some((first_ns, _)), Some(rtt_ns)) = (acked.or(sacked), rtt_ns) {
+            self.rtt.sample(now_ns - first_ns, self.board.una(), self.board.next());
+            self.rtt.note_min(rtt_ns);
+        }
         AckSample { delivered_pkts, rtt_ns, ..AckSample::default() }
     }
 
