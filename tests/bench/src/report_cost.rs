@@ -7,11 +7,15 @@
 
 use crate::cpu::own_ns;
 use crate::{Fallible, Options, Promise};
+use ccp_agent::author::{Authors, Line, Process};
+use ccp_agent::clock;
 use remuda_algorithms::controller::CwndUse;
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
 use remuda_algorithms::{Arm, Controller, Decision, Measurement, PathState, RttSamples, arms};
-use remuda_stats::Spread;
+use remuda_stats::{Spread, percentile, sorted};
 use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 const REPORTS: u32 = 20_000;
@@ -21,6 +25,10 @@ const BOTTLENECK: Rate = Rate::from_bytes_per_sec(3_000_000);
 const RTT: Duration = Duration::from_millis(40);
 /// Between two reports: four a round trip.
 const STEP: Duration = Duration::from_millis(10);
+/// The arm in Python whose reports are timed, and the interpreter that has the package.
+const AUTHORED: (&str, &str) = ("algorithms/python/examples/aimd.py", "aimd");
+const PYTHON: &str = "target/venv/bin/python";
+const AUTHORED_REPORTS: u32 = 3_000;
 /// What the bottleneck's queue holds.
 const QUEUE_MAX: Bytes = Bytes(120_000);
 
@@ -61,10 +69,15 @@ impl Course {
     }
 }
 
-fn start(arm: &Arm) -> (Box<dyn Controller>, PathState, Decision) {
+fn path() -> PathState {
     let mut path = PathState::new(MSS, Packets(83).to_bytes(MSS));
     path.ecn = true;
     path.observe_rtt(RTT, RTT, RTT, 0);
+    path
+}
+
+fn start(arm: &Arm) -> (Box<dyn Controller>, PathState, Decision) {
+    let path = path();
     let mut controller = arm.build();
     let first = controller.resume(&path, Time::ZERO);
     (controller, path, first)
@@ -105,6 +118,46 @@ fn switch_ns(arm: &Arm) -> f64 {
     (own_ns() - before) as f64 / f64::from(SWITCHES)
 }
 
+/// From a report to the decision of an arm in Python, in microseconds of time: it is another
+/// process's work, which in the agent nobody waits for.
+fn authored_us() -> Fallible<Vec<f64>> {
+    let (file, name) = AUTHORED;
+    let mut process = Process::start(Path::new(PYTHON), Path::new(file))?;
+    let authors = Authors::default();
+    let line = Line::new(process.take_socket()?, true, Duration::from_secs(5));
+    authors.add(Arc::new(line), &process.hello)?;
+    let mut controller = authors.build(name).ok_or("the arm is missing")?;
+    let mut decision = controller.resume(&path(), Time::ZERO);
+    let mut course = Course::new();
+    let mut took = Vec::new();
+    for _ in 0..AUTHORED_REPORTS {
+        let m = course.step(decision);
+        let before_ns = clock::monotonic_ns();
+        decision = controller.on_measurement(&m, course.now);
+        took.push((clock::monotonic_ns() - before_ns) as f64 / 1e3);
+    }
+    match controller.failure() {
+        Some(reason) => Err(reason.into()),
+        None => Ok(sorted(took)),
+    }
+}
+
+fn authored() -> Fallible<Promise> {
+    if !Path::new(PYTHON).is_file() {
+        println!("\nSKIPPED: an arm in Python needs {PYTHON}\nfix: bash tools/python.sh build");
+        return Ok(Promise::shown("a report of an arm in Python", "skipped"));
+    }
+    let us = authored_us()?;
+    let [p50, p95, p99] = [50.0, 95.0, 99.0].map(|percent| percentile(&us, percent));
+    let count = us.len();
+    println!(
+        "\nIn Python (`{}`): {p50:.0}, {p95:.0}, {p99:.0} us from a report to its decision \
+              (p50, p95, p99 of {count}).",
+        AUTHORED.1
+    );
+    Ok(Promise::shown("a report of an arm in Python", &format!("{p50:.0}, {p99:.0} us (p50, p99)")))
+}
+
 /// Runs it.
 pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
     println!("\n## Cost of a report, by arm\n");
@@ -132,5 +185,6 @@ pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
         }
     }
     let (name, ns) = worst;
-    Ok(vec![Promise::shown("cost of a report, the dearest arm", &format!("{name}: {ns:.0} ns"))])
+    let dearest = format!("{name}: {ns:.0} ns");
+    Ok(vec![Promise::shown("cost of a report, the dearest arm", &dearest), authored()?])
 }
