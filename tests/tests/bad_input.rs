@@ -65,7 +65,7 @@ fn names_that_the_kernel_would_cut() {
     }
     let config = place.file("agent.toml", "[agent]\nnative = 'no-such-cca'");
     let config = config.to_str().expect("a path");
-    let parts = ["\"no-such-cca\"", "agent.native is one of: ", "reno"];
+    let parts = ["\"no-such-cca\"", "agent.native and native arms alike: ", "reno"];
     refused(&["agent", "--run-dir", run_dir, "--config", config, "--name", &place.name], &parts);
     let parts = ["/etc is no cgroup v2 directory", "findmnt"];
     refused(&["agent", "--run-dir", run_dir, "--name", &place.name, "--cgroup", "/etc"], &parts);
