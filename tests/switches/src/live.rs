@@ -12,6 +12,7 @@ use ccp_agent::host::Target;
 use remuda_live::transfer::{Running, Transfer};
 use remuda_live::{LinkSpec, PathSpec, QueueSpec, Testbed};
 use std::path::Path as FilePath;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -60,7 +61,9 @@ impl Flow {
                 let config = folder.path().join("remuda.toml");
                 let text = format!("[guard]\nhand_off = \"{word}\"\n");
                 std::fs::write(&config, text).map_err(Error::Folder)?;
-                let name = format!("sw{}", std::process::id());
+                static COUNT: AtomicU32 = AtomicU32::new(0);
+                let count = COUNT.fetch_add(1, Ordering::Relaxed);
+                let name = format!("sw{}x{count}", std::process::id());
                 let config = config.display().to_string();
                 let arguments = ["--config", &config, "--name", &name, "--arm", path.arm];
                 let run_dir = folder.path().join("run");

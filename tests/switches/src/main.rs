@@ -91,14 +91,14 @@ fn live(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
         arms,
         buffers_bdp: args.buffers.clone(),
         moments_s: vec![args.at[0]],
-        jobs: 1,
+        jobs: args.jobs,
         seed: args.seed,
     };
     let arms = known(&named)?;
     let kernels = arms.iter().copied().filter(|arm| KERNEL_ARMS.contains(arm)).collect();
     let (of_agent, of_kernel) = (plan(arms), plan(kernels));
     let run = |plan: &Plan, means, word: &str| {
-        matrix::live_cells(plan, &args.remuda, means, &mut |cell| {
+        matrix::live_cells(plan, &args.remuda, means, |cell| {
             eprintln!("{word}: {}", report::line(cell));
         })
     };
@@ -106,7 +106,7 @@ fn live(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let cold = run(&of_agent, Means::Agent(HandOff::Cold), "cold")?;
     let kernel = run(&of_kernel, Means::Kernel, "kernel")?;
     let columns = [("warm", warm.as_slice()), ("cold", &cold), ("the kernel's own", &kernel)];
-    let page = report::live_page(&of_agent, &columns, &origin(args.seed));
+    let page = report::live_page(&of_agent, &columns, &origin(args));
     match &args.write {
         Some(folder) => std::fs::write(folder.join("switching-live.md"), page)?,
         None => print!("{page}"),
@@ -115,14 +115,15 @@ fn live(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
 }
 
 /// From what commit, on what kernel.
-fn origin(seed: u64) -> String {
+fn origin(args: &Args) -> String {
     let said = |program: &str, arguments: &[&str]| {
         let output = std::process::Command::new(program).args(arguments).output();
         let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
         text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
     };
     let commit = said("git", &["describe", "--always", "--dirty", "--abbrev=12"]);
-    format!("Commit {commit}, kernel {}, seed {seed}.", said("uname", &["-r"]))
+    let kernel = said("uname", &["-r"]);
+    format!("Commit {commit}, kernel {kernel}, seed {}, {} runs at once.", args.seed, args.jobs)
 }
 
 fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {

@@ -44,7 +44,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    pub(crate) fn of(pair: (&'static str, &'static str, f64), seen: &[Seen], own: Steady) -> Self {
+    fn of(pair: (&'static str, &'static str, f64), seen: &[Seen], own: Steady) -> Self {
         let (from, to, buffer_bdp) = pair;
         let bound = RETRANSMITTED_MAX.max(RETRANSMITTED_RATIO * own.retransmitted_pkts);
         let rtt_ratio =
@@ -111,7 +111,10 @@ fn all<T: Sync, R: Send>(
 }
 
 /// The arms by themselves, by name and buffer.
-pub fn steadies(plan: &Plan) -> Result<Vec<(&'static str, f64, Steady)>, Error> {
+fn steadies(
+    plan: &Plan,
+    steady: impl Fn(&Path<'_>) -> Result<Steady, Error> + Sync,
+) -> Result<Vec<(&'static str, f64, Steady)>, Error> {
     let mut tasks = Vec::new();
     for arm in &plan.arms {
         tasks.extend(plan.buffers_bdp.iter().map(|buffer| (*arm, *buffer)));
@@ -122,35 +125,33 @@ pub fn steadies(plan: &Plan) -> Result<Vec<(&'static str, f64, Steady)>, Error> 
     })
 }
 
-/// Every ordered pair of different arms on this kernel's TCP, one run after the other. `told` is
-/// called after each.
+/// Every ordered pair of different arms on this kernel's TCP. `told` is called after each.
 pub fn live_cells(
     plan: &Plan,
     remuda: &std::path::Path,
     means: Means,
-    told: &mut dyn FnMut(&Cell),
+    told: impl Fn(&Cell) + Sync,
 ) -> Result<Vec<Cell>, Error> {
-    let mut cells = Vec::new();
-    for buffer_bdp in plan.buffers_bdp.iter().copied() {
-        for to in &plan.arms {
-            let path = |arm| Path { arm, buffer_bdp, seed: plan.seed };
-            let own = live::steady(remuda, &path(to), means)?;
-            for from in plan.arms.iter().filter(|from| *from != to) {
-                let seen = plan.moments_s.iter();
-                let seen = seen.map(|at_s| live::switch(remuda, &path(from), to, *at_s, means));
-                let seen: Vec<Seen> = seen.collect::<Result<_, Error>>()?;
-                let cell = Cell::of((from, to, buffer_bdp), &seen, own);
-                told(&cell);
-                cells.push(cell);
-            }
-        }
-    }
-    Ok(cells)
+    let steady = |path: &Path<'_>| live::steady(remuda, path, means);
+    let switch = |path: &Path<'_>, to: &str, at_s| live::switch(remuda, path, to, at_s, means);
+    cells_by(plan, (steady, switch), told)
 }
 
-/// Every ordered pair of different arms.
+/// Every ordered pair of different arms, simulated.
 pub fn cells(plan: &Plan, hand_off: HandOff) -> Result<Vec<Cell>, Error> {
-    let own = steadies(plan)?;
+    let switch = |path: &Path<'_>, to: &str, at_s| switch(path, to, at_s, hand_off);
+    cells_by(plan, (steady, switch), |_| {})
+}
+
+fn cells_by(
+    plan: &Plan,
+    (steady, switch): (
+        impl Fn(&Path<'_>) -> Result<Steady, Error> + Sync,
+        impl Fn(&Path<'_>, &str, f64) -> Result<Seen, Error> + Sync,
+    ),
+    told: impl Fn(&Cell) + Sync,
+) -> Result<Vec<Cell>, Error> {
+    let own = steadies(plan, steady)?;
     let mut tasks = Vec::new();
     for from in &plan.arms {
         for to in plan.arms.iter().filter(|to| *to != from) {
@@ -160,10 +161,12 @@ pub fn cells(plan: &Plan, hand_off: HandOff) -> Result<Vec<Cell>, Error> {
     all(&tasks, plan.jobs, |&(from, to, buffer_bdp)| {
         let path = Path { arm: from, buffer_bdp, seed: plan.seed };
         let seen: Result<Vec<Seen>, Error> =
-            plan.moments_s.iter().map(|at_s| switch(&path, to, *at_s, hand_off)).collect();
+            plan.moments_s.iter().map(|at_s| switch(&path, to, *at_s)).collect();
         let of = own.iter().find(|(arm, buffer, _)| *arm == to && *buffer == buffer_bdp);
         let (.., target) = of.expect("every arm was measured by itself");
-        Ok(Cell::of((from, to, buffer_bdp), &seen?, *target))
+        let cell = Cell::of((from, to, buffer_bdp), &seen?, *target);
+        told(&cell);
+        Ok(cell)
     })
 }
 

@@ -87,7 +87,7 @@ pub fn line(cell: &Cell) -> String {
 const LIVE_HEAD: &str = "\
 # What a switch costs on this kernel's TCP
 
-`make switches-live` writes this page (root, some forty minutes). The path, the moment and the
+`make switches-live` writes this page (root, some 25 minutes). The path, the moment and the
 bounds are those of [switching.md](switching.md), on real TCP over an emulated link; one run a cell.
 *The kernel's own* is `setsockopt(TCP_CONGESTION)` between algorithms of the kernel's, without an
 agent.
