@@ -181,9 +181,7 @@ impl Junction {
         if !answered.is_empty() {
             host.answered(answered);
         }
-        if self.authors.lines().iter().any(|line| line.over().is_some()) {
-            host.authors_went();
-        }
+        host.authors_went();
         host.take_pokes()
     }
 
@@ -271,9 +269,8 @@ impl Junction {
     fn wait(&self) {
         let inner = self.inner.borrow();
         let lines = self.authors.lines();
-        let lines = lines.iter().filter(|line| line.over().is_none());
         let fds = inner.datapaths.poll_fds();
-        let fds = fds.into_iter().chain(lines.map(|line| line.as_fd()));
+        let fds = fds.into_iter().chain(lines.iter().map(|line| line.as_fd()));
         let mut polled: Vec<nix::poll::PollFd<'_>> =
             fds.map(|fd| nix::poll::PollFd::new(fd, nix::poll::PollFlags::POLLIN)).collect();
         let looks = inner.datapaths.bpf.as_ref().is_some_and(Datapath::looks);
