@@ -99,9 +99,9 @@ bound.
 
 /// The live page: the same pair by each means side by side.
 pub fn live_page(plan: &Plan, columns: &[(&str, &[Cell])], origin: &str) -> String {
-    let mut out = format!("{LIVE_HEAD}\n{origin}\n");
+    let mut out = format!("{LIVE_HEAD}\n{origin}\n\n");
     for (name, cells) in columns {
-        let _ = writeln!(out, "\n- {name}: {}", summary(cells));
+        let _ = writeln!(out, "- {name}: {}", summary(cells));
     }
     for buffer_bdp in &plan.buffers_bdp {
         let _ = write!(out, "\n## {buffer_bdp} BDP\n\n| from | to |");
@@ -135,6 +135,7 @@ const HEAD: &str = "\
 # What a switch costs
 
 `make switches` writes this page and its picture; a test holds both to what it would write.
+[switching-live.md](switching-live.md) has a part of it on real TCP.
 
 One flow in the simulator, 24 Mbit/s, 40 ms, droptail: one arm drives it, and at a moment another
 one does, ordered as `remuda set` does it. Three moments; a pair is judged by the median. Bounds,
