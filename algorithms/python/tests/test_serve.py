@@ -75,6 +75,12 @@ def started(hosts: list[Host], file: Path) -> tuple[Host, dict[str, object]]:
     return host, json.loads(hello[1:])
 
 
+def failure(frame: bytes) -> str:
+    """The text of a `FAILED`."""
+    assert frame[0] == _serve.FAILED
+    return frame[5:].decode()
+
+
 def decision(frame: bytes) -> tuple[int, ...]:
     assert frame[0] == _serve.DECISION, frame[5:].decode()
     return _serve.DECISION_FRAME.unpack_from(frame)
@@ -153,8 +159,7 @@ def test_whatever_is_raised_ends_its_flow_and_not_the_file(
     host, _ = started(start, file)
     decision(host.resume(1))
     failed = host.measure(1, [])
-    assert failed[0] == _serve.FAILED
-    assert said in failed[5:].decode()
+    assert said in failure(failed)
     assert len(failed) <= _serve.FAILED_BYTES_MAX + 5
     decision(host.resume(2))
 
@@ -179,9 +184,7 @@ def test_a_control_register_has_32_bits(
         f"    def registers(self): return {{'factor': {value}}}\n"
     )
     host, _ = started(start, file)
-    failed = host.resume(1)
-    assert failed[0] == _serve.FAILED
-    assert said in failed[5:].decode()
+    assert said in failure(host.resume(1))
 
 
 @pytest.mark.parametrize("name", ["json", "remuda", "socket"])
@@ -221,9 +224,7 @@ def test_a_decision_that_is_none_is_an_exception_that_says_so(
         f"    def resume(self, path, now):\n        return {value}\n"
     )
     host, _ = started(start, file)
-    failed = host.resume(1)
-    assert failed[0] == _serve.FAILED
-    assert said in failed[5:].decode()
+    assert said in failure(host.resume(1))
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ const fn formula(
     queue_p95_ms: (f64, f64),
     words: &'static str,
 ) -> Expectation {
-    Expectation { arm, scene, words, basis: Basis::Formula, share, queue_p95_ms }
+    Expectation { basis: Basis::Formula, ..self::words(arm, scene, share, queue_p95_ms, words) }
 }
 
 /// The whole link, but for what start and probing cost.
