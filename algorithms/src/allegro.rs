@@ -17,6 +17,8 @@
 //!   - starts with the window it is given a round trip, not with two segments;
 //!   - an interval lasts two round trips and ten segments at least, where the paper draws 1.7 to
 //!     2.2 round trips at random; the order within a pair is drawn, from the flow's own history;
+//!   - a faster rate is better if it earns half of what it would where there is room: a deep buffer
+//!     takes without a loss what the link does not deliver, and by as much u does not fall;
 //!   - an interval that the application limited is tried again;
 //!   - a retransmission timeout halves the rate;
 //!   - a known path is taken over at 0.99 of what it delivers, without doubling.
@@ -55,6 +57,8 @@ const EPSILON_MAX: u64 = 50;
 const LENGTH: Gain = Gain(2_000);
 /// Section 3.2: two pairs.
 const TRIALS: usize = 4;
+/// What a faster rate must earn of what it would where there is room.
+const PAYS_MIN: f64 = 0.5;
 /// Starting.
 const DOUBLE: Gain = Gain(2_000);
 /// What a timeout leaves.
@@ -101,9 +105,17 @@ struct Decisive {
 /// Section 2.2, in Mbit/s.
 fn utility(interval: &Interval<Tag>, mss: Bytes) -> f64 {
     let (sent, loss) = (interval.sent_mbit_per_sec(mss), interval.loss(mss));
-    let delivered = interval.delivered_mbit_per_sec().min(sent);
+    let delivered = interval.delivered_at().bytes_per_sec() as f64 * 8.0 / 1e6;
+    let delivered = delivered.min(sent);
     let sigmoid = 1.0 / (1.0 + libm::exp(SIGMOID_SLOPE * (loss - LOSS_TOLERATED)));
     delivered * sigmoid - sent * loss
+}
+
+/// Whether going from the slower rate with its utility to the faster with its own pays: it earns
+/// [`PAYS_MIN`] of what it would where there is room.
+fn pays(slower: (Rate, f64), faster: (Rate, f64)) -> bool {
+    let by = faster.0.bytes_per_sec() as f64 / slower.0.bytes_per_sec().max(1) as f64 - 1.0;
+    faster.1 > slower.1 + PAYS_MIN * by * slower.1.max(0.0)
 }
 
 /// `rate`, so many thousandths faster or slower.
@@ -207,19 +219,23 @@ impl Allegro {
         let got = utility(done, self.trials.path.mss);
         match &mut self.phase {
             Phase::Starting { best, .. } => match *best {
-                Some((rate, before)) if got < before => self.decide_about(rate, now),
+                Some(before) if !pays(before, (done.rate, got)) => {
+                    self.decide_about(before.0, now);
+                }
                 _ => {
                     *best = Some((done.rate, got));
                     self.base = done.rate;
                 }
             },
-            Phase::Moving { best, .. } if got < best.1 => {
-                let rate = best.0;
-                self.decide_about(rate, now);
-            }
-            Phase::Moving { best, .. } => {
-                *best = (done.rate, got);
-                self.base = done.rate;
+            Phase::Moving { faster, best, .. } => {
+                let (before, here) = (*best, (done.rate, got));
+                let better = if *faster { pays(before, here) } else { !pays(here, before) };
+                if better {
+                    *best = here;
+                    self.base = done.rate;
+                } else {
+                    self.decide_about(before.0, now);
+                }
             }
             Phase::Deciding(trial) => {
                 if let Some(place) = done.tag.and_then(|at| trial.utilities.get_mut(at)) {
@@ -249,8 +265,12 @@ impl Allegro {
     fn conclude(&mut self, trial: &Decisive, now: Time) {
         let [Some(a), Some(b), Some(c), Some(d)] = trial.utilities else { return };
         let [first, _, second, _] = trial.faster;
-        // Whether the faster of the pair was the better one.
-        let (one, other) = ((a > b) == first, (c > d) == second);
+        let rate = |faster| step(self.base, faster, trial.epsilon);
+        let faster_pays = |first, (one, other)| {
+            let (faster, slower) = if first { (one, other) } else { (other, one) };
+            pays((rate(false), slower), (rate(true), faster))
+        };
+        let (one, other) = (faster_pays(first, (a, b)), faster_pays(second, (c, d)));
         if one != other {
             return self.decide((trial.epsilon + EPSILON_MIN).min(EPSILON_MAX), now);
         }
@@ -301,6 +321,27 @@ mod tests {
         let mut link = Link::new(24, 40, 120_000);
         link.run(&mut Allegro::new(), 20_000);
         assert!(link.filled(10_000) > 0.93, "{}", link.filled(10_000));
+    }
+
+    #[test]
+    fn a_deep_buffer_is_not_taken_for_room() {
+        // Eight BDPs: what is sent into them beyond the link's rate comes back without a loss.
+        let mut link = Link::new(24, 40, 960_000);
+        link.run(&mut Allegro::new(), 30_000);
+        assert!(link.filled(10_000) > 0.93, "{}", link.filled(10_000));
+        let mut allegro = Allegro::new();
+        link.run(&mut allegro, 60_000);
+        assert!(allegro.base < link.rate * Gain(1_050), "{}", allegro.base);
+    }
+
+    #[test]
+    fn a_faster_rate_pays_if_it_earns_half_of_what_it_could() {
+        let rate = Rate::from_bytes_per_sec;
+        let slower = (rate(1_000_000), 8.0);
+        assert!(pays(slower, (rate(1_100_000), 8.5)));
+        assert!(!pays(slower, (rate(1_100_000), 8.3)));
+        assert!(pays((rate(1_000_000), -8.0), (rate(1_100_000), -7.0)));
+        assert!(!pays((rate(1_000_000), -8.0), (rate(1_100_000), -8.0)));
     }
 
     #[test]

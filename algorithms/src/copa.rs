@@ -19,6 +19,8 @@
 //!   - by report, a sixteenth of a round trip, not by ACK;
 //!   - v is bounded so that W at most doubles in a round trip, and turns to 1 as soon as the target
 //!     is crossed (both as in mvfst);
+//!   - a queue of 2.5 / delta segments, which is Copa's own at equilibrium (section 3), is nearly
+//!     empty too: behind an arm without a queue, a tenth of the span is less than a segment;
 //!   - after a timeout the window starts from its floor;
 //!   - a window that is not used does not grow (RFC 7661);
 //!   - takes a known path over at its BDP and 1 / delta segments, with v = 1.
@@ -56,6 +58,8 @@ const MIN_RTT_WINDOW_US: u64 = 10_000_000;
 const STEADY_ROUNDS: u32 = 3;
 /// Section 2.3: the queue is nearly empty below a tenth of the span of RTTs,
 const EMPTY_DIVISOR: u32 = 10;
+/// or if it is Copa's own (section 3), in segments;
+const OWN_QUEUE: Packets = Packets(5 * DEFAULT_INVERSE / 2);
 /// of which the largest is of the last four round trips,
 const LARGEST_ROUNDS: usize = 4;
 /// and has to be so once in five round trips.
@@ -246,7 +250,9 @@ impl Copa {
 
     fn end_round(&mut self) {
         self.velocity.end_round(self.path.cwnd);
-        self.competition.end_round(self.rtt_min.map(|min| min.get()));
+        let rate = self.path.delivery_rate().filter(|rate| *rate > Rate::default());
+        let own = rate.map(|rate| OWN_QUEUE.to_bytes(self.path.mss) / rate);
+        self.competition.end_round(self.rtt_min.map(|min| min.get()), own.unwrap_or_default());
     }
 }
 
@@ -314,11 +320,11 @@ impl Competition {
     }
 
     /// Section 2.3: the mode, and additive increase, multiplicative decrease of 1 / delta.
-    fn end_round(&mut self, min: Option<Duration>) {
+    fn end_round(&mut self, min: Option<Duration>, own: Duration) {
         let largest = self.largest.into_iter().max().unwrap_or_default();
         if let (Some(min), Some(standing)) = (min, self.least_standing.take()) {
-            let nearly_empty = min + largest.saturating_sub(min) / EMPTY_DIVISOR;
-            let is_full = standing > nearly_empty;
+            let nearly_empty = (largest.saturating_sub(min) / EMPTY_DIVISOR).max(own);
+            let is_full = standing > min.saturating_add(nearly_empty);
             self.full_rounds = if is_full { self.full_rounds.saturating_add(1) } else { 0 };
         }
         let lost = std::mem::take(&mut self.lost);
@@ -370,11 +376,23 @@ mod tests {
         for (standing, lost) in [(70, false); 7].into_iter().chain([(70, true), (42, false)]) {
             competition.observe(ms(100), Some(ms(standing)));
             competition.lost = lost;
-            competition.end_round(Some(ms(40)));
+            competition.end_round(Some(ms(40)), ms(1));
             got.push(competition.inverse);
         }
         // 1 / delta: five rounds to tell, one more a round, half after a loss, and back.
         assert_eq!(got, [2, 2, 2, 2, 3, 4, 5, 2, 2]);
+    }
+
+    #[test]
+    fn its_own_queue_is_nobody_elses() {
+        let ms = Duration::from_millis;
+        let mut competition = Competition::none();
+        for _ in 0..10 {
+            // One millisecond of a span of two stands: more than a tenth of it.
+            competition.observe(ms(42), Some(ms(41)));
+            competition.end_round(Some(ms(40)), ms(2));
+        }
+        assert_eq!(competition.inverse, DEFAULT_INVERSE);
     }
 
     #[test]

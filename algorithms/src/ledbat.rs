@@ -20,7 +20,8 @@
 //!   - the current delay is the least RTT of a round, not of the last four samples;
 //!   - B is the path's least RTT of five minutes, as the agent keeps it, not of ten;
 //!   - takes a known path over at its BDP at most, without a queue, and with the path's base: the
-//!     first slowdown comes ten seconds later.
+//!     first slowdown comes ten seconds later, and the first round trip's delay, which is of the
+//!     predecessor's queue, is not answered.
 
 use crate::Arm;
 use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
@@ -65,6 +66,8 @@ pub struct Ledbat {
     rule: Yielding,
     /// The least RTT of this round.
     round_min: Option<Duration>,
+    /// Until then, round trips are of the predecessor's queue.
+    inherited_until: Time,
     phase: Phase,
 }
 
@@ -119,7 +122,7 @@ impl Controller for Ledbat {
         if self.window.round_ended() {
             let delay = self.delay();
             self.round_min = None;
-            if let Some(delay) = delay {
+            if let Some(delay) = delay.filter(|_| now >= self.inherited_until) {
                 self.follow(delay);
             }
             self.end_round(now);
@@ -181,6 +184,7 @@ impl Ledbat {
             window,
             rule: Yielding { gain, held: false, credit: Bytes(0) },
             round_min: None,
+            inherited_until: now + path.srtt.unwrap_or_default(),
             phase: match known {
                 Some(_) => Phase::Running { next: now + KNOWN_BASE },
                 None => Phase::Starting,
@@ -295,6 +299,7 @@ mod tests {
         let mut cwnd = ledbat.resume(&known, Time::ZERO).cwnd;
         ledbat.window.leave_slow_start(cwnd);
         ledbat.phase = Phase::Running { next: Time(Duration::from_secs(1_000)) };
+        ledbat.inherited_until = Time::ZERO;
         let mut flight = cwnd;
         (1u32..)
             .zip(rtts_ms)
@@ -317,6 +322,23 @@ mod tests {
         // d / T - 1 = 1/10 at 166 ms; 2 at 280 ms.
         assert_eq!(after(&[166]), [90]);
         assert_eq!(after(&[280, 280]), [50, 25]);
+    }
+
+    #[test]
+    fn the_queue_of_a_predecessor_is_not_answered() {
+        let mut ledbat = Ledbat::new();
+        let mut known = path(100);
+        known.observe(&round(known.cwnd, known.cwnd, 100), Time::ZERO);
+        let cwnd = ledbat.resume(&known, Time::ZERO).cwnd;
+        ledbat.window.leave_slow_start(cwnd);
+        ledbat.phase = Phase::Running { next: Time(Duration::from_secs(1_000)) };
+        // A round trip is 100 ms.
+        let of = |at: u32, ledbat: &mut Ledbat| {
+            let cwnd = ledbat.window.path.cwnd;
+            ledbat.on_measurement(&round(cwnd, cwnd, 280), Time(RTT * at)).cwnd
+        };
+        assert_eq!(of(1, &mut ledbat), cwnd);
+        assert!(of(2, &mut ledbat) < cwnd);
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod kept;
 pub mod ledbat;
 pub mod native;
 pub mod nimbus;
+pub mod overflow;
 pub mod path;
 pub mod pcc;
 pub mod proteus;

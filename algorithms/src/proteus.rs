@@ -17,10 +17,10 @@
 use crate::Arm;
 use crate::controller::ProgramId;
 use crate::monitor_intervals;
-use crate::pcc::gradient::{Climber, Tag};
+use crate::pcc::gradient::{Climber, Goal, Tag};
 use crate::pcc::monitor::Interval;
 use crate::units::Bytes;
-use crate::vivace::{DELAY_WEIGHT, EXPONENT, LOSS_WEIGHT, slope};
+use crate::vivace::{DELAY_WEIGHT, EXPONENT, LOSS_WEIGHT};
 
 /// The family's program.
 pub const PROGRAM: &str = monitor_intervals!();
@@ -31,16 +31,17 @@ pub const ARM: Arm = Arm {
     summary: "Vivace that ignores a shrinking queue, three pairs (PCC Proteus-P)",
     program: ProgramId("proteus/intervals"),
     program_text: PROGRAM,
-    make: |_| Box::new(Climber::new(&ARM, (utility, PAIRS))),
+    make: |_| Box::new(Climber::new(&ARM, GOAL)),
 };
 
 /// Section 5: the majority of three pairs.
 pub const PAIRS: usize = 3;
+const GOAL: Goal = Goal { utility, pairs: PAIRS, keeps_what_is_delivered: true };
 
 /// Section 4.1.
-pub fn utility(interval: &Interval<Tag>, mss: Bytes) -> f64 {
+pub fn utility(interval: &Interval<Tag>, slope: f64, mss: Bytes) -> f64 {
     let x = interval.sent_mbit_per_sec(mss);
-    let costs = DELAY_WEIGHT * slope(interval).max(0.0) + LOSS_WEIGHT * interval.loss(mss);
+    let costs = DELAY_WEIGHT * slope.max(0.0) + LOSS_WEIGHT * interval.loss(mss);
     libm::pow(x, EXPONENT) - x * costs
 }
 

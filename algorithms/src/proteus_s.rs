@@ -14,11 +14,10 @@
 use crate::Arm;
 use crate::controller::ProgramId;
 use crate::monitor_intervals;
-use crate::pcc::gradient::{Climber, Tag};
+use crate::pcc::gradient::{Climber, Goal, Tag};
 use crate::pcc::monitor::Interval;
 use crate::proteus::{self, PAIRS};
 use crate::units::Bytes;
-use crate::vivace::slope;
 
 /// The family's program.
 pub const PROGRAM: &str = monitor_intervals!();
@@ -29,20 +28,21 @@ pub const ARM: Arm = Arm {
     summary: "background: goes away when round trips vary (PCC Proteus-S)",
     program: ProgramId("proteus_s/intervals"),
     program_text: PROGRAM,
-    make: |_| Box::new(Climber::new(&ARM, (utility, PAIRS))),
+    make: |_| Box::new(Climber::new(&ARM, GOAL)),
 };
 
 /// Section 4.2: d.
 const DEVIATION_WEIGHT: f64 = 1500.0;
 /// What hosts and links do by themselves.
 const DEVIATION_MIN_S: f64 = 0.000_3;
+const GOAL: Goal = Goal { utility, pairs: PAIRS, keeps_what_is_delivered: false };
 
 /// Section 4.2.
-fn utility(interval: &Interval<Tag>, mss: Bytes) -> f64 {
-    let varies = slope(interval) != 0.0 || interval.rtt_deviation_s() > DEVIATION_MIN_S;
+fn utility(interval: &Interval<Tag>, slope: f64, mss: Bytes) -> f64 {
+    let varies = slope != 0.0 || interval.rtt_deviation_s() > DEVIATION_MIN_S;
     let deviation_s = if varies { interval.rtt_deviation_s() } else { 0.0 };
     let x = interval.sent_mbit_per_sec(mss);
-    proteus::utility(interval, mss) - DEVIATION_WEIGHT * x * deviation_s
+    proteus::utility(interval, slope, mss) - DEVIATION_WEIGHT * x * deviation_s
 }
 
 #[cfg(test)]

@@ -172,6 +172,17 @@ impl Div<Duration> for Bytes {
     }
 }
 
+impl Div<Rate> for Bytes {
+    type Output = Duration;
+    /// How long this takes at `rate`; at a rate of zero, as long as there is.
+    #[expect(clippy::suspicious_arithmetic_impl, reason = "nanoseconds of a rate per second")]
+    fn div(self, rate: Rate) -> Duration {
+        let nanos =
+            (u128::from(self.0) * NANOS_PER_SEC).checked_div(u128::from(rate.bytes_per_sec));
+        Duration::from_nanos(nanos.map_or(u64::MAX, clamp_u64))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +194,8 @@ mod tests {
         let span = Duration::from_millis(40);
         assert_eq!(rate * span, Bytes(120_000));
         assert_eq!(Bytes(120_000) / span, rate);
+        assert_eq!(Bytes(120_000) / rate, span);
+        assert_eq!(Bytes(1) / Rate::default(), Duration::from_nanos(u64::MAX));
         assert_eq!(Bytes(1) / Duration::ZERO, Rate::default());
     }
 
@@ -198,7 +211,7 @@ mod tests {
             let _ = (Bytes(a) + Bytes(b), Bytes(a) - Bytes(b), Bytes(a) / span);
             let _ = (Packets(a).to_bytes(Bytes(b)), Bytes(a).to_packets(Bytes(b)));
             let rate = Rate::from_bytes_per_sec(a);
-            let _ = (rate * span, rate * Gain(gain), Bytes(b) * Gain(gain), rate.to_register());
+            let _ = (Bytes(b) / rate, rate * span, rate * Gain(gain), Bytes(b) * Gain(gain), rate.to_register());
             let _ = Time(span) + Duration::MAX;
         }
     }

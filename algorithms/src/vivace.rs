@@ -10,12 +10,13 @@
 //! The rate control is gradient.rs.
 //!
 //! Differs from the paper: a slope below 0.01, or below its own standard error, is none (the
-//! authors' code has the 0.01); see gradient.rs for the control.
+//! authors' code has the 0.01); see gradient.rs for the control, and for what keeps the link fuller
+//! than the paper's does.
 
 use crate::Arm;
 use crate::controller::ProgramId;
 use crate::monitor_intervals;
-use crate::pcc::gradient::{Climber, Tag};
+use crate::pcc::gradient::{Climber, Goal, Tag};
 use crate::pcc::monitor::Interval;
 use crate::units::Bytes;
 
@@ -28,7 +29,7 @@ pub const ARM: Arm = Arm {
     summary: "up the slope of a utility of rate, delay and loss (PCC Vivace)",
     program: ProgramId("vivace/intervals"),
     program_text: PROGRAM,
-    make: |_| Box::new(Climber::new(&ARM, (utility, PAIRS))),
+    make: |_| Box::new(Climber::new(&ARM, GOAL)),
 };
 
 /// Section 3: t, b and c.
@@ -37,22 +38,14 @@ pub const EXPONENT: f64 = 0.9;
 pub const DELAY_WEIGHT: f64 = 900.0;
 /// See [`EXPONENT`].
 pub const LOSS_WEIGHT: f64 = 11.35;
-/// Smaller slopes are noise.
-const SLOPE_MIN: f64 = 0.01;
 /// Section 4.1: one pair decides.
 const PAIRS: usize = 1;
-
-/// The RTTs' slope, if it is more than noise.
-pub fn slope(interval: &Interval<Tag>) -> f64 {
-    let slope = interval.rtt_slope();
-    let noise = slope.abs() < SLOPE_MIN || slope.abs() < interval.rtt_slope_error();
-    if noise { 0.0 } else { slope }
-}
+const GOAL: Goal = Goal { utility, pairs: PAIRS, keeps_what_is_delivered: true };
 
 /// Section 3.
-fn utility(interval: &Interval<Tag>, mss: Bytes) -> f64 {
+fn utility(interval: &Interval<Tag>, slope: f64, mss: Bytes) -> f64 {
     let x = interval.sent_mbit_per_sec(mss);
-    let costs = DELAY_WEIGHT * slope(interval) + LOSS_WEIGHT * interval.loss(mss);
+    let costs = DELAY_WEIGHT * slope + LOSS_WEIGHT * interval.loss(mss);
     libm::pow(x, EXPONENT) - x * costs
 }
 
@@ -67,7 +60,7 @@ mod tests {
     fn fills_a_link_with_a_short_queue() {
         let mut link = Link::new(24, 40, 480_000);
         link.run(&mut *ARM.build(), 40_000);
-        assert!(link.filled(20_000) > 0.88, "{}", link.filled(20_000));
+        assert!(link.filled(20_000) > 0.93, "{}", link.filled(20_000));
         assert!(link.queue_ms(20_000) < 40.0, "{}", link.queue_ms(20_000));
     }
 
@@ -76,12 +69,12 @@ mod tests {
         let mut link = Link::new(24, 40, 120_000);
         link.loss = 0.01;
         link.run(&mut *ARM.build(), 40_000);
-        assert!(link.filled(20_000) > 0.8, "{}", link.filled(20_000));
+        assert!(link.filled(20_000) > 0.88, "{}", link.filled(20_000));
     }
 
     #[test]
     fn a_known_path_is_taken_over_without_doubling() {
-        let mut vivace = Climber::new(&ARM, (utility, PAIRS));
+        let mut vivace = Climber::new(&ARM, GOAL);
         vivace.resume(&Link::new(24, 40, 120_000).known_path(), Time::ZERO);
         assert!(!vivace.is_starting());
     }

@@ -152,7 +152,8 @@ impl Controller for Nimbus {
 
     fn hand_off(&self, path: &mut PathState) {
         self.cubic.hand_off(path);
-        let rate = Rate::from_bytes_per_sec(self.rate as u64);
+        // The control's own rate may be in a trough.
+        let rate = Rate::from_bytes_per_sec(self.rate.max(self.delivered) as u64);
         path.cwnd = window::bound(&self.path, (rate * self.rtt()).min(self.decision.cwnd));
         path.rate = Some(rate.max(Rate::from_bytes_per_sec(1)));
     }

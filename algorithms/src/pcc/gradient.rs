@@ -12,8 +12,16 @@
 //!            by (0.05 + 0.05 k) r at most        k decisions in a row that wanted more
 //! ```
 //!
+//! Two differences keep the link full where the papers' control loses a tenth of it. What both
+//! intervals of a pair saw shrink is the queue that the decision before has left: neither is
+//! rewarded for it, or the rate would fall until that queue is gone, and go on from there. And a
+//! step down ends at 0.95 of the rate at which the link has just delivered: what it takes is known,
+//! and the next pair tells whether it takes less by then. A scavenger does without that floor: among
+//! others, what it is delivered is what it is to give up.
+//!
 //! Differs from the papers:
 //!   - starts with the window it is given a round trip;
+//!   - the two above;
 //!   - each decision is of fresh pairs, where Vivace's moves reuse the result of the last one;
 //!   - the bound grows by 0.05, as the authors' code has it, where section 4.3 has 0.1;
 //!   - an interval that the application limited is tried again, and a timeout halves the rate.
@@ -42,12 +50,26 @@ const LENGTH: Gain = Gain::ONE;
 /// A bound of a rate that only ever rises is no bound: five times.
 const STREAK_MAX: u32 = 20;
 /// The most pairs.
-const PAIRS_MAX: usize = 3;
+pub const PAIRS_MAX: usize = 3;
+/// A step down ends here, of the rate at which the link has just delivered.
+pub const FLOOR: Gain = Gain(950);
 const DOUBLE: Gain = Gain(2_000);
 const HALF: Gain = Gain(500);
 
-/// Of an interval, in Mbit/s, with segments of that many bytes.
-pub type Utility = fn(&Interval<Tag>, Bytes) -> f64;
+/// What makes an arm of this control.
+#[derive(Clone, Copy, Debug)]
+pub struct Goal {
+    /// What it goes up.
+    pub utility: Utility,
+    /// It decides by so many pairs, [`PAIRS_MAX`] at most.
+    pub pairs: usize,
+    /// A step down ends at [`FLOOR`] of what is delivered.
+    pub keeps_what_is_delivered: bool,
+}
+
+/// Of an interval whose RTTs had that slope, in seconds a second, with segments of that many
+/// bytes; in Mbit/s.
+pub type Utility = fn(&Interval<Tag>, f64, Bytes) -> f64;
 
 /// What an interval is for: its place among the trials.
 pub type Tag = usize;
@@ -56,15 +78,16 @@ pub type Tag = usize;
 #[derive(Clone, Debug)]
 pub struct Climber {
     arm: &'static Arm,
-    by: (Utility, usize),
+    goal: Goal,
     gradient: Gradient,
 }
 
 impl Climber {
-    /// One that has no flow yet; it decides by so many pairs.
-    pub fn new(arm: &'static Arm, by: (Utility, usize)) -> Self {
-        let gradient = Gradient::resume(&window::no_path(), by, Time::ZERO);
-        Self { arm, by, gradient }
+    /// One that has no flow yet.
+    pub fn new(arm: &'static Arm, goal: Goal) -> Self {
+        let goal = Goal { pairs: goal.pairs.clamp(1, PAIRS_MAX), ..goal };
+        let gradient = Gradient::resume(&window::no_path(), goal, Time::ZERO);
+        Self { arm, goal, gradient }
     }
 
     /// Whether it still doubles its rate.
@@ -95,7 +118,7 @@ impl Controller for Climber {
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        self.gradient = Gradient::resume(path, self.by, now);
+        self.gradient = Gradient::resume(path, self.goal, now);
         self.gradient.trials.decision()
     }
 
@@ -113,8 +136,7 @@ impl Controller for Climber {
 #[derive(Clone, Debug)]
 struct Gradient {
     trials: Trials<Tag>,
-    utility: Utility,
-    pairs: usize,
+    goal: Goal,
     phase: Phase,
     /// The rate decided about.
     base: Rate,
@@ -138,20 +160,28 @@ enum Phase {
 struct Probe {
     faster: [bool; 2 * PAIRS_MAX],
     begun: usize,
-    utilities: [Option<f64>; 2 * PAIRS_MAX],
+    worths: [Option<Worth>; 2 * PAIRS_MAX],
+}
+
+/// What an interval was worth.
+#[derive(Clone, Copy, Debug)]
+struct Worth {
+    utility: f64,
+    delivered: Rate,
+    /// The queue shrank, and its utility if that earned nothing.
+    shrank: bool,
+    unrewarded: f64,
 }
 
 impl Gradient {
-    /// Takes a path over; decides by `pairs` pairs, [`PAIRS_MAX`] at most.
-    fn resume(path: &PathState, (utility, pairs): (Utility, usize), now: Time) -> Self {
+    fn resume(path: &PathState, goal: Goal, now: Time) -> Self {
         let mut trials = Trials::resume(path, now);
-        let pairs = pairs.clamp(1, PAIRS_MAX);
         let phase = match trials.known {
             true => Phase::Probing(Probe::new(&mut trials)),
             false => Phase::Starting { begun: false, best: None },
         };
         let base = trials.rate();
-        Self { trials, utility, pairs, phase, base, up: true, streak: 0, bounded: 0 }
+        Self { trials, goal, phase, base, up: true, streak: 0, bounded: 0 }
     }
 
     /// Takes in one report.
@@ -170,7 +200,7 @@ impl Gradient {
 
     /// The next interval of the phase.
     fn go_on(&mut self, now: Time) {
-        let wanted = 2 * self.pairs;
+        let wanted = 2 * self.goal.pairs;
         let (tag, rate) = match &mut self.phase {
             Phase::Starting { begun, .. } => {
                 let gain = if std::mem::replace(begun, true) { DOUBLE } else { Gain::ONE };
@@ -192,7 +222,8 @@ impl Gradient {
         if done.spoilt {
             return self.probe(self.base, now);
         }
-        let got = (self.utility)(done, self.trials.path.mss);
+        let (slope, mss) = (done.rtt_slope_beyond_noise(), self.trials.path.mss);
+        let got = (self.goal.utility)(done, slope, mss);
         match &mut self.phase {
             Phase::Starting { best, .. } => match *best {
                 Some((rate, before)) if got < before => self.probe(rate, now),
@@ -202,12 +233,19 @@ impl Gradient {
                 }
             },
             Phase::Probing(probe) => {
-                if let Some(place) = done.tag.and_then(|at| probe.utilities.get_mut(at)) {
-                    *place = Some(got);
+                if let Some(place) = done.tag.and_then(|at| probe.worths.get_mut(at)) {
+                    let unrewarded = (self.goal.utility)(done, slope.max(0.0), mss);
+                    *place = Some(Worth {
+                        utility: got,
+                        delivered: done.delivered_at(),
+                        shrank: slope < 0.0,
+                        unrewarded,
+                    });
                 }
                 let probe = *probe;
                 if let Some(slope) = self.slope(&probe) {
-                    self.step(slope, now);
+                    let delivered = probe.worths.iter().flatten().map(|worth| worth.delivered);
+                    self.step(slope, delivered.max().unwrap_or_default(), now);
                 }
             }
         }
@@ -225,15 +263,17 @@ impl Gradient {
 
     /// The slope of the utility, if all trials are in and, of three pairs, most agree.
     fn slope(&self, probe: &Probe) -> Option<f64> {
-        let wanted = 2 * self.pairs;
-        let utilities: Vec<f64> =
-            probe.utilities[..wanted].iter().copied().collect::<Option<_>>()?;
+        let wanted = 2 * self.goal.pairs;
+        let worths: Vec<Worth> = probe.worths[..wanted].iter().copied().collect::<Option<_>>()?;
         let span = 2.0 * EPSILON as f64 / 1e3 * mbit_per_sec(self.base);
-        let slopes: Vec<f64> = utilities
+        let slopes: Vec<f64> = worths
             .chunks_exact(2)
             .zip(probe.faster.chunks_exact(2))
             .map(|(pair, faster)| {
-                let gain = if faster[0] { pair[0] - pair[1] } else { pair[1] - pair[0] };
+                let both = pair.iter().all(|worth| worth.shrank);
+                let of = |worth: Worth| if both { worth.unrewarded } else { worth.utility };
+                let gain = of(pair[0]) - of(pair[1]);
+                let gain = if faster[0] { gain } else { -gain };
                 gain / span.max(f64::MIN_POSITIVE)
             })
             .collect();
@@ -244,7 +284,7 @@ impl Gradient {
     }
 
     /// Vivace, sections 4.2 and 4.3.
-    fn step(&mut self, slope: f64, now: Time) {
+    fn step(&mut self, slope: f64, delivered: Rate, now: Time) {
         let up = slope > 0.0;
         if up != self.up {
             (self.up, self.streak, self.bounded) = (up, 0, 0);
@@ -266,7 +306,10 @@ impl Gradient {
         };
         let thousandths = (share * 1e3) as u64;
         let gain = if up { 1_000 + thousandths } else { 1_000u64.saturating_sub(thousandths) };
-        self.probe(self.base * Gain(gain.max(100)), now);
+        let stepped = self.base * Gain(gain.max(100));
+        let floor = self.base.min(delivered * FLOOR);
+        let keeps = !up && self.goal.keeps_what_is_delivered;
+        self.probe(if keeps { stepped.max(floor) } else { stepped }, now);
     }
 }
 
@@ -277,7 +320,7 @@ impl Probe {
             pair[0] = trials.toss();
             pair[1] = !pair[0];
         }
-        Self { faster, begun: 0, utilities: [None; 2 * PAIRS_MAX] }
+        Self { faster, begun: 0, worths: [None; 2 * PAIRS_MAX] }
     }
 }
 
@@ -290,19 +333,25 @@ mod tests {
     use super::*;
     use crate::script::path;
 
-    fn flat(_: &Interval<Tag>, _: Bytes) -> f64 {
+    fn flat(_: &Interval<Tag>, _: f64, _: Bytes) -> f64 {
         0.0
     }
 
     fn at_10_mbit_per_sec() -> Gradient {
-        let mut gradient = Gradient::resume(&path(10), (flat, 1), Time::ZERO);
+        let goal = Goal { utility: flat, pairs: 1, keeps_what_is_delivered: true };
+        let mut gradient = Gradient::resume(&path(10), goal, Time::ZERO);
         gradient.base = Rate::from_bytes_per_sec(1_250_000);
         gradient
     }
 
+    fn worth(utility: f64) -> Worth {
+        let delivered = Rate::default();
+        Worth { utility, delivered, shrank: false, unrewarded: utility }
+    }
+
     fn thousandths(gradient: &mut Gradient, slope: f64) -> i64 {
         let before = gradient.base.bytes_per_sec() as f64;
-        gradient.step(slope, Time::ZERO);
+        gradient.step(slope, Rate::default(), Time::ZERO);
         (gradient.base.bytes_per_sec() as f64 / before * 1e3 - 1e3).round() as i64
     }
 
@@ -326,13 +375,52 @@ mod tests {
     #[test]
     fn the_slope_of_three_pairs_is_that_of_the_majority() {
         let mut gradient = at_10_mbit_per_sec();
-        gradient.pairs = 3;
+        gradient.goal.pairs = 3;
         let probe = Probe {
             faster: [true, false, false, true, true, false],
             begun: 6,
-            utilities: [Some(2.0), Some(1.0), Some(1.0), Some(4.0), Some(0.0), Some(9.0)],
+            worths: [2.0, 1.0, 1.0, 4.0, 0.0, 9.0].map(|utility| Some(worth(utility))),
         };
         // 1 / 1, 3 / 1 and -9 / 1: the first two agree
         assert_eq!(gradient.slope(&probe), Some(2.0));
+    }
+
+    #[test]
+    fn a_queue_that_shrinks_under_both_rewards_neither() {
+        let gradient = at_10_mbit_per_sec();
+        let pair = |shrank: [bool; 2]| {
+            // The slower one is paid more: it drains the queue faster.
+            let worths = [(50.0, 2.0), (90.0, 1.0)];
+            let mut probe = Probe {
+                faster: [true, false, true, false, true, false],
+                begun: 2,
+                worths: [None; 2 * PAIRS_MAX],
+            };
+            for (at, ((utility, unrewarded), shrank)) in worths.into_iter().zip(shrank).enumerate()
+            {
+                probe.worths[at] = Some(Worth { unrewarded, shrank, ..worth(utility) });
+            }
+            gradient.slope(&probe).expect("both are in")
+        };
+        // over 2 * 0.05 * 10 Mbit/s
+        assert_eq!(pair([false, true]), -40.0);
+        assert_eq!(pair([true, true]), 1.0);
+    }
+
+    #[test]
+    fn a_step_down_ends_where_the_link_delivers_but_not_for_a_scavenger() {
+        let delivered = Rate::from_bytes_per_sec(1_250_000) * Gain(990);
+        let mut gradient = at_10_mbit_per_sec();
+        let mut steps = |keeps| {
+            gradient = Gradient {
+                goal: Goal { keeps_what_is_delivered: keeps, ..gradient.goal },
+                ..at_10_mbit_per_sec()
+            };
+            gradient.step(-50.0, Rate::default(), Time::ZERO);
+            gradient.step(-50.0, delivered, Time::ZERO);
+            gradient.base
+        };
+        assert_eq!(steps(true), delivered * FLOOR);
+        assert_eq!(steps(false), Rate::from_bytes_per_sec(1_250_000) * Gain(950) * Gain(900));
     }
 }

@@ -118,8 +118,7 @@ impl<T> Trials<T> {
     pub fn is_due(&self, round_trips: Gain, now: Time) -> bool {
         let srtt = self.srtt().min(RATE_MIN_SPAN * 10);
         let length = srtt.saturating_mul(u32::try_from(round_trips.0).unwrap_or(u32::MAX)) / 1_000;
-        let few = SEGMENTS_MIN.to_bytes(self.path.mss).0.saturating_mul(1_000_000);
-        let few = Duration::from_micros(few / self.rate.bytes_per_sec().max(1));
+        let few = SEGMENTS_MIN.to_bytes(self.path.mss) / self.rate;
         let length = length.max(few).max(LENGTH_MIN);
         self.monitor.can_begin() && now - self.monitor.began() >= length
     }
@@ -152,8 +151,9 @@ impl<T> Trials<T> {
 
     /// Leaves `rate`, and what it holds.
     pub fn hand_off(&self, rate: Rate, path: &mut PathState) {
-        path.cwnd = self.cwnd;
-        path.rate = Some(rate.min(self.rate));
+        let rate = rate.min(self.rate);
+        path.cwnd = self.cwnd.min(window::bound(&self.path, rate * self.srtt()));
+        path.rate = Some(rate);
         path.ssthresh = path.bdp().or(path.ssthresh).or(self.path.ssthresh);
         path.recovery_until = self.recovery.until();
     }

@@ -78,6 +78,8 @@ macro_rules! monitor_intervals {
 const OPEN_MAX: usize = 3;
 /// A rate of which less was sent was not tried: the window or the application held it back.
 const SENT_MIN: Gain = Gain(900);
+/// Smaller slopes of the RTTs, in seconds a second, are noise: the value of Vivace's authors' code.
+const SLOPE_MIN: f64 = 0.01;
 
 /// What came of one rate; `tag` is what its owner wants to know of it.
 #[derive(Clone, Debug)]
@@ -222,10 +224,10 @@ impl<T> Interval<T> {
         rate.bytes_per_sec() as f64 * 8.0 / 1e6
     }
 
-    /// The rate at which it was delivered, in Mbit/s: over the time that its ACKs took.
-    pub fn delivered_mbit_per_sec(&self) -> f64 {
-        let (Some(first), Some(next)) = self.acked else { return 0.0 };
-        (self.delivered / (next - first)).bytes_per_sec() as f64 * 8.0 / 1e6
+    /// The rate at which it was delivered: over the time that its ACKs took.
+    pub fn delivered_at(&self) -> Rate {
+        let (Some(first), Some(next)) = self.acked else { return Rate::default() };
+        self.delivered / (next - first)
     }
 
     /// What share of its segments was lost, 0 to 1.
@@ -240,9 +242,11 @@ impl<T> Interval<T> {
         self.rtts.slope()
     }
 
-    /// The standard error of [`Self::rtt_slope`]: a slope below it is noise.
-    pub fn rtt_slope_error(&self) -> f64 {
-        self.rtts.slope_error()
+    /// [`Self::rtt_slope`], if it is more than noise.
+    pub fn rtt_slope_beyond_noise(&self) -> f64 {
+        let slope = self.rtt_slope();
+        let noise = slope.abs() < SLOPE_MIN || slope.abs() < self.rtts.slope_error();
+        if noise { 0.0 } else { slope }
     }
 
     /// Standard deviation of its RTTs, in seconds.
@@ -374,7 +378,7 @@ mod tests {
         }
         let a = monitor.observe(&report(44, 1, 0), at(180)).expect("a");
         assert!((a.rtt_slope() - 0.1).abs() < 0.003, "{}", a.rtt_slope());
-        assert!(a.rtt_slope_error() < 0.01, "{}", a.rtt_slope_error());
+        assert!(a.rtts.slope_error() < 0.01, "{}", a.rtts.slope_error());
         assert!(a.rtt_deviation_s() > 0.001, "{}", a.rtt_deviation_s());
     }
 

@@ -12,6 +12,9 @@
 //!     the link had no queue only says that it is no slower;
 //!   - a forecast of several ticks adds up the cautious forecasts of each, where the paper has the
 //!     percentile of the sum: a little more cautious;
+//!   - beyond the BDP the window grows by an eighth of what is acknowledged, and holds no more than
+//!     0.85 of the delay at which the buffer last overflowed (overflow.rs): the paper's links have
+//!     no end to their buffer, and it does not know loss;
 //!   - the unit is a segment up to 11 Mbit/s, and 2, 4, 8 … segments on faster links, since the
 //!     filter has 1,000 units a second.
 
@@ -21,6 +24,7 @@ use crate::Arm;
 use crate::controller::{
     Controller, CwndUse, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY,
 };
+use crate::overflow::{self, Overflow};
 use crate::path::PathState;
 use crate::recovery::{Recovery, congested, episode_rtt};
 use crate::units::{Bytes, Packets, Rate, Time};
@@ -58,6 +62,7 @@ pub struct Sprout {
     path: PathState,
     belief: Belief,
     recovery: Recovery,
+    overflow: Overflow,
     /// Bytes that one unit of the filter stands for.
     unit: Bytes,
     tick_start: Time,
@@ -90,6 +95,7 @@ impl Controller for Sprout {
         self.path.observe(m, now);
         if m.timed_out || (congested(m) && !self.recovery.covers(m, now)) {
             self.recovery.enter(episode_rtt(&self.path, m), now);
+            self.overflow.lose(&self.path, m, now);
         }
         self.recovery.observe(m, now);
         self.delivered += m.delivered;
@@ -125,6 +131,7 @@ impl Sprout {
         Self {
             belief,
             recovery: Recovery::resume(&path, now),
+            overflow: Overflow::resume(&path),
             unit,
             tick_start: now,
             delivered: Bytes(0),
@@ -158,7 +165,7 @@ impl Sprout {
                 self.belief.observe(units);
             }
         }
-        self.set_window();
+        self.set_window(delivered, now);
     }
 
     /// No queue shows in the round trips: the window was all that the link had to send.
@@ -169,7 +176,7 @@ impl Sprout {
     }
 
     /// Section 3.4: what will be delivered in the least one-way delay and 100 ms.
-    fn set_window(&mut self) {
+    fn set_window(&mut self, acked: Bytes, now: Time) {
         let forecast = self.belief.forecast();
         let way = self.path.rtt_min_long().unwrap_or_default() / 2;
         let ticks = TOLERATED_TICKS + way.min(Duration::from_secs(1)).as_secs_f64() / TICK_S;
@@ -180,9 +187,11 @@ impl Sprout {
             None => last * ticks / HORIZON as f64,
         };
         let bytes = Bytes((units * self.unit.0 as f64) as u64);
-        let grown = self.cwnd + self.cwnd;
+        let held = self.overflow.aim_max(now).zip(self.path.delivery_rate());
+        let bytes = held.map_or(bytes, |(delay, rate)| bytes.min(rate * delay));
+        let grown = overflow::approach(&self.path, (self.cwnd, bytes), acked);
         let least = WINDOW_MIN.to_bytes(self.path.mss);
-        self.cwnd = window::bound(&self.path, bytes.min(grown).max(least));
+        self.cwnd = window::bound(&self.path, grown.min(self.cwnd + self.cwnd).max(least));
     }
 }
 
@@ -243,6 +252,26 @@ mod tests {
     fn the_window_shrinks_when_the_link_slows_down() {
         let got = windows(400, |tick| if tick < 200 { 8 } else { 1 });
         assert!(got[399] < got[199] / 2, "{} {}", got[199], got[399]);
+    }
+
+    #[test]
+    fn a_buffer_that_overflowed_is_not_filled_again_for_ten_seconds() {
+        let rate = Rate::from_bytes_per_sec(3_000_000);
+        let mut sprout = Sprout::new();
+        let mut most = Bytes(0);
+        for tick in 1..=100 {
+            let delivered = rate * Duration::from_millis(20);
+            let m = Measurement {
+                acked: delivered,
+                delivered,
+                delivery_rate: rate,
+                lost: Packets(u64::from(tick == 50)),
+                rtt: Some(RttSamples::one(Duration::from_millis(if tick == 1 { 40 } else { 80 }))),
+                ..Measurement::QUIET
+            };
+            most = sprout.on_measurement(&m, Time(Duration::from_millis(20 * tick))).cwnd;
+        }
+        assert_eq!(most, rate * Duration::from_millis(68), "0.85 of 80 ms");
     }
 
     #[test]

@@ -17,7 +17,9 @@
 //!     epochs of 5 ms that it lasts;
 //!   - the window is set as such, not as segments for the next epoch (section 4.1's last step): the
 //!     datapath's ACK clock sends them;
-//!   - a delay's window is that of a round trip before its report.
+//!   - a delay's window is that of a round trip before its report;
+//!   - beyond the BDP the window grows by an eighth of what is acknowledged, at most, and no more is
+//!     aimed at than 0.85 of the delay at which the buffer last overflowed (overflow.rs).
 
 mod profile;
 
@@ -25,6 +27,7 @@ use crate::Arm;
 use crate::controller::{
     Controller, CwndUse, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY,
 };
+use crate::overflow::{self, Overflow};
 use crate::path::PathState;
 use crate::recovery::{Recovery, congested, episode_rtt};
 use crate::units::{Bytes, Time};
@@ -77,6 +80,7 @@ pub struct Verus {
     /// In seconds.
     aim_s: f64,
     largest_s: Option<f64>,
+    overflow: Overflow,
     windows: VecDeque<(Time, f64)>,
 }
 
@@ -175,6 +179,7 @@ impl Verus {
             window,
             aim_s: path.srtt.map_or(min_s, |srtt| srtt.as_secs_f64()).min(FIRST_AIM * min_s),
             largest_s: None,
+            overflow: Overflow::resume(&path),
             windows: VecDeque::new(),
             path,
         }
@@ -243,14 +248,21 @@ impl Verus {
         } else if self.limited(m) {
             self.aim_s = (self.aim_s + epochs * DELTA2_S).min(RATIO_MAX * min_s);
         }
+        if let Some(most) = self.overflow.aim_max(now) {
+            self.aim_s = self.aim_s.min(most.as_secs_f64()).max(min_s);
+        }
         self.largest_s = Some(KEPT * before + (1.0 - KEPT) * max_s);
         if let Some(window) = self.profile.window(self.aim_s) {
-            self.window = window.min(2.0 * self.window);
+            let mss = self.path.mss.0 as f64;
+            let bytes = |segments: f64| Bytes((segments * mss) as u64);
+            let way = (bytes(self.window), bytes(window));
+            self.window = overflow::approach(&self.path, way, m.delivered).0 as f64 / mss;
         }
     }
 
     fn lose(&mut self, sent_under: f64, m: &Measurement, now: Time) {
         self.recovery.enter(episode_rtt(&self.path, m), now);
+        self.overflow.lose(&self.path, m, now);
         if self.phase == Phase::SlowStart {
             self.leave_slow_start(sent_under, now);
         } else {
@@ -293,6 +305,15 @@ mod tests {
         link.run(&mut Verus::new(), 30_000);
         assert!(link.filled(10_000) > 0.8, "{}", link.filled(10_000));
         assert!(link.queue_ms(10_000) < 45.0, "{}", link.queue_ms(10_000));
+    }
+
+    #[test]
+    fn a_shallow_buffer_is_not_filled_again_and_again() {
+        // One BDP: it ends at the twice the least delay that Verus aims at.
+        let mut link = Link::new(24, 40, 120_000);
+        link.run(&mut Verus::new(), 30_000);
+        assert!(link.filled(10_000) > 0.8, "{}", link.filled(10_000));
+        assert!(link.queue_ms(10_000) < 32.0, "{}", link.queue_ms(10_000));
     }
 
     #[test]
