@@ -26,7 +26,8 @@ struct Args {
     /// The seed of every run
     #[arg(long, value_name = "N", default_value_t = 1, env = "SEED")]
     seed: u64,
-    /// Write the page and its picture, switching.md and switching.svg, into this folder
+    /// Write the page and its picture into this folder: switching.md and switching.svg, or with
+    /// --live switching-live.md and switching-live.svg
     #[arg(long, value_name = "DIR")]
     write: Option<PathBuf>,
     /// On this kernel's TCP in place of the simulator (needs root); warm, cold, and by the kernel's
@@ -108,7 +109,11 @@ fn live(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let columns = [("warm", warm.as_slice()), ("cold", &cold), ("the kernel's own", &kernel)];
     let page = report::live_page(&of_agent, &columns, &origin(args));
     match &args.write {
-        Some(folder) => std::fs::write(folder.join("switching-live.md"), page)?,
+        Some(folder) => {
+            std::fs::write(folder.join("switching-live.md"), page)?;
+            let picture = report::picture(&of_agent, &columns);
+            std::fs::write(folder.join("switching-live.svg"), picture)?;
+        }
         None => print!("{page}"),
     }
     Ok(warm.iter().all(|cell| cell.missed().is_empty()))
@@ -145,7 +150,8 @@ fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let page = report::page(&plan, &warm, &cold);
     if let Some(folder) = &args.write {
         std::fs::write(folder.join("switching.md"), &page)?;
-        std::fs::write(folder.join("switching.svg"), report::picture(&plan, &warm, &cold))?;
+        let means = [("warm", warm.as_slice()), ("cold", &cold)];
+        std::fs::write(folder.join("switching.svg"), report::picture(&plan, &means))?;
     } else {
         print!("{page}");
     }

@@ -7,6 +7,8 @@ use std::fmt::Write;
 /// Pixels of a cell of the picture, and of the names beside it.
 const CELL_PX: usize = 18;
 const NAMES_PX: usize = 80;
+/// A square has room for its heading.
+const SIDE_MIN_PX: usize = 240;
 /// As many retransmissions as make a cell black.
 const BLACK_PKTS: f64 = 5_000.0;
 
@@ -95,6 +97,10 @@ agent.
 Each cell: segments sent again in the two seconds after; goodput after over before; the 95th
 percentile of the round trips after over the larger of before and the target's own. `*` misses a
 bound.
+
+![by each means, every pair](switching-live.svg)
+
+The darker, the more is sent again; a ring misses a bound.
 ";
 
 /// The live page: the same pair by each means side by side.
@@ -182,26 +188,24 @@ pub fn page(plan: &Plan, warm: &[Cell], cold: &[Cell]) -> String {
     out
 }
 
-/// Warm above, cold below, a square for each buffer.
-pub fn picture(plan: &Plan, warm: &[Cell], cold: &[Cell]) -> String {
-    let side = NAMES_PX + plan.arms.len() * CELL_PX + CELL_PX;
-    let (width, height) = (side * plan.buffers_bdp.len(), 2 * side);
+/// A row for each means, such as warm and cold, and a square for each buffer.
+pub fn picture(plan: &Plan, means: &[(&str, &[Cell])]) -> String {
+    let side = (NAMES_PX + plan.arms.len() * CELL_PX + CELL_PX).max(SIDE_MIN_PX);
+    let (width, height) = (side * plan.buffers_bdp.len(), means.len() * side);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"sans-serif\" font-size=\"10\">\n<rect width=\"{width}\" \
          height=\"{height}\" fill=\"white\"/>\n"
     );
-    for (row, (hand_off, cells)) in
-        [(HandOff::Warm, warm), (HandOff::Cold, cold)].iter().enumerate()
-    {
+    for (row, (name, cells)) in means.iter().enumerate() {
         for (column, buffer_bdp) in plan.buffers_bdp.iter().enumerate() {
             let (x, y) = (column * side, row * side);
             let _ = writeln!(
                 out,
-                "<text x=\"{}\" y=\"{}\" font-size=\"12\">{}, {buffer_bdp} BDP (rows: from)</text>",
+                "<text x=\"{}\" y=\"{}\" font-size=\"12\">{name}, {buffer_bdp} BDP (rows: from)\
+                 </text>",
                 x + 4,
                 y + 14,
-                named(*hand_off)
             );
             square(&mut out, plan, cells, (*buffer_bdp, x, y));
         }
