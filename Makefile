@@ -64,12 +64,14 @@ bench: build ## Cost of datapath, agent and simulator, beside the kernel's own a
 	@bash tools/python.sh bench
 
 .PHONY: fidelity
-fidelity: build ## Our reno, cubic and bbr against the kernel's own, as a table
-	$(CARGO) run --release -p remuda-fidelity
+fidelity: build ## Our reno, cubic and bbr against the kernel's own; writes docs/fidelity.md
+	$(CARGO) run --release -p remuda-fidelity -- --rounds 1 --rounds-of bbr=2 --control bbr \
+		--write docs/fidelity.md
 
 .PHONY: sim-to-real
 sim-to-real: build ## The same scenarios simulated and on real TCP; writes docs/sim-to-real.md
-	$(CARGO) run --release -p remuda-sim-to-real -- --write docs/sim-to-real.md
+	$(CARGO) run --release -p remuda-sim-to-real -- --jobs 1 --rounds 1 --rounds-of bbr=2 \
+		--write docs/sim-to-real.md
 
 .PHONY: switches
 switches: setup ## What a switch between any two arms costs, simulated; writes docs/switching.md

@@ -19,8 +19,9 @@ mod throughput;
 mod traffic;
 
 use clap::{Parser, ValueEnum};
+use remuda_stats::Origin;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 /// What benches return: they end at the first failure, and say it.
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -103,20 +104,11 @@ impl Promise {
     }
 }
 
-fn said(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
-}
-
 /// What makes the figures repeatable.
 fn head(options: &Options) {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("# command: {}", std::env::args().collect::<Vec<_>>().join(" "));
-    println!("# commit: {}", said("git", &["rev-parse", "HEAD"]));
-    println!("# kernel: {}", read("/proc/sys/kernel/osrelease").trim());
-    let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
-    println!("# processors: {cores}; load before: {}", read("/proc/loadavg").trim());
+    println!("# {}; load before: {}", Origin::here(), load.trim());
     let Options { pairs, seconds, rounds, ack_ms, reports, .. } = options;
     println!("# pairs: {pairs} of {seconds} s; rounds: {rounds} of {ack_ms} ms, {reports} reports");
     println!("# nothing is random: no seed. Spreads are median (least..greatest)");

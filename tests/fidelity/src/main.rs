@@ -1,20 +1,22 @@
 //! Fidelity: does an arm under the agent do what the kernel's own algorithm of that name does?
 //!
-//! Each scenario runs both, each on an emulated path of its own: one after the other, the first of
-//! them changing with the round, or with `--jobs 2` at the same time, so that what else the machine
-//! does hits both. Each run keeps a link, a sender and a receiver busy, and ours the agent too: at
-//! the same time is for machines with more than two processors. Rounds repeat it with other seeds.
-//! Figures are medians over rounds of the ratio ours / kernel's within a round, with their spread.
+//! Each scenario runs both, each on an emulated path of its own, one after the other, the first of
+//! them changing with the round: a run keeps a link, a sender and a receiver busy, and ours the
+//! agent too. Rounds repeat it with other seeds. Figures are medians over rounds of the ratio ours /
+//! kernel's within a round, with their spread. `--control` runs the kernel's own a second time in
+//! each round, and has the same ratio of the kernel's own to itself beside ours.
 //!
 //! Goodput counts the flow's whole life; the queueing delay is the 95th percentile over the packets
 //! at the bottleneck, as the link itself saw it.
 
+mod page;
 mod run;
 mod table;
 
 use ccp_agent::child::AgentChild;
 use clap::Parser;
-use run::{Order, Scenario, Side, run_both};
+use remuda_stats::Origin;
+use run::{Round, Scenario, Side};
 use std::process::ExitCode;
 use std::time::Duration;
 use table::{Verdict, row};
@@ -31,8 +33,12 @@ struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     seconds: u64,
     /// How often each scenario is repeated
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
+    /// Other rounds for one algorithm, as in bbr=5; may be given several times
+    #[arg(long, value_name = "NAME=N", value_parser = rounds_of)]
+    rounds_of: Vec<(String, u64)>,
     /// Only these algorithms
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "reno,cubic,bbr")]
     arms: Vec<String>,
@@ -45,16 +51,23 @@ struct Args {
     /// First seed of the links' random loss
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Runs at once: 1, or 2 for both sides at the same time
-    #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u64).range(1..=2))]
-    jobs: u64,
-    /// The kernel's own on both sides: how far it is from itself
-    #[arg(long)]
-    control: bool,
+    /// The kernel's own a second time in each round, of these algorithms: how far it is from itself
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    control: Vec<String>,
+    /// Write the page with its table, docs/fidelity.md, into this file
+    #[arg(long, value_name = "FILE")]
+    write: Option<std::path::PathBuf>,
     /// The remuda command
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: std::path::PathBuf,
+}
+
+fn rounds_of(text: &str) -> Result<(String, u64), String> {
+    let parts = text.split_once('=').and_then(|(name, rounds)| {
+        let rounds = rounds.parse().ok().filter(|rounds| *rounds > 0)?;
+        Some((name.to_owned(), rounds))
+    });
+    parts.ok_or_else(|| "must be NAME=N, as in bbr=5".to_owned())
 }
 
 fn scenarios(args: &Args) -> Result<Vec<Scenario>, String> {
@@ -81,39 +94,47 @@ fn scenarios(args: &Args) -> Result<Vec<Scenario>, String> {
     Ok(all)
 }
 
-fn measure(args: &Args) -> Result<Vec<Verdict>, Box<dyn std::error::Error>> {
+fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let name = format!("fid{}", std::process::id());
     let run_dir = folder.path().join("run");
     let agent = AgentChild::start(&args.remuda, &run_dir, &["--name", &name, "--arm", "cubic"])?;
     let seconds = Duration::from_secs(args.seconds);
     let mut verdicts = Vec::new();
-    table::head(args.seconds, args.rounds, args.jobs, args.seed);
+    let mut lines = vec![format!("{}. {}", Origin::here(), table::head(args.seconds, args.seed))];
+    println!("{}", lines[0]);
     for scenario in scenarios(args)? {
         agent.set(ccp_agent::host::Target::New, &scenario.arm)?;
-        let mut pairs = Vec::new();
-        for round in 0..args.rounds {
-            let seed = args.seed + round;
+        let of_arm = args.rounds_of.iter().rfind(|(name, _)| *name == scenario.arm);
+        let count = of_arm.map_or(args.rounds, |(_, rounds)| *rounds);
+        let control = args.control.contains(&scenario.arm);
+        let mut rounds = Vec::new();
+        for number in 0..count {
+            let seed = args.seed + number;
             let kernel = Side { scenario: &scenario, algorithm: &scenario.arm, seed };
-            let algorithm = if args.control { &scenario.arm } else { &name };
-            let ours = Side { algorithm, ..kernel };
-            pairs.push(run_both(&kernel, &ours, seconds, Order::of(args.jobs, round))?);
+            let ours = Side { algorithm: &name, ..kernel };
+            rounds.push(Round::run((&kernel, &ours), control, seconds, number)?);
         }
-        let verdict = Verdict::of(scenario, &pairs);
-        println!("{}", row(&verdict));
+        let verdict = Verdict::of(scenario, &rounds);
+        let line = row(&verdict, count);
+        println!("{line}");
+        lines.push(line);
         verdicts.push(verdict);
     }
     agent.stop()?;
-    Ok(verdicts)
+    let met = verdicts.iter().filter(|verdict| verdict.met()).count();
+    lines.push(format!("\n{met} of {} scenarios within bounds.", verdicts.len()));
+    println!("{}", lines[lines.len() - 1]);
+    if let Some(path) = &args.write {
+        page::write(path, &lines.join("\n"))?;
+    }
+    Ok(met == verdicts.len())
 }
 
 fn main() -> ExitCode {
     match measure(&Args::parse()) {
-        Ok(verdicts) => {
-            let missed = verdicts.iter().filter(|verdict| !verdict.met()).count();
-            println!("\n{} of {} scenarios within bounds", verdicts.len() - missed, verdicts.len());
-            if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("fidelity: {error}");
             ExitCode::FAILURE

@@ -19,7 +19,7 @@ pub struct Scenario {
     pub loss_percent: f64,
 }
 
-/// One of the two runs of a scenario.
+/// One of the runs of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
     /// The path.
@@ -41,49 +41,35 @@ pub struct Figures {
     pub retransmitted_pkts: u32,
 }
 
-/// When the two runs of a round take place.
+/// What came of one round, one run after the other.
 #[derive(Clone, Copy, Debug)]
-pub enum Order {
-    /// At the same time.
-    Together,
-    /// The kernel's, then ours.
-    KernelFirst,
-    /// Ours, then the kernel's.
-    OursFirst,
+pub struct Round {
+    /// The kernel's own.
+    pub kernel: Figures,
+    /// Ours.
+    pub ours: Figures,
+    /// The kernel's own once more.
+    pub again: Option<Figures>,
 }
 
-impl Order {
-    /// Of this many runs at once, in this round.
-    pub fn of(jobs: u64, round: u64) -> Self {
-        match (jobs, round % 2) {
-            (1, 0) => Self::KernelFirst,
-            (1, _) => Self::OursFirst,
-            _ => Self::Together,
+impl Round {
+    /// Runs the sides of round `number`: each round begins with another of them.
+    pub fn run(
+        (kernel, ours): (&Side<'_>, &Side<'_>),
+        control: bool,
+        seconds: Duration,
+        number: u64,
+    ) -> Result<Self, Error> {
+        let sides = [Some(kernel), Some(ours), control.then_some(kernel)];
+        let mut got = [None; 3];
+        for turn in 0..sides.len() as u64 {
+            let at = ((number + turn) % sides.len() as u64) as usize;
+            got[at] = sides[at].map(|side| run_side(side, seconds)).transpose()?;
         }
-    }
-}
-
-/// Runs both: what came of the kernel's, and of ours.
-pub fn run_both(
-    kernel: &Side<'_>,
-    ours: &Side<'_>,
-    seconds: Duration,
-    order: Order,
-) -> Result<(Figures, Figures), Error> {
-    match order {
-        Order::Together => std::thread::scope(|scope| {
-            let kernel = scope.spawn(|| run_side(kernel, seconds));
-            let ours = run_side(ours, seconds);
-            Ok((kernel.join().expect("the other side does not panic")?, ours?))
-        }),
-        Order::KernelFirst => {
-            let kernel = run_side(kernel, seconds)?;
-            Ok((kernel, run_side(ours, seconds)?))
-        }
-        Order::OursFirst => {
-            let ours = run_side(ours, seconds)?;
-            Ok((run_side(kernel, seconds)?, ours))
-        }
+        let [Some(kernel), Some(ours), again] = got else {
+            unreachable!("both sides ran, or there was an error");
+        };
+        Ok(Self { kernel, ours, again })
     }
 }
 

@@ -1,8 +1,9 @@
 //! Ratios and their table, as Markdown: it goes into the docs as it is.
 
-use crate::run::{Figures, Scenario};
+use crate::run::{Figures, Round, Scenario};
 use crate::{DELAY_TOLERANCE, GOODPUT_TOLERANCE};
 use remuda_stats::Spread;
+use std::fmt::Write;
 
 /// A queue of this length is noise: a few packets' time at the bottleneck.
 const DELAY_FLOOR_MS: f64 = 1.0;
@@ -16,26 +17,31 @@ pub struct Verdict {
     retransmitted: [f64; 2],
     goodput_ratio: Spread,
     delay_ratio: Spread,
+    /// The kernel's own against itself.
+    control_ratio: Option<Spread>,
 }
 
 impl Verdict {
-    /// Of pairs (kernel's, ours).
-    pub fn of(scenario: Scenario, pairs: &[(Figures, Figures)]) -> Self {
+    /// Of its rounds.
+    pub fn of(scenario: Scenario, rounds: &[Round]) -> Self {
         let medians = |figure: fn(&Figures) -> f64| {
-            let kernel = Spread::of(pairs.iter().map(|(kernel, _)| figure(kernel))).median;
-            let ours = Spread::of(pairs.iter().map(|(_, ours)| figure(ours))).median;
+            let kernel = Spread::of(rounds.iter().map(|round| figure(&round.kernel))).median;
+            let ours = Spread::of(rounds.iter().map(|round| figure(&round.ours))).median;
             [kernel, ours]
         };
         let ratio = |figure: fn(&Figures) -> f64| {
-            Spread::of(pairs.iter().map(|(kernel, ours)| figure(ours) / figure(kernel)))
+            Spread::of(rounds.iter().map(|round| figure(&round.ours) / figure(&round.kernel)))
         };
+        let delay = |figures: &Figures| figures.queueing_p95_ms.max(DELAY_FLOOR_MS);
+        let control = |round: &Round| Some(delay(&round.again?) / delay(&round.kernel));
         Self {
             scenario,
             goodput: medians(|f| f.goodput_mbit_per_sec),
             delay_ms: medians(|f| f.queueing_p95_ms),
             retransmitted: medians(|f| f.retransmitted_pkts.into()),
             goodput_ratio: ratio(|f| f.goodput_mbit_per_sec),
-            delay_ratio: ratio(|f| f.queueing_p95_ms.max(DELAY_FLOOR_MS)),
+            delay_ratio: ratio(delay),
+            control_ratio: Spread::of_any(rounds.iter().filter_map(control)),
         }
     }
 
@@ -47,39 +53,34 @@ impl Verdict {
 }
 
 /// The table's head, with what makes it repeatable.
-pub fn head(seconds: u64, rounds: u64, jobs: u64, seed: u64) {
-    println!(
-        "{rounds} rounds of {seconds} s, {jobs} live runs at once; seeds from {seed}. Bounds: \
-         goodput within {} %, 95th percentile of the queueing delay within {} %.\n",
+pub fn head(seconds: u64, seed: u64) -> String {
+    format!(
+        "{seconds} s a run, one at a time; seeds from {seed}. Bounds: goodput within {} %, 95th \
+         percentile of the queueing delay within {} %, of which less than {DELAY_FLOOR_MS} ms is \
+         none.\n\n\
+         | arm | Mbit/s | buffer | rounds | goodput kernel / ours (Mbit/s) | ratio (spread) | \
+         p95 queue kernel / ours (ms) | ratio (spread) | kernel's again | retransmitted | |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|",
         GOODPUT_TOLERANCE * 100.0,
         DELAY_TOLERANCE * 100.0
-    );
-    println!(
-        "| arm | Mbit/s | buffer | goodput kernel / ours (Mbit/s) | ratio (spread) | \
-         p95 queue kernel / ours (ms) | ratio (spread) | retransmitted | |"
-    );
-    println!("|---|---|---|---|---|---|---|---|---|");
+    )
 }
 
 /// One line of it.
-pub fn row(v: &Verdict) -> String {
+pub fn row(v: &Verdict, rounds: u64) -> String {
     let s = &v.scenario;
     let loss =
         if s.loss_percent > 0.0 { format!(" + {} % loss", s.loss_percent) } else { "".into() };
     let spread = |r: &Spread| format!("{:.3} ({:.3}–{:.3})", r.median, r.low, r.high);
-    format!(
-        "| {} | {} | {} BDP{loss} | {:.2} / {:.2} | {} | {:.1} / {:.1} | {} | {:.0} / {:.0} | {} |",
-        s.arm,
-        s.rate_mbit_per_sec,
-        s.buffer_bdp,
-        v.goodput[0],
-        v.goodput[1],
-        spread(&v.goodput_ratio),
-        v.delay_ms[0],
-        v.delay_ms[1],
-        spread(&v.delay_ratio),
-        v.retransmitted[0],
-        v.retransmitted[1],
-        if v.met() { "met" } else { "MISSED" }
-    )
+    let mut out =
+        format!("| {} | {} | {} BDP{loss} | {rounds} ", s.arm, s.rate_mbit_per_sec, s.buffer_bdp);
+    let [kernel, ours] = v.goodput;
+    let _ = write!(out, "| {kernel:.2} / {ours:.2} | {} ", spread(&v.goodput_ratio));
+    let [kernel, ours] = v.delay_ms;
+    let _ = write!(out, "| {kernel:.1} / {ours:.1} | {} ", spread(&v.delay_ratio));
+    let control = v.control_ratio.as_ref().map(spread).unwrap_or_default();
+    let [kernel, ours] = v.retransmitted;
+    let met = if v.met() { "met" } else { "**missed**" };
+    let _ = write!(out, "| {control} | {kernel:.0} / {ours:.0} | {met} |");
+    out
 }

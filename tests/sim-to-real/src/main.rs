@@ -9,7 +9,7 @@ use remuda_sim_to_real::measure::{self, Measured, Settings, Side};
 use remuda_sim_to_real::verdict::Verdict;
 use remuda_sim_to_real::{Error, cell, cost, document, table};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 /// The simulator beside real TCP, on the same scenario files.
 #[derive(Debug, Parser)]
@@ -108,12 +108,6 @@ fn note(measured: &Measured) {
     );
 }
 
-fn commit() -> String {
-    let output = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
-}
-
 /// Whether all scenarios are within bounds.
 fn compare(args: &Args) -> Result<bool, Error> {
     let scenarios = scenarios(args)?;
@@ -136,7 +130,7 @@ fn compare(args: &Args) -> Result<bool, Error> {
     }
     let verdicts: Vec<Verdict> =
         scenarios.iter().filter_map(|scenario| Verdict::of(scenario, &measured)).collect();
-    let mut text = table::head(&settings, &commit());
+    let mut text = table::head(&settings);
     text += &format!("\n{}\n", table::columns());
     for verdict in &verdicts {
         text += &format!("{}\n", table::row(verdict));

@@ -6,20 +6,17 @@ use crate::verdict::{
     RETRANSMITTED_FACTOR, RETRANSMITTED_FLOOR_PKTS, Verdict,
 };
 use remuda_scenarios::Scenario;
-use remuda_stats::Spread;
-use std::fs;
+use remuda_stats::{Origin, Spread};
 
 /// What makes it repeatable, and what it is held to.
-pub fn head(settings: &Settings, commit: &str) -> String {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
+pub fn head(settings: &Settings) -> String {
     let Settings { rounds, seed, jobs, .. } = settings;
     let kept = if settings.keep.is_some() { ", kept from call to call" } else { "" };
     let percent = |share: f64| share * 100.0;
     let more = |(text, rounds): &(String, u64)| format!(", {rounds} of `{text}`");
     let more: String = settings.rounds_of.iter().map(more).collect();
     format!(
-        "Commit {commit}, kernel {}, {cores} processors.\n\
+        "{}.\n\
          {rounds} rounds a scenario{more}, seeds from {seed};\n\
          {jobs} live runs at once{kept}.\n\
          The simulator's figure of a round is the median of {SIM_DRAWS} runs, with {} us of\n\
@@ -28,7 +25,7 @@ pub fn head(settings: &Settings, commit: &str) -> String {
          delay within {} % or {} ms, retransmissions within a factor of {}; counts that\n\
          differ by fewer than {} segments are equal. Ratios are the simulator's median to each\n\
          live round: median (least–greatest).\n",
-        read("/proc/sys/kernel/osrelease"),
+        Origin::here(),
         HOST_LATE_STD_MS * 1e3,
         percent(GOODPUT_TOLERANCE),
         percent(DELAY_TOLERANCE),

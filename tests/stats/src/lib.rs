@@ -1,4 +1,8 @@
-//! Medians, spreads and percentiles.
+//! Medians, spreads and percentiles, and where figures come from.
+
+mod origin;
+
+pub use origin::Origin;
 
 use std::fmt;
 

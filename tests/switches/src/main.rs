@@ -2,6 +2,7 @@
 
 use ccp_agent::guard::HandOff;
 use clap::Parser;
+use remuda_stats::Origin;
 use remuda_switches::live::Means;
 use remuda_switches::matrix::{self, MOMENTS_S, Plan, cells};
 use remuda_switches::{Error, Path, flap, report};
@@ -107,7 +108,8 @@ fn live(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let cold = run(&of_agent, Means::Agent(HandOff::Cold), "cold")?;
     let kernel = run(&of_kernel, Means::Kernel, "kernel")?;
     let columns = [("warm", warm.as_slice()), ("cold", &cold), ("the kernel's own", &kernel)];
-    let page = report::live_page(&of_agent, &columns, &origin(args));
+    let origin = format!("{}, seed {}, {} runs at once.", Origin::here(), args.seed, args.jobs);
+    let page = report::live_page(&of_agent, &columns, &origin);
     match &args.write {
         Some(folder) => {
             std::fs::write(folder.join("switching-live.md"), page)?;
@@ -117,18 +119,6 @@ fn live(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
         None => print!("{page}"),
     }
     Ok(warm.iter().all(|cell| cell.missed().is_empty()))
-}
-
-/// From what commit, on what kernel.
-fn origin(args: &Args) -> String {
-    let said = |program: &str, arguments: &[&str]| {
-        let output = std::process::Command::new(program).args(arguments).output();
-        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
-    };
-    let commit = said("git", &["describe", "--always", "--dirty", "--abbrev=12"]);
-    let kernel = said("uname", &["-r"]);
-    format!("Commit {commit}, kernel {kernel}, seed {}, {} runs at once.", args.seed, args.jobs)
 }
 
 fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {

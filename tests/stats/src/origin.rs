@@ -1,0 +1,34 @@
+//! Where figures come from: the commit, the kernel and the machine's size.
+
+use std::fmt;
+use std::process::Command;
+
+/// Printed above what is measured: `Commit 1f9493fa8a0c, kernel 6.18.44, 2 processors`.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    commit: String,
+    kernel: String,
+    processors: usize,
+}
+
+impl Origin {
+    /// Of this process: the commit of the folder that it runs in, with `-dirty` if that differs.
+    pub fn here() -> Self {
+        let described = ["describe", "--always", "--dirty", "--abbrev=12", "--match="];
+        let output = Command::new("git").args(described).output();
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            commit: text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".into()),
+            kernel: kernel.trim().to_owned(),
+            processors: std::thread::available_parallelism().map_or(0, |cores| cores.get()),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { commit, kernel, processors } = self;
+        write!(f, "Commit {commit}, kernel {kernel}, {processors} processors")
+    }
+}
