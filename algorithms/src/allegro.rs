@@ -7,18 +7,20 @@
 //! ```text
 //! u = T sigmoid(L - 0.05) - x L              sigmoid(y) = 1 / (1 + e^(100 y))   section 2.2
 //!
-//! starting   the rate doubles each interval, until u falls: back to the rate before
+//! starting   the rate doubles each interval, until that does not pay: back to the rate before
 //! deciding   four intervals, two at (1 + e) r and two at (1 - e) r, in random pairs; if both
 //!            pairs agree, moving that way; if not, e grows by 0.01 up to 0.05   section 3.2
-//! moving     the nth step is n 0.01 of the rate, until u falls: back, and deciding
+//! moving     the nth step is n 0.01 of the rate, until that does not pay: back, and deciding
 //! ```
 //!
 //! Differs from the paper:
 //!   - starts with the window it is given a round trip, not with two segments;
 //!   - an interval lasts two round trips and ten segments at least, where the paper draws 1.7 to
 //!     2.2 round trips at random; the order within a pair is drawn, from the flow's own history;
-//!   - a faster rate is better if it earns half of what it would where there is room: a deep buffer
-//!     takes without a loss what the link does not deliver, and by as much u does not fall;
+//!   - a faster rate pays, and is the better one, if it earns half of what it would where there is
+//!     room; the paper's is better if u does not fall, and u does not fall while a deep buffer takes
+//!     what the link does not deliver. Among n flows that fill one queue each earns the more by it
+//!     the smaller its share is, so that they still do;
 //!   - an interval that the application limited is tried again;
 //!   - a retransmission timeout halves the rate;
 //!   - a known path is taken over at 0.99 of what it delivers, without doubling.
@@ -167,7 +169,8 @@ impl Controller for Allegro {
         let rate = match self.phase {
             Phase::Starting { best: Some((rate, _)), .. }
             | Phase::Moving { best: (rate, _), .. } => rate,
-            _ => self.base,
+            Phase::Starting { best: None, .. } => self.trials.rate(),
+            Phase::Deciding(_) => self.base,
         };
         self.trials.hand_off(rate, path);
     }
@@ -265,7 +268,8 @@ impl Allegro {
     fn conclude(&mut self, trial: &Decisive, now: Time) {
         let [Some(a), Some(b), Some(c), Some(d)] = trial.utilities else { return };
         let [first, _, second, _] = trial.faster;
-        let rate = |faster| step(self.base, faster, trial.epsilon);
+        // As they were sent: at the least rate, the slower one is no slower.
+        let rate = |faster| self.trials.bound(step(self.base, faster, trial.epsilon));
         let faster_pays = |first, (one, other)| {
             let (faster, slower) = if first { (one, other) } else { (other, one) };
             pays((rate(false), slower), (rate(true), faster))
@@ -276,7 +280,7 @@ impl Allegro {
         }
         let of = |pair: (f64, f64), first: bool| if first == one { pair.0 } else { pair.1 };
         let utility = (of((a, b), first) + of((c, d), second)) / 2.0;
-        let rate = step(self.base, one, trial.epsilon);
+        let rate = rate(one);
         self.base = rate;
         self.trials.forget();
         self.phase = Phase::Moving { faster: one, steps: 0, best: (rate, utility) };

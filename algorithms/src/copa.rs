@@ -20,7 +20,8 @@
 //!   - v is bounded so that W at most doubles in a round trip, and turns to 1 as soon as the target
 //!     is crossed (both as in mvfst);
 //!   - a queue of 2.5 / delta segments, which is Copa's own at equilibrium (section 3), is nearly
-//!     empty too: behind an arm without a queue, a tenth of the span is less than a segment;
+//!     empty too, up to a quarter of the span: behind an arm without a queue, a tenth of the span is
+//!     less than a segment;
 //!   - after a timeout the window starts from its floor;
 //!   - a window that is not used does not grow (RFC 7661);
 //!   - takes a known path over at its BDP and 1 / delta segments, with v = 1.
@@ -58,8 +59,10 @@ const MIN_RTT_WINDOW_US: u64 = 10_000_000;
 const STEADY_ROUNDS: u32 = 3;
 /// Section 2.3: the queue is nearly empty below a tenth of the span of RTTs,
 const EMPTY_DIVISOR: u32 = 10;
-/// or if it is Copa's own (section 3), in segments;
+/// or if it is Copa's own (section 3), in segments, and below a quarter: of a small share of the
+/// link, five segments are a long queue;
 const OWN_QUEUE: Packets = Packets(5 * DEFAULT_INVERSE / 2);
+const OWN_DIVISOR: u32 = 4;
 /// of which the largest is of the last four round trips,
 const LARGEST_ROUNDS: usize = 4;
 /// and has to be so once in five round trips.
@@ -323,7 +326,8 @@ impl Competition {
     fn end_round(&mut self, min: Option<Duration>, own: Duration) {
         let largest = self.largest.into_iter().max().unwrap_or_default();
         if let (Some(min), Some(standing)) = (min, self.least_standing.take()) {
-            let nearly_empty = (largest.saturating_sub(min) / EMPTY_DIVISOR).max(own);
+            let span = largest.saturating_sub(min);
+            let nearly_empty = (span / EMPTY_DIVISOR).max(own.min(span / OWN_DIVISOR));
             let is_full = standing > min.saturating_add(nearly_empty);
             self.full_rounds = if is_full { self.full_rounds.saturating_add(1) } else { 0 };
         }
@@ -388,11 +392,17 @@ mod tests {
         let ms = Duration::from_millis;
         let mut competition = Competition::none();
         for _ in 0..10 {
-            // One millisecond of a span of two stands: more than a tenth of it.
-            competition.observe(ms(42), Some(ms(41)));
+            // A fifth of the span stands.
+            competition.observe(ms(45), Some(ms(41)));
             competition.end_round(Some(ms(40)), ms(2));
         }
         assert_eq!(competition.inverse, DEFAULT_INVERSE);
+        for _ in 0..10 {
+            // Of a small share of the link, its own is more than the whole queue.
+            competition.observe(ms(100), Some(ms(80)));
+            competition.end_round(Some(ms(40)), ms(150));
+        }
+        assert!(competition.inverse > DEFAULT_INVERSE);
     }
 
     #[test]

@@ -184,7 +184,10 @@ impl Ledbat {
             window,
             rule: Yielding { gain, held: false, credit: Bytes(0) },
             round_min: None,
-            inherited_until: now + path.srtt.unwrap_or_default(),
+            inherited_until: match known {
+                Some(_) => now + path.srtt.unwrap_or_default().min(KNOWN_BASE),
+                None => now,
+            },
             phase: match known {
                 Some(_) => Phase::Running { next: now + KNOWN_BASE },
                 None => Phase::Starting,
@@ -328,10 +331,10 @@ mod tests {
     fn the_queue_of_a_predecessor_is_not_answered() {
         let mut ledbat = Ledbat::new();
         let mut known = path(100);
-        known.observe(&round(known.cwnd, known.cwnd, 100), Time::ZERO);
+        let delivery_rate = known.cwnd / Duration::from_millis(100);
+        let m = Measurement { delivery_rate, ..round(known.cwnd, known.cwnd, 100) };
+        known.observe(&m, Time::ZERO);
         let cwnd = ledbat.resume(&known, Time::ZERO).cwnd;
-        ledbat.window.leave_slow_start(cwnd);
-        ledbat.phase = Phase::Running { next: Time(Duration::from_secs(1_000)) };
         // A round trip is 100 ms.
         let of = |at: u32, ledbat: &mut Ledbat| {
             let cwnd = ledbat.window.path.cwnd;

@@ -1,16 +1,17 @@
 //! Where the buffer ends: the delay at which it overflowed last, for arms that aim at a delay.
 //!
-//! Verus and Sprout aim at a delay that a shallow buffer cannot hold, and neither paper has more
-//! than its answer to a loss: each next approach ends in the next one. Here the delay is remembered,
-//! and no more than [`SHARE`] of it is aimed at for [`MEMORY`].
+//! Verus and Sprout aim at a delay that a shallow buffer cannot hold, and their papers have no more
+//! than an answer to each loss: they fill the buffer again and again. Here the delay is remembered
+//! for [`MEMORY`], and no more than [`SHARE`] of it is aimed at.
 //!
-//! A loss without a queue behind it says nothing of a buffer, and is not remembered. Before the
-//! first one, a window beyond the path's BDP grows by [`GROWTH`] of what is acknowledged, so that a
-//! buffer that ends earlier than the aim costs a few segments and not a window of them.
+//! A loss behind a short queue says nothing of a buffer's end, and is not remembered; nor is one
+//! behind a shorter queue than the one remembered. Before the first, a window beyond the path's BDP
+//! grows by [`GROWTH`] of what is acknowledged, so that a buffer that ends earlier than the aim
+//! costs a few segments and not a window of them.
 
 use crate::controller::Measurement;
 use crate::path::PathState;
-use crate::units::{Bytes, Gain, Time};
+use crate::units::{Bytes, Gain, Packets, Time};
 use std::time::Duration;
 
 /// A delay at which a buffer overflowed is so many times the least one at least.
@@ -28,7 +29,8 @@ pub const GROWTH: Gain = Gain(125);
 pub struct Overflow(Option<(Duration, Time)>);
 
 impl Overflow {
-    /// What the path's last owner saw of it.
+    /// What is known of it: the largest delay of ten seconds, if a window arm answered a loss in
+    /// that time. An approximation: who lost then need not have been behind that delay.
     pub fn resume(path: &PathState) -> Self {
         let seen = path.rtt_max().filter(|delay| is_queue(*delay, path));
         Self(seen.zip(path.w_max).map(|(delay, (_, at))| (delay, at)))
@@ -37,7 +39,10 @@ impl Overflow {
     /// A loss, reported with these round trips.
     pub fn lose(&mut self, path: &PathState, m: &Measurement, now: Time) {
         let seen = m.rtt.map(|rtt| rtt.max).max(path.srtt);
-        if let Some(delay) = seen.filter(|delay| is_queue(*delay, path)) {
+        let known = self.0.filter(|(_, at)| now - *at < MEMORY).map(|(delay, _)| delay);
+        let larger = |delay: &Duration| known.is_none_or(|known| *delay > known);
+        let lost = m.lost > Packets(0);
+        if let Some(delay) = seen.filter(|delay| lost && is_queue(*delay, path) && larger(delay)) {
             self.0 = Some((delay, now));
         }
     }
@@ -56,7 +61,7 @@ pub fn approach(path: &PathState, (from, to): (Bytes, Bytes), acked: Bytes) -> B
 }
 
 fn is_queue(delay: Duration, path: &PathState) -> bool {
-    path.rtt_min_long().is_some_and(|least| delay.as_secs_f64() > RATIO_MIN * least.as_secs_f64())
+    path.rtt_min().is_some_and(|least| delay.as_secs_f64() > RATIO_MIN * least.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -70,7 +75,8 @@ mod tests {
     }
 
     fn report(ms: u64) -> Measurement {
-        Measurement { rtt: Some(RttSamples::one(Duration::from_millis(ms))), ..Measurement::QUIET }
+        let rtt = Some(RttSamples::one(Duration::from_millis(ms)));
+        Measurement { rtt, lost: Packets(1), ..Measurement::QUIET }
     }
 
     #[test]
@@ -87,6 +93,17 @@ mod tests {
     }
 
     #[test]
+    fn it_is_inherited_from_an_arm_that_lost_behind_a_queue() {
+        let mut known = path(100);
+        known.observe(&report(40), at(0));
+        known.w_max = Some((known.cwnd, at(0)));
+        assert_eq!(Overflow::resume(&known).aim_max(at(0)), None, "there was no queue");
+        known.observe(&report(80), at(100));
+        assert_eq!(Overflow::resume(&known).aim_max(at(100)), Some(Duration::from_millis(68)));
+        assert_eq!(Overflow::resume(&known).aim_max(at(10_000)), None, "long ago");
+    }
+
+    #[test]
     fn a_loss_behind_a_queue_bounds_the_delay_for_ten_seconds() {
         let mut known = path(100);
         known.observe(&report(40), at(0));
@@ -94,7 +111,11 @@ mod tests {
         assert_eq!(overflow.aim_max(at(0)), None);
         overflow.lose(&known, &report(45), at(100));
         assert_eq!(overflow.aim_max(at(100)), None, "no queue");
+        let marked = Measurement { lost: Packets(0), ..report(80) };
+        overflow.lose(&known, &marked, at(150));
+        assert_eq!(overflow.aim_max(at(150)), None, "a mark is no overflow");
         overflow.lose(&known, &report(80), at(200));
+        overflow.lose(&known, &report(60), at(9_000));
         assert_eq!(overflow.aim_max(at(10_100)), Some(Duration::from_millis(68)));
         assert_eq!(overflow.aim_max(at(10_200)), None);
     }

@@ -39,7 +39,9 @@ const GOAL: Goal = Goal { utility, pairs: PAIRS, keeps_what_is_delivered: false 
 
 /// Section 4.2.
 fn utility(interval: &Interval<Tag>, slope: f64, mss: Bytes) -> f64 {
-    let varies = slope != 0.0 || interval.rtt_deviation_s() > DEVIATION_MIN_S;
+    // The slope of its own: that of the queue before it may not have been counted.
+    let varies =
+        interval.rtt_slope_beyond_noise() != 0.0 || interval.rtt_deviation_s() > DEVIATION_MIN_S;
     let deviation_s = if varies { interval.rtt_deviation_s() } else { 0.0 };
     let x = interval.sent_mbit_per_sec(mss);
     proteus::utility(interval, slope, mss) - DEVIATION_WEIGHT * x * deviation_s

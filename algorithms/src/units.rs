@@ -174,7 +174,7 @@ impl Div<Duration> for Bytes {
 
 impl Div<Rate> for Bytes {
     type Output = Duration;
-    /// How long this takes at `rate`; at a rate of zero, as long as there is.
+    /// How long this takes at `rate`; at a rate of zero, `u64::MAX` nanoseconds (584 years).
     #[expect(clippy::suspicious_arithmetic_impl, reason = "nanoseconds of a rate per second")]
     fn div(self, rate: Rate) -> Duration {
         let nanos =

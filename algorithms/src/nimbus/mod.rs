@@ -152,8 +152,13 @@ impl Controller for Nimbus {
 
     fn hand_off(&self, path: &mut PathState) {
         self.cubic.hand_off(path);
-        // The control's own rate may be in a trough.
-        let rate = Rate::from_bytes_per_sec(self.rate.max(self.delivered) as u64);
+        // What the delay mode decides swings about what it is delivered; CUBIC's rate is its window.
+        let rate = match self.mode {
+            Mode::Delay => self.rate.max(self.delivered),
+            Mode::Loss => self.rate,
+        };
+        let in_force = self.decision.rate.unwrap_or_default();
+        let rate = Rate::from_bytes_per_sec(rate as u64).min(in_force);
         path.cwnd = window::bound(&self.path, (rate * self.rtt()).min(self.decision.cwnd));
         path.rate = Some(rate.max(Rate::from_bytes_per_sec(1)));
     }

@@ -12,11 +12,13 @@
 //!            by (0.05 + 0.05 k) r at most        k decisions in a row that wanted more
 //! ```
 //!
-//! Two differences keep the link full where the papers' control loses a tenth of it. What both
-//! intervals of a pair saw shrink is the queue that the decision before has left: neither is
-//! rewarded for it, or the rate would fall until that queue is gone, and go on from there. And a
-//! step down ends at 0.95 of the rate at which the link has just delivered: what it takes is known,
-//! and the next pair tells whether it takes less by then. A scavenger does without that floor: among
+//! Two differences keep the link full where the papers' control loses a tenth of it.
+//!
+//! The decision before may have left a queue. If it shrinks during both intervals of a pair, neither
+//! is rewarded for that: otherwise the rate goes down until the queue is gone, far below the link's.
+//!
+//! A step down ends at 0.95 of the rate at which the pairs were delivered, or of the rate decided
+//! about if that is less: what the link takes is known. A scavenger does without this floor: among
 //! others, what it is delivered is what it is to give up.
 //!
 //! Differs from the papers:
@@ -126,9 +128,11 @@ impl Controller for Climber {
         self.gradient.on_measurement(m, now)
     }
 
-    /// Leaves the rate decided about.
+    /// Leaves the rate decided about; before the first decision, the one in force.
     fn hand_off(&self, path: &mut PathState) {
-        self.gradient.trials.hand_off(self.gradient.base, path);
+        let Gradient { trials, base, phase, .. } = &self.gradient;
+        let undecided = matches!(phase, Phase::Starting { best: None, .. });
+        trials.hand_off(if undecided { trials.rate() } else { *base }, path);
     }
 }
 
@@ -245,7 +249,7 @@ impl Gradient {
                 let probe = *probe;
                 if let Some(slope) = self.slope(&probe) {
                     let delivered = probe.worths.iter().flatten().map(|worth| worth.delivered);
-                    self.step(slope, delivered.max().unwrap_or_default(), now);
+                    self.step(slope, mean(delivered), now);
                 }
             }
         }
@@ -322,6 +326,13 @@ impl Probe {
         }
         Self { faster, begun: 0, worths: [None; 2 * PAIRS_MAX] }
     }
+}
+
+/// The mean rate; the largest of a few is of ACKs that came in a burst.
+fn mean(rates: impl Iterator<Item = Rate>) -> Rate {
+    let (sum, count) = rates
+        .fold((0, 0), |(sum, count), rate| (rate.bytes_per_sec().saturating_add(sum), count + 1));
+    Rate::from_bytes_per_sec(sum / count.max(1))
 }
 
 fn mbit_per_sec(rate: Rate) -> f64 {

@@ -188,7 +188,8 @@ impl Sprout {
         };
         let bytes = Bytes((units * self.unit.0 as f64) as u64);
         let held = self.overflow.aim_max(now).zip(self.path.delivery_rate());
-        let bytes = held.map_or(bytes, |(delay, rate)| bytes.min(rate * delay));
+        let least = self.path.bdp().unwrap_or_default();
+        let bytes = held.map_or(bytes, |(delay, rate)| bytes.min((rate * delay).max(least)));
         let grown = overflow::approach(&self.path, (self.cwnd, bytes), acked);
         let least = WINDOW_MIN.to_bytes(self.path.mss);
         self.cwnd = window::bound(&self.path, grown.min(self.cwnd + self.cwnd).max(least));
@@ -257,21 +258,28 @@ mod tests {
     #[test]
     fn a_buffer_that_overflowed_is_not_filled_again_for_ten_seconds() {
         let rate = Rate::from_bytes_per_sec(3_000_000);
+        let delivered = rate * Duration::from_millis(20);
         let mut sprout = Sprout::new();
-        let mut most = Bytes(0);
-        for tick in 1..=100 {
-            let delivered = rate * Duration::from_millis(20);
-            let m = Measurement {
-                acked: delivered,
-                delivered,
-                delivery_rate: rate,
-                lost: Packets(u64::from(tick == 50)),
-                rtt: Some(RttSamples::one(Duration::from_millis(if tick == 1 { 40 } else { 80 }))),
-                ..Measurement::QUIET
-            };
-            most = sprout.on_measurement(&m, Time(Duration::from_millis(20 * tick))).cwnd;
-        }
-        assert_eq!(most, rate * Duration::from_millis(68), "0.85 of 80 ms");
+        let windows: Vec<Bytes> = (1..=600)
+            .map(|tick| {
+                // The least delay is seen now and then, or it would be of the queue.
+                let delay = Duration::from_millis(if tick % 100 == 1 { 40 } else { 80 });
+                let m = Measurement {
+                    acked: delivered,
+                    delivered,
+                    delivery_rate: rate,
+                    lost: Packets(u64::from(tick == 50)),
+                    rtt: Some(RttSamples::one(delay)),
+                    ..Measurement::QUIET
+                };
+                sprout.on_measurement(&m, Time(Duration::from_millis(20 * tick))).cwnd
+            })
+            .collect();
+        let held = rate * Duration::from_millis(68);
+        let most = |ticks: &[Bytes]| *ticks.iter().max().expect("windows");
+        assert!(most(&windows[..49]) > held, "before the loss");
+        assert_eq!(most(&windows[50..548]), held, "0.85 of 80 ms");
+        assert!(most(&windows[560..]) > held, "forgotten");
     }
 
     #[test]

@@ -18,8 +18,9 @@
 //!   - the window is set as such, not as segments for the next epoch (section 4.1's last step): the
 //!     datapath's ACK clock sends them;
 //!   - a delay's window is that of a round trip before its report;
-//!   - beyond the BDP the window grows by an eighth of what is acknowledged, at most, and no more is
-//!     aimed at than 0.85 of the delay at which the buffer last overflowed (overflow.rs).
+//!   - a report doubles the window at most; beyond the BDP it grows by an eighth of what is
+//!     acknowledged, at most, and no more is aimed at than 0.85 of the delay at which a buffer has
+//!     overflowed in the last ten seconds (overflow.rs).
 
 mod profile;
 
@@ -256,7 +257,8 @@ impl Verus {
             let mss = self.path.mss.0 as f64;
             let bytes = |segments: f64| Bytes((segments * mss) as u64);
             let way = (bytes(self.window), bytes(window));
-            self.window = overflow::approach(&self.path, way, m.delivered).0 as f64 / mss;
+            let grown = overflow::approach(&self.path, way, m.delivered).0 as f64 / mss;
+            self.window = grown.min(2.0 * self.window);
         }
     }
 
