@@ -70,7 +70,7 @@ fidelity: build ## Our reno, cubic and bbr against the kernel's own; writes docs
 
 .PHONY: sim-to-real
 sim-to-real: build ## The same scenarios simulated and on real TCP; writes docs/sim-to-real.md
-	$(CARGO) run --release -p remuda-sim-to-real -- --jobs 1 --rounds 1 --rounds-of bbr=2 \
+	$(CARGO) run --release -p remuda-sim-to-real -- --rounds 1 --rounds-of bbr=3 \
 		--write docs/sim-to-real.md
 
 .PHONY: switches

@@ -18,7 +18,7 @@
 //!   - an interval lasts two round trips and ten segments at least, where the paper draws 1.7 to
 //!     2.2 round trips at random; the order within a pair is drawn, from the flow's own history;
 //!   - a faster rate pays, and is the better one, if it earns half of what it would where there is
-//!     room; the paper's is better if u does not fall, and u does not fall while a deep buffer takes
+//!     room; the paper's is better if u does not fall, which it does not while a deep buffer takes
 //!     what the link does not deliver. Among n flows that fill one queue each earns the more by it
 //!     the smaller its share is, so that they still do;
 //!   - an interval that the application limited is tried again;
@@ -329,13 +329,28 @@ mod tests {
 
     #[test]
     fn a_deep_buffer_is_not_taken_for_room() {
-        // Eight BDPs: what is sent into them beyond the link's rate comes back without a loss.
+        // Eight BDPs, 320 ms: what is sent beyond the link's rate comes back without a loss.
         let mut link = Link::new(24, 40, 960_000);
-        link.run(&mut Allegro::new(), 30_000);
-        assert!(link.filled(10_000) > 0.93, "{}", link.filled(10_000));
         let mut allegro = Allegro::new();
-        link.run(&mut allegro, 60_000);
+        link.run(&mut allegro, 30_000);
+        assert!(link.filled(10_000) > 0.93, "{}", link.filled(10_000));
+        assert!(link.dropped(10_000) < 0.02, "{}", link.dropped(10_000));
         assert!(allegro.base < link.rate * Gain(1_050), "{}", allegro.base);
+    }
+
+    #[test]
+    fn it_leaves_the_least_rate() {
+        let mut link = Link::new(3, 40, 60_000);
+        let mut allegro = Allegro::new();
+        allegro.resume(&link.known_path(), Time::ZERO);
+        for _ in 0..8 {
+            allegro.decide_about(allegro.base * HALF, Time::ZERO);
+        }
+        let least = allegro.base;
+        assert_eq!(least, allegro.trials.bound(Rate::default()));
+        let decision = allegro.trials.decision();
+        link.go_on(&mut allegro, decision, 60_000);
+        assert!(allegro.base > least * DOUBLE, "{}", allegro.base);
     }
 
     #[test]

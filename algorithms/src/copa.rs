@@ -20,8 +20,8 @@
 //!   - v is bounded so that W at most doubles in a round trip, and turns to 1 as soon as the target
 //!     is crossed (both as in mvfst);
 //!   - a queue of 2.5 / delta segments, which is Copa's own at equilibrium (section 3), is nearly
-//!     empty too, up to a quarter of the span: behind an arm without a queue, a tenth of the span is
-//!     less than a segment;
+//!     empty too, up to a quarter of the span: after an arm without a queue, a tenth of the span
+//!     is less than a segment;
 //!   - after a timeout the window starts from its floor;
 //!   - a window that is not used does not grow (RFC 7661);
 //!   - takes a known path over at its BDP and 1 / delta segments, with v = 1.

@@ -211,7 +211,8 @@ mod tests {
             let _ = (Bytes(a) + Bytes(b), Bytes(a) - Bytes(b), Bytes(a) / span);
             let _ = (Packets(a).to_bytes(Bytes(b)), Bytes(a).to_packets(Bytes(b)));
             let rate = Rate::from_bytes_per_sec(a);
-            let _ = (Bytes(b) / rate, rate * span, rate * Gain(gain), Bytes(b) * Gain(gain), rate.to_register());
+            let _ = (Bytes(b) / rate, rate * span, rate * Gain(gain));
+            let _ = (Bytes(b) * Gain(gain), rate.to_register());
             let _ = Time(span) + Duration::MAX;
         }
     }

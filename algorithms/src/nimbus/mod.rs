@@ -152,7 +152,7 @@ impl Controller for Nimbus {
 
     fn hand_off(&self, path: &mut PathState) {
         self.cubic.hand_off(path);
-        // What the delay mode decides swings about what it is delivered; CUBIC's rate is its window.
+        // The delay mode's rate swings about what is delivered; CUBIC's is its window.
         let rate = match self.mode {
             Mode::Delay => self.rate.max(self.delivered),
             Mode::Loss => self.rate,

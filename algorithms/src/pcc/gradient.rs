@@ -14,8 +14,9 @@
 //!
 //! Two differences keep the link full where the papers' control loses a tenth of it.
 //!
-//! The decision before may have left a queue. If it shrinks during both intervals of a pair, neither
-//! is rewarded for that: otherwise the rate goes down until the queue is gone, far below the link's.
+//! The decision before may have left a queue. If it shrinks during both intervals of a pair,
+//! neither is rewarded for that: otherwise the rate goes down until the queue is gone, and then is
+//! far below the link's.
 //!
 //! A step down ends at 0.95 of the rate at which the pairs were delivered, or of the rate decided
 //! about if that is less: what the link takes is known. A scavenger does without this floor: among

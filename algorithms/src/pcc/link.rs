@@ -1,7 +1,7 @@
 //! For tests: one rate-based sender on a fluid link, in steps of 10 ms, with the program's part of
 //! the monitor intervals played.
 
-use crate::controller::{Controller, Measurement, OWN_FIELDS_MAX, RttSamples};
+use crate::controller::{Controller, Decision, Measurement, OWN_FIELDS_MAX, RttSamples};
 use crate::path::PathState;
 use crate::script::MSS;
 use crate::units::{Bytes, Packets, Rate, Time};
@@ -28,6 +28,8 @@ pub struct Link {
     delivered: Vec<f64>,
     /// Queued, by step, in seconds.
     queued_s: Vec<f64>,
+    /// Dropped, by step.
+    dropped: Vec<f64>,
 }
 
 impl Link {
@@ -44,6 +46,7 @@ impl Link {
             now_ms: 0,
             delivered: Vec::new(),
             queued_s: Vec::new(),
+            dropped: Vec::new(),
         }
     }
 
@@ -76,10 +79,22 @@ impl Link {
         steps.iter().sum::<f64>() / steps.len() as f64 * 1e3
     }
 
+    /// What share of what was sent since `from_ms` was dropped.
+    pub fn dropped(&self, from_ms: u64) -> f64 {
+        let sum = |steps: &[f64]| steps[from_ms as usize / 10..].iter().sum::<f64>();
+        let dropped = sum(&self.dropped);
+        dropped / (dropped + sum(&self.delivered))
+    }
+
     /// Runs a new flow until `end_ms`.
     pub fn run(&mut self, controller: &mut dyn Controller, end_ms: u64) {
         let path = crate::script::path(10);
-        let mut decision = controller.resume(&path, self.now());
+        let decision = controller.resume(&path, self.now());
+        self.go_on(controller, decision, end_ms);
+    }
+
+    /// Runs a flow of which this was decided, until `end_ms`.
+    pub fn go_on(&mut self, controller: &mut dyn Controller, mut decision: Decision, end_ms: u64) {
         let mut registers = controller.registers();
         let mut boundaries = VecDeque::new();
         // What was sent in each step, and when its ACKs come.
@@ -125,6 +140,7 @@ impl Link {
         self.queue -= served;
         let dropped = sent * self.loss + (self.queue - self.buffer).max(0.0);
         self.lost.push_back((self.now() + path, dropped));
+        self.dropped.push(dropped);
         self.queue = self.queue.min(self.buffer);
         self.delivered.push(served);
         self.queued_s.push(self.queue / self.bytes_per_sec());

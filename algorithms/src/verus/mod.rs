@@ -315,7 +315,7 @@ mod tests {
         let mut link = Link::new(24, 40, 120_000);
         link.run(&mut Verus::new(), 30_000);
         assert!(link.filled(10_000) > 0.8, "{}", link.filled(10_000));
-        assert!(link.queue_ms(10_000) < 32.0, "{}", link.queue_ms(10_000));
+        assert!(link.dropped(10_000) < 0.001, "{}", link.dropped(10_000));
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod option;
 pub mod probe;
 mod pump;
 mod signals;
+mod stolen;
 mod testbed;
 pub mod transfer;
 mod veth;
@@ -47,5 +48,6 @@ pub use remuda_link::{
     AggregationSpec, DelayStep, DelaySummary, DropCounts, GilbertElliottSpec, LinkSpec, LinkStats,
     Nanos, OutageSpec, PathSpec, PolicerSpec, QueueKind, QueueSpec, RateStep, ReorderingSpec,
 };
+pub use stolen::{STOLEN_MAX, least_disturbed};
 pub use testbed::{DirectionStats, PathStats, Testbed};
 pub use veth::VethPair;

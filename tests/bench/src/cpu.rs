@@ -5,8 +5,8 @@
 //! the kernel charges a softirq, which on a veth pair carries each packet to its receiver and each
 //! ACK to its sender, to the thread it interrupts, so nearly all of it is in the first term; where
 //! it interrupts somebody else's thread it is not counted. The whole machine's busy time counts
-//! that too, and everything else that runs meanwhile: it is printed beside, not judged. What is
-//! left of it is other people's work, and says whether a run was disturbed.
+//! that too, everything else that runs meanwhile, and what a hypervisor took: it is printed beside,
+//! not judged. What is left of it is other people's work, and says whether a run was disturbed.
 
 use crate::Fallible;
 use std::fs;
@@ -28,7 +28,7 @@ pub struct Cpu {
     pub agent_ns: u64,
     /// The kernel's threads that run softirqs.
     pub ksoftirqd_ns: u64,
-    /// The whole machine, without idle, waiting and stolen time.
+    /// The whole machine, without idle and waiting, with what a hypervisor took from it.
     pub machine_ns: u64,
 }
 
@@ -71,7 +71,7 @@ fn machine_ns(stat: &str) -> u64 {
     let line = stat.lines().next().unwrap_or_default();
     let columns: Vec<u64> =
         line.split_whitespace().skip(1).filter_map(|c| c.parse().ok()).collect();
-    let busy = [0, 1, 2, 5, 6].iter().filter_map(|column| columns.get(*column));
+    let busy = [0, 1, 2, 5, 6, 7].iter().filter_map(|column| columns.get(*column));
     busy.sum::<u64>() * TICK_NS
 }
 
@@ -135,8 +135,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_waiting_and_stolen_time_is_not_busy() {
-        assert_eq!(machine_ns("cpu  1 2 3 1000 1000 4 5 1000 0 0\ncpu0 9"), 15 * TICK_NS);
+    fn idle_and_waiting_time_is_not_busy_and_stolen_time_is_somebody_elses() {
+        assert_eq!(machine_ns("cpu  1 2 3 1000 1000 4 5 6 0 0\ncpu0 9"), 21 * TICK_NS);
     }
 
     #[test]

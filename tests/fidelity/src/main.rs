@@ -2,9 +2,10 @@
 //!
 //! Each scenario runs both, each on an emulated path of its own, one after the other, the first of
 //! them changing with the round: a run keeps a link, a sender and a receiver busy, and ours the
-//! agent too. Rounds repeat it with other seeds. Figures are medians over rounds of the ratio ours /
-//! kernel's within a round, with their spread. `--control` runs the kernel's own a second time in
-//! each round, and has the same ratio of the kernel's own to itself beside ours.
+//! agent too. Rounds repeat it with other seeds. Figures are medians over rounds of the ratio of
+//! ours to the kernel's within a round, with their spread. `--control` runs the kernel's own a
+//! second time in each round, for the same ratio of the kernel's own to itself. A run that a
+//! hypervisor disturbed is run again.
 //!
 //! Goodput counts the flow's whole life; the queueing delay is the 95th percentile over the packets
 //! at the bottleneck, as the link itself saw it.
@@ -16,7 +17,7 @@ mod table;
 use ccp_agent::child::AgentChild;
 use clap::Parser;
 use remuda_stats::Origin;
-use run::{Round, Scenario, Side};
+use run::{How, Round, Scenario, Side};
 use std::process::ExitCode;
 use std::time::Duration;
 use table::{Verdict, row};
@@ -54,6 +55,9 @@ struct Args {
     /// The kernel's own a second time in each round, of these algorithms: how far it is from itself
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     control: Vec<String>,
+    /// How often a run is run, at most, of which a hypervisor took more than 0.7 % of a processor
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    tries: u32,
     /// Write the page with its table, docs/fidelity.md, into this file
     #[arg(long, value_name = "FILE")]
     write: Option<std::path::PathBuf>,
@@ -94,7 +98,22 @@ fn scenarios(args: &Args) -> Result<Vec<Scenario>, String> {
     Ok(all)
 }
 
+/// A name that selects nothing is a mistake.
+fn check_names(args: &Args) -> Result<(), String> {
+    let named = args.rounds_of.iter().map(|(name, _)| name).chain(&args.control);
+    for name in named {
+        if !args.arms.contains(name) {
+            let arms = args.arms.join(", ");
+            return Err(format!(
+                "--control and --rounds-of: {name} is not run; it is one of {arms}"
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
+    check_names(args)?;
     let folder = tempfile::tempdir()?;
     let name = format!("fid{}", std::process::id());
     let run_dir = folder.path().join("run");
@@ -108,12 +127,13 @@ fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
         let of_arm = args.rounds_of.iter().rfind(|(name, _)| *name == scenario.arm);
         let count = of_arm.map_or(args.rounds, |(_, rounds)| *rounds);
         let control = args.control.contains(&scenario.arm);
+        let how = How { control, seconds, tries: args.tries };
         let mut rounds = Vec::new();
         for number in 0..count {
             let seed = args.seed + number;
             let kernel = Side { scenario: &scenario, algorithm: &scenario.arm, seed };
             let ours = Side { algorithm: &name, ..kernel };
-            rounds.push(Round::run((&kernel, &ours), control, seconds, number)?);
+            rounds.push(Round::run((&kernel, &ours), how, number)?);
         }
         let verdict = Verdict::of(scenario, &rounds);
         let line = row(&verdict, count);

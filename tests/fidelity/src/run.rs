@@ -39,6 +39,20 @@ pub struct Figures {
     pub queueing_p95_ms: f64,
     /// Segments sent again.
     pub retransmitted_pkts: u32,
+    /// What a hypervisor took meanwhile, of one processor: above
+    /// [`remuda_live::STOLEN_MAX`], the run is disturbed.
+    pub stolen: f64,
+}
+
+/// How a round is run.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// The kernel's own once more.
+    pub control: bool,
+    /// How long each run lasts.
+    pub seconds: Duration,
+    /// How often a disturbed run is run, at most.
+    pub tries: u32,
 }
 
 /// What came of one round, one run after the other.
@@ -56,21 +70,45 @@ impl Round {
     /// Runs the sides of round `number`: each round begins with another of them.
     pub fn run(
         (kernel, ours): (&Side<'_>, &Side<'_>),
-        control: bool,
-        seconds: Duration,
+        how: How,
         number: u64,
     ) -> Result<Self, Error> {
-        let sides = [Some(kernel), Some(ours), control.then_some(kernel)];
+        let How { control, seconds, tries } = how;
+        let sides = [kernel, ours, kernel];
+        let count = if control { 3 } else { 2 };
         let mut got = [None; 3];
-        for turn in 0..sides.len() as u64 {
-            let at = ((number + turn) % sides.len() as u64) as usize;
-            got[at] = sides[at].map(|side| run_side(side, seconds)).transpose()?;
+        for turn in 0..count {
+            let at = (number as usize + turn) % count;
+            let again = |stolen: f64| {
+                eprintln!("{:.1} % of a processor was stolen: run again", stolen * 100.0);
+            };
+            let work = || run_side(sides[at], seconds);
+            let (figures, stolen) = remuda_live::least_disturbed(tries, work, again)?;
+            let figures = Figures { stolen, ..figures };
+            told(sides[at], &figures);
+            got[at] = Some(figures);
         }
         let [Some(kernel), Some(ours), again] = got else {
             unreachable!("both sides ran, or there was an error");
         };
         Ok(Self { kernel, ours, again })
     }
+}
+
+/// Says, on the side, what has just been measured.
+fn told(side: &Side<'_>, figures: &Figures) {
+    let Side { scenario, algorithm, seed } = side;
+    eprintln!(
+        "{} Mbit/s, {} BDP, {} % loss, {algorithm}, seed {seed}: {:.2} Mbit/s, queue {:.1} ms, {} \
+         sent again, {:.1} % stolen",
+        scenario.rate_mbit_per_sec,
+        scenario.buffer_bdp,
+        scenario.loss_percent,
+        figures.goodput_mbit_per_sec,
+        figures.queueing_p95_ms,
+        figures.retransmitted_pkts,
+        figures.stolen * 100.0
+    );
 }
 
 /// Runs it.
@@ -99,5 +137,6 @@ fn run_side(side: &Side<'_>, seconds: Duration) -> Result<Figures, Error> {
         goodput_mbit_per_sec: outcome.goodput_mbit_per_sec(Duration::ZERO, seconds),
         queueing_p95_ms: queueing.p95_ms,
         retransmitted_pkts: outcome.retransmitted_pkts,
+        stolen: 0.0,
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::run::{Figures, Round, Scenario};
 use crate::{DELAY_TOLERANCE, GOODPUT_TOLERANCE};
+use remuda_live::STOLEN_MAX;
 use remuda_stats::Spread;
 use std::fmt::Write;
 
@@ -19,6 +20,8 @@ pub struct Verdict {
     delay_ratio: Spread,
     /// The kernel's own against itself.
     control_ratio: Option<Spread>,
+    /// Runs of all, of which too much was stolen.
+    disturbed: (usize, usize),
 }
 
 impl Verdict {
@@ -32,6 +35,8 @@ impl Verdict {
         let ratio = |figure: fn(&Figures) -> f64| {
             Spread::of(rounds.iter().map(|round| figure(&round.ours) / figure(&round.kernel)))
         };
+        let sides = |round: &Round| [Some(round.kernel), Some(round.ours), round.again];
+        let runs = rounds.iter().flat_map(sides).flatten();
         let delay = |figures: &Figures| figures.queueing_p95_ms.max(DELAY_FLOOR_MS);
         let control = |round: &Round| Some(delay(&round.again?) / delay(&round.kernel));
         Self {
@@ -42,6 +47,7 @@ impl Verdict {
             goodput_ratio: ratio(|f| f.goodput_mbit_per_sec),
             delay_ratio: ratio(delay),
             control_ratio: Spread::of_any(rounds.iter().filter_map(control)),
+            disturbed: (runs.clone().filter(|run| run.stolen > STOLEN_MAX).count(), runs.count()),
         }
     }
 
@@ -59,8 +65,9 @@ pub fn head(seconds: u64, seed: u64) -> String {
          percentile of the queueing delay within {} %, of which less than {DELAY_FLOOR_MS} ms is \
          none.\n\n\
          | arm | Mbit/s | buffer | rounds | goodput kernel / ours (Mbit/s) | ratio (spread) | \
-         p95 queue kernel / ours (ms) | ratio (spread) | kernel's again | retransmitted | |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|",
+         p95 queue kernel / ours (ms) | ratio (spread) | kernel's again | \
+         retransmitted kernel / ours | disturbed runs | |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|",
         GOODPUT_TOLERANCE * 100.0,
         DELAY_TOLERANCE * 100.0
     )
@@ -71,7 +78,10 @@ pub fn row(v: &Verdict, rounds: u64) -> String {
     let s = &v.scenario;
     let loss =
         if s.loss_percent > 0.0 { format!(" + {} % loss", s.loss_percent) } else { "".into() };
-    let spread = |r: &Spread| format!("{:.3} ({:.3}–{:.3})", r.median, r.low, r.high);
+    let spread = |r: &Spread| match rounds {
+        1 => format!("{:.3}", r.median),
+        _ => format!("{:.3} ({:.3}–{:.3})", r.median, r.low, r.high),
+    };
     let mut out =
         format!("| {} | {} | {} BDP{loss} | {rounds} ", s.arm, s.rate_mbit_per_sec, s.buffer_bdp);
     let [kernel, ours] = v.goodput;
@@ -81,6 +91,7 @@ pub fn row(v: &Verdict, rounds: u64) -> String {
     let control = v.control_ratio.as_ref().map(spread).unwrap_or_default();
     let [kernel, ours] = v.retransmitted;
     let met = if v.met() { "met" } else { "**missed**" };
-    let _ = write!(out, "| {control} | {kernel:.0} / {ours:.0} | {met} |");
+    let (disturbed, runs) = v.disturbed;
+    let _ = write!(out, "| {control} | {kernel:.0} / {ours:.0} | {disturbed} of {runs} | {met} |");
     out
 }

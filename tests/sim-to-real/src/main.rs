@@ -8,6 +8,7 @@ use remuda_scenarios::{Driver, Scenario};
 use remuda_sim_to_real::measure::{self, Measured, Settings, Side};
 use remuda_sim_to_real::verdict::Verdict;
 use remuda_sim_to_real::{Error, cell, cost, document, table};
+use remuda_stats::Origin;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -33,8 +34,12 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, env = "SEED")]
     seed: u64,
     /// Live runs at once; with two, the kernel's side and ours run at the same time
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
+    /// How often a live run is run, at most, of which a hypervisor took more than 0.7 % of a
+    /// processor
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    tries: u32,
     /// Only the simulator: needs no root
     #[arg(long)]
     sim_only: bool,
@@ -89,7 +94,7 @@ fn scenarios(args: &Args) -> Result<Vec<Scenario>, Error> {
 
 /// Says, on the side, what has just been measured.
 fn note(measured: &Measured) {
-    let Measured { key, figures, lost_by_host } = measured;
+    let Measured { key, figures, lost_by_host, stolen } = measured;
     if key.side == Side::Sim {
         return;
     }
@@ -98,24 +103,26 @@ fn note(measured: &Measured) {
         packets => format!(", {packets} packets lost by this host"),
     };
     eprintln!(
-        "{} seed {} {}: {:.2} Mbit/s, {:.1} ms, {} retransmitted{disturbed}",
+        "{} seed {} {}: {:.2} Mbit/s, {:.1} ms, {} retransmitted, {:.1} % stolen{disturbed}",
         key.scenario,
         key.seed,
         key.side.name(),
         figures.goodput_mbit_per_sec,
         figures.queueing_p95_ms,
-        figures.retransmitted_pkts
+        figures.retransmitted_pkts,
+        stolen * 100.0
     );
 }
 
 /// Whether all scenarios are within bounds.
 fn compare(args: &Args) -> Result<bool, Error> {
-    let scenarios = scenarios(args)?;
+    let (scenarios, origin) = (scenarios(args)?, Origin::here());
     let settings = Settings {
         rounds: args.rounds.max(1),
         rounds_of: args.rounds_of.clone(),
         seed: args.seed,
         jobs: args.jobs,
+        tries: args.tries,
         sim_only: args.sim_only,
         remuda: args.remuda.clone(),
         keep: args.keep.clone(),
@@ -130,7 +137,7 @@ fn compare(args: &Args) -> Result<bool, Error> {
     }
     let verdicts: Vec<Verdict> =
         scenarios.iter().filter_map(|scenario| Verdict::of(scenario, &measured)).collect();
-    let mut text = table::head(&settings);
+    let mut text = table::head(&settings, &origin);
     text += &format!("\n{}\n", table::columns());
     for verdict in &verdicts {
         text += &format!("{}\n", table::row(verdict));

@@ -8,6 +8,7 @@
 use crate::Error;
 use crate::agents::Agents;
 use crate::live;
+use remuda_live::STOLEN_MAX;
 use remuda_scenarios::outcome::Outcome;
 use remuda_scenarios::{Driver, Scenario};
 use remuda_stats::Spread;
@@ -101,6 +102,16 @@ pub struct Measured {
     pub figures: Figures,
     /// Packets that the host lost and the links did not; above zero, others disturbed the run.
     pub lost_by_host: u64,
+    /// What a hypervisor took meanwhile, of one processor.
+    #[serde(default)]
+    pub stolen: f64,
+}
+
+impl Measured {
+    /// Whether others disturbed the run.
+    pub fn is_disturbed(&self) -> bool {
+        self.lost_by_host > 0 || self.stolen > STOLEN_MAX
+    }
 }
 
 /// How to measure.
@@ -114,6 +125,8 @@ pub struct Settings {
     pub seed: u64,
     /// Live runs at once.
     pub jobs: usize,
+    /// How often a live run is run, at most, of which too much was stolen.
+    pub tries: u32,
     /// Only the simulator.
     pub sim_only: bool,
     /// The remuda command.
@@ -196,7 +209,8 @@ pub fn run(
         Some(path) if !settings.sim_only => kept(path)?,
         _ => Vec::new(),
     };
-    measured.retain(|it| settings.seeds(&it.key.scenario).contains(&it.key.seed));
+    let wanted = |it: &Measured| settings.seeds(&it.key.scenario).contains(&it.key.seed);
+    measured.retain(|it| wanted(it) && !it.is_disturbed());
     let mut tasks = VecDeque::new();
     for scenario in scenarios {
         for side in [Side::Kernel, Side::Ours] {
@@ -246,7 +260,8 @@ fn run_sim(scenario: &Scenario, note: &impl Fn(&Measured)) -> Result<Measured, E
         draws.push(Figures::of(&outcome, bottleneck(scenario)));
     }
     let figures = Figures::median(&draws);
-    let measured = Measured { key: key(scenario, Side::Sim), figures, lost_by_host: 0 };
+    let measured =
+        Measured { key: key(scenario, Side::Sim), figures, lost_by_host: 0, stolen: 0.0 };
     note(&measured);
     Ok(measured)
 }
@@ -261,11 +276,16 @@ fn run_live(
     let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let work = || -> Result<(), Error> {
         while let Some((scenario, side)) = next() {
-            let run = live::run(&scenario, agents)?;
+            let again = |stolen: f64| {
+                eprintln!("{:.1} % of a processor was stolen: run again", stolen * 100.0);
+            };
+            let work = || live::run(&scenario, agents);
+            let (run, stolen) = remuda_live::least_disturbed(settings.tries, work, again)?;
             let measured = Measured {
                 key: key(&scenario, side),
                 figures: Figures::of(&run.outcome, bottleneck(&scenario)),
                 lost_by_host: run.lost_by_host,
+                stolen,
             };
             note(&measured);
             let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
@@ -331,6 +351,7 @@ mod tests {
             rounds_of: vec![("large".to_owned(), 9)],
             seed: 4,
             jobs: 1,
+            tries: 1,
             sim_only: true,
             remuda: PathBuf::new(),
             keep: None,
@@ -369,7 +390,8 @@ mod tests {
         assert_eq!(kept(&path).expect("no file: nothing kept"), []);
         let figures =
             Figures { goodput_mbit_per_sec: 11.25, queueing_p95_ms: 3.5, retransmitted_pkts: 17 };
-        let measured = Measured { key: key(&scenario(), Side::Ours), figures, lost_by_host: 1 };
+        let key = key(&scenario(), Side::Ours);
+        let measured = Measured { key, figures, lost_by_host: 1, stolen: 0.5 };
         append(&path, &measured).expect("it is written");
         append(&path, &measured).expect("it is added");
         assert_eq!(kept(&path).expect("it is read"), [measured.clone(), measured]);

@@ -9,14 +9,14 @@ use remuda_scenarios::Scenario;
 use remuda_stats::{Origin, Spread};
 
 /// What makes it repeatable, and what it is held to.
-pub fn head(settings: &Settings) -> String {
+pub fn head(settings: &Settings, origin: &Origin) -> String {
     let Settings { rounds, seed, jobs, .. } = settings;
     let kept = if settings.keep.is_some() { ", kept from call to call" } else { "" };
     let percent = |share: f64| share * 100.0;
     let more = |(text, rounds): &(String, u64)| format!(", {rounds} of `{text}`");
     let more: String = settings.rounds_of.iter().map(more).collect();
     format!(
-        "{}.\n\
+        "{origin}.\n\
          {rounds} rounds a scenario{more}, seeds from {seed};\n\
          {jobs} live runs at once{kept}.\n\
          The simulator's figure of a round is the median of {SIM_DRAWS} runs, with {} us of\n\
@@ -25,7 +25,6 @@ pub fn head(settings: &Settings) -> String {
          delay within {} % or {} ms, retransmissions within a factor of {}; counts that\n\
          differ by fewer than {} segments are equal. Ratios are the simulator's median to each\n\
          live round: median (least–greatest).\n",
-        Origin::here(),
         HOST_LATE_STD_MS * 1e3,
         percent(GOODPUT_TOLERANCE),
         percent(DELAY_TOLERANCE),

@@ -89,7 +89,7 @@ pub struct Verdict {
     pub scenario: String,
     /// In the order of [`Figure::ALL`].
     pub rows: Vec<Row>,
-    /// Rounds in which the host lost packets that the links did not.
+    /// Rounds that others disturbed.
     pub disturbed: usize,
 }
 
@@ -113,7 +113,7 @@ impl Verdict {
             let against = [compared(&kernel, medians[0]), compared(&ours, medians[1])];
             Some(Row { figure, medians, against })
         };
-        let is_disturbed = |it: &&Measured| it.key.scenario == scenario.name && it.lost_by_host > 0;
+        let is_disturbed = |it: &&Measured| it.key.scenario == scenario.name && it.is_disturbed();
         Some(Self {
             scenario: scenario.name.clone(),
             rows: Figure::ALL.into_iter().map(row).collect::<Option<_>>()?,
@@ -166,6 +166,7 @@ mod tests {
             key: Key { scenario: "x".to_owned(), duration_s: 1.0, seed, side },
             figures: Figures { goodput_mbit_per_sec, queueing_p95_ms: 5.0, retransmitted_pkts },
             lost_by_host: u64::from(seed == 2),
+            stolen: 0.0,
         };
         let mut all = vec![measured(Side::Sim, 1, 10.0, 0)];
         assert!(Verdict::of(&scenario, &all).is_none(), "no live side");

@@ -99,6 +99,7 @@ fn live(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let arms = known(&named)?;
     let kernels = arms.iter().copied().filter(|arm| KERNEL_ARMS.contains(arm)).collect();
     let (of_agent, of_kernel) = (plan(arms), plan(kernels));
+    let origin = format!("{}, seed {}, {} runs at once.", Origin::here(), args.seed, args.jobs);
     let run = |plan: &Plan, means, word: &str| {
         matrix::live_cells(plan, &args.remuda, means, |cell| {
             eprintln!("{word}: {}", report::line(cell));
@@ -108,7 +109,6 @@ fn live(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let cold = run(&of_agent, Means::Agent(HandOff::Cold), "cold")?;
     let kernel = run(&of_kernel, Means::Kernel, "kernel")?;
     let columns = [("warm", warm.as_slice()), ("cold", &cold), ("the kernel's own", &kernel)];
-    let origin = format!("{}, seed {}, {} runs at once.", Origin::here(), args.seed, args.jobs);
     let page = report::live_page(&of_agent, &columns, &origin);
     match &args.write {
         Some(folder) => {
