@@ -2,8 +2,8 @@
 //!
 //! A guest's own tracing does not see it: a thread that waits for its processor looks as if it ran.
 //! For a link or a receiver it is a late host. BBR at 96 Mbit/s and 40 ms, the kernel's own or
-//! ours, queues 13 ms at the 95th percentile while 0.6 % of one processor is stolen, and up to 70 ms
-//! from 1.3 % on.
+//! ours, queues 13 ms at the 95th percentile while 0.6 % of one processor is stolen, and up to
+//! 73 ms from 1.3 % on.
 
 use crate::clock::Clock;
 use std::time::Duration;
