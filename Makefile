@@ -65,7 +65,7 @@ bench: build ## Cost of datapath, agent and simulator, beside the kernel's own a
 
 .PHONY: fidelity
 fidelity: build ## Our reno, cubic and bbr against the kernel's own; writes docs/fidelity.md
-	$(CARGO) run --release -p remuda-fidelity -- --rounds 1 --rounds-of bbr=2 --control bbr \
+	$(CARGO) run --release -p remuda-fidelity -- --rounds 1 --control bbr \
 		--write docs/fidelity.md
 
 .PHONY: sim-to-real
