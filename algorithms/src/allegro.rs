@@ -196,8 +196,13 @@ impl Allegro {
     fn go_on(&mut self, now: Time) {
         let (tag, rate) = match &mut self.phase {
             Phase::Starting { begun, .. } => {
-                let gain = if std::mem::replace(begun, true) { DOUBLE } else { Gain::ONE };
-                (Some(0), self.trials.rate() * gain)
+                let rate = self.trials.rate();
+                if std::mem::replace(begun, true) {
+                    (Some(0), rate * DOUBLE)
+                } else {
+                    self.base = rate;
+                    (Some(0), rate)
+                }
             }
             Phase::Deciding(trial) if trial.begun < TRIALS => {
                 let at = trial.begun;
@@ -233,7 +238,8 @@ impl Allegro {
             Phase::Moving { faster, best, .. } => {
                 let (before, here) = (*best, (done.rate, got));
                 let better = if *faster { pays(before, here) } else { !pays(here, before) };
-                if better {
+                // At the least rate, a step down is none.
+                if better && here.0 != before.0 {
                     *best = here;
                     self.base = done.rate;
                 } else {

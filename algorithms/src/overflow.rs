@@ -1,11 +1,13 @@
-//! Where the buffer ends: the delay at which it overflowed last, for arms that aim at a delay.
+//! Where the buffer ends: the delay at which it overflowed, for arms that aim at a delay.
 //!
 //! Verus and Sprout aim at a delay that a shallow buffer cannot hold, and their papers have no more
 //! than an answer to each loss: they fill the buffer again and again. Here the delay is remembered
 //! for [`MEMORY`], and no more than [`SHARE`] of it is aimed at.
 //!
 //! A loss behind a short queue says nothing of a buffer's end, and is not remembered; nor is one
-//! behind a shorter queue than the one remembered. Before the first, a window beyond the path's BDP
+//! behind a shorter queue than the one remembered, or losses by chance would take the delay down.
+//! So a link that becomes faster, with the same buffer, can overflow for as long as the memory lasts.
+//! Before the first, a window beyond the path's BDP
 //! grows by [`GROWTH`] of what is acknowledged, so that a buffer that ends earlier than the aim
 //! costs a few segments and not a window of them.
 
@@ -61,7 +63,7 @@ pub fn approach(path: &PathState, (from, to): (Bytes, Bytes), acked: Bytes) -> B
 }
 
 fn is_queue(delay: Duration, path: &PathState) -> bool {
-    path.rtt_min().is_some_and(|least| delay.as_secs_f64() > RATIO_MIN * least.as_secs_f64())
+    path.rtt_min_long().is_some_and(|least| delay.as_secs_f64() > RATIO_MIN * least.as_secs_f64())
 }
 
 #[cfg(test)]

@@ -165,6 +165,30 @@ proptest! {
     }
 }
 
+/// Who is told to hand off before its first report leaves half of its window at least: nothing has
+/// been measured that would be a reason for less.
+#[test]
+fn handing_off_at_once_leaves_a_window() {
+    let mss = Bytes(1_448);
+    for (pkts, rtt_ms) in [(10, None), (10, Some(1)), (100, Some(10)), (1_000, Some(200))] {
+        for arm in ARMS {
+            let mut path = PathState::new(mss, Packets(pkts).to_bytes(mss));
+            if let Some(ms) = rtt_ms {
+                let rtt = Some(RttSamples::one(Duration::from_millis(ms)));
+                let delivery_rate = path.cwnd / Duration::from_millis(ms);
+                path.observe(&Measurement { rtt, delivery_rate, ..Measurement::QUIET }, Time::ZERO);
+            }
+            let mut controller = arm.build();
+            let first = controller.resume(&path, Time::ZERO).cwnd;
+            controller.hand_off(&mut path);
+            assert!(path.cwnd >= Bytes(first.0 / 2), "{}: {:?} of {first:?}", arm.name, path.cwnd);
+            let rate = path.rate.unwrap_or(Rate::from_bytes_per_sec(u64::MAX));
+            let least = Bytes(first.0 / 2) / Duration::from_millis(rtt_ms.unwrap_or(100));
+            assert!(rate >= least, "{}: {rate} of {least}", arm.name);
+        }
+    }
+}
+
 proptest! {
     /// Nothing of a former flow is left: what a controller learned dies with its charge.
     #[test]

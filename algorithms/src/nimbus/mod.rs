@@ -157,8 +157,7 @@ impl Controller for Nimbus {
             Mode::Delay => self.rate.max(self.delivered),
             Mode::Loss => self.rate,
         };
-        let in_force = self.decision.rate.unwrap_or_default();
-        let rate = Rate::from_bytes_per_sec(rate as u64).min(in_force);
+        let rate = Rate::from_bytes_per_sec(rate as u64);
         path.cwnd = window::bound(&self.path, (rate * self.rtt()).min(self.decision.cwnd));
         path.rate = Some(rate.max(Rate::from_bytes_per_sec(1)));
     }

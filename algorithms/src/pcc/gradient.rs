@@ -208,8 +208,13 @@ impl Gradient {
         let wanted = 2 * self.goal.pairs;
         let (tag, rate) = match &mut self.phase {
             Phase::Starting { begun, .. } => {
-                let gain = if std::mem::replace(begun, true) { DOUBLE } else { Gain::ONE };
-                (Some(0), self.trials.rate() * gain)
+                let rate = self.trials.rate();
+                if std::mem::replace(begun, true) {
+                    (Some(0), rate * DOUBLE)
+                } else {
+                    self.base = rate;
+                    (Some(0), rate)
+                }
             }
             Phase::Probing(probe) if probe.begun < wanted => {
                 let at = probe.begun;
@@ -242,7 +247,7 @@ impl Gradient {
                     let unrewarded = (self.goal.utility)(done, slope.max(0.0), mss);
                     *place = Some(Worth {
                         utility: got,
-                        delivered: done.delivered_at(),
+                        delivered: done.delivered_at().min(done.rate),
                         shrank: slope < 0.0,
                         unrewarded,
                     });
@@ -329,9 +334,10 @@ impl Probe {
     }
 }
 
-/// The mean rate; the largest of a few is of ACKs that came in a burst.
+/// The mean rate of those that are known: the largest of a few is of ACKs that came in a burst.
 fn mean(rates: impl Iterator<Item = Rate>) -> Rate {
-    let (sum, count) = rates
+    let known = rates.filter(|rate| *rate > Rate::default());
+    let (sum, count) = known
         .fold((0, 0), |(sum, count), rate| (rate.bytes_per_sec().saturating_add(sum), count + 1));
     Rate::from_bytes_per_sec(sum / count.max(1))
 }
@@ -395,6 +401,13 @@ mod tests {
         };
         // 1 / 1, 3 / 1 and -9 / 1: the first two agree
         assert_eq!(gradient.slope(&probe), Some(2.0));
+    }
+
+    #[test]
+    fn the_mean_is_of_the_rates_that_are_known() {
+        let rates = [0, 1_000, 3_000].map(Rate::from_bytes_per_sec);
+        assert_eq!(mean(rates.into_iter()), Rate::from_bytes_per_sec(2_000));
+        assert_eq!(mean([].into_iter()), Rate::default());
     }
 
     #[test]

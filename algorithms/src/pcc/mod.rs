@@ -65,7 +65,7 @@ impl<T> Trials<T> {
         let delivers = path.delivery_rate().filter(|_| path.rtt_min().is_some());
         let rate = match delivers {
             Some(rate) => rate * RESUME_GAIN,
-            None => path.cwnd / path.srtt.unwrap_or(RTT_UNKNOWN),
+            None => path.cwnd / known_rtt(&path),
         };
         let rate = path.rate.map_or(rate, |in_force| rate.min(in_force));
         let mut trials = Self {
@@ -104,7 +104,7 @@ impl<T> Trials<T> {
     }
 
     fn srtt(&self) -> Duration {
-        self.path.srtt.unwrap_or(RTT_UNKNOWN).max(Duration::from_micros(1))
+        known_rtt(&self.path)
     }
 
     /// Within what a flow may send at.
@@ -167,6 +167,11 @@ impl<T> Trials<T> {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) & 1 == 1
     }
+}
+
+/// The smoothed round trip; one of no time is not known.
+fn known_rtt(path: &PathState) -> Duration {
+    path.srtt.filter(|rtt| !rtt.is_zero()).unwrap_or(RTT_UNKNOWN)
 }
 
 #[cfg(test)]

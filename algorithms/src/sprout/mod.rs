@@ -12,9 +12,9 @@
 //!     the link had no queue only says that it is no slower;
 //!   - a forecast of several ticks adds up the cautious forecasts of each, where the paper has the
 //!     percentile of the sum: a little more cautious;
-//!   - beyond the BDP the window grows by an eighth of what is acknowledged, and holds no more than
-//!     0.85 of the delay at which the buffer last overflowed (overflow.rs): the paper's links have
-//!     no end to their buffer, and it does not know loss;
+//!   - beyond the BDP the window grows by an eighth of what is acknowledged, and it holds no more
+//!     than the BDP or 0.85 of the delay at which a buffer has overflowed in the last ten seconds
+//!     (overflow.rs): the paper's links have no end to their buffer, and it does not know loss;
 //!   - the unit is a segment up to 11 Mbit/s, and 2, 4, 8 … segments on faster links, since the
 //!     filter has 1,000 units a second.
 
@@ -216,6 +216,7 @@ impl Default for Sprout {
 mod tests {
     use super::*;
     use crate::controller::RttSamples;
+    use crate::pcc::link::Link;
     use crate::script::{MSS, path};
 
     /// A link of so many segments in 20 ms, and 40 ms: the window after each tick.
@@ -262,8 +263,7 @@ mod tests {
         let mut sprout = Sprout::new();
         let windows: Vec<Bytes> = (1..=600)
             .map(|tick| {
-                // The least delay is seen now and then, or it would be of the queue.
-                let delay = Duration::from_millis(if tick % 100 == 1 { 40 } else { 80 });
+                let delay = Duration::from_millis(if tick == 1 { 40 } else { 80 });
                 let m = Measurement {
                     acked: delivered,
                     delivered,
@@ -278,8 +278,17 @@ mod tests {
         let held = rate * Duration::from_millis(68);
         let most = |ticks: &[Bytes]| *ticks.iter().max().expect("windows");
         assert!(most(&windows[..49]) > held, "before the loss");
-        assert_eq!(most(&windows[50..548]), held, "0.85 of 80 ms");
+        // After ten seconds of nothing but a queue, that is the least delay, and the BDP its own.
+        assert_eq!(most(&windows[50..450]), held, "0.85 of 80 ms");
         assert!(most(&windows[560..]) > held, "forgotten");
+    }
+
+    #[test]
+    fn a_shallow_buffer_is_not_filled_for_good() {
+        let mut link = Link::new(24, 40, 120_000);
+        link.run(&mut Sprout::new(), 60_000);
+        assert!(link.filled(10_000) > 0.95, "{}", link.filled(10_000));
+        assert!(link.dropped(10_000) < 0.002, "{}", link.dropped(10_000));
     }
 
     #[test]

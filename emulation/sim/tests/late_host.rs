@@ -9,7 +9,7 @@ mod common;
 
 use common::run;
 
-/// How often a kernel thread of the machine of docs/sim-to-real.md takes a processor.
+/// How often the host is late: about as often as that of docs/sim-to-real.md.
 const EVERY_S: f64 = 0.512;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=9;
 

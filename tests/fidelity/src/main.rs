@@ -1,7 +1,7 @@
 //! Fidelity: does an arm under the agent do what the kernel's own algorithm of that name does?
 //!
 //! Each scenario runs both, each on an emulated path of its own, one after the other, the first of
-//! them changing with the round: a run keeps a link, a sender and a receiver busy, and ours the
+//! them changing with round and scenario: a run keeps a link, a sender and a receiver busy, and ours the
 //! agent too. Rounds repeat it with other seeds. Figures are medians over rounds of the ratio of
 //! ours to the kernel's within a round, with their spread. `--control` runs the kernel's own a
 //! second time in each round, for the same ratio of the kernel's own to itself. A run that a
@@ -56,7 +56,8 @@ struct Args {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     control: Vec<String>,
     /// How often a run is run, at most, of which a hypervisor took more than 0.7 % of a processor
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
     /// Write the page with its table, docs/fidelity.md, into this file
     #[arg(long, value_name = "FILE")]
@@ -122,7 +123,7 @@ fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let mut verdicts = Vec::new();
     let mut lines = vec![format!("{}. {}", Origin::here(), table::head(args.seconds, args.seed))];
     println!("{}", lines[0]);
-    for scenario in scenarios(args)? {
+    for (index, scenario) in (0..).zip(scenarios(args)?) {
         agent.set(ccp_agent::host::Target::New, &scenario.arm)?;
         let of_arm = args.rounds_of.iter().rfind(|(name, _)| *name == scenario.arm);
         let count = of_arm.map_or(args.rounds, |(_, rounds)| *rounds);
@@ -133,7 +134,7 @@ fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
             let seed = args.seed + number;
             let kernel = Side { scenario: &scenario, algorithm: &scenario.arm, seed };
             let ours = Side { algorithm: &name, ..kernel };
-            rounds.push(Round::run((&kernel, &ours), how, number)?);
+            rounds.push(Round::run((&kernel, &ours), how, number + index)?);
         }
         let verdict = Verdict::of(scenario, &rounds);
         let line = row(&verdict, count);

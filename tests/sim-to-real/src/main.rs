@@ -38,7 +38,8 @@ struct Args {
     jobs: usize,
     /// How often a live run is run, at most, of which a hypervisor took more than 0.7 % of a
     /// processor
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
     /// Only the simulator: needs no root
     #[arg(long)]

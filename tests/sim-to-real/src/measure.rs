@@ -103,7 +103,6 @@ pub struct Measured {
     /// Packets that the host lost and the links did not; above zero, others disturbed the run.
     pub lost_by_host: u64,
     /// What a hypervisor took meanwhile, of one processor.
-    #[serde(default)]
     pub stolen: f64,
 }
 
@@ -209,8 +208,7 @@ pub fn run(
         Some(path) if !settings.sim_only => kept(path)?,
         _ => Vec::new(),
     };
-    let wanted = |it: &Measured| settings.seeds(&it.key.scenario).contains(&it.key.seed);
-    measured.retain(|it| wanted(it) && !it.is_disturbed());
+    measured.retain(|it| settings.seeds(&it.key.scenario).contains(&it.key.seed));
     let mut tasks = VecDeque::new();
     for scenario in scenarios {
         for side in [Side::Kernel, Side::Ours] {

@@ -10,7 +10,7 @@ use remuda_stats::{Origin, Spread};
 
 /// What makes it repeatable, and what it is held to.
 pub fn head(settings: &Settings, origin: &Origin) -> String {
-    let Settings { rounds, seed, jobs, .. } = settings;
+    let Settings { rounds, seed, jobs, tries, .. } = settings;
     let kept = if settings.keep.is_some() { ", kept from call to call" } else { "" };
     let percent = |share: f64| share * 100.0;
     let more = |(text, rounds): &(String, u64)| format!(", {rounds} of `{text}`");
@@ -18,13 +18,15 @@ pub fn head(settings: &Settings, origin: &Origin) -> String {
     format!(
         "{origin}.\n\
          {rounds} rounds a scenario{more}, seeds from {seed};\n\
-         {jobs} live runs at once{kept}.\n\
+         {jobs} live runs at once{kept}; one from which more than {} % of a processor was stolen\n\
+         was run again, {tries} times in all at most.\n\
          The simulator's figure of a round is the median of {SIM_DRAWS} runs, with {} us of\n\
          jitter on every link but the bottleneck.\n\n\
          Bounds, on medians over rounds: goodput within {} %, 95th percentile of the queueing\n\
          delay within {} % or {} ms, retransmissions within a factor of {}; counts that\n\
          differ by fewer than {} segments are equal. Ratios are the simulator's median to each\n\
          live round: median (least–greatest).\n",
+        percent(remuda_live::STOLEN_MAX),
         HOST_LATE_STD_MS * 1e3,
         percent(GOODPUT_TOLERANCE),
         percent(DELAY_TOLERANCE),

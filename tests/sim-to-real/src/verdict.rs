@@ -89,7 +89,7 @@ pub struct Verdict {
     pub scenario: String,
     /// In the order of [`Figure::ALL`].
     pub rows: Vec<Row>,
-    /// Rounds that others disturbed.
+    /// Runs that others disturbed.
     pub disturbed: usize,
 }
 
