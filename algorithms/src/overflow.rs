@@ -6,8 +6,8 @@
 //!
 //! A loss behind a short queue says nothing of a buffer's end, and is not remembered; nor is one
 //! behind a shorter queue than the one remembered, or losses by chance would take the delay down.
-//! So a link that becomes faster, with the same buffer, can overflow for as long as the memory lasts.
-//! Before the first, a window beyond the path's BDP
+//! So a link that becomes faster, with the same buffer, can overflow for as long as the memory
+//! lasts. Before the first, a window beyond the path's BDP
 //! grows by [`GROWTH`] of what is acknowledged, so that a buffer that ends earlier than the aim
 //! costs a few segments and not a window of them.
 

@@ -1,10 +1,10 @@
 //! Fidelity: does an arm under the agent do what the kernel's own algorithm of that name does?
 //!
 //! Each scenario runs both, each on an emulated path of its own, one after the other, the first of
-//! them changing with round and scenario: a run keeps a link, a sender and a receiver busy, and ours the
-//! agent too. Rounds repeat it with other seeds. Figures are medians over rounds of the ratio of
-//! ours to the kernel's within a round, with their spread. `--control` runs the kernel's own a
-//! second time in each round, for the same ratio of the kernel's own to itself. A run that a
+//! them changing with round and scenario: a run keeps a link, a sender and a receiver busy, and
+//! ours the agent too. Rounds repeat it with other seeds. Figures are medians over rounds of the
+//! ratio of ours to the kernel's within a round, with their spread. `--control` runs the kernel's
+//! own a second time in each round, for the same ratio of the kernel's own to itself. A run that a
 //! hypervisor disturbed is run again.
 //!
 //! Goodput counts the flow's whole life; the queueing delay is the 95th percentile over the packets

@@ -6,11 +6,12 @@ const HEAD: &str = "\
 # Fidelity
 
 Does an arm under the agent do what the kernel's own algorithm of that name does? `make fidelity`
-writes this page (root, half an hour, more where runs are disturbed): reno, cubic and bbr, each on an emulated path
-of 20 ms each way, one flow and one run at a time. Goodput counts the flow's whole life; the queueing delay
-is the 95th percentile over the packets at the bottleneck, as the link itself saw it. Ratios are
-ours to the kernel's own of the same round, their median and spread. *kernel's again* is the same
-ratio of a second run of the kernel's own in that round: how far it is from itself.
+writes this page (root, half an hour, more where runs are disturbed): reno, cubic and bbr, each on
+an emulated path of 20 ms each way, one flow and one run at a time. Goodput counts the flow's whole
+life; the queueing delay is the 95th percentile over the packets at the bottleneck, as the link
+itself saw it. Ratios are ours to the kernel's own of the same round; of several rounds the median
+and spread. *kernel's again* is the same ratio of a second run of the kernel's own in that round:
+how far it is from itself.
 ";
 
 const REASONS: &str = "\
