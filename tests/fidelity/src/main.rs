@@ -121,7 +121,7 @@ fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let agent = AgentChild::start(&args.remuda, &run_dir, &["--name", &name, "--arm", "cubic"])?;
     let seconds = Duration::from_secs(args.seconds);
     let mut verdicts = Vec::new();
-    let mut lines = vec![format!("{}. {}", Origin::here(), table::head(args.seconds, args.seed))];
+    let mut lines = vec![format!("{}.\n{}", Origin::here(), table::head(args.seconds, args.seed))];
     println!("{}", lines[0]);
     for (index, scenario) in (0..).zip(scenarios(args)?) {
         agent.set(ccp_agent::host::Target::New, &scenario.arm)?;

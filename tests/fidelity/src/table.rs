@@ -61,9 +61,9 @@ impl Verdict {
 /// The table's head, with what makes it repeatable.
 pub fn head(seconds: u64, seed: u64) -> String {
     format!(
-        "{seconds} s a run, one at a time; seeds from {seed}. Bounds: goodput within {} %, 95th \
-         percentile of the queueing delay within {} %, of which less than {DELAY_FLOOR_MS} ms is \
-         none.\n\n\
+        "{seconds} s a run, one at a time; seeds from {seed}.\n\
+         Bounds: goodput within {} %, 95th percentile of the queueing delay within {} %, of which\n\
+         less than {DELAY_FLOOR_MS} ms is none.\n\n\
          | arm | Mbit/s | buffer | rounds | goodput kernel / ours (Mbit/s) | ratio (spread) | \
          p95 queue kernel / ours (ms) | ratio (spread) | kernel's again | \
          retransmitted kernel / ours | disturbed runs | |\n\
