@@ -154,6 +154,9 @@ impl Controller for Allegro {
 
     fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
         let done = self.trials.observe(m, now);
+        if let Phase::Starting { begun: false, .. } = self.phase {
+            self.base = self.trials.rate();
+        }
         if m.timed_out {
             self.decide_about(self.base * HALF, now);
         } else if let Some(done) = done {
@@ -169,8 +172,7 @@ impl Controller for Allegro {
         let rate = match self.phase {
             Phase::Starting { best: Some((rate, _)), .. }
             | Phase::Moving { best: (rate, _), .. } => rate,
-            Phase::Starting { best: None, .. } => self.trials.rate(),
-            Phase::Deciding(_) => self.base,
+            _ => self.base,
         };
         self.trials.hand_off(rate, path);
     }
@@ -196,13 +198,8 @@ impl Allegro {
     fn go_on(&mut self, now: Time) {
         let (tag, rate) = match &mut self.phase {
             Phase::Starting { begun, .. } => {
-                let rate = self.trials.rate();
-                if std::mem::replace(begun, true) {
-                    (Some(0), rate * DOUBLE)
-                } else {
-                    self.base = rate;
-                    (Some(0), rate)
-                }
+                let gain = if std::mem::replace(begun, true) { DOUBLE } else { Gain::ONE };
+                (Some(0), self.trials.rate() * gain)
             }
             Phase::Deciding(trial) if trial.begun < TRIALS => {
                 let at = trial.begun;

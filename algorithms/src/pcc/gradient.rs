@@ -129,11 +129,9 @@ impl Controller for Climber {
         self.gradient.on_measurement(m, now)
     }
 
-    /// Leaves the rate decided about; before the first decision, the one in force.
+    /// Leaves the rate decided about.
     fn hand_off(&self, path: &mut PathState) {
-        let Gradient { trials, base, phase, .. } = &self.gradient;
-        let undecided = matches!(phase, Phase::Starting { best: None, .. });
-        trials.hand_off(if undecided { trials.rate() } else { *base }, path);
+        self.gradient.trials.hand_off(self.gradient.base, path);
     }
 }
 
@@ -192,6 +190,9 @@ impl Gradient {
     /// Takes in one report.
     fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
         let done = self.trials.observe(m, now);
+        if let Phase::Starting { begun: false, .. } = self.phase {
+            self.base = self.trials.rate();
+        }
         if m.timed_out {
             self.probe(self.base * HALF, now);
         } else if let Some(done) = done {
@@ -208,13 +209,8 @@ impl Gradient {
         let wanted = 2 * self.goal.pairs;
         let (tag, rate) = match &mut self.phase {
             Phase::Starting { begun, .. } => {
-                let rate = self.trials.rate();
-                if std::mem::replace(begun, true) {
-                    (Some(0), rate * DOUBLE)
-                } else {
-                    self.base = rate;
-                    (Some(0), rate)
-                }
+                let gain = if std::mem::replace(begun, true) { DOUBLE } else { Gain::ONE };
+                (Some(0), self.trials.rate() * gain)
             }
             Phase::Probing(probe) if probe.begun < wanted => {
                 let at = probe.begun;

@@ -37,9 +37,6 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 3,
         value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    /// Other rounds for one algorithm, as in bbr=5; may be given several times
-    #[arg(long, value_name = "NAME=N", value_parser = rounds_of)]
-    rounds_of: Vec<(String, u64)>,
     /// Only these algorithms
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "reno,cubic,bbr")]
     arms: Vec<String>,
@@ -65,14 +62,6 @@ struct Args {
     /// The remuda command
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: std::path::PathBuf,
-}
-
-fn rounds_of(text: &str) -> Result<(String, u64), String> {
-    let parts = text.split_once('=').and_then(|(name, rounds)| {
-        let rounds = rounds.parse().ok().filter(|rounds| *rounds > 0)?;
-        Some((name.to_owned(), rounds))
-    });
-    parts.ok_or_else(|| "must be NAME=N, as in bbr=5".to_owned())
 }
 
 fn scenarios(args: &Args) -> Result<Vec<Scenario>, String> {
@@ -101,13 +90,10 @@ fn scenarios(args: &Args) -> Result<Vec<Scenario>, String> {
 
 /// A name that selects nothing is a mistake.
 fn check_names(args: &Args) -> Result<(), String> {
-    let named = args.rounds_of.iter().map(|(name, _)| name).chain(&args.control);
-    for name in named {
+    for name in &args.control {
         if !args.arms.contains(name) {
             let arms = args.arms.join(", ");
-            return Err(format!(
-                "--control and --rounds-of: {name} is not run; it is one of {arms}"
-            ));
+            return Err(format!("--control: {name} is not run; it is one of {arms}"));
         }
     }
     Ok(())
@@ -125,19 +111,17 @@ fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     println!("{}", lines[0]);
     for (index, scenario) in (0..).zip(scenarios(args)?) {
         agent.set(ccp_agent::host::Target::New, &scenario.arm)?;
-        let of_arm = args.rounds_of.iter().rfind(|(name, _)| *name == scenario.arm);
-        let count = of_arm.map_or(args.rounds, |(_, rounds)| *rounds);
         let control = args.control.contains(&scenario.arm);
         let how = How { control, seconds, tries: args.tries };
         let mut rounds = Vec::new();
-        for number in 0..count {
+        for number in 0..args.rounds {
             let seed = args.seed + number;
             let kernel = Side { scenario: &scenario, algorithm: &scenario.arm, seed };
             let ours = Side { algorithm: &name, ..kernel };
             rounds.push(Round::run((&kernel, &ours), how, number + index)?);
         }
         let verdict = Verdict::of(scenario, &rounds);
-        let line = row(&verdict, count);
+        let line = row(&verdict, args.rounds);
         println!("{line}");
         lines.push(line);
         verdicts.push(verdict);

@@ -27,7 +27,6 @@ at most; the least disturbed one counts.
 **reno and cubic at 96 Mbit/s with loss.** Slow start fills the queue for the first second; after
 that, at a loss of 0.01 %, the window never does again. So all that a run of 30 s has in its queue
 is that second, 3 to 8 % of its packets, and the 95th percentile lies on its falling edge.
-`--seconds 120 --arms reno,cubic --rates 96 --buffers loss` is beyond it.
 
 **What CCP-style control cannot match.** An arm answers by report, four (reno, cubic) to sixteen
 (bbr) times a round trip, where the kernel's own answers each ACK. And our cubic leaves slow start
