@@ -29,7 +29,7 @@ demo: build ## Three paths, rein against each fixed arm, live; a table and an HT
 	$(REMUDA) demo --html out/demo.html
 
 .PHONY: test
-test: setup lint test-rust test-live test-python ## Everything that CI runs
+test: setup lint test-rust test-live test-guest test-python ## Everything that CI runs
 
 .PHONY: check
 check: test ## The same
@@ -43,7 +43,7 @@ lint: setup ## Formatting, lints, shell scripts
 .PHONY: test-rust
 test-rust: setup ## Deterministic tests: no root, no network
 	$(CARGO) test -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire \
-		-p ccp-agent -p remuda -p remuda-fidelity -p remuda-vm -p remuda-oracle \
+		-p ccp-agent -p remuda -p remuda-stats -p remuda-vm -p remuda-oracle \
 		-p remuda-scenarios -p remuda-results -p remuda-sim-to-real -p remuda-python
 	$(CARGO) test -p remuda-live --lib
 	$(CARGO) test --release -p remuda-sim -p remuda-arms -p remuda-switches
@@ -53,6 +53,14 @@ test-live: build ## Real TCP, real BPF, real namespaces (needs root; says so if 
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --no-fail-fast \
 		-p remuda-bpf -p remuda-live -p remuda-bench -p remuda-conformance -p remuda-tests \
 		-- --test-threads=1 --nocapture
+
+.PHONY: guest
+guest: setup ## Fetch QEMU and the Debian kernel that virtual machines of tests boot
+	@bash tools/guest.sh
+
+.PHONY: test-guest
+test-guest: build guest ## Real TCP, real BPF on Debian's kernel, in a virtual machine (no root)
+	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-guest -p remuda-fidelity
 
 .PHONY: test-python
 test-python: build ## The Python package: types, environments, results, arms (into target/venv)
@@ -64,9 +72,9 @@ bench: build ## Cost of datapath, agent and simulator, beside the kernel's own a
 	@bash tools/python.sh bench
 
 .PHONY: fidelity
-fidelity: build ## Our reno, cubic and bbr against the kernel's own; writes docs/fidelity.md
-	$(CARGO) run --release -p remuda-fidelity -- --rounds 1 --control bbr \
-		--write docs/fidelity.md
+fidelity: build guest ## Our reno, cubic and bbr against the kernel's own; writes docs/fidelity.md
+	$(CARGO) run --release -p remuda-fidelity -- --guest target/guest \
+		--rounds 1 --rounds-of bbr=3 --write docs/fidelity.md
 
 .PHONY: sim-to-real
 sim-to-real: build ## The same scenarios simulated and on real TCP; writes docs/sim-to-real.md

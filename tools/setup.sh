@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building and testing need, and says which. Quick when they are
 # there. Rust and Python come first, from wherever the machine has them.
+#
+#   tools/setup.sh [PACKAGE...]     these, too
 set -euo pipefail
 
-packages=(clang gcc iperf3 libc6-dev libclang-dev libelf-dev make pkg-config shellcheck zlib1g-dev)
+packages=("$@"
+	clang gcc iperf3 libc6-dev libclang-dev libelf-dev make pkg-config shellcheck zlib1g-dev)
 
 # Debian's own Python comes without what makes virtual environments.
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)

@@ -10,16 +10,16 @@
 //! Goodput counts the flow's whole life; the queueing delay is the 95th percentile over the packets
 //! at the bottleneck, as the link itself saw it.
 
+mod guests;
+mod here;
 mod page;
 mod run;
 mod table;
 
-use ccp_agent::child::AgentChild;
 use clap::Parser;
-use remuda_stats::Origin;
-use run::{How, Round, Scenario, Side};
+use remuda_stats::RoundsOf;
+use run::{Round, Scenario};
 use std::process::ExitCode;
-use std::time::Duration;
 use table::{Verdict, row};
 
 /// What the issue promises.
@@ -37,6 +37,9 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 3,
         value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
+    /// How often those are repeated whose names contain a text; may be given several times
+    #[arg(long, value_name = "TEXT=N")]
+    rounds_of: Vec<RoundsOf>,
     /// Only these algorithms
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "reno,cubic,bbr")]
     arms: Vec<String>,
@@ -56,6 +59,13 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
+    /// In virtual machines whose clock counts instructions, with the kernel of this folder:
+    /// `tools/guest.sh` makes target/guest
+    #[arg(long, value_name = "DIR")]
+    guest: Option<std::path::PathBuf>,
+    /// Print the figures of all rounds as JSON, nothing else
+    #[arg(long, conflicts_with_all = ["guest", "write"])]
+    json: bool,
     /// Write the page with its table, docs/fidelity.md, into this file
     #[arg(long, value_name = "FILE")]
     write: Option<std::path::PathBuf>,
@@ -99,39 +109,46 @@ fn check_names(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
+impl Args {
+    /// How often the scenarios of an arm are repeated.
+    fn rounds_of(&self, arm: &str) -> u64 {
+        RoundsOf::name(arm, &self.rounds_of, self.rounds)
+    }
+}
+
+/// For a guest: the rounds of its one scenario.
+fn print_json(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
+    let mut all = Vec::new();
+    let origin = here::run(args, &scenarios(args)?, |_, rounds| all.extend(rounds))?;
+    println!("{}", serde_json::to_string(&guests::Report { origin, rounds: all })?);
+    Ok(true)
+}
+
 fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     check_names(args)?;
-    let folder = tempfile::tempdir()?;
-    let name = format!("fid{}", std::process::id());
-    let run_dir = folder.path().join("run");
-    let agent = AgentChild::start(&args.remuda, &run_dir, &["--name", &name, "--arm", "cubic"])?;
-    let seconds = Duration::from_secs(args.seconds);
-    let mut verdicts = Vec::new();
-    let mut lines = vec![format!("{}.\n{}", Origin::here(), table::head(args.seconds, args.seed))];
-    println!("{}", lines[0]);
-    for (index, scenario) in (0..).zip(scenarios(args)?) {
-        agent.set(ccp_agent::host::Target::New, &scenario.arm)?;
-        let control = args.control.contains(&scenario.arm);
-        let how = How { control, seconds, tries: args.tries };
-        let mut rounds = Vec::new();
-        for number in 0..args.rounds {
-            let seed = args.seed + number;
-            let kernel = Side { scenario: &scenario, algorithm: &scenario.arm, seed };
-            let ours = Side { algorithm: &name, ..kernel };
-            rounds.push(Round::run((&kernel, &ours), how, number + index)?);
-        }
-        let verdict = Verdict::of(scenario, &rounds);
-        let line = row(&verdict, args.rounds);
-        println!("{line}");
-        lines.push(line);
-        verdicts.push(verdict);
+    if args.json {
+        return print_json(args);
     }
-    agent.stop()?;
+    let scenarios = scenarios(args)?;
+    let mut verdicts: Vec<Option<Verdict>> = vec![None; scenarios.len()];
+    let head = table::head(args);
+    println!("{head}");
+    let done = |index: usize, rounds: Vec<Round>| {
+        let verdict = Verdict::of(scenarios[index].clone(), &rounds);
+        println!("{}", row(&verdict));
+        verdicts[index] = Some(verdict);
+    };
+    let origin = match &args.guest {
+        Some(kernel) => guests::run((args, kernel), &scenarios, done)?,
+        None => here::run(args, &scenarios, done)?,
+    };
+    let verdicts: Vec<Verdict> = verdicts.into_iter().flatten().collect();
     let met = verdicts.iter().filter(|verdict| verdict.met()).count();
-    lines.push(format!("\n{met} of {} scenarios within bounds.", verdicts.len()));
-    println!("{}", lines[lines.len() - 1]);
+    let summary = format!("{origin}: {met} of {} scenarios within bounds.", verdicts.len());
+    println!("\n{summary}");
     if let Some(path) = &args.write {
-        page::write(path, &lines.join("\n"))?;
+        let rows: Vec<String> = verdicts.iter().map(row).collect();
+        page::write(path, &format!("{head}\n{}\n\n{summary}", rows.join("\n")))?;
     }
     Ok(met == verdicts.len())
 }

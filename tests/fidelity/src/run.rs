@@ -2,6 +2,8 @@
 
 use remuda_live::transfer::Transfer;
 use remuda_live::{Error, LinkSpec, PathSpec, QueueSpec, Testbed};
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::Duration;
 
 /// A path and what runs on it.
@@ -19,6 +21,20 @@ pub struct Scenario {
     pub loss_percent: f64,
 }
 
+impl Scenario {
+    /// What `--buffers` calls its buffer.
+    pub fn buffer_argument(&self) -> String {
+        if self.loss_percent > 0.0 { "loss".to_owned() } else { self.buffer_bdp.to_string() }
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { arm, rate_mbit_per_sec, buffer_bdp, loss_percent, .. } = self;
+        write!(f, "{arm}, {rate_mbit_per_sec} Mbit/s, {buffer_bdp} BDP, {loss_percent} % loss")
+    }
+}
+
 /// One of the runs of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
@@ -31,7 +47,7 @@ pub struct Side<'a> {
 }
 
 /// What came of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Figures {
     /// Over the whole flow.
     pub goodput_mbit_per_sec: f64,
@@ -56,7 +72,7 @@ pub struct How {
 }
 
 /// What came of one round, one run after the other.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Round {
     /// The kernel's own.
     pub kernel: Figures,
@@ -99,11 +115,8 @@ impl Round {
 fn told(side: &Side<'_>, figures: &Figures) {
     let Side { scenario, algorithm, seed } = side;
     eprintln!(
-        "{} Mbit/s, {} BDP, {} % loss, {algorithm}, seed {seed}: {:.2} Mbit/s, queue {:.1} ms, {} \
-         sent again, {:.1} % stolen",
-        scenario.rate_mbit_per_sec,
-        scenario.buffer_bdp,
-        scenario.loss_percent,
+        "{scenario}, by {algorithm}, seed {seed}: {:.2} Mbit/s, queue {:.1} ms, {} sent again, \
+         {:.1} % stolen",
         figures.goodput_mbit_per_sec,
         figures.queueing_p95_ms,
         figures.retransmitted_pkts,

@@ -1,7 +1,7 @@
 //! Ratios and their table, as Markdown: it goes into the docs as it is.
 
 use crate::run::{Figures, Round, Scenario};
-use crate::{DELAY_TOLERANCE, GOODPUT_TOLERANCE};
+use crate::{Args, DELAY_TOLERANCE, GOODPUT_TOLERANCE};
 use remuda_live::STOLEN_MAX;
 use remuda_stats::Spread;
 use std::fmt::Write;
@@ -10,9 +10,10 @@ use std::fmt::Write;
 const DELAY_FLOOR_MS: f64 = 1.0;
 
 /// One scenario, judged.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Verdict {
     scenario: Scenario,
+    rounds: usize,
     goodput: [f64; 2],
     delay_ms: [f64; 2],
     retransmitted: [f64; 2],
@@ -41,6 +42,7 @@ impl Verdict {
         let control = |round: &Round| Some(delay(&round.again?) / delay(&round.kernel));
         Self {
             scenario,
+            rounds: rounds.len(),
             goodput: medians(|f| f.goodput_mbit_per_sec),
             delay_ms: medians(|f| f.queueing_p95_ms),
             retransmitted: medians(|f| f.retransmitted_pkts.into()),
@@ -59,9 +61,10 @@ impl Verdict {
 }
 
 /// The table's head, with what makes it repeatable.
-pub fn head(seconds: u64, seed: u64) -> String {
+pub fn head(args: &Args) -> String {
+    let Args { seconds, seed, .. } = args;
     format!(
-        "{seconds} s a run, one at a time; seeds from {seed}.\n\
+        "{seconds} s a run, seeds from {seed}.\n\
          Bounds: goodput within {} %, 95th percentile of the queueing delay within {} %, of which\n\
          less than {DELAY_FLOOR_MS} ms is none.\n\n\
          | arm | Mbit/s | buffer | rounds | goodput kernel / ours (Mbit/s) | ratio (spread) | \
@@ -74,8 +77,8 @@ pub fn head(seconds: u64, seed: u64) -> String {
 }
 
 /// One line of it.
-pub fn row(v: &Verdict, rounds: u64) -> String {
-    let s = &v.scenario;
+pub fn row(v: &Verdict) -> String {
+    let (s, rounds) = (&v.scenario, v.rounds);
     let loss =
         if s.loss_percent > 0.0 { format!(" + {} % loss", s.loss_percent) } else { "".into() };
     let spread = |r: &Spread| match rounds {

@@ -8,7 +8,7 @@ use remuda_scenarios::{Driver, Scenario};
 use remuda_sim_to_real::measure::{self, Measured, Settings, Side};
 use remuda_sim_to_real::verdict::Verdict;
 use remuda_sim_to_real::{Error, cell, cost, document, table};
-use remuda_stats::Origin;
+use remuda_stats::{Origin, RoundsOf};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -25,8 +25,8 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: u64,
     /// How often those are repeated whose names contain a text; may be given several times
-    #[arg(long, value_name = "TEXT=N", value_parser = rounds_of)]
-    rounds_of: Vec<(String, u64)>,
+    #[arg(long, value_name = "TEXT=N")]
+    rounds_of: Vec<RoundsOf>,
     /// Seconds each scenario lasts, in place of what its file says
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
@@ -59,14 +59,6 @@ struct Args {
     /// The remuda command
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: PathBuf,
-}
-
-fn rounds_of(text: &str) -> Result<(String, u64), String> {
-    let parts = text.split_once('=').and_then(|(text, rounds)| {
-        let rounds = rounds.parse().ok().filter(|rounds| *rounds > 0)?;
-        Some((text.to_owned(), rounds))
-    });
-    parts.ok_or_else(|| "must be TEXT=N, as in bbr=5".to_owned())
 }
 
 fn scenarios(args: &Args) -> Result<Vec<Scenario>, Error> {

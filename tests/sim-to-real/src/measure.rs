@@ -11,6 +11,7 @@ use crate::live;
 use remuda_live::STOLEN_MAX;
 use remuda_scenarios::outcome::Outcome;
 use remuda_scenarios::{Driver, Scenario};
+use remuda_stats::RoundsOf;
 use remuda_stats::Spread;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -119,7 +120,7 @@ pub struct Settings {
     /// How often each scenario is repeated.
     pub rounds: u64,
     /// How often those are, whose names contain a text; of several the last.
-    pub rounds_of: Vec<(String, u64)>,
+    pub rounds_of: Vec<RoundsOf>,
     /// Of the first round; each further one has the next.
     pub seed: u64,
     /// Live runs at once.
@@ -146,8 +147,7 @@ pub const HOST_LATE_STD_MS: f64 = 0.001;
 impl Settings {
     /// How often a scenario of that name is repeated.
     pub fn rounds_of(&self, name: &str) -> u64 {
-        let of_name = |(text, _): &&(String, u64)| name.contains(text.as_str());
-        self.rounds_of.iter().rfind(of_name).map_or(self.rounds, |(_, rounds)| *rounds)
+        RoundsOf::name(name, &self.rounds_of, self.rounds)
     }
 
     fn seeds(&self, name: &str) -> std::ops::Range<u64> {
@@ -346,7 +346,7 @@ mod tests {
     fn the_simulators_side_needs_no_root_and_is_the_same_twice() {
         let settings = Settings {
             rounds: 2,
-            rounds_of: vec![("large".to_owned(), 9)],
+            rounds_of: vec!["large=9".parse().expect("it is right")],
             seed: 4,
             jobs: 1,
             tries: 1,

@@ -13,8 +13,7 @@ pub fn head(settings: &Settings, origin: &Origin) -> String {
     let Settings { rounds, seed, jobs, tries, .. } = settings;
     let kept = if settings.keep.is_some() { ", kept from call to call" } else { "" };
     let percent = |share: f64| share * 100.0;
-    let more = |(text, rounds): &(String, u64)| format!(", {rounds} of `{text}`");
-    let more: String = settings.rounds_of.iter().map(more).collect();
+    let more: String = settings.rounds_of.iter().map(|more| format!(", `{more}`")).collect();
     format!(
         "{origin}.\n\
          {rounds} rounds a scenario{more}, seeds from {seed};\n\

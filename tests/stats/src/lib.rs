@@ -1,8 +1,10 @@
-//! Medians, spreads and percentiles, and where figures come from.
+//! Medians, spreads and percentiles; how often things are measured, and where figures come from.
 
 mod origin;
+mod rounds;
 
 pub use origin::Origin;
+pub use rounds::RoundsOf;
 
 use std::fmt;
 

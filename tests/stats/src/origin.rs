@@ -1,10 +1,11 @@
 //! Where figures come from: the commit, the kernel and the machine's size.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::process::Command;
 
 /// Printed above what is measured: `Commit 1f9493fa8a0c, kernel 6.18.44, 2 processors`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Origin {
     commit: String,
     kernel: String,
@@ -24,11 +25,17 @@ impl Origin {
             processors: std::thread::available_parallelism().map_or(0, |cores| cores.get()),
         }
     }
+
+    /// Of what ran in a virtual machine, which knows its kernel and its size, but no commit.
+    pub fn in_guest(self, guest: &Self) -> Self {
+        Self { commit: self.commit, ..guest.clone() }
+    }
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { commit, kernel, processors } = self;
-        write!(f, "Commit {commit}, kernel {kernel}, {processors} processors")
+        let s = if *processors == 1 { "" } else { "s" };
+        write!(f, "Commit {commit}, kernel {kernel}, {processors} processor{s}")
     }
 }

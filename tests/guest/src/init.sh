@@ -1,0 +1,22 @@
+#!/bin/busybox sh
+# The first process of a guest: makes /command's world, runs it, says how it ended. What the command
+# prints goes to the second serial port, all else to the first.
+/bin/busybox --install -s /bin
+export PATH=/bin HOME=/tmp
+mount -t proc none /proc
+mount -t sysfs none /sys
+mount -t devtmpfs none /dev
+mount -t tmpfs none /tmp
+mount -t tmpfs none /run
+mount -t bpf none /sys/fs/bpf
+mount -t cgroup2 none /sys/fs/cgroup
+for module in /modules/*.ko; do
+	insmod "$module" || echo "guest: cannot load $module"
+done
+ip link set lo up
+sh /command >/tmp/output
+status=$?
+stty -F /dev/ttyS1 raw -echo
+cat /tmp/output >/dev/ttyS1
+echo "guest: ended with status $status"
+poweroff -f

@@ -1,0 +1,190 @@
+//! Programs of this workspace in a virtual machine whose clock counts instructions.
+//!
+//! A [`Guest`] is QEMU's own processor (TCG) with `-icount`: each instruction takes a nanosecond of
+//! the guest's time, and while nothing is to be done its clock leaps to what comes next. So a late
+//! or busy host, or a hypervisor that takes its processors away, changes nothing in it: real
+//! kernel, real TCP, real BPF, and the same figures each time. What that costs: there is one
+//! processor, of 1 GHz, and a second of its work takes the host about ten. `tools/guest.sh` fetches
+//! the kernel, one of Debian's.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use std::time::Duration;
+//!
+//! let guest = remuda_guest::Guest::new(
+//!     Path::new("target/guest"),
+//!     &[Path::new("target/release/remuda")],
+//! )?;
+//! let ended = guest.run(&["remuda", "doctor"], Duration::from_secs(60))?;
+//! print!("{}", ended.output);
+//! # Ok::<(), remuda_guest::Error>(())
+//! ```
+
+mod error;
+mod image;
+
+pub use error::Error;
+
+use image::Image;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// What `tools/guest.sh` writes.
+const KERNEL: &str = "vmlinuz";
+const MODULES: &str = "modules";
+/// `init.sh` says so when the command has ended.
+const ENDED: &str = "guest: ended with status ";
+/// How much of a console an error shows.
+const LAST_LINES: usize = 60;
+const TURN: Duration = Duration::from_millis(100);
+/// One instruction a nanosecond; idle time takes none of the host's.
+const CLOCK: &str = "shift=0,sleep=off";
+/// No randomness of the host, nor of the kernel's own addresses: runs are alike.
+const PROCESSOR: &str = "max,-rdrand,-rdseed";
+const PARAMETERS: &str = "console=ttyS0 quiet nokaslr panic=-1 panic_on_oops=1";
+const MEMORY_MIB: &str = "1024";
+
+/// A virtual machine with programs, started anew for each command.
+#[derive(Debug)]
+pub struct Guest {
+    kernel: PathBuf,
+    image: Vec<u8>,
+}
+
+/// A command that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its exit status.
+    pub status: i32,
+    /// What it printed.
+    pub output: String,
+    /// What the kernel, and the command's errors, said.
+    pub console: String,
+}
+
+impl Guest {
+    /// With the kernel of a folder that `tools/guest.sh` made, and programs of this host, each
+    /// under its name in `/bin`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoKernel`] with the fix, and what reading a program said.
+    pub fn new(folder: &Path, programs: &[&Path]) -> Result<Self, Error> {
+        let kernel = folder.join(KERNEL);
+        let name = || folder.display().to_string();
+        fs::metadata(&kernel).map_err(|source| Error::NoKernel { folder: name(), source })?;
+        let mut image = Image::bootable(&folder.join(MODULES))?;
+        for program in programs {
+            image.add_program(program)?;
+        }
+        Ok(Self { kernel, image: image.into_bytes()? })
+    }
+
+    /// Boots it, runs a command, and waits for its end, by the host's clock for so long at most.
+    ///
+    /// # Errors
+    ///
+    /// That of QEMU; and where the command did not come to its end, with the console's last lines.
+    pub fn run(&self, command: &[impl AsRef<str>], limit: Duration) -> Result<Ended, Error> {
+        let folder = tempfile::tempdir().map_err(Error::doing("make a folder"))?;
+        let at = |name: &str| folder.path().join(name);
+        let [image, console, output] = [at("image"), at("console"), at("output")];
+        let mut started = Image::default();
+        started.add("command", shell_words(command).as_bytes())?;
+        let bytes = [&self.image[..], &started.into_bytes()?].concat();
+        fs::write(&image, bytes).map_err(Error::doing("write a guest's image"))?;
+        let mut machine = Machine::start(&self.kernel, &image, [&console, &output])?;
+        let in_time = machine.wait(limit)?;
+        let read = |path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let console = read(console).map_err(Error::doing("read a guest's console"))?;
+        let console = console.replace('\r', "");
+        if !in_time {
+            return Err(Error::Late { limit, console: last_lines(&console) });
+        }
+        let Some(status) = status(&console) else {
+            return Err(Error::Died { console: last_lines(&console) });
+        };
+        let output = read(output).map_err(Error::doing("read a guest's output"))?;
+        Ok(Ended { status, output, console })
+    }
+}
+
+/// QEMU, for as long as this lives.
+#[derive(Debug)]
+struct Machine(Child);
+
+impl Machine {
+    fn start(kernel: &Path, image: &Path, ports: [&PathBuf; 2]) -> Result<Self, Error> {
+        // It dies with us, however we end.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
+        command.args(["-accel", "tcg,thread=single", "-icount", CLOCK, "-cpu", PROCESSOR]);
+        command.args(["-smp", "1", "-m", MEMORY_MIB, "-append", PARAMETERS]);
+        command.args(["-display", "none", "-monitor", "none", "-net", "none", "-no-reboot"]);
+        command.arg("-kernel").arg(kernel).arg("-initrd").arg(image);
+        for port in ports {
+            command.arg("-serial").arg(format!("file:{}", port.display()));
+        }
+        let child = command.stdin(Stdio::null()).spawn().map_err(Error::doing("start setpriv"))?;
+        Ok(Self(child))
+    }
+
+    /// Whether it ended in time.
+    fn wait(&mut self, limit: Duration) -> Result<bool, Error> {
+        let turns = limit.as_millis() / TURN.as_millis();
+        for _ in 0..=turns {
+            if self.0.try_wait().map_err(Error::doing("wait for a guest"))?.is_some() {
+                return Ok(true);
+            }
+            std::thread::sleep(TURN);
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // It may have ended; there is no other use for either error.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// For a shell: each word as it is.
+fn shell_words(command: &[impl AsRef<str>]) -> String {
+    let quoted = command.iter().map(|word| format!("'{}'", word.as_ref().replace('\'', r"'\''")));
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+fn status(console: &str) -> Option<i32> {
+    console.lines().rev().find_map(|line| line.strip_prefix(ENDED)?.trim().parse().ok())
+}
+
+fn last_lines(console: &str) -> String {
+    let lines: Vec<&str> = console.lines().collect();
+    lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_sees_each_word_as_it_is() {
+        assert_eq!(shell_words(&["echo", "a b", "it's $HOME"]), r"'echo' 'a b' 'it'\''s $HOME'");
+    }
+
+    #[test]
+    fn the_status_is_in_the_consoles_last_lines() {
+        assert_eq!(status("boot\nguest: ended with status 3\n[ 2.0] Power down\n"), Some(3));
+        assert_eq!(status("boot\nKernel panic\n"), None);
+    }
+
+    #[test]
+    fn without_a_kernel_the_fix_is_said() {
+        let error = Guest::new(Path::new("/nowhere"), &[]).expect_err("there is none");
+        assert!(error.to_string().contains("tools/guest.sh"), "{error}");
+    }
+}

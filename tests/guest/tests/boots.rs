@@ -1,0 +1,55 @@
+//! A guest boots Debian's kernel, runs what it is told, and says how that ended.
+
+use remuda_guest::{Ended, Error, Guest};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What `tools/guest.sh` makes; `None`, said loudly, if it has not run.
+fn kernel() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest");
+    if folder.join("vmlinuz").exists() {
+        return Some(folder);
+    }
+    eprintln!("SKIPPED: no kernel for guests; `make test-guest` fetches one");
+    None
+}
+
+fn run(guest: &Guest, script: &str) -> Ended {
+    guest.run(&["sh", "-c", script], LIMIT).expect("it boots, and ends")
+}
+
+#[test]
+fn it_prints_what_the_command_prints_and_has_its_status() {
+    let Some(folder) = kernel() else { return };
+    let guest = Guest::new(&folder, &[]).expect("there is a kernel");
+    let ended = run(&guest, "echo \"it's  here\"; echo to the console >&2; exit 3");
+    assert_eq!((ended.output.as_str(), ended.status), ("it's  here\n", 3));
+    assert!(ended.console.contains("to the console"), "{}", ended.console);
+    let missing = guest.run(&["no-such-program"], LIMIT).expect("it boots, and ends");
+    assert_eq!(missing.status, 127);
+}
+
+#[test]
+fn a_second_of_its_clock_is_a_second_however_busy_the_host_is() {
+    let Some(folder) = kernel() else { return };
+    let guest = Guest::new(&folder, &[]).expect("there is a kernel");
+    let ended = run(&guest, "cat /proc/uptime; sleep 1; cat /proc/uptime");
+    let up = |line: &str| line.split(' ').next()?.parse::<f64>().ok();
+    let [before, after] = [0, 1].map(|line| ended.output.lines().nth(line).and_then(up));
+    let slept = after.expect("a time") - before.expect("a time");
+    assert!((0.99..1.05).contains(&slept), "{slept} s");
+}
+
+#[test]
+fn a_guest_that_dies_or_hangs_is_an_error_with_its_last_words() {
+    let Some(folder) = kernel() else { return };
+    let guest = Guest::new(&folder, &[]).expect("there is a kernel");
+    let panic = "echo c > /proc/sysrq-trigger";
+    let died = guest.run(&["sh", "-c", panic], LIMIT).expect_err("the kernel panics");
+    assert!(matches!(&died, Error::Died { console } if console.contains("panic")), "{died}");
+    let hangs = "echo it hangs >&2; while :; do :; done";
+    let late = guest.run(&["sh", "-c", hangs], Duration::from_secs(20)).expect_err("it is killed");
+    assert!(matches!(&late, Error::Late { console, .. } if console.contains("it hangs")), "{late}");
+}

@@ -1,0 +1,56 @@
+//! How often each thing is measured: some more often than the others.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// `bbr=5`: what has `bbr` in its name, five times. A command line's option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoundsOf {
+    text: String,
+    rounds: u64,
+}
+
+impl RoundsOf {
+    /// How often `name` is measured: as the last of `some` says that is of it, or else `otherwise`.
+    pub fn name(name: &str, some: &[Self], otherwise: u64) -> u64 {
+        let of_name = some.iter().rfind(|of| name.contains(of.text.as_str()));
+        of_name.map_or(otherwise, |of| of.rounds)
+    }
+}
+
+impl FromStr for RoundsOf {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split_once('=').and_then(|(text, rounds)| {
+            let rounds = rounds.parse().ok().filter(|rounds| *rounds > 0)?;
+            Some(Self { text: text.to_owned(), rounds })
+        });
+        parts.ok_or("must be TEXT=N, as in bbr=5")
+    }
+}
+
+impl fmt::Display for RoundsOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.text, self.rounds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_that_is_of_a_name_counts() {
+        let some = ["bbr=5", "bbr-96=9"].map(|text| text.parse().expect("it is right"));
+        let rounds = ["bbr-24", "bbr-96", "reno"].map(|name| RoundsOf::name(name, &some, 1));
+        assert_eq!(rounds, [5, 9, 1]);
+    }
+
+    #[test]
+    fn what_is_no_number_of_rounds_is_refused() {
+        for text in ["bbr", "bbr=", "bbr=0", "bbr=many"] {
+            assert!(text.parse::<RoundsOf>().is_err(), "{text}");
+        }
+    }
+}
