@@ -32,6 +32,7 @@ mod error;
 mod frame;
 mod namespace;
 mod option;
+mod priority;
 pub mod probe;
 mod pump;
 mod signals;

@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::namespace::Namespace;
+use crate::priority::hurry;
 use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_tcp_congestion};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -93,12 +94,6 @@ pub fn round_trips(
         p50_ms: nth(times_ms.len() / 2),
         max_ms: nth(times_ms.len().saturating_sub(1)),
     })
-}
-
-/// The probe is to measure the path, not how busy the machine is.
-fn hurry() {
-    // Where it is refused, the times are those of an ordinary program.
-    let _ = rustix::process::setpriority_process(None, crate::pump::NICE);
 }
 
 fn answer(echo: &UdpSocket, done: &AtomicBool) {

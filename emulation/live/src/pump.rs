@@ -6,6 +6,7 @@
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::frame::Frame;
+use crate::priority::hurry;
 use remuda_link::{Link, LogWriter, Nanos};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{
@@ -23,9 +24,6 @@ const BATCH_PACKETS: usize = 64;
 
 /// The largest IP packet; a device of MTU 1500 gives none above 1500 bytes.
 const PACKET_BYTES_MAX: usize = 65_536;
-
-/// More often than ordinary programs, so that a busy machine does not make the link late.
-pub(crate) const NICE: i32 = -10;
 
 /// Deliveries closer together than this share a wake-up. The delay it adds, to a packet on a busy
 /// link only, is a tenth of the error allowed.
@@ -213,8 +211,7 @@ pub(crate) fn lock(wire: &Mutex<Wire>) -> MutexGuard<'_, Wire> {
 }
 
 fn run(lanes: &[Lane], stop: BorrowedFd<'_>, clock: Clock, mut alarm: Alarm) {
-    // It makes the link punctual on a busy machine; where it is refused, a little less so.
-    let _ = rustix::process::setpriority_process(None, NICE);
+    hurry();
     let mut buffer = vec![0; PACKET_BYTES_MAX];
     let mut readable = vec![true; lanes.len()];
     loop {
