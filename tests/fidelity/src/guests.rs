@@ -12,8 +12,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A guest that takes longer than this for each of its own seconds hangs.
-const SLOWNESS_MAX: u64 = 100;
 /// In which it boots, and more.
 const BOOT_SECONDS_MAX: u64 = 10;
 
@@ -75,7 +73,7 @@ fn one(guest: &Guest, args: &Args, scenario: &Scenario) -> Result<Report, String
     let rounds = args.rounds_of(&scenario.arm);
     let runs = rounds * if args.control.contains(&scenario.arm) { 3 } else { 2 };
     let seconds = runs * (args.seconds + 1) + BOOT_SECONDS_MAX;
-    let limit = Duration::from_secs(seconds * SLOWNESS_MAX);
+    let limit = remuda_guest::limit(Duration::from_secs(seconds));
     let ended = guest.run(&command(args, scenario, rounds), limit).map_err(|e| e.to_string())?;
     if ended.status != 0 {
         return Err(format!("in the guest of {scenario}:\n{}", ended.console));

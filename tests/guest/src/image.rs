@@ -47,7 +47,7 @@ impl Image {
         tool("strip", Command::new("strip").arg("-o").arg(&stripped).arg(program), program)?;
         self.add_file(&stripped, format!("bin/{name}"))?;
         for library in libraries(&tool("ldd", Command::new("ldd").arg(program), program)?) {
-            self.add_file(Path::new(&library), library.trim_start_matches('/'))?;
+            self.add_file(Path::new(&library), &library)?;
         }
         Ok(())
     }
@@ -60,7 +60,9 @@ impl Image {
 
     /// A file with this content, executable; again is once.
     pub(crate) fn add(&mut self, at: impl AsRef<Path>, content: &[u8]) -> Result<(), Error> {
+        // An archive's paths begin at the root without saying so.
         let at = at.as_ref();
+        let at = at.strip_prefix("/").unwrap_or(at);
         if let Some(folder) = at.parent() {
             self.add_folder(folder)?;
         }

@@ -46,6 +46,14 @@ const PROCESSOR: &str = "max,-rdrand,-rdseed";
 const PARAMETERS: &str = "console=ttyS0 quiet nokaslr panic=-1 panic_on_oops=1";
 const MEMORY_MIB: &str = "1024";
 
+/// A guest that takes longer than this for each of its own seconds hangs.
+const SLOWNESS_MAX: u32 = 100;
+
+/// What so much of a guest's own time may take, by the host's clock.
+pub fn limit(own: Duration) -> Duration {
+    own * SLOWNESS_MAX
+}
+
 /// A virtual machine with programs, started anew for each command.
 #[derive(Debug)]
 pub struct Guest {
@@ -82,6 +90,18 @@ impl Guest {
         Ok(Self { kernel, image: image.into_bytes()? })
     }
 
+    /// The same with one more file.
+    ///
+    /// # Errors
+    ///
+    /// A file of 4 GiB or more does not fit.
+    pub fn with_file(&self, at: &Path, content: &[u8]) -> Result<Self, Error> {
+        let mut more = Image::default();
+        more.add(at, content)?;
+        let image = [&self.image[..], &more.into_bytes()?].concat();
+        Ok(Self { kernel: self.kernel.clone(), image })
+    }
+
     /// Boots it, runs a command, and waits for its end, by the host's clock for so long at most.
     ///
     /// # Errors
@@ -91,10 +111,8 @@ impl Guest {
         let folder = tempfile::tempdir().map_err(Error::doing("make a folder"))?;
         let at = |name: &str| folder.path().join(name);
         let [image, console, output] = [at("image"), at("console"), at("output")];
-        let mut started = Image::default();
-        started.add("command", shell_words(command).as_bytes())?;
-        let bytes = [&self.image[..], &started.into_bytes()?].concat();
-        fs::write(&image, bytes).map_err(Error::doing("write a guest's image"))?;
+        let told = self.with_file(Path::new("command"), shell_words(command).as_bytes())?;
+        fs::write(&image, &told.image).map_err(Error::doing("write a guest's image"))?;
         let mut machine = Machine::start(&self.kernel, &image, [&console, &output])?;
         let in_time = machine.wait(limit)?;
         let read = |path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());

@@ -32,6 +32,14 @@ fn it_prints_what_the_command_prints_and_has_its_status() {
 }
 
 #[test]
+fn a_file_lies_where_it_was_put() {
+    let Some(folder) = kernel() else { return };
+    let guest = Guest::new(&folder, &[]).expect("there is a kernel");
+    let guest = guest.with_file(Path::new("/a/b/c.txt"), b"content").expect("it fits");
+    assert_eq!(run(&guest, "cat /a/b/c.txt").output, "content");
+}
+
+#[test]
 fn a_second_of_its_clock_is_a_second_however_busy_the_host_is() {
     let Some(folder) = kernel() else { return };
     let guest = Guest::new(&folder, &[]).expect("there is a kernel");

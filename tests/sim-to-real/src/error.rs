@@ -20,6 +20,17 @@ pub enum Error {
     /// The testbed fails.
     #[error(transparent)]
     Live(#[from] remuda_live::Error),
+    /// There is no guest, or it does not come to an end.
+    #[error(transparent)]
+    NoGuest(#[from] remuda_guest::Error),
+    /// What ran in a guest failed.
+    #[error("{scenario}, in a guest: {problem}")]
+    Guest {
+        /// Its name.
+        scenario: String,
+        /// The guest's console, or what is wrong with its output.
+        problem: String,
+    },
     /// The agent fails.
     #[error(transparent)]
     Agent(#[from] ccp_agent::Error),

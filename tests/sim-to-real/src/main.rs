@@ -5,9 +5,9 @@
 
 use clap::Parser;
 use remuda_scenarios::{Driver, Scenario};
-use remuda_sim_to_real::measure::{self, Measured, Settings, Side};
+use remuda_sim_to_real::measure::{self, Measured, Ran, Settings, Side};
 use remuda_sim_to_real::verdict::Verdict;
-use remuda_sim_to_real::{Error, cell, cost, document, table};
+use remuda_sim_to_real::{Error, cell, cost, document, guests, table};
 use remuda_stats::{Origin, RoundsOf};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,6 +41,13 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
+    /// Live runs in virtual machines whose clock counts instructions, with the kernel of this
+    /// folder: `tools/guest.sh` makes target/guest
+    #[arg(long, value_name = "DIR", conflicts_with = "tries")]
+    guest: Option<PathBuf>,
+    /// Run the scenario of this file live, by itself, print its figures as JSON, and end
+    #[arg(long, value_name = "FILE")]
+    alone: Option<PathBuf>,
     /// Only the simulator: needs no root
     #[arg(long)]
     sim_only: bool,
@@ -87,7 +94,7 @@ fn scenarios(args: &Args) -> Result<Vec<Scenario>, Error> {
 
 /// Says, on the side, what has just been measured.
 fn note(measured: &Measured) {
-    let Measured { key, figures, lost_by_host, stolen } = measured;
+    let Measured { key, ran: Ran { figures, lost_by_host, stolen } } = measured;
     if key.side == Side::Sim {
         return;
     }
@@ -118,6 +125,7 @@ fn compare(args: &Args) -> Result<bool, Error> {
         tries: args.tries,
         sim_only: args.sim_only,
         remuda: args.remuda.clone(),
+        guest: args.guest.clone(),
         keep: args.keep.clone(),
     };
     let measured = measure::run(&scenarios, &settings, note)?;
@@ -169,6 +177,9 @@ fn run(args: &Args) -> Result<bool, Error> {
             Err(error) => Err(Error::File { path: path.clone(), problem: error.to_string() }),
         };
     }
+    if let Some(file) = &args.alone {
+        return guests::run_alone(file, &args.remuda).map(|()| true);
+    }
     if args.cost { show_cost() } else { compare(args) }
 }
 
@@ -176,7 +187,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     // SAFETY: no arguments, no failure.
     let is_root = unsafe { libc::geteuid() } == 0;
-    if !is_root && !args.sim_only && !args.cost && args.trace.is_none() {
+    if !is_root && !args.sim_only && !args.cost && args.trace.is_none() && args.guest.is_none() {
         eprintln!("SKIPPED: needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN)");
         return ExitCode::FAILURE;
     }

@@ -7,6 +7,7 @@
 
 use crate::Error;
 use crate::agents::Agents;
+use crate::guests::Guests;
 use crate::live;
 use remuda_live::STOLEN_MAX;
 use remuda_scenarios::outcome::Outcome;
@@ -100,6 +101,14 @@ pub struct Measured {
     pub key: Key,
     /// What came of it.
     #[serde(flatten)]
+    pub ran: Ran,
+}
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ran {
+    /// What is compared.
+    #[serde(flatten)]
     pub figures: Figures,
     /// Packets that the host lost and the links did not; above zero, others disturbed the run.
     pub lost_by_host: u64,
@@ -107,7 +116,7 @@ pub struct Measured {
     pub stolen: f64,
 }
 
-impl Measured {
+impl Ran {
     /// Whether others disturbed the run.
     pub fn is_disturbed(&self) -> bool {
         self.lost_by_host > 0 || self.stolen > STOLEN_MAX
@@ -131,6 +140,8 @@ pub struct Settings {
     pub sim_only: bool,
     /// The remuda command.
     pub remuda: PathBuf,
+    /// The kernel of guests; without it, live runs are on this machine's.
+    pub guest: Option<PathBuf>,
     /// Live runs that a line of this file has already are not repeated; others are added to it.
     pub keep: Option<PathBuf>,
 }
@@ -179,7 +190,8 @@ fn key(scenario: &Scenario, side: Side) -> Key {
     Key { scenario: name.clone(), duration_s: *duration_s, seed: *seed, side }
 }
 
-fn drivers(scenarios: &[Scenario]) -> BTreeSet<String> {
+/// The arms and policies that need an agent.
+pub fn drivers(scenarios: &[Scenario]) -> BTreeSet<String> {
     let flows = scenarios.iter().flat_map(|scenario| &scenario.flows);
     let named = flows.filter_map(|flow| match &flow.driver {
         Driver::Named(name) => Some(name.clone()),
@@ -224,9 +236,19 @@ pub fn run(
         (place, task.seed, *side)
     });
     if !settings.sim_only && !tasks.is_empty() {
-        let agents = Agents::start(&settings.remuda, &drivers(scenarios))?;
-        measured.extend(run_live(tasks, settings, &agents, &note)?);
-        agents.stop()?;
+        measured.extend(match &settings.guest {
+            Some(kernel) => {
+                let guests = Guests::new(kernel, &settings.remuda)?;
+                run_live(tasks, settings, |scenario| guests.run(scenario), &note)?
+            }
+            None => {
+                let agents = Agents::start(&settings.remuda, &drivers(scenarios))?;
+                let here = |scenario: &Scenario| run_here(scenario, settings.tries, &agents);
+                let ran = run_live(tasks, settings, here, &note)?;
+                agents.stop()?;
+                ran
+            }
+        });
     }
     for scenario in scenarios {
         for seed in settings.seeds(&scenario.name) {
@@ -258,33 +280,34 @@ fn run_sim(scenario: &Scenario, note: &impl Fn(&Measured)) -> Result<Measured, E
         draws.push(Figures::of(&outcome, bottleneck(scenario)));
     }
     let figures = Figures::median(&draws);
-    let measured =
-        Measured { key: key(scenario, Side::Sim), figures, lost_by_host: 0, stolen: 0.0 };
+    let ran = Ran { figures, lost_by_host: 0, stolen: 0.0 };
+    let measured = Measured { key: key(scenario, Side::Sim), ran };
     note(&measured);
     Ok(measured)
+}
+
+/// On this machine's kernel; again if too much was stolen.
+fn run_here(scenario: &Scenario, tries: u32, agents: &Agents) -> Result<Ran, Error> {
+    let again = |stolen: f64| {
+        eprintln!("{:.1} % of a processor was stolen: run again", stolen * 100.0);
+    };
+    let work = || live::run(scenario, agents);
+    let (run, stolen) = remuda_live::least_disturbed(tries, work, again)?;
+    let figures = Figures::of(&run.outcome, bottleneck(scenario));
+    Ok(Ran { figures, lost_by_host: run.lost_by_host, stolen })
 }
 
 fn run_live(
     tasks: VecDeque<(Scenario, Side)>,
     settings: &Settings,
-    agents: &Agents,
+    live: impl Fn(&Scenario) -> Result<Ran, Error> + Sync,
     note: &(impl Fn(&Measured) + Sync),
 ) -> Result<Vec<Measured>, Error> {
     let (tasks, results) = (Mutex::new(tasks), Mutex::new(Vec::new()));
     let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let work = || -> Result<(), Error> {
         while let Some((scenario, side)) = next() {
-            let again = |stolen: f64| {
-                eprintln!("{:.1} % of a processor was stolen: run again", stolen * 100.0);
-            };
-            let work = || live::run(&scenario, agents);
-            let (run, stolen) = remuda_live::least_disturbed(settings.tries, work, again)?;
-            let measured = Measured {
-                key: key(&scenario, side),
-                figures: Figures::of(&run.outcome, bottleneck(&scenario)),
-                lost_by_host: run.lost_by_host,
-                stolen,
-            };
+            let measured = Measured { key: key(&scenario, side), ran: live(&scenario)? };
             note(&measured);
             let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(path) = &settings.keep {
@@ -321,7 +344,7 @@ pub fn of<'a>(
             && it.key.side == side
             && it.key.duration_s == scenario.duration_s
     };
-    measured.iter().filter(is_of).map(|it| (it.key.seed, &it.figures)).collect()
+    measured.iter().filter(is_of).map(|it| (it.key.seed, &it.ran.figures)).collect()
 }
 
 #[cfg(test)]
@@ -352,6 +375,7 @@ mod tests {
             tries: 1,
             sim_only: true,
             remuda: PathBuf::new(),
+            guest: None,
             keep: None,
         };
         let once = run(&[scenario()], &settings, |_| ()).expect("it runs");
@@ -389,7 +413,8 @@ mod tests {
         let figures =
             Figures { goodput_mbit_per_sec: 11.25, queueing_p95_ms: 3.5, retransmitted_pkts: 17 };
         let key = key(&scenario(), Side::Ours);
-        let measured = Measured { key, figures, lost_by_host: 1, stolen: 0.5 };
+        let ran = Ran { figures, lost_by_host: 1, stolen: 0.5 };
+        let measured = Measured { key, ran };
         append(&path, &measured).expect("it is written");
         append(&path, &measured).expect("it is added");
         assert_eq!(kept(&path).expect("it is read"), [measured.clone(), measured]);

@@ -113,7 +113,8 @@ impl Verdict {
             let against = [compared(&kernel, medians[0]), compared(&ours, medians[1])];
             Some(Row { figure, medians, against })
         };
-        let is_disturbed = |it: &&Measured| it.key.scenario == scenario.name && it.is_disturbed();
+        let is_disturbed =
+            |it: &&Measured| it.key.scenario == scenario.name && it.ran.is_disturbed();
         Some(Self {
             scenario: scenario.name.clone(),
             rows: Figure::ALL.into_iter().map(row).collect::<Option<_>>()?,
@@ -136,7 +137,7 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Key;
+    use crate::measure::{Key, Ran};
 
     #[test]
     fn bounds_are_those_promised() {
@@ -164,9 +165,11 @@ mod tests {
         let scenario = Scenario::parse(text, "x").expect("a scenario");
         let measured = |side, seed, goodput_mbit_per_sec, retransmitted_pkts| Measured {
             key: Key { scenario: "x".to_owned(), duration_s: 1.0, seed, side },
-            figures: Figures { goodput_mbit_per_sec, queueing_p95_ms: 5.0, retransmitted_pkts },
-            lost_by_host: u64::from(seed == 2),
-            stolen: 0.0,
+            ran: Ran {
+                figures: Figures { goodput_mbit_per_sec, queueing_p95_ms: 5.0, retransmitted_pkts },
+                lost_by_host: u64::from(seed == 2),
+                stolen: 0.0,
+            },
         };
         let mut all = vec![measured(Side::Sim, 1, 10.0, 0)];
         assert!(Verdict::of(&scenario, &all).is_none(), "no live side");
