@@ -74,11 +74,11 @@ bench: build ## Cost of datapath, agent and simulator, beside the kernel's own a
 .PHONY: fidelity
 fidelity: build guest ## Our reno, cubic and bbr against the kernel's own; writes docs/fidelity.md
 	$(CARGO) run --release -p remuda-fidelity -- --guest target/guest \
-		--rounds 1 --rounds-of bbr=3 --write docs/fidelity.md
+		--rounds 1 --write docs/fidelity.md
 
 .PHONY: sim-to-real
-sim-to-real: build ## The same scenarios simulated and on real TCP; writes docs/sim-to-real.md
-	$(CARGO) run --release -p remuda-sim-to-real -- --rounds 1 --rounds-of bbr=3 \
+sim-to-real: build guest ## The same scenarios simulated and on real TCP; writes docs/sim-to-real.md
+	$(CARGO) run --release -p remuda-sim-to-real -- --guest target/guest --rounds 1 \
 		--write docs/sim-to-real.md
 
 .PHONY: switches

@@ -5,7 +5,6 @@ use crate::Args;
 use crate::run::{Round, Scenario};
 use remuda_guest::Guest;
 use remuda_stats::Origin;
-use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,15 +13,6 @@ use std::time::Duration;
 
 /// In which it boots, and more.
 const BOOT_SECONDS_MAX: u64 = 10;
-
-/// What a guest prints: of its one scenario.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Report {
-    /// Of the guest, which knows no commit.
-    pub origin: Origin,
-    /// All rounds of it.
-    pub rounds: Vec<Round>,
-}
 
 /// Runs them with the kernel of a folder that tools/guest.sh made; `done` hears of each, by its
 /// number.
@@ -38,18 +28,13 @@ pub fn run(
         scenarios[*b].rate_mbit_per_sec.total_cmp(&scenarios[*a].rate_mbit_per_sec)
     });
     let next = AtomicUsize::new(0);
-    let outcome = Mutex::new((done, Ok(None)));
+    let outcome = Mutex::new((done, Ok(())));
     let work = || {
         while let Some(index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let report = one(&guest, args, &scenarios[*index]);
+            let rounds = one(&guest, args, &scenarios[*index]);
             let mut outcome = outcome.lock().unwrap_or_else(|broken| broken.into_inner());
-            match report {
-                Ok(report) => {
-                    (outcome.0)(*index, report.rounds);
-                    if let Ok(origin) = &mut outcome.1 {
-                        *origin = Some(report.origin);
-                    }
-                }
+            match rounds {
+                Ok(rounds) => (outcome.0)(*index, rounds),
                 Err(error) => {
                     // Nobody starts another.
                     next.store(order.len(), Ordering::Relaxed);
@@ -63,13 +48,12 @@ pub fn run(
             scope.spawn(work);
         }
     });
-    let (_, origin) = outcome.into_inner().unwrap_or_else(|broken| broken.into_inner());
-    let here = Origin::here();
-    Ok(origin?.map_or(here.clone(), |guest| here.in_guest(&guest)))
+    outcome.into_inner().unwrap_or_else(|broken| broken.into_inner()).1?;
+    Ok(Origin::here().in_guests(guest.kernel_release()?))
 }
 
 /// One scenario, all its rounds, in a guest of its own.
-fn one(guest: &Guest, args: &Args, scenario: &Scenario) -> Result<Report, String> {
+fn one(guest: &Guest, args: &Args, scenario: &Scenario) -> Result<Vec<Round>, String> {
     let rounds = args.rounds_of(&scenario.arm);
     let runs = rounds * if args.control.contains(&scenario.arm) { 3 } else { 2 };
     let seconds = runs * (args.seconds + 1) + BOOT_SECONDS_MAX;

@@ -102,6 +102,16 @@ impl Guest {
         Ok(Self { kernel: self.kernel.clone(), image })
     }
 
+    /// Its kernel's release, as `uname -r` says it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guest::run`]: it boots.
+    pub fn kernel_release(&self) -> Result<String, Error> {
+        const OWN: Duration = Duration::from_secs(10);
+        Ok(self.run(&["uname", "-r"], limit(OWN))?.output.trim().to_owned())
+    }
+
     /// Boots it, runs a command, and waits for its end, by the host's clock for so long at most.
     ///
     /// # Errors

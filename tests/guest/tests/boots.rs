@@ -58,6 +58,6 @@ fn a_guest_that_dies_or_hangs_is_an_error_with_its_last_words() {
     let died = guest.run(&["sh", "-c", panic], LIMIT).expect_err("the kernel panics");
     assert!(matches!(&died, Error::Died { console } if console.contains("panic")), "{died}");
     let hangs = "echo it hangs >&2; while :; do :; done";
-    let late = guest.run(&["sh", "-c", hangs], Duration::from_secs(20)).expect_err("it is killed");
+    let late = guest.run(&["sh", "-c", hangs], Duration::from_secs(60)).expect_err("it is killed");
     assert!(matches!(&late, Error::Late { console, .. } if console.contains("it hangs")), "{late}");
 }

@@ -6,6 +6,7 @@ use crate::measure::{Figures, Ran, bottleneck, drivers};
 use crate::{Error, live};
 use remuda_guest::{Ended, Guest};
 use remuda_scenarios::Scenario;
+use remuda_stats::Origin;
 use std::fs;
 use std::path::Path;
 use std::slice;
@@ -15,6 +16,20 @@ use std::time::Duration;
 const SCENARIO: &str = "/scenario.toml";
 /// In which it boots and starts an agent, and more.
 const BEFORE_MAX: Duration = Duration::from_secs(10);
+
+/// One processor of 1 GHz carries no more.
+const RATE_MAX_MBIT_PER_SEC: f64 = 100.0;
+
+/// Whether a guest is fast enough for a scenario.
+pub fn fits(scenario: &Scenario) -> bool {
+    let rates = scenario.links.values().filter_map(|link| link.rate_mbit_per_sec);
+    rates.into_iter().all(|rate| rate <= RATE_MAX_MBIT_PER_SEC)
+}
+
+/// So many guests run at once.
+pub fn at_once() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get())
+}
 
 /// What runs scenarios in guests.
 #[derive(Debug)]
@@ -29,6 +44,11 @@ impl Guests {
         let this = std::env::current_exe().map_err(Error::doing("find this program"))?;
         let name = remuda.file_name().unwrap_or_default().display();
         Ok(Self { guest: Guest::new(kernel, &[&this, remuda])?, remuda: format!("/bin/{name}") })
+    }
+
+    /// Where the figures come from.
+    pub fn origin(&self) -> Result<Origin, Error> {
+        Ok(Origin::here().in_guests(self.guest.kernel_release()?))
     }
 
     /// Runs a scenario in a guest of its own.

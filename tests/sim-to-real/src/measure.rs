@@ -7,7 +7,7 @@
 
 use crate::Error;
 use crate::agents::Agents;
-use crate::guests::Guests;
+use crate::guests::{self, Guests};
 use crate::live;
 use remuda_live::STOLEN_MAX;
 use remuda_scenarios::outcome::Outcome;
@@ -124,7 +124,7 @@ impl Ran {
 }
 
 /// How to measure.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Settings {
     /// How often each scenario is repeated.
     pub rounds: u64,
@@ -132,7 +132,7 @@ pub struct Settings {
     pub rounds_of: Vec<RoundsOf>,
     /// Of the first round; each further one has the next.
     pub seed: u64,
-    /// Live runs at once.
+    /// Live runs at once on this machine's kernel.
     pub jobs: usize,
     /// How often a live run is run, at most, of which too much was stolen.
     pub tries: u32,
@@ -140,8 +140,8 @@ pub struct Settings {
     pub sim_only: bool,
     /// The remuda command.
     pub remuda: PathBuf,
-    /// The kernel of guests; without it, live runs are on this machine's.
-    pub guest: Option<PathBuf>,
+    /// What has live runs done, where it can; without it, all are on this machine's kernel.
+    pub guests: Option<Guests>,
     /// Live runs that a line of this file has already are not repeated; others are added to it.
     pub keep: Option<PathBuf>,
 }
@@ -235,20 +235,19 @@ pub fn run(
         let place = scenarios.iter().position(|scenario| scenario.name == task.name);
         (place, task.seed, *side)
     });
-    if !settings.sim_only && !tasks.is_empty() {
-        measured.extend(match &settings.guest {
-            Some(kernel) => {
-                let guests = Guests::new(kernel, &settings.remuda)?;
-                run_live(tasks, settings, |scenario| guests.run(scenario), &note)?
-            }
-            None => {
-                let agents = Agents::start(&settings.remuda, &drivers(scenarios))?;
-                let here = |scenario: &Scenario| run_here(scenario, settings.tries, &agents);
-                let ran = run_live(tasks, settings, here, &note)?;
-                agents.stop()?;
-                ran
-            }
-        });
+    if !settings.sim_only {
+        let fits = |task: &(Scenario, Side)| settings.guests.is_some() && guests::fits(&task.0);
+        let (in_guests, here): (VecDeque<_>, VecDeque<_>) = tasks.into_iter().partition(fits);
+        if let Some(guests) = &settings.guests {
+            let in_guest = |scenario: &Scenario| guests.run(scenario);
+            measured.extend(run_live(in_guests, (settings, guests::at_once()), in_guest, &note)?);
+        }
+        if !here.is_empty() {
+            let agents = Agents::start(&settings.remuda, &drivers(scenarios))?;
+            let on_host = |scenario: &Scenario| run_here(scenario, settings.tries, &agents);
+            measured.extend(run_live(here, (settings, settings.jobs), on_host, &note)?);
+            agents.stop()?;
+        }
     }
     for scenario in scenarios {
         for seed in settings.seeds(&scenario.name) {
@@ -299,7 +298,7 @@ fn run_here(scenario: &Scenario, tries: u32, agents: &Agents) -> Result<Ran, Err
 
 fn run_live(
     tasks: VecDeque<(Scenario, Side)>,
-    settings: &Settings,
+    (settings, jobs): (&Settings, usize),
     live: impl Fn(&Scenario) -> Result<Ran, Error> + Sync,
     note: &(impl Fn(&Measured) + Sync),
 ) -> Result<Vec<Measured>, Error> {
@@ -318,7 +317,7 @@ fn run_live(
         Ok(())
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..settings.jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|worker| {
             worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
@@ -375,7 +374,7 @@ mod tests {
             tries: 1,
             sim_only: true,
             remuda: PathBuf::new(),
-            guest: None,
+            guests: None,
             keep: None,
         };
         let once = run(&[scenario()], &settings, |_| ()).expect("it runs");

@@ -14,11 +14,17 @@ pub fn head(settings: &Settings, origin: &Origin) -> String {
     let kept = if settings.keep.is_some() { ", kept from call to call" } else { "" };
     let percent = |share: f64| share * 100.0;
     let more: String = settings.rounds_of.iter().map(|more| format!(", `{more}`")).collect();
+    let place = match settings.guests {
+        Some(_) => "in guests up to 100 Mbit/s, above that on the host",
+        None => "on the host",
+    };
     format!(
         "{origin}.\n\
          {rounds} rounds a scenario{more}, seeds from {seed};\n\
-         {jobs} live runs at once{kept}; one from which more than {} % of a processor was stolen\n\
-         was run again, {tries} times in all at most.\n\
+         live runs {place},\n\
+         {jobs} at once there{kept}.\n\
+         One on the host from which more than {:.1} % of a processor was stolen was run again,\n\
+         {tries} times in all at most.\n\
          The simulator's figure of a round is the median of {SIM_DRAWS} runs, with {} us of\n\
          jitter on every link but the bottleneck.\n\n\
          Bounds, on medians over rounds: goodput within {} %, 95th percentile of the queueing\n\

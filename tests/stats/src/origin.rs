@@ -1,11 +1,10 @@
 //! Where figures come from: the commit, the kernel and the machine's size.
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::process::Command;
 
 /// Printed above what is measured: `Commit 1f9493fa8a0c, kernel 6.18.44, 2 processors`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Origin {
     commit: String,
     kernel: String,
@@ -26,9 +25,9 @@ impl Origin {
         }
     }
 
-    /// Of what ran in a virtual machine, which knows its kernel and its size, but no commit.
-    pub fn in_guest(self, guest: &Self) -> Self {
-        Self { commit: self.commit, ..guest.clone() }
+    /// Of what ran in virtual machines with this kernel, each of one processor.
+    pub fn in_guests(self, kernel: String) -> Self {
+        Self { kernel, processors: 1, ..self }
     }
 }
 
