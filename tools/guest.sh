@@ -1,63 +1,76 @@
 #!/usr/bin/env bash
-# Makes target/guest: the kernel that tests/guest boots, Debian's, and the modules that emulated
-# paths and the kernel's own BBR need. Installs QEMU first, and says so; quick the second time.
+# Makes target/guest, what tests/guest boots: a kernel of Debian's, the modules that emulated paths
+# and the kernel's own BBR need, and busybox. Installs QEMU first, and says so; quick the second
+# time. Nothing else of the host changes: kernel and busybox are unpacked, not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export LC_ALL=C
 
 readonly FOLDER=$PWD/target/guest
-# The kernel has to have cong_control() with four arguments: Linux 6.10 or later. Debian 12 has one
-# under the first name, Debian 13 and later under the second.
+# Debian 12 has the first name, in its security archive; Debian 13 and later the second.
 readonly SERIES=(linux-image-6.12-cloud-amd64 linux-image-cloud-amd64)
+# cong_control() has four arguments since.
+readonly OLDEST=6.10
 readonly MODULES=(tun veth tcp_bbr)
 
 say() { echo "guest: $*"; }
 
 if [[ $(uname -m) != x86_64 ]]; then
-	say "SKIPPED: needs an x86-64 machine, this is $(uname -m)"
-	exit
+	say "needs an x86-64 machine, this is $(uname -m)" >&2
+	say "fix: without --guest, the same runs on this machine's kernel (root)" >&2
+	exit 1
 fi
-bash tools/setup.sh busybox-static binutils qemu-system-x86 xz-utils
+bash tools/setup.sh binutils qemu-system-x86 xz-utils
 
-if [[ -f $FOLDER/vmlinuz ]]; then
+wanted=$(sha256sum "$0")
+if [[ -f $FOLDER/made-by && $(<"$FOLDER/made-by") == "$wanted" ]]; then
 	exit
 fi
 
 # What a package of a series stands for: the one of its newest version.
-package=
+kernel=
 for series in "${SERIES[@]}"; do
 	depends=$(apt-cache depends "$series" 2>/dev/null || true)
-	package=$(sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p' <<<"$depends")
-	[[ -z $package ]] || break
+	kernel=$(sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p' <<<"$depends")
+	version=${kernel#linux-image-}
+	if [[ -n $kernel ]] && dpkg --compare-versions "${version%%[+-]*}" ge "$OLDEST"; then
+		break
+	fi
+	kernel=
 done
-if [[ -z $package ]]; then
-	say "apt knows neither of ${SERIES[*]}" >&2
-	say "fix: apt-get update, on Debian 12 or later" >&2
+if [[ -z $kernel ]]; then
+	say "apt knows no Debian kernel of Linux $OLDEST or later: ${SERIES[*]}" >&2
+	say "fix: apt-get update; Debian 12 has one in its security archive" >&2
 	exit 1
 fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-say "fetching $package (apt)"
-if ! (cd "$work" && apt-get download -qq -o APT::Sandbox::User=root "$package"); then
-	say "fix: apt-get update, then again" >&2
-	exit 1
-fi
-dpkg-deb -x "$work"/*.deb "$work/package"
+for package in "$kernel" busybox-static; do
+	say "fetching $package (apt)"
+	if ! (cd "$work" && apt-get download -qq -o APT::Sandbox::User=root "$package"); then
+		say "fix: apt-get update, then again" >&2
+		exit 1
+	fi
+done
+for package in "$work"/*.deb; do
+	dpkg-deb -x "$package" "$work/unpacked"
+done
 
 rm -rf "$FOLDER"
 mkdir -p "$FOLDER/modules"
 for module in "${MODULES[@]}"; do
-	file=$(find "$work/package" -name "$module.ko*")
+	file=$(find "$work/unpacked" -name "$module.ko*")
 	case $file in
 	*.ko.xz) xz -dc "$file" >"$FOLDER/modules/$module.ko" ;;
 	*.ko) cp "$file" "$FOLDER/modules/" ;;
 	*)
-		file=${file:-none}
-		say "$package has no module $module, or packs it in a way unknown here: $file" >&2
+		say "$kernel has no $module.ko or $module.ko.xz: ${file:-nothing like it}" >&2
 		exit 1
 		;;
 	esac
 done
+cp "$work"/unpacked/boot/vmlinuz-* "$FOLDER/vmlinuz"
+cp "$(find "$work/unpacked" -path '*/bin/busybox')" "$FOLDER/busybox"
 # Last: what is there is whole.
-cp "$work"/package/boot/vmlinuz-* "$FOLDER/vmlinuz.new"
-mv "$FOLDER/vmlinuz.new" "$FOLDER/vmlinuz"
+echo "$wanted" >"$FOLDER/made-by"

@@ -36,6 +36,13 @@ pub(crate) fn wall_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The processor time that the calling thread has used.
+pub(crate) fn own_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
 /// The processor time a thread has used; zero if the system does not say.
 pub(crate) fn thread_cpu<T>(thread: &JoinHandle<T>) -> Duration {
     let mut clock: libc::clockid_t = 0;

@@ -6,7 +6,7 @@
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::frame::Frame;
-use crate::priority::hurry;
+use crate::priority::RealTime;
 use remuda_link::{Link, LogWriter, Nanos};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{
@@ -211,7 +211,7 @@ pub(crate) fn lock(wire: &Mutex<Wire>) -> MutexGuard<'_, Wire> {
 }
 
 fn run(lanes: &[Lane], stop: BorrowedFd<'_>, clock: Clock, mut alarm: Alarm) {
-    hurry();
+    let mut priority = RealTime::start(clock);
     let mut buffer = vec![0; PACKET_BYTES_MAX];
     let mut readable = vec![true; lanes.len()];
     loop {
@@ -222,6 +222,7 @@ fn run(lanes: &[Lane], stop: BorrowedFd<'_>, clock: Clock, mut alarm: Alarm) {
             next = [next, lane.deliver(&mut wire, clock)].into_iter().flatten().min();
         }
         alarm.set(next.filter(|_| !readable.contains(&true)));
+        priority.look(clock);
         if is_stopped(lanes, &mut readable, stop, &mut alarm) {
             break;
         }

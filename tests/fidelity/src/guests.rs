@@ -11,9 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// In which it boots, and more.
-const BOOT_SECONDS_MAX: u64 = 10;
-
 /// Runs them with the kernel of a folder that tools/guest.sh made; `done` hears of each, by its
 /// number.
 pub fn run(
@@ -22,6 +19,7 @@ pub fn run(
     done: impl FnMut(usize, Vec<Round>) + Send,
 ) -> Result<Origin, Box<dyn std::error::Error>> {
     let guest = Guest::new(kernel, &[&std::env::current_exe()?, &args.remuda])?;
+    let origin = Origin::here().in_guests(guest.kernel_release()?);
     // The longest first, so that all processors have work until the end.
     let mut order: Vec<usize> = (0..scenarios.len()).collect();
     order.sort_by(|a, b| {
@@ -38,32 +36,28 @@ pub fn run(
                 Err(error) => {
                     // Nobody starts another.
                     next.store(order.len(), Ordering::Relaxed);
-                    outcome.1 = Err(error);
+                    outcome.1 = outcome.1.clone().and(Err(error));
                 }
             }
         }
     };
     thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, |cores| cores.get()) {
+        for _ in 0..remuda_guest::at_once() {
             scope.spawn(work);
         }
     });
     outcome.into_inner().unwrap_or_else(|broken| broken.into_inner()).1?;
-    Ok(Origin::here().in_guests(guest.kernel_release()?))
+    Ok(origin)
 }
 
 /// One scenario, all its rounds, in a guest of its own.
 fn one(guest: &Guest, args: &Args, scenario: &Scenario) -> Result<Vec<Round>, String> {
-    let rounds = args.rounds_of(&scenario.arm);
+    let rounds = args.rounds_of(scenario);
     let runs = rounds * if args.control.contains(&scenario.arm) { 3 } else { 2 };
-    let seconds = runs * (args.seconds + 1) + BOOT_SECONDS_MAX;
-    let limit = remuda_guest::limit(Duration::from_secs(seconds));
-    let ended = guest.run(&command(args, scenario, rounds), limit).map_err(|e| e.to_string())?;
-    if ended.status != 0 {
-        return Err(format!("in the guest of {scenario}:\n{}", ended.console));
-    }
-    let broken = |error| format!("in the guest of {scenario}: {error}: {}", ended.output);
-    serde_json::from_str(&ended.output).map_err(broken)
+    let seconds = runs * (args.seconds + 1);
+    let told = command(args, scenario, rounds);
+    let run = guest.run_json(&told, Duration::from_secs(seconds));
+    run.map_err(|error| format!("in the guest of {scenario}: {error}"))
 }
 
 fn command(args: &Args, scenario: &Scenario, rounds: u64) -> Vec<String> {

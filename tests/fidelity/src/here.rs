@@ -23,7 +23,7 @@ pub fn run(
         let control = args.control.contains(&scenario.arm);
         let how = How { control, seconds, tries: args.tries };
         let mut rounds = Vec::new();
-        for number in 0..args.rounds_of(&scenario.arm) {
+        for number in 0..args.rounds_of(scenario) {
             let seed = args.seed + number;
             let kernel = Side { scenario, algorithm: &scenario.arm, seed };
             let ours = Side { algorithm: &name, ..kernel };

@@ -4,8 +4,9 @@
 //! them changing with round and scenario: a run keeps a link, a sender and a receiver busy, and
 //! ours the agent too. Rounds repeat it with other seeds. Figures are medians over rounds of the
 //! ratio of ours to the kernel's within a round, with their spread. `--control` runs the kernel's
-//! own a second time in each round, for the same ratio of the kernel's own to itself. A run that a
-//! hypervisor disturbed is run again.
+//! own a second time in each round, for the same ratio of the kernel's own to itself. On this
+//! machine's kernel a run that a hypervisor disturbed is run again; with `--guest` each scenario
+//! has a virtual machine, which nothing disturbs.
 //!
 //! Goodput counts the flow's whole life; the queueing delay is the 95th percentile over the packets
 //! at the bottleneck, as the link itself saw it.
@@ -63,7 +64,7 @@ struct Args {
     /// `tools/guest.sh` makes target/guest
     #[arg(long, value_name = "DIR")]
     guest: Option<std::path::PathBuf>,
-    /// Print the figures of all rounds as JSON, nothing else
+    /// Print the figures of all rounds as JSON, nothing else: what a guest is asked for
     #[arg(long, conflicts_with_all = ["guest", "write"])]
     json: bool,
     /// Write the page with its table, docs/fidelity.md, into this file
@@ -99,37 +100,43 @@ fn scenarios(args: &Args) -> Result<Vec<Scenario>, String> {
 }
 
 /// A name that selects nothing is a mistake.
-fn check_names(args: &Args) -> Result<(), String> {
+fn check_names(args: &Args, scenarios: &[Scenario]) -> Result<(), String> {
     for name in &args.control {
         if !args.arms.contains(name) {
             let arms = args.arms.join(", ");
             return Err(format!("--control: {name} is not run; it is one of {arms}"));
         }
     }
+    for of in &args.rounds_of {
+        if !scenarios.iter().any(|scenario| of.is_of(&scenario.to_string())) {
+            let names: Vec<String> = scenarios.iter().map(Scenario::to_string).collect();
+            return Err(format!("--rounds-of {of}: in none of\n{}", names.join("\n")));
+        }
+    }
     Ok(())
 }
 
 impl Args {
-    /// How often the scenarios of an arm are repeated.
-    fn rounds_of(&self, arm: &str) -> u64 {
-        RoundsOf::name(arm, &self.rounds_of, self.rounds)
+    /// How often a scenario is repeated.
+    fn rounds_of(&self, scenario: &Scenario) -> u64 {
+        RoundsOf::rounds(&scenario.to_string(), &self.rounds_of, self.rounds)
     }
 }
 
 /// For a guest: the rounds of its one scenario.
-fn print_json(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
+fn print_json(args: &Args, scenarios: &[Scenario]) -> Result<bool, Box<dyn std::error::Error>> {
     let mut all = Vec::new();
-    here::run(args, &scenarios(args)?, |_, rounds| all.extend(rounds))?;
+    here::run(args, scenarios, |_, rounds| all.extend(rounds))?;
     println!("{}", serde_json::to_string(&all)?);
     Ok(true)
 }
 
 fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
-    check_names(args)?;
-    if args.json {
-        return print_json(args);
-    }
     let scenarios = scenarios(args)?;
+    check_names(args, &scenarios)?;
+    if args.json {
+        return print_json(args, &scenarios);
+    }
     let mut verdicts: Vec<Option<Verdict>> = vec![None; scenarios.len()];
     let head = table::head(args);
     println!("{head}");

@@ -32,6 +32,28 @@ pub enum Error {
         /// Its complaint.
         said: String,
     },
+    /// QEMU does not run, or fails.
+    #[error("no guest: {said}\nfix: bash tools/guest.sh")]
+    Qemu {
+        /// What it said.
+        said: String,
+    },
+    /// The command in it failed.
+    #[error("the guest's command ended with status {status}; its console ends:\n{console}")]
+    Failed {
+        /// Of the command.
+        status: i32,
+        /// The console's last lines.
+        console: String,
+    },
+    /// The command in it printed something else.
+    #[error("the guest's command did not print what it should ({source}): {output}")]
+    Output {
+        /// What is wrong with it.
+        source: serde_json::Error,
+        /// All of it.
+        output: String,
+    },
     /// It ran for longer than it may.
     #[error("the guest has not ended after {} s; its console ends:\n{console}", limit.as_secs())]
     Late {

@@ -9,7 +9,6 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 const INIT: &str = include_str!("init.sh");
-const BUSYBOX: &str = "/bin/busybox";
 /// What [`INIT`] mounts on, and writes to.
 const FOLDERS: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "modules"];
 const EXECUTABLE: u32 = 0o755;
@@ -22,16 +21,17 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// One that starts what `/command` says, and has the modules of a folder.
-    pub(crate) fn bootable(modules: &Path) -> Result<Self, Error> {
+    /// One that starts what `/command` says, with the busybox and the modules of a folder.
+    pub(crate) fn bootable(folder: &Path) -> Result<Self, Error> {
         let mut image = Self::default();
         for folder in FOLDERS {
             image.add_folder(Path::new(folder))?;
         }
         image.add("init", INIT.as_bytes())?;
-        image.add_file(Path::new(BUSYBOX), "bin/busybox")?;
+        image.add_file(&folder.join("busybox"), "bin/busybox")?;
+        let modules = folder.join("modules");
         let here = Error::doing(format!("read {}", modules.display()));
-        for entry in fs::read_dir(modules).map_err(here)? {
+        for entry in fs::read_dir(&modules).map_err(here)? {
             let path = entry.map_err(Error::doing("list modules"))?.path();
             let name = path.file_name().unwrap_or_default().display().to_string();
             image.add_file(&path, format!("modules/{name}"))?;
@@ -46,7 +46,12 @@ impl Image {
         let stripped = folder.path().join(&name);
         tool("strip", Command::new("strip").arg("-o").arg(&stripped).arg(program), program)?;
         self.add_file(&stripped, format!("bin/{name}"))?;
-        for library in libraries(&tool("ldd", Command::new("ldd").arg(program), program)?) {
+        let said = tool("ldd", Command::new("ldd").arg(program), program)?;
+        if let Some(missing) = said.lines().find(|line| line.ends_with("not found")) {
+            let (file, said) = (program.display().to_string(), missing.trim().to_owned());
+            return Err(Error::Tool { tool: "ldd", file, said });
+        }
+        for library in libraries(&said) {
             self.add_file(Path::new(&library), &library)?;
         }
         Ok(())

@@ -20,16 +20,16 @@ pub enum Error {
     /// The testbed fails.
     #[error(transparent)]
     Live(#[from] remuda_live::Error),
-    /// There is no guest, or it does not come to an end.
+    /// There is no guest.
     #[error(transparent)]
     NoGuest(#[from] remuda_guest::Error),
-    /// What ran in a guest failed.
-    #[error("{scenario}, in a guest: {problem}")]
+    /// A guest failed.
+    #[error("{scenario}, in a guest: {source}")]
     Guest {
         /// Its name.
         scenario: String,
-        /// The guest's console, or what is wrong with its output.
-        problem: String,
+        /// Why.
+        source: Box<remuda_guest::Error>,
     },
     /// The agent fails.
     #[error(transparent)]

@@ -4,9 +4,8 @@
 use crate::agents::Agents;
 use crate::measure::{Figures, Ran, bottleneck, drivers};
 use crate::{Error, live};
-use remuda_guest::{Ended, Guest};
+use remuda_guest::Guest;
 use remuda_scenarios::Scenario;
-use remuda_stats::Origin;
 use std::fs;
 use std::path::Path;
 use std::slice;
@@ -14,21 +13,15 @@ use std::time::Duration;
 
 /// Where a guest finds its scenario.
 const SCENARIO: &str = "/scenario.toml";
-/// In which it boots and starts an agent, and more.
-const BEFORE_MAX: Duration = Duration::from_secs(10);
-
+/// For an agent to start and to stop.
+const AGENT_MAX: Duration = Duration::from_secs(5);
 /// One processor of 1 GHz carries no more.
-const RATE_MAX_MBIT_PER_SEC: f64 = 100.0;
+pub const RATE_MAX_MBIT_PER_SEC: f64 = 100.0;
 
-/// Whether a guest is fast enough for a scenario.
+/// Whether a guest is fast enough for a scenario. What traces say does not count.
 pub fn fits(scenario: &Scenario) -> bool {
     let rates = scenario.links.values().filter_map(|link| link.rate_mbit_per_sec);
-    rates.into_iter().all(|rate| rate <= RATE_MAX_MBIT_PER_SEC)
-}
-
-/// So many guests run at once.
-pub fn at_once() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get())
+    rates.max_by(f64::total_cmp).is_none_or(|rate| rate <= RATE_MAX_MBIT_PER_SEC)
 }
 
 /// What runs scenarios in guests.
@@ -46,9 +39,9 @@ impl Guests {
         Ok(Self { guest: Guest::new(kernel, &[&this, remuda])?, remuda: format!("/bin/{name}") })
     }
 
-    /// Where the figures come from.
-    pub fn origin(&self) -> Result<Origin, Error> {
-        Ok(Origin::here().in_guests(self.guest.kernel_release()?))
+    /// The release of their kernel.
+    pub fn kernel(&self) -> Result<String, Error> {
+        Ok(self.guest.kernel_release()?)
     }
 
     /// Runs a scenario in a guest of its own.
@@ -60,18 +53,12 @@ impl Guests {
             guest = guest.with_file(trace, &steps)?;
         }
         let command = ["remuda-sim-to-real", "--alone", SCENARIO, "--remuda", &self.remuda];
-        let own_time = Duration::from_secs_f64(scenario.duration_s) + BEFORE_MAX;
-        let ended = guest.run(&command, remuda_guest::limit(own_time))?;
-        let failed = |problem| Error::Guest { scenario: scenario.name.clone(), problem };
-        report(&ended).map_err(failed)
+        let own = Duration::from_secs_f64(scenario.duration_s) + AGENT_MAX;
+        guest.run_json(&command, own).map_err(|source| Error::Guest {
+            scenario: scenario.name.clone(),
+            source: Box::new(source),
+        })
     }
-}
-
-fn report(ended: &Ended) -> Result<Ran, String> {
-    if ended.status != 0 {
-        return Err(ended.console.clone());
-    }
-    serde_json::from_str(&ended.output).map_err(|error| format!("{error}: {}", ended.output))
 }
 
 /// What a guest does: runs the scenario of a file, and prints its [`Ran`].
@@ -85,4 +72,21 @@ pub fn run_alone(file: &Path, remuda: &Path) -> Result<(), Error> {
     let line = serde_json::to_string(&ran).map_err(|error| Error::file(file, error))?;
     println!("{line}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_carries_100_mbit_per_sec_and_no_more() {
+        for (rate, want) in [(1, true), (100, true), (101, false)] {
+            let text = format!(
+                "duration_s = 1\n[links.down]\nrate_mbit_per_sec = {rate}\ndelay_ms = 1\n\
+                 [links.up]\n[[flows]]\n"
+            );
+            let scenario = Scenario::parse(&text, "x").expect("a scenario");
+            assert_eq!(fits(&scenario), want, "{rate} Mbit/s");
+        }
+    }
 }

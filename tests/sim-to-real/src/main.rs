@@ -47,7 +47,8 @@ struct Args {
     #[arg(long, value_name = "DIR")]
     guest: Option<PathBuf>,
     /// Run the scenario of this file live, by itself, print its figures as JSON, and end
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE",
+        conflicts_with_all = ["guest", "keep", "sim_only", "write"])]
     alone: Option<PathBuf>,
     /// Only the simulator: needs no root
     #[arg(long)]
@@ -120,7 +121,7 @@ fn compare(args: &Args) -> Result<bool, Error> {
     let scenarios = scenarios(args)?;
     let guests = args.guest.as_ref().filter(|_| !args.sim_only);
     let guests = guests.map(|kernel| Guests::new(kernel, &args.remuda)).transpose()?;
-    let origin = guests.as_ref().map_or(Ok(Origin::here()), Guests::origin)?;
+    let in_guests = guests.as_ref().map(|guests| guests.kernel()).transpose()?;
     let settings = Settings {
         rounds: args.rounds.max(1),
         rounds_of: args.rounds_of.clone(),
@@ -142,7 +143,7 @@ fn compare(args: &Args) -> Result<bool, Error> {
     }
     let verdicts: Vec<Verdict> =
         scenarios.iter().filter_map(|scenario| Verdict::of(scenario, &measured)).collect();
-    let mut text = table::head(&settings, &origin);
+    let mut text = table::head(&settings, &Origin::here(), in_guests.as_deref());
     text += &format!("\n{}\n", table::columns());
     for verdict in &verdicts {
         text += &format!("{}\n", table::row(verdict));
@@ -191,7 +192,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     // SAFETY: no arguments, no failure.
     let is_root = unsafe { libc::geteuid() } == 0;
-    if !is_root && !args.sim_only && !args.cost && args.trace.is_none() {
+    if !is_root && !args.sim_only && !args.cost && args.trace.is_none() && args.guest.is_none() {
         eprintln!("SKIPPED: needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN)");
         return ExitCode::FAILURE;
     }

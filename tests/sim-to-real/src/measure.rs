@@ -91,6 +91,8 @@ pub struct Key {
     pub seed: u64,
     /// Whose.
     pub side: Side,
+    /// In a virtual machine, not on this machine's kernel.
+    pub in_guest: bool,
 }
 
 /// One run, and what came of it.
@@ -158,7 +160,12 @@ pub const HOST_LATE_STD_MS: f64 = 0.001;
 impl Settings {
     /// How often a scenario of that name is repeated.
     pub fn rounds_of(&self, name: &str) -> u64 {
-        RoundsOf::name(name, &self.rounds_of, self.rounds)
+        RoundsOf::rounds(name, &self.rounds_of, self.rounds)
+    }
+
+    /// Whether live runs of a scenario are in guests.
+    fn is_for_guest(&self, scenario: &Scenario) -> bool {
+        self.guests.is_some() && guests::fits(scenario)
     }
 
     fn seeds(&self, name: &str) -> std::ops::Range<u64> {
@@ -185,9 +192,9 @@ fn of_side(scenario: &Scenario, side: Side, seed: u64) -> Scenario {
     scenario
 }
 
-fn key(scenario: &Scenario, side: Side) -> Key {
+fn key(scenario: &Scenario, side: Side, in_guest: bool) -> Key {
     let Scenario { name, duration_s, seed, .. } = scenario;
-    Key { scenario: name.clone(), duration_s: *duration_s, seed: *seed, side }
+    Key { scenario: name.clone(), duration_s: *duration_s, seed: *seed, side, in_guest }
 }
 
 /// The arms and policies that need an agent.
@@ -220,34 +227,36 @@ pub fn run(
         Some(path) if !settings.sim_only => kept(path)?,
         _ => Vec::new(),
     };
-    measured.retain(|it| settings.seeds(&it.key.scenario).contains(&it.key.seed));
-    let mut tasks = VecDeque::new();
+    let mut wanted = Vec::new();
     for scenario in scenarios {
         for side in [Side::Kernel, Side::Ours] {
-            let wanted = |seed| of_side(scenario, side, seed);
-            let is_new = |task: &Scenario| !measured.iter().any(|it| it.key == key(task, side));
-            let seeds = settings.seeds(&scenario.name);
-            tasks.extend(seeds.map(wanted).filter(is_new).map(|task| (task, side)));
+            let of_seed = |seed| (of_side(scenario, side, seed), side);
+            wanted.extend(settings.seeds(&scenario.name).map(of_seed));
         }
     }
+    let key_of = |(task, side): &(Scenario, Side)| key(task, *side, settings.is_for_guest(task));
+    measured.retain(|it| wanted.iter().any(|task| key_of(task) == it.key));
+    let is_new = |task: &(Scenario, Side)| measured.iter().all(|it| it.key != key_of(task));
+    let mut tasks: VecDeque<_> = wanted.into_iter().filter(is_new).collect();
     // The sides of a round one after the other, so that they run at the same time.
     tasks.make_contiguous().sort_by_cached_key(|(task, side)| {
         let place = scenarios.iter().position(|scenario| scenario.name == task.name);
         (place, task.seed, *side)
     });
     if !settings.sim_only {
-        let fits = |task: &(Scenario, Side)| settings.guests.is_some() && guests::fits(&task.0);
-        let (in_guests, here): (VecDeque<_>, VecDeque<_>) = tasks.into_iter().partition(fits);
+        let (in_guests, here): (VecDeque<_>, VecDeque<_>) =
+            tasks.into_iter().partition(|(task, _)| settings.is_for_guest(task));
+        // Before guests, which take long: where an agent cannot run, that is known at once.
+        let scenarios: Vec<Scenario> = here.iter().map(|(task, _)| task.clone()).collect();
+        let agents = Agents::start(&settings.remuda, &drivers(&scenarios))?;
         if let Some(guests) = &settings.guests {
             let in_guest = |scenario: &Scenario| guests.run(scenario);
-            measured.extend(run_live(in_guests, (settings, guests::at_once()), in_guest, &note)?);
+            let jobs = remuda_guest::at_once();
+            measured.extend(run_live(in_guests, (settings, jobs), in_guest, &note)?);
         }
-        if !here.is_empty() {
-            let agents = Agents::start(&settings.remuda, &drivers(scenarios))?;
-            let on_host = |scenario: &Scenario| run_here(scenario, settings.tries, &agents);
-            measured.extend(run_live(here, (settings, settings.jobs), on_host, &note)?);
-            agents.stop()?;
-        }
+        let on_host = |scenario: &Scenario| run_here(scenario, settings.tries, &agents);
+        measured.extend(run_live(here, (settings, settings.jobs), on_host, &note)?);
+        agents.stop()?;
     }
     for scenario in scenarios {
         for seed in settings.seeds(&scenario.name) {
@@ -280,7 +289,7 @@ fn run_sim(scenario: &Scenario, note: &impl Fn(&Measured)) -> Result<Measured, E
     }
     let figures = Figures::median(&draws);
     let ran = Ran { figures, lost_by_host: 0, stolen: 0.0 };
-    let measured = Measured { key: key(scenario, Side::Sim), ran };
+    let measured = Measured { key: key(scenario, Side::Sim, false), ran };
     note(&measured);
     Ok(measured)
 }
@@ -306,7 +315,11 @@ fn run_live(
     let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let work = || -> Result<(), Error> {
         while let Some((scenario, side)) = next() {
-            let measured = Measured { key: key(&scenario, side), ran: live(&scenario)? };
+            // After an error nobody starts another.
+            let stop = |_: &Error| tasks.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            let ran = live(&scenario).inspect_err(stop)?;
+            let key = key(&scenario, side, settings.is_for_guest(&scenario));
+            let measured = Measured { key, ran };
             note(&measured);
             let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(path) = &settings.keep {
@@ -411,7 +424,7 @@ mod tests {
         assert_eq!(kept(&path).expect("no file: nothing kept"), []);
         let figures =
             Figures { goodput_mbit_per_sec: 11.25, queueing_p95_ms: 3.5, retransmitted_pkts: 17 };
-        let key = key(&scenario(), Side::Ours);
+        let key = key(&scenario(), Side::Ours, true);
         let ran = Ran { figures, lost_by_host: 1, stolen: 0.5 };
         let measured = Measured { key, ran };
         append(&path, &measured).expect("it is written");

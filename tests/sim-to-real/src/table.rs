@@ -1,5 +1,6 @@
 //! The table, as Markdown: it goes into the docs as it is.
 
+use crate::guests::RATE_MAX_MBIT_PER_SEC;
 use crate::measure::{Figures, HOST_LATE_STD_MS, Measured, SIM_DRAWS, Settings, Side, of};
 use crate::verdict::{
     Comparison, DELAY_TOLERANCE, DELAY_TOLERANCE_MS, Figure, GOODPUT_TOLERANCE,
@@ -9,22 +10,25 @@ use remuda_scenarios::Scenario;
 use remuda_stats::{Origin, Spread};
 
 /// What makes it repeatable, and what it is held to.
-pub fn head(settings: &Settings, origin: &Origin) -> String {
+pub fn head(settings: &Settings, origin: &Origin, guests: Option<&str>) -> String {
     let Settings { rounds, seed, jobs, tries, .. } = settings;
     let kept = if settings.keep.is_some() { ", kept from call to call" } else { "" };
     let percent = |share: f64| share * 100.0;
     let more: String = settings.rounds_of.iter().map(|more| format!(", `{more}`")).collect();
-    let place = match settings.guests {
-        Some(_) => "in guests up to 100 Mbit/s, above that on the host",
-        None => "on the host",
-    };
+    let in_guests = guests.map(|kernel| {
+        let at_once = remuda_guest::at_once();
+        format!(
+            "Live runs up to {RATE_MAX_MBIT_PER_SEC} Mbit/s are in guests of one processor, \
+             kernel {kernel},\n{at_once} at once; those above are on the host.\n"
+        )
+    });
+    let in_guests = in_guests.unwrap_or_default();
     format!(
         "{origin}.\n\
          {rounds} rounds a scenario{more}, seeds from {seed};\n\
-         live runs {place},\n\
-         {jobs} at once there{kept}.\n\
-         One on the host from which more than {:.1} % of a processor was stolen was run again,\n\
-         {tries} times in all at most.\n\
+         {jobs} live runs at once{kept}; one from which more than {:.1} % of a processor was\n\
+         stolen was run again, {tries} times in all at most.\n\
+         {in_guests}\
          The simulator's figure of a round is the median of {SIM_DRAWS} runs, with {} us of\n\
          jitter on every link but the bottleneck.\n\n\
          Bounds, on medians over rounds: goodput within {} %, 95th percentile of the queueing\n\

@@ -164,7 +164,7 @@ mod tests {
         let text = "duration_s = 1\n[links.down]\ndelay_ms = 1\n[links.up]\n[[flows]]\n";
         let scenario = Scenario::parse(text, "x").expect("a scenario");
         let measured = |side, seed, goodput_mbit_per_sec, retransmitted_pkts| Measured {
-            key: Key { scenario: "x".to_owned(), duration_s: 1.0, seed, side },
+            key: Key { scenario: "x".to_owned(), duration_s: 1.0, seed, side, in_guest: false },
             ran: Ran {
                 figures: Figures { goodput_mbit_per_sec, queueing_p95_ms: 5.0, retransmitted_pkts },
                 lost_by_host: u64::from(seed == 2),

@@ -11,10 +11,14 @@ pub struct RoundsOf {
 }
 
 impl RoundsOf {
+    /// Whether it is of this name.
+    pub fn is_of(&self, name: &str) -> bool {
+        name.contains(&self.text)
+    }
+
     /// How often `name` is measured: as the last of `some` says that is of it, or else `otherwise`.
-    pub fn name(name: &str, some: &[Self], otherwise: u64) -> u64 {
-        let of_name = some.iter().rfind(|of| name.contains(of.text.as_str()));
-        of_name.map_or(otherwise, |of| of.rounds)
+    pub fn rounds(name: &str, some: &[Self], otherwise: u64) -> u64 {
+        some.iter().rfind(|of| of.is_of(name)).map_or(otherwise, |of| of.rounds)
     }
 }
 
@@ -22,7 +26,8 @@ impl FromStr for RoundsOf {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parts = text.split_once('=').and_then(|(text, rounds)| {
+        let named = text.split_once('=').filter(|(text, _)| !text.is_empty());
+        let parts = named.and_then(|(text, rounds)| {
             let rounds = rounds.parse().ok().filter(|rounds| *rounds > 0)?;
             Some(Self { text: text.to_owned(), rounds })
         });
@@ -43,13 +48,13 @@ mod tests {
     #[test]
     fn the_last_that_is_of_a_name_counts() {
         let some = ["bbr=5", "bbr-96=9"].map(|text| text.parse().expect("it is right"));
-        let rounds = ["bbr-24", "bbr-96", "reno"].map(|name| RoundsOf::name(name, &some, 1));
+        let rounds = ["bbr-24", "bbr-96", "reno"].map(|name| RoundsOf::rounds(name, &some, 1));
         assert_eq!(rounds, [5, 9, 1]);
     }
 
     #[test]
     fn what_is_no_number_of_rounds_is_refused() {
-        for text in ["bbr", "bbr=", "bbr=0", "bbr=many"] {
+        for text in ["bbr", "bbr=", "bbr=0", "bbr=many", "=5"] {
             assert!(text.parse::<RoundsOf>().is_err(), "{text}");
         }
     }
