@@ -151,7 +151,7 @@ fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     };
     let verdicts: Vec<Verdict> = verdicts.into_iter().flatten().collect();
     let met = verdicts.iter().filter(|verdict| verdict.met()).count();
-    let summary = format!("{origin}: {met} of {} scenarios within bounds.", verdicts.len());
+    let summary = format!("{origin}.\n{met} of {} scenarios within bounds.", verdicts.len());
     println!("\n{summary}");
     if let Some(path) = &args.write {
         let rows: Vec<String> = verdicts.iter().map(row).collect();

@@ -7,10 +7,10 @@ const HEAD: &str = "\
 
 Does an arm under the agent do what the kernel's own algorithm of that name does? `make fidelity`
 writes this page (an hour on two processors): reno, cubic and bbr, each on an emulated path of 20 ms
-each way, one flow at a time. Each scenario has a virtual machine of its own, whose
-clock counts instructions (`tests/guest`): real TCP, real BPF and Debian's kernel on one processor
-of 1 GHz, in which a busy host changes nothing. Without `--guest`, `remuda-fidelity` does the same
-on this machine's kernel (root).
+each way, one flow at a time. Each scenario has a virtual machine of its own, whose clock counts
+instructions (`tests/guest`): real TCP, real BPF and Debian's kernel on one processor of 1 GHz, in
+which a busy host changes nothing. Without `--guest`, `remuda-fidelity` does the same on this
+machine's kernel (root).
 
 Goodput counts the flow's whole life; the queueing delay is the 95th percentile over the packets at
 the bottleneck, as the link itself saw it. Ratios are ours to the kernel's own of the same round; of
@@ -36,8 +36,8 @@ is that second, 3 to 8 % of its packets, and the 95th percentile lies on its fal
 
 **What CCP-style control cannot match.** An arm answers by report, four (reno, cubic) to sixteen
 (bbr) times a round trip, where the kernel's own answers each ACK. And our cubic leaves slow start
-by HyStart++ (RFC 9406): the kernel's HyStart often misses the end of slow start on these paths, and
-the kernel then sends more again, once.
+by HyStart++ (RFC 9406): on a host that is late the kernel's HyStart often misses the end of slow
+start, and the kernel then sends more again, once.
 ";
 
 /// Writes the page around what was measured.
