@@ -32,7 +32,8 @@ counts.
 
 **reno and cubic at 96 Mbit/s with loss.** Slow start fills the queue for the first second; after
 that, at a loss of 0.01 %, the window never does again. So all that a run of 30 s has in its queue
-is that second, 3 to 8 % of its packets, and the 95th percentile lies on its falling edge.
+is that second, 3 to 8 % of its packets, and the 95th percentile lies on its falling edge: with
+three seeds, cubic's ratio was 0.42, 0.99 and 2.64.
 
 **What CCP-style control cannot match.** An arm answers by report, four (reno, cubic) to sixteen
 (bbr) times a round trip, where the kernel's own answers each ACK. And our cubic leaves slow start
