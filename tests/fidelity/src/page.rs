@@ -6,7 +6,7 @@ const HEAD: &str = "\
 # Fidelity
 
 Does an arm under the agent do what the kernel's own algorithm of that name does? `make fidelity`
-writes this page (35 minutes on two cores): reno, cubic, bbr, each on an emulated path of 20 ms
+writes this page (16 minutes on two idle cores): reno, cubic, bbr, each on an emulated path of 20 ms
 each way, one flow at a time. Each scenario has a virtual machine of its own, whose clock counts
 instructions (`tests/guest`): real TCP, real BPF and Debian's kernel on one processor of 1 GHz, in
 which a busy host changes nothing. Without `--guest`, `remuda-fidelity` does the same on this
