@@ -22,8 +22,10 @@
 mod aggregation;
 mod books;
 mod bottleneck;
+mod capacity;
 mod chance;
 mod delay;
+pub mod generator;
 mod link;
 mod log;
 mod loss;
@@ -42,6 +44,7 @@ mod trace;
 mod varying;
 
 pub use aggregation::Aggregation;
+pub use capacity::Capacity;
 pub use delay::Delay;
 pub use link::{Fate, Link, LinkModel, Outcome, RateModel};
 pub use log::{LogEvent, LogHeader, LogKind, LogWriter};
@@ -55,9 +58,10 @@ pub use queue::{
 pub use reordering::Reordering;
 pub use schedule::Schedule;
 pub use spec::{
-    AggregationSpec, DelayStep, Direction, FULL_PACKET_BYTES, GilbertElliottSpec, LinkSpec,
-    OutageSpec, PathSpec, PolicerSpec, QueueKind, QueueSpec, RateStep, ReorderingSpec, SpecError,
+    AggregationSpec, DelayStep, Direction, FULL_PACKET_BYTES, GeneratorSpec, GilbertElliottSpec,
+    LinkSpec, LossStep, OutageSpec, PathSpec, PolicerSpec, QueueKind, QueueSpec, RateStep,
+    ReorderingSpec, SpecError,
 };
 pub use stats::{DelaySummary, DropCounts, LinkStats};
 pub use time::Nanos;
-pub use trace::{LineRule, OPPORTUNITY_BYTES, TUN_HEADER_BYTES, Trace, TraceError};
+pub use trace::{LineRule, OPPORTUNITY_BYTES, SeriesError, TUN_HEADER_BYTES, Trace, TraceError};

@@ -251,7 +251,7 @@ impl<P: Packet> Link<P> {
         let bytes = packet_bytes + self.overhead_bytes;
         self.books.arrival(now, packet_bytes, bytes);
         let held = Held { packet, bytes, arrived: now };
-        if self.loss.is_lost() {
+        if self.loss.is_lost(now) {
             self.books.drop(now, held, DropReason::Loss);
         } else if self.policer.as_mut().is_some_and(|policer| !policer.admits(packet_bytes, now)) {
             self.books.drop(now, held, DropReason::Policer);

@@ -1,6 +1,8 @@
 //! Loss at random: independent, or in bursts.
 
 use crate::chance::Chance;
+use crate::schedule::{Cursor, Schedule};
+use crate::time::Nanos;
 use rand_chacha::ChaCha8Rng;
 
 /// A Gilbert–Elliott channel: a good and a bad state, each with its own loss.
@@ -25,6 +27,7 @@ pub struct GilbertElliott {
 enum Model {
     None,
     Independent(Chance),
+    Changing(Box<Cursor<f64>>),
     Bursty { to_bad: Chance, to_good: Chance, in_good: Chance, in_bad: Chance, bad: bool },
 }
 
@@ -46,6 +49,11 @@ impl Loss {
         Self { model, rng: Box::new(rng) }
     }
 
+    /// Loses each packet on its own, with the probability of its moment, in percent.
+    pub fn changing(percent: Schedule<f64>, rng: ChaCha8Rng) -> Self {
+        Self { model: Model::Changing(Box::new(Cursor::new(percent))), rng: Box::new(rng) }
+    }
+
     /// Loses packets as a Gilbert–Elliott channel does.
     pub fn gilbert_elliott(channel: GilbertElliott, rng: ChaCha8Rng) -> Self {
         let model = Model::Bursty {
@@ -58,12 +66,13 @@ impl Loss {
         Self { model, rng: Box::new(rng) }
     }
 
-    /// Whether the next packet is lost.
+    /// Whether the next packet is lost, which comes at `now`. Moments must not go back.
     #[inline]
-    pub fn is_lost(&mut self) -> bool {
+    pub fn is_lost(&mut self, now: Nanos) -> bool {
         match &mut self.model {
             Model::None => false,
             Model::Independent(chance) => chance.draw(&mut self.rng),
+            Model::Changing(percent) => Chance::from_percent(percent.at(now)).draw(&mut self.rng),
             Model::Bursty { to_bad, to_good, in_good, in_bad, bad } => {
                 let flip = if *bad { *to_good } else { *to_bad };
                 *bad ^= flip.draw(&mut self.rng);
@@ -80,7 +89,7 @@ mod tests {
     use rand::SeedableRng;
 
     fn lost(loss: &mut Loss, packets: usize) -> Vec<bool> {
-        (0..packets).map(|_| loss.is_lost()).collect()
+        (0..packets).map(|ms| loss.is_lost(Nanos::from_millis(ms as u64))).collect()
     }
 
     fn share(lost: &[bool]) -> f64 {
@@ -112,6 +121,15 @@ mod tests {
         let mean = lost.iter().filter(|lost| **lost).count() as f64 / bursts as f64;
         assert!((share(&lost) - 1.0 / 26.0).abs() < 0.003, "share {}", share(&lost));
         assert!((mean - 4.0).abs() < 0.2, "mean burst {mean}");
+    }
+
+    #[test]
+    fn loss_is_that_of_the_moment() {
+        let steps = vec![(Nanos::from_millis(1_000), 100.0), (Nanos::from_millis(2_000), 10.0)];
+        let mut loss = Loss::changing(Schedule::new(0.0, steps, None), rng(5));
+        let lost = lost(&mut loss, 50_000);
+        assert_eq!((share(&lost[..1_000]), share(&lost[1_000..2_000])), (0.0, 1.0));
+        assert!((share(&lost[2_000..]) - 0.1).abs() < 0.01);
     }
 
     #[test]

@@ -37,6 +37,16 @@ impl SpeedClock {
         self.bits_per_sec.is_some()
     }
 
+    /// The rate at `now`, 0 in an outage, and until when it holds at least.
+    pub(crate) fn bits_per_sec(&mut self, now: Nanos) -> (u64, Nanos) {
+        let (speed, until) = self.at(now);
+        match speed {
+            Speed::Stopped => (0, until),
+            Speed::BitsPerSec(rate) => (rate, until),
+            Speed::Unlimited => (u64::MAX, until),
+        }
+    }
+
     /// The speed at `now`, and until when it holds at least.
     fn at(&mut self, now: Nanos) -> (Speed, Nanos) {
         let (mut speed, mut until) = (Speed::Unlimited, Nanos::MAX);

@@ -249,6 +249,7 @@ impl LinkArgs {
             queue: self.queue_spec(),
             aggregation: aggregation.cloned(),
             seed: self.seed,
+            ..LinkSpec::default()
         }
     }
 

@@ -1,4 +1,4 @@
-//! What changes at set moments: rate steps, outages, path changes.
+//! What changes at set moments: rate steps, outages, path changes, loss.
 //!
 //! Moments count from the start of the link. With a period, all that happens in it happens again
 //! and again, beginning with what holds at the start.
@@ -33,6 +33,16 @@ pub struct DelayStep {
     pub at_s: f64,
     /// Propagation from then on, one way, for packets that leave the bottleneck.
     pub delay_ms: f64,
+}
+
+/// From a moment on, another share is lost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossStep {
+    /// When, in seconds since the start (of the period).
+    pub at_s: f64,
+    /// Independent loss from then on.
+    pub loss_percent: f64,
 }
 
 /// For some time, nothing leaves.
@@ -115,6 +125,22 @@ impl Changes<'_, DelayStep> {
     pub(super) fn delays(&self, first: Nanos) -> Option<Schedule<Nanos>> {
         let delay = |step: &DelayStep| Nanos::from_millis_f64(step.delay_ms);
         self.schedule(first, self.list.iter().map(|it| (seconds(it.at_s), delay(it))).collect())
+    }
+}
+
+impl Changes<'_, LossStep> {
+    pub(super) fn validate(&self) -> Result<(), SpecError> {
+        self.check_moments(|step| (step.at_s, step.at_s))?;
+        for (index, step) in self.list.iter().enumerate() {
+            super::percent(&self.item(index, "loss_percent"), step.loss_percent)?;
+        }
+        Ok(())
+    }
+
+    /// In percent.
+    pub(super) fn losses(&self, first: f64) -> Option<Schedule<f64>> {
+        let loss = |step: &LossStep| (seconds(step.at_s), step.loss_percent);
+        self.schedule(first, self.list.iter().map(loss).collect())
     }
 }
 

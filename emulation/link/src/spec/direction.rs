@@ -20,6 +20,7 @@ pub(super) enum RandomUse {
     Jitter,
     Queue,
     Reordering,
+    Generator,
 }
 
 impl Direction {
@@ -50,9 +51,9 @@ mod tests {
 
     #[test]
     fn each_use_has_a_stream_of_its_own_and_old_ones_stay() {
-        use RandomUse::{Jitter, Loss, Queue, Reordering};
-        let uses = [Loss, Jitter, Queue, Reordering];
-        assert_eq!(uses.map(|use_| Direction::Up.stream(use_)), [0, 1, 4, 5]);
-        assert_eq!(uses.map(|use_| Direction::Down.stream(use_)), [2, 3, 6, 7]);
+        use RandomUse::{Generator, Jitter, Loss, Queue, Reordering};
+        let uses = [Loss, Jitter, Queue, Reordering, Generator];
+        assert_eq!(uses.map(|use_| Direction::Up.stream(use_)), [0, 1, 4, 5, 8]);
+        assert_eq!(uses.map(|use_| Direction::Down.stream(use_)), [2, 3, 6, 7, 10]);
     }
 }

@@ -1,15 +1,18 @@
 //! What a link is to be, as a scenario file or a command line says it.
 //!
 //! ```toml
-//! rate_mbit_per_sec = 12        # or: trace = "cell.trace"; neither: no limit
+//! rate_mbit_per_sec = 12        # or a trace, or a generator; none of them: no limit
 //! rate_steps = [{ at_s = 10, rate_mbit_per_sec = 24 }, { at_s = 20, rate_mbit_per_sec = 6 }]
 //! rate_steps_period_s = 30      # and again: 12 from 30 s on, 24 from 40 s on
+//! # trace = "cell.trace"        # Mahimahi's; a .csv of rates; Pantheon's or Genet's .json
+//! # generator = { kind = "poisson", mean_mbit_per_sec = 2.64 } # markov, sawtooth, wifi, leo
 //! outages = [{ at_s = 5, duration_s = 0.5 }]        # outages_period_s: as above
 //! delay_ms = 20                 # one way
 //! delay_steps = [{ at_s = 15, delay_ms = 60 }]      # delay_steps_period_s: as above
 //! jitter_std_ms = 1.5
 //! jitter_correlation = 0.5
 //! reordering = { percent = 1, extra_ms = 5 }        # these take longer, and may be overtaken
+//! loss_steps = [{ at_s = 20, loss_percent = 2 }]    # loss_steps_period_s: as above
 //! loss_percent = 0.1            # or: gilbert_elliott = { good_to_bad_percent = 1, ... }
 //! policer = { rate_mbit_per_sec = 10, burst_bytes = 30_000 }
 //! queue = { kind = "droptail", limit_bdp = 2 }      # or drophead, codel, pie, fq-codel, red
@@ -20,28 +23,34 @@
 mod change;
 mod direction;
 mod error;
+mod generator;
 mod parts;
 mod path;
 mod queue;
 #[cfg(test)]
 mod tests;
 
-pub use change::{DelayStep, OutageSpec, RateStep};
+pub use change::{DelayStep, LossStep, OutageSpec, RateStep};
 pub use direction::Direction;
 pub use error::SpecError;
+pub use generator::GeneratorSpec;
 pub use parts::{AggregationSpec, GilbertElliottSpec, PolicerSpec, ReorderingSpec};
 pub use path::PathSpec;
 pub use queue::{QueueKind, QueueSpec};
 
+use crate::capacity::{Capacity, CapacityLimit};
 use crate::delay::Delay;
+use crate::generator::Generated;
 use crate::link::{Link, LinkModel, RateModel};
 use crate::loss::Loss;
 use crate::packet::Packet;
+use crate::schedule::Schedule;
 use crate::time::Nanos;
 use crate::trace::Trace;
 use change::Changes;
 use direction::RandomUse;
 use error::{check, percent};
+use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,11 +78,15 @@ pub struct LinkSpec {
     /// After this time `rate_mbit_per_sec` holds again, and the steps repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_steps_period_s: Option<f64>,
-    /// A Mahimahi trace instead. With neither, the link sends at once and no queue builds up.
+    /// A trace instead: Mahimahi's, or a series of rates. Without either, and without a generator,
+    /// the link sends at once and no queue builds up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
     /// Plays the trace once, not over and over; nothing leaves after its last opportunity.
     pub trace_once: bool,
+    /// A trace made from the seed instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generator: Option<GeneratorSpec>,
     /// When nothing leaves. The queue holds what comes; what travels arrives. A trace plays on,
     /// and its opportunities are lost.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -101,6 +114,12 @@ pub struct LinkSpec {
     pub reordering: Option<ReorderingSpec>,
     /// Independent loss.
     pub loss_percent: f64,
+    /// Other shares, each from its moment on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub loss_steps: Vec<LossStep>,
+    /// After this time `loss_percent` holds again, and the steps repeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_steps_period_s: Option<f64>,
     /// Bursty loss instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gilbert_elliott: Option<GilbertElliottSpec>,
@@ -132,8 +151,11 @@ impl LinkSpec {
         if let Some(channel) = &self.gilbert_elliott {
             let rule = "is set beside gilbert_elliott; a link has one or the other";
             check(self.loss_percent == 0.0, "loss_percent", self.loss_percent, rule)?;
+            let steps = self.loss_steps.len();
+            check(steps == 0, "loss_steps", format!("{steps} steps"), rule)?;
             channel.validate()?;
         }
+        self.loss_steps().validate()?;
         self.policer.as_ref().map_or(Ok(()), PolicerSpec::validate)?;
         self.aggregation.as_ref().map_or(Ok(()), AggregationSpec::validate)?;
         self.queue.validate()
@@ -146,6 +168,7 @@ impl LinkSpec {
             let trace = self.trace.as_ref().map(|path| path.display());
             trace.map_or(Ok(()), |trace| Err(SpecError::invalid("trace", trace, rule)))?;
         }
+        self.validate_generator()?;
         let rule = "needs a trace";
         check(!self.trace_once || self.trace.is_some(), "trace_once", true, rule)?;
         if let Some(step) = self.rate_steps.first() {
@@ -156,12 +179,25 @@ impl LinkSpec {
         self.rate_steps().validate()
     }
 
+    fn validate_generator(&self) -> Result<(), SpecError> {
+        let Some(generator) = &self.generator else { return Ok(()) };
+        let alone = self.rate_mbit_per_sec.is_none() && self.trace.is_none();
+        let rule = "stands beside rate_mbit_per_sec or trace; a link has one of them";
+        check(alone, "generator", generator.text(), rule)?;
+        let fits = self.delay_steps.is_empty() || !generator.sets_delays();
+        let rule = "sets the delay itself; take delay_steps out";
+        check(fits, "generator", generator.text(), rule)?;
+        generator.validate()
+    }
+
     /// Makes the link. `rtt` is the path's, both ways; only `queue.limit_bdp` uses it.
     ///
     /// Reads the trace, if there is one: the only I/O of this crate.
     pub fn build<P: Packet>(&self, rtt: Nanos, direction: Direction) -> Result<Link<P>, SpecError> {
         self.validate()?;
-        let rate = self.rate_model()?;
+        let made = self.generated(direction);
+        let delay = self.delay_model(direction, made.as_ref());
+        let rate = self.rate_model(made)?;
         let mean = self.mean_bits_per_sec(&rate);
         let bdp_bytes = mean.map(|bits| bdp_bytes(bits, rtt));
         let packet_time = mean.map_or(Nanos::ZERO, |bits| {
@@ -170,20 +206,51 @@ impl LinkSpec {
         let rng = |use_| direction.rng(self.seed, use_);
         let reordering = self.reordering.as_ref();
         Ok(Link::new(LinkModel {
-            loss: match &self.gilbert_elliott {
-                None => Loss::independent(self.loss_percent, rng(RandomUse::Loss)),
-                Some(spec) => Loss::gilbert_elliott(spec.channel(), rng(RandomUse::Loss)),
-            },
+            loss: self.loss_model(rng(RandomUse::Loss)),
             policer: self.policer.as_ref().map(PolicerSpec::build),
             discipline: self.queue.discipline(packet_time),
             limit: self.queue.limit(bdp_bytes)?,
             queue_rng: rng(RandomUse::Queue),
             rate,
             outages: self.outages().outages(),
-            delay: self.delay_model(direction),
+            delay,
             reordering: reordering.map(|spec| spec.build(rng(RandomUse::Reordering))),
             aggregation: self.aggregation.as_ref().map(AggregationSpec::build),
         }))
+    }
+
+    /// What it can carry, by time. Reads the trace, if there is one, or makes it.
+    pub fn capacity(&self, direction: Direction) -> Result<Capacity, SpecError> {
+        self.validate()?;
+        let limit = match self.rate_model(self.generated(direction))? {
+            RateModel::Unlimited => CapacityLimit::Unlimited,
+            RateModel::Constant { bits_per_sec } => {
+                CapacityLimit::Rate(Schedule::constant(bits_per_sec))
+            }
+            RateModel::Steps { bits_per_sec } => CapacityLimit::Rate(bits_per_sec),
+            RateModel::Trace { trace, once } => CapacityLimit::Trace { trace, once },
+        };
+        let policer = self.policer.as_ref();
+        Ok(Capacity {
+            limit,
+            outages: self.outages().outages(),
+            policer_bits_per_sec: policer.map(|it| bits_per_sec(it.rate_mbit_per_sec)),
+        })
+    }
+
+    /// What its queue holds, in bytes of full packets; `None` if that has no limit. `rtt` is the
+    /// path's, as for [`build`](Self::build).
+    pub fn queue_bytes(&self, rtt: Nanos, direction: Direction) -> Result<Option<f64>, SpecError> {
+        let mean = self.mean_bits_per_sec(&self.rate_model(self.generated(direction))?);
+        let limit = self.queue.limit(mean.map(|bits| bdp_bytes(bits, rtt)))?;
+        let of_packets = limit.packets.map(|packets| (packets * FULL_PACKET_BYTES) as f64);
+        let of_bytes = limit.bytes.map(|bytes| bytes as f64);
+        Ok(of_packets.into_iter().chain(of_bytes).reduce(f64::min))
+    }
+
+    fn generated(&self, direction: Direction) -> Option<Generated> {
+        let generator = self.generator.as_ref()?;
+        Some(generator.make(&mut direction.rng(self.seed, RandomUse::Generator)))
     }
 
     /// The largest packet that its queue and policer let through, in bytes, where they say one.
@@ -200,12 +267,18 @@ impl LinkSpec {
         Nanos::from_millis_f64(self.delay_ms)
     }
 
+    /// Whether it has a rate at all.
+    pub fn is_limited(&self) -> bool {
+        self.rate_mbit_per_sec.is_some() || self.trace.is_some() || self.generator.is_some()
+    }
+
     /// The rate in words, as a log's first line gives it.
     pub fn rate_text(&self) -> String {
-        let mut text = match (&self.trace, self.rate_mbit_per_sec) {
-            (Some(trace), _) => trace.display().to_string(),
-            (None, Some(rate)) => format!("{rate} Mbit/s"),
-            (None, None) => "no rate limit".to_owned(),
+        let mut text = match (&self.trace, self.rate_mbit_per_sec, &self.generator) {
+            (Some(trace), ..) => trace.display().to_string(),
+            (None, Some(rate), _) => format!("{rate} Mbit/s"),
+            (None, None, Some(generator)) => generator.text(),
+            (None, None, None) => "no rate limit".to_owned(),
         };
         if !self.rate_steps.is_empty() {
             text.push_str(", steps");
@@ -216,7 +289,10 @@ impl LinkSpec {
         text
     }
 
-    fn rate_model(&self) -> Result<RateModel, SpecError> {
+    fn rate_model(&self, made: Option<Generated>) -> Result<RateModel, SpecError> {
+        if let Some(made) = made {
+            return Ok(RateModel::Trace { trace: Arc::new(made.trace), once: false });
+        }
         if let Some(path) = &self.trace {
             let trace = Trace::load(path)
                 .map_err(|source| SpecError::Trace { key: "trace".to_owned(), source })?;
@@ -238,11 +314,29 @@ impl LinkSpec {
         }
     }
 
-    fn delay_model(&self, direction: Direction) -> Delay {
+    fn loss_model(&self, rng: ChaCha8Rng) -> Loss {
+        if let Some(spec) = &self.gilbert_elliott {
+            return Loss::gilbert_elliott(spec.channel(), rng);
+        }
+        match self.loss_steps().losses(self.loss_percent) {
+            None => Loss::independent(self.loss_percent, rng),
+            Some(percent) => Loss::changing(percent, rng),
+        }
+    }
+
+    fn delay_model(&self, direction: Direction, made: Option<&Generated>) -> Delay {
         let delay = Delay::fixed(self.delay(), direction.rng(self.seed, RandomUse::Jitter))
             .with_jitter(Nanos::from_millis_f64(self.jitter_std_ms), self.jitter_correlation)
             .with_reordering(self.jitter_reorders);
-        match self.delay_steps().delays(self.delay()) {
+        let base = self.delay();
+        let steps = match made.filter(|made| !made.delays.is_empty()) {
+            None => self.delay_steps().delays(base),
+            Some(made) => {
+                let steps = made.delays.iter().map(|(at, more)| (*at, base + *more)).collect();
+                Some(Schedule::new(base, steps, Some(made.trace.period())))
+            }
+        };
+        match steps {
             None => delay,
             Some(steps) => delay.with_steps(steps),
         }
@@ -256,6 +350,11 @@ impl LinkSpec {
     fn delay_steps(&self) -> Changes<'_, DelayStep> {
         let period_s = self.delay_steps_period_s;
         Changes { key: "delay_steps", list: &self.delay_steps, period_s }
+    }
+
+    fn loss_steps(&self) -> Changes<'_, LossStep> {
+        let period_s = self.loss_steps_period_s;
+        Changes { key: "loss_steps", list: &self.loss_steps, period_s }
     }
 
     fn outages(&self) -> Changes<'_, OutageSpec> {

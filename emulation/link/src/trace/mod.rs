@@ -1,10 +1,15 @@
-//! Mahimahi's packet-delivery traces, with its exact semantics.
+//! Mahimahi's packet-delivery traces, with its exact semantics; and series of rates turned into
+//! them ([`series`]).
 //!
 //! A trace is a text file with one integer a line: a moment in milliseconds at which the link may
 //! deliver [`OPPORTUNITY_BYTES`]. Several lines with one number are several opportunities. An
 //! opportunity that finds nothing to send is lost. After the last line the trace starts again,
 //! shifted by its last timestamp, so a leading `0` of the next round falls on the last moment of
 //! this one.
+
+mod series;
+
+pub use series::SeriesError;
 
 use crate::time::Nanos;
 use std::fmt;
@@ -88,6 +93,14 @@ pub enum TraceError {
         /// The rule it breaks.
         rule: LineRule,
     },
+    /// It is a series of rates, and breaks a rule.
+    #[error("{name}: {source}")]
+    Series {
+        /// The file.
+        name: String,
+        /// Where, and which.
+        source: Box<SeriesError>,
+    },
     /// The file has no line at all.
     #[error("{name}: the trace is empty; it needs at least one timestamp above 0")]
     NoLines {
@@ -112,7 +125,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads a trace file.
+    /// Reads a trace file: a series of rates if its name ends in `.csv` or `.json`, and otherwise
+    /// Mahimahi's.
     pub fn load(path: &Path) -> Result<Self, TraceError> {
         let failed = |source| TraceError::Read { path: path.to_owned(), source };
         // A pipe would block, and a device has no end.
@@ -125,7 +139,26 @@ impl Trace {
         if text.len() as u64 > FILE_BYTES_MAX {
             return Err(TraceError::TooLong { path: path.to_owned() });
         }
-        Self::parse(&path.display().to_string(), &text)
+        let name = path.display().to_string();
+        let kind = path.extension().map(|kind| kind.to_ascii_lowercase());
+        let series = match kind.as_ref().and_then(|kind| kind.to_str()) {
+            Some("csv") => series::csv(&name, &text),
+            Some("json") => series::json(&name, &text),
+            _ => return Self::parse(&name, &text),
+        };
+        series.map_err(|source| TraceError::Series { name, source: Box::new(source) })
+    }
+
+    /// One that is made, not read. The moments rise, and the last is above 0.
+    pub(crate) fn generated(name: &str, timestamps_ms: Vec<u32>) -> Self {
+        debug_assert!(timestamps_ms.is_sorted(), "the moments of a trace rise");
+        debug_assert!(timestamps_ms.last().is_some_and(|end| *end > 0), "a trace takes time");
+        Self { name: name.to_owned(), timestamps_ms }
+    }
+
+    /// As a file in Mahimahi's format.
+    pub fn to_text(&self) -> String {
+        self.timestamps_ms.iter().fold(String::new(), |text, at| text + &at.to_string() + "\n")
     }
 
     /// Parses the text of a trace; `name` is what errors call it.
@@ -227,6 +260,22 @@ mod tests {
             let error = Trace::load(Path::new(path)).unwrap_err().to_string();
             assert_eq!(error, format!("{path}: is no file; a trace is a text file"));
         }
+    }
+
+    #[test]
+    fn a_series_is_told_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let load = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            Trace::load(&path).map_err(|error| error.to_string())
+        };
+        assert_eq!(load("a.csv", "0,12\n0.002,12\n").unwrap().timestamps_ms(), [1, 2, 3, 4]);
+        let json = r#"{"timestamps": [0, 0.002], "bandwidths": [12, 12]}"#;
+        assert_eq!(load("a.JSON", json).unwrap().timestamps_ms(), [1, 2]);
+        assert_eq!(load("a.trace", "3\n").unwrap().to_text(), "3\n");
+        let error = load("b.csv", "0,x\n").unwrap_err();
+        assert!(error.contains("b.csv: line 1: must be seconds and Mbit/s"), "{error}");
     }
 
     #[test]

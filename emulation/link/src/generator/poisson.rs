@@ -1,0 +1,76 @@
+//! Opportunities as a Poisson process: Pantheon's calibrated paths 1 to 3 (Yan et al., ATC 2018).
+
+use super::{Generated, packets_per_ms};
+use crate::chance::fraction;
+use rand_chacha::ChaCha8Rng;
+
+/// A process of more events at once is several of fewer: a product of so many fractions would
+/// come near to what a double cannot hold.
+const MEAN_MAX: f64 = 32.0;
+
+/// Packets leave at moments that know nothing of each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Poisson {
+    /// The mean rate, in Mbit/s.
+    pub mean: f64,
+}
+
+impl Poisson {
+    /// A round of so many milliseconds.
+    pub fn round(self, round_ms: u32, rng: &mut ChaCha8Rng) -> Generated {
+        let mean = packets_per_ms(self.mean);
+        let mut stamps = Vec::new();
+        for at_ms in 1..=round_ms {
+            for _ in 0..events(mean, rng) {
+                stamps.push(at_ms);
+            }
+        }
+        Generated::of("poisson", ended(stamps, round_ms))
+    }
+}
+
+/// A round ends where its last opportunity is: there is one at the end.
+pub(super) fn ended(mut stamps: Vec<u32>, round_ms: u32) -> Vec<u32> {
+    if stamps.last() != Some(&round_ms) {
+        stamps.push(round_ms);
+    }
+    stamps
+}
+
+/// How many events of a Poisson process fall into a span that has `mean` of them on average
+/// (Knuth, The Art of Computer Programming, section 3.4.1).
+pub(super) fn events(mean: f64, rng: &mut ChaCha8Rng) -> u32 {
+    let mut rest = mean;
+    let mut count = 0;
+    while rest > 0.0 {
+        let part = rest.min(MEAN_MAX);
+        rest -= part;
+        let none = libm::exp(-part);
+        let mut product = fraction(rng);
+        while product > none {
+            count += 1;
+            product *= fraction(rng);
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    /// Mean and variance of a Poisson process are one number.
+    #[test]
+    fn mean_and_variance_are_the_same() {
+        for mean in [0.05, 1.0, 8.0, 80.0] {
+            let mut rng = ChaCha8Rng::seed_from_u64(7);
+            let draws: Vec<f64> = (0..100_000).map(|_| events(mean, &mut rng).into()).collect();
+            let got = draws.iter().sum::<f64>() / draws.len() as f64;
+            let variance =
+                draws.iter().map(|it| (it - got) * (it - got)).sum::<f64>() / draws.len() as f64;
+            assert!((got / mean - 1.0).abs() < 0.05, "mean {got}, wanted {mean}");
+            assert!((variance / mean - 1.0).abs() < 0.05, "variance {variance}, wanted {mean}");
+        }
+    }
+}
