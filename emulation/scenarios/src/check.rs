@@ -16,6 +16,8 @@ const DELAY_MS_MAX: f64 = 60_000.0;
 const DELAY_MS_MIN: f64 = 0.001;
 /// Ten times what the simulator is measured with.
 const FLOWS_MAX: u64 = 100_000;
+/// On average, so that chance does not lead beyond [`FLOWS_MAX`].
+const ARRIVALS_MAX: f64 = 50_000.0;
 const LINKS_MAX: usize = 10_000;
 const CWND_PKTS_MAX: u32 = 10_000;
 /// An IPv4 packet has at most 65535 bytes, 52 of them headers with timestamps.
@@ -89,6 +91,7 @@ impl Scenario {
         check((1..=FLOWS_MAX).contains(&flows), key, format!("{flows} flows"), rule)?;
         for (index, flow) in self.flows.iter().enumerate() {
             let key = |key: &str| format!("flows.{index}.{key}");
+            self.validate_arrivals(flow, &key)?;
             validate_numbers(flow, &key)?;
             self.validate_times(flow, &key)?;
             self.validate_switches(flow, &key)?;
@@ -97,6 +100,29 @@ impl Scenario {
             self.validate_segments(flow, &key)?;
         }
         Ok(())
+    }
+
+    fn validate_arrivals(
+        &self,
+        flow: &FlowSpec,
+        key: &dyn Fn(&str) -> String,
+    ) -> Result<(), Error> {
+        let Some(arrivals) = &flow.arrivals else { return Ok(()) };
+        let load = arrivals.load_mbit_per_sec;
+        let rule = "must be between 0.001 and 100000";
+        let fits = RATE_MBIT_PER_SEC.contains(&load);
+        check(fits, || key("arrivals.load_mbit_per_sec"), load, rule)?;
+        let rule = "flows that arrive at random have their number and sizes from `arrivals`: \
+                    leave count and bytes out";
+        let alone = flow.count == 1 && flow.bytes.is_none();
+        check(alone, || key("arrivals"), format!("{load} Mbit/s"), rule)?;
+        let rule = "flows that arrive at random are driven by an arm, a policy or the kernel's own";
+        let driven = !matches!(flow.driver, Driver::Unresponsive | Driver::External);
+        check(driven, || key("driver"), &flow.driver, rule)?;
+        let span_s = flow.stop_s.unwrap_or(self.duration_s).min(self.duration_s) - flow.start_s;
+        let expected = arrivals.per_second() * span_s;
+        let rule = "would be more than 50000 flows on average: lower the load or the duration";
+        check(expected <= ARRIVALS_MAX, || key("arrivals.load_mbit_per_sec"), load, rule)
     }
 
     fn validate_times(&self, flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result<(), Error> {
@@ -163,7 +189,7 @@ impl Scenario {
         let at_once = |name: &String| {
             let spec = &self.links[name];
             let steps = spec.delay_steps.iter().map(|step| step.delay_ms);
-            let rated = spec.rate_mbit_per_sec.is_some() || spec.trace.is_some();
+            let rated = spec.is_limited();
             !rated && steps.chain([spec.delay_ms]).any(|delay_ms| delay_ms < DELAY_MS_MIN)
         };
         let instant =

@@ -1,5 +1,6 @@
 //! What a flow is to be, as a scenario file says it.
 
+use crate::arrivals::Arrivals;
 use crate::driver::Driver;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,10 @@ pub struct FlowSpec {
     /// When it stops sending; without, at the end of the scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_s: Option<f64>,
+    /// Stands for many flows that come at random, each with its own size: then `count` and `bytes`
+    /// are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<Arrivals>,
     /// How much each one has to send; without, more than it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
@@ -75,6 +80,7 @@ impl Default for FlowSpec {
             start_s: 0.0,
             stagger_s: 0.0,
             stop_s: None,
+            arrivals: None,
             bytes: None,
             app_rate_mbit_per_sec: None,
             poisson: false,
@@ -104,6 +110,25 @@ impl FlowSpec {
     fn base_name(&self) -> String {
         if self.name.is_empty() { self.driver.to_string() } else { self.name.clone() }
     }
+}
+
+/// Those that come at random as flows of their own, all others as they are; each with the place of
+/// the one it comes from.
+pub(crate) fn arrived(specs: &[FlowSpec], (end_s, seed): (f64, u64)) -> Vec<(usize, FlowSpec)> {
+    let mut flows = Vec::new();
+    for (place, spec) in specs.iter().enumerate() {
+        let Some(arrivals) = &spec.arrivals else {
+            flows.push((place, spec.clone()));
+            continue;
+        };
+        let span = (spec.start_s, spec.stop_s.unwrap_or(end_s).min(end_s));
+        for (start_s, bytes) in arrivals.draw(span, (seed, place as u64)) {
+            let (stop_s, bytes) = (None, Some(bytes));
+            let arrivals = None;
+            flows.push((place, FlowSpec { arrivals, start_s, stop_s, bytes, ..spec.clone() }));
+        }
+    }
+    flows
 }
 
 /// Each flow by itself, with a start of its own and a name that no other has.

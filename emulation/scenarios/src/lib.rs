@@ -27,18 +27,24 @@
 //! # Ok::<(), remuda_scenarios::Error>(())
 //! ```
 
+mod arrivals;
 mod check;
 mod driver;
 mod error;
 mod flow;
+mod library;
 mod load;
 pub mod outcome;
 mod overrides;
 mod scenario;
+mod suite;
 
+pub use arrivals::{Arrivals, FlowSizes};
 pub use driver::{Driver, DriverError, WINDOW_PKTS_MAX};
 pub use error::Error;
 pub use flow::{FlowSpec, HEADER_BYTES, SwitchOrder};
+pub use library::{suite, suite_names};
 pub use overrides::{Override, OverrideError};
 pub use remuda_link::{Link, LinkSpec, Nanos};
 pub use scenario::Scenario;
+pub use suite::{Environment, PathKind, Suite, TESTED};

@@ -85,7 +85,7 @@ fn unchecked(text: &str, name: &str, overrides: &[Override]) -> Result<Scenario,
 }
 
 /// What TOML says, the table it is in, and the key that was meant.
-fn explained(error: &toml::de::Error, text: &str) -> String {
+pub(crate) fn explained(error: &toml::de::Error, text: &str) -> String {
     let mut message = error.to_string().trim_end().to_owned();
     let before = error.span().and_then(|span| text.get(..span.start));
     let header = |line: &&str| line.trim_start().starts_with('[');

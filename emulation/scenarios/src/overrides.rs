@@ -50,6 +50,12 @@ impl Override {
         Ok(Self { keys, value, text })
     }
 
+    /// Sets `key` to that value.
+    pub(crate) fn of(key: &str, value: Value) -> Result<Self, OverrideError> {
+        let text = format!("{key}={value}");
+        Ok(Self { value: Some(value), text, ..Self::new(key, "")? })
+    }
+
     /// The key, as it was given.
     pub fn key(&self) -> String {
         self.keys.join(".")

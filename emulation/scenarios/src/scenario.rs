@@ -5,6 +5,7 @@ use crate::flow::{self, BACK, FlowSpec, ROUTE};
 use remuda_link::{Direction, Link, LinkSpec, Nanos, Packet};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::iter::repeat_n;
 
 /// What is to happen, whatever runs it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,10 +48,21 @@ impl Scenario {
         Nanos::from_millis_f64(self.duration_s * 1e3)
     }
 
-    /// Each flow by itself: groups are counted out, starts staggered, names made unique. A flow's
-    /// number in results is its place here.
+    /// Each flow by itself: groups are counted out, starts staggered, arrivals drawn, names made
+    /// unique. A flow's number in results is its place here.
     pub fn flows_expanded(&self) -> Vec<FlowSpec> {
-        flow::expanded(&self.flows)
+        let (_, flows): (Vec<_>, Vec<_>) = self.arrived().into_iter().unzip();
+        flow::expanded(&flows)
+    }
+
+    /// Of which of [`flows`](Self::flows) each of [`flows_expanded`](Self::flows_expanded) is.
+    pub fn entries_of_flows(&self) -> Vec<usize> {
+        let of = |(entry, flow): (usize, FlowSpec)| repeat_n(entry, flow.count as usize);
+        self.arrived().into_iter().flat_map(of).collect()
+    }
+
+    fn arrived(&self) -> Vec<(usize, FlowSpec)> {
+        flow::arrived(&self.flows, (self.duration_s, self.seed))
     }
 
     /// The round trip that a queue's `limit_bdp` is of: over the links `down` and `up`, or over the
@@ -101,7 +113,7 @@ fn hash(text: &str) -> u64 {
 }
 
 /// The output step of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
-fn mixed(seed: u64) -> u64 {
+pub(crate) fn mixed(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,0 +1,153 @@
+//! Flows that come at random: a Poisson process of transfers whose sizes are a data centre's or a
+//! search engine's.
+
+use crate::scenario::mixed;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+/// 2^-53: a double holds 53 bits of a fraction.
+const FRACTION_STEP: f64 = 1.0 / 9_007_199_254_740_992.0;
+
+/// Transfers that come as a Poisson process.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arrivals {
+    /// What they offer together on average, of payload.
+    pub load_mbit_per_sec: f64,
+    /// How large they are.
+    pub sizes: FlowSizes,
+}
+
+/// A published distribution of transfer sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowSizes {
+    /// A web search cluster's: Alizadeh et al., DCTCP (SIGCOMM 2010), figure 4, as simulations
+    /// tabulate it. Mean 1.7 MB.
+    WebSearch,
+    /// A data mining cluster's: Greenberg et al., VL2 (SIGCOMM 2009), figure 2, as simulations
+    /// tabulate it. Four of five are below 10 kB, and the mean is 7.4 MB.
+    DataMining,
+}
+
+/// Bytes, and the share of transfers that are no larger.
+const WEB_SEARCH: &[(f64, f64)] = &[
+    (1.0, 0.0),
+    (10_000.0, 0.15),
+    (20_000.0, 0.20),
+    (30_000.0, 0.30),
+    (50_000.0, 0.40),
+    (80_000.0, 0.53),
+    (200_000.0, 0.60),
+    (1_000_000.0, 0.70),
+    (2_000_000.0, 0.80),
+    (5_000_000.0, 0.90),
+    (10_000_000.0, 0.97),
+    (30_000_000.0, 1.0),
+];
+
+const DATA_MINING: &[(f64, f64)] = &[
+    (100.0, 0.0),
+    (180.0, 0.1),
+    (250.0, 0.2),
+    (560.0, 0.3),
+    (900.0, 0.4),
+    (1_100.0, 0.5),
+    (60_000.0, 0.6),
+    (90_000.0, 0.7),
+    (350_000.0, 0.8),
+    (5_800_000.0, 0.9),
+    (23_000_000.0, 0.95),
+    (102_000_000.0, 0.98),
+    (350_000_000.0, 1.0),
+];
+
+impl FlowSizes {
+    fn table(self) -> &'static [(f64, f64)] {
+        match self {
+            Self::WebSearch => WEB_SEARCH,
+            Self::DataMining => DATA_MINING,
+        }
+    }
+
+    /// Between two points of the table sizes are spread evenly.
+    pub fn mean_bytes(self) -> f64 {
+        let spans = self.table().windows(2);
+        spans.map(|pair| (pair[1].1 - pair[0].1) * (pair[0].0 + pair[1].0) / 2.0).sum()
+    }
+
+    /// The size that this share of transfers does not exceed.
+    fn at(self, share: f64) -> u64 {
+        let table = self.table();
+        let above = table.partition_point(|(_, below)| *below <= share).clamp(1, table.len() - 1);
+        let ((low, from), (high, to)) = (table[above - 1], table[above]);
+        let bytes = low + (high - low) * ((share - from) / (to - from)).clamp(0.0, 1.0);
+        (bytes.round() as u64).max(1)
+    }
+}
+
+impl Arrivals {
+    /// How many come in a second on average.
+    pub fn per_second(&self) -> f64 {
+        self.load_mbit_per_sec * 1e6 / 8.0 / self.sizes.mean_bytes()
+    }
+
+    /// When they come within a span of seconds, and with how many bytes. `place` keeps the draws of
+    /// one group from those of another.
+    pub(crate) fn draw(
+        &self,
+        (start_s, end_s): (f64, f64),
+        (seed, place): (u64, u64),
+    ) -> impl Iterator<Item = (f64, u64)> {
+        let seed = mixed(mixed(seed ^ 0x0061_7272_6976_616c).wrapping_add(place));
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut fraction = move || (rng.next_u64() >> 11) as f64 * FRACTION_STEP;
+        let (mean_gap_s, sizes) = (1.0 / self.per_second(), self.sizes);
+        let mut at_s = start_s;
+        std::iter::from_fn(move || {
+            // `libm`'s logarithm is the same on every machine.
+            at_s -= mean_gap_s * libm::log(1.0 - fraction());
+            (at_s < end_s).then(|| (at_s, sizes.at(fraction())))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_means_are_the_published_ones() {
+        let means = [FlowSizes::WebSearch, FlowSizes::DataMining].map(FlowSizes::mean_bytes);
+        assert!((means[0] / 1.7e6 - 1.0).abs() < 0.05, "{means:?}");
+        assert!((means[1] / 7.4e6 - 1.0).abs() < 0.05, "{means:?}");
+    }
+
+    #[test]
+    fn quantiles_are_the_tables() {
+        let of = |share| FlowSizes::WebSearch.at(share);
+        assert_eq!([of(0.0), of(0.15), of(0.175), of(0.8)], [1, 10_000, 15_000, 2_000_000]);
+        assert_eq!(of(1.0), 30_000_000);
+    }
+
+    #[test]
+    fn they_offer_the_load_asked_for() {
+        let arrivals = Arrivals { load_mbit_per_sec: 72.0, sizes: FlowSizes::WebSearch };
+        let drawn: Vec<_> = arrivals.draw((5.0, 4_005.0), (1, 0)).collect();
+        let bytes: u64 = drawn.iter().map(|(_, bytes)| bytes).sum();
+        let load = bytes as f64 * 8.0 / 1e6 / 4_000.0;
+        assert!((load / 72.0 - 1.0).abs() < 0.03, "{load} Mbit/s");
+        assert!(drawn.iter().all(|(at_s, _)| (5.0..4_005.0).contains(at_s)));
+        assert!(drawn.is_sorted_by_key(|(at_s, _)| *at_s));
+    }
+
+    #[test]
+    fn seed_and_place_decide() {
+        let arrivals = Arrivals { load_mbit_per_sec: 10.0, sizes: FlowSizes::DataMining };
+        let drawn = |key| arrivals.draw((0.0, 100.0), key).collect::<Vec<_>>();
+        assert_eq!(drawn((1, 0)), drawn((1, 0)));
+        assert_ne!(drawn((1, 0)), drawn((2, 0)));
+        assert_ne!(drawn((1, 0)), drawn((1, 1)));
+    }
+}

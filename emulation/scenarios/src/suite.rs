@@ -1,0 +1,430 @@
+//! Suites: environments by the dozen, from one file.
+//!
+//! A suite says what its environments have in common as a scenario does, and where they differ as
+//! axes. An environment is one point of them, for any driver under test: `tested` stands for it.
+//!
+//! ```
+//! use remuda_scenarios::Suite;
+//!
+//! let suite = Suite::parse(r#"
+//! title = "Two buffers"
+//! source = "an example"
+//! [scenario]
+//! duration_s = 10
+//! links.down = { rate_mbit_per_sec = 12, queue = { kind = "droptail", limit_bdp = 1 } }
+//! links.up = {}
+//! flows = [{ driver = "tested" }]
+//! [[families]]
+//! name = "steady"
+//! group = "A"
+//! path = "wired"
+//! scenario.links.down.delay_ms = 20
+//! axes = [{ name = "queue_bdp", keys = ["links.down.queue.limit_bdp"], values = [0.5, 4] }]
+//! "#, "two")?;
+//! let environments = suite.environments()?;
+//! assert_eq!(environments[1].name, "steady/queue_bdp=4");
+//! let scenario = environments[1].scenario("bbr", 7)?;
+//! assert_eq!((scenario.flows[0].driver.to_string(), scenario.seed), ("bbr".into(), 7));
+//! # Ok::<(), remuda_scenarios::Error>(())
+//! ```
+
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::library;
+use crate::load::explained;
+use crate::overrides::Override;
+use crate::scenario::Scenario;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use toml::{Table, Value};
+
+/// What a suite calls the driver under test.
+pub const TESTED: &str = "tested";
+
+/// More is a mistake in an axis: ccBench's largest has 690.
+const ENVIRONMENTS_MAX: usize = 100_000;
+
+/// Environments that belong together.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    /// What the file is called.
+    #[serde(skip)]
+    pub name: String,
+    /// In a line.
+    pub title: String,
+    /// Where its numbers are from.
+    pub source: String,
+    /// What all its environments have, as in a scenario file.
+    #[serde(default)]
+    scenario: Table,
+    /// Where they differ.
+    #[serde(default)]
+    families: Vec<Family>,
+    /// Environments of other suites that come with the program, as `SUITE:ENVIRONMENT`.
+    #[serde(default)]
+    pick: Vec<String>,
+}
+
+/// Environments that differ along axes.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Family {
+    name: String,
+    /// The letter under which the README's table of groups has it, or a paper's id.
+    group: String,
+    path: PathKind,
+    /// What to look at in the results.
+    #[serde(default)]
+    look_at: String,
+    /// Put over the suite's: tables are merged, but for one that says its `kind`; all else is
+    /// replaced.
+    #[serde(default)]
+    scenario: Table,
+    #[serde(default)]
+    axes: Vec<Axis>,
+}
+
+/// What kind of path an environment is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PathKind {
+    /// A constant or stepping rate, hardly any random loss.
+    Wired,
+    /// Random loss.
+    Lossy,
+    /// A wandering rate.
+    Cellular,
+    /// Bursts, and a delay that varies.
+    Wifi,
+    /// A long or changing delay.
+    Satellite,
+    /// A token bucket instead of a queue.
+    Policed,
+    /// A high rate and a short delay.
+    Datacenter,
+}
+
+impl PathKind {
+    /// As files name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wired => "wired",
+            Self::Lossy => "lossy",
+            Self::Cellular => "cellular",
+            Self::Wifi => "wifi",
+            Self::Satellite => "satellite",
+            Self::Policed => "policed",
+            Self::Datacenter => "datacenter",
+        }
+    }
+}
+
+/// One way in which the environments of a family differ.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Axis {
+    name: String,
+    /// The keys that plain values are of; `*` stands for every link or flow.
+    #[serde(default)]
+    keys: Vec<String>,
+    values: Vec<Point>,
+}
+
+/// A place on an axis.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum Point {
+    /// Put over the family's scenario.
+    Labelled(Labelled),
+    /// What the axis' keys are to be.
+    Plain(Value),
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Labelled {
+    label: String,
+    scenario: Table,
+}
+
+/// One environment: a scenario for any driver under test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Environment {
+    /// The suite's name.
+    pub suite: String,
+    /// The letter of its group, or the paper's id.
+    pub group: String,
+    /// The family's name.
+    pub family: String,
+    /// The family's name and a place on each axis: no other of the suite has it.
+    pub name: String,
+    /// What kind of path it is like.
+    pub path: PathKind,
+    /// What to look at in its results; may be empty.
+    pub look_at: String,
+    /// Its place on each axis.
+    pub factors: Vec<(String, String)>,
+    table: Table,
+}
+
+impl Suite {
+    /// Parses the text of a suite; `name` is what errors and results call it.
+    ///
+    /// Every environment is made once, so that no mistake shows up hours into a run.
+    pub fn parse(text: &str, name: &str) -> Result<Self, Error> {
+        let suite = Self::unchecked(text, name)?;
+        for environment in suite.environments()? {
+            environment.scenario("cubic", 1)?;
+        }
+        Ok(suite)
+    }
+
+    /// Parses it without trying its environments.
+    pub(crate) fn unchecked(text: &str, name: &str) -> Result<Self, Error> {
+        let refuse = |message| Error::Text { name: name.to_owned(), message };
+        let suite: Self = toml::from_str(text).map_err(|error| refuse(explained(&error, text)))?;
+        Ok(Self { name: name.to_owned(), ..suite })
+    }
+
+    /// All of it, in the order of families and axes; the last axis changes fastest.
+    pub fn environments(&self) -> Result<Vec<Environment>, Error> {
+        let refuse = |message| Error::Text { name: self.name.clone(), message };
+        let mut all = Vec::new();
+        for family in &self.families {
+            let count: usize = family.axes.iter().map(|axis| axis.values.len()).product();
+            if count == 0 || all.len() + count > ENVIRONMENTS_MAX {
+                let family = &family.name;
+                let rule = format!("{family}: {count} environments; a suite has 1 to 100000");
+                return Err(refuse(rule));
+            }
+            for index in 0..count {
+                all.push(self.environment(family, index)?);
+            }
+        }
+        for pick in &self.pick {
+            all.push(self.picked(pick)?);
+        }
+        let mut names = BTreeSet::new();
+        match all.iter().find(|it| !names.insert((it.suite.as_str(), it.name.as_str()))) {
+            Some(twice) => Err(refuse(format!("{} is there twice", twice.name))),
+            None => Ok(all),
+        }
+    }
+
+    /// Keeps the name of the suite it is from, so that its results are the same wherever it runs.
+    fn picked(&self, pick: &str) -> Result<Environment, Error> {
+        let refuse = |rule: &str| Error::Text {
+            name: self.name.clone(),
+            message: format!("pick: `{pick}` {rule}"),
+        };
+        let form = "must be SUITE:ENVIRONMENT, as in ccp:fixed";
+        let (suite, name) = pick.split_once(':').ok_or_else(|| refuse(form))?;
+        if suite == self.name {
+            return Err(refuse("is of this very suite"));
+        }
+        let found = library::environment(suite, name)?;
+        found.ok_or_else(|| refuse("is no environment of a suite that comes with the program"))
+    }
+
+    fn environment(&self, family: &Family, index: usize) -> Result<Environment, Error> {
+        let mut table = self.scenario.clone();
+        merge(&mut table, &family.scenario);
+        let mut factors = Vec::new();
+        let mut rest = index;
+        let mut points = Vec::new();
+        for axis in family.axes.iter().rev() {
+            points.push((axis, &axis.values[rest % axis.values.len()]));
+            rest /= axis.values.len();
+        }
+        for (axis, point) in points.into_iter().rev() {
+            let label = match point {
+                Point::Labelled(point) => {
+                    merge(&mut table, &point.scenario);
+                    point.label.clone()
+                }
+                Point::Plain(value) => {
+                    for key in &axis.keys {
+                        let change = Override::of(key, value.clone()).and_then(|it| {
+                            it.apply(&mut table)?;
+                            Ok(())
+                        });
+                        change.map_err(|error| Error::from(error).within(&self.name))?;
+                    }
+                    plain(value)
+                }
+            };
+            factors.push((axis.name.clone(), label));
+        }
+        let places = factors.iter().map(|(axis, label)| format!("/{axis}={label}"));
+        let name = family.name.clone() + &places.collect::<String>();
+        Ok(Environment {
+            suite: self.name.clone(),
+            group: family.group.clone(),
+            family: family.name.clone(),
+            name,
+            path: family.path,
+            look_at: family.look_at.clone(),
+            factors,
+            table,
+        })
+    }
+}
+
+impl Environment {
+    /// Its scenario, with that driver under test and that seed.
+    pub fn scenario(&self, tested: &str, seed: u64) -> Result<Scenario, Error> {
+        let name = format!("{}/{}", self.suite, self.name);
+        let refuse = |message| Error::Text { name: name.clone(), message };
+        let mut scenario: Scenario = Value::Table(self.table.clone())
+            .try_into()
+            .map_err(|error: toml::de::Error| refuse(explained(&error, "")))?;
+        let driver: Driver = tested.parse().map_err(|error| refuse(format!("{error}")))?;
+        let mut has_tested = false;
+        for flow in &mut scenario.flows {
+            if flow.driver == Driver::Named(TESTED.to_owned()) {
+                has_tested = true;
+                flow.driver = driver.clone();
+                if flow.name.is_empty() {
+                    flow.name = TESTED.to_owned();
+                }
+            }
+        }
+        if !has_tested {
+            return Err(refuse("no flow has driver = \"tested\": nothing is tested".to_owned()));
+        }
+        scenario.name = name.clone();
+        scenario.seed = seed;
+        scenario.validate().map_err(|error| error.within(&name))?;
+        Ok(scenario)
+    }
+
+    /// Which flows of its scenarios are under test, by their place.
+    pub fn tested_flows(&self, scenario: &Scenario) -> Vec<usize> {
+        let flows = self.table.get("flows").and_then(Value::as_array);
+        let drivers = flows.into_iter().flatten().map(|flow| flow.get("driver"));
+        let is_tested = drivers.map(|driver| driver.and_then(Value::as_str) == Some(TESTED));
+        let is_tested: Vec<bool> = is_tested.collect();
+        let entries = scenario.entries_of_flows().into_iter().enumerate();
+        let of_tested = |(_, entry): &(usize, usize)| is_tested.get(*entry) == Some(&true);
+        entries.filter(of_tested).map(|(place, _)| place).collect()
+    }
+}
+
+/// Puts `over` over `base`: tables are merged, but one that says its `kind` is a queue or a
+/// generator of its own; all else is replaced.
+fn merge(base: &mut Table, over: &Table) {
+    for (key, value) in over {
+        match (base.get_mut(key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) if !above.contains_key("kind") => {
+                merge(below, above);
+            }
+            _ => {
+                base.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// As names have it: without the quotes of a text.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        title = "t"
+        source = "s"
+        [scenario]
+        duration_s = 10
+        links.down = { rate_mbit_per_sec = 12, delay_ms = 5 }
+        links.up = { delay_ms = 5 }
+        [[scenario.flows]]
+        driver = "cubic"
+        count = 2
+        [[scenario.flows]]
+        driver = "tested"
+        start_s = 1
+        [[families]]
+        name = "steady"
+        group = "A"
+        path = "wired"
+        axes = [
+            { name = "step", values = [
+                { label = "none", scenario = {} },
+                { label = "up", scenario.links.down.rate_steps = [
+                    { at_s = 5, rate_mbit_per_sec = 24 },
+                ] },
+            ] },
+            { name = "owd_ms", keys = ["links.*.delay_ms"], values = [5, 10] },
+        ]
+        [[families]]
+        name = "alone"
+        group = "B"
+        path = "lossy"
+        scenario.flows = [{ driver = "tested" }]
+    "#;
+
+    fn names(text: &str) -> Result<Vec<String>, String> {
+        let suite = Suite::parse(text, "s").map_err(|error| error.to_string())?;
+        let all = suite.environments().map_err(|error| error.to_string())?;
+        Ok(all.into_iter().map(|it| it.name).collect())
+    }
+
+    #[test]
+    fn every_point_of_the_axes_is_an_environment() {
+        let want = [
+            "steady/step=none/owd_ms=5",
+            "steady/step=none/owd_ms=10",
+            "steady/step=up/owd_ms=5",
+            "steady/step=up/owd_ms=10",
+            "alone",
+        ];
+        assert_eq!(names(TEXT).unwrap(), want);
+        let all = Suite::parse(TEXT, "s").unwrap().environments().unwrap();
+        let last = all[3].scenario("bbr", 9).unwrap();
+        assert_eq!(last.links["down"].rate_steps.len(), 1);
+        assert_eq!((last.links["up"].delay_ms, last.seed), (10.0, 9));
+        assert_eq!(all[0].scenario("bbr", 9).unwrap().links["down"].rate_steps.len(), 0);
+    }
+
+    #[test]
+    fn the_driver_under_test_takes_its_place() {
+        let all = Suite::parse(TEXT, "s").unwrap().environments().unwrap();
+        let scenario = all[0].scenario("native:bbr", 1).unwrap();
+        let flows = scenario.flows_expanded();
+        let said: Vec<String> =
+            flows.iter().map(|flow| format!("{} {}", flow.name, flow.driver)).collect();
+        assert_eq!(said, ["cubic-1 cubic", "cubic-2 cubic", "tested native:bbr"]);
+        assert_eq!(all[0].tested_flows(&scenario), [2]);
+        let alone = all[4].scenario("reno", 1).unwrap();
+        assert_eq!(all[4].tested_flows(&alone), [0]);
+        assert!(all[0].scenario("no such", 1).is_err());
+    }
+
+    #[test]
+    fn a_refusal_names_suite_and_rule() {
+        let twice = TEXT.replace("name = \"alone\"", "name = \"steady/step=up/owd_ms=5\"");
+        let none = TEXT.replace("values = [5, 10]", "values = []");
+        let untested = TEXT.replace("[{ driver = \"tested\" }]", "[{ driver = \"bbr\" }]");
+        let key = TEXT.replace("path = \"lossy\"", "path = \"lossy\"\ncolour = 1");
+        let rule = TEXT.replace("values = [5, 10]", "values = [5, -1]");
+        let nowhere = TEXT.replace("links.*.delay_ms", "flows.7.count");
+        for (text, message) in [
+            (twice, "s: steady/step=up/owd_ms=5 is there twice"),
+            (none, "s: steady: 0 environments"),
+            (untested, "s/alone: no flow has driver = \"tested\""),
+            (key, "s: TOML parse error"),
+            (rule, "s/steady/step=none/owd_ms=-1: [links.down] `delay_ms` is -1"),
+            (TEXT.replace("[scenario]", "pick = ['x']\n[scenario]"), "s: pick: `x` must be SUITE:"),
+            (TEXT.replace("[scenario]", "pick = ['ccp:x']\n[scenario]"), "s: pick: `ccp:x` is no"),
+            (nowhere, "s: `flows.7.count=5`: `flows` has 2 places"),
+        ] {
+            let error = names(&text).unwrap_err();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+}
