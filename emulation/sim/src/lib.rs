@@ -51,4 +51,4 @@ mod timers;
 mod unresponsive;
 
 pub use error::Error;
-pub use simulation::{Simulation, run};
+pub use simulation::{Simulation, run, run_unless};

@@ -13,6 +13,7 @@ use remuda_algorithms::{Decision, Measurement};
 use remuda_link::{Fate, Link, Nanos};
 use remuda_scenarios::{Scenario, outcome};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const NEVER: u64 = u64::MAX;
 
@@ -397,4 +398,33 @@ pub fn run(scenario: &Scenario) -> Result<outcome::Outcome, Error> {
         simulation.run_until(next);
     }
     Ok(simulation.outcome())
+}
+
+/// How much is simulated between two looks at `stopped`.
+const STEP: Nanos = Nanos::from_millis(100);
+/// And how many events at most: a fast link has that many in much less than a step.
+const STEP_EVENTS_MAX: u64 = 1_000_000;
+
+/// As [`run`], with an agent of that configuration. `None` if `stopped` is set before it is over;
+/// `advanced` hears of each so many simulated milliseconds.
+pub fn run_unless(
+    stopped: &AtomicBool,
+    (scenario, config): (&Scenario, &Arc<Config>),
+    mut advanced: impl FnMut(u64),
+) -> Result<Option<outcome::Outcome>, Error> {
+    let mut simulation = Simulation::with_config(scenario, config)?;
+    let end = simulation.end();
+    let mut at = Nanos::ZERO;
+    while at < end && !simulation.is_over() {
+        if stopped.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let until = (at + STEP).min(end);
+        if simulation.run_some(until, STEP_EVENTS_MAX) {
+            advanced(until.as_millis() - at.as_millis());
+            at = until;
+        }
+    }
+    advanced(end.as_millis() - at.as_millis());
+    Ok(Some(simulation.outcome()))
 }

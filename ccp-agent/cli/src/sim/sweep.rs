@@ -7,8 +7,7 @@ use crate::Failure;
 use ccp_agent::Config;
 use remuda_live::Clock;
 use remuda_results::Outcome;
-use remuda_scenarios::{Nanos, Scenario};
-use remuda_sim::Simulation;
+use remuda_sim::run_unless;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,11 +17,6 @@ use std::time::Duration;
 
 /// How often the display and Ctrl-C are looked at.
 const LOOK: Duration = Duration::from_millis(100);
-/// How much is simulated between two looks at Ctrl-C.
-const STEP: Nanos = Nanos::from_millis(100);
-/// And how many events at most: a fast link has that many in much less than a step.
-const STEP_EVENTS_MAX: u64 = 1_000_000;
-
 /// What became of a run.
 #[derive(Clone, Debug)]
 pub enum Finished {
@@ -42,29 +36,6 @@ impl Finished {
             Self::Not | Self::Failed(_) => None,
         }
     }
-}
-
-/// Simulates one scenario, unless it is stopped meanwhile.
-fn simulate(
-    scenario: &Scenario,
-    work: &Work,
-    (config, stopped): (&Arc<Config>, &AtomicBool),
-) -> Result<Option<Outcome>, Failure> {
-    let mut simulation = Simulation::with_config(scenario, config)?;
-    let end = simulation.end();
-    let mut at = Nanos::ZERO;
-    while at < end && !simulation.is_over() {
-        if stopped.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let until = (at + STEP).min(end);
-        if simulation.run_some(until, STEP_EVENTS_MAX) {
-            work.add(until.as_millis() - at.as_millis());
-            at = until;
-        }
-    }
-    work.add(end.as_millis() - at.as_millis());
-    Ok(Some(simulation.outcome()))
 }
 
 /// How a sweep is run.
@@ -94,7 +65,8 @@ struct Shared<'a> {
 impl Shared<'_> {
     fn run(&self, run: &Run) -> Result<Finished, Failure> {
         let Options { config, stopped, .. } = self.options;
-        let Some(mut outcome) = simulate(&run.scenario, &self.work, (config, stopped))? else {
+        let advanced = |ms| self.work.add(ms);
+        let Some(mut outcome) = run_unless(stopped, (&run.scenario, config), advanced)? else {
             return Ok(Finished::Not);
         };
         if let Some(files) = self.options.files {
