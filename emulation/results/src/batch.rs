@@ -131,7 +131,7 @@ pub fn batch(table: Table, outcome: &Outcome, about: &About) -> Result<RecordBat
 
 /// The rows of batches of a table.
 pub(crate) fn rows<T: Default>(
-    table: Table,
+    table: &'static str,
     columns: &[Column<T>],
     batches: &[RecordBatch],
 ) -> Result<Vec<T>, Error> {
@@ -139,7 +139,7 @@ pub(crate) fn rows<T: Default>(
     for batch in batches {
         let mut rows: Vec<T> = std::iter::repeat_with(T::default).take(batch.num_rows()).collect();
         for column in columns {
-            column.fill(table.name(), batch, &mut rows)?;
+            column.fill(table, batch, &mut rows)?;
         }
         all.append(&mut rows);
     }
@@ -203,12 +203,12 @@ mod tests {
     fn a_column_that_is_missing_or_of_another_kind_is_named() {
         let batch = batch(Table::Links, &outcome(), &About::default()).unwrap();
         let without = batch.project(&[0, 1, 2, 3]).unwrap();
-        let error = rows(Table::Links, LINKS, &[without]).err().unwrap().to_string();
+        let error = rows(Table::Links.name(), LINKS, &[without]).err().unwrap().to_string();
         assert_eq!(error, "table `links`: has no column `packets_in`");
-        let error = rows(Table::Links, &[WRONG], &[batch]).err().unwrap().to_string();
+        let error = rows(Table::Links.name(), &[WRONG], &[batch]).err().unwrap().to_string();
         assert!(error.contains("column `name` is Utf8"), "{error}");
     }
 
-    const QUEUEING: Column<LinkOutcome> = crate::column::column!(queueing_max_ms: F64, "ms");
+    const QUEUEING: Column<LinkOutcome> = crate::column!(queueing_max_ms: F64, "ms");
     const WRONG: Column<LinkOutcome> = Column { name: "name", ..QUEUEING };
 }

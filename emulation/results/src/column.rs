@@ -1,4 +1,7 @@
 //! A column: how a value gets out of a row of ours into Arrow, and back.
+//!
+//! Whoever has rows of another kind lists their columns with [`column!`](crate::column!), and
+//! writes and reads them with [`Rows`](crate::Rows).
 
 use crate::error::Error;
 use arrow_array::builder::StringBuilder;
@@ -10,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How a value is read from a row, and put into one.
-pub(crate) enum Cells<T> {
+pub enum Cells<T> {
     /// A small count.
     U32(fn(&T) -> u32, fn(&mut T, u32)),
     /// A count.
@@ -24,7 +27,7 @@ pub(crate) enum Cells<T> {
 }
 
 /// A column of rows of `T`.
-pub(crate) struct Column<T> {
+pub struct Column<T> {
     /// The field's name, unit and all.
     pub name: &'static str,
     /// The unit; empty for texts.
@@ -34,23 +37,23 @@ pub(crate) struct Column<T> {
 }
 
 /// A column that is a field of the row's type, of the same name.
+#[macro_export]
 macro_rules! column {
     ($field:ident: Text) => {
-        crate::column::Column {
+        $crate::Column {
             name: stringify!($field),
             unit: "",
-            cells: crate::column::Cells::Text(|row| &row.$field, |row, it| row.$field = it.into()),
+            cells: $crate::Cells::Text(|row| &row.$field, |row, it| row.$field = it.into()),
         }
     };
     ($field:ident: $kind:ident, $unit:literal) => {
-        crate::column::Column {
+        $crate::Column {
             name: stringify!($field),
             unit: $unit,
-            cells: crate::column::Cells::$kind(|row| row.$field, |row, it| row.$field = it),
+            cells: $crate::Cells::$kind(|row| row.$field, |row, it| row.$field = it),
         }
     };
 }
-pub(crate) use column;
 
 /// A field whose metadata says its unit.
 pub(crate) fn field(name: &str, kind: DataType, nullable: bool, unit: &str) -> Field {

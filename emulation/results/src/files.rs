@@ -4,6 +4,7 @@ use crate::batch::{About, metadata, part, rows, schema};
 use crate::error::Error;
 use crate::tables::{FLOW_SAMPLES, FLOWS, LINK_SAMPLES, LINKS, SWITCHES, Table};
 use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
@@ -22,36 +23,46 @@ fn path_of(folder: &Path, table: Table) -> PathBuf {
 }
 
 /// A Parquet file that has its name only when it is whole.
-struct Whole {
+pub(crate) struct Whole {
     path: PathBuf,
     partial: PathBuf,
     writer: ArrowWriter<File>,
 }
 
 impl Whole {
-    fn create(
+    fn of_table(
         folder: &Path,
         table: Table,
         metadata: &BTreeMap<String, String>,
     ) -> Result<Self, Error> {
-        let path = path_of(folder, table);
-        let partial = folder.join(format!(".{}.partial", table.name()));
+        Self::create(&path_of(folder, table), schema(table, metadata), metadata)
+    }
+
+    /// Begins a file of that name, in a folder that is there.
+    pub(crate) fn create(
+        path: &Path,
+        schema: SchemaRef,
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<Self, Error> {
+        let path = path.to_owned();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let partial = path.with_file_name(format!(".{stem}.partial"));
         let entry = |(key, value): (&String, &String)| KeyValue::new(key.clone(), value.clone());
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_key_value_metadata(Some(metadata.iter().map(entry).collect()))
             .build();
         let file = File::create(&partial).map_err(Error::io(&partial))?;
-        let writer = ArrowWriter::try_new(file, schema(table, metadata), Some(properties));
+        let writer = ArrowWriter::try_new(file, schema, Some(properties));
         let writer = writer.map_err(Error::parquet(&path))?;
         Ok(Self { path, partial, writer })
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         self.writer.write(batch).map_err(Error::parquet(&self.path))
     }
 
-    fn finish(self) -> Result<(), Error> {
+    pub(crate) fn finish(self) -> Result<(), Error> {
         self.writer.close().map_err(Error::parquet(&self.path))?;
         fs::rename(&self.partial, &self.path).map_err(Error::io(&self.path))
     }
@@ -74,7 +85,7 @@ pub fn write(folder: &Path, outcome: &Outcome, about: &About) -> Result<(), Erro
     for table in Table::ALL {
         let metadata = metadata(table, Some(outcome), about);
         let schema = schema(table, &metadata);
-        let mut file = Whole::create(folder, table, &metadata)?;
+        let mut file = Whole::of_table(folder, table, &metadata)?;
         for from in (0..row_count(table, outcome)).step_by(ROWS_AT_A_TIME) {
             file.write(&part(table, outcome, &schema, (from, ROWS_AT_A_TIME))?)?;
         }
@@ -96,7 +107,7 @@ impl Sweep {
         fs::create_dir_all(folder).map_err(Error::io(folder))?;
         let tables = [Table::Flows, Table::Links, Table::Switches];
         let create = |table: Table| {
-            Ok((table, Whole::create(folder, table, &metadata(table, None, about))?))
+            Ok((table, Whole::of_table(folder, table, &metadata(table, None, about))?))
         };
         let files = tables.into_iter().map(create).collect::<Result<_, Error>>()?;
         Ok(Self { files, about: about.clone() })
@@ -119,20 +130,28 @@ impl Sweep {
     }
 }
 
-struct Loaded {
-    metadata: HashMap<String, String>,
-    batches: Vec<RecordBatch>,
+/// What a Parquet file holds.
+pub(crate) struct Loaded {
+    pub(crate) metadata: HashMap<String, String>,
+    pub(crate) batches: Vec<RecordBatch>,
+}
+
+impl Loaded {
+    /// All of a file; `table` is what errors call it.
+    pub(crate) fn from(path: &Path, table: &'static str) -> Result<Self, Error> {
+        let file = File::open(path).map_err(Error::io(path))?;
+        let builder =
+            ParquetRecordBatchReaderBuilder::try_new(file).map_err(Error::parquet(path))?;
+        let metadata = builder.schema().metadata().clone().into();
+        let reader = builder.build().map_err(Error::parquet(path))?;
+        let batches = reader.collect::<Result<Vec<_>, _>>();
+        let batches = batches.map_err(|source| Error::Arrow { table, source })?;
+        Ok(Self { metadata, batches })
+    }
 }
 
 fn load(folder: &Path, table: Table) -> Result<Loaded, Error> {
-    let path = path_of(folder, table);
-    let file = File::open(&path).map_err(Error::io(&path))?;
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(Error::parquet(&path))?;
-    let metadata = builder.schema().metadata().clone().into();
-    let reader = builder.build().map_err(Error::parquet(&path))?;
-    let batches = reader.collect::<Result<Vec<_>, _>>();
-    let batches = batches.map_err(|source| Error::Arrow { table: table.name(), source })?;
-    Ok(Loaded { metadata, batches })
+    Loaded::from(&path_of(folder, table), table.name())
 }
 
 /// A fact of a table's metadata.
@@ -159,16 +178,16 @@ pub fn read(folder: &Path) -> Result<Outcome, Error> {
         seed: fact(&flows, "seed", |text| text.parse().ok())?,
         duration_s: fact(&flows, "duration_s", |text| text.parse().ok())?,
         packets: fact(&flows, "packets", |text| text.parse().ok())?,
-        flows: rows(Table::Flows, FLOWS, &flows.batches)?,
-        links: rows(Table::Links, LINKS, &load(folder, Table::Links)?.batches)?,
+        flows: rows(Table::Flows.name(), FLOWS, &flows.batches)?,
+        links: rows(Table::Links.name(), LINKS, &load(folder, Table::Links)?.batches)?,
         ..Outcome::default()
     };
     let samples = load(folder, Table::FlowSamples)?.batches;
-    outcome.flow_samples = rows(Table::FlowSamples, FLOW_SAMPLES, &samples)?;
+    outcome.flow_samples = rows(Table::FlowSamples.name(), FLOW_SAMPLES, &samples)?;
     let samples = load(folder, Table::LinkSamples)?.batches;
-    outcome.link_samples = rows(Table::LinkSamples, LINK_SAMPLES, &samples)?;
+    outcome.link_samples = rows(Table::LinkSamples.name(), LINK_SAMPLES, &samples)?;
     let switches = load(folder, Table::Switches)?.batches;
-    for row in rows(Table::Switches, SWITCHES, &switches)? {
+    for row in rows(Table::Switches.name(), SWITCHES, &switches)? {
         let flow = outcome.flows.iter_mut().find(|flow| flow.flow == row.flow);
         let Some(flow) = flow else {
             let rule = format!("column `flow` says {}, and there is no such flow", row.flow);

@@ -26,14 +26,17 @@ mod error;
 mod files;
 mod plot;
 mod qlog;
+mod rows;
 mod tables;
 mod text;
 
 pub use batch::{About, SCHEMA_VERSION, batch};
+pub use column::{Cells, Column};
 pub use error::Error;
 pub use files::{Sweep, read, write};
 pub use plot::{png, svg};
 pub use qlog::qlog;
 pub use remuda_scenarios::outcome::Outcome;
+pub use rows::Rows;
 pub use tables::Table;
 pub use text::{details, overview};

@@ -1,6 +1,7 @@
 //! Which tables there are, and their columns.
 
-use crate::column::{Column, column};
+use crate::column;
+use crate::column::Column;
 use remuda_scenarios::outcome::{FlowOutcome, FlowSample, LinkOutcome, LinkSample, Outcome};
 
 /// The tables of an outcome.
