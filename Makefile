@@ -46,7 +46,7 @@ test-rust: setup ## Deterministic tests: no root, no network
 		-p ccp-agent -p remuda -p remuda-stats -p remuda-vm -p remuda-oracle \
 		-p remuda-scenarios -p remuda-results -p remuda-sim-to-real -p remuda-python
 	$(CARGO) test -p remuda-live --lib
-	$(CARGO) test --release -p remuda-sim -p remuda-arms -p remuda-switches
+	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-arms -p remuda-switches
 
 .PHONY: test-live
 test-live: build ## Real TCP, real BPF, real namespaces (needs root; says so if it skips)
@@ -94,6 +94,10 @@ switches: setup ## What a switch between any two arms costs, simulated; writes d
 .PHONY: switches-live
 switches-live: build ## The same on this kernel's TCP, and by its own setsockopt; writes docs/switching-live.md
 	$(CARGO) run --release -p remuda-switches -- --live --write docs
+
+.PHONY: matrix-smoke
+matrix-smoke: build ## Every arm in sixty environments of every kind; a ranking, and a table
+	$(REMUDA) matrix --suite smoke --arm all --out out/matrix
 
 .PHONY: arms
 arms: setup ## Every arm beside what its paper says, simulated; writes docs/arms.md

@@ -50,6 +50,15 @@ impl AuthorArgs {
     pub fn start(&self, authors: &Authors) -> Result<Vec<Process>, Failure> {
         self.author.iter().map(|file| start(file, &self.python, authors)).collect()
     }
+
+    /// The text of all files: what their arms do, as far as these say it.
+    pub fn content(&self) -> Result<String, Failure> {
+        let text = |file: &PathBuf| {
+            let doing = |error| format!("cannot read {}: {error}", file.display());
+            Ok(std::fs::read_to_string(file).map_err(doing)?)
+        };
+        self.author.iter().map(text).collect()
+    }
 }
 
 fn start(file: &Path, python: &PythonArgs, authors: &Authors) -> Result<Process, Failure> {

@@ -9,6 +9,7 @@ mod commit;
 mod demo;
 mod doctor;
 mod flows;
+mod matrix;
 mod programs;
 mod sim;
 mod stop;
@@ -45,6 +46,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Run scenarios in the simulator
     Sim(sim::SimArgs),
+    /// How good arms and policies are, on every kind of path
+    Matrix(matrix::MatrixArgs),
     /// Run a command behind an emulated link, as mm-link does
     Link(Box<remuda_live::args::LinkArgs>),
 }
@@ -85,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => args.run(),
         Command::Demo(args) => args.run(),
         Command::Sim(args) => args.run(),
+        Command::Matrix(args) => args.run(),
         Command::Link(args) => return link(&args),
     };
     match done {

@@ -49,6 +49,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "remuda-matrix",
+        &["ccp-agent", "remuda-link", "remuda-results", "remuda-scenarios", "remuda-sim"],
+    ),
+    (
         "remuda-python",
         &[
             "ccp-agent",
@@ -68,6 +72,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "remuda-bpf",
             "remuda-link",
             "remuda-live",
+            "remuda-matrix",
             "remuda-results",
             "remuda-scenarios",
             "remuda-selector",
@@ -83,7 +88,10 @@ const TESTED_WITH: &[(&str, &str)] = &[("remuda-vm", "remuda-algorithms")];
 const PURE: &[(&str, &[&str])] = &[
     ("algorithms", &["libm", "prost", "serde", "thiserror"]),
     ("selector", &["remuda-algorithms", "serde", "thiserror"]),
-    ("emulation/link", &["hdrhistogram", "rand", "rand_chacha", "serde", "thiserror"]),
+    (
+        "emulation/link",
+        &["hdrhistogram", "libm", "rand", "rand_chacha", "serde", "serde_json", "thiserror"],
+    ),
 ];
 const IO: [&str; 7] = [
     "std::fs",
@@ -95,7 +103,7 @@ const IO: [&str; 7] = [
     "std::io::stderr",
 ];
 /// A trace is read from its file when a link is built.
-const IO_ALLOWED: [(&str, &str); 1] = [("emulation/link/src/trace.rs", "std::fs")];
+const IO_ALLOWED: [(&str, &str); 1] = [("emulation/link/src/trace/mod.rs", "std::fs")];
 
 /// Where a clock is read.
 const CLOCKS: [&str; 2] = ["ccp-agent/src/clock.rs", "emulation/live/src/clock.rs"];

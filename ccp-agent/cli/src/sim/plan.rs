@@ -5,6 +5,7 @@ use ccp_agent::{Config, catalogue};
 use remuda_scenarios::{Driver, Override, OverrideError, Scenario};
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::slice;
 use std::str::FromStr;
@@ -22,6 +23,11 @@ pub struct Seeds {
 }
 
 impl Seeds {
+    /// Each of them.
+    pub fn values(self) -> RangeInclusive<u64> {
+        self.first..=self.last
+    }
+
     /// One seed.
     pub fn only(seed: u64) -> Self {
         Self { first: seed, last: seed }

@@ -1,0 +1,259 @@
+//! `remuda matrix`: drivers × environments × seeds, and how good each is.
+
+mod progress;
+mod show;
+
+use crate::Failure;
+use crate::author::AuthorArgs;
+use crate::commit::commit;
+use crate::sim::Seeds;
+use crate::stop::stop_flag;
+use ccp_agent::{Config, catalogue};
+use clap::Args;
+use progress::Bar;
+use remuda_live::Clock;
+use remuda_matrix::{Error, Only, Plan, ROWS, Row, Store, code_version, run, suite_named};
+use remuda_scenarios::{Suite, suite_names};
+use std::collections::BTreeMap;
+use std::fs;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+/// What stands for every arm and policy there is,
+const ALL: &str = "all";
+/// but for a window that never changes, and one that does what its table says, and has none.
+const NOT_OF_ALL: [&str; 2] = ["fixed", "remy"];
+/// No suite has a megabyte.
+const SUITE_BYTES_MAX: u64 = 1 << 20;
+
+/// How good arms and policies are, on every kind of path.
+///
+/// Runs every arm given in every environment of the suites, with every seed, in the simulator, many
+/// at a time, and says who does best. A run that was run before, by the same program, is not run
+/// again: stop a matrix with Ctrl-C, and the same command goes on.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  Which suites there are; and the environments of one
+    remuda matrix --list
+    remuda matrix --list --suite wireless
+  All arms on sixty environments of every kind, in minutes
+    remuda matrix --arm all
+  ccBench's 690 environments, for one arm
+    remuda matrix --suite ccbench-solo --arm cubic
+  Three arms on deep buffers of cellular paths, ten seeds each
+    remuda matrix --suite wireless --only cell/ --arm cubic,bbr,copa --seeds 1..10
+  An arm in Python beside two others
+    remuda matrix --author my_cca.py --arm MyCca,cubic,bbr
+
+Under --out: matrix.parquet, a row a run; emulation/matrix/README.md says what its columns are.")]
+pub struct MatrixArgs {
+    /// Suites that come with the program, or suite files
+    #[arg(long, value_name = "NAME|FILE", value_delimiter = ',', default_value = "smoke")]
+    suite: Vec<String>,
+    /// Arms and policies; `all` stands for every one but `fixed` and `remy`
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "cubic,bbr")]
+    arm: Vec<String>,
+    /// Only environments that have this in SUITE/NAME
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only environments of this group, A to P, or of this id of a paper, as B2
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
+    group: Vec<String>,
+    /// Every run with every seed from A to B, both included
+    #[arg(long, value_name = "A..B", default_value = "1..1")]
+    seeds: Seeds,
+    #[command(flatten)]
+    authors: AuthorArgs,
+    /// Where the table goes
+    #[arg(long, value_name = "DIR", default_value = "out/matrix")]
+    out: PathBuf,
+    /// Where runs are kept [default: runs/ under --out]
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Runs everything, whatever is kept, and keeps nothing
+    #[arg(long, conflicts_with = "keep")]
+    fresh: bool,
+    /// How many runs at a time [default: one for each core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
+    /// Lists suites, or with --suite their environments, and runs nothing
+    #[arg(long)]
+    list: bool,
+    /// Prints one JSON object a run instead of the ranking
+    #[arg(long)]
+    json: bool,
+    /// Prints neither ranking nor progress
+    #[arg(long)]
+    quiet: bool,
+}
+
+fn suite_of(name: &str) -> Result<Suite, Failure> {
+    let path = Path::new(name);
+    if !name.ends_with(".toml") {
+        return Ok(suite_named(name)?);
+    }
+    let doing = |error: std::io::Error| format!("{name}: {error}");
+    if fs::metadata(path).map_err(doing)?.len() > SUITE_BYTES_MAX {
+        return Err(format!("{name}: is above 1 MiB; no suite is").into());
+    }
+    let text = fs::read_to_string(path).map_err(doing)?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    Ok(Suite::parse(&text, &stem)?)
+}
+
+/// Every driver by its name, each once.
+fn drivers(said: &[String], config: &Config) -> Result<Vec<String>, Failure> {
+    let mut all: Vec<String> = Vec::new();
+    for name in said {
+        let names = if name == ALL {
+            let is_meant = |name: &&str| !NOT_OF_ALL.contains(name);
+            catalogue::names().into_iter().filter(is_meant).map(str::to_owned).collect()
+        } else {
+            if name.starts_with("native:") {
+                let rule = "is the kernel's own, and runs on real TCP only; a matrix simulates";
+                return Err(format!("--arm {name}: {rule}").into());
+            }
+            // A window is no arm, and known to the simulator alone.
+            if !name.starts_with("window:") {
+                catalogue::kind_of(name, config)?;
+            }
+            vec![name.clone()]
+        };
+        for name in names {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+    }
+    Ok(all)
+}
+
+impl MatrixArgs {
+    /// Runs it.
+    pub fn run(self) -> Result<(), Failure> {
+        if self.list {
+            return self.print_list();
+        }
+        let config = Arc::new(Config::default());
+        let _authors = self.authors.start(&config.authors)?;
+        let suites = self.suite.iter().map(|name| suite_of(name)).collect::<Result<Vec<_>, _>>()?;
+        let only = Only { groups: self.group.clone(), parts: self.only.clone() };
+        let drivers = drivers(&self.arm, &config)?;
+        let plan = Plan::of(&suites, &only, &drivers, self.seeds.values())?;
+        fs::create_dir_all(&self.out)
+            .map_err(|error| format!("cannot write to --out {}: {error}", self.out.display()))?;
+        let store = self.store()?;
+        let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        let threads = self.jobs.unwrap_or_else(cores).get();
+        let (clock, stopped) = (Clock::start(), stop_flag()?);
+        let mut bar = Bar::new(plan.jobs.len(), self.quiet);
+        let finished = run(&plan, (store.as_ref(), &config), (threads, &stopped), |so_far| {
+            bar.show(so_far, clock.elapsed());
+        });
+        bar.clear();
+        let mut rows = Vec::new();
+        let mut failures = Vec::new();
+        for finished in finished.into_iter().flatten() {
+            match finished {
+                Ok(row) => rows.push(row),
+                Err(error) => failures.push(error),
+            }
+        }
+        let path = self.out.join("matrix.parquet");
+        ROWS.write(&path, &rows, &self.about())?;
+        self.print(&rows)?;
+        if !self.quiet {
+            eprintln!("{}", show::done(&rows, plan.jobs.len(), clock.elapsed()));
+            eprintln!("remuda matrix: the table is in {}", path.display());
+        }
+        verdict(&failures, rows.len(), plan.jobs.len(), stopped.load(Ordering::Relaxed))
+    }
+
+    fn store(&self) -> Result<Option<Store>, Failure> {
+        if self.fresh {
+            return Ok(None);
+        }
+        let folder = self.keep.clone().unwrap_or_else(|| self.out.join("runs"));
+        let code = code_version().map_err(|error| format!("cannot read this program: {error}"))?;
+        let code = code + &self.authors.content()?;
+        Ok(Some(Store::open(&folder, code)?))
+    }
+
+    /// What the table says of itself: nothing that two runs of one matrix do not share.
+    fn about(&self) -> BTreeMap<String, String> {
+        let facts = [
+            ("program", Some(concat!("remuda ", env!("CARGO_PKG_VERSION")).to_owned())),
+            ("table", Some(ROWS.name.to_owned())),
+            ("commit", commit()),
+            ("suites", Some(self.suite.join(","))),
+            ("arms", Some(self.arm.join(","))),
+        ];
+        let said = facts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        said.collect()
+    }
+
+    fn print(&self, rows: &[Row]) -> Result<(), Failure> {
+        if self.json {
+            for row in rows {
+                println!("{}", serde_json::to_string(row)?);
+            }
+        } else if !self.quiet && !rows.is_empty() {
+            println!("{}", show::ranking(rows));
+        }
+        Ok(())
+    }
+
+    fn print_list(&self) -> Result<(), Failure> {
+        let is_default = self.suite == ["smoke"] && self.only.is_empty() && self.group.is_empty();
+        if is_default {
+            let suites = suite_names().map(suite_of).collect::<Result<Vec<_>, _>>()?;
+            println!("{}", show::suites(&suites)?);
+            return Ok(());
+        }
+        let suites = self.suite.iter().map(|name| suite_of(name)).collect::<Result<Vec<_>, _>>()?;
+        let only = Only { groups: self.group.clone(), parts: self.only.clone() };
+        let plan = Plan::of(&suites, &only, &["cubic".to_owned()], std::iter::once(1))?;
+        println!("{}", show::environments(&plan));
+        Ok(())
+    }
+}
+
+/// What failed, and whether all was done.
+fn verdict(failures: &[Error], done: usize, all: usize, stopped: bool) -> Result<(), Failure> {
+    for failure in failures {
+        eprintln!("remuda matrix: {failure}");
+    }
+    if stopped && done + failures.len() < all {
+        let rest = "the same command goes on from there";
+        return Err(format!("stopped with {done} of {all} runs done; {rest}").into());
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{} of {all} runs failed", failures.len()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_stands_for_every_driver_that_needs_no_settings() {
+        let config = Config::default();
+        let names = |said: &[&str]| {
+            let said: Vec<String> = said.iter().map(|it| (*it).to_owned()).collect();
+            drivers(&said, &config).map_err(|error| error.to_string())
+        };
+        let all = names(&["all", "cubic"]).unwrap();
+        assert!(all.contains(&"rein".to_owned()) && all.contains(&"bbr3".to_owned()), "{all:?}");
+        assert!(NOT_OF_ALL.iter().all(|name| !all.contains(&(*name).to_owned())), "{all:?}");
+        assert_eq!(all.iter().filter(|name| *name == "cubic").count(), 1);
+        assert!(names(&["cubik"]).unwrap_err().contains("cubik"));
+        assert!(names(&["native:bbr"]).unwrap_err().contains("runs on real TCP only"));
+        assert_eq!(names(&["window:5"]).unwrap(), ["window:5"]);
+    }
+}

@@ -1,0 +1,89 @@
+//! How far a matrix is: a bar on a terminal, a line now and then elsewhere, nothing on short work.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use remuda_matrix::Progress;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// Work that is done sooner needs no bar.
+const PATIENCE: Duration = Duration::from_millis(700);
+/// How often a line is written where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// What is shown on standard error meanwhile.
+pub struct Bar {
+    quiet: bool,
+    runs: usize,
+    bar: Option<ProgressBar>,
+    line_at: Duration,
+}
+
+impl Bar {
+    /// Of so many runs.
+    pub fn new(runs: usize, quiet: bool) -> Self {
+        Self { quiet, runs, bar: None, line_at: LINE_EVERY }
+    }
+
+    /// Shows how far it is, if it is time to.
+    pub fn show(&mut self, so_far: Progress, elapsed: Duration) {
+        if self.quiet || elapsed < PATIENCE {
+            return;
+        }
+        if std::io::stderr().is_terminal() {
+            let bar = self.bar.get_or_insert_with(|| bar(self.runs));
+            bar.set_message(message(so_far, elapsed));
+            bar.set_position(so_far.done as u64);
+        } else if elapsed >= self.line_at {
+            self.line_at = elapsed + LINE_EVERY;
+            eprintln!("remuda matrix: {}", message(so_far, elapsed));
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn clear(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn bar(runs: usize) -> ProgressBar {
+    let target = ProgressDrawTarget::stderr();
+    let bar = ProgressBar::with_draw_target(Some(runs as u64), target);
+    let style = ProgressStyle::with_template("{bar:40} {msg}");
+    // The template is a constant; a plain bar is as good if it were wrong.
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// How far it is, and how long it will still take if it goes on so. What was kept took no time.
+fn message(so_far: Progress, elapsed: Duration) -> String {
+    let Progress { done, kept, failed, all } = so_far;
+    let mut text = format!("{done} of {all} runs");
+    if kept > 0 {
+        text += &format!(", {kept} kept from before");
+    }
+    if failed > 0 {
+        text += &format!(", {failed} failed");
+    }
+    if done > kept {
+        let each_s = elapsed.as_secs_f64() / (done - kept) as f64;
+        text += &format!(", about {:.0} s left", each_s * (all - done) as f64);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_guessed_from_what_was_run() {
+        let so_far = Progress { done: 60, kept: 40, failed: 1, all: 100 };
+        let text = message(so_far, Duration::from_secs(10));
+        let want = "60 of 100 runs, 40 kept from before, 1 failed, about 20 s left";
+        assert_eq!(text, want);
+        let kept = Progress { done: 5, kept: 5, failed: 0, all: 9 };
+        assert_eq!(message(kept, Duration::from_secs(1)), "5 of 9 runs, 5 kept from before");
+    }
+}

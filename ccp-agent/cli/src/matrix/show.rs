@@ -1,0 +1,68 @@
+//! What a matrix prints.
+
+use crate::Failure;
+use crate::table::{figure, table};
+use remuda_matrix::{Interval, Plan, Row};
+use remuda_scenarios::Suite;
+use std::time::Duration;
+
+/// Who does best.
+pub fn ranking(rows: &[Row]) -> String {
+    let ranks = remuda_matrix::ranking(rows);
+    let environments = ranks.first().map_or(0, |rank| rank.environments);
+    let mut shown = table(&[
+        "arm",
+        "wins",
+        "misses of the best score, %",
+        "of the link, %",
+        "p95 queueing, ms",
+        "sent again, %",
+        "starved / starves",
+    ]);
+    for rank in &ranks {
+        shown.add_row([
+            rank.driver.clone(),
+            rank.wins.to_string(),
+            spread(rank.regret, 100.0),
+            spread(rank.utilisation, 100.0),
+            spread(rank.queueing_p95_ms, 1.0),
+            spread(rank.retransmitted_percent, 1.0),
+            format!("{} / {}", rank.starved[0], rank.starved[1]),
+        ]);
+    }
+    format!(
+        "{shown}\nOver {environments} environments that all of them ran: medians, in brackets 95 % \
+         intervals.\nscore: goodput squared over one-way delay; a win: within 10 % of the best \
+         score there."
+    )
+}
+
+fn spread(it: Interval, factor: f64) -> String {
+    let show = |value: f64| figure(Some(value * factor));
+    format!("{} ({}-{})", show(it.median), show(it.low), show(it.high))
+}
+
+/// All suites.
+pub fn suites(all: &[Suite]) -> Result<String, Failure> {
+    let mut shown = table(&["suite", "environments", "what", "source"]);
+    for suite in all {
+        let count = suite.environments()?.len().to_string();
+        shown.add_row([&suite.name, &count, &suite.title, &suite.source]);
+    }
+    Ok(shown.to_string())
+}
+
+/// All environments of a plan with one driver and one seed.
+pub fn environments(plan: &Plan) -> String {
+    let mut shown = table(&["suite", "environment", "group", "path", "look at"]);
+    for job in &plan.jobs {
+        let it = &job.environment;
+        shown.add_row([&it.suite, &it.name, &it.group, it.path.name(), &it.look_at]);
+    }
+    shown.to_string()
+}
+
+/// The last line.
+pub fn done(rows: &[Row], all: usize, took: Duration) -> String {
+    format!("remuda matrix: {} of {all} runs in {:.1} s", rows.len(), took.as_secs_f64())
+}

@@ -1,0 +1,134 @@
+//! `remuda matrix` as a person has it: suites in, a ranking and a table out. Needs no root.
+
+#![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
+
+use remuda_matrix::ROWS;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+const SUITE: &str = r#"
+title = "Mine"
+source = "me"
+[scenario]
+duration_s = 4
+links.down = { rate_mbit_per_sec = 12, delay_ms = 10, queue.kind = "droptail" }
+links.up = { delay_ms = 10 }
+flows = [{ driver = "tested" }]
+[[families]]
+name = "buffer"
+group = "B"
+path = "wired"
+axes = [{ name = "queue_bdp", keys = ["links.down.queue.limit_bdp"], values = [0.5, 4] }]
+"#;
+
+fn matrix(folder: &Path, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_remuda"));
+    command.arg("matrix").args(line.split_whitespace()).current_dir(folder);
+    command
+}
+
+fn run(folder: &Path, line: &str) -> (Output, String) {
+    let output = matrix(folder, line).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, said)
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("mine.toml"), SUITE).unwrap();
+    folder
+}
+
+#[test]
+fn a_suite_of_ones_own_gives_a_ranking_and_a_table() {
+    let folder = folder();
+    let line = "--suite mine.toml --arm cubic,bbr --seeds 1..2";
+    let (output, said) = run(folder.path(), line);
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(table.contains("cubic") && table.contains("Over 2 environments"), "{table}");
+    assert!(said.contains("8 of 8 runs"), "{said}");
+    let path = folder.path().join("out/matrix/matrix.parquet");
+    let (rows, about) = ROWS.read(&path).unwrap();
+    assert_eq!((rows.len(), rows[0].suite.as_str()), (8, "mine"));
+    assert_eq!(about["arms"], "cubic,bbr");
+    let before = fs::read(&path).unwrap();
+    let (output, _) = run(folder.path(), line);
+    assert!(output.status.success());
+    assert_eq!(fs::read(&path).unwrap(), before, "what is kept gives the same table");
+    let (output, _) = run(folder.path(), &format!("{line} --fresh --jobs 1"));
+    assert!(output.status.success());
+    assert_eq!(fs::read(&path).unwrap(), before, "so does what is run again");
+}
+
+#[test]
+fn json_is_a_line_a_run() {
+    let folder = folder();
+    let (output, said) = run(folder.path(), "--suite mine.toml --arm reno --json --quiet");
+    assert!(said.is_empty(), "{said}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[1]["environment"], "buffer/queue_bdp=4");
+    assert!(rows[1]["goodput_mbit_per_sec"].as_f64().unwrap() > 8.0, "{text}");
+}
+
+#[test]
+fn lists_name_suites_and_environments() {
+    let folder = folder();
+    let list = |line: &str| String::from_utf8(run(folder.path(), line).0.stdout).unwrap();
+    let suites = list("--list");
+    assert!(suites.contains("ccbench-solo") && suites.contains("690"), "{suites}");
+    let environments = list("--list --suite pantheon --group F");
+    assert!(environments.contains("01-nepal-india/flows=3"), "{environments}");
+    assert!(!environments.contains("policer"), "{environments}");
+}
+
+#[test]
+fn bad_words_are_refused_with_what_there_is() {
+    let folder = folder();
+    fs::write(folder.path().join("bad.toml"), SUITE.replace("path =", "road =")).unwrap();
+    for (line, part) in [
+        ("--suite smok", "suite `smok`: there are smoke, one-flow"),
+        ("--suite none.toml", "none.toml: No such file"),
+        ("--suite bad.toml", "unknown field `road`"),
+        ("--suite mine.toml --arm cubik", "cubik"),
+        ("--suite mine.toml --arm native:cubic", "runs on real TCP only"),
+        ("--suite mine.toml --group Z", "no environment has group `Z`"),
+        ("--suite mine.toml --seeds 3..1", "A..B, the smaller first"),
+        ("--suite mine.toml --fresh --keep x", "cannot be used with"),
+        ("--suite mine.toml --out mine.toml/x", "cannot write to --out mine.toml/x"),
+    ] {
+        let (output, said) = run(folder.path(), line);
+        assert!(!output.status.success() && said.contains(part), "{line}: {said}");
+    }
+}
+
+/// The first Ctrl-C lets nothing be lost; the same command goes on.
+#[test]
+fn ctrl_c_keeps_what_was_run() {
+    let folder = folder();
+    let line = "--suite ccbench-solo --only owd_ms=80 --arm cubic,bbr --jobs 1";
+    let mut command = matrix(folder.path(), line);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let runs = folder.path().join("out/matrix/runs");
+    for _ in 0..600 {
+        if runs.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let pid = libc::pid_t::try_from(child.id()).unwrap();
+    // SAFETY: it only sends a signal, to our own child.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("of 276 runs done; the same command goes on from there"), "{said}");
+    let (rows, _) = ROWS.read(&folder.path().join("out/matrix/matrix.parquet")).unwrap();
+    assert!(!rows.is_empty() && rows.len() < 276, "{}", rows.len());
+}

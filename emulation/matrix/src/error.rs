@@ -1,0 +1,57 @@
+//! What can go wrong with a matrix.
+
+use std::path::PathBuf;
+
+/// Why a matrix, or one run of it, came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such suite, driver or group.
+    #[error("{what} `{name}`: there are {known}")]
+    Unknown {
+        /// What kind of name it is.
+        what: &'static str,
+        /// What was said.
+        name: String,
+        /// All there are.
+        known: String,
+    },
+    /// Nothing is left to run.
+    #[error("no environment has {what}; `remuda matrix --list` shows all")]
+    Nothing {
+        /// What was asked for.
+        what: String,
+    },
+    /// A scenario is none.
+    #[error(transparent)]
+    Scenario(#[from] remuda_scenarios::Error),
+    /// The simulator refused.
+    #[error("{run}: {source}")]
+    Sim {
+        /// The environment, driver and seed.
+        run: String,
+        /// Why.
+        source: Box<remuda_sim::Error>,
+    },
+    /// A link is none.
+    #[error("{run}: {source}")]
+    Link {
+        /// The environment, driver and seed.
+        run: String,
+        /// Why.
+        source: remuda_link::SpecError,
+    },
+    /// A defect of ours.
+    #[error("{run}: a defect of the simulator, see above")]
+    Defect {
+        /// The environment, driver and seed.
+        run: String,
+    },
+    /// The store cannot be written.
+    #[error("{path}: {source}", path = .path.display())]
+    Store {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,21 @@
+//! The test matrix: drivers × environments × seeds, each a run, each run a row.
+//!
+//! A [`Plan`] says what is to run. [`run()`] does it, many at a time, asks a [`Store`] first
+//! whether a run of the same content is there already, and keeps what it did: so a matrix that was
+//! stopped goes on, and one run is never run twice. A [`Row`] is what came of a run, in the
+//! [metrics](metrics) of `emulation/matrix/README.md`.
+
+mod error;
+pub mod metrics;
+mod plan;
+mod ranking;
+mod row;
+mod run;
+mod store;
+
+pub use error::Error;
+pub use plan::{Job, Only, Plan, suite_named};
+pub use ranking::{Interval, Rank, interval, ranking};
+pub use row::{ROWS, Row};
+pub use run::{Progress, run};
+pub use store::{Store, code_version};

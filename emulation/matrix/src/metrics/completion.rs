@@ -1,0 +1,66 @@
+//! How long transfers take that have an end.
+//!
+//! - **completion time**: from the start of a tested transfer until its last byte is acknowledged,
+//!   by size: below 100 kB, to 1 MB, above. Those that did not end have none, and count in
+//!   **completed**.
+//! - **slowdown**: that, over what an idle path takes: one round trip and the time to send all of
+//!   it at the bottleneck's mean capacity. (The handshake is not simulated.)
+
+use super::{Run, quantile};
+use remuda_link::Nanos;
+use remuda_scenarios::HEADER_BYTES;
+
+/// Where one class of sizes ends and the next begins, in bytes.
+const SMALL_BYTES: u64 = 100_000;
+const MEDIUM_BYTES: u64 = 1_000_000;
+
+/// See this file's head. Three quantiles each: 50, 95 and 99 %.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Completion {
+    /// Of the tested transfers, how many ended.
+    pub completed_percent: Option<f64>,
+    /// Completion times of the small, the medium and the large ones.
+    pub fct_ms: [Option<[f64; 3]>; 3],
+    /// Of all of them.
+    pub slowdown: Option<[f64; 3]>,
+}
+
+fn quantiles(values: &[f64]) -> Option<[f64; 3]> {
+    let of = |share| quantile(values, share);
+    Some([of(0.5)?, of(0.95)?, of(0.99)?])
+}
+
+impl Completion {
+    pub(crate) fn of(run: &Run<'_>) -> Self {
+        let end = run.scenario.duration();
+        let capacity = run.capacity.bytes(Nanos::ZERO, end);
+        let bytes_per_sec = capacity.map(|bytes| bytes / run.scenario.duration_s);
+        let mut times = [Vec::new(), Vec::new(), Vec::new()];
+        let mut slowdowns = Vec::new();
+        let (mut all, mut ended) = (0u64, 0u64);
+        for flow in &run.tested {
+            let spec = &run.flows[*flow];
+            let (Some(bytes), Some(outcome)) = (spec.bytes, run.outcome.flows.get(*flow)) else {
+                continue;
+            };
+            all += 1;
+            let Some(end_s) = outcome.end_s else { continue };
+            ended += 1;
+            let took_ms = (end_s - spec.start_s) * 1e3;
+            let class = usize::from(bytes >= SMALL_BYTES) + usize::from(bytes > MEDIUM_BYTES);
+            times[class].push(took_ms);
+            let mss = f64::from(spec.mss_bytes);
+            let wire = bytes as f64 * (mss + f64::from(HEADER_BYTES)) / mss;
+            let sending_ms = bytes_per_sec.map_or(0.0, |rate| wire / rate * 1e3);
+            let idle_ms = run.scenario.rtt_of(spec).0 as f64 / 1e6 + sending_ms;
+            if idle_ms > 0.0 {
+                slowdowns.push(took_ms / idle_ms);
+            }
+        }
+        Self {
+            completed_percent: (all > 0).then(|| ended as f64 * 100.0 / all as f64),
+            fct_ms: times.map(|them| quantiles(&them)),
+            slowdown: quantiles(&slowdowns),
+        }
+    }
+}

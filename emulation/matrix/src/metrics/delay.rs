@@ -1,0 +1,62 @@
+//! How long packets took.
+//!
+//! - **queueing delay**: from arrival at the bottleneck's queue to the end of transmission, over
+//!   all packets that passed, whoever sent them (RFC 7928, section 2.6).
+//! - **one-way delay**: that, and the propagation of the links that data crosses, as it is at the
+//!   start; jitter is not in it. ccBench's delay, and what power is made with: goodput over mean
+//!   delay (Kleinrock, 1979), power95 over the 95th percentile (LingBo, section 5.1), and goodput
+//!   squared over mean delay (ccBench).
+
+use super::Run;
+use remuda_link::{Direction, Nanos};
+
+/// See this file's head.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Delay {
+    /// The round trip of the first tested flow's idle path.
+    pub path_rtt_ms: f64,
+    /// What the bottleneck's queue holds, in BDPs of that; `None`: it has no limit.
+    pub queue_bdp: Option<f64>,
+    /// The mean.
+    pub queueing_mean_ms: f64,
+    /// Half waited no longer.
+    pub queueing_p50_ms: f64,
+    /// 95 % waited no longer.
+    pub queueing_p95_ms: f64,
+    /// 99 % waited no longer.
+    pub queueing_p99_ms: f64,
+    /// The mean.
+    pub one_way_mean_ms: f64,
+    /// 95 % took no longer.
+    pub one_way_p95_ms: f64,
+}
+
+impl Delay {
+    pub(crate) fn of(run: &Run<'_>) -> Self {
+        let first = run.tested.first().map(|flow| &run.flows[*flow]);
+        let rtt = first.map_or(Nanos::ZERO, |flow| run.scenario.rtt_of(flow));
+        let links = first.into_iter().flat_map(|flow| &flow.route);
+        let specs = links.filter_map(|name| run.scenario.links.get(name));
+        let propagation_ms: f64 = specs.map(|spec| spec.delay_ms).sum();
+        let link = run.bottleneck;
+        Self {
+            path_rtt_ms: rtt.0 as f64 / 1e6,
+            queue_bdp: queue_bdp(run, rtt),
+            queueing_mean_ms: link.queueing_mean_ms,
+            queueing_p50_ms: link.queueing_p50_ms,
+            queueing_p95_ms: link.queueing_p95_ms,
+            queueing_p99_ms: link.queueing_p99_ms,
+            one_way_mean_ms: propagation_ms + link.queueing_mean_ms,
+            one_way_p95_ms: propagation_ms + link.queueing_p95_ms,
+        }
+    }
+}
+
+/// What its queue holds, by the mean capacity; a queue that counts packets holds full ones.
+fn queue_bdp(run: &Run<'_>, rtt: Nanos) -> Option<f64> {
+    let held = run.bottleneck_spec.queue_bytes(run.scenario.rtt(), Direction::Down).ok()??;
+    let end = run.scenario.duration();
+    let bytes_per_sec = run.capacity.bytes(Nanos::ZERO, end)? / run.scenario.duration_s;
+    let bdp = bytes_per_sec * rtt.0 as f64 / 1e9;
+    (bdp > 0.0).then(|| held / bdp)
+}

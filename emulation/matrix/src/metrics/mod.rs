@@ -1,0 +1,133 @@
+//! The metrics, each defined once: a file each, with formula and source.
+
+mod completion;
+mod delay;
+mod fairness;
+mod sharing;
+mod switches;
+mod throughput;
+
+pub use completion::Completion;
+pub use delay::Delay;
+pub use fairness::Fairness;
+pub use sharing::Sharing;
+pub use throughput::Throughput;
+
+use crate::error::Error;
+use crate::plan::Job;
+use crate::row::{Measured, Row};
+use remuda_link::{Capacity, Direction};
+use remuda_scenarios::outcome::{FlowOutcome, LinkOutcome, Outcome};
+use remuda_scenarios::{FlowSpec, LinkSpec, Nanos, Scenario};
+
+/// A run and what came of it, as the metrics see it.
+pub(crate) struct Run<'a> {
+    pub(crate) scenario: &'a Scenario,
+    /// Each flow by itself.
+    pub(crate) flows: Vec<FlowSpec>,
+    pub(crate) outcome: &'a Outcome,
+    /// The tested flows, by their place.
+    pub(crate) tested: Vec<usize>,
+    /// All others that listen to congestion.
+    pub(crate) neighbours: Vec<usize>,
+    /// The link of the first tested flow's route that can carry least.
+    pub(crate) bottleneck: &'a LinkOutcome,
+    pub(crate) bottleneck_spec: LinkSpec,
+    pub(crate) capacity: Capacity,
+}
+
+impl<'a> Run<'a> {
+    fn of(job: &'a Job, outcome: &'a Outcome) -> Result<Self, Error> {
+        let scenario = &job.scenario;
+        let flows = scenario.flows_expanded();
+        let tested = job.environment.tested_flows(scenario);
+        let neighbours = (0..flows.len())
+            .filter(|flow| !tested.contains(flow))
+            .filter(|flow| flows[*flow].driver != remuda_scenarios::Driver::Unresponsive)
+            .collect();
+        let end = scenario.duration();
+        let route = tested.first().map_or(&[][..], |flow| &flows[*flow].route);
+        let mut narrowest: Option<(f64, String, LinkSpec, Capacity)> = None;
+        for (name, spec) in scenario.seeded_links() {
+            if !route.contains(&name) {
+                continue;
+            }
+            let failed = |source| Error::Link { run: job.name(), source };
+            let capacity = spec.capacity(Direction::Down).map_err(failed)?;
+            let bytes = capacity.bytes(Nanos::ZERO, end).unwrap_or(f64::INFINITY);
+            if narrowest.as_ref().is_none_or(|(least, ..)| bytes < *least) {
+                narrowest = Some((bytes, name, spec, capacity));
+            }
+        }
+        let (_, name, bottleneck_spec, capacity) =
+            narrowest.expect("a flow's route has a link, which `validate` has seen to");
+        let bottleneck = outcome.links.iter().find(|link| link.name == name);
+        let bottleneck = bottleneck.expect("an outcome has every link of its scenario");
+        Ok(Self {
+            scenario,
+            flows,
+            outcome,
+            tested,
+            neighbours,
+            bottleneck,
+            bottleneck_spec,
+            capacity,
+        })
+    }
+
+    pub(crate) fn outcomes(&self, flows: &[usize]) -> impl Iterator<Item = &'a FlowOutcome> {
+        let all = &self.outcome.flows;
+        flows.iter().filter_map(|flow| all.get(*flow)).collect::<Vec<_>>().into_iter()
+    }
+
+    /// When a flow is there: from its start to its end, its stop or the scenario's end.
+    pub(crate) fn life_s(&self, flow: usize) -> (f64, f64) {
+        let spec = &self.flows[flow];
+        let end_s = self.outcome.flows.get(flow).and_then(|it| it.end_s);
+        let end_s = end_s.or(spec.stop_s).unwrap_or(self.scenario.duration_s);
+        (spec.start_s, end_s.min(self.scenario.duration_s))
+    }
+}
+
+/// Everything that a run says.
+pub(crate) fn row(job: &Job, outcome: &Outcome) -> Result<Row, Error> {
+    let run = Run::of(job, outcome)?;
+    let measured = Measured {
+        throughput: Throughput::of(&run),
+        delay: Delay::of(&run),
+        fairness: Fairness::of(&run),
+        sharing: Sharing::of(&run),
+        completion: Completion::of(&run),
+        switches: switches::of(&run),
+    };
+    Ok(Row::of(job, outcome.engine.name(), measured))
+}
+
+/// The value that this share of the values does not exceed: the nearest rank. `None` of none.
+pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
+}
+
+/// Half of the values are no larger.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    quantile(values, 0.5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_a_value_that_was_there() {
+        let values = [4.0, 1.0, 3.0, 2.0];
+        let of = |share| quantile(&values, share).unwrap();
+        assert_eq!(
+            [of(0.0), of(0.25), of(0.5), of(0.51), of(0.95), of(1.0)],
+            [1.0, 1.0, 2.0, 3.0, 4.0, 4.0]
+        );
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+}

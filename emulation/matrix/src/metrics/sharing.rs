@@ -1,0 +1,73 @@
+//! What the tested flows leave to others, while both are there.
+//!
+//! - **share**: a tested flow's goodput on average, over that of all flows on average: 1 is even, 0
+//!   is nothing. From 5 s after the last of them has come, or half of the time if that is less.
+//! - **starved**: a flow that has less than a tenth of an even share then, for at least 10 s; the
+//!   tested one, or a neighbour. (RFC 9743, section 5.1, asks for it without a number.)
+//!
+//! Harm (Ware et al., HotNets 2019) compares two runs, and is the report's: what the neighbour lost
+//! beside the tested flow, compared with what it loses beside one of its own kind.
+
+use super::Run;
+use super::fairness::Arrived;
+
+/// The start of sharing that does not count.
+const SETTLING_S: f64 = 5.0;
+/// Below this part of an even share a flow starves,
+const STARVED_SHARE: f64 = 0.1;
+/// over at least so long.
+const STARVED_S: f64 = 10.0;
+
+/// See this file's head.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sharing {
+    /// A tested flow's to an even share.
+    pub share: Option<f64>,
+    /// What each neighbour got, on average.
+    pub neighbour_mbit_per_sec: Option<f64>,
+    /// `tested`, `neighbour`, or nothing.
+    pub starved: &'static str,
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+impl Sharing {
+    pub(crate) fn of(run: &Run<'_>) -> Self {
+        let all: Vec<usize> = run.tested.iter().chain(&run.neighbours).copied().collect();
+        let endless = |flow: &&usize| run.flows[**flow].bytes.is_none();
+        if all.len() < 2 || all.iter().filter(endless).count() < all.len() {
+            return Self::default();
+        }
+        let lives: Vec<_> = all.iter().map(|flow| run.life_s(*flow)).collect();
+        let met_s = lives.iter().map(|life| life.0).fold(0.0, f64::max);
+        let end_s = lives.iter().map(|life| life.1).fold(f64::INFINITY, f64::min);
+        let from_s = met_s + SETTLING_S.min((end_s - met_s) / 2.0);
+        // Looks are each 0.1 s: a span between two of them is exact.
+        let from_s = (from_s * 10.0).round() / 10.0;
+        let bytes = Arrived::of(run, &all).between(from_s, end_s);
+        let Some(bytes) = bytes.into_iter().collect::<Option<Vec<f64>>>() else {
+            return Self::default();
+        };
+        let fair = mean(&bytes);
+        let (tested, others) = bytes.split_at(run.tested.len());
+        if fair <= 0.0 {
+            return Self::default();
+        }
+        let starves = |bytes: &[f64]| bytes.iter().any(|it| *it < STARVED_SHARE * fair);
+        let long_enough = end_s - from_s >= STARVED_S;
+        let starved = match (long_enough, starves(tested), starves(others)) {
+            (true, true, _) => "tested",
+            (true, false, true) => "neighbour",
+            _ => "",
+        };
+        let rate = |bytes: f64| bytes * 8.0 / 1e6 / (end_s - from_s);
+        let beside = !others.is_empty();
+        Self {
+            share: beside.then(|| mean(tested) / fair),
+            neighbour_mbit_per_sec: beside.then(|| rate(mean(others))),
+            starved,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What has been run: a file a run, under a name made of everything that decides it.
+//!
+//! The name is the SHA-256 of the program, the scenario with its driver and seed, and what is
+//! tested in it. So nothing of an old program is ever taken for a result of a new one, and two
+//! matrices that share a run share its file.
+
+use crate::error::Error;
+use crate::plan::Job;
+use crate::row::Row;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Rows by content.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: PathBuf,
+    code: String,
+}
+
+/// What the program is: the SHA-256 of its file.
+pub fn code_version() -> io::Result<String> {
+    let mut hash = Sha256::new();
+    io::copy(&mut File::open(std::env::current_exe()?)?, &mut hash)?;
+    Ok(hex(hash))
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl Store {
+    /// In that folder, which is made; `code` is what [`code_version`] says.
+    pub fn open(folder: &Path, code: String) -> Result<Self, Error> {
+        let failed = |source| Error::Store { path: folder.to_owned(), source };
+        fs::create_dir_all(folder).map_err(failed)?;
+        Ok(Self { folder: folder.to_owned(), code })
+    }
+
+    /// Under which name a run is kept.
+    pub fn key(&self, job: &Job) -> Result<String, Error> {
+        let mut hash = Sha256::new();
+        let tested = job.environment.tested_flows(&job.scenario);
+        // With their lengths, so that no two texts run into each other.
+        for part in [&self.code, &job.scenario.to_toml()?, &format!("{tested:?}")] {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part);
+        }
+        Ok(hex(hash))
+    }
+
+    fn path(&self, key: &str) -> PathBuf {
+        self.folder.join(&key[..2]).join(format!("{}.json", &key[2..]))
+    }
+
+    /// What came of a run, if it is there. A file that cannot be read as a row is as none.
+    pub fn get(&self, key: &str) -> Option<Row> {
+        serde_json::from_slice(&fs::read(self.path(key)).ok()?).ok()
+    }
+
+    /// Keeps a row. The file has its name only when it is whole.
+    pub fn put(&self, key: &str, row: &Row) -> Result<(), Error> {
+        let path = self.path(key);
+        let failed = |source| Error::Store { path: path.clone(), source };
+        let folder = path.parent().unwrap_or(&self.folder);
+        fs::create_dir_all(folder).map_err(failed)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+        let text = serde_json::to_vec(row).map_err(|error| failed(error.into()))?;
+        file.write_all(&text).map_err(failed)?;
+        file.persist(&path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Only, Plan, suite_named};
+
+    fn jobs(driver: &str, seed: u64) -> Vec<Job> {
+        let suites = [suite_named("ccp").unwrap()];
+        let plan = Plan::of(&suites, &Only::default(), &[driver.to_owned()], seed..=seed);
+        plan.unwrap().jobs
+    }
+
+    #[test]
+    fn whatever_decides_a_run_is_in_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = |code: &str| Store::open(folder.path(), code.to_owned()).unwrap();
+        let key = |code: &str, job: &Job| store(code).key(job).unwrap();
+        let (job, other) = (&jobs("reno", 1)[0], &jobs("reno", 1)[1]);
+        assert_eq!(key("a", job), key("a", &jobs("reno", 1)[0]));
+        for another in [key("b", job), key("a", other), key("a", &jobs("bbr", 1)[0])] {
+            assert_ne!(key("a", job), another);
+        }
+        assert_ne!(key("a", job), key("a", &jobs("reno", 2)[0]));
+    }
+
+    #[test]
+    fn a_row_is_there_again_and_a_broken_file_is_as_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), "a".to_owned()).unwrap();
+        let key = store.key(&jobs("reno", 1)[0]).unwrap();
+        assert_eq!(store.get(&key), None);
+        let row = Row { driver: "reno".to_owned(), goodput_mbit_per_sec: 0.1, ..Row::default() };
+        store.put(&key, &row).unwrap();
+        assert_eq!(store.get(&key), Some(row));
+        fs::write(store.path(&key), "{").unwrap();
+        assert_eq!(store.get(&key), None);
+    }
+}

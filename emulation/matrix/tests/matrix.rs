@@ -1,0 +1,137 @@
+//! The same matrix gives the same table: again, over threads, and after it was stopped half way.
+
+use ccp_agent::Config;
+use remuda_matrix::{Only, Plan, Progress, ROWS, Row, Store, run, suite_named};
+use remuda_scenarios::Suite;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Short, and with something for every metric: neighbours, steps, transfers that end.
+const SUITE: &str = r#"
+title = "For tests"
+source = "this file"
+[scenario]
+duration_s = 8
+links.down.rate_mbit_per_sec = 12
+links.down.delay_ms = 10
+links.down.loss_percent = 0.05
+links.down.queue = { kind = "droptail", limit_bdp = 2 }
+links.up = { delay_ms = 10, jitter_std_ms = 0.5 }
+flows = [{ driver = "tested" }]
+[[families]]
+name = "steps"
+group = "C"
+path = "wired"
+scenario.links.down.rate_steps = [{ at_s = 4, rate_mbit_per_sec = 24 }]
+axes = [{ name = "queue_bdp", keys = ["links.down.queue.limit_bdp"], values = [1, 4] }]
+[[families]]
+name = "cell"
+group = "E"
+path = "cellular"
+scenario.links.side.queue = { kind = "droptail", limit_packets = 100 }
+scenario.links.side.generator = { kind = "markov", min_mbit_per_sec = 1, max_mbit_per_sec = 9 }
+scenario.flows = [{ driver = "tested", count = 2, route = ["side", "down"] }]
+[[families]]
+name = "beside"
+group = "K"
+path = "wired"
+scenario.flows = [{ driver = "cubic", name = "neighbour" }, { driver = "tested", start_s = 1 }]
+[[families]]
+name = "transfers"
+group = "M"
+path = "wired"
+scenario.flows = [
+    { driver = "tested", arrivals = { load_mbit_per_sec = 6, sizes = "web-search" }, stop_s = 5 },
+]
+"#;
+
+fn plan() -> Plan {
+    let suites = [Suite::parse(SUITE, "test").expect("it is one")];
+    let drivers = ["reno", "bbr"].map(str::to_owned);
+    Plan::of(&suites, &Only::default(), &drivers, 1..=2).expect("it has environments")
+}
+
+/// Runs it; stops after so many runs that were not kept, if that is said.
+fn rows(plan: &Plan, store: Option<&Store>, threads: usize, stop_after: Option<usize>) -> Vec<Row> {
+    let (config, stopped) = (Arc::new(Config::default()), AtomicBool::new(false));
+    let watch = |so_far: Progress| {
+        if stop_after.is_some_and(|after| so_far.done - so_far.kept >= after) {
+            stopped.store(true, Ordering::Relaxed);
+        }
+    };
+    let finished = run(plan, (store, &config), (threads, &stopped), watch);
+    finished.into_iter().flatten().map(|row| row.expect("it runs")).collect()
+}
+
+fn bytes(folder: &Path, rows: &[Row]) -> Vec<u8> {
+    let path = folder.join("table.parquet");
+    ROWS.write(&path, rows, &BTreeMap::new()).expect("it is written");
+    std::fs::read(&path).expect("it is there")
+}
+
+#[test]
+fn the_same_matrix_gives_the_same_bytes_whatever_happens_on_the_way() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = plan();
+    let once = rows(&plan, None, 1, None);
+    assert_eq!(once.len(), 5 * 2 * 2);
+    let want = bytes(folder.path(), &once);
+    assert_eq!(bytes(folder.path(), &rows(&plan, None, 3, None)), want, "over threads");
+
+    let open = || Store::open(&folder.path().join("runs"), "code".to_owned()).expect("a store");
+    let part = rows(&plan, Some(&open()), 2, Some(5));
+    assert!((5..20).contains(&part.len()), "{} of 20 rows", part.len());
+    let mut kept = 0;
+    let config = Arc::new(Config::default());
+    let whole = run(&plan, (Some(&open()), &config), (2, &AtomicBool::new(false)), |so_far| {
+        kept = so_far.kept;
+    });
+    let whole: Vec<Row> = whole.into_iter().flatten().map(|row| row.expect("it runs")).collect();
+    assert_eq!(kept, part.len(), "what was done is not done again");
+    assert_eq!(bytes(folder.path(), &whole), want, "stopped and gone on");
+
+    let (read, _) = ROWS.read(&folder.path().join("table.parquet")).expect("it is read");
+    assert_eq!(read, whole);
+}
+
+#[test]
+fn every_metric_has_a_run_that_says_it() {
+    let rows = rows(&plan(), None, 2, None);
+    let some = |what: &str, metric: fn(&Row) -> Option<f64>| {
+        let said: Vec<f64> = rows.iter().filter_map(metric).collect();
+        assert!(!said.is_empty() && said.iter().all(|it| it.is_finite()), "{what}: {said:?}");
+    };
+    some("response_s", |row| row.response_s);
+    some("jain_100ms", |row| row.jain_100ms);
+    some("jain_1s", |row| row.jain_1s);
+    some("jain", |row| row.jain);
+    some("share", |row| row.share);
+    some("neighbour_mbit_per_sec", |row| row.neighbour_mbit_per_sec);
+    some("completed_percent", |row| row.completed_percent);
+    some("fct_small_p99_ms", |row| row.fct_small_p99_ms);
+    some("slowdown_p50", |row| row.slowdown_p50);
+    for row in &rows {
+        let used = row.utilisation.expect("every link here has a limit");
+        assert!((0.005..=1.001).contains(&used), "{row:?}");
+        assert!(row.queueing_p50_ms <= row.queueing_p95_ms, "{row:?}");
+        assert!(row.fct_small_p50_ms.is_none_or(|took| took > 0.0), "{row:?}");
+        assert!(row.slowdown_p50.is_none_or(|slower| slower > 0.5), "{row:?}");
+    }
+    let cell = rows.iter().find(|row| row.family == "cell").expect("there is one");
+    assert!(cell.capacity_mbit_per_sec.expect("a limit") < 9.0, "the narrowest link: {cell:?}");
+}
+
+#[test]
+fn a_driver_that_is_none_costs_its_runs_and_no_other() {
+    let suites = [suite_named("ccp").expect("it comes with us")];
+    let drivers = ["no-such-arm", "window:20"].map(str::to_owned);
+    let only = Only { parts: vec!["drop".to_owned()], ..Only::default() };
+    let plan = Plan::of(&suites, &only, &drivers, 1..=1).expect("the names are well formed");
+    let (config, stopped) = (Arc::new(Config::default()), AtomicBool::new(false));
+    let finished = run(&plan, (None, &config), (2, &stopped), |_| {});
+    let [Some(Err(error)), Some(Ok(row))] = &finished[..] else { panic!("{finished:?}") };
+    assert!(error.to_string().starts_with("ccp/drop, no-such-arm, seed 1: "), "{error}");
+    assert!(row.goodput_mbit_per_sec > 5.0, "{row:?}");
+}
