@@ -84,7 +84,7 @@ fidelity: build guest ## Our reno, cubic and bbr against the kernel's own; write
 
 .PHONY: sim-to-real
 sim-to-real: build guest ## The same scenarios simulated and on real TCP; writes docs/sim-to-real.md
-	$(CARGO) run --release -p remuda-sim-to-real -- --guest target/guest --rounds 1 \
+	$(CARGO) run --release -p remuda-sim-to-real -- --guest target/guest --rounds 3 \
 		--write docs/sim-to-real.md
 
 .PHONY: switches

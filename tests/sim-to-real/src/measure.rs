@@ -2,13 +2,15 @@
 //!
 //! A round runs a scenario three times with one seed: on real TCP by the kernel's own algorithms
 //! and by ours under the agent, and in the simulator by ours. With two live runs at once, the two
-//! real sides of a round share the machine, and what else it does hits both. The simulator's figure
-//! of a round is the median over hosts that are late by a microsecond, each otherwise.
+//! real sides of a round share the machine, and what else it does hits both. On every side the host
+//! is late by a microsecond, each round otherwise; the simulator's figure of a round is the median
+//! over several such hosts.
 
 use crate::Error;
 use crate::agents::Agents;
 use crate::guests::{self, Guests};
 use crate::live;
+use remuda_link::LinkSpec;
 use remuda_live::STOLEN_MAX;
 use remuda_scenarios::outcome::Outcome;
 use remuda_scenarios::{Driver, Scenario};
@@ -150,11 +152,13 @@ pub struct Settings {
 
 /// How often the simulator runs a scenario in a round; odd.
 pub const SIM_DRAWS: u64 = 9;
-/// How late what leaves the other links is in the simulator, as a standard deviation.
+/// How late what leaves the other links is, as a standard deviation.
 ///
-/// Without it a simulated flow falls into step with its own queue, and stays in it: which packet
-/// finds the queue full is then decided once, for the whole run (phase effects: Floyd and Jacobson,
-/// "On traffic phase effects in packet-switched gateways", 1992). No real host is that exact.
+/// Without it a flow in the simulator, or in a guest, falls into step with its own queue, and stays
+/// in it: which packet finds the queue full is then decided once, for the whole run (phase effects:
+/// Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992), and a guest's
+/// next round is the same run again, to the packet. No real host is that exact; what it is late
+/// by anyway is a hundred times this.
 pub const HOST_LATE_STD_MS: f64 = 0.001;
 
 impl Settings {
@@ -181,7 +185,7 @@ pub fn bottleneck(scenario: &Scenario) -> &str {
 
 /// A scenario as one side runs it.
 fn of_side(scenario: &Scenario, side: Side, seed: u64) -> Scenario {
-    let mut scenario = Scenario { seed, ..scenario.clone() };
+    let mut scenario = with_late_host(&Scenario { seed, ..scenario.clone() });
     if side == Side::Kernel {
         for flow in &mut scenario.flows {
             if let Driver::Named(name) = &flow.driver {
@@ -266,16 +270,28 @@ pub fn run(
     Ok(measured)
 }
 
-/// A scenario with a host that is late by a little, each draw otherwise. The bottleneck, and with
-/// it the loss of the nth packet, stays as it is.
-fn with_late_host(scenario: &Scenario, draw: u64) -> Scenario {
+/// The links but the bottleneck.
+fn others(scenario: &mut Scenario) -> impl Iterator<Item = &mut LinkSpec> {
+    let bottleneck = bottleneck(scenario).to_owned();
+    let links = scenario.links.iter_mut();
+    links.filter(move |(name, _)| **name != bottleneck).map(|(_, link)| link)
+}
+
+/// A scenario with a host that is late by a little. The bottleneck, and with it the loss of the nth
+/// packet, stays as it is.
+fn with_late_host(scenario: &Scenario) -> Scenario {
     let mut scenario = scenario.clone();
-    let bottleneck = bottleneck(&scenario).to_owned();
-    for (name, link) in &mut scenario.links {
-        if *name != bottleneck {
-            link.jitter_std_ms = link.jitter_std_ms.max(HOST_LATE_STD_MS);
-            link.seed += draw;
-        }
+    for link in others(&mut scenario) {
+        link.jitter_std_ms = link.jitter_std_ms.max(HOST_LATE_STD_MS);
+    }
+    scenario
+}
+
+/// The same with a host that is late by as much, but otherwise.
+fn with_draw(scenario: &Scenario, draw: u64) -> Scenario {
+    let mut scenario = scenario.clone();
+    for link in others(&mut scenario) {
+        link.seed += draw;
     }
     scenario
 }
@@ -283,7 +299,7 @@ fn with_late_host(scenario: &Scenario, draw: u64) -> Scenario {
 fn run_sim(scenario: &Scenario, note: &impl Fn(&Measured)) -> Result<Measured, Error> {
     let mut draws = Vec::new();
     for draw in 0..SIM_DRAWS {
-        let outcome = remuda_sim::run(&with_late_host(scenario, draw))
+        let outcome = remuda_sim::run(&with_draw(scenario, draw))
             .map_err(|source| Error::sim(&scenario.name, source))?;
         draws.push(Figures::of(&outcome, bottleneck(scenario)));
     }
@@ -400,10 +416,15 @@ mod tests {
 
     #[test]
     fn hosts_are_late_each_otherwise_and_the_bottleneck_is_not_touched() {
-        let [one, other] = [1, 2].map(|draw| with_late_host(&scenario(), draw));
-        assert_eq!(one.links["down"], scenario().links["down"]);
-        assert_eq!(one.links["up"].jitter_std_ms, HOST_LATE_STD_MS);
-        assert_ne!(one.links["up"].seed, other.links["up"].seed);
+        let sides = [Side::Kernel, Side::Ours, Side::Sim].map(|side| of_side(&scenario(), side, 7));
+        for late in &sides {
+            assert_eq!(late.links["down"], scenario().links["down"]);
+            assert_eq!(late.links["up"].jitter_std_ms, HOST_LATE_STD_MS);
+        }
+        let [one, other] = [0, 2].map(|draw| with_draw(&sides[2], draw));
+        assert_eq!(one, sides[2]);
+        assert_eq!(other.links["down"], scenario().links["down"]);
+        assert_ne!(other.links["up"].seed, one.links["up"].seed);
     }
 
     #[test]

@@ -29,8 +29,8 @@ pub fn head(settings: &Settings, origin: &Origin, guests: Option<&str>) -> Strin
          {jobs} live runs at once{kept}; one from which more than {:.1} % of a processor was\n\
          stolen was run again, {tries} times in all at most.\n\
          {in_guests}\
-         The simulator's figure of a round is the median of {SIM_DRAWS} runs, with {} us of\n\
-         jitter on every link but the bottleneck.\n\n\
+         Every link but the bottleneck has {} us of jitter, each round otherwise; the simulator's\n\
+         figure of a round is the median of {SIM_DRAWS} such runs.\n\n\
          Bounds, on medians over rounds: goodput within {} %, 95th percentile of the queueing\n\
          delay within {} % or {} ms, retransmissions within a factor of {}; counts that\n\
          differ by fewer than {} segments are equal. Ratios are the simulator's median to each\n\
