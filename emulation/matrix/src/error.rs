@@ -21,6 +21,12 @@ pub enum Error {
         /// What was asked for.
         what: String,
     },
+    /// A range is a mistake.
+    #[error("more than {most} runs; fewer --seeds, arms or environments")]
+    TooMany {
+        /// How many there may be.
+        most: usize,
+    },
     /// A scenario is none.
     #[error(transparent)]
     Scenario(#[from] remuda_scenarios::Error),
@@ -40,13 +46,19 @@ pub enum Error {
         /// Why.
         source: remuda_link::SpecError,
     },
+    /// Arrivals at random, and none came.
+    #[error("{run}: no tested flow arrived; raise load_mbit_per_sec or duration_s")]
+    NoFlow {
+        /// The environment, driver and seed.
+        run: String,
+    },
     /// A defect of ours.
     #[error("{run}: a defect of the simulator, see above")]
     Defect {
         /// The environment, driver and seed.
         run: String,
     },
-    /// The store cannot be written.
+    /// The store cannot be written, or a trace not read.
     #[error("{path}: {source}", path = .path.display())]
     Store {
         /// The file or folder.

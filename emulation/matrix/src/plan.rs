@@ -2,6 +2,10 @@
 
 use crate::error::Error;
 use remuda_scenarios::{Environment, Scenario, Suite, suite, suite_names};
+use std::collections::BTreeSet;
+
+/// As of a sweep of scenarios: a plan of more would fill the memory.
+const RUNS_MAX: usize = 1_000_000;
 
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +69,8 @@ pub fn suite_named(name: &str) -> Result<Suite, Error> {
 }
 
 impl Plan {
-    /// Every wanted environment of the suites with every driver and every seed.
+    /// Every wanted environment of the suites with every driver and every seed, each once: `smoke`
+    /// has environments of other suites.
     pub fn of(
         suites: &[Suite],
         only: &Only,
@@ -73,10 +78,17 @@ impl Plan {
         seeds: impl Iterator<Item = u64> + Clone,
     ) -> Result<Self, Error> {
         let mut jobs = Vec::new();
+        let mut known = BTreeSet::new();
         for suite in suites {
             for environment in suite.environments()?.into_iter().filter(|it| only.wants(it)) {
+                if !known.insert((environment.suite.clone(), environment.name.clone())) {
+                    continue;
+                }
                 for driver in drivers {
                     for seed in seeds.clone() {
+                        if jobs.len() == RUNS_MAX {
+                            return Err(Error::TooMany { most: RUNS_MAX });
+                        }
                         let scenario = environment.scenario(driver, seed)?;
                         let (environment, driver) = (environment.clone(), driver.clone());
                         jobs.push(Job { environment, driver, seed, scenario });
@@ -123,6 +135,10 @@ mod tests {
         assert_eq!(plan(&["ccp"], &only(&[], &["ccp/c", "drop"])).unwrap().jobs.len(), 8);
         let error = plan(&["ccp"], &only(&["Z"], &["x"])).unwrap_err();
         assert!(error.starts_with("no environment has group `Z` and `x` in its name"), "{error}");
+        let both = plan(&["smoke", "ccbench-solo"], &only(&["A"], &[])).unwrap();
+        let alone = plan(&["ccbench-solo"], &only(&["A"], &[])).unwrap();
+        let own = both.jobs.iter().filter(|job| job.environment.suite == "ccbench-solo");
+        assert_eq!(own.count(), alone.jobs.len(), "what smoke picks is not run twice");
         let error = plan(&["cpp"], &Only::default()).unwrap_err();
         assert!(error.starts_with("suite `cpp`: there are smoke, one-flow"), "{error}");
     }

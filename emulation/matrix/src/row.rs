@@ -180,14 +180,10 @@ pub(crate) struct Measured {
 }
 
 impl Row {
-    pub(crate) fn of(job: &Job, engine: &str, measured: Measured) -> Self {
+    /// Whoever asked for it first, the row says who asks now.
+    pub(crate) fn named_for(self, job: &Job) -> Self {
         let environment = &job.environment;
         let factors = environment.factors.iter().map(|(axis, label)| format!("{axis}={label}"));
-        let Measured { throughput, delay, fairness, sharing, completion, switches } = measured;
-        let [small, medium, large] = completion.fct_ms;
-        let slowdown = completion.slowdown;
-        let goodput = throughput.goodput_mbit_per_sec;
-        let over = |ms: f64| if ms > 0.0 { goodput / ms } else { 0.0 };
         Self {
             suite: environment.suite.clone(),
             group: environment.group.clone(),
@@ -196,8 +192,19 @@ impl Row {
             path: environment.path.name().to_owned(),
             factors: factors.collect::<Vec<_>>().join(" "),
             driver: job.driver.clone(),
-            engine: engine.to_owned(),
             seed: job.seed,
+            ..self
+        }
+    }
+
+    pub(crate) fn of(job: &Job, engine: &str, measured: Measured) -> Self {
+        let Measured { throughput, delay, fairness, sharing, completion, switches } = measured;
+        let [small, medium, large] = completion.fct_ms;
+        let slowdown = completion.slowdown;
+        let goodput = throughput.goodput_mbit_per_sec;
+        let over = |ms: f64| if ms > 0.0 { goodput / ms } else { 0.0 };
+        let row = Self {
+            engine: engine.to_owned(),
             capacity_mbit_per_sec: throughput.capacity_mbit_per_sec,
             path_rtt_ms: delay.path_rtt_ms,
             queue_bdp: delay.queue_bdp,
@@ -239,6 +246,8 @@ impl Row {
             slowdown_p99: slowdown.map(|it| it[2]),
             switches: switches.0,
             switch_cost_pkts: switches.1,
-        }
+            ..Self::default()
+        };
+        row.named_for(job)
     }
 }

@@ -52,8 +52,8 @@ impl Shared<'_> {
         };
         let key = store.key(job)?;
         if let Some(row) = store.get(&key) {
-            // The content may be of another suite's environment: what names it is this job's.
-            return Ok(Some((named(row, job), true)));
+            // What decides a run may be said in two ways, as `window:5` and `window:05`.
+            return Ok(Some((row.named_for(job), true)));
         }
         let Some(row) = self.simulate(job)? else { return Ok(None) };
         store.put(&key, &row)?;
@@ -65,21 +65,6 @@ impl Shared<'_> {
         // What a run changes is its own.
         let ran = catch_unwind(AssertUnwindSafe(|| self.look_or_simulate(job)));
         ran.unwrap_or_else(|_| Err(Error::Defect { run: job.name() })).transpose()
-    }
-}
-
-/// Whoever asked for it first, the row says who asks now.
-fn named(row: Row, job: &Job) -> Row {
-    let environment = &job.environment;
-    let factors = environment.factors.iter().map(|(axis, label)| format!("{axis}={label}"));
-    Row {
-        suite: environment.suite.clone(),
-        group: environment.group.clone(),
-        family: environment.family.clone(),
-        environment: environment.name.clone(),
-        path: environment.path.name().to_owned(),
-        factors: factors.collect::<Vec<_>>().join(" "),
-        ..row
     }
 }
 

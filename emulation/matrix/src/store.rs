@@ -1,8 +1,8 @@
 //! What has been run: a file a run, under a name made of everything that decides it.
 //!
-//! The name is the SHA-256 of the program, the scenario with its driver and seed, and what is
-//! tested in it. So nothing of an old program is ever taken for a result of a new one, and two
-//! matrices that share a run share its file.
+//! The name is the SHA-256 of the program, the scenario with its driver and seed, its traces, and
+//! what is tested in it. So nothing of an old program is ever taken for a result of a new one, and
+//! two matrices that share a run share its file.
 
 use crate::error::Error;
 use crate::plan::Job;
@@ -50,6 +50,13 @@ impl Store {
         for part in [&self.code, &job.scenario.to_toml()?, &format!("{tested:?}")] {
             hash.update(part.len().to_le_bytes());
             hash.update(part);
+        }
+        // A scenario names a trace; what decides is what it holds.
+        for path in job.scenario.links.values().filter_map(|link| link.trace.as_ref()) {
+            let failed = |source| Error::Store { path: path.clone(), source };
+            let text = fs::read(path).map_err(failed)?;
+            hash.update(text.len().to_le_bytes());
+            hash.update(text);
         }
         Ok(hex(hash))
     }
@@ -99,6 +106,15 @@ mod tests {
             assert_ne!(key("a", job), another);
         }
         assert_ne!(key("a", job), key("a", &jobs("reno", 2)[0]));
+        let trace = folder.path().join("some.trace");
+        let with = |text: &str| {
+            fs::write(&trace, text).unwrap();
+            let mut job = job.clone();
+            let down = job.scenario.links.get_mut("down").unwrap();
+            (down.rate_mbit_per_sec, down.trace) = (None, Some(trace.clone()));
+            key("a", &job)
+        };
+        assert_ne!(with("1\n"), with("2\n"), "what a trace holds");
     }
 
     #[test]

@@ -192,6 +192,7 @@ impl Suite {
         let refuse = |message| Error::Text { name: self.name.clone(), message };
         let mut all = Vec::new();
         for family in &self.families {
+            family.check_axes().map_err(|rule| refuse(format!("{}: {rule}", family.name)))?;
             let count: usize = family.axes.iter().map(|axis| axis.values.len()).product();
             if count == 0 || all.len() + count > ENVIRONMENTS_MAX {
                 let family = &family.name;
@@ -268,6 +269,34 @@ impl Suite {
             factors,
             table,
         })
+    }
+}
+
+impl Family {
+    /// What is no point of its axis would change nothing, and nobody would see it.
+    fn check_axes(&self) -> Result<(), String> {
+        for axis in &self.axes {
+            let name = &axis.name;
+            for point in &axis.values {
+                match point {
+                    Point::Labelled(point) if !axis.keys.is_empty() => {
+                        let label = &point.label;
+                        return Err(format!(
+                            "axis `{name}`: `{label}` has a label: leave keys out"
+                        ));
+                    }
+                    Point::Plain(value) if value.get("label").is_some() => {
+                        let rule = "has a label and `scenario`, and no other key";
+                        return Err(format!("axis `{name}`: a point {rule}; this is {value}"));
+                    }
+                    Point::Plain(_) if axis.keys.is_empty() => {
+                        return Err(format!("axis `{name}`: plain values need keys to be of"));
+                    }
+                    Point::Labelled(_) | Point::Plain(_) => {}
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -421,6 +450,18 @@ mod tests {
             (rule, "s/steady/step=none/owd_ms=-1: [links.down] `delay_ms` is -1"),
             (TEXT.replace("[scenario]", "pick = ['x']\n[scenario]"), "s: pick: `x` must be SUITE:"),
             (TEXT.replace("[scenario]", "pick = ['ccp:x']\n[scenario]"), "s: pick: `ccp:x` is no"),
+            (
+                TEXT.replace("\"up\", scenario", "\"up\", scenaro"),
+                "s: steady: axis `step`: a point",
+            ),
+            (
+                TEXT.replace("keys = [\"links.*.delay_ms\"], ", ""),
+                "s: steady: axis `owd_ms`: plain",
+            ),
+            (
+                TEXT.replace("\"step\",", "\"step\", keys = [\"seed\"],"),
+                "s: steady: axis `step`: `none`",
+            ),
             (nowhere, "s: `flows.7.count=5`: `flows` has 2 places"),
         ] {
             let error = names(&text).unwrap_err();

@@ -41,6 +41,9 @@ impl<'a> Run<'a> {
         let scenario = &job.scenario;
         let flows = scenario.flows_expanded();
         let tested = job.environment.tested_flows(scenario);
+        if tested.is_empty() {
+            return Err(Error::NoFlow { run: job.name() });
+        }
         let neighbours = (0..flows.len())
             .filter(|flow| !tested.contains(flow))
             .filter(|flow| flows[*flow].driver != remuda_scenarios::Driver::Unresponsive)

@@ -2,8 +2,9 @@
 //!
 //! - **share**: a tested flow's goodput on average, over that of all flows on average: 1 is even, 0
 //!   is nothing. From 5 s after the last of them has come, or half of the time if that is less.
-//! - **starved**: a flow that has less than a tenth of an even share then, for at least 10 s; the
-//!   tested one, or a neighbour. (RFC 9743, section 5.1, asks for it without a number.)
+//! - **starved**: a flow that has less than a tenth of an even share over all of that time, if it
+//!   is at least 10 s; the tested one, or a neighbour. (RFC 9743, section 5.1, asks for it without
+//!   a number.)
 //!
 //! Harm (Ware et al., HotNets 2019) compares two runs, and is the report's: what the neighbour lost
 //! beside the tested flow, compared with what it loses beside one of its own kind.
