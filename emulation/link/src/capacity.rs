@@ -26,7 +26,7 @@ pub(crate) enum CapacityLimit {
 
 impl Capacity {
     /// The IP bytes that it could carry from one moment to another; `None` if nothing limits it. A
-    /// policer lets its rate through, its burst not counted.
+    /// policer lets its rate through, its burst not counted; on a trace, over the whole span.
     pub fn bytes(&self, from: Nanos, to: Nanos) -> Option<f64> {
         let span_s = (to - from).0 as f64 / 1e9;
         let policed = self.policer_bits_per_sec.map(|rate| rate as f64 / 8.0 * span_s);
@@ -40,12 +40,13 @@ impl Capacity {
 
     fn of_rate(&self, rate: &Schedule<u64>, from: Nanos, to: Nanos) -> f64 {
         let mut clock = SpeedClock::new(Some(rate.clone()), self.outages.clone());
+        let policed = self.policer_bits_per_sec.unwrap_or(u64::MAX);
         let mut bits = 0.0;
         let mut at = from;
         while at < to {
             let (bits_per_sec, until) = clock.bits_per_sec(at);
             let next = until.min(to);
-            bits += bits_per_sec as f64 * (next - at).0 as f64 / 1e9;
+            bits += bits_per_sec.min(policed) as f64 * (next - at).0 as f64 / 1e9;
             at = next;
         }
         bits / 8.0
@@ -103,6 +104,9 @@ mod tests {
         assert_eq!(bytes(policer, 0.0, 2.0), Some(1.5e6));
         let slower = format!("rate_mbit_per_sec = 3\n{policer}");
         assert_eq!(bytes(&slower, 0.0, 2.0), Some(0.75e6));
+        let out = "rate_mbit_per_sec = 12\noutages = [{ at_s = 0, duration_s = 1 }]\n".to_owned();
+        let out = out + policer;
+        assert_eq!(bytes(&out, 0.0, 2.0), Some(0.75e6), "the lesser at every moment");
     }
 
     #[test]

@@ -314,6 +314,12 @@ impl LinkSpec {
         }
     }
 
+    /// The share of packets that it loses at random: in the long run, or at the start if that
+    /// changes.
+    pub fn mean_loss_percent(&self) -> f64 {
+        self.gilbert_elliott.as_ref().map_or(self.loss_percent, |it| it.mean_loss_percent())
+    }
+
     fn loss_model(&self, rng: ChaCha8Rng) -> Loss {
         if let Some(spec) = &self.gilbert_elliott {
             return Loss::gilbert_elliott(spec.channel(), rng);

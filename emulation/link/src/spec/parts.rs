@@ -41,6 +41,16 @@ impl GilbertElliottSpec {
         percent("gilbert_elliott.loss_bad_percent", self.loss_bad_percent)
     }
 
+    /// The share of packets it loses in the long run: p / (p + r) of them meet the bad state.
+    pub fn mean_loss_percent(&self) -> f64 {
+        let (p, r) = (self.good_to_bad_percent, self.bad_to_good_percent);
+        if p == 0.0 {
+            return self.loss_good_percent;
+        }
+        let bad = p / (p + r);
+        (1.0 - bad) * self.loss_good_percent + bad * self.loss_bad_percent
+    }
+
     pub(super) fn channel(&self) -> GilbertElliott {
         GilbertElliott {
             good_to_bad_percent: self.good_to_bad_percent,
