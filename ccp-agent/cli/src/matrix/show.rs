@@ -13,7 +13,7 @@ pub fn ranking(rows: &[Row]) -> String {
     let mut shown = table(&[
         "arm",
         "wins",
-        "misses of the best score, %",
+        "misses of the best, %",
         "of the link, %",
         "p95 queueing, ms",
         "sent again, %",
@@ -32,8 +32,8 @@ pub fn ranking(rows: &[Row]) -> String {
     }
     format!(
         "{shown}\nOver {environments} environments that all of them ran: medians, in brackets 95 % \
-         intervals.\nscore: goodput squared over one-way delay; a win: within 10 % of the best \
-         score there."
+         intervals.\nBest by goodput squared over one-way delay; beside others, by how even the share is; \
+         of\ntransfers, by their slowdown. A win: within 10 % of the best there."
     )
 }
 

@@ -52,8 +52,12 @@ impl Delay {
     }
 }
 
-/// What its queue holds, by the mean capacity; a queue that counts packets holds full ones.
+/// What its queue holds, by the mean capacity; a queue that counts packets holds full ones. A
+/// policer keeps none.
 fn queue_bdp(run: &Run<'_>, rtt: Nanos) -> Option<f64> {
+    if run.bottleneck_spec.policer.is_some() {
+        return None;
+    }
     let held = run.bottleneck_spec.queue_bytes(run.scenario.rtt(), Direction::Down).ok()??;
     let end = run.scenario.duration();
     let bytes_per_sec = run.capacity.bytes(Nanos::ZERO, end)? / run.scenario.duration_s;

@@ -3,7 +3,7 @@
 //! - **Jain's index** of n shares x: (Σx)² / (n Σx²), 1 if even, 1/n if one has all (Jain, Chiu and
 //!   Hawe, 1984). Over the flows' lives it is of their goodputs. Over tenths of a second and over
 //!   seconds it is of what arrived in each, and the median of those in which the same two flows or
-//!   more were there from begin to end.
+//!   more were there from begin to end; none where the looks are further apart.
 //! - **convergence**: from the last arrival until every flow's goodput over a second stays within
 //!   10 % of an even share for 5 s. A run without it says so by having none.
 //! - **RTT fairness**: where two flows differ in their round trip, the goodput of the one with the
@@ -40,9 +40,11 @@ impl Fairness {
         let goodputs = run.outcomes(&run.tested).map(|flow| flow.goodput_mbit_per_sec);
         let goodputs: Vec<f64> = goodputs.collect();
         let arrived = Arrived::of(run, &run.tested);
+        let look_s = run.scenario.sample_ms / 1e3;
+        let over = |span_s| if look_s <= span_s { arrived.jain_over(span_s) } else { None };
         Self {
-            jain_100ms: arrived.jain_over(0.1),
-            jain_1s: arrived.jain_over(1.0),
+            jain_100ms: over(0.1),
+            jain_1s: over(1.0),
             jain: jain(&goodputs),
             convergence_s: arrived.convergence_s(),
             rtt_fairness: rtt_fairness(run, &arrived),
@@ -85,7 +87,7 @@ impl Arrived {
     }
 
     /// Bytes of a flow until a moment: at the last look before it.
-    fn until(list: &[(f64, u64)], at_s: f64) -> u64 {
+    pub(crate) fn until(list: &[(f64, u64)], at_s: f64) -> u64 {
         let after = list.partition_point(|(t_s, _)| *t_s <= at_s + 1e-9);
         after.checked_sub(1).map_or(0, |last| list[last].1)
     }

@@ -3,6 +3,7 @@
 mod completion;
 mod delay;
 mod fairness;
+mod merit;
 mod sharing;
 mod switches;
 mod throughput;
@@ -10,6 +11,7 @@ mod throughput;
 pub use completion::Completion;
 pub use delay::Delay;
 pub use fairness::Fairness;
+pub(crate) use merit::merit;
 pub use sharing::Sharing;
 pub use throughput::Throughput;
 
@@ -114,9 +116,12 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
-/// Half of the values are no larger.
+/// The middle one; of two, their mean.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
-    quantile(values, 0.5)
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (sorted.len().checked_sub(1)? / 2, sorted.len() / 2);
+    Some(f64::midpoint(sorted[low], sorted[high]))
 }
 
 #[cfg(test)]

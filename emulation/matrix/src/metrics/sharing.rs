@@ -2,6 +2,9 @@
 //!
 //! - **share**: a tested flow's goodput on average, over that of all flows on average: 1 is even, 0
 //!   is nothing. From 5 s after the last of them has come, or half of the time if that is less.
+//! - **friendliness**: 1 - |g / f - 1|, not below 0, where g is what a tested flow got on average in
+//!   that time, and f an even share of what the bottleneck could have carried: ccBench's second
+//!   league ranks by the distance from it. Taking too much counts as much as getting too little.
 //! - **starved**: a flow that has less than a tenth of an even share over all of that time, if it
 //!   is at least 10 s; the tested one, or a neighbour. (RFC 9743, section 5.1, asks for it without
 //!   a number.)
@@ -11,6 +14,8 @@
 
 use super::Run;
 use super::fairness::Arrived;
+use remuda_link::Nanos;
+use remuda_scenarios::HEADER_BYTES;
 
 /// The start of sharing that does not count.
 const SETTLING_S: f64 = 5.0;
@@ -24,6 +29,8 @@ const STARVED_S: f64 = 10.0;
 pub struct Sharing {
     /// A tested flow's to an even share.
     pub share: Option<f64>,
+    /// 1 is an even share of the link, 0 nothing or twice that.
+    pub friendliness: Option<f64>,
     /// What each neighbour got, on average.
     pub neighbour_mbit_per_sec: Option<f64>,
     /// `tested`, `neighbour`, or nothing.
@@ -63,12 +70,23 @@ impl Sharing {
             (true, false, true) => "neighbour",
             _ => "",
         };
+        let even = payload_carried(run, from_s, end_s).map_or(fair, |it| it / bytes.len() as f64);
+        let friendliness = (1.0 - (mean(tested) / even - 1.0).abs()).max(0.0);
         let rate = |bytes: f64| bytes * 8.0 / 1e6 / (end_s - from_s);
         let beside = !others.is_empty();
         Self {
             share: beside.then(|| mean(tested) / fair),
+            friendliness: beside.then_some(friendliness),
             neighbour_mbit_per_sec: beside.then(|| rate(mean(others))),
             starved,
         }
     }
+}
+
+/// The payload that the bottleneck could have carried; `None` if nothing limits it.
+fn payload_carried(run: &Run<'_>, from_s: f64, to_s: f64) -> Option<f64> {
+    let [from, to] = [from_s, to_s].map(|at_s| Nanos::from_millis_f64(at_s * 1e3));
+    let mss = run.tested.first().map_or(1.0, |flow| f64::from(run.flows[*flow].mss_bytes));
+    let carried = run.capacity.bytes(from, to).filter(|bytes| *bytes > 0.0)?;
+    Some(carried * mss / (mss + f64::from(HEADER_BYTES)))
 }

@@ -2,22 +2,26 @@
 //!
 //! - **goodput**: payload of the tested flows that arrived, each byte once, over the time from the
 //!   first one's start to the last one's end (RFC 7928, section 2.5).
-//! - **utilisation**: IP bytes of all flows' payload, headers added, over what the bottleneck could
-//!   have carried in the whole run ([`Capacity`](remuda_link::Capacity)); Pantheon's. At most 1,
+//! - **utilisation**: IP bytes of the payload of all flows that cross the bottleneck, headers added,
+//!   over what it could have carried in the whole run ([`Capacity`](remuda_link::Capacity)); Pantheon's. At most 1,
 //!   but for a policer's burst.
 //! - **retransmitted**: segments of the tested flows sent again, of all they sent.
 //! - **dropped**: packets the bottleneck dropped, of all that came to it; Pantheon's loss.
-//! - **response**: where the link's rate steps up, the time until the tested flows have had 90 % of
-//!   the new rate for a look (0.1 s); the median over steps, a step without it counting in full.
-//!   Only where a constant rate has steps and one flow is alone. (ccBench's responsiveness.)
+//! - **response**: where the link's rate steps up, the time until the first half second in which 90 %
+//!   of the new rate arrives; the median over steps, a step without it counting in full. Only where
+//!   a constant rate has steps of half a second or more, and one flow is alone. (ccBench's
+//!   responsiveness; shorter looks would take the filling of a hole for a rate.)
 
+use super::fairness::Arrived;
 use super::{Run, median};
-use remuda_link::Nanos;
-use remuda_scenarios::HEADER_BYTES;
+use remuda_link::{LinkSpec, Nanos};
 use remuda_scenarios::outcome::FlowSample;
+use remuda_scenarios::{FlowSpec, HEADER_BYTES};
 
 /// The share of the new rate that counts as reached.
 const REACHED: f64 = 0.9;
+/// Over so long.
+const WINDOW_S: f64 = 0.5;
 
 /// See this file's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,7 +32,7 @@ pub struct Throughput {
     pub capacity_mbit_per_sec: Option<f64>,
     /// How much of it was used.
     pub utilisation: Option<f64>,
-    /// Random loss as the scenario has it at the start.
+    /// Random loss: in the long run, or at the start if it changes.
     pub path_loss_percent: f64,
     /// Sent again, of what was sent.
     pub retransmitted_percent: f64,
@@ -53,6 +57,8 @@ impl Throughput {
         let duration_s = run.scenario.duration_s;
         let capacity = run.capacity.bytes(Nanos::ZERO, run.scenario.duration());
         let pairs = run.flows.iter().zip(&run.outcome.flows);
+        let crosses = |spec: &FlowSpec| spec.route.contains(&run.bottleneck.name);
+        let pairs = pairs.filter(|(spec, _)| crosses(spec));
         let carried: f64 = pairs
             .map(|(spec, flow)| {
                 let mss = f64::from(spec.mss_bytes);
@@ -66,7 +72,7 @@ impl Throughput {
             goodput_mbit_per_sec: goodput,
             capacity_mbit_per_sec: capacity.map(|bytes| bytes * 8.0 / 1e6 / duration_s),
             utilisation: capacity.filter(|it| *it > 0.0).map(|bytes| carried / bytes),
-            path_loss_percent: run.bottleneck_spec.loss_percent,
+            path_loss_percent: run.bottleneck_spec.mean_loss_percent(),
             retransmitted_percent: percent(again, sent),
             dropped_percent: percent(link.dropped_pkts, link.packets_in),
             response_s: response_s(run),
@@ -74,50 +80,89 @@ impl Throughput {
     }
 }
 
-/// Moments at which the rate steps up, with the rate before and from then on, and until when.
-fn steps_up(run: &Run<'_>) -> Vec<(f64, f64, f64)> {
-    let spec = &run.bottleneck_spec;
-    let Some(mut before) = spec.rate_mbit_per_sec else { return Vec::new() };
-    let duration_s = run.scenario.duration_s;
+/// A time in which the link is faster than before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct StepUp {
+    at_s: f64,
+    rate_mbit_per_sec: f64,
+    until_s: f64,
+}
+
+/// The steps up that last long enough to see an answer to them.
+fn steps_up(spec: &LinkSpec, duration_s: f64) -> Vec<StepUp> {
+    let Some(first) = spec.rate_mbit_per_sec else { return Vec::new() };
     let period_s = spec.rate_steps_period_s.unwrap_or(f64::INFINITY);
-    let first = before;
-    let mut all = Vec::new();
-    let mut base_s = 0.0;
-    while base_s < duration_s && !spec.rate_steps.is_empty() {
-        let steps = spec.rate_steps.iter().map(|step| (step.at_s, step.rate_mbit_per_sec));
-        let again = (base_s > 0.0).then_some((0.0, first));
-        for (at_s, rate) in again.into_iter().chain(steps) {
-            all.push((base_s + at_s, before, rate));
-            before = rate;
-        }
-        base_s += period_s;
+    if spec.rate_steps.is_empty() || period_s < WINDOW_S {
+        return Vec::new();
     }
-    let moments: Vec<f64> = all.iter().map(|step| step.0).collect();
-    let untils = moments.into_iter().skip(1).chain([duration_s]);
-    let with_until = all.into_iter().zip(untils);
-    let up = with_until.filter(|((at_s, before, rate), _)| rate > before && *at_s < duration_s);
-    up.map(|((at_s, _, rate), until_s)| (at_s, rate, until_s.min(duration_s))).collect()
+    let mut changes = vec![(0.0, first)];
+    for period in 0.. {
+        let base_s = if period == 0 { 0.0 } else { f64::from(period) * period_s };
+        if base_s >= duration_s {
+            break;
+        }
+        changes.push((base_s, first));
+        let steps = spec.rate_steps.iter();
+        changes.extend(steps.map(|step| (base_s + step.at_s, step.rate_mbit_per_sec)));
+    }
+    changes.push((duration_s, 0.0));
+    let ups = changes.windows(3).map(|of| {
+        let [(_, before), (at_s, rate_mbit_per_sec), (until_s, _)] = of else { unreachable!() };
+        let until_s = until_s.min(duration_s);
+        let up = StepUp { at_s: *at_s, rate_mbit_per_sec: *rate_mbit_per_sec, until_s };
+        (rate_mbit_per_sec > before && until_s - at_s >= WINDOW_S).then_some(up)
+    });
+    ups.flatten().collect()
 }
 
 fn response_s(run: &Run<'_>) -> Option<f64> {
     let [flow] = run.tested[..] else { return None };
-    if !run.neighbours.is_empty() {
+    if !run.neighbours.is_empty() || run.outcome.flow_samples.is_empty() {
         return None;
     }
     let of_flow = |sample: &&FlowSample| sample.flow as usize == flow;
-    let samples: Vec<&FlowSample> = run.outcome.flow_samples.iter().filter(of_flow).collect();
-    if samples.is_empty() {
-        return None;
-    }
+    let samples = run.outcome.flow_samples.iter().filter(of_flow);
+    let looks: Vec<(f64, u64)> = samples.map(|it| (it.t_s, it.delivered_bytes)).collect();
     let payload = f64::from(run.flows[flow].mss_bytes);
     let share = REACHED * payload / (payload + f64::from(HEADER_BYTES));
-    let waits = steps_up(run).into_iter().map(|(at_s, rate, until_s)| {
-        let looks = samples.windows(2).filter(|pair| pair[0].t_s >= at_s && pair[1].t_s <= until_s);
-        let reached = looks.into_iter().find(|pair| {
-            let bytes = pair[1].delivered_bytes - pair[0].delivered_bytes;
-            bytes as f64 * 8.0 / 1e6 >= share * rate * (pair[1].t_s - pair[0].t_s)
-        });
-        reached.map_or(until_s, |pair| pair[1].t_s) - at_s
+    let waits = steps_up(&run.bottleneck_spec, run.scenario.duration_s).into_iter().map(|step| {
+        let want = share * step.rate_mbit_per_sec * 1e6 / 8.0 * WINDOW_S;
+        let inside =
+            |(t_s, _): &&(f64, u64)| *t_s >= step.at_s && *t_s + WINDOW_S <= step.until_s + 1e-9;
+        let reached = looks
+            .iter()
+            .filter(inside)
+            .find(|(t_s, bytes)| (Arrived::until(&looks, t_s + WINDOW_S) - bytes) as f64 >= want);
+        reached.map_or(step.until_s, |(t_s, _)| *t_s) - step.at_s
     });
     median(&waits.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ups(text: &str, duration_s: f64) -> Vec<(f64, f64, f64)> {
+        let spec: LinkSpec = toml::from_str(text).unwrap();
+        let all = steps_up(&spec, duration_s);
+        all.iter().map(|it| (it.at_s, it.rate_mbit_per_sec, it.until_s)).collect()
+    }
+
+    #[test]
+    fn a_step_up_lasts_until_the_next_change() {
+        let one = "rate_mbit_per_sec = 12\nrate_steps = [{ at_s = 10, rate_mbit_per_sec = 24 }]\n";
+        assert_eq!(ups(one, 30.0), [(10.0, 24.0, 30.0)]);
+        assert_eq!(ups(one, 10.0), []);
+        let again = one.to_owned() + "rate_steps_period_s = 20\n";
+        assert_eq!(ups(&again, 45.0), [(10.0, 24.0, 20.0), (30.0, 24.0, 40.0)]);
+        let down = one.replace("24", "6") + "rate_steps_period_s = 20\n";
+        assert_eq!(ups(&down, 45.0), [(20.0, 12.0, 30.0), (40.0, 12.0, 45.0)]);
+    }
+
+    #[test]
+    fn a_phase_too_short_for_an_answer_is_none() {
+        let short = "rate_mbit_per_sec = 10\nrate_steps_period_s = 0.2\n\
+                     rate_steps = [{ at_s = 0.1, rate_mbit_per_sec = 100 }]\n";
+        assert_eq!(ups(short, 60.0), []);
+    }
 }
