@@ -1,8 +1,8 @@
 //! Who does best: drivers side by side over the environments that all of them ran.
 //!
 //! - In each environment a driver has the median of its seeds.
-//! - **wins**: environments in which its merit (`metrics/merit.rs`) is within 10 % of the best one's
-//!   (ccBench's winners).
+//! - **wins**: environments in which its merit (`metrics/merit.rs`) is within 10 % of the best
+//!   one's (ccBench's winners).
 //! - **regret**: one less its merit over the best one's; the median over environments. The best of
 //!   each environment together are the oracle that chooses per scenario, with regret 0.
 //! - Behind each median stands its 95 % interval by bootstrap: a thousand draws of as many

@@ -32,8 +32,8 @@ pub fn ranking(rows: &[Row]) -> String {
     }
     format!(
         "{shown}\nOver {environments} environments that all of them ran: medians, in brackets 95 % \
-         intervals.\nBest by goodput squared over one-way delay; beside others, by how even the share is; \
-         of\ntransfers, by their slowdown. A win: within 10 % of the best there."
+         intervals.\nBest by goodput squared over one-way delay; beside others, by how even the \
+         share is; of\ntransfers, by their slowdown. A win: within 10 % of the best there."
     )
 }
 

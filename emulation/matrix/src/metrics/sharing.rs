@@ -2,8 +2,8 @@
 //!
 //! - **share**: a tested flow's goodput on average, over that of all flows on average: 1 is even, 0
 //!   is nothing. From 5 s after the last of them has come, or half of the time if that is less.
-//! - **friendliness**: 1 - |g / f - 1|, not below 0, where g is what a tested flow got on average in
-//!   that time, and f an even share of what the bottleneck could have carried: ccBench's second
+//! - **friendliness**: 1 - |g / f - 1|, not below 0, where g is what a tested flow got on average
+//!   in that time, and f an even share of what the bottleneck could have carried: ccBench's second
 //!   league ranks by the distance from it. Taking too much counts as much as getting too little.
 //! - **starved**: a flow that has less than a tenth of an even share over all of that time, if it
 //!   is at least 10 s; the tested one, or a neighbour. (RFC 9743, section 5.1, asks for it without

@@ -2,14 +2,14 @@
 //!
 //! - **goodput**: payload of the tested flows that arrived, each byte once, over the time from the
 //!   first one's start to the last one's end (RFC 7928, section 2.5).
-//! - **utilisation**: IP bytes of the payload of all flows that cross the bottleneck, headers added,
-//!   over what it could have carried in the whole run ([`Capacity`](remuda_link::Capacity)); Pantheon's. At most 1,
-//!   but for a policer's burst.
+//! - **utilisation**: IP bytes of the payload of all flows that cross the bottleneck, headers
+//!   added, over what it could have carried in the whole run ([`Capacity`](remuda_link::Capacity));
+//!   Pantheon's. At most 1, but for a policer's burst.
 //! - **retransmitted**: segments of the tested flows sent again, of all they sent.
 //! - **dropped**: packets the bottleneck dropped, of all that came to it; Pantheon's loss.
-//! - **response**: where the link's rate steps up, the time until the first half second in which 90 %
-//!   of the new rate arrives; the median over steps, a step without it counting in full. Only where
-//!   a constant rate has steps of half a second or more, and one flow is alone. (ccBench's
+//! - **response**: where the link's rate steps up, the time until the first half second in which
+//!   90 % of the new rate arrives; the median over steps, a step without it counting in full. Only
+//!   where a constant rate has steps of half a second or more, and one flow is alone. (ccBench's
 //!   responsiveness; shorter looks would take the filling of a hole for a rate.)
 
 use super::fairness::Arrived;
