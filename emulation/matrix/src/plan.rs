@@ -1,6 +1,7 @@
 //! What is to run: environments × drivers × seeds.
 
 use crate::error::Error;
+use crate::row::ROWS;
 use remuda_scenarios::{Environment, Scenario, Suite, suite, suite_names};
 use std::collections::BTreeSet;
 
@@ -68,6 +69,20 @@ pub fn suite_named(name: &str) -> Result<Suite, Error> {
     }
 }
 
+/// A line about a column that is not there would fail everybody.
+fn check_expectations(environment: &Environment) -> Result<(), Error> {
+    let known = || ROWS.columns.iter().filter(|column| !column.unit.is_empty());
+    let is_known = |name: &str| known().any(|column| column.name == name);
+    match environment.expect.iter().find(|line| !is_known(&line.metric)) {
+        None => Ok(()),
+        Some(line) => Err(Error::Unknown {
+            what: "metric",
+            name: line.metric.clone(),
+            known: known().map(|column| column.name).collect::<Vec<_>>().join(", "),
+        }),
+    }
+}
+
 impl Plan {
     /// Every wanted environment of the suites with every driver and every seed, each once: `smoke`
     /// has environments of other suites.
@@ -81,6 +96,7 @@ impl Plan {
         let mut known = BTreeSet::new();
         for suite in suites {
             for environment in suite.environments()?.into_iter().filter(|it| only.wants(it)) {
+                check_expectations(&environment)?;
                 if !known.insert((environment.suite.clone(), environment.name.clone())) {
                     continue;
                 }

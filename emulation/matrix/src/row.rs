@@ -3,6 +3,7 @@
 use crate::metrics::{Completion, Delay, Fairness, Sharing, Throughput, merit};
 use crate::plan::Job;
 use remuda_results::{Rows, column};
+use remuda_scenarios::Expectation;
 use serde::{Deserialize, Serialize};
 
 /// A run and its metrics. `None` is what the run cannot say: no neighbour, no steps, no end.
@@ -25,6 +26,8 @@ pub struct Row {
     pub driver: String,
     /// What ran it.
     pub engine: String,
+    /// Who shares the path: the drivers of all other flows that listen to congestion.
+    pub neighbours: String,
     /// The seed.
     pub seed: u64,
     /// The bottleneck's mean capacity over the run.
@@ -113,6 +116,10 @@ pub struct Row {
     pub switches: u64,
     /// Segments sent again within 2 s after them.
     pub switch_cost_pkts: Option<f64>,
+    /// Pass/fail lines of the environment.
+    pub expected: u64,
+    /// Those that it fails, as `METRIC >= VALUE (VALUE)` with semicolons between.
+    pub missed: String,
 }
 
 /// The one table of a matrix.
@@ -127,6 +134,7 @@ pub const ROWS: Rows<Row> = Rows {
         column!(factors: Text),
         column!(driver: Text),
         column!(engine: Text),
+        column!(neighbours: Text),
         column!(seed: U64, "seed"),
         column!(capacity_mbit_per_sec: Maybe, "Mbit/s"),
         column!(path_rtt_ms: F64, "ms"),
@@ -171,6 +179,8 @@ pub const ROWS: Rows<Row> = Rows {
         column!(slowdown_p99: Maybe, "ratio"),
         column!(switches: U64, "count"),
         column!(switch_cost_pkts: Maybe, "packets"),
+        column!(expected: U64, "count"),
+        column!(missed: Text),
     ],
 };
 
@@ -183,6 +193,8 @@ pub(crate) struct Measured {
     pub completion: Completion,
     /// Changes of arm, and segments sent again within 2 s after them.
     pub switches: (u64, Option<f64>),
+    /// The drivers of neighbours.
+    pub neighbours: String,
 }
 
 impl Row {
@@ -190,7 +202,7 @@ impl Row {
     pub(crate) fn named_for(self, job: &Job) -> Self {
         let environment = &job.environment;
         let factors = environment.factors.iter().map(|(axis, label)| format!("{axis}={label}"));
-        Self {
+        let row = Self {
             suite: environment.suite.clone(),
             group: environment.group.clone(),
             family: environment.family.clone(),
@@ -199,12 +211,29 @@ impl Row {
             factors: factors.collect::<Vec<_>>().join(" "),
             driver: job.driver.clone(),
             seed: job.seed,
+            expected: environment.expect.len() as u64,
             ..self
-        }
+        };
+        let missed = row.missed(&environment.expect);
+        Self { missed, ..row }
+    }
+
+    /// What it has in a column of numbers; `None` for a column that is not there, or has none.
+    pub fn value(&self, column: &str) -> Option<f64> {
+        serde_json::to_value(self).ok()?.get(column)?.as_f64()
+    }
+
+    fn missed(&self, expectations: &[Expectation]) -> String {
+        let missed = expectations.iter().filter_map(|line| match self.value(&line.metric) {
+            Some(value) if line.is_met_by(value) => None,
+            Some(value) => Some(format!("{line} ({value:.3})")),
+            None => Some(format!("{line} (none)")),
+        });
+        missed.collect::<Vec<_>>().join("; ")
     }
 
     pub(crate) fn of(job: &Job, engine: &str, measured: Measured) -> Self {
-        let Measured { throughput, delay, fairness, sharing, completion, switches } = measured;
+        let Measured { throughput, delay, fairness, sharing, completion, .. } = measured;
         let [small, medium, large] = completion.fct_ms;
         let slowdown = completion.slowdown;
         let goodput = throughput.goodput_mbit_per_sec;
@@ -253,8 +282,9 @@ impl Row {
             slowdown_p50: slowdown.map(|it| it[0]),
             slowdown_p95: slowdown.map(|it| it[1]),
             slowdown_p99: slowdown.map(|it| it[2]),
-            switches: switches.0,
-            switch_cost_pkts: switches.1,
+            neighbours: measured.neighbours,
+            switches: measured.switches.0,
+            switch_cost_pkts: measured.switches.1,
             ..Self::default()
         };
         row.named_for(job)

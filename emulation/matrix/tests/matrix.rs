@@ -37,6 +37,7 @@ scenario.flows = [{ driver = "tested", count = 2, route = ["side", "down"] }]
 name = "beside"
 group = "K"
 path = "wired"
+expect = ["goodput_mbit_per_sec >= 0.1", "utilisation <= 0.1", "response_s <= 9"]
 scenario.flows = [{ driver = "cubic", name = "neighbour" }, { driver = "tested", start_s = 1 }]
 [[families]]
 name = "transfers"
@@ -134,4 +135,24 @@ fn a_driver_that_is_none_costs_its_runs_and_no_other() {
     let [Some(Err(error)), Some(Ok(row))] = &finished[..] else { panic!("{finished:?}") };
     assert!(error.to_string().starts_with("ccp/drop, no-such-arm, seed 1: "), "{error}");
     assert!(row.goodput_mbit_per_sec > 5.0, "{row:?}");
+}
+
+#[test]
+fn what_a_suite_expects_passes_or_fails_line_by_line() {
+    let rows = rows(&plan(), None, 2, None);
+    for row in rows {
+        if row.family != "beside" {
+            assert_eq!((row.expected, row.missed.as_str()), (0, ""));
+            continue;
+        }
+        assert_eq!((row.expected, row.neighbours.as_str()), (3, "cubic"));
+        let missed: Vec<&str> = row.missed.split("; ").collect();
+        assert_eq!(missed.len(), 2, "{}", row.missed);
+        assert!(missed[0].starts_with("utilisation <= 0.1 (0."), "{}", row.missed);
+        assert_eq!(missed[1], "response_s <= 9 (none)");
+    }
+    let suite = Suite::parse(&SUITE.replace("response_s", "respond"), "test").expect("it is one");
+    let plan = Plan::of(&[suite], &Only::default(), &["reno".to_owned()], 1..=1);
+    let error = plan.expect_err("no such metric").to_string();
+    assert!(error.contains("metric `respond`") && error.contains("response_s"), "{error}");
 }

@@ -30,6 +30,7 @@
 
 use crate::driver::Driver;
 use crate::error::Error;
+use crate::expect::Expectation;
 use crate::library;
 use crate::load::explained;
 use crate::overrides::Override;
@@ -77,6 +78,9 @@ struct Family {
     /// What to look at in the results.
     #[serde(default)]
     look_at: String,
+    /// Pass/fail lines.
+    #[serde(default)]
+    expect: Vec<Expectation>,
     /// Put over the suite's: tables are merged, but for one that says its `kind`; all else is
     /// replaced.
     #[serde(default)]
@@ -163,6 +167,8 @@ pub struct Environment {
     pub path: PathKind,
     /// What to look at in its results; may be empty.
     pub look_at: String,
+    /// What every driver is to reach there.
+    pub expect: Vec<Expectation>,
     /// Its place on each axis.
     pub factors: Vec<(String, String)>,
     table: Table,
@@ -266,6 +272,7 @@ impl Suite {
             name,
             path: family.path,
             look_at: family.look_at.clone(),
+            expect: family.expect.clone(),
             factors,
             table,
         })

@@ -21,6 +21,7 @@ use crate::row::{Measured, Row};
 use remuda_link::{Capacity, Direction};
 use remuda_scenarios::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use remuda_scenarios::{FlowSpec, LinkSpec, Nanos, Scenario};
+use std::collections::BTreeSet;
 
 /// A run and what came of it, as the metrics see it.
 pub(crate) struct Run<'a> {
@@ -85,6 +86,12 @@ impl<'a> Run<'a> {
         flows.iter().filter_map(|flow| all.get(*flow)).collect::<Vec<_>>().into_iter()
     }
 
+    /// Each once, with commas between.
+    fn neighbour_drivers(&self) -> String {
+        let drivers = self.neighbours.iter().map(|flow| self.flows[*flow].driver.to_string());
+        drivers.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(",")
+    }
+
     /// When a flow is there: from its start to its end, its stop or the scenario's end.
     pub(crate) fn life_s(&self, flow: usize) -> (f64, f64) {
         let spec = &self.flows[flow];
@@ -104,6 +111,7 @@ pub(crate) fn row(job: &Job, outcome: &Outcome) -> Result<Row, Error> {
         sharing: Sharing::of(&run),
         completion: Completion::of(&run),
         switches: switches::of(&run),
+        neighbours: run.neighbour_drivers(),
     };
     Ok(Row::of(job, outcome.engine.name(), measured))
 }
