@@ -11,6 +11,7 @@ mod doctor;
 mod flows;
 mod matrix;
 mod programs;
+mod report;
 mod sim;
 mod stop;
 mod table;
@@ -48,6 +49,8 @@ enum Command {
     Sim(sim::SimArgs),
     /// How good arms and policies are, on every kind of path
     Matrix(matrix::MatrixArgs),
+    /// What a matrix says, and what changed since another one
+    Report(report::ReportArgs),
     /// Run a command behind an emulated link, as mm-link does
     Link(Box<remuda_live::args::LinkArgs>),
 }
@@ -89,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => args.run(),
         Command::Sim(args) => args.run(),
         Command::Matrix(args) => args.run(),
+        Command::Report(args) => args.run(),
         Command::Link(args) => return link(&args),
     };
     match done {

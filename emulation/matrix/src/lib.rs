@@ -14,6 +14,7 @@ mod run;
 mod store;
 
 pub use error::Error;
+pub use metrics::median;
 pub use plan::{Job, Only, Plan, suite_named};
 pub use ranking::{Interval, Rank, interval, ranking};
 pub use row::{ROWS, Row};

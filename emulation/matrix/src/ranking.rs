@@ -12,6 +12,7 @@ use crate::metrics::{median, quantile};
 use crate::row::Row;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// ccBench's: within a tenth of the best.
@@ -20,7 +21,7 @@ const DRAWS: usize = 1_000;
 const SEED: u64 = 1;
 
 /// A median and its 95 % interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Interval {
     /// The median.
     pub median: f64,
@@ -31,7 +32,7 @@ pub struct Interval {
 }
 
 /// A driver's place.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Rank {
     /// Who.
     pub driver: String,

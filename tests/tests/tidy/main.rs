@@ -53,6 +53,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &["ccp-agent", "remuda-link", "remuda-results", "remuda-scenarios", "remuda-sim"],
     ),
     (
+        "remuda-report",
+        &["ccp-agent", "remuda-matrix", "remuda-results", "remuda-scenarios", "remuda-sim"],
+    ),
+    (
         "remuda-python",
         &[
             "ccp-agent",
@@ -73,6 +77,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "remuda-link",
             "remuda-live",
             "remuda-matrix",
+            "remuda-report",
             "remuda-results",
             "remuda-scenarios",
             "remuda-selector",

@@ -3,9 +3,12 @@
 mod progress;
 mod show;
 
+pub use show::ranking_table;
+
 use crate::Failure;
 use crate::author::AuthorArgs;
 use crate::commit::commit;
+use crate::report::write_beside;
 use crate::sim::Seeds;
 use crate::stop::stop_flag;
 use ccp_agent::{Config, catalogue};
@@ -51,7 +54,8 @@ Examples:
   An arm in Python beside two others
     remuda matrix --author my_cca.py --arm my_cca,cubic,bbr
 
-Under --out: matrix.parquet, a row a run; emulation/matrix/README.md says what its columns are.")]
+Under --out: matrix.parquet, a row a run; emulation/matrix/README.md says what its columns are;
+report.html, what it says; `remuda report` compares it with another one.")]
 pub struct MatrixArgs {
     /// Suites that come with the program, or suite files [default: smoke]
     #[arg(long, value_name = "NAME|FILE", value_delimiter = ',')]
@@ -93,7 +97,8 @@ pub struct MatrixArgs {
     quiet: bool,
 }
 
-fn suite_of(name: &str) -> Result<Suite, Failure> {
+/// A suite that comes with the program, or of a file.
+pub fn suite_of(name: &str) -> Result<Suite, Failure> {
     let path = Path::new(name);
     if !name.ends_with(".toml") {
         return Ok(suite_named(name)?);
@@ -171,6 +176,12 @@ impl MatrixArgs {
         if !self.quiet {
             eprintln!("{}", show::done(&rows, plan.jobs.len(), clock.elapsed()));
             eprintln!("remuda matrix: the table is in {}", path.display());
+        }
+        if !rows.is_empty() {
+            let page = write_beside(&path)?;
+            if !self.quiet {
+                eprintln!("remuda matrix: the report is in {}", page.display());
+            }
         }
         verdict(&failures, rows.len(), plan.jobs.len(), stopped.load(Ordering::Relaxed))
     }

@@ -2,13 +2,17 @@
 
 use crate::Failure;
 use crate::table::{figure, table};
-use remuda_matrix::{Interval, Plan, Row};
+use remuda_matrix::{Interval, Plan, Rank, Row};
 use remuda_scenarios::Suite;
 use std::time::Duration;
 
 /// Who does best.
 pub fn ranking(rows: &[Row]) -> String {
-    let ranks = remuda_matrix::ranking(rows);
+    ranking_table(&remuda_matrix::ranking(rows))
+}
+
+/// Drivers, the best first.
+pub fn ranking_table(ranks: &[Rank]) -> String {
     let environments = ranks.first().map_or(0, |rank| rank.environments);
     let mut shown = table(&[
         "arm",
@@ -19,7 +23,7 @@ pub fn ranking(rows: &[Row]) -> String {
         "sent again, %",
         "starved / starves",
     ]);
-    for rank in &ranks {
+    for rank in ranks {
         shown.add_row([
             rank.driver.clone(),
             rank.wins.to_string(),

@@ -124,8 +124,8 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
-/// The middle one; of two, their mean.
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
+/// The middle one; of two, their mean. `None` of none.
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (low, high) = (sorted.len().checked_sub(1)? / 2, sorted.len() / 2);

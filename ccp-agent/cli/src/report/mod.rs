@@ -1,0 +1,131 @@
+//! `remuda report`: what a matrix says, as a page or in the terminal, and what changed since another.
+
+mod show;
+
+use crate::Failure;
+use crate::author::AuthorArgs;
+use crate::matrix::suite_of;
+use ccp_agent::Config;
+use clap::Args;
+use remuda_report::{Board, Diff, Matrix, Series, page};
+use remuda_scenarios::{Suite, suite_names};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What the page is called that lies beside a table.
+const PAGE: &str = "report.html";
+
+/// What a matrix says: one page that needs no network, or tables in the terminal.
+///
+/// The page has who is best on every kind of path, rankings, throughput and delay, distributions,
+/// every environment, who starves whom, and the pass/fail lines. `remuda matrix` writes it beside
+/// its table; this writes it again, with what changed since another table, or with time series.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  The page of the last matrix, again
+    remuda report
+  What did my change do? A matrix before it, one after it, and the difference
+    remuda matrix --arm all --out out/before
+    remuda matrix --arm all --out out/after
+    remuda report out/after --against out/before
+  In the terminal, and with an exit status for CI: 1 if an arm became worse
+    remuda report out/after --against out/before --text --check
+  What happened, second by second, where a name has cell/ in it
+    remuda report --series wireless:cell/owd_ms=20")]
+pub struct ReportArgs {
+    /// A table of `remuda matrix`, or the folder it is in
+    #[arg(value_name = "TABLE", default_value = "out/matrix")]
+    table: PathBuf,
+    /// An older table, or its folder: says what changed from there to TABLE
+    #[arg(long, value_name = "TABLE")]
+    against: Option<PathBuf>,
+    /// Adds time series of the environments that have this in SUITE/NAME: runs them again, with
+    /// every arm of the table and its first seed
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    series: Vec<String>,
+    /// Suite files that TABLE has environments of, for --series
+    #[arg(long, value_name = "FILE", value_delimiter = ',', requires = "series")]
+    suite: Vec<String>,
+    #[command(flatten)]
+    authors: AuthorArgs,
+    /// Where the page goes [default: report.html beside the table]
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    out: Option<PathBuf>,
+    /// Prints tables instead of writing a page
+    #[arg(long, conflicts_with = "series")]
+    text: bool,
+    /// Ends with status 1 if an arm fails against the older table
+    #[arg(long, requires = "against")]
+    check: bool,
+}
+
+/// Writes the page beside a table that has just been written.
+pub fn write_beside(table: &Path) -> Result<PathBuf, Failure> {
+    let path = table.with_file_name(PAGE);
+    let board = Board::of(&Matrix::read(table)?);
+    write(&path, &page(&board, None, &[])?)?;
+    Ok(path)
+}
+
+fn write(path: &Path, html: &str) -> Result<(), Failure> {
+    fs::write(path, html)
+        .map_err(|error| format!("cannot write {}: {error}", path.display()).into())
+}
+
+impl ReportArgs {
+    /// Makes it.
+    pub fn run(self) -> Result<(), Failure> {
+        let matrix = Matrix::read(&self.table)?;
+        let board = Board::of(&matrix);
+        let old = self.against.as_deref().map(Matrix::read).transpose()?;
+        let diff = old.map(|old| Diff::of(&old, &matrix)).transpose()?;
+        if self.text {
+            println!("{}", show::board(&board));
+            if let Some(diff) = &diff {
+                println!("\n{}", show::diff(diff));
+            }
+        } else {
+            let path = self.page_path();
+            write(&path, &page(&board, diff.as_ref(), &self.series_of(&matrix)?)?)?;
+            println!("{}", path.display());
+        }
+        match &diff {
+            Some(diff) if self.check && !diff.passes() => Err(show::failing(diff).into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn page_path(&self) -> PathBuf {
+        let beside = || match self.table.is_dir() {
+            true => self.table.join(PAGE),
+            false => self.table.with_file_name(PAGE),
+        };
+        self.out.clone().unwrap_or_else(beside)
+    }
+
+    fn series_of(&self, matrix: &Matrix) -> Result<Vec<Series>, Failure> {
+        if self.series.is_empty() {
+            return Ok(Vec::new());
+        }
+        let config = Arc::new(Config::default());
+        let _authors = self.authors.start(&config.authors)?;
+        Ok(Series::of(matrix, &self.series, &self.suites(matrix)?, &config)?)
+    }
+
+    /// Those that the table has environments of.
+    fn suites(&self, matrix: &Matrix) -> Result<Vec<Suite>, Failure> {
+        let given = self.suite.iter().map(|name| suite_of(name)).collect::<Result<Vec<_>, _>>()?;
+        let mut all = given;
+        let names: BTreeSet<&str> = matrix.rows.iter().map(|row| row.suite.as_str()).collect();
+        for name in names {
+            let is_there = all.iter().any(|suite| suite.name == name);
+            if !is_there && suite_names().any(|known| known == name) {
+                all.push(suite_of(name)?);
+            }
+        }
+        Ok(all)
+    }
+}

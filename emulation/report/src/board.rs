@@ -1,0 +1,261 @@
+//! Everything the page shows of a matrix: environments × drivers, and what stands out.
+
+use crate::matrix::Matrix;
+use crate::slice::{Buffer, Slice, slices};
+use remuda_matrix::{Row, median};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An environment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Place {
+    /// Its suite.
+    pub suite: String,
+    /// Its name.
+    pub name: String,
+    /// Its group.
+    pub group: String,
+    /// Its kind of path.
+    pub path: String,
+    /// How much its bottleneck holds.
+    pub buffer: Buffer,
+    /// Its mean capacity, in Mbit/s.
+    pub capacity_mbit_per_sec: Option<f64>,
+    /// Its idle round trip, in milliseconds.
+    pub rtt_ms: f64,
+    /// What its bottleneck holds, in BDPs.
+    pub queue_bdp: Option<f64>,
+    /// Who else is there.
+    pub neighbours: String,
+}
+
+/// What a driver made of an environment: medians over seeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Cell {
+    /// Its merit over that of the best driver there, 0 to 1.
+    pub of_best: f64,
+    /// In Mbit/s.
+    pub goodput_mbit_per_sec: f64,
+    /// Of the link.
+    pub utilisation: Option<f64>,
+    /// In the queue, the 95th percentile, in milliseconds.
+    pub queueing_p95_ms: f64,
+    /// Sent again, in percent.
+    pub retransmitted_percent: f64,
+    /// To an even share, beside neighbours.
+    pub share: Option<f64>,
+    /// Over slowdowns of transfers, the 95th percentile.
+    pub slowdown_p95: Option<f64>,
+}
+
+/// A run in which somebody starved.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Starved {
+    /// The environment, by its place.
+    pub environment: usize,
+    /// What was tested.
+    pub driver: String,
+    /// Who starved: `tested` or `neighbour`.
+    pub who: String,
+    /// The neighbours' drivers; empty where all flows are the tested ones.
+    pub neighbours: String,
+    /// The tested flows' share of an even one.
+    pub share: Option<f64>,
+    /// In how many of the seeds.
+    pub seeds: usize,
+}
+
+/// A run that misses a pass/fail line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Missed {
+    /// The environment, by its place.
+    pub environment: usize,
+    /// What was tested.
+    pub driver: String,
+    /// Which.
+    pub seed: u64,
+    /// The lines, with what they were.
+    pub lines: String,
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Board {
+    /// What the table says of itself.
+    pub about: BTreeMap<String, String>,
+    /// How many runs it has.
+    pub runs: usize,
+    /// How many seeds.
+    pub seeds: usize,
+    /// By name.
+    pub drivers: Vec<String>,
+    /// In the order of the rows.
+    pub environments: Vec<Place>,
+    /// By environment, then driver; `None` where it was not run.
+    pub cells: Vec<Vec<Option<Cell>>>,
+    /// Each with its ranking; the first has all environments.
+    pub slices: Vec<Slice>,
+    /// Who starved.
+    pub starved: Vec<Starved>,
+    /// How many pass/fail lines there are in all runs.
+    pub expected: u64,
+    /// Which runs miss some.
+    pub missed: Vec<Missed>,
+}
+
+type Rows<'a> = Vec<Vec<Vec<&'a Row>>>;
+
+impl Board {
+    /// Of a matrix.
+    pub fn of(matrix: &Matrix) -> Self {
+        let rows = &matrix.rows;
+        let names: BTreeSet<&str> = rows.iter().map(|row| row.driver.as_str()).collect();
+        let mut known = BTreeMap::new();
+        let mut places: Vec<&Row> = Vec::new();
+        for row in rows {
+            known.entry((&row.suite, &row.environment)).or_insert_with(|| {
+                places.push(row);
+                places.len() - 1
+            });
+        }
+        let drivers: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        let mut by_cell: Rows<'_> = vec![vec![Vec::new(); drivers.len()]; places.len()];
+        for row in rows {
+            let place = known[&(&row.suite, &row.environment)];
+            let driver = drivers.partition_point(|name| *name < row.driver);
+            by_cell[place][driver].push(row);
+        }
+        let seeds: BTreeSet<u64> = rows.iter().map(|row| row.seed).collect();
+        Self {
+            about: matrix.about.clone(),
+            runs: rows.len(),
+            seeds: seeds.len(),
+            slices: slices(rows, &places),
+            starved: starved(&by_cell, &drivers),
+            expected: rows.iter().map(|row| row.expected).sum(),
+            missed: missed(&by_cell),
+            cells: by_cell.iter().map(|drivers| cells(drivers)).collect(),
+            environments: places.into_iter().map(place).collect(),
+            drivers,
+        }
+    }
+}
+
+fn place(row: &Row) -> Place {
+    Place {
+        suite: row.suite.clone(),
+        name: row.environment.clone(),
+        group: row.group.clone(),
+        path: row.path.clone(),
+        buffer: Buffer::of(row),
+        capacity_mbit_per_sec: row.capacity_mbit_per_sec,
+        rtt_ms: row.path_rtt_ms,
+        queue_bdp: row.queue_bdp,
+        neighbours: row.neighbours.clone(),
+    }
+}
+
+fn middle(rows: &[&Row], metric: impl Fn(&Row) -> Option<f64>) -> Option<f64> {
+    median(&rows.iter().filter_map(|row| metric(row)).collect::<Vec<_>>())
+}
+
+fn cells(drivers: &[Vec<&Row>]) -> Vec<Option<Cell>> {
+    let merit = |rows: &[&Row]| middle(rows, |row| Some(row.merit));
+    let best = drivers.iter().filter_map(|rows| merit(rows)).fold(0.0, f64::max);
+    let cell = |rows: &Vec<&Row>| {
+        let of_best = merit(rows)?;
+        let known = |metric: fn(&Row) -> f64| middle(rows, |row| Some(metric(row)));
+        Some(Cell {
+            of_best: if best > 0.0 { of_best / best } else { 1.0 },
+            goodput_mbit_per_sec: known(|row| row.goodput_mbit_per_sec)?,
+            utilisation: middle(rows, |row| row.utilisation),
+            queueing_p95_ms: known(|row| row.queueing_p95_ms)?,
+            retransmitted_percent: known(|row| row.retransmitted_percent)?,
+            share: middle(rows, |row| row.share),
+            slowdown_p95: middle(rows, |row| row.slowdown_p95),
+        })
+    };
+    drivers.iter().map(cell).collect()
+}
+
+fn starved(by_cell: &Rows<'_>, drivers: &[String]) -> Vec<Starved> {
+    let mut all = Vec::new();
+    for (environment, of_driver) in by_cell.iter().enumerate() {
+        for (driver, rows) in drivers.iter().zip(of_driver) {
+            for who in ["tested", "neighbour"] {
+                let those: Vec<&Row> =
+                    rows.iter().filter(|row| row.starved == who).copied().collect();
+                let Some(first) = those.first() else { continue };
+                all.push(Starved {
+                    environment,
+                    driver: driver.clone(),
+                    who: who.to_owned(),
+                    neighbours: first.neighbours.clone(),
+                    share: middle(&those, |row| row.share),
+                    seeds: those.len(),
+                });
+            }
+        }
+    }
+    all
+}
+
+fn missed(by_cell: &Rows<'_>) -> Vec<Missed> {
+    let all = by_cell.iter().enumerate();
+    let rows = all.flat_map(|(place, of)| of.iter().flatten().map(move |row| (place, row)));
+    rows.filter(|(_, row)| !row.missed.is_empty())
+        .map(|(environment, row)| Missed {
+            environment,
+            driver: row.driver.clone(),
+            seed: row.seed,
+            lines: row.missed.clone(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(environment: &str, driver: &str, seed: u64, merit: f64) -> Row {
+        let (environment, driver) = (environment.to_owned(), driver.to_owned());
+        Row { suite: "s".to_owned(), environment, driver, seed, merit, ..Row::default() }
+    }
+
+    #[test]
+    fn a_cell_is_the_median_of_its_seeds_to_the_best_there() {
+        let rows = vec![
+            row("y", "b", 1, 5.0),
+            row("y", "b", 2, 7.0),
+            row("x", "a", 1, 4.0),
+            row("y", "a", 1, 12.0),
+        ];
+        let board = Board::of(&Matrix { rows, about: BTreeMap::new() });
+        assert_eq!(board.drivers, ["a", "b"]);
+        let names: Vec<&str> = board.environments.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["y", "x"], "as they came");
+        let of_best = |place: usize, driver: usize| board.cells[place][driver].map(|it| it.of_best);
+        assert_eq!([of_best(0, 0), of_best(0, 1)], [Some(1.0), Some(0.5)]);
+        assert_eq!([of_best(1, 0), of_best(1, 1)], [Some(1.0), None]);
+        assert_eq!((board.runs, board.seeds), (4, 2));
+    }
+
+    #[test]
+    fn who_starves_and_what_is_missed_is_listed() {
+        let mut rows = vec![row("x", "a", 1, 1.0), row("x", "a", 2, 1.0), row("x", "b", 1, 1.0)];
+        for row in &mut rows[..2] {
+            row.starved = "neighbour".to_owned();
+            row.neighbours = "cubic".to_owned();
+            row.share = Some(1.9);
+        }
+        rows[2].missed = "jain >= 0.7 (0.5)".to_owned();
+        rows[2].expected = 2;
+        let board = Board::of(&Matrix { rows, about: BTreeMap::new() });
+        let [it] = &board.starved[..] else { panic!("{:?}", board.starved) };
+        assert_eq!((it.driver.as_str(), it.who.as_str(), it.seeds), ("a", "neighbour", 2));
+        assert_eq!((it.neighbours.as_str(), it.share), ("cubic", Some(1.9)));
+        let [it] = &board.missed[..] else { panic!("{:?}", board.missed) };
+        assert_eq!((it.driver.as_str(), it.lines.as_str()), ("b", "jain >= 0.7 (0.5)"));
+        assert_eq!(board.expected, 2);
+    }
+}

@@ -1,0 +1,245 @@
+//! What changed from one matrix to another: the same environments, drivers and seeds, run by run.
+//!
+//! A run is **equal** if its row is, to the last digit; **better** or **worse** if its merit
+//! changed by more than 2 %; otherwise about the same. A driver **fails** if the 95 % interval of
+//! the median change of its merit lies below one as a whole, or if it misses a pass/fail line or
+//! starves somebody, or itself, where it did not before.
+
+use crate::error::Error;
+use crate::matrix::Matrix;
+use remuda_matrix::{Interval, Row, interval};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A merit that changed by less is about the same.
+const ABOUT: f64 = 0.02;
+/// So many changes are listed.
+const LISTED: usize = 100;
+
+/// Whether a driver is as good as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It is.
+    Pass,
+    /// It is not.
+    Fail,
+}
+
+/// What became of a driver.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DriverDiff {
+    /// Which.
+    pub driver: String,
+    /// Runs that are the same to the last digit.
+    pub equal: usize,
+    /// Runs that are about the same.
+    pub about: usize,
+    /// Runs that are better.
+    pub better: usize,
+    /// Runs that are worse.
+    pub worse: usize,
+    /// New merit to old: the median over runs.
+    pub ratio: Interval,
+    /// Runs that miss a line, or starve somebody, and did not before.
+    pub newly_missed: usize,
+    /// As good as before?
+    pub verdict: Verdict,
+}
+
+/// A run that changed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// The suite and the environment.
+    pub environment: String,
+    /// The driver.
+    pub driver: String,
+    /// The seed.
+    pub seed: u64,
+    /// New merit to old.
+    pub ratio: f64,
+    /// Goodput before and now, in Mbit/s.
+    pub goodput_mbit_per_sec: [f64; 2],
+    /// The queue before and now, the 95th percentile, in milliseconds.
+    pub queueing_p95_ms: [f64; 2],
+    /// Sent again before and now, in percent.
+    pub retransmitted_percent: [f64; 2],
+    /// What is missed or starved now, and was not before.
+    pub newly_missed: String,
+}
+
+/// What changed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diff {
+    /// What the old table says of itself.
+    pub old: BTreeMap<String, String>,
+    /// What the new one says.
+    pub new: BTreeMap<String, String>,
+    /// Runs that both have.
+    pub shared: usize,
+    /// Runs that only the old one has, and only the new one.
+    pub alone: [usize; 2],
+    /// By name.
+    pub drivers: Vec<DriverDiff>,
+    /// The runs whose merit changed most, first; a hundred at most.
+    pub changes: Vec<Change>,
+}
+
+fn key(row: &Row) -> (&str, &str, &str, u64) {
+    (&row.suite, &row.environment, &row.driver, row.seed)
+}
+
+fn ratio(old: f64, new: f64) -> f64 {
+    // Beyond a factor of ten it does not matter by how much.
+    if old > 0.0 {
+        (new / old).clamp(0.1, 10.0)
+    } else if new > 0.0 {
+        10.0
+    } else {
+        1.0
+    }
+}
+
+fn newly_missed(old: &Row, new: &Row) -> String {
+    let metric = |line: &str| line.split(" (").next().unwrap_or_default().to_owned();
+    let before: Vec<String> = old.missed.split("; ").map(metric).collect();
+    let lines = new.missed.split("; ").filter(|line| !line.is_empty());
+    let mut all: Vec<String> =
+        lines.filter(|line| !before.contains(&metric(line))).map(str::to_owned).collect();
+    if !new.starved.is_empty() && new.starved != old.starved {
+        all.push(format!("{} starves", new.starved));
+    }
+    all.join("; ")
+}
+
+impl Diff {
+    /// From one matrix to another.
+    ///
+    /// # Errors
+    ///
+    /// They have no run in common.
+    pub fn of(old: &Matrix, new: &Matrix) -> Result<Self, Error> {
+        let before: BTreeMap<_, &Row> = old.rows.iter().map(|row| (key(row), row)).collect();
+        let pairs: Vec<(&Row, &Row)> =
+            new.rows.iter().filter_map(|row| Some((*before.get(&key(row))?, row))).collect();
+        if pairs.is_empty() {
+            return Err(Error::NothingShared);
+        }
+        let mut by_driver: BTreeMap<&str, Vec<(&Row, &Row)>> = BTreeMap::new();
+        for pair in &pairs {
+            by_driver.entry(&pair.1.driver).or_default().push(*pair);
+        }
+        let drivers = by_driver.into_iter().map(|(driver, pairs)| of_driver(driver, &pairs));
+        let mut changes: Vec<Change> =
+            pairs.iter().filter(|(old, new)| old != new).map(|pair| change(*pair)).collect();
+        let size = |it: &Change| (!it.newly_missed.is_empty(), it.ratio.ln().abs());
+        changes.sort_by(|a, b| size(b).partial_cmp(&size(a)).unwrap_or(std::cmp::Ordering::Equal));
+        changes.truncate(LISTED);
+        Ok(Self {
+            old: old.about.clone(),
+            new: new.about.clone(),
+            shared: pairs.len(),
+            alone: [before.len() - pairs.len(), new.rows.len() - pairs.len()],
+            drivers: drivers.collect(),
+            changes,
+        })
+    }
+
+    /// Whether every driver is as good as before.
+    pub fn passes(&self) -> bool {
+        self.drivers.iter().all(|it| it.verdict == Verdict::Pass)
+    }
+}
+
+fn of_driver(driver: &str, pairs: &[(&Row, &Row)]) -> DriverDiff {
+    let ratios: Vec<f64> = pairs.iter().map(|(old, new)| ratio(old.merit, new.merit)).collect();
+    let equal = pairs.iter().filter(|(old, new)| old == new).count();
+    let better = ratios.iter().filter(|ratio| **ratio > 1.0 + ABOUT).count();
+    let worse = ratios.iter().filter(|ratio| **ratio < 1.0 - ABOUT).count();
+    let missed = pairs.iter().filter(|(old, new)| !newly_missed(old, new).is_empty()).count();
+    let ratio = interval(&ratios);
+    let passes = ratio.high >= 1.0 && missed == 0;
+    DriverDiff {
+        driver: driver.to_owned(),
+        equal,
+        about: pairs.len() - equal - better - worse,
+        better,
+        worse,
+        ratio,
+        newly_missed: missed,
+        verdict: if passes { Verdict::Pass } else { Verdict::Fail },
+    }
+}
+
+fn change((old, new): (&Row, &Row)) -> Change {
+    let both = |metric: fn(&Row) -> f64| [metric(old), metric(new)];
+    Change {
+        environment: format!("{}/{}", new.suite, new.environment),
+        driver: new.driver.clone(),
+        seed: new.seed,
+        ratio: ratio(old.merit, new.merit),
+        goodput_mbit_per_sec: both(|row| row.goodput_mbit_per_sec),
+        queueing_p95_ms: both(|row| row.queueing_p95_ms),
+        retransmitted_percent: both(|row| row.retransmitted_percent),
+        newly_missed: newly_missed(old, new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix(rows: &[(&str, &str, f64)]) -> Matrix {
+        let row = |(environment, driver, merit): &(&str, &str, f64)| Row {
+            environment: (*environment).to_owned(),
+            driver: (*driver).to_owned(),
+            merit: *merit,
+            ..Row::default()
+        };
+        Matrix { rows: rows.iter().map(row).collect(), about: BTreeMap::new() }
+    }
+
+    #[test]
+    fn runs_are_equal_about_the_same_better_or_worse() {
+        let old = matrix(&[("w", "a", 1.0), ("x", "a", 1.0), ("y", "a", 1.0), ("z", "a", 1.0)]);
+        let new = matrix(&[("w", "a", 1.0), ("x", "a", 1.01), ("y", "a", 1.5), ("z", "a", 0.5)]);
+        let diff = Diff::of(&old, &new).unwrap();
+        let [it] = &diff.drivers[..] else { panic!("{diff:?}") };
+        assert_eq!((it.equal, it.about, it.better, it.worse), (1, 1, 1, 1));
+        assert!(diff.passes(), "{diff:?}");
+        let first: Vec<&str> = diff.changes.iter().map(|it| it.environment.as_str()).collect();
+        assert_eq!(first, ["/z", "/y", "/x"], "the largest first");
+    }
+
+    #[test]
+    fn a_driver_that_is_worse_nearly_everywhere_fails() {
+        let names: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+        let all = |merit: f64| -> Matrix {
+            matrix(&names.iter().map(|it| (it.as_str(), "a", merit)).collect::<Vec<_>>())
+        };
+        assert!(!Diff::of(&all(1.0), &all(0.97)).unwrap().passes());
+        assert!(Diff::of(&all(1.0), &all(1.0)).unwrap().passes());
+        assert!(Diff::of(&all(1.0), &all(1.03)).unwrap().passes());
+    }
+
+    #[test]
+    fn a_line_missed_for_the_first_time_fails_and_an_old_miss_does_not() {
+        let (mut old, mut new) = (matrix(&[("x", "a", 1.0)]), matrix(&[("x", "a", 1.0)]));
+        old.rows[0].missed = "jain >= 0.7 (0.6)".to_owned();
+        new.rows[0].missed = "jain >= 0.7 (0.5)".to_owned();
+        assert!(Diff::of(&old, &new).unwrap().passes());
+        new.rows[0].missed += "; utilisation >= 0.8 (0.7)";
+        let diff = Diff::of(&old, &new).unwrap();
+        assert_eq!(diff.changes[0].newly_missed, "utilisation >= 0.8 (0.7)");
+        assert!(!diff.passes());
+        new.rows[0].missed.clear();
+        new.rows[0].starved = "neighbour".to_owned();
+        assert_eq!(Diff::of(&old, &new).unwrap().changes[0].newly_missed, "neighbour starves");
+    }
+
+    #[test]
+    fn matrices_that_share_nothing_cannot_be_compared() {
+        let error = Diff::of(&matrix(&[("x", "a", 1.0)]), &matrix(&[("x", "b", 1.0)]));
+        assert!(error.unwrap_err().to_string().contains("share no run"));
+    }
+}

@@ -1,0 +1,32 @@
+//! A table of `remuda matrix`, read back.
+
+use crate::error::Error;
+use remuda_matrix::{ROWS, Row};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Rows, and what the table says of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Matrix {
+    /// A run each.
+    pub rows: Vec<Row>,
+    /// Program, commit, suites, arms.
+    pub about: BTreeMap<String, String>,
+}
+
+impl Matrix {
+    /// Reads `matrix.parquet`, or the one in a folder.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, is no such table, or has no rows.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let file = if path.is_dir() { path.join("matrix.parquet") } else { path.to_owned() };
+        let (rows, facts) = ROWS.read(&file).map_err(Box::new)?;
+        if rows.is_empty() {
+            return Err(Error::Empty { path: file.display().to_string() });
+        }
+        let own = |key: &String| !key.starts_with("ARROW:");
+        Ok(Self { rows, about: facts.into_iter().filter(|(key, _)| own(key)).collect() })
+    }
+}

@@ -1,0 +1,453 @@
+"use strict";
+// Draws what was chosen. All figures are in the data; rankings and intervals are computed by
+// remuda, here are only means, deviations and quantiles of what is on the page.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const { board, series } = data;
+const at = (id) => document.getElementById(id);
+const SVG = "http://www.w3.org/2000/svg";
+const HEAT_ROWS = 60;
+const COLOURS = 6;
+
+const METRICS = [
+  { key: "of_best", label: "merit, of the best there (%)", factor: 100 },
+  { key: "utilisation", label: "of the link (%)", factor: 100 },
+  { key: "queueing_p95_ms", label: "95th percentile of the queueing delay (ms)", factor: 1, log: true },
+  { key: "retransmitted_percent", label: "sent again (%)", factor: 1 },
+  { key: "share", label: "to an even share, beside others (ratio)", factor: 1 },
+  { key: "slowdown_p95", label: "slowdown of transfers, 95th percentile (ratio)", factor: 1, log: true },
+];
+
+// ---- small things ------------------------------------------------------------------------------
+
+function element(name, attributes, ...children) {
+  const it = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) it.setAttribute(key, value);
+  it.append(...children);
+  return it;
+}
+
+function shape(name, attributes, text) {
+  const it = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) it.setAttribute(key, value);
+  if (text !== undefined) it.textContent = text;
+  return it;
+}
+
+function figure(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  const size = Math.abs(value);
+  if (size >= 100 || value === 0) return value.toFixed(0);
+  return size >= 10 ? value.toFixed(1) : value.toFixed(2);
+}
+
+function spread(interval, factor) {
+  const [median, low, high] = [interval.median, interval.low, interval.high];
+  return `${figure(median * factor)} (${figure(low * factor)} to ${figure(high * factor)})`;
+}
+
+function table(columns, rows) {
+  const head = columns.map((it) => element("th", { scope: "col" }, it));
+  const body = rows.map(({ cells, chosen }) => {
+    const row = element("tr", chosen ? { class: "chosen" } : {});
+    cells.forEach((cell, place) => {
+      const it = cell instanceof Node ? cell : place === 0
+        ? element("th", { scope: "row" }, cell)
+        : element("td", {}, cell);
+      row.append(it);
+    });
+    return row;
+  });
+  return element("table", {}, element("thead", {}, element("tr", {}, ...head)),
+    element("tbody", {}, ...body));
+}
+
+function mean(values) {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+// ---- what is chosen ----------------------------------------------------------------------------
+
+const slice = () => board.slices[at("slice").value];
+const chosen = () => at("arm").value;
+const driverAt = (name) => board.drivers.indexOf(name);
+
+function values(driver, metric) {
+  const column = driverAt(driver);
+  const cells = slice().environments.map((place) => board.cells[place][column]);
+  return cells.map((cell) => (cell ? cell[metric] : null)).filter((it) => it !== null);
+}
+
+function colour(name) {
+  const place = slice().ranks.findIndex((rank) => rank.driver === name);
+  return `var(--c${place % COLOURS})`;
+}
+
+function fillControls() {
+  const groups = { all: null, path: "Kinds of path", group: "Groups", suite: "Suites" };
+  const made = {};
+  board.slices.forEach((it, place) => {
+    const label = `${it.label} (${it.environments.length})`;
+    const option = element("option", { value: place }, label);
+    if (!groups[it.by]) return at("slice").append(option);
+    made[it.by] ??= at("slice").appendChild(element("optgroup", { label: groups[it.by] }));
+    made[it.by].append(option);
+  });
+  at("arm").append(element("option", { value: "" }, "all"));
+  board.drivers.forEach((name) => at("arm").append(element("option", { value: name }, name)));
+  METRICS.forEach((it, place) => {
+    at("metric").append(element("option", { value: place }, it.label));
+  });
+  at("slice").addEventListener("change", drawAll);
+  at("arm").addEventListener("change", drawAll);
+  at("metric").addEventListener("change", drawDistributions);
+  at("more").addEventListener("click", () => drawHeat(Infinity));
+}
+
+// ---- ranking -----------------------------------------------------------------------------------
+
+function drawRanking() {
+  const { ranks, label } = slice();
+  const [first, second] = ranks;
+  let text = `On ${label}, ${first.driver} is best: it wins ${first.wins} of ` +
+    `${first.environments} environments and misses ${spread(first.regret, 100)} % of the best.`;
+  if (second) {
+    text += ` Next is ${second.driver}, with ${second.wins} wins, missing ` +
+      `${spread(second.regret, 100)} %.`;
+  }
+  at("sentence").textContent = text;
+  const columns = ["arm", "wins", "misses of the best, %", "of the link, %", "p95 queueing, ms",
+    "sent again, %", "starved", "starves others"];
+  const rows = ranks.map((rank) => ({
+    chosen: rank.driver === chosen(),
+    cells: [rank.driver, `${rank.wins}`, spread(rank.regret, 100), spread(rank.utilisation, 100),
+      spread(rank.queueing_p95_ms, 1), spread(rank.retransmitted_percent, 1),
+      `${rank.starved[0]}`, `${rank.starved[1]}`],
+  }));
+  at("ranks").replaceChildren(table(columns, rows));
+}
+
+// ---- plots -------------------------------------------------------------------------------------
+
+const WIDE = { width: 900, height: 420, left: 62, right: 150, top: 14, bottom: 46 };
+
+function scale([low, high], [from, to], log) {
+  const of = log ? Math.log10 : (it) => it;
+  const span = of(high) - of(low) || 1;
+  return (value) => from + ((of(value) - of(low)) / span) * (to - from);
+}
+
+function ticks([low, high], log) {
+  if (log) {
+    const all = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high) + 1; power++) {
+      for (const digit of [1, 2, 5]) all.push(digit * 10 ** power);
+    }
+    return all.filter((it) => it >= low * 0.999 && it <= high * 1.001);
+  }
+  const rough = (high - low) / 5 || 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((it) => it * power).find((it) => it >= rough);
+  const all = [];
+  for (let it = Math.ceil(low / step) * step; it <= high + step / 1e6; it += step) all.push(it);
+  return all;
+}
+
+function frame(size, label) {
+  const box = `0 0 ${size.width} ${size.height}`;
+  return shape("svg", { viewBox: box, role: "img", "aria-label": label });
+}
+
+function axes(svg, size, x, y) {
+  const { left, top, width, height, right, bottom } = size;
+  for (const tick of ticks(x.range, x.log)) {
+    const place = x.of(tick);
+    svg.append(shape("line", { class: "grid", x1: place, x2: place, y1: top, y2: height - bottom }));
+    const text = { class: "mid", x: place, y: height - bottom + 16 };
+    svg.append(shape("text", text, figure(tick)));
+  }
+  for (const tick of ticks(y.range, y.log)) {
+    const place = y.of(tick);
+    svg.append(shape("line", { class: "grid", x1: left, x2: width - right, y1: place, y2: place }));
+    svg.append(shape("text", { class: "end", x: left - 6, y: place + 4 }, figure(tick)));
+  }
+  const middle = (left + width - right) / 2;
+  svg.append(shape("text", { class: "mid", x: middle, y: height - 8 }, x.label));
+  const turned = `rotate(-90 14 ${(top + height - bottom) / 2})`;
+  const sideways = { class: "mid", x: 14, y: (top + height - bottom) / 2, transform: turned };
+  svg.append(shape("text", sideways, y.label));
+}
+
+function axis(range, pixels, label, log) {
+  return { range, label, log, of: scale(range, pixels, log) };
+}
+
+/// Each arm's mean and one standard deviation, in log delay and share of the link.
+function cloud(name) {
+  const column = driverAt(name);
+  const cells = slice().environments.map((place) => board.cells[place][column]);
+  const points = cells.filter((cell) => cell && cell.utilisation !== null)
+    .map((cell) => [Math.log10(Math.max(cell.queueing_p95_ms, 0.1)), cell.utilisation * 100]);
+  if (points.length === 0) return null;
+  const [x, y] = [0, 1].map((part) => mean(points.map((point) => point[part])));
+  const moment = (a, b) => mean(points.map((p) => (p[a] - [x, y][a]) * (p[b] - [x, y][b])));
+  return { name, x, y, xx: moment(0, 0), yy: moment(1, 1), xy: moment(0, 1) };
+}
+
+function ellipse(of, x, y) {
+  // Half axes and turn from the covariance, in pixels.
+  const perX = x.of(10 ** (of.x + 1)) - x.of(10 ** of.x);
+  const perY = y.of(of.y + 1) - y.of(of.y);
+  const [xx, yy, xy] = [of.xx * perX * perX, of.yy * perY * perY, of.xy * perX * perY];
+  const middle = (xx + yy) / 2;
+  const apart = Math.hypot((xx - yy) / 2, xy);
+  const [rx, ry] = [middle + apart, Math.max(middle - apart, 0)].map(Math.sqrt);
+  const turn = (0.5 * Math.atan2(2 * xy, xx - yy) * 180) / Math.PI;
+  const [cx, cy] = [x.of(10 ** of.x), y.of(of.y)];
+  const transform = `rotate(${turn} ${cx} ${cy})`;
+  return { cx, cy, rx: rx.toFixed(1), ry: ry.toFixed(1), transform };
+}
+
+function drawScatter() {
+  const clouds = slice().ranks.map((rank) => cloud(rank.driver)).filter((it) => it !== null);
+  if (clouds.length === 0) {
+    const text = "None of these environments has a limit to compare with.";
+    at("scatter-plot").replaceChildren(text);
+    return;
+  }
+  const size = { ...WIDE, right: 20 };
+  const xs = clouds.map((it) => it.x);
+  const ys = clouds.map((it) => it.y);
+  const low = Math.max(0, Math.floor((Math.min(...ys) - 4) / 5) * 5);
+  const x = axis([10 ** (Math.min(...xs) - 0.12), 10 ** (Math.max(...xs) + 0.2)],
+    [size.left, size.width - size.right], "p95 queueing delay (ms), logarithmic", true);
+  const y = axis([low, Math.max(...ys) + 3], [size.height - size.bottom, size.top],
+    "of the link (%)");
+  const svg = frame(size, `Throughput and delay of ${clouds.length} arms on ${slice().label}`);
+  const clip = shape("clipPath", { id: "inside" });
+  clip.append(shape("rect", { x: size.left, y: size.top, width: size.width - size.left - size.right,
+    height: size.height - size.top - size.bottom }));
+  svg.append(clip);
+  axes(svg, size, x, y);
+  const wanted = new Set(slice().ranks.slice(0, 5).map((rank) => rank.driver).concat(chosen()));
+  for (const of of clouds.filter((it) => wanted.has(it.name))) {
+    const style = `--c: ${colour(of.name)}`;
+    svg.append(shape("ellipse", { class: "ellipse", style, "clip-path": "url(#inside)",
+      ...ellipse(of, x, y) }));
+  }
+  const taken = [];
+  for (const of of clouds) {
+    const [cx, cy] = [x.of(10 ** of.x), y.of(of.y)];
+    const dot = shape("circle", { class: "dot", style: `--c: ${colour(of.name)}`, cx, cy, r: 4 });
+    const name = of.name;
+    dot.append(shape("title", {}, `${name}: ${figure(of.y)} %, ${figure(10 ** of.x)} ms`));
+    svg.append(dot);
+    // A name that would lie on another one moves down, and is left out where there is no room.
+    let place = cy + 4;
+    const hits = () => taken.some(([a, b]) => Math.abs(a - cx) < 58 && Math.abs(b - place) < 12);
+    for (let tries = 0; tries < 4 && hits(); tries++) place += 12;
+    if (!hits() || name === chosen()) {
+      const style = name === chosen() ? "name chosen" : "name";
+      const end = cx > size.width - 120;
+      const text = { class: end ? `${style} end` : style, x: end ? cx - 7 : cx + 7, y: place };
+      svg.append(shape("text", text, name));
+      taken.push([cx, place]);
+    }
+  }
+  at("scatter-plot").replaceChildren(svg);
+}
+
+function legend(names) {
+  const items = names.map((name) => element("li", {},
+    element("i", { style: `--c: ${colour(name)}` }), name));
+  return element("ul", { class: "legend" }, ...items);
+}
+
+function drawDistributions() {
+  const metric = METRICS[at("metric").value];
+  const names = slice().ranks.slice(0, 5).map((rank) => rank.driver);
+  if (chosen() && !names.includes(chosen())) names.push(chosen());
+  const least = metric.log ? 0.1 : -Infinity;
+  const lines = names.map((name) => {
+    const all = values(name, metric.key).map((it) => Math.max(it * metric.factor, least));
+    return { name, all: all.sort((a, b) => a - b) };
+  }).filter((it) => it.all.length > 0);
+  if (lines.length === 0) {
+    at("cdf-plot").replaceChildren("None of these environments has this metric.");
+    return;
+  }
+  const every = lines.flatMap((it) => it.all);
+  const range = [Math.min(...every), Math.max(...every)];
+  if (range[0] === range[1]) range[1] += metric.log ? range[0] : 1;
+  const size = { ...WIDE, right: 20, height: 340 };
+  const x = axis(range, [size.left, size.width - size.right], metric.label, metric.log);
+  const y = axis([0, 100], [size.height - size.bottom, size.top], "of the environments (%)");
+  const svg = frame(size, `Distribution of ${metric.label} on ${slice().label}`);
+  axes(svg, size, x, y);
+  for (const { name, all } of lines) {
+    const steps = all.map((value, place) => {
+      const [from, to] = [place, place + 1].map((it) => y.of((it / all.length) * 100).toFixed(1));
+      const across = x.of(value).toFixed(1);
+      return `${across},${from} ${across},${to}`;
+    });
+    const style = `--c: ${colour(name)}`;
+    const kind = name === chosen() ? "line chosen" : "line";
+    svg.append(shape("polyline", { class: kind, style, points: steps.join(" ") }));
+  }
+  at("cdf-plot").replaceChildren(svg, legend(lines.map((it) => it.name)));
+}
+
+// ---- environments ------------------------------------------------------------------------------
+
+function heatCell(cell) {
+  if (!cell) return element("td", { class: "heat" }, "");
+  const percent = Math.round(cell.of_best * 100);
+  const mix = Math.round(Math.min(cell.of_best, 1) * 55);
+  const style = `background: color-mix(in srgb, var(--heat) ${mix}%, var(--card))`;
+  const title = `${figure(cell.goodput_mbit_per_sec)} Mbit/s, ` +
+    `${figure(cell.queueing_p95_ms)} ms p95 queueing, ` +
+    `${figure(cell.retransmitted_percent)} % sent again`;
+  return element("td", { class: "heat", style, title }, `${percent}`);
+}
+
+function drawHeat(most = HEAT_ROWS) {
+  const { environments, ranks } = slice();
+  const names = ranks.map((rank) => rank.driver);
+  const own = chosen();
+  const of = own ? [`${own}: Mbit/s`, "p95 ms", "sent again %"] : [];
+  const rows = environments.slice(0, most).map((place) => {
+    const it = board.environments[place];
+    const cell = own ? board.cells[place][driverAt(own)] : null;
+    const details = own ? [figure(cell?.goodput_mbit_per_sec), figure(cell?.queueing_p95_ms),
+      figure(cell?.retransmitted_percent)] : [];
+    const heat = names.map((name) => heatCell(board.cells[place][driverAt(name)]));
+    const path = `${figure(it.capacity_mbit_per_sec)} Mbit/s, ${figure(it.rtt_ms)} ms`;
+    return { cells: [`${it.suite}/${it.name}`, path, ...details, ...heat] };
+  });
+  at("heat").replaceChildren(table(["environment", "path", ...of, ...names], rows));
+  at("more").hidden = environments.length <= most;
+  at("more").textContent = `Show all ${environments.length}`;
+}
+
+// ---- who starves, what is missed ---------------------------------------------------------------
+
+const nameOf = (place) => {
+  const it = board.environments[place];
+  return `${it.suite}/${it.name}`;
+};
+
+function drawStarving() {
+  const all = board.starved.filter((it) => !chosen() || it.driver === chosen());
+  if (all.length === 0) {
+    at("starved").replaceChildren("Nobody starves.");
+    return;
+  }
+  const rows = all.map((it) => {
+    const others = it.neighbours || `another ${it.driver}`;
+    const [loser, winner] = it.who === "tested" ? [it.driver, others] : [others, it.driver];
+    return { cells: [winner, loser, nameOf(it.environment), figure(it.share), `${it.seeds}`] };
+  });
+  rows.sort((a, b) => `${a.cells[0]} ${a.cells[1]}`.localeCompare(`${b.cells[0]} ${b.cells[1]}`));
+  const columns = ["who", "starves", "where", "the tested one’s share (1 is even)", "seeds"];
+  at("starved").replaceChildren(table(columns, rows));
+}
+
+function drawMissed() {
+  if (!at("missed")) return;
+  const all = board.missed.filter((it) => !chosen() || it.driver === chosen());
+  if (all.length === 0) {
+    at("missed").replaceChildren("Every line passes.");
+    return;
+  }
+  const rows = all.map((it) => ({
+    cells: [nameOf(it.environment), it.driver, `${it.seed}`,
+      element("td", { class: "fail" }, "FAIL"), it.lines],
+  }));
+  at("missed").replaceChildren(table(["environment", "arm", "seed", "", "misses"], rows));
+}
+
+// ---- time series -------------------------------------------------------------------------------
+
+const SERIES = [
+  { key: "goodput_mbit_per_sec", label: "Mbit/s" },
+  { key: "srtt_ms", label: "round trip (ms)" },
+  { key: "cwnd_pkts", label: "window (packets)" },
+];
+
+function armColours(run) {
+  const names = [...new Set(run.flows.flatMap((flow) => flow.arms.map(([, arm]) => arm)))];
+  return Object.fromEntries(names.map((name, place) => [name, `var(--c${place % COLOURS})`]));
+}
+
+function panel(run, { key, label }, colours) {
+  const size = { width: 900, height: 210, left: 62, right: 20, top: 12, bottom: 40 };
+  const every = run.flows.flatMap((flow) => flow[key].filter((it) => it !== null));
+  const x = axis([0, run.duration_s], [size.left, size.width - size.right], "s");
+  const y = axis([0, Math.max(...every, 1e-9) * 1.05], [size.height - size.bottom, size.top], label);
+  const svg = frame(size, `${label} over time, ${run.driver} in ${run.environment}`);
+  const tested = run.flows.find((flow) => flow.tested) || run.flows[0];
+  tested.arms.forEach(([from, arm], place) => {
+    const to = tested.arms[place + 1]?.[0] ?? run.duration_s;
+    svg.append(shape("rect", { class: "band", style: `--c: ${colours[arm]}`, x: x.of(from),
+      y: size.top, width: Math.max(x.of(to) - x.of(from), 0),
+      height: size.height - size.top - size.bottom }));
+  });
+  axes(svg, size, x, y);
+  for (const [when, from, to, why] of tested.decisions) {
+    const line = { class: "decision", x1: x.of(when), x2: x.of(when), y1: size.top,
+      y2: size.height - size.bottom };
+    const mark = shape("line", line);
+    mark.append(shape("title", {}, `${figure(when)} s: ${from} to ${to}: ${why}`));
+    svg.append(mark);
+  }
+  run.flows.forEach((flow, place) => {
+    const points = flow.t_s.map((t, n) => [t, flow[key][n]]).filter(([, value]) => value !== null)
+      .map(([t, value]) => `${x.of(t).toFixed(1)},${y.of(value).toFixed(1)}`);
+    const style = `--c: var(--c${place % COLOURS})`;
+    const kind = flow.tested ? "line chosen" : "line";
+    svg.append(shape("polyline", { class: kind, style, points: points.join(" ") }));
+  });
+  return svg;
+}
+
+function drawSeries() {
+  if (!at("run")) return;
+  const run = series[at("run").value];
+  const colours = armColours(run);
+  const flows = run.flows.map((flow, place) => element("li", {},
+    element("i", { style: `--c: var(--c${place % COLOURS})` }),
+    `${flow.name}${flow.tested ? " (tested)" : ""}`));
+  const arms = Object.entries(colours).map(([name, of]) => element("li", {},
+    element("i", { style: `--c: ${of}; border-top-width: 10px; opacity: .4` }), `arm ${name}`));
+  at("series-plot").replaceChildren(...SERIES.map((it) => panel(run, it, colours)),
+    element("ul", { class: "legend" }, ...flows, ...arms));
+  const decisions = run.flows.flatMap((flow) => flow.decisions.map(([when, from, to, why]) => ({
+    cells: [`${figure(when)} s`, flow.name, `${from} → ${to}`, why],
+  })));
+  at("decisions").replaceChildren(decisions.length > 0
+    ? table(["when", "flow", "arm", "why"], decisions)
+    : "No decision changed an arm.");
+}
+
+function fillRuns() {
+  if (!at("run")) return;
+  series.forEach((run, place) => {
+    const label = `${run.driver} in ${run.environment}, seed ${run.seed}`;
+    at("run").append(element("option", { value: place }, label));
+  });
+  at("run").addEventListener("change", drawSeries);
+}
+
+function drawAll() {
+  drawRanking();
+  drawScatter();
+  drawDistributions();
+  drawHeat();
+  drawStarving();
+  drawMissed();
+}
+
+fillControls();
+fillRuns();
+drawAll();
+drawSeries();

@@ -1,0 +1,89 @@
+//! The page: one HTML file with its style, its program and its data inside.
+//!
+//! What can be said in words and tables without choosing is in the HTML itself; the rest is drawn
+//! by `page.js` from the data. All text is escaped by the template, all data as JSON in which no
+//! `<` is left, so nothing that a suite, a file of arms or a table says becomes markup.
+
+use crate::board::Board;
+use crate::diff::Diff;
+use crate::error::Error;
+use crate::series::Series;
+use crate::slice::Slice;
+use minijinja::{AutoEscape, Environment, context};
+use serde::Serialize;
+
+/// Everything that the program of the page draws from.
+#[derive(Serialize)]
+struct Data<'a> {
+    board: &'a Board,
+    diff: Option<&'a Diff>,
+    series: &'a [Series],
+}
+
+/// Who is best on a kind of path, in words.
+#[derive(Serialize)]
+struct Best {
+    paths: String,
+    environments: usize,
+    first: String,
+    wins: usize,
+    regret: String,
+    second: String,
+    second_wins: usize,
+    second_regret: String,
+}
+
+fn percents(rank: &remuda_matrix::Rank) -> String {
+    let percent = |share: f64| (share * 100.0).round();
+    let regret = rank.regret;
+    format!("{} ({} to {})", percent(regret.median), percent(regret.low), percent(regret.high))
+}
+
+fn best(slice: &Slice) -> Option<Best> {
+    let (first, second) = (slice.ranks.first()?, slice.ranks.get(1)?);
+    Some(Best {
+        paths: slice.label.clone(),
+        environments: first.environments,
+        first: first.driver.clone(),
+        wins: first.wins,
+        regret: percents(first),
+        second: second.driver.clone(),
+        second_wins: second.wins,
+        second_regret: percents(second),
+    })
+}
+
+/// The page's HTML.
+///
+/// # Errors
+///
+/// A defect of the template.
+pub fn page(board: &Board, diff: Option<&Diff>, series: &[Series]) -> Result<String, Error> {
+    let data = serde_json::to_string(&Data { board, diff, series })?.replace('<', "\\u003c");
+    let of_paths = board.slices.iter().filter(|slice| slice.by == "all" || slice.by == "path");
+    let bests: Vec<Best> = of_paths.filter_map(best).collect();
+    let mut templates = Environment::new();
+    templates.set_auto_escape_callback(|_| AutoEscape::Html);
+    let made = templates
+        .render_str(
+            include_str!("page.html"),
+            context! {
+                style => include_str!("page.css"),
+                program => include_str!("page.js"),
+                data,
+                about => board.about,
+                runs => board.runs,
+                seeds => board.seeds,
+                drivers => board.drivers.len(),
+                environments => board.environments.len(),
+                bests,
+                expected => board.expected,
+                missed => board.missed.len(),
+                diff,
+                passes => diff.map(Diff::passes),
+                has_series => !series.is_empty(),
+            },
+        )
+        .map_err(Box::new)?;
+    Ok(made)
+}

@@ -1,0 +1,159 @@
+//! Slices of the environments, each with its own ranking: every kind of path, also by its buffer;
+//! every group; every suite.
+
+use remuda_matrix::{Rank, Row, ranking};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// How much the bottleneck can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Buffer {
+    /// Less than one BDP.
+    Shallow,
+    /// One to four BDPs.
+    Moderate,
+    /// More than four, or without limit.
+    Deep,
+    /// A policer holds nothing, and drops.
+    None,
+}
+
+impl Buffer {
+    const ALL: [Self; 4] = [Self::Shallow, Self::Moderate, Self::Deep, Self::None];
+
+    /// Of a run's bottleneck.
+    pub fn of(row: &Row) -> Self {
+        match row.queue_bdp {
+            None if row.path == "policed" => Self::None,
+            Some(bdp) if bdp < 1.0 => Self::Shallow,
+            Some(bdp) if bdp <= 4.0 => Self::Moderate,
+            _ => Self::Deep,
+        }
+    }
+
+    /// In words, after "paths".
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Shallow => "with shallow buffers (below 1 BDP)",
+            Self::Moderate => "with buffers of 1 to 4 BDP",
+            Self::Deep => "with deep buffers (above 4 BDP)",
+            Self::None => "with a policer and no buffer",
+        }
+    }
+}
+
+/// Environments that have something in common, and who does best there.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Slice {
+    /// What it is a slice by: `all`, `path`, `group` or `suite`.
+    pub by: &'static str,
+    /// In words.
+    pub label: String,
+    /// Its environments, by their place in the board.
+    pub environments: Vec<usize>,
+    /// All drivers, the best first.
+    pub ranks: Vec<Rank>,
+}
+
+/// What a group's letter stands for (`emulation/scenarios/README.md`).
+fn group_words(group: &str) -> Option<&'static str> {
+    Some(match group {
+        "A" => "a steady flow",
+        "B" => "buffers",
+        "C" => "a rate that changes",
+        "D" => "random loss",
+        "E" => "cellular, Wi-Fi and satellite paths",
+        "F" => "calibrated Internet paths",
+        "G" => "policers",
+        "H" => "ACKs that come late or together",
+        "I" => "fairness among alike",
+        "J" => "fairness among round trips",
+        "K" => "beside others",
+        "L" => "several arms at once",
+        "M" => "short flows",
+        "N" => "queue management, ECN",
+        "O" => "changes of path",
+        "P" => "many flows, a slow agent",
+        _ => return None,
+    })
+}
+
+/// All slices that have an environment. `places` has a row of each environment.
+pub fn slices(rows: &[Row], places: &[&Row]) -> Vec<Slice> {
+    let mut all = Vec::new();
+    let mut add = |by, label: String, is_in: &dyn Fn(&Row) -> bool| {
+        let environments: Vec<usize> =
+            (0..places.len()).filter(|place| is_in(places[*place])).collect();
+        if !environments.is_empty() {
+            let inside: Vec<Row> = rows.iter().filter(|row| is_in(row)).cloned().collect();
+            all.push(Slice { by, label, environments, ranks: ranking(&inside) });
+        }
+    };
+    let distinct = |of: fn(&Row) -> &str| places.iter().map(|row| of(row)).collect::<BTreeSet<_>>();
+    add("all", "all paths".to_owned(), &|_| true);
+    for path in distinct(|row| &row.path) {
+        add("path", format!("{path} paths"), &|row| row.path == path);
+        let buffers = Buffer::ALL.into_iter().filter(|it| *it != Buffer::None);
+        for buffer in buffers {
+            let label = format!("{path} paths {}", buffer.words());
+            add("path", label, &|row| row.path == path && Buffer::of(row) == buffer);
+        }
+    }
+    for group in distinct(|row| &row.group) {
+        let words = group_words(group).map(|words| format!(": {words}")).unwrap_or_default();
+        add("group", format!("group {group}{words}"), &|row| row.group == group);
+    }
+    for suite in distinct(|row| &row.suite) {
+        add("suite", format!("suite {suite}"), &|row| row.suite == suite);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(path: &str, group: &str, queue_bdp: Option<f64>) -> Row {
+        let text = str::to_owned;
+        let environment = format!("{path}/{queue_bdp:?}");
+        Row { path: text(path), group: text(group), queue_bdp, environment, ..Row::default() }
+    }
+
+    #[test]
+    fn a_buffer_is_shallow_moderate_deep_or_a_policer() {
+        let of = |path, bdp| Buffer::of(&row(path, "A", bdp));
+        assert_eq!(of("wired", Some(0.99)), Buffer::Shallow);
+        assert_eq!(of("wired", Some(1.0)), Buffer::Moderate);
+        assert_eq!(of("wired", Some(4.0)), Buffer::Moderate);
+        assert_eq!(of("wired", Some(4.1)), Buffer::Deep);
+        assert_eq!(of("cellular", None), Buffer::Deep);
+        assert_eq!(of("policed", None), Buffer::None);
+    }
+
+    #[test]
+    fn every_kind_has_a_slice_and_an_empty_one_has_none() {
+        let rows = [
+            row("cellular", "E", None),
+            row("cellular", "E", Some(2.0)),
+            row("wired", "B2", Some(2.0)),
+        ];
+        let places: Vec<&Row> = rows.iter().collect();
+        let said: Vec<(String, usize)> = slices(&rows, &places)
+            .iter()
+            .map(|it| (it.label.clone(), it.environments.len()))
+            .collect();
+        let want = [
+            ("all paths", 3),
+            ("cellular paths", 2),
+            ("cellular paths with buffers of 1 to 4 BDP", 1),
+            ("cellular paths with deep buffers (above 4 BDP)", 1),
+            ("wired paths", 1),
+            ("wired paths with buffers of 1 to 4 BDP", 1),
+            ("group B2", 1),
+            ("group E: cellular, Wi-Fi and satellite paths", 2),
+            ("suite ", 3),
+        ];
+        assert_eq!(said, want.map(|(label, count)| (label.to_owned(), count)));
+    }
+}
