@@ -6,6 +6,7 @@
 //! [metrics](metrics) of `emulation/matrix/README.md`.
 
 mod error;
+mod harm;
 pub mod metrics;
 mod plan;
 mod ranking;
@@ -14,6 +15,7 @@ mod run;
 mod store;
 
 pub use error::Error;
+pub use harm::{Harm, harms};
 pub use metrics::median;
 pub use plan::{Job, Only, Plan, suite_named};
 pub use ranking::{Interval, Rank, interval, ranking};

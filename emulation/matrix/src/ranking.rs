@@ -5,14 +5,18 @@
 //!   one's (ccBench's winners).
 //! - **regret**: one less its merit over the best one's; the median over environments. The best of
 //!   each environment together are the oracle that chooses per scenario, with regret 0.
+//! - **regret to the best fixed arm**: one less its merit over that of the one arm, not a policy,
+//!   that wins most; below 0 it does better than any arm for all paths would.
 //! - Behind each median stands its 95 % interval by bootstrap: a thousand draws of as many
 //!   environments with replacement (Efron, 1979), from a fixed seed.
 
 use crate::metrics::{median, quantile};
 use crate::row::Row;
+use ccp_agent::catalogue::{self, Kind};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// ccBench's: within a tenth of the best.
@@ -42,6 +46,8 @@ pub struct Rank {
     pub wins: usize,
     /// What it misses of the best merit, 0 to 1.
     pub regret: Interval,
+    /// What it misses of the best fixed arm's merit; below 0: it has more.
+    pub regret_to_fixed: Interval,
     /// Of the link, where something limits it.
     pub utilisation: Interval,
     /// In the queue, the 95th percentile.
@@ -72,13 +78,17 @@ fn of_seeds(rows: &[&Row], metric: impl Fn(&Row) -> Option<f64>) -> Option<f64> 
 pub fn interval(values: &[f64]) -> Interval {
     let Some(middle) = median(values) else { return Interval::default() };
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-    let count = values.len() as u64;
-    let medians: Vec<f64> = (0..DRAWS)
-        .filter_map(|_| {
-            let draw = |_| values[(rng.next_u64() % count) as usize];
-            median(&(0..count).map(draw).collect::<Vec<_>>())
-        })
-        .collect();
+    let count = values.len();
+    let mut drawn = vec![0.0; count];
+    let mut draw = |_| {
+        for place in &mut drawn {
+            *place = values[(rng.next_u64() % count as u64) as usize];
+        }
+        let (below, high, _) = drawn.select_nth_unstable_by(count / 2, f64::total_cmp);
+        let low = below.iter().copied().max_by(f64::total_cmp).filter(|_| count.is_multiple_of(2));
+        f64::midpoint(low.unwrap_or(*high), *high)
+    };
+    let medians: Vec<f64> = (0..DRAWS).map(&mut draw).collect();
     let at = |share| quantile(&medians, share).unwrap_or(middle);
     Interval { median: middle, low: at(0.025), high: at(0.975) }
 }
@@ -95,12 +105,28 @@ pub fn ranking(rows: &[Row]) -> Vec<Rank> {
             merits.fold(0.0, f64::max)
         })
         .collect();
+    let is_arm = |driver: &str| !matches!(catalogue::kind(driver), Ok(Kind::Policy));
     let mut ranks: Vec<Rank> = drivers.iter().map(|driver| rank(driver, &shared, &best)).collect();
-    ranks.sort_by(|a, b| {
-        let by_wins = b.wins.cmp(&a.wins);
-        by_wins.then(a.regret.median.total_cmp(&b.regret.median))
-    });
+    let fixed = ranks.iter().filter(|it| is_arm(&it.driver)).max_by(|a, b| compare(b, a));
+    let fixed = fixed.map(|it| merits(&it.driver, &shared)).unwrap_or_default();
+    for rank in &mut ranks {
+        let own = merits(&rank.driver, &shared);
+        let pairs = own.into_iter().zip(&fixed).filter(|(_, fixed)| **fixed > 0.0);
+        let regrets: Vec<f64> = pairs.map(|(own, fixed)| 1.0 - own / fixed).collect();
+        rank.regret_to_fixed = interval(&regrets);
+    }
+    ranks.sort_by(compare);
     ranks
+}
+
+/// The better one first.
+fn compare(a: &Rank, b: &Rank) -> Ordering {
+    b.wins.cmp(&a.wins).then(a.regret.median.total_cmp(&b.regret.median))
+}
+
+/// In each environment.
+fn merits(driver: &str, shared: &[&BTreeMap<&str, Vec<&Row>>]) -> Vec<f64> {
+    shared.iter().filter_map(|them| of_seeds(&them[driver], |row| Some(row.merit))).collect()
 }
 
 fn rank(driver: &str, shared: &[&BTreeMap<&str, Vec<&Row>>], best: &[f64]) -> Rank {
@@ -109,8 +135,7 @@ fn rank(driver: &str, shared: &[&BTreeMap<&str, Vec<&Row>>], best: &[f64]) -> Ra
         own.iter().filter_map(|rows| of_seeds(rows, metric)).collect()
     };
     let ratio = |(merit, best): (f64, &f64)| if *best > 0.0 { merit / best } else { 1.0 };
-    let merits = values(|row| Some(row.merit));
-    let ratios: Vec<f64> = merits.into_iter().zip(best).map(ratio).collect();
+    let ratios: Vec<f64> = merits(driver, shared).into_iter().zip(best).map(ratio).collect();
     let regrets: Vec<f64> = ratios.iter().map(|ratio| 1.0 - ratio).collect();
     let starved =
         |who: &str| own.iter().filter(|rows| rows.iter().any(|row| row.starved == who)).count();
@@ -119,6 +144,7 @@ fn rank(driver: &str, shared: &[&BTreeMap<&str, Vec<&Row>>], best: &[f64]) -> Ra
         environments: own.len(),
         wins: ratios.iter().filter(|ratio| **ratio >= 1.0 - WINS_WITHIN).count(),
         regret: interval(&regrets),
+        regret_to_fixed: Interval::default(),
         utilisation: interval(&values(|row| row.utilisation)),
         queueing_p95_ms: interval(&values(|row| Some(row.queueing_p95_ms))),
         retransmitted_percent: interval(&values(|row| Some(row.retransmitted_percent))),

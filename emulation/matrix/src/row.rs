@@ -86,6 +86,8 @@ pub struct Row {
     pub neighbour_mbit_per_sec: Option<f64>,
     /// Who starved: `tested`, `neighbour`, or nobody.
     pub starved: String,
+    /// The drivers of the flows that did.
+    pub starved_drivers: String,
     /// Share of the tested transfers that ended.
     pub completed_percent: Option<f64>,
     /// Completion time of those below 100 kB.
@@ -164,6 +166,7 @@ pub const ROWS: Rows<Row> = Rows {
         column!(friendliness: Maybe, "share"),
         column!(neighbour_mbit_per_sec: Maybe, "Mbit/s"),
         column!(starved: Text),
+        column!(starved_drivers: Text),
         column!(completed_percent: Maybe, "%"),
         column!(fct_small_p50_ms: Maybe, "ms"),
         column!(fct_small_p95_ms: Maybe, "ms"),
@@ -269,6 +272,7 @@ impl Row {
             friendliness: sharing.friendliness,
             neighbour_mbit_per_sec: sharing.neighbour_mbit_per_sec,
             starved: sharing.starved.to_owned(),
+            starved_drivers: sharing.starved_drivers,
             completed_percent: completion.completed_percent,
             fct_small_p50_ms: small.map(|it| it[0]),
             fct_small_p95_ms: small.map(|it| it[1]),

@@ -2,7 +2,7 @@
 
 use crate::matrix::Matrix;
 use crate::slice::{Buffer, Slice, slices};
-use remuda_matrix::{Row, median};
+use remuda_matrix::{Harm, Row, harms, median};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,12 +57,31 @@ pub struct Starved {
     pub driver: String,
     /// Who starved: `tested` or `neighbour`.
     pub who: String,
-    /// The neighbours' drivers; empty where all flows are the tested ones.
-    pub neighbours: String,
+    /// The drivers of the flows that did.
+    pub loser: String,
+    /// The drivers of the others; those of the tested flows if there are no others.
+    pub winner: String,
     /// The tested flows' share of an even one.
     pub share: Option<f64>,
     /// In how many of the seeds.
     pub seeds: usize,
+}
+
+/// What a driver takes from neighbours of a kind.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HarmTo {
+    /// Who takes.
+    pub driver: String,
+    /// From whom.
+    pub neighbour: String,
+    /// In how many runs.
+    pub runs: usize,
+    /// Of its goodput: the median.
+    pub goodput: Option<f64>,
+    /// Of its delay: the median.
+    pub delay: Option<f64>,
+    /// Where it takes most of its goodput, and how much.
+    pub worst: Option<(String, f64)>,
 }
 
 /// A run that misses a pass/fail line.
@@ -97,6 +116,8 @@ pub struct Board {
     pub slices: Vec<Slice>,
     /// Who starved.
     pub starved: Vec<Starved>,
+    /// What each driver takes from neighbours of one kind, medians over environments.
+    pub harms: Vec<HarmTo>,
     /// How many pass/fail lines there are in all runs.
     pub expected: u64,
     /// Which runs miss some.
@@ -132,6 +153,7 @@ impl Board {
             seeds: seeds.len(),
             slices: slices(rows, &places),
             starved: starved(&by_cell, &drivers),
+            harms: harms_to(rows),
             expected: rows.iter().map(|row| row.expected).sum(),
             missed: missed(&by_cell),
             cells: by_cell.iter().map(|drivers| cells(drivers)).collect(),
@@ -190,7 +212,8 @@ fn starved(by_cell: &Rows<'_>, drivers: &[String]) -> Vec<Starved> {
                     environment,
                     driver: driver.clone(),
                     who: who.to_owned(),
-                    neighbours: first.neighbours.clone(),
+                    loser: first.starved_drivers.clone(),
+                    winner: winner(first),
                     share: middle(&those, |row| row.share),
                     seeds: those.len(),
                 });
@@ -198,6 +221,35 @@ fn starved(by_cell: &Rows<'_>, drivers: &[String]) -> Vec<Starved> {
         }
     }
     all
+}
+
+fn harms_to(rows: &[Row]) -> Vec<HarmTo> {
+    let mut by_pair: BTreeMap<(String, String), Vec<Harm>> = BTreeMap::new();
+    for harm in harms(rows) {
+        by_pair.entry((harm.driver.clone(), harm.neighbour.clone())).or_default().push(harm);
+    }
+    let of = |((driver, neighbour), all): ((String, String), Vec<Harm>)| {
+        let named = |it: &Harm| Some((format!("{}/{}", it.suite, it.environment), it.goodput?));
+        let goodputs: Vec<f64> = all.iter().filter_map(|it| it.goodput).collect();
+        let delays: Vec<f64> = all.iter().map(|it| it.delay).collect();
+        HarmTo {
+            driver,
+            neighbour,
+            runs: all.len(),
+            goodput: median(&goodputs),
+            delay: median(&delays),
+            worst: all.iter().filter_map(named).max_by(|a, b| a.1.total_cmp(&b.1)),
+        }
+    };
+    by_pair.into_iter().map(of).collect()
+}
+
+fn winner(row: &Row) -> String {
+    let all = row.neighbours.split(',').chain([row.driver.as_str()]).filter(|it| !it.is_empty());
+    let all: BTreeSet<&str> = all.collect();
+    let losers: Vec<&str> = row.starved_drivers.split(',').collect();
+    let others: Vec<&str> = all.iter().filter(|it| !losers.contains(it)).copied().collect();
+    if others.is_empty() { row.driver.clone() } else { others.join(", ") }
 }
 
 fn missed(by_cell: &Rows<'_>) -> Vec<Missed> {
@@ -245,7 +297,8 @@ mod tests {
         let mut rows = vec![row("x", "a", 1, 1.0), row("x", "a", 2, 1.0), row("x", "b", 1, 1.0)];
         for row in &mut rows[..2] {
             row.starved = "neighbour".to_owned();
-            row.neighbours = "cubic".to_owned();
+            row.neighbours = "bbr,cubic".to_owned();
+            row.starved_drivers = "cubic".to_owned();
             row.share = Some(1.9);
         }
         rows[2].missed = "jain >= 0.7 (0.5)".to_owned();
@@ -253,7 +306,10 @@ mod tests {
         let board = Board::of(&Matrix { rows, about: BTreeMap::new() });
         let [it] = &board.starved[..] else { panic!("{:?}", board.starved) };
         assert_eq!((it.driver.as_str(), it.who.as_str(), it.seeds), ("a", "neighbour", 2));
-        assert_eq!((it.neighbours.as_str(), it.share), ("cubic", Some(1.9)));
+        assert_eq!(
+            (it.loser.as_str(), it.winner.as_str(), it.share),
+            ("cubic", "a, bbr", Some(1.9))
+        );
         let [it] = &board.missed[..] else { panic!("{:?}", board.missed) };
         assert_eq!((it.driver.as_str(), it.lines.as_str()), ("b", "jain >= 0.7 (0.5)"));
         assert_eq!(board.expected, 2);

@@ -15,7 +15,7 @@ mod page;
 mod series;
 mod slice;
 
-pub use board::{Board, Cell, Place, Starved};
+pub use board::{Board, Cell, HarmTo, Place, Starved};
 pub use diff::{Change, Diff, DriverDiff, Verdict};
 pub use error::Error;
 pub use matrix::Matrix;

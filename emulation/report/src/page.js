@@ -12,10 +12,10 @@ const COLOURS = 6;
 const METRICS = [
   { key: "of_best", label: "merit, of the best there (%)", factor: 100 },
   { key: "utilisation", label: "of the link (%)", factor: 100 },
-  { key: "queueing_p95_ms", label: "95th percentile of the queueing delay (ms)", factor: 1, log: true },
+  { key: "queueing_p95_ms", label: "p95 of the queueing delay (ms)", factor: 1, log: true },
   { key: "retransmitted_percent", label: "sent again (%)", factor: 1 },
   { key: "share", label: "to an even share, beside others (ratio)", factor: 1 },
-  { key: "slowdown_p95", label: "slowdown of transfers, 95th percentile (ratio)", factor: 1, log: true },
+  { key: "slowdown_p95", label: "p95 of the slowdown of transfers (ratio)", factor: 1, log: true },
 ];
 
 // ---- small things ------------------------------------------------------------------------------
@@ -116,11 +116,13 @@ function drawRanking() {
       `${spread(second.regret, 100)} %.`;
   }
   at("sentence").textContent = text;
-  const columns = ["arm", "wins", "misses of the best, %", "of the link, %", "p95 queueing, ms",
+  const columns = ["arm", "wins", "misses of the best, %", "of the best fixed arm, %",
+    "of the link, %", "p95 queueing, ms",
     "sent again, %", "starved", "starves others"];
   const rows = ranks.map((rank) => ({
     chosen: rank.driver === chosen(),
-    cells: [rank.driver, `${rank.wins}`, spread(rank.regret, 100), spread(rank.utilisation, 100),
+    cells: [rank.driver, `${rank.wins}`, spread(rank.regret, 100),
+      spread(rank.regret_to_fixed, 100), spread(rank.utilisation, 100),
       spread(rank.queueing_p95_ms, 1), spread(rank.retransmitted_percent, 1),
       `${rank.starved[0]}`, `${rank.starved[1]}`],
   }));
@@ -129,7 +131,11 @@ function drawRanking() {
 
 // ---- plots -------------------------------------------------------------------------------------
 
-const WIDE = { width: 900, height: 420, left: 62, right: 150, top: 14, bottom: 46 };
+// As wide as there is room, so that letters keep their size.
+function sized(id, height) {
+  const width = Math.min(Math.max(at(id).clientWidth - 22, 300), 1140);
+  return { width, height, left: 58, right: 16, top: 14, bottom: 46 };
+}
 
 function scale([low, high], [from, to], log) {
   const of = log ? Math.log10 : (it) => it;
@@ -162,7 +168,8 @@ function axes(svg, size, x, y) {
   const { left, top, width, height, right, bottom } = size;
   for (const tick of ticks(x.range, x.log)) {
     const place = x.of(tick);
-    svg.append(shape("line", { class: "grid", x1: place, x2: place, y1: top, y2: height - bottom }));
+    const line = { class: "grid", x1: place, x2: place, y1: top, y2: height - bottom };
+    svg.append(shape("line", line));
     const text = { class: "mid", x: place, y: height - bottom + 16 };
     svg.append(shape("text", text, figure(tick)));
   }
@@ -182,7 +189,7 @@ function axis(range, pixels, label, log) {
   return { range, label, log, of: scale(range, pixels, log) };
 }
 
-/// Each arm's mean and one standard deviation, in log delay and share of the link.
+// Each arm's mean, and how uncertain it is, in log delay and share of the link.
 function cloud(name) {
   const column = driverAt(name);
   const cells = slice().environments.map((place) => board.cells[place][column]);
@@ -190,7 +197,10 @@ function cloud(name) {
     .map((cell) => [Math.log10(Math.max(cell.queueing_p95_ms, 0.1)), cell.utilisation * 100]);
   if (points.length === 0) return null;
   const [x, y] = [0, 1].map((part) => mean(points.map((point) => point[part])));
-  const moment = (a, b) => mean(points.map((p) => (p[a] - [x, y][a]) * (p[b] - [x, y][b])));
+  // 5.99: what 95 % of a chi-squared variate of two degrees of freedom do not exceed.
+  const factor = 5.99 / points.length;
+  const moment = (a, b) => factor *
+    mean(points.map((p) => (p[a] - [x, y][a]) * (p[b] - [x, y][b])));
   return { name, x, y, xx: moment(0, 0), yy: moment(1, 1), xy: moment(0, 1) };
 }
 
@@ -215,7 +225,7 @@ function drawScatter() {
     at("scatter-plot").replaceChildren(text);
     return;
   }
-  const size = { ...WIDE, right: 20 };
+  const size = sized("scatter-plot", 420);
   const xs = clouds.map((it) => it.x);
   const ys = clouds.map((it) => it.y);
   const low = Math.max(0, Math.floor((Math.min(...ys) - 4) / 5) * 5);
@@ -279,7 +289,7 @@ function drawDistributions() {
   const every = lines.flatMap((it) => it.all);
   const range = [Math.min(...every), Math.max(...every)];
   if (range[0] === range[1]) range[1] += metric.log ? range[0] : 1;
-  const size = { ...WIDE, right: 20, height: 340 };
+  const size = sized("cdf-plot", 340);
   const x = axis(range, [size.left, size.width - size.right], metric.label, metric.log);
   const y = axis([0, 100], [size.height - size.bottom, size.top], "of the environments (%)");
   const svg = frame(size, `Distribution of ${metric.label} on ${slice().label}`);
@@ -337,19 +347,35 @@ const nameOf = (place) => {
 };
 
 function drawStarving() {
-  const all = board.starved.filter((it) => !chosen() || it.driver === chosen());
+  const isOf = (it) => it.winner.split(", ").concat(it.loser.split(",")).includes(chosen());
+  const all = board.starved.filter((it) => !chosen() || isOf(it));
   if (all.length === 0) {
     at("starved").replaceChildren("Nobody starves.");
     return;
   }
   const rows = all.map((it) => {
-    const others = it.neighbours || `another ${it.driver}`;
-    const [loser, winner] = it.who === "tested" ? [it.driver, others] : [others, it.driver];
-    return { cells: [winner, loser, nameOf(it.environment), figure(it.share), `${it.seeds}`] };
+    const winner = it.winner === it.loser ? `another ${it.winner}` : it.winner;
+    return { cells: [winner, it.loser, nameOf(it.environment), figure(it.share), `${it.seeds}`] };
   });
   rows.sort((a, b) => `${a.cells[0]} ${a.cells[1]}`.localeCompare(`${b.cells[0]} ${b.cells[1]}`));
   const columns = ["who", "starves", "where", "the tested one’s share (1 is even)", "seeds"];
   at("starved").replaceChildren(table(columns, rows));
+}
+
+function drawHarm() {
+  const all = board.harms.filter((it) => !chosen() || it.driver === chosen());
+  if (all.length === 0) {
+    at("harm").replaceChildren("No environment has neighbours whose own kind was tested there.");
+    return;
+  }
+  const percent = (share) => figure(share === null ? null : share * 100);
+  const rows = all.map((it) => {
+    const [place, most] = it.worst || ["", null];
+    const cells = [it.driver, it.neighbour, `${it.runs}`, percent(it.goodput), percent(it.delay)];
+    return { cells: [...cells, percent(most), place] };
+  });
+  const columns = ["who", "takes of", "runs", "goodput, %", "delay, %", "at most, %", "in"];
+  at("harm").replaceChildren(table(columns, rows));
 }
 
 function drawMissed() {
@@ -380,10 +406,11 @@ function armColours(run) {
 }
 
 function panel(run, { key, label }, colours) {
-  const size = { width: 900, height: 210, left: 62, right: 20, top: 12, bottom: 40 };
+  const size = { ...sized("series-plot", 210), bottom: 40 };
   const every = run.flows.flatMap((flow) => flow[key].filter((it) => it !== null));
   const x = axis([0, run.duration_s], [size.left, size.width - size.right], "s");
-  const y = axis([0, Math.max(...every, 1e-9) * 1.05], [size.height - size.bottom, size.top], label);
+  const most = Math.max(...every, 1e-9) * 1.05;
+  const y = axis([0, most], [size.height - size.bottom, size.top], label);
   const svg = frame(size, `${label} over time, ${run.driver} in ${run.environment}`);
   const tested = run.flows.find((flow) => flow.tested) || run.flows[0];
   tested.arms.forEach(([from, arm], place) => {
@@ -444,9 +471,18 @@ function drawAll() {
   drawDistributions();
   drawHeat();
   drawStarving();
+  drawHarm();
   drawMissed();
 }
 
+let width = window.innerWidth;
+window.addEventListener("resize", () => {
+  if (width === window.innerWidth) return;
+  width = window.innerWidth;
+  drawScatter();
+  drawDistributions();
+  drawSeries();
+});
 fillControls();
 fillRuns();
 drawAll();

@@ -1,4 +1,5 @@
-//! `remuda report`: what a matrix says, as a page or in the terminal, and what changed since another.
+//! `remuda report`: what a matrix says, as a page or in the terminal, and what changed since
+//! another one.
 
 mod show;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The ranking, who is best on which paths, who starves whom, what is missed.
 pub fn board(board: &Board) -> String {
-    let mut parts = vec![best(board), starving(board), lines(board)];
+    let mut parts = vec![best(board), starving(board), harm(board), lines(board)];
     if let Some(all) = board.slices.first() {
         parts.insert(0, ranking_table(&all.ranks));
     }
@@ -42,14 +42,7 @@ fn starving(board: &Board) -> String {
     }
     let mut counts: BTreeMap<(String, String), Vec<&Starved>> = BTreeMap::new();
     for it in &board.starved {
-        let others = match it.neighbours.as_str() {
-            "" => format!("another {}", it.driver),
-            some => some.to_owned(),
-        };
-        let pair = match it.who.as_str() {
-            "tested" => (others, it.driver.clone()),
-            _ => (it.driver.clone(), others),
-        };
+        let pair = (it.winner.clone(), it.loser.clone());
         counts.entry(pair).or_default().push(it);
     }
     let mut shown = table(&["who", "starves", "environments", "as in"]);
@@ -59,6 +52,28 @@ fn starving(board: &Board) -> String {
         shown.add_row([who, whom, &all.len().to_string(), &name]);
     }
     shown.to_string()
+}
+
+fn harm(board: &Board) -> String {
+    if board.harms.is_empty() {
+        return String::new();
+    }
+    let columns = ["who", "takes of", "runs", "goodput, %", "delay, %", "most, %", "in"];
+    let mut shown = table(&columns);
+    let percent = |share: Option<f64>| figure(share.map(|it| it * 100.0));
+    for it in &board.harms {
+        let (place, most) = it.worst.clone().unzip();
+        shown.add_row([
+            it.driver.clone(),
+            it.neighbour.clone(),
+            it.runs.to_string(),
+            percent(it.goodput),
+            percent(it.delay),
+            percent(most),
+            place.unwrap_or_default(),
+        ]);
+    }
+    format!("{shown}\nHarm: beyond what a neighbour of its own kind would take; medians.")
 }
 
 fn lines(board: &Board) -> String {

@@ -25,7 +25,7 @@ mod tests {
     fn what_counts_depends_on_what_is_there() {
         let (alone, none) = (Sharing::default(), Completion::default());
         assert_eq!(merit(7.0, &alone, &none), 7.0);
-        let beside = Sharing { friendliness: Some(0.25), ..alone };
+        let beside = Sharing { friendliness: Some(0.25), ..Sharing::default() };
         assert_eq!(merit(7.0, &beside, &none), 0.25);
         let transfers = Completion {
             completed_percent: Some(50.0),

@@ -9,13 +9,13 @@
 //!   is at least 10 s; the tested one, or a neighbour. (RFC 9743, section 5.1, asks for it without
 //!   a number.)
 //!
-//! Harm (Ware et al., HotNets 2019) compares two runs, and is the report's: what the neighbour lost
-//! beside the tested flow, compared with what it loses beside one of its own kind.
+//! Harm compares two runs: `harm.rs`.
 
 use super::Run;
 use super::fairness::Arrived;
 use remuda_link::Nanos;
 use remuda_scenarios::HEADER_BYTES;
+use std::collections::BTreeSet;
 
 /// The start of sharing that does not count.
 const SETTLING_S: f64 = 5.0;
@@ -25,7 +25,7 @@ const STARVED_SHARE: f64 = 0.1;
 const STARVED_S: f64 = 10.0;
 
 /// See this file's head.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sharing {
     /// A tested flow's to an even share.
     pub share: Option<f64>,
@@ -35,6 +35,8 @@ pub struct Sharing {
     pub neighbour_mbit_per_sec: Option<f64>,
     /// `tested`, `neighbour`, or nothing.
     pub starved: &'static str,
+    /// The drivers of the flows that starved, each once, with commas between.
+    pub starved_drivers: String,
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -70,6 +72,9 @@ impl Sharing {
             (true, false, true) => "neighbour",
             _ => "",
         };
+        let hungry = all.iter().zip(&bytes).filter(|(_, it)| **it < STARVED_SHARE * fair);
+        let hungry = hungry.map(|(flow, _)| run.flows[*flow].driver.to_string());
+        let hungry: BTreeSet<String> = hungry.filter(|_| long_enough).collect();
         let even = payload_carried(run, from_s, end_s).map_or(fair, |it| it / bytes.len() as f64);
         let friendliness = (1.0 - (mean(tested) / even - 1.0).abs()).max(0.0);
         let rate = |bytes: f64| bytes * 8.0 / 1e6 / (end_s - from_s);
@@ -79,6 +84,7 @@ impl Sharing {
             friendliness: beside.then_some(friendliness),
             neighbour_mbit_per_sec: beside.then(|| rate(mean(others))),
             starved,
+            starved_drivers: hungry.into_iter().collect::<Vec<_>>().join(","),
         }
     }
 }

@@ -1,0 +1,89 @@
+//! What a driver takes from its neighbours, compared with what one of their own kind would take.
+//!
+//! Ware, Mukerjee, Seshan and Sherry, "Beyond Jain's Fairness Index" (HotNets 2019): a neighbour
+//! has a figure x beside one of its own kind, and y beside the tested driver. **Harm** is
+//! (x - y) / x where more is better, as of goodput, and (y - x) / y where less is, as of delay: 0 is
+//! none, 1 is all, and below 0 it does better than beside its own. The paper compares with the neighbour
+//! alone; here it is compared with the run of the same environment and seed whose tested driver is
+//! the neighbour's, which is the harm that is accepted already.
+
+use crate::row::Row;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What one run took from its neighbours.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Harm {
+    /// The suite.
+    pub suite: String,
+    /// The environment.
+    pub environment: String,
+    /// What was tested.
+    pub driver: String,
+    /// Who was beside it.
+    pub neighbour: String,
+    /// The seed.
+    pub seed: u64,
+    /// Of its goodput.
+    pub goodput: Option<f64>,
+    /// Of its delay: of the 95th percentile one way, which all on the path share.
+    pub delay: f64,
+}
+
+fn key(row: &Row) -> (&str, &str, u64) {
+    (&row.suite, &row.environment, row.seed)
+}
+
+/// Of every run beside neighbours of one kind, whose own kind was tested there as well.
+pub fn harms(rows: &[Row]) -> Vec<Harm> {
+    let own = rows.iter().filter(|row| row.driver == row.neighbours);
+    let own: BTreeMap<_, &Row> = own.map(|row| (key(row), row)).collect();
+    let beside = rows.iter().filter(|row| row.driver != row.neighbours);
+    let harm = |row: &Row| {
+        let baseline = own.get(&key(row)).filter(|it| it.neighbours == row.neighbours)?;
+        let [x, y] = [baseline.neighbour_mbit_per_sec, row.neighbour_mbit_per_sec];
+        let goodput = x.zip(y).filter(|(x, _)| *x > 0.0).map(|(x, y)| (x - y) / x);
+        let [x, y] = [baseline.delay_p95_ms, row.delay_p95_ms];
+        Some(Harm {
+            suite: row.suite.clone(),
+            environment: row.environment.clone(),
+            driver: row.driver.clone(),
+            neighbour: row.neighbours.clone(),
+            seed: row.seed,
+            goodput,
+            delay: if y > 0.0 { (y - x) / y } else { 0.0 },
+        })
+    };
+    beside.filter_map(harm).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(environment: &str, driver: &str, neighbours: &str, mbit: f64, delay_ms: f64) -> Row {
+        Row {
+            environment: environment.to_owned(),
+            driver: driver.to_owned(),
+            neighbours: neighbours.to_owned(),
+            neighbour_mbit_per_sec: Some(mbit),
+            delay_p95_ms: delay_ms,
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn harm_is_what_is_taken_beyond_what_its_own_kind_takes() {
+        let rows = [
+            row("x", "cubic", "cubic", 20.0, 50.0),
+            row("x", "bbr", "cubic", 5.0, 100.0),
+            row("x", "vegas", "cubic", 30.0, 40.0),
+            row("y", "bbr", "cubic", 5.0, 100.0),
+            row("x", "rein", "bbr,cubic", 5.0, 100.0),
+        ];
+        let all = harms(&rows);
+        let said: Vec<_> =
+            all.iter().map(|it| (it.driver.as_str(), it.goodput, it.delay)).collect();
+        assert_eq!(said, [("bbr", Some(0.75), 0.5), ("vegas", Some(-0.5), -0.25)]);
+    }
+}
