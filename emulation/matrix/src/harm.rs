@@ -1,9 +1,9 @@
 //! What a driver takes from its neighbours, compared with what one of their own kind would take.
 //!
 //! Ware, Mukerjee, Seshan and Sherry, "Beyond Jain's Fairness Index" (HotNets 2019): a neighbour
-//! has a figure x beside one of its own kind, and y beside the tested driver. **Harm** is
-//! (x - y) / x where more is better, as of goodput, and (y - x) / y where less is, as of delay: 0 is
-//! none, 1 is all, and below 0 it does better than beside its own. The paper compares with the neighbour
+//! has a figure x beside one of its own kind, and y beside the tested driver. **Harm** is (x - y) /
+//! x where more is better, as of goodput, and (y - x) / y where less is, as of delay: 0 is none, 1
+//! is all, and below 0 it does better than beside its own. The paper compares with the neighbour
 //! alone; here it is compared with the run of the same environment and seed whose tested driver is
 //! the neighbour's, which is the harm that is accepted already.
 
