@@ -29,7 +29,7 @@ demo: build ## Three paths, rein against each fixed arm, live; a table and an HT
 	$(REMUDA) demo --html out/demo.html
 
 .PHONY: test
-test: setup lint test-rust test-live test-python test-guest ## Everything that CI runs
+test: setup lint test-rust test-live test-python test-page test-guest ## Everything that CI runs
 
 .PHONY: check
 check: test ## The same
@@ -46,7 +46,7 @@ test-rust: setup ## Deterministic tests: no root, no network
 		-p ccp-agent -p remuda -p remuda-stats -p remuda-vm -p remuda-oracle \
 		-p remuda-scenarios -p remuda-results -p remuda-sim-to-real -p remuda-python
 	$(CARGO) test -p remuda-live --lib
-	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-arms -p remuda-switches
+	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-report -p remuda-arms -p remuda-switches
 
 .PHONY: test-live
 test-live: build ## Real TCP, real BPF, real namespaces (needs root; says so if it skips)
@@ -71,6 +71,10 @@ test-guest: build ## Real TCP, real BPF on Debian's kernel, in a virtual machine
 .PHONY: test-python
 test-python: build ## The Python package: types, environments, results, arms (into target/venv)
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) bash tools/python.sh test
+
+.PHONY: test-page
+test-page: build ## The report of a matrix in headless Chromium; screenshots in target/page
+	REMUDA_BIN=$(CURDIR)/$(REMUDA) bash tools/page.sh
 
 .PHONY: bench
 bench: build ## Cost of datapath, agent and simulator, beside the kernel's own and beside portus

@@ -13,6 +13,8 @@ readonly STAMP=$VENV/.installed
 readonly LOG=$PWD/target/python.log
 readonly PIP=pip==26.3
 readonly SOURCES=algorithms/python
+# All Python of the project.
+readonly ALL=("$SOURCES" emulation/report/tests)
 
 say() { echo "python: $*"; }
 
@@ -58,8 +60,8 @@ build() {
 lint() {
 	say "clippy, ruff, mypy, stubtest"
 	cargo clippy --package remuda-python --features python --all-targets --quiet -- -D warnings
-	"$VENV/bin/ruff" check --quiet $SOURCES
-	"$VENV/bin/ruff" format --check --quiet $SOURCES
+	"$VENV/bin/ruff" check --quiet "${ALL[@]}"
+	"$VENV/bin/ruff" format --check --quiet "${ALL[@]}"
 	quietly "$VENV/bin/mypy" --cache-dir target/mypy
 	MYPYPATH=$SOURCES/python quietly "$VENV/bin/stubtest" remuda._native
 }

@@ -41,6 +41,9 @@ function figure(value) {
   return size >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 
+// Of an axis: no zeros that say nothing.
+const tickText = (value) => `${Number(value.toPrecision(6))}`;
+
 function spread(interval, factor) {
   const [median, low, high] = [interval.median, interval.low, interval.high];
   return `${figure(median * factor)} (${figure(low * factor)} to ${figure(high * factor)})`;
@@ -171,12 +174,12 @@ function axes(svg, size, x, y) {
     const line = { class: "grid", x1: place, x2: place, y1: top, y2: height - bottom };
     svg.append(shape("line", line));
     const text = { class: "mid", x: place, y: height - bottom + 16 };
-    svg.append(shape("text", text, figure(tick)));
+    svg.append(shape("text", text, tickText(tick)));
   }
   for (const tick of ticks(y.range, y.log)) {
     const place = y.of(tick);
     svg.append(shape("line", { class: "grid", x1: left, x2: width - right, y1: place, y2: place }));
-    svg.append(shape("text", { class: "end", x: left - 6, y: place + 4 }, figure(tick)));
+    svg.append(shape("text", { class: "end", x: left - 6, y: place + 4 }, tickText(tick)));
   }
   const middle = (left + width - right) / 2;
   svg.append(shape("text", { class: "mid", x: middle, y: height - 8 }, x.label));
@@ -401,7 +404,8 @@ const SERIES = [
 ];
 
 function armColours(run) {
-  const names = [...new Set(run.flows.flatMap((flow) => flow.arms.map(([, arm]) => arm)))];
+  const tested = run.flows.filter((flow) => flow.tested);
+  const names = [...new Set(tested.flatMap((flow) => flow.arms.map(([, arm]) => arm)))];
   return Object.fromEntries(names.map((name, place) => [name, `var(--c${place % COLOURS})`]));
 }
 
@@ -443,7 +447,7 @@ function drawSeries() {
   const colours = armColours(run);
   const flows = run.flows.map((flow, place) => element("li", {},
     element("i", { style: `--c: var(--c${place % COLOURS})` }),
-    `${flow.name}${flow.tested ? " (tested)" : ""}`));
+    flow.name === "tested" ? run.driver : flow.name));
   const arms = Object.entries(colours).map(([name, of]) => element("li", {},
     element("i", { style: `--c: ${of}; border-top-width: 10px; opacity: .4` }), `arm ${name}`));
   at("series-plot").replaceChildren(...SERIES.map((it) => panel(run, it, colours)),

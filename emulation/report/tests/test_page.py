@@ -1,0 +1,207 @@
+"""The report as who opens it sees it: in a browser without a network, by keyboard, on a phone.
+
+Screenshots are left in target/page, for people to look at.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).parents[3]
+SCREENS = ROOT / "target" / "page"
+REMUDA = Path(os.environ.get("REMUDA_BIN", ROOT / "target" / "release" / "remuda"))
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1280, "height": 900}
+
+SUITE = """
+title = "For the page"
+source = "this test"
+[scenario]
+duration_s = 30
+links.down.queue = { kind = "droptail", limit_bdp = 1 }
+links.down.delay_ms = 10
+links.up.delay_ms = 10
+flows = [{ driver = "tested" }]
+[[families]]
+name = "steady"
+group = "A"
+path = "wired"
+expect = ["utilisation >= 0.95"]
+scenario.links.down.rate_mbit_per_sec = 12
+axes = [{ name = "queue_bdp", keys = ["links.down.queue.limit_bdp"], values = [0.5, 2, 8] }]
+[[families]]
+name = "cell"
+group = "E"
+path = "cellular"
+scenario.links.down.queue = { kind = "infinite" }
+scenario.links.down.generator = { kind = "markov", min_mbit_per_sec = 1, max_mbit_per_sec = 9 }
+[[families]]
+name = "<b>beside</b>"
+group = "K"
+path = "wired"
+scenario.links.down.rate_mbit_per_sec = 12
+scenario.flows = [{ driver = "cubic", name = "neighbour" }, { driver = "tested" }]
+"""
+
+AUTHOR = """
+import remuda
+
+class MyCca(remuda.Controller):
+    def resume(self, path, now):
+        self.window = {packets} * path.mss
+        return remuda.Decision(self.window)
+
+    def on_measurement(self, m, now):
+        return remuda.Decision(self.window)
+
+    def hand_off(self, path):
+        pass
+"""
+
+
+def remuda(*arguments: str | Path) -> str:
+    """Runs the command in the tests' Python; what it prints."""
+    python = {"REMUDA_PYTHON": str(ROOT / "target" / "venv" / "bin" / "python")}
+    done = subprocess.run(
+        [REMUDA, *arguments],
+        env=os.environ | python,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with everything: two matrices, between which an author's arm changed, and series."""
+    at = tmp_path_factory.mktemp("page")
+    suite = at / "page.toml"
+    suite.write_text(SUITE)
+    for folder, packets in (("before", 40), ("after", 4)):
+        author = at / "my_cca.py"
+        author.write_text(AUTHOR.format(packets=packets))
+        arms = "my_cca,cubic,bbr,vegas,rein"
+        matrix = ["matrix", "--suite", suite, "--author", author, "--arm", arms]
+        remuda(*matrix, "--out", at / folder, "--quiet")
+    page = at / "report.html"
+    series = ["--series", "cell", "--suite", suite, "--author", author]
+    remuda("report", at / "after", "--against", at / "before", *series, "--out", page)
+    return page
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
+        yield chromium
+        chromium.close()
+
+
+def opened(browser: Browser, report: Path, name: str, **how: object) -> Page:
+    """The page, opened without a network; a screenshot of all of it."""
+    context = browser.new_context(offline=True, **how)
+    page = context.new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("console", lambda line: said.append(line.text))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(report.as_uri())
+    assert said == []
+    assert asked == [report.as_uri()], "the page asks for nothing but itself"
+    SCREENS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENS / f"{name}.png", full_page=True)
+    return page
+
+
+def test_all_of_it_is_drawn(browser: Browser, report: Path) -> None:
+    page = opened(browser, report, "desk", viewport=DESK)
+    assert page.locator("#ranks tbody tr").count() == 5
+    assert page.locator("#scatter-plot circle").count() == 5
+    assert page.locator("#cdf-plot polyline").count() == 5
+    assert page.locator("#heat tbody tr").count() == 5
+    assert page.locator("#series-plot svg").count() == 3
+    assert page.locator("#series-plot polyline").count() == 3
+    assert "is best" in page.locator("#sentence").inner_text()
+    names = page.locator("#heat tbody th").all_inner_texts()
+    assert any("<b>beside</b>" in name for name in names), "a name is text, never markup"
+
+
+def test_a_change_and_what_it_did(browser: Browser, report: Path) -> None:
+    page = opened(browser, report, "changed", viewport=DESK)
+    section = page.locator("section", has=page.locator("#changed"))
+    assert section.locator(".verdict").inner_text() == "FAIL"
+    first = section.locator("tbody").first
+    rows = {row.split("\t")[0]: row for row in first.inner_text().split("\n") if "\t" in row}
+    assert "FAIL" in rows["my_cca"] and "PASS" in rows["cubic"]
+    largest = section.locator("tbody").nth(1).locator("tr")
+    assert all("my_cca" in row for row in largest.all_inner_texts())
+
+
+def test_pass_and_fail_lines(browser: Browser, report: Path) -> None:
+    page = opened(browser, report, "lines", viewport=DESK)
+    assert "utilisation >= 0.95 (" in page.locator("#missed").inner_text()
+    page.locator("#arm").select_option("cubic")
+    shown = page.locator("#missed").inner_text()
+    assert "my_cca" not in shown
+
+
+def test_a_keyboard_is_enough(browser: Browser, report: Path) -> None:
+    page = opened(browser, report, "keyboard", viewport=DESK)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.locator("#slice").focus()
+    before = page.locator("#sentence").inner_text()
+    # A letter chooses: the first one of cellular paths.
+    page.keyboard.type("cell")
+    after = page.locator("#sentence").inner_text()
+    assert before.startswith("On all paths") and after.startswith("On cellular paths")
+    assert page.locator("#heat tbody tr").count() == 1
+    for region in page.locator("[role=region]").all():
+        region.focus()
+        assert region.evaluate("it => it === document.activeElement"), "what scrolls has the focus"
+
+
+def test_a_phone_needs_no_sideways_scrolling(browser: Browser, report: Path) -> None:
+    page = opened(browser, report, "phone", viewport=PHONE)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= PHONE["width"]
+    letters = page.locator("#scatter-plot svg").evaluate(
+        "it => it.getBoundingClientRect().width / it.viewBox.baseVal.width"
+    )
+    assert letters > 0.9, "the letters of a plot keep their size"
+
+
+CONTRAST = """() => {
+  const light = (colour) => {
+    const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map((it) => {
+      const share = it / 255;
+      return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const page = light(getComputedStyle(document.body).backgroundColor);
+  return ["p", "h2", "thead th", "dt", "a", ".fail", ".pass"].map((name) => {
+    const it = light(getComputedStyle(document.querySelector(name)).color);
+    return (Math.max(it, page) + 0.05) / (Math.min(it, page) + 0.05);
+  });
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_can_be_read_by_day_and_by_night(browser: Browser, report: Path, scheme: str) -> None:
+    page = opened(browser, report, scheme, viewport=DESK, color_scheme=scheme)
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == {"light": "rgb(251, 251, 250)", "dark": "rgb(24, 24, 23)"}[scheme]
+    least = min(page.evaluate(CONTRAST))
+    assert least >= 4.5, "WCAG 2.2, 1.4.3"
