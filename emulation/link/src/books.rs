@@ -52,29 +52,39 @@ impl<P: Packet> Books<P> {
     }
 
     /// A packet comes, of this many bytes on the link.
-    pub(crate) fn arrival(&mut self, at: Nanos, packet_bytes: u32, bytes: u32) {
+    pub(crate) fn arrival(&mut self, at: Nanos, packet: &P, bytes: u32) {
         self.counters.totals.packets_in += 1;
-        self.counters.totals.bytes_in += u64::from(packet_bytes);
-        self.record(at, LogKind::Arrival { bytes });
+        self.counters.totals.bytes_in += u64::from(packet.bytes());
+        self.record_of(at, LogKind::Arrival { bytes }, packet);
     }
 
     /// A packet that arrived then has left the bottleneck at `at`.
-    pub(crate) fn departure(&mut self, at: Nanos, bytes: u32, arrived: Nanos) {
+    pub(crate) fn departure(&mut self, at: Nanos, packet: &P, bytes: u32, arrived: Nanos) {
         let delay = at - arrived;
         self.counters.waited(delay);
-        self.record(at, LogKind::Departure { bytes, delay });
+        self.record_of(at, LogKind::Departure { bytes, delay }, packet);
     }
 
     pub(crate) fn drop(&mut self, at: Nanos, held: Held<P>, reason: DropReason) {
         self.counters.totals.dropped.count(reason);
         self.counters.totals.bytes_dropped += u64::from(held.packet.bytes());
-        self.record(at, LogKind::Drop { bytes: held.bytes });
+        self.record_of(at, LogKind::Drop { bytes: held.bytes }, &held.packet);
         self.dropped.push_back(Dropped { packet: held.packet, reason, at });
     }
 
-    pub(crate) fn record(&mut self, at: Nanos, kind: LogKind) {
+    /// The bottleneck could have sent this many bytes.
+    pub(crate) fn opportunity(&mut self, at: Nanos, bytes: u64) {
         if let Some(log) = &mut self.log {
-            log.events.push(LogEvent { at, kind });
+            let kind = LogKind::Opportunity { bytes };
+            log.events.push(LogEvent { at, kind, flow: 0 });
+        }
+    }
+
+    /// Asks a packet for its flow only where somebody reads it.
+    #[inline]
+    fn record_of(&mut self, at: Nanos, kind: LogKind, packet: &P) {
+        if let Some(log) = &mut self.log {
+            log.events.push(LogEvent { at, kind, flow: packet.flow() });
         }
     }
 
@@ -84,7 +94,8 @@ impl<P: Packet> Books<P> {
         let Some(meter) = &mut log.capacity else { return };
         while let Some((at, bytes)) = meter.next_by(now) {
             if bytes > 0 {
-                log.events.push(LogEvent { at, kind: LogKind::Opportunity { bytes } });
+                let kind = LogKind::Opportunity { bytes };
+                log.events.push(LogEvent { at, kind, flow: 0 });
             }
         }
     }

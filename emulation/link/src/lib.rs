@@ -47,7 +47,9 @@ pub use aggregation::Aggregation;
 pub use capacity::Capacity;
 pub use delay::Delay;
 pub use link::{Fate, Link, LinkModel, Outcome, RateModel};
-pub use log::{LogEvent, LogHeader, LogKind, LogWriter};
+pub use log::{
+    Line, LineError, LogEntry, LogEvent, LogHeader, LogKind, LogReader, LogWriter, ReadError,
+};
 pub use loss::{GilbertElliott, Loss};
 pub use packet::Packet;
 pub use policer::Policer;

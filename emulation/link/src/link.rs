@@ -249,7 +249,7 @@ impl<P: Packet> Link<P> {
         let now = self.advance(now);
         let packet_bytes = packet.bytes();
         let bytes = packet_bytes + self.overhead_bytes;
-        self.books.arrival(now, packet_bytes, bytes);
+        self.books.arrival(now, &packet, bytes);
         let held = Held { packet, bytes, arrived: now };
         if self.loss.is_lost(now) {
             self.books.drop(now, held, DropReason::Loss);

@@ -11,7 +11,7 @@ pub trait Packet {
     }
 
     /// The flow it belongs to: the same number for all packets of one flow, most likely another
-    /// one for those of another. Only FQ-CoDel asks.
+    /// one for those of another; zero if that is not known. FQ-CoDel asks, and a log.
     fn flow(&self) -> u64 {
         0
     }

@@ -3,7 +3,6 @@
 use crate::books::Books;
 use crate::bottleneck::Bottleneck;
 use crate::delay::Delay;
-use crate::log::LogKind;
 use crate::packet::Packet;
 use crate::passage::{Passage, Travelling};
 use crate::queue::{DropReason, Held, Queue};
@@ -154,7 +153,7 @@ impl<P: Packet> Queued<P> {
             if self.outage.as_mut().is_some_and(|outage| outage.at(at)) {
                 continue;
             }
-            books.record(at, LogKind::Opportunity { bytes: u64::from(OPPORTUNITY_BYTES) });
+            books.opportunity(at, u64::from(OPPORTUNITY_BYTES));
             self.use_opportunity(at, books);
             self.settle(at, books);
         }
@@ -188,7 +187,7 @@ impl<P: Packet> Queued<P> {
 
     /// A packet has left the bottleneck and begins to travel.
     fn depart(&mut self, held: Held<P>, departed: Nanos, books: &mut Books<P>) {
-        books.departure(departed, held.bytes, held.arrived);
+        books.departure(departed, &held.packet, held.bytes, held.arrived);
         let detour = self.reordering.as_mut().and_then(Reordering::detour);
         let at = self.delay.deliver_at(departed) + detour.unwrap_or_default();
         let Held { packet, bytes, arrived } = held;

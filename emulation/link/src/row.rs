@@ -89,8 +89,8 @@ impl<P: Packet> Row<P> {
             self.next_departure = departed;
             self.advance(now, books);
         } else {
-            // nothing to wait for: it has left as it came
-            books.departure(departed, packet_bytes, arrived);
+            // nothing to wait for: it has left as it came, and there is no log to tell
+            books.counters.waited(departed - arrived);
             self.departed += 1;
         }
     }
@@ -108,7 +108,8 @@ impl<P: Packet> Row<P> {
         while self.next_departure <= now {
             let Some(passage) = self.row.get(self.departed) else { break };
             books.capacity_until(passage.departed);
-            books.departure(passage.departed, passage.bytes, passage.arrived);
+            let Passage { packet, bytes, arrived, departed, .. } = passage;
+            books.departure(*departed, packet, *bytes, *arrived);
             self.departed += 1;
             self.next_departure = Nanos::MAX;
             if let Some(next) = self.row.get(self.departed) {

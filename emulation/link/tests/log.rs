@@ -1,7 +1,7 @@
 //! Logs, word for word.
 
 use remuda_link::{
-    Direction, Link, LinkSpec, LogHeader, LogWriter, Nanos, OutageSpec, Outcome, QueueKind,
+    Direction, Link, LinkSpec, LogHeader, LogWriter, Nanos, OutageSpec, Outcome, Packet, QueueKind,
     QueueSpec,
 };
 use std::io::Write;
@@ -143,4 +143,51 @@ fn drops_of_the_queue_and_of_codel_are_logged() {
     assert_eq!(count(" - "), delivered);
     assert_eq!(count(" d 1 1500") as u64, stats.dropped.total());
     assert_eq!(count(" # 1500"), 1_999);
+}
+
+/// A packet of a flow.
+#[derive(Clone, Debug)]
+struct OfFlow(u64);
+
+impl Packet for OfFlow {
+    fn bytes(&self) -> u32 {
+        1500
+    }
+    fn flow(&self) -> u64 {
+        self.0
+    }
+}
+
+#[test]
+fn flows_are_numbered_and_named_once() {
+    let queue = QueueSpec::droptail_packets(1);
+    let spec = LinkSpec { rate_mbit_per_sec: Some(12.0), queue, ..LinkSpec::default() };
+    let mut link: Link<OfFlow> = spec.build(RTT, Direction::Up).unwrap();
+    link.enable_log();
+    let mut log = LogWriter::new(Vec::new(), &LogHeader::default()).unwrap();
+    for flow in [1 << 60, 7, 1 << 60, 0] {
+        log.name_flow(flow, || format!("tcp {flow}\n9 + 9")).unwrap();
+        link.push(OfFlow(flow), Nanos::ZERO);
+    }
+    link.advance(Nanos::from_millis(2));
+    link.drain_log().try_for_each(|event| log.write(&event)).unwrap();
+    let text = String::from_utf8(log.into_inner()).unwrap();
+    let lines: Vec<&str> = text.lines().skip(6).collect();
+    assert_eq!(
+        lines,
+        [
+            "# flow 1: tcp 1152921504606846976 9 + 9",
+            "# flow 2: tcp 7 9 + 9",
+            "0 + 1500 1",
+            "0 + 1500 2",
+            "0 + 1500 1",
+            "0 d 1 1500 1",
+            "0 + 1500",
+            "0 d 1 1500",
+            "1 # 1500",
+            "1 - 1500 1 1",
+            "2 # 1500",
+            "2 - 1500 2 2",
+        ]
+    );
 }

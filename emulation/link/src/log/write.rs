@@ -1,22 +1,11 @@
-//! Logs in Mahimahi's format, which its own graph scripts and others' read.
-//!
-//! ```text
-//! # mahimahi mm-link (uplink) [12 Mbit/s] > up.log
-//! # command line: ...
-//! # queue: droptail [packets=80]
-//! # init timestamp: 1700000000000
-//! # base timestamp: 0
-//! T # BYTES          the link could have delivered BYTES at T
-//! T + BYTES          a packet came
-//! T - BYTES DELAY    a packet left the bottleneck, DELAY ms after it came
-//! T d PACKETS BYTES  packets were dropped: by the queue (also CoDel's at dequeue) or lost
-//! ```
-//!
-//! Times are whole milliseconds since the link's start. On a trace-driven link BYTES counts four
-//! bytes more than the packet, as Mahimahi's does. Mahimahi logs no drop of CoDel's; this does.
+//! Writes logs.
 
 use crate::time::Nanos;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
+
+/// More flows than this would make a log's memory that of an attack: those to come are 0.
+const FLOWS_MAX: usize = 65_536;
 
 /// What happened on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +41,8 @@ pub struct LogEvent {
     pub at: Nanos,
     /// What.
     pub kind: LogKind,
+    /// As [`Packet::flow`](crate::Packet::flow) has it; zero if it is not known.
+    pub flow: u64,
 }
 
 /// The lines at the top of a log, by which it describes itself.
@@ -77,6 +68,8 @@ pub struct LogHeader {
 #[derive(Debug)]
 pub struct LogWriter<W: Write> {
     out: W,
+    /// The number of each flow, by what packets call it.
+    flows: BTreeMap<u64, u32>,
 }
 
 impl<W: Write> LogWriter<W> {
@@ -92,20 +85,51 @@ impl<W: Write> LogWriter<W> {
         for setting in &header.settings {
             writeln!(out, "# {}", one_line(setting))?;
         }
-        Ok(Self { out })
+        Ok(Self { out, flows: BTreeMap::new() })
+    }
+
+    /// Names a flow, the first time it is asked to, in a line of its own.
+    pub fn name_flow(&mut self, flow: u64, name: impl FnOnce() -> String) -> io::Result<()> {
+        if flow == 0 || self.flows.contains_key(&flow) {
+            return Ok(());
+        }
+        match self.number(flow) {
+            0 => Ok(()),
+            number => writeln!(self.out, "# flow {number}: {}", one_line(&name())),
+        }
     }
 
     /// Writes one event.
     pub fn write(&mut self, event: &LogEvent) -> io::Result<()> {
         let at = event.at.as_millis();
         match event.kind {
-            LogKind::Opportunity { bytes } => writeln!(self.out, "{at} # {bytes}"),
-            LogKind::Arrival { bytes } => writeln!(self.out, "{at} + {bytes}"),
+            LogKind::Opportunity { bytes } => write!(self.out, "{at} # {bytes}"),
+            LogKind::Arrival { bytes } => write!(self.out, "{at} + {bytes}"),
             LogKind::Departure { bytes, delay } => {
-                writeln!(self.out, "{at} - {bytes} {}", delay.as_millis())
+                write!(self.out, "{at} - {bytes} {}", delay.as_millis())
             }
-            LogKind::Drop { bytes } => writeln!(self.out, "{at} d 1 {bytes}"),
+            LogKind::Drop { bytes } => write!(self.out, "{at} d 1 {bytes}"),
+        }?;
+        match event.flow {
+            0 => writeln!(self.out),
+            flow => {
+                let number = self.number(flow);
+                writeln!(self.out, " {number}")
+            }
         }
+    }
+
+    /// From 1, in the order of the first packets; 0 once there are too many.
+    fn number(&mut self, flow: u64) -> u32 {
+        if let Some(number) = self.flows.get(&flow) {
+            return *number;
+        }
+        if self.flows.len() >= FLOWS_MAX {
+            return 0;
+        }
+        let number = self.flows.len() as u32 + 1;
+        self.flows.insert(flow, number);
+        number
     }
 
     /// Hands on what is buffered.
