@@ -9,6 +9,7 @@ mod commit;
 mod demo;
 mod doctor;
 mod flows;
+mod graph;
 mod matrix;
 mod programs;
 mod report;
@@ -17,7 +18,9 @@ mod stop;
 mod table;
 
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
+use remuda_live::mahimahi::{MmDelayArgs, MmLinkArgs, MmLossArgs};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A congestion-control plane for a host: one agent runs every congestion-control algorithm, a
@@ -51,16 +54,28 @@ enum Command {
     Matrix(matrix::MatrixArgs),
     /// What a matrix says, and what changed since another one
     Report(report::ReportArgs),
+    /// What logs of links say: capacity, throughput, queueing delay and drops; and a plot
+    Graph(graph::GraphArgs),
     /// Run a command behind an emulated link, as mm-link does
     Link(Box<remuda_live::args::LinkArgs>),
+    /// Run a command behind Mahimahi's mm-link: bottlenecks that traces pace
+    MmLink(Box<MmLinkArgs>),
+    /// Run a command behind Mahimahi's mm-delay
+    MmDelay(MmDelayArgs),
+    /// Run a command behind Mahimahi's mm-loss
+    MmLoss(MmLossArgs),
 }
 
 impl Command {
     /// Whether all it does for others is to print: nobody's flow or socket depends on it.
     fn only_prints(&self) -> bool {
-        !matches!(self, Self::Agent(_) | Self::Demo(_) | Self::Link(_) | Self::Run(_))
+        let shells = matches!(self, Self::MmLink(_) | Self::MmDelay(_) | Self::MmLoss(_));
+        !shells && !matches!(self, Self::Agent(_) | Self::Demo(_) | Self::Link(_) | Self::Run(_))
     }
 }
+
+/// Names by which the binary is one of Mahimahi's commands.
+const SHELLS: [&str; 3] = ["mm-link", "mm-delay", "mm-loss"];
 
 /// Where the agent's sockets are, the same for every command that talks to it.
 #[derive(Debug, clap::Args)]
@@ -78,7 +93,7 @@ pub fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let command = Cli::parse().command;
+    let command = Cli::parse_from(arguments()).command;
     if command.only_prints() {
         end_with_reader();
     }
@@ -93,7 +108,11 @@ pub fn main() -> ExitCode {
         Command::Sim(args) => args.run(),
         Command::Matrix(args) => args.run(),
         Command::Report(args) => args.run(),
-        Command::Link(args) => return link(&args),
+        Command::Graph(args) => args.run(),
+        Command::Link(args) => return status("remuda link", args.run()),
+        Command::MmLink(args) => return status("mm-link", args.run()),
+        Command::MmDelay(args) => return status("mm-delay", args.run()),
+        Command::MmLoss(args) => return status("mm-loss", args.run()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -112,14 +131,24 @@ fn end_with_reader() {
 }
 
 /// The exit status is the command's own.
-fn link(args: &remuda_live::args::LinkArgs) -> ExitCode {
-    match args.run() {
+fn status(name: &str, done: Result<i32, remuda_live::Error>) -> ExitCode {
+    match done {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         Err(failure) => {
-            eprintln!("remuda link: {failure}");
+            eprintln!("{name}: {failure}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// The process's arguments. Called by one of Mahimahi's names, through a link, it is that command.
+fn arguments() -> Vec<OsString> {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let called = words.first().and_then(|path| Path::new(path).file_name()).map(ToOwned::to_owned);
+    if let Some(name) = called.filter(|name| SHELLS.iter().any(|shell| name == shell)) {
+        words.insert(1, name);
+    }
+    words
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `remuda link`: runs a command behind an emulated link.
 
+use crate::child::{self, pid_of, start};
 use crate::contain::{self, Side};
 use crate::error::Error;
-use crate::namespace::Namespace;
 use crate::option::{self, RedRange};
 use crate::signals::Signals;
 use crate::testbed::Testbed;
@@ -12,19 +12,16 @@ use remuda_link::{
     AggregationSpec, DelayStep, GilbertElliottSpec, LinkSpec, OutageSpec, PathSpec, PolicerSpec,
     QueueKind, QueueSpec, RateStep, ReorderingSpec,
 };
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Signal, kill_process_group};
 use std::ffi::OsString;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
 /// How long a server command is given to end by itself once it is told to.
 const SERVER_GRACE: Duration = Duration::from_millis(500);
-
-/// What a shell reports for a command that a signal ended: 128 and the signal's number.
-pub(crate) const SIGNALLED: i32 = 128;
 
 /// The discipline of the queue before the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -213,13 +210,13 @@ impl LinkArgs {
         let servers =
             self.server.iter().map(|line| Server::start(&testbed, line)).collect::<Result<_, _>>();
         let servers: Vec<Server> = servers?;
-        let mut command = self.client_command(testbed.client());
+        let mut command = child::command(testbed.client(), &self.command);
         let child = start(set_environment(&mut command, &testbed))?;
-        let status = self.attend(&testbed, child, signals)?;
+        let status = child::attend(&testbed, child, signals, self.once)?;
         drop(servers);
         print_summary(&testbed)?;
         testbed.close()?;
-        Ok(status.code().or_else(|| status.signal().map(|it| SIGNALLED + it)).unwrap_or(1))
+        Ok(status)
     }
 
     fn link_spec(
@@ -275,35 +272,6 @@ impl LinkArgs {
             ..QueueSpec::default()
         }
     }
-
-    fn client_command(&self, client: &Namespace) -> Command {
-        if let Some((program, args)) = self.command.split_first() {
-            let mut command = client.command(program);
-            command.args(args);
-            return command;
-        }
-        client.command(std::env::var_os("SHELL").unwrap_or_else(|| "sh".into()))
-    }
-
-    /// Waits for the command, passing on signals; with `--once`, ends it when the trace ends.
-    fn attend(
-        &self,
-        testbed: &Testbed,
-        mut child: Child,
-        mut signals: Signals,
-    ) -> Result<ExitStatus, Error> {
-        let mut is_over = false;
-        loop {
-            if let Some(status) = child.try_wait().map_err(Error::doing("wait for the command"))? {
-                return Ok(status);
-            }
-            let was_over = is_over;
-            is_over = self.once && testbed.is_finished();
-            if signals.wait(self.once) || is_over != was_over {
-                terminate(&child);
-            }
-        }
-    }
 }
 
 /// A command at the server's end. Dropping it ends it.
@@ -342,24 +310,6 @@ fn set_environment<'a>(command: &'a mut Command, testbed: &Testbed) -> &'a mut C
         .env("REMUDA_SERVER6", server.ipv6().to_string())
         .env("REMUDA_CLIENT", testbed.client().ipv4().to_string())
         .env("MAHIMAHI_BASE", server.ipv4().to_string())
-}
-
-fn start(command: &mut Command) -> Result<Child, Error> {
-    command.spawn().map_err(|source| Error::Command {
-        command: command.get_program().to_string_lossy().into_owned(),
-        source,
-    })
-}
-
-fn pid_of(child: &Child) -> Option<Pid> {
-    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
-}
-
-fn terminate(child: &Child) {
-    if let Some(pid) = pid_of(child) {
-        // It may have ended by itself; until it is waited for, its number is nobody else's.
-        let _ = kill_process(pid, Signal::TERM);
-    }
 }
 
 fn print_summary(testbed: &Testbed) -> Result<(), Error> {

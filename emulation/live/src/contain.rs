@@ -5,7 +5,7 @@
 //! others. So `remuda link` forks; the child is that first process, does all the work, and dies
 //! with its parent.
 
-use crate::args::SIGNALLED;
+use crate::child::SIGNALLED;
 use crate::error::Error;
 use crate::signals::Signals;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};

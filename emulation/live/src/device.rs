@@ -1,6 +1,7 @@
 //! Devices and their addresses, by plain ioctls on the calling thread's namespace.
 
 use crate::error::Error;
+use crate::subnet::Subnet;
 use libc::{c_int, c_short, c_ulong, ifreq};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -15,11 +16,11 @@ const MTU_BYTES: c_int = 1500;
 /// link; 500 (the default) is 12 ms at 500 Mbit/s, less than a busy machine's scheduling hiccup.
 const TX_QUEUE_PACKETS: c_int = 20_000;
 
-const IPV4_NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 const IPV6_PREFIX_BITS: u32 = 64;
 
 /// Opens a TUN device in the calling thread's namespace: packets without a header, not blocking.
-pub(crate) fn open_tun(name: &str) -> Result<OwnedFd, Error> {
+/// A `%d` in its name becomes the least number that is free; the name it has is returned.
+pub(crate) fn open_tun(name: &str) -> Result<(OwnedFd, String), Error> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())
         .map_err(|errno| Error::NoTun { source: errno.into() })?;
@@ -28,19 +29,52 @@ pub(crate) fn open_tun(name: &str) -> Result<OwnedFd, Error> {
     request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as c_short;
     ioctl(&fd, libc::TUNSETIFF as c_ulong, &mut request)
         .map_err(Error::doing(format!("make the TUN device {name}")))?;
-    Ok(fd)
+    let letters = request.ifr_name.iter().take_while(|letter| **letter != 0);
+    Ok((fd, letters.map(|letter| char::from(*letter as u8)).collect()))
 }
 
 /// Sets up a device of the calling thread's namespace, and the loopback beside it.
-pub(crate) fn configure(name: &str, ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> Result<(), Error> {
+pub(crate) fn configure(name: &str, ipv4: Subnet, ipv6: Ipv6Addr) -> Result<(), Error> {
     configure_ipv4(name, ipv4).map_err(Error::doing(format!("set up {name} for IPv4")))?;
     set_up("lo").map_err(Error::doing("bring lo up"))?;
+    if ipv6.is_unspecified() {
+        return Ok(());
+    }
     add_ipv6(name, ipv6).map_err(Error::doing(format!(
         "give {name} its IPv6 address (is IPv6 off? sysctl net.ipv6.conf.all.disable_ipv6)"
     )))
 }
 
-fn configure_ipv4(name: &str, address: Ipv4Addr) -> io::Result<()> {
+/// Sends what goes to a subnet over a device of the calling thread's namespace.
+pub(crate) fn add_route(name: &str, to: Subnet) -> Result<(), Error> {
+    let mut device = request(name).ifr_name;
+    // SAFETY: `rtentry` is plain data for which zeros are valid.
+    let mut route: libc::rtentry = unsafe { std::mem::zeroed() };
+    route.rt_dst = sockaddr(to.network());
+    route.rt_genmask = sockaddr(to.mask());
+    route.rt_flags = libc::RTF_UP;
+    route.rt_dev = device.as_mut_ptr();
+    control_socket(AddressFamily::INET)
+        .and_then(|socket| ioctl(&socket, libc::SIOCADDRT, &mut route))
+        .map_err(Error::doing(format!("route {to} over {name}")))
+}
+
+/// The address and subnet of a device of the calling thread's namespace, if it is there.
+pub(crate) fn subnet_of(name: &str) -> Option<Subnet> {
+    let socket = control_socket(AddressFamily::INET).ok()?;
+    let ask = |code: libc::Ioctl| {
+        let mut request = request(name);
+        ioctl(&socket, code as c_ulong, &mut request).ok()?;
+        // SAFETY: the kernel has just filled this member of the union.
+        let address = unsafe { request.ifr_ifru.ifru_addr }.sa_data;
+        let [a, b, c, d] = [2, 3, 4, 5].map(|at| address[at] as u8);
+        Some(Ipv4Addr::new(a, b, c, d))
+    };
+    let mask = ask(libc::SIOCGIFNETMASK)?;
+    Some(Subnet { address: ask(libc::SIOCGIFADDR)?, bits: mask.to_bits().leading_ones() as u8 })
+}
+
+fn configure_ipv4(name: &str, subnet: Subnet) -> io::Result<()> {
     let socket = control_socket(AddressFamily::INET)?;
     let mut request = request(name);
     request.ifr_ifru.ifru_mtu = MTU_BYTES;
@@ -52,9 +86,9 @@ fn configure_ipv4(name: &str, address: Ipv4Addr) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
         other => other?,
     }
-    request.ifr_ifru.ifru_addr = sockaddr(address);
+    request.ifr_ifru.ifru_addr = sockaddr(subnet.address);
     ioctl(&socket, libc::SIOCSIFADDR, &mut request)?;
-    request.ifr_ifru.ifru_netmask = sockaddr(IPV4_NETMASK);
+    request.ifr_ifru.ifru_netmask = sockaddr(subnet.mask());
     ioctl(&socket, libc::SIOCSIFNETMASK, &mut request)?;
     set_up(name)
 }

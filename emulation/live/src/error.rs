@@ -24,6 +24,25 @@ pub enum Error {
     /// The path's description is wrong.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// An argument of a command line is wrong.
+    #[error("`{option}` is `{value}`: {rule}")]
+    Argument {
+        /// Which.
+        option: String,
+        /// What it is.
+        value: String,
+        /// What it must be.
+        rule: String,
+    },
+    /// Every address that a shell could have is taken, or there is none left to divide.
+    #[error(
+        "no addresses left for another shell here: they nest {depth} deep, 64 side by side on a \
+         host, then 15, 15, 3, 3 and 3; end one, or put several links into one `remuda link`"
+    )]
+    TooManyShells {
+        /// How deep they nest.
+        depth: usize,
+    },
     /// A log cannot be written.
     #[error("{path}: cannot write the log: {source}", path = .path.display())]
     Log {

@@ -1,12 +1,16 @@
 //! An IP packet on its way through the link.
 
 use remuda_link::Packet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 const ECN_MASK: u8 = 0b11;
 const ECN_CE: u8 = 0b11;
 
 /// Protocols whose header begins with two ports: TCP, UDP, DCCP, SCTP.
 const WITH_PORTS: [u8; 4] = [6, 17, 33, 132];
+/// Protocols by name: IANA's numbers.
+const PROTOCOLS: [(u8, &str); 6] =
+    [(1, "icmp"), (6, "tcp"), (17, "udp"), (33, "dccp"), (58, "icmp6"), (132, "sctp")];
 /// RFC 791: the offset of a fragment, and whether more follow.
 const FRAGMENT: u16 = 0x3fff;
 
@@ -42,6 +46,27 @@ impl Frame {
         };
         let ports = bytes.get(rest..rest + 4).filter(|_| WITH_PORTS.contains(&protocol));
         Some((protocol, addresses, ports.unwrap_or_default()))
+    }
+
+    /// The flow in words, as a log names it: `tcp 10.11.0.1:40000 > 10.11.0.2:5201`.
+    pub(crate) fn flow_name(&self) -> String {
+        let Some((protocol, addresses, ports)) = self.five_tuple() else {
+            return "no IP".to_owned();
+        };
+        let (from, to) = addresses.split_at(addresses.len() / 2);
+        let end = |address: &[u8], port: Option<&[u8]>| {
+            let address = ip(address);
+            let port = port.map(|port| u16::from_be_bytes([port[0], port[1]]));
+            port.map_or_else(
+                || address.to_string(),
+                |port| SocketAddr::new(address, port).to_string(),
+            )
+        };
+        let (from, to) = (end(from, ports.get(..2)), end(to, ports.get(2..4)));
+        let known = PROTOCOLS.iter().find(|(number, _)| *number == protocol);
+        let protocol =
+            known.map_or_else(|| format!("protocol {protocol}"), |(_, name)| (*name).to_owned());
+        format!("{protocol} {from} > {to}")
     }
 
     /// RFC 3168 section 5: CE for packets that are ECT(0) or ECT(1).
@@ -91,6 +116,13 @@ impl Packet for Frame {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         })
     }
+}
+
+/// Of 4 or of 16 bytes.
+fn ip(bytes: &[u8]) -> IpAddr {
+    let four: Option<[u8; 4]> = bytes.try_into().ok();
+    let sixteen: [u8; 16] = bytes.try_into().unwrap_or_default();
+    four.map_or_else(|| Ipv6Addr::from(sixteen).into(), |four| Ipv4Addr::from(four).into())
 }
 
 /// RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
@@ -176,5 +208,10 @@ mod tests {
         let before = Frame::new(&six).flow();
         six[43] = 1;
         assert_ne!(before, Frame::new(&six).flow());
+        assert_eq!(Frame::new(&six).flow_name(), "tcp [::]:0 > [::]:1");
+        assert_eq!(ported(6, [80, 50], 0).flow_name(), "tcp 10.11.0.1:80 > 10.11.0.2:50");
+        assert_eq!(ported(17, [1, 2], 185).flow_name(), "udp 10.11.0.1 > 10.11.0.2");
+        assert_eq!(ported(89, [1, 2], 0).flow_name(), "protocol 89 10.11.0.1 > 10.11.0.2");
+        assert_eq!(Frame::new(&[0x12; 40]).flow_name(), "no IP");
     }
 }

@@ -25,11 +25,13 @@
 //! ```
 
 pub mod args;
+mod child;
 mod clock;
 mod contain;
 mod device;
 mod error;
 mod frame;
+pub mod mahimahi;
 mod namespace;
 mod option;
 mod priority;
@@ -37,6 +39,7 @@ pub mod probe;
 mod pump;
 mod signals;
 mod stolen;
+mod subnet;
 mod testbed;
 pub mod transfer;
 mod veth;

@@ -65,12 +65,18 @@ impl Namespace {
         Ok(namespace)
     }
 
+    /// The calling process's own namespace, as an end of a path; none of its settings change.
+    pub(crate) fn current(device: &str, ipv4: Ipv4Addr) -> Result<Self, Error> {
+        let fd = Arc::new(open_own()?);
+        Ok(Self { fd, ipv4, ipv6: Ipv6Addr::UNSPECIFIED, device: device.to_owned() })
+    }
+
     /// Its IPv4 address.
     pub fn ipv4(&self) -> Ipv4Addr {
         self.ipv4
     }
 
-    /// Its IPv6 address.
+    /// Its IPv6 address; the unspecified one where it has none, as the ends of `mm-link` have not.
     pub fn ipv6(&self) -> Ipv6Addr {
         self.ipv6
     }
@@ -176,6 +182,10 @@ fn unshare_network() -> Result<OwnedFd, Error> {
     // SAFETY: a thread of its own, which ends at once: nothing else shares what it gives up.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
         .map_err(Error::doing("make a network namespace"))?;
+    open_own()
+}
+
+fn open_own() -> Result<OwnedFd, Error> {
     rustix::fs::open("/proc/thread-self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::doing("keep a network namespace"))
 }

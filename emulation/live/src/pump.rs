@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::frame::Frame;
 use crate::priority::RealTime;
-use remuda_link::{Link, LogWriter, Nanos};
+use remuda_link::{Link, LogWriter, Nanos, Packet};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
@@ -60,14 +60,26 @@ impl Wire {
         self.log_error.take()
     }
 
+    /// Names a packet's flow in the log, if it is the first of it.
+    fn name_flow(&mut self, frame: &Frame) {
+        let Some(log) = &mut self.log else { return };
+        if let Err(error) = log.name_flow(frame.flow(), || frame.flow_name()) {
+            self.give_up_log(error);
+        }
+    }
+
+    /// A full disk must not stop the network; the run is told at its end.
+    fn give_up_log(&mut self, error: io::Error) {
+        self.log_error = Some(error);
+        self.log = None;
+        self.link.disable_log();
+    }
+
     fn write_log(&mut self) {
         let Some(log) = &mut self.log else { return };
         let result = self.link.drain_log().try_for_each(|event| log.write(&event));
         if let Err(error) = result {
-            // A full disk must not stop the network; the run is told at its end.
-            self.log_error = Some(error);
-            self.log = None;
-            self.link.disable_log();
+            self.give_up_log(error);
         }
     }
 
@@ -150,7 +162,9 @@ impl Lane {
     fn read(&self, wire: &mut Wire, clock: Clock, buffer: &mut [u8]) -> bool {
         for _ in 0..BATCH_PACKETS {
             let Ok(length) = rustix::io::read(&self.from, &mut *buffer) else { return false };
-            wire.link.push(Frame::new(&buffer[..length]), clock.now());
+            let frame = Frame::new(&buffer[..length]);
+            wire.name_flow(&frame);
+            wire.link.push(frame, clock.now());
         }
         true
     }

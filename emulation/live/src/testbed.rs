@@ -4,8 +4,10 @@ use crate::clock::{self, Clock};
 use crate::device;
 use crate::error::Error;
 use crate::frame::Frame;
+use crate::mahimahi;
 use crate::namespace::{DeviceCounters, Namespace};
 use crate::pump::{Lane, Pump, Wire, lock};
+use crate::subnet::Subnet;
 use remuda_link::{Direction, Link, LinkSpec, LinkStats, LogHeader, LogWriter, PathSpec};
 use std::fs::File;
 use std::io::BufWriter;
@@ -22,7 +24,20 @@ pub(crate) const CLIENT: (Ipv4Addr, Ipv6Addr) =
 pub(crate) const SERVER: (Ipv4Addr, Ipv6Addr) =
     (Ipv4Addr::new(10, 11, 0, 2), Ipv6Addr::new(0xfd11, 0, 0, 0, 0, 0, 0, 2));
 
+/// The bits of a testbed's subnet.
+const BITS: u8 = 24;
+
 const TUN: &str = "tun0";
+
+pub(crate) fn subnet(address: Ipv4Addr) -> Subnet {
+    Subnet { address, bits: BITS }
+}
+
+/// One end of a path: a namespace, and the device that the link serves there.
+pub(crate) struct End {
+    pub(crate) namespace: Namespace,
+    pub(crate) tun: OwnedFd,
+}
 
 /// What one direction of a testbed has done.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,11 +78,21 @@ pub struct Testbed {
 impl Testbed {
     /// Makes the namespaces and starts the link.
     pub fn new(path: &PathSpec) -> Result<Self, Error> {
-        let (up, down) = path.build::<Frame>()?;
+        // A wrong description before any work.
+        path.build::<Frame>()?;
         let client = Namespace::create(TUN, CLIENT.0, CLIENT.1)?;
         let server = Namespace::create(TUN, SERVER.0, SERVER.1)?;
-        let client_tun = Arc::new(tun(&client)?);
-        let server_tun = Arc::new(tun(&server)?);
+        let client = End { tun: tun(&client)?, namespace: client };
+        let server = End { tun: tun(&server)?, namespace: server };
+        mahimahi::let_through(&client.namespace, &server.namespace)?;
+        Self::join(path, client, server)
+    }
+
+    /// Starts the link between two ends.
+    pub(crate) fn join(path: &PathSpec, client: End, server: End) -> Result<Self, Error> {
+        let (up, down) = path.build::<Frame>()?;
+        let (client_tun, server_tun) = (Arc::new(client.tun), Arc::new(server.tun));
+        let (client, server) = (client.namespace, server.namespace);
         let up = wire(up, &path.up, path.up_log.as_deref(), Direction::Up)?;
         let down = wire(down, &path.down, path.down_log.as_deref(), Direction::Down)?;
         let clock = Clock::start();
@@ -160,8 +185,8 @@ impl Testbed {
 
 fn tun(namespace: &Namespace) -> Result<OwnedFd, Error> {
     namespace.run(|| {
-        let fd = device::open_tun(namespace.device())?;
-        device::configure(namespace.device(), namespace.ipv4(), namespace.ipv6())?;
+        let (fd, _) = device::open_tun(namespace.device())?;
+        device::configure(namespace.device(), subnet(namespace.ipv4()), namespace.ipv6())?;
         Ok(fd)
     })?
 }

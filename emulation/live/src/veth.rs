@@ -3,7 +3,7 @@
 use crate::device;
 use crate::error::Error;
 use crate::namespace::Namespace;
-use crate::testbed::{CLIENT, SERVER};
+use crate::testbed::{CLIENT, SERVER, subnet};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -33,7 +33,7 @@ impl VethPair {
             .run(|| create_pair(server.fd()))?
             .map_err(Error::doing("make a pair of veth devices"))?;
         for end in [&client, &server] {
-            end.run(|| device::configure(end.device(), end.ipv4(), end.ipv6()))??;
+            end.run(|| device::configure(end.device(), subnet(end.ipv4()), end.ipv6()))??;
         }
         Ok(Self { client, server })
     }

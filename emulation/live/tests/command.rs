@@ -166,7 +166,7 @@ fn the_command_reaches_a_server_and_the_logs_tell() {
     let described = log.lines().find_map(|line| line.strip_prefix("# link: ")).unwrap();
     let spec: LinkSpec = serde_json::from_str(described).unwrap();
     assert_eq!((spec.rate_mbit_per_sec, spec.delay_ms), (Some(20.0), 5.0));
-    for kind in [" # 2500\n", " + 1500\n", " - 1500 "] {
+    for kind in [" # 2500\n", " + 1500 ", " - 1500 ", "\n# flow 1: tcp 10.11.0.1:"] {
         assert!(log.contains(kind), "no {kind:?}");
     }
 }

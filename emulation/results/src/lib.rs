@@ -1,6 +1,6 @@
 //! Results: Arrow and Parquet for machines, tables, plots and qlog for people.
 //!
-//! Everything here is a function of an [`Outcome`] alone, so that the same outcome gives the same
+//! Everything but a [`LinkLog`] is a function of an [`Outcome`] alone, so that the same outcome gives the same
 //! bytes, whoever made it and wherever. Each table says in its metadata what it is of, and each
 //! column its unit.
 //!
@@ -24,6 +24,7 @@ mod batch;
 mod column;
 mod error;
 mod files;
+mod link_log;
 mod plot;
 mod qlog;
 mod rows;
@@ -34,9 +35,10 @@ pub use batch::{About, SCHEMA_VERSION, batch};
 pub use column::{Cells, Column};
 pub use error::Error;
 pub use files::{Sweep, read, write};
+pub use link_log::{LinkLog, LinkLogError, LogBin, LogTotals, link_log_png, link_log_svg};
 pub use plot::{png, svg};
 pub use qlog::qlog;
 pub use remuda_scenarios::outcome::Outcome;
 pub use rows::Rows;
 pub use tables::Table;
-pub use text::{details, overview};
+pub use text::{details, link_flows, link_logs, overview};

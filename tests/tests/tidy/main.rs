@@ -36,7 +36,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("remuda-link", &[]),
     ("remuda-live", &["remuda-link"]),
     ("remuda-scenarios", &["remuda-link"]),
-    ("remuda-results", &["remuda-scenarios"]),
+    ("remuda-results", &["remuda-link", "remuda-scenarios"]),
     (
         "remuda-sim",
         &[

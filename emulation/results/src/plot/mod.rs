@@ -37,10 +37,22 @@ pub(crate) struct Line {
     points: Vec<(f64, f64)>,
 }
 
+impl Line {
+    /// In the colour of this number, with no more points than can be seen.
+    pub(crate) fn new(name: String, number: usize, points: Vec<(f64, f64)>) -> Self {
+        Self { name, colour: colour(number), points: thinned(points) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn points(&self) -> &[(f64, f64)] {
+        &self.points
+    }
+}
+
 /// One plot of several, below each other.
 pub(crate) struct Panel {
-    title: &'static str,
-    lines: Vec<Line>,
+    pub(crate) title: &'static str,
+    pub(crate) lines: Vec<Line>,
 }
 
 /// The arms a flow had, one after the other.
@@ -52,13 +64,13 @@ pub(crate) struct Strip {
 
 /// Everything there is to draw.
 pub(crate) struct Figure {
-    title: String,
+    pub(crate) title: String,
     /// What is not drawn, if anything.
-    left_out: Option<String>,
+    pub(crate) left_out: Option<String>,
     /// Where the axis of time ends.
-    end_s: f64,
-    strips: Vec<Strip>,
-    panels: Vec<Panel>,
+    pub(crate) end_s: f64,
+    pub(crate) strips: Vec<Strip>,
+    pub(crate) panels: Vec<Panel>,
 }
 
 fn colour(index: usize) -> RGBColor {
@@ -125,10 +137,8 @@ fn flow_lines(
     flows: &[(&FlowOutcome, Vec<&FlowSample>)],
     points: impl Fn(&[&FlowSample]) -> Vec<(f64, f64)>,
 ) -> Vec<Line> {
-    let line = |(at, (flow, samples)): (usize, &(&FlowOutcome, Vec<&FlowSample>))| Line {
-        name: flow.name.clone(),
-        colour: colour(at),
-        points: thinned(points(samples)),
+    let line = |(at, (flow, samples)): (usize, &(&FlowOutcome, Vec<&FlowSample>))| {
+        Line::new(flow.name.clone(), at, points(samples))
     };
     flows.iter().enumerate().map(line).collect()
 }
@@ -145,11 +155,7 @@ fn queue_lines(outcome: &Outcome) -> Vec<Line> {
         of.map_or_else(|| link.to_string(), |of| of.name.clone())
     };
     let links = of_link.into_iter().take(LINES_MAX).enumerate();
-    let line = |(at, (link, points))| Line {
-        name: name(link),
-        colour: colour(at),
-        points: thinned(points),
-    };
+    let line = |(at, (link, points))| Line::new(name(link), at, points);
     links.map(line).collect()
 }
 
@@ -201,52 +207,60 @@ impl Figure {
 }
 
 /// Makes text drawable on a machine without fonts.
-fn with_font(outcome: &Outcome) -> Result<(), Error> {
+fn with_font(name: &str) -> Result<(), Error> {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     let register =
         || register_font("sans-serif", FontStyle::Normal, ttf_noto_sans::REGULAR).is_ok();
     if *REGISTERED.get_or_init(register) {
         return Ok(());
     }
-    Err(failed(outcome)("the font that comes with it was refused"))
+    Err(failed(name)("the font that comes with it was refused"))
 }
 
-fn failed<E: ToString>(outcome: &Outcome) -> impl Fn(E) -> Error {
-    let scenario = outcome.scenario.clone();
+fn failed<E: ToString>(name: &str) -> impl Fn(E) -> Error {
+    let scenario = name.to_owned();
     move |error| Error::Plot { scenario: scenario.clone(), what: error.to_string() }
 }
 
 /// The plots of an outcome, as an SVG document.
 pub fn svg(outcome: &Outcome) -> Result<String, Error> {
-    with_font(outcome)?;
-    let figure = Figure::of(outcome)?;
-    let mut text = String::new();
-    {
-        let root = SVGBackend::with_string(&mut text, size(&figure, 1)).into_drawing_area();
-        Pen(1).draw(&root, &figure).map_err(failed(outcome))?;
-        root.present().map_err(failed(outcome))?;
-    }
-    Ok(text)
+    paint_svg(&outcome.scenario, &Figure::of(outcome)?)
 }
 
 /// The plots of an outcome, as a PNG file.
 pub fn png(outcome: &Outcome) -> Result<Vec<u8>, Error> {
-    with_font(outcome)?;
-    let figure = Figure::of(outcome)?;
-    let (width, height) = size(&figure, PNG_SCALE);
+    paint_png(&outcome.scenario, &Figure::of(outcome)?)
+}
+
+/// A figure as an SVG document; errors name what it is of.
+pub(crate) fn paint_svg(name: &str, figure: &Figure) -> Result<String, Error> {
+    with_font(name)?;
+    let mut text = String::new();
+    {
+        let root = SVGBackend::with_string(&mut text, size(figure, 1)).into_drawing_area();
+        Pen(1).draw(&root, figure).map_err(failed(name))?;
+        root.present().map_err(failed(name))?;
+    }
+    Ok(text)
+}
+
+/// A figure as a PNG file; errors name what it is of.
+pub(crate) fn paint_png(name: &str, figure: &Figure) -> Result<Vec<u8>, Error> {
+    with_font(name)?;
+    let (width, height) = size(figure, PNG_SCALE);
     let mut pixels = vec![255; (width * height * 3) as usize];
     {
         let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
-        Pen(PNG_SCALE).draw(&root, &figure).map_err(failed(outcome))?;
-        root.present().map_err(failed(outcome))?;
+        Pen(PNG_SCALE).draw(&root, figure).map_err(failed(name))?;
+        root.present().map_err(failed(name))?;
     }
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
-    let mut writer = encoder.write_header().map_err(failed(outcome))?;
-    writer.write_image_data(&pixels).map_err(failed(outcome))?;
-    writer.finish().map_err(failed(outcome))?;
+    let mut writer = encoder.write_header().map_err(failed(name))?;
+    writer.write_image_data(&pixels).map_err(failed(name))?;
+    writer.finish().map_err(failed(name))?;
     Ok(file)
 }
 

@@ -1,5 +1,9 @@
 //! Tables for people.
 
+mod link_log;
+
+pub use link_log::{link_flows, link_logs};
+
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use remuda_scenarios::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use std::collections::BTreeMap;

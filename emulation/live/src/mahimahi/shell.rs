@@ -1,0 +1,141 @@
+//! A command behind a link to where it was called.
+
+use super::block::{ALL, Block, DEPTH_MAX};
+use crate::child::{attend, command, start};
+use crate::contain::{self, Side};
+use crate::device;
+use crate::error::Error;
+use crate::namespace::Namespace;
+use crate::signals::Signals;
+use crate::subnet::Subnet;
+use crate::testbed::{End, Testbed};
+use remuda_link::PathSpec;
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::Command;
+
+/// The device behind the link; by it, a shell within knows that it is within.
+const INGRESS: &str = "remuda-in";
+/// The device where it was called; the kernel numbers them.
+const EGRESS: &str = "remuda%d";
+
+const BASE: &str = "MAHIMAHI_BASE";
+const PREFIX: &str = "MAHIMAHI_SHELL_PREFIX";
+const PASSTHROUGH: &str = "MAHIMAHI_PASSTHROUGH_UNTIL_SIGNAL";
+/// Bash runs it before its first prompt, once its own files have set one.
+const PROMPT: &str = "PS1=\"$MAHIMAHI_SHELL_PREFIX$PS1\"; unset PROMPT_COMMAND";
+
+/// What to run, and behind what.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Shell {
+    /// As a person calls it: `mm-delay`.
+    pub(super) name: &'static str,
+    pub(super) path: PathSpec,
+    /// Ends the command with a trace.
+    pub(super) once: bool,
+    /// What the prompt begins with.
+    pub(super) prefix: String,
+    pub(super) command: Vec<OsString>,
+}
+
+impl Shell {
+    /// Runs the command; the status to exit with is its own. As [`LinkArgs::run`], it forks: call
+    /// it before starting a thread.
+    ///
+    /// [`LinkArgs::run`]: crate::args::LinkArgs::run
+    pub(super) fn run(&self) -> Result<i32, Error> {
+        if let Some(value) = std::env::var_os(PASSTHROUGH) {
+            return Err(Error::Argument {
+                option: PASSTHROUGH.to_owned(),
+                value: value.to_string_lossy().into_owned(),
+                rule: "not supported, the link works from the start; unset it".to_owned(),
+            });
+        }
+        match contain::enter()? {
+            Side::Outside { status } => Ok(status),
+            Side::Inside => self.run_inside(),
+        }
+    }
+
+    fn run_inside(&self) -> Result<i32, Error> {
+        let (block, _held) = take_block()?;
+        let testbed = testbed(&self.path, block)?;
+        let signals = Signals::catch()?;
+        let mut command = command(testbed.client(), &self.command);
+        let child = start(self.set_environment(&mut command, block))?;
+        let status = attend(&testbed, child, signals, self.once)?;
+        self.warn(&testbed)?;
+        testbed.close()?;
+        Ok(status)
+    }
+
+    fn set_environment<'a>(&self, command: &'a mut Command, block: Block) -> &'a mut Command {
+        // Within another shell, the base is that one's.
+        let outermost = std::env::var(BASE).ok().filter(|base| base.parse::<Ipv4Addr>().is_ok());
+        let base = outermost.unwrap_or_else(|| block.egress().address.to_string());
+        let outer = std::env::var(PREFIX).unwrap_or_default();
+        command
+            .env(BASE, base)
+            .env(PREFIX, format!("{outer}{}", self.prefix))
+            .env("PROMPT_COMMAND", PROMPT)
+    }
+
+    /// What the link did is in its logs; what the kernel lost beside it is in none.
+    fn warn(&self, testbed: &Testbed) -> Result<(), Error> {
+        let stats = testbed.stats()?;
+        for (name, direction) in [("up", &stats.up), ("down", &stats.down)] {
+            let unseen = direction.lost_before_link + direction.lost_after_link;
+            if unseen > 0 {
+                eprintln!(
+                    "{}: {name} WARNING: the kernel lost {unseen} packets besides",
+                    self.name
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes a block that no other shell has. A name in this network namespace holds it: the kernel
+/// gives a name once, and takes it back however its holder ends.
+fn take_block() -> Result<(Block, UnixDatagram), Error> {
+    let outer = device::subnet_of(INGRESS).and_then(Block::of_ingress);
+    for block in Block::free(outer) {
+        let name = format!("remuda-shell-{}", block.egress());
+        let held =
+            SocketAddr::from_abstract_name(name).and_then(|name| UnixDatagram::bind_addr(&name));
+        if let Ok(held) = held {
+            return Ok((block, held));
+        }
+    }
+    Err(Error::TooManyShells { depth: DEPTH_MAX })
+}
+
+fn testbed(path: &PathSpec, block: Block) -> Result<Testbed, Error> {
+    let (egress, ingress) = (block.egress(), block.ingress());
+    let client = Namespace::create(INGRESS, ingress.address, Ipv6Addr::UNSPECIFIED)?;
+    forward(&client)?;
+    let inside = client.run(|| {
+        let (tun, _) = device::open_tun(INGRESS)?;
+        device::configure(INGRESS, ingress, Ipv6Addr::UNSPECIFIED)?;
+        device::add_route(INGRESS, Subnet::ALL)?;
+        Ok::<_, Error>(tun)
+    })??;
+    let (outside, name) = device::open_tun(EGRESS)?;
+    device::configure(&name, egress, Ipv6Addr::UNSPECIFIED)?;
+    let server = Namespace::current(&name, egress.address)?;
+    let client = End { namespace: client, tun: inside };
+    Testbed::join(path, client, End { namespace: server, tun: outside })
+}
+
+/// Lets a shell be called within a testbed: its client hands on, its server knows the way back.
+pub(crate) fn let_through(client: &Namespace, server: &Namespace) -> Result<(), Error> {
+    forward(client)?;
+    server.run(|| device::add_route(server.device(), ALL))?
+}
+
+fn forward(namespace: &Namespace) -> Result<(), Error> {
+    namespace.set_sysctl("net.ipv4.ip_forward", "1")
+}

@@ -1,0 +1,95 @@
+//! What of a log adds up.
+
+use super::Delays;
+use remuda_link::LogEntry;
+
+/// Sums of a log, or of one of its flows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogTotals {
+    /// What could have been delivered; of a flow, nothing.
+    pub capacity_bytes: u64,
+    /// Packets that came.
+    pub arrived_packets: u64,
+    /// Their bytes.
+    pub arrived_bytes: u64,
+    /// Packets that left.
+    pub departed_packets: u64,
+    /// Their bytes.
+    pub departed_bytes: u64,
+    /// Packets dropped.
+    pub dropped_packets: u64,
+    /// Their bytes.
+    pub dropped_bytes: u64,
+    delays: Delays,
+}
+
+impl LogTotals {
+    pub(super) fn count(&mut self, event: LogEntry) {
+        match event {
+            LogEntry::Opportunity { bytes, .. } => add(&mut self.capacity_bytes, bytes),
+            LogEntry::Arrival { bytes, .. } => {
+                self.arrived_packets += 1;
+                add(&mut self.arrived_bytes, bytes);
+            }
+            LogEntry::Departure { bytes, delay, .. } => {
+                self.departed_packets += 1;
+                add(&mut self.departed_bytes, bytes);
+                self.delays.count(delay.as_millis());
+            }
+            LogEntry::Drop { packets, bytes, .. } => {
+                add(&mut self.dropped_packets, packets);
+                add(&mut self.dropped_bytes, bytes);
+            }
+        }
+    }
+
+    /// A quantile, in percent, of the queueing delays of the packets that left.
+    pub fn delay_ms(&self, percent: u64) -> Option<u64> {
+        self.delays.quantile_ms(percent)
+    }
+
+    /// The share of the packets that came and were dropped, in percent.
+    pub fn dropped_percent(&self) -> Option<f64> {
+        let arrived = self.arrived_packets as f64;
+        (arrived > 0.0).then(|| 100.0 * self.dropped_packets as f64 / arrived)
+    }
+}
+
+/// Sums of a bin of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogBin {
+    /// What could have been delivered.
+    pub capacity_bytes: u64,
+    /// What left.
+    pub departed_bytes: u64,
+    /// How many packets left.
+    pub departed_packets: u64,
+    /// The queueing delays of those that left, together, in ms.
+    pub delay_ms_sum: u64,
+    /// The largest of them.
+    pub delay_ms_max: u64,
+    /// Packets dropped.
+    pub dropped_packets: u64,
+}
+
+impl LogBin {
+    pub(super) fn count(&mut self, event: LogEntry) {
+        match event {
+            LogEntry::Opportunity { bytes, .. } => add(&mut self.capacity_bytes, bytes),
+            LogEntry::Arrival { .. } => {}
+            LogEntry::Departure { bytes, delay, .. } => {
+                let delay_ms = delay.as_millis();
+                self.departed_packets += 1;
+                add(&mut self.departed_bytes, bytes);
+                add(&mut self.delay_ms_sum, delay_ms);
+                self.delay_ms_max = self.delay_ms_max.max(delay_ms);
+            }
+            LogEntry::Drop { packets, .. } => add(&mut self.dropped_packets, packets),
+        }
+    }
+}
+
+/// A log may claim anything.
+fn add(sum: &mut u64, value: u64) {
+    *sum = sum.saturating_add(value);
+}
