@@ -3,7 +3,8 @@
 //! A contained JSON file of draft-ietf-quic-qlog-main-schema-02 (`qlog_version` 0.3), the one that
 //! qvis reads. Differs from a QUIC endpoint's: there are no packets, only looks at the flow every
 //! `sample_ms`. `transport:packet_sent` stands for all bytes that arrived between two looks,
-//! because qvis takes its time axis from that event alone.
+//! because qvis takes its time axis from that event alone; `recovery:packet_lost` for all that was
+//! sent again between them, and names the last such packet, for qvis draws a loss at the packet.
 
 use remuda_scenarios::outcome::{FlowOutcome, FlowSample, Outcome, Switch};
 use serde_json::{Map, Value, json};
@@ -38,6 +39,13 @@ fn arrived(sample: &FlowSample, number: usize, bytes: u64) -> Value {
     event(sample.t_s, "transport:packet_sent", data)
 }
 
+/// So many segments were sent again since the look before.
+fn lost(sample: &FlowSample, number: usize, segments: u64) -> Value {
+    let header = json!({ "packet_type": "1RTT", "packet_number": number });
+    let data = json!({ "header": header, "segments_sent_again": segments });
+    event(sample.t_s, "recovery:packet_lost", data)
+}
+
 fn switched(switch: &Switch) -> Value {
     let data = json!({ "old": switch.from, "new": switch.to, "trigger": switch.why });
     event(switch.t_s, "recovery:congestion_state_updated", data)
@@ -48,7 +56,8 @@ fn events(flow: &FlowOutcome, samples: &[&FlowSample], mss_bytes: u32) -> Vec<Va
     let data = json!({ "max_datagram_size": mss_bytes, "driver": flow.driver });
     let mut events = vec![event(flow.start_s, "recovery:parameters_set", data)];
     let mut switches = flow.switches.iter().peekable();
-    let (mut number, mut before) = (0, 0);
+    // From 1: some versions of qvis take a packet numbered 0 for one without a number.
+    let (mut number, mut before, mut resent) = (0, 0, 0);
     for sample in samples.iter().filter(|sample| sample.t_s >= flow.start_s) {
         while let Some(switch) = switches.next_if(|switch| switch.t_s <= sample.t_s) {
             events.push(switched(switch));
@@ -56,8 +65,14 @@ fn events(flow: &FlowOutcome, samples: &[&FlowSample], mss_bytes: u32) -> Vec<Va
         let bytes = sample.delivered_bytes.saturating_sub(before);
         before = sample.delivered_bytes;
         if bytes > 0 {
-            events.push(arrived(sample, number, bytes));
             number += 1;
+            events.push(arrived(sample, number, bytes));
+        }
+        // Before the first packet there is none to name: what was sent again waits for it.
+        let again = sample.retransmitted_pkts.saturating_sub(resent);
+        if again > 0 && number > 0 {
+            resent = sample.retransmitted_pkts;
+            events.push(lost(sample, number, again));
         }
         events.push(metrics(sample, mss_bytes));
     }
@@ -68,7 +83,8 @@ fn events(flow: &FlowOutcome, samples: &[&FlowSample], mss_bytes: u32) -> Vec<Va
 fn file(outcome: &Outcome, flow: &FlowOutcome, events: Vec<Value>) -> Value {
     let description = format!(
         "remuda {}, engine {}, seed {}: looks at the flow at every sample_ms; each packet_sent \
-         stands for the bytes that arrived between two looks",
+         stands for the bytes that arrived between two looks, each packet_lost for the segments \
+         sent again",
         env!("CARGO_PKG_VERSION"),
         outcome.engine,
         outcome.seed

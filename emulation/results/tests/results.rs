@@ -206,10 +206,42 @@ fn a_qlog_is_what_qvis_reads() {
     let sent = of("transport:packet_sent");
     let bytes: u64 = sent.iter().map(|it| it["data"]["raw"]["length"].as_u64().unwrap()).sum();
     assert_eq!(bytes, 10_000_000);
+    let number = |event: &serde_json::Value| event["data"]["header"]["packet_number"].as_u64();
+    let numbers: Vec<u64> = sent.iter().map(|it| number(it).unwrap()).collect();
+    assert_eq!(numbers, (1..=sent.len() as u64).collect::<Vec<_>>());
+    // Looks 30, 60 and 90: one segment each, at the packet of that look.
+    let lost = of("recovery:packet_lost");
+    assert_eq!(lost.iter().map(|it| number(it).unwrap()).collect::<Vec<_>>(), [30, 60, 90]);
+    for event in lost {
+        assert_eq!(event["data"]["segments_sent_again"], 1);
+        assert_eq!(event["data"]["header"]["packet_type"], "1RTT");
+    }
+    each_event_is_one_of_the_schema(events);
     let empty = Outcome { flow_samples: Vec::new(), ..outcome.clone() };
     for (_, text) in qlog(&empty, |_| 1448) {
         let file: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert!(!file["traces"][0]["events"].as_array().unwrap().is_empty());
+    }
+}
+
+/// An event is time, name and data, the name one that draft-ietf-quic-qlog-quic-events-02 has.
+fn each_event_is_one_of_the_schema(events: &[serde_json::Value]) {
+    let names: [serde_json::Value; 5] = [
+        "recovery:parameters_set",
+        "recovery:metrics_updated",
+        "recovery:congestion_state_updated",
+        "recovery:packet_lost",
+        "transport:packet_sent",
+    ]
+    .map(Into::into);
+    for event in events {
+        let keys: Vec<&String> = event.as_object().expect("an object").keys().collect();
+        assert_eq!(keys, ["data", "name", "time"]);
+        assert!(event["data"].is_object() && names.contains(&event["name"]));
+        // qvis tells its user of these, which were of draft 01.
+        for old in ["packet_type", "packet_number", "packet_size"] {
+            assert_eq!(event["data"].get(old), None, "{event}");
+        }
     }
 }
 
