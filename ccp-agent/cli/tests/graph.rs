@@ -15,8 +15,9 @@ const THEIRS: &str = "# mahimahi mm-link (Uplink) [up.trace] > up.log\n# command
 
 /// As we do.
 const OURS: &str = "# mahimahi mm-link (uplink) [12 Mbit/s] > up.log\n# base timestamp: 0\n\
-                    # flow 1: tcp 10.11.0.1:1 > 10.11.0.2:2\n0 + 1500 1\n1 # 1500\n1 - 1500 1 1\n\
-                    # flow 2: tcp 10.11.0.1:3 > 10.11.0.2:2\n5 + 1500 2\n5 d 1 1500 2\n1000 # 1500\n";
+                    # flow 1: tcp 10.11.0.1:1 > 10.11.0.2:2\n0 + 1500 1\n1 # 1500\n\
+                    1 - 1500 1 1\n# flow 2: tcp 10.11.0.1:3 > 10.11.0.2:2\n5 + 1500 2\n\
+                    5 d 1 1500 2\n1000 # 1500\n";
 
 fn graph(folder: &Path, line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_remuda"));

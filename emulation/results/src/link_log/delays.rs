@@ -104,8 +104,8 @@ mod tests {
         ) {
             let mut delays = SignalDelays::default();
             packets.iter().for_each(|(came, delay)| delays.count(*came, *delay));
-            let (first, last) = (packets.iter().map(|it| it.0).min(), packets.iter().map(|it| it.0).max());
-            let (first, last) = (first.unwrap(), last.unwrap());
+            let came = || packets.iter().map(|it| it.0);
+            let (first, last) = (came().min().unwrap(), came().max().unwrap());
             let mut made = Vec::new();
             let mut later = 0;
             for moment in (first..=last).rev() {
