@@ -1,5 +1,6 @@
 //! `remuda link`: runs a command behind an emulated link.
 
+use crate::capture::CaptureSpec;
 use crate::child::{self, pid_of, start};
 use crate::contain::{self, Side};
 use crate::error::Error;
@@ -173,6 +174,19 @@ pub struct LinkArgs {
     /// Logs the downlink to FILE, in Mahimahi's format
     #[arg(long, value_name = "FILE")]
     pub downlink_log: Option<PathBuf>,
+    /// Writes each packet to FILE as it comes to the link, and as it leaves it: pcapng, which
+    /// Wireshark and tcpdump read
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+    /// Of each packet, no more than its first so many bytes
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 128,
+        requires = "pcap",
+        value_parser = clap::value_parser!(u32).range(20..=65_536)
+    )]
+    pub pcap_snap: u32,
     /// Runs COMMAND with `sh -c` at the other end, meanwhile; may be given several times
     #[arg(long, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
     pub server: Vec<String>,
@@ -205,7 +219,9 @@ impl LinkArgs {
 
     fn run_inside(&self) -> Result<i32, Error> {
         eprintln!("remuda link: seed {}", self.seed);
-        let testbed = Testbed::new(&self.path_spec())?;
+        let (path, snap_bytes) = (self.pcap.clone(), self.pcap_snap);
+        let capture = path.map(|path| CaptureSpec { path, snap_bytes });
+        let testbed = Testbed::captured(&self.path_spec(), capture.as_ref())?;
         let signals = Signals::catch()?;
         let servers =
             self.server.iter().map(|line| Server::start(&testbed, line)).collect::<Result<_, _>>();

@@ -51,6 +51,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A capture cannot be written.
+    #[error("{path}: cannot write the capture: {source}", path = .path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A kernel setting cannot be written.
     #[error("cannot set {key} to `{value}`: {source}; {fix}")]
     Sysctl {

@@ -25,6 +25,7 @@
 //! ```
 
 pub mod args;
+mod capture;
 mod child;
 mod clock;
 mod contain;
@@ -44,6 +45,7 @@ mod testbed;
 pub mod transfer;
 mod veth;
 
+pub use capture::CaptureSpec;
 pub use clock::Clock;
 pub use error::Error;
 pub use namespace::{DeviceCounters, Namespace};

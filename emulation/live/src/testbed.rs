@@ -1,14 +1,15 @@
 //! Two hosts and the emulated path between them.
 
+use crate::capture::{Capture, CaptureSpec};
 use crate::clock::{self, Clock};
 use crate::device;
 use crate::error::Error;
 use crate::frame::Frame;
 use crate::mahimahi;
 use crate::namespace::{DeviceCounters, Namespace};
-use crate::pump::{Lane, Pump, Wire, lock};
+use crate::pump::{Lane, Pump, Tap, Wire, lock};
 use crate::subnet::Subnet;
-use remuda_link::{Direction, Link, LinkSpec, LinkStats, LogHeader, LogWriter, PathSpec};
+use remuda_link::{Direction, LinkSpec, LinkStats, LogHeader, LogWriter, PathSpec};
 use std::fs::File;
 use std::io::BufWriter;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -68,6 +69,7 @@ pub struct Testbed {
     pump: Pump,
     up: Arc<Mutex<Wire>>,
     down: Arc<Mutex<Wire>>,
+    capture: Option<Arc<Mutex<Capture>>>,
     client: Namespace,
     server: Namespace,
     client_before: DeviceCounters,
@@ -78,6 +80,11 @@ pub struct Testbed {
 impl Testbed {
     /// Makes the namespaces and starts the link.
     pub fn new(path: &PathSpec) -> Result<Self, Error> {
+        Self::captured(path, None)
+    }
+
+    /// The same, with every packet of the link in a file, if that is wanted.
+    pub fn captured(path: &PathSpec, capture: Option<&CaptureSpec>) -> Result<Self, Error> {
         // A wrong description before any work.
         path.build::<Frame>()?;
         let client = Namespace::create(TUN, CLIENT.0, CLIENT.1)?;
@@ -85,16 +92,28 @@ impl Testbed {
         let client = End { tun: tun(&client)?, namespace: client };
         let server = End { tun: tun(&server)?, namespace: server };
         mahimahi::let_through(&client.namespace, &server.namespace)?;
-        Self::join(path, client, server)
+        Self::join(path, client, server, capture)
     }
 
     /// Starts the link between two ends.
-    pub(crate) fn join(path: &PathSpec, client: End, server: End) -> Result<Self, Error> {
+    pub(crate) fn join(
+        path: &PathSpec,
+        client: End,
+        server: End,
+        capture: Option<&CaptureSpec>,
+    ) -> Result<Self, Error> {
         let (up, down) = path.build::<Frame>()?;
         let (client_tun, server_tun) = (Arc::new(client.tun), Arc::new(server.tun));
         let (client, server) = (client.namespace, server.namespace);
-        let up = wire(up, &path.up, path.up_log.as_deref(), Direction::Up)?;
-        let down = wire(down, &path.down, path.down_log.as_deref(), Direction::Down)?;
+        let capture = capture.map(open_capture).transpose()?;
+        let tap = |direction| {
+            let capture = Arc::clone(capture.as_ref()?);
+            Some(Tap { capture, direction })
+        };
+        let up_log = open_log(path.up_log.as_deref(), &path.up, Direction::Up)?;
+        let down_log = open_log(path.down_log.as_deref(), &path.down, Direction::Down)?;
+        let up = Arc::new(Mutex::new(Wire::new(up, up_log, tap(Direction::Up))));
+        let down = Arc::new(Mutex::new(Wire::new(down, down_log, tap(Direction::Down))));
         let clock = Clock::start();
         let lanes = vec![
             Lane {
@@ -106,7 +125,7 @@ impl Testbed {
         ];
         let pump = Pump::start(lanes, clock)?;
         let (client_before, server_before) = Default::default();
-        Ok(Self { pump, up, down, client, server, client_before, server_before, clock })
+        Ok(Self { pump, up, down, capture, client, server, client_before, server_before, clock })
     }
 
     /// The end that `remuda link` runs its command in; data from here goes up.
@@ -157,14 +176,15 @@ impl Testbed {
         Ok(())
     }
 
-    /// Stops the link and says whether its logs are whole.
+    /// Stops the link and says whether its logs and its capture are whole.
     pub fn close(self) -> Result<(), Error> {
         drop(self.pump);
         for wire in [&self.up, &self.down] {
             let error = lock(wire).take_log_error();
             error.map_or(Ok(()), |error| Err(Error::doing("write a log of the link")(error)))?;
         }
-        Ok(())
+        let error = self.capture.and_then(|capture| lock(&capture).end());
+        error.map_or(Ok(()), |error| Err(Error::doing("write the capture of the link")(error)))
     }
 
     fn direction(
@@ -191,21 +211,18 @@ fn tun(namespace: &Namespace) -> Result<OwnedFd, Error> {
     })?
 }
 
-fn wire(
-    link: Link<Frame>,
-    spec: &LinkSpec,
-    log: Option<&Path>,
-    direction: Direction,
-) -> Result<Arc<Mutex<Wire>>, Error> {
-    let log = log.map(|path| open_log(path, spec, direction)).transpose()?;
-    Ok(Arc::new(Mutex::new(Wire::new(link, log))))
+fn open_capture(spec: &CaptureSpec) -> Result<Arc<Mutex<Capture>>, Error> {
+    let capture =
+        Capture::open(spec).map_err(|source| Error::Capture { path: spec.path.clone(), source })?;
+    Ok(Arc::new(Mutex::new(capture)))
 }
 
 fn open_log(
-    path: &Path,
+    path: Option<&Path>,
     spec: &LinkSpec,
     direction: Direction,
-) -> Result<LogWriter<BufWriter<File>>, Error> {
+) -> Result<Option<LogWriter<BufWriter<File>>>, Error> {
+    let Some(path) = path else { return Ok(None) };
     let header = LogHeader {
         direction: direction.name().to_owned(),
         rate: spec.rate_text(),
@@ -222,5 +239,6 @@ fn open_log(
     };
     File::create(path)
         .and_then(|file| LogWriter::new(BufWriter::new(file), &header))
+        .map(Some)
         .map_err(|source| Error::Log { path: path.to_owned(), source })
 }

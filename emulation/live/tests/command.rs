@@ -6,6 +6,7 @@ mod common;
 
 use clap::Parser;
 use common::{constant, testbed};
+use pcap_file::pcapng::{Block, PcapNgReader};
 use remuda_live::args::LinkArgs;
 use remuda_live::{Clock, LinkSpec, PathSpec};
 use rustix::process::{Pid, Signal, kill_process};
@@ -172,6 +173,39 @@ fn the_command_reaches_a_server_and_the_logs_tell() {
 }
 
 #[test]
+fn a_capture_has_every_packet_twice_and_each_cut() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("link.pcapng");
+    let option = format!("--pcap={}", file.display());
+    // Five datagrams of 1000 bytes to nobody: that host says so, and they come once.
+    let line = "exec 3>/dev/udp/$REMUDA_SERVER/9; for i in 1 2 3 4 5; do \
+                printf '%01000d' 0 >&3; sleep 0.05; done 2>/dev/null; sleep 0.2; true";
+    let output = end(link(&[&option, "--pcap-snap=60", "--delay-ms=10", "--", "bash", "-c", line])
+        .spawn()
+        .unwrap());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let mut reader = PcapNgReader::new(fs::File::open(&file).unwrap()).unwrap();
+    let mut seen: [Vec<(Duration, u32, usize)>; 4] = Default::default();
+    while let Some(block) = reader.next_block() {
+        if let Block::EnhancedPacket(it) = block.unwrap() {
+            let packet = (it.timestamp, it.original_len, it.data.len());
+            seen[it.interface_id as usize].push(packet);
+        }
+    }
+    let datagrams = |at: usize| seen[at].iter().filter(|it| it.1 == 1028).collect::<Vec<_>>();
+    let (came, left) = (datagrams(0), datagrams(1));
+    assert!(!came.is_empty() && came.len() == left.len(), "{seen:?}");
+    assert!(came.iter().chain(&left).all(|it| it.2 == 60), "cut to what --pcap-snap says");
+    for (came, left) in came.iter().zip(&left) {
+        assert!(left.0 - came.0 >= Duration::from_millis(10), "{came:?} {left:?}");
+    }
+    assert!(!seen[3].is_empty(), "the server's refusals");
+}
+
+#[test]
 fn sigterm_and_the_end_of_a_trace_end_the_command() {
     if !is_root() {
         return;
@@ -268,5 +302,7 @@ fn wrong_options_name_themselves() {
     };
     fails(&["--rate=0", "--", "true"], "`up.rate_mbit_per_sec` is 0: must be between");
     fails(&["--queue=droptail", "--", "true"], "`up.queue.kind` is droptail: needs limit_packets");
+    fails(&["--pcap=/no/such/x", "--", "true"], "/no/such/x: cannot write the capture: No such");
+    fails(&["--pcap=/dev/full", "--", "true"], "cannot write the capture of the link: No space");
     fails(&["--", "/no/such/program"], "cannot start `/no/such/program`");
 }

@@ -127,7 +127,7 @@ fn testbed(path: &PathSpec, block: Block) -> Result<Testbed, Error> {
     device::configure(&name, egress, Ipv6Addr::UNSPECIFIED)?;
     let server = Namespace::current(&name, egress.address)?;
     let client = End { namespace: client, tun: inside };
-    Testbed::join(path, client, End { namespace: server, tun: outside })
+    Testbed::join(path, client, End { namespace: server, tun: outside }, None)
 }
 
 /// Lets a shell be called within a testbed: its client hands on, its server knows the way back.
