@@ -7,8 +7,14 @@ use std::fs;
 use std::process::Command;
 
 /// The documents held to it.
-const DOCUMENTS: [&str; 5] =
-    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "datapath/bpf/README.md"];
+const DOCUMENTS: [&str; 6] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "datapath/bpf/README.md",
+    "emulation/live/README.md",
+];
 /// Endings of a name that is a file's.
 const FILE_ENDINGS: [&str; 7] = [".rs", ".c", ".h", ".md", ".toml", ".sh", ".py"];
 
