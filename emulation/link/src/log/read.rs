@@ -254,6 +254,7 @@ fn wrong(what: &'static str, word: &str, min: u64, max: u64) -> LineError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn read(text: &[u8]) -> Result<Vec<Line>, String> {
         let mut reader = LogReader::new(text);
@@ -304,6 +305,20 @@ mod tests {
             | LogEntry::Drop { flow, .. } => flow,
         });
         assert_eq!(flows.collect::<Vec<_>>(), [1, 1, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = read(&[b"# base timestamp: 0\n", bytes.as_slice()].concat());
+        }
+
+        #[test]
+        fn any_words_of_a_log_are_read_or_refused(
+            words in proptest::collection::vec("[0-9]{1,22}|[-+#d]|# flow 1: x|\\n", 0..40),
+        ) {
+            let _ = read(format!("# base timestamp: 7\n{}", words.join(" ")).as_bytes());
+        }
     }
 
     #[test]

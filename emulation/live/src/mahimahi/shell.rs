@@ -5,6 +5,7 @@ use crate::child::{attend, command, start};
 use crate::contain::{self, Side};
 use crate::device;
 use crate::error::Error;
+use crate::frame::Frame;
 use crate::namespace::Namespace;
 use crate::signals::Signals;
 use crate::subnet::Subnet;
@@ -114,6 +115,8 @@ fn take_block() -> Result<(Block, UnixDatagram), Error> {
 }
 
 fn testbed(path: &PathSpec, block: Block) -> Result<Testbed, Error> {
+    // A wrong description before any work.
+    path.build::<Frame>()?;
     let (egress, ingress) = (block.egress(), block.ingress());
     let client = Namespace::create(INGRESS, ingress.address, Ipv6Addr::UNSPECIFIED)?;
     forward(&client)?;
