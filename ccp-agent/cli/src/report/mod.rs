@@ -35,7 +35,7 @@ Examples:
   In the terminal, and with an exit status for CI: 1 if an arm became worse
     remuda report out/after --against out/before --text --check
   What happened, second by second, where a name has cell/ in it
-    remuda report --series wireless:cell/owd_ms=20")]
+    remuda report --series wireless/cell/owd_ms=20")]
 pub struct ReportArgs {
     /// A table of `remuda matrix`, or the folder it is in
     #[arg(value_name = "TABLE", default_value = "out/matrix")]
