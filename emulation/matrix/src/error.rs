@@ -58,6 +58,17 @@ pub enum Error {
         /// The environment, driver and seed.
         run: String,
     },
+    /// It was run elsewhere, and failed there.
+    #[error("{run}: {why}")]
+    Elsewhere {
+        /// The environment, driver and seed.
+        run: String,
+        /// What was said there.
+        why: String,
+    },
+    /// What was to run jobs elsewhere does not.
+    #[error(transparent)]
+    Remote(#[from] Box<crate::remote::RemoteError>),
     /// The store cannot be written, or a trace not read.
     #[error("{path}: {source}", path = .path.display())]
     Store {

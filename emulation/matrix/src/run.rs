@@ -26,7 +26,67 @@ pub struct Progress {
 }
 
 /// What became of a job: its row, and whether that was there already.
-type Finished = Result<(Row, bool), Error>;
+pub(crate) type Finished = Result<(Row, bool), Error>;
+
+/// What became of every job so far, in their order, and who hears of it.
+pub(crate) struct Results<P> {
+    pub(crate) all: Vec<Option<Result<Row, Error>>>,
+    so_far: Progress,
+    progress: P,
+}
+
+impl<P: FnMut(Progress)> Results<P> {
+    pub(crate) fn of(plan: &Plan, progress: P) -> Self {
+        let so_far = Progress { all: plan.jobs.len(), ..Progress::default() };
+        Self { all: plan.jobs.iter().map(|_| None).collect(), so_far, progress }
+    }
+
+    pub(crate) fn finish(&mut self, index: usize, finished: Finished) {
+        self.so_far.done += 1;
+        self.so_far.kept += usize::from(matches!(finished, Ok((_, true))));
+        self.so_far.failed += usize::from(finished.is_err());
+        self.all[index] = Some(finished.map(|(row, _)| row));
+        (self.progress)(self.so_far);
+    }
+}
+
+/// What a store has of a job: its row, or else under which name that is to be kept.
+pub(crate) enum Looked {
+    Kept(Box<Row>),
+    Missing(Option<String>),
+}
+
+pub(crate) fn look(store: Option<&Store>, job: &Job) -> Result<Looked, Error> {
+    let Some(store) = store else { return Ok(Looked::Missing(None)) };
+    let key = store.key(job)?;
+    Ok(match store.get(&key) {
+        // What decides a run may be said in two ways, as `window:5` and `window:05`.
+        Some(row) => Looked::Kept(Box::new(row.named_for(job))),
+        None => Looked::Missing(Some(key)),
+    })
+}
+
+pub(crate) fn keep(store: Option<&Store>, key: Option<&str>, row: &Row) -> Result<(), Error> {
+    let both = store.zip(key);
+    both.map_or(Ok(()), |(store, key)| store.put(key, row))
+}
+
+/// One run in the simulator; `None` if it was stopped. A run that panics costs no other.
+pub(crate) fn simulate(
+    job: &Job,
+    config: &Arc<Config>,
+    stopped: &AtomicBool,
+) -> Result<Option<Row>, Error> {
+    let simulated = || {
+        let outcome = remuda_sim::run_unless(stopped, (&job.scenario, config), |_| {});
+        let failed = |source| Error::Sim { run: job.name(), source: Box::new(source) };
+        let outcome = outcome.map_err(failed)?;
+        outcome.map(|outcome| metrics::row(job, &outcome)).transpose()
+    };
+    // What a run changes is its own.
+    let ran = catch_unwind(AssertUnwindSafe(simulated));
+    ran.unwrap_or_else(|_| Err(Error::Defect { run: job.name() }))
+}
 
 /// What jobs share.
 struct Shared<'a> {
@@ -36,35 +96,15 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// One run in the simulator; `None` if it was stopped.
-    fn simulate(&self, job: &Job) -> Result<Option<Row>, Error> {
-        let run = (&job.scenario, self.config);
-        let outcome = remuda_sim::run_unless(self.stopped, run, |_| {});
-        let failed = |source| Error::Sim { run: job.name(), source: Box::new(source) };
-        let outcome = outcome.map_err(failed)?;
-        outcome.map(|outcome| metrics::row(job, &outcome)).transpose()
-    }
-
     /// What is kept of a job, or else what comes of it now, which is kept. `None`: it was stopped.
     fn look_or_simulate(&self, job: &Job) -> Result<Option<(Row, bool)>, Error> {
-        let Some(store) = self.store else {
-            return Ok(self.simulate(job)?.map(|row| (row, false)));
+        let key = match look(self.store, job)? {
+            Looked::Kept(row) => return Ok(Some((*row, true))),
+            Looked::Missing(key) => key,
         };
-        let key = store.key(job)?;
-        if let Some(row) = store.get(&key) {
-            // What decides a run may be said in two ways, as `window:5` and `window:05`.
-            return Ok(Some((row.named_for(job), true)));
-        }
-        let Some(row) = self.simulate(job)? else { return Ok(None) };
-        store.put(&key, &row)?;
+        let Some(row) = simulate(job, self.config, self.stopped)? else { return Ok(None) };
+        keep(self.store, key.as_deref(), &row)?;
         Ok(Some((row, false)))
-    }
-
-    /// A run that panics costs no other.
-    fn run_safely(&self, job: &Job) -> Option<Finished> {
-        // What a run changes is its own.
-        let ran = catch_unwind(AssertUnwindSafe(|| self.look_or_simulate(job)));
-        ran.unwrap_or_else(|_| Err(Error::Defect { run: job.name() })).transpose()
     }
 }
 
@@ -74,13 +114,12 @@ pub fn run(
     plan: &Plan,
     (store, config): (Option<&Store>, &Arc<Config>),
     (threads, stopped): (usize, &AtomicBool),
-    mut progress: impl FnMut(Progress),
+    progress: impl FnMut(Progress),
 ) -> Vec<Option<Result<Row, Error>>> {
     let shared = Shared { store, config, stopped };
     let next = AtomicUsize::new(0);
-    let mut all: Vec<Option<Result<Row, Error>>> = plan.jobs.iter().map(|_| None).collect();
-    let mut so_far = Progress { all: plan.jobs.len(), ..Progress::default() };
-    let (sender, results) = channel();
+    let mut results = Results::of(plan, progress);
+    let (sender, finished) = channel();
     thread::scope(|scope| {
         for _ in 0..threads.min(plan.jobs.len()) {
             let (sender, next, shared) = (sender.clone(), &next, &shared);
@@ -88,7 +127,7 @@ pub fn run(
                 while !stopped.load(Ordering::Relaxed) {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = plan.jobs.get(index) else { return };
-                    let Some(finished) = shared.run_safely(job) else { return };
+                    let Some(finished) = shared.look_or_simulate(job).transpose() else { return };
                     if sender.send((index, finished)).is_err() {
                         return;
                     }
@@ -96,13 +135,9 @@ pub fn run(
             });
         }
         drop(sender);
-        for (index, finished) in results {
-            so_far.done += 1;
-            so_far.kept += usize::from(matches!(finished, Ok((_, true))));
-            so_far.failed += usize::from(finished.is_err());
-            all[index] = Some(finished.map(|(row, _)| row));
-            progress(so_far);
+        for (index, finished) in finished {
+            results.finish(index, finished);
         }
     });
-    all
+    results.all
 }

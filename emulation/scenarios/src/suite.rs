@@ -35,7 +35,7 @@ use crate::library;
 use crate::load::explained;
 use crate::overrides::Override;
 use crate::scenario::Scenario;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use toml::{Table, Value};
 
@@ -90,7 +90,7 @@ struct Family {
 }
 
 /// What kind of path an environment is like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathKind {
     /// A constant or stepping rate, hardly any random loss.
@@ -153,7 +153,8 @@ struct Labelled {
 }
 
 /// One environment: a scenario for any driver under test.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Environment {
     /// The suite's name.
     pub suite: String,

@@ -1,0 +1,62 @@
+//! Says what a program is built from, so that two programs can tell whether they run the same code:
+//! the SHA-256 of every source that decides what comes of a run.
+
+use sha2::{Digest, Sha256};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// From the root: the crates below this one, this one, and what they depend on.
+const SOURCES: [&str; 13] = [
+    "Cargo.lock",
+    "algorithms/src",
+    "selector/src",
+    "datapath/bpf/src",
+    "datapath/vm/build.rs",
+    "datapath/vm/include",
+    "datapath/vm/src",
+    "datapath/wire/src",
+    "ccp-agent/src",
+    "emulation/link/src",
+    "emulation/matrix/src",
+    "emulation/scenarios/src",
+    "emulation/sim/src",
+];
+/// A hash of eight bytes is one of few builds that meet.
+const HEX_DIGITS: usize = 16;
+
+/// All files of a folder and of those in it, or the one file.
+fn files(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    if !path.is_dir() {
+        found.push(path.to_owned());
+        return Ok(());
+    }
+    for entry in fs::read_dir(path)? {
+        files(&entry?.path(), found)?;
+    }
+    Ok(())
+}
+
+fn main() -> std::io::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut hash = Sha256::new();
+    for source in SOURCES {
+        let path = root.join(source);
+        println!("cargo::rerun-if-changed={}", path.display());
+        let mut found = Vec::new();
+        files(&path, &mut found)?;
+        found.sort();
+        for file in found {
+            // From the root, so that it is the same wherever the tree lies.
+            let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
+            let content = fs::read(&file)?;
+            for part in [name.as_bytes(), &content] {
+                hash.update(part.len().to_le_bytes());
+                hash.update(part);
+            }
+        }
+    }
+    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    println!("cargo::rustc-env=REMUDA_SOURCES={}", &hex[..HEX_DIGITS]);
+    Ok(())
+}
