@@ -48,6 +48,12 @@ install() {
 	fi
 	quietly "$VENV/bin/python" -m pip install --quiet "$PIP"
 	quietly "$VENV/bin/python" -m pip install --quiet --group dev
+	# An extra of the package, some 250 MB: for `remuda matrix --engine ray` and its tests.
+	if ! "$VENV/bin/python" -m pip install --quiet --group ray >"$LOG" 2>&1; then
+		cat "$LOG" >&2
+		say "SKIPPED: Ray, and with it the tests of \`remuda matrix --engine ray\`" >&2
+		say "to try again: rm $STAMP" >&2
+	fi
 	echo "$wanted" >"$STAMP"
 }
 

@@ -51,6 +51,16 @@ impl AuthorArgs {
         self.author.iter().map(|file| start(file, &self.python, authors)).collect()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.author.is_empty()
+    }
+
+    /// The Python that has the package `remuda`.
+    pub fn python(&self) -> PathBuf {
+        self.python.path()
+    }
+
     /// The text of all files: what their arms do, as far as these say it.
     pub fn content(&self) -> Result<String, Failure> {
         let text = |file: &PathBuf| {

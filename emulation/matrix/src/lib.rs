@@ -2,8 +2,8 @@
 //!
 //! A [`Plan`] says what is to run. [`run()`] does it, many at a time, asks a [`Store`] first
 //! whether a run of the same content is there already, and keeps what it did: so a matrix that was
-//! stopped goes on, and one run is never run twice. [`run_remotely`] does the same by a [`Remote`],
-//! a process that has them run elsewhere as [`Work`]. A [`Row`] is what came of a run, in the
+//! stopped goes on, and one run is never run twice. [`run_remotely`] does the same by a process
+//! that has them run elsewhere, each as [`Work`]. A [`Row`] is what came of a run, in the
 //! [metrics](metrics) of `emulation/matrix/README.md`.
 
 mod error;
@@ -23,7 +23,7 @@ pub use harm::{Harm, harms};
 pub use metrics::median;
 pub use plan::{Job, Only, Plan, suite_named};
 pub use ranking::{Interval, Rank, interval, ranking};
-pub use remote::{Remote, RemoteError};
+pub use remote::RemoteError;
 pub use remote_run::{Ran, run_remotely};
 pub use row::{ROWS, Row};
 pub use run::{Progress, run};

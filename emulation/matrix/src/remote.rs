@@ -130,7 +130,7 @@ pub(crate) enum Said {
 
 /// The process; it ends with this.
 #[derive(Debug)]
-pub struct Remote {
+pub(crate) struct Remote {
     program: String,
     child: Child,
     /// Until it is to end.
@@ -144,7 +144,7 @@ pub struct Remote {
 
 impl Remote {
     /// Starts it, and waits until it is ready; `None` if `stopped` was set before it was.
-    pub fn start(
+    pub(crate) fn start(
         command: &mut Command,
         stopped: &AtomicBool,
     ) -> Result<Option<Self>, Box<RemoteError>> {

@@ -62,6 +62,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "ccp-agent",
             "remuda-algorithms",
             "remuda-link",
+            "remuda-matrix",
             "remuda-results",
             "remuda-scenarios",
             "remuda-sim",

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "BUILD",
     "FEATURES",
     "METRICS",
     "Column",
@@ -20,9 +21,11 @@ __all__ = [
     "read",
     "run",
     "run_many",
+    "run_work",
 ]
 
 __version__: str
+BUILD: str
 FEATURES: tuple[tuple[str, str, float, float, str], ...]
 METRICS: tuple[str, ...]
 
@@ -195,6 +198,20 @@ def run_many(
     Raises:
         ValueError: if a scenario breaks a rule; it names key and rule.
         OSError: if a file cannot be read.
+    """
+
+def run_work(work: str, traces: dict[str, str]) -> str:
+    """Runs a job of `remuda matrix` in the simulator.
+
+    Args:
+        work: the job, as the command says it.
+        traces: the text of each of its traces, by name.
+
+    Returns:
+        Its row, as JSON.
+
+    Raises:
+        ValueError: if nothing comes of it; it says why.
     """
 
 def read(folder: _Path) -> Result:

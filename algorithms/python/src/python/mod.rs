@@ -8,6 +8,7 @@ mod run;
 mod scenario;
 mod summary;
 mod table;
+mod work;
 
 use crate::error::Error;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
@@ -25,11 +26,14 @@ mod _native {
     use super::scenario::PyScenario;
     #[pymodule_export]
     use super::table::{Column, Table};
+    #[pymodule_export]
+    use super::work::run_work;
     use pyo3::prelude::*;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("BUILD", remuda_matrix::BUILD)?;
         module.add("METRICS", super::gym::metrics(module.py())?)?;
         module.add("FEATURES", super::gym::features(module.py())?)
     }

@@ -1,5 +1,6 @@
 //! `remuda matrix`: drivers × environments × seeds, and how good each is.
 
+mod engine;
 mod progress;
 mod show;
 
@@ -13,17 +14,16 @@ use crate::sim::Seeds;
 use crate::stop::stop_flag;
 use ccp_agent::{Config, catalogue};
 use clap::Args;
+use engine::EngineArgs;
 use progress::Bar;
 use remuda_live::Clock;
-use remuda_matrix::{Error, Only, Plan, ROWS, Row, Store, code_version, run, suite_named};
+use remuda_matrix::{Error, Only, Plan, ROWS, Row, Store, code_version, suite_named};
 use remuda_scenarios::{Suite, suite_names};
 use std::collections::BTreeMap;
 use std::fs;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
 
 /// What stands for every arm and policy there is,
 const ALL: &str = "all";
@@ -53,6 +53,8 @@ Examples:
     remuda matrix --suite wireless --only cell/ --arm cubic,bbr,copa --seeds 1..10
   An arm in Python beside two others
     remuda matrix --author my_cca.py --arm my_cca,cubic,bbr
+  On the Ray cluster this machine is part of
+    remuda matrix --arm all --engine ray --ray-address auto
 
 Under --out: matrix.parquet, a row a run; emulation/matrix/README.md says what its columns are;
 report.html, what it says; `remuda report` compares it with another one.")]
@@ -83,9 +85,8 @@ pub struct MatrixArgs {
     /// Runs everything, whatever is kept, and keeps nothing
     #[arg(long, conflicts_with = "keep")]
     fresh: bool,
-    /// How many runs at a time [default: one for each core]
-    #[arg(long, value_name = "N")]
-    jobs: Option<NonZero<usize>>,
+    #[command(flatten)]
+    engine: EngineArgs,
     /// Lists suites, or with --suite their environments, and runs nothing
     #[arg(long)]
     list: bool,
@@ -145,6 +146,7 @@ impl MatrixArgs {
         if self.list {
             return self.print_list();
         }
+        self.engine.check(&self.authors)?;
         let config = Arc::new(Config::default());
         let _authors = self.authors.start(&config.authors)?;
         let suites = self.suites()?;
@@ -154,17 +156,16 @@ impl MatrixArgs {
         fs::create_dir_all(&self.out)
             .map_err(|error| format!("cannot write to --out {}: {error}", self.out.display()))?;
         let store = self.store()?;
-        let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        let threads = self.jobs.unwrap_or_else(cores).get();
         let (clock, stopped) = (Clock::start(), stop_flag()?);
         let mut bar = Bar::new(plan.jobs.len(), self.quiet);
-        let finished = run(&plan, (store.as_ref(), &config), (threads, &stopped), |so_far| {
+        let (what, with) = ((&plan, &self.authors), (store.as_ref(), &config));
+        let ran = self.engine.run(what, with, &stopped, |so_far| {
             bar.show(so_far, clock.elapsed());
         });
         bar.clear();
         let mut rows = Vec::new();
         let mut failures = Vec::new();
-        for finished in finished.into_iter().flatten() {
+        for finished in ran.rows.into_iter().flatten() {
             match finished {
                 Ok(row) => rows.push(row),
                 Err(error) => failures.push(error),
@@ -183,7 +184,15 @@ impl MatrixArgs {
                 eprintln!("remuda matrix: the report is in {}", page.display());
             }
         }
-        verdict(&failures, rows.len(), plan.jobs.len(), stopped.load(Ordering::Relaxed))
+        let verdict =
+            verdict(&failures, rows.len(), plan.jobs.len(), stopped.load(Ordering::Relaxed));
+        let done = rows.len() + failures.len();
+        match ran.broken {
+            None => verdict,
+            Some(why) => {
+                Err(format!("{why}\nstopped with {done} of {} runs done", plan.jobs.len()).into())
+            }
+        }
     }
 
     /// What is asked for, or else the default.
