@@ -7,8 +7,8 @@
 //!
 //! | says, on its standard output | |
 //! |---|---|
-//! | `{"ready": {"build": B, "ahead": A}}` | first: its [`BUILD`]; that A jobs may be unanswered |
-//! | `{"ahead": A}` | that A may be from now on |
+//! | `{"build": B}` | first: its [`BUILD`] |
+//! | `{"ahead": A}` | that it is ready, and that A jobs may be unanswered; or now another A |
 //! | `{"done": {"index": I, "row": R}}` | what came of a job, in any order |
 //! | `{"failed": {"index": I, "why": T}}` | that nothing came of it |
 //! | `{"broken": T}` | that it cannot go on, last |
@@ -121,7 +121,7 @@ pub(crate) enum Told<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Said {
-    Ready { build: String, ahead: usize },
+    Build(String),
     Ahead(usize),
     Done { index: usize, row: Box<Row> },
     Failed { index: usize, why: String },
@@ -137,7 +137,8 @@ pub(crate) struct Remote {
     input: Option<UnixStream>,
     lines: Receiver<String>,
     ahead: usize,
-    was_ready: bool,
+    /// Whether it is of our build.
+    is_ours: bool,
     /// How often it is still looked at once it is to end.
     looks_left: u32,
 }
@@ -170,21 +171,21 @@ impl Remote {
         });
         let (input, looks_left) = (Some(ours), END_LOOKS_MAX);
         let mut remote =
-            Self { program, child, input, lines, ahead: 0, was_ready: false, looks_left };
+            Self { program, child, input, lines, ahead: 0, is_ours: false, looks_left };
         for _ in 0..START_LOOKS_MAX {
             if stopped.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            match remote.hear(0)? {
-                None => {}
-                Some(Said::Ready { build, ahead }) => {
-                    remote.check_build(build)?;
+            match (remote.hear(0)?, remote.is_ours) {
+                (None, _) => {}
+                (Some(Said::Build(build)), false) => remote.check_build(build)?,
+                (Some(Said::Ahead(ahead)), true) => {
                     remote.set_ahead(ahead)?;
-                    remote.was_ready = true;
                     return Ok(Some(remote));
                 }
-                Some(other) => {
-                    return Err(remote.odd(&format!("{other:?}"), "its first line says `ready`"));
+                (Some(other), _) => {
+                    let rule = "it says `build` first, and then `ahead`";
+                    return Err(remote.odd(&format!("{other:?}"), rule));
                 }
             }
         }
@@ -192,8 +193,9 @@ impl Remote {
         Err(Box::new(RemoteError::Silent { program: remote.program.clone(), limit_s }))
     }
 
-    fn check_build(&self, theirs: String) -> Result<(), Box<RemoteError>> {
-        if theirs == BUILD {
+    fn check_build(&mut self, theirs: String) -> Result<(), Box<RemoteError>> {
+        self.is_ours = theirs == BUILD;
+        if self.is_ours {
             return Ok(());
         }
         let (program, ours) = (self.program.clone(), BUILD.to_owned());
@@ -260,7 +262,7 @@ impl Remote {
 
     fn ended(&self, how: &str, unanswered: usize) -> Box<RemoteError> {
         let (program, how) = (self.program.clone(), how.to_owned());
-        let fix = if self.was_ready {
+        let fix = if self.is_ours {
             "\nfix: the same command goes on from there"
         } else {
             "\nfix: a Python that has the package: `tools/python.sh build`, then \

@@ -142,7 +142,7 @@ impl<'a, P: FnMut(Progress)> Matrix<'a, P> {
     fn hear(&mut self, remote: &mut Remote) -> Result<(), Box<RemoteError>> {
         let Some(said) = remote.hear(self.unanswered.len())? else { return Ok(()) };
         match said {
-            Said::Ready { .. } => Err(remote.odd("ready", "it says so once, and first")),
+            Said::Build(build) => Err(remote.odd(&build, "it says so once, and first")),
             Said::Broken(why) => Err(remote.odd(&why, "is an error already")),
             Said::Ahead(ahead) => remote.set_ahead(ahead),
             Said::Failed { index, why } => {

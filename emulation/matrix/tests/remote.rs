@@ -35,7 +35,7 @@ fn local(plan: &Plan) -> Vec<Row> {
 }
 
 fn ready(ahead: usize) -> String {
-    format!(r#"{{"ready":{{"build":"{BUILD}","ahead":{ahead}}}}}"#)
+    format!("{{\"build\":\"{BUILD}\"}}\n{{\"ahead\":{ahead}}}")
 }
 
 fn done(index: usize, row: &Row) -> String {
@@ -43,7 +43,7 @@ fn done(index: usize, row: &Row) -> String {
     format!(r#"{{"done":{{"index":{index},"row":{row}}}}}"#)
 }
 
-/// The script, with its first line and an answer a job.
+/// The script, with its first lines and an answer a job.
 fn fake(folder: &Path, ready: &str, answers: &[String]) -> Command {
     for (index, answer) in answers.iter().enumerate() {
         fs::write(folder.join(index.to_string()), format!("{answer}\n")).expect("it is written");
@@ -148,7 +148,9 @@ fn what_does_not_begin_well_is_not_given_anything() {
     let other = ready(1).replace("of sources ", "of sources 0");
     for (first, said) in [
         (other.as_str(), "fix: build and install both from one tree"),
-        ("{\"ahead\":1}", "its first line says `ready`"),
+        ("{\"ahead\":1}", "it says `build` first, and then `ahead`"),
+        (&format!("{{\"build\":\"{BUILD}\"}}\n{{\"build\":\"{BUILD}\"}}"), "and then `ahead`"),
+        (&ready(0), "must be from 1 to 1000000"),
         ("ready", "is no message"),
         ("{\"broken\":\"no Ray\\nfix: install it\"}", "no Ray\nfix: install it"),
     ] {

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import queue
+import socket
 import sys
 import threading
 import time
@@ -33,6 +34,8 @@ LOOK_S = 0.05
 """How often the command is listened to while runs are under way."""
 CLUSTER_LOOK_S = 5.0
 """How often it is looked whether the cluster has grown."""
+CONNECT_S = 10.0
+"""As long as a far machine may take to answer at all."""
 STORE_BYTES = 2**28
 """What a cluster of our own keeps in memory: traces, and little else."""
 
@@ -176,11 +179,25 @@ def next_of(lines: queue.SimpleQueue[str | None], *, wait: bool) -> str | None:
         return ""
 
 
-def read(source: Iterable[str], lines: queue.SimpleQueue[str | None]) -> None:
+def read(
+    source: Iterable[str], lines: queue.SimpleQueue[str | None], ready: threading.Event
+) -> None:
     """Takes lines as they come, so that whoever writes them never waits."""
     for line in source:
         lines.put(line)
+    if not ready.is_set():
+        # Ray may look for a cluster for minutes; what it has started ends with us.
+        os._exit(1)
     lines.put(None)
+
+
+def check(address: str) -> None:
+    """Whether somebody listens there: Ray itself would try for minutes, and say little."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():
+        return
+    with socket.create_connection((host.strip("[]"), int(port)), CONNECT_S):
+        pass
 
 
 def start(ray: Any, address: str | None, jobs: int | None) -> None:  # noqa: ANN401
@@ -188,8 +205,9 @@ def start(ray: Any, address: str | None, jobs: int | None) -> None:  # noqa: ANN
     common = {"logging_level": logging.ERROR, "log_to_driver": True}
     if address is not None:
         try:
+            check(address)
             ray.init(address=address, **common)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, OverflowError, ValueError, RuntimeError) as error:
             fix = "fix: start it with `ray start`, or leave --ray-address out"
             raise BrokenError(f"no Ray cluster at {address}: {error}\n{fix}") from error
         return
@@ -224,13 +242,16 @@ def main() -> int:
         print(line, file=output, flush=True)
 
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    threading.Thread(target=read, args=(sys.stdin, lines), daemon=True).start()
+    ready = threading.Event()
+    threading.Thread(target=read, args=(sys.stdin, lines, ready), daemon=True).start()
     ray = None
     try:
+        say(json.dumps({"build": BUILD}))
         ray = imported()
         start(ray, arguments.address, arguments.jobs)
         engine = Engine(ray, say, arguments.jobs if arguments.address else None)
-        say(json.dumps({"ready": {"build": BUILD, "ahead": engine.ahead}}))
+        ready.set()
+        say(json.dumps({"ahead": engine.ahead}))
         engine.run(lines)
     except BrokenError as error:
         say(json.dumps({"broken": str(error)}))

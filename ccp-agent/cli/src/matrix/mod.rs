@@ -171,6 +171,10 @@ impl MatrixArgs {
                 Err(error) => failures.push(error),
             }
         }
+        if let (true, Some(why)) = (rows.is_empty(), &ran.broken) {
+            // A table of before is worth more than one of nothing.
+            return Err(why.to_string().into());
+        }
         let path = self.out.join("matrix.parquet");
         ROWS.write(&path, &rows, &self.about())?;
         self.print(&rows)?;
