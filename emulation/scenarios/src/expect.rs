@@ -1,7 +1,7 @@
 //! What a suite expects of a run: `METRIC >= VALUE` or `METRIC <= VALUE`, a pass/fail line each, as
 //! in transperf's tests.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,8 +15,8 @@ pub enum Side {
 }
 
 /// One pass/fail line.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Expectation {
     /// A column of the matrix' table.
     pub metric: String,
@@ -63,6 +63,12 @@ impl FromStr for Expectation {
         };
         let value = value.parse().ok().filter(|it: &f64| it.is_finite()).ok_or_else(refuse)?;
         Ok(Self { metric: metric.to_owned(), side, value })
+    }
+}
+
+impl From<Expectation> for String {
+    fn from(line: Expectation) -> Self {
+        line.to_string()
     }
 }
 
