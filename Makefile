@@ -44,7 +44,7 @@ lint: setup ## Formatting, lints, shell scripts
 test-rust: setup ## Deterministic tests: no root, no network
 	$(CARGO) test -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire \
 		-p ccp-agent -p remuda -p remuda-stats -p remuda-vm -p remuda-oracle \
-		-p remuda-scenarios -p remuda-results -p remuda-sim-to-real -p remuda-python
+		-p remuda-scenarios -p remuda-results -p remuda-real -p remuda-sim-to-real -p remuda-python
 	$(CARGO) test -p remuda-live --lib
 	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-report -p remuda-arms -p remuda-switches
 

@@ -26,6 +26,6 @@ pub use ranking::{Interval, Rank, interval, ranking};
 pub use remote::RemoteError;
 pub use remote_run::{Ran, run_remotely};
 pub use row::{ROWS, Row};
-pub use run::{Progress, run};
+pub use run::{Progress, Watched, run, run_each};
 pub use store::{Store, code_version};
 pub use work::{BUILD, Work};

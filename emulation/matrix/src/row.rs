@@ -26,6 +26,8 @@ pub struct Row {
     pub driver: String,
     /// What ran it.
     pub engine: String,
+    /// 1 if others on the machine disturbed a live run, otherwise 0.
+    pub disturbed: u64,
     /// Who shares the path: the drivers of all other flows that listen to congestion.
     pub neighbours: String,
     /// The seed.
@@ -136,6 +138,7 @@ pub const ROWS: Rows<Row> = Rows {
         column!(factors: Text),
         column!(driver: Text),
         column!(engine: Text),
+        column!(disturbed: U64, "flag"),
         column!(neighbours: Text),
         column!(seed: U64, "seed"),
         column!(capacity_mbit_per_sec: Maybe, "Mbit/s"),

@@ -6,6 +6,7 @@ use crate::plan::{Job, Plan};
 use crate::row::Row;
 use crate::store::Store;
 use ccp_agent::Config;
+use remuda_scenarios::outcome::Outcome;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -139,5 +140,47 @@ pub fn run(
             results.finish(index, finished);
         }
     });
+    results.all
+}
+
+/// What somebody else ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watched {
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Whether others disturbed it: real TCP shares its machine.
+    pub is_disturbed: bool,
+}
+
+/// Runs all of a plan one after the other, by `outcome_of`, which says `None` if it was stopped;
+/// otherwise as [`run()`].
+pub fn run_each(
+    plan: &Plan,
+    store: Option<&Store>,
+    stopped: &AtomicBool,
+    progress: impl FnMut(Progress),
+    mut outcome_of: impl FnMut(&Job) -> Result<Option<Watched>, String>,
+) -> Vec<Option<Result<Row, Error>>> {
+    let mut results = Results::of(plan, progress);
+    let mut row_of = |job: &Job| -> Result<Option<(Row, bool)>, Error> {
+        let key = match look(store, job)? {
+            Looked::Kept(row) => return Ok(Some((*row, true))),
+            Looked::Missing(key) => key,
+        };
+        let failed = |why| Error::Elsewhere { run: job.name(), why };
+        let Some(watched) = outcome_of(job).map_err(failed)? else { return Ok(None) };
+        let disturbed = u64::from(watched.is_disturbed);
+        let row = Row { disturbed, ..metrics::row(job, &watched.outcome)? };
+        keep(store, key.as_deref(), &row)?;
+        Ok(Some((row, false)))
+    };
+    for (index, job) in plan.jobs.iter().enumerate() {
+        if stopped.load(Ordering::Relaxed) {
+            break;
+        }
+        if let Some(finished) = row_of(job).transpose() {
+            results.finish(index, finished);
+        }
+    }
     results.all
 }

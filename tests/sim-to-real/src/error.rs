@@ -17,9 +17,9 @@ pub enum Error {
         /// What the simulator says.
         source: Box<remuda_sim::Error>,
     },
-    /// The testbed fails.
+    /// Real TCP cannot run it.
     #[error(transparent)]
-    Live(#[from] remuda_live::Error),
+    Real(#[from] Box<remuda_real::Error>),
     /// There is no guest.
     #[error(transparent)]
     NoGuest(#[from] remuda_guest::Error),
@@ -30,29 +30,6 @@ pub enum Error {
         scenario: String,
         /// Why.
         source: Box<remuda_guest::Error>,
-    },
-    /// The agent fails.
-    #[error(transparent)]
-    Agent(#[from] ccp_agent::Error),
-    /// Real TCP cannot run it.
-    #[error("{scenario}: `{key}` is {value}: {rule}")]
-    Unsupported {
-        /// Its name.
-        scenario: String,
-        /// The key, with its table.
-        key: String,
-        /// What it is set to.
-        value: String,
-        /// What it must be on real TCP.
-        rule: &'static str,
-    },
-    /// The system refused something.
-    #[error("cannot {action}: {source}")]
-    System {
-        /// What was tried.
-        action: String,
-        /// What the system said.
-        source: std::io::Error,
     },
     /// A file does not hold what it must.
     #[error("{path}: {problem}", path = .path.display())]
@@ -70,18 +47,16 @@ impl From<remuda_scenarios::Error> for Error {
     }
 }
 
+impl From<remuda_real::Error> for Error {
+    fn from(error: remuda_real::Error) -> Self {
+        Self::Real(Box::new(error))
+    }
+}
+
 impl Error {
     /// Names the scenario that the simulator refuses.
     pub(crate) fn sim(scenario: &str, source: remuda_sim::Error) -> Self {
         Self::Sim { scenario: scenario.to_owned(), source: Box::new(source) }
-    }
-
-    /// For `map_err`: names what was tried.
-    pub(crate) fn doing<E: Into<std::io::Error>>(
-        action: impl Into<String>,
-    ) -> impl FnOnce(E) -> Self {
-        let action = action.into();
-        move |source| Self::System { action, source: source.into() }
     }
 
     pub(crate) fn file(path: &Path, problem: impl Display) -> Self {

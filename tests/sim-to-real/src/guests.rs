@@ -1,14 +1,13 @@
 //! Live runs in virtual machines, each in one of its own: what this machine does meanwhile changes
 //! nothing in them.
 
-use crate::agents::Agents;
-use crate::measure::{Figures, Ran, bottleneck, drivers};
-use crate::{Error, live};
+use crate::Error;
+use crate::measure::{Figures, NEVER, Ran, bottleneck};
 use remuda_guest::Guest;
+use remuda_real::{Agents, named_drivers};
 use remuda_scenarios::Scenario;
 use std::fs;
 use std::path::Path;
-use std::slice;
 use std::time::Duration;
 
 /// Where a guest finds its scenario.
@@ -34,7 +33,8 @@ pub struct Guests {
 impl Guests {
     /// With the kernel of a folder that `tools/guest.sh` made, this program and `remuda`.
     pub fn new(kernel: &Path, remuda: &Path) -> Result<Self, Error> {
-        let this = std::env::current_exe().map_err(Error::doing("find this program"))?;
+        let this = std::env::current_exe()
+            .map_err(|error| Error::file(Path::new("/proc/self/exe"), error))?;
         let name = remuda.file_name().unwrap_or_default().display();
         Ok(Self { guest: Guest::new(kernel, &[&this, remuda])?, remuda: format!("/bin/{name}") })
     }
@@ -64,8 +64,8 @@ impl Guests {
 /// What a guest does: runs the scenario of a file, and prints its [`Ran`].
 pub fn run_alone(file: &Path, remuda: &Path) -> Result<(), Error> {
     let scenario = Scenario::load(file)?;
-    let agents = Agents::start(remuda, &drivers(slice::from_ref(&scenario)))?;
-    let run = live::run(&scenario, &agents)?;
+    let agents = Agents::start(remuda, &named_drivers([&scenario]))?;
+    let run = remuda_real::run(&scenario, &agents, &NEVER)?.expect("nobody stops it");
     agents.stop()?;
     let figures = Figures::of(&run.outcome, bottleneck(&scenario));
     let ran = Ran { figures, lost_by_host: run.lost_by_host, stolen: 0.0 };

@@ -7,20 +7,20 @@
 //! over several such hosts.
 
 use crate::Error;
-use crate::agents::Agents;
 use crate::guests::{self, Guests};
-use crate::live;
 use remuda_link::LinkSpec;
 use remuda_live::STOLEN_MAX;
+use remuda_real::{Agents, named_drivers};
 use remuda_scenarios::outcome::Outcome;
 use remuda_scenarios::{Driver, Scenario};
 use remuda_stats::RoundsOf;
 use remuda_stats::Spread;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -201,15 +201,8 @@ fn key(scenario: &Scenario, side: Side, in_guest: bool) -> Key {
     Key { scenario: name.clone(), duration_s: *duration_s, seed: *seed, side, in_guest }
 }
 
-/// The arms and policies that need an agent.
-pub fn drivers(scenarios: &[Scenario]) -> BTreeSet<String> {
-    let flows = scenarios.iter().flat_map(|scenario| &scenario.flows);
-    let named = flows.filter_map(|flow| match &flow.driver {
-        Driver::Named(name) => Some(name.clone()),
-        _ => None,
-    });
-    named.collect()
-}
+/// Nobody stops a run.
+pub(crate) static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Live runs of earlier calls, from the lines of a file.
 fn kept(path: &Path) -> Result<Vec<Measured>, Error> {
@@ -252,7 +245,7 @@ pub fn run(
             tasks.into_iter().partition(|(task, _)| settings.is_for_guest(task));
         // Before guests, which take long: where an agent cannot run, that is known at once.
         let scenarios: Vec<Scenario> = here.iter().map(|(task, _)| task.clone()).collect();
-        let agents = Agents::start(&settings.remuda, &drivers(&scenarios))?;
+        let agents = Agents::start(&settings.remuda, &named_drivers(&scenarios))?;
         if let Some(guests) = &settings.guests {
             let in_guest = |scenario: &Scenario| guests.run(scenario);
             let jobs = remuda_guest::at_once();
@@ -315,8 +308,9 @@ fn run_here(scenario: &Scenario, tries: u32, agents: &Agents) -> Result<Ran, Err
     let again = |stolen: f64| {
         eprintln!("{:.1} % of a processor was stolen: run again", stolen * 100.0);
     };
-    let work = || live::run(scenario, agents);
+    let work = || remuda_real::run(scenario, agents, &NEVER);
     let (run, stolen) = remuda_live::least_disturbed(tries, work, again)?;
+    let run = run.expect("nobody stops it");
     let figures = Figures::of(&run.outcome, bottleneck(scenario));
     Ok(Ran { figures, lost_by_host: run.lost_by_host, stolen })
 }

@@ -52,6 +52,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "remuda-matrix",
         &["ccp-agent", "remuda-link", "remuda-results", "remuda-scenarios", "remuda-sim"],
     ),
+    ("remuda-real", &["ccp-agent", "remuda-live", "remuda-scenarios"]),
     (
         "remuda-report",
         &["ccp-agent", "remuda-matrix", "remuda-results", "remuda-scenarios", "remuda-sim"],
@@ -78,6 +79,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "remuda-link",
             "remuda-live",
             "remuda-matrix",
+            "remuda-real",
             "remuda-report",
             "remuda-results",
             "remuda-scenarios",

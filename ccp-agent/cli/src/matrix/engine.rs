@@ -1,5 +1,6 @@
-//! What runs a matrix: this process, or a Ray cluster.
+//! What runs a matrix: this process, a Ray cluster, or real TCP.
 
+use super::live;
 use crate::Failure;
 use crate::author::AuthorArgs;
 use ccp_agent::Config;
@@ -14,16 +15,18 @@ use std::thread;
 /// Where runs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Engine {
-    /// In this process
+    /// Simulated, in this process
     Local,
-    /// On a Ray cluster, by the Python package's extra `remuda[ray]`
+    /// Simulated, on a Ray cluster, by the Python package's extra `remuda[ray]`
     Ray,
+    /// On real TCP, in real time, one after the other (needs root)
+    Live,
 }
 
 /// Where runs run, and how many at a time.
 #[derive(Debug, Args)]
 pub struct EngineArgs {
-    /// What runs them; the table is the same
+    /// What runs them; `local` and `ray` give the same table
     #[arg(long, value_enum, default_value = "local")]
     engine: Engine,
     /// The Ray cluster, as HOST:PORT, ray://HOST:PORT or `auto` [default: one of its own, here]
@@ -45,7 +48,21 @@ impl EngineArgs {
             let rule = "--author's files, and what they import, are on this machine alone";
             return Err(format!("{rule}: run their arms with --engine local").into());
         }
+        if self.is_live() && self.jobs.is_some() {
+            let rule = "live runs share processors, and are run one after the other";
+            return Err(format!("--jobs is not of --engine live: {rule}").into());
+        }
         Ok(())
+    }
+
+    /// Whether runs are on real TCP.
+    pub fn is_live(&self) -> bool {
+        self.engine == Engine::Live
+    }
+
+    /// Leaves out what it cannot run, and says so.
+    pub fn fit(&self, plan: &mut Plan, config: &Config) -> Result<Option<String>, Failure> {
+        if self.is_live() { live::fit(plan, config) } else { Ok(None) }
     }
 
     /// Runs all of a plan.
@@ -55,12 +72,15 @@ impl EngineArgs {
         (store, config): (Option<&Store>, &Arc<Config>),
         stopped: &AtomicBool,
         progress: impl FnMut(Progress),
-    ) -> Ran {
+    ) -> Result<Ran, Failure> {
         let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         if self.engine == Engine::Local {
             let threads = self.jobs.unwrap_or_else(cores).get();
             let rows = run(plan, (store, config), (threads, stopped), progress);
-            return Ran { rows, broken: None };
+            return Ok(Ran { rows, broken: None });
+        }
+        if self.is_live() {
+            return live::run(plan, store, stopped, progress);
         }
         let mut command = Command::new(authors.python());
         command.args(["-P", "-m", "remuda._ray"]);
@@ -72,6 +92,6 @@ impl EngineArgs {
         if let Some(jobs) = jobs {
             command.args(["--jobs", &jobs.to_string()]);
         }
-        run_remotely(plan, store, (&mut command, stopped), progress)
+        Ok(run_remotely(plan, store, (&mut command, stopped), progress))
     }
 }

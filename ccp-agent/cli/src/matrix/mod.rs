@@ -1,6 +1,7 @@
 //! `remuda matrix`: drivers × environments × seeds, and how good each is.
 
 mod engine;
+mod live;
 mod progress;
 mod show;
 
@@ -53,6 +54,8 @@ Examples:
     remuda matrix --suite wireless --only cell/ --arm cubic,bbr,copa --seeds 1..10
   An arm in Python beside two others
     remuda matrix --author my_cca.py --arm my_cca,cubic,bbr
+  The kernel's own beside ours, on real TCP, in real time (needs root)
+    remuda matrix --engine live --suite ccp --arm cubic,native:cubic,bbr,native:bbr
   On the Ray cluster this machine is part of
     remuda matrix --arm all --engine ray --ray-address auto
 
@@ -114,15 +117,15 @@ pub fn suite_of(name: &str) -> Result<Suite, Failure> {
 }
 
 /// Every driver by its name, each once.
-fn drivers(said: &[String], config: &Config) -> Result<Vec<String>, Failure> {
+fn drivers(said: &[String], config: &Config, is_live: bool) -> Result<Vec<String>, Failure> {
     let mut all: Vec<String> = Vec::new();
     for name in said {
         let names = if name == ALL {
             let is_meant = |name: &&str| !NOT_OF_ALL.contains(name);
             catalogue::names().into_iter().filter(is_meant).map(str::to_owned).collect()
         } else {
-            if name.starts_with("native:") {
-                let rule = "is the kernel's own, and runs on real TCP only; a matrix simulates";
+            if name.starts_with("native:") && !is_live {
+                let rule = "is the kernel's own, and runs on real TCP only: add --engine live";
                 return Err(format!("--arm {name}: {rule}").into());
             }
             // A window is no arm, and known to the simulator alone.
@@ -151,8 +154,11 @@ impl MatrixArgs {
         let _authors = self.authors.start(&config.authors)?;
         let suites = self.suites()?;
         let only = Only { groups: self.group.clone(), parts: self.only.clone() };
-        let drivers = drivers(&self.arm, &config)?;
-        let plan = Plan::of(&suites, &only, &drivers, self.seeds.values())?;
+        let drivers = drivers(&self.arm, &config, self.engine.is_live())?;
+        let mut plan = Plan::of(&suites, &only, &drivers, self.seeds.values())?;
+        if let Some(left_out) = self.engine.fit(&mut plan, &config)? {
+            eprintln!("remuda matrix: {left_out}");
+        }
         fs::create_dir_all(&self.out)
             .map_err(|error| format!("cannot write to --out {}: {error}", self.out.display()))?;
         let store = self.store()?;
@@ -161,7 +167,7 @@ impl MatrixArgs {
         let (what, with) = ((&plan, &self.authors), (store.as_ref(), &config));
         let ran = self.engine.run(what, with, &stopped, |so_far| {
             bar.show(so_far, clock.elapsed());
-        });
+        })?;
         bar.clear();
         let mut rows = Vec::new();
         let mut failures = Vec::new();
@@ -234,7 +240,10 @@ impl MatrixArgs {
         }
         let folder = self.keep.clone().unwrap_or_else(|| self.out.join("runs"));
         let code = code_version().map_err(|error| format!("cannot read this program: {error}"))?;
-        let code = code + &self.authors.content()?;
+        let mut code = code + &self.authors.content()?;
+        if self.engine.is_live() {
+            code += &format!("live on {}", live::kernel());
+        }
         Ok(Some(Store::open(&folder, code)?))
     }
 
@@ -244,6 +253,7 @@ impl MatrixArgs {
             ("program", Some(concat!("remuda ", env!("CARGO_PKG_VERSION")).to_owned())),
             ("table", Some(ROWS.name.to_owned())),
             ("commit", commit()),
+            ("kernel", self.engine.is_live().then(live::kernel)),
             ("suites", Some(self.suite_names().join(","))),
             ("arms", Some(self.arm.join(","))),
         ];
@@ -300,7 +310,7 @@ mod tests {
         let config = Config::default();
         let names = |said: &[&str]| {
             let said: Vec<String> = said.iter().map(|it| (*it).to_owned()).collect();
-            drivers(&said, &config).map_err(|error| error.to_string())
+            drivers(&said, &config, false).map_err(|error| error.to_string())
         };
         let all = names(&["all", "cubic"]).unwrap();
         assert!(all.contains(&"rein".to_owned()) && all.contains(&"bbr3".to_owned()), "{all:?}");

@@ -1,8 +1,8 @@
 //! One flow: a socket at each end, a thread that writes, and one that reads.
 
-use super::plan::PlannedFlow;
-use super::span;
 use crate::Error;
+use crate::plan::PlannedFlow;
+use crate::run::span;
 use remuda_live::transfer::set_algorithm;
 use remuda_live::{Clock, Nanos, Testbed};
 use rustix::net::sockopt::set_socket_linger;

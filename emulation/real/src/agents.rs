@@ -3,9 +3,20 @@
 use crate::Error;
 use ccp_agent::catalogue::{self, Kind};
 use ccp_agent::child::AgentChild;
+use remuda_scenarios::{Driver, Scenario};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use tempfile::TempDir;
+
+/// The arms and policies that scenarios name: each needs an agent.
+pub fn named_drivers<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>) -> BTreeSet<String> {
+    let flows = scenarios.into_iter().flat_map(|scenario| &scenario.flows);
+    let named = flows.filter_map(|flow| match &flow.driver {
+        Driver::Named(name) => Some(name.clone()),
+        _ => None,
+    });
+    named.collect()
+}
 
 #[derive(Debug)]
 struct Agent {
@@ -24,7 +35,11 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// Starts the agents of these arms and policies.
+    /// Starts the agents of these arms and policies; `remuda` is the command.
+    ///
+    /// # Errors
+    ///
+    /// A name that is none, or an agent that does not start.
     pub fn start(remuda: &Path, drivers: &BTreeSet<String>) -> Result<Self, Error> {
         let folder = tempfile::tempdir().map_err(Error::doing("make a folder for the agents"))?;
         let mut by_driver = BTreeMap::new();
@@ -33,7 +48,7 @@ impl Agents {
                 Kind::Arm => "--arm",
                 Kind::Policy => "--policy",
             };
-            let name = format!("s2r{}x{index}", std::process::id());
+            let name = format!("real{}x{index}", std::process::id());
             let run_dir = folder.path().join(driver);
             let child = AgentChild::start(remuda, &run_dir, &["--name", &name, flag, driver])?;
             by_driver.insert(driver.clone(), Agent { name, child });
@@ -46,7 +61,11 @@ impl Agents {
         self.by_driver.get(driver).map(|agent| agent.name.as_str())
     }
 
-    /// Ends them as an operator would. The first that fails is said.
+    /// Ends them as an operator would.
+    ///
+    /// # Errors
+    ///
+    /// The first that does not end well.
     pub fn stop(self) -> Result<(), Error> {
         self.by_driver.into_values().try_for_each(|agent| Ok(agent.child.stop()?))
     }

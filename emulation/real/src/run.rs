@@ -7,23 +7,21 @@
 //! then is counted, nothing after. Drivers and settings that only the simulator has are refused by
 //! name (`plan.rs`).
 
-mod flow;
-mod plan;
-
 use crate::Error;
 use crate::agents::Agents;
-use flow::{Ends, Shared, Socket};
-use plan::{Plan, PlannedFlow};
+use crate::flow::{self, Ends, Shared, Socket};
+use crate::plan::{Plan, PlannedFlow};
 use remuda_live::{Clock, Nanos, PathStats, Testbed};
 use remuda_scenarios::Scenario;
 use remuda_scenarios::outcome::{
     Engine, FlowOutcome, FlowSample, LinkOutcome, LinkSample, Outcome,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What came of it.
+/// What came of a scenario.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// As the simulator would tell it.
@@ -50,8 +48,20 @@ struct Samples {
     links: Vec<LinkSample>,
 }
 
-/// Runs it. `agents` has one for each of our drivers that it names.
-pub fn run(scenario: &Scenario, agents: &Agents) -> Result<Run, Error> {
+/// How soon it sees that it is to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs it. `agents` has one for each of our drivers that it names. `None` if `stopped` was set
+/// before it was over.
+///
+/// # Errors
+///
+/// Those of [`check`](crate::check()), and what the system, the testbed or a flow's socket said.
+pub fn run(
+    scenario: &Scenario,
+    agents: &Agents,
+    stopped: &AtomicBool,
+) -> Result<Option<Run>, Error> {
     let plan = Plan::of(scenario, |driver| agents.name(driver).map(str::to_owned))?;
     let mut testbed = Testbed::new(&plan.path)?;
     if plan.ecn {
@@ -70,22 +80,24 @@ pub fn run(scenario: &Scenario, agents: &Agents) -> Result<Run, Error> {
     let clock = Clock::start();
     let mut samples = Samples::default();
     let stats = thread::scope(|scope| {
-        let stats = play(&plan, &mut slots, &mut samples, (&testbed, clock), scope);
+        let with = (&testbed, clock, stopped);
+        let stats = play(&plan, &mut slots, &mut samples, with, scope);
         // Also after an error: nobody else ends the threads.
         for slot in &mut slots {
             slot.cut(clock);
         }
         stats
     })?;
+    let Some(stats) = stats else { return Ok(None) };
     for slot in &slots {
         if let Some(error) = slot.shared.take_error() {
             return Err(Error::doing(format!("run flow {}", slot.flow.spec.name))(error));
         }
     }
-    Ok(Run {
+    Ok(Some(Run {
         lost_by_host: lost_by_host(&stats),
         outcome: outcome(scenario, &plan, &slots, samples, &stats),
-    })
+    }))
 }
 
 /// Starts and ends each flow at its time, and samples; returns what the links had done by the end.
@@ -93,14 +105,17 @@ fn play<'scope, 'env>(
     plan: &'env Plan,
     slots: &mut [Slot],
     samples: &mut Samples,
-    (testbed, clock): (&'env Testbed, Clock),
+    (testbed, clock, stopped): (&'env Testbed, Clock, &AtomicBool),
     scope: &'scope thread::Scope<'scope, 'env>,
-) -> Result<PathStats, Error> {
+) -> Result<Option<PathStats>, Error> {
     let mut sample_at = plan.sample;
     loop {
+        if stopped.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let now = clock.elapsed();
         if now >= plan.duration {
-            return Ok(testbed.stats()?);
+            return Ok(Some(testbed.stats()?));
         }
         for slot in slots.iter_mut().filter(|slot| !slot.is_started && slot.flow.start <= now) {
             slot.is_started = true;
@@ -118,7 +133,8 @@ fn play<'scope, 'env>(
         let starts = slots.iter().filter(|slot| !slot.is_started).map(|slot| slot.flow.start);
         let stops = slots.iter().filter(|slot| slot.last.is_none()).map(|slot| slot.flow.stop);
         let next = starts.chain(stops).chain(sample_at).chain([plan.duration]).min();
-        thread::sleep(next.unwrap_or(plan.duration).saturating_sub(clock.elapsed()));
+        let left = next.unwrap_or(plan.duration).saturating_sub(clock.elapsed());
+        thread::sleep(left.min(LOOK));
     }
 }
 
@@ -246,6 +262,6 @@ fn link_outcome(name: &str, plan: &Plan, stats: &PathStats) -> LinkOutcome {
 }
 
 /// A moment of the clock as a span.
-fn span(moment: Nanos) -> Duration {
+pub(crate) fn span(moment: Nanos) -> Duration {
     moment.into()
 }

@@ -30,6 +30,15 @@ pub struct PlannedFlow {
     pub stop: Duration,
 }
 
+/// Refuses what real TCP cannot have; every arm and policy counts as one with an agent.
+///
+/// # Errors
+///
+/// [`Error::Unsupported`] with the key, and what it must be.
+pub fn check(scenario: &Scenario) -> Result<(), Error> {
+    Plan::of(scenario, |driver| Some(driver.to_owned())).map(|_| ())
+}
+
 impl PlannedFlow {
     /// What an outcome calls its arm.
     pub fn arm(&self) -> String {

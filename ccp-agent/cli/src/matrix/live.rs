@@ -1,0 +1,66 @@
+//! Runs on real TCP: a scenario at a time, between network namespaces, by agents of its own.
+
+use crate::Failure;
+use ccp_agent::Config;
+use remuda_live::STOLEN_MAX;
+use remuda_matrix::{Plan, Progress, Ran, Store, Watched, run_each};
+use remuda_real::{Agents, check, named_drivers};
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+
+/// How often a run is run, at most, of which a hypervisor took too much.
+const TRIES: u32 = 3;
+
+/// This kernel's release: another one is another result.
+pub fn kernel() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// Refuses what real TCP cannot have at all, and leaves out environments that it cannot have: how
+/// many, and why.
+pub fn fit(plan: &mut Plan, config: &Config) -> Result<Option<String>, Failure> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("--engine live makes network namespaces and loads BPF: run it as root".into());
+    }
+    if !config.authors.names().is_empty() {
+        let fix = "have `remuda run` drive flows of `remuda link`, or use --engine local";
+        return Err(format!("--engine live has no arms of --author yet: {fix}").into());
+    }
+    let all = plan.jobs.len();
+    let mut reasons = BTreeSet::new();
+    plan.jobs.retain(|job| match check(&job.scenario) {
+        Ok(()) => true,
+        Err(error) => {
+            reasons.insert(error.to_string());
+            false
+        }
+    });
+    let left_out = all - plan.jobs.len();
+    let Some(first) = reasons.first().filter(|_| left_out > 0) else { return Ok(None) };
+    if plan.jobs.is_empty() {
+        return Err(format!("real TCP cannot have any of these runs, as {first}").into());
+    }
+    Ok(Some(format!("{left_out} of {all} runs left out that real TCP cannot have, as {first}")))
+}
+
+/// Runs all of a plan.
+pub fn run(
+    plan: &Plan,
+    store: Option<&Store>,
+    stopped: &AtomicBool,
+    progress: impl FnMut(Progress),
+) -> Result<Ran, Failure> {
+    let agents = named_drivers(plan.jobs.iter().map(|job| &job.scenario));
+    let agents = Agents::start(&std::env::current_exe()?, &agents)?;
+    let rows = run_each(plan, store, stopped, progress, |job| {
+        let work = || remuda_real::run(&job.scenario, &agents, stopped);
+        let ran = remuda_live::least_disturbed(TRIES, work, |_| {});
+        let (ran, stolen) = ran.map_err(|error| error.to_string())?;
+        Ok(ran.map(|ran| Watched {
+            outcome: ran.outcome,
+            is_disturbed: ran.lost_by_host > 0 || stolen > STOLEN_MAX,
+        }))
+    });
+    agents.stop()?;
+    Ok(Ran { rows, broken: None })
+}
