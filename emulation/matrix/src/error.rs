@@ -52,6 +52,18 @@ pub enum Error {
         /// The environment, driver and seed.
         run: String,
     },
+    /// An arm failed, and its flow was given to another one.
+    #[error("{run}: {driver} gave its flow up after {t_s:.1} s: {why}")]
+    GaveUp {
+        /// The environment, driver and seed.
+        run: String,
+        /// What was tested.
+        driver: String,
+        /// When.
+        t_s: f64,
+        /// What it said.
+        why: String,
+    },
     /// A defect of ours.
     #[error("{run}: a defect of the simulator, see above")]
     Defect {

@@ -18,6 +18,7 @@ pub use throughput::Throughput;
 use crate::error::Error;
 use crate::plan::Job;
 use crate::row::{Measured, Row};
+use ccp_agent::catalogue::{self, Kind};
 use remuda_link::{Capacity, Direction};
 use remuda_scenarios::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use remuda_scenarios::{FlowSpec, LinkSpec, Nanos, Scenario};
@@ -86,6 +87,25 @@ impl<'a> Run<'a> {
         flows.iter().filter_map(|flow| all.get(*flow)).collect::<Vec<_>>().into_iter()
     }
 
+    /// An arm stays in charge, unless the scenario orders otherwise; one that fails, as an author's
+    /// may, leaves its flow to another, and what comes then is none of its own.
+    fn check_it_stayed(&self, job: &Job) -> Result<(), Error> {
+        if matches!(catalogue::kind(&job.driver), Ok(Kind::Policy)) {
+            return Ok(());
+        }
+        let unordered = self.tested.iter().filter(|flow| self.flows[**flow].switches.is_empty());
+        let outcomes = unordered.filter_map(|flow| self.outcome.flows.get(*flow));
+        match outcomes.flat_map(|flow| &flow.switches).next() {
+            None => Ok(()),
+            Some(switch) => Err(Error::GaveUp {
+                run: job.name(),
+                driver: job.driver.clone(),
+                t_s: switch.t_s,
+                why: switch.why.clone(),
+            }),
+        }
+    }
+
     /// Each once, with commas between.
     fn neighbour_drivers(&self) -> String {
         let drivers = self.neighbours.iter().map(|flow| self.flows[*flow].driver.to_string());
@@ -104,6 +124,7 @@ impl<'a> Run<'a> {
 /// Everything that a run says.
 pub(crate) fn row(job: &Job, outcome: &Outcome) -> Result<Row, Error> {
     let run = Run::of(job, outcome)?;
+    run.check_it_stayed(job)?;
     let measured = Measured {
         throughput: Throughput::of(&run),
         delay: Delay::of(&run),
