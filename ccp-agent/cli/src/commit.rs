@@ -1,13 +1,6 @@
 //! What this was built from.
 
-use std::process::Command;
-
-/// The commit of the tree this was built from, if it is still there.
+/// The commit, with `-dirty` if more had changed by then; `None` of a tree without its history.
 pub fn commit() -> Option<String> {
-    let tree = env!("CARGO_MANIFEST_DIR");
-    let arguments = ["-C", tree, "describe", "--always", "--dirty", "--abbrev=12"];
-    let output = Command::new("git").args(arguments).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let text = text.trim();
-    (output.status.success() && !text.is_empty()).then(|| text.to_owned())
+    option_env!("REMUDA_COMMIT").map(str::to_owned)
 }

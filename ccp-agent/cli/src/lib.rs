@@ -107,7 +107,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => args.run(),
         Command::Sim(args) => args.run(),
         Command::Matrix(args) => args.run(),
-        Command::Report(args) => args.run(),
+        Command::Report(args) => return report(&args),
         Command::Graph(args) => args.run(),
         Command::Link(args) => return status("remuda link", args.run()),
         Command::MmLink(args) => return status("mm-link", args.run()),
@@ -128,6 +128,21 @@ pub fn main() -> ExitCode {
 fn end_with_reader() {
     // SAFETY: to the default, before there is another thread.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// As of diff: 0 if all is as good as it must be, 1 if not, 2 if that cannot be told.
+fn report(args: &report::ReportArgs) -> ExitCode {
+    match args.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(report::Failed::Check(why)) => {
+            eprintln!("remuda: {why}");
+            ExitCode::from(1)
+        }
+        Err(report::Failed::Trouble(failure)) => {
+            eprintln!("remuda: {failure}");
+            ExitCode::from(2)
+        }
+    }
 }
 
 /// The exit status is the command's own.

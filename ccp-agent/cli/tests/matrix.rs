@@ -98,7 +98,7 @@ fn bad_words_are_refused_with_what_there_is() {
         ("--suite bad.toml", "unknown field `road`"),
         ("--suite mine.toml --arm cubik", "cubik"),
         ("--suite mine.toml --arm native:cubic", "runs on real TCP only"),
-        ("--suite mine.toml --group Z", "no environment has group `Z`"),
+        ("--suite mine.toml --group Z", "no environment of these suites has group `Z`"),
         ("--suite mine.toml --seeds 3..1", "A..B, the smaller first"),
         ("--suite mine.toml --fresh --keep x", "cannot be used with"),
         ("--suite mine.toml --out mine.toml/x", "cannot write to --out mine.toml/x"),
@@ -131,4 +131,47 @@ fn ctrl_c_keeps_what_was_run() {
     assert!(said.contains("of 276 runs done; the same command goes on from there"), "{said}");
     let (rows, _) = ROWS.read(&folder.path().join("out/matrix/matrix.parquet")).unwrap();
     assert!(!rows.is_empty() && rows.len() < 276, "{}", rows.len());
+}
+
+fn report(folder: &Path, line: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_remuda"));
+    let output = command.arg("report").args(line.split(' ')).current_dir(folder).output().unwrap();
+    let said = [&output.stdout[..], &output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn a_report_compares_and_its_exit_status_says_what_came_of_it() {
+    let folder = folder();
+    let at = folder.path();
+    let matrix = |line: &str| assert!(run(at, line).0.status.success(), "{line}");
+    matrix("--suite mine.toml --arm reno,cubic --out before --quiet");
+    matrix("--suite mine.toml --arm reno,cubic --out same --quiet");
+    matrix("--suite mine.toml --arm reno --out fewer --quiet");
+    assert!(fs::read_to_string(at.join("before/report.html")).unwrap().contains("cubic"));
+    let (status, said) = report(at, "same --against before --text --check");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("PASS") && !said.contains("FAIL"), "{said}");
+    let (status, said) = report(at, "fewer --against before --text --check");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("runs of the older table are missing"), "{said}");
+    fs::write(at.join("mine.toml"), SUITE.replace("= 12,", "= 13,")).unwrap();
+    matrix("--suite mine.toml --arm reno,cubic --out altered --quiet");
+    let (status, said) = report(at, "altered --against before --text --check");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("are not the same environments in both"), "{said}");
+    let (status, said) = report(at, "before --series buffer --suite mine.toml");
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("has changed since"), "{said}");
+    let (status, said) = report(at, "before --series buffer");
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("add --suite mine.toml"), "{said}");
+    fs::write(at.join("no.parquet"), "none").unwrap();
+    for (line, part) in [
+        ("nowhere --text", "nowhere: is not there"),
+        ("no.parquet --text", "is no table of this version"),
+    ] {
+        let (status, said) = report(at, line);
+        assert!(status == Some(2) && said.contains(part), "{line}: {said}");
+    }
 }

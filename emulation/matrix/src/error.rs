@@ -15,8 +15,20 @@ pub enum Error {
         /// All there are.
         known: String,
     },
+    /// A pass/fail line of a suite is about nothing.
+    #[error("{family}: expects `{line}`, and that is no metric; fix: one of {known}")]
+    Expect {
+        /// The suite and the family.
+        family: String,
+        /// The line.
+        line: String,
+        /// All metrics.
+        known: String,
+    },
     /// Nothing is left to run.
-    #[error("no environment has {what}; `remuda matrix --list` shows all")]
+    #[error(
+        "no environment of these suites has {what}; fix: see `remuda matrix --list --suite NAME`"
+    )]
     Nothing {
         /// What was asked for.
         what: String,

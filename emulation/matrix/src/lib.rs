@@ -8,6 +8,7 @@
 
 mod error;
 mod harm;
+mod interval;
 pub mod metrics;
 mod plan;
 mod ranking;
@@ -20,12 +21,13 @@ mod work;
 
 pub use error::Error;
 pub use harm::{Harm, harms};
+pub use interval::{Interval, mean_of, median_of};
 pub use metrics::median;
 pub use plan::{Job, Only, Plan, suite_named};
-pub use ranking::{Interval, Rank, interval, ranking};
+pub use ranking::{Rank, ranking};
 pub use remote::RemoteError;
 pub use remote_run::{Ran, run_remotely};
-pub use row::{ROWS, Row};
+pub use row::{ROWS, Row, scenario_hash};
 pub use run::{Progress, Watched, run, run_each};
 pub use store::{Store, code_version};
 pub use work::{BUILD, Work};

@@ -1,39 +1,25 @@
 //! Who does best: drivers side by side over the environments that all of them ran.
 //!
 //! - In each environment a driver has the median of its seeds.
-//! - **wins**: environments in which its merit (`metrics/merit.rs`) is within 10 % of the best
-//!   one's (ccBench's winners).
-//! - **regret**: one less its merit over the best one's; the median over environments. The best of
-//!   each environment together are the oracle that chooses per scenario, with regret 0.
+//! - **regret**: one less its merit (`metrics/merit.rs`) over the best one's: what it misses of the
+//!   oracle that chooses per environment. The mean over environments, by which drivers are ranked:
+//!   one that is best in most and useless in some is not the best.
 //! - **regret to the best fixed arm**: one less its merit over that of the one arm, not a policy,
-//!   that wins most; below 0 it does better than any arm for all paths would.
-//! - Behind each median stands its 95 % interval by bootstrap: a thousand draws of as many
-//!   environments with replacement (Efron, 1979), from a fixed seed.
+//!   that has the least regret; the median; below 0 it does better than any arm for all would.
+//! - **ahead**: its merit over that of the next driver, less one: the median over environments.
+//! - **wins**: environments in which its merit is within 10 % of the best one's (ccBench's
+//!   winners).
+//! - All else are medians. Intervals: `interval.rs`.
 
-use crate::metrics::{median, quantile};
+use crate::interval::{Interval, mean_of, median_of};
+use crate::metrics::median;
 use crate::row::Row;
 use ccp_agent::catalogue::{self, Kind};
-use rand::{RngCore, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// ccBench's: within a tenth of the best.
 const WINS_WITHIN: f64 = 0.1;
-const DRAWS: usize = 1_000;
-const SEED: u64 = 1;
-
-/// A median and its 95 % interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Interval {
-    /// The median.
-    pub median: f64,
-    /// 2.5 % of the draws lie below.
-    pub low: f64,
-    /// 2.5 % of the draws lie above.
-    pub high: f64,
-}
 
 /// A driver's place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -44,8 +30,10 @@ pub struct Rank {
     pub environments: usize,
     /// In how many of them it is within 10 % of the best.
     pub wins: usize,
-    /// What it misses of the best merit, 0 to 1.
+    /// What it misses of the best merit, 0 to 1: the mean.
     pub regret: Interval,
+    /// How far its merit is above the next driver's, as a share of that; of the last one nothing.
+    pub ahead: Interval,
     /// What it misses of the best fixed arm's merit; below 0: it has more.
     pub regret_to_fixed: Interval,
     /// Of the link, where something limits it.
@@ -74,80 +62,91 @@ fn of_seeds(rows: &[&Row], metric: impl Fn(&Row) -> Option<f64>) -> Option<f64> 
     median(&rows.iter().filter_map(|row| metric(row)).collect::<Vec<_>>())
 }
 
-/// The median of values, and where it would lie had others been drawn.
-pub fn interval(values: &[f64]) -> Interval {
-    let Some(middle) = median(values) else { return Interval::default() };
-    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-    let count = values.len();
-    let mut drawn = vec![0.0; count];
-    let mut draw = |_| {
-        for place in &mut drawn {
-            *place = values[(rng.next_u64() % count as u64) as usize];
-        }
-        let (below, high, _) = drawn.select_nth_unstable_by(count / 2, f64::total_cmp);
-        let low = below.iter().copied().max_by(f64::total_cmp).filter(|_| count.is_multiple_of(2));
-        f64::midpoint(low.unwrap_or(*high), *high)
+type Shared<'a> = [&'a BTreeMap<&'a str, Vec<&'a Row>>];
+
+/// By environment, what each seed has; `best` is of the environment.
+fn values(
+    driver: &str,
+    shared: &Shared<'_>,
+    metric: impl Fn(usize, &Row) -> Option<f64>,
+) -> Vec<Vec<f64>> {
+    let of = |(place, them): (usize, &&BTreeMap<&str, Vec<&Row>>)| {
+        them[driver].iter().filter_map(|row| metric(place, row)).collect()
     };
-    let medians: Vec<f64> = (0..DRAWS).map(&mut draw).collect();
-    let at = |share| quantile(&medians, share).unwrap_or(middle);
-    Interval { median: middle, low: at(0.025), high: at(0.975) }
+    shared.iter().enumerate().map(of).collect()
 }
 
-/// All drivers, the one with the most wins first; of those alike, the one with less regret.
+/// The median of its seeds in each environment.
+fn merits(driver: &str, shared: &Shared<'_>) -> Vec<f64> {
+    let of = |them: &&BTreeMap<&str, Vec<&Row>>| of_seeds(&them[driver], |row| Some(row.merit));
+    shared.iter().map(|them| of(them).unwrap_or(0.0)).collect()
+}
+
+/// A driver's merit over another one's merit in the same environment.
+fn over(driver: &str, shared: &Shared<'_>, other: &[f64]) -> Vec<Vec<f64>> {
+    let ratio = |place: usize, row: &Row| (other[place] > 0.0).then(|| row.merit / other[place]);
+    values(driver, shared, ratio)
+}
+
+fn shifted(it: Interval, of: impl Fn(f64) -> f64) -> Interval {
+    let bounds = it.bounds.map(|[low, high]| {
+        let (a, b) = (of(low), of(high));
+        [a.min(b), a.max(b)]
+    });
+    Interval { middle: of(it.middle), bounds }
+}
+
+/// All drivers, the one with the least regret first.
 pub fn ranking(rows: &[Row]) -> Vec<Rank> {
     let environments = by_environment(rows);
     let drivers: BTreeSet<&str> = rows.iter().map(|row| row.driver.as_str()).collect();
     let shared: Vec<_> = environments.values().filter(|them| them.len() == drivers.len()).collect();
-    let best: Vec<f64> = shared
-        .iter()
-        .map(|them| {
-            let merits = them.values().filter_map(|rows| of_seeds(rows, |row| Some(row.merit)));
-            merits.fold(0.0, f64::max)
-        })
-        .collect();
-    let is_arm = |driver: &str| !matches!(catalogue::kind(driver), Ok(Kind::Policy));
-    let mut ranks: Vec<Rank> = drivers.iter().map(|driver| rank(driver, &shared, &best)).collect();
-    let fixed = ranks.iter().filter(|it| is_arm(&it.driver)).max_by(|a, b| compare(b, a));
-    let fixed = fixed.map(|it| merits(&it.driver, &shared)).unwrap_or_default();
-    for rank in &mut ranks {
-        let own = merits(&rank.driver, &shared);
-        let pairs = own.into_iter().zip(&fixed).filter(|(_, fixed)| **fixed > 0.0);
-        let regrets: Vec<f64> = pairs.map(|(own, fixed)| 1.0 - own / fixed).collect();
-        rank.regret_to_fixed = interval(&regrets);
+    let mut best = vec![0.0; shared.len()];
+    for driver in &drivers {
+        for (best, merit) in best.iter_mut().zip(merits(driver, &shared)) {
+            *best = f64::max(*best, merit);
+        }
     }
-    ranks.sort_by(compare);
+    let mut ranks: Vec<Rank> = drivers.iter().map(|driver| rank(driver, &shared, &best)).collect();
+    ranks.sort_by(|a, b| a.regret.middle.total_cmp(&b.regret.middle).then(b.wins.cmp(&a.wins)));
+    let is_arm = |driver: &str| !matches!(catalogue::kind(driver), Ok(Kind::Policy));
+    let fixed = ranks.iter().find(|it| is_arm(&it.driver));
+    let fixed = fixed.map(|it| merits(&it.driver, &shared)).unwrap_or_default();
+    for place in 0..ranks.len() {
+        let driver = ranks[place].driver.clone();
+        if !fixed.is_empty() {
+            let to_fixed = median_of(&over(&driver, &shared, &fixed));
+            ranks[place].regret_to_fixed = shifted(to_fixed, |ratio| 1.0 - ratio);
+        }
+        if let Some(next) = ranks.get(place + 1) {
+            let next = merits(&next.driver, &shared);
+            let ahead = median_of(&over(&driver, &shared, &next));
+            ranks[place].ahead = shifted(ahead, |ratio| ratio - 1.0);
+        }
+    }
     ranks
 }
 
-/// The better one first.
-fn compare(a: &Rank, b: &Rank) -> Ordering {
-    b.wins.cmp(&a.wins).then(a.regret.median.total_cmp(&b.regret.median))
-}
-
-/// In each environment.
-fn merits(driver: &str, shared: &[&BTreeMap<&str, Vec<&Row>>]) -> Vec<f64> {
-    shared.iter().filter_map(|them| of_seeds(&them[driver], |row| Some(row.merit))).collect()
-}
-
-fn rank(driver: &str, shared: &[&BTreeMap<&str, Vec<&Row>>], best: &[f64]) -> Rank {
-    let own: Vec<&Vec<&Row>> = shared.iter().map(|them| &them[driver]).collect();
-    let values = |metric: fn(&Row) -> Option<f64>| -> Vec<f64> {
-        own.iter().filter_map(|rows| of_seeds(rows, metric)).collect()
+fn rank(driver: &str, shared: &Shared<'_>, best: &[f64]) -> Rank {
+    let regret = |place: usize, row: &Row| {
+        Some(if best[place] > 0.0 { 1.0 - row.merit / best[place] } else { 0.0 })
     };
-    let ratio = |(merit, best): (f64, &f64)| if *best > 0.0 { merit / best } else { 1.0 };
-    let ratios: Vec<f64> = merits(driver, shared).into_iter().zip(best).map(ratio).collect();
-    let regrets: Vec<f64> = ratios.iter().map(|ratio| 1.0 - ratio).collect();
+    let within = |(merit, best): &(f64, &f64)| *merit >= (1.0 - WINS_WITHIN) * **best;
+    let own: Vec<&Vec<&Row>> = shared.iter().map(|them| &them[driver]).collect();
     let starved =
         |who: &str| own.iter().filter(|rows| rows.iter().any(|row| row.starved == who)).count();
+    let of =
+        |metric: fn(&Row) -> Option<f64>| median_of(&values(driver, shared, |_, row| metric(row)));
     Rank {
         driver: driver.to_owned(),
         environments: own.len(),
-        wins: ratios.iter().filter(|ratio| **ratio >= 1.0 - WINS_WITHIN).count(),
-        regret: interval(&regrets),
+        wins: merits(driver, shared).into_iter().zip(best).filter(within).count(),
+        regret: mean_of(&values(driver, shared, regret)),
+        ahead: Interval::default(),
         regret_to_fixed: Interval::default(),
-        utilisation: interval(&values(|row| row.utilisation)),
-        queueing_p95_ms: interval(&values(|row| Some(row.queueing_p95_ms))),
-        retransmitted_percent: interval(&values(|row| Some(row.retransmitted_percent))),
+        utilisation: of(|row| row.utilisation),
+        queueing_p95_ms: of(|row| Some(row.queueing_p95_ms)),
+        retransmitted_percent: of(|row| Some(row.retransmitted_percent)),
         starved: [starved("tested"), starved("neighbour")],
     }
 }
@@ -179,8 +178,12 @@ mod tests {
         let ranks = ranking(&rows);
         let said: Vec<_> = ranks.iter().map(|it| (it.driver.as_str(), it.wins)).collect();
         assert_eq!(said, [("b", 2), ("a", 1), ("c", 0)]);
-        assert!((ranks[1].regret.median - 0.25).abs() < 1e-12);
-        assert!((ranks[2].regret.high - 0.875).abs() < 1e-12);
+        assert!((ranks[1].regret.middle - 0.25).abs() < 1e-12);
+        assert!((ranks[2].regret.middle - 0.687_5).abs() < 1e-12);
+        // b has 9.1 to 10 and 8 to 4 of what a has, who is the best fixed arm but for b itself.
+        assert!((ranks[0].ahead.middle - ((0.91 + 2.0) / 2.0 - 1.0)).abs() < 1e-12);
+        assert_eq!(ranks[0].regret_to_fixed.middle, 0.0);
+        assert_eq!(ranks[2].ahead, Interval::default());
     }
 
     #[test]
@@ -194,16 +197,5 @@ mod tests {
         ];
         let ranks = ranking(&rows);
         assert!(ranks.iter().all(|it| it.environments == 1 && it.wins == 1), "{ranks:?}");
-    }
-
-    #[test]
-    fn an_interval_holds_its_median_and_narrows_with_more_values() {
-        let values = |count: u32| (0..count).map(|n| f64::from(n % 10)).collect::<Vec<_>>();
-        let [few, many] = [10, 1000].map(|count| interval(&values(count)));
-        for it in [few, many] {
-            assert!(it.low <= it.median && it.median <= it.high, "{it:?}");
-        }
-        assert!(many.high - many.low < few.high - few.low, "{few:?} {many:?}");
-        assert_eq!(interval(&[]), Interval::default());
     }
 }

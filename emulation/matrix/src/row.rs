@@ -3,8 +3,12 @@
 use crate::metrics::{Completion, Delay, Fairness, Sharing, Throughput, merit};
 use crate::plan::Job;
 use remuda_results::{Rows, column};
-use remuda_scenarios::Expectation;
+use remuda_scenarios::{Environment, Expectation};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Of a hash that tells environments of one name apart.
+const HASH_BYTES: usize = 8;
 
 /// A run and its metrics. `None` is what the run cannot say: no neighbour, no steps, no end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,6 +22,9 @@ pub struct Row {
     pub family: String,
     /// Its name, which no other of the suite has.
     pub environment: String,
+    /// What the environment is made of, whoever is tested and with whatever seed: a hash. Two rows
+    /// of one name and another hash are of two environments.
+    pub scenario: String,
     /// What kind of path it is like.
     pub path: String,
     /// Its place on each axis, as `axis=label` with blanks between.
@@ -90,6 +97,8 @@ pub struct Row {
     pub starved: String,
     /// The drivers of the flows that did.
     pub starved_drivers: String,
+    /// The drivers of those that had more than an even share meanwhile.
+    pub starved_by: String,
     /// Share of the tested transfers that ended.
     pub completed_percent: Option<f64>,
     /// Completion time of those below 100 kB.
@@ -134,6 +143,7 @@ pub const ROWS: Rows<Row> = Rows {
         column!(group: Text),
         column!(family: Text),
         column!(environment: Text),
+        column!(scenario: Text),
         column!(path: Text),
         column!(factors: Text),
         column!(driver: Text),
@@ -170,6 +180,7 @@ pub const ROWS: Rows<Row> = Rows {
         column!(neighbour_mbit_per_sec: Maybe, "Mbit/s"),
         column!(starved: Text),
         column!(starved_drivers: Text),
+        column!(starved_by: Text),
         column!(completed_percent: Maybe, "%"),
         column!(fct_small_p50_ms: Maybe, "ms"),
         column!(fct_small_p95_ms: Maybe, "ms"),
@@ -189,6 +200,14 @@ pub const ROWS: Rows<Row> = Rows {
         column!(missed: Text),
     ],
 };
+
+/// What an environment is made of, whoever is tested and with whatever seed.
+pub fn scenario_hash(environment: &Environment) -> String {
+    // One that is none of its own has been refused before it ran.
+    let text = environment.scenario("reno", 0).ok().and_then(|it| it.to_toml().ok());
+    let hash = Sha256::digest(text.unwrap_or_default());
+    hash.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// All that was measured of a run.
 pub(crate) struct Measured {
@@ -213,6 +232,7 @@ impl Row {
             group: environment.group.clone(),
             family: environment.family.clone(),
             environment: environment.name.clone(),
+            scenario: scenario_hash(environment),
             path: environment.path.name().to_owned(),
             factors: factors.collect::<Vec<_>>().join(" "),
             driver: job.driver.clone(),
@@ -276,6 +296,7 @@ impl Row {
             neighbour_mbit_per_sec: sharing.neighbour_mbit_per_sec,
             starved: sharing.starved.to_owned(),
             starved_drivers: sharing.starved_drivers,
+            starved_by: sharing.starved_by,
             completed_percent: completion.completed_percent,
             fct_small_p50_ms: small.map(|it| it[0]),
             fct_small_p95_ms: small.map(|it| it[1]),

@@ -151,8 +151,9 @@ fn what_a_suite_expects_passes_or_fails_line_by_line() {
         assert!(missed[0].starts_with("utilisation <= 0.1 (0."), "{}", row.missed);
         assert_eq!(missed[1], "response_s <= 9 (none)");
     }
-    let suite = Suite::parse(&SUITE.replace("response_s", "respond"), "test").expect("it is one");
+    let suite =
+        Suite::parse(&SUITE.replace("response_s <=", "respond_s <="), "test").expect("it is one");
     let plan = Plan::of(&[suite], &Only::default(), &["reno".to_owned()], 1..=1);
     let error = plan.expect_err("no such metric").to_string();
-    assert!(error.contains("metric `respond`") && error.contains("response_s"), "{error}");
+    assert!(error.contains("expects `respond <= 9`") && error.contains("response_s"), "{error}");
 }

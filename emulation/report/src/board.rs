@@ -59,7 +59,7 @@ pub struct Starved {
     pub who: String,
     /// The drivers of the flows that did.
     pub loser: String,
-    /// The drivers of the others; those of the tested flows if there are no others.
+    /// The drivers of those that had more than an even share.
     pub winner: String,
     /// The tested flows' share of an even one.
     pub share: Option<f64>,
@@ -213,7 +213,7 @@ fn starved(by_cell: &Rows<'_>, drivers: &[String]) -> Vec<Starved> {
                     driver: driver.clone(),
                     who: who.to_owned(),
                     loser: first.starved_drivers.clone(),
-                    winner: winner(first),
+                    winner: first.starved_by.clone(),
                     share: middle(&those, |row| row.share),
                     seeds: those.len(),
                 });
@@ -231,25 +231,18 @@ fn harms_to(rows: &[Row]) -> Vec<HarmTo> {
     let of = |((driver, neighbour), all): ((String, String), Vec<Harm>)| {
         let named = |it: &Harm| Some((format!("{}/{}", it.suite, it.environment), it.goodput?));
         let goodputs: Vec<f64> = all.iter().filter_map(|it| it.goodput).collect();
-        let delays: Vec<f64> = all.iter().map(|it| it.delay).collect();
+        let delays: Vec<f64> =
+            all.iter().filter(|it| it.goodput.is_some()).map(|it| it.delay).collect();
         HarmTo {
             driver,
             neighbour,
-            runs: all.len(),
+            runs: goodputs.len(),
             goodput: median(&goodputs),
             delay: median(&delays),
             worst: all.iter().filter_map(named).max_by(|a, b| a.1.total_cmp(&b.1)),
         }
     };
     by_pair.into_iter().map(of).collect()
-}
-
-fn winner(row: &Row) -> String {
-    let all = row.neighbours.split(',').chain([row.driver.as_str()]).filter(|it| !it.is_empty());
-    let all: BTreeSet<&str> = all.collect();
-    let losers: Vec<&str> = row.starved_drivers.split(',').collect();
-    let others: Vec<&str> = all.iter().filter(|it| !losers.contains(it)).copied().collect();
-    if others.is_empty() { row.driver.clone() } else { others.join(", ") }
 }
 
 fn missed(by_cell: &Rows<'_>) -> Vec<Missed> {
@@ -297,7 +290,7 @@ mod tests {
         let mut rows = vec![row("x", "a", 1, 1.0), row("x", "a", 2, 1.0), row("x", "b", 1, 1.0)];
         for row in &mut rows[..2] {
             row.starved = "neighbour".to_owned();
-            row.neighbours = "bbr,cubic".to_owned();
+            row.starved_by = "a".to_owned();
             row.starved_drivers = "cubic".to_owned();
             row.share = Some(1.9);
         }
@@ -306,10 +299,7 @@ mod tests {
         let board = Board::of(&Matrix { rows, about: BTreeMap::new() });
         let [it] = &board.starved[..] else { panic!("{:?}", board.starved) };
         assert_eq!((it.driver.as_str(), it.who.as_str(), it.seeds), ("a", "neighbour", 2));
-        assert_eq!(
-            (it.loser.as_str(), it.winner.as_str(), it.share),
-            ("cubic", "a, bbr", Some(1.9))
-        );
+        assert_eq!((it.loser.as_str(), it.winner.as_str(), it.share), ("cubic", "a", Some(1.9)));
         let [it] = &board.missed[..] else { panic!("{:?}", board.missed) };
         assert_eq!((it.driver.as_str(), it.lines.as_str()), ("b", "jain >= 0.7 (0.5)"));
         assert_eq!(board.expected, 2);

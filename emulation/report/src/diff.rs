@@ -1,18 +1,24 @@
 //! What changed from one matrix to another: the same environments, drivers and seeds, run by run.
 //!
 //! A run is **equal** if its row is, to the last digit; **better** or **worse** if its merit
-//! changed by more than 2 %; otherwise about the same. A driver **fails** if the 95 % interval of
-//! the median change of its merit lies below one as a whole, or if it misses a pass/fail line or
-//! starves somebody, or itself, where it did not before.
+//! changed by more than 2 %; otherwise about the same. A driver **fails** if its merit fell by more
+//! than 2 % with 95 % confidence (the whole interval of the median change is below 0.98; where
+//! there is no interval, the median is); if it fell to less than half in any environment, medians
+//! of seeds; or if it misses a pass/fail line or somebody starves, where that was not so before.
+//!
+//! Environments that have one name in both tables and are not the same are not compared, and runs
+//! that only one table has are counted: either leaves the whole without a pass.
 
 use crate::error::Error;
 use crate::matrix::Matrix;
-use remuda_matrix::{Interval, Row, interval};
+use remuda_matrix::{Interval, Row, median, median_of};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A merit that changed by less is about the same.
 const ABOUT: f64 = 0.02;
+/// A merit that fell below this, of what it was, has collapsed.
+const COLLAPSE: f64 = 0.5;
 /// So many changes are listed.
 const LISTED: usize = 100;
 
@@ -41,6 +47,8 @@ pub struct DriverDiff {
     pub worse: usize,
     /// New merit to old: the median over runs.
     pub ratio: Interval,
+    /// Environments in which its merit fell to less than half.
+    pub collapsed: usize,
     /// Runs that miss a line, or starve somebody, and did not before.
     pub newly_missed: usize,
     /// As good as before?
@@ -79,6 +87,8 @@ pub struct Diff {
     pub shared: usize,
     /// Runs that only the old one has, and only the new one.
     pub alone: [usize; 2],
+    /// Environments that are not the same in both, and are not compared.
+    pub altered: Vec<String>,
     /// By name.
     pub drivers: Vec<DriverDiff>,
     /// The runs whose merit changed most, first; a hundred at most.
@@ -120,11 +130,15 @@ impl Diff {
     /// They have no run in common.
     pub fn of(old: &Matrix, new: &Matrix) -> Result<Self, Error> {
         let before: BTreeMap<_, &Row> = old.rows.iter().map(|row| (key(row), row)).collect();
-        let pairs: Vec<(&Row, &Row)> =
+        let shared: Vec<(&Row, &Row)> =
             new.rows.iter().filter_map(|row| Some((*before.get(&key(row))?, row))).collect();
-        if pairs.is_empty() {
+        if shared.is_empty() {
             return Err(Error::NothingShared);
         }
+        let (pairs, altered): (Vec<_>, Vec<_>) =
+            shared.iter().partition(|(old, new)| old.scenario == new.scenario);
+        let altered = altered.iter().map(|(_, new)| format!("{}/{}", new.suite, new.environment));
+        let altered: BTreeSet<String> = altered.collect();
         let mut by_driver: BTreeMap<&str, Vec<(&Row, &Row)>> = BTreeMap::new();
         for pair in &pairs {
             by_driver.entry(&pair.1.driver).or_default().push(*pair);
@@ -139,15 +153,18 @@ impl Diff {
             old: old.about.clone(),
             new: new.about.clone(),
             shared: pairs.len(),
-            alone: [before.len() - pairs.len(), new.rows.len() - pairs.len()],
+            alone: [before.len() - shared.len(), new.rows.len() - shared.len()],
+            altered: altered.into_iter().collect(),
             drivers: drivers.collect(),
             changes,
         })
     }
 
-    /// Whether every driver is as good as before.
+    /// Whether every run of the old table is compared, and every driver as good as before.
     pub fn passes(&self) -> bool {
-        self.drivers.iter().all(|it| it.verdict == Verdict::Pass)
+        let [missing, _] = self.alone;
+        let all = missing == 0 && self.altered.is_empty();
+        all && self.drivers.iter().all(|it| it.verdict == Verdict::Pass)
     }
 }
 
@@ -157,8 +174,16 @@ fn of_driver(driver: &str, pairs: &[(&Row, &Row)]) -> DriverDiff {
     let better = ratios.iter().filter(|ratio| **ratio > 1.0 + ABOUT).count();
     let worse = ratios.iter().filter(|ratio| **ratio < 1.0 - ABOUT).count();
     let missed = pairs.iter().filter(|(old, new)| !newly_missed(old, new).is_empty()).count();
-    let ratio = interval(&ratios);
-    let passes = ratio.high >= 1.0 && missed == 0;
+    let mut of_environment: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
+    for ((_, new), ratio) in pairs.iter().zip(&ratios) {
+        of_environment.entry((&new.suite, &new.environment)).or_default().push(*ratio);
+    }
+    let of_environment: Vec<Vec<f64>> = of_environment.into_values().collect();
+    let medians = of_environment.iter().filter_map(|seeds| median(seeds));
+    let collapsed = medians.filter(|ratio| *ratio < COLLAPSE).count();
+    let ratio = median_of(&of_environment);
+    let most = ratio.bounds.map_or(ratio.middle, |[_, high]| high);
+    let passes = most >= 1.0 - ABOUT && collapsed == 0 && missed == 0;
     DriverDiff {
         driver: driver.to_owned(),
         equal,
@@ -166,6 +191,7 @@ fn of_driver(driver: &str, pairs: &[(&Row, &Row)]) -> DriverDiff {
         better,
         worse,
         ratio,
+        collapsed,
         newly_missed: missed,
         verdict: if passes { Verdict::Pass } else { Verdict::Fail },
     }
@@ -202,7 +228,7 @@ mod tests {
     #[test]
     fn runs_are_equal_about_the_same_better_or_worse() {
         let old = matrix(&[("w", "a", 1.0), ("x", "a", 1.0), ("y", "a", 1.0), ("z", "a", 1.0)]);
-        let new = matrix(&[("w", "a", 1.0), ("x", "a", 1.01), ("y", "a", 1.5), ("z", "a", 0.5)]);
+        let new = matrix(&[("w", "a", 1.0), ("x", "a", 1.01), ("y", "a", 1.5), ("z", "a", 0.6)]);
         let diff = Diff::of(&old, &new).unwrap();
         let [it] = &diff.drivers[..] else { panic!("{diff:?}") };
         assert_eq!((it.equal, it.about, it.better, it.worse), (1, 1, 1, 1));
@@ -218,6 +244,7 @@ mod tests {
             matrix(&names.iter().map(|it| (it.as_str(), "a", merit)).collect::<Vec<_>>())
         };
         assert!(!Diff::of(&all(1.0), &all(0.97)).unwrap().passes());
+        assert!(Diff::of(&all(1.0), &all(0.99)).unwrap().passes(), "about the same");
         assert!(Diff::of(&all(1.0), &all(1.0)).unwrap().passes());
         assert!(Diff::of(&all(1.0), &all(1.03)).unwrap().passes());
     }
@@ -235,6 +262,22 @@ mod tests {
         new.rows[0].missed.clear();
         new.rows[0].starved = "neighbour".to_owned();
         assert_eq!(Diff::of(&old, &new).unwrap().changes[0].newly_missed, "neighbour starves");
+    }
+
+    #[test]
+    fn a_collapse_in_one_environment_fails_and_so_does_what_is_gone_or_altered() {
+        let old = matrix(&[("x", "a", 1.0), ("y", "a", 1.0), ("z", "a", 1.0)]);
+        let with = |merit: f64| matrix(&[("x", "a", 1.0), ("y", "a", 1.0), ("z", "a", merit)]);
+        assert!(Diff::of(&old, &with(0.6)).unwrap().passes());
+        let diff = Diff::of(&old, &with(0.4)).unwrap();
+        assert_eq!((diff.drivers[0].collapsed, diff.passes()), (1, false));
+        let gone = Diff::of(&old, &matrix(&[("x", "a", 1.0)])).unwrap();
+        assert_eq!((gone.alone, gone.passes()), ([2, 0], false));
+        let mut altered = with(1.0);
+        altered.rows[0].scenario = "another".to_owned();
+        let diff = Diff::of(&old, &altered).unwrap();
+        assert_eq!((diff.shared, diff.passes()), (2, false));
+        assert_eq!(diff.altered, ["/x"]);
     }
 
     #[test]

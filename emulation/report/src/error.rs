@@ -5,9 +5,20 @@ use thiserror::Error;
 /// Why there is no report.
 #[derive(Debug, Error)]
 pub enum Error {
+    /// No table.
+    #[error("{path}: is not there; fix: say the folder that was --out of `remuda matrix`")]
+    NoTable {
+        /// The file.
+        path: String,
+    },
     /// A table that cannot be read.
-    #[error(transparent)]
-    Table(#[from] Box<remuda_results::Error>),
+    #[error("{path}: is no table of this version of `remuda matrix`: {source}")]
+    Table {
+        /// The file.
+        path: String,
+        /// What the reader said.
+        source: Box<remuda_results::Error>,
+    },
     /// Nothing to show.
     #[error("{path}: has no rows; fix: run `remuda matrix` to its end, or to Ctrl-C")]
     Empty {

@@ -22,9 +22,14 @@ impl Matrix {
     /// A file that cannot be read, is no such table, or has no rows.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file = if path.is_dir() { path.join("matrix.parquet") } else { path.to_owned() };
-        let (rows, facts) = ROWS.read(&file).map_err(Box::new)?;
+        let path = || file.display().to_string();
+        if !file.is_file() {
+            return Err(Error::NoTable { path: path() });
+        }
+        let refused = |source| Error::Table { path: path(), source: Box::new(source) };
+        let (rows, facts) = ROWS.read(&file).map_err(refused)?;
         if rows.is_empty() {
-            return Err(Error::Empty { path: file.display().to_string() });
+            return Err(Error::Empty { path: path() });
         }
         let own = |key: &String| !key.starts_with("ARROW:");
         Ok(Self { rows, about: facts.into_iter().filter(|(key, _)| own(key)).collect() })

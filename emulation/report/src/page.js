@@ -45,8 +45,10 @@ function figure(value) {
 const tickText = (value) => `${Number(value.toPrecision(6))}`;
 
 function spread(interval, factor) {
-  const [median, low, high] = [interval.median, interval.low, interval.high];
-  return `${figure(median * factor)} (${figure(low * factor)} to ${figure(high * factor)})`;
+  const middle = figure(interval.middle * factor);
+  if (!interval.bounds) return middle;
+  const [low, high] = interval.bounds.map((it) => figure(it * factor));
+  return `${middle} (${low} to ${high})`;
 }
 
 function table(columns, rows) {
@@ -112,19 +114,22 @@ function fillControls() {
 function drawRanking() {
   const { ranks, label } = slice();
   const [first, second] = ranks;
-  let text = `On ${label}, ${first.driver} is best: it wins ${first.wins} of ` +
-    `${first.environments} environments and misses ${spread(first.regret, 100)} % of the best.`;
+  let text = `On ${label}, ${first.driver} is best: it misses ${spread(first.regret, 100)} % of ` +
+    `the best of each environment on average, and wins ${first.wins} of ${first.environments}.`;
   if (second) {
-    text += ` Next is ${second.driver}, with ${second.wins} wins, missing ` +
-      `${spread(second.regret, 100)} %.`;
+    text += ` Next is ${second.driver}, missing ${spread(second.regret, 100)} %; ` +
+      `${first.driver} is ${spread(first.ahead, 100)} % ahead of it in the median environment.`;
+    const [low] = first.ahead.bounds || [0];
+    if (!first.ahead.bounds) text += " These are too few environments and seeds to be sure.";
+    else if (low <= 0) text += " So one may be as good as the other.";
   }
   at("sentence").textContent = text;
-  const columns = ["arm", "wins", "misses of the best, %", "of the best fixed arm, %",
-    "of the link, %", "p95 queueing, ms",
+  const columns = ["arm", "misses of the best, %", "wins", "ahead of the next, %",
+    "misses of the best fixed arm, %", "of the link, %", "p95 queueing, ms",
     "sent again, %", "starved", "starves others"];
   const rows = ranks.map((rank) => ({
     chosen: rank.driver === chosen(),
-    cells: [rank.driver, `${rank.wins}`, spread(rank.regret, 100),
+    cells: [rank.driver, spread(rank.regret, 100), `${rank.wins}`, spread(rank.ahead, 100),
       spread(rank.regret_to_fixed, 100), spread(rank.utilisation, 100),
       spread(rank.queueing_p95_ms, 1), spread(rank.retransmitted_percent, 1),
       `${rank.starved[0]}`, `${rank.starved[1]}`],
@@ -350,18 +355,21 @@ const nameOf = (place) => {
 };
 
 function drawStarving() {
-  const isOf = (it) => it.winner.split(", ").concat(it.loser.split(",")).includes(chosen());
-  const all = board.starved.filter((it) => !chosen() || isOf(it));
+  const parts = (it) => [it.driver, ...it.winner.split(", "), ...it.loser.split(", ")];
+  const all = board.starved.filter((it) => !chosen() || parts(it).includes(chosen()));
   if (all.length === 0) {
-    at("starved").replaceChildren("Nobody starves.");
+    at("starved").replaceChildren(chosen()
+      ? `${chosen()} starves nobody, and does not starve.`
+      : "Nobody starves.");
     return;
   }
-  const rows = all.map((it) => {
-    const winner = it.winner === it.loser ? `another ${it.winner}` : it.winner;
-    return { cells: [winner, it.loser, nameOf(it.environment), figure(it.share), `${it.seeds}`] };
-  });
+  const rows = all.map((it) => ({
+    cells: [it.winner || "–", it.loser, it.driver, nameOf(it.environment), figure(it.share),
+      `${it.seeds}`],
+  }));
   rows.sort((a, b) => `${a.cells[0]} ${a.cells[1]}`.localeCompare(`${b.cells[0]} ${b.cells[1]}`));
-  const columns = ["who", "starves", "where", "the tested one’s share (1 is even)", "seeds"];
+  const columns = ["who", "starves", "tested", "where", "share of the tested one (1 is even)",
+    "seeds"];
   at("starved").replaceChildren(table(columns, rows));
 }
 

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::series::Series;
 use crate::slice::Slice;
 use minijinja::{AutoEscape, Environment, context};
+use remuda_matrix::Interval;
 use serde::Serialize;
 
 /// Everything that the program of the page draws from.
@@ -28,15 +29,21 @@ struct Best {
     first: String,
     wins: usize,
     regret: String,
+    ahead: String,
     second: String,
     second_wins: usize,
     second_regret: String,
 }
 
-fn percents(rank: &remuda_matrix::Rank) -> String {
+/// In percent.
+fn spread(it: Interval) -> String {
     let percent = |share: f64| (share * 100.0).round();
-    let regret = rank.regret;
-    format!("{} ({} to {})", percent(regret.median), percent(regret.low), percent(regret.high))
+    match it.bounds {
+        None => percent(it.middle).to_string(),
+        Some([low, high]) => {
+            format!("{} ({} to {})", percent(it.middle), percent(low), percent(high))
+        }
+    }
 }
 
 fn best(slice: &Slice) -> Option<Best> {
@@ -46,10 +53,11 @@ fn best(slice: &Slice) -> Option<Best> {
         environments: first.environments,
         first: first.driver.clone(),
         wins: first.wins,
-        regret: percents(first),
+        regret: spread(first.regret),
+        ahead: spread(first.ahead),
         second: second.driver.clone(),
         second_wins: second.wins,
-        second_regret: percents(second),
+        second_regret: spread(second.regret),
     })
 }
 

@@ -6,9 +6,9 @@
 use crate::error::Error;
 use crate::matrix::Matrix;
 use ccp_agent::Config;
-use remuda_matrix::{Job, Only, Plan};
-use remuda_scenarios::Suite;
+use remuda_matrix::{Job, Only, Plan, scenario_hash};
 use remuda_scenarios::outcome::{FlowSample, Outcome};
+use remuda_scenarios::{Environment, Suite};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -95,13 +95,28 @@ impl Series {
             wanted.iter().map(|(_, _, driver)| (*driver).to_owned()).collect();
         let drivers: Vec<String> = drivers.into_iter().collect();
         let seed = matrix.rows.iter().map(|row| row.seed).min().unwrap_or(1);
+        let known = |suite: &str| suites.iter().any(|it| it.name == suite);
+        if let Some((suite, ..)) = wanted.iter().find(|(suite, ..)| !known(suite)) {
+            let fix = format!("fix: add --suite {suite}.toml, the file it was run with");
+            return Err(refuse(format!("suite `{suite}` does not come with the program; {fix}")));
+        }
         let only = Only { groups: Vec::new(), parts: parts.to_vec() };
         let plan = Plan::of(suites, &only, &drivers, std::iter::once(seed)).map_err(Box::new)?;
         let is_wanted = |job: &&Job| {
             let environment = &job.environment;
             wanted.contains(&(&*environment.suite, &*environment.name, &*job.driver))
         };
-        plan.jobs.iter().filter(is_wanted).map(|job| run(job, config)).collect()
+        let jobs: Vec<&Job> = plan.jobs.iter().filter(is_wanted).collect();
+        for job in &jobs {
+            let Environment { suite, name, .. } = &job.environment;
+            let row =
+                matrix.rows.iter().find(|row| row.suite == *suite && row.environment == *name);
+            if row.is_some_and(|row| row.scenario != scenario_hash(&job.environment)) {
+                let fix = "fix: run the matrix again";
+                return Err(refuse(format!("{suite}/{name} has changed since; {fix}")));
+            }
+        }
+        jobs.into_iter().map(|job| run(job, config)).collect()
     }
 }
 

@@ -5,7 +5,7 @@ mod live;
 mod progress;
 mod show;
 
-pub use show::ranking_table;
+pub use show::{ranking_table, spread};
 
 use crate::Failure;
 use crate::author::AuthorArgs;
@@ -18,7 +18,7 @@ use clap::Args;
 use engine::EngineArgs;
 use progress::Bar;
 use remuda_live::Clock;
-use remuda_matrix::{Error, Only, Plan, ROWS, Row, Store, code_version, suite_named};
+use remuda_matrix::{BUILD, Error, Only, Plan, ROWS, Row, Store, code_version, suite_named};
 use remuda_scenarios::{Suite, suite_names};
 use std::collections::BTreeMap;
 use std::fs;
@@ -182,11 +182,16 @@ impl MatrixArgs {
             return Err(why.to_string().into());
         }
         let path = self.out.join("matrix.parquet");
-        ROWS.write(&path, &rows, &self.about())?;
+        let partial = (rows.len() < plan.jobs.len())
+            .then(|| format!("{} of {} runs", rows.len(), plan.jobs.len()));
+        ROWS.write(&path, &rows, &self.about(partial))?;
         self.print(&rows)?;
         if !self.quiet {
             eprintln!("{}", show::done(&rows, plan.jobs.len(), clock.elapsed()));
             eprintln!("remuda matrix: the table is in {}", path.display());
+            if let Some(missed) = show::missed(&rows) {
+                eprintln!("remuda matrix: {missed}");
+            }
         }
         if !rows.is_empty() {
             let page = write_beside(&path)?;
@@ -248,11 +253,13 @@ impl MatrixArgs {
     }
 
     /// What the table says of itself: nothing that two runs of one matrix do not share.
-    fn about(&self) -> BTreeMap<String, String> {
+    fn about(&self, partial: Option<String>) -> BTreeMap<String, String> {
         let facts = [
             ("program", Some(concat!("remuda ", env!("CARGO_PKG_VERSION")).to_owned())),
             ("table", Some(ROWS.name.to_owned())),
             ("commit", commit()),
+            ("sources", Some(BUILD.to_owned())),
+            ("partial", partial),
             ("kernel", self.engine.is_live().then(live::kernel)),
             ("suites", Some(self.suite_names().join(","))),
             ("arms", Some(self.arm.join(","))),

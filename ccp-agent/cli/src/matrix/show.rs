@@ -16,8 +16,9 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
     let environments = ranks.first().map_or(0, |rank| rank.environments);
     let mut shown = table(&[
         "arm",
-        "wins",
         "misses of the best, %",
+        "wins",
+        "ahead of next, %",
         "of the best fixed, %",
         "of the link, %",
         "p95 queueing, ms",
@@ -27,8 +28,9 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
     for rank in ranks {
         shown.add_row([
             rank.driver.clone(),
-            rank.wins.to_string(),
             spread(rank.regret, 100.0),
+            rank.wins.to_string(),
+            spread(rank.ahead, 100.0),
             spread(rank.regret_to_fixed, 100.0),
             spread(rank.utilisation, 100.0),
             spread(rank.queueing_p95_ms, 1.0),
@@ -36,16 +38,23 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
             format!("{} / {}", rank.starved[0], rank.starved[1]),
         ]);
     }
+    let s = if environments == 1 { "" } else { "s" };
     format!(
-        "{shown}\nOver {environments} environments that all of them ran: medians, in brackets 95 % \
-         intervals.\nBest by goodput squared over one-way delay; beside others, by how even the \
-         share is; of\ntransfers, by their slowdown. A win: within 10 % of the best there."
+        "{shown}\nOver {environments} environment{s} that all of them ran. Ranked by what they \
+         miss of the best one there, on average:\nby goodput squared over one-way delay; beside \
+         others, by how even the share is; of transfers, by their slowdown.\nA win: within 10 % of \
+         the best there. The other columns are medians; in brackets 95 % intervals, where there\n\
+         are enough environments or seeds."
     )
 }
 
-fn spread(it: Interval, factor: f64) -> String {
+/// A middle, and its interval if it has one.
+pub fn spread(it: Interval, factor: f64) -> String {
     let show = |value: f64| figure(Some(value * factor));
-    format!("{} ({}-{})", show(it.median), show(it.low), show(it.high))
+    match it.bounds {
+        None => show(it.middle),
+        Some([low, high]) => format!("{} ({}-{})", show(it.middle), show(low), show(high)),
+    }
 }
 
 /// All suites.
@@ -71,4 +80,16 @@ pub fn environments(plan: &Plan) -> String {
 /// The last line.
 pub fn done(rows: &[Row], all: usize, took: Duration) -> String {
     format!("remuda matrix: {} of {all} runs in {:.1} s", rows.len(), took.as_secs_f64())
+}
+
+/// How many runs miss pass/fail lines, if there are any such lines.
+pub fn missed(rows: &[Row]) -> Option<String> {
+    let lines: u64 = rows.iter().map(|row| row.expected).sum();
+    let missing = rows.iter().filter(|row| !row.missed.is_empty()).count();
+    let fix = "`remuda report --text` lists them";
+    match (lines, missing) {
+        (0, _) => None,
+        (_, 0) => Some(format!("all {lines} pass/fail lines pass")),
+        _ => Some(format!("{missing} runs miss some of {lines} pass/fail lines; {fix}")),
+    }
 }

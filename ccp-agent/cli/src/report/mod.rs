@@ -32,7 +32,7 @@ Examples:
     remuda matrix --arm all --out out/before
     remuda matrix --arm all --out out/after
     remuda report out/after --against out/before
-  In the terminal, and with an exit status for CI: 1 if an arm became worse
+  In the terminal, and with an exit status for CI: 0, 1 if an arm became worse, 2 on trouble
     remuda report out/after --against out/before --text --check
   What happened, second by second, where a name has cell/ in it
     remuda report --series wireless/cell/owd_ms=20")]
@@ -58,8 +58,9 @@ pub struct ReportArgs {
     /// Prints tables instead of writing a page
     #[arg(long, conflicts_with = "series")]
     text: bool,
-    /// Ends with status 1 if an arm fails against the older table
-    #[arg(long, requires = "against")]
+    /// Ends with status 1 if a run misses a pass/fail line, or, with --against, if an arm fails or
+    /// runs are missing; then only lines count that were not missed before
+    #[arg(long)]
     check: bool,
 }
 
@@ -76,9 +77,23 @@ fn write(path: &Path, html: &str) -> Result<(), Failure> {
         .map_err(|error| format!("cannot write {}: {error}", path.display()).into())
 }
 
+/// Why a report does not end well.
+pub enum Failed {
+    /// Something is not as good as it must be.
+    Check(String),
+    /// There is no report.
+    Trouble(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self::Trouble(error.into())
+    }
+}
+
 impl ReportArgs {
     /// Makes it.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(&self) -> Result<(), Failed> {
         let matrix = Matrix::read(&self.table)?;
         let board = Board::of(&matrix);
         let old = self.against.as_deref().map(Matrix::read).transpose()?;
@@ -94,7 +109,11 @@ impl ReportArgs {
             println!("{}", path.display());
         }
         match &diff {
-            Some(diff) if self.check && !diff.passes() => Err(show::failing(diff).into()),
+            Some(diff) if self.check && !diff.passes() => Err(Failed::Check(show::failing(diff))),
+            None if self.check && !board.missed.is_empty() => {
+                let count = board.missed.len();
+                Err(Failed::Check(format!("{count} of {} runs miss pass/fail lines", board.runs)))
+            }
             _ => Ok(()),
         }
     }

@@ -1,10 +1,9 @@
 //! What `remuda report` prints.
 
-use crate::matrix::ranking_table;
+use crate::matrix::{ranking_table, spread};
 use crate::table::{figure, table};
-use remuda_matrix::Interval;
 use remuda_report::{Board, Diff, Starved, Verdict};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The ranking, who is best on which paths, who starves whom, what is missed.
 pub fn board(board: &Board) -> String {
@@ -16,19 +15,15 @@ pub fn board(board: &Board) -> String {
     parts.join("\n\n")
 }
 
-fn percent(it: Interval) -> String {
-    let show = |value: f64| figure(Some(value * 100.0));
-    format!("{} ({}-{})", show(it.median), show(it.low), show(it.high))
-}
-
 fn best(board: &Board) -> String {
-    let columns = ["on", "best", "wins", "misses, %", "next", "wins", "misses, %"];
+    let columns = ["on", "best", "misses, %", "wins", "ahead, %", "next", "misses, %", "wins"];
     let mut shown = table(&columns);
     for slice in board.slices.iter().filter(|slice| slice.by != "suite") {
         let mut row = vec![slice.label.clone()];
-        for rank in slice.ranks.iter().take(2) {
+        for (place, rank) in slice.ranks.iter().take(2).enumerate() {
             let wins = format!("{} of {}", rank.wins, rank.environments);
-            row.extend([rank.driver.clone(), wins, percent(rank.regret)]);
+            row.extend([rank.driver.clone(), spread(rank.regret, 100.0), wins]);
+            row.extend((place == 0).then(|| spread(rank.ahead, 100.0)));
         }
         shown.add_row(row);
     }
@@ -45,11 +40,14 @@ fn starving(board: &Board) -> String {
         let pair = (it.winner.clone(), it.loser.clone());
         counts.entry(pair).or_default().push(it);
     }
-    let mut shown = table(&["who", "starves", "environments", "as in"]);
+    let mut shown = table(&["who", "starves", "environments", "tested", "as in"]);
     for ((who, whom), all) in &counts {
+        let places: BTreeSet<usize> = all.iter().map(|it| it.environment).collect();
+        let tested: BTreeSet<&str> = all.iter().map(|it| it.driver.as_str()).collect();
         let place = &board.environments[all[0].environment];
         let name = format!("{}/{}", place.suite, place.name);
-        shown.add_row([who, whom, &all.len().to_string(), &name]);
+        let tested = tested.into_iter().collect::<Vec<_>>().join(", ");
+        shown.add_row([who, whom, &places.len().to_string(), &tested, &name]);
     }
     shown.to_string()
 }
@@ -83,13 +81,14 @@ fn lines(board: &Board) -> String {
     if board.missed.is_empty() {
         return format!("All {} pass/fail lines pass.", board.expected);
     }
+    let count = board.missed.len();
     let mut shown = table(&["environment", "arm", "seed", "misses"]);
     for it in &board.missed {
         let place = &board.environments[it.environment];
         let name = format!("{}/{}", place.suite, place.name);
         shown.add_row([&name, &it.driver, &it.seed.to_string(), &it.lines]);
     }
-    shown.to_string()
+    format!("{shown}\n{count} runs miss some of {} pass/fail lines.", board.expected)
 }
 
 const fn word(verdict: Verdict) -> &'static str {
@@ -101,11 +100,10 @@ const fn word(verdict: Verdict) -> &'static str {
 
 /// What changed.
 pub fn diff(diff: &Diff) -> String {
-    let columns =
-        ["arm", "", "equal", "about", "better", "worse", "new merit to old", "new misses"];
-    let mut shown = table(&columns);
+    let counts = ["equal", "about", "better", "worse"];
+    let figures = ["new merit to old", "below half", "new misses"];
+    let mut shown = table(&[&["arm", ""][..], &counts, &figures].concat());
     for it in &diff.drivers {
-        let Interval { median, low, high } = it.ratio;
         shown.add_row([
             it.driver.clone(),
             word(it.verdict).to_owned(),
@@ -113,7 +111,8 @@ pub fn diff(diff: &Diff) -> String {
             it.about.to_string(),
             it.better.to_string(),
             it.worse.to_string(),
-            format!("{median:.3} ({low:.3}-{high:.3})"),
+            spread(it.ratio, 1.0),
+            it.collapsed.to_string(),
             it.newly_missed.to_string(),
         ]);
     }
@@ -133,18 +132,35 @@ pub fn diff(diff: &Diff) -> String {
     let [old, new] = diff.alone;
     let mut text = format!(
         "{shown}\nOver {} runs that both tables have; {old} only the older one has, {new} only the \
-         newer.\nA run is better or worse if its merit changed by more than 2 %.",
+         newer.\nA run is better or worse if its merit changed by more than 2 %. An arm fails if \
+         its merit fell by more than 2 % with 95 %\nconfidence, or to less than half in any \
+         environment, or if it misses a line or somebody starves and did not before.",
         diff.shared
     );
+    if !diff.altered.is_empty() {
+        let names = diff.altered.join(", ");
+        text += &format!("\nNot compared, as they are not the same environments in both: {names}.");
+    }
     if !diff.changes.is_empty() {
         text += &format!("\n\n{changes}\nThe largest changes, 20 at most.");
     }
     text
 }
 
-/// Which arms fail.
+/// Why the newer table is not as good as the older one.
 pub fn failing(diff: &Diff) -> String {
     let failing = diff.drivers.iter().filter(|it| it.verdict == Verdict::Fail);
     let names: Vec<&str> = failing.map(|it| it.driver.as_str()).collect();
-    format!("worse than in the older table: {}", names.join(", "))
+    let mut reasons = Vec::new();
+    if !names.is_empty() {
+        reasons.push(format!("worse than in the older table: {}", names.join(", ")));
+    }
+    let [missing, _] = diff.alone;
+    if missing > 0 {
+        reasons.push(format!("{missing} runs of the older table are missing"));
+    }
+    if !diff.altered.is_empty() {
+        reasons.push(format!("{} environments are not the same in both", diff.altered.len()));
+    }
+    reasons.join("; ")
 }

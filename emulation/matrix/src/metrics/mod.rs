@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
     /// Each once, with commas between.
     fn neighbour_drivers(&self) -> String {
         let drivers = self.neighbours.iter().map(|flow| self.flows[*flow].driver.to_string());
-        drivers.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(",")
+        drivers.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
     }
 
     /// When a flow is there: from its start to its end, its stop or the scenario's end.

@@ -37,6 +37,8 @@ pub struct Sharing {
     pub starved: &'static str,
     /// The drivers of the flows that starved, each once, with commas between.
     pub starved_drivers: String,
+    /// The drivers of those with more than an even share, where somebody starved.
+    pub starved_by: String,
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -72,9 +74,12 @@ impl Sharing {
             (true, false, true) => "neighbour",
             _ => "",
         };
-        let hungry = all.iter().zip(&bytes).filter(|(_, it)| **it < STARVED_SHARE * fair);
-        let hungry = hungry.map(|(flow, _)| run.flows[*flow].driver.to_string());
-        let hungry: BTreeSet<String> = hungry.filter(|_| long_enough).collect();
+        let is_starving = !starved.is_empty();
+        let drivers = |is_meant: &dyn Fn(f64) -> bool| {
+            let those = all.iter().zip(&bytes).filter(|(_, it)| is_starving && is_meant(**it));
+            let names = those.map(|(flow, _)| run.flows[*flow].driver.to_string());
+            names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
+        };
         let even = payload_carried(run, from_s, end_s).map_or(fair, |it| it / bytes.len() as f64);
         let friendliness = (1.0 - (mean(tested) / even - 1.0).abs()).max(0.0);
         let rate = |bytes: f64| bytes * 8.0 / 1e6 / (end_s - from_s);
@@ -84,7 +89,8 @@ impl Sharing {
             friendliness: beside.then_some(friendliness),
             neighbour_mbit_per_sec: beside.then(|| rate(mean(others))),
             starved,
-            starved_drivers: hungry.into_iter().collect::<Vec<_>>().join(","),
+            starved_drivers: drivers(&|it| it < STARVED_SHARE * fair),
+            starved_by: drivers(&|it| it > fair),
         }
     }
 }
