@@ -154,7 +154,10 @@ mod tests {
         assert_eq!(plan(&["ccp"], &only(&["D"], &[])).unwrap().jobs.len(), 4);
         assert_eq!(plan(&["ccp"], &only(&[], &["ccp/c", "drop"])).unwrap().jobs.len(), 8);
         let error = plan(&["ccp"], &only(&["Z"], &["x"])).unwrap_err();
-        assert!(error.starts_with("no environment has group `Z` and `x` in its name"), "{error}");
+        assert!(
+            error.starts_with("no environment of these suites has group `Z` and `x` in its name"),
+            "{error}"
+        );
         let both = plan(&["smoke", "ccbench-solo"], &only(&["A"], &[])).unwrap();
         let alone = plan(&["ccbench-solo"], &only(&["A"], &[])).unwrap();
         let own = both.jobs.iter().filter(|job| job.environment.suite == "ccbench-solo");
