@@ -155,5 +155,5 @@ fn what_a_suite_expects_passes_or_fails_line_by_line() {
         Suite::parse(&SUITE.replace("response_s <=", "respond_s <="), "test").expect("it is one");
     let plan = Plan::of(&[suite], &Only::default(), &["reno".to_owned()], 1..=1);
     let error = plan.expect_err("no such metric").to_string();
-    assert!(error.contains("expects `respond <= 9`") && error.contains("response_s"), "{error}");
+    assert!(error.contains("expects `respond_s <= 9`") && error.contains("response_s"), "{error}");
 }
