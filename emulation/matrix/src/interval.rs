@@ -6,7 +6,7 @@
 //! environments they are not drawn, only their seeds: the interval is of these environments. With
 //! fewer than six seeds as well there is none: so few values say nothing of others.
 
-use crate::metrics::{median, quantile};
+use crate::metrics::{mean, median, quantile};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
@@ -23,10 +23,6 @@ pub struct Interval {
     pub middle: f64,
     /// 2.5 % of the draws lie below, 2.5 % above; `None` of too few values.
     pub bounds: Option<[f64; 2]>,
-}
-
-fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// By environment, the values of its seeds: the median of the environments.

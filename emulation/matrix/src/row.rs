@@ -201,7 +201,8 @@ pub const ROWS: Rows<Row> = Rows {
     ],
 };
 
-/// What an environment is made of, whoever is tested and with whatever seed.
+/// What an environment is made of, whoever is tested and with whatever seed. Of a trace it has the
+/// name, as a worker on another machine has.
 pub fn scenario_hash(environment: &Environment) -> String {
     // One that is none of its own has been refused before it ran.
     let text = environment.scenario("reno", 0).ok().and_then(|it| it.to_toml().ok());

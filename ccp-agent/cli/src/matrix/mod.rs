@@ -19,6 +19,7 @@ use engine::EngineArgs;
 use progress::Bar;
 use remuda_live::Clock;
 use remuda_matrix::{BUILD, Error, Only, Plan, ROWS, Row, Store, code_version, suite_named};
+use remuda_report::Matrix;
 use remuda_scenarios::{Suite, suite_names};
 use std::collections::BTreeMap;
 use std::fs;
@@ -156,7 +157,8 @@ impl MatrixArgs {
         let only = Only { groups: self.group.clone(), parts: self.only.clone() };
         let drivers = drivers(&self.arm, &config, self.engine.is_live())?;
         let mut plan = Plan::of(&suites, &only, &drivers, self.seeds.values())?;
-        if let Some(left_out) = self.engine.fit(&mut plan, &config)? {
+        let left_out = self.engine.fit(&mut plan, &config)?;
+        if let Some(left_out) = left_out.filter(|_| !self.quiet) {
             eprintln!("remuda matrix: {left_out}");
         }
         fs::create_dir_all(&self.out)
@@ -184,7 +186,8 @@ impl MatrixArgs {
         let path = self.out.join("matrix.parquet");
         let partial = (rows.len() < plan.jobs.len())
             .then(|| format!("{} of {} runs", rows.len(), plan.jobs.len()));
-        ROWS.write(&path, &rows, &self.about(partial))?;
+        let about = self.about(partial);
+        ROWS.write(&path, &rows, &about)?;
         self.print(&rows)?;
         if !self.quiet {
             eprintln!("{}", show::done(&rows, plan.jobs.len(), clock.elapsed()));
@@ -193,15 +196,15 @@ impl MatrixArgs {
                 eprintln!("remuda matrix: {missed}");
             }
         }
-        if !rows.is_empty() {
-            let page = write_beside(&path)?;
+        let done = rows.len();
+        if done > 0 {
+            let page = write_beside(&path, &Matrix { rows, about })?;
             if !self.quiet {
                 eprintln!("remuda matrix: the report is in {}", page.display());
             }
         }
-        let verdict =
-            verdict(&failures, rows.len(), plan.jobs.len(), stopped.load(Ordering::Relaxed));
-        let done = rows.len() + failures.len();
+        let verdict = verdict(&failures, done, plan.jobs.len(), stopped.load(Ordering::Relaxed));
+        let done = done + failures.len();
         match ran.broken {
             None => verdict,
             Some(why) => {

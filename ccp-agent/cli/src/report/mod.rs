@@ -65,10 +65,9 @@ pub struct ReportArgs {
 }
 
 /// Writes the page beside a table that has just been written.
-pub fn write_beside(table: &Path) -> Result<PathBuf, Failure> {
+pub fn write_beside(table: &Path, matrix: &Matrix) -> Result<PathBuf, Failure> {
     let path = table.with_file_name(PAGE);
-    let board = Board::of(&Matrix::read(table)?);
-    write(&path, &page(&board, None, &[])?)?;
+    write(&path, &page(&Board::of(matrix), None, &[])?)?;
     Ok(path)
 }
 

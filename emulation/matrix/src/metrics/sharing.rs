@@ -42,7 +42,7 @@ pub struct Sharing {
 }
 
 fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+    super::mean(values).unwrap_or(0.0)
 }
 
 impl Sharing {
