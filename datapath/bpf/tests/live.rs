@@ -313,6 +313,42 @@ fn a_flow_is_announced_reports_obeys_and_ends() {
     }
 }
 
+/// How many segments the socket's window is.
+fn cwnd_pkts(stream: &TcpStream) -> u32 {
+    // SAFETY: all zeros is a valid value of a struct of integers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as u32;
+    let to = (&raw mut info).cast();
+    // SAFETY: the buffer is valid for `length`; the kernel writes no more.
+    let result = unsafe {
+        libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, &mut length)
+    };
+    assert_eq!(result, 0, "TCP_INFO: {}", std::io::Error::last_os_error());
+    info.tcpi_snd_cwnd
+}
+
+#[test]
+fn a_flow_that_waited_for_its_agent_is_announced_as_it_stands() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let mut agent = Agent::start();
+    agent.listen();
+    let traffic = Traffic::start("127.0.0.1:0", &name_of(&agent));
+    let grown = (0..PATIENCE_TURNS).find_map(|_| {
+        thread::sleep(TURN);
+        let pkts = cwnd_pkts(&traffic.socket);
+        (pkts > 12).then_some(pkts)
+    });
+    let grown = grown.expect("it starts without the agent");
+    let announced = agent.wait(0, |(message, _)| match message {
+        ToAgent::Create { create, .. } => Some(create.init_cwnd_bytes / create.mss_bytes),
+        _ => None,
+    });
+    assert!(announced >= grown, "{announced} segments, and it had {grown}");
+}
+
 #[test]
 fn a_flow_changes_its_program_in_mid_flow_and_keeps_its_window() {
     let _one = exclusive();

@@ -25,8 +25,9 @@ struct {
 	__type(value, struct remuda_slot);
 } remuda_slots SEC(".maps");
 
-/* Who a flow is. Written at its start; the truth behind lifecycle events, which may be lost. Its
- * generation becomes 0 once, by who ends it: the flow, or the agent if it ended elsewhere.
+/* Who a flow is. Written at its start, and its window and path until it has a program; the truth
+ * behind lifecycle events, which may be lost. Its generation becomes 0 once, by who ends it: the
+ * flow, or the agent if it ended elsewhere.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

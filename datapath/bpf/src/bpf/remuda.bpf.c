@@ -19,6 +19,15 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
+static __always_inline void note_path(struct remuda_flow_info *info, struct tcp_sock *tp)
+{
+	info->mss_bytes = tp->mss_cache;
+	info->cwnd_pkts = tp->snd_cwnd;
+	info->ssthresh_pkts = tp->snd_ssthresh;
+	info->srtt_us = tp->srtt_us >> 3;
+	info->rtt_min_us = tp->rtt_min.s[0].v;
+}
+
 static __always_inline void describe(struct remuda_flow_info *info, struct sock *sk, u64 now_ns)
 {
 	struct sock_common *c = &sk->__sk_common;
@@ -39,12 +48,8 @@ static __always_inline void describe(struct remuda_flow_info *info, struct sock 
 		info->local_addr[0] = c->skc_rcv_saddr;
 		info->remote_addr[0] = c->skc_daddr;
 	}
-	info->mss_bytes = tp->mss_cache;
+	note_path(info, tp);
 	info->mark = sk->sk_mark;
-	info->cwnd_pkts = tp->snd_cwnd;
-	info->ssthresh_pkts = tp->snd_ssthresh;
-	info->srtt_us = tp->srtt_us >> 3;
-	info->rtt_min_us = tp->rtt_min.s[0].v;
 	info->cgroup_id = cgroup ? cgroup->kn->id : 0;
 	info->created_ns = now_ns;
 }
@@ -158,6 +163,16 @@ static __always_inline bool take_program(struct sock *sk, struct remuda_slot *sl
 	return false;
 }
 
+/* Until it has a program: an agent that is late to look takes the flow from where it stands. */
+static __always_inline void keep_info(struct sock *sk, u32 sid)
+{
+	u32 index = sid & (REMUDA_SLOTS - 1);
+	struct remuda_flow_info *info = bpf_map_lookup_elem(&remuda_infos, &index);
+
+	if (info && info->generation == sid >> REMUDA_SLOT_BITS)
+		note_path(info, tcp_sk(sk));
+}
+
 SEC("struct_ops")
 void BPF_PROG(remuda_cong_control, struct sock *sk, u32 ack, int flag,
 	      const struct rate_sample *rs)
@@ -177,6 +192,8 @@ void BPF_PROG(remuda_cong_control, struct sock *sk, u32 ack, int flag,
 	if (!PRIV(sk)[PRIV_FALLBACK] && PRIV(sk)[PRIV_PROGRAM])
 		enter_fallback(sk, now_ns);
 	fallback_reno(sk, rs);
+	if (sid && !PRIV(sk)[PRIV_PROGRAM])
+		keep_info(sk, sid);
 }
 
 SEC("struct_ops")
