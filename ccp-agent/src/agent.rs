@@ -12,10 +12,12 @@ use crate::{Error, clock, control, programs};
 use remuda_bpf::{Datapath, DefaultAlgorithm, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
-/// Runs until SIGINT or SIGTERM. `ready` is called once flows are served.
-pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), Error> {
+/// Runs until SIGINT or SIGTERM. `ready` is called once flows are served: not before the kernel has
+/// all programs, which takes it a while. The control socket takes requests from the start, and
+/// answers them from then on.
+pub fn run(config: Config, ready: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(on("signal handler"))?;
@@ -23,8 +25,12 @@ pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), Error> {
     run_until(config, stop, ready)
 }
 
-/// Runs until `stop`.
-pub fn run_until(config: Config, stop: Arc<AtomicBool>, ready: impl FnOnce()) -> Result<(), Error> {
+/// As [`run`], until `stop`.
+pub fn run_until(
+    config: Config,
+    stop: Arc<AtomicBool>,
+    ready: impl FnOnce() + Send + 'static,
+) -> Result<(), Error> {
     config.validate()?;
     let programs = programs::all()?;
     let run_dir = RunDir::take(&config.agent.run_dir)?;
@@ -33,17 +39,21 @@ pub fn run_until(config: Config, stop: Arc<AtomicBool>, ready: impl FnOnce()) ->
     let host = Arc::new(Mutex::new(Host::new(config.clone(), Box::new(log))));
     let unix = UnixEnd::bind(&run_dir::datapath_socket(run_dir.path()))?;
     let datapaths = Datapaths { unix: Some(unix), ..open_bpf(&config, &host)? };
-    let _control = control::serve(run_dir.path(), Arc::clone(&host))?;
+    let (answer, answered) = mpsc::channel();
+    let _control = control::serve(run_dir.path(), Arc::clone(&host), answered)?;
     let _door = door::open(run_dir.path(), config.authors.clone(), Arc::clone(&host))?;
     let go_on = Arc::new(AtomicBool::new(true));
-    let junction = Junction::new(datapaths, Arc::clone(&host), stop, Arc::clone(&go_on));
+    let is_ready = move || {
+        let _ = answer.send(()); // who waits for it ends with the process
+        ready();
+    };
+    let junction = Junction::new(datapaths, Arc::clone(&host), stop, Arc::clone(&go_on), is_ready);
     let algorithm = Remuda::new(Arc::clone(&host), &junction, programs);
     lock(&host).record(&Event::Started {
         version: env!("CARGO_PKG_VERSION"),
         default: config.agent.default.clone(),
         name: config.agent.name.clone(),
     });
-    ready();
     portus::RunBuilder::new(portus::ipc::BackendBuilder { sock: junction })
         .default_alg(algorithm)
         .with_stop_handle(go_on)

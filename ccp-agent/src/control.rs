@@ -17,7 +17,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -190,8 +190,13 @@ fn answer_line(line: &[u8], host: &Mutex<Host>) -> Answer {
     }
 }
 
-/// Serves until the process ends. The socket lies in a private directory, and peers are checked.
-pub fn serve(run_dir: &Path, host: Arc<Mutex<Host>>) -> Result<Listener, Error> {
+/// Serves until the process ends, once `ready` says so: who asks before is answered then. The
+/// socket lies in a private directory, and peers are checked.
+pub fn serve(
+    run_dir: &Path,
+    host: Arc<Mutex<Host>>,
+    ready: mpsc::Receiver<()>,
+) -> Result<Listener, Error> {
     let path = run_dir::control_socket(run_dir);
     let _ = fs::remove_file(&path); // the lock says that no other agent has it
     let listener = UnixListener::bind(&path).map_err(on(path.display()))?;
@@ -200,6 +205,9 @@ pub fn serve(run_dir: &Path, host: Arc<Mutex<Host>>) -> Result<Listener, Error> 
     thread::Builder::new()
         .name("control".to_owned())
         .spawn(move || {
+            if ready.recv().is_err() {
+                return; // the agent did not come up
+            }
             for stream in listener.incoming().flatten() {
                 admit(stream, &host, &clients);
             }

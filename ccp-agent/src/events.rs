@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 #[serde(tag = "event", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "fields are what their names say, with their units")]
 pub enum Event {
-    /// The agent serves.
+    /// The agent starts.
     Started { version: &'static str, default: String, name: String },
     /// The agent ends.
     Stopped { flows_let_go: u64, flows_left: u64 },
@@ -26,7 +26,9 @@ pub enum Event {
     Adopted { flows: u64 },
     /// The host's default was still that of a former agent.
     DefaultMended { to: String },
-    /// A datapath said hello or ready.
+    /// Flows are served: the host's own datapath has all programs.
+    Ready {},
+    /// A datapath said hello.
     DatapathReady { datapath: String },
     /// A datapath answers no more, or too slowly; it alone suffers.
     DatapathLost { datapath: String, reason: String },

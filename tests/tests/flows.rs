@@ -57,6 +57,20 @@ fn a_hundred_flows_finish_byte_exact_while_the_policy_changes_twenty_times() {
 }
 
 #[test]
+fn an_agent_answers_once_the_kernel_has_its_programs() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let place = Place::new();
+    let agent = place.agent(&["--arm", "cubic"]);
+    let events = agent.events().expect("the event log");
+    let events: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
+    assert_eq!(events, ["started", "datapath_ready", "ready"]);
+    agent.stop().expect("it ends");
+}
+
+#[test]
 fn one_flow_is_set_and_the_others_stay() {
     let _one = exclusive();
     if skip() {

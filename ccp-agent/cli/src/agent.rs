@@ -88,7 +88,7 @@ impl AgentArgs {
         eprintln!("{text}");
         let (name, run_dir) = (config.agent.name.clone(), config.agent.run_dir.clone());
         let default = config.agent.default.clone();
-        ccp_agent::agent::run(config, || {
+        ccp_agent::agent::run(config, move || {
             let log = ccp_agent::run_dir::event_log(&run_dir);
             eprintln!("remuda: ready; TCP_CONGESTION={name} is driven by {default}");
             eprintln!("remuda: events go to {}; `remuda flows` shows the flows", log.display());

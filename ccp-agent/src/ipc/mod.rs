@@ -95,6 +95,8 @@ pub struct Datapaths {
 enum Passed {
     /// It is for portus, and so long.
     ToPortus(usize),
+    /// So is it, and portus answers it with every program.
+    IsReady(usize),
     /// It was ours, or refused.
     Kept,
     /// Its datapath speaks Remuda's own messages.
@@ -109,6 +111,10 @@ struct Inner {
     /// What the BPF datapath did not take, until the host is told: who sends may hold its lock.
     refused: Vec<String>,
     housekept_ns: u64,
+    /// Whether the BPF datapath has no programs yet.
+    installs: bool,
+    /// Called once it has.
+    ready: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// See the module.
@@ -124,15 +130,23 @@ pub struct Junction {
 
 impl Junction {
     /// Over these datapaths. `stop` (a signal's flag) ends the run loop by clearing `go_on`,
-    /// portus' own flag, which means the opposite.
+    /// portus' own flag, which means the opposite. `ready` is called once, from the run loop's
+    /// thread, when the BPF datapath, if there is one, has all programs.
     pub fn new(
         datapaths: Datapaths,
         host: Arc<Mutex<Host>>,
         stop: Arc<AtomicBool>,
         go_on: Arc<AtomicBool>,
+        ready: impl FnOnce() + Send + 'static,
     ) -> Self {
-        let inbox = VecDeque::new();
-        let inner = Inner { datapaths, inbox, refused: Vec::new(), housekept_ns: 0 };
+        let inner = Inner {
+            installs: datapaths.bpf.is_some(),
+            datapaths,
+            inbox: VecDeque::new(),
+            refused: Vec::new(),
+            housekept_ns: 0,
+            ready: Some(Box::new(ready)),
+        };
         let (current, outbox) = (Arc::default(), Outbox::default());
         let authors = lock(&host).config.authors.clone();
         Self { inner: RefCell::new(inner), host, current, outbox, authors, stop, go_on }
@@ -151,10 +165,21 @@ impl Junction {
     /// The next message for portus, into `out`; none if nothing is there.
     fn next(&self, out: &mut [u8]) -> Option<(usize, Peer)> {
         let mut inner = self.inner.borrow_mut();
+        // portus asks for more: so it has sent every program to who was ready.
+        if !inner.installs
+            && let Some(ready) = inner.ready.take()
+        {
+            lock(&self.host).record(&Event::Ready {});
+            ready();
+        }
         loop {
             while let Some((peer, message)) = inner.inbox.pop_front() {
                 match self.pass(&peer, &message, out) {
                     Passed::ToPortus(bytes) => return Some((bytes, peer)),
+                    Passed::IsReady(bytes) => {
+                        inner.installs &= peer != Peer::Bpf;
+                        return Some((bytes, peer));
+                    }
                     Passed::Kept => {}
                     Passed::Greeted => inner.greeted(&peer),
                     Passed::OfAStranger => inner.resync(&peer),
@@ -227,6 +252,7 @@ impl Junction {
                 return Passed::Kept;
             }
         };
+        let is_ready = matches!(parsed, ToAgent::Ready { .. });
         let key = |sid: u32| -> Key { (peer.clone(), sid) };
         match parsed {
             ToAgent::Hello(hello) => {
@@ -263,7 +289,7 @@ impl Junction {
             return Passed::Kept;
         };
         room.copy_from_slice(message);
-        Passed::ToPortus(message.len())
+        if is_ready { Passed::IsReady(message.len()) } else { Passed::ToPortus(message.len()) }
     }
 
     fn wait(&self) {

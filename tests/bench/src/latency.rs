@@ -83,7 +83,8 @@ fn ours(name: &str) -> Fallible<Driver> {
     let host = Arc::new(Mutex::new(Host::new(config, Box::new(Silent))));
     let datapaths = Datapaths { bpf: Some(datapath(name)?), ..Datapaths::default() };
     let (stop, go_on) = (Arc::<AtomicBool>::default(), Arc::new(AtomicBool::new(true)));
-    let sock = Junction::new(datapaths, Arc::clone(&host), Arc::clone(&stop), Arc::clone(&go_on));
+    let sock =
+        Junction::new(datapaths, Arc::clone(&host), Arc::clone(&stop), Arc::clone(&go_on), || ());
     let product = Product { host, current: sock.current() };
     let algorithm = echo(&samples, Some(product));
     let thread = std::thread::spawn(move || {
