@@ -1,18 +1,14 @@
 //! One TCP flow from end to end: application, sender, control, receiver, and its timers.
 
 use crate::control::Control;
+use crate::delays::Delays;
 use crate::packet::Packet;
 use crate::tcp::receiver::{Receiver, Reply};
 use crate::tcp::sender::Sender;
 use crate::timers::{Event, Timers};
-use hdrhistogram::Histogram;
 use remuda_scenarios::FlowSpec;
 use std::collections::VecDeque;
 
-/// RTTs are kept in microseconds to two significant digits.
-const RTT_DIGITS: u8 = 2;
-/// Eleven days, a scenario's longest.
-const RTT_US_MAX: u64 = 1_000_000_000_000;
 /// An application with a rate writes at most this often.
 const WRITE_INTERVAL_NS: u64 = 1_000_000;
 const NEVER: u64 = u64::MAX;
@@ -56,9 +52,7 @@ pub struct TcpFlow {
     /// When all was acknowledged.
     pub end_ns: Option<u64>,
     /// Its round trips.
-    pub rtts_us: Histogram<u32>,
-    /// Their sum, exact.
-    pub rtt_sum_us: u64,
+    pub rtts: Delays,
     /// What it sends has an end.
     finite: bool,
     application: Option<Application>,
@@ -98,9 +92,7 @@ impl TcpFlow {
             start_ns: (spec.start_s * 1e9) as u64,
             stop_ns: None,
             end_ns: None,
-            rtts_us: Histogram::new(RTT_DIGITS)
-                .expect("two digits are a number hdrhistogram takes"),
-            rtt_sum_us: 0,
+            rtts: Delays::new(),
             finite: spec.bytes.is_some(),
             application: Application::new(&spec),
             extra_ns: (spec.extra_delay_ms * 1e6) as u64,
@@ -209,9 +201,7 @@ impl TcpFlow {
     ) {
         let sample = self.sender.acknowledge(ack, now_ns);
         if let Some(rtt_ns) = sample.rtt_ns {
-            let rtt_us = (rtt_ns / 1_000).clamp(1, RTT_US_MAX);
-            self.rtt_sum_us = self.rtt_sum_us.saturating_add(rtt_us);
-            self.rtts_us.record(rtt_us).expect("the histogram resizes itself");
+            self.rtts.record(rtt_ns / 1_000);
         }
         self.control.on_ack(&mut self.sender, &sample, now_ns);
         self.send(now_ns, timers, out);

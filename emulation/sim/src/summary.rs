@@ -48,9 +48,6 @@ fn goodput(bytes: u64, (start_ns, end_ns): (u64, u64)) -> f64 {
 fn of_tcp(flow: u32, tcp: &TcpFlow, now_ns: u64) -> FlowOutcome {
     let counts = tcp.sender.counts;
     let life = (tcp.start_ns, tcp.end_ns.or(tcp.stop_ns).unwrap_or(now_ns));
-    let rtts = &tcp.rtts_us;
-    let some = !rtts.is_empty();
-    let quantile = |share: f64| some.then(|| rtts.value_at_quantile(share) as f64 / 1e3);
     let (reports, switches) = match &tcp.control {
         Control::Datapath(datapath) => {
             (datapath.agent().reports(), datapath.agent().switches().to_vec())
@@ -72,10 +69,10 @@ fn of_tcp(flow: u32, tcp: &TcpFlow, now_ns: u64) -> FlowOutcome {
         timeouts: counts.timeouts,
         ecn_marked_pkts: counts.ce_pkts,
         rtt_min_ms: tcp.sender.rtt().min_ns().map(|ns| ns as f64 / 1e6),
-        rtt_mean_ms: some.then(|| tcp.rtt_sum_us as f64 / rtts.len() as f64 / 1e3),
-        rtt_p50_ms: quantile(0.5),
-        rtt_p95_ms: quantile(0.95),
-        rtt_p99_ms: quantile(0.99),
+        rtt_mean_ms: tcp.rtts.mean_ms(),
+        rtt_p50_ms: tcp.rtts.quantile_ms(0.5),
+        rtt_p95_ms: tcp.rtts.quantile_ms(0.95),
+        rtt_p99_ms: tcp.rtts.quantile_ms(0.99),
         reports,
         switches,
     }
