@@ -65,8 +65,12 @@ pub struct Row {
     pub queueing_p99_ms: f64,
     /// One way, with the queue.
     pub delay_mean_ms: f64,
+    /// Half took no longer.
+    pub delay_p50_ms: f64,
     /// 95 % took no longer.
     pub delay_p95_ms: f64,
+    /// 99 % took no longer.
+    pub delay_p99_ms: f64,
     /// Goodput over mean delay.
     pub power: f64,
     /// Goodput over the 95th percentile of the delay.
@@ -164,7 +168,9 @@ pub const ROWS: Rows<Row> = Rows {
         column!(queueing_p95_ms: F64, "ms"),
         column!(queueing_p99_ms: F64, "ms"),
         column!(delay_mean_ms: F64, "ms"),
+        column!(delay_p50_ms: F64, "ms"),
         column!(delay_p95_ms: F64, "ms"),
+        column!(delay_p99_ms: F64, "ms"),
         column!(power: F64, "Mbit/s/ms"),
         column!(power95: F64, "Mbit/s/ms"),
         column!(score: F64, "(Mbit/s)^2/ms"),
@@ -281,7 +287,9 @@ impl Row {
             queueing_p95_ms: delay.queueing_p95_ms,
             queueing_p99_ms: delay.queueing_p99_ms,
             delay_mean_ms: delay.one_way_mean_ms,
+            delay_p50_ms: delay.one_way_p50_ms,
             delay_p95_ms: delay.one_way_p95_ms,
+            delay_p99_ms: delay.one_way_p99_ms,
             power: over(delay.one_way_mean_ms),
             power95: over(delay.one_way_p95_ms),
             score,

@@ -237,6 +237,10 @@ fn flow_outcome(flow: u32, slot: &Slot, samples: &Samples, plan: &Plan) -> FlowO
         rtt_p50_ms: None,
         rtt_p95_ms: None,
         rtt_p99_ms: None,
+        one_way_mean_ms: None,
+        one_way_p50_ms: None,
+        one_way_p95_ms: None,
+        one_way_p99_ms: None,
         reports: 0,
         switches: Vec::new(),
     }

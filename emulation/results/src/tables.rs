@@ -81,6 +81,10 @@ pub(crate) const FLOWS: &[Column<FlowOutcome>] = &[
     column!(rtt_p50_ms: Maybe, "ms"),
     column!(rtt_p95_ms: Maybe, "ms"),
     column!(rtt_p99_ms: Maybe, "ms"),
+    column!(one_way_mean_ms: Maybe, "ms"),
+    column!(one_way_p50_ms: Maybe, "ms"),
+    column!(one_way_p95_ms: Maybe, "ms"),
+    column!(one_way_p99_ms: Maybe, "ms"),
     column!(reports: U64, "count"),
 ];
 

@@ -98,6 +98,15 @@ pub struct FlowOutcome {
     pub rtt_p95_ms: Option<f64>,
     /// 99 % were no longer.
     pub rtt_p99_ms: Option<f64>,
+    /// From the sender to the receiver, of each segment that arrived, retransmissions among them
+    /// (RFC 7679): the mean. Only the simulator has both clocks.
+    pub one_way_mean_ms: Option<f64>,
+    /// Half took no longer.
+    pub one_way_p50_ms: Option<f64>,
+    /// 95 % took no longer.
+    pub one_way_p95_ms: Option<f64>,
+    /// 99 % took no longer.
+    pub one_way_p99_ms: Option<f64>,
     /// Reports that the agent had from its datapath.
     pub reports: u64,
     /// Changes of its arm, in order.

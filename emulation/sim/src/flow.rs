@@ -53,6 +53,8 @@ pub struct TcpFlow {
     pub end_ns: Option<u64>,
     /// Its round trips.
     pub rtts: Delays,
+    /// From the sender to the receiver: each segment that arrived.
+    pub one_ways: Delays,
     /// What it sends has an end.
     finite: bool,
     application: Option<Application>,
@@ -93,6 +95,7 @@ impl TcpFlow {
             stop_ns: None,
             end_ns: None,
             rtts: Delays::new(),
+            one_ways: Delays::new(),
             finite: spec.bytes.is_some(),
             application: Application::new(&spec),
             extra_ns: (spec.extra_delay_ms * 1e6) as u64,
@@ -162,6 +165,7 @@ impl TcpFlow {
     }
 
     fn receive(&mut self, packet: &Packet, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
+        self.one_ways.record(packet.took_us(now_ns));
         let smoothed_ns = || self.sender.rtt().smoothed_ns();
         match self.receiver.receive(packet.seq, packet.ce, now_ns, smoothed_ns) {
             Reply::Now => Some(self.receiver.ack(self.sender.flow)),

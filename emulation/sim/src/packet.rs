@@ -29,6 +29,10 @@ impl Range {
     }
 }
 
+fn clock_us(now_ns: u64) -> u32 {
+    (now_ns / 1_000) as u32
+}
+
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -55,6 +59,8 @@ pub struct Packet {
     pub sacks: [Range; SACK_BLOCKS],
     /// Its length, from the IP header on.
     pub bytes: u32,
+    /// Of a segment: when it was sent, in microseconds of the simulation, modulo 2^32.
+    pub sent_us: u32,
     /// The place in its route of the link it crosses now.
     pub hop: u8,
     /// What it is.
@@ -66,9 +72,15 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A segment.
-    pub fn data(flow: u32, seq: u32, bytes: u32, ect: bool) -> Self {
-        Self { flow, seq, bytes, ect, kind: Kind::Data, ..Self::EMPTY }
+    /// A segment that is sent now.
+    pub fn data((flow, seq): (u32, u32), bytes: u32, ect: bool, now_ns: u64) -> Self {
+        let sent_us = clock_us(now_ns);
+        Self { flow, seq, bytes, sent_us, ect, kind: Kind::Data, ..Self::EMPTY }
+    }
+
+    /// How long a segment that arrives now took, in microseconds.
+    pub fn took_us(&self, now_ns: u64) -> u64 {
+        clock_us(now_ns).wrapping_sub(self.sent_us).into()
     }
 
     /// An ACK.
@@ -85,6 +97,7 @@ impl Packet {
         ce_pkts: 0,
         sacks: [Range { start: 0, end: 0 }; SACK_BLOCKS],
         bytes: 0,
+        sent_us: 0,
         hop: 0,
         kind: Kind::Data,
         ect: false,
@@ -104,5 +117,18 @@ impl remuda_link::Packet for Packet {
 
     fn flow(&self) -> u64 {
         u64::from(self.flow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_tells_how_long_it_took_beyond_the_clocks_end() {
+        let sent_ns = (u64::from(u32::MAX) - 1) * 1_000;
+        let packet = Packet::data((0, 0), 1_500, false, sent_ns);
+        assert_eq!(packet.took_us(sent_ns + 40_000_000), 40_000);
+        assert_eq!(size_of::<Packet>(), 48, "what is copied from queue to queue");
     }
 }

@@ -73,6 +73,10 @@ fn of_tcp(flow: u32, tcp: &TcpFlow, now_ns: u64) -> FlowOutcome {
         rtt_p50_ms: tcp.rtts.quantile_ms(0.5),
         rtt_p95_ms: tcp.rtts.quantile_ms(0.95),
         rtt_p99_ms: tcp.rtts.quantile_ms(0.99),
+        one_way_mean_ms: tcp.one_ways.mean_ms(),
+        one_way_p50_ms: tcp.one_ways.quantile_ms(0.5),
+        one_way_p95_ms: tcp.one_ways.quantile_ms(0.95),
+        one_way_p99_ms: tcp.one_ways.quantile_ms(0.99),
         reports,
         switches,
     }

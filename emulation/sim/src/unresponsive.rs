@@ -64,7 +64,7 @@ impl Unresponsive {
         let bytes = self.spec.mss_bytes + crate::packet::HEADER_BYTES;
         let packet = Packet {
             kind: crate::packet::Kind::Unresponsive,
-            ..Packet::data(self.flow, self.sent_pkts, bytes, self.spec.ecn)
+            ..Packet::data((self.flow, self.sent_pkts), bytes, self.spec.ecn, now_ns)
         };
         self.sent_pkts = self.sent_pkts.wrapping_add(1);
         let gap_ns = if self.spec.poisson {

@@ -45,3 +45,33 @@ fn a_queue_at_four_fifths_is_m_d_1() {
 fn a_queue_at_nine_tenths_is_m_d_1() {
     check(0.9, 4_000_000.0, 0.03);
 }
+
+/// A window of 10 packets on a path of 10 ms and 1 ms a packet: the queue holds what the path does
+/// not.
+#[test]
+fn a_window_says_how_long_its_packets_take_one_way() {
+    let path = "[links.down]\nrate_mbit_per_sec = 12\ndelay_ms = 3\n[links.up]\ndelay_ms = 2\n";
+    let outcome = run(&format!(
+        "duration_s = 10\n{path}[[flows]]\ndriver = 'window:10'\ndelayed_acks = false\n"
+    ));
+    let flow = &outcome.flows[0];
+    let p50_ms = flow.one_way_p50_ms.expect("packets arrived");
+    // Ten packets take 10 ms to come back, and 2 ms of that is the way back.
+    assert!((p50_ms - 8.0).abs() < 0.1, "{p50_ms} ms");
+    let (mean_ms, p99_ms) = (flow.one_way_mean_ms.unwrap(), flow.one_way_p99_ms.unwrap());
+    assert!(mean_ms <= p99_ms && (mean_ms - p50_ms).abs() < 0.1, "{mean_ms} {p99_ms}");
+}
+
+/// Who sends little waits for nobody in FQ-CoDel (RFC 8290), and the link's mean does not say so.
+#[test]
+fn a_sparse_flow_of_a_fair_queue_takes_its_own_time() {
+    let outcome = run("duration_s = 10\n\
+         [links.down]\nrate_mbit_per_sec = 12\ndelay_ms = 10\n\
+         queue = { kind = 'fq-codel', limit_packets = 1000 }\n\
+         [links.up]\ndelay_ms = 10\n\
+         [[flows]]\ndriver = 'window:100'\n\
+         [[flows]]\ndriver = 'window:1'\napp_rate_mbit_per_sec = 0.2\n");
+    let [bulk, sparse] = [0, 1].map(|flow| outcome.flows[flow].one_way_p50_ms.expect("arrivals"));
+    assert!((11.0..13.0).contains(&sparse), "{sparse} ms");
+    assert!(bulk > 14.0, "{bulk} ms");
+}

@@ -2,13 +2,16 @@
 //!
 //! - **queueing delay**: from arrival at the bottleneck's queue to the end of transmission, over
 //!   all packets that passed, whoever sent them (RFC 7928, section 2.6).
-//! - **one-way delay**: that, and the propagation of the links that data crosses, as it is at the
-//!   start; jitter is not in it. ccBench's delay, and what power is made with: goodput over mean
-//!   delay (Kleinrock, 1979), power95 over the 95th percentile (LingBo, section 5.1), and goodput
-//!   squared over mean delay (ccBench).
+//! - **one-way delay**: from the sender to the receiver, of every segment of a tested flow that
+//!   arrived (RFC 7679); of several tested flows the mean of each one's figure. Real TCP does not
+//!   tell it: live, it is the queueing delay and the propagation of the links that data crosses, as
+//!   it is at the start, without jitter and whoever's packets they are. ccBench's delay, and what
+//!   power is made with: goodput over mean delay (Kleinrock, 1979), power95 over the 95th
+//!   percentile (LingBo, section 5.1), and goodput squared over mean delay (ccBench).
 
-use super::Run;
+use super::{Run, mean};
 use remuda_link::{Direction, Nanos};
+use remuda_scenarios::outcome::FlowOutcome;
 
 /// See this file's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,8 +30,12 @@ pub struct Delay {
     pub queueing_p99_ms: f64,
     /// The mean.
     pub one_way_mean_ms: f64,
+    /// Half took no longer.
+    pub one_way_p50_ms: f64,
     /// 95 % took no longer.
     pub one_way_p95_ms: f64,
+    /// 99 % took no longer.
+    pub one_way_p99_ms: f64,
 }
 
 impl Delay {
@@ -39,6 +46,10 @@ impl Delay {
         let specs = links.filter_map(|name| run.scenario.links.get(name));
         let propagation_ms: f64 = specs.map(|spec| spec.delay_ms).sum();
         let link = run.bottleneck;
+        let one_way = |of: fn(&FlowOutcome) -> Option<f64>, queueing_ms: f64| {
+            let measured: Vec<f64> = run.outcomes(&run.tested).filter_map(of).collect();
+            mean(&measured).unwrap_or(propagation_ms + queueing_ms)
+        };
         Self {
             path_rtt_ms: rtt.0 as f64 / 1e6,
             queue_bdp: queue_bdp(run, rtt),
@@ -46,8 +57,10 @@ impl Delay {
             queueing_p50_ms: link.queueing_p50_ms,
             queueing_p95_ms: link.queueing_p95_ms,
             queueing_p99_ms: link.queueing_p99_ms,
-            one_way_mean_ms: propagation_ms + link.queueing_mean_ms,
-            one_way_p95_ms: propagation_ms + link.queueing_p95_ms,
+            one_way_mean_ms: one_way(|flow| flow.one_way_mean_ms, link.queueing_mean_ms),
+            one_way_p50_ms: one_way(|flow| flow.one_way_p50_ms, link.queueing_p50_ms),
+            one_way_p95_ms: one_way(|flow| flow.one_way_p95_ms, link.queueing_p95_ms),
+            one_way_p99_ms: one_way(|flow| flow.one_way_p99_ms, link.queueing_p99_ms),
         }
     }
 }

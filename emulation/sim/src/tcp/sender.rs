@@ -389,7 +389,8 @@ impl Sender {
         self.rack.sent(seq, now_ns);
         self.counts.sent_pkts += 1;
         self.prr_out_pkts += u32::from(matches!(self.state, State::Cwr | State::Recovery));
-        out(Packet::data(self.flow, seq, self.mss_bytes + HEADER_BYTES, self.ect));
+        let bytes = self.mss_bytes + HEADER_BYTES;
+        out(Packet::data((self.flow, seq), bytes, self.ect, now_ns));
     }
 
     /// `tcp_cwnd_validate()`.
