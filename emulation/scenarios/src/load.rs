@@ -5,10 +5,10 @@ use crate::overrides::Override;
 use crate::scenario::Scenario;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 
-/// A scenario of a hundred thousand flows is written in a few lines; more is no scenario.
+/// A scenario of a hundred thousand flows is written in a few lines, and so is a suite.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 impl Scenario {
@@ -19,15 +19,12 @@ impl Scenario {
 
     /// Reads a file, changes what `overrides` say, in their order, and checks what comes of it.
     pub fn load_with(path: &Path, overrides: &[Override]) -> Result<Self, Error> {
-        let mut text = String::new();
-        let file = File::open(path).map_err(|source| Error::read(path, source))?;
-        let mut limited = file.take(FILE_BYTES_MAX + 1);
-        limited.read_to_string(&mut text).map_err(|source| Error::read(path, source))?;
         let name = path.display().to_string();
-        if text.len() as u64 > FILE_BYTES_MAX {
+        let text = file_text(path).map_err(|source| Error::read(path, source))?;
+        let Some(text) = text else {
             let message = "is above 4 MiB; no scenario is".to_owned();
             return Err(Error::Text { name, message });
-        }
+        };
         let mut scenario = unchecked(&text, &name, overrides)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for spec in scenario.links.values_mut() {
@@ -59,6 +56,13 @@ impl Scenario {
             message: format!("cannot be written as TOML: {error}"),
         })
     }
+}
+
+/// The text of a file; `None` if it is above 4 MiB.
+pub(crate) fn file_text(path: &Path) -> io::Result<Option<String>> {
+    let mut text = String::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    Ok((text.len() as u64 <= FILE_BYTES_MAX).then_some(text))
 }
 
 fn unchecked(text: &str, name: &str, overrides: &[Override]) -> Result<Scenario, Error> {

@@ -32,11 +32,12 @@ use crate::driver::Driver;
 use crate::error::Error;
 use crate::expect::Expectation;
 use crate::library;
-use crate::load::explained;
+use crate::load::{explained, file_text};
 use crate::overrides::Override;
 use crate::scenario::Scenario;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// What a suite calls the driver under test.
@@ -65,6 +66,9 @@ pub struct Suite {
     /// Environments of other suites that come with the program, as `SUITE:ENVIRONMENT`.
     #[serde(default)]
     pick: Vec<String>,
+    /// What the paths of traces are relative to; none: wherever the program runs.
+    #[serde(skip)]
+    folder: Option<PathBuf>,
 }
 
 /// Environments that differ along axes.
@@ -176,15 +180,33 @@ pub struct Environment {
 }
 
 impl Suite {
-    /// Parses the text of a suite; `name` is what errors and results call it.
-    ///
-    /// Every environment is made once, so that no mistake shows up hours into a run.
+    /// Reads and checks a file; results call it by the file's stem. Paths of traces in it are
+    /// relative to its folder, and the traces have to be there.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let refuse = |message| Error::Text { name: path.display().to_string(), message };
+        let failed = |error| refuse(format!("cannot read the suite: {error}"));
+        let above = || refuse("is above 4 MiB; no suite is".to_owned());
+        let text = file_text(path).map_err(failed)?.ok_or_else(above)?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        Self { folder: Some(folder), ..Self::unchecked(&text, &stem)? }.checked()
+    }
+
+    /// Parses the text of a suite; `name` is what errors and results call it. Paths of traces in
+    /// it are relative to where the program runs.
     pub fn parse(text: &str, name: &str) -> Result<Self, Error> {
-        let suite = Self::unchecked(text, name)?;
-        for environment in suite.environments()? {
-            environment.scenario("cubic", 1)?;
+        Self::unchecked(text, name)?.checked()
+    }
+
+    /// Every environment is made once, so that no mistake shows up hours into a run.
+    fn checked(self) -> Result<Self, Error> {
+        for environment in self.environments()? {
+            let scenario = environment.scenario("cubic", 1)?;
+            if self.folder.is_some() {
+                check_traces(&scenario)?;
+            }
         }
-        Ok(suite)
+        Ok(self)
     }
 
     /// Parses it without trying its environments.
@@ -263,6 +285,9 @@ impl Suite {
                 }
             };
             factors.push((axis.name.clone(), label));
+        }
+        if let Some(folder) = &self.folder {
+            place_traces(&mut table, folder);
         }
         let places = factors.iter().map(|(axis, label)| format!("/{axis}={label}"));
         let name = family.name.clone() + &places.collect::<String>();
@@ -363,6 +388,33 @@ fn merge(base: &mut Table, over: &Table) {
     }
 }
 
+/// The traces of a suite file are there.
+fn check_traces(scenario: &Scenario) -> Result<(), Error> {
+    for (link, spec) in &scenario.links {
+        if let Some(trace) = spec.trace.as_ref().filter(|trace| !trace.is_file()) {
+            let trace = trace.display();
+            let message = format!(
+                "[links.{link}] `trace`: there is no file {trace}; a suite's traces are relative \
+                 to the folder of its file: put it there, or give a path from there, or an \
+                 absolute one"
+            );
+            return Err(Error::Text { name: scenario.name.clone(), message });
+        }
+    }
+    Ok(())
+}
+
+/// Makes the paths of traces relative to that folder. One that is no text is left: reading the
+/// scenario refuses it, and says where.
+fn place_traces(scenario: &mut Table, folder: &Path) {
+    let links = scenario.get_mut("links").and_then(Value::as_table_mut);
+    for (_, link) in links.into_iter().flatten() {
+        if let Some(Value::String(trace)) = link.get_mut("trace") {
+            *trace = folder.join(&*trace).to_string_lossy().into_owned();
+        }
+    }
+}
+
 /// As names have it: without the quotes of a text.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
@@ -440,6 +492,56 @@ mod tests {
         let alone = all[4].scenario("reno", 1).unwrap();
         assert_eq!(all[4].tested_flows(&alone), [0]);
         assert!(all[0].scenario("no such", 1).is_err());
+    }
+
+    const TRACED: &str = r#"
+        title = "t"
+        source = "s"
+        [scenario]
+        duration_s = 10
+        links.down.delay_ms = 5
+        links.up = { delay_ms = 5, trace = "up.trace" }
+        flows = [{ driver = "tested" }]
+        [[families]]
+        name = "cell"
+        group = "E"
+        path = "cellular"
+        axes = [{ name = "trace", keys = ["links.down.trace"], values = ["a.trace", "in/b.csv"] }]
+    "#;
+
+    #[test]
+    fn traces_lie_beside_the_file_of_their_suite() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("in")).unwrap();
+        std::fs::write(at("mine.toml"), TRACED).unwrap();
+        std::fs::write(at("up.trace"), "1\n").unwrap();
+        std::fs::write(at("a.trace"), "1\n").unwrap();
+        let error = Suite::load(&at("mine.toml")).unwrap_err().to_string();
+        let path = at("in/b.csv").display().to_string();
+        let want = format!(
+            "mine/cell/trace=in/b.csv: [links.down] `trace`: there is no file {path}; a suite's \
+             traces are relative to the folder of its file: "
+        );
+        assert!(error.starts_with(&want), "{error}");
+        std::fs::write(at("in/b.csv"), "0,1\n1,1\n").unwrap();
+        let suite = Suite::load(&at("mine.toml")).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(suite.name, "mine");
+        let all = suite.environments().unwrap();
+        assert_eq!(all[1].name, "cell/trace=in/b.csv", "names have what the file says");
+        let scenario = all[1].scenario("reno", 1).unwrap();
+        let traces = ["down", "up"].map(|link| scenario.links[link].trace.clone());
+        assert_eq!(traces, [Some(at("in/b.csv")), Some(at("up.trace"))]);
+
+        let absolute = TRACED.replace("up.trace", &at("up.trace").display().to_string());
+        std::fs::write(at("mine.toml"), absolute).unwrap();
+        assert_eq!(Suite::load(&at("mine.toml")).unwrap().environments().unwrap(), all);
+        let said = Suite::parse(TRACED, "mine").unwrap().environments().unwrap();
+        let scenario = said[0].scenario("reno", 1).unwrap();
+        assert_eq!(scenario.links["down"].trace, Some("a.trace".into()), "a text has no folder");
+        let error = Suite::load(&at("other.toml")).unwrap_err().to_string();
+        let path = at("other.toml").display().to_string();
+        assert!(error.starts_with(&format!("{path}: cannot read the suite: ")), "{error}");
     }
 
     #[test]
