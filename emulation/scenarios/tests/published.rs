@@ -1,0 +1,77 @@
+//! What the suites have is what their sources say: the numbers, path by path.
+
+use remuda_scenarios::{Environment, LinkSpec, Scenario, suite};
+
+/// An environment of a suite that comes with the program.
+fn environment(suite_name: &str, name: &str) -> Environment {
+    let all = suite(suite_name).expect("it comes with us").expect("it is one").environments();
+    let found = all.expect("it has some").into_iter().find(|it| it.name == name);
+    found.unwrap_or_else(|| panic!("{suite_name} has no {name}"))
+}
+
+fn scenario(suite_name: &str, name: &str) -> Scenario {
+    environment(suite_name, name).scenario("cubic", 1).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Rate in Mbit/s and delay in ms, loss in percent, what the queue holds.
+fn said(link: &LinkSpec) -> String {
+    let rate = match (&link.rate_mbit_per_sec, &link.generator) {
+        (Some(rate), None) => format!("{rate}"),
+        (None, Some(generator)) => toml::to_string(generator).expect("it can be written"),
+        (None, None) => "any rate".to_owned(),
+        _ => panic!("{link:?}"),
+    };
+    let rate = rate.lines().filter(|line| !line.starts_with("round_s")).collect::<Vec<_>>();
+    let queue = (link.queue.limit_packets, link.queue.limit_bytes, link.queue.limit_bdp);
+    let queue = match queue {
+        (None, None, None) => "infinite".to_owned(),
+        (Some(packets), None, None) => format!("{packets} pkt"),
+        (None, Some(bytes), None) => format!("{bytes} B"),
+        _ => panic!("{link:?}"),
+    };
+    format!("{} {} ms {} % {queue}", rate.join(" "), link.delay_ms, link.loss_percent)
+}
+
+/// StanfordSNR/observatory, experiments.yml: data, then ACKs.
+#[test]
+fn pantheons_paths_are_the_observatorys() {
+    let poisson = |mean: &str| format!("kind = \"poisson\" mean_mbit_per_sec = {mean}");
+    let together = |packets: u32, interval: &str| {
+        format!("kind = \"periodic\" packets = {packets} interval_ms = {interval}")
+    };
+    let paths = [
+        ("01-nepal-india", poisson("0.57"), "28 ms 4.77 % 14 pkt", "infinite"),
+        ("02-mexico-cellular", poisson("2.64"), "88 ms 0 % 130 pkt", "infinite"),
+        ("03-brazil-colombia-cellular", poisson("3.04"), "130 ms 0 % 426 pkt", "infinite"),
+        ("04-india", "100.42".into(), "27 ms 0 % 173 pkt", "infinite"),
+        ("05-korea-china", "77.72".into(), "51 ms 0.06 % 94 pkt", "infinite"),
+        ("06-california-mexico", "114.68".into(), "45 ms 0 % 450 pkt", "infinite"),
+        ("07-policer-12mbit-20ms", "12".into(), "10 ms 0 % 1 pkt", "1 pkt"),
+        ("08-policer-60mbit-20ms", "60".into(), "10 ms 0 % 1 pkt", "1 pkt"),
+        ("09-policer-108mbit-20ms", "108".into(), "10 ms 0 % 1 pkt", "1 pkt"),
+        ("10-policer-12mbit-100ms", "12".into(), "50 ms 0 % 1 pkt", "1 pkt"),
+        ("11-policer-60mbit-100ms", "60".into(), "50 ms 0 % 1 pkt", "1 pkt"),
+        ("12-policer-108mbit-100ms", "108".into(), "50 ms 0 % 1 pkt", "1 pkt"),
+        ("15-buffer-bdp-10", "12".into(), "30 ms 0 % 9000 B", "infinite"),
+        ("16-buffer-bdp-3", "12".into(), "30 ms 0 % 30000 B", "infinite"),
+        ("17-buffer-bdp-2", "12".into(), "30 ms 0 % 45000 B", "infinite"),
+        ("18-buffer-bdp", "12".into(), "30 ms 0 % 90000 B", "infinite"),
+    ];
+    let check = |name: &str, down: &str, up: &str| {
+        for (flows, starts) in [("1", &[0.0][..]), ("3", &[0.0, 10.0, 20.0])] {
+            let scenario = scenario("pantheon", &format!("{name}/flows={flows}"));
+            let said = ["down", "up"].map(|link| said(&scenario.links[link]));
+            assert_eq!(said, [down, up], "{name}");
+            let flows = scenario.flows_expanded();
+            assert!(flows.iter().map(|flow| flow.start_s).eq(starts.iter().copied()), "{name}");
+            assert_eq!(scenario.duration_s, 30.0);
+        }
+    };
+    for (name, rate, data, room) in paths {
+        let delay = data.split_once(" ms").expect("it says a delay").0;
+        check(name, &format!("{rate} {data}"), &format!("{rate} {delay} ms 0 % {room}"));
+    }
+    let acks = |periodic: String| format!("{periodic} 10 ms 0 % infinite");
+    check("13-acks-1-in-100ms", "12 10 ms 0 % infinite", &acks(together(1, "100.0")));
+    check("14-acks-10-in-200ms", "12 10 ms 0 % infinite", &acks(together(10, "200.0")));
+}
