@@ -75,3 +75,20 @@ fn pantheons_paths_are_the_observatorys() {
     check("13-acks-1-in-100ms", "12 10 ms 0 % infinite", &acks(together(1, "100.0")));
     check("14-acks-10-in-200ms", "12 10 ms 0 % infinite", &acks(together(10, "200.0")));
 }
+
+/// ccp-project/eval-scripts: the paths of fidelity, and that of completion times.
+#[test]
+fn ccps_paths_are_those_of_its_scripts() {
+    let of = |suite_name: &str, name: &str| {
+        let scenario = scenario(suite_name, name);
+        ["down", "up"].map(|link| said(&scenario.links[link]))
+    };
+    assert_eq!(of("ccp", "fixed"), ["96 10 ms 0 % 160 pkt"; 2]);
+    assert_eq!(of("ccp", "drop"), ["96 10 ms 0.01 % infinite", "96 10 ms 0 % infinite"]);
+    assert!(of("ccp", "cell").iter().all(|link| link.ends_with(" 10 ms 0 % 100 pkt")));
+    let completion = ["96 25 ms 0 % 800 pkt", "any rate 25 ms 0 % infinite"];
+    assert_eq!(of("short-flows", "load/percent=75"), completion);
+    let scenario = scenario("short-flows", "load/percent=75");
+    let load = scenario.flows[0].arrivals.map(|arrivals| arrivals.load_mbit_per_sec);
+    assert_eq!(load, Some(72.0), "three quarters of 96");
+}
