@@ -334,7 +334,8 @@ impl Family {
 }
 
 impl Environment {
-    /// Its scenario, with that driver under test and that seed.
+    /// Its scenario, with that driver under test and that seed. Switches ordered of a flow under
+    /// test are of arms and policies; what no order reaches, as the kernel's own, goes without.
     pub fn scenario(&self, tested: &str, seed: u64) -> Result<Scenario, Error> {
         let name = format!("{}/{}", self.suite, self.name);
         let refuse = |message| Error::Text { name: name.clone(), message };
@@ -347,6 +348,9 @@ impl Environment {
             if flow.driver == Driver::Named(TESTED.to_owned()) {
                 has_tested = true;
                 flow.driver = driver.clone();
+                if !matches!(driver, Driver::Named(_)) {
+                    flow.switches.clear();
+                }
                 if flow.name.is_empty() {
                     flow.name = TESTED.to_owned();
                 }
@@ -492,6 +496,18 @@ mod tests {
         let alone = all[4].scenario("reno", 1).unwrap();
         assert_eq!(all[4].tested_flows(&alone), [0]);
         assert!(all[0].scenario("no such", 1).is_err());
+    }
+
+    #[test]
+    fn only_a_driver_that_takes_orders_is_switched() {
+        let order = "start_s = 1\nswitches = [{ at_s = 5, to = \"bbr\" }]";
+        let text = TEXT.replace("start_s = 1", order);
+        let all = Suite::parse(&text, "s").unwrap().environments().unwrap();
+        for (driver, switches) in [("cubic", 1), ("rein", 1), ("native:cubic", 0), ("window:9", 0)]
+        {
+            let scenario = all[0].scenario(driver, 1).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(scenario.flows[1].switches.len(), switches, "{driver}");
+        }
     }
 
     const TRACED: &str = r#"

@@ -1,6 +1,6 @@
 //! What the suites have is what their sources say: the numbers, path by path.
 
-use remuda_scenarios::{Environment, LinkSpec, Scenario, suite};
+use remuda_scenarios::{Environment, LinkSpec, Nanos, Scenario, suite};
 
 /// An environment of a suite that comes with the program.
 fn environment(suite_name: &str, name: &str) -> Environment {
@@ -27,6 +27,7 @@ fn said(link: &LinkSpec) -> String {
         (None, None, None) => "infinite".to_owned(),
         (Some(packets), None, None) => format!("{packets} pkt"),
         (None, Some(bytes), None) => format!("{bytes} B"),
+        (None, None, Some(bdps)) => format!("{bdps} BDP"),
         _ => panic!("{link:?}"),
     };
     format!("{} {} ms {} % {queue}", rate.join(" "), link.delay_ms, link.loss_percent)
@@ -91,4 +92,15 @@ fn ccps_paths_are_those_of_its_scripts() {
     let scenario = scenario("short-flows", "load/percent=75");
     let load = scenario.flows[0].arrivals.map(|arrivals| arrivals.load_mbit_per_sec);
     assert_eq!(load, Some(72.0), "three quarters of 96");
+}
+
+/// Rein, section 5.1: 2 Mbit/s, 30 ms, 4 % loss, from CUBIC to BBR to Westwood.
+#[test]
+fn reins_first_scenario_switches_twice() {
+    let scenario = scenario("rein", "continuity");
+    assert_eq!(said(&scenario.links["down"]), "2 15 ms 4 % 1 BDP");
+    assert_eq!(scenario.rtt(), Nanos::from_millis(30));
+    let [flow] = &scenario.flows[..] else { panic!("{:?}", scenario.flows) };
+    let order: Vec<&str> = flow.switches.iter().map(|switch| switch.to.as_str()).collect();
+    assert_eq!((flow.driver.to_string().as_str(), &order[..]), ("cubic", &["bbr", "westwood"][..]));
 }
