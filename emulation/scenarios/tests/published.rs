@@ -77,6 +77,19 @@ fn pantheons_paths_are_the_observatorys() {
     check("14-acks-10-in-200ms", "12 10 ms 0 % infinite", &acks(together(10, "200.0")));
 }
 
+/// C: RFC 7928, section 8.2.6: 100 and 10 Mbit/s in turns, for 20 s and for 100 ms.
+#[test]
+fn capacity_changes_as_in_rfc_7928() {
+    for (name, each_s) in [("rfc7928-slow-change", 20.0), ("rfc7928-fast-change", 0.1)] {
+        let scenario = scenario("one-flow", name);
+        let down = &scenario.links["down"];
+        assert_eq!((down.rate_mbit_per_sec, down.rate_steps.len()), (Some(100.0), 1));
+        assert_eq!((down.rate_steps[0].at_s, down.rate_steps[0].rate_mbit_per_sec), (each_s, 10.0));
+        assert_eq!(down.rate_steps_period_s, Some(2.0 * each_s));
+        assert!(environment("one-flow", name).look_at.starts_with("RFC 7928 section 8.2.6"));
+    }
+}
+
 /// ccp-project/eval-scripts: the paths of fidelity, and that of completion times.
 #[test]
 fn ccps_paths_are_those_of_its_scripts() {
