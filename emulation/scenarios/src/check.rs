@@ -8,8 +8,8 @@ use std::fmt::Display;
 
 /// Eleven days: simulated time is no reason for more, and real time even less.
 const DURATION_S_MAX: f64 = 1e6;
-/// DESIGN.md 4.9's range: what an agent's distance is modelled for.
-const CONTROL_DELAY_MS_MAX: f64 = 100.0;
+/// There and back half a second: the slowest agent of the matrix' group P.
+const CONTROL_DELAY_MS_MAX: f64 = 250.0;
 /// A minute, as a link's.
 const DELAY_MS_MAX: f64 = 60_000.0;
 /// A microsecond: simulated time would hardly move from one round trip to the next.
@@ -59,7 +59,7 @@ impl Scenario {
         check(i64::try_from(self.seed).is_ok(), || key("seed"), self.seed, rule)?;
         let delay_ms = self.control_delay_ms;
         let fits = (0.0..=CONTROL_DELAY_MS_MAX).contains(&delay_ms);
-        check(fits, || key("control_delay_ms"), delay_ms, "must be between 0 and 100")?;
+        check(fits, || key("control_delay_ms"), delay_ms, "must be between 0 and 250")?;
         self.validate_links()?;
         self.validate_flows()?;
         self.validate_samples()

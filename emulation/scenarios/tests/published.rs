@@ -1,6 +1,8 @@
 //! What the suites have is what their sources say: the numbers, path by path.
 
+use remuda_link::Direction;
 use remuda_scenarios::{Environment, LinkSpec, Nanos, Scenario, suite};
+use std::collections::BTreeSet;
 
 /// An environment of a suite that comes with the program.
 fn environment(suite_name: &str, name: &str) -> Environment {
@@ -77,6 +79,68 @@ fn pantheons_paths_are_the_observatorys() {
     check("14-acks-10-in-200ms", "12 10 ms 0 % infinite", &acks(together(10, "200.0")));
 }
 
+/// Every place of a group, or of some families of it, as `what` tells it.
+fn places<T: Ord>(
+    suites: &[&str],
+    (group, families): (&str, &[&str]),
+    what: impl Fn(&Scenario) -> T,
+) -> BTreeSet<T> {
+    let mut all = BTreeSet::new();
+    for name in suites {
+        let suite = suite(name).expect("it comes with us").expect("it is one");
+        for environment in suite.environments().expect("it has some") {
+            if environment.group == group && families.contains(&environment.family.as_str()) {
+                all.insert(what(&environment.scenario("cubic", 1).expect("it is one")));
+            }
+        }
+    }
+    all
+}
+
+/// In tenths of Mbit/s, ms, or thousandths of a BDP: whole numbers have an order.
+fn whole(value: f64, of: f64) -> u64 {
+    (value * of).round() as u64
+}
+
+/// A: rate in Mbit/s, delay one way in ms, queue in BDPs.
+#[test]
+fn the_steady_grid_is_whole() {
+    let place = |scenario: &Scenario| {
+        let down = &scenario.links["down"];
+        let is_steady = down.rate_steps.is_empty();
+        let rate = down.rate_mbit_per_sec.filter(|_| is_steady).unwrap_or(0.0);
+        let queue = down.queue.limit_bdp.unwrap_or(0.0);
+        assert_eq!(down.delay_ms, scenario.links["up"].delay_ms);
+        (whole(rate, 1.0), whole(down.delay_ms, 1.0), whole(queue, 1e3))
+    };
+    let all = places(&["one-flow", "ccbench-solo"], ("A", &["steady", "solo"]), place);
+    for rate in [1, 12, 24, 48, 96, 192] {
+        for owd_ms in [5, 10, 20, 40, 80] {
+            for queue in [500, 1_000, 2_000, 4_000, 8_000, 16_000] {
+                assert!(all.contains(&(rate, owd_ms, queue)), "{rate} {owd_ms} {queue}");
+            }
+        }
+    }
+}
+
+/// B: on 12 and 48 Mbit/s and 60 ms, full packets that a queue holds: one, and from a tenth of a
+/// BDP to sixteen.
+#[test]
+fn buffers_are_the_published_parts_of_a_bdp() {
+    let packets = |scenario: &Scenario| {
+        let down = &scenario.links["down"];
+        assert_eq!(scenario.rtt(), Nanos::from_millis(60));
+        let bytes = down.queue_bytes(scenario.rtt(), Direction::Down).expect("it has a rate");
+        (whole(down.rate_mbit_per_sec.unwrap_or(0.0), 1.0), bytes.expect("a limit") as u64 / 1500)
+    };
+    let all = places(&["one-flow"], ("B", &["one-packet", "buffer"]), packets);
+    let of = |rate, bdp: u64| {
+        let parts = [bdp / 10, bdp / 3, bdp / 2, bdp, 2 * bdp, 4 * bdp, 8 * bdp, 16 * bdp];
+        std::iter::once((rate, 1)).chain(parts.map(|packets| (rate, packets)))
+    };
+    assert_eq!(all, of(12, 60).chain(of(48, 240)).collect());
+}
+
 /// C: RFC 7928, section 8.2.6: 100 and 10 Mbit/s in turns, for 20 s and for 100 ms.
 #[test]
 fn capacity_changes_as_in_rfc_7928() {
@@ -87,6 +151,60 @@ fn capacity_changes_as_in_rfc_7928() {
         assert_eq!((down.rate_steps[0].at_s, down.rate_steps[0].rate_mbit_per_sec), (each_s, 10.0));
         assert_eq!(down.rate_steps_period_s, Some(2.0 * each_s));
         assert!(environment("one-flow", name).look_at.starts_with("RFC 7928 section 8.2.6"));
+    }
+}
+
+/// E and G: the means of Poisson paths; the rates and round trips of policers.
+#[test]
+fn poisson_paths_and_policers_have_the_published_rates() {
+    let mean = |scenario: &Scenario| said(&scenario.links["down"]);
+    let all = places(&["wireless"], ("E", &["poisson"]), mean);
+    for mean in ["0.57", "2.64", "3.04"] {
+        assert!(all.iter().any(|it| it.contains(&format!("= {mean} "))), "{mean} of {all:?}");
+    }
+    let policer = |scenario: &Scenario| {
+        let policer = scenario.links["down"].policer.as_ref().expect("there is one");
+        (whole(policer.rate_mbit_per_sec, 1.0), scenario.rtt().as_millis())
+    };
+    let all = places(&["policers-and-acks"], ("G", &["policer"]), policer);
+    let want = [12, 60, 108].into_iter().flat_map(|rate| [(rate, 20), (rate, 100)]);
+    assert_eq!(all, want.collect());
+}
+
+/// I to K: how many flows, 10 s apart; 100 ms beside others, and a queue for the longer; who is
+/// beside the tested flow, who comes second, and over which buffers.
+#[test]
+fn flows_share_a_link_in_all_published_ways() {
+    let flows = |scenario: &Scenario| {
+        let starts: Vec<u64> =
+            scenario.flows_expanded().iter().map(|flow| whole(flow.start_s, 1.0)).collect();
+        assert!(starts.iter().zip(0..).all(|(start_s, place)| *start_s == 10 * place));
+        starts.len()
+    };
+    assert_eq!(places(&["sharing"], ("I", &["same"]), flows), [2, 3, 4, 10, 50].into());
+    let rtts = |scenario: &Scenario| {
+        let flows = scenario.flows_expanded();
+        let [long, other] = [0, 1].map(|flow| scenario.rtt_of(&flows[flow]).as_millis());
+        (long, other, scenario.links["down"].queue.limit_packets)
+    };
+    let want = [(5, 400), (20, 400), (200, 800), (560, 2_240)];
+    let want = want.map(|(other, packets)| (100, other, Some(packets)));
+    assert_eq!(places(&["sharing"], ("J", &["rtt"]), rtts), want.into());
+    let beside = |scenario: &Scenario| {
+        let suite = scenario.flows.iter().find(|flow| flow.name == "neighbour");
+        let neighbour = suite.expect("there is one");
+        let is_second = neighbour.start_s > 0.0;
+        let queue = whole(scenario.links["down"].queue.limit_bdp.unwrap_or(0.0), 10.0);
+        (neighbour.driver.to_string(), neighbour.count, is_second, queue)
+    };
+    let all = places(&["sharing"], ("K", &["beside"]), beside);
+    for driver in ["cubic", "reno", "bbr"] {
+        for (count, is_second) in [(1, false), (1, true), (4, false)] {
+            for queue in [5, 10, 20, 40, 80, 160] {
+                let place = (driver.to_owned(), count, is_second, queue);
+                assert!(all.contains(&place), "{place:?}");
+            }
+        }
     }
 }
 

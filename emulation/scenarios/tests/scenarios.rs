@@ -70,7 +70,7 @@ fn refused(change: &str, parts: &[&str]) {
 fn a_value_out_of_bounds_is_refused_with_key_value_and_rule() {
     refused("duration_s = 0", &["`duration_s` is 0: must be above 0"]);
     refused("duration_s = nan", &["`duration_s` is NaN: must be above 0"]);
-    refused("control_delay_ms = 101", &["`control_delay_ms` is 101: must be between 0 and 100"]);
+    refused("control_delay_ms = 251", &["`control_delay_ms` is 251: must be between 0 and 250"]);
     refused("sample_ms = -1", &["`sample_ms` is -1: must be between 0.1"]);
     refused(
         "sample_ms = 0.1\nduration_s = 1e6",
