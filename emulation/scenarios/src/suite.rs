@@ -36,7 +36,7 @@ use crate::load::{explained, file_text};
 use crate::overrides::Override;
 use crate::scenario::Scenario;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
@@ -66,6 +66,9 @@ pub struct Suite {
     /// Environments of other suites that come with the program, as `SUITE:ENVIRONMENT`.
     #[serde(default)]
     pick: Vec<String>,
+    /// Pass/fail lines of those picked, beside what their own suite expects of them.
+    #[serde(default)]
+    expect: BTreeMap<String, Vec<Expectation>>,
     /// What the paths of traces are relative to; none: wherever the program runs.
     #[serde(skip)]
     folder: Option<PathBuf>,
@@ -235,6 +238,10 @@ impl Suite {
         for pick in &self.pick {
             all.push(self.picked(pick)?);
         }
+        if let Some(name) = self.expect.keys().find(|name| !self.pick.contains(name)) {
+            let rule = "is none of `pick`; a family has its lines in its own `expect`";
+            return Err(refuse(format!("expect: `{name}` {rule}")));
+        }
         let mut names = BTreeSet::new();
         match all.iter().find(|it| !names.insert((it.suite.as_str(), it.name.as_str()))) {
             Some(twice) => Err(refuse(format!("{} is there twice", twice.name))),
@@ -254,7 +261,10 @@ impl Suite {
             return Err(refuse("is of this very suite"));
         }
         let found = library::environment(suite, name)?;
-        found.ok_or_else(|| refuse("is no environment of a suite that comes with the program"))
+        let rule = "is no environment of a suite that comes with the program";
+        let mut found = found.ok_or_else(|| refuse(rule))?;
+        found.expect.extend(self.expect.get(pick).into_iter().flatten().cloned());
+        Ok(found)
     }
 
     fn environment(&self, family: &Family, index: usize) -> Result<Environment, Error> {
@@ -508,6 +518,27 @@ mod tests {
             let scenario = all[0].scenario(driver, 1).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(scenario.flows[1].switches.len(), switches, "{driver}");
         }
+    }
+
+    #[test]
+    fn what_is_picked_has_the_lines_of_both_suites() {
+        let text = "title = 't'\nsource = 's'\npick = ['transperf:four', 'ccp:drop']\n\
+                    [expect]\n'transperf:four' = ['utilisation >= 0.5']\n";
+        let lines = |text: &str| {
+            let all = Suite::parse(text, "s").map_err(|error| error.to_string())?.environments();
+            let all = all.map_err(|error| error.to_string())?;
+            let of = |it: &Environment| it.expect.iter().map(ToString::to_string).collect();
+            Ok(all.iter().map(of).collect::<Vec<Vec<String>>>())
+        };
+        let own = library::environment("transperf", "four").unwrap().unwrap().expect.len();
+        let said: Vec<Vec<String>> = lines(text).unwrap_or_else(|error: String| panic!("{error}"));
+        assert_eq!(said[0].len(), own + 1);
+        assert_eq!((said[0][own].as_str(), said[1].len()), ("utilisation >= 0.5", 0));
+        let error = lines(&text.replace("'transperf:four' =", "'ccp:cell' =")).unwrap_err();
+        assert_eq!(
+            error,
+            "s: expect: `ccp:cell` is none of `pick`; a family has its lines in its own `expect`"
+        );
     }
 
     const TRACED: &str = r#"
