@@ -1,8 +1,10 @@
 //! Everything the page shows of a matrix: environments × drivers, and what stands out.
 
+use crate::cloud::Cloud;
 use crate::matrix::Matrix;
+use crate::metric::ascending;
 use crate::slice::{Buffer, Slice, slices};
-use remuda_matrix::{Harm, Row, harms, median};
+use remuda_matrix::{Harm, Rank, Row, harms, median};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,6 +114,8 @@ pub struct Board {
     pub environments: Vec<Place>,
     /// By environment, then driver; `None` where it was not run.
     pub cells: Vec<Vec<Option<Cell>>>,
+    /// By metric of [`METRICS`](crate::METRICS), then driver: environments with a value, ascending.
+    pub ascending: Vec<Vec<Vec<usize>>>,
     /// Each with its ranking; the first has all environments.
     pub slices: Vec<Slice>,
     /// Who starved.
@@ -147,16 +151,22 @@ impl Board {
             by_cell[place][driver].push(row);
         }
         let seeds: BTreeSet<u64> = rows.iter().map(|row| row.seed).collect();
+        let cells: Vec<_> = by_cell.iter().map(|drivers| cells(drivers)).collect();
+        let mut slices = slices(rows, &places);
+        for slice in &mut slices {
+            slice.clouds = clouds(slice, &drivers, &cells);
+        }
         Self {
             about: matrix.about.clone(),
             runs: rows.len(),
             seeds: seeds.len(),
-            slices: slices(rows, &places),
+            slices,
             starved: starved(&by_cell, &drivers),
             harms: harms_to(rows),
             expected: rows.iter().map(|row| row.expected).sum(),
             missed: missed(&by_cell),
-            cells: by_cell.iter().map(|drivers| cells(drivers)).collect(),
+            ascending: ascending(&cells, drivers.len()),
+            cells,
             environments: places.into_iter().map(place).collect(),
             drivers,
         }
@@ -198,6 +208,16 @@ fn cells(drivers: &[Vec<&Row>]) -> Vec<Option<Cell>> {
         })
     };
     drivers.iter().map(cell).collect()
+}
+
+/// In the order of the ranking.
+fn clouds(slice: &Slice, drivers: &[String], cells: &[Vec<Option<Cell>>]) -> Vec<Cloud> {
+    let of = |rank: &Rank| {
+        let column = drivers.iter().position(|name| *name == rank.driver)?;
+        let own = slice.environments.iter().filter_map(|place| cells[*place][column].as_ref());
+        Cloud::of(&rank.driver, own)
+    };
+    slice.ranks.iter().filter_map(of).collect()
 }
 
 fn starved(by_cell: &Rows<'_>, drivers: &[String]) -> Vec<Starved> {

@@ -56,6 +56,20 @@ pub enum Error {
     /// A defect of the page's template.
     #[error("cannot make the page: {0}")]
     Page(#[from] Box<minijinja::Error>),
+    /// A plot of nothing that is there.
+    #[error("{rule}")]
+    Choice {
+        /// Which flag said what, what there is, and the fix.
+        rule: String,
+    },
+    /// A plot that cannot be drawn.
+    #[error("cannot draw {name}: {what}")]
+    Plot {
+        /// Its name.
+        name: String,
+        /// What the drawing library said.
+        what: String,
+    },
     /// A number that JSON has not.
     #[error("cannot write the page's data: {0}")]
     Json(#[from] serde_json::Error),

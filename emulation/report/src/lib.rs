@@ -8,17 +8,23 @@
 //! whatever else wants to show it (`remuda report --text`) has the same numbers.
 
 mod board;
+mod cloud;
 mod diff;
 mod error;
 mod matrix;
+mod metric;
 mod page;
+mod plot;
 mod series;
 mod slice;
 
 pub use board::{Board, Cell, HarmTo, Place, Starved};
+pub use cloud::Cloud;
 pub use diff::{Change, Diff, DriverDiff, Verdict};
 pub use error::Error;
 pub use matrix::Matrix;
+pub use metric::{METRICS, Metric};
 pub use page::page;
+pub use plot::{Plot, plots};
 pub use series::{RUNS_MAX, Series};
 pub use slice::{Buffer, Slice};

@@ -1,22 +1,12 @@
 "use strict";
-// Draws what was chosen. All figures are in the data; rankings and intervals are computed by
-// remuda, here are only means, deviations and quantiles of what is on the page.
+// Draws what was chosen. All figures are in the data: nothing is computed here but where they go.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const { board, series } = data;
+const { board, metrics, series } = data;
 const at = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 const HEAT_ROWS = 60;
 const COLOURS = 6;
-
-const METRICS = [
-  { key: "of_best", label: "merit, of the best there (%)", factor: 100 },
-  { key: "utilisation", label: "of the link (%)", factor: 100 },
-  { key: "queueing_p95_ms", label: "p95 of the queueing delay (ms)", factor: 1, log: true },
-  { key: "retransmitted_percent", label: "sent again (%)", factor: 1 },
-  { key: "share", label: "to an even share, beside others (ratio)", factor: 1 },
-  { key: "slowdown_p95", label: "p95 of the slowdown of transfers (ratio)", factor: 1, log: true },
-];
 
 // ---- small things ------------------------------------------------------------------------------
 
@@ -67,21 +57,21 @@ function table(columns, rows) {
     element("tbody", {}, ...body));
 }
 
-function mean(values) {
-  return values.reduce((sum, value) => sum + value, 0) / values.length;
-}
-
 // ---- what is chosen ----------------------------------------------------------------------------
 
 const slice = () => board.slices[at("slice").value];
 const chosen = () => at("arm").value;
 const driverAt = (name) => board.drivers.indexOf(name);
 
+// What an arm has in these environments, ascending.
 function values(driver, metric) {
-  const column = driverAt(driver);
-  const cells = slice().environments.map((place) => board.cells[place][column]);
-  return cells.map((cell) => (cell ? cell[metric] : null)).filter((it) => it !== null);
+  const { key, factor, least } = metric;
+  const [inside, column] = [new Set(slice().environments), driverAt(driver)];
+  const places = board.ascending[metrics.indexOf(metric)][column].filter((it) => inside.has(it));
+  return places.map((it) => Math.max(board.cells[it][column][key] * factor, least ?? -Infinity));
 }
+
+const labelOf = (key) => metrics.find((it) => it.key === key).label;
 
 function colour(name) {
   const place = slice().ranks.findIndex((rank) => rank.driver === name);
@@ -100,7 +90,7 @@ function fillControls() {
   });
   at("arm").append(element("option", { value: "" }, "all"));
   board.drivers.forEach((name) => at("arm").append(element("option", { value: name }, name)));
-  METRICS.forEach((it, place) => {
+  metrics.forEach((it, place) => {
     at("metric").append(element("option", { value: place }, it.label));
   });
   at("slice").addEventListener("change", drawAll);
@@ -197,26 +187,12 @@ function axis(range, pixels, label, log) {
   return { range, label, log, of: scale(range, pixels, log) };
 }
 
-// Each arm's mean, and how uncertain it is, in log delay and share of the link.
-function cloud(name) {
-  const column = driverAt(name);
-  const cells = slice().environments.map((place) => board.cells[place][column]);
-  const points = cells.filter((cell) => cell && cell.utilisation !== null)
-    .map((cell) => [Math.log10(Math.max(cell.queueing_p95_ms, 0.1)), cell.utilisation * 100]);
-  if (points.length === 0) return null;
-  const [x, y] = [0, 1].map((part) => mean(points.map((point) => point[part])));
-  // 5.99: what 95 % of a chi-squared variate of two degrees of freedom do not exceed.
-  const factor = 5.99 / points.length;
-  const moment = (a, b) => factor *
-    mean(points.map((p) => (p[a] - [x, y][a]) * (p[b] - [x, y][b])));
-  return { name, x, y, xx: moment(0, 0), yy: moment(1, 1), xy: moment(0, 1) };
-}
-
 function ellipse(of, x, y) {
   // Half axes and turn from the covariance, in pixels.
   const perX = x.of(10 ** (of.x + 1)) - x.of(10 ** of.x);
   const perY = y.of(of.y + 1) - y.of(of.y);
-  const [xx, yy, xy] = [of.xx * perX * perX, of.yy * perY * perY, of.xy * perX * perY];
+  const [a, b, c] = of.ellipse;
+  const [xx, yy, xy] = [a * perX * perX, b * perY * perY, c * perX * perY];
   const middle = (xx + yy) / 2;
   const apart = Math.hypot((xx - yy) / 2, xy);
   const [rx, ry] = [middle + apart, Math.max(middle - apart, 0)].map(Math.sqrt);
@@ -227,7 +203,8 @@ function ellipse(of, x, y) {
 }
 
 function drawScatter() {
-  const clouds = slice().ranks.map((rank) => cloud(rank.driver)).filter((it) => it !== null);
+  const clouds = slice().clouds.map((it) => ({ name: it.driver, x: it.delay_log10_ms,
+    y: it.utilisation_percent, ellipse: it.ellipse }));
   if (clouds.length === 0) {
     const text = "None of these environments has a limit to compare with.";
     at("scatter-plot").replaceChildren(text);
@@ -238,9 +215,9 @@ function drawScatter() {
   const ys = clouds.map((it) => it.y);
   const low = Math.max(0, Math.floor((Math.min(...ys) - 4) / 5) * 5);
   const x = axis([10 ** (Math.min(...xs) - 0.12), 10 ** (Math.max(...xs) + 0.2)],
-    [size.left, size.width - size.right], "p95 queueing delay (ms), logarithmic", true);
+    [size.left, size.width - size.right], `${labelOf("queueing_p95_ms")}, logarithmic`, true);
   const y = axis([low, Math.max(...ys) + 3], [size.height - size.bottom, size.top],
-    "of the link (%)");
+    labelOf("utilisation"));
   const svg = frame(size, `Throughput and delay of ${clouds.length} arms on ${slice().label}`);
   const clip = shape("clipPath", { id: "inside" });
   clip.append(shape("rect", { x: size.left, y: size.top, width: size.width - size.left - size.right,
@@ -282,23 +259,21 @@ function legend(names) {
 }
 
 function drawDistributions() {
-  const metric = METRICS[at("metric").value];
+  const metric = metrics[at("metric").value];
+  const log = metric.least !== null;
   const names = slice().ranks.slice(0, 5).map((rank) => rank.driver);
   if (chosen() && !names.includes(chosen())) names.push(chosen());
-  const least = metric.log ? 0.1 : -Infinity;
-  const lines = names.map((name) => {
-    const all = values(name, metric.key).map((it) => Math.max(it * metric.factor, least));
-    return { name, all: all.sort((a, b) => a - b) };
-  }).filter((it) => it.all.length > 0);
+  const lines = names.map((name) => ({ name, all: values(name, metric) }))
+    .filter((it) => it.all.length > 0);
   if (lines.length === 0) {
     at("cdf-plot").replaceChildren("None of these environments has this metric.");
     return;
   }
   const every = lines.flatMap((it) => it.all);
   const range = [Math.min(...every), Math.max(...every)];
-  if (range[0] === range[1]) range[1] += metric.log ? range[0] : 1;
+  if (range[0] === range[1]) range[1] += log ? range[0] : 1;
   const size = sized("cdf-plot", 340);
-  const x = axis(range, [size.left, size.width - size.right], metric.label, metric.log);
+  const x = axis(range, [size.left, size.width - size.right], metric.label, log);
   const y = axis([0, 100], [size.height - size.bottom, size.top], "of the environments (%)");
   const svg = frame(size, `Distribution of ${metric.label} on ${slice().label}`);
   axes(svg, size, x, y);

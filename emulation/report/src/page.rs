@@ -7,6 +7,7 @@
 use crate::board::Board;
 use crate::diff::Diff;
 use crate::error::Error;
+use crate::metric::{METRICS, Metric};
 use crate::series::Series;
 use crate::slice::Slice;
 use minijinja::{AutoEscape, Environment, context};
@@ -17,6 +18,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 struct Data<'a> {
     board: &'a Board,
+    metrics: &'a [Metric],
     diff: Option<&'a Diff>,
     series: &'a [Series],
 }
@@ -67,7 +69,8 @@ fn best(slice: &Slice) -> Option<Best> {
 ///
 /// A defect of the template.
 pub fn page(board: &Board, diff: Option<&Diff>, series: &[Series]) -> Result<String, Error> {
-    let data = serde_json::to_string(&Data { board, diff, series })?.replace('<', "\\u003c");
+    let data = serde_json::to_string(&Data { board, metrics: &METRICS, diff, series })?
+        .replace('<', "\\u003c");
     let of_paths = board.slices.iter().filter(|slice| slice.by == "all" || slice.by == "path");
     let bests: Vec<Best> = of_paths.filter_map(best).collect();
     let mut templates = Environment::new();

@@ -1,6 +1,7 @@
 //! Slices of the environments, each with its own ranking: every kind of path, also by its buffer;
 //! every group; every suite.
 
+use crate::cloud::Cloud;
 use remuda_matrix::{Rank, Row, ranking};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -54,6 +55,8 @@ pub struct Slice {
     pub environments: Vec<usize>,
     /// All drivers, the best first.
     pub ranks: Vec<Rank>,
+    /// Those of them that something limits, between throughput and delay.
+    pub clouds: Vec<Cloud>,
 }
 
 /// What a group's letter stands for (`emulation/scenarios/README.md`).
@@ -87,7 +90,8 @@ pub fn slices(rows: &[Row], places: &[&Row]) -> Vec<Slice> {
             (0..places.len()).filter(|place| is_in(places[*place])).collect();
         if !environments.is_empty() {
             let inside: Vec<Row> = rows.iter().filter(|row| is_in(row)).cloned().collect();
-            all.push(Slice { by, label, environments, ranks: ranking(&inside) });
+            let (ranks, clouds) = (ranking(&inside), Vec::new());
+            all.push(Slice { by, label, environments, ranks, clouds });
         }
     };
     let distinct = |of: fn(&Row) -> &str| places.iter().map(|row| of(row)).collect::<BTreeSet<_>>();

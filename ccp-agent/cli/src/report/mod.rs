@@ -1,6 +1,7 @@
 //! `remuda report`: what a matrix says, as a page or in the terminal, and what changed since
 //! another one.
 
+mod plot;
 mod show;
 
 use crate::Failure;
@@ -8,7 +9,7 @@ use crate::author::AuthorArgs;
 use crate::matrix::suite_of;
 use ccp_agent::Config;
 use clap::Args;
-use remuda_report::{Board, Diff, Matrix, Series, page};
+use remuda_report::{Board, Diff, Matrix, Series, page, plots};
 use remuda_scenarios::{Suite, suite_names};
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +36,9 @@ Examples:
   In the terminal, and with an exit status for CI: 0, 1 if an arm became worse, 2 on trouble
     remuda report out/after --against out/before --text --check
   What happened, second by second, where a name has cell/ in it
-    remuda report --series wireless/cell/owd_ms=20")]
+    remuda report --series wireless/cell/owd_ms=20
+  Charts for a paper, as SVG and PNG: three arms on two kinds of path
+    remuda report --plot out/plots --paths 'cellular paths,wired paths' --arm rein,bbr,cubic")]
 pub struct ReportArgs {
     /// A table of `remuda matrix`, or the folder it is in
     #[arg(value_name = "TABLE", default_value = "out/matrix")]
@@ -55,6 +58,17 @@ pub struct ReportArgs {
     /// Where the page goes [default: report.html beside the table]
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
     out: Option<PathBuf>,
+    /// Also draws the charts into DIR, each as SVG and as PNG, white, a column of a paper wide:
+    /// ranking, throughput and delay, distributions, merit by arm and group
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+    /// Paths to draw, by a part of what the page calls them, as `cellular paths` [default: all
+    /// paths]
+    #[arg(long, value_name = "PART", value_delimiter = ',', requires = "plot")]
+    paths: Vec<String>,
+    /// Arms to mark in charts [default: the five best]. All are ranked, whichever are marked
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "plot")]
+    arm: Vec<String>,
     /// Prints tables instead of writing a page
     #[arg(long, conflicts_with = "series")]
     text: bool,
@@ -106,6 +120,10 @@ impl ReportArgs {
             let path = self.page_path();
             write(&path, &page(&board, diff.as_ref(), &self.series_of(&matrix)?)?)?;
             println!("{}", path.display());
+        }
+        if let Some(folder) = &self.plot {
+            let plots = plots(&board, &self.paths, &self.arm)?;
+            println!("{}", plot::write(folder, &plots)?);
         }
         match &diff {
             Some(diff) if self.check && !diff.passes() => Err(Failed::Check(show::failing(diff))),

@@ -1,0 +1,91 @@
+//! Where an arm lies between throughput and delay, and how sure that is: its mean over the
+//! environments that have a limit, and an ellipse that holds this mean with 95 % confidence, in the
+//! logarithm of the delay.
+
+use crate::board::Cell;
+use crate::metric::{QUEUEING, UTILISATION};
+use serde::Serialize;
+
+/// What 95 % of a chi-squared variate of two degrees of freedom do not exceed.
+const CHI_SQUARED_95: f64 = 5.99;
+
+/// Of one driver in one slice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Cloud {
+    /// Whose.
+    pub driver: String,
+    /// The mean of the decimal logarithms of the 95th percentiles of queueing delay, in ms.
+    pub delay_log10_ms: f64,
+    /// The mean utilisation.
+    pub utilisation_percent: f64,
+    /// The ellipse: covariance of the mean times the quantile, of delay and delay, utilisation and
+    /// utilisation, delay and utilisation.
+    pub ellipse: [f64; 3],
+}
+
+impl Cloud {
+    /// Of a driver's cells; `None` if nothing limits any of them.
+    pub fn of<'a>(driver: &str, cells: impl Iterator<Item = &'a Cell>) -> Option<Self> {
+        let point = |cell| Some([QUEUEING.shown(cell)?.log10(), UTILISATION.shown(cell)?]);
+        let points: Vec<[f64; 2]> = cells.filter_map(point).collect();
+        let count = points.len() as f64;
+        if points.is_empty() {
+            return None;
+        }
+        let [x, y] = [0, 1].map(|at| points.iter().map(|it| it[at]).sum::<f64>() / count);
+        let moment = |a: usize, b: usize| {
+            let middle = [x, y];
+            let sum: f64 = points.iter().map(|it| (it[a] - middle[a]) * (it[b] - middle[b])).sum();
+            sum / count * CHI_SQUARED_95 / count
+        };
+        Some(Self {
+            driver: driver.to_owned(),
+            delay_log10_ms: x,
+            utilisation_percent: y,
+            ellipse: [moment(0, 0), moment(1, 1), moment(0, 1)],
+        })
+    }
+
+    /// Its edge, as points of logarithm and percent.
+    pub fn edge(&self, points: usize) -> impl Iterator<Item = (f64, f64)> + '_ {
+        // Cholesky's factors of the covariance turn a circle into the ellipse.
+        let [xx, yy, xy] = self.ellipse;
+        let across = xx.sqrt();
+        let along = if across > 0.0 { xy / across } else { 0.0 };
+        let up = (yy - along * along).max(0.0).sqrt();
+        (0..points).map(move |point| {
+            let turn = point as f64 / points as f64 * std::f64::consts::TAU;
+            let (sin, cos) = turn.sin_cos();
+            let y = self.utilisation_percent + along * cos + up * sin;
+            (self.delay_log10_ms + across * cos, y)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cloud_lies_at_its_mean_and_its_ellipse_is_as_wide_as_it_is_unsure() {
+        let cell = |ms: f64, share: f64| Cell {
+            queueing_p95_ms: ms,
+            utilisation: Some(share),
+            ..Cell::default()
+        };
+        let of = |cells: &[Cell]| Cloud::of("a", cells.iter());
+        let cloud = of(&[cell(1.0, 0.6), cell(100.0, 0.8)]).unwrap();
+        assert!((cloud.delay_log10_ms - 1.0).abs() < 1e-12);
+        assert!((cloud.utilisation_percent - 70.0).abs() < 1e-12);
+        // Variances 1 and 100, of two cells; both grow together.
+        let want = [1.0, 100.0, 10.0].map(|it| it * CHI_SQUARED_95 / 2.0);
+        for (had, want) in cloud.ellipse.iter().zip(want) {
+            assert!((had - want).abs() < 1e-9, "{:?}", cloud.ellipse);
+        }
+        let furthest = cloud.edge(360).map(|(x, _)| x).fold(0.0, f64::max);
+        assert!((furthest - 1.0 - want[0].sqrt()).abs() < 1e-3, "{furthest}");
+        let alone = of(&[cell(10.0, 0.5)]).unwrap();
+        assert!(alone.edge(8).all(|(x, y)| (x, y) == (1.0, 50.0)), "one cell is a point");
+        assert_eq!(of(&[Cell::default()]), None, "without a limit there is none");
+    }
+}

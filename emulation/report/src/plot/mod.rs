@@ -1,0 +1,128 @@
+//! The charts of the page for paper: each as SVG and as PNG, white, a column wide.
+//!
+//! They show what the page shows, of the same numbers: the [ranking](Slice::ranks) with its
+//! intervals, [clouds](crate::Cloud) between throughput and delay, the distribution of every
+//! [`Metric`](crate::Metric), and merit by arm and group.
+
+mod axis;
+mod canvas;
+mod distribution;
+mod heat;
+mod ranking;
+mod scatter;
+
+use crate::board::Board;
+use crate::error::Error;
+use crate::metric::METRICS;
+use crate::slice::Slice;
+use canvas::{COLOURS_MAX, Chart};
+use distribution::Distribution;
+use heat::Heat;
+use ranking::Ranking;
+use scatter::Scatter;
+
+/// So many arms are marked where none are asked for, as on the page.
+const MARKED: usize = 5;
+/// No slice is called by more.
+const SLUG_MAX: usize = 80;
+
+/// A chart, drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plot {
+    /// What it shows, as a file is named: `ranking-all-paths`.
+    pub name: String,
+    /// As an SVG document.
+    pub svg: String,
+    /// As a PNG file.
+    pub png: Vec<u8>,
+}
+
+impl Plot {
+    fn of(name: String, chart: &impl Chart) -> Result<Self, Error> {
+        let (svg, png) = (canvas::svg(&name, chart)?, canvas::png(&name, chart)?);
+        Ok(Self { name, svg, png })
+    }
+}
+
+/// Small letters and digits, with hyphens for all else.
+fn slug(text: &str) -> String {
+    let letter = |it: char| if it.is_ascii_alphanumeric() { it.to_ascii_lowercase() } else { ' ' };
+    let plain: String = text.chars().map(letter).take(SLUG_MAX).collect();
+    plain.split_whitespace().collect::<Vec<_>>().join("-")
+}
+
+/// Under a title, what all charts of a slice say.
+fn title(slice: &Slice) -> String {
+    let count = slice.environments.len();
+    format!("{}: {count} {}", slice.label, if count == 1 { "environment" } else { "environments" })
+}
+
+/// The slices that have one of these parts in their label, or are called so; all paths without.
+fn wanted<'a>(board: &'a Board, parts: &[String]) -> Result<Vec<&'a Slice>, Error> {
+    if parts.is_empty() {
+        return Ok(board.slices.iter().take(1).collect());
+    }
+    let mut all = Vec::new();
+    for part in parts {
+        let exact = board.slices.iter().filter(|slice| slice.label == *part);
+        let mut found: Vec<&Slice> = exact.collect();
+        if found.is_empty() {
+            found = board.slices.iter().filter(|slice| slice.label.contains(part)).collect();
+        }
+        if found.is_empty() {
+            let labels: Vec<&str> = board.slices.iter().map(|it| it.label.as_str()).collect();
+            let known = labels.join("; ");
+            let rule = format!("--paths {part}: no paths of the table are called so; say one of: ");
+            return Err(Error::Choice { rule: rule + &known });
+        }
+        all.extend(found);
+    }
+    Ok(all)
+}
+
+fn check_arms(board: &Board, arms: &[String]) -> Result<(), Error> {
+    if let Some(unknown) = arms.iter().find(|arm| !board.drivers.contains(arm)) {
+        let known = board.drivers.join(", ");
+        let rule = format!("--arm {unknown}: is not in the table; fix: say one of {known}");
+        return Err(Error::Choice { rule });
+    }
+    if arms.len() > COLOURS_MAX {
+        let rule = format!("--arm: {} arms; {COLOURS_MAX} are told apart in a plot", arms.len());
+        return Err(Error::Choice { rule: rule + "; fix: say fewer, or none for the five best" });
+    }
+    Ok(())
+}
+
+/// All charts of the paths whose label has one of these parts in it (of all paths if there are
+/// none). Of arms those are marked that are given, otherwise the five best of each.
+///
+/// # Errors
+///
+/// Paths or arms that are not in the table, more arms than there are colours, or a chart that the
+/// library cannot draw.
+pub fn plots(board: &Board, paths: &[String], arms: &[String]) -> Result<Vec<Plot>, Error> {
+    check_arms(board, arms)?;
+    let mut all = Vec::new();
+    for slice in wanted(board, paths)? {
+        let best = slice.ranks.iter().map(|rank| rank.driver.as_str());
+        let marked: Vec<&str> = match arms {
+            [] => best.take(MARKED).collect(),
+            some => some.iter().map(String::as_str).collect(),
+        };
+        let of = slug(&slice.label);
+        all.push(Plot::of(format!("ranking-{of}"), &Ranking::of(slice, &marked))?);
+        if let Some(scatter) = Scatter::of(slice, &marked) {
+            all.push(Plot::of(format!("throughput-delay-{of}"), &scatter)?);
+        }
+        for (place, metric) in METRICS.iter().enumerate() {
+            if let Some(chart) = Distribution::of(board, slice, &marked, place) {
+                all.push(Plot::of(format!("cdf-{}-{of}", metric.name), &chart)?);
+            }
+        }
+    }
+    all.push(Plot::of("merit-by-group".to_owned(), &Heat::of(board))?);
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests;
