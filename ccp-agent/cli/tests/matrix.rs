@@ -108,6 +108,34 @@ fn bad_words_are_refused_with_what_there_is() {
     }
 }
 
+/// What cannot be written of the cache, or of the table, costs no more than that.
+#[test]
+fn runs_that_cannot_be_kept_are_in_the_table_with_a_warning() {
+    let folder = folder();
+    let kept = folder.path().join("kept");
+    fs::create_dir(&kept).unwrap();
+    // A key's first two digits are a folder: now each of them is a file.
+    (0..=255).for_each(|byte| fs::write(kept.join(format!("{byte:02x}")), "").unwrap());
+    let line = "--suite mine.toml --arm cubic,reno --keep kept";
+    let (output, said) = run(folder.path(), line);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("cannot keep a run: kept/").count(), 1, "{said}");
+    assert!(said.contains("the next matrix runs it again") && said.contains("fix: "), "{said}");
+    assert!(said.contains("4 of 4 runs in ") && said.contains("s, 4 of them not kept"), "{said}");
+    let table = folder.path().join("out/matrix/matrix.parquet");
+    assert_eq!(ROWS.read(&table).unwrap().0.len(), 4);
+    fs::remove_file(&table).unwrap();
+    fs::create_dir(&table).unwrap();
+    let (output, said) = run(folder.path(), &format!("{line} --json --quiet"));
+    assert!(!output.status.success(), "{said}");
+    assert_eq!(said.matches("cannot keep a run: kept/").count(), 1, "{said}");
+    assert!(
+        said.contains("matrix.parquet: ") && said.contains("goes on from what is kept"),
+        "{said}"
+    );
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 4, "they are said");
+}
+
 /// The first Ctrl-C lets nothing be lost; the same command goes on.
 #[test]
 fn ctrl_c_keeps_what_was_run() {

@@ -28,6 +28,6 @@ pub use ranking::{Rank, ranking};
 pub use remote::RemoteError;
 pub use remote_run::{Ran, run_remotely};
 pub use row::{ROWS, Row, scenario_hash};
-pub use run::{Progress, Watched, run, run_each};
+pub use run::{Progress, Unkept, Watched, run, run_each};
 pub use store::{Store, code_version};
 pub use work::{BUILD, Work};

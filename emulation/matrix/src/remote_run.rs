@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::plan::{Job, Plan};
 use crate::remote::{Remote, RemoteError, Said, Told};
 use crate::row::Row;
-use crate::run::{Looked, Progress, Results, keep, look};
+use crate::run::{Looked, Origin, Progress, Results, keep, look};
 use crate::store::Store;
 use crate::work::Work;
 use sha2::{Digest, Sha256};
@@ -42,7 +42,7 @@ pub fn run_remotely(
     plan: &Plan,
     store: Option<&Store>,
     (command, stopped): (&mut Command, &AtomicBool),
-    progress: impl FnMut(Progress),
+    progress: impl FnMut(&Progress),
 ) -> Ran {
     let mut matrix = Matrix {
         plan,
@@ -56,7 +56,7 @@ pub fn run_remotely(
     Ran { rows: matrix.results.all, broken }
 }
 
-impl<'a, P: FnMut(Progress)> Matrix<'a, P> {
+impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
     fn run(&mut self, command: &mut Command, stopped: &AtomicBool) -> Result<(), Box<RemoteError>> {
         let is_stopped = || stopped.load(Ordering::Relaxed);
         let mut remote = None;
@@ -67,7 +67,7 @@ impl<'a, P: FnMut(Progress)> Matrix<'a, P> {
             let key = match look(self.store, job) {
                 Ok(Looked::Missing(key)) => key,
                 Ok(Looked::Kept(row)) => {
-                    self.results.finish(index, Ok((*row, true)));
+                    self.results.finish(index, Ok((*row, Origin::Kept)));
                     continue;
                 }
                 Err(error) => {
@@ -157,8 +157,8 @@ impl<'a, P: FnMut(Progress)> Matrix<'a, P> {
                     let theirs = format!("{}/{}, {}", row.suite, row.environment, row.driver);
                     return Err(remote.odd(&format!("{theirs}, seed {}", row.seed), &rule));
                 }
-                let kept = keep(self.store, key.as_deref(), &row);
-                self.results.finish(index, kept.map(|()| (*row, false)));
+                let kept = keep(self.store, key.as_deref(), *row);
+                self.results.finish(index, Ok(kept));
                 Ok(())
             }
         }

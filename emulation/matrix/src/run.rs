@@ -14,7 +14,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 /// How far a matrix is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Runs that are done, one way or the other.
     pub done: usize,
@@ -22,12 +22,34 @@ pub struct Progress {
     pub kept: usize,
     /// Those that came to nothing.
     pub failed: usize,
+    /// Those whose row is there, but not for another time.
+    pub unkept: Option<Unkept>,
     /// All of them.
     pub all: usize,
 }
 
-/// What became of a job: its row, and whether that was there already.
-pub(crate) type Finished = Result<(Row, bool), Error>;
+/// Rows that could not be kept: the table has them, and the next matrix runs them again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unkept {
+    /// How many by now.
+    pub runs: usize,
+    /// Which file it was of the first, and why.
+    pub why: String,
+}
+
+/// Where a row is from.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    /// It was there already.
+    Kept,
+    /// Of a run now; kept, if there is a store.
+    Run,
+    /// Of a run now, and could not be kept.
+    Unkept(Error),
+}
+
+/// What became of a job.
+pub(crate) type Finished = Result<(Row, Origin), Error>;
 
 /// What became of every job so far, in their order, and who hears of it.
 pub(crate) struct Results<P> {
@@ -36,7 +58,7 @@ pub(crate) struct Results<P> {
     progress: P,
 }
 
-impl<P: FnMut(Progress)> Results<P> {
+impl<P: FnMut(&Progress)> Results<P> {
     pub(crate) fn of(plan: &Plan, progress: P) -> Self {
         let so_far = Progress { all: plan.jobs.len(), ..Progress::default() };
         Self { all: plan.jobs.iter().map(|_| None).collect(), so_far, progress }
@@ -44,10 +66,17 @@ impl<P: FnMut(Progress)> Results<P> {
 
     pub(crate) fn finish(&mut self, index: usize, finished: Finished) {
         self.so_far.done += 1;
-        self.so_far.kept += usize::from(matches!(finished, Ok((_, true))));
-        self.so_far.failed += usize::from(finished.is_err());
+        match &finished {
+            Ok((_, Origin::Run)) => {}
+            Ok((_, Origin::Kept)) => self.so_far.kept += 1,
+            Ok((_, Origin::Unkept(error))) => {
+                let first = || Unkept { runs: 0, why: error.to_string() };
+                self.so_far.unkept.get_or_insert_with(first).runs += 1;
+            }
+            Err(_) => self.so_far.failed += 1,
+        }
         self.all[index] = Some(finished.map(|(row, _)| row));
-        (self.progress)(self.so_far);
+        (self.progress)(&self.so_far);
     }
 }
 
@@ -67,9 +96,11 @@ pub(crate) fn look(store: Option<&Store>, job: &Job) -> Result<Looked, Error> {
     })
 }
 
-pub(crate) fn keep(store: Option<&Store>, key: Option<&str>, row: &Row) -> Result<(), Error> {
-    let both = store.zip(key);
-    both.map_or(Ok(()), |(store, key)| store.put(key, row))
+/// Keeps the row of a run, if there is a store. That it cannot does not cost the row: hours of runs
+/// would end with the disk that is full by then.
+pub(crate) fn keep(store: Option<&Store>, key: Option<&str>, row: Row) -> (Row, Origin) {
+    let put = store.zip(key).map_or(Ok(()), |(store, key)| store.put(key, &row));
+    (row, put.map_or_else(Origin::Unkept, |()| Origin::Run))
 }
 
 /// One run in the simulator; `None` if it was stopped. A run that panics costs no other.
@@ -98,14 +129,13 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     /// What is kept of a job, or else what comes of it now, which is kept. `None`: it was stopped.
-    fn look_or_simulate(&self, job: &Job) -> Result<Option<(Row, bool)>, Error> {
+    fn look_or_simulate(&self, job: &Job) -> Result<Option<(Row, Origin)>, Error> {
         let key = match look(self.store, job)? {
-            Looked::Kept(row) => return Ok(Some((*row, true))),
+            Looked::Kept(row) => return Ok(Some((*row, Origin::Kept))),
             Looked::Missing(key) => key,
         };
-        let Some(row) = simulate(job, self.config, self.stopped)? else { return Ok(None) };
-        keep(self.store, key.as_deref(), &row)?;
-        Ok(Some((row, false)))
+        let row = simulate(job, self.config, self.stopped)?;
+        Ok(row.map(|row| keep(self.store, key.as_deref(), row)))
     }
 }
 
@@ -115,7 +145,7 @@ pub fn run(
     plan: &Plan,
     (store, config): (Option<&Store>, &Arc<Config>),
     (threads, stopped): (usize, &AtomicBool),
-    progress: impl FnMut(Progress),
+    progress: impl FnMut(&Progress),
 ) -> Vec<Option<Result<Row, Error>>> {
     let shared = Shared { store, config, stopped };
     let next = AtomicUsize::new(0);
@@ -158,21 +188,20 @@ pub fn run_each(
     plan: &Plan,
     store: Option<&Store>,
     stopped: &AtomicBool,
-    progress: impl FnMut(Progress),
+    progress: impl FnMut(&Progress),
     mut outcome_of: impl FnMut(&Job) -> Result<Option<Watched>, String>,
 ) -> Vec<Option<Result<Row, Error>>> {
     let mut results = Results::of(plan, progress);
-    let mut row_of = |job: &Job| -> Result<Option<(Row, bool)>, Error> {
+    let mut row_of = |job: &Job| -> Result<Option<(Row, Origin)>, Error> {
         let key = match look(store, job)? {
-            Looked::Kept(row) => return Ok(Some((*row, true))),
+            Looked::Kept(row) => return Ok(Some((*row, Origin::Kept))),
             Looked::Missing(key) => key,
         };
         let failed = |why| Error::Elsewhere { run: job.name(), why };
         let Some(watched) = outcome_of(job).map_err(failed)? else { return Ok(None) };
         let disturbed = u64::from(watched.is_disturbed);
         let row = Row { disturbed, ..metrics::row(job, &watched.outcome)? };
-        keep(store, key.as_deref(), &row)?;
-        Ok(Some((row, false)))
+        Ok(Some(keep(store, key.as_deref(), row)))
     };
     for (index, job) in plan.jobs.iter().enumerate() {
         if stopped.load(Ordering::Relaxed) {

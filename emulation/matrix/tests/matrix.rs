@@ -57,7 +57,7 @@ fn plan() -> Plan {
 /// Runs it; stops after so many runs that were not kept, if that is said.
 fn rows(plan: &Plan, store: Option<&Store>, threads: usize, stop_after: Option<usize>) -> Vec<Row> {
     let (config, stopped) = (Arc::new(Config::default()), AtomicBool::new(false));
-    let watch = |so_far: Progress| {
+    let watch = |so_far: &Progress| {
         if stop_after.is_some_and(|after| so_far.done - so_far.kept >= after) {
             stopped.store(true, Ordering::Relaxed);
         }
@@ -95,6 +95,28 @@ fn the_same_matrix_gives_the_same_bytes_whatever_happens_on_the_way() {
 
     let (read, _) = ROWS.read(&folder.path().join("table.parquet")).expect("it is read");
     assert_eq!(read, whole);
+}
+
+/// As on a full disk: nothing can be written where rows are kept.
+#[test]
+fn a_row_that_cannot_be_kept_is_in_the_table_and_said_to_be_unkept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = plan();
+    let want = rows(&plan, None, 2, None);
+    let runs = folder.path().join("runs");
+    let store = Store::open(&runs, "code".to_owned()).expect("a store");
+    std::fs::remove_dir(&runs).expect("it is empty");
+    std::fs::write(&runs, "").expect("a file in its place");
+    let (config, mut last) = (Arc::new(Config::default()), Progress::default());
+    let finished = run(&plan, (Some(&store), &config), (2, &AtomicBool::new(false)), |so_far| {
+        last.clone_from(so_far);
+    });
+    let got: Vec<Row> = finished.into_iter().flatten().map(|row| row.expect("it runs")).collect();
+    assert_eq!(got, want);
+    let unkept = last.unkept.expect("no row could be kept");
+    assert_eq!((last.done, last.failed, unkept.runs), (20, 0, 20));
+    let file = format!("{}/", runs.display());
+    assert!(unkept.why.starts_with(&file) && unkept.why.contains(".json: "), "{}", unkept.why);
 }
 
 #[test]

@@ -89,6 +89,17 @@ fn right_answers_are_kept_and_not_asked_for_again() {
         kept = so_far.kept;
     });
     assert_eq!((kept, rows(whole)), (2, all.clone()));
+    // What cannot be kept is a row all the same.
+    let runs = folder.path().join("full");
+    let full = Store::open(&runs, "code".to_owned()).expect("a store");
+    fs::remove_dir(&runs).expect("it is empty");
+    fs::write(&runs, "").expect("a file in its place");
+    let mut unkept = None;
+    let mut command = fake(folder.path(), &ready(1), &answers);
+    let whole = run_remotely(&plan, Some(&full), (&mut command, &stopped), |so_far| {
+        unkept.clone_from(&so_far.unkept);
+    });
+    assert_eq!((unkept.map(|it| it.runs), rows(whole)), (Some(4), all.clone()));
     // Nothing is left to run, and nothing is started.
     assert_eq!(rows(ran(&plan, Some(&store), &mut Command::new("/no/such"))), all);
 }

@@ -71,7 +71,7 @@ impl EngineArgs {
         (plan, authors): (&Plan, &AuthorArgs),
         (store, config): (Option<&Store>, &Arc<Config>),
         stopped: &AtomicBool,
-        progress: impl FnMut(Progress),
+        progress: impl FnMut(&Progress),
     ) -> Result<Ran, Failure> {
         let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         if self.engine == Engine::Local {

@@ -48,7 +48,7 @@ pub fn run(
     plan: &Plan,
     store: Option<&Store>,
     stopped: &AtomicBool,
-    progress: impl FnMut(Progress),
+    progress: impl FnMut(&Progress),
 ) -> Result<Ran, Failure> {
     let agents = named_drivers(plan.jobs.iter().map(|job| &job.scenario));
     let agents = Agents::start(&std::env::current_exe()?, &agents)?;

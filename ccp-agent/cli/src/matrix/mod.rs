@@ -170,46 +170,55 @@ impl MatrixArgs {
         let ran = self.engine.run(what, with, &stopped, |so_far| {
             bar.show(so_far, clock.elapsed());
         })?;
-        bar.clear();
-        let mut rows = Vec::new();
-        let mut failures = Vec::new();
-        for finished in ran.rows.into_iter().flatten() {
-            match finished {
-                Ok(row) => rows.push(row),
-                Err(error) => failures.push(error),
-            }
-        }
+        let unkept = bar.clear();
+        let (rows, failures) = parted(ran.rows);
         if let (true, Some(why)) = (rows.is_empty(), &ran.broken) {
             // A table of before is worth more than one of nothing.
             return Err(why.to_string().into());
         }
-        let path = self.out.join("matrix.parquet");
-        let partial = (rows.len() < plan.jobs.len())
-            .then(|| format!("{} of {} runs", rows.len(), plan.jobs.len()));
-        let about = self.about(partial);
-        ROWS.write(&path, &rows, &about)?;
-        self.print(&rows)?;
+        let all = plan.jobs.len();
+        let partial = (rows.len() < all).then(|| format!("{} of {all} runs", rows.len()));
+        let matrix = Matrix { rows, about: self.about(partial) };
+        // Before anything is printed, as `| head` ends us there; and where it cannot be written,
+        // what was run is at least said.
+        let written = self.write(&matrix);
+        self.print(&matrix.rows)?;
         if !self.quiet {
-            eprintln!("{}", show::done(&rows, plan.jobs.len(), clock.elapsed()));
-            eprintln!("remuda matrix: the table is in {}", path.display());
-            if let Some(missed) = show::missed(&rows) {
-                eprintln!("remuda matrix: {missed}");
-            }
+            eprintln!("{}", show::done(&matrix.rows, all, unkept, clock.elapsed()));
         }
-        let done = rows.len();
-        if done > 0 {
-            let page = write_beside(&path, &Matrix { rows, about })?;
-            if !self.quiet {
-                eprintln!("remuda matrix: the report is in {}", page.display());
-            }
-        }
-        let verdict = verdict(&failures, done, plan.jobs.len(), stopped.load(Ordering::Relaxed));
+        let said = written.map(|written| self.say_where(&written, &matrix.rows));
+        let done = matrix.rows.len();
+        let verdict = verdict(&failures, done, all, stopped.load(Ordering::Relaxed));
+        said?;
         let done = done + failures.len();
         match ran.broken {
             None => verdict,
-            Some(why) => {
-                Err(format!("{why}\nstopped with {done} of {} runs done", plan.jobs.len()).into())
-            }
+            Some(why) => Err(format!("{why}\nstopped with {done} of {all} runs done").into()),
+        }
+    }
+
+    /// Writes the table, and the report if there is anything to report.
+    fn write(&self, matrix: &Matrix) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+        let table = self.out.join("matrix.parquet");
+        let doing =
+            |error| format!("{error}\nfix: make room; the same command goes on from what is kept");
+        ROWS.write(&table, &matrix.rows, &matrix.about).map_err(doing)?;
+        let mut written = vec![("table", table.clone())];
+        if !matrix.rows.is_empty() {
+            written.push(("report", write_beside(&table, matrix)?));
+        }
+        Ok(written)
+    }
+
+    fn say_where(&self, written: &[(&str, PathBuf)], rows: &[Row]) {
+        if self.quiet {
+            return;
+        }
+        for (what, path) in written {
+            eprintln!("remuda matrix: the {what} is in {}", path.display());
+        }
+        if let Some(missed) = show::missed(rows) {
+            eprintln!("remuda matrix: {missed}");
         }
     }
 
@@ -294,6 +303,18 @@ impl MatrixArgs {
         println!("{}", show::environments(&plan));
         Ok(())
     }
+}
+
+/// What came of runs, and what came of none.
+fn parted(runs: Vec<Option<Result<Row, Error>>>) -> (Vec<Row>, Vec<Error>) {
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    for finished in runs.into_iter().flatten() {
+        match finished {
+            Ok(row) => rows.push(row),
+            Err(error) => failures.push(error),
+        }
+    }
+    (rows, failures)
 }
 
 /// What failed, and whether all was done.

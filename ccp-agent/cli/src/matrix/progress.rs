@@ -1,7 +1,8 @@
-//! How far a matrix is: a bar on a terminal, a line now and then elsewhere, nothing on short work.
+//! How far a matrix is: a bar on a terminal, a line now and then elsewhere, nothing on short work;
+//! and at once if a row cannot be kept, as whoever is told early can still make room.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use remuda_matrix::Progress;
+use remuda_matrix::{Progress, Unkept};
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -9,6 +10,10 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(700);
 /// How often a line is written where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
+/// What that costs, and the fix.
+const UNKEPT: &str = "\
+    its row goes into the table, but the next matrix runs it again, as all that cannot be kept\n\
+    fix: make room there now, or --keep DIR elsewhere the next time";
 
 /// What is shown on standard error meanwhile.
 pub struct Bar {
@@ -16,16 +21,21 @@ pub struct Bar {
     runs: usize,
     bar: Option<ProgressBar>,
     line_at: Duration,
+    unkept: Option<Unkept>,
 }
 
 impl Bar {
     /// Of so many runs.
     pub fn new(runs: usize, quiet: bool) -> Self {
-        Self { quiet, runs, bar: None, line_at: LINE_EVERY }
+        Self { quiet, runs, bar: None, line_at: LINE_EVERY, unkept: None }
     }
 
     /// Shows how far it is, if it is time to.
-    pub fn show(&mut self, so_far: Progress, elapsed: Duration) {
+    pub fn show(&mut self, so_far: &Progress, elapsed: Duration) {
+        if let (None, Some(first)) = (&self.unkept, &so_far.unkept) {
+            self.warn(first);
+        }
+        self.unkept.clone_from(&so_far.unkept);
         if self.quiet || elapsed < PATIENCE {
             return;
         }
@@ -39,11 +49,21 @@ impl Bar {
         }
     }
 
-    /// Takes the bar away.
-    pub fn clear(self) {
+    /// Who wants to hear nothing of progress wants to hear of this.
+    fn warn(&self, first: &Unkept) {
+        let warning = format!("remuda matrix: cannot keep a run: {}\n{UNKEPT}", first.why);
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{warning}")),
+            None => eprintln!("{warning}"),
+        }
+    }
+
+    /// Takes the bar away, and says how many runs could not be kept.
+    pub fn clear(self) -> usize {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
+        self.unkept.map_or(0, |unkept| unkept.runs)
     }
 }
 
@@ -57,14 +77,17 @@ fn bar(runs: usize) -> ProgressBar {
 }
 
 /// How far it is, and how long it will still take if it goes on so. What was kept took no time.
-fn message(so_far: Progress, elapsed: Duration) -> String {
-    let Progress { done, kept, failed, all } = so_far;
+fn message(so_far: &Progress, elapsed: Duration) -> String {
+    let Progress { done, kept, failed, all, .. } = *so_far;
     let mut text = format!("{done} of {all} runs");
     if kept > 0 {
         text += &format!(", {kept} kept from before");
     }
     if failed > 0 {
         text += &format!(", {failed} failed");
+    }
+    if let Some(unkept) = &so_far.unkept {
+        text += &format!(", {} not kept", unkept.runs);
     }
     if done > kept {
         let each_s = elapsed.as_secs_f64() / (done - kept) as f64;
@@ -79,11 +102,15 @@ mod tests {
 
     #[test]
     fn what_is_left_is_guessed_from_what_was_run() {
-        let so_far = Progress { done: 60, kept: 40, failed: 1, all: 100 };
-        let text = message(so_far, Duration::from_secs(10));
+        let so_far = Progress { done: 60, kept: 40, failed: 1, all: 100, unkept: None };
+        let text = message(&so_far, Duration::from_secs(10));
         let want = "60 of 100 runs, 40 kept from before, 1 failed, about 20 s left";
         assert_eq!(text, want);
-        let kept = Progress { done: 5, kept: 5, failed: 0, all: 9 };
-        assert_eq!(message(kept, Duration::from_secs(1)), "5 of 9 runs, 5 kept from before");
+        let kept = Progress { done: 5, kept: 5, all: 9, ..Progress::default() };
+        assert_eq!(message(&kept, Duration::from_secs(1)), "5 of 9 runs, 5 kept from before");
+        let unkept = Some(Unkept { runs: 2, why: "full".to_owned() });
+        let full = Progress { done: 4, kept: 4, all: 4, unkept, ..Progress::default() };
+        let want = "4 of 4 runs, 4 kept from before, 2 not kept";
+        assert_eq!(message(&full, Duration::from_secs(1)), want);
     }
 }

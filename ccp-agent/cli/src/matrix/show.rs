@@ -77,9 +77,10 @@ pub fn environments(plan: &Plan) -> String {
     shown.to_string()
 }
 
-/// The last line.
-pub fn done(rows: &[Row], all: usize, took: Duration) -> String {
-    format!("remuda matrix: {} of {all} runs in {:.1} s", rows.len(), took.as_secs_f64())
+/// What was done, what of it the next matrix runs again, and how long it took.
+pub fn done(rows: &[Row], all: usize, unkept: usize, took: Duration) -> String {
+    let again = if unkept > 0 { format!(", {unkept} of them not kept") } else { String::new() };
+    format!("remuda matrix: {} of {all} runs in {:.1} s{again}", rows.len(), took.as_secs_f64())
 }
 
 /// How many runs miss pass/fail lines, if there are any such lines.
