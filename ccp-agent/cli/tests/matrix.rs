@@ -4,6 +4,8 @@
 
 use remuda_matrix::ROWS;
 use std::fs;
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -134,6 +136,28 @@ fn runs_that_cannot_be_kept_are_in_the_table_with_a_warning() {
         "{said}"
     );
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 4, "they are said");
+}
+
+#[test]
+fn a_second_matrix_is_refused_one_s_folder_and_shares_its_runs() {
+    let folder = folder();
+    // Ours stands for a matrix that runs.
+    let out = folder.path().join("out/matrix");
+    fs::create_dir_all(&out).unwrap();
+    let mut lock = fs::File::create(out.join(".lock")).unwrap();
+    write!(lock, "{}", std::process::id()).unwrap();
+    // SAFETY: of a file that is open.
+    assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }, 0);
+    let line = "--suite mine.toml --arm cubic --keep out/matrix/runs";
+    let (output, said) = run(folder.path(), line);
+    let who = format!("--out out/matrix: another matrix (process {}) writes", std::process::id());
+    assert!(!output.status.success() && said.contains(&who), "{said}");
+    assert!(!out.join("runs").exists(), "it has run nothing");
+    let (output, said) = run(folder.path(), &format!("{line} --out other"));
+    assert!(output.status.success(), "{said}");
+    drop(lock);
+    let (output, said) = run(folder.path(), line);
+    assert!(output.status.success(), "{said}");
 }
 
 /// The first Ctrl-C lets nothing be lost; the same command goes on.

@@ -2,6 +2,7 @@
 
 mod engine;
 mod live;
+mod out;
 mod progress;
 mod show;
 
@@ -16,6 +17,7 @@ use crate::stop::stop_flag;
 use ccp_agent::{Config, catalogue};
 use clap::Args;
 use engine::EngineArgs;
+use out::Out;
 use progress::Bar;
 use remuda_live::Clock;
 use remuda_matrix::{BUILD, Error, Only, Plan, ROWS, Row, Store, code_version, suite_named};
@@ -161,8 +163,7 @@ impl MatrixArgs {
         if let Some(left_out) = left_out.filter(|_| !self.quiet) {
             eprintln!("remuda matrix: {left_out}");
         }
-        fs::create_dir_all(&self.out)
-            .map_err(|error| format!("cannot write to --out {}: {error}", self.out.display()))?;
+        let _out = Out::take(&self.out)?;
         let store = self.store()?;
         let (clock, stopped) = (Clock::start(), stop_flag()?);
         let mut bar = Bar::new(plan.jobs.len(), self.quiet);
