@@ -6,6 +6,7 @@ use ccp_agent::author::{Authors, Line, Process, door};
 use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::host::Target;
 use clap::{Args, ValueEnum};
+use remuda_matrix::AuthorFiles;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,13 +62,9 @@ impl AuthorArgs {
         self.python.path()
     }
 
-    /// The text of all files: what their arms do, as far as these say it.
-    pub fn content(&self) -> Result<String, Failure> {
-        let text = |file: &PathBuf| {
-            let doing = |error| format!("cannot read {}: {error}", file.display());
-            Ok(std::fs::read_to_string(file).map_err(doing)?)
-        };
-        self.author.iter().map(text).collect()
+    /// All files, and the modules that each may import: what their arms do.
+    pub fn files(&self) -> Result<Vec<AuthorFiles>, Failure> {
+        self.author.iter().map(|file| Ok(AuthorFiles::read(file)?)).collect()
     }
 }
 

@@ -93,6 +93,29 @@ pub enum Error {
     /// What was to run jobs elsewhere does not.
     #[error(transparent)]
     Remote(#[from] Box<crate::remote::RemoteError>),
+    /// A file of an author's, or of what it may import, cannot be read.
+    #[error("cannot read {path}: {source}", path = .path.display())]
+    AuthorFile {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Too much lies beside an author's file.
+    #[error(
+        "{path}: below its folder are more than {files} .py files, or {mib} MiB of them, which it \
+         may import, and each decides what its arms do\n\
+         fix: a folder of its own for it, or --fresh, which keeps nothing",
+        path = .path.display()
+    )]
+    AuthorFolder {
+        /// The author's file.
+        path: PathBuf,
+        /// How many there may be.
+        files: usize,
+        /// How large they may be, together.
+        mib: u64,
+    },
     /// The store cannot be written, or a trace not read.
     #[error("{path}: {source}", path = .path.display())]
     Store {

@@ -6,6 +6,7 @@
 //! that has them run elsewhere, each as [`Work`]. A [`Row`] is what came of a run, in the
 //! [metrics](metrics) of `emulation/matrix/README.md`.
 
+mod author_files;
 mod error;
 mod harm;
 mod interval;
@@ -19,6 +20,7 @@ mod run;
 mod store;
 mod work;
 
+pub use author_files::AuthorFiles;
 pub use error::Error;
 pub use harm::{Harm, harms};
 pub use interval::{Interval, mean_of, median_of};

@@ -1,8 +1,8 @@
 //! What has been run: a file a run, under a name made of everything that decides it.
 //!
-//! The name is the SHA-256 of the program, the scenario with its driver and seed, its traces, and
-//! what is tested in it. So nothing of an old program is ever taken for a result of a new one, and
-//! two matrices that share a run share its file.
+//! The name is the SHA-256 of the program with the files of its authors, the scenario with its
+//! driver and seed, its traces, and what is tested in it. So nothing of an old program is ever
+//! taken for a result of a new one, and two matrices that share a run share its file.
 
 use crate::error::Error;
 use crate::plan::Job;

@@ -258,7 +258,8 @@ impl MatrixArgs {
         }
         let folder = self.keep.clone().unwrap_or_else(|| self.out.join("runs"));
         let code = code_version().map_err(|error| format!("cannot read this program: {error}"))?;
-        let mut code = code + &self.authors.content()?;
+        let authored = self.authors.files()?;
+        let mut code = authored.iter().fold(code, |code, files| code + &files.hash());
         if self.engine.is_live() {
             code += &format!("live on {}", live::kernel());
         }

@@ -1,0 +1,195 @@
+//! An author's file, and every module of his own that it can import.
+//!
+//! What an arm does is in its file and in what that imports. Which modules these are shows only
+//! when they are imported, at whatever moment; so all `.py` files are taken that an `import` can
+//! name, from the file's folder down: that of an environment (`venv/lib/python3.11/...`), of a
+//! hidden folder or of `node_modules/@a` it cannot. A file more is taken for a change at worst.
+//!
+//! What is not here: packages that are installed elsewhere, and files that the arm reads as data.
+
+use crate::error::Error;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// More is a folder that is not the author's own, as a home.
+const FILES_MAX: usize = 1_000;
+const BYTES_MAX: u64 = 16 << 20;
+/// What is looked at for them.
+const ENTRIES_MAX: usize = 100_000;
+
+/// The file and its modules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorFiles {
+    /// As it was named.
+    path: PathBuf,
+    /// What they hold, by their place below the file's folder.
+    contents: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+/// What is still to be looked at, and what there is so far.
+#[derive(Default)]
+struct Walk {
+    /// Each below the file's folder, with those above it as they are without links: one of these
+    /// may lead back.
+    folders: Vec<(PathBuf, Vec<PathBuf>)>,
+    contents: BTreeMap<PathBuf, Vec<u8>>,
+    entries: usize,
+    bytes: u64,
+}
+
+/// Whether `import` can name it.
+fn is_name(name: &str) -> bool {
+    let is_first = |c: char| c.is_alphabetic() || c == '_';
+    name.starts_with(is_first) && name.chars().all(|c| is_first(c) || c.is_numeric())
+}
+
+impl AuthorFiles {
+    /// Reads them.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let own = path.file_name().map(PathBuf::from).unwrap_or_default();
+        let root = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let mut walk = Walk { folders: vec![Default::default()], ..Walk::default() };
+        // Itself, whatever it is called.
+        walk.take(root, own.clone(), path)?;
+        while let Some((folder, above)) = walk.folders.pop() {
+            walk.look(root, (&folder, above), path)?;
+        }
+        Ok(Self { path: path.to_owned(), contents: walk.contents })
+    }
+
+    /// A hash of all of them: another one is another arm.
+    pub fn hash(&self) -> String {
+        let mut hash = Sha256::new();
+        let own = self.path.file_name().unwrap_or_default();
+        hash.update(own.as_encoded_bytes());
+        for (place, content) in &self.contents {
+            for part in [place.as_os_str().as_encoded_bytes(), content] {
+                hash.update(part.len().to_le_bytes());
+                hash.update(part);
+            }
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl Walk {
+    fn take(&mut self, root: &Path, place: PathBuf, author: &Path) -> Result<(), Error> {
+        let at = root.join(&place);
+        let failed = |source| Error::AuthorFile { path: at.clone(), source };
+        self.bytes += fs::metadata(&at).map_err(failed)?.len();
+        if self.bytes > BYTES_MAX || self.contents.len() == FILES_MAX {
+            return Err(too_many(author));
+        }
+        let content = fs::read(&at).map_err(failed)?;
+        self.contents.insert(place, content);
+        Ok(())
+    }
+
+    fn look(
+        &mut self,
+        root: &Path,
+        (folder, mut above): (&Path, Vec<PathBuf>),
+        author: &Path,
+    ) -> Result<(), Error> {
+        let at = root.join(folder);
+        let failed = |source| Error::AuthorFile { path: at.clone(), source };
+        let itself = fs::canonicalize(&at).map_err(failed)?;
+        if above.contains(&itself) {
+            return Ok(());
+        }
+        above.push(itself);
+        for entry in fs::read_dir(&at).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            self.entries += 1;
+            if self.entries > ENTRIES_MAX {
+                return Err(too_many(author));
+            }
+            let name = entry.file_name();
+            // Of a name that is no text, `import` can name nothing.
+            let Some(name) = name.to_str() else { continue };
+            let place = folder.join(name);
+            // A link that leads nowhere is nothing to import.
+            let Ok(about) = fs::metadata(entry.path()) else { continue };
+            if about.is_dir() && is_name(name) {
+                self.folders.push((place, above.clone()));
+            } else if about.is_file()
+                && name.strip_suffix(".py").is_some_and(is_name)
+                && !self.contents.contains_key(&place)
+            {
+                self.take(root, place, author)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn too_many(author: &Path) -> Error {
+    Error::AuthorFolder { path: author.to_owned(), files: FILES_MAX, mib: BYTES_MAX >> 20 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(folder: &Path, place: &str, text: &str) {
+        let path = folder.join(place);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn whatever_an_import_can_name_is_in_the_hash_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        let arm = at.join("my-cca.py");
+        write(at, "my-cca.py", "import gains, deep.er");
+        write(at, "gains.py", "UP = 1.25");
+        write(at, "deep/er/__init__.py", "");
+        // The way back to itself is no way on.
+        std::os::unix::fs::symlink(at, at.join("deep/back")).unwrap();
+        let hash = || AuthorFiles::read(&arm).unwrap().hash();
+        let mut known = hash();
+        for (place, text) in [
+            ("notes.txt", "none"),
+            ("venv/lib/python3.11/site.py", "none"),
+            (".git/hook.py", "none"),
+            ("1st.py", "none"),
+        ] {
+            write(at, place, text);
+            assert_eq!(hash(), known, "{place}");
+        }
+        for (place, text) in [
+            ("my-cca.py", "import gains"),
+            ("gains.py", "UP = 2"),
+            ("deep/er/__init__.py", "more"),
+            ("deep/er/later.py", ""),
+            ("unused.py", "who knows"),
+        ] {
+            write(at, place, text);
+            let now = hash();
+            assert_ne!(now, known, "{place}");
+            known = now;
+        }
+        fs::rename(at.join("unused.py"), at.join("unused2.py")).unwrap();
+        assert_ne!(hash(), known, "where a text is");
+    }
+
+    #[test]
+    fn a_folder_of_thousands_is_refused_with_the_fix() {
+        let folder = tempfile::tempdir().unwrap();
+        (0..FILES_MAX).for_each(|at| write(folder.path(), &format!("m{at}.py"), ""));
+        let path = folder.path().join("m0.py");
+        assert_eq!(AuthorFiles::read(&path).unwrap().contents.len(), FILES_MAX);
+        write(folder.path(), "one.py", "");
+        let error = AuthorFiles::read(&path).unwrap_err().to_string();
+        assert!(error.contains("m0.py: below its folder are more than 1000"), "{error}");
+        assert!(error.contains("fix: "), "{error}");
+        let error = AuthorFiles::read(Path::new("no.py")).unwrap_err().to_string();
+        assert!(error.contains("no.py: No such file"), "{error}");
+    }
+}
