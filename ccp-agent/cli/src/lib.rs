@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod flows;
 mod graph;
+mod kinds;
 mod matrix;
 mod programs;
 mod report;

@@ -94,9 +94,20 @@ fn lists_name_suites_and_environments() {
 fn bad_words_are_refused_with_what_there_is() {
     let folder = folder();
     fs::write(folder.path().join("bad.toml"), SUITE.replace("path =", "road =")).unwrap();
+    for name in ["README.md", "no-toml.toml"] {
+        fs::write(folder.path().join(name), "Say `links = 1`.\n").unwrap();
+    }
+    fs::write(folder.path().join("one.toml"), "[links.up]\n[[flows]]\ndriver = 'bbr'\n").unwrap();
     for (line, part) in [
         ("--suite smok", "suite `smok`: there are smoke, one-flow"),
-        ("--suite none.toml", "none.toml: No such file"),
+        ("--suite none.toml", "--suite none.toml: No such file"),
+        (
+            "--suite README.md",
+            "--suite README.md: a suite is a TOML file, whose name ends in .toml",
+        ),
+        ("--suite no-toml.toml", "--suite no-toml.toml: no-toml: TOML parse error at line 1"),
+        ("--suite one.toml", "--suite one.toml: is a scenario, as it has `links`, and not a suite"),
+        ("--suite one.toml", "fix: remuda sim one.toml"),
         ("--suite bad.toml", "unknown field `road`"),
         ("--suite mine.toml --arm cubik", "cubik"),
         ("--suite mine.toml --arm native:cubic", "runs on real TCP only"),
@@ -104,6 +115,7 @@ fn bad_words_are_refused_with_what_there_is() {
         ("--suite mine.toml --seeds 3..1", "A..B, the smaller first"),
         ("--suite mine.toml --fresh --keep x", "cannot be used with"),
         ("--suite mine.toml --out mine.toml/x", "cannot write to --out mine.toml/x"),
+        ("--suite mine.toml --keep mine.toml/x", "cannot keep runs in mine.toml/x: "),
     ] {
         let (output, said) = run(folder.path(), line);
         assert!(!output.status.success() && said.contains(part), "{line}: {said}");

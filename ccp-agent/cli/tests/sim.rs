@@ -101,8 +101,12 @@ fn run_quiet(folder: &Path) -> Output {
 #[test]
 fn a_mistake_is_named_with_its_file_and_the_fix() {
     let folder = folder();
+    let suite = "title = 'Mine'\nsource = 'me'\npick = ['ccp:fixed']\n";
+    fs::write(folder.path().join("suite.toml"), suite).unwrap();
     for (line, part) in [
         ("none.toml", "none.toml: cannot read the scenario"),
+        ("suite.toml", "suite.toml: is a suite of environments, as it has `pick`, and not a scen"),
+        ("suite.toml", "fix: remuda matrix --suite suite.toml"),
         ("set/a.toml --set flows.0.drver=bbr", "fix: `driver`?"),
         ("set/a.toml --set flows.0.driver=cubicc", "set/a.toml: `flows.0.driver` is cubicc"),
         ("set/a.toml --set links.down.delay_ms=-3", "[links.down] `delay_ms` is -3: must be"),

@@ -11,6 +11,7 @@ pub use show::{ranking_table, spread};
 use crate::Failure;
 use crate::author::AuthorArgs;
 use crate::commit::commit;
+use crate::kinds::scenario_for_suite;
 use crate::report::write_beside;
 use crate::sim::Seeds;
 use crate::stop::stop_flag;
@@ -108,15 +109,24 @@ pub struct MatrixArgs {
 pub fn suite_of(name: &str) -> Result<Suite, Failure> {
     let path = Path::new(name);
     if !name.ends_with(".toml") {
-        return Ok(suite_named(name)?);
+        let is_file = path.is_file() && !suite_names().any(|known| known == name);
+        let rule = "a suite is a TOML file, whose name ends in .toml";
+        let fix = "fix: rename it if it is one; `remuda matrix --list` has those that come with us";
+        return if is_file {
+            Err(format!("--suite {name}: {rule}\n{fix}").into())
+        } else {
+            Ok(suite_named(name)?)
+        };
     }
-    let doing = |error: std::io::Error| format!("{name}: {error}");
+    let doing = |error: std::io::Error| format!("--suite {name}: {error}");
     if fs::metadata(path).map_err(doing)?.len() > SUITE_BYTES_MAX {
-        return Err(format!("{name}: is above 1 MiB; no suite is").into());
+        return Err(format!("--suite {name}: is above 1 MiB; no suite is").into());
     }
     let text = fs::read_to_string(path).map_err(doing)?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    Ok(Suite::parse(&text, &stem)?)
+    let suite = Suite::parse(&text, &stem);
+    let refuse = |error| format!("--suite {name}: {error}");
+    Ok(suite.map_err(|error| scenario_for_suite(path).unwrap_or_else(|| refuse(error)))?)
 }
 
 /// Every driver by its name, each once.
@@ -263,7 +273,8 @@ impl MatrixArgs {
         if self.engine.is_live() {
             code += &format!("live on {}", live::kernel());
         }
-        Ok(Some(Store::open(&folder, code)?))
+        let doing = |error| format!("cannot keep runs in {error}\nfix: another --keep, or --fresh");
+        Ok(Some(Store::open(&folder, code).map_err(doing)?))
     }
 
     /// What the table says of itself: nothing that two runs of one matrix do not share.

@@ -1,6 +1,7 @@
 //! What is to be run: scenarios times values times seeds.
 
 use crate::Failure;
+use crate::kinds::suite_for_scenario;
 use ccp_agent::{Config, catalogue};
 use remuda_scenarios::{Driver, Override, OverrideError, Scenario};
 use std::collections::BTreeMap;
@@ -186,7 +187,7 @@ impl Plan {
             for file in files_of(path)? {
                 for Combination { changes, name } in combinations(vary) {
                     let changes = [set, &changes].concat();
-                    let mut scenario = Scenario::load_with(&file, &changes)?;
+                    let mut scenario = load(&file, &changes)?;
                     check_drivers(&file, &scenario, config)?;
                     scenario.name += &name;
                     scenarios.push(scenario);
@@ -200,6 +201,11 @@ impl Plan {
         };
         Ok(Self { runs: named(scenarios.into_iter().flat_map(seeded)) })
     }
+}
+
+fn load(file: &Path, changes: &[Override]) -> Result<Scenario, Failure> {
+    Scenario::load_with(file, changes)
+        .map_err(|error| suite_for_scenario(file).map_or_else(|| error.into(), Failure::from))
 }
 
 fn check_count(scenarios: usize, seeds: Option<Seeds>) -> Result<(), Failure> {
