@@ -3,6 +3,10 @@
 //! It is a library so that a program with arms of its own can be the same command with those beside
 //! ours: `algorithms/outside`.
 
+// First: what it prints with, all others print with.
+#[macro_use]
+mod output;
+
 mod agent;
 mod author;
 mod commit;
@@ -67,14 +71,6 @@ enum Command {
     MmLoss(MmLossArgs),
 }
 
-impl Command {
-    /// Whether all it does for others is to print: nobody's flow or socket depends on it.
-    fn only_prints(&self) -> bool {
-        let shells = matches!(self, Self::MmLink(_) | Self::MmDelay(_) | Self::MmLoss(_));
-        !shells && !matches!(self, Self::Agent(_) | Self::Demo(_) | Self::Link(_) | Self::Run(_))
-    }
-}
-
 /// Names by which the binary is one of Mahimahi's commands.
 const SHELLS: [&str; 3] = ["mm-link", "mm-delay", "mm-loss"];
 
@@ -94,10 +90,20 @@ pub fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let command = Cli::parse_from(arguments()).command;
-    if command.only_prints() {
-        end_with_reader();
+    let parsed = || Ok(run(Cli::try_parse_from(arguments())?.command));
+    output::ending(ExitCode::FAILURE, || parsed().unwrap_or_else(|error| explain(&error)))
+}
+
+/// What is wrong with the arguments; or the help and the version, which are results.
+fn explain(error: &clap::Error) -> ExitCode {
+    let done = error.print();
+    if !error.use_stderr() {
+        output::printed(done);
     }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX))
+}
+
+fn run(command: Command) -> ExitCode {
     let done = match command {
         Command::Agent(args) => args.run(),
         Command::Flows(args) => args.run(),
@@ -108,7 +114,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => args.run(),
         Command::Sim(args) => args.run(),
         Command::Matrix(args) => args.run(),
-        Command::Report(args) => return report(&args),
+        Command::Report(args) => return output::ending(ExitCode::from(TROUBLE), || report(&args)),
         Command::Graph(args) => args.run(),
         Command::Link(args) => return status("remuda link", args.run()),
         Command::MmLink(args) => return status("mm-link", args.run()),
@@ -124,12 +130,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// `remuda ... | head` ends when `head` does, as other commands: Rust ignores SIGPIPE, and panics
-/// at the next line.
-fn end_with_reader() {
-    // SAFETY: to the default, before there is another thread.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-}
+/// Of a report that cannot tell.
+const TROUBLE: u8 = 2;
 
 /// As of diff: 0 if all is as good as it must be, 1 if not, 2 if that cannot be told.
 fn report(args: &report::ReportArgs) -> ExitCode {
@@ -141,7 +143,7 @@ fn report(args: &report::ReportArgs) -> ExitCode {
         }
         Err(report::Failed::Trouble(failure)) => {
             eprintln!("remuda: {failure}");
-            ExitCode::from(2)
+            ExitCode::from(TROUBLE)
         }
     }
 }

@@ -1,0 +1,89 @@
+//! Output that goes nowhere: a full disk, and a reader that is gone. Needs no root.
+
+#![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
+
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const SCENARIO: &str = "duration_s = 1\n[links.down]\nrate_mbit_per_sec = 12\ndelay_ms = 10\n\
+                        queue = { kind = 'droptail', limit_bdp = 1 }\n[links.up]\n\
+                        [[flows]]\ndriver = 'cubic'\n";
+const SUITE: &str = "title = 'Mine'\nsource = 'me'\n[scenario]\nduration_s = 1\n\
+                     links.down.rate_mbit_per_sec = 12\nlinks.down.delay_ms = 10\n\
+                     links.down.queue = { kind = 'droptail', limit_bdp = 1 }\n\
+                     links.up = {}\nflows = [{ driver = 'tested' }]\n\
+                     [[families]]\nname = 'a'\ngroup = 'A'\npath = 'wired'\n";
+const LOG: &str = "# base timestamp: 0\n0 # 1504\n0 + 1504\n1 - 1504 1\n";
+
+/// What prints, and its status if it cannot; `matrix` comes before `report`, which reads its table.
+const LINES: [(&str, i32); 10] = [
+    ("--help", 1),
+    ("--version", 1),
+    ("programs", 1),
+    ("programs --text reno", 1),
+    ("agent --print-config", 1),
+    ("sim one.toml", 1),
+    ("sim one.toml --json", 1),
+    ("graph link.log", 1),
+    ("matrix --suite mine.toml --arm reno", 1),
+    ("report out/matrix --text", 2),
+];
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [("one.toml", SCENARIO), ("mine.toml", SUITE), ("link.log", LOG)] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+fn run(folder: &Path, line: &str, stdout: impl Into<Stdio>) -> (Output, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_remuda"));
+    command.args(line.split(' ')).current_dir(folder).env("REMUDA_RUN_DIR", folder.join("run"));
+    let child = command.stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, said)
+}
+
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_says_so() {
+    let folder = folder();
+    for (line, status) in LINES {
+        let (output, said) = run(folder.path(), line, full());
+        assert_eq!(output.status.code(), Some(status), "{line}: {said}");
+        let why = "remuda: cannot write to standard output: No space left on device";
+        assert!(said.contains(why) && !said.contains("panicked"), "{line}: {said}");
+    }
+    assert!(folder.path().join("out/matrix/matrix.parquet").exists(), "it is no part of that");
+    assert!(folder.path().join("out/matrix/report.html").exists(), "nor is this");
+}
+
+#[test]
+fn a_reader_that_is_gone_ends_the_command_without_a_word() {
+    let folder = folder();
+    for (line, _) in LINES {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (output, said) = run(folder.path(), line, writer);
+        assert_eq!(output.status.signal(), Some(libc::SIGPIPE), "{line}: {said}");
+        assert!(!said.contains("standard output") && !said.contains("panicked"), "{line}: {said}");
+    }
+    assert!(folder.path().join("out/matrix/report.html").exists());
+}
+
+#[test]
+fn what_nobody_can_read_of_errors_and_progress_ends_nothing() {
+    let folder = folder();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_remuda"));
+    command.args("matrix --suite mine.toml --arm reno".split(' ')).current_dir(folder.path());
+    let output = command.stderr(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("reno"));
+}
