@@ -1,6 +1,7 @@
 //! `remuda agent`
 
 use crate::Failure;
+use crate::drivers;
 use ccp_agent::catalogue::{self, Kind};
 use ccp_agent::{Config, Error};
 use clap::Args;
@@ -52,7 +53,7 @@ fn of_kind(name: String, wanted: Kind) -> Result<String, Error> {
 }
 
 impl AgentArgs {
-    fn config(self) -> Result<(Config, bool), Error> {
+    fn config(self) -> Result<(Config, bool), Failure> {
         let mut config = match &self.config {
             Some(path) => Config::read(path)?,
             None => Config::default(),
@@ -74,6 +75,7 @@ impl AgentArgs {
         agent.take_default |= self.take_default;
         config.validate()?;
         config.load()?;
+        drivers::check(&config.agent.default, &config)?;
         Ok((config, self.print_config))
     }
 
@@ -95,5 +97,27 @@ impl AgentArgs {
         })?;
         eprintln!("remuda: every flow is back with the kernel's own algorithm");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        agent: AgentArgs,
+    }
+
+    #[test]
+    fn an_arm_that_can_drive_no_flow_is_no_default() {
+        let config = |arm: &str| {
+            let args = Cli::try_parse_from(["agent", "--arm", arm]).unwrap().agent;
+            args.config().map_err(|error| error.to_string())
+        };
+        assert!(config("cubic").is_ok());
+        assert!(config("remy").unwrap_err().contains("set arms.remy_table"));
     }
 }

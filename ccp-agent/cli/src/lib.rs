@@ -12,6 +12,7 @@ mod author;
 mod commit;
 mod demo;
 mod doctor;
+mod drivers;
 mod flows;
 mod graph;
 mod kinds;

@@ -94,6 +94,8 @@ fn lists_name_suites_and_environments() {
 fn bad_words_are_refused_with_what_there_is() {
     let folder = folder();
     fs::write(folder.path().join("bad.toml"), SUITE.replace("path =", "road =")).unwrap();
+    let beside = SUITE.replace("\"tested\" }", "\"tested\" }, { driver = \"remy\" }");
+    fs::write(folder.path().join("beside.toml"), beside).unwrap();
     for name in ["README.md", "no-toml.toml"] {
         fs::write(folder.path().join(name), "Say `links = 1`.\n").unwrap();
     }
@@ -111,6 +113,8 @@ fn bad_words_are_refused_with_what_there_is() {
         ("--suite bad.toml", "unknown field `road`"),
         ("--suite mine.toml --arm cubik", "cubik"),
         ("--suite mine.toml --arm native:cubic", "runs on real TCP only"),
+        ("--suite mine.toml --arm remy", "--arm remy: remy can drive no flow, as no rule table is"),
+        ("--suite beside.toml", "a flow of these environments: remy can drive no flow, as no rule"),
         ("--suite mine.toml --group Z", "no environment of these suites has group `Z`"),
         ("--suite mine.toml --seeds 3..1", "A..B, the smaller first"),
         ("--suite mine.toml --fresh --keep x", "cannot be used with"),

@@ -11,6 +11,7 @@ pub use show::{ranking_table, spread};
 use crate::Failure;
 use crate::author::AuthorArgs;
 use crate::commit::commit;
+use crate::drivers;
 use crate::kinds::scenario_for_suite;
 use crate::report::write_beside;
 use crate::sim::Seeds;
@@ -22,6 +23,7 @@ use out::Out;
 use progress::Bar;
 use remuda_live::Clock;
 use remuda_matrix::{BUILD, Error, Only, Plan, ROWS, Row, Store, code_version, suite_named};
+use remuda_real::named_drivers;
 use remuda_report::Matrix;
 use remuda_scenarios::{Suite, suite_names};
 use std::collections::BTreeMap;
@@ -143,7 +145,8 @@ fn drivers(said: &[String], config: &Config, is_live: bool) -> Result<Vec<String
             }
             // A window is no arm, and known to the simulator alone.
             if !name.starts_with("window:") {
-                catalogue::kind_of(name, config)?;
+                let named = |error| format!("--arm {name}: {error}");
+                drivers::check(name, config).map_err(named)?;
             }
             vec![name.clone()]
         };
@@ -154,6 +157,15 @@ fn drivers(said: &[String], config: &Config, is_live: bool) -> Result<Vec<String
         }
     }
     Ok(all)
+}
+
+/// Neighbours of what is tested are named by suites.
+fn check_neighbours(plan: &Plan, config: &Config) -> Result<(), Failure> {
+    for name in named_drivers(plan.jobs.iter().map(|job| &job.scenario)) {
+        let named = |error| format!("a flow of these environments: {error}");
+        drivers::check(&name, config).map_err(named)?;
+    }
+    Ok(())
 }
 
 impl MatrixArgs {
@@ -169,6 +181,7 @@ impl MatrixArgs {
         let only = Only { groups: self.group.clone(), parts: self.only.clone() };
         let drivers = drivers(&self.arm, &config, self.engine.is_live())?;
         let mut plan = Plan::of(&suites, &only, &drivers, self.seeds.values())?;
+        check_neighbours(&plan, &config)?;
         let left_out = self.engine.fit(&mut plan, &config)?;
         if let Some(left_out) = left_out.filter(|_| !self.quiet) {
             eprintln!("remuda matrix: {left_out}");
@@ -360,7 +373,8 @@ mod tests {
         assert!(all.contains(&"rein".to_owned()) && all.contains(&"bbr3".to_owned()), "{all:?}");
         assert!(NOT_OF_ALL.iter().all(|name| !all.contains(&(*name).to_owned())), "{all:?}");
         assert_eq!(all.iter().filter(|name| *name == "cubic").count(), 1);
-        assert!(names(&["cubik"]).unwrap_err().contains("cubik"));
+        assert!(names(&["cubik"]).unwrap_err().starts_with("--arm cubik: unknown arm"));
+        assert!(names(&["remy"]).unwrap_err().starts_with("--arm remy: remy can drive no flow"));
         assert!(names(&["native:bbr"]).unwrap_err().contains("runs on real TCP only"));
         assert_eq!(names(&["window:5"]).unwrap(), ["window:5"]);
     }

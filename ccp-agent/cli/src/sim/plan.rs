@@ -1,8 +1,9 @@
 //! What is to be run: scenarios times values times seeds.
 
 use crate::Failure;
+use crate::drivers;
 use crate::kinds::suite_for_scenario;
-use ccp_agent::{Config, catalogue};
+use ccp_agent::Config;
 use remuda_scenarios::{Driver, Override, OverrideError, Scenario};
 use std::collections::BTreeMap;
 use std::fs;
@@ -151,9 +152,7 @@ pub fn slug(name: &str) -> String {
 fn check_drivers(path: &Path, scenario: &Scenario, config: &Config) -> Result<(), Failure> {
     for (index, flow) in scenario.flows.iter().enumerate() {
         let rule = match &flow.driver {
-            Driver::Named(name) => {
-                catalogue::kind_of(name, config).err().map(|error| error.to_string())
-            }
+            Driver::Named(name) => drivers::check(name, config).err().map(|it| it.to_string()),
             Driver::Native(name) => Some(format!(
                 "the kernel's own {name} runs on real TCP only\nfix: driver = \"{name}\" is ours"
             )),
@@ -304,6 +303,7 @@ mod tests {
         for (driver, part) in [
             ("flows.0.driver=cubicc", "a.toml: `flows.0.driver` is cubicc: "),
             ("flows.0.driver=native:bbr", "is native:bbr: the kernel's own bbr runs on real TCP"),
+            ("flows.0.driver=remy", "is remy: remy can drive no flow, as no rule table is loaded"),
             ("flows.0.driver=external", "is external: an external flow needs an environment"),
             ("flows.0.count=0", "a.toml: `flows` is 0 flows"),
         ] {
