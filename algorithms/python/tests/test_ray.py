@@ -173,11 +173,58 @@ def test_ctrl_c_keeps_what_a_cluster_of_its_own_has_run(folder: Path) -> None:
     wait(lambda: not any(named(pid) == name for pid, name in below.items()), f"an end of {below}")
 
 
+AUTHORED = """import remuda
+from gains import GAIN
+class Half(remuda.Controller):
+    def resume(self, path, now):
+        self.cwnd, self.mss = path.cwnd, path.mss
+        return remuda.Decision(self.cwnd)
+    def on_measurement(self, m, now):
+        if m.lost or m.timed_out:
+            self.cwnd = max(self.cwnd / 2, 2 * self.mss)
+        else:
+            self.cwnd += GAIN * self.mss * m.acked / self.cwnd
+        return remuda.Decision(self.cwnd)
+class Odd(Half):
+    def on_measurement(self, m, now):
+        raise ValueError('seven')
+"""
+
+
+@needs_ray
+@pytest.mark.filterwarnings("default")
+def test_an_author_s_arms_run_there_as_here_with_what_they_import(folder: Path) -> None:
+    (folder / "half.py").write_text(AUTHORED)
+    (folder / "gains.py").write_text("GAIN = 1\n")
+    (folder / "mine.toml").write_text(SUITE.replace("= 120", "= 10"))
+    words = ["--author", "half.py", "--arm", "half,cubic", "--quiet"]
+    ray_here = ["--engine", "ray", "--jobs", "2"]
+    for out, engine in [("local", []), ("ray", ray_here)]:
+        ended = done(folder, *words, *engine, out=out)
+        assert (ended.returncode, ended.stderr) == (0, "")
+    tables = [folder / out / "matrix.parquet" for out in ("local", "ray")]
+    assert tables[0].read_bytes() == tables[1].read_bytes()
+    # What it imports decides what it does, and of what is kept whether that is of it.
+    rows = kept(folder / "ray")
+    (folder / "gains.py").write_text("GAIN = 3\n")
+    ended = done(folder, *words, *ray_here, out="ray")
+    assert (ended.returncode, kept(folder / "ray")) == (0, 2 * rows)
+    assert tables[0].read_bytes() != tables[1].read_bytes()
+    # What an arm fails with is said as here.
+    words[3] = "odd"
+    said = [
+        [line for line in done(folder, *words, *engine).stderr.splitlines() if "gave" in line]
+        for engine in ([], ray_here)
+    ]
+    assert len(said[0]) == 3 * 8
+    assert "ValueError: seven" in said[0][0]
+    assert said[0] == said[1]
+
+
 @pytest.mark.parametrize(
     ("words", "python", "said"),
     [
         (["--ray-address", "auto"], sys.executable, "--ray-address is of --engine ray"),
-        (["--engine", "ray", "--author", "a.py"], sys.executable, "with --engine local"),
         (["--engine", "ray"], "/no/such", "cannot start /no/such -P -m remuda._ray"),
         (["--engine", "ray"], sys.executable, f"fix: {sys.executable} -m pip install 'ray>="),
     ],
@@ -235,10 +282,10 @@ def answers(fake: FakeRay, jobs: int, limit: int | None = None) -> list[dict[str
     said: list[dict[str, Any]] = []
     engine = _ray.Engine(fake, lambda line: said.append(json.loads(line)), limit)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    lines.put(json.dumps({"trace": {"name": "t", "text": "text of t"}}))
+    lines.put(json.dumps({"text": {"name": "t", "text": "text of t"}}))
     for index in range(jobs):
-        traces = ["t"] if index % 3 == 0 else []
-        lines.put(json.dumps({"job": {"index": index, "traces": traces, "work": "{}"}}))
+        texts = ["t"] if index % 3 == 0 else []
+        lines.put(json.dumps({"job": {"index": index, "texts": texts, "work": "{}"}}))
     while lines.qsize():
         engine.told(lines.get() or "")
     while engine.waiting or engine.alone or engine.under_way:

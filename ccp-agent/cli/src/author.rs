@@ -2,19 +2,16 @@
 
 use crate::stop::stop_flag;
 use crate::{Failure, RunDirArgs};
-use ccp_agent::author::{Authors, Line, Process, door};
+use ccp_agent::author::{Authors, Process, door};
 use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::host::Target;
 use clap::{Args, ValueEnum};
-use remuda_matrix::AuthorFiles;
+use remuda_matrix::{AuthorFiles, start_author};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-/// In the simulator an author may take its time: nobody else's flow is there to wait.
-const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// How often Ctrl-C and the process are looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -49,12 +46,9 @@ pub struct AuthorArgs {
 impl AuthorArgs {
     /// Starts their processes, which end with what is returned.
     pub fn start(&self, authors: &Authors) -> Result<Vec<Process>, Failure> {
-        self.author.iter().map(|file| start(file, &self.python, authors)).collect()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.author.is_empty()
+        let python = self.python();
+        let start = |file: &PathBuf| Ok(start_author(file, &python, authors)?);
+        self.author.iter().map(start).collect()
     }
 
     /// The Python that has the package `remuda`.
@@ -66,14 +60,6 @@ impl AuthorArgs {
     pub fn files(&self) -> Result<Vec<AuthorFiles>, Failure> {
         self.author.iter().map(|file| Ok(AuthorFiles::read(file)?)).collect()
     }
-}
-
-fn start(file: &Path, python: &PythonArgs, authors: &Authors) -> Result<Process, Failure> {
-    let mut process = Process::start(&python.path(), file)?;
-    let line = Arc::new(Line::new(process.take_socket()?, true, ANSWER_LIMIT));
-    let named = |error| format!("{}: {error}", file.display());
-    authors.add(line, &process.hello).map_err(named)?;
-    Ok(process)
 }
 
 /// Which flows an author's arm is given at once.

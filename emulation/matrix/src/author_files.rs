@@ -8,9 +8,11 @@
 //! What is not here: packages that are installed elsewhere, and files that the arm reads as data.
 
 use crate::error::Error;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// More is a folder that is not the author's own, as a home.
@@ -26,6 +28,14 @@ pub struct AuthorFiles {
     path: PathBuf,
     /// What they hold, by their place below the file's folder.
     contents: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+/// They as they travel: in UTF-8, which Python takes a source for that does not say otherwise.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Travelling {
+    path: PathBuf,
+    texts: BTreeMap<PathBuf, String>,
 }
 
 /// What is still to be looked at, and what there is so far.
@@ -60,6 +70,43 @@ impl AuthorFiles {
             walk.look(root, (&folder, above), path)?;
         }
         Ok(Self { path: path.to_owned(), contents: walk.contents })
+    }
+
+    /// As a text, from which [`AuthorFiles::parse`] has them again.
+    pub fn to_text(&self) -> Result<String, Error> {
+        let mut texts = BTreeMap::new();
+        for (place, content) in &self.contents {
+            let text = String::from_utf8(content.clone()).map_err(|error| {
+                let source = io::Error::new(io::ErrorKind::InvalidData, error.utf8_error());
+                Error::AuthorFile { path: self.path.with_file_name(place), source }
+            })?;
+            texts.insert(place.clone(), text);
+        }
+        let travelling = Travelling { path: self.path.clone(), texts };
+        serde_json::to_string(&travelling)
+            .map_err(|error| Error::AuthorFile { path: self.path.clone(), source: error.into() })
+    }
+
+    /// Reads what [`AuthorFiles::to_text`] said.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        let Travelling { path, texts } = serde_json::from_str(text)?;
+        let contents = texts.into_iter().map(|(place, text)| (place, text.into_bytes())).collect();
+        Ok(Self { path, contents })
+    }
+
+    /// As it was named.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes them below a folder, and says where the author's file is then.
+    pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
+        for (place, content) in &self.contents {
+            let at = folder.join(place);
+            fs::create_dir_all(at.parent().unwrap_or(folder))?;
+            fs::write(&at, content)?;
+        }
+        Ok(folder.join(self.path.file_name().unwrap_or_default()))
     }
 
     /// A hash of all of them: another one is another arm.
@@ -177,6 +224,26 @@ mod tests {
         }
         fs::rename(at.join("unused.py"), at.join("unused2.py")).unwrap();
         assert_ne!(hash(), known, "where a text is");
+    }
+
+    #[test]
+    fn they_arrive_as_they_were() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        write(folder.path(), "my_cca.py", "import deep.er\n");
+        write(folder.path(), "deep/er.py", "BETA = 'β'\n");
+        std::os::unix::fs::symlink(folder.path().join("deep"), folder.path().join("too")).unwrap();
+        let there = AuthorFiles::read(&folder.path().join("my_cca.py")).unwrap();
+        let here = AuthorFiles::parse(&there.to_text().unwrap()).unwrap();
+        assert_eq!(here, there);
+        let names: Vec<_> = here.contents.keys().map(|place| place.to_str().unwrap()).collect();
+        assert_eq!(names, ["deep/er.py", "my_cca.py", "too/er.py"]);
+        let file = here.write(other.path()).unwrap();
+        assert_eq!(file, other.path().join("my_cca.py"));
+        assert_eq!(AuthorFiles::read(&file).unwrap().hash(), there.hash());
+        fs::write(folder.path().join("latin.py"), b"'\xe9'").unwrap();
+        let there = AuthorFiles::read(&folder.path().join("my_cca.py")).unwrap();
+        let error = there.to_text().unwrap_err().to_string();
+        assert!(error.contains("latin.py: invalid utf-8"), "{error}");
     }
 
     #[test]

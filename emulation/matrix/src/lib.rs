@@ -6,6 +6,7 @@
 //! that has them run elsewhere, each as [`Work`]. A [`Row`] is what came of a run, in the
 //! [metrics](metrics) of `emulation/matrix/README.md`.
 
+mod author;
 mod author_files;
 mod error;
 mod harm;
@@ -19,7 +20,9 @@ mod row;
 mod run;
 mod store;
 mod work;
+mod worker;
 
+pub use author::start_author;
 pub use author_files::AuthorFiles;
 pub use error::Error;
 pub use harm::{Harm, harms};
@@ -33,3 +36,4 @@ pub use row::{ROWS, Row, scenario_hash};
 pub use run::{Progress, Unkept, Watched, run, run_each};
 pub use store::{Store, code_version};
 pub use work::{BUILD, Work};
+pub use worker::Worker;

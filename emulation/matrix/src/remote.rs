@@ -2,8 +2,8 @@
 //!
 //! | told, on its standard input | |
 //! |---|---|
-//! | `{"trace": {"name": N, "text": T}}` | before the first job that has it |
-//! | `{"job": {"index": I, "traces": [N, ..], "work": W}}` | run it; W is the text of a [`Work`] |
+//! | `{"text": {"name": N, "text": T}}` | a trace or an author's files, before its first job |
+//! | `{"job": {"index": I, "texts": [N, ..], "work": W}}` | run it; W is the text of a [`Work`] |
 //!
 //! | says, on its standard output | |
 //! |---|---|
@@ -113,8 +113,8 @@ pub enum RemoteError {
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Told<'a> {
-    Trace { name: &'a str, text: &'a str },
-    Job { index: usize, traces: Vec<&'a str>, work: String },
+    Text { name: &'a str, text: &'a str },
+    Job { index: usize, texts: Vec<&'a str>, work: String },
 }
 
 /// What it says.

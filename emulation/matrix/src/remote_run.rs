@@ -1,5 +1,6 @@
 //! Runs a plan by a [`Remote`]: what is kept is looked up here, what is missing is run elsewhere.
 
+use crate::author_files::AuthorFiles;
 use crate::error::Error;
 use crate::plan::{Job, Plan};
 use crate::remote::{Remote, RemoteError, Said, Told};
@@ -30,25 +31,35 @@ struct Matrix<'a, P> {
     results: Results<P>,
     /// The jobs without an answer, and under which names their rows are to be kept.
     unanswered: BTreeMap<usize, Option<String>>,
+    /// Authors' files as texts, by the names of these.
+    authors: Vec<(String, String)>,
     /// Traces by their paths, under the SHA-256 of their texts.
     names: BTreeMap<PathBuf, String>,
-    /// Those it has been told.
+    /// The texts it has been told.
     told: BTreeSet<String>,
 }
 
 /// Runs all of a plan by a process that `command` starts, if anything is to be run; see the head of
-/// `remote.rs`. Otherwise as [`run`](crate::run()); the process has its own configuration.
+/// `remote.rs`. Otherwise as [`run`](crate::run()); the process has its own configuration, and
+/// starts authors itself, from these files.
 pub fn run_remotely(
-    plan: &Plan,
+    (plan, authors): (&Plan, &[AuthorFiles]),
     store: Option<&Store>,
     (command, stopped): (&mut Command, &AtomicBool),
     progress: impl FnMut(&Progress),
 ) -> Ran {
+    let results = Results::of(plan, progress);
+    let texts = authors.iter().map(|files| Ok((files.hash(), files.to_text()?)));
+    let authors = match texts.collect::<Result<Vec<_>, Error>>() {
+        Ok(authors) => authors,
+        Err(error) => return Ran { rows: results.all, broken: Some(error) },
+    };
     let mut matrix = Matrix {
         plan,
         store,
-        results: Results::of(plan, progress),
+        results,
         unanswered: BTreeMap::new(),
+        authors,
         names: BTreeMap::new(),
         told: BTreeSet::new(),
     };
@@ -98,7 +109,8 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
 
     fn give(&mut self, remote: &mut Remote, (index, job): (usize, &Job), key: Option<String>) {
         let mut new = Vec::new();
-        let work = Work::of(job, |path| self.name_of(path, &mut new));
+        let authors: Vec<String> = self.authors.iter().map(|(name, _)| name.clone()).collect();
+        let work = Work::of(job, &authors, |path| self.name_of(path, &mut new));
         let told = work.and_then(|work| {
             let text = serde_json::to_string(&work);
             let text = text.map_err(|error| failed(job, error.to_string()))?;
@@ -111,13 +123,13 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
                 return;
             }
         };
-        for (name, text) in &new {
+        for (name, text) in self.authors.iter().chain(&new) {
             if self.told.insert(name.clone()) {
-                remote.tell(&Told::Trace { name, text });
+                remote.tell(&Told::Text { name, text });
             }
         }
         self.unanswered.insert(index, key);
-        remote.tell(&Told::Job { index, traces: work.traces(), work: text });
+        remote.tell(&Told::Job { index, texts: work.texts(), work: text });
     }
 
     /// What a trace is called; `new` has its text if it was not read before.

@@ -54,7 +54,7 @@ fn fake(folder: &Path, ready: &str, answers: &[String]) -> Command {
 }
 
 fn ran(plan: &Plan, store: Option<&Store>, command: &mut Command) -> Ran {
-    run_remotely(plan, store, (command, &AtomicBool::new(false)), |_| {})
+    run_remotely((plan, &[]), store, (command, &AtomicBool::new(false)), |_| {})
 }
 
 fn rows(ran: Ran) -> Vec<Option<Row>> {
@@ -85,7 +85,7 @@ fn right_answers_are_kept_and_not_asked_for_again() {
     let mut kept = 0;
     let mut command = fake(folder.path(), &ready(1), &answers);
     let stopped = AtomicBool::new(false);
-    let whole = run_remotely(&plan, Some(&store), (&mut command, &stopped), |so_far| {
+    let whole = run_remotely((&plan, &[]), Some(&store), (&mut command, &stopped), |so_far| {
         kept = so_far.kept;
     });
     assert_eq!((kept, rows(whole)), (2, all.clone()));
@@ -96,7 +96,7 @@ fn right_answers_are_kept_and_not_asked_for_again() {
     fs::write(&runs, "").expect("a file in its place");
     let mut unkept = None;
     let mut command = fake(folder.path(), &ready(1), &answers);
-    let whole = run_remotely(&plan, Some(&full), (&mut command, &stopped), |so_far| {
+    let whole = run_remotely((&plan, &[]), Some(&full), (&mut command, &stopped), |so_far| {
         unkept.clone_from(&so_far.unkept);
     });
     assert_eq!((unkept.map(|it| it.runs), rows(whole)), (Some(4), all.clone()));
@@ -195,7 +195,7 @@ fn ctrl_c_ends_the_process_and_keeps_what_was_said() {
     command = Command::new("sh");
     command.args(["-c", &quiet]).args(&arguments[2..]);
     let stopped = AtomicBool::new(false);
-    let ran = run_remotely(&plan, None, (&mut command, &stopped), |_| {
+    let ran = run_remotely((&plan, &[]), None, (&mut command, &stopped), |_| {
         stopped.store(true, Ordering::Relaxed);
     });
     assert!(ran.broken.is_none(), "{:?}", ran.broken);

@@ -17,11 +17,11 @@ __all__ = [
     "Result",
     "Scenario",
     "Table",
+    "Worker",
     "__version__",
     "read",
     "run",
     "run_many",
-    "run_work",
 ]
 
 __version__: str
@@ -200,19 +200,28 @@ def run_many(
         OSError: if a file cannot be read.
     """
 
-def run_work(work: str, traces: dict[str, str]) -> str:
-    """Runs a job of `remuda matrix` in the simulator.
+@final
+class Worker:
+    """Runs jobs of `remuda matrix` in the simulator, one after the other.
 
     Args:
-        work: the job, as the command says it.
-        traces: the text of each of its traces, by name.
-
-    Returns:
-        Its row, as JSON.
-
-    Raises:
-        ValueError: if nothing comes of it; it says why.
+        python: the Python that runs authors' files.
     """
+
+    def __new__(cls, python: _Path) -> Self: ...
+    def run(self, work: str, texts: dict[str, str]) -> str:
+        """Runs a job.
+
+        Args:
+            work: the job, as the command says it.
+            texts: each of its traces and authors' files, by name.
+
+        Returns:
+            Its row, as JSON.
+
+        Raises:
+            ValueError: if nothing comes of it; it says why.
+        """
 
 def read(folder: _Path) -> Result:
     """Reads one run: what `Result.write` has written, or `remuda sim --out` in NAME-seedN.

@@ -37,7 +37,7 @@ CLUSTER_LOOK_S = 5.0
 CONNECT_S = 10.0
 """As long as a far machine may take to answer at all."""
 STORE_BYTES = 2**28
-"""What a cluster of our own keeps in memory: traces, and little else."""
+"""What a cluster of our own keeps in memory: traces and authors' files, and little else."""
 
 FIX = "fix: install remuda[ray] of this build there"
 
@@ -52,7 +52,7 @@ class Job:
 
     index: int
     work: str
-    traces: list[str]
+    texts: list[str]
 
 
 @dataclass
@@ -69,8 +69,8 @@ class Engine:
     """Of a batch that failed: each is to fail or not by itself."""
     under_way: dict[Any, list[Job]] = field(default_factory=dict)
     """What workers have, by what will be the answer."""
-    traces: dict[str, Any] = field(default_factory=dict)
-    """Where the cluster keeps their texts."""
+    texts: dict[str, Any] = field(default_factory=dict)
+    """Where the cluster keeps traces and authors' files."""
     slots: int = 1
     ran: int = 0
     took_s: float = 0.0
@@ -95,9 +95,9 @@ class Engine:
     def told(self, line: str) -> None:
         """Takes what the command says."""
         message = json.loads(line)
-        if "trace" in message:
-            trace = message["trace"]
-            self.traces[trace["name"]] = self.ray.put(trace["text"])
+        if "text" in message:
+            text = message["text"]
+            self.texts[text["name"]] = self.ray.put(text["text"])
         else:
             self.waiting.append(Job(**message["job"]))
 
@@ -117,9 +117,9 @@ class Engine:
         most = self.jobs or 2 * self.slots
         while (self.waiting or self.alone) and len(self.under_way) < most:
             batch = self.batch()
-            names = sorted({name for job in batch for name in job.traces})
+            names = sorted({name for job in batch for name in job.texts})
             works = [(job.index, job.work) for job in batch]
-            texts = [self.traces[name] for name in names]
+            texts = [self.texts[name] for name in names]
             self.under_way[self.task.remote(BUILD, works, names, *texts)] = batch
 
     def gather(self) -> None:

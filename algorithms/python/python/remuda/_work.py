@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from dataclasses import dataclass
 
-from remuda._native import BUILD, run_work
+from remuda._native import BUILD, Worker
+
+WORKER = Worker(sys.executable)
+"""Keeps authors' processes from batch to batch."""
 
 
 @dataclass
@@ -22,20 +26,20 @@ class Answer:
 
 
 def run_batch(build: str, works: list[tuple[int, str]], names: list[str], *texts: str) -> Answer:
-    """Runs jobs, one after the other; `texts` are those of the traces of these names."""
+    """Runs jobs, one after the other; `texts` are traces and authors' files of these names."""
     if build != BUILD:
         return Answer(BUILD, 0.0, [])
     started = time.perf_counter()
-    traces = dict(zip(names, texts, strict=True))
-    lines = [line(index, work, traces) for index, work in works]
+    named = dict(zip(names, texts, strict=True))
+    lines = [line(index, work, named) for index, work in works]
     return Answer(BUILD, time.perf_counter() - started, lines)
 
 
-def line(index: int, work: str, traces: dict[str, str]) -> str:
+def line(index: int, work: str, texts: dict[str, str]) -> str:
     """Runs one job."""
     try:
         # The row goes on as it is: JSON read and written again might have other digits.
-        return f'{{"done":{{"index":{index},"row":{run_work(work, traces)}}}}}'
+        return f'{{"done":{{"index":{index},"row":{WORKER.run(work, texts)}}}}}'
     except ValueError as error:
         return failed(index, str(error))
 

@@ -2,12 +2,31 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use remuda_matrix::Work;
+use remuda_matrix::{Work, Worker};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-/// Runs a job, and says its row as JSON.
-#[pyfunction]
-pub fn run_work(py: Python<'_>, work: &str, traces: BTreeMap<String, String>) -> PyResult<String> {
-    let work = Work::parse(work).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    py.detach(|| work.run(&traces)).map_err(PyValueError::new_err)
+/// Runs jobs, one after the other.
+#[pyclass(module = "remuda._native", name = "Worker")]
+pub struct PyWorker(Worker);
+
+#[pymethods]
+impl PyWorker {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 hands over what it has made")]
+    fn new(python: PathBuf) -> Self {
+        Self(Worker::new(&python))
+    }
+
+    /// Runs a job, and says its row as JSON.
+    fn run(
+        &mut self,
+        py: Python<'_>,
+        work: &str,
+        texts: BTreeMap<String, String>,
+    ) -> PyResult<String> {
+        let work = Work::parse(work).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let worker = &mut self.0;
+        py.detach(|| worker.run(work, &texts)).map_err(PyValueError::new_err)
+    }
 }

@@ -39,14 +39,9 @@ pub struct EngineArgs {
 
 impl EngineArgs {
     /// Refuses what cannot be, before anything is done.
-    pub fn check(&self, authors: &AuthorArgs) -> Result<(), Failure> {
-        let is_ray = self.engine == Engine::Ray;
-        if self.ray_address.is_some() && !is_ray {
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.ray_address.is_some() && self.engine != Engine::Ray {
             return Err("--ray-address is of --engine ray; add that, or leave it out".into());
-        }
-        if is_ray && !authors.is_empty() {
-            let rule = "--author's files, and what they import, are on this machine alone";
-            return Err(format!("{rule}: run their arms with --engine local").into());
         }
         if self.is_live() && self.jobs.is_some() {
             let rule = "live runs share processors, and are run one after the other";
@@ -92,6 +87,7 @@ impl EngineArgs {
         if let Some(jobs) = jobs {
             command.args(["--jobs", &jobs.to_string()]);
         }
-        Ok(run_remotely(plan, store, (&mut command, stopped), progress))
+        let files = authors.files()?;
+        Ok(run_remotely((plan, &files), store, (&mut command, stopped), progress))
     }
 }

@@ -174,7 +174,7 @@ impl MatrixArgs {
         if self.list {
             return self.print_list();
         }
-        self.engine.check(&self.authors)?;
+        self.engine.check()?;
         let config = Arc::new(Config::default());
         let _authors = self.authors.start(&config.authors)?;
         let suites = self.suites()?;
