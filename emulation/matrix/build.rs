@@ -6,9 +6,13 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// From the root: the crates below this one, this one, and what they depend on.
-const SOURCES: [&str; 13] = [
+/// From the root: the crates below this one, this one, what they depend on, and what runs arms in
+/// Python.
+const SOURCES: [&str; 16] = [
     "Cargo.lock",
+    "algorithms/python/python/remuda/_portus.py",
+    "algorithms/python/python/remuda/_serve.py",
+    "algorithms/python/python/remuda/author.py",
     "algorithms/src",
     "selector/src",
     "datapath/bpf/src",

@@ -27,7 +27,6 @@ use remuda_real::named_drivers;
 use remuda_report::Matrix;
 use remuda_scenarios::{Suite, suite_names};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,8 +37,6 @@ const ALL: &str = "all";
 const NOT_OF_ALL: [&str; 2] = ["fixed", "remy"];
 /// What is run if nothing is asked for.
 const SUITE: &str = "smoke";
-/// No suite has a megabyte.
-const SUITE_BYTES_MAX: u64 = 1 << 20;
 
 /// How good arms and policies are, on every kind of path.
 ///
@@ -120,14 +117,8 @@ pub fn suite_of(name: &str) -> Result<Suite, Failure> {
             Ok(suite_named(name)?)
         };
     }
-    let doing = |error: std::io::Error| format!("--suite {name}: {error}");
-    if fs::metadata(path).map_err(doing)?.len() > SUITE_BYTES_MAX {
-        return Err(format!("--suite {name}: is above 1 MiB; no suite is").into());
-    }
-    let text = fs::read_to_string(path).map_err(doing)?;
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let suite = Suite::parse(&text, &stem);
     let refuse = |error| format!("--suite {name}: {error}");
+    let suite = Suite::load(path);
     Ok(suite.map_err(|error| scenario_for_suite(path).unwrap_or_else(|| refuse(error)))?)
 }
 
