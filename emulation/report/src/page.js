@@ -59,7 +59,7 @@ function table(columns, rows) {
 
 // ---- what is chosen ----------------------------------------------------------------------------
 
-const slice = () => board.slices[at("slice").value];
+const slice = () => board.slices.find((it) => it.label === at("slice").value);
 const chosen = () => at("arm").value;
 const driverAt = (name) => board.drivers.indexOf(name);
 
@@ -81,22 +81,77 @@ function colour(name) {
 function fillControls() {
   const groups = { all: null, path: "Kinds of path", group: "Groups", suite: "Suites" };
   const made = {};
-  board.slices.forEach((it, place) => {
+  board.slices.forEach((it) => {
     const label = `${it.label} (${it.environments.length})`;
-    const option = element("option", { value: place }, label);
+    const option = element("option", { value: it.label }, label);
     if (!groups[it.by]) return at("slice").append(option);
     made[it.by] ??= at("slice").appendChild(element("optgroup", { label: groups[it.by] }));
     made[it.by].append(option);
   });
   at("arm").append(element("option", { value: "" }, "all"));
   board.drivers.forEach((name) => at("arm").append(element("option", { value: name }, name)));
-  metrics.forEach((it, place) => {
-    at("metric").append(element("option", { value: place }, it.label));
+  metrics.forEach((it) => {
+    at("metric").append(element("option", { value: it.name }, it.label));
   });
-  at("slice").addEventListener("change", drawAll);
-  at("arm").addEventListener("change", drawAll);
-  at("metric").addEventListener("change", drawDistributions);
-  at("more").addEventListener("click", () => drawHeat(Infinity));
+  const draws = { slice: drawAll, arm: drawAll, metric: drawDistributions, order: drawHeat,
+    run: drawSeries };
+  for (const [id, draw] of Object.entries(draws)) {
+    at(id)?.addEventListener("change", () => {
+      draw();
+      remember();
+    });
+  }
+  at("more").addEventListener("click", () => {
+    allRows = true;
+    drawHeat();
+    remember();
+  });
+}
+
+// ---- links -------------------------------------------------------------------------------------
+
+// The address keeps what is chosen, so that a link shows what its sender saw: each choice by its
+// name there, unless it is the first one. What is not among the options is ignored.
+const CHOICES = { paths: "slice", arm: "arm", metric: "metric", order: "order", run: "run" };
+const sections = [...document.querySelectorAll("nav a")].map((it) => it.hash.slice(1));
+let section = "";
+let allRows = false;
+let isDrawn = false;
+
+function remember() {
+  const said = new URLSearchParams();
+  if (section) said.set("at", section);
+  for (const [name, id] of Object.entries(CHOICES)) {
+    if (at(id)?.selectedIndex > 0) said.set(name, at(id).value);
+  }
+  if (allRows) said.set("rows", "all");
+  const [page] = location.href.split("#");
+  history.replaceState(null, "", said.size > 0 ? `${page}#${said}` : page);
+}
+
+function choose(said) {
+  section = sections.find((it) => it === said.get("at")) ?? "";
+  for (const [name, id] of Object.entries(CHOICES)) {
+    const options = [...(at(id)?.options ?? [])];
+    const place = options.findIndex((it) => it.value === said.get(name));
+    if (at(id)) at(id).selectedIndex = Math.max(place, 0);
+  }
+  allRows = said.get("rows") === "all";
+}
+
+function recall() {
+  const text = location.hash.slice(1);
+  // By a link of the page itself what is chosen stays.
+  const stays = sections.includes(text);
+  if (stays) section = text;
+  else choose(new URLSearchParams(text));
+  if (!stays || !isDrawn) {
+    drawAll();
+    drawSeries();
+    isDrawn = true;
+  }
+  remember();
+  if (section) at(section).scrollIntoView();
 }
 
 // ---- ranking -----------------------------------------------------------------------------------
@@ -259,7 +314,7 @@ function legend(names) {
 }
 
 function drawDistributions() {
-  const metric = metrics[at("metric").value];
+  const metric = metrics.find((it) => it.name === at("metric").value);
   const log = metric.least !== null;
   const names = slice().ranks.slice(0, 5).map((rank) => rank.driver);
   if (chosen() && !names.includes(chosen())) names.push(chosen());
@@ -303,10 +358,20 @@ function heatCell(cell) {
   return element("td", { class: "heat", style, title }, `${percent}`);
 }
 
-function drawHeat(most = HEAT_ROWS) {
+// In the order of the suites, or first where the chosen arm, or else the best one, is worst.
+function ordered() {
   const { environments, ranks } = slice();
-  const names = ranks.map((rank) => rank.driver);
+  if (at("order").value !== "worst") return environments;
+  const column = driverAt(chosen() || ranks[0].driver);
+  const merit = (place) => board.cells[place][column]?.of_best ?? Infinity;
+  return [...environments].sort((a, b) => merit(a) - merit(b));
+}
+
+function drawHeat() {
+  const environments = ordered();
+  const names = slice().ranks.map((rank) => rank.driver);
   const own = chosen();
+  const most = allRows ? Infinity : HEAT_ROWS;
   const of = own ? [`${own}: Mbit/s`, "p95 ms", "sent again %"] : [];
   const rows = environments.slice(0, most).map((place) => {
     const it = board.environments[place];
@@ -424,9 +489,11 @@ function panel(run, { key, label }, colours) {
   return svg;
 }
 
+const runName = (run) => `${run.driver} in ${run.environment}, seed ${run.seed}`;
+
 function drawSeries() {
   if (!at("run")) return;
-  const run = series[at("run").value];
+  const run = series.find((it) => runName(it) === at("run").value);
   const colours = armColours(run);
   const flows = run.flows.map((flow, place) => element("li", {},
     element("i", { style: `--c: var(--c${place % COLOURS})` }),
@@ -445,11 +512,7 @@ function drawSeries() {
 
 function fillRuns() {
   if (!at("run")) return;
-  series.forEach((run, place) => {
-    const label = `${run.driver} in ${run.environment}, seed ${run.seed}`;
-    at("run").append(element("option", { value: place }, label));
-  });
-  at("run").addEventListener("change", drawSeries);
+  series.forEach((run) => at("run").append(element("option", {}, runName(run))));
 }
 
 function drawAll() {
@@ -472,5 +535,5 @@ window.addEventListener("resize", () => {
 });
 fillControls();
 fillRuns();
-drawAll();
-drawSeries();
+recall();
+window.addEventListener("hashchange", recall);

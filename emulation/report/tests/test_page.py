@@ -107,7 +107,7 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-def opened(browser: Browser, report: Path, name: str, **how: object) -> Page:
+def opened(browser: Browser, report: Path, name: str, fragment: str = "", **how: object) -> Page:
     """The page, opened without a network; a screenshot of all of it."""
     context = browser.new_context(offline=True, **how)
     page = context.new_page()
@@ -116,7 +116,7 @@ def opened(browser: Browser, report: Path, name: str, **how: object) -> Page:
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("console", lambda line: said.append(line.text))
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(report.as_uri())
+    page.goto(report.as_uri() + fragment)
     assert said == []
     assert asked == [report.as_uri()], "the page asks for nothing but itself"
     SCREENS.mkdir(parents=True, exist_ok=True)
@@ -179,6 +179,51 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, report: Path) -> 
     letters = page.locator("#scatter-plot svg").evaluate(
         "it => it.getBoundingClientRect().width / it.viewBox.baseVal.width"
     )
+def test_a_link_shows_what_its_sender_saw(browser: Browser, report: Path) -> None:
+    page = opened(browser, report, "sender", viewport=DESK)
+    assert page.url == report.as_uri(), "what is not chosen is not in the address"
+    page.locator("#slice").select_option("wired paths")
+    page.locator("#arm").select_option("bbr")
+    page.locator("#metric").select_option("queueing-delay")
+    page.locator("#order").select_option("worst")
+    page.locator("#run").select_option(index=1)
+    page.locator("nav").get_by_text("Distributions").click()
+    fragment = "#" + page.url.partition("#")[2]
+    for part in ("paths=wired+paths", "arm=bbr", "metric=queueing-delay", "at=distributions"):
+        assert part in fragment
+    other = opened(browser, report, "receiver", fragment, viewport=DESK)
+    assert other.url == page.url
+    assert other.locator("main").inner_text() == page.locator("main").inner_text()
+    first = page.locator("#heat tbody tr").first.inner_text()
+    assert "<b>beside</b>" in first, "where bbr is worst"
+    # A screenshot of all of a page may scroll it: this one has none.
+    arrived = browser.new_context(offline=True, viewport=DESK).new_page()
+    arrived.goto(page.url)
+    assert 0 <= arrived.locator("#distributions").bounding_box()["y"] < 200
+    # In the same tab: a section of this page alone keeps the choices, another link has its own.
+    other.evaluate("location.hash = '#scatter'")
+    other.wait_for_url("**#at=scatter&paths=wired+paths*")
+    other.evaluate("location.hash = '#arm=cubic'")
+    other.wait_for_url("**#arm=cubic")
+    assert other.locator("#slice").input_value() == "all paths"
+    section = opened(browser, report, "section", "#scatter", viewport=DESK)
+    assert section.locator("#ranks tbody tr").count() == 5, "a section alone is a link too"
+
+
+HOSTILE = (
+    "#paths=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&arm=__proto__&metric=constructor&order=%zz"
+    "&run=-1&at=%22%5D%2Cscript&rows=1e9&toString=1"
+)
+
+
+def test_a_hostile_link_changes_nothing(browser: Browser, report: Path) -> None:
+    plain = opened(browser, report, "plain", viewport=DESK)
+    for fragment in (HOSTILE, "#%", "#" + "a=" * 50_000, "#at=data", "#slice"):
+        page = opened(browser, report, "hostile", fragment, viewport=DESK)
+        assert page.locator("main").inner_text() == plain.locator("main").inner_text()
+        assert page.url == report.as_uri(), "the address says what is shown"
+
+
     assert letters > 0.9, "the letters of a plot keep their size"
 
 
