@@ -134,7 +134,6 @@ impl Board {
     /// Of a matrix.
     pub fn of(matrix: &Matrix) -> Self {
         let rows = &matrix.rows;
-        let names: BTreeSet<&str> = rows.iter().map(|row| row.driver.as_str()).collect();
         let mut known = BTreeMap::new();
         let mut places: Vec<&Row> = Vec::new();
         for row in rows {
@@ -143,7 +142,7 @@ impl Board {
                 places.len() - 1
             });
         }
-        let drivers: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        let drivers = matrix.drivers();
         let mut by_cell: Rows<'_> = vec![vec![Vec::new(); drivers.len()]; places.len()];
         for row in rows {
             let place = known[&(&row.suite, &row.environment)];

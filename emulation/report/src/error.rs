@@ -56,7 +56,7 @@ pub enum Error {
     /// A defect of the page's template.
     #[error("cannot make the page: {0}")]
     Page(#[from] Box<minijinja::Error>),
-    /// A plot of nothing that is there.
+    /// Something to show that is not there.
     #[error("{rule}")]
     Choice {
         /// Which flag said what, what there is, and the fix.

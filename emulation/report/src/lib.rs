@@ -7,6 +7,7 @@
 //! another matrix and [`Series`] of runs that were asked for. [`page`] makes HTML of it, and
 //! whatever else wants to show it (`remuda report --text`) has the same numbers.
 
+mod arms;
 mod board;
 mod cloud;
 mod diff;
@@ -26,5 +27,5 @@ pub use matrix::Matrix;
 pub use metric::{METRICS, Metric};
 pub use page::page;
 pub use plot::{Plot, plots};
-pub use series::{RUNS_MAX, Series};
+pub use series::{FlowSeries, LinkSeries, RUNS_MAX, Series, Wanted};
 pub use slice::{Buffer, Slice};

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use remuda_matrix::{ROWS, Row};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Rows, and what the table says of itself.
@@ -15,6 +15,12 @@ pub struct Matrix {
 }
 
 impl Matrix {
+    /// Each once, by name.
+    pub fn drivers(&self) -> Vec<String> {
+        let names: BTreeSet<&str> = self.rows.iter().map(|row| row.driver.as_str()).collect();
+        names.into_iter().map(str::to_owned).collect()
+    }
+
     /// Reads `matrix.parquet`, or the one in a folder.
     ///
     /// # Errors

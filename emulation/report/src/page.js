@@ -446,8 +446,8 @@ function drawMissed() {
 // ---- time series -------------------------------------------------------------------------------
 
 const SERIES = [
-  { key: "goodput_mbit_per_sec", label: "Mbit/s" },
-  { key: "srtt_ms", label: "round trip (ms)" },
+  { key: "goodput_mbit_per_sec", label: "goodput (Mbit/s)" },
+  { key: "srtt_ms", label: "smoothed round trip (ms)" },
   { key: "cwnd_pkts", label: "window (packets)" },
 ];
 
@@ -457,11 +457,22 @@ function armColours(run) {
   return Object.fromEntries(names.map((name, place) => [name, `var(--c${place % COLOURS})`]));
 }
 
+// The queue is of the link, all else of flows.
+function lines(run, key) {
+  if (key === "queue_pkts") {
+    return [{ t_s: run.link.t_s, values: run.link.queue_pkts, kind: "line queue", style: "" }];
+  }
+  return run.flows.map((flow, place) => ({ t_s: flow.t_s, values: flow[key],
+    kind: flow.tested ? "line chosen" : "line", style: `--c: var(--c${place % COLOURS})` }));
+}
+
 function panel(run, { key, label }, colours) {
   const size = { ...sized("series-plot", 210), bottom: 40 };
-  const every = run.flows.flatMap((flow) => flow[key].filter((it) => it !== null));
-  const x = axis([0, run.duration_s], [size.left, size.width - size.right], "s");
-  const most = Math.max(...every, 1e-9) * 1.05;
+  const all = lines(run, key);
+  const limit = key === "goodput_mbit_per_sec" ? run.link.capacity_mbit_per_sec : null;
+  const every = all.flatMap((line) => line.values.filter((it) => it !== null));
+  const x = axis([0, run.duration_s], [size.left, size.width - size.right], "time (s)");
+  const most = Math.max(...every, limit ?? 0, 1e-9) * 1.05;
   const y = axis([0, most], [size.height - size.bottom, size.top], label);
   const svg = frame(size, `${label} over time, ${run.driver} in ${run.environment}`);
   const tested = run.flows.find((flow) => flow.tested) || run.flows[0];
@@ -472,6 +483,11 @@ function panel(run, { key, label }, colours) {
       height: size.height - size.top - size.bottom }));
   });
   axes(svg, size, x, y);
+  if (limit !== null) {
+    const line = { class: "limit", x1: size.left, x2: size.width - size.right, y1: y.of(limit),
+      y2: y.of(limit) };
+    svg.append(shape("line", line));
+  }
   for (const [when, from, to, why] of tested.decisions) {
     const line = { class: "decision", x1: x.of(when), x2: x.of(when), y1: size.top,
       y2: size.height - size.bottom };
@@ -479,13 +495,11 @@ function panel(run, { key, label }, colours) {
     mark.append(shape("title", {}, `${figure(when)} s: ${from} to ${to}: ${why}`));
     svg.append(mark);
   }
-  run.flows.forEach((flow, place) => {
-    const points = flow.t_s.map((t, n) => [t, flow[key][n]]).filter(([, value]) => value !== null)
+  for (const { t_s: times, values: of, kind, style } of all) {
+    const points = times.map((t, n) => [t, of[n]]).filter(([, value]) => value !== null)
       .map(([t, value]) => `${x.of(t).toFixed(1)},${y.of(value).toFixed(1)}`);
-    const style = `--c: var(--c${place % COLOURS})`;
-    const kind = flow.tested ? "line chosen" : "line";
     svg.append(shape("polyline", { class: kind, style, points: points.join(" ") }));
-  });
+  }
   return svg;
 }
 
@@ -500,8 +514,15 @@ function drawSeries() {
     flow.name === "tested" ? run.driver : flow.name));
   const arms = Object.entries(colours).map(([name, of]) => element("li", {},
     element("i", { style: `--c: ${of}; border-top-width: 10px; opacity: .4` }), `arm ${name}`));
-  at("series-plot").replaceChildren(...SERIES.map((it) => panel(run, it, colours)),
-    element("ul", { class: "legend" }, ...flows, ...arms));
+  const { name, capacity_mbit_per_sec: capacity } = run.link;
+  const panels = name ? [...SERIES, { key: "queue_pkts", label: `queue, link ${name} (packets)` }]
+    : SERIES;
+  const limit = capacity === null ? [] : [element("li", {}, element("i", { class: "limit" }),
+    `capacity of ${name}: ${figure(capacity)} Mbit/s on average`)];
+  const more = run.flows_left_out > 0 ? [element("li", {}, `and ${run.flows_left_out} more flows`)]
+    : [];
+  at("series-plot").replaceChildren(...panels.map((it) => panel(run, it, colours)),
+    element("ul", { class: "legend" }, ...flows, ...more, ...arms, ...limit));
   const decisions = run.flows.flatMap((flow) => flow.decisions.map(([when, from, to, why]) => ({
     cells: [`${figure(when)} s`, flow.name, `${from} → ${to}`, why],
   })));

@@ -3,11 +3,12 @@
 //! A matrix keeps figures, not series: these runs are run again, which a simulation of the same
 //! program, scenario and seed does to the byte.
 
+use crate::arms::check_arms;
 use crate::error::Error;
 use crate::matrix::Matrix;
 use ccp_agent::Config;
-use remuda_matrix::{Job, Only, Plan, scenario_hash};
-use remuda_scenarios::outcome::{FlowSample, Outcome};
+use remuda_matrix::{Job, Only, Plan, Row, scenario_hash};
+use remuda_scenarios::outcome::{FlowSample, LinkSample, Outcome};
 use remuda_scenarios::{Environment, Suite};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -40,6 +41,28 @@ pub struct FlowSeries {
     pub decisions: Vec<(f64, String, String, String)>,
 }
 
+/// The bottleneck of it: the link of the first tested flow's route where packets waited longest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LinkSeries {
+    /// Its name.
+    pub name: String,
+    /// What it can carry, the mean over the run, as the table has it.
+    pub capacity_mbit_per_sec: Option<f64>,
+    /// When it was looked at.
+    pub t_s: Vec<f64>,
+    /// Packets that waited.
+    pub queue_pkts: Vec<u64>,
+}
+
+/// What is to be run again.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Parts of SUITE/ENVIRONMENT.
+    pub parts: &'a [String],
+    /// Arms; empty: all of the table.
+    pub arms: &'a [String],
+}
+
 /// A run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
@@ -51,23 +74,27 @@ pub struct Series {
     pub seed: u64,
     /// How long it lasts.
     pub duration_s: f64,
-    /// Its flows; of many the first few.
+    /// Its flows, tested ones first; of many the first few.
     pub flows: Vec<FlowSeries>,
+    /// Flows that are not among them.
+    pub flows_left_out: usize,
+    /// Its bottleneck.
+    pub link: LinkSeries,
 }
 
 /// Flows of a run that are shown.
 const FLOWS_MAX: usize = 8;
 
 impl Series {
-    /// Runs those again whose SUITE/ENVIRONMENT has one of these in it: all drivers of the matrix,
-    /// the first seed.
+    /// Runs those again whose SUITE/ENVIRONMENT has one of the parts in it, with the wanted arms
+    /// and the first seed.
     ///
     /// # Errors
     ///
     /// None is in the matrix, too many are, its suite is not there any more, or a run fails.
     pub fn of(
         matrix: &Matrix,
-        parts: &[String],
+        Wanted { parts, arms }: Wanted<'_>,
         suites: &[Suite],
         config: &Arc<Config>,
     ) -> Result<Vec<Self>, Error> {
@@ -75,11 +102,13 @@ impl Series {
             return Ok(Vec::new());
         }
         let refuse = |rule: String| Error::Series { said: parts.join(","), rule };
+        check_arms(&matrix.drivers(), arms)?;
         let full = |suite: &str, name: &str| format!("{suite}/{name}");
         let mut wanted: BTreeSet<(&str, &str, &str)> = BTreeSet::new();
         for row in &matrix.rows {
             let name = full(&row.suite, &row.environment);
-            if parts.iter().any(|part| name.contains(part.as_str())) {
+            let is_meant = arms.is_empty() || arms.contains(&row.driver);
+            if is_meant && parts.iter().any(|part| name.contains(part.as_str())) {
                 wanted.insert((&row.suite, &row.environment, &row.driver));
             }
         }
@@ -88,7 +117,7 @@ impl Series {
         }
         if wanted.len() > RUNS_MAX {
             let count = wanted.len();
-            let fix = "fix: say more of the name";
+            let fix = "fix: say more of the name, or fewer arms with --arm";
             return Err(refuse(format!("{count} runs; a page has {RUNS_MAX} at most; {fix}")));
         }
         let drivers: BTreeSet<String> =
@@ -107,17 +136,35 @@ impl Series {
             wanted.contains(&(&*environment.suite, &*environment.name, &*job.driver))
         };
         let jobs: Vec<&Job> = plan.jobs.iter().filter(is_wanted).collect();
-        for job in &jobs {
-            let Environment { suite, name, .. } = &job.environment;
-            let row =
-                matrix.rows.iter().find(|row| row.suite == *suite && row.environment == *name);
-            if row.is_some_and(|row| row.scenario != scenario_hash(&job.environment)) {
-                let fix = "fix: run the matrix again";
-                return Err(refuse(format!("{suite}/{name} has changed since; {fix}")));
-            }
+        if let Some(Environment { suite, name, .. }) = changed(matrix, &jobs) {
+            let fix = "fix: run the matrix again";
+            return Err(refuse(format!("{suite}/{name} has changed since; {fix}")));
         }
-        jobs.into_iter().map(|job| run(job, config)).collect()
+        let mut all = Vec::new();
+        for job in jobs {
+            let mut series = run(job, config)?;
+            let capacity = matrix.rows.iter().find(|row| is_of(row, job, seed));
+            series.link.capacity_mbit_per_sec = capacity.and_then(|it| it.capacity_mbit_per_sec);
+            all.push(series);
+        }
+        Ok(all)
     }
+}
+
+/// One that is not what it was when the table was made.
+fn changed<'a>(matrix: &Matrix, jobs: &[&'a Job]) -> Option<&'a Environment> {
+    let is_other = |it: &&Environment| {
+        let mut rows = matrix.rows.iter();
+        let row = rows.find(|row| row.suite == it.suite && row.environment == it.name);
+        row.is_some_and(|row| row.scenario != scenario_hash(it))
+    };
+    jobs.iter().map(|job| &job.environment).find(is_other)
+}
+
+fn is_of(row: &Row, job: &Job, seed: u64) -> bool {
+    let Environment { suite, name, .. } = &job.environment;
+    let is_there = row.suite == *suite && row.environment == *name;
+    is_there && row.driver == job.driver && row.seed == seed
 }
 
 fn run(job: &Job, config: &Arc<Config>) -> Result<Series, Error> {
@@ -129,14 +176,36 @@ fn run(job: &Job, config: &Arc<Config>) -> Result<Series, Error> {
     // What is tested first, then its neighbours.
     let mut places: Vec<usize> = tested.clone();
     places.extend((0..outcome.flows.len()).filter(|place| !tested.contains(place)));
+    let flows_left_out = places.len().saturating_sub(FLOWS_MAX);
     let flows = places.into_iter().take(FLOWS_MAX);
     Ok(Series {
+        flows_left_out,
+        link: link(job, &outcome),
         environment: format!("{}/{}", job.environment.suite, job.environment.name),
         driver: job.driver.clone(),
         seed: job.seed,
         duration_s: outcome.duration_s,
         flows: flows.map(|place| flow(&outcome, place, tested.contains(&place))).collect(),
     })
+}
+
+fn link(job: &Job, outcome: &Outcome) -> LinkSeries {
+    let flows = job.scenario.flows_expanded();
+    let tested = job.environment.tested_flows(&job.scenario);
+    let route = tested.first().map_or(&[][..], |flow| &flows[*flow].route);
+    let links = outcome.links.iter().enumerate().filter(|(_, link)| route.contains(&link.name));
+    let slowest = links.max_by(|a, b| a.1.queueing_mean_ms.total_cmp(&b.1.queueing_mean_ms));
+    let Some((place, link)) = slowest else { return LinkSeries::default() };
+    let own = outcome.link_samples.iter().filter(|it| it.link as usize == place);
+    let all: Vec<&LinkSample> = own.collect();
+    let every = all.len().div_ceil(POINTS).max(1);
+    let looks = || all.iter().step_by(every);
+    LinkSeries {
+        name: link.name.clone(),
+        capacity_mbit_per_sec: None,
+        t_s: looks().map(|look| rounded(look.t_s)).collect(),
+        queue_pkts: looks().map(|look| look.queue_packets).collect(),
+    }
 }
 
 fn rounded(value: f64) -> f64 {
@@ -172,5 +241,56 @@ fn flow(outcome: &Outcome, place: usize, tested: bool) -> FlowSeries {
         cwnd_pkts: looks.iter().map(|look| look.cwnd_pkts).collect(),
         arms,
         decisions: decisions.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remuda_matrix::run as run_plan;
+
+    const SUITE: &str = r#"
+title = "Mine"
+source = "me"
+[scenario]
+duration_s = 4
+links.down = { rate_mbit_per_sec = 12, delay_ms = 10, queue.kind = "droptail" }
+links.up = { delay_ms = 10 }
+flows = [{ driver = "tested" }]
+[[families]]
+name = "buffer"
+group = "B"
+path = "wired"
+axes = [{ name = "queue_bdp", keys = ["links.down.queue.limit_bdp"], values = [1, 4] }]
+"#;
+
+    fn text(all: &[&str]) -> Vec<String> {
+        all.iter().map(|it| (*it).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_run_is_run_again_for_the_arms_that_were_asked_for() {
+        let (config, never) = (Arc::new(Config::default()), AtomicBool::new(false));
+        let suites = [Suite::parse(SUITE, "mine").unwrap()];
+        let drivers = text(&["cubic", "reno"]);
+        let plan = Plan::of(&suites, &Only::default(), &drivers, 1..=1).unwrap();
+        let rows = run_plan(&plan, (None, &config), (1, &never), |_| {});
+        let rows = rows.into_iter().map(|row| row.unwrap().unwrap()).collect();
+        let matrix = Matrix { rows, ..Matrix::default() };
+        let of = |parts: &[&str], arms: &[&str]| {
+            let (parts, arms) = (text(parts), text(arms));
+            let all = Series::of(&matrix, Wanted { parts: &parts, arms: &arms }, &suites, &config);
+            all.map_err(|error| error.to_string())
+        };
+        assert_eq!(of(&["buffer"], &[]).unwrap().len(), 4);
+        let all = of(&["queue_bdp=4"], &["reno"]).unwrap();
+        let [run] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((run.driver.as_str(), run.flows_left_out), ("reno", 0));
+        let link = &run.link;
+        assert_eq!((link.name.as_str(), link.capacity_mbit_per_sec), ("down", Some(12.0)));
+        assert_eq!(link.t_s.len(), link.queue_pkts.len());
+        assert!(link.queue_pkts.iter().any(|it| *it > 20), "a queue of 4 BDP fills: {link:?}");
+        assert!(of(&["buffer"], &["bbr"]).unwrap_err().starts_with("--arm bbr: is not in the"));
+        assert!(of(&["nothing"], &[]).unwrap_err().starts_with("--series nothing: no environ"));
     }
 }

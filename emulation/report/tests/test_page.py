@@ -130,8 +130,10 @@ def test_all_of_it_is_drawn(browser: Browser, report: Path) -> None:
     assert page.locator("#scatter-plot circle").count() == 5
     assert page.locator("#cdf-plot polyline").count() == 5
     assert page.locator("#heat tbody tr").count() == 5
-    assert page.locator("#series-plot svg").count() == 3
-    assert page.locator("#series-plot polyline").count() == 3
+    assert page.locator("#series-plot svg").count() == 4, "goodput, round trip, window, queue"
+    assert page.locator("#series-plot polyline").count() == 4
+    assert page.locator("#series-plot svg line.limit").count() == 1
+    assert "capacity of down: " in page.locator("#series-plot").inner_text()
     assert "is best" in page.locator("#sentence").inner_text()
     names = page.locator("#heat tbody th").all_inner_texts()
     assert any("<b>beside</b>" in name for name in names), "a name is text, never markup"

@@ -2,6 +2,7 @@
 //! another one.
 
 mod plot;
+mod series;
 mod show;
 
 use crate::Failure;
@@ -9,7 +10,7 @@ use crate::author::AuthorArgs;
 use crate::matrix::suite_of;
 use ccp_agent::Config;
 use clap::Args;
-use remuda_report::{Board, Diff, Matrix, Series, page, plots};
+use remuda_report::{Board, Diff, Matrix, Series, Wanted, page, plots};
 use remuda_scenarios::{Suite, suite_names};
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,6 +38,8 @@ Examples:
     remuda report out/after --against out/before --text --check
   What happened, second by second, where a name has cell/ in it
     remuda report --series wireless/cell/owd_ms=20
+  The same in the terminal, for one arm
+    remuda report --series wireless/cell/owd_ms=20 --arm rein --text
   Charts for a paper, as SVG and PNG: three arms on two kinds of path
     remuda report --plot out/plots --paths 'cellular paths,wired paths' --arm rein,bbr,cubic")]
 pub struct ReportArgs {
@@ -47,7 +50,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "TABLE")]
     against: Option<PathBuf>,
     /// Adds time series of the environments that have this in SUITE/NAME: runs them again, with
-    /// every arm of the table and its first seed
+    /// the table's first seed and every arm of it, or those of --arm
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     series: Vec<String>,
     /// Suite files that TABLE has environments of, for --series
@@ -66,11 +69,12 @@ pub struct ReportArgs {
     /// paths]
     #[arg(long, value_name = "PART", value_delimiter = ',', requires = "plot")]
     paths: Vec<String>,
-    /// Arms to mark in charts [default: the five best]. All are ranked, whichever are marked
-    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "plot")]
+    /// Arms of --series [default: all of the table], and those to mark in the charts of --plot
+    /// [default: the five best]. All are ranked, whichever are marked
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     arm: Vec<String>,
     /// Prints tables instead of writing a page
-    #[arg(long, conflicts_with = "series")]
+    #[arg(long)]
     text: bool,
     /// Ends with status 1 if a run misses a pass/fail line, or, with --against, if an arm fails or
     /// runs are missing; then only lines count that were not missed before
@@ -107,18 +111,21 @@ impl<E: Into<Failure>> From<E> for Failed {
 impl ReportArgs {
     /// Makes it.
     pub fn run(&self) -> Result<(), Failed> {
+        self.check_arms_are_of_something()?;
         let matrix = Matrix::read(&self.table)?;
         let board = Board::of(&matrix);
         let old = self.against.as_deref().map(Matrix::read).transpose()?;
         let diff = old.map(|old| Diff::of(&old, &matrix)).transpose()?;
+        let series = self.series_of(&matrix)?;
         if self.text {
             println!("{}", show::board(&board));
             if let Some(diff) = &diff {
                 println!("\n{}", show::diff(diff));
             }
+            series.iter().for_each(|run| println!("\n{}", series::shown(run)));
         } else {
             let path = self.page_path();
-            write(&path, &page(&board, diff.as_ref(), &self.series_of(&matrix)?)?)?;
+            write(&path, &page(&board, diff.as_ref(), &series)?)?;
             println!("{}", path.display());
         }
         if let Some(folder) = &self.plot {
@@ -135,6 +142,13 @@ impl ReportArgs {
         }
     }
 
+    fn check_arms_are_of_something(&self) -> Result<(), Failure> {
+        if self.arm.is_empty() || self.plot.is_some() || !self.series.is_empty() {
+            return Ok(());
+        }
+        Err("--arm: says whom --series and --plot show; fix: add one of these, or leave it".into())
+    }
+
     fn page_path(&self) -> PathBuf {
         let beside = || match self.table.is_dir() {
             true => self.table.join(PAGE),
@@ -149,7 +163,8 @@ impl ReportArgs {
         }
         let config = Arc::new(Config::default());
         let _authors = self.authors.start(&config.authors)?;
-        Ok(Series::of(matrix, &self.series, &self.suites(matrix)?, &config)?)
+        let wanted = Wanted { parts: &self.series, arms: &self.arm };
+        Ok(Series::of(matrix, wanted, &self.suites(matrix)?, &config)?)
     }
 
     /// Those that the table has environments of.
@@ -164,5 +179,42 @@ impl ReportArgs {
             }
         }
         Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        report: ReportArgs,
+    }
+
+    fn refused(line: &str) -> String {
+        let words = ["report"].into_iter().chain(line.split_whitespace());
+        match Line::try_parse_from(words) {
+            Err(error) => error.to_string(),
+            Ok(line) => match line.report.run() {
+                Ok(()) => String::new(),
+                Err(Failed::Check(why)) => why,
+                Err(Failed::Trouble(why)) => why.to_string(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_flag_that_says_nothing_is_refused() {
+        for (line, part) in [
+            ("--arm bbr", "--arm: says whom --series and --plot show; fix: add one of these"),
+            ("--paths wired", "--plot <DIR>"),
+            ("--suite a.toml", "--series <PART>"),
+            ("--text --out a.html", "cannot be used with"),
+            ("/nowhere --plot x", "/nowhere: is not there; fix: "),
+        ] {
+            assert!(refused(line).contains(part), "{line}: {}", refused(line));
+        }
     }
 }

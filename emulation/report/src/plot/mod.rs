@@ -11,6 +11,7 @@ mod heat;
 mod ranking;
 mod scatter;
 
+use crate::arms::check_arms;
 use crate::board::Board;
 use crate::error::Error;
 use crate::metric::METRICS;
@@ -80,12 +81,8 @@ fn wanted<'a>(board: &'a Board, parts: &[String]) -> Result<Vec<&'a Slice>, Erro
     Ok(all)
 }
 
-fn check_arms(board: &Board, arms: &[String]) -> Result<(), Error> {
-    if let Some(unknown) = arms.iter().find(|arm| !board.drivers.contains(arm)) {
-        let known = board.drivers.join(", ");
-        let rule = format!("--arm {unknown}: is not in the table; fix: say one of {known}");
-        return Err(Error::Choice { rule });
-    }
+/// As many as there are colours.
+fn check_count(arms: &[String]) -> Result<(), Error> {
     if arms.len() > COLOURS_MAX {
         let rule = format!("--arm: {} arms; {COLOURS_MAX} are told apart in a plot", arms.len());
         return Err(Error::Choice { rule: rule + "; fix: say fewer, or none for the five best" });
@@ -101,7 +98,8 @@ fn check_arms(board: &Board, arms: &[String]) -> Result<(), Error> {
 /// Paths or arms that are not in the table, more arms than there are colours, or a chart that the
 /// library cannot draw.
 pub fn plots(board: &Board, paths: &[String], arms: &[String]) -> Result<Vec<Plot>, Error> {
-    check_arms(board, arms)?;
+    check_arms(&board.drivers, arms)?;
+    check_count(arms)?;
     let mut all = Vec::new();
     for slice in wanted(board, paths)? {
         let best = slice.ranks.iter().map(|rank| rank.driver.as_str());

@@ -1,0 +1,144 @@
+//! What happened in a run, as a table: a row a span of time.
+
+use crate::table::{figure, table};
+use remuda_report::{FlowSeries, Series};
+
+/// So many rows are read, and fit on a screen.
+const ROWS: usize = 30;
+
+/// The mean of what was looked at from one moment to another.
+fn mean(t_s: &[f64], span: (f64, f64), value: impl Fn(usize) -> Option<f64>) -> Option<f64> {
+    let inside = t_s.iter().enumerate().filter(|(_, at)| **at > span.0 && **at <= span.1);
+    let all: Vec<f64> = inside.filter_map(|(place, _)| value(place)).collect();
+    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+}
+
+fn goodput(flow: &FlowSeries, span: (f64, f64)) -> Option<f64> {
+    mean(&flow.t_s, span, |place| Some(flow.goodput_mbit_per_sec[place]))
+}
+
+/// The arm at a moment.
+fn arm(flow: &FlowSeries, at_s: f64) -> String {
+    let last = flow.arms.iter().rev().find(|(from, _)| *from <= at_s);
+    last.map(|(_, arm)| arm.clone()).unwrap_or_default()
+}
+
+fn decisions(flow: &FlowSeries, span: (f64, f64)) -> String {
+    let inside = flow.decisions.iter().filter(|(at, ..)| *at > span.0 && *at <= span.1);
+    let said = inside.map(|(at, from, to, why)| format!("{at:.1} s: {from} to {to}: {why}"));
+    said.collect::<Vec<_>>().join("\n")
+}
+
+fn rows(run: &Series, flow: &FlowSeries) -> String {
+    let mut others: Vec<&FlowSeries> = run.flows.iter().filter(|it| *it != flow).collect();
+    if run.flows_left_out > 0 {
+        // Their sum would not be of all.
+        others.clear();
+    }
+    let mut columns = vec!["until, s", "goodput, Mbit/s", "srtt, ms", "queue, packets", "arm"];
+    columns.extend((!others.is_empty()).then_some("all others, Mbit/s"));
+    columns.push("decision");
+    let mut shown = table(&columns);
+    for row in 0..ROWS {
+        let [from, to] = [row, row + 1].map(|it| run.duration_s * it as f64 / ROWS as f64);
+        // What is looked at when all begins is of the first row.
+        let span = (if row == 0 { -1.0 } else { from }, to);
+        let queue = mean(&run.link.t_s, span, |at| Some(run.link.queue_pkts[at] as f64));
+        let srtt = mean(&flow.t_s, span, |at| flow.srtt_ms[at]);
+        let mut cells = vec![format!("{to:.1}"), figure(goodput(flow, span)), figure(srtt)];
+        cells.extend([figure(queue), arm(flow, to)]);
+        if !others.is_empty() {
+            let all = others.iter().filter_map(|it| goodput(it, span));
+            cells.push(figure(all.reduce(|sum, it| sum + it)));
+        }
+        cells.push(decisions(flow, span));
+        shown.add_row(cells);
+    }
+    shown.to_string()
+}
+
+/// Each tested flow of a run.
+pub fn shown(run: &Series) -> String {
+    let mut parts = vec![format!("{} in {}, seed {}", run.driver, run.environment, run.seed)];
+    let link = &run.link;
+    if !link.name.is_empty() {
+        let capacity = link.capacity_mbit_per_sec;
+        let capacity = capacity.map(|it| format!(", {it:.1} Mbit/s on average"));
+        parts[0] +=
+            &format!("; the queue is of link `{}`{}", link.name, capacity.unwrap_or_default());
+    }
+    let tested: Vec<&FlowSeries> = run.flows.iter().filter(|flow| flow.tested).collect();
+    for flow in &tested {
+        if tested.len() > 1 {
+            parts.push(format!("flow `{}`:", flow.name));
+        }
+        parts.push(rows(run, flow));
+    }
+    if run.flows_left_out > 0 {
+        parts.push(format!("{} more flows are not shown.", run.flows_left_out));
+    }
+    parts.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remuda_report::LinkSeries;
+
+    fn flow(name: &str, tested: bool, mbit_per_sec: f64) -> FlowSeries {
+        let t_s: Vec<f64> = (0..=60).map(|it| f64::from(it) / 2.0).collect();
+        FlowSeries {
+            name: name.to_owned(),
+            tested,
+            goodput_mbit_per_sec: t_s.iter().map(|_| mbit_per_sec).collect(),
+            srtt_ms: t_s.iter().map(|at| (*at > 1.0).then_some(40.0)).collect(),
+            cwnd_pkts: t_s.iter().map(|_| 10.0).collect(),
+            arms: vec![(0.0, "cubic".to_owned()), (10.2, "bbr".to_owned())],
+            decisions: vec![(10.2, "cubic".to_owned(), "bbr".to_owned(), "it is deep".to_owned())],
+            t_s,
+        }
+    }
+
+    fn run() -> Series {
+        let t_s: Vec<f64> = (0..=60).map(|it| f64::from(it) / 2.0).collect();
+        let queue_pkts = t_s.iter().map(|at| *at as u64).collect();
+        let (name, capacity_mbit_per_sec) = ("down".to_owned(), Some(12.0));
+        Series {
+            environment: "s/x".to_owned(),
+            driver: "rein".to_owned(),
+            seed: 1,
+            duration_s: 30.0,
+            flows: vec![flow("tested", true, 7.0), flow("a", false, 2.0), flow("b", false, 1.5)],
+            flows_left_out: 0,
+            link: LinkSeries { name, capacity_mbit_per_sec, t_s, queue_pkts },
+        }
+    }
+
+    fn cells(text: &str, until: &str) -> Vec<String> {
+        let is_row = |line: &&str| line.trim_start_matches(['│', ' ']).starts_with(until);
+        let line = text.lines().find(is_row).unwrap_or_else(|| panic!("{text}"));
+        line.trim_matches(['│', ' '])
+            .split("  ")
+            .filter(|it| !it.trim().is_empty())
+            .map(|it| it.trim().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn a_row_is_a_span_of_time_with_its_arm_and_its_decisions() {
+        let text = shown(&run());
+        let head = "rein in s/x, seed 1; the queue is of link `down`, 12.0 Mbit/s on average";
+        assert!(text.starts_with(head), "{text}");
+        assert_eq!(cells(&text, "1.0 ")[1..5], ["7.0", "-", "0.333", "cubic"]);
+        let row = cells(&text, "11.0 ");
+        assert_eq!(row[1..6], ["7.0", "40.0", "10.5", "bbr", "3.5"], "{text}");
+        assert!(row[6].starts_with("10.2 s: cubic to bbr"), "{row:?}");
+        assert_eq!(text.lines().filter(|line| line.contains("it is deep")).count(), 1);
+    }
+
+    #[test]
+    fn of_many_flows_no_sum_is_told_that_is_not_of_all() {
+        let text = shown(&Series { flows_left_out: 3, ..run() });
+        assert!(!text.contains("all others") && text.ends_with("3 more flows are not shown."));
+    }
+}
