@@ -257,6 +257,30 @@ function ellipse(of, x, y) {
   return { cx, cy, rx: rx.toFixed(1), ry: ry.toFixed(1), transform };
 }
 
+// A letter's width, about, and a line's height.
+const LETTER = 7;
+const LINE = 13;
+
+// Where a name has room: beside its dot, or as near to it as can be.
+function placed(name, [cx, cy], size, taken) {
+  const width = LETTER * name.length;
+  const bottom = size.height - size.bottom;
+  const isFree = ([a, b, c, d]) => a >= size.left && c <= size.width && b >= size.top &&
+    d <= bottom && !taken.some(([e, f, g, h]) => a < g && e < c && b < h && f < d);
+  for (let step = 0; step < 60; step++) {
+    const shift = (step * LINE) / 2;
+    for (const [left, middle] of [[cx + 7, cy + shift], [cx - 7 - width, cy + shift],
+      [cx + 7, cy - shift], [cx - 7 - width, cy - shift]]) {
+      const box = [left, middle - LINE / 2, left + width, middle + LINE / 2];
+      if (isFree(box)) {
+        taken.push(box);
+        return [left, middle];
+      }
+    }
+  }
+  return [Math.min(cx + 7, size.width - width), cy];
+}
+
 function drawScatter() {
   const clouds = slice().clouds.map((it) => ({ name: it.driver, x: it.delay_log10_ms,
     y: it.utilisation_percent, ellipse: it.ellipse }));
@@ -277,33 +301,31 @@ function drawScatter() {
   const clip = shape("clipPath", { id: "inside" });
   clip.append(shape("rect", { x: size.left, y: size.top, width: size.width - size.left - size.right,
     height: size.height - size.top - size.bottom }));
+  // Around the ellipses: what is turned turns its own clip with it.
+  const clipped = shape("g", { "clip-path": "url(#inside)" });
   svg.append(clip);
   axes(svg, size, x, y);
+  svg.append(clipped);
   const wanted = new Set(slice().ranks.slice(0, 5).map((rank) => rank.driver).concat(chosen()));
   for (const of of clouds.filter((it) => wanted.has(it.name))) {
     const style = `--c: ${colour(of.name)}`;
-    svg.append(shape("ellipse", { class: "ellipse", style, "clip-path": "url(#inside)",
-      ...ellipse(of, x, y) }));
+    clipped.append(shape("ellipse", { class: "ellipse", style, ...ellipse(of, x, y) }));
   }
-  const taken = [];
-  for (const of of clouds) {
-    const [cx, cy] = [x.of(10 ** of.x), y.of(of.y)];
-    const dot = shape("circle", { class: "dot", style: `--c: ${colour(of.name)}`, cx, cy, r: 4 });
-    const name = of.name;
+  const dots = clouds.map((of) => [x.of(10 ** of.x), y.of(of.y)]);
+  const taken = dots.map(([cx, cy]) => [cx - 4, cy - 4, cx + 4, cy + 4]);
+  clouds.forEach((of, place) => {
+    const [name, [cx, cy]] = [of.name, dots[place]];
+    const dot = shape("circle", { class: "dot", style: `--c: ${colour(name)}`, cx, cy, r: 4 });
     dot.append(shape("title", {}, `${name}: ${figure(of.y)} %, ${figure(10 ** of.x)} ms`));
     svg.append(dot);
-    // A name that would lie on another one moves down, and is left out where there is no room.
-    let place = cy + 4;
-    const hits = () => taken.some(([a, b]) => Math.abs(a - cx) < 58 && Math.abs(b - place) < 12);
-    for (let tries = 0; tries < 4 && hits(); tries++) place += 12;
-    if (!hits() || name === chosen()) {
-      const style = name === chosen() ? "name chosen" : "name";
-      const end = cx > size.width - 120;
-      const text = { class: end ? `${style} end` : style, x: end ? cx - 7 : cx + 7, y: place };
-      svg.append(shape("text", text, name));
-      taken.push([cx, place]);
+    const [left, middle] = placed(name, dots[place], size, taken);
+    if (Math.abs(middle - cy) > 14) {
+      const near = left > cx ? left : left + LETTER * name.length;
+      svg.append(shape("line", { class: "leader", x1: cx, y1: cy, x2: near, y2: middle }));
     }
-  }
+    const style = name === chosen() ? "name chosen" : "name";
+    svg.append(shape("text", { class: style, x: left, y: middle + 4 }, name));
+  });
   at("scatter-plot").replaceChildren(svg);
 }
 

@@ -128,6 +128,9 @@ def test_all_of_it_is_drawn(browser: Browser, report: Path) -> None:
     page = opened(browser, report, "desk", viewport=DESK)
     assert page.locator("#ranks tbody tr").count() == 5
     assert page.locator("#scatter-plot circle").count() == 5
+    assert page.locator("#scatter-plot text.name").count() == 5, "no name is left out"
+    # What is turned would turn its own clip with it.
+    assert page.locator("#scatter-plot g[clip-path] ellipse:not([clip-path])").count() == 5
     assert page.locator("#cdf-plot polyline").count() == 5
     assert page.locator("#heat tbody tr").count() == 5
     assert page.locator("#series-plot svg").count() == 4, "goodput, round trip, window, queue"
