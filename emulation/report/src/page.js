@@ -42,7 +42,7 @@ function spread(interval, factor) {
 }
 
 function table(columns, rows) {
-  const head = columns.map((it) => element("th", { scope: "col" }, it));
+  const head = columns.map((it) => it instanceof Node ? it : element("th", { scope: "col" }, it));
   const body = rows.map(({ cells, chosen }) => {
     const row = element("tr", chosen ? { class: "chosen" } : {});
     cells.forEach((cell, place) => {
@@ -369,15 +369,38 @@ function drawDistributions() {
 
 // ---- environments ------------------------------------------------------------------------------
 
+const heatHead = (name) => element("th", { scope: "col", class: "heat" }, name);
+
+function heatField(share, title) {
+  const mix = Math.round(Math.max(Math.min(share, 1), 0) * 55);
+  const style = `background: color-mix(in srgb, var(--heat) ${mix}%, var(--card))`;
+  return element("td", { class: "heat", style, title }, `${Math.round(share * 100)}`);
+}
+
 function heatCell(cell) {
   if (!cell) return element("td", { class: "heat" }, "");
-  const percent = Math.round(cell.of_best * 100);
-  const mix = Math.round(Math.min(cell.of_best, 1) * 55);
-  const style = `background: color-mix(in srgb, var(--heat) ${mix}%, var(--card))`;
   const title = `${figure(cell.goodput_mbit_per_sec)} Mbit/s, ` +
     `${figure(cell.queueing_p95_ms)} ms p95 queueing, ` +
     `${figure(cell.retransmitted_percent)} % sent again`;
-  return element("td", { class: "heat", style, title }, `${percent}`);
+  return heatField(cell.of_best, title);
+}
+
+// A row an arm, in the order of the ranking; a column a group: a mean over its environments.
+function drawGroups() {
+  const groups = board.slices.filter((it) => it.by === "group");
+  const words = groups.map((it) => it.label.replace(/^group /, ""));
+  const rows = slice().ranks.map(({ driver }) => ({
+    chosen: driver === chosen(),
+    cells: [driver, ...groups.map((group) => {
+      const rank = group.ranks.find((it) => it.driver === driver);
+      if (!rank || rank.environments === 0) return element("td", { class: "heat" }, "");
+      return heatField(1 - rank.regret.middle, `${driver}, ${group.label}`);
+    })],
+  }));
+  const key = words.filter((it) => it.includes(":")).join("; ");
+  const letters = words.map((it) => it.split(":")[0]);
+  at("groups").replaceChildren(table(["arm", ...letters.map(heatHead)], rows));
+  at("group-words").textContent = key;
 }
 
 // In the order of the suites, or first where the chosen arm, or else the best one, is worst.
@@ -404,7 +427,8 @@ function drawHeat() {
     const path = `${figure(it.capacity_mbit_per_sec)} Mbit/s, ${figure(it.rtt_ms)} ms`;
     return { cells: [`${it.suite}/${it.name}`, path, ...details, ...heat] };
   });
-  at("heat").replaceChildren(table(["environment", "path", ...of, ...names], rows));
+  at("heat").replaceChildren(table(["environment", "path", ...of,
+    ...names.map(heatHead)], rows));
   at("more").hidden = environments.length <= most;
   at("more").textContent = `Show all ${environments.length}`;
 }
@@ -416,9 +440,36 @@ const nameOf = (place) => {
   return `${it.suite}/${it.name}`;
 };
 
+// Whom, and in how many environments; most first.
+function counted(all, name) {
+  const places = new Map();
+  for (const it of all) {
+    for (const whom of (it[name] || "nobody alone").split(", ")) {
+      places.set(whom, (places.get(whom) ?? new Set()).add(it.environment));
+    }
+  }
+  const said = [...places].map(([whom, where]) => [whom, where.size]);
+  said.sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0]));
+  return said.map(([whom, count]) => `${whom} (${count})`).join(", ");
+}
+
+function starvingSentence(all) {
+  const own = chosen();
+  if (!own) return `Starving, and in how many environments: ${counted(all, "loser")}.`;
+  const has = (it, name) => it[name].split(", ").includes(own);
+  const [whom, by] = [all.filter((it) => has(it, "winner")), all.filter((it) => has(it, "loser"))];
+  const parts = [];
+  if (whom.length > 0) parts.push(`${own} starves: ${counted(whom, "loser")}`);
+  if (by.length > 0) parts.push(`${own} is starved by: ${counted(by, "winner")}`);
+  return parts.length > 0
+    ? `${parts.join("; ")}; alone or with others, in brackets in how many environments.`
+    : "";
+}
+
 function drawStarving() {
   const parts = (it) => [it.driver, ...it.winner.split(", "), ...it.loser.split(", ")];
   const all = board.starved.filter((it) => !chosen() || parts(it).includes(chosen()));
+  at("starving-sentence").textContent = all.length > 0 ? starvingSentence(all) : "";
   if (all.length === 0) {
     at("starved").replaceChildren(chosen()
       ? `${chosen()} starves nobody, and does not starve.`
@@ -562,6 +613,7 @@ function drawAll() {
   drawRanking();
   drawScatter();
   drawDistributions();
+  drawGroups();
   drawHeat();
   drawStarving();
   drawHarm();

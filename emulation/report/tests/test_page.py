@@ -132,6 +132,8 @@ def test_all_of_it_is_drawn(browser: Browser, report: Path) -> None:
     # What is turned would turn its own clip with it.
     assert page.locator("#scatter-plot g[clip-path] ellipse:not([clip-path])").count() == 5
     assert page.locator("#cdf-plot polyline").count() == 5
+    assert page.locator("#groups tbody tr").count() == 5
+    assert page.locator("#groups thead th").all_inner_texts() == ["arm", "A", "E", "K"]
     assert page.locator("#heat tbody tr").count() == 5
     assert page.locator("#series-plot svg").count() == 4, "goodput, round trip, window, queue"
     assert page.locator("#series-plot polyline").count() == 4
@@ -177,13 +179,6 @@ def test_a_keyboard_is_enough(browser: Browser, report: Path) -> None:
         assert region.evaluate("it => it === document.activeElement"), "what scrolls has the focus"
 
 
-def test_a_phone_needs_no_sideways_scrolling(browser: Browser, report: Path) -> None:
-    page = opened(browser, report, "phone", viewport=PHONE)
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    assert wide <= PHONE["width"]
-    letters = page.locator("#scatter-plot svg").evaluate(
-        "it => it.getBoundingClientRect().width / it.viewBox.baseVal.width"
-    )
 def test_a_link_shows_what_its_sender_saw(browser: Browser, report: Path) -> None:
     page = opened(browser, report, "sender", viewport=DESK)
     assert page.url == report.as_uri(), "what is not chosen is not in the address"
@@ -193,6 +188,7 @@ def test_a_link_shows_what_its_sender_saw(browser: Browser, report: Path) -> Non
     page.locator("#order").select_option("worst")
     page.locator("#run").select_option(index=1)
     page.locator("nav").get_by_text("Distributions").click()
+    page.wait_for_url("**#at=distributions*")
     fragment = "#" + page.url.partition("#")[2]
     for part in ("paths=wired+paths", "arm=bbr", "metric=queueing-delay", "at=distributions"):
         assert part in fragment
@@ -229,22 +225,36 @@ def test_a_hostile_link_changes_nothing(browser: Browser, report: Path) -> None:
         assert page.url == report.as_uri(), "the address says what is shown"
 
 
+def test_a_phone_needs_no_sideways_scrolling(browser: Browser, report: Path) -> None:
+    page = opened(browser, report, "phone", viewport=PHONE)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= PHONE["width"]
+    letters = page.locator("#scatter-plot svg").evaluate(
+        "it => it.getBoundingClientRect().width / it.viewBox.baseVal.width"
+    )
     assert letters > 0.9, "the letters of a plot keep their size"
 
 
 CONTRAST = """() => {
   const light = (colour) => {
+    // A mixed one is told in shares, all others in 255ths.
+    const most = colour.startsWith("color(") ? 1 : 255;
     const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map((it) => {
-      const share = it / 255;
+      const share = it / most;
       return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
     });
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
+  const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
   const page = light(getComputedStyle(document.body).backgroundColor);
-  return ["p", "h2", "thead th", "dt", "a", ".fail", ".pass"].map((name) => {
-    const it = light(getComputedStyle(document.querySelector(name)).color);
-    return (Math.max(it, page) + 0.05) / (Math.min(it, page) + 0.05);
+  const fields = [...document.querySelectorAll("td.heat")].map((field) => {
+    const { color, backgroundColor } = getComputedStyle(field);
+    return contrast(light(color), light(backgroundColor));
   });
+  const texts = ["p", "h2", "thead th", "dt", "a", ".fail", ".pass"].map((name) => {
+    return contrast(light(getComputedStyle(document.querySelector(name)).color), page);
+  });
+  return [...texts, ...fields];
 }"""
 
 
