@@ -102,7 +102,7 @@ fn bad_words_are_refused_with_what_there_is() {
     fs::write(folder.path().join("one.toml"), "[links.up]\n[[flows]]\ndriver = 'bbr'\n").unwrap();
     for (line, part) in [
         ("--suite smok", "suite `smok`: there are smoke, one-flow"),
-        ("--suite none.toml", "--suite none.toml: No such file"),
+        ("--suite none.toml", "none.toml: cannot read the suite: No such file"),
         (
             "--suite README.md",
             "--suite README.md: a suite is a TOML file, whose name ends in .toml",
