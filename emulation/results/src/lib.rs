@@ -25,6 +25,7 @@ mod column;
 mod error;
 mod files;
 mod link_log;
+pub mod paper;
 mod plot;
 mod qlog;
 mod rows;

@@ -1,9 +1,10 @@
 //! Axes: where their ticks are, and what is written there.
 
-use super::canvas::{Area, Pen};
+use super::canvas::Pen;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
+use remuda_results::paper::Area;
 use std::ops::Range;
 
 /// From where to where, and its words.

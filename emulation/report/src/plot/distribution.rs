@@ -1,13 +1,14 @@
 //! The share of the environments in which an arm has at most so much.
 
 use super::axis::{Axis, plane};
-use super::canvas::{Area, Chart, Drawn, Pen, TEXT, WIDTH, colour};
+use super::canvas::{Pen, TEXT, WIDTH, colour};
 use super::title;
 use crate::board::Board;
 use crate::metric::METRICS;
 use crate::slice::Slice;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
+use remuda_results::paper::{Area, Chart, Drawn};
 use std::collections::BTreeSet;
 
 const TITLE_HEIGHT: i32 = 26;
@@ -61,7 +62,8 @@ impl Chart for Distribution<'_> {
         (WIDTH, TITLE_HEIGHT as u32 + PLOT_HEIGHT + self.legend_height())
     }
 
-    fn draw<DB: DrawingBackend>(&self, pen: Pen, paper: &Area<DB>) -> Drawn<DB> {
+    fn draw<DB: DrawingBackend>(&self, scale: u32, paper: &Area<DB>) -> Drawn<DB> {
+        let pen = Pen(scale);
         let left = pen.text(TEXT, HPos::Left);
         paper.draw_text(&self.title, &left, (pen.px(12), pen.px(14)))?;
         let (_, rest) = paper.split_vertically(pen.px(TITLE_HEIGHT));

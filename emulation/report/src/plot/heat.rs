@@ -1,10 +1,11 @@
 //! Merit by arm and group, in percent of the best arm of each environment.
 
-use super::canvas::{Area, Chart, Drawn, Pen, SMALL_TEXT, TEXT, WIDTH};
+use super::canvas::{Pen, SMALL_TEXT, TEXT, WIDTH};
 use crate::board::Board;
 use crate::slice::Slice;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
+use remuda_results::paper::{Area, Chart, Drawn};
 
 const TITLE_HEIGHT: i32 = 26;
 const ROW: u32 = 20;
@@ -82,7 +83,8 @@ impl Chart for Heat<'_> {
         (width.max(WIDTH), TITLE_HEIGHT as u32 + rows + 16)
     }
 
-    fn draw<DB: DrawingBackend>(&self, pen: Pen, paper: &Area<DB>) -> Drawn<DB> {
+    fn draw<DB: DrawingBackend>(&self, scale: u32, paper: &Area<DB>) -> Drawn<DB> {
+        let pen = Pen(scale);
         let left = pen.text(TEXT, HPos::Left);
         let title = "merit by group, of the best arm there (%): mean";
         paper.draw_text(title, &left, (pen.px(12), pen.px(14)))?;

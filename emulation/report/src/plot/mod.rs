@@ -16,10 +16,11 @@ use crate::board::Board;
 use crate::error::Error;
 use crate::metric::METRICS;
 use crate::slice::Slice;
-use canvas::{COLOURS_MAX, Chart};
+use canvas::COLOURS_MAX;
 use distribution::Distribution;
 use heat::Heat;
 use ranking::Ranking;
+use remuda_results::paper::Chart;
 use scatter::Scatter;
 
 /// So many arms are marked where none are asked for, as on the page.

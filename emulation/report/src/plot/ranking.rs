@@ -1,12 +1,13 @@
 //! The ranking: what each arm misses of the best one's merit, with its interval.
 
 use super::axis::Axis;
-use super::canvas::{Area, Chart, Drawn, GREY, Pen, SMALL_TEXT, TEXT, WIDTH, colour};
+use super::canvas::{GREY, Pen, SMALL_TEXT, TEXT, WIDTH, colour};
 use super::title;
 use crate::slice::Slice;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use remuda_matrix::{Interval, Rank};
+use remuda_results::paper::{Area, Chart, Drawn};
 
 const TITLE_HEIGHT: i32 = 26;
 const ROW: u32 = 21;
@@ -71,7 +72,8 @@ impl Chart for Ranking<'_> {
         (WIDTH, TITLE_HEIGHT as u32 + ROW * self.ranks.len() as u32 + AXIS_HEIGHT)
     }
 
-    fn draw<DB: DrawingBackend>(&self, pen: Pen, paper: &Area<DB>) -> Drawn<DB> {
+    fn draw<DB: DrawingBackend>(&self, scale: u32, paper: &Area<DB>) -> Drawn<DB> {
+        let pen = Pen(scale);
         let left = pen.text(TEXT, HPos::Left);
         paper.draw_text(&self.title, &left, (pen.px(12), pen.px(14)))?;
         let room = (pen.px(NAMES), pen.px(WIDTH as i32 - FIGURES));

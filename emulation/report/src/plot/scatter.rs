@@ -1,13 +1,14 @@
 //! Throughput and delay: every arm at its mean, marked ones with their ellipse.
 
 use super::axis::{Axis, plane};
-use super::canvas::{Area, Chart, Drawn, GREY, Pen, TEXT, WIDTH, colour};
+use super::canvas::{GREY, Pen, TEXT, WIDTH, colour};
 use super::title;
 use crate::cloud::Cloud;
 use crate::metric::{QUEUEING, UTILISATION};
 use crate::slice::Slice;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
+use remuda_results::paper::{Area, Chart, Drawn};
 
 const HEIGHT: u32 = 400;
 const TITLE_HEIGHT: i32 = 26;
@@ -94,7 +95,8 @@ impl Chart for Scatter<'_> {
         (WIDTH, HEIGHT)
     }
 
-    fn draw<DB: DrawingBackend>(&self, pen: Pen, paper: &Area<DB>) -> Drawn<DB> {
+    fn draw<DB: DrawingBackend>(&self, scale: u32, paper: &Area<DB>) -> Drawn<DB> {
+        let pen = Pen(scale);
         let left = pen.text(TEXT, HPos::Left);
         paper.draw_text(&self.title, &left, (pen.px(12), pen.px(14)))?;
         let (_, area) = paper.split_vertically(pen.px(TITLE_HEIGHT));

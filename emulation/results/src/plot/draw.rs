@@ -1,7 +1,7 @@
 //! Where things go on the paper.
 
 use super::{Figure, Line, Panel, Strip};
-use plotters::coord::Shift;
+use crate::paper::{Area, Chart, Drawn};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -28,9 +28,6 @@ const LEGEND_LINES_MAX: usize = 9;
 /// The longest name that fits beside its plot.
 const NAME_CHARS_MAX: usize = 22;
 
-type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
-type Area<DB> = DrawingArea<DB, Shift>;
-
 fn strips_height(figure: &Figure) -> u32 {
     match figure.strips.len() as u32 {
         0 => 0,
@@ -38,10 +35,15 @@ fn strips_height(figure: &Figure) -> u32 {
     }
 }
 
-/// Of the whole figure, in pixels.
-pub(crate) fn size(figure: &Figure, scale: u32) -> (u32, u32) {
-    let panels = PANEL_HEIGHT * figure.panels.len() as u32;
-    (WIDTH * scale, (TITLE_HEIGHT + strips_height(figure) + panels) * scale)
+impl Chart for Figure {
+    fn size(&self) -> (u32, u32) {
+        let panels = PANEL_HEIGHT * self.panels.len() as u32;
+        (WIDTH, TITLE_HEIGHT + strips_height(self) + panels)
+    }
+
+    fn draw<DB: DrawingBackend>(&self, scale: u32, paper: &Area<DB>) -> Drawn<DB> {
+        Pen(scale).draw(paper, self)
+    }
 }
 
 fn shortened(name: &str) -> String {
@@ -54,7 +56,7 @@ fn shortened(name: &str) -> String {
 
 /// How many pixels a point has.
 #[derive(Clone, Copy)]
-pub(crate) struct Pen(pub u32);
+struct Pen(u32);
 
 impl Pen {
     fn px(self, points: u32) -> i32 {
@@ -69,9 +71,7 @@ impl Pen {
         self.text(TEXT_SIZE).pos(Pos::new(HPos::Left, VPos::Center))
     }
 
-    /// Draws all of it.
-    pub(crate) fn draw<DB: DrawingBackend>(self, root: &Area<DB>, figure: &Figure) -> Drawn<DB> {
-        root.fill(&WHITE)?;
+    fn draw<DB: DrawingBackend>(self, root: &Area<DB>, figure: &Figure) -> Drawn<DB> {
         let (head, rest) = root.split_vertically(self.px(TITLE_HEIGHT));
         let top = self.px(12);
         head.draw_text(&figure.title, &self.text(TITLE_SIZE), (top, top))?;

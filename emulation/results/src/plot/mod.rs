@@ -3,12 +3,10 @@
 mod draw;
 
 use crate::error::Error;
-use draw::{Pen, size};
+use crate::paper;
 use plotters::prelude::*;
-use plotters::style::{FontStyle, register_font};
 use remuda_scenarios::outcome::{FlowOutcome, FlowSample, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::OnceLock;
 
 /// Okabe and Ito's colours, which people tell apart who see fewer.
 const COLOURS: [RGBColor; 8] = [
@@ -206,22 +204,6 @@ impl Figure {
     }
 }
 
-/// Makes text drawable on a machine without fonts.
-fn with_font(name: &str) -> Result<(), Error> {
-    static REGISTERED: OnceLock<bool> = OnceLock::new();
-    let register =
-        || register_font("sans-serif", FontStyle::Normal, ttf_noto_sans::REGULAR).is_ok();
-    if *REGISTERED.get_or_init(register) {
-        return Ok(());
-    }
-    Err(failed(name)("the font that comes with it was refused"))
-}
-
-fn failed<E: ToString>(name: &str) -> impl Fn(E) -> Error {
-    let scenario = name.to_owned();
-    move |error| Error::Plot { scenario: scenario.clone(), what: error.to_string() }
-}
-
 /// The plots of an outcome, as an SVG document.
 pub fn svg(outcome: &Outcome) -> Result<String, Error> {
     paint_svg(&outcome.scenario, &Figure::of(outcome)?)
@@ -234,34 +216,16 @@ pub fn png(outcome: &Outcome) -> Result<Vec<u8>, Error> {
 
 /// A figure as an SVG document; errors name what it is of.
 pub(crate) fn paint_svg(name: &str, figure: &Figure) -> Result<String, Error> {
-    with_font(name)?;
-    let mut text = String::new();
-    {
-        let root = SVGBackend::with_string(&mut text, size(figure, 1)).into_drawing_area();
-        Pen(1).draw(&root, figure).map_err(failed(name))?;
-        root.present().map_err(failed(name))?;
-    }
-    Ok(text)
+    paper::svg(figure).map_err(failed(name))
 }
 
 /// A figure as a PNG file; errors name what it is of.
 pub(crate) fn paint_png(name: &str, figure: &Figure) -> Result<Vec<u8>, Error> {
-    with_font(name)?;
-    let (width, height) = size(figure, PNG_SCALE);
-    let mut pixels = vec![255; (width * height * 3) as usize];
-    {
-        let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
-        Pen(PNG_SCALE).draw(&root, figure).map_err(failed(name))?;
-        root.present().map_err(failed(name))?;
-    }
-    let mut file = Vec::new();
-    let mut encoder = png::Encoder::new(&mut file, width, height);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_depth(png::BitDepth::Eight);
-    let mut writer = encoder.write_header().map_err(failed(name))?;
-    writer.write_image_data(&pixels).map_err(failed(name))?;
-    writer.finish().map_err(failed(name))?;
-    Ok(file)
+    paper::png(figure, PNG_SCALE, None).map_err(failed(name))
+}
+
+fn failed(name: &str) -> impl Fn(String) -> Error {
+    move |what| Error::Plot { scenario: name.to_owned(), what }
 }
 
 #[cfg(test)]
