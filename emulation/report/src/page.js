@@ -542,10 +542,13 @@ function lines(run, key) {
 function panel(run, { key, label }, colours) {
   const size = { ...sized("series-plot", 210), bottom: 40 };
   const all = lines(run, key);
-  const limit = key === "goodput_mbit_per_sec" ? run.link.capacity_mbit_per_sec : null;
+  const limit = key === "goodput_mbit_per_sec" ? run.link.capacity_mbit_per_sec : [];
+  if (limit.length > 0) {
+    all.unshift({ t_s: run.link.t_s, values: limit, kind: "limit", style: "" });
+  }
   const every = all.flatMap((line) => line.values.filter((it) => it !== null));
   const x = axis([0, run.duration_s], [size.left, size.width - size.right], "time (s)");
-  const most = Math.max(...every, limit ?? 0, 1e-9) * 1.05;
+  const most = Math.max(...every, 1e-9) * 1.05;
   const y = axis([0, most], [size.height - size.bottom, size.top], label);
   const svg = frame(size, `${label} over time, ${run.driver} in ${run.environment}`);
   const tested = run.flows.find((flow) => flow.tested) || run.flows[0];
@@ -556,11 +559,6 @@ function panel(run, { key, label }, colours) {
       height: size.height - size.top - size.bottom }));
   });
   axes(svg, size, x, y);
-  if (limit !== null) {
-    const line = { class: "limit", x1: size.left, x2: size.width - size.right, y1: y.of(limit),
-      y2: y.of(limit) };
-    svg.append(shape("line", line));
-  }
   for (const [when, from, to, why] of tested.decisions) {
     const line = { class: "decision", x1: x.of(when), x2: x.of(when), y1: size.top,
       y2: size.height - size.bottom };
@@ -590,8 +588,8 @@ function drawSeries() {
   const { name, capacity_mbit_per_sec: capacity } = run.link;
   const panels = name ? [...SERIES, { key: "queue_pkts", label: `queue, link ${name} (packets)` }]
     : SERIES;
-  const limit = capacity === null ? [] : [element("li", {}, element("i", { class: "limit" }),
-    `capacity of ${name}: ${figure(capacity)} Mbit/s on average`)];
+  const limit = capacity.length === 0 ? [] : [element("li", {}, element("i", { class: "limit" }),
+    `capacity of ${name}`)];
   const more = run.flows_left_out > 0 ? [element("li", {}, `and ${run.flows_left_out} more flows`)]
     : [];
   at("series-plot").replaceChildren(...panels.map((it) => panel(run, it, colours)),

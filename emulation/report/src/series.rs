@@ -7,7 +7,8 @@ use crate::arms::check_arms;
 use crate::error::Error;
 use crate::matrix::Matrix;
 use ccp_agent::Config;
-use remuda_matrix::{Job, Only, Plan, Row, scenario_hash};
+use remuda_link::{Direction, Nanos};
+use remuda_matrix::{Job, Only, Plan, scenario_hash};
 use remuda_scenarios::outcome::{FlowSample, LinkSample, Outcome};
 use remuda_scenarios::{Environment, Suite};
 use serde::Serialize;
@@ -19,6 +20,8 @@ use std::sync::atomic::AtomicBool;
 pub const RUNS_MAX: usize = 60;
 /// Points of a line.
 const POINTS: usize = 300;
+/// Of a look at the very start, before which there is nothing: what comes right after it.
+const FIRST_SPAN_S: f64 = 0.1;
 
 /// A flow of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -46,10 +49,11 @@ pub struct FlowSeries {
 pub struct LinkSeries {
     /// Its name.
     pub name: String,
-    /// What it can carry, the mean over the run, as the table has it.
-    pub capacity_mbit_per_sec: Option<f64>,
     /// When it was looked at.
     pub t_s: Vec<f64>,
+    /// What it could have carried since the look before, in Mbit/s of IP bytes; empty: nothing
+    /// limits it.
+    pub capacity_mbit_per_sec: Vec<f64>,
     /// Packets that waited.
     pub queue_pkts: Vec<u64>,
 }
@@ -142,10 +146,7 @@ impl Series {
         }
         let mut all = Vec::new();
         for job in jobs {
-            let mut series = run(job, config)?;
-            let capacity = matrix.rows.iter().find(|row| is_of(row, job, seed));
-            series.link.capacity_mbit_per_sec = capacity.and_then(|it| it.capacity_mbit_per_sec);
-            all.push(series);
+            all.push(run(job, config)?);
         }
         Ok(all)
     }
@@ -159,12 +160,6 @@ fn changed<'a>(matrix: &Matrix, jobs: &[&'a Job]) -> Option<&'a Environment> {
         row.is_some_and(|row| row.scenario != scenario_hash(it))
     };
     jobs.iter().map(|job| &job.environment).find(is_other)
-}
-
-fn is_of(row: &Row, job: &Job, seed: u64) -> bool {
-    let Environment { suite, name, .. } = &job.environment;
-    let is_there = row.suite == *suite && row.environment == *name;
-    is_there && row.driver == job.driver && row.seed == seed
 }
 
 fn run(job: &Job, config: &Arc<Config>) -> Result<Series, Error> {
@@ -202,10 +197,29 @@ fn link(job: &Job, outcome: &Outcome) -> LinkSeries {
     let looks = || all.iter().step_by(every);
     LinkSeries {
         name: link.name.clone(),
-        capacity_mbit_per_sec: None,
+        capacity_mbit_per_sec: capacity(job, &link.name, looks().map(|look| look.t_s)),
         t_s: looks().map(|look| rounded(look.t_s)).collect(),
         queue_pkts: looks().map(|look| look.queue_packets).collect(),
     }
+}
+
+fn capacity(job: &Job, link: &str, looks_s: impl Iterator<Item = f64>) -> Vec<f64> {
+    let links = job.scenario.seeded_links();
+    let spec = links.iter().find(|(name, _)| name == link).map(|(_, spec)| spec);
+    // That it cannot be told would have been said when it was run.
+    let Some(capacity) = spec.and_then(|it| it.capacity(Direction::Down).ok()) else {
+        return Vec::new();
+    };
+    let mut before_s = 0.0;
+    let rates = looks_s.map(|at_s| {
+        let from_s = std::mem::replace(&mut before_s, at_s);
+        // The first look is at the start.
+        let span = if at_s > from_s { (from_s, at_s) } else { (at_s, at_s + FIRST_SPAN_S) };
+        let [from, to] = [span.0, span.1].map(|at_s| Nanos::from_millis_f64(at_s * 1e3));
+        let bytes = capacity.bytes(from, to)?;
+        Some(rounded(bytes * 8.0 / 1e6 / (span.1 - span.0)))
+    });
+    rates.collect::<Option<Vec<f64>>>().unwrap_or_default()
 }
 
 fn rounded(value: f64) -> f64 {
@@ -254,7 +268,10 @@ title = "Mine"
 source = "me"
 [scenario]
 duration_s = 4
-links.down = { rate_mbit_per_sec = 12, delay_ms = 10, queue.kind = "droptail" }
+links.down.rate_mbit_per_sec = 12
+links.down.rate_steps = [{ at_s = 2, rate_mbit_per_sec = 6 }]
+links.down.delay_ms = 10
+links.down.queue.kind = "droptail"
 links.up = { delay_ms = 10 }
 flows = [{ driver = "tested" }]
 [[families]]
@@ -287,8 +304,12 @@ axes = [{ name = "queue_bdp", keys = ["links.down.queue.limit_bdp"], values = [1
         let [run] = &all[..] else { panic!("{all:?}") };
         assert_eq!((run.driver.as_str(), run.flows_left_out), ("reno", 0));
         let link = &run.link;
-        assert_eq!((link.name.as_str(), link.capacity_mbit_per_sec), ("down", Some(12.0)));
-        assert_eq!(link.t_s.len(), link.queue_pkts.len());
+        assert_eq!((link.name.as_str(), link.t_s.len()), ("down", link.queue_pkts.len()));
+        let is_right = |(at, capacity): (&f64, &f64)| {
+            (*capacity - if *at <= 2.0 { 12.0 } else { 6.0 }).abs() < 0.05
+        };
+        assert_eq!(link.capacity_mbit_per_sec.len(), link.t_s.len());
+        assert!(link.t_s.iter().zip(&link.capacity_mbit_per_sec).all(is_right), "{link:?}");
         assert!(link.queue_pkts.iter().any(|it| *it > 20), "a queue of 4 BDP fills: {link:?}");
         assert!(of(&["buffer"], &["bbr"]).unwrap_err().starts_with("--arm bbr: is not in the"));
         assert!(of(&["nothing"], &[]).unwrap_err().starts_with("--series nothing: no environ"));

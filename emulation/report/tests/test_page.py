@@ -136,9 +136,9 @@ def test_all_of_it_is_drawn(browser: Browser, report: Path) -> None:
     assert page.locator("#groups thead th").all_inner_texts() == ["arm", "A", "E", "K"]
     assert page.locator("#heat tbody tr").count() == 5
     assert page.locator("#series-plot svg").count() == 4, "goodput, round trip, window, queue"
-    assert page.locator("#series-plot polyline").count() == 4
-    assert page.locator("#series-plot svg line.limit").count() == 1
-    assert "capacity of down: " in page.locator("#series-plot").inner_text()
+    assert page.locator("#series-plot polyline").count() == 4 + 1
+    assert page.locator("#series-plot svg polyline.limit").count() == 1
+    assert "capacity of down" in page.locator("#series-plot").inner_text()
     assert "is best" in page.locator("#sentence").inner_text()
     names = page.locator("#heat tbody th").all_inner_texts()
     assert any("<b>beside</b>" in name for name in names), "a name is text, never markup"

@@ -55,7 +55,14 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("remuda-real", &["ccp-agent", "remuda-live", "remuda-scenarios"]),
     (
         "remuda-report",
-        &["ccp-agent", "remuda-matrix", "remuda-results", "remuda-scenarios", "remuda-sim"],
+        &[
+            "ccp-agent",
+            "remuda-link",
+            "remuda-matrix",
+            "remuda-results",
+            "remuda-scenarios",
+            "remuda-sim",
+        ],
     ),
     (
         "remuda-python",

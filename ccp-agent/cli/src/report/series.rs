@@ -35,7 +35,10 @@ fn rows(run: &Series, flow: &FlowSeries) -> String {
         // Their sum would not be of all.
         others.clear();
     }
-    let mut columns = vec!["until, s", "goodput, Mbit/s", "srtt, ms", "queue, packets", "arm"];
+    let mut columns = vec!["until, s", "goodput, Mbit/s"];
+    let capacity = &run.link.capacity_mbit_per_sec;
+    columns.extend((!capacity.is_empty()).then_some("link, Mbit/s"));
+    columns.extend(["srtt, ms", "queue, packets", "arm"]);
     columns.extend((!others.is_empty()).then_some("all others, Mbit/s"));
     columns.push("decision");
     let mut shown = table(&columns);
@@ -45,8 +48,11 @@ fn rows(run: &Series, flow: &FlowSeries) -> String {
         let span = (if row == 0 { -1.0 } else { from }, to);
         let queue = mean(&run.link.t_s, span, |at| Some(run.link.queue_pkts[at] as f64));
         let srtt = mean(&flow.t_s, span, |at| flow.srtt_ms[at]);
-        let mut cells = vec![format!("{to:.1}"), figure(goodput(flow, span)), figure(srtt)];
-        cells.extend([figure(queue), arm(flow, to)]);
+        let mut cells = vec![format!("{to:.1}"), figure(goodput(flow, span))];
+        if !capacity.is_empty() {
+            cells.push(figure(mean(&run.link.t_s, span, |at| Some(capacity[at]))));
+        }
+        cells.extend([figure(srtt), figure(queue), arm(flow, to)]);
         if !others.is_empty() {
             let all = others.iter().filter_map(|it| goodput(it, span));
             cells.push(figure(all.reduce(|sum, it| sum + it)));
@@ -62,10 +68,7 @@ pub fn shown(run: &Series) -> String {
     let mut parts = vec![format!("{} in {}, seed {}", run.driver, run.environment, run.seed)];
     let link = &run.link;
     if !link.name.is_empty() {
-        let capacity = link.capacity_mbit_per_sec;
-        let capacity = capacity.map(|it| format!(", {it:.1} Mbit/s on average"));
-        parts[0] +=
-            &format!("; the queue is of link `{}`{}", link.name, capacity.unwrap_or_default());
+        parts[0] += &format!("; the link is `{}`", link.name);
     }
     let tested: Vec<&FlowSeries> = run.flows.iter().filter(|flow| flow.tested).collect();
     for flow in &tested {
@@ -102,7 +105,7 @@ mod tests {
     fn run() -> Series {
         let t_s: Vec<f64> = (0..=60).map(|it| f64::from(it) / 2.0).collect();
         let queue_pkts = t_s.iter().map(|at| *at as u64).collect();
-        let (name, capacity_mbit_per_sec) = ("down".to_owned(), Some(12.0));
+        let capacity_mbit_per_sec = t_s.iter().map(|_| 12.0).collect();
         Series {
             environment: "s/x".to_owned(),
             driver: "rein".to_owned(),
@@ -110,7 +113,7 @@ mod tests {
             duration_s: 30.0,
             flows: vec![flow("tested", true, 7.0), flow("a", false, 2.0), flow("b", false, 1.5)],
             flows_left_out: 0,
-            link: LinkSeries { name, capacity_mbit_per_sec, t_s, queue_pkts },
+            link: LinkSeries { name: "down".to_owned(), capacity_mbit_per_sec, t_s, queue_pkts },
         }
     }
 
@@ -127,12 +130,12 @@ mod tests {
     #[test]
     fn a_row_is_a_span_of_time_with_its_arm_and_its_decisions() {
         let text = shown(&run());
-        let head = "rein in s/x, seed 1; the queue is of link `down`, 12.0 Mbit/s on average";
+        let head = "rein in s/x, seed 1; the link is `down`";
         assert!(text.starts_with(head), "{text}");
-        assert_eq!(cells(&text, "1.0 ")[1..5], ["7.0", "-", "0.333", "cubic"]);
+        assert_eq!(cells(&text, "1.0 ")[1..6], ["7.0", "12.0", "-", "0.333", "cubic"]);
         let row = cells(&text, "11.0 ");
-        assert_eq!(row[1..6], ["7.0", "40.0", "10.5", "bbr", "3.5"], "{text}");
-        assert!(row[6].starts_with("10.2 s: cubic to bbr"), "{row:?}");
+        assert_eq!(row[1..7], ["7.0", "12.0", "40.0", "10.5", "bbr", "3.5"], "{text}");
+        assert!(row[7].starts_with("10.2 s: cubic to bbr"), "{row:?}");
         assert_eq!(text.lines().filter(|line| line.contains("it is deep")).count(), 1);
     }
 
