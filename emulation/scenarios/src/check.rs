@@ -4,6 +4,7 @@ use crate::driver::Driver;
 use crate::error::Error;
 use crate::flow::{FlowSpec, HEADER_BYTES};
 use crate::scenario::Scenario;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 /// Eleven days: simulated time is no reason for more, and real time even less.
@@ -98,6 +99,22 @@ impl Scenario {
             validate_application(flow, &key)?;
             self.validate_route(flow, &key)?;
             self.validate_segments(flow, &key)?;
+        }
+        self.validate_use()
+    }
+
+    /// A link that nobody crosses is one whose name is written otherwise somewhere.
+    fn validate_use(&self) -> Result<(), Error> {
+        let crossed: BTreeSet<&str> = self
+            .flows
+            .iter()
+            .flat_map(|flow| flow.route.iter().chain(&flow.back))
+            .map(String::as_str)
+            .collect();
+        let names = crossed.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let rule = format!("no flow crosses this link; routes have {names}");
+        for name in self.links.keys() {
+            check(crossed.contains(name.as_str()), || "links".to_owned(), name, &rule)?;
         }
         Ok(())
     }

@@ -101,6 +101,8 @@ fn a_value_out_of_bounds_is_refused_with_key_value_and_rule() {
     refused(&flow("route = ['side']"), &["`flows.0.route` is [side]", "there are: down, up"]);
     refused(&flow("back = ['up', 'up']"), &["`flows.0.back` is [up, up]: crosses `up` twice"]);
     refused("driver = 'cubic' => driver = 'unresponsive'", &["needs app_rate_mbit_per_sec"]);
+    let rule = "no flow crosses this link; routes have `down`, `up`";
+    refused("[links.dwn]\ndelay_ms = 2", &["`links` is dwn: ", rule]);
 }
 
 const STEPPED: &str = "[links.a]\ndelay_ms = 5\ndelay_steps = [{ at_s = 1, delay_ms = 0 }]";
