@@ -394,3 +394,45 @@ def test_a_busy_author_delays_nobody_elses_reports(agent: Agent, tmp_path: Path)
     assert after[0]["arm"] == "busy", "200 ms are within the limit"
     assert not agent.events("failed")
     assert other == after[1]["id"]
+
+
+LIVE_SUITE = """
+title = "For tests"
+source = "this file"
+[scenario]
+duration_s = 3
+links.down.rate_mbit_per_sec = 12
+links.down.delay_ms = 10
+links.down.queue = { kind = "droptail", limit_bdp = 2 }
+links.up = { delay_ms = 10 }
+flows = [{ driver = "tested" }]
+[[families]]
+name = "alone"
+group = "A"
+path = "wired"
+"""
+BREAKS_LATE = """
+import remuda
+class Breaks(remuda.Controller):
+    def resume(self, path, now):
+        return remuda.Decision(path.cwnd)
+    def on_measurement(self, m, now):
+        if now > 1: raise KeyError('a second')
+        return remuda.Decision(30000)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: needs root (CAP_BPF, CAP_NET_ADMIN)")
+def test_a_matrix_on_real_tcp_has_python_arms_beside_ours(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(LIVE_SUITE)
+    (tmp_path / "breaks.py").write_text(BREAKS_LATE)
+    what = ["--engine", "live", "--suite", tmp_path / "own.toml", "--json"]
+    what += ["--out", tmp_path / "out", "--author", EXAMPLES / "aimd.py"]
+    done = remuda("matrix", *what, "--arm", "aimd,reno")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["driver"], row["engine"]) for row in rows] == [("aimd", "live"), ("reno", "live")]
+    assert all(row["utilisation"] > 0.7 for row in rows), rows
+    what += ["--author", tmp_path / "breaks.py"]
+    failed = remuda("matrix", *what, "--arm", "breaks", ok=False)
+    assert "breaks gave its flow up" in failed.stderr
+    assert "KeyError: 'a second'" in failed.stderr

@@ -7,6 +7,7 @@ use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::host::Target;
 use clap::{Args, ValueEnum};
 use remuda_matrix::{AuthorFiles, start_author};
+use remuda_real::AuthorsFiles;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -49,6 +50,11 @@ impl AuthorArgs {
         let python = self.python();
         let start = |file: &PathBuf| Ok(start_author(file, &python, authors)?);
         self.author.iter().map(start).collect()
+    }
+
+    /// The files by their names.
+    pub fn named(&self) -> AuthorsFiles {
+        AuthorsFiles { python: self.python(), files: self.author.clone() }
     }
 
     /// The Python that has the package `remuda`.

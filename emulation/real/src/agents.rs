@@ -1,11 +1,14 @@
 //! One agent for each of our drivers, so that flows of several drivers may start at any time.
 
 use crate::Error;
+use ccp_agent::author::Process;
+use ccp_agent::author::door::{self, Lease};
 use ccp_agent::catalogue::{self, Kind};
 use ccp_agent::child::AgentChild;
+use ccp_agent::host::Target;
 use remuda_scenarios::{Driver, Scenario};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// The arms and policies that scenarios name: each needs an agent.
@@ -18,11 +21,38 @@ pub fn named_drivers<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>) -> B
     named.collect()
 }
 
+/// What an agent drives flows with before an author's arm is there.
+const BEFORE_AUTHOR: &str = "reno";
+
 #[derive(Debug)]
 struct Agent {
     /// What a socket asks for with `TCP_CONGESTION`.
     name: String,
     child: AgentChild,
+    /// Of an arm in Python: it is in the agent while these are here.
+    _author: Option<(Lease, Process)>,
+}
+
+/// Files of arms in Python, and what runs them.
+#[derive(Clone, Debug, Default)]
+pub struct AuthorsFiles {
+    /// The Python that has the package `remuda`.
+    pub python: PathBuf,
+    /// The files.
+    pub files: Vec<PathBuf>,
+}
+
+impl AuthorsFiles {
+    /// A process of the file that has this arm.
+    fn start(&self, arm: &str) -> Result<Option<Process>, Error> {
+        for file in &self.files {
+            let process = Process::start(&self.python, file)?;
+            if process.hello.arms.iter().any(|it| it.name == arm) {
+                return Ok(Some(process));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Agents under names of their own, in run directories of their own. They end with the thread that
@@ -35,23 +65,38 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// Starts the agents of these arms and policies; `remuda` is the command.
+    /// Starts the agents of these arms and policies; `remuda` is the command. What is no arm of its
+    /// own is one of `authors`.
     ///
     /// # Errors
     ///
-    /// A name that is none, or an agent that does not start.
-    pub fn start(remuda: &Path, drivers: &BTreeSet<String>) -> Result<Self, Error> {
+    /// A name that is none, or an agent or an author's process that does not start.
+    pub fn start(
+        remuda: &Path,
+        drivers: &BTreeSet<String>,
+        authors: &AuthorsFiles,
+    ) -> Result<Self, Error> {
         let folder = tempfile::tempdir().map_err(Error::doing("make a folder for the agents"))?;
         let mut by_driver = BTreeMap::new();
         for (index, driver) in drivers.iter().enumerate() {
-            let flag = match catalogue::kind(driver)? {
-                Kind::Arm => "--arm",
-                Kind::Policy => "--policy",
+            let kind = catalogue::kind(driver);
+            let author = if kind.is_err() { authors.start(driver)? } else { None };
+            let arguments = match (&author, kind) {
+                (Some(_), _) => ["--arm", BEFORE_AUTHOR],
+                (None, Ok(Kind::Arm)) => ["--arm", driver],
+                (None, Ok(Kind::Policy)) => ["--policy", driver],
+                (None, Err(error)) => return Err(error.into()),
             };
             let name = format!("real{}x{index}", std::process::id());
             let run_dir = folder.path().join(driver);
-            let child = AgentChild::start(remuda, &run_dir, &["--name", &name, flag, driver])?;
-            by_driver.insert(driver.clone(), Agent { name, child });
+            let arguments = [&["--name", &name], &arguments[..]].concat();
+            let child = AgentChild::start(remuda, &run_dir, &arguments)?;
+            let join = |mut process| Ok::<_, Error>((door::join(&run_dir, &mut process)?, process));
+            let author = author.map(join).transpose()?;
+            if author.is_some() {
+                child.set(Target::New, driver)?;
+            }
+            by_driver.insert(driver.clone(), Agent { name, child, _author: author });
         }
         Ok(Self { by_driver, _folder: folder })
     }
@@ -59,6 +104,20 @@ impl Agents {
     /// What a socket asks for to be driven by it; `None` if no agent was started for it.
     pub fn name(&self, driver: &str) -> Option<&str> {
         self.by_driver.get(driver).map(|agent| agent.name.as_str())
+    }
+
+    /// How many flows an arm has given up so far, and why it did the last: an exception, or no
+    /// answer. Reno takes them, and what comes then is none of the arm's.
+    ///
+    /// # Errors
+    ///
+    /// The agent's event log cannot be read.
+    pub fn given_up(&self, driver: &str) -> Result<(usize, String), Error> {
+        let Some(agent) = self.by_driver.get(driver) else { return Ok((0, String::new())) };
+        let events = agent.child.events()?;
+        let failed = || events.iter().filter(|event| event["event"] == "failed");
+        let why = failed().next_back().and_then(|event| event["reason"].as_str());
+        Ok((failed().count(), why.unwrap_or_default().to_owned()))
     }
 
     /// Ends them as an operator would.

@@ -10,7 +10,7 @@ mod flow;
 mod plan;
 mod run;
 
-pub use agents::{Agents, named_drivers};
+pub use agents::{Agents, AuthorsFiles, named_drivers};
 pub use error::Error;
 pub use plan::check;
 pub use run::{Run, run};

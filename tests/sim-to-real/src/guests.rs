@@ -4,7 +4,7 @@
 use crate::Error;
 use crate::measure::{Figures, NEVER, Ran, bottleneck};
 use remuda_guest::Guest;
-use remuda_real::{Agents, named_drivers};
+use remuda_real::{Agents, AuthorsFiles, named_drivers};
 use remuda_scenarios::Scenario;
 use std::fs;
 use std::path::Path;
@@ -64,7 +64,7 @@ impl Guests {
 /// What a guest does: runs the scenario of a file, and prints its [`Ran`].
 pub fn run_alone(file: &Path, remuda: &Path) -> Result<(), Error> {
     let scenario = Scenario::load(file)?;
-    let agents = Agents::start(remuda, &named_drivers([&scenario]))?;
+    let agents = Agents::start(remuda, &named_drivers([&scenario]), &AuthorsFiles::default())?;
     let run = remuda_real::run(&scenario, &agents, &NEVER)?.expect("nobody stops it");
     agents.stop()?;
     let figures = Figures::of(&run.outcome, bottleneck(&scenario));

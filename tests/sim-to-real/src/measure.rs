@@ -10,7 +10,7 @@ use crate::Error;
 use crate::guests::{self, Guests};
 use remuda_link::LinkSpec;
 use remuda_live::STOLEN_MAX;
-use remuda_real::{Agents, named_drivers};
+use remuda_real::{Agents, AuthorsFiles, named_drivers};
 use remuda_scenarios::outcome::Outcome;
 use remuda_scenarios::{Driver, Scenario};
 use remuda_stats::RoundsOf;
@@ -245,7 +245,8 @@ pub fn run(
             tasks.into_iter().partition(|(task, _)| settings.is_for_guest(task));
         // Before guests, which take long: where an agent cannot run, that is known at once.
         let scenarios: Vec<Scenario> = here.iter().map(|(task, _)| task.clone()).collect();
-        let agents = Agents::start(&settings.remuda, &named_drivers(&scenarios))?;
+        let agents =
+            Agents::start(&settings.remuda, &named_drivers(&scenarios), &AuthorsFiles::default())?;
         if let Some(guests) = &settings.guests {
             let in_guest = |scenario: &Scenario| guests.run(scenario);
             let jobs = remuda_guest::at_once();

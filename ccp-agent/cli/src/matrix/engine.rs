@@ -56,8 +56,8 @@ impl EngineArgs {
     }
 
     /// Leaves out what it cannot run, and says so.
-    pub fn fit(&self, plan: &mut Plan, config: &Config) -> Result<Option<String>, Failure> {
-        if self.is_live() { live::fit(plan, config) } else { Ok(None) }
+    pub fn fit(&self, plan: &mut Plan) -> Result<Option<String>, Failure> {
+        if self.is_live() { live::fit(plan) } else { Ok(None) }
     }
 
     /// Runs all of a plan.
@@ -75,7 +75,7 @@ impl EngineArgs {
             return Ok(Ran { rows, broken: None });
         }
         if self.is_live() {
-            return live::run(plan, store, stopped, progress);
+            return live::run((plan, &authors.named()), store, stopped, progress);
         }
         let mut command = Command::new(authors.python());
         command.args(["-P", "-m", "remuda._ray"]);

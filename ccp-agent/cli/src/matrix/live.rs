@@ -1,10 +1,9 @@
 //! Runs on real TCP: a scenario at a time, between network namespaces, by agents of its own.
 
 use crate::Failure;
-use ccp_agent::Config;
 use remuda_live::STOLEN_MAX;
 use remuda_matrix::{Plan, Progress, Ran, Store, Watched, run_each};
-use remuda_real::{Agents, check, named_drivers};
+use remuda_real::{Agents, AuthorsFiles, check, named_drivers};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
@@ -18,13 +17,9 @@ pub fn kernel() -> String {
 
 /// Refuses what real TCP cannot have at all, and leaves out environments that it cannot have: how
 /// many, and why.
-pub fn fit(plan: &mut Plan, config: &Config) -> Result<Option<String>, Failure> {
+pub fn fit(plan: &mut Plan) -> Result<Option<String>, Failure> {
     if !rustix::process::geteuid().is_root() {
         return Err("--engine live makes network namespaces and loads BPF: run it as root".into());
-    }
-    if !config.authors.names().is_empty() {
-        let fix = "have `remuda run` drive flows of `remuda link`, or use --engine local";
-        return Err(format!("--engine live has no arms of --author yet: {fix}").into());
     }
     let all = plan.jobs.len();
     let mut reasons = BTreeSet::new();
@@ -45,17 +40,23 @@ pub fn fit(plan: &mut Plan, config: &Config) -> Result<Option<String>, Failure> 
 
 /// Runs all of a plan.
 pub fn run(
-    plan: &Plan,
+    (plan, authors): (&Plan, &AuthorsFiles),
     store: Option<&Store>,
     stopped: &AtomicBool,
     progress: impl FnMut(&Progress),
 ) -> Result<Ran, Failure> {
     let agents = named_drivers(plan.jobs.iter().map(|job| &job.scenario));
-    let agents = Agents::start(&std::env::current_exe()?, &agents)?;
+    let agents = Agents::start(&std::env::current_exe()?, &agents, authors)?;
     let rows = run_each(plan, store, stopped, progress, |job| {
+        let given_up = || agents.given_up(&job.driver).map_err(|error| error.to_string());
+        let (before, _) = given_up()?;
         let work = || remuda_real::run(&job.scenario, &agents, stopped);
         let ran = remuda_live::least_disturbed(TRIES, work, |_| {});
         let (ran, stolen) = ran.map_err(|error| error.to_string())?;
+        let (after, why) = given_up()?;
+        if after > before {
+            return Err(format!("{} gave its flow up: {why}", job.driver));
+        }
         Ok(ran.map(|ran| Watched {
             outcome: ran.outcome,
             is_disturbed: ran.lost_by_host > 0 || stolen > STOLEN_MAX,

@@ -173,7 +173,7 @@ impl MatrixArgs {
         let drivers = drivers(&self.arm, &config, self.engine.is_live())?;
         let mut plan = Plan::of(&suites, &only, &drivers, self.seeds.values())?;
         check_neighbours(&plan, &config)?;
-        let left_out = self.engine.fit(&mut plan, &config)?;
+        let left_out = self.engine.fit(&mut plan)?;
         if let Some(left_out) = left_out.filter(|_| !self.quiet) {
             eprintln!("remuda matrix: {left_out}");
         }
