@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such suite, driver or group.
-    #[error("{what} `{name}`: there are {known}")]
+    #[error("{what} `{name}`: there are {known}\nfix: {fix}")]
     Unknown {
         /// What kind of name it is.
         what: &'static str,
@@ -14,16 +14,18 @@ pub enum Error {
         name: String,
         /// All there are.
         known: String,
+        /// What may have been meant.
+        fix: String,
     },
-    /// A pass/fail line of a suite is about nothing.
-    #[error("{family}: expects `{line}`, and that is no metric; fix: one of {known}")]
+    /// A pass/fail line of a suite is about nothing, or says nothing.
+    #[error("{family}: expects `{line}`, and {rule}")]
     Expect {
         /// The suite and the family.
         family: String,
         /// The line.
         line: String,
-        /// All metrics.
-        known: String,
+        /// What is wrong with it, and the fix.
+        rule: String,
     },
     /// Nothing is left to run.
     #[error(

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::row::ROWS;
-use remuda_scenarios::{Environment, Scenario, Suite, suite, suite_names};
+use remuda_scenarios::{Environment, Expectation, Scenario, Suite, nearest, suite, suite_names};
 use std::collections::BTreeSet;
 
 /// As of a sweep of scenarios: a plan of more would fill the memory.
@@ -62,29 +62,53 @@ impl Only {
 
 /// The suite of that name.
 pub fn suite_named(name: &str) -> Result<Suite, Error> {
-    let known = || suite_names().collect::<Vec<_>>().join(", ");
+    let known: Vec<&str> = suite_names().collect();
     match suite(name) {
         Some(suite) => Ok(suite?),
-        None => Err(Error::Unknown { what: "suite", name: name.to_owned(), known: known() }),
+        None => Err(Error::Unknown {
+            what: "suite",
+            name: name.to_owned(),
+            fix: meant(name, &known).unwrap_or_else(|| "one of these, or a .toml file".to_owned()),
+            known: known.join(", "),
+        }),
     }
+}
+
+fn meant(said: &str, known: &[&str]) -> Option<String> {
+    nearest(said, known.iter().copied()).map(|name| format!("`{name}`?"))
 }
 
 /// What says nothing of how well a run went.
 const NO_METRICS: [&str; 3] = ["seed", "disturbed", "expected"];
 
-/// A line about a column that is not there would fail everybody.
+/// Units of what is at most 1, or little above it.
+const OF_ONE: [&str; 2] = ["share", "index"];
+const OF_ONE_MAX: f64 = 1.5;
+
+/// A line about a column that is not there would fail everybody, and so would one that takes a
+/// share for per cent.
 fn check_expectations(environment: &Environment) -> Result<(), Error> {
-    let numbers = ROWS.columns.iter().filter(|column| !column.unit.is_empty());
-    let known: Vec<&str> =
-        numbers.map(|column| column.name).filter(|name| !NO_METRICS.contains(name)).collect();
-    match environment.expect.iter().find(|line| !known.contains(&line.metric.as_str())) {
-        None => Ok(()),
-        Some(line) => Err(Error::Expect {
-            family: format!("{}: {}", environment.suite, environment.family),
-            line: line.to_string(),
-            known: known.join(", "),
-        }),
+    let refuse = |line: &Expectation, rule| Error::Expect {
+        family: format!("{}: {}", environment.suite, environment.family),
+        line: line.to_string(),
+        rule,
+    };
+    let is_metric = |name: &str, unit: &str| !unit.is_empty() && !NO_METRICS.contains(&name);
+    let columns = || ROWS.columns.iter().filter(|column| is_metric(column.name, column.unit));
+    for line in &environment.expect {
+        let Some(column) = columns().find(|column| column.name == line.metric) else {
+            let known: Vec<&str> = columns().map(|column| column.name).collect();
+            let all = || format!("one of {}", known.join(", "));
+            let fix = meant(&line.metric, &known).unwrap_or_else(all);
+            return Err(refuse(line, format!("that is no metric; fix: {fix}")));
+        };
+        if OF_ONE.contains(&column.unit) && line.value > OF_ONE_MAX {
+            let share = line.value / 100.0;
+            let rule = format!("{} is at most 1; fix: {share}?", column.name);
+            return Err(refuse(line, rule));
+        }
     }
+    Ok(())
 }
 
 impl Plan {
@@ -164,5 +188,26 @@ mod tests {
         assert_eq!(own.count(), alone.jobs.len(), "what smoke picks is not run twice");
         let error = plan(&["cpp"], &Only::default()).unwrap_err();
         assert!(error.starts_with("suite `cpp`: there are smoke, one-flow"), "{error}");
+        assert!(error.ends_with("fix: `ccp`?"), "{error}");
+    }
+
+    #[test]
+    fn a_line_that_every_run_would_fail_is_refused_with_what_was_meant() {
+        let refused = |line: &str| {
+            let text = format!(
+                "title = 'a'\nsource = 'b'\n[scenario]\nlinks.down.rate_mbit_per_sec = 12\n\
+                 links.up = {{}}\nflows = [{{ driver = 'tested' }}]\n[[families]]\nname = 'a'\n\
+                 group = 'A'\npath = 'wired'\nexpect = ['{line}']\n"
+            );
+            let suites = [Suite::parse(&text, "own").unwrap()];
+            let plan = Plan::of(&suites, &Only::default(), &["reno".to_owned()], 1..=1);
+            plan.map(|_| ()).map_err(|error| error.to_string())
+        };
+        let error = refused("queueing_p95_s <= 1").unwrap_err();
+        assert!(error.ends_with("and that is no metric; fix: `queueing_p95_ms`?"), "{error}");
+        let error = refused("utilisation >= 90").unwrap_err();
+        assert!(error.ends_with("and utilisation is at most 1; fix: 0.9?"), "{error}");
+        assert!(refused("colour >= 1").unwrap_err().contains("fix: one of capacity_mbit_per_sec"));
+        assert_eq!(refused("utilisation >= 0.9"), Ok(()));
     }
 }

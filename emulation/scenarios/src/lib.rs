@@ -46,6 +46,7 @@ pub use error::Error;
 pub use expect::{Expectation, Side};
 pub use flow::{FlowSpec, HEADER_BYTES, SwitchOrder};
 pub use library::{suite, suite_names};
+pub use load::nearest;
 pub use overrides::{Override, OverrideError};
 pub use remuda_link::{Link, LinkSpec, Nanos};
 pub use scenario::Scenario;

@@ -106,7 +106,12 @@ pub(crate) fn explained(error: &toml::de::Error, text: &str) -> String {
 fn meant(message: &str) -> Option<&str> {
     let (said, expected) = message.strip_prefix("unknown ")?.split_once("expected")?;
     let said = said.split('`').nth(1)?;
-    let known = expected.split('`').skip(1).step_by(2);
+    nearest(said, expected.split('`').skip(1).step_by(2))
+}
+
+/// The name that was meant, if one is near enough to what was said.
+pub fn nearest<'a>(said: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let known = known.into_iter();
     let (distance, nearest) = known.map(|key| (distance(said, key), key)).min()?;
     (distance <= said.len().div_ceil(3)).then_some(nearest)
 }
