@@ -118,11 +118,7 @@ impl ReportArgs {
         let diff = old.map(|old| Diff::of(&old, &matrix)).transpose()?;
         let series = self.series_of(&matrix)?;
         if self.text {
-            println!("{}", show::board(&board));
-            if let Some(diff) = &diff {
-                println!("\n{}", show::diff(diff));
-            }
-            series.iter().for_each(|run| println!("\n{}", series::shown(run)));
+            println!("{}", show::text(&board, diff.as_ref(), &series));
         } else {
             let path = self.page_path();
             write(&path, &page(&board, diff.as_ref(), &series)?)?;

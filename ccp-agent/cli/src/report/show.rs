@@ -1,12 +1,22 @@
 //! What `remuda report` prints.
 
+use super::series;
 use crate::matrix::{ranking_table, spread};
 use crate::table::{figure, table};
-use remuda_report::{Board, Diff, Starved, Verdict};
+use remuda_matrix::Interval;
+use remuda_report::{Board, Diff, Series, Starved, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What changed first, as on the page.
+pub fn text(of: &Board, what_changed: Option<&Diff>, runs: &[Series]) -> String {
+    let mut parts: Vec<String> = what_changed.map(diff).into_iter().collect();
+    parts.extend(runs.iter().map(series::shown));
+    parts.insert(parts.len() - runs.len(), board(of));
+    parts.join("\n\n")
+}
+
 /// The ranking, who is best on which paths, who starves whom, what is missed.
-pub fn board(board: &Board) -> String {
+fn board(board: &Board) -> String {
     let mut parts = vec![best(board), starving(board), harm(board), lines(board)];
     if let Some(all) = board.slices.first() {
         parts.insert(0, ranking_table(&all.ranks));
@@ -98,8 +108,16 @@ const fn word(verdict: Verdict) -> &'static str {
     }
 }
 
+/// Changes of a percent and less are told apart.
+fn ratio(it: Interval) -> String {
+    match it.bounds {
+        None => format!("{:.3}", it.middle),
+        Some([low, high]) => format!("{:.3} ({low:.3} to {high:.3})", it.middle),
+    }
+}
+
 /// What changed.
-pub fn diff(diff: &Diff) -> String {
+fn diff(diff: &Diff) -> String {
     let counts = ["equal", "about", "better", "worse"];
     let figures = ["new merit to old", "below half", "new misses"];
     let mut shown = table(&[&["arm", ""][..], &counts, &figures].concat());
@@ -111,7 +129,7 @@ pub fn diff(diff: &Diff) -> String {
             it.about.to_string(),
             it.better.to_string(),
             it.worse.to_string(),
-            spread(it.ratio, 1.0),
+            ratio(it.ratio),
             it.collapsed.to_string(),
             it.newly_missed.to_string(),
         ]);
@@ -163,4 +181,39 @@ pub fn failing(diff: &Diff) -> String {
         reasons.push(format!("{} environments are not the same in both", diff.altered.len()));
     }
     reasons.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remuda_matrix::Row;
+    use remuda_report::Matrix;
+
+    /// Of one arm in forty environments.
+    fn matrix(merit: impl Fn(usize) -> f64) -> Matrix {
+        let row = |place: usize| Row {
+            suite: "s".to_owned(),
+            environment: format!("e{place}"),
+            driver: "cubic".to_owned(),
+            seed: 1,
+            merit: merit(place),
+            ..Row::default()
+        };
+        Matrix { rows: (0..40).map(row).collect(), ..Matrix::default() }
+    }
+
+    #[test]
+    fn a_change_of_a_percent_is_told_and_comes_first() {
+        let (old, new) = (matrix(|_| 1.0), matrix(|place| 1.002 + place as f64 / 1e3));
+        let diff = Diff::of(&old, &new).unwrap();
+        let text = text(&Board::of(&new), Some(&diff), &[]);
+        let first = text.lines().find(|line| line.contains("cubic")).unwrap();
+        assert!(first.contains("PASS"), "{first}");
+        let said = first.split("  ").find(|cell| cell.contains(" to ")).unwrap().trim();
+        let figures: Vec<&str> = said.split(['(', ')', ' ']).filter(|it| !it.is_empty()).collect();
+        let [middle, low, "to", high] = figures[..] else { panic!("{said}") };
+        assert_eq!(middle, "1.022", "{said}");
+        assert!(low.len() == 5 && high.len() == 5 && low < middle && middle < high, "{said}");
+        assert!(text.find("new merit to old") < text.find("Nobody starves."), "{text}");
+    }
 }
