@@ -73,7 +73,7 @@ pub struct ReportArgs {
     /// [default: the five best]. All are ranked, whichever are marked
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     arm: Vec<String>,
-    /// Prints tables instead of writing a page
+    /// Prints tables instead of writing a page; with --series, time series and what changed alone
     #[arg(long)]
     text: bool,
     /// Ends with status 1 if a run misses a pass/fail line, or, with --against, if an arm fails or

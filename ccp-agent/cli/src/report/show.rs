@@ -7,11 +7,13 @@ use remuda_matrix::Interval;
 use remuda_report::{Board, Diff, Series, Starved, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What changed first, as on the page.
+/// What changed first, as on the page. Whoever asks for time series wants these, not all else.
 pub fn text(of: &Board, what_changed: Option<&Diff>, runs: &[Series]) -> String {
     let mut parts: Vec<String> = what_changed.map(diff).into_iter().collect();
     parts.extend(runs.iter().map(series::shown));
-    parts.insert(parts.len() - runs.len(), board(of));
+    if runs.is_empty() {
+        parts.push(board(of));
+    }
     parts.join("\n\n")
 }
 
@@ -187,7 +189,7 @@ pub fn failing(diff: &Diff) -> String {
 mod tests {
     use super::*;
     use remuda_matrix::Row;
-    use remuda_report::Matrix;
+    use remuda_report::{LinkSeries, Matrix};
 
     /// Of one arm in forty environments.
     fn matrix(merit: impl Fn(usize) -> f64) -> Matrix {
@@ -215,5 +217,26 @@ mod tests {
         assert_eq!(middle, "1.022", "{said}");
         assert!(low.len() == 5 && high.len() == 5 && low < middle && middle < high, "{said}");
         assert!(text.find("new merit to old") < text.find("Nobody starves."), "{text}");
+    }
+
+    #[test]
+    fn whoever_asks_for_time_series_gets_no_other_tables() {
+        let matrix = matrix(|_| 1.0);
+        let run = Series {
+            environment: "s/e0".to_owned(),
+            driver: "cubic".to_owned(),
+            seed: 1,
+            duration_s: 30.0,
+            flows: Vec::new(),
+            flows_left_out: 0,
+            link: LinkSeries::default(),
+        };
+        let diff = Diff::of(&matrix, &matrix).unwrap();
+        let board = Board::of(&matrix);
+        let alone = text(&board, None, std::slice::from_ref(&run));
+        assert_eq!(alone, "cubic in s/e0, seed 1");
+        let beside = text(&board, Some(&diff), &[run]);
+        assert!(beside.contains("PASS") && beside.ends_with(&alone), "{beside}");
+        assert!(!beside.contains("Nobody starves."), "{beside}");
     }
 }
