@@ -243,3 +243,19 @@ fn a_report_compares_and_its_exit_status_says_what_came_of_it() {
         assert!(status == Some(2) && said.contains(part), "{line}: {said}");
     }
 }
+
+#[test]
+fn a_stricter_line_alone_makes_no_arm_worse() {
+    let folder = folder();
+    let at = folder.path();
+    for (name, line) in [("loose", "<= 6000"), ("strict", "<= 0.001")] {
+        let expect = format!("path = \"wired\"\nexpect = [\"queueing_p95_ms {line}\"]");
+        let suite = SUITE.replace("path = \"wired\"", &expect);
+        fs::write(at.join("mine.toml"), suite).unwrap();
+        let line = format!("--suite mine.toml --arm reno,cubic --out {name} --quiet");
+        assert!(run(at, &line).0.status.success(), "{name}");
+    }
+    let (status, said) = report(at, "strict --against loose --text --check");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("now queueing_p95_ms <= 0.001") && !said.contains("FAIL"), "{said}");
+}

@@ -1,10 +1,15 @@
 //! What changed from one matrix to another: the same environments, drivers and seeds, run by run.
 //!
-//! A run is **equal** if its row is, to the last digit; **better** or **worse** if its merit
-//! changed by more than 2 %; otherwise about the same. A driver **fails** if its merit fell by more
-//! than 2 % with 95 % confidence (the whole interval of the median change is below 0.98; where
-//! there is no interval, the median is); if it fell to less than half in any environment, medians
-//! of seeds; or if it misses a pass/fail line or somebody starves, where that was not so before.
+//! A run is **equal** if all its figures are, to the last digit; **better** or **worse** if its
+//! merit changed by more than 2 %; otherwise about the same. A driver **fails** if its merit fell
+//! by more than 2 % with 95 % confidence (the whole interval of the median change is below 0.98;
+//! where there is no interval, the median is); if it fell to less than half in any environment,
+//! medians of seeds; or if it misses a pass/fail line or somebody starves, where that was not so
+//! before.
+//!
+//! A row does not say which lines it passed, so each line that is missed now is asked of the older
+//! figures: who misses it by these as well is not worse. If the older row does not say so, it was
+//! not asked: then the **lines changed**, not the driver.
 //!
 //! Environments that have one name in both tables and are not the same are not compared, and runs
 //! that only one table has are counted: either leaves the whole without a pass.
@@ -12,6 +17,7 @@
 use crate::error::Error;
 use crate::matrix::Matrix;
 use remuda_matrix::{Interval, Row, median, median_of};
+use remuda_scenarios::Expectation;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +43,7 @@ pub enum Verdict {
 pub struct DriverDiff {
     /// Which.
     pub driver: String,
-    /// Runs that are the same to the last digit.
+    /// Runs whose figures are the same to the last digit.
     pub equal: usize,
     /// Runs that are about the same.
     pub about: usize,
@@ -89,6 +95,8 @@ pub struct Diff {
     pub alone: [usize; 2],
     /// Environments that are not the same in both, and are not compared.
     pub altered: Vec<String>,
+    /// Environments whose pass/fail lines are known not to be the same in both, and which.
+    pub lines_changed: Vec<String>,
     /// By name.
     pub drivers: Vec<DriverDiff>,
     /// The runs whose merit changed most, first; a hundred at most.
@@ -110,16 +118,57 @@ fn ratio(old: f64, new: f64) -> f64 {
     }
 }
 
+/// Whatever lines they were asked.
+fn is_equal(old: &Row, new: &Row) -> bool {
+    let figures = |row: &Row| Row { expected: 0, missed: String::new(), ..row.clone() };
+    figures(old) == figures(new)
+}
+
+/// What it misses: each line, and the same with its figure.
+fn missed(row: &Row) -> impl Iterator<Item = (&str, &str)> {
+    let lines = row.missed.split("; ").filter(|line| !line.is_empty());
+    lines.map(|line| (line.split(" (").next().unwrap_or(line), line))
+}
+
+/// Whether its figures meet a line, asked or not.
+fn meets(row: &Row, line: &str) -> bool {
+    let Ok(line) = line.parse::<Expectation>() else { return false };
+    row.value(&line.metric).is_some_and(|value| line.is_met_by(value))
+}
+
 fn newly_missed(old: &Row, new: &Row) -> String {
-    let metric = |line: &str| line.split(" (").next().unwrap_or_default().to_owned();
-    let before: Vec<String> = old.missed.split("; ").map(metric).collect();
-    let lines = new.missed.split("; ").filter(|line| !line.is_empty());
-    let mut all: Vec<String> =
-        lines.filter(|line| !before.contains(&metric(line))).map(str::to_owned).collect();
+    let lines = missed(new).filter(|(line, _)| meets(old, line));
+    let mut all: Vec<String> = lines.map(|(_, figure)| figure.to_owned()).collect();
     if !new.starved.is_empty() && new.starved != old.starved {
         all.push(format!("{} starves", new.starved));
     }
     all.join("; ")
+}
+
+/// Lines of a row that another was not asked: its figures miss them, and it does not say so.
+fn not_asked<'a>(of: &'a Row, other: &Row) -> Vec<&'a str> {
+    let is_said = |line: &str| missed(other).any(|(known, _)| known == line);
+    let lines = missed(of).map(|(line, _)| line);
+    lines.filter(|line| !meets(other, line) && !is_said(line)).collect()
+}
+
+/// By environment, which lines are new and which are gone, as far as the rows tell.
+fn lines_changed(pairs: &[(&Row, &Row)]) -> Vec<String> {
+    let mut by_environment: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (old, new) in pairs {
+        let (now, gone) = (not_asked(new, old), not_asked(old, new));
+        if old.expected != new.expected || !now.is_empty() || !gone.is_empty() {
+            let name = format!("{}/{}", new.suite, new.environment);
+            let lines = by_environment.entry(name).or_default();
+            lines.extend(now.iter().map(|line| format!("now {line}")));
+            lines.extend(gone.iter().map(|line| format!("no longer {line}")));
+        }
+    }
+    let said = by_environment.into_iter().map(|(name, lines)| match lines.is_empty() {
+        true => name,
+        false => format!("{name} ({})", lines.into_iter().collect::<Vec<_>>().join(", ")),
+    });
+    said.collect()
 }
 
 impl Diff {
@@ -145,7 +194,7 @@ impl Diff {
         }
         let drivers = by_driver.into_iter().map(|(driver, pairs)| of_driver(driver, &pairs));
         let mut changes: Vec<Change> =
-            pairs.iter().filter(|(old, new)| old != new).map(|pair| change(*pair)).collect();
+            pairs.iter().filter(|(old, new)| !is_equal(old, new)).map(|it| change(*it)).collect();
         let size = |it: &Change| (!it.newly_missed.is_empty(), it.ratio.ln().abs());
         changes.sort_by(|a, b| size(b).partial_cmp(&size(a)).unwrap_or(std::cmp::Ordering::Equal));
         changes.truncate(LISTED);
@@ -155,6 +204,7 @@ impl Diff {
             shared: pairs.len(),
             alone: [before.len() - shared.len(), new.rows.len() - shared.len()],
             altered: altered.into_iter().collect(),
+            lines_changed: lines_changed(&pairs),
             drivers: drivers.collect(),
             changes,
         })
@@ -170,10 +220,10 @@ impl Diff {
 
 fn of_driver(driver: &str, pairs: &[(&Row, &Row)]) -> DriverDiff {
     let ratios: Vec<f64> = pairs.iter().map(|(old, new)| ratio(old.merit, new.merit)).collect();
-    let equal = pairs.iter().filter(|(old, new)| old == new).count();
+    let equal = pairs.iter().filter(|(old, new)| is_equal(old, new)).count();
     let better = ratios.iter().filter(|ratio| **ratio > 1.0 + ABOUT).count();
     let worse = ratios.iter().filter(|ratio| **ratio < 1.0 - ABOUT).count();
-    let missed = pairs.iter().filter(|(old, new)| !newly_missed(old, new).is_empty()).count();
+    let misses = pairs.iter().filter(|(old, new)| !newly_missed(old, new).is_empty()).count();
     let mut of_environment: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
     for ((_, new), ratio) in pairs.iter().zip(&ratios) {
         of_environment.entry((&new.suite, &new.environment)).or_default().push(*ratio);
@@ -183,7 +233,7 @@ fn of_driver(driver: &str, pairs: &[(&Row, &Row)]) -> DriverDiff {
     let collapsed = medians.filter(|ratio| *ratio < COLLAPSE).count();
     let ratio = median_of(&of_environment);
     let most = ratio.bounds.map_or(ratio.middle, |[_, high]| high);
-    let passes = most >= 1.0 - ABOUT && collapsed == 0 && missed == 0;
+    let passes = most >= 1.0 - ABOUT && collapsed == 0 && misses == 0;
     DriverDiff {
         driver: driver.to_owned(),
         equal,
@@ -192,7 +242,7 @@ fn of_driver(driver: &str, pairs: &[(&Row, &Row)]) -> DriverDiff {
         worse,
         ratio,
         collapsed,
-        newly_missed: missed,
+        newly_missed: misses,
         verdict: if passes { Verdict::Pass } else { Verdict::Fail },
     }
 }
@@ -252,16 +302,42 @@ mod tests {
     #[test]
     fn a_line_missed_for_the_first_time_fails_and_an_old_miss_does_not() {
         let (mut old, mut new) = (matrix(&[("x", "a", 1.0)]), matrix(&[("x", "a", 1.0)]));
-        old.rows[0].missed = "jain >= 0.7 (0.6)".to_owned();
-        new.rows[0].missed = "jain >= 0.7 (0.5)".to_owned();
+        (old.rows[0].jain, new.rows[0].jain) = (Some(0.6), Some(0.5));
+        (old.rows[0].utilisation, new.rows[0].utilisation) = (Some(0.9), Some(0.7));
+        old.rows[0].missed = "jain >= 0.7 (0.600)".to_owned();
+        new.rows[0].missed = "jain >= 0.7 (0.500)".to_owned();
         assert!(Diff::of(&old, &new).unwrap().passes());
-        new.rows[0].missed += "; utilisation >= 0.8 (0.7)";
+        new.rows[0].missed += "; utilisation >= 0.8 (0.700)";
         let diff = Diff::of(&old, &new).unwrap();
-        assert_eq!(diff.changes[0].newly_missed, "utilisation >= 0.8 (0.7)");
-        assert!(!diff.passes());
+        assert_eq!(diff.changes[0].newly_missed, "utilisation >= 0.8 (0.700)");
+        assert!(!diff.passes() && diff.lines_changed.is_empty());
         new.rows[0].missed.clear();
         new.rows[0].starved = "neighbour".to_owned();
         assert_eq!(Diff::of(&old, &new).unwrap().changes[0].newly_missed, "neighbour starves");
+    }
+
+    #[test]
+    fn a_line_that_was_not_asked_before_makes_no_driver_worse() {
+        let mut old = matrix(&[("x", "a", 1.0), ("y", "a", 1.0)]);
+        old.rows.iter_mut().for_each(|row| (row.expected, row.queueing_p95_ms) = (1, 20.0));
+        let mut new = old.clone();
+        // Its suite says `<= 60` before, `<= 10` now.
+        new.rows[0].missed = "queueing_p95_ms <= 10 (20.000)".to_owned();
+        let diff = Diff::of(&old, &new).unwrap();
+        assert_eq!((diff.drivers[0].equal, diff.drivers[0].newly_missed), (2, 0));
+        assert!(diff.passes() && diff.changes.is_empty(), "{diff:?}");
+        assert_eq!(diff.lines_changed, ["/x (now queueing_p95_ms <= 10)"]);
+        let back = Diff::of(&new, &old).unwrap();
+        assert_eq!(back.lines_changed, ["/x (no longer queueing_p95_ms <= 10)"]);
+        // With figures that moved the rule is the same, and a line that was met is missed.
+        new.rows[0].queueing_p95_ms = 30.0;
+        new.rows[0].missed = "queueing_p95_ms <= 10 (30.000)".to_owned();
+        assert!(Diff::of(&old, &new).unwrap().passes());
+        old.rows[0].queueing_p95_ms = 5.0;
+        assert!(!Diff::of(&old, &new).unwrap().passes());
+        let mut more = old.clone();
+        more.rows[1].expected = 2;
+        assert_eq!(Diff::of(&old, &more).unwrap().lines_changed, ["/y"], "a line that passes");
     }
 
     #[test]

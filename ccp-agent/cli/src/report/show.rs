@@ -161,6 +161,10 @@ fn diff(diff: &Diff) -> String {
         let names = diff.altered.join(", ");
         text += &format!("\nNot compared, as they are not the same environments in both: {names}.");
     }
+    if !diff.lines_changed.is_empty() {
+        let names = diff.lines_changed.join("; ");
+        text += &format!("\nThe pass/fail lines changed, which makes no arm worse: {names}.");
+    }
     if !diff.changes.is_empty() {
         text += &format!("\n\n{changes}\nThe largest changes, 20 at most.");
     }
