@@ -245,6 +245,26 @@ fn a_report_compares_and_its_exit_status_says_what_came_of_it() {
 }
 
 #[test]
+fn a_chart_that_cannot_be_is_refused_before_there_is_a_page() {
+    let folder = folder();
+    let at = folder.path();
+    assert!(run(at, "--suite mine.toml --arm reno,cubic --out m --quiet").0.status.success());
+    fs::write(at.join("file"), "in the way").unwrap();
+    for (line, part) in [
+        ("m --out p.html --plot plots --arm cubik", "--arm cubik: is not in the table"),
+        ("m --out p.html --plot plots --paths lunar", "--paths lunar: no paths of the table"),
+        ("m --out p.html --plot file/x", "--plot file/x: cannot write there"),
+    ] {
+        let (status, said) = report(at, line);
+        assert!(status == Some(2) && said.contains(part), "{line}: {said}");
+        assert!(!at.join("p.html").exists() && !at.join("plots").exists(), "{line}");
+    }
+    let (status, said) = report(at, "m --out p.html --plot plots");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.starts_with("p.html\nplots/ranking-all-paths.svg\n"), "{said}");
+}
+
+#[test]
 fn a_stricter_line_alone_makes_no_arm_worse() {
     let folder = folder();
     let at = folder.path();

@@ -116,6 +116,7 @@ impl ReportArgs {
         let board = Board::of(&matrix);
         let old = self.against.as_deref().map(Matrix::read).transpose()?;
         let diff = old.map(|old| Diff::of(&old, &matrix)).transpose()?;
+        let plots = self.drawn(&board)?;
         let series = self.series_of(&matrix)?;
         if self.text {
             println!("{}", show::text(&board, diff.as_ref(), &series));
@@ -124,9 +125,8 @@ impl ReportArgs {
             write(&path, &page(&board, diff.as_ref(), &series)?)?;
             println!("{}", path.display());
         }
-        if let Some(folder) = &self.plot {
-            let plots = plots(&board, &self.paths, &self.arm)?;
-            println!("{}", plot::write(folder, &plots)?);
+        if let Some(files) = plots {
+            println!("{files}");
         }
         match &diff {
             Some(diff) if self.check && !diff.passes() => Err(Failed::Check(show::failing(diff))),
@@ -136,6 +136,13 @@ impl ReportArgs {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The charts' files, before all else: what is refused here leaves no page.
+    fn drawn(&self, board: &Board) -> Result<Option<String>, Failure> {
+        let Some(folder) = &self.plot else { return Ok(None) };
+        let plots = plots(board, &self.paths, &self.arm)?;
+        Ok(Some(plot::write(folder, &plots)?))
     }
 
     fn check_arms_are_of_something(&self) -> Result<(), Failure> {
