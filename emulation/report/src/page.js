@@ -73,9 +73,16 @@ function values(driver, metric) {
 
 const labelOf = (key) => metrics.find((it) => it.key === key).label;
 
+// The best ones and the chosen one: no more than there are colours.
+function marked() {
+  const names = slice().ranks.slice(0, COLOURS - 1).map((rank) => rank.driver);
+  return chosen() && !names.includes(chosen()) ? [...names, chosen()] : names;
+}
+
+// Of a marked arm its own; all others are grey.
 function colour(name) {
-  const place = slice().ranks.findIndex((rank) => rank.driver === name);
-  return `var(--c${place % COLOURS})`;
+  const place = marked().indexOf(name);
+  return place < 0 ? "var(--soft)" : `var(--c${place})`;
 }
 
 function fillControls() {
@@ -306,8 +313,7 @@ function drawScatter() {
   svg.append(clip);
   axes(svg, size, x, y);
   svg.append(clipped);
-  const wanted = new Set(slice().ranks.slice(0, 5).map((rank) => rank.driver).concat(chosen()));
-  for (const of of clouds.filter((it) => wanted.has(it.name))) {
+  for (const of of clouds.filter((it) => marked().includes(it.name))) {
     const style = `--c: ${colour(of.name)}`;
     clipped.append(shape("ellipse", { class: "ellipse", style, ...ellipse(of, x, y) }));
   }
@@ -323,8 +329,8 @@ function drawScatter() {
       const near = left > cx ? left : left + LETTER * name.length;
       svg.append(shape("line", { class: "leader", x1: cx, y1: cy, x2: near, y2: middle }));
     }
-    const style = name === chosen() ? "name chosen" : "name";
-    svg.append(shape("text", { class: style, x: left, y: middle + 4 }, name));
+    const kind = name === chosen() ? "chosen" : marked().includes(name) ? "" : "other";
+    svg.append(shape("text", { class: `name ${kind}`, x: left, y: middle + 4 }, name));
   });
   at("scatter-plot").replaceChildren(svg);
 }
@@ -338,9 +344,7 @@ function legend(names) {
 function drawDistributions() {
   const metric = metrics.find((it) => it.name === at("metric").value);
   const log = metric.least !== null;
-  const names = slice().ranks.slice(0, 5).map((rank) => rank.driver);
-  if (chosen() && !names.includes(chosen())) names.push(chosen());
-  const lines = names.map((name) => ({ name, all: values(name, metric) }))
+  const lines = marked().map((name) => ({ name, all: values(name, metric) }))
     .filter((it) => it.all.length > 0);
   if (lines.length === 0) {
     at("cdf-plot").replaceChildren("None of these environments has this metric.");

@@ -87,7 +87,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder, packets in (("before", 40), ("after", 4)):
         author = at / "my_cca.py"
         author.write_text(AUTHOR.format(packets=packets))
-        arms = "my_cca,cubic,bbr,vegas,rein"
+        arms = "my_cca,cubic,bbr,vegas,rein,reno,copa"
         matrix = ["matrix", "--suite", suite, "--author", author, "--arm", arms]
         remuda(*matrix, "--out", at / folder, "--quiet")
     page = at / "report.html"
@@ -126,13 +126,13 @@ def opened(browser: Browser, report: Path, name: str, fragment: str = "", **how:
 
 def test_all_of_it_is_drawn(browser: Browser, report: Path) -> None:
     page = opened(browser, report, "desk", viewport=DESK)
-    assert page.locator("#ranks tbody tr").count() == 5
-    assert page.locator("#scatter-plot circle").count() == 5
-    assert page.locator("#scatter-plot text.name").count() == 5, "no name is left out"
+    assert page.locator("#ranks tbody tr").count() == 7
+    assert page.locator("#scatter-plot circle").count() == 7
+    assert page.locator("#scatter-plot text.name").count() == 7, "no name is left out"
     # What is turned would turn its own clip with it.
     assert page.locator("#scatter-plot g[clip-path] ellipse:not([clip-path])").count() == 5
     assert page.locator("#cdf-plot polyline").count() == 5
-    assert page.locator("#groups tbody tr").count() == 5
+    assert page.locator("#groups tbody tr").count() == 7
     assert page.locator("#groups thead th").all_inner_texts() == ["arm", "A", "E", "K"]
     assert page.locator("#heat tbody tr").count() == 5
     assert page.locator("#series-plot svg").count() == 4, "goodput, round trip, window, queue"
@@ -142,6 +142,29 @@ def test_all_of_it_is_drawn(browser: Browser, report: Path) -> None:
     assert "is best" in page.locator("#sentence").inner_text()
     names = page.locator("#heat tbody th").all_inner_texts()
     assert any("<b>beside</b>" in name for name in names), "a name is text, never markup"
+
+
+COLOURS = """([plot, kind]) => [...document.querySelectorAll(`${plot} ${kind}`)].map((it) => {
+  const { fill, stroke } = getComputedStyle(it);
+  return kind === "polyline" ? stroke : fill;
+})"""
+
+
+def test_no_two_marked_arms_have_one_colour(browser: Browser, report: Path) -> None:
+    page = opened(browser, report, "colours", viewport=DESK)
+    arms = page.locator("#arm option").evaluate_all("all => all.map((it) => it.value)")
+    for slice_ in ("all paths", "wired paths", "cellular paths"):
+        page.locator("#slice").select_option(slice_)
+        best = page.locator("#ranks tbody th").all_inner_texts()[:5]
+        for arm in arms:
+            page.locator("#arm").select_option(arm)
+            marked = 5 if not arm or arm in best else 6
+            lines = page.evaluate(COLOURS, ["#cdf-plot", "polyline"])
+            assert len(lines) == len(set(lines)) == marked, f"{slice_}, {arm}"
+            dots = page.evaluate(COLOURS, ["#scatter-plot", "circle"])
+            grey = [it for it in dots if it not in lines]
+            assert len(grey) == 7 - marked and len(set(grey)) == 1, f"{slice_}, {arm}"
+            assert page.locator("#scatter-plot .name.other").count() == 7 - marked
 
 
 def test_a_change_and_what_it_did(browser: Browser, report: Path) -> None:
@@ -208,7 +231,7 @@ def test_a_link_shows_what_its_sender_saw(browser: Browser, report: Path) -> Non
     other.wait_for_url("**#arm=cubic")
     assert other.locator("#slice").input_value() == "all paths"
     section = opened(browser, report, "section", "#scatter", viewport=DESK)
-    assert section.locator("#ranks tbody tr").count() == 5, "a section alone is a link too"
+    assert section.locator("#ranks tbody tr").count() == 7, "a section alone is a link too"
 
 
 HOSTILE = (
