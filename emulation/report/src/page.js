@@ -457,6 +457,25 @@ function counted(all, name) {
   return said.map(([whom, count]) => `${whom} (${count})`).join(", ");
 }
 
+// Where an arm meets another: one is tested there, the other its neighbour.
+function meetings(one, other) {
+  const meets = (tested, neighbour, place) => board.cells[place][driverAt(tested)] &&
+    board.environments[place].neighbours.split(", ").includes(neighbour);
+  return board.environments.filter((_, place) => meets(one, other, place) ||
+    meets(other, one, place)).length;
+}
+
+// Whom the chosen arm meets, and never starves.
+function neverStarved(whom) {
+  const own = chosen();
+  const starved = new Set(whom.flatMap((it) => it.loser.split(", ")));
+  const neighbours = board.environments.flatMap((it) => it.neighbours.split(", "));
+  const others = [...new Set([...board.drivers, ...neighbours])].sort();
+  const met = others.filter((name) => name && name !== own && !starved.has(name))
+    .map((name) => [name, meetings(own, name)]).filter(([, count]) => count > 0);
+  return met.map(([name, count]) => `${name} (${count})`);
+}
+
 function starvingSentence(all) {
   const own = chosen();
   if (!own) return `Starving, and in how many environments: ${counted(all, "loser")}.`;
@@ -465,15 +484,26 @@ function starvingSentence(all) {
   const parts = [];
   if (whom.length > 0) parts.push(`${own} starves: ${counted(whom, "loser")}`);
   if (by.length > 0) parts.push(`${own} is starved by: ${counted(by, "winner")}`);
-  return parts.length > 0
-    ? `${parts.join("; ")}; alone or with others, in brackets in how many environments.`
-    : "";
+  const said = parts.length > 0
+    ? [`${parts.join("; ")}; alone or with others, in brackets in how many environments.`]
+    : [];
+  const never = neverStarved(whom);
+  if (never.length > 0) {
+    said.push(`${own} starves none of these where they meet, in brackets in how many ` +
+      `environments: ${never.join(", ")}.`);
+  }
+  if (whom.length === 0 && never.length === 0) said.push(`${own} meets no other arm here.`);
+  const hasSharing = board.environments.some((it) => it.suite === "sharing");
+  if (whom.length === 0 && !hasSharing) {
+    said.push("To see it beside others: remuda matrix --suite sharing.");
+  }
+  return said.join(" ");
 }
 
 function drawStarving() {
   const parts = (it) => [it.driver, ...it.winner.split(", "), ...it.loser.split(", ")];
   const all = board.starved.filter((it) => !chosen() || parts(it).includes(chosen()));
-  at("starving-sentence").textContent = all.length > 0 ? starvingSentence(all) : "";
+  at("starving-sentence").textContent = all.length > 0 || chosen() ? starvingSentence(all) : "";
   if (all.length === 0) {
     at("starved").replaceChildren(chosen()
       ? `${chosen()} starves nobody, and does not starve.`

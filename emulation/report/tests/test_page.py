@@ -167,6 +167,14 @@ def test_no_two_marked_arms_have_one_colour(browser: Browser, report: Path) -> N
             assert page.locator("#scatter-plot .name.other").count() == 7 - marked
 
 
+def test_who_starves_nobody_is_said_with_where_it_could(browser: Browser, report: Path) -> None:
+    page = opened(browser, report, "meetings", "#arm=vegas", viewport=DESK)
+    said = page.locator("#starving-sentence").inner_text()
+    none = "vegas starves none of these where they meet, in brackets in how many environments: "
+    assert none + "cubic (1)." in said
+    assert said.endswith("To see it beside others: remuda matrix --suite sharing.")
+
+
 def test_a_change_and_what_it_did(browser: Browser, report: Path) -> None:
     page = opened(browser, report, "changed", viewport=DESK)
     section = page.locator("section", has=page.locator("#changed"))
