@@ -354,7 +354,8 @@ function drawDistributions() {
   const range = [Math.min(...every), Math.max(...every)];
   if (range[0] === range[1]) range[1] += log ? range[0] : 1;
   const size = sized("cdf-plot", 340);
-  const x = axis(range, [size.left, size.width - size.right], metric.label, log);
+  const label = log ? `${metric.label}, logarithmic` : metric.label;
+  const x = axis(range, [size.left, size.width - size.right], label, log);
   const y = axis([0, 100], [size.height - size.bottom, size.top], "of the environments (%)");
   const svg = frame(size, `Distribution of ${metric.label} on ${slice().label}`);
   axes(svg, size, x, y);

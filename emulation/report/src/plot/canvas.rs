@@ -28,6 +28,10 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(86, 180, 233),
     RGBColor(0, 0, 0),
 ];
+/// For print in black and white: how long a line's dashes and gaps are, in points; 0 is a solid
+/// line.
+const DASHES: [(i32, i32); COLOURS_MAX] =
+    [(0, 0), (8, 3), (2, 3), (16, 4), (5, 6), (2, 7), (11, 9)];
 /// What is there and not meant.
 pub const GREY: RGBColor = RGBColor(120, 120, 120);
 
@@ -37,6 +41,12 @@ pub const COLOURS_MAX: usize = COLOURS.len();
 /// Of the arm that is drawn at this place.
 pub fn colour(place: usize) -> RGBColor {
     COLOURS[place % COLOURS.len()]
+}
+
+/// Of its line: how long its dashes and their gaps are, in points; `None` of a solid one.
+pub fn dashes(place: usize) -> Option<(i32, i32)> {
+    let (dash, gap) = DASHES[place % COLOURS_MAX];
+    (dash > 0).then_some((dash, gap))
 }
 
 /// How many pixels a point has.

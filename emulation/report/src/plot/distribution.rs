@@ -1,11 +1,12 @@
 //! The share of the environments in which an arm has at most so much.
 
 use super::axis::{Axis, plane};
-use super::canvas::{Pen, TEXT, WIDTH, colour};
+use super::canvas::{Pen, TEXT, WIDTH, colour, dashes};
 use super::title;
 use crate::board::Board;
 use crate::metric::METRICS;
 use crate::slice::Slice;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use remuda_results::paper::{Area, Chart, Drawn};
@@ -16,6 +17,8 @@ const PLOT_HEIGHT: u32 = 300;
 const LEGEND_COLUMNS: usize = 3;
 const LEGEND_ROW: u32 = 20;
 const LEFT: i32 = 60;
+/// Of a line in the legend: the longest dash, its gap, and some of the next dash.
+const KEY: i32 = 34;
 
 pub struct Distribution<'a> {
     title: String,
@@ -38,7 +41,9 @@ impl<'a> Distribution<'a> {
         let lines: Vec<_> = marked.iter().filter_map(|it| values(it)).collect();
         let all = lines.iter().flat_map(|(_, values)| values).copied();
         all.clone().next()?;
-        let x = Axis::of(metric.label, all, metric.least.is_some());
+        let is_log = metric.least.is_some();
+        let label = format!("{}{}", metric.label, if is_log { ", logarithmic" } else { "" });
+        let x = Axis::of(&label, all, is_log);
         Some(Self { title: title(slice), x, lines })
     }
 
@@ -54,6 +59,21 @@ impl<'a> Distribution<'a> {
             [(at, share(place)), (at, share(place + 1))]
         });
         corners.chain([(self.x.range.end, 100.0)]).collect()
+    }
+}
+
+/// Told from others by its colour and by its dashes.
+fn line<DB: DrawingBackend, Point: Clone + 'static>(
+    pen: Pen,
+    place: usize,
+    points: Vec<Point>,
+    stroke: ShapeStyle,
+) -> DynElement<'static, DB, Point> {
+    match dashes(place) {
+        None => PathElement::new(points, stroke).into_dyn(),
+        Some((dash, gap)) => {
+            DashedPathElement::new(points, pen.px(dash), pen.px(gap), stroke).into_dyn()
+        }
     }
 }
 
@@ -76,14 +96,14 @@ impl Chart for Distribution<'_> {
         for (place, (driver, values)) in self.lines.iter().enumerate().rev() {
             let stroke = colour(place).stroke_width(pen.width(2));
             if !values.is_empty() {
-                chart.draw_series(LineSeries::new(self.steps(values), stroke))?;
+                chart.draw_series([line(pen, place, self.steps(values), stroke)])?;
             }
             let (column, row) = (place % LEGEND_COLUMNS, place / LEGEND_COLUMNS);
             let across = pen.px(LEFT + column as i32 * pitch);
             let down = pen.px(12 + row as i32 * LEGEND_ROW as i32);
-            let key = vec![(across, down), (across + pen.px(22), down)];
-            legend.draw(&PathElement::new(key, colour(place).stroke_width(pen.width(3))))?;
-            legend.draw_text(driver, &left, (across + pen.px(28), down))?;
+            let key = vec![(across, down), (across + pen.px(KEY), down)];
+            legend.draw(&line(pen, place, key, stroke))?;
+            legend.draw_text(driver, &left, (across + pen.px(KEY + 6), down))?;
         }
         Ok(())
     }

@@ -79,7 +79,10 @@ fn every_chart_has_every_arm_and_its_axes_their_units() {
             "throughput-delay-all-paths",
             &["p95 queueing delay (ms), logarithmic", "utilisation of the link (%)"],
         ),
-        ("cdf-queueing-delay-all-paths", &["p95 queueing delay (ms)", "of the environments (%)"]),
+        (
+            "cdf-queueing-delay-all-paths",
+            &["p95 queueing delay (ms), logarithmic", "of the environments (%)"],
+        ),
         ("merit-by-group", &["(%)", "E: cellular, Wi-Fi and satellite paths"]),
     ] {
         for label in labels.iter().chain(&[""]) {
@@ -122,6 +125,17 @@ fn paths_and_arms_can_be_chosen() {
     assert!(said.starts_with("--arm cubik: is not in the table; fix: say one of "), "{said}");
     let said = refused(&[], &ARMS);
     assert!(said.starts_with("--arm: 8 arms; 7 are told apart"), "{said}");
+}
+
+#[test]
+fn lines_are_told_apart_in_black_and_white() {
+    let all = plots(&board(), &[], &[]).unwrap();
+    let svg = &named(&all, "cdf-merit-all-paths").svg;
+    let strokes = |colour: &str| svg.matches(&format!("stroke=\"{colour}\"")).count();
+    assert_eq!(strokes("#0072B2"), 2, "the best is one line, and one in the legend");
+    assert!(strokes("#D55E00") > 20, "the next has dashes");
+    let patterns: std::collections::BTreeSet<_> = (0..COLOURS_MAX).map(canvas::dashes).collect();
+    assert_eq!(patterns.len(), COLOURS_MAX);
 }
 
 #[test]
