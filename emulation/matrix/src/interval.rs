@@ -2,11 +2,16 @@
 //! bootstrap (Efron, 1979), a thousand draws from a fixed seed.
 //!
 //! A draw takes as many environments with replacement, and of each as many of its seeds with
-//! replacement; an environment counts with the median of its seeds. With fewer than six
-//! environments they are not drawn, only their seeds: the interval is of these environments. With
-//! fewer than six seeds as well there is none: so few values say nothing of others.
+//! replacement. Whatever is said of several drivers is worked out anew from each draw, all of them
+//! with the same environments and seeds: drivers share the trace of a seed, and where one did well
+//! by luck of the draw the others had the same luck. The middle is worked out by the same function,
+//! of everything; so what cannot be below 0 of any runs is not below 0 in an interval.
+//!
+//! With fewer than six environments they are not drawn, only their seeds: the interval is of these
+//! environments. With fewer than six seeds as well there is none: so few values say nothing of
+//! others.
 
-use crate::metrics::{mean, median, quantile};
+use crate::metrics::{median, quantile};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
@@ -14,7 +19,7 @@ use serde::Serialize;
 const DRAWS: usize = 1_000;
 const SEED: u64 = 1;
 /// The least and the largest of fewer values hold their median less than 95 % of the time.
-const ENOUGH: usize = 6;
+pub const ENOUGH: usize = 6;
 
 /// A middle and its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -25,46 +30,76 @@ pub struct Interval {
     pub bounds: Option<[f64; 2]>,
 }
 
-/// By environment, the values of its seeds: the median of the environments.
-pub fn median_of(values: &[Vec<f64>]) -> Interval {
-    interval(values, median)
+/// An environment of a sample.
+pub(crate) struct Drawn {
+    /// Its place.
+    pub(crate) environment: usize,
+    /// The places of its seeds.
+    pub(crate) seeds: Vec<usize>,
 }
 
-/// By environment, the values of its seeds: the mean of the environments.
-pub fn mean_of(values: &[Vec<f64>]) -> Interval {
-    interval(values, mean)
-}
-
-fn interval(values: &[Vec<f64>], of: impl Fn(&[f64]) -> Option<f64>) -> Interval {
-    let values: Vec<&[f64]> =
-        values.iter().map(Vec::as_slice).filter(|it| !it.is_empty()).collect();
-    let medians: Vec<f64> = values.iter().filter_map(|seeds| median(seeds)).collect();
-    let Some(middle) = of(&medians) else { return Interval::default() };
-    let many = values.len() >= ENOUGH;
-    if !many && values.iter().any(|seeds| seeds.len() < ENOUGH) {
-        return Interval { middle, bounds: None };
+impl Drawn {
+    /// The median of those of its seeds that have a value.
+    pub(crate) fn median(&self, of_seeds: &[Option<f64>]) -> Option<f64> {
+        match &self.seeds[..] {
+            [only] => of_seeds[*only],
+            seeds => median(&seeds.iter().filter_map(|it| of_seeds[*it]).collect::<Vec<_>>()),
+        }
     }
+}
+
+/// Everything, as a sample. `seeds` is how many each environment has.
+pub(crate) fn every(seeds: &[usize]) -> Vec<Drawn> {
+    let all = seeds.iter().enumerate();
+    all.map(|(environment, count)| Drawn { environment, seeds: (0..*count).collect() }).collect()
+}
+
+/// Of each figure that `of` says of a sample, its value of everything and its interval. `seeds` is
+/// how many each environment has, one at least.
+pub(crate) fn bootstrap(
+    seeds: &[usize],
+    of: impl Fn(&[Drawn]) -> Vec<Option<f64>>,
+) -> Vec<Interval> {
+    let middles = of(&every(seeds));
+    let many = seeds.len() >= ENOUGH;
+    let is_unsure = !many && seeds.iter().any(|count| *count < ENOUGH);
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
     let mut below = |count: usize| (rng.next_u64() % count as u64) as usize;
-    let mut seeds_drawn = Vec::new();
-    let draws: Vec<f64> = (0..DRAWS)
-        .filter_map(|_| {
-            let drawn: Vec<f64> = (0..values.len())
-                .filter_map(|place| {
-                    let seeds = values[if many { below(values.len()) } else { place }];
-                    if let [only] = seeds {
-                        return Some(*only);
-                    }
-                    seeds_drawn.clear();
-                    seeds_drawn.extend(seeds.iter().map(|_| seeds[below(seeds.len())]));
-                    median(&seeds_drawn)
-                })
-                .collect();
-            of(&drawn)
-        })
-        .collect();
-    let bounds = quantile(&draws, 0.025).zip(quantile(&draws, 0.975));
-    Interval { middle, bounds: bounds.map(|(low, high)| [low, high]) }
+    let mut draw = |place: usize| {
+        let environment = if many { below(seeds.len()) } else { place };
+        let drawn = match seeds[environment] {
+            1 => vec![0],
+            count => (0..count).map(|_| below(count)).collect(),
+        };
+        Drawn { environment, seeds: drawn }
+    };
+    let mut draws: Vec<Vec<f64>> = vec![Vec::new(); middles.len()];
+    for _ in 0..if is_unsure { 0 } else { DRAWS } {
+        let sample: Vec<Drawn> = (0..seeds.len()).map(&mut draw).collect();
+        for (all, value) in draws.iter_mut().zip(of(&sample)) {
+            all.extend(value);
+        }
+    }
+    let interval = |(middle, draws): (Option<f64>, Vec<f64>)| {
+        let bounds = quantile(&draws, 0.025).zip(quantile(&draws, 0.975));
+        let both = |middle| Interval { middle, bounds: bounds.map(|(low, high)| [low, high]) };
+        middle.map(both).unwrap_or_default()
+    };
+    middles.into_iter().zip(draws).map(interval).collect()
+}
+
+/// By environment, the values of its seeds: the median of the environments, each with the median
+/// of its seeds.
+pub fn median_of(values: &[Vec<f64>]) -> Interval {
+    let known = values.iter().filter(|seeds| !seeds.is_empty());
+    let known: Vec<Vec<Option<f64>>> =
+        known.map(|seeds| seeds.iter().copied().map(Some).collect()).collect();
+    let counts: Vec<usize> = known.iter().map(Vec::len).collect();
+    let of = |sample: &[Drawn]| {
+        let middles = sample.iter().filter_map(|it| it.median(&known[it.environment]));
+        vec![median(&middles.collect::<Vec<_>>())]
+    };
+    bootstrap(&counts, of).pop().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -85,7 +120,7 @@ mod tests {
         };
         assert!(width(many) < width(few), "{few:?} {many:?}");
         assert_eq!(median_of(&[]), Interval::default());
-        assert_eq!(mean_of(&ones(4)), Interval { middle: 1.5, bounds: None });
+        assert_eq!(median_of(&ones(4)), Interval { middle: 1.5, bounds: None });
     }
 
     #[test]

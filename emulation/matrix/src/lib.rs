@@ -26,7 +26,7 @@ pub use author::start_author;
 pub use author_files::AuthorFiles;
 pub use error::Error;
 pub use harm::{Harm, harms};
-pub use interval::{Interval, mean_of, median_of};
+pub use interval::{ENOUGH, Interval, median_of};
 pub use metrics::median;
 pub use plan::{Job, Only, Plan, suite_named};
 pub use ranking::{Rank, ranking};

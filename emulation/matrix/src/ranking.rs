@@ -1,18 +1,20 @@
 //! Who does best: drivers side by side over the environments that all of them ran.
 //!
-//! - In each environment a driver has the median of its seeds.
+//! - In each environment a driver has the median of its seeds, of those that all drivers ran.
 //! - **regret**: one less its merit (`metrics/merit.rs`) over the best one's: what it misses of the
-//!   oracle that chooses per environment. The mean over environments, by which drivers are ranked:
-//!   one that is best in most and useless in some is not the best.
-//! - **regret to the best fixed arm**: one less its merit over that of the one arm, not a policy,
-//!   that has the least regret; the median; below 0 it does better than any arm for all would.
-//! - **ahead**: its merit over that of the next driver, less one: the median over environments.
+//!   oracle that chooses per environment, never below 0. The mean over environments, by which
+//!   drivers are ranked: one that is best in most and useless in some is not the best.
+//! - **regret to the best fixed arm**: its regret less that of the one arm, not a policy, that has
+//!   the least. No arm's is below 0; a policy's is where it does better than any one arm for all.
+//! - **ahead**: its merit over that of the next driver, less one: the median over environments. It
+//!   may be below 0, as the ranking is by a mean: behind in most, and by far ahead in some.
 //! - **wins**: environments in which its merit is within 10 % of the best one's (ccBench's
 //!   winners).
-//! - All else are medians. Intervals: `interval.rs`.
+//! - All else are medians. Intervals: `interval.rs`; the best of each environment and the best
+//!   fixed arm are those of the draw, who is the next driver is as it is ranked.
 
-use crate::interval::{Interval, mean_of, median_of};
-use crate::metrics::median;
+use crate::interval::{Drawn, ENOUGH, Interval, bootstrap, every};
+use crate::metrics::{mean, median};
 use crate::row::Row;
 use ccp_agent::catalogue::{self, Kind};
 use serde::Serialize;
@@ -34,7 +36,7 @@ pub struct Rank {
     pub regret: Interval,
     /// How far its merit is above the next driver's, as a share of that; of the last one nothing.
     pub ahead: Interval,
-    /// What it misses of the best fixed arm's merit; below 0: it has more.
+    /// What it misses beyond what the best fixed arm misses; below 0, of a policy: it misses less.
     pub regret_to_fixed: Interval,
     /// Of the link, where something limits it.
     pub utilisation: Interval,
@@ -46,109 +48,175 @@ pub struct Rank {
     pub starved: [usize; 2],
 }
 
-type Key<'a> = (&'a str, &'a str);
+/// What of a row is ranked, the merit first.
+const FIGURES: [fn(&Row) -> Option<f64>; 4] = [
+    |row| Some(row.merit),
+    |row| row.utilisation,
+    |row| Some(row.queueing_p95_ms),
+    |row| Some(row.retransmitted_percent),
+];
 
-/// Each environment's drivers, with the rows of their seeds.
-fn by_environment(rows: &[Row]) -> BTreeMap<Key<'_>, BTreeMap<&str, Vec<&Row>>> {
-    let mut all: BTreeMap<Key<'_>, BTreeMap<&str, Vec<&Row>>> = BTreeMap::new();
-    for row in rows {
-        let key = (row.suite.as_str(), row.environment.as_str());
-        all.entry(key).or_default().entry(&row.driver).or_default().push(row);
+/// A driver in an environment: the rows of the seeds that all drivers ran there.
+type Runs<'a> = Vec<&'a Row>;
+
+/// Environments that all drivers ran, with a seed that all of them ran there.
+struct Shared<'a> {
+    drivers: Vec<&'a str>,
+    /// By environment, then driver.
+    runs: Vec<Vec<Runs<'a>>>,
+    /// By environment, driver, figure, seed.
+    values: Vec<Vec<[Vec<Option<f64>>; FIGURES.len()]>>,
+}
+
+/// What is said of a driver in a sample.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    regret: Option<f64>,
+    ahead: Option<f64>,
+    regret_to_fixed: Option<f64>,
+    /// Of the other figures, in their order.
+    middles: [Option<f64>; FIGURES.len() - 1],
+}
+
+impl Said {
+    fn all(self) -> impl Iterator<Item = Option<f64>> {
+        [self.regret, self.ahead, self.regret_to_fixed].into_iter().chain(self.middles)
     }
-    all
 }
 
-fn of_seeds(rows: &[&Row], metric: impl Fn(&Row) -> Option<f64>) -> Option<f64> {
-    median(&rows.iter().filter_map(|row| metric(row)).collect::<Vec<_>>())
+impl<'a> Shared<'a> {
+    fn of(rows: &'a [Row]) -> Self {
+        let names: BTreeSet<&str> = rows.iter().map(|row| row.driver.as_str()).collect();
+        let drivers: Vec<&str> = names.into_iter().collect();
+        let mut all: BTreeMap<_, BTreeMap<u64, BTreeMap<&str, &Row>>> = BTreeMap::new();
+        for row in rows {
+            let seeds = all.entry((&row.suite, &row.environment)).or_default();
+            seeds.entry(row.seed).or_default().insert(&row.driver, row);
+        }
+        let of_environment = |seeds: &BTreeMap<u64, BTreeMap<&str, &'a Row>>| {
+            let shared: Vec<_> = seeds.values().filter(|of| of.len() == drivers.len()).collect();
+            let of_driver = |driver: &&str| shared.iter().map(|of| of[driver]).collect();
+            (!shared.is_empty()).then(|| drivers.iter().map(of_driver).collect())
+        };
+        let runs: Vec<Vec<Runs<'a>>> = all.values().filter_map(of_environment).collect();
+        let figures = |rows: &Runs<'_>| {
+            FIGURES.map(|figure| rows.iter().map(|row| figure(row)).collect::<Vec<_>>())
+        };
+        let values = runs.iter().map(|of| of.iter().map(figures).collect()).collect();
+        Self { drivers, runs, values }
+    }
+
+    /// Of a driver, by environment of the sample.
+    fn medians<'b>(
+        &'b self,
+        sample: &'b [Drawn],
+        driver: usize,
+        figure: usize,
+    ) -> impl Iterator<Item = Option<f64>> + 'b {
+        sample.iter().map(move |it| it.median(&self.values[it.environment][driver][figure]))
+    }
+
+    /// By driver, then environment of the sample.
+    fn merits(&self, sample: &[Drawn]) -> Vec<Vec<f64>> {
+        let of = |driver| self.medians(sample, driver, 0).map(|merit| merit.unwrap_or(0.0));
+        (0..self.drivers.len()).map(|driver| of(driver).collect()).collect()
+    }
+
+    fn is_arm(&self, driver: usize) -> bool {
+        !matches!(catalogue::kind(self.drivers[driver]), Ok(Kind::Policy))
+    }
+
+    /// By driver. `order` has the drivers as they are ranked, which says who is next to whom.
+    fn say(&self, sample: &[Drawn], order: &[usize]) -> Vec<Said> {
+        let merits = self.merits(sample);
+        let best = best(&merits);
+        let regrets: Vec<Option<f64>> = merits.iter().map(|own| regret(own, &best)).collect();
+        let arms = (0..regrets.len()).filter(|driver| self.is_arm(*driver));
+        let fixed = arms.filter_map(|driver| regrets[driver]).reduce(f64::min);
+        let of_driver = |driver: usize| {
+            let others = std::array::from_fn(|figure| {
+                let medians = self.medians(sample, driver, figure + 1);
+                median(&medians.flatten().collect::<Vec<_>>())
+            });
+            Said {
+                regret: regrets[driver],
+                ahead: None,
+                regret_to_fixed: regrets[driver].zip(fixed).map(|(own, fixed)| own - fixed),
+                middles: others,
+            }
+        };
+        let mut said: Vec<Said> = (0..self.drivers.len()).map(of_driver).collect();
+        for pair in order.windows(2) {
+            let both = merits[pair[0]].iter().zip(&merits[pair[1]]);
+            let ratios = both.filter(|(_, next)| **next > 0.0).map(|(own, next)| own / next - 1.0);
+            said[pair[0]].ahead = median(&ratios.collect::<Vec<_>>());
+        }
+        said
+    }
+
+    fn starved(&self, driver: usize, of: impl Fn(&Row) -> bool) -> usize {
+        self.runs.iter().filter(|of_driver| of_driver[driver].iter().any(|row| of(row))).count()
+    }
+
+    fn rank(&self, driver: usize, intervals: &[Interval], wins: usize) -> Rank {
+        Rank {
+            driver: self.drivers[driver].to_owned(),
+            environments: self.runs.len(),
+            wins,
+            regret: intervals[0],
+            ahead: intervals[1],
+            regret_to_fixed: intervals[2],
+            utilisation: self.if_enough(driver, 1, intervals[3]),
+            queueing_p95_ms: intervals[4],
+            retransmitted_percent: intervals[5],
+            starved: ["tested", "neighbour"]
+                .map(|who| self.starved(driver, |row| row.starved == who)),
+        }
+    }
+
+    /// Drawn from many environments, of which too few may have the figure.
+    fn if_enough(&self, driver: usize, figure: usize, it: Interval) -> Interval {
+        let has_one =
+            |of: &&Vec<[Vec<_>; FIGURES.len()]>| of[driver][figure].iter().any(Option::is_some);
+        let few = self.values.iter().filter(has_one).count() < ENOUGH;
+        let bounds = if few && self.runs.len() >= ENOUGH { None } else { it.bounds };
+        Interval { bounds, ..it }
+    }
 }
 
-type Shared<'a> = [&'a BTreeMap<&'a str, Vec<&'a Row>>];
-
-/// By environment, what each seed has; `best` is of the environment.
-fn values(
-    driver: &str,
-    shared: &Shared<'_>,
-    metric: impl Fn(usize, &Row) -> Option<f64>,
-) -> Vec<Vec<f64>> {
-    let of = |(place, them): (usize, &&BTreeMap<&str, Vec<&Row>>)| {
-        them[driver].iter().filter_map(|row| metric(place, row)).collect()
-    };
-    shared.iter().enumerate().map(of).collect()
+/// By environment of the sample.
+fn best(merits: &[Vec<f64>]) -> Vec<f64> {
+    let count = merits.first().map_or(0, Vec::len);
+    (0..count).map(|place| merits.iter().map(|of| of[place]).fold(0.0, f64::max)).collect()
 }
 
-/// The median of its seeds in each environment.
-fn merits(driver: &str, shared: &Shared<'_>) -> Vec<f64> {
-    let of = |them: &&BTreeMap<&str, Vec<&Row>>| of_seeds(&them[driver], |row| Some(row.merit));
-    shared.iter().map(|them| of(them).unwrap_or(0.0)).collect()
-}
-
-/// A driver's merit over another one's merit in the same environment.
-fn over(driver: &str, shared: &Shared<'_>, other: &[f64]) -> Vec<Vec<f64>> {
-    let ratio = |place: usize, row: &Row| (other[place] > 0.0).then(|| row.merit / other[place]);
-    values(driver, shared, ratio)
-}
-
-fn shifted(it: Interval, of: impl Fn(f64) -> f64) -> Interval {
-    let bounds = it.bounds.map(|[low, high]| {
-        let (a, b) = (of(low), of(high));
-        [a.min(b), a.max(b)]
-    });
-    Interval { middle: of(it.middle), bounds }
+fn regret(own: &[f64], best: &[f64]) -> Option<f64> {
+    let missed = |(own, best): (&f64, &f64)| if *best > 0.0 { 1.0 - own / best } else { 0.0 };
+    mean(&own.iter().zip(best).map(missed).collect::<Vec<_>>())
 }
 
 /// All drivers, the one with the least regret first.
 pub fn ranking(rows: &[Row]) -> Vec<Rank> {
-    let environments = by_environment(rows);
-    let drivers: BTreeSet<&str> = rows.iter().map(|row| row.driver.as_str()).collect();
-    let shared: Vec<_> = environments.values().filter(|them| them.len() == drivers.len()).collect();
-    let mut best = vec![0.0; shared.len()];
-    for driver in &drivers {
-        for (best, merit) in best.iter_mut().zip(merits(driver, &shared)) {
-            *best = f64::max(*best, merit);
-        }
-    }
-    let mut ranks: Vec<Rank> = drivers.iter().map(|driver| rank(driver, &shared, &best)).collect();
-    ranks.sort_by(|a, b| a.regret.middle.total_cmp(&b.regret.middle).then(b.wins.cmp(&a.wins)));
-    let is_arm = |driver: &str| !matches!(catalogue::kind(driver), Ok(Kind::Policy));
-    let fixed = ranks.iter().find(|it| is_arm(&it.driver));
-    let fixed = fixed.map(|it| merits(&it.driver, &shared)).unwrap_or_default();
-    for place in 0..ranks.len() {
-        let driver = ranks[place].driver.clone();
-        if !fixed.is_empty() {
-            let to_fixed = median_of(&over(&driver, &shared, &fixed));
-            ranks[place].regret_to_fixed = shifted(to_fixed, |ratio| 1.0 - ratio);
-        }
-        if let Some(next) = ranks.get(place + 1) {
-            let next = merits(&next.driver, &shared);
-            let ahead = median_of(&over(&driver, &shared, &next));
-            ranks[place].ahead = shifted(ahead, |ratio| ratio - 1.0);
-        }
-    }
-    ranks
-}
-
-fn rank(driver: &str, shared: &Shared<'_>, best: &[f64]) -> Rank {
-    let regret = |place: usize, row: &Row| {
-        Some(if best[place] > 0.0 { 1.0 - row.merit / best[place] } else { 0.0 })
+    let shared = Shared::of(rows);
+    let seeds: Vec<usize> = shared.runs.iter().map(|of| of.first().map_or(0, Vec::len)).collect();
+    let every = every(&seeds);
+    let merits = shared.merits(&every);
+    let best = best(&merits);
+    let within = |(merit, best): &(&f64, &f64)| **merit >= (1.0 - WINS_WITHIN) * **best;
+    let wins: Vec<usize> =
+        merits.iter().map(|own| own.iter().zip(&best).filter(within).count()).collect();
+    let regrets: Vec<f64> =
+        merits.iter().map(|own| regret(own, &best).unwrap_or_default()).collect();
+    let mut order: Vec<usize> = (0..shared.drivers.len()).collect();
+    order.sort_by(|a, b| regrets[*a].total_cmp(&regrets[*b]).then(wins[*b].cmp(&wins[*a])));
+    let of = |sample: &[Drawn]| {
+        shared.say(sample, &order).into_iter().flat_map(Said::all).collect::<Vec<_>>()
     };
-    let within = |(merit, best): &(f64, &f64)| *merit >= (1.0 - WINS_WITHIN) * **best;
-    let own: Vec<&Vec<&Row>> = shared.iter().map(|them| &them[driver]).collect();
-    let starved =
-        |who: &str| own.iter().filter(|rows| rows.iter().any(|row| row.starved == who)).count();
-    let of =
-        |metric: fn(&Row) -> Option<f64>| median_of(&values(driver, shared, |_, row| metric(row)));
-    Rank {
-        driver: driver.to_owned(),
-        environments: own.len(),
-        wins: merits(driver, shared).into_iter().zip(best).filter(within).count(),
-        regret: mean_of(&values(driver, shared, regret)),
-        ahead: Interval::default(),
-        regret_to_fixed: Interval::default(),
-        utilisation: of(|row| row.utilisation),
-        queueing_p95_ms: of(|row| Some(row.queueing_p95_ms)),
-        retransmitted_percent: of(|row| Some(row.retransmitted_percent)),
-        starved: [starved("tested"), starved("neighbour")],
-    }
+    let intervals = bootstrap(&seeds, of);
+    let each = Said::default().all().count();
+    let rank =
+        |driver: &usize| shared.rank(*driver, &intervals[driver * each..][..each], wins[*driver]);
+    order.iter().map(rank).collect()
 }
 
 #[cfg(test)]
@@ -192,10 +260,62 @@ mod tests {
             row("x", "a", 1, 1.0),
             row("x", "a", 2, 10.0),
             row("x", "a", 3, 11.0),
+            row("x", "a", 4, 99.0),
             row("x", "b", 1, 10.0),
+            row("x", "b", 2, 10.0),
+            row("x", "b", 3, 1.0),
             row("y", "a", 1, 99.0),
         ];
         let ranks = ranking(&rows);
         assert!(ranks.iter().all(|it| it.environments == 1 && it.wins == 1), "{ranks:?}");
+    }
+    /// Seeds differ a hundredfold, as traces do, and `a` has a tenth more than `b` in each.
+    #[test]
+    fn drivers_share_what_is_drawn_so_what_is_missed_of_the_best_is_never_below_0() {
+        let mut rows = Vec::new();
+        for place in 0..9 {
+            for seed in 1..=10 {
+                let luck = 10f64.powf((seed * 7 % 10) as f64 / 5.0);
+                let environment = format!("e{place}");
+                rows.push(row(&environment, "a", seed, 11.0 * luck));
+                rows.push(row(&environment, "b", seed, 10.0 * luck));
+                let odd = if (seed + place) % 3 == 0 { 20.0 } else { 5.0 };
+                rows.push(row(&environment, "c", seed, odd * luck));
+            }
+        }
+        let near = |it: Interval, want: f64| {
+            let ends = it.bounds.expect("nine environments are enough");
+            [it.middle, ends[0], ends[1]].iter().all(|had| (had - want).abs() < 1e-9)
+        };
+        let pair: Vec<Row> = rows.iter().filter(|row| row.driver != "c").cloned().collect();
+        let ranks = ranking(&pair);
+        assert!(near(ranks[0].regret, 0.0) && near(ranks[0].ahead, 0.1), "{ranks:?}");
+        assert!(near(ranks[1].regret, 1.0 / 11.0), "{ranks:?}");
+        assert!(near(ranks[1].regret_to_fixed, 1.0 / 11.0), "{ranks:?}");
+        for rank in ranking(&rows) {
+            for it in [rank.regret, rank.regret_to_fixed] {
+                let [low, high] = it.bounds.expect("nine environments are enough");
+                assert!(0.0 <= low && low <= high && it.middle >= 0.0, "{rank:?}");
+            }
+            let [low, high] = rank.regret.bounds.unwrap();
+            assert!(low <= rank.regret.middle && rank.regret.middle <= high, "{rank:?}");
+        }
+    }
+
+    #[test]
+    fn a_policy_alone_misses_less_than_the_best_fixed_arm() {
+        let rows = [
+            row("x", "reno", 1, 10.0),
+            row("x", "cubic", 1, 5.0),
+            row("x", "rein", 1, 10.0),
+            row("y", "reno", 1, 2.0),
+            row("y", "cubic", 1, 10.0),
+            row("y", "rein", 1, 10.0),
+        ];
+        let said = ranking(&rows).into_iter().map(|it| (it.driver, it.regret_to_fixed.middle));
+        let want = [("rein", -0.25), ("cubic", 0.0), ("reno", 0.4 - 0.25)];
+        for ((driver, had), (name, want)) in said.zip(want) {
+            assert!(driver == name && (had - want).abs() < 1e-12, "{driver}: {had}");
+        }
     }
 }
