@@ -44,7 +44,8 @@ pub struct Rank {
     pub queueing_p95_ms: Interval,
     /// Sent again.
     pub retransmitted_percent: Interval,
-    /// Environments in which it, or a neighbour of it, starved.
+    /// Environments in which it starved, and in which it had more than an even share while a flow
+    /// starved.
     pub starved: [usize; 2],
 }
 
@@ -169,8 +170,10 @@ impl<'a> Shared<'a> {
             utilisation: self.if_enough(driver, 1, intervals[3]),
             queueing_p95_ms: intervals[4],
             retransmitted_percent: intervals[5],
-            starved: ["tested", "neighbour"]
-                .map(|who| self.starved(driver, |row| row.starved == who)),
+            starved: [
+                self.starved(driver, |row| row.starved == "tested"),
+                self.starved(driver, |row| starves(row, self.drivers[driver])),
+            ],
         }
     }
 
@@ -182,6 +185,12 @@ impl<'a> Shared<'a> {
         let bounds = if few && self.runs.len() >= ENOUGH { None } else { it.bounds };
         Interval { bounds, ..it }
     }
+}
+
+/// Whether the tested driver had more than an even share while somebody starved: who merely was
+/// there is not to blame.
+fn starves(row: &Row, driver: &str) -> bool {
+    row.starved_by.split(',').any(|name| name.trim() == driver)
 }
 
 /// By environment of the sample.
@@ -317,5 +326,31 @@ mod tests {
         for ((driver, had), (name, want)) in said.zip(want) {
             assert!(driver == name && (had - want).abs() < 1e-12, "{driver}: {had}");
         }
+    }
+    #[test]
+    fn who_merely_was_there_starves_nobody() {
+        let starved = |driver: &str, who: &str, by: &str| Row {
+            starved: who.to_owned(),
+            starved_by: by.to_owned(),
+            ..row("x", driver, 1, 1.0)
+        };
+        let rows = [
+            starved("copa", "neighbour", "bbr, cubic"),
+            starved("bbr", "neighbour", "bbr, cubic"),
+            starved("bbr3", "tested", "bbr, cubic"),
+            starved("cubic", "tested", "cubic"),
+            starved("reno", "", ""),
+        ];
+        let mut said: Vec<_> =
+            ranking(&rows).into_iter().map(|it| (it.driver, it.starved)).collect();
+        said.sort();
+        let want = [
+            ("bbr", [0, 1]),
+            ("bbr3", [1, 0]),
+            ("copa", [0, 0]),
+            ("cubic", [1, 1]),
+            ("reno", [0, 0]),
+        ];
+        assert_eq!(said, want.map(|(driver, counts)| (driver.to_owned(), counts)));
     }
 }

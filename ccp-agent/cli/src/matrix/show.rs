@@ -43,8 +43,11 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
         "{shown}\nOver {environments} environment{s} that all of them ran. Ranked by what they \
          miss of the best one there, on average:\nby goodput squared over one-way delay; beside \
          others, by how even the share is; of transfers, by their slowdown.\nA win: within 10 % of \
-         the best there. The other columns are medians; in brackets 95 % intervals, where there\n\
-         are enough environments or seeds."
+         the best there. Of the best fixed: what it misses beyond what the best single arm\n\
+         misses, on average; only a policy's can be below 0. The other columns are medians; in \
+         brackets 95 % intervals, where\nthere are enough environments or seeds. Starved: \
+         environments in which a flow of it had less than a tenth of an\neven share; starves: in \
+         which it had more than an even share while another flow starved."
     )
 }
 
@@ -92,5 +95,18 @@ pub fn missed(rows: &[Row]) -> Option<String> {
         (0, _) => None,
         (_, 0) => Some(format!("all {lines} pass/fail lines pass")),
         _ => Some(format!("{missing} runs miss some of {lines} pass/fail lines; {fix}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ranking_says_what_its_counts_are() {
+        let rank = Rank { driver: "bbr".to_owned(), starved: [2, 3], ..Rank::default() };
+        let shown = ranking_table(&[rank]);
+        assert!(shown.contains("2 / 3"), "{shown}");
+        assert!(shown.contains("starves: in which it had more than an even share"), "{shown}");
     }
 }
