@@ -8,7 +8,7 @@ use remuda_matrix::{Harm, Rank, Row, harms, median};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An environment.
+/// An environment; figures are medians over its seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Place {
     /// Its suite.
@@ -29,6 +29,25 @@ pub struct Place {
     pub queue_bdp: Option<f64>,
     /// Who else is there.
     pub neighbours: String,
+}
+
+impl Place {
+    /// Of all rows of an environment: what a seed changes is the median of them.
+    pub(crate) fn of(rows: &[&Row]) -> Self {
+        let first = rows.first().copied().cloned().unwrap_or_default();
+        let queue_bdp = middle(rows, |row| row.queue_bdp);
+        Self {
+            buffer: Buffer::of(&first.path, queue_bdp),
+            suite: first.suite,
+            name: first.environment,
+            group: first.group,
+            path: first.path,
+            capacity_mbit_per_sec: middle(rows, |row| row.capacity_mbit_per_sec),
+            rtt_ms: middle(rows, |row| Some(row.path_rtt_ms)).unwrap_or_default(),
+            queue_bdp,
+            neighbours: first.neighbours,
+        }
+    }
 }
 
 /// What a driver made of an environment: medians over seeds.
@@ -135,15 +154,12 @@ impl Board {
     pub fn of(matrix: &Matrix) -> Self {
         let rows = &matrix.rows;
         let mut known = BTreeMap::new();
-        let mut places: Vec<&Row> = Vec::new();
         for row in rows {
-            known.entry((&row.suite, &row.environment)).or_insert_with(|| {
-                places.push(row);
-                places.len() - 1
-            });
+            let next = known.len();
+            known.entry((&row.suite, &row.environment)).or_insert(next);
         }
         let drivers = matrix.drivers();
-        let mut by_cell: Rows<'_> = vec![vec![Vec::new(); drivers.len()]; places.len()];
+        let mut by_cell: Rows<'_> = vec![vec![Vec::new(); drivers.len()]; known.len()];
         for row in rows {
             let place = known[&(&row.suite, &row.environment)];
             let driver = drivers.partition_point(|name| *name < row.driver);
@@ -151,6 +167,8 @@ impl Board {
         }
         let seeds: BTreeSet<u64> = rows.iter().map(|row| row.seed).collect();
         let cells: Vec<_> = by_cell.iter().map(|drivers| cells(drivers)).collect();
+        let places: Vec<Place> =
+            by_cell.iter().map(|drivers| Place::of(&drivers.concat())).collect();
         let mut slices = slices(rows, &places);
         for slice in &mut slices {
             slice.clouds = clouds(slice, &drivers, &cells);
@@ -166,23 +184,9 @@ impl Board {
             missed: missed(&by_cell),
             ascending: ascending(&cells, drivers.len()),
             cells,
-            environments: places.into_iter().map(place).collect(),
+            environments: places,
             drivers,
         }
-    }
-}
-
-fn place(row: &Row) -> Place {
-    Place {
-        suite: row.suite.clone(),
-        name: row.environment.clone(),
-        group: row.group.clone(),
-        path: row.path.clone(),
-        buffer: Buffer::of(row),
-        capacity_mbit_per_sec: row.capacity_mbit_per_sec,
-        rtt_ms: row.path_rtt_ms,
-        queue_bdp: row.queue_bdp,
-        neighbours: row.neighbours.clone(),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Slices of the environments, each with its own ranking: every kind of path, also by its buffer;
 //! every group; every suite.
 
+use crate::board::Place;
 use crate::cloud::Cloud;
 use remuda_matrix::{Rank, Row, ranking};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How much the bottleneck can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -23,10 +24,10 @@ pub enum Buffer {
 impl Buffer {
     const ALL: [Self; 4] = [Self::Shallow, Self::Moderate, Self::Deep, Self::None];
 
-    /// Of a run's bottleneck.
-    pub fn of(row: &Row) -> Self {
-        match row.queue_bdp {
-            None if row.path == "policed" => Self::None,
+    /// Of an environment's kind of path, and what its bottleneck holds.
+    pub fn of(path: &str, queue_bdp: Option<f64>) -> Self {
+        match queue_bdp {
+            None if path == "policed" => Self::None,
             Some(bdp) if bdp < 1.0 => Self::Shallow,
             Some(bdp) if bdp <= 4.0 => Self::Moderate,
             _ => Self::Deep,
@@ -82,34 +83,40 @@ fn group_words(group: &str) -> Option<&'static str> {
     })
 }
 
-/// All slices that have an environment. `places` has a row of each environment.
-pub fn slices(rows: &[Row], places: &[&Row]) -> Vec<Slice> {
+/// All slices that have an environment: it is in them with all its seeds.
+pub fn slices(rows: &[Row], places: &[Place]) -> Vec<Slice> {
+    let by_name: BTreeMap<_, &Place> =
+        places.iter().map(|it| ((it.suite.as_str(), it.name.as_str()), it)).collect();
     let mut all = Vec::new();
-    let mut add = |by, label: String, is_in: &dyn Fn(&Row) -> bool| {
+    let mut add = |by, label: String, is_in: &dyn Fn(&Place) -> bool| {
         let environments: Vec<usize> =
-            (0..places.len()).filter(|place| is_in(places[*place])).collect();
+            (0..places.len()).filter(|place| is_in(&places[*place])).collect();
         if !environments.is_empty() {
-            let inside: Vec<Row> = rows.iter().filter(|row| is_in(row)).cloned().collect();
+            let is_inside = |row: &&Row| {
+                let name = (row.suite.as_str(), row.environment.as_str());
+                by_name.get(&name).is_some_and(|it| is_in(it))
+            };
+            let inside: Vec<Row> = rows.iter().filter(is_inside).cloned().collect();
             let (ranks, clouds) = (ranking(&inside), Vec::new());
             all.push(Slice { by, label, environments, ranks, clouds });
         }
     };
-    let distinct = |of: fn(&Row) -> &str| places.iter().map(|row| of(row)).collect::<BTreeSet<_>>();
+    let distinct = |of: fn(&Place) -> &str| places.iter().map(of).collect::<BTreeSet<_>>();
     add("all", "all paths".to_owned(), &|_| true);
-    for path in distinct(|row| &row.path) {
-        add("path", format!("{path} paths"), &|row| row.path == path);
+    for path in distinct(|it| &it.path) {
+        add("path", format!("{path} paths"), &|it| it.path == path);
         let buffers = Buffer::ALL.into_iter().filter(|it| *it != Buffer::None);
         for buffer in buffers {
             let label = format!("{path} paths {}", buffer.words());
-            add("path", label, &|row| row.path == path && Buffer::of(row) == buffer);
+            add("path", label, &|it| it.path == path && it.buffer == buffer);
         }
     }
-    for group in distinct(|row| &row.group) {
+    for group in distinct(|it| &it.group) {
         let words = group_words(group).map(|words| format!(": {words}")).unwrap_or_default();
-        add("group", format!("group {group}{words}"), &|row| row.group == group);
+        add("group", format!("group {group}{words}"), &|it| it.group == group);
     }
-    for suite in distinct(|row| &row.suite) {
-        add("suite", format!("suite {suite}"), &|row| row.suite == suite);
+    for suite in distinct(|it| &it.suite) {
+        add("suite", format!("suite {suite}"), &|it| it.suite == suite);
     }
     all
 }
@@ -126,13 +133,12 @@ mod tests {
 
     #[test]
     fn a_buffer_is_shallow_moderate_deep_or_a_policer() {
-        let of = |path, bdp| Buffer::of(&row(path, "A", bdp));
-        assert_eq!(of("wired", Some(0.99)), Buffer::Shallow);
-        assert_eq!(of("wired", Some(1.0)), Buffer::Moderate);
-        assert_eq!(of("wired", Some(4.0)), Buffer::Moderate);
-        assert_eq!(of("wired", Some(4.1)), Buffer::Deep);
-        assert_eq!(of("cellular", None), Buffer::Deep);
-        assert_eq!(of("policed", None), Buffer::None);
+        assert_eq!(Buffer::of("wired", Some(0.99)), Buffer::Shallow);
+        assert_eq!(Buffer::of("wired", Some(1.0)), Buffer::Moderate);
+        assert_eq!(Buffer::of("wired", Some(4.0)), Buffer::Moderate);
+        assert_eq!(Buffer::of("wired", Some(4.1)), Buffer::Deep);
+        assert_eq!(Buffer::of("cellular", None), Buffer::Deep);
+        assert_eq!(Buffer::of("policed", None), Buffer::None);
     }
 
     #[test]
@@ -142,7 +148,7 @@ mod tests {
             row("cellular", "E", Some(2.0)),
             row("wired", "B2", Some(2.0)),
         ];
-        let places: Vec<&Row> = rows.iter().collect();
+        let places: Vec<Place> = rows.iter().map(|row| Place::of(&[row])).collect();
         let said: Vec<(String, usize)> = slices(&rows, &places)
             .iter()
             .map(|it| (it.label.clone(), it.environments.len()))
@@ -159,5 +165,20 @@ mod tests {
             ("suite ", 3),
         ];
         assert_eq!(said, want.map(|(label, count)| (label.to_owned(), count)));
+    }
+    #[test]
+    fn an_environment_has_one_buffer_whatever_its_seeds_have() {
+        let seeded =
+            |seed, bdp| Row { seed, environment: "x".to_owned(), ..row("cellular", "E", bdp) };
+        let rows = [3.0, 5.0, 3.9].map(Some).map(|bdp| seeded(bdp.map_or(0, |it| it as u64), bdp));
+        let place = Place::of(&rows.iter().collect::<Vec<_>>());
+        assert_eq!((place.buffer, place.queue_bdp), (Buffer::Moderate, Some(3.9)));
+        let of = |label: &str| -> Vec<usize> {
+            let all = slices(&rows, std::slice::from_ref(&place));
+            let those = all.iter().filter(|it| it.label.contains(label));
+            those.map(|it| it.ranks[0].environments).collect()
+        };
+        assert_eq!(of("buffers of 1 to 4 BDP"), [1]);
+        assert_eq!(of("deep buffers"), [0; 0]);
     }
 }
