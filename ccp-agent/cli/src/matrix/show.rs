@@ -6,6 +6,9 @@ use remuda_matrix::{Interval, Plan, Rank, Row};
 use remuda_scenarios::Suite;
 use std::time::Duration;
 
+/// A share, 1000 %: more of them is hard to read.
+const FACTOR_FROM: f64 = 10.0;
+
 /// Who does best.
 pub fn ranking(rows: &[Row]) -> String {
     ranking_table(&remuda_matrix::ranking(rows))
@@ -30,7 +33,7 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
             rank.driver.clone(),
             spread(rank.regret, 100.0),
             rank.wins.to_string(),
-            spread(rank.ahead, 100.0),
+            ahead(rank.ahead),
             spread(rank.regret_to_fixed, 100.0),
             spread(rank.utilisation, 100.0),
             spread(rank.queueing_p95_ms, 1.0),
@@ -45,9 +48,10 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
          others, by how even the share is; of transfers, by their slowdown.\nA win: within 10 % of \
          the best there. Of the best fixed: what it misses beyond what the best single arm\n\
          misses, on average; only a policy's can be below 0. The other columns are medians; in \
-         brackets 95 % intervals, where\nthere are enough environments or seeds. Starved: \
-         environments in which a flow of it had less than a tenth of an\neven share; starves: in \
-         which it had more than an even share while another flow starved."
+         brackets 95 % intervals, where\nthere are enough environments or seeds; one of “ahead” \
+         that reaches below 0 says that the next may be as good.\nStarved: environments in which \
+         a flow of it had less than a tenth of an even share; starves: in which it had more\nthan \
+         an even share while another flow starved."
     )
 }
 
@@ -56,8 +60,32 @@ pub fn spread(it: Interval, factor: f64) -> String {
     let show = |value: f64| figure(Some(value * factor));
     match it.bounds {
         None => show(it.middle),
-        Some([low, high]) => format!("{} ({}-{})", show(it.middle), show(low), show(high)),
+        Some([low, high]) => format!("{} ({} to {})", show(it.middle), show(low), show(high)),
     }
+}
+
+/// How far one is ahead of the next, in percent; above 1000 % as a factor, with its interval.
+pub fn ahead(it: Interval) -> String {
+    let [low, high] = it.bounds.unwrap_or([it.middle; 2]);
+    if it.middle.max(high) > FACTOR_FROM {
+        let factor = |share: f64| match share + 1.0 {
+            times if times < 10.0 => format!("{times:.1} x"),
+            times => format!("{times:.0} x"),
+        };
+        return match it.bounds {
+            None => factor(it.middle),
+            Some(_) => format!("{} ({} to {})", factor(it.middle), factor(low), factor(high)),
+        };
+    }
+    if it.middle < 0.0 {
+        let percent = |share: f64| figure(Some(share * 100.0));
+        let behind = format!("behind by {}", percent(-it.middle));
+        return match it.bounds {
+            None => behind,
+            Some(_) => format!("{behind} (ahead by {} to {})", percent(low), percent(high)),
+        };
+    }
+    spread(it, 100.0)
 }
 
 /// All suites.
@@ -108,5 +136,23 @@ mod tests {
         let shown = ranking_table(&[rank]);
         assert!(shown.contains("2 / 3"), "{shown}");
         assert!(shown.contains("starves: in which it had more than an even share"), "{shown}");
+    }
+
+    #[test]
+    fn an_interval_and_how_far_ahead_one_is_can_be_read() {
+        let of = |middle, bounds| Interval { middle, bounds };
+        assert_eq!(spread(of(-5.0, Some([-9.0, -1.1])), 1.0), "-5.0 (-9.0 to -1.1)");
+        for (it, want) in [
+            (of(0.2, None), "20.0"),
+            (of(0.2, Some([-0.4, 0.7])), "20.0 (-40.0 to 70.0)"),
+            (of(-0.103, None), "behind by 10.3"),
+            (of(-0.103, Some([-0.4, 0.875])), "behind by 10.3 (ahead by -40.0 to 87.5)"),
+            (of(10.0, None), "1000.0"),
+            (of(375.91, None), "377 x"),
+            (of(375.91, Some([-0.3, 1_200.0])), "377 x (0.7 x to 1201 x)"),
+            (of(0.939, Some([-0.073, 20.0])), "1.9 x (0.9 x to 21 x)"),
+        ] {
+            assert_eq!(ahead(it), want);
+        }
     }
 }
