@@ -1,9 +1,11 @@
 //! Where an arm lies between throughput and delay, and how sure that is: its mean over the
 //! environments that have a limit, and an ellipse that holds this mean with 95 % confidence, in the
-//! logarithm of the delay.
+//! logarithm of the delay. Of fewer than six environments there is no ellipse, as there is no
+//! interval.
 
 use crate::board::Cell;
 use crate::metric::{QUEUEING, UTILISATION};
+use remuda_matrix::ENOUGH;
 use serde::Serialize;
 
 /// What 95 % of a chi-squared variate of two degrees of freedom do not exceed.
@@ -19,7 +21,8 @@ pub struct Cloud {
     /// The mean utilisation.
     pub utilisation_percent: f64,
     /// The ellipse: covariance of the mean times the quantile, of delay and delay, utilisation and
-    /// utilisation, delay and utilisation.
+    /// utilisation, delay and utilisation. All 0, so that there is nothing to draw, where there are
+    /// too few environments for one.
     pub ellipse: [f64; 3],
 }
 
@@ -36,7 +39,7 @@ impl Cloud {
         let moment = |a: usize, b: usize| {
             let middle = [x, y];
             let sum: f64 = points.iter().map(|it| (it[a] - middle[a]) * (it[b] - middle[b])).sum();
-            sum / count * CHI_SQUARED_95 / count
+            if points.len() < ENOUGH { 0.0 } else { sum / count * CHI_SQUARED_95 / count }
         };
         Some(Self {
             driver: driver.to_owned(),
@@ -74,18 +77,21 @@ mod tests {
             ..Cell::default()
         };
         let of = |cells: &[Cell]| Cloud::of("a", cells.iter());
-        let cloud = of(&[cell(1.0, 0.6), cell(100.0, 0.8)]).unwrap();
+        let cloud = of(&[cell(1.0, 0.6), cell(100.0, 0.8)].repeat(3)).unwrap();
         assert!((cloud.delay_log10_ms - 1.0).abs() < 1e-12);
         assert!((cloud.utilisation_percent - 70.0).abs() < 1e-12);
-        // Variances 1 and 100, of two cells; both grow together.
-        let want = [1.0, 100.0, 10.0].map(|it| it * CHI_SQUARED_95 / 2.0);
+        // Variances 1 and 100, of six cells; both grow together.
+        let want = [1.0, 100.0, 10.0].map(|it| it * CHI_SQUARED_95 / 6.0);
         for (had, want) in cloud.ellipse.iter().zip(want) {
             assert!((had - want).abs() < 1e-9, "{:?}", cloud.ellipse);
         }
         let furthest = cloud.edge(360).map(|(x, _)| x).fold(0.0, f64::max);
         assert!((furthest - 1.0 - want[0].sqrt()).abs() < 1e-3, "{furthest}");
-        let alone = of(&[cell(10.0, 0.5)]).unwrap();
-        assert!(alone.edge(8).all(|(x, y)| (x, y) == (1.0, 50.0)), "one cell is a point");
+        let mut few: Vec<Cell> = [1.0, 100.0].repeat(2).iter().map(|ms| cell(*ms, 0.5)).collect();
+        few.push(cell(10.0, 0.5));
+        let few = of(&few).unwrap();
+        assert_eq!(few.ellipse, [0.0; 3], "of five cells there is none");
+        assert!(few.edge(8).all(|it| it == (few.delay_log10_ms, 50.0)), "but its mean");
         assert_eq!(of(&[Cell::default()]), None, "without a limit there is none");
     }
 }
