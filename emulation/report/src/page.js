@@ -163,14 +163,22 @@ function recall() {
 
 // ---- ranking -----------------------------------------------------------------------------------
 
+// Who is best on average may be behind in the median, and by far ahead where the next does nothing.
+function lead({ middle, bounds }) {
+  if (middle > 10) return `ahead of it by a factor of ${figure(middle + 1)}`;
+  if (middle >= 0) return `${spread({ middle, bounds }, 100)} % ahead of it`;
+  const range = bounds ? ` (${figure(-bounds[1] * 100)} to ${figure(-bounds[0] * 100)})` : "";
+  return `${figure(-middle * 100)}${range} % behind it`;
+}
+
 function drawRanking() {
   const { ranks, label } = slice();
   const [first, second] = ranks;
   let text = `On ${label}, ${first.driver} is best: it misses ${spread(first.regret, 100)} % of ` +
     `the best of each environment on average, and wins ${first.wins} of ${first.environments}.`;
   if (second) {
-    text += ` Next is ${second.driver}, missing ${spread(second.regret, 100)} %; ` +
-      `${first.driver} is ${spread(first.ahead, 100)} % ahead of it in the median environment.`;
+    text += ` Next is ${second.driver}, missing ${spread(second.regret, 100)} %; in the median ` +
+      `environment ${first.driver} is ${lead(first.ahead)}.`;
     const [low] = first.ahead.bounds || [0];
     if (!first.ahead.bounds) text += " These are too few environments and seeds to be sure.";
     else if (low <= 0) text += " So one may be as good as the other.";

@@ -6,7 +6,7 @@ mod out;
 mod progress;
 mod show;
 
-pub use show::{ranking_table, spread};
+pub use show::{ahead, ranking_table, spread};
 
 use crate::Failure;
 use crate::author::AuthorArgs;

@@ -1,7 +1,7 @@
 //! What `remuda report` prints.
 
 use super::series;
-use crate::matrix::{ranking_table, spread};
+use crate::matrix::{ahead, ranking_table, spread};
 use crate::table::{figure, table};
 use remuda_matrix::Interval;
 use remuda_report::{Board, Diff, Series, Starved, Verdict};
@@ -35,7 +35,7 @@ fn best(board: &Board) -> String {
         for (place, rank) in slice.ranks.iter().take(2).enumerate() {
             let wins = format!("{} of {}", rank.wins, rank.environments);
             row.extend([rank.driver.clone(), spread(rank.regret, 100.0), wins]);
-            row.extend((place == 0).then(|| spread(rank.ahead, 100.0)));
+            row.extend((place == 0).then(|| ahead(rank.ahead)));
         }
         shown.add_row(row);
     }
