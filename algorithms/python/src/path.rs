@@ -259,7 +259,11 @@ mod tests {
                 "count = 2\n[[flows]]\ndriver = \"external\"",
                 "scenario test: must have",
             ),
-            ("[\"wire\", \"down\"]", "[\"up\"]", "scenario test: a link of its external flow's"),
+            (
+                "[\"wire\", \"down\"]",
+                "[\"up\"]\nback = [\"wire\"]",
+                "scenario test: a link of its external flow's",
+            ),
             ("duration_s = 4", "duration_s = 1.05", "scenario test: its external flow must last"),
         ] {
             let error = given(&TEXT.replace(from, to)).unwrap_err().to_string();
