@@ -184,10 +184,12 @@ fn ctrl_c_keeps_what_was_run() {
     let mut command = matrix(folder.path(), line);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let runs = folder.path().join("out/matrix/runs");
-    for _ in 0..600 {
-        if runs.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+    let has_one = || runs.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    for turn in 0.. {
+        if has_one() {
             break;
         }
+        assert!(turn < 6_000, "no run is kept in five minutes");
         thread::sleep(Duration::from_millis(50));
     }
     let pid = libc::pid_t::try_from(child.id()).unwrap();
