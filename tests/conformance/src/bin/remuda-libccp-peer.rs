@@ -10,6 +10,7 @@ mod path;
 use clap::Parser;
 use libccp::{CongestionOps, Connection, DatapathBuilder, DatapathOps, FlowInfo, Primitives};
 use path::{Ack, Link, Path};
+use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,6 +22,8 @@ use std::time::Duration;
 const MSS: u32 = 1_448;
 const INITIAL_PKTS: u32 = 10;
 const TICK: Duration = Duration::from_micros(500);
+/// An agent that a busy host holds up has this long, a second, to take a message.
+const PATIENCE_TURNS: u32 = 2_000;
 const MESSAGE_BYTES: usize = 32_768;
 const MEASURE: u8 = 1;
 const UPDATE_FIELDS: u8 = 3;
@@ -65,8 +68,14 @@ impl DatapathOps for Wire {
         if message.first() == Some(&MEASURE) && fields {
             self.reports.fetch_add(1, Ordering::Relaxed);
         }
-        if let Err(error) = self.socket.send_to(message, &self.agent) {
-            eprintln!("to the agent: {error}");
+        for turn in 0.. {
+            match self.socket.send_to(message, &self.agent) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && turn < PATIENCE_TURNS => {
+                    thread::sleep(TICK);
+                }
+                Err(error) => return eprintln!("to the agent: {error}"),
+                Ok(_) => return,
+            }
         }
     }
 }
