@@ -1,12 +1,20 @@
 //! What the tests across folders share: the built binary, an agent of their own, and the word
 //! SKIPPED.
 
+pub mod message;
+pub mod quic;
+pub mod survival;
+pub mod synthetic;
+
 use ccp_agent::child::AgentChild;
 use remuda_live::{LinkSpec, PathSpec, QueueSpec, Testbed};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
+
+/// What measuring fails with; a person reads it.
+pub type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The `remuda` command under test: `REMUDA_BIN`, or the one built beside this test.
 pub fn binary() -> PathBuf {
@@ -38,8 +46,9 @@ pub fn exclusive() -> MutexGuard<'static, ()> {
 /// A run directory and a name of an agent that no other test has.
 pub struct Place {
     folder: TempDir,
-    /// The agent's name for `TCP_CONGESTION`.
+    /// The datapath's name for `TCP_CONGESTION`.
     pub name: String,
+    on_module: bool,
 }
 
 impl Place {
@@ -48,7 +57,17 @@ impl Place {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("rt{}x{count}", std::process::id());
-        Self { folder: TempDir::new().expect("a folder for the run directory"), name }
+        Self { folder: folder(), name, on_module: false }
+    }
+
+    /// A fresh one, whose agent has the kernel module for a datapath, and no other.
+    pub fn with_module() -> Self {
+        Self { folder: folder(), name: "ccp".to_owned(), on_module: true }
+    }
+
+    /// Whether its datapath is the kernel module.
+    pub fn on_module(&self) -> bool {
+        self.on_module
     }
 
     /// The run directory.
@@ -58,7 +77,8 @@ impl Place {
 
     /// Starts an agent here.
     pub fn agent(&self, arguments: &[&str]) -> AgentChild {
-        let all = [&["--name", &self.name], arguments].concat();
+        let own: &[&str] = if self.on_module { &["--no-bpf"] } else { &["--name", &self.name] };
+        let all = [own, arguments].concat();
         AgentChild::start(&binary(), &self.run_dir(), &all).expect("the agent starts")
     }
 
@@ -85,6 +105,10 @@ pub fn wired(rate_mbit_per_sec: f64, delay_ms: f64, buffer_bdp: f64) -> Testbed 
         ..LinkSpec::default()
     };
     Testbed::new(&PathSpec::symmetric(link)).expect("root can make namespaces and TUN devices")
+}
+
+fn folder() -> TempDir {
+    TempDir::new().expect("a folder for the run directory")
 }
 
 /// The project's folder.

@@ -1,161 +1,16 @@
-//! The agent dies, or hangs; the flows do not. Times are printed.
+//! The agent dies, or hangs; the flows do not: on the BPF datapath.
 
-use ccp_agent::child::AgentChild;
-use ccp_agent::clock::monotonic_us;
-use nix::sys::signal::Signal;
-use remuda_live::transfer::{Outcome, Running, Transfer};
-use remuda_live::{Clock, Testbed};
-use remuda_tests::{Place, exclusive, skip, wired};
-use std::collections::BTreeMap;
-use std::thread;
-use std::time::Duration;
-
-/// What the issue promises.
-const FALLBACK_LIMIT: Duration = Duration::from_millis(500);
-const FLOWS: usize = 8;
-/// After the agent is back, every flow is ours again within this.
-const TAKE_BACK_LIMIT: Duration = Duration::from_secs(2);
-const TURN: Duration = Duration::from_millis(5);
-/// Eight slow starts at once lose so much that some flows wait for a timeout, and for a second one
-/// twice as long: without ACKs there is nothing to fall back from. That is not the agent's fault.
-const SETTLED: Duration = Duration::from_secs(4);
-
-fn start(path: &Testbed, name: &str) -> Vec<Running> {
-    (0..FLOWS)
-        .map(|n| {
-            let transfer = Transfer {
-                algorithm: Some(name.to_owned()),
-                ipv6: n % 2 == 1,
-                ..Transfer::default()
-            };
-            transfer.start(path.server(), path.client()).expect("it starts")
-        })
-        .collect()
-}
-
-fn finish(running: Vec<Running>) -> Vec<Outcome> {
-    for flow in &running {
-        flow.stop();
-    }
-    running.into_iter().map(|flow| flow.join().expect("it ends intact")).collect()
-}
-
-fn largest_rtt(running: &[Running]) -> Duration {
-    running.iter().filter_map(Running::window).map(|(_, rtt)| rtt).max().expect("flows")
-}
-
-fn report(what: &str, times: &mut [Duration]) {
-    times.sort();
-    let ms = |at: usize| times[at].as_secs_f64() * 1e3;
-    println!("{what}: median {:.0} ms, longest {:.0} ms", ms(times.len() / 2), ms(times.len() - 1));
-}
-
-/// The longest time without a byte from `since` on, which is counted from the flow's first byte. A
-/// stall that began before counts whole.
-fn longest_stall(outcome: &Outcome, since: Duration) -> Duration {
-    let end = (outcome.elapsed, outcome.bytes);
-    let moments: Vec<Duration> = outcome.progress.iter().chain([&end]).map(|(at, _)| *at).collect();
-    let after = moments.windows(2).filter(|pair| pair[1] >= since);
-    after.map(|pair| pair[1] - pair[0]).max().expect("it went on")
-}
-
-/// No flow stalls for more than 2 RTT + 500 ms, and each moves on after the fault.
-fn check_stalls(what: &str, outcomes: &[Outcome], (fault, rtt): (Duration, Duration)) {
-    let mut stalls: Vec<Duration> =
-        outcomes.iter().map(|outcome| longest_stall(outcome, fault)).collect();
-    report(&format!("{what}: longest stall of a flow (RTT {} ms)", rtt.as_millis()), &mut stalls);
-    let limit = 2 * rtt + FALLBACK_LIMIT;
-    assert!(stalls.iter().all(|stall| *stall <= limit), "{stalls:?}");
-}
-
-fn wait_for(what: &str, limit: Duration, mut done: impl FnMut() -> bool) -> Duration {
-    let clock = Clock::start();
-    while !done() {
-        assert!(clock.elapsed() < limit, "{what} takes longer than {limit:?}");
-        thread::sleep(TURN);
-    }
-    clock.elapsed()
-}
-
-fn driven(agent: &AgentChild) -> usize {
-    let rows = agent.flows().unwrap_or_default();
-    rows.iter().filter(|row| row.state == "driven" && row.reports > 0).count()
-}
-
-/// When each flow first had that change of state, counted from `since_us` by the datapath's stamps.
-/// What was before, such as the fallback of a busy host's hiccup, is not counted.
-fn after(agent: &AgentChild, state: &str, since_us: u64) -> BTreeMap<u64, Duration> {
-    let mut first = BTreeMap::new();
-    for event in agent.events().unwrap_or_default() {
-        let (Some(flow), Some(at_us)) = (event["flow"].as_u64(), event["at_monotonic_us"].as_u64())
-        else {
-            continue;
-        };
-        if event["event"] == state && at_us >= since_us {
-            first.entry(flow).or_insert(Duration::from_micros(at_us - since_us));
-        }
-    }
-    first
-}
+use remuda_tests::{Place, exclusive, skip, survival};
 
 #[test]
 fn killed_and_restarted() {
     let _one = exclusive();
-    if skip() {
-        return;
+    if !skip() {
+        survival::killed_and_restarted(&Place::new());
     }
-    let place = Place::new();
-    // `fixed` holds its window, so the first change of a window is the fallback's.
-    let agent = place.agent(&["--arm", "fixed"]);
-    let path = wired(48.0, 20.0, 1.0);
-    let running = start(&path, &place.name);
-    let clock = Clock::start();
-    wait_for("the first reports", Duration::from_secs(5), || driven(&agent) == FLOWS);
-    thread::sleep(SETTLED);
-    let held: Vec<u32> = running.iter().map(|flow| flow.window().expect("it runs").0).collect();
-    let rtt = largest_rtt(&running);
-
-    let fault = clock.elapsed();
-    agent.kill().expect("kill -9");
-    let clock = Clock::start();
-    let mut fell_back = vec![None; FLOWS];
-    while fell_back.contains(&None) {
-        assert!(clock.elapsed() < Duration::from_secs(5), "windows still held: {fell_back:?}");
-        for (n, flow) in running.iter().enumerate() {
-            let window = flow.window().expect("it runs").0;
-            if window != held[n] {
-                fell_back[n].get_or_insert(clock.elapsed());
-            }
-        }
-        thread::sleep(TURN);
-    }
-    // Reno's first step shows an RTT after the fallback at the latest, as it counts a window of
-    // ACKs.
-    let mut times: Vec<Duration> = fell_back.into_iter().flatten().collect();
-    report("kill -9: first step of the fallback's window after", &mut times);
-    let limit = FALLBACK_LIMIT + 2 * rtt;
-    assert!(times.iter().all(|time| *time <= limit), "{times:?}, RTT {rtt:?}");
-
-    thread::sleep(Duration::from_secs(1));
-    let before: Vec<u64> = running.iter().map(Running::received_bytes).collect();
-    let agent = place.agent(&["--arm", "cubic"]);
-    let took = wait_for("taking the flows back", TAKE_BACK_LIMIT, || driven(&agent) == FLOWS);
-    println!(
-        "restart: all {FLOWS} flows taken back {} ms after the agent answered",
-        took.as_millis()
-    );
-    let events = agent.events().expect("the event log");
-    assert!(events.iter().any(|event| event["event"] == "adopted"), "{events:?}");
-    thread::sleep(Duration::from_secs(1));
-    for (n, flow) in running.iter().enumerate() {
-        assert!(flow.received_bytes() > before[n], "flow {n} moves on");
-    }
-    check_stalls("kill -9", &finish(running), (fault, rtt));
-    agent.stop().expect("it ends");
 }
 
-/// Once with a window's arm and once with a paced one. Not both together: in a buffer this short
-/// BBR leaves CUBIC two segments, and whoever loses both of them stalls without any agent's doing.
+/// Once with a window's arm and once with a paced one.
 #[test]
 fn stopped_and_continued() {
     let _one = exclusive();
@@ -164,64 +19,14 @@ fn stopped_and_continued() {
     }
     for arm in ["cubic", "bbr"] {
         println!("{arm}:");
-        stop_and_continue(arm);
+        survival::stopped_and_continued(&Place::new(), arm);
     }
-}
-
-fn stop_and_continue(arm: &str) {
-    let place = Place::new();
-    let agent = place.agent(&["--arm", arm]);
-    let path = wired(48.0, 20.0, 1.0);
-    let running = start(&path, &place.name);
-    let clock = Clock::start();
-    wait_for("the first reports", Duration::from_secs(5), || driven(&agent) == FLOWS);
-    thread::sleep(SETTLED);
-    let rtt = largest_rtt(&running);
-    let fault = clock.elapsed();
-    agent.signal(Signal::SIGSTOP).expect("it stops");
-    let stopped_us = monotonic_us();
-    thread::sleep(Duration::from_secs(3));
-    let during: Vec<u64> = running.iter().map(Running::received_bytes).collect();
-    let continued_us = monotonic_us();
-    agent.signal(Signal::SIGCONT).expect("it continues");
-    let restored = || after(&agent, "restored", continued_us).len() == FLOWS;
-    let took = wait_for("taking the flows back", TAKE_BACK_LIMIT, restored);
-    println!("SIGCONT: all {FLOWS} flows taken back after {} ms", took.as_millis());
-    wait_for("driving them all", TAKE_BACK_LIMIT, || driven(&agent) == FLOWS);
-
-    let fell_back = after(&agent, "fell_back", stopped_us);
-    assert_eq!(fell_back.len(), FLOWS, "each flow fell back: {fell_back:?}");
-    let mut times: Vec<Duration> = fell_back.into_values().collect();
-    report("SIGSTOP: fallback after", &mut times);
-    assert!(times.iter().all(|time| *time <= FALLBACK_LIMIT), "{times:?}");
-    thread::sleep(Duration::from_secs(1));
-    for (n, flow) in running.iter().enumerate() {
-        assert!(flow.received_bytes() > during[n], "flow {n} moves on");
-    }
-    check_stalls("SIGSTOP", &finish(running), (fault, rtt));
-    agent.stop().expect("it ends");
 }
 
 #[test]
 fn a_clean_end_leaves_the_flows_with_the_kernels_own_algorithm() {
     let _one = exclusive();
-    if skip() {
-        return;
+    if !skip() {
+        survival::ended(&Place::new());
     }
-    let place = Place::new();
-    let agent = place.agent(&["--arm", "bbr"]);
-    let path = wired(24.0, 10.0, 1.0);
-    let running = start(&path, &place.name);
-    wait_for("the first reports", Duration::from_secs(5), || driven(&agent) == FLOWS);
-    let log = ccp_agent::run_dir::event_log(agent.run_dir());
-    agent.stop().expect("it ends with status 0");
-    let text = std::fs::read_to_string(log).expect("the event log");
-    let last = text.lines().last().expect("a line");
-    assert!(last.contains("\"stopped\""), "{last}");
-    let let_go: serde_json::Value = serde_json::from_str(last).expect("JSON");
-    assert!(let_go["flows_let_go"].as_u64() >= Some(FLOWS as u64), "{last}");
-    let before: u64 = running.iter().map(Running::received_bytes).sum();
-    thread::sleep(Duration::from_secs(1));
-    assert!(running.iter().map(Running::received_bytes).sum::<u64>() > before);
-    finish(running);
 }

@@ -8,11 +8,12 @@
 
 use crate::run_stats::{self, Counting};
 use crate::traffic::{Load, Traffic};
-use crate::{Fallible, Options, Promise, message, synthetic};
+use crate::{Options, Promise};
 use ccp_agent::clock;
 use remuda_bpf::{Datapath, Settings};
 use remuda_live::VethPair;
 use remuda_stats::{Spread, percentile, sorted};
+use remuda_tests::{Fallible, message, synthetic};
 use remuda_wire::ToAgent;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;

@@ -194,7 +194,7 @@ impl<I: Ipc> Flow for EchoFlow<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message;
+    use remuda_tests::message;
 
     #[test]
     fn the_stamp_stands_in_the_register_that_is_looked_for() {

@@ -9,22 +9,18 @@ mod bridge;
 mod cpu;
 mod echo;
 mod latency;
-mod message;
 mod report_cost;
 mod run_stats;
 mod simulator;
 mod switch_cost;
-mod synthetic;
 mod throughput;
 mod traffic;
 
 use clap::{Parser, ValueEnum};
 use remuda_stats::Origin;
+use remuda_tests::Fallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// What benches return: they end at the first failure, and say it.
-type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// A benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

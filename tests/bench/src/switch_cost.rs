@@ -5,11 +5,12 @@
 //! algorithms and us. ACKs come as they come: their spacing is in the figure.
 
 use crate::traffic::{Load, Traffic};
-use crate::{Fallible, Options, Promise, message};
+use crate::{Options, Promise};
 use ccp_agent::clock;
 use remuda_bpf::{Datapath, Settings};
 use remuda_live::VethPair;
 use remuda_stats::{percentile, sorted};
+use remuda_tests::{Fallible, message};
 use remuda_wire::ToAgent;
 use remuda_wire::to_datapath::encode_native;
 use std::time::Duration;

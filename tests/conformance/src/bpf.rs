@@ -211,7 +211,7 @@ impl Bpf {
 
     /// What run_program() does before the clauses.
     fn before(&self, asm: &mut Assembler, program: &Program) {
-        let now = field(offset_of!(Flow, now_ns));
+        let now = field(offset_of!(Flow, tcp.now_ns));
         let zero = field(offset_of!(Flow, time_zero_ns));
         copy(asm, (STEP, offset(STEP_NOW)), (FLOW, now));
         let same = asm.label();

@@ -10,6 +10,8 @@
 //!
 //! A difference is shrunk, and printed with its seed.
 
+pub mod aimd;
+pub mod attacks;
 pub mod bpf;
 pub mod case;
 pub mod engines;

@@ -1,133 +1,28 @@
 //! An unmodified portus agent drives a datapath of ours, and hostile messages cost themselves.
 //!
-//! The agent is a `portus::RunBuilder` with an AIMD of the test's own. The datapath is the VM's,
-//! behind a unix datagram socket; it says all it has to say, also what CCP does not know.
+//! The agent is a `portus::RunBuilder` with an AIMD (`remuda_conformance::aimd`). The datapath is
+//! the VM's, behind a unix datagram socket; it says all it has to say, also what CCP does not know.
 
 use ccp_agent::clock;
-use portus::ipc::{BackendBuilder, Blocking, Ipc, unix};
-use portus::lang::Scope;
-use portus::{CCPHandle, CongAlg, DatapathInfo, DatapathTrait, Flow, Report, RunBuilder};
+use portus::ipc::{BackendBuilder, Blocking, unix};
+use portus::{CCPHandle, RunBuilder};
+use remuda_conformance::aimd::{Aimd, INITIAL_PKTS, Shared, with};
+use remuda_conformance::attacks::attacks;
 use remuda_conformance::path::{self, Link, Path};
-use remuda_conformance::source::{
-    Operand, Record, Source, Span, close, header, immediate, kind, op, operand, put,
-};
 use remuda_vm::{Ack, Control, Datapath, FlowStart, Ops, Primitives, RTT_NONE, Reason, Settings};
 use remuda_wire::ToDatapath;
 use remuda_wire::to_agent::FlowInfo;
-use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
 const MSS: u32 = 1_448;
 const LINK: Link = Link { rate: 1_500_000, rtt_us: 20_000, buffer_pkts: 20, mss_bytes: MSS as u64 };
-const INITIAL_PKTS: u32 = 10;
-const LEAST_PKTS: u32 = 4;
-/// Reports until the agent changes the program.
-const RISE_REPORTS: u64 = 20;
 const TICK: Duration = Duration::from_micros(500);
-
-const RISE: &str = "(def (Report (volatile acked 0) (volatile lost 0) (rtt 0)) (every_us 1000000))
-(when true
-    (:= Report.acked (+ Report.acked Ack.bytes_acked))
-    (:= Report.lost (+ Report.lost Ack.lost_pkts_sample))
-    (:= Report.rtt Flow.rtt_sample_us)
-    (fallthrough))
-(when (> Micros every_us) (:= Micros 0) (report))";
-
-const STEADY: &str =
-    "(def (Report (volatile lost 0) (volatile acked 0) (cwnd 0)) (wait_us 1000000))
-(when true
-    (:= Report.lost (+ Report.lost Ack.lost_pkts_sample))
-    (:= Report.acked (+ Report.acked Ack.bytes_acked))
-    (:= Report.cwnd Cwnd)
-    (fallthrough))
-(when (&& (> Report.lost 0) (> Micros 20000)) (:= Micros 0) (report))
-(when (> Micros wait_us) (:= Micros 0) (report))";
-
-/// What the agent did, for the test to see.
-#[derive(Default)]
-struct Notes {
-    reports: u64,
-    /// Of the second program.
-    steady_reports: u64,
-    /// Windows, in bytes, in order.
-    decided: Vec<u64>,
-    /// What `Report.cwnd` said.
-    seen_cwnd: Vec<u64>,
-    closed: bool,
-}
-
-type Shared = Arc<Mutex<Notes>>;
-
-fn with<T>(notes: &Shared, look: impl FnOnce(&mut Notes) -> T) -> T {
-    look(&mut notes.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// Additive increase, multiplicative decrease.
-struct Aimd(Shared);
-
-struct AimdFlow<I: Ipc> {
-    control: portus::Datapath<I>,
-    scope: Scope,
-    cwnd_pkts: u32,
-    notes: Shared,
-}
-
-impl<I: Ipc> CongAlg<I> for Aimd {
-    type Flow = AimdFlow<I>;
-
-    fn name() -> &'static str {
-        "aimd"
-    }
-
-    fn datapath_programs(&self) -> HashMap<&'static str, String> {
-        HashMap::from([("aimd/rise", RISE.to_owned()), ("aimd/steady", STEADY.to_owned())])
-    }
-
-    fn new_flow(&self, mut control: portus::Datapath<I>, info: DatapathInfo) -> Self::Flow {
-        assert_eq!(info.mss, MSS);
-        let first = [("Cwnd", INITIAL_PKTS * MSS), ("every_us", 10_000)];
-        let scope = control.set_program("aimd/rise", Some(&first)).expect("it is installed");
-        with(&self.0, |notes| notes.decided.push((INITIAL_PKTS * MSS).into()));
-        AimdFlow { control, scope, cwnd_pkts: INITIAL_PKTS, notes: Arc::clone(&self.0) }
-    }
-}
-
-impl<I: Ipc> Flow for AimdFlow<I> {
-    fn on_report(&mut self, _: u32, report: Report) {
-        let Ok(lost) = report.get_field("Report.lost", &self.scope) else {
-            return; // of the program before
-        };
-        let less = (self.cwnd_pkts / 2).max(LEAST_PKTS);
-        self.cwnd_pkts = if lost > 0 { less } else { self.cwnd_pkts + 1 };
-        let cwnd = self.cwnd_pkts * MSS;
-        let reports = with(&self.notes, |notes| {
-            notes.reports += 1;
-            notes.decided.push(cwnd.into());
-            if let Ok(seen) = report.get_field("Report.cwnd", &self.scope) {
-                notes.steady_reports += 1;
-                notes.seen_cwnd.push(seen);
-            }
-            notes.reports
-        });
-        if reports == RISE_REPORTS {
-            let fields = [("Cwnd", cwnd), ("wait_us", 20_000)];
-            let changed = self.control.set_program("aimd/steady", Some(&fields));
-            self.scope = changed.expect("it is installed");
-        } else {
-            self.control.update_field(&self.scope, &[("Cwnd", cwnd)]).expect("it listens");
-        }
-    }
-
-    fn close(&mut self) {
-        with(&self.notes, |notes| notes.closed = true);
-    }
-}
 
 /// portus insists on /tmp/ccp; from there a name can lead anywhere.
 fn start_agent(folder: &FilePath) -> (CCPHandle, PathBuf, Shared) {
@@ -334,95 +229,6 @@ fn an_unmodified_portus_agent_drives_our_datapath() {
     }
     println!("{} reports, {} windows decided", with(&notes, |n| n.reports), decided.len());
     stop(agent);
-}
-
-fn define(kind: u8, index: u32) -> Record {
-    let register = operand(kind, index);
-    Record { op: op::DEF, result: register, left: register, right: immediate(0) }
-}
-
-fn assign(result: Operand, right: Operand) -> Record {
-    Record { op: op::BIND, result, left: result, right }
-}
-
-/// A program with that many initial values, and those instructions in the body of one event.
-fn program(defines: u32, body: Vec<Record>) -> Source {
-    let mut records: Vec<Record> =
-        (0..defines).map(|index| define(kind::VOLATILE_REPORT, index)).collect();
-    let start = defines + 1;
-    let count = u32::try_from(body.len()).expect("a few");
-    records.push(assign(operand(kind::IMPLICIT, 0), immediate(1)));
-    records.extend(body);
-    Source { uid: 77, spans: vec![Span { condition: (defines, 1), body: (start, count) }], records }
-}
-
-fn update(sid: u32, kind: u8, index: u32, count: u32) -> Vec<u8> {
-    let mut message = header(3, sid);
-    put(&mut message, &[count]);
-    message.push(kind);
-    put(&mut message, &[index]);
-    message.extend(u64::MAX.to_le_bytes());
-    close(&mut message);
-    message
-}
-
-fn change(sid: u32, uid: u32) -> Vec<u8> {
-    let mut message = header(4, sid);
-    put(&mut message, &[uid, 0]);
-    close(&mut message);
-    message
-}
-
-/// The messages that write over libccp's tables, read beside them or never end
-/// (kernel-module.md, section 5), and what else a datapath must not take.
-fn attacks(sid: u32) -> Vec<(&'static str, Vec<u8>, Reason)> {
-    let report = operand(kind::VOLATILE_REPORT, 0);
-    let read = |operand| program(1, vec![assign(report, operand)]).message();
-    let many = |count| vec![assign(report, immediate(1)); count];
-    let mut huge = read(immediate(1));
-    huge[12..20].fill(0xff);
-    let mut endless = program(1, many(3));
-    endless.spans[0].body = (2, 254);
-    let divide = Record { op: op::DIV, result: report, left: report, right: immediate(0) };
-    let mut cut = update(sid, kind::CONTROL, 0, 1);
-    cut.truncate(20);
-    close(&mut cut);
-    let mut long = change(sid, 1);
-    long.push(0);
-    close(&mut long);
-    vec![
-        ("an update of control register 600", update(sid, 0, 600, 1), Reason::Register),
-        ("200 report registers", program(200, many(1)).message(), Reason::Register),
-        ("a read of register 90000", read(operand(kind::REPORT, 90_000)), Reason::Register),
-        ("256 initial values", program(256, many(1)).message(), Reason::Count),
-        ("480 instructions", program(1, many(478)).message(), Reason::Count),
-        ("counts of 2^32-1", huge, Reason::Count),
-        ("an event beyond the program", endless.message(), Reason::Event),
-        ("a read of temporary 8", read(operand(kind::TEMPORARY, 8)), Reason::Register),
-        ("a read of primitive 15", read(operand(kind::PRIMITIVE, 15)), Reason::Register),
-        ("a kind of register that is not", read(operand(9, 0)), Reason::Register),
-        (
-            "a write to a primitive",
-            program(1, vec![assign(operand(kind::PRIMITIVE, 0), immediate(1))]).message(),
-            Reason::Target,
-        ),
-        ("a division by 0", program(1, vec![divide]).message(), Reason::Division),
-        ("an update of Micros", update(sid, kind::IMPLICIT, 3, 1), Reason::Target),
-        ("an update of a report register", update(sid, 5, 0, 1), Reason::Target),
-        ("200 updates that are one", update(sid, 0, 0, 200), Reason::Count),
-        ("an update cut short", cut, Reason::Count),
-        ("a change with a byte too many", long, Reason::Count),
-        ("a program that is not", change(sid, 4_711), Reason::NoProgram),
-        ("a flow that is not", change(sid ^ 1, 1), Reason::NoFlow),
-        ("a message for the agent", header_only(0), Reason::Type),
-        ("no header", vec![3, 0, 4], Reason::Length),
-    ]
-}
-
-fn header_only(kind: u16) -> Vec<u8> {
-    let mut message = header(kind, 0);
-    close(&mut message);
-    message
 }
 
 #[test]

@@ -7,7 +7,6 @@
 
 pub mod cell;
 pub mod cost;
-pub mod document;
 mod error;
 pub mod guests;
 pub mod measure;

@@ -8,8 +8,8 @@ use remuda_scenarios::{Driver, Scenario};
 use remuda_sim_to_real::guests::{self, Guests};
 use remuda_sim_to_real::measure::{self, Measured, Ran, Settings, Side};
 use remuda_sim_to_real::verdict::Verdict;
-use remuda_sim_to_real::{Error, cell, cost, document, table};
-use remuda_stats::{Origin, RoundsOf};
+use remuda_sim_to_real::{Error, cell, cost, table};
+use remuda_stats::{Origin, RoundsOf, document};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ struct Args {
         value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
     /// Live runs up to 100 Mbit/s in virtual machines whose clock counts instructions, with the
-    /// kernel of this folder: `tools/guest.sh` makes target/guest
+    /// kernel of this folder: `tools/guest.sh` makes target/guest/6.12
     #[arg(long, value_name = "DIR")]
     guest: Option<PathBuf>,
     /// Run the scenario of this file live, by itself, print its figures as JSON, and end
@@ -151,7 +151,8 @@ fn compare(args: &Args) -> Result<bool, Error> {
     text += &format!("\n{}\n", table::summary(&verdicts));
     println!("{text}");
     if let Some(path) = &args.write {
-        document::write(path, &text)?;
+        document::write(path, "make sim-to-real", &text)
+            .map_err(|error| Error::File { path: path.clone(), problem: error.to_string() })?;
     }
     Ok(verdicts.iter().all(Verdict::is_met))
 }

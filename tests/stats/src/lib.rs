@@ -1,5 +1,6 @@
 //! Medians, spreads and percentiles; how often things are measured, and where figures come from.
 
+pub mod document;
 mod origin;
 mod rounds;
 

@@ -1,0 +1,47 @@
+//! The part of a document that a command writes anew.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+const END: &str = "<!-- end -->";
+
+fn begin(command: &str) -> String {
+    format!("<!-- begin: {command} writes this -->")
+}
+
+/// What `document` is with `part` between the markers; none if they are not both there, in order.
+fn with_part(document: &str, begin: &str, part: &str) -> Option<String> {
+    let (before, rest) = document.split_once(begin)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{begin}\n\n{}\n\n{END}{after}", part.trim()))
+}
+
+/// Writes `part` between the markers of a file, the first of which names the command, and leaves
+/// the rest of it as it is.
+///
+/// # Errors
+///
+/// What reading or writing said; a file without those lines.
+pub fn write(path: &Path, command: &str, part: &str) -> io::Result<()> {
+    let begin = begin(command);
+    let document = with_part(&fs::read_to_string(path)?, &begin, part).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("it lacks the lines {begin} and {END}"))
+    })?;
+    fs::write(path, document)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lies_between_the_markers_changes() {
+        let begin = begin("make it");
+        let document = format!("# Head\n{begin}\nold\n{END}\ntail\n");
+        let new = with_part(&document, &begin, "new\n").expect("it has both");
+        assert_eq!(new, format!("# Head\n{begin}\n\nnew\n\n{END}\ntail\n"));
+        assert_eq!(with_part(&new, &begin, "new").as_deref(), Some(new.as_str()), "twice is once");
+        assert_eq!(with_part(&format!("{END}{begin}"), &begin, "x"), None);
+    }
+}
