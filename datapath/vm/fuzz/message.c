@@ -228,7 +228,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	};
 	static const struct remuda_config config = {
 		.name = "fuzz",
-		.capabilities = 255,
+		.capabilities = REMUDA_CAN_SIGNAL,
 		.flows_max = FLOWS,
 		.programs_max = PROGRAMS,
 		.cwnd_pkts_max = CWND_PKTS_MAX,

@@ -10,6 +10,18 @@
 #define REMUDA_COUNT(counter) ((counter)++)
 #endif
 
+/* For a caller whose flows, messages and ACKs run beside each other (README.md, Serialisation): a
+ * lock of each flow; how what one of them writes whole is seen by the others; and that an entry of
+ * the table of programs is no longer used, but may still be looked at.
+ */
+#ifndef REMUDA_LOCK_FLOW
+#define REMUDA_LOCK_FLOW(d, f) ((void)(f))
+#define REMUDA_UNLOCK_FLOW(d, f) ((void)(f))
+#define REMUDA_PUBLISH(place, value) ((place) = (value))
+#define REMUDA_OBSERVE(place) (place)
+#define REMUDA_RETIRED(d) ((void)(d))
+#endif
+
 #define REMUDA_PROGRAMS 64 /* installed at once, at least: what a datapath owes */
 #define REMUDA_FLOWS 4096  /* at once, at least */
 #define REMUDA_FLOWS_MAX (1U << 20)
@@ -55,10 +67,20 @@ struct remuda_ops {
 	void (*restored)(void *context, void *flow);
 };
 
+/* What a datapath can, of what not each can (datapath/wire/src/capability.rs). */
+enum remuda_capability {
+	REMUDA_CAN_SIGNAL = 0xff,   /* SIGNALS, its eight primitives */
+	REMUDA_CAN_NATIVE = 0x100,  /* run algorithms of its host's own */
+	REMUDA_CAN_PACE = 0x200,    /* enforce a rate */
+	REMUDA_CAN_MARKS = 0x400,   /* count each ECN mark */
+	REMUDA_CAN_PACKETS = 0x800, /* know each packet sent, acknowledged, lost */
+	REMUDA_CAN_PENDING = 0x1000 /* say what the application has written */
+};
+
 struct remuda_config {
 	char name[REMUDA_NAME_BYTES]; /* of the datapath, for a person */
 	u32 id;			      /* of the datapath, in READY */
-	u32 capabilities;	      /* which SIGNALS have a meaning; 0: none are sent */
+	u32 capabilities;	      /* of enum remuda_capability */
 	u32 flows_max;		      /* 1 to REMUDA_FLOWS_MAX */
 	u32 programs_max;	      /* 1 or more */
 	u32 cwnd_pkts_max;	      /* REMUDA_CWND_MIN_PKTS or more */
@@ -155,7 +177,7 @@ struct remuda_datapath {
 	u32 epoch;    /* of announcements */
 	u32 free;     /* index of a free flow; flows_max: none */
 	u32 index_bits;
-	u32 padding;
+	u32 stalled; /* the transport says that its agent does not read */
 };
 
 /* ---- To the agent ----------------------------------------------------------------------------*/
@@ -280,11 +302,17 @@ static inline bool remuda_announce(struct remuda_datapath *d, struct remuda_flow
 /* Every live flow; who cannot be told now, is at its next ACK. */
 static inline void remuda_announce_all(struct remuda_datapath *d)
 {
+	bool went = true;
 	u32 i;
 
-	for (i = 0; i < d->config.flows_max; i++)
-		if (d->flows[i].sid && !remuda_announce(d, &d->flows[i]))
-			return;
+	for (i = 0; went && i < d->config.flows_max; i++) {
+		struct remuda_flow *f = &d->flows[i];
+
+		REMUDA_LOCK_FLOW(d, f);
+		if (f->sid && f->announced != d->epoch)
+			went = remuda_announce(d, f);
+		REMUDA_UNLOCK_FLOW(d, f);
+	}
 }
 
 static inline bool remuda_send_measure(struct remuda_datapath *d, u32 sid, u32 uid,
@@ -324,7 +352,7 @@ static inline void remuda_report(struct remuda_datapath *d, struct remuda_flow *
 {
 	bool told = f->announced == d->epoch;
 
-	if (told && d->config.capabilities)
+	if (told && d->config.capabilities & REMUDA_CAN_SIGNAL)
 		remuda_send_signals(d, f, ack, now_ns);
 	if (told && remuda_send_measure(d, f->sid, p->uid, f->machine.r, p->fields))
 		REMUDA_COUNT(d->counters.reports);

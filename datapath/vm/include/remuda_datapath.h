@@ -2,15 +2,18 @@
 /* A CCP datapath around the VM: programs, flows, messages both ways, fallback.
  *
  * Memory is the caller's, and so is everything that touches a network: this file decides, the
- * callbacks of struct remuda_ops do. It takes no lock. Of the functions marked REMUDA_API,
+ * callbacks of struct remuda_ops do. It has no lock of its own. A caller of one thread needs none;
+ * of any other (README.md, Serialisation)
  *
- *   - remuda_init, remuda_attach, remuda_detach, remuda_flow_start, remuda_flow_stop, and
- *     remuda_message with an INSTALL or a RESYNC, must run alone;
- *   - remuda_flow_ack, and remuda_message with an UPDATE_FIELDS or a CHANGE_PROG, must not run
- *     beside another of the same flow. Of several flows, or beside a HEARTBEAT, they may: what they
- *     share is counters and single words of time, where a lost write costs a count or a probe.
+ *   - remuda_message, remuda_attach and remuda_detach run one at a time, and so do
+ *     remuda_flow_start and remuda_flow_stop;
+ *   - all else is kept apart by the flow's lock, which is taken here (REMUDA_LOCK_FLOW);
+ *   - the table of programs is read by ACKs while a message changes it: an entry that was retired
+ *     (REMUDA_RETIRED) may not be used again before each ACK under way has ended.
  *
- * Callbacks run inside these functions, and must not call back into them.
+ * What they share beside that is counters and single words of time, where a lost write costs a
+ * count or a probe. Callbacks run inside these functions, under the flow's lock where it is about a
+ * flow, and must not call back into them.
  */
 #ifndef REMUDA_DATAPATH_H
 #define REMUDA_DATAPATH_H
@@ -31,7 +34,8 @@ static inline bool remuda_agent_is_late(const struct remuda_datapath *d, u64 now
 {
 	u64 limit_ns = d->config.heartbeat_timeout_ns;
 
-	return d->detached || (d->beats && remuda_older(d->heard_ns, now_ns, limit_ns)) ||
+	return d->detached || d->stalled ||
+	       (d->beats && remuda_older(d->heard_ns, now_ns, limit_ns)) ||
 	       (d->failing_ns && remuda_older(d->failing_ns, now_ns, limit_ns));
 }
 
@@ -80,14 +84,24 @@ REMUDA_API void remuda_detach(struct remuda_datapath *d)
 
 /* ---- From the agent --------------------------------------------------------------------------*/
 
-static inline struct remuda_program *remuda_program_find(const struct remuda_datapath *d, u32 uid)
+/* Who is installed under a number. */
+static inline bool remuda_program_find(const struct remuda_datapath *d, u32 uid,
+				       struct remuda_reference *reference)
 {
 	u32 i;
 
-	for (i = 0; i <= d->config.programs_max; i++)
-		if (d->programs[i].version && d->programs[i].uid == uid)
-			return &d->programs[i];
-	return NULL;
+	for (i = 0; i <= d->config.programs_max; i++) {
+		struct remuda_program *p = &d->programs[i];
+		u64 version = REMUDA_OBSERVE(p->version);
+
+		if (version && p->uid == uid) {
+			reference->program = p;
+			reference->version = version;
+			reference->uid = uid;
+			return true;
+		}
+	}
+	return false;
 }
 
 /* The program a flow means: as it was, or what has replaced it since; NULL if nothing has. */
@@ -96,12 +110,12 @@ static inline struct remuda_program *remuda_resolve(const struct remuda_datapath
 {
 	struct remuda_program *p = reference->program;
 
-	if (p && p->version != reference->version) {
-		p = remuda_program_find(d, reference->uid);
-		reference->program = p;
-		reference->version = p ? p->version : 0;
+	if (p && REMUDA_OBSERVE(p->version) != reference->version &&
+	    !remuda_program_find(d, reference->uid, reference)) {
+		reference->program = NULL;
+		reference->version = 0;
 	}
-	return p;
+	return reference->program;
 }
 
 /* One entry of the table is always free: a program is decoded there, and then takes the place of
@@ -138,9 +152,11 @@ static inline u32 remuda_install(struct remuda_datapath *d, const u8 *message, s
 		REMUDA_COUNT(d->counters.programs_evicted);
 		known = stale;
 	}
-	spare->version = ++d->versions;
-	if (known)
-		known->version = 0;
+	REMUDA_PUBLISH(spare->version, ++d->versions);
+	if (known) {
+		REMUDA_PUBLISH(known->version, 0);
+		REMUDA_RETIRED(d);
+	}
 	return REMUDA_OK;
 }
 
@@ -203,29 +219,34 @@ static inline u32 remuda_update(struct remuda_datapath *d, const u8 *message, si
 				bool change)
 {
 	size_t head = REMUDA_HEADER_BYTES + (change ? 4 : 0);
-	struct remuda_program *p = NULL;
+	u32 reason, sid;
+	struct remuda_reference next;
 	struct remuda_flow *f;
-	u32 reason;
 
 	if (bytes < head)
 		return REMUDA_BAD_LENGTH;
 	reason = remuda_check_updates(message + head, bytes - head);
 	if (reason)
 		return reason;
-	f = remuda_flow_find(d, remuda_get32(message + 4));
+	sid = remuda_get32(message + 4);
+	f = remuda_flow_find(d, sid);
 	if (!f)
 		return REMUDA_NO_FLOW;
+	if (change &&
+	    !remuda_program_find(d, remuda_get32(message + REMUDA_HEADER_BYTES), &next))
+		return REMUDA_NO_PROGRAM;
+	REMUDA_LOCK_FLOW(d, f);
+	if (f->sid != sid) { /* it has ended meanwhile */
+		REMUDA_UNLOCK_FLOW(d, f);
+		return REMUDA_NO_FLOW;
+	}
 	if (change) {
-		p = remuda_program_find(d, remuda_get32(message + REMUDA_HEADER_BYTES));
-		if (!p)
-			return REMUDA_NO_PROGRAM;
-		f->next.program = p;
-		f->next.version = p->version;
-		f->next.uid = p->uid;
+		f->next = next;
 		f->pending |= REMUDA_PENDING_PROGRAM;
 		f->control_mask = 0; /* those were the old program's */
 	}
 	remuda_stage(f, message + head);
+	REMUDA_UNLOCK_FLOW(d, f);
 	return REMUDA_OK;
 }
 
@@ -306,6 +327,7 @@ REMUDA_API struct remuda_flow *remuda_flow_start(struct remuda_datapath *d, void
 		return NULL;
 	}
 	f = &d->flows[index];
+	REMUDA_LOCK_FLOW(d, f);
 	next_free = f->next_free;
 	generation = (f->generation + 1) & (REMUDA_WIRE_MAX >> d->index_bits);
 	if (!generation)
@@ -320,17 +342,20 @@ REMUDA_API struct remuda_flow *remuda_flow_start(struct remuda_datapath *d, void
 		f->info.mss_bytes = 1;
 	d->free = next_free;
 	remuda_announce(d, f);
+	REMUDA_UNLOCK_FLOW(d, f);
 	return f;
 }
 
 /* The flow ends, and its slot is free. */
 REMUDA_API void remuda_flow_stop(struct remuda_datapath *d, struct remuda_flow *f)
 {
+	REMUDA_LOCK_FLOW(d, f);
 	if (f->announced == d->epoch)
 		remuda_send_measure(d, f->sid, 0, NULL, 0);
 	f->sid = 0;
 	f->next_free = d->free;
 	d->free = f - d->flows;
+	REMUDA_UNLOCK_FLOW(d, f);
 }
 
 static inline u64 remuda_bound(struct remuda_datapath *d, u64 value, u64 least, u64 most)
@@ -413,9 +438,8 @@ static inline void remuda_run_flow(struct remuda_datapath *d, struct remuda_flow
 	remuda_settle(p, &f->machine);
 }
 
-/* One ACK of a flow. True: the agent's program has had it. False: the caller's own control must. */
-REMUDA_API bool remuda_flow_ack(struct remuda_datapath *d, struct remuda_flow *f,
-				const struct remuda_ack *ack)
+static inline bool remuda_take_ack(struct remuda_datapath *d, struct remuda_flow *f,
+				   const struct remuda_ack *ack)
 {
 	u64 now_ns = d->ops->now_ns(d->context);
 	bool late = remuda_agent_is_late(d, now_ns);
@@ -443,6 +467,29 @@ REMUDA_API bool remuda_flow_ack(struct remuda_datapath *d, struct remuda_flow *f
 	f->state = REMUDA_OBEYS;
 	remuda_run_flow(d, f, p, ack, now_ns);
 	return true;
+}
+
+/* One ACK of a flow. True: the agent's program has had it. False: the caller's own control must. */
+REMUDA_API bool remuda_flow_ack(struct remuda_datapath *d, struct remuda_flow *f,
+				const struct remuda_ack *ack)
+{
+	bool obeyed;
+
+	REMUDA_LOCK_FLOW(d, f);
+	obeyed = remuda_take_ack(d, f, ack);
+	REMUDA_UNLOCK_FLOW(d, f);
+	return obeyed;
+}
+
+/* A retransmission timeout: no ACK comes that could notice the agent's silence. */
+REMUDA_API void remuda_flow_timeout(struct remuda_datapath *d, struct remuda_flow *f)
+{
+	u64 now_ns = d->ops->now_ns(d->context);
+
+	REMUDA_LOCK_FLOW(d, f);
+	if (f->state == REMUDA_OBEYS && remuda_agent_is_late(d, now_ns))
+		remuda_hand_over(d, f, REMUDA_FELL_BACK, now_ns);
+	REMUDA_UNLOCK_FLOW(d, f);
 }
 
 #endif

@@ -31,6 +31,8 @@ typedef uint64_t u64;
 #endif
 #endif
 
+#include "remuda_primitives.h"
+
 /* Linkage of what callers call. */
 #ifndef REMUDA_API
 #define REMUDA_API static inline
@@ -46,7 +48,6 @@ typedef uint64_t u64;
 #define REMUDA_INSTRUCTIONS_MAX 255
 #define REMUDA_REPORT_REGISTERS 32
 #define REMUDA_CONTROL_REGISTERS 32
-#define REMUDA_PRIMITIVES 15
 #define REMUDA_INFINITY 0x3fffffff /* an initial value of this means 2^32-1 (libccp) */
 #define REMUDA_VALUE_MAX ((u64)-1)
 #define REMUDA_WIRE_MAX 0xffffffffU
@@ -147,25 +148,6 @@ enum remuda_place {
 };
 
 /* ---- Programs and machines -------------------------------------------------------------------*/
-
-/* What a datapath measures at an ACK, in libccp's order (read_reg() in machine.c). */
-struct remuda_primitives {
-	u64 bytes_acked;
-	u64 bytes_misordered;
-	u64 ecn_bytes;
-	u64 ecn_packets;
-	u64 lost_pkts_sample;
-	u64 now_us;
-	u64 packets_acked;
-	u64 packets_misordered;
-	u64 bytes_in_flight;
-	u64 bytes_pending;
-	u64 packets_in_flight;
-	u64 rate_incoming; /* bytes per second, as all rates */
-	u64 rate_outgoing;
-	u64 rtt_sample_us; /* 0xffffffff: none */
-	u64 was_timeout;
-};
 
 /* result := (left + left_constant) op (right + right_constant), and copy := result. Of a register
  * and its constant one is 0, so an operand needs no branch; the copy saves the assignment that most

@@ -3,6 +3,7 @@
 use crate::ffi::{self, ALGORITHM_BYTES, Counters, NAME_BYTES};
 use crate::machine::Primitives;
 use crate::refusal::Refusal;
+use remuda_wire::capability;
 use remuda_wire::to_agent::FlowInfo;
 use std::ffi::c_void;
 use std::fmt;
@@ -48,7 +49,7 @@ pub struct Settings {
     pub name: String,
     /// Its number of itself, in `READY`.
     pub id: u32,
-    /// Which words of [`Ack`] mean something (ARCHITECTURE.md, capability bits). 0: no `SIGNALS`.
+    /// Bits of [`remuda_wire::capability`]. Without those of `SIGNALS`, none are sent.
     pub capabilities: u32,
     /// Flows at once: 1 to 2^20. One takes 1.3 kB.
     pub flows_max: u32,
@@ -69,7 +70,7 @@ impl Default for Settings {
         Self {
             name: "vm".to_owned(),
             id: 0,
-            capabilities: 0b1111_1111,
+            capabilities: capability::SIGNALS | capability::CCP,
             flows_max: FLOWS,
             programs_max: PROGRAMS,
             cwnd_pkts_max: 100_000,
@@ -364,6 +365,18 @@ impl<O: Ops> Datapath<O> {
             !flow.is_null() && ffi::remuda_flow_ack(raw, flow, ack)
         };
         if obeyed { Control::Agent } else { Control::Own }
+    }
+
+    /// A retransmission timeout of a flow: no ACK comes that could notice the agent's silence.
+    pub fn timeout(&mut self, sid: u32) {
+        let raw = self.enter();
+        // SAFETY: see stop().
+        unsafe {
+            let flow = ffi::remuda_flow_find(raw, sid);
+            if !flow.is_null() {
+                ffi::remuda_flow_timeout(raw, flow);
+            }
+        }
     }
 
     /// What it has counted.

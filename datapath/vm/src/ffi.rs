@@ -247,6 +247,7 @@ unsafe extern "C" {
         flow: *mut Flow,
         ack: *const Ack,
     ) -> bool;
+    pub(crate) fn remuda_flow_timeout(datapath: *mut Datapath, flow: *mut Flow);
 }
 
 #[cfg(test)]

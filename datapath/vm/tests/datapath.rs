@@ -15,7 +15,6 @@ use remuda_vm::{
 use remuda_wire::to_agent::{FlowInfo, State};
 use remuda_wire::{Kind, ToAgent};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
 
 const MSS: u32 = 1_000;
 const MS: u64 = 1_000_000;
@@ -438,6 +437,25 @@ fn a_hung_agent_loses_its_flows_and_gets_them_back() {
 }
 
 #[test]
+fn a_timeout_notices_a_hung_agent_where_no_ack_does() {
+    let mut datapath = small();
+    let sid = obeying(&mut datapath, 4, &counting(1), 1);
+    let unasked = datapath.start(5, &start()).unwrap();
+    beat(&mut datapath);
+    datapath.ack(sid, &ack());
+    done(&mut datapath);
+    datapath.timeout(sid);
+    pass(&mut datapath, 501);
+    datapath.timeout(unasked);
+    assert_eq!(done(&mut datapath), [], "neither in time, nor of a flow without a program");
+    datapath.timeout(sid);
+    datapath.timeout(sid);
+    datapath.timeout(sid ^ 1);
+    assert_eq!(done(&mut datapath), [(4, Done::FellBack)], "once");
+    assert_eq!(datapath.ack(sid, &ack()), Control::Own);
+}
+
+#[test]
 fn any_message_of_the_agent_is_a_sign_of_life() {
     let mut datapath = small();
     let sid = obeying(&mut datapath, 4, &counting(1), 1);
@@ -660,27 +678,6 @@ fn who_was_never_announced_has_no_end_either() {
     datapath.ops_mut().deaf = false;
     assert!(datapath.stop(sid));
     assert_eq!(heard(&mut datapath), []);
-}
-
-#[test]
-fn settings_beyond_their_bounds_are_refused() {
-    let refusal = |settings: Settings| Datapath::new(&settings, Host::default()).err().unwrap();
-    for name in ["", "a name", "ü", "0123456789abcdef0123456789abcdef"] {
-        let error = refusal(Settings { name: name.into(), ..Settings::default() });
-        assert_eq!(error, Error::Name(name.into()));
-    }
-    let rows = [
-        ("flows_max", Settings { flows_max: 0, ..Settings::default() }),
-        ("flows_max", Settings { flows_max: (1 << 20) + 1, ..Settings::default() }),
-        ("programs_max", Settings { programs_max: 0, ..Settings::default() }),
-        ("cwnd_pkts_max", Settings { cwnd_pkts_max: 1, ..Settings::default() }),
-    ];
-    for (want, settings) in rows {
-        let error = refusal(settings);
-        assert!(matches!(error, Error::Bound { key, .. } if key == want), "{error}");
-    }
-    let timeout = Settings { heartbeat_timeout: Duration::MAX, ..Settings::default() };
-    assert!(Datapath::new(&timeout, Host::default()).is_ok());
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //!
 //! Differs from libccp: what libccp would read out of bounds, or truncate, is an [`Error`] here.
 
+pub mod capability;
 pub mod program;
 pub mod to_agent;
 pub mod to_datapath;

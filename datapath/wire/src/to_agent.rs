@@ -5,8 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// libccp's `MAX_REPORT_REG`: the most fields a report can have.
 pub const FIELDS_MAX: usize = 110;
-/// Bit of [`Hello::capabilities`]: the datapath takes a `NATIVE`.
-pub const CAPABILITY_NATIVE: u32 = 0x100;
 const CREATE_NAME_BYTES: usize = 64;
 const FLOW_NAME_BYTES: usize = 16;
 const HELLO_NAME_BYTES: usize = 32;
@@ -54,7 +52,7 @@ pub struct FlowInfo {
 pub struct Hello {
     /// [`crate::PROTOCOL_VERSION`] of the datapath.
     pub version: u32,
-    /// Bits of optional primitives; see ARCHITECTURE.md.
+    /// Bits of [`crate::capability`].
     pub capabilities: u32,
     /// Most programs installed at once.
     pub programs_max: u32,
