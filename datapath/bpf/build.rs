@@ -15,12 +15,22 @@ fn main() {
     SkeletonBuilder::new()
         .source("src/bpf/remuda.bpf.c")
         .obj(&out)
-        .clang_args([include.as_str(), "-mcpu=v3", "-Wall", "-Wextra", "-Wno-unused-parameter"])
+        .clang_args([
+            include.as_str(),
+            "-I../tcp",
+            "-I../vm/include",
+            "-mcpu=v3",
+            "-Wall",
+            "-Wextra",
+            "-Wno-unused-parameter",
+        ])
         .build()
         .unwrap_or_else(|error| {
             panic!(
                 "src/bpf/remuda.bpf.c: {error}\nfix: apt-get install clang libelf-dev zlib1g-dev"
             )
         });
-    println!("cargo:rerun-if-changed=src/bpf");
+    for folder in ["src/bpf", "../tcp", "../vm/include"] {
+        println!("cargo:rerun-if-changed={folder}");
+    }
 }

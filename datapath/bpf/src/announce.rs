@@ -1,15 +1,14 @@
 //! Kernel records become wire messages.
 
 use crate::layout::{self, Event, FlowInfo, ReportHead};
+use remuda_wire::capability;
 use remuda_wire::to_agent::{
-    CAPABILITY_NATIVE, Create, FlowInfo as WireFlow, Signals, State, encode_measure, encode_state,
+    Create, FlowInfo as WireFlow, Signals, State, encode_measure, encode_state,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Optional primitives this datapath sends in `SIGNALS`: srtt, min_rtt, delivered, lost total,
-/// app-limited, recovery state, window and segment size. One bit each; ARCHITECTURE.md has the
-/// table.
-pub const CAPABILITIES: u32 = 0b1111_1111 | CAPABILITY_NATIVE;
+/// What this datapath can: all there is.
+pub const CAPABILITIES: u32 = capability::SIGNALS | capability::NATIVE | capability::CCP;
 
 const AF_INET6: u16 = 10;
 /// `TCP_INFINITE_SSTHRESH`.

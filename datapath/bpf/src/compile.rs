@@ -139,7 +139,7 @@ fn emit(asm: &mut Assembler, instruction: &Instruction) {
 /// Micros counts from `now - value`.
 fn restart_micros(asm: &mut Assembler) {
     asm.push(i::mul_imm(RESULT, NANOS_PER_MICRO));
-    asm.push(i::load(LEFT, FLOW, field(offset_of!(Flow, now_ns))));
+    asm.push(i::load(LEFT, FLOW, field(offset_of!(Flow, tcp.now_ns))));
     asm.push(i::sub(LEFT, RESULT));
     asm.push(i::store(FLOW, field(offset_of!(Flow, time_zero_ns)), LEFT));
 }

@@ -24,10 +24,16 @@ pub enum Error {
     #[error("the kernel offers no BTF ({0})\nfix: a kernel with CONFIG_DEBUG_INFO_BTF=y")]
     NoBtf(io::Error),
     /// This kernel's `tcp_congestion_ops` is not one we know.
-    #[error("tcp_congestion_ops has no {0} here\nfix: Linux 6.10 or later")]
+    #[error(
+        "tcp_congestion_ops has no {0} here\n\
+        fix: Linux 6.10 or later; or the kernel module, with --no-bpf"
+    )]
     NoMember(String),
     /// Its `cong_control` has another shape.
-    #[error("cong_control takes {0} parameters here, not 4\nfix: Linux 6.10 or later")]
+    #[error(
+        "cong_control takes {0} parameters here, not 4\n\
+        fix: Linux 6.10 or later; or the kernel module, with --no-bpf"
+    )]
     OldKernel(u32),
     /// The verifier refused a compiled program.
     #[error("the verifier refused a program:\n{0}")]

@@ -189,27 +189,22 @@ pub struct Registers {
     pub primitive: [u64; 16],
 }
 
+/// `struct remuda_tcp` of `datapath/tcp/remuda_tcp.h`; its time alone is used.
+#[repr(C)]
+pub struct Tcp {
+    pub now_ns: u64,
+    pub rest: [u64; 9],
+}
+
 /// `struct remuda_flow`. Only its offsets are used, by compiled programs.
 #[repr(C)]
 pub struct Flow {
+    pub tcp: Tcp,
     pub time_zero_ns: u64,
-    pub now_ns: u64,
-    pub bytes_acked: u64,
     pub program_version: u32,
     pub program_seq: u32,
-    pub sacked_out: u32,
-    pub lost: u32,
-    pub delivered_ce: u32,
-    pub timed_out: u32,
-    pub paced: u32,
-    pub report_flags: u32,
-    pub cwnd_pkts: u32,
-    pub cwnd_set_pkts: u32,
-    pub prr_delivered: u32,
     pub native: u32,
-    pub recovery_ns: u64,
     pub sid: u32,
-    pub padding_0: u32,
     pub native_name: [u8; NAME_BYTES],
     pub report: ReportHead,
     pub registers: Registers,
@@ -220,6 +215,7 @@ const _: () = assert!(size_of::<Slot>() == 344);
 const _: () = assert!(size_of::<Look>() == 104);
 const _: () = assert!(size_of::<Event>() == 24);
 const _: () = assert!(size_of::<ReportHead>() == 56);
+const _: () = assert!(size_of::<Tcp>() == 80);
 const _: () = assert!(size_of::<Shared>() == 88);
 const _: () = assert!(size_of::<Config>() == 56);
 const _: () = assert!(offset_of!(Flow, registers) == offset_of!(Flow, report) + 56);

@@ -1,7 +1,7 @@
 //! The datapath of a simulated sender: at every ACK primitives, the program in the VM, the window.
 //!
 //! Line by line what the BPF datapath does in `run_program()` (datapath/bpf/src/bpf/program.h and
-//! primitives.h), on a simulated sender in place of a socket.
+//! datapath/tcp), on a simulated sender in place of a socket.
 
 use crate::Error;
 use crate::in_process::{InProcess, Orders, Programs};

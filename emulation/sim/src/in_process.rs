@@ -175,7 +175,7 @@ impl Actuator for Wire<'_> {
         self.note(fields);
     }
 
-    /// Refused before: a simulated host has no algorithms of its own (`PathState::has_native`).
+    /// Refused before: a simulated host has no algorithms of its own (`Abilities::native`).
     fn run_native(&mut self, _name: &'static str, _ssthresh_bytes: u32) {}
 }
 

@@ -1,5 +1,5 @@
-//! The window in force while losses are repaired: RFC 6937, as the BPF datapath has it
-//! (datapath/bpf/src/bpf/program.h), since with `cong_control` the stack does not do it.
+//! The window in force while losses are repaired: RFC 6937, as the datapaths of Linux TCP have it
+//! (datapath/tcp/cwnd.h), since with `cong_control` the stack does not do it.
 
 use crate::tcp::sender::{AckSample, Sender, State};
 

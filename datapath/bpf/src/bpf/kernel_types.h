@@ -35,12 +35,15 @@ typedef _Bool bool;
 
 /* enum tcp_ca_state, include/uapi/linux/tcp.h */
 #define TCP_CA_CWR 2
-#define TCP_CA_RECOVERY 3
-#define TCP_CA_LOSS 4
+#define TCP_CA_Recovery 3
+#define TCP_CA_Loss 4
 
 /* enum sk_pacing, include/net/sock.h */
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1
+
+#define USEC_PER_SEC 1000000
+#define NSEC_PER_USEC 1000
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -204,5 +207,7 @@ static __always_inline struct inet_connection_sock *inet_csk(struct sock *sk)
 {
 	return (struct inet_connection_sock *)sk;
 }
+
+extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
 
 #endif

@@ -5,6 +5,9 @@
 #ifndef REMUDA_LAYOUT_H
 #define REMUDA_LAYOUT_H
 
+#include "remuda_primitives.h"
+#include "remuda_tcp.h"
+
 #define REMUDA_SLOTS 8192 /* flows at once; a power of two */
 #define REMUDA_SLOT_BITS 13
 #define REMUDA_PROGRAMS 128 /* entry 0 stays empty: a flow without a program */
@@ -17,12 +20,6 @@
 #define SLOT_RATE 4
 #define SLOT_CONTROL 8
 #define SLOT_NATIVE 16 /* an algorithm of the kernel's own, by name */
-
-/* Flags of a report */
-#define REPORT_APP_LIMITED 1
-#define REPORT_IN_RECOVERY 2
-#define REPORT_CWND_FULL 4 /* the window held the sender back */
-#define REPORT_CWND_HALF 8 /* a flight used at least half of it */
 
 enum remuda_event_kind {
 	REMUDA_CREATED = 1,
@@ -159,28 +156,17 @@ struct remuda_registers {
 	u64 implicit[8];
 	u64 temporary[8];
 	u64 local[8];
-	u64 primitive[16];
+	struct remuda_primitives primitive;
+	u64 padding;
 };
 
 struct remuda_flow {
-	u64 time_zero_ns; /* Micros counts from here */
-	u64 now_ns;
-	u64 bytes_acked;
-	u32 program_version; /* whose registers these are */
+	struct remuda_tcp tcp; /* begins with the time of this ACK */
+	u64 time_zero_ns;      /* Micros counts from here */
+	u32 program_version;   /* whose registers these are */
 	u32 program_seq;
-	u32 sacked_out;
-	u32 lost;
-	u32 delivered_ce;
-	u32 timed_out;
-	u32 paced; /* the agent or the program set a rate */
-	u32 report_flags;
-	u32 cwnd_pkts;     /* what the agent or the program wants */
-	u32 cwnd_set_pkts; /* what the socket was last told */
-	u32 prr_delivered;
-	u32 native;      /* it has gone to an algorithm of the kernel's own */
-	u64 recovery_ns; /* when the stack began to repair losses */
-	u32 sid;         /* while the socket's private words are another's */
-	u32 padding_0;
+	u32 native; /* it has gone to an algorithm of the kernel's own */
+	u32 sid;    /* while the socket's private words are another's */
 	char native_name[TCP_CA_NAME_MAX]; /* where we sent it */
 	/* the head of struct remuda_report, followed by its fields */
 	struct remuda_event event;
@@ -198,6 +184,7 @@ struct remuda_flow {
 _Static_assert(sizeof(struct remuda_flow_info) == 88, "layout.rs");
 _Static_assert(sizeof(struct remuda_slot) == 344, "layout.rs");
 _Static_assert(sizeof(struct remuda_event) == 24, "layout.rs");
+_Static_assert(sizeof(struct remuda_tcp) == 80, "layout.rs");
 _Static_assert(sizeof(struct remuda_report) == 56 + 8 * REMUDA_REPORT_REGS, "layout.rs");
 _Static_assert(sizeof(struct remuda_look) == 104, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, r) ==

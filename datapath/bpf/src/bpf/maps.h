@@ -4,6 +4,12 @@
 #define REMUDA_MAPS_H
 
 #include "kernel_types.h"
+
+#define REMUDA_CA_STATE(sk) BPF_CORE_READ_BITFIELD(inet_csk(sk), icsk_ca_state)
+#define REMUDA_IS_CWND_LIMITED(tp) BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited)
+#define REMUDA_CWND_PKTS_MAX config.cwnd_max_pkts
+#define REMUDA_RATE_MAX config.rate_max_bytes_per_sec
+
 #include "layout.h"
 
 /* Per flow; written by its ACKs, under the socket lock. */

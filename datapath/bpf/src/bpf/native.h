@@ -12,7 +12,6 @@
 #include "maps.h"
 #include "name.h"
 #include "pacing.h"
-#include "primitives.h"
 
 /* What the slot says of the algorithm to go to. */
 struct native_order {
@@ -48,15 +47,6 @@ static __always_inline bool go_native(struct sock *sk, struct remuda_flow *f,
 	return false;
 }
 
-/* Counts from now on. */
-static __always_inline void note_totals(struct remuda_flow *f, struct tcp_sock *tp)
-{
-	f->bytes_acked = tp->bytes_acked;
-	f->sacked_out = tp->sacked_out;
-	f->lost = tp->lost;
-	f->delivered_ce = tp->delivered_ce;
-}
-
 /* Our init found a flow that had gone: its slot is still its own. If the agent did not call it
  * back, its next ACK finds the order again.
  */
@@ -72,7 +62,7 @@ static __always_inline bool come_back(struct sock *sk, struct remuda_flow *f)
 		PRIV(sk)[PRIV_SEQ] = slot->seq - 1;
 		f->program_seq = slot->program_seq - 1;
 	}
-	note_totals(f, tcp_sk(sk));
+	note_totals(&f->tcp, tcp_sk(sk));
 	f->program_version = 0;
 	f->native = 0;
 	slot->in_native = 0;
@@ -123,9 +113,9 @@ static __always_inline u32 look_flags(struct tcp_sock *tp, u32 ca_state)
 
 	if (BPF_CORE_READ_BITFIELD(tp, rate_app_limited))
 		flags |= REPORT_APP_LIMITED;
-	if (ca_state >= TCP_CA_RECOVERY)
+	if (ca_state >= TCP_CA_Recovery)
 		flags |= REPORT_IN_RECOVERY;
-	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
+	if (REMUDA_IS_CWND_LIMITED(tp))
 		flags |= REPORT_CWND_FULL;
 	if (tp->snd_cwnd < 2 * tp->max_packets_out)
 		flags |= REPORT_CWND_HALF;
@@ -149,7 +139,7 @@ int remuda_look(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!tp)
 		return 0;
 	look.now_ns = bpf_ktime_get_ns();
-	look.ca_state = BPF_CORE_READ_BITFIELD(inet_csk((struct sock *)tp), icsk_ca_state);
+	look.ca_state = REMUDA_CA_STATE((struct sock *)tp);
 	look.flags = look_flags(tp, look.ca_state);
 	look.bytes_acked = tp->bytes_acked;
 	look.pending_bytes = tp->write_seq - tp->snd_una;

@@ -5,8 +5,12 @@
 #ifndef REMUDA_PROGRAM_H
 #define REMUDA_PROGRAM_H
 
+#include "cwnd.h"
 #include "maps.h"
 #include "primitives.h"
+
+/* libccp's implicit registers */
+enum remuda_implicit { I_FLAG = 0, I_FALLTHROUGH, I_REPORT, I_MICROS, I_CWND, I_RATE };
 
 #define MARK_BODY 0x7ead0001     /* the program's clauses */
 #define MARK_DEFINE 0x7ead0002   /* every register's initial value */
@@ -63,14 +67,14 @@ static __always_inline void take_slot(struct remuda_flow *f, struct sock *sk)
 	if (*(volatile u32 *)&slot->seq != seq)
 		return;
 	if (flags & SLOT_CWND)
-		want_cwnd(f, tcp_sk(sk), cwnd);
+		want_cwnd(&f->tcp, tcp_sk(sk), cwnd);
 	if (flags & SLOT_RATE) {
-		f->paced = rate != 0;
+		f->tcp.paced = rate != 0;
 		if (rate)
 			pace_at(sk, rate);
 	}
 	PRIV(sk)[PRIV_SEQ] = seq;
-	slot->applied_ns = f->now_ns;
+	slot->applied_ns = f->tcp.now_ns;
 	slot->applied_seq = seq;
 }
 
@@ -84,18 +88,15 @@ static __always_inline void send_report(struct remuda_flow *f, struct sock *sk, 
 		return;
 	f->event.kind = REMUDA_REPORT;
 	f->event.sid = PRIV(sk)[PRIV_SID];
-	f->event.now_ns = f->now_ns;
-	f->event.cwnd_pkts = f->cwnd_pkts;
+	f->event.now_ns = f->tcp.now_ns;
+	f->event.cwnd_pkts = f->tcp.cwnd_pkts;
 	f->event.mss_bytes = tp->mss_cache;
 	f->n_fields = n_fields;
 	f->srtt_us = tp->srtt_us >> 3;
 	f->rtt_min_us = tp->rtt_min.s[0].v;
 	f->delivered_pkts = tp->delivered;
 	f->lost_pkts = tp->lost;
-	f->flags = f->report_flags;
-	if (BPF_CORE_READ_BITFIELD(inet_csk(sk), icsk_ca_state) >= TCP_CA_RECOVERY)
-		f->flags |= REPORT_IN_RECOVERY;
-	f->report_flags = 0;
+	f->flags = take_report_flags(&f->tcp, sk);
 	bytes += sizeof(struct remuda_report) - sizeof(f->r.report);
 	if (bpf_ringbuf_output(&remuda_reports, &f->event, bytes, 0) == 0)
 		return;
@@ -104,69 +105,18 @@ static __always_inline void send_report(struct remuda_flow *f, struct sock *sk, 
 		__sync_fetch_and_add(&s->lost_reports, 1);
 }
 
-/* Until the agent has answered a loss, which takes it far less than a quarter of a round trip, the
- * window wanted is taken to be the stack's threshold: what is sent meanwhile into a full queue is
- * lost, and would be a second loss after the agent's reduction.
- */
-static __always_inline u64 wanted_cwnd(struct remuda_flow *f, struct tcp_sock *tp)
+/* What the program reads of the datapath itself. */
+static __always_inline void load_implicit(struct remuda_flow *f, struct sock *sk)
 {
-	u64 answer_ns = (u64)(tp->srtt_us >> 3) * NSEC_PER_USEC / 4;
+	u64 *implicit = f->r.implicit;
+	u64 mss = tcp_sk(sk)->mss_cache;
 
-	if (f->cwnd_pkts >= tp->prior_cwnd && f->now_ns - f->recovery_ns < answer_ns &&
-	    tp->snd_ssthresh < f->cwnd_pkts)
-		return tp->snd_ssthresh;
-	return f->cwnd_pkts;
-}
-
-/* Proportional rate reduction, RFC 6937 with its slow start only while the repair gets on, as
- * tcp_cwnd_reduction() in net/ipv4/tcp_input.c, which the stack does not call for us: while losses
- * are repaired, so much is sent for what is delivered that the window wanted is what is in flight
- * in the end. Without it, a window cut below what is in flight silences the sender, and its
- * retransmissions, for a while.
- */
-static __always_inline u64 reduced_cwnd(struct remuda_flow *f, struct tcp_sock *tp, u32 delivered)
-{
-	u64 in_flight = in_flight_pkts(tp), wanted = wanted_cwnd(f, tp), out = tp->prr_out;
-	u64 allowed, send = 0;
-
-	f->prr_delivered += delivered;
-	if (in_flight > wanted) {
-		u64 prior = tp->prior_cwnd ? tp->prior_cwnd : wanted;
-
-		allowed = (wanted * f->prr_delivered + prior - 1) / prior;
-		if (allowed > out)
-			send = allowed - out;
-	} else {
-		allowed = f->prr_delivered > out ? f->prr_delivered - out : 0;
-		if (allowed < delivered)
-			allowed = delivered;
-		if (f->r.primitive[P_BYTES_ACKED] && !f->r.primitive[P_LOST_PKTS_SAMPLE])
-			allowed++; /* the repair gets on */
-		send = wanted - in_flight;
-		if (send > allowed)
-			send = allowed;
-	}
-	if (!out && !send)
-		send = 1; /* the fast retransmission */
-	return in_flight + send;
-}
-
-/* A paced flow's window is the agent's as it stands: such algorithms conserve packets. */
-static __always_inline void settle_cwnd(struct remuda_flow *f, struct sock *sk,
-					const struct rate_sample *rs)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-	u32 state = BPF_CORE_READ_BITFIELD(inet_csk(sk), icsk_ca_state);
-	u64 cwnd = f->cwnd_pkts;
-
-	if (!f->paced && (state == TCP_CA_RECOVERY || state == TCP_CA_CWR)) {
-		u64 reduced = reduced_cwnd(f, tp, rs->acked_sacked);
-
-		if (reduced < cwnd || in_flight_pkts(tp) > wanted_cwnd(f, tp))
-			cwnd = reduced;
-	}
-	set_cwnd_pkts(tp, cwnd);
-	f->cwnd_set_pkts = tp->snd_cwnd;
+	implicit[I_FLAG] = 0;
+	implicit[I_FALLTHROUGH] = 0;
+	implicit[I_REPORT] = 0;
+	implicit[I_MICROS] = (f->tcp.now_ns - f->time_zero_ns) / NSEC_PER_USEC;
+	implicit[I_CWND] = f->tcp.cwnd_pkts * mss;
+	implicit[I_RATE] = f->tcp.paced ? sk->sk_pacing_rate : 0;
 }
 
 static __always_inline void obey_program(struct remuda_flow *f, struct sock *sk, u64 cwnd_bytes,
@@ -175,9 +125,9 @@ static __always_inline void obey_program(struct remuda_flow *f, struct sock *sk,
 	u64 *implicit = f->r.implicit;
 
 	if (implicit[I_CWND] && implicit[I_CWND] != cwnd_bytes)
-		want_cwnd(f, tcp_sk(sk), implicit[I_CWND]);
+		want_cwnd(&f->tcp, tcp_sk(sk), implicit[I_CWND]);
 	if (implicit[I_RATE] && implicit[I_RATE] != rate) {
-		f->paced = 1;
+		f->tcp.paced = 1;
 		pace_at(sk, implicit[I_RATE]);
 	}
 }
@@ -189,23 +139,24 @@ static __always_inline void run_program(struct sock *sk, const struct rate_sampl
 
 	if (!f)
 		return;
-	f->now_ns = bpf_ktime_get_ns();
+	f->tcp.now_ns = bpf_ktime_get_ns();
 	version = CONSTANT(MARK_VERSION);
 	if ((u32)version != f->program_version) {
 		f->program_version = version;
-		f->time_zero_ns = f->now_ns;
+		f->time_zero_ns = f->tcp.now_ns;
 		f->program_uid = CONSTANT(MARK_UID);
 		SPLICE(MARK_DEFINE, f);
 	}
-	note_cwnd(f, tcp_sk(sk));
+	note_cwnd(&f->tcp, tcp_sk(sk));
 	take_slot(f, sk);
-	load_primitives(f, sk, rs);
+	load_primitives(&f->tcp, tcp_sk(sk), rs, &f->r.primitive);
+	load_implicit(f, sk);
 	cwnd_bytes = f->r.implicit[I_CWND];
 	rate = f->r.implicit[I_RATE];
 	SPLICE(MARK_BODY, f);
 	obey_program(f, sk, cwnd_bytes, rate);
-	settle_cwnd(f, sk, rs);
-	if (!f->paced)
+	settle_cwnd(&f->tcp, sk, &f->r.primitive, rs->acked_sacked);
+	if (!f->tcp.paced)
 		pace_by_window(sk);
 	if (f->r.implicit[I_REPORT]) {
 		send_report(f, sk, CONSTANT(MARK_FIELDS));

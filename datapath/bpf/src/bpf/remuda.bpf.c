@@ -10,8 +10,6 @@
 #include "kernel_types.h"
 #include "layout.h"
 #include "maps.h"
-#include "pacing.h"
-#include "primitives.h"
 #include "fallback.h"
 #include "program.h"
 #include "native.h"
@@ -102,7 +100,7 @@ void BPF_PROG(remuda_init, struct sock *sk)
 	if (!f || come_back(sk, f))
 		return;
 	__builtin_memset(f, 0, __builtin_offsetof(struct remuda_flow, r));
-	note_totals(f, tp);
+	note_totals(&f->tcp, tp);
 	sid = take_free_slot(sk, now_ns);
 	PRIV(sk)[PRIV_SID] = sid;
 	emit(sk, sid ? REMUDA_CREATED : REMUDA_TABLE_FULL, now_ns);
@@ -191,7 +189,7 @@ void BPF_PROG(remuda_cong_control, struct sock *sk, u32 ack, int flag,
 	/* Before its first program a flow is not in fallback: it has nothing to fall back from. */
 	if (!PRIV(sk)[PRIV_FALLBACK] && PRIV(sk)[PRIV_PROGRAM])
 		enter_fallback(sk, now_ns);
-	fallback_reno(sk, rs);
+	run_reno(sk, rs);
 	if (sid && !PRIV(sk)[PRIV_PROGRAM])
 		keep_info(sk, sid);
 }
@@ -207,19 +205,17 @@ void BPF_PROG(remuda_set_state, struct sock *sk, u8 new_state)
 {
 	struct remuda_flow *f;
 
-	if (new_state != TCP_CA_LOSS && new_state != TCP_CA_RECOVERY && new_state != TCP_CA_CWR)
+	if (new_state != TCP_CA_Loss && new_state != TCP_CA_Recovery && new_state != TCP_CA_CWR)
 		return;
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
 	if (!f)
 		return;
-	if (new_state == TCP_CA_LOSS) {
-		f->timed_out = 1;
+	if (new_state == TCP_CA_Loss) {
+		f->tcp.timed_out = 1;
 		timed_out_without_agent(sk, bpf_ktime_get_ns());
 		return;
 	}
-	/* The stack starts to count prr_out anew, also if a recovery follows another at once. */
-	f->prr_delivered = 0;
-	f->recovery_ns = bpf_ktime_get_ns();
+	begin_reduction(&f->tcp, bpf_ktime_get_ns());
 }
 
 SEC("struct_ops")

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Window and pacing rate: what the stack leaves to an algorithm with cong_control.
+/* Bounds of the window, and the pacing rate: what the stack leaves to an algorithm with
+ * cong_control.
  *
- * The stack neither floors the window, nor reduces it gently (RFC 6937), nor derives a pacing rate
- * for us. Without a rate of the agent's the rate is what tcp_update_pacing_rate()
- * (net/ipv4/tcp_input.c) would set, as it sizes TSO bursts, and pacing is off, as it is for the
- * kernel's own window-based algorithms.
+ * The stack neither floors the window nor derives a pacing rate for us. Without a rate of the
+ * agent's the rate is what tcp_update_pacing_rate() (net/ipv4/tcp_input.c) would set, as it sizes
+ * TSO bursts, and pacing is off, as it is for the kernel's own window-based algorithms.
  */
-#ifndef REMUDA_PACING_H
-#define REMUDA_PACING_H
+#ifndef REMUDA_TCP_PACING_H
+#define REMUDA_TCP_PACING_H
 
-#include "kernel_types.h"
+#include "remuda_tcp.h"
 
 /* RFC 5681: below two segments ACKs are delayed */
 #define CWND_MIN_PKTS 2
@@ -18,14 +18,13 @@
 /* net.ipv4.tcp_pacing_ss_ratio and tcp_pacing_ca_ratio, per cent */
 #define PACING_SS_PERCENT 200
 #define PACING_CA_PERCENT 120
-#define USEC_PER_SEC 1000000ULL
 
-static __always_inline u32 bound_cwnd(struct tcp_sock *tp, u64 pkts)
+static __always_inline u32 bound_cwnd(const struct tcp_sock *tp, u64 pkts)
 {
 	u64 max = tp->snd_cwnd_clamp;
 
-	if (max > config.cwnd_max_pkts)
-		max = config.cwnd_max_pkts;
+	if (max > REMUDA_CWND_PKTS_MAX)
+		max = REMUDA_CWND_PKTS_MAX;
 	if (pkts > max)
 		pkts = max;
 	if (pkts < CWND_MIN_PKTS)
@@ -45,8 +44,8 @@ static __always_inline void pace_at(struct sock *sk, u64 rate)
 
 	if (rate < min)
 		rate = min;
-	if (rate > config.rate_max_bytes_per_sec)
-		rate = config.rate_max_bytes_per_sec;
+	if (rate > REMUDA_RATE_MAX)
+		rate = REMUDA_RATE_MAX;
 	if (rate > sk->sk_max_pacing_rate)
 		rate = sk->sk_max_pacing_rate;
 	sk->sk_pacing_rate = rate;
@@ -62,7 +61,8 @@ static __always_inline void pace_by_window(struct sock *sk)
 
 	if (cwnd < tp->snd_ssthresh / 2)
 		percent = PACING_SS_PERCENT;
-	rate = (u64)tp->mss_cache * (cwnd > in_use ? cwnd : in_use) * percent / 100 * USEC_PER_SEC;
+	rate = (u64)tp->mss_cache * (cwnd > in_use ? cwnd : in_use) * percent / 100 *
+	       (u64)USEC_PER_SEC;
 	if (srtt_us)
 		rate /= srtt_us;
 	if (rate > sk->sk_max_pacing_rate)

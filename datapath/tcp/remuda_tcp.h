@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the two datapaths of Linux TCP share: this folder turns a socket into primitives, and a
+ * wanted window and rate into what the socket has. The BPF datapath and the kernel module compile
+ * it; each provides, before it includes this:
+ *
+ *   - the kernel's types, or the members of them that are read here;
+ *   - REMUDA_CA_STATE(sk) and REMUDA_IS_CWND_LIMITED(tp), as both are bit fields;
+ *   - REMUDA_CWND_PKTS_MAX and REMUDA_RATE_MAX (bytes per second), the ceilings.
+ *
+ * All of it runs under the socket's lock. 64-bit machines only: it divides.
+ */
+#ifndef REMUDA_TCP_H
+#define REMUDA_TCP_H
+
+/* Flags of a report */
+#define REPORT_APP_LIMITED 1
+#define REPORT_IN_RECOVERY 2
+#define REPORT_CWND_FULL 4 /* the window held the sender back */
+#define REPORT_CWND_HALF 8 /* a flight used at least half of it */
+
+/* A flow, between two of its ACKs. */
+struct remuda_tcp {
+	u64 now_ns;	   /* of this ACK */
+	u64 recovery_ns;   /* when the stack began to repair losses */
+	u64 rate_outgoing; /* of the last valid sample, bytes per second */
+	u64 rate_incoming;
+	u64 bytes_acked; /* the socket's totals, at the last ACK */
+	u32 sacked_out;
+	u32 lost;
+	u32 delivered_ce;
+	u32 timed_out;
+	u32 paced;	   /* the agent or the program set a rate */
+	u32 report_flags;  /* since the last report */
+	u32 cwnd_pkts;	   /* what the agent or the program wants */
+	u32 cwnd_set_pkts; /* what the socket was last told */
+	u32 prr_delivered;
+	u32 padding;
+};
+
+static __always_inline u32 in_flight_pkts(const struct tcp_sock *tp)
+{
+	u32 left = tp->sacked_out + tp->lost_out;
+	u32 out = tp->packets_out + tp->retrans_out;
+
+	return out > left ? out - left : 0;
+}
+
+/* Counts from now on. */
+static __always_inline void note_totals(struct remuda_tcp *t, const struct tcp_sock *tp)
+{
+	t->bytes_acked = tp->bytes_acked;
+	t->sacked_out = tp->sacked_out;
+	t->lost = tp->lost;
+	t->delivered_ce = tp->delivered_ce;
+}
+
+#endif
