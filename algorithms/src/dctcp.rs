@@ -78,10 +78,12 @@ impl Controller for Dctcp {
     }
 
     fn can_resume(&self, path: &PathState) -> Readiness {
-        if path.ecn {
-            Readiness::Ready
-        } else {
+        if !path.datapath.marks {
+            Readiness::Refuse("its datapath does not count ECN marks")
+        } else if !path.ecn {
             Readiness::Refuse("the peers did not agree on ECN")
+        } else {
+            Readiness::Ready
         }
     }
 
@@ -203,10 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn a_path_without_ecn_is_refused() {
+    fn a_path_without_ecn_or_counts_of_marks_is_refused() {
         let mut path = path(10);
         assert!(matches!(Dctcp::new().can_resume(&path), Readiness::Refuse(_)));
         path.ecn = true;
         assert_eq!(Dctcp::new().can_resume(&path), Readiness::Ready);
+        path.datapath.marks = false;
+        assert!(matches!(Dctcp::new().can_resume(&path), Readiness::Refuse(_)));
     }
 }

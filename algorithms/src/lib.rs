@@ -43,7 +43,7 @@ pub use controller::{
     Controller, Decision, Measurement, ProgramId, Proposal, Readiness, Registers, RttSamples, Why,
 };
 pub use herd::{add, arm, arms};
-pub use path::PathState;
+pub use path::{Abilities, PathState};
 
 use std::sync::Arc;
 

@@ -65,7 +65,7 @@ impl Controller for Native {
     }
 
     fn can_resume(&self, path: &PathState) -> Readiness {
-        if path.has_native {
+        if path.datapath.native {
             Readiness::Ready
         } else {
             Readiness::Refuse("its datapath runs no algorithm of the kernel's own")
@@ -123,7 +123,7 @@ mod tests {
         let arm = Native::new("native:reno").expect("a name");
         assert!(matches!(arm.can_resume(&path(20)), Readiness::Refuse(_)));
         let mut with = path(20);
-        with.has_native = true;
+        with.datapath.native = true;
         assert_eq!(arm.can_resume(&with), Readiness::Ready);
     }
 }

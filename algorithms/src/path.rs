@@ -3,7 +3,7 @@
 //! It is all that survives a switch. An algorithm's private state dies with its owner; starting a
 //! flow and taking one over are the same call, [`crate::Controller::resume`].
 
-use crate::controller::Measurement;
+use crate::controller::{Decision, Measurement};
 use crate::filter::Windowed;
 use crate::units::{Bytes, Packets, Rate, Time};
 use std::time::Duration;
@@ -17,6 +17,24 @@ const SRTT_WEIGHT: u32 = 8;
 const RTTVAR_WEIGHT: u32 = 4;
 /// RFC 5681 section 3.1: a window below two segments cannot be acknowledged without delay.
 pub const CWND_MIN: Packets = Packets(2);
+
+/// What a datapath can, of what not each can: ARCHITECTURE.md has the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// It runs algorithms of its host's own ([`crate::native`]).
+    pub native: bool,
+    /// It enforces a pacing rate. Otherwise a rate becomes a window: [`PathState::enforceable`].
+    pub pacing: bool,
+    /// It counts each ECN mark.
+    pub marks: bool,
+}
+
+impl Default for Abilities {
+    /// Those of CCP's own datapaths.
+    fn default() -> Self {
+        Self { native: false, pacing: true, marks: true }
+    }
+}
 
 /// The state of one flow's path.
 #[derive(Clone, Debug)]
@@ -43,8 +61,8 @@ pub struct PathState {
     pub ecn: bool,
     /// The last report was limited by the application.
     pub app_limited: bool,
-    /// The datapath can run algorithms of its host's own ([`crate::native`]).
-    pub has_native: bool,
+    /// What the flow's datapath can.
+    pub datapath: Abilities,
     rtt_min: Option<Windowed<Duration>>,
     rtt_min_long: Option<Windowed<Duration>>,
     rtt_max: Option<Windowed<Duration>>,
@@ -70,7 +88,7 @@ impl PathState {
             w_max: None,
             ecn: false,
             app_limited: false,
-            has_native: false,
+            datapath: Abilities::default(),
             rtt_min: None,
             rtt_min_long: None,
             rtt_max: None,
@@ -87,7 +105,7 @@ impl PathState {
             rtt_min_long: self.rtt_min_long,
             rtt_min: self.rtt_min_long,
             ecn: self.ecn,
-            has_native: self.has_native,
+            datapath: self.datapath,
             ..Self::new(self.mss, self.cwnd)
         }
     }
@@ -166,6 +184,17 @@ impl PathState {
     /// The least window any controller may leave a flow with.
     pub fn cwnd_floor(&self) -> Bytes {
         CWND_MIN.to_bytes(self.mss)
+    }
+
+    /// A decision as the flow's datapath can carry it out. Where nothing paces, a rate becomes the
+    /// window that it fills in a smoothed round trip (Little's law), below the window decided.
+    pub fn enforceable(&self, decision: Decision) -> Decision {
+        let (Some(rate), Some(srtt), false) = (decision.rate, self.srtt, self.datapath.pacing)
+        else {
+            return decision;
+        };
+        let fills = (rate * srtt).max(self.cwnd_floor());
+        Decision { cwnd: decision.cwnd.min(fills), rate: None }
     }
 }
 

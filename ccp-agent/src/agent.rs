@@ -5,12 +5,13 @@ use crate::config::Config;
 use crate::error::on;
 use crate::events::{Event, EventLog};
 use crate::host::Host;
-use crate::ipc::{Datapaths, Junction, UnixEnd, lock};
+use crate::ipc::{DEVICE, Datapaths, Junction, ModuleEnd, UnixEnd, lock};
 use crate::portus_side::Remuda;
 use crate::run_dir::{self, RunDir};
 use crate::{Error, clock, control, programs};
 use remuda_bpf::{Datapath, DefaultAlgorithm, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -38,7 +39,9 @@ pub fn run_until(
     let log = EventLog::open(&log_path, config.agent.event_log_bytes_max)?;
     let host = Arc::new(Mutex::new(Host::new(config.clone(), Box::new(log))));
     let unix = UnixEnd::bind(&run_dir::datapath_socket(run_dir.path()))?;
-    let datapaths = Datapaths { unix: Some(unix), ..open_bpf(&config, &host)? };
+    let bpf = open_bpf(&config, &host)?;
+    let module = config.agent.module.then(|| ModuleEnd::new(Path::new(DEVICE), &host));
+    let datapaths = Datapaths { unix: Some(unix), module, ..bpf };
     let (answer, answered) = mpsc::channel();
     let _control = control::serve(run_dir.path(), Arc::clone(&host), answered)?;
     let _door = door::open(run_dir.path(), config.authors.clone(), Arc::clone(&host))?;
@@ -92,5 +95,5 @@ fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Datapaths, Error> {
     }
     let default_algorithm =
         agent.take_default.then(|| DefaultAlgorithm::take(&agent.name)).transpose()?;
-    Ok(Datapaths { bpf: Some(bpf), unix: None, default_algorithm })
+    Ok(Datapaths { bpf: Some(bpf), default_algorithm, ..Datapaths::default() })
 }

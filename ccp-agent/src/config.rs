@@ -71,6 +71,8 @@ pub struct AgentConfig {
     pub initial_cwnd_pkts: u32,
     /// Drive Linux TCP of this host by BPF.
     pub bpf: bool,
+    /// Drive Linux TCP of this host by the module tcp_remuda too, whenever it is loaded.
+    pub module: bool,
     /// The event log starts a new file beyond this size, in bytes; one old file is kept.
     pub event_log_bytes_max: u64,
 }
@@ -90,6 +92,7 @@ impl Default for AgentConfig {
             cgroups: Vec::new(),
             initial_cwnd_pkts: 0,
             bpf: true,
+            module: true,
             event_log_bytes_max: 64 << 20,
         }
     }

@@ -29,7 +29,7 @@ pub enum Event {
     /// Flows are served: the host's own datapath has all programs.
     Ready {},
     /// A datapath said hello.
-    DatapathReady { datapath: String },
+    DatapathReady { datapath: String, lacks: Vec<&'static str> },
     /// A datapath answers no more, or too slowly; it alone suffers.
     DatapathLost { datapath: String, reason: String },
     /// A message was refused; nothing of it took effect.

@@ -11,10 +11,11 @@ use crate::flow::{Actuator, Context, Flow, socket_name};
 use crate::ipc::Peer;
 use crate::{Error, decode};
 use remuda_algorithms::units::Bytes;
-use remuda_algorithms::{Measurement, Why, native};
-use remuda_wire::to_agent::{CAPABILITY_NATIVE, FlowInfo, Hello, Signals, State};
+use remuda_algorithms::{Abilities, Measurement, Why, native};
+use remuda_wire::capability;
+use remuda_wire::to_agent::{FlowInfo, Hello, Signals, State};
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// A flow as its datapath numbers it.
@@ -103,7 +104,7 @@ pub struct Host {
     keys: HashMap<u32, Key>,
     announced: HashMap<Key, FlowInfo>,
     /// The datapaths that can run algorithms of their host's own.
-    with_native: HashSet<Peer>,
+    abilities: HashMap<Peer, Abilities>,
     /// What new flows got last that no author brought.
     default_of_ours: String,
     next_id: u32,
@@ -137,6 +138,15 @@ fn info_of_create(create: &remuda_wire::to_agent::Create) -> FlowInfo {
     }
 }
 
+fn abilities(bits: u32) -> Abilities {
+    let has = |bit| bits & bit != 0;
+    Abilities {
+        native: has(capability::NATIVE),
+        pacing: has(capability::PACING),
+        marks: has(capability::MARKS),
+    }
+}
+
 impl Host {
     /// Without flows.
     pub fn new(config: Config, recorder: Box<dyn Recorder>) -> Self {
@@ -149,7 +159,7 @@ impl Host {
             flows: HashMap::new(),
             keys: HashMap::new(),
             announced: HashMap::new(),
-            with_native: HashSet::new(),
+            abilities: HashMap::new(),
             next_id: 1,
             pokes: Vec::new(),
         }
@@ -180,12 +190,14 @@ impl Host {
     /// A datapath says what it can do.
     pub fn greeted(&mut self, peer: &Peer, hello: &Hello) {
         let datapath = format!("{peer} {}", hello.name);
-        self.recorder.record(None, &Event::DatapathReady { datapath });
-        if hello.capabilities & CAPABILITY_NATIVE != 0 {
-            self.with_native.insert(peer.clone());
-        } else {
-            self.with_native.remove(peer);
-        }
+        let lacks = capability::missing(hello.capabilities);
+        self.recorder.record(None, &Event::DatapathReady { datapath, lacks });
+        self.abilities.insert(peer.clone(), abilities(hello.capabilities));
+    }
+
+    /// What a datapath can; one that has not greeted is CCP's own.
+    fn abilities_of(&self, peer: &Peer) -> Abilities {
+        self.abilities.get(peer).copied().unwrap_or_default()
     }
 
     /// Who the next `CREATE` of this flow is about.
@@ -202,9 +214,9 @@ impl Host {
     ) {
         self.close(key); // the same number again: the old flow is gone
         let info = self.announced.remove(key).unwrap_or_else(|| info_of_create(create));
+        let abilities = self.abilities_of(&key.0);
         // To ask the kernel for an algorithm may load a module: not for whoever has no use for it.
-        let usable =
-            self.with_native.contains(&key.0) || native::kernel_name(&create.cong_alg).is_none();
+        let usable = abilities.native || native::kernel_name(&create.cong_alg).is_none();
         let asked = usable && catalogue::kind_of(&create.cong_alg, &self.config).is_ok();
         let mut driver =
             if asked { create.cong_alg.clone() } else { self.config.agent.default.clone() };
@@ -224,7 +236,7 @@ impl Host {
         self.counts.created += 1;
         let now_us = crate::clock::monotonic_us();
         let mut flow = Flow::new(id, info, (cwnd, mss), (driver, controller), now_us);
-        flow.path.has_native = self.with_native.contains(&key.0);
+        flow.path.datapath = abilities;
         let report_us = self.report_us();
         let recorder = &mut *self.recorder;
         flow.start(&mut Context { config: &self.config, recorder, actuator, report_us });
@@ -324,7 +336,7 @@ impl Host {
             self.close(key);
         }
         self.announced.retain(|key, _| key.0 != *peer);
-        self.with_native.remove(peer);
+        self.abilities.remove(peer);
     }
 
     /// Whether the flow is known.

@@ -35,6 +35,9 @@ pub struct AgentArgs {
     /// Be the default algorithm of this network namespace until the agent ends
     #[arg(long)]
     take_default: bool,
+    /// Leave this host's TCP to the kernel module (datapath/kernel), which needs no BPF
+    #[arg(long)]
+    no_bpf: bool,
     /// Print the configuration in force, as TOML, and do not run
     #[arg(long)]
     print_config: bool,
@@ -73,6 +76,7 @@ impl AgentArgs {
         }
         agent.cgroups.extend(self.cgroup);
         agent.take_default |= self.take_default;
+        agent.bpf &= !self.no_bpf;
         config.validate()?;
         config.load()?;
         drivers::check(&config.agent.default, &config)?;

@@ -94,6 +94,26 @@ fn load() -> Verdict {
     }
 }
 
+/// What the module says of itself, if it is loaded: name and number a line.
+fn module_counters() -> Option<String> {
+    read("/proc/net/tcp_remuda")
+}
+
+fn module(said: Option<&str>) -> Verdict {
+    let Some(said) = said else {
+        return Lacks(
+            "tcp_remuda is not loaded".to_owned(),
+            "only where BPF cannot: datapath/kernel/README.md",
+        );
+    };
+    let count = |name: &str| {
+        let of = |line: &str| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
+        said.lines().find_map(of).unwrap_or_default()
+    };
+    let agent = if count("agent") == "1" { "an agent has it" } else { "no agent has it" };
+    Good(format!("tcp_remuda: {agent}, {} flows of {}", count("flows"), count("flows_max")))
+}
+
 fn natives() -> Verdict {
     let known = read("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     let native = Config::default().agent.native;
@@ -160,12 +180,14 @@ impl DoctorArgs {
     pub fn run(self) -> Result<(), Failure> {
         let run_dir = &self.run_dir.run_dir;
         let mut out = table(&["", "what", "how it is", "fix"]);
-        let mut bad = 0;
+        let loaded = module_counters();
+        let (mut bad, mut without) = (0, 0);
         for (what, verdict) in [
             ("kernel", kernel()),
             ("capabilities", capabilities()),
             ("BPF JIT", jit()),
             ("datapath", load()),
+            ("module", module(loaded.as_deref())),
             ("native algorithms", natives()),
             ("default algorithm", default_algorithm(run_dir)),
             ("cgroups", cgroups()),
@@ -175,6 +197,11 @@ impl DoctorArgs {
             let (mark, how, fix) = match verdict {
                 Good(how) => ("ok", how, ""),
                 Lacks(how, fix) => ("--", how, fix),
+                // The module needs nothing of what BPF does.
+                Bad(how, fix) if loaded.is_some() => {
+                    without += 1;
+                    ("--", how, fix)
+                }
                 Bad(how, fix) => ("NO", how, fix),
             };
             bad += usize::from(mark == "NO");
@@ -184,7 +211,11 @@ impl DoctorArgs {
         if bad > 0 {
             return Err(format!("{bad} of the above must be fixed before the agent can run").into());
         }
-        println!("the agent can drive this host's TCP");
+        if without > 0 {
+            println!("the agent can drive this host's TCP by the module: remuda agent --no-bpf");
+        } else {
+            println!("the agent can drive this host's TCP");
+        }
         Ok(())
     }
 }

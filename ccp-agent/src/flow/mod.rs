@@ -325,7 +325,8 @@ impl Flow {
         }
         self.decision = decision;
         self.path.rate = decision.rate;
-        let (cwnd, rate) = decode::registers(decision);
+        let told = self.path.enforceable(decision);
+        let (cwnd, rate) = decode::registers(told);
         let registers = self.controller.registers();
         let own = registers.as_slice();
         let mut fields = [("", 0); 4 + OWN_REGISTERS_MAX];
@@ -354,7 +355,7 @@ impl Flow {
         self.sent = Some((cwnd, rate));
         self.reporting = reporting;
         self.registers = registers;
-        self.path.cwnd = decision.cwnd;
+        self.path.cwnd = told.cwnd;
     }
 
     /// Whether the datapath already had this window: it changes it by itself after a timeout.

@@ -247,10 +247,25 @@ fn a_cold_hand_off_tells_no_more_than_the_kernel_would() {
     assert!(rate > 3_150_000, "it starts up anew, and nothing caps it: {rate}");
 }
 
+#[test]
+fn a_datapath_that_does_not_pace_gets_the_window_that_the_rate_fills() {
+    let mut rig = Rig::new("bbr");
+    rig.flow.path.datapath.pacing = false;
+    for at_ms in (40..400).step_by(40) {
+        rig.report(at_ms, |_| ());
+    }
+    let (decision, srtt) = (rig.flow.decision, rig.flow.path.srtt.expect("round trips"));
+    let rate = decision.rate.expect("bbr paces");
+    let told = &rig.wire.0.last().expect("an order").1;
+    assert!((rate * srtt) < decision.cwnd, "the ceiling is two BDPs: {decision:?}");
+    let filled = u32::try_from((rate * srtt).0).expect("small");
+    assert_eq!(told[..2], owned(&[("Cwnd", filled), ("Rate", 0)]));
+}
+
 /// A rig whose datapath can run the kernel's own algorithms.
 fn with_native(driver: &str) -> Rig {
     let mut rig = Rig::new(driver);
-    rig.flow.path.has_native = true;
+    rig.flow.path.datapath.native = true;
     rig
 }
 

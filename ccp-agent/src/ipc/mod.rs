@@ -7,8 +7,10 @@
 //! its own; `HELLO`, `FLOW`, `SIGNALS` and `STATE` go to the flow host and not to portus; and whose
 //! `CREATE` it is that portus handles stands in [`Junction::current`].
 
+mod module;
 mod unix;
 
+pub use module::{DEVICE, ModuleEnd};
 pub use unix::UnixEnd;
 
 use crate::author::Authors;
@@ -47,6 +49,8 @@ pub enum Peer {
     Nobody,
     /// Linux TCP of this host.
     Bpf,
+    /// The same, by the kernel module.
+    Module,
     /// A datapath behind a unix datagram socket.
     Unix(Arc<PathBuf>),
 }
@@ -56,6 +60,7 @@ impl fmt::Display for Peer {
         match self {
             Self::Nobody => f.write_str("nobody"),
             Self::Bpf => f.write_str("bpf"),
+            Self::Module => f.write_str("module"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -85,6 +90,8 @@ pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Datapaths {
     /// Linux TCP.
     pub bpf: Option<Datapath>,
+    /// Linux TCP by the kernel module, where it is loaded.
+    pub module: Option<ModuleEnd>,
     /// The unix socket.
     pub unix: Option<UnixEnd>,
     /// The host's default algorithm, while it is ours.
@@ -108,12 +115,12 @@ enum Passed {
 struct Inner {
     datapaths: Datapaths,
     inbox: VecDeque<(Peer, Vec<u8>)>,
-    /// What the BPF datapath did not take, until the host is told: who sends may hold its lock.
-    refused: Vec<String>,
+    /// What a kernel did not take, until the host is told: who sends may hold its lock.
+    refused: Vec<(Peer, String)>,
     housekept_ns: u64,
-    /// Whether the BPF datapath has no programs yet.
-    installs: bool,
-    /// Called once it has.
+    /// The kernel's datapaths that have no programs yet.
+    install: Vec<Peer>,
+    /// Called once they have.
     ready: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -131,7 +138,7 @@ pub struct Junction {
 impl Junction {
     /// Over these datapaths. `stop` (a signal's flag) ends the run loop by clearing `go_on`,
     /// portus' own flag, which means the opposite. `ready` is called once, from the run loop's
-    /// thread, when the BPF datapath, if there is one, has all programs.
+    /// thread, when the kernel's datapaths, if there are any, have all programs.
     pub fn new(
         datapaths: Datapaths,
         host: Arc<Mutex<Host>>,
@@ -140,7 +147,7 @@ impl Junction {
         ready: impl FnOnce() + Send + 'static,
     ) -> Self {
         let inner = Inner {
-            installs: datapaths.bpf.is_some(),
+            install: datapaths.of_the_kernel(),
             datapaths,
             inbox: VecDeque::new(),
             refused: Vec::new(),
@@ -166,7 +173,7 @@ impl Junction {
     fn next(&self, out: &mut [u8]) -> Option<(usize, Peer)> {
         let mut inner = self.inner.borrow_mut();
         // portus asks for more: so it has sent every program to who was ready.
-        if !inner.installs
+        if inner.install.is_empty()
             && let Some(ready) = inner.ready.take()
         {
             lock(&self.host).record(&Event::Ready {});
@@ -177,7 +184,7 @@ impl Junction {
                 match self.pass(&peer, &message, out) {
                     Passed::ToPortus(bytes) => return Some((bytes, peer)),
                     Passed::IsReady(bytes) => {
-                        inner.installs &= peer != Peer::Bpf;
+                        inner.install.retain(|waits| *waits != peer);
                         return Some((bytes, peer));
                     }
                     Passed::Kept => {}
@@ -200,8 +207,8 @@ impl Junction {
     /// Tells the host what has happened beside the messages; the flows to poke.
     fn pokes(&self, answered: &[&'static str], inner: &mut Inner) -> Vec<Key> {
         let mut host = lock(&self.host);
-        for reason in std::mem::take(&mut inner.refused) {
-            host.refuse(&Peer::Bpf, reason);
+        for (peer, reason) in std::mem::take(&mut inner.refused) {
+            host.refuse(&peer, reason);
         }
         if !answered.is_empty() {
             host.answered(answered);
@@ -215,21 +222,27 @@ impl Junction {
     fn pass_on(&self, message: &[u8], to: &Peer) {
         let mut inner = self.inner.borrow_mut();
         let Inner { datapaths, inbox, refused, .. } = &mut *inner;
-        match to {
-            Peer::Nobody => {}
+        let error = match to {
+            Peer::Nobody => None,
             Peer::Bpf => match datapaths.bpf.as_mut().map(|bpf| bpf.handle(message)) {
-                None | Some(Ok(()) | Err(remuda_bpf::Error::NoFlow(_))) => {}
-                Some(Err(error)) => {
-                    refused.push(error.to_string());
-                    if let Some(state) = refusal(message) {
-                        inbox.push_back((Peer::Bpf, state));
-                    }
-                }
+                None | Some(Ok(()) | Err(remuda_bpf::Error::NoFlow(_))) => None,
+                Some(Err(error)) => Some(error.to_string()),
             },
+            Peer::Module => {
+                let sent = datapaths.module.as_mut().map(|module| module.send(message));
+                sent.and_then(|sent| sent.err()).map(|error| error.to_string())
+            }
             Peer::Unix(path) => {
                 if let Some(unix) = &mut datapaths.unix {
                     unix.send(path, message);
                 }
+                None
+            }
+        };
+        if let Some(error) = error {
+            refused.push((to.clone(), error));
+            if let Some(state) = refusal(message) {
+                inbox.push_back((to.clone(), state));
             }
         }
     }
@@ -319,6 +332,13 @@ fn refusal(message: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Datapaths {
+    /// Those that are installed programs before flows are served.
+    fn of_the_kernel(&self) -> Vec<Peer> {
+        let module = self.module.as_ref().is_some_and(ModuleEnd::is_open);
+        let there = [(Peer::Bpf, self.bpf.is_some()), (Peer::Module, module)];
+        there.into_iter().filter(|(_, is_there)| *is_there).map(|(peer, _)| peer).collect()
+    }
+
     fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {
         let bpf = self.bpf.iter().flat_map(|bpf| {
             bpf.poll_fds().map(|fd| {
@@ -326,7 +346,8 @@ impl Datapaths {
                 unsafe { BorrowedFd::borrow_raw(fd) }
             })
         });
-        bpf.chain(self.unix.iter().map(|unix| unix.as_fd())).collect()
+        let module = self.module.iter().filter_map(ModuleEnd::poll_fd);
+        bpf.chain(module).chain(self.unix.iter().map(|unix| unix.as_fd())).collect()
     }
 }
 
@@ -363,6 +384,13 @@ impl Inner {
             if housekeeping {
                 bpf.reconcile(&mut sink);
             }
+        }
+        if let Some(module) = &mut datapaths.module {
+            if housekeeping {
+                module.keep_house(host);
+            }
+            module.beat(now_ns);
+            module.receive(host, |message| inbox.push_back((Peer::Module, message.to_vec())));
         }
         if let Some(unix) = &mut datapaths.unix {
             unix.receive(host, |peer, message| inbox.push_back((peer, message.to_vec())));
@@ -418,6 +446,7 @@ impl Ipc for Junction {
                 }
             }
         }
+        inner.datapaths.module = None;
         inner.datapaths.unix = None;
         let mut host = lock(&self.host);
         host.flows_left = flows_left;
