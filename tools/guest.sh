@@ -1,76 +1,123 @@
 #!/usr/bin/env bash
-# Makes target/guest, what tests/guest boots: a kernel of Debian's, the modules that emulated paths
-# and the kernel's own BBR need, and busybox. Installs QEMU first, and says so; quick the second
-# time. Nothing else of the host changes: kernel and busybox are unpacked, not installed.
+# Makes target/guest/KERNEL, what tests/guest boots: a kernel of Debian's, modules of it, and
+# busybox. Installs QEMU first, and says so; quick the second time. Nothing else of the host
+# changes: packages are unpacked, not installed.
+#
+#   tools/guest.sh [--headers] [KERNEL...]
+#
+# KERNEL is a series, such as 6.1; without one, 6.12: BPF's cong_control() has all its arguments
+# since 6.10. With --headers there is also target/guest/KERNEL/headers, where tools/module.sh builds
+# a module for it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 
-readonly FOLDER=$PWD/target/guest
-# Debian 12 has the first name, in its security archive; Debian 13 and later the second.
-readonly SERIES=(linux-image-6.12-cloud-amd64 linux-image-cloud-amd64)
-# cong_control() has four arguments since.
-readonly OLDEST=6.10
-readonly MODULES=(tun veth tcp_bbr)
+# Links, netem; what the kernel's own congestion control is compared to.
+readonly MODULES=(tun veth sch_netem tcp_bbr tcp_dctcp tcp_illinois tcp_vegas tcp_westwood)
 
 say() { echo "guest: $*"; }
+fail() {
+	printf 'guest: %s\n' "$@" >&2
+	exit 1
+}
+
+# The package that a package of a series stands for, if apt knows one: that of its newest version.
+newest() {
+	local series=$1 meta depends package version
+	# Debian has each series under a name of its own, but for the one it was released with.
+	for meta in "linux-image-$series-cloud-amd64" linux-image-cloud-amd64; do
+		depends=$(apt-cache depends "$meta" 2>/dev/null || true)
+		package=$(sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p' <<<"$depends")
+		version=${package#linux-image-}
+		if [[ $version == "$series".* ]]; then
+			echo "$package"
+			return
+		fi
+	done
+}
+
+# Which of a package's dependencies match a pattern.
+depends() { apt-cache depends "$1" | sed -n "s/^ *Depends: \($2\)\$/\1/p"; }
+
+version() { apt-cache show --no-all-versions "$1" | sed -n 's/^Version: //p'; }
+
+# Of one module, unpacked.
+put_module() {
+	local module=$1 from=$2 into=$3 file
+	file=$(find "$from" -name "$module.ko*")
+	case $file in
+	*.ko.xz) xz -dc "$file" >"$into/$module.ko" ;;
+	*.ko) cp "$file" "$into/" ;;
+	*) fail "no $module.ko or $module.ko.xz among its modules: ${file:-nothing like it}" ;;
+	esac
+}
+
+# A folder in which a module is built, from packages for /usr.
+put_headers() {
+	local release=$1 from=$2 into=$3
+	mkdir -p "$into/packages"
+	mv "$from/usr/src" "$from/usr/lib" "$into/packages/"
+	ln -s "packages/src/linux-headers-$release" "$into/headers"
+	# All else in there is relative, and works wherever it lies.
+	sed -i 's|/usr/src/|../|' "$into/headers/Makefile"
+}
+
+make_folder() {
+	local series=$1 folder=$PWD/target/guest/$1 image release package module
+	local packages=(busybox-static)
+	image=$(newest "$series")
+	if [[ -z $image ]]; then
+		fail "apt knows no Debian kernel of the series $series" \
+			"fix: apt-get update; apt-cache search linux-image-cloud has all"
+	fi
+	release=${image#linux-image-}
+	packages+=("$image=$(version "$image")")
+	if [[ -n $headers ]]; then
+		# Of the same version as the kernel: else its modules do not load.
+		package=linux-headers-$release
+		packages+=("$package=$(version "$image")" "$(depends "$package" 'linux-kbuild-.*')"
+			"$(depends "$package" 'linux-headers-.*-common')")
+	fi
+	work=$(mktemp -d)
+	say "fetching ${packages[*]} (apt)"
+	(cd "$work" && apt-get download -qq -o APT::Sandbox::User=root "${packages[@]}") ||
+		fail "fix: apt-get update, then again"
+	for package in "$work"/*.deb; do
+		dpkg-deb -x "$package" "$work/unpacked"
+	done
+
+	rm -rf "$folder"
+	mkdir -p "$folder/modules"
+	for module in "${MODULES[@]}"; do
+		put_module "$module" "$work/unpacked/lib/modules" "$folder/modules"
+	done
+	[[ -z $headers ]] || put_headers "$release" "$work/unpacked" "$folder"
+	cp "$work/unpacked/boot/vmlinuz-$release" "$folder/vmlinuz"
+	cp "$(find "$work/unpacked" -path '*/bin/busybox')" "$folder/busybox"
+	rm -rf "$work"
+}
 
 if [[ $(uname -m) != x86_64 ]]; then
-	say "needs an x86-64 machine, this is $(uname -m)" >&2
-	say "fix: without --guest, the same runs on this machine's kernel (root)" >&2
-	exit 1
+	fail "needs an x86-64 machine, this is $(uname -m)" \
+		"fix: without --guest, the same runs on this machine's kernel (root)"
+fi
+headers=
+if [[ ${1-} == --headers ]]; then
+	headers=yes
+	shift
 fi
 bash tools/setup.sh binutils qemu-system-x86 xz-utils
 
-wanted=$(sha256sum "$0")
-if [[ -f $FOLDER/made-by && $(<"$FOLDER/made-by") == "$wanted" ]]; then
-	exit
-fi
-
-# What a package of a series stands for: the one of its newest version.
-kernel=
-for series in "${SERIES[@]}"; do
-	depends=$(apt-cache depends "$series" 2>/dev/null || true)
-	kernel=$(sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p' <<<"$depends")
-	version=${kernel#linux-image-}
-	if [[ -n $kernel ]] && dpkg --compare-versions "${version%%[+-]*}" ge "$OLDEST"; then
-		break
-	fi
-	kernel=
-done
-if [[ -z $kernel ]]; then
-	say "apt knows no Debian kernel of Linux $OLDEST or later: ${SERIES[*]}" >&2
-	say "fix: apt-get update; Debian 12 has one in its security archive" >&2
-	exit 1
-fi
-
-work=$(mktemp -d)
+work=
 trap 'rm -rf "$work"' EXIT
-for package in "$kernel" busybox-static; do
-	say "fetching $package (apt)"
-	if ! (cd "$work" && apt-get download -qq -o APT::Sandbox::User=root "$package"); then
-		say "fix: apt-get update, then again" >&2
-		exit 1
+wanted=$(sha256sum <"$0")
+for series in "${@:-6.12}"; do
+	made_by=target/guest/$series/made-by
+	if [[ -f $made_by && $(<"$made_by") == "$wanted" ]] &&
+		[[ -z $headers || -e target/guest/$series/headers ]]; then
+		continue
 	fi
+	make_folder "$series"
+	# Last: what is there is whole.
+	echo "$wanted" >"$made_by"
 done
-for package in "$work"/*.deb; do
-	dpkg-deb -x "$package" "$work/unpacked"
-done
-
-rm -rf "$FOLDER"
-mkdir -p "$FOLDER/modules"
-for module in "${MODULES[@]}"; do
-	file=$(find "$work/unpacked" -name "$module.ko*")
-	case $file in
-	*.ko.xz) xz -dc "$file" >"$FOLDER/modules/$module.ko" ;;
-	*.ko) cp "$file" "$FOLDER/modules/" ;;
-	*)
-		say "$kernel has no $module.ko or $module.ko.xz: ${file:-nothing like it}" >&2
-		exit 1
-		;;
-	esac
-done
-cp "$work"/unpacked/boot/vmlinuz-* "$FOLDER/vmlinuz"
-cp "$(find "$work/unpacked" -path '*/bin/busybox')" "$FOLDER/busybox"
-# Last: what is there is whole.
-echo "$wanted" >"$FOLDER/made-by"

@@ -61,7 +61,7 @@ struct Args {
         value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
     /// In virtual machines whose clock counts instructions, with the kernel of this folder:
-    /// `tools/guest.sh` makes target/guest
+    /// `tools/guest.sh` makes target/guest/6.12
     #[arg(long, value_name = "DIR")]
     guest: Option<std::path::PathBuf>,
     /// Print the figures of all rounds as JSON, nothing else: what a guest is asked for

@@ -9,7 +9,7 @@ fn root() -> PathBuf {
 
 #[test]
 fn reno_on_debians_kernel_is_the_kernels_own_reno() {
-    let kernel = root().join("target/guest");
+    let kernel = root().join("target/guest/6.12");
     let remuda = std::env::var_os("REMUDA_BIN").map(PathBuf::from);
     let (true, Some(remuda)) = (kernel.join("vmlinuz").exists(), remuda) else {
         eprintln!("SKIPPED: needs a kernel for guests and REMUDA_BIN; `make test-guest` has both");

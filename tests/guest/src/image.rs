@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 const INIT: &str = include_str!("init.sh");
+const LEAKS: &str = include_str!("leaks.sh");
 /// What [`INIT`] mounts on, and writes to.
 const FOLDERS: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "modules"];
 const EXECUTABLE: u32 = 0o755;
@@ -21,31 +22,27 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// One that starts what `/command` says, with the busybox and the modules of a folder.
+    /// One that loads what `/load` says and starts what `/command` says, with the busybox and the
+    /// modules of a folder.
     pub(crate) fn bootable(folder: &Path) -> Result<Self, Error> {
         let mut image = Self::default();
         for folder in FOLDERS {
             image.add_folder(Path::new(folder))?;
         }
         image.add("init", INIT.as_bytes())?;
+        image.add("bin/leaks", LEAKS.as_bytes())?;
         image.add_file(&folder.join("busybox"), "bin/busybox")?;
         let modules = folder.join("modules");
         let here = Error::doing(format!("read {}", modules.display()));
         for entry in fs::read_dir(&modules).map_err(here)? {
-            let path = entry.map_err(Error::doing("list modules"))?.path();
-            let name = path.file_name().unwrap_or_default().display().to_string();
-            image.add_file(&path, format!("modules/{name}"))?;
+            image.add_module(&entry.map_err(Error::doing("list modules"))?.path())?;
         }
         Ok(image)
     }
 
     /// A program of this host into `/bin`, without what debuggers want, and its libraries.
     pub(crate) fn add_program(&mut self, program: &Path) -> Result<(), Error> {
-        let name = program.file_name().unwrap_or_default().display().to_string();
-        let folder = tempfile::tempdir().map_err(Error::doing("make a folder"))?;
-        let stripped = folder.path().join(&name);
-        tool("strip", Command::new("strip").arg("-o").arg(&stripped).arg(program), program)?;
-        self.add_file(&stripped, format!("bin/{name}"))?;
+        self.add_stripped(program, "--strip-all", "bin")?;
         let said = tool("ldd", Command::new("ldd").arg(program), program)?;
         if let Some(missing) = said.lines().find(|line| line.ends_with("not found")) {
             let (file, said) = (program.display().to_string(), missing.trim().to_owned());
@@ -55,6 +52,20 @@ impl Image {
             self.add_file(Path::new(&library), &library)?;
         }
         Ok(())
+    }
+
+    /// A kernel module of this host into `/modules`, likewise.
+    pub(crate) fn add_module(&mut self, module: &Path) -> Result<(), Error> {
+        // The kernel links it by its symbols.
+        self.add_stripped(module, "--strip-debug", "modules")
+    }
+
+    fn add_stripped(&mut self, file: &Path, how: &str, into: &str) -> Result<(), Error> {
+        let name = file.file_name().unwrap_or_default();
+        let folder = tempfile::tempdir().map_err(Error::doing("make a folder"))?;
+        let stripped = folder.path().join(name);
+        tool("strip", Command::new("strip").args([how, "-o"]).arg(&stripped).arg(file), file)?;
+        self.add_file(&stripped, Path::new(into).join(name))
     }
 
     /// A file of this host.

@@ -5,14 +5,15 @@
 //! or busy host, or a hypervisor that takes its processors away, changes nothing in it: real
 //! kernel, real TCP, real BPF. Two runs are alike, but not the same: the kernel draws numbers of
 //! its own. What that costs: there is one processor, of 1 GHz, and a second of its work takes the
-//! host about ten. `tools/guest.sh` fetches the kernel, one of Debian's.
+//! host about ten. [`Options`] has other processors, for races. `tools/guest.sh` fetches kernels,
+//! Debian's, and `tools/debug-kernel.sh` builds one that looks for faults in itself.
 //!
 //! ```no_run
 //! use std::path::Path;
 //! use std::time::Duration;
 //!
 //! let guest = remuda_guest::Guest::new(
-//!     Path::new("target/guest"),
+//!     Path::new("target/guest/6.12"),
 //!     &[Path::new("target/release/remuda")],
 //! )?;
 //! let ended = guest.run(&["remuda", "doctor"], Duration::from_secs(60))?;
@@ -20,33 +21,25 @@
 //! # Ok::<(), remuda_guest::Error>(())
 //! ```
 
+mod console;
 mod error;
 mod image;
+mod machine;
+mod options;
 
 pub use error::Error;
+pub use options::{Options, Processors};
 
+use console::last_words;
 use image::Image;
+use machine::{Files, Machine};
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// The kernel in the folder that `tools/guest.sh` makes.
 const KERNEL: &str = "vmlinuz";
-/// `init.sh` says so when the command has ended.
-const ENDED: &str = "guest: ended with status ";
-/// How much of a console an error shows.
-const LAST_LINES: usize = 60;
-const TURN: Duration = Duration::from_millis(100);
-/// One instruction a nanosecond; idle time takes none of the host's.
-const CLOCK: &str = "shift=0,sleep=off";
-/// Without its sources of randomness.
-const PROCESSOR: &str = "max,-rdrand,-rdseed";
-/// Its date is not the host's.
-const DATE: &str = "base=2026-01-01,clock=vm";
-const PARAMETERS: &str = "console=ttyS0 quiet nokaslr panic=-1 panic_on_oops=1";
-const MEMORY_MIB: &str = "1024";
 
 /// In which a guest boots, by its own clock, and more.
 const BOOT_MAX: Duration = Duration::from_secs(10);
@@ -68,6 +61,7 @@ pub fn at_once() -> usize {
 pub struct Guest {
     kernel: PathBuf,
     image: Vec<u8>,
+    options: Options,
 }
 
 /// A command that has ended.
@@ -79,6 +73,14 @@ pub struct Ended {
     pub output: String,
     /// What the kernel, and the command's errors, said.
     pub console: String,
+}
+
+impl Ended {
+    /// The console's lines in which the kernel found something wrong. There are none in a test that
+    /// passes.
+    pub fn console_complaints(&self) -> Vec<&str> {
+        console::complaints(&self.console)
+    }
 }
 
 impl Guest {
@@ -96,7 +98,12 @@ impl Guest {
         for program in programs {
             image.add_program(program)?;
         }
-        Ok(Self { kernel, image: image.into_bytes()? })
+        Ok(Self { kernel, image: image.into_bytes()?, options: Options::default() })
+    }
+
+    /// The same with other options.
+    pub fn with_options(self, options: Options) -> Self {
+        Self { options, ..self }
     }
 
     /// The same with one more file.
@@ -107,8 +114,24 @@ impl Guest {
     pub fn with_file(&self, at: &Path, content: &[u8]) -> Result<Self, Error> {
         let mut more = Image::default();
         more.add(at, content)?;
+        self.with(more)
+    }
+
+    /// The same with a kernel module of this host under its name in `/modules`, beside those of the
+    /// kernel's folder. It is loaded if [`Options::modules`] names it, or by what the command does.
+    ///
+    /// # Errors
+    ///
+    /// What reading it said.
+    pub fn with_module(&self, module: &Path) -> Result<Self, Error> {
+        let mut more = Image::default();
+        more.add_module(module)?;
+        self.with(more)
+    }
+
+    fn with(&self, more: Image) -> Result<Self, Error> {
         let image = [&self.image[..], &more.into_bytes()?].concat();
-        Ok(Self { kernel: self.kernel.clone(), image })
+        Ok(Self { kernel: self.kernel.clone(), image, options: self.options.clone() })
     }
 
     /// Its kernel's release, as `uname -r` says it.
@@ -132,7 +155,7 @@ impl Guest {
     ) -> Result<T, Error> {
         let Ended { status, output, console } = self.run(command, limit(own))?;
         if status != 0 {
-            return Err(Error::Failed { status, console: last_lines(&console) });
+            return Err(Error::Failed { status, console: last_words(&console) });
         }
         serde_json::from_str(&output).map_err(|source| Error::Output { source, output })
     }
@@ -147,10 +170,18 @@ impl Guest {
         let folder = tempfile::tempdir().map_err(Error::doing("make a folder"))?;
         let at = |name: &str| folder.path().join(name);
         let [image, console, output, said] = ["image", "console", "output", "said"].map(at);
-        let told = self.with_file(Path::new("command"), shell_words(command).as_bytes())?;
-        fs::write(&image, &told.image).map_err(Error::doing("write a guest's image"))?;
-        let mut machine = Machine::start(&self.kernel, &image, [&console, &output], &said)?;
-        let ended = machine.wait(limit)?;
+        let mut told = Image::default();
+        told.add("command", shell_words(command).as_bytes())?;
+        told.add("load", self.options.modules.join("\n").as_bytes())?;
+        fs::write(&image, self.with(told)?.image).map_err(Error::doing("write a guest's image"))?;
+        let files = Files {
+            kernel: &self.kernel,
+            image: &image,
+            console: &console,
+            output: &output,
+            said: &said,
+        };
+        let ended = Machine::start(files, &self.options)?.wait(limit)?;
         let read = |path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         if ended.is_some_and(|status| !status.success()) {
             let said = read(said).map_err(Error::doing("read what QEMU said"))?;
@@ -159,60 +190,13 @@ impl Guest {
         let console = read(console).map_err(Error::doing("read a guest's console"))?;
         let console = console.replace('\r', "");
         if ended.is_none() {
-            return Err(Error::Late { limit, console: last_lines(&console) });
+            return Err(Error::Late { limit, console: last_words(&console) });
         }
-        let Some(status) = status(&console) else {
-            return Err(Error::Died { console: last_lines(&console) });
+        let Some(status) = console::status(&console) else {
+            return Err(Error::Died { console: last_words(&console) });
         };
         let output = read(output).map_err(Error::doing("read a guest's output"))?;
         Ok(Ended { status, output, console })
-    }
-}
-
-/// QEMU, for as long as this lives.
-#[derive(Debug)]
-struct Machine(Child);
-
-impl Machine {
-    fn start(kernel: &Path, image: &Path, ports: [&Path; 2], said: &Path) -> Result<Self, Error> {
-        let said = fs::File::create(said).map_err(Error::doing("make a file for a guest"))?;
-        // It dies with us, however we end.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
-        command.args(["-accel", "tcg,thread=single", "-icount", CLOCK, "-cpu", PROCESSOR]);
-        command.args(["-smp", "1", "-m", MEMORY_MIB, "-rtc", DATE, "-append", PARAMETERS]);
-        command.args(["-display", "none", "-monitor", "none", "-net", "none", "-no-reboot"]);
-        command.arg("-kernel").arg(kernel).arg("-initrd").arg(image);
-        for port in ports {
-            command.arg("-serial").arg(format!("file:{}", port.display()));
-        }
-        let child = command
-            .stdin(Stdio::null())
-            .stderr(said)
-            .spawn()
-            .map_err(Error::doing("start setpriv"))?;
-        Ok(Self(child))
-    }
-
-    /// How it ended, if it did in time.
-    fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>, Error> {
-        let turns = limit.as_millis() / TURN.as_millis();
-        for _ in 0..=turns {
-            let ended = self.0.try_wait().map_err(Error::doing("wait for a guest"))?;
-            if ended.is_some() {
-                return Ok(ended);
-            }
-            std::thread::sleep(TURN);
-        }
-        Ok(None)
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // It may have ended; there is no other use for either error.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -222,15 +206,6 @@ fn shell_words(command: &[impl AsRef<str>]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-fn status(console: &str) -> Option<i32> {
-    console.lines().rev().find_map(|line| line.strip_prefix(ENDED)?.trim().parse().ok())
-}
-
-fn last_lines(console: &str) -> String {
-    let lines: Vec<&str> = console.lines().collect();
-    lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,12 +213,6 @@ mod tests {
     #[test]
     fn a_shell_sees_each_word_as_it_is() {
         assert_eq!(shell_words(&["echo", "a b", "it's $HOME"]), r"'echo' 'a b' 'it'\''s $HOME'");
-    }
-
-    #[test]
-    fn the_status_is_in_the_consoles_last_lines() {
-        assert_eq!(status("boot\nguest: ended with status 3\n[ 2.0] Power down\n"), Some(3));
-        assert_eq!(status("boot\nKernel panic\n"), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A guest boots Debian's kernel, runs what it is told, and says how that ended.
 
-use remuda_guest::{Ended, Error, Guest};
+use remuda_guest::{Ended, Error, Guest, Options, Processors};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// What `tools/guest.sh` makes; `None`, said loudly, if it has not run.
 fn kernel() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest/6.12");
     if folder.join("vmlinuz").exists() {
         return Some(folder);
     }
@@ -40,6 +40,46 @@ fn a_file_lies_where_it_was_put() {
     let guest = Guest::new(&folder, &[]).expect("there is a kernel");
     let guest = guest.with_file(Path::new("/a/b/c.txt"), b"content").expect("it fits");
     assert_eq!(run(&guest, "cat /a/b/c.txt").output, "content");
+}
+
+#[test]
+fn it_loads_the_modules_that_it_is_told_to_load() {
+    let Some(folder) = kernel() else { return };
+    let loading = |modules: &[&str]| {
+        let modules = modules.iter().map(ToString::to_string).collect();
+        let guest = Guest::new(&folder, &[]).expect("there is a kernel");
+        guest.with_options(Options { modules, ..Options::default() })
+    };
+    let loaded = "cut -d' ' -f1 /proc/modules | sort";
+    let default = run(&Guest::new(&folder, &[]).expect("there is a kernel"), loaded);
+    assert_eq!(default.output, "tcp_bbr\ntun\nveth\n");
+    assert_eq!(default.console_complaints(), [""; 0]);
+    let missing = loading(&["other"]).run(&["true"], LIMIT).expect_err("there is no such module");
+    assert!(missing.to_string().contains("guest: cannot load other"), "{missing}");
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let other = elsewhere.path().join("other.ko");
+    std::fs::copy(folder.join("modules/tcp_vegas.ko"), &other).expect("it is there");
+    let with = loading(&["other"]).with_module(&other).expect("it is there");
+    assert_eq!(run(&with, &format!("insmod /modules/tun.ko; {loaded}")).output, "tcp_vegas\ntun\n");
+}
+
+#[test]
+fn it_has_processors_memory_and_parameters_as_it_is_told() {
+    let Some(folder) = kernel() else { return };
+    let options = Options {
+        processors: Processors::Parallel(2),
+        memory_mib: 512,
+        parameters: vec!["panic_on_warn=1".into(), "softlockup_panic=1".into()],
+        ..Options::default()
+    };
+    let guest = Guest::new(&folder, &[]).expect("there is a kernel").with_options(options);
+    let asked = "nproc; cat /proc/sys/kernel/panic_on_warn; grep MemTotal /proc/meminfo";
+    let ended = run(&guest, asked);
+    let lines: Vec<&str> = ended.output.lines().collect();
+    assert_eq!(&lines[..2], ["2", "1"]);
+    let kib = lines[2].split_whitespace().nth(1).and_then(|number| number.parse::<u32>().ok());
+    assert!(kib.is_some_and(|kib| (400..512).contains(&(kib / 1024))), "{}", lines[2]);
+    assert_eq!(ended.console_complaints(), [""; 0]);
 }
 
 #[test]

@@ -1,0 +1,116 @@
+//! What a guest's console says: how the command ended, and what the kernel found wrong.
+
+/// `init.sh` says so when the command has ended.
+const ENDED: &str = "guest: ended with status ";
+/// How much of a console an error shows, if nothing was found wrong.
+const LAST_LINES: usize = 60;
+/// And how much from the first complaint on: two reports of lockdep.
+const COMPLAINT_LINES: usize = 400;
+
+/// How the kernel, or one of its detectors, begins to say that something is wrong.
+const COMPLAINTS: [&str; 9] = [
+    // KASAN, SLUB, sleeping in atomic context, the watchdog of soft lockups.
+    "BUG",
+    // Of WARN_ON(), refcount_t, lockdep and RCU.
+    "WARNING:",
+    "UBSAN:",
+    "Oops",
+    "general protection fault",
+    "Kernel panic",
+    "Call Trace:",
+    // The watchdog of hung tasks, RCU's stalls, locks that nobody initialised.
+    "INFO: ",
+    // Somebody holds a device, and a namespace with it, for ever.
+    "unregister_netdevice: waiting for",
+];
+
+/// The lines in which something is wrong.
+pub(crate) fn complaints(console: &str) -> Vec<&str> {
+    console.lines().filter(|line| is_complaint(line)).collect()
+}
+
+fn is_complaint(line: &str) -> bool {
+    COMPLAINTS.iter().any(|complaint| {
+        // DEBUG is none.
+        line.match_indices(complaint).any(|(at, _)| !line[..at].ends_with(char::is_alphanumeric))
+    })
+}
+
+/// Of the command, if it ended.
+pub(crate) fn status(console: &str) -> Option<i32> {
+    console.lines().rev().find_map(|line| line.strip_prefix(ENDED)?.trim().parse().ok())
+}
+
+/// What an error shows: from the first complaint on, or the end.
+pub(crate) fn last_words(console: &str) -> String {
+    let lines: Vec<&str> = console.lines().collect();
+    let end = lines.len().saturating_sub(LAST_LINES);
+    let from = lines.iter().position(|line| is_complaint(line)).unwrap_or(end).min(end);
+    let shown = lines[from..].iter().take(COMPLAINT_LINES);
+    shown.copied().collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_is_in_the_consoles_last_lines() {
+        assert_eq!(status("boot\nguest: ended with status 3\n[ 2.0] Power down\n"), Some(3));
+        assert_eq!(status("boot\nKernel panic\n"), None);
+    }
+
+    #[test]
+    fn what_the_kernel_finds_wrong_is_a_complaint() {
+        for line in [
+            "[    5.1] BUG: KASAN: slab-out-of-bounds in f+0x1/0x2 [m]",
+            "[    5.1] BUG: sleeping function called from invalid context at mm/slab.h:1",
+            "[    5.1] BUG: scheduling while atomic: sh/1/0x00000002",
+            "[    5.1] BUG: unable to handle page fault for address: ffff",
+            "[    5.1] BUG kmalloc-64 (Tainted: G    B      O): Poison overwritten",
+            "[    5.1] kernel BUG at net/ipv4/tcp.c:1!",
+            "[    5.1] watchdog: BUG: soft lockup - CPU#1 stuck for 26s! [sh:1]",
+            "[    5.1] WARNING: CPU: 0 PID: 1 at m.c:1 f+0x1/0x2 [m]",
+            "[    5.1] WARNING: possible circular locking dependency detected",
+            "[    5.1] WARNING: inconsistent lock state",
+            "[    5.1] WARNING: suspicious RCU usage",
+            "[    5.1] UBSAN: array-index-out-of-bounds in m.c:1:2",
+            "[    5.1] INFO: task sh:1 blocked for more than 120 seconds.",
+            "[    5.1] rcu: INFO: rcu_preempt self-detected stall on CPU",
+            "[    5.1] INFO: trying to register non-static key.",
+            "[    5.1] Oops: 0002 [#1] SMP",
+            "[    5.1] general protection fault, probably for non-canonical address",
+            "[    5.1]  Call Trace:",
+            "printed without an end[    5.1] Kernel panic - not syncing: panic_on_warn set ...",
+            "[    5.1] unregister_netdevice: waiting for lo to become free. Usage count = 2",
+        ] {
+            let console = format!("boot\n{line}\nguest: ended with status 0\n");
+            assert_eq!(complaints(&console), [line]);
+        }
+    }
+
+    #[test]
+    fn what_kernels_say_anyway_is_none() {
+        for line in [
+            "[    1.1] m: loading out-of-tree module taints kernel.",
+            "[    1.1] m: module verification failed: signature and/or required key missing",
+            "[    1.1] DEBUG: a module's own words",
+            "  WARN remuda: the agent's own words",
+            "[    9.9] reboot: Power down",
+        ] {
+            assert_eq!(complaints(line), [""; 0], "{line}");
+        }
+    }
+
+    #[test]
+    fn an_error_shows_the_first_complaint_and_what_follows() {
+        let late = format!("first\n{}BUG: a\nlast\n", "more\n".repeat(LAST_LINES));
+        assert!(last_words(&late).ends_with("more\nBUG: a\nlast"));
+        assert_eq!(last_words(&late).lines().count(), LAST_LINES);
+        let early = format!("first\nBUG: a\n{}", "more\n".repeat(2 * LAST_LINES));
+        assert!(last_words(&early).starts_with("BUG: a\nmore"));
+        assert_eq!(last_words(&early).lines().count(), 1 + 2 * LAST_LINES);
+        let endless = "BUG: a\n".repeat(2 * COMPLAINT_LINES);
+        assert_eq!(last_words(&endless).lines().count(), COMPLAINT_LINES);
+    }
+}

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds remuda-dkms, the Debian package of the kernel module's source, into target/kernel/deb, and
+# prints its path. Installs what Debian's packages are built with first, and says so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export LC_ALL=C
+
+bash tools/setup.sh debhelper dh-dkms dpkg-dev
+
+readonly FOLDER=$PWD/target/kernel/deb
+rm -rf "$FOLDER"
+mkdir -p "$FOLDER"
+# As it lies in a package: what it shares with other datapaths is below it.
+cp -r datapath/kernel "$FOLDER/remuda"
+mkdir "$FOLDER/remuda/include"
+cp datapath/vm/include/*.h datapath/tcp/*.h "$FOLDER/remuda/include/"
+(cd "$FOLDER/remuda" && dpkg-buildpackage -us -uc -b >"$FOLDER/log" 2>&1) || {
+	tail -20 "$FOLDER/log" >&2
+	exit 1
+}
+ls "$FOLDER"/*.deb
