@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0
+/* /dev/ccpkp: one agent at a time. read() returns whole messages, as many as fit; write() takes one
+ * or more; poll() says whether there is something to read. It is what portus' char transport
+ * expects (portus::ipc::kp).
+ *
+ * Records to the agent come from softirqs of every processor: one queue, in order, under one lock,
+ * on memory that is there from the start.
+ */
+#include <linux/fs.h>
+#include <linux/kfifo.h>
+#include <linux/log2.h>
+#include <linux/miscdevice.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/poll.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+#include <linux/wait.h>
+#include "remuda.h"
+
+/* portus reads with a buffer of so many bytes, and a record is never split. */
+#define RECORD_BYTES_MAX 1024
+
+static struct kfifo_rec_ptr_2 records;
+static void *records_memory;
+static DEFINE_SPINLOCK(records_lock); /* producers, and resets */
+static u64 unread_since_ns;	      /* under it: when the oldest record came; 0: none waits */
+static DEFINE_MUTEX(read_mutex);
+static DEFINE_MUTEX(message_mutex); /* messages, and the agent's coming and going */
+static DECLARE_WAIT_QUEUE_HEAD(readers);
+static u8 *written; /* under message_mutex */
+static unsigned long is_open;
+static atomic64_t opens, reads, writes;
+
+/* An agent that leaves a record unread for longer than the limit hangs, also one of CCP's own, that
+ * sends no heartbeats: the flows fall back. What fits is queued all the same.
+ */
+int remuda_device_send(void *context, const u8 *message, u32 bytes)
+{
+	u64 now_ns = ktime_get_ns();
+	unsigned int queued;
+	bool stalls;
+
+	if (!test_bit(0, &is_open))
+		return -ENOTCONN;
+	spin_lock_bh(&records_lock);
+	if (!unread_since_ns)
+		unread_since_ns = now_ns;
+	stalls = now_ns - unread_since_ns > remuda_heartbeat_timeout_ns();
+	queued = kfifo_in(&records, message, bytes);
+	spin_unlock_bh(&records_lock);
+	if (stalls)
+		remuda_flows_stalled(true);
+	if (!queued)
+		return -ENOSPC;
+	if (wq_has_sleeper(&readers))
+		wake_up_interruptible_poll(&readers, EPOLLIN | EPOLLRDNORM);
+	return 0;
+}
+
+static void note_read(void)
+{
+	spin_lock_bh(&records_lock);
+	unread_since_ns = kfifo_is_empty(&records) ? 0 : ktime_get_ns();
+	spin_unlock_bh(&records_lock);
+	remuda_flows_stalled(false);
+}
+
+static int device_open(struct inode *inode, struct file *file)
+{
+	if (test_and_set_bit(0, &is_open))
+		return -EBUSY;
+	atomic64_inc(&opens);
+	mutex_lock(&message_mutex);
+	spin_lock_bh(&records_lock);
+	kfifo_reset(&records);
+	unread_since_ns = 0;
+	spin_unlock_bh(&records_lock);
+	remuda_flows_stalled(false);
+	remuda_flows_attach();
+	mutex_unlock(&message_mutex);
+	return nonseekable_open(inode, file);
+}
+
+static int device_release(struct inode *inode, struct file *file)
+{
+	mutex_lock(&message_mutex);
+	remuda_flows_detach();
+	mutex_unlock(&message_mutex);
+	clear_bit(0, &is_open);
+	return 0;
+}
+
+/* Whole records, as many as fit; under read_mutex. */
+static ssize_t read_records(char __user *to, size_t room)
+{
+	unsigned int bytes, copied;
+	ssize_t done = 0;
+	int error;
+
+	while (!kfifo_is_empty(&records)) {
+		bytes = kfifo_peek_len(&records);
+		if (bytes > room - done)
+			return done ? done : -EMSGSIZE;
+		error = kfifo_to_user(&records, to + done, room - done, &copied);
+		if (error)
+			return done ? done : error;
+		done += copied;
+	}
+	return done;
+}
+
+static ssize_t device_read(struct file *file, char __user *to, size_t room, loff_t *offset)
+{
+	ssize_t done;
+
+	for (;;) {
+		if (mutex_lock_interruptible(&read_mutex))
+			return -ERESTARTSYS;
+		done = read_records(to, room);
+		mutex_unlock(&read_mutex);
+		if (done)
+			break;
+		if (file->f_flags & O_NONBLOCK)
+			return -EAGAIN;
+		if (wait_event_interruptible(readers, !kfifo_is_empty(&records)))
+			return -ERESTARTSYS;
+	}
+	atomic64_inc(&reads);
+	note_read();
+	return done;
+}
+
+static int errno_of(u32 reason)
+{
+	switch (reason) {
+	case REMUDA_OK:
+	case REMUDA_NO_FLOW: /* it has ended meanwhile: no fault of the agent's */
+		return 0;
+	case REMUDA_PROGRAMS_FULL:
+		return -ENOSPC;
+	case REMUDA_NO_PROGRAM:
+		return -ENOENT;
+	case REMUDA_BAD_TYPE:
+		return -EOPNOTSUPP;
+	case REMUDA_BAD_LENGTH:
+		return -EMSGSIZE;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* Takes the messages one by one; what follows a bad one is not looked at. */
+static ssize_t take_messages(size_t bytes)
+{
+	size_t done = 0, length;
+	int error;
+
+	while (done < bytes) {
+		length = bytes - done;
+		if (length >= REMUDA_HEADER_BYTES)
+			length = min_t(size_t, length, remuda_get16(written + done + 2));
+		if (length < REMUDA_HEADER_BYTES)
+			length = bytes - done; /* refused by its length, and counted */
+		error = errno_of(remuda_flows_message(written + done, length));
+		if (error)
+			return done ? done : error;
+		done += length;
+	}
+	return done;
+}
+
+static ssize_t device_write(struct file *file, const char __user *from, size_t bytes,
+			    loff_t *offset)
+{
+	ssize_t done;
+
+	if (!bytes || bytes > REMUDA_WRITE_BYTES_MAX)
+		return -EMSGSIZE;
+	if (mutex_lock_interruptible(&message_mutex))
+		return -ERESTARTSYS;
+	if (copy_from_user(written, from, bytes))
+		done = -EFAULT;
+	else
+		done = take_messages(bytes);
+	mutex_unlock(&message_mutex);
+	atomic64_inc(&writes);
+	return done;
+}
+
+static __poll_t device_poll(struct file *file, poll_table *table)
+{
+	__poll_t ready = EPOLLOUT | EPOLLWRNORM;
+
+	poll_wait(file, &readers, table);
+	if (!kfifo_is_empty(&records))
+		ready |= EPOLLIN | EPOLLRDNORM;
+	return ready;
+}
+
+static const struct file_operations operations = {
+	.owner = THIS_MODULE,
+	.open = device_open,
+	.release = device_release,
+	.read = device_read,
+	.write = device_write,
+	.poll = device_poll,
+	.llseek = noop_llseek,
+};
+
+static struct miscdevice device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "ccpkp",
+	.fops = &operations,
+	.mode = 0600,
+};
+
+void remuda_device_show(struct seq_file *m)
+{
+	seq_printf(m, "agent %d\n", test_bit(0, &is_open));
+	seq_printf(m, "opens %lld\n", (long long)atomic64_read(&opens));
+	seq_printf(m, "reads %lld\n", (long long)atomic64_read(&reads));
+	seq_printf(m, "writes %lld\n", (long long)atomic64_read(&writes));
+}
+
+int remuda_device_init(unsigned int records_kib)
+{
+	size_t bytes = roundup_pow_of_two(records_kib * 1024UL);
+	int error = -ENOMEM;
+
+	BUILD_BUG_ON(REMUDA_MEASURE_BYTES > RECORD_BYTES_MAX);
+	records_memory = vzalloc(bytes);
+	written = kvmalloc(REMUDA_WRITE_BYTES_MAX, GFP_KERNEL);
+	if (!records_memory || !written)
+		goto no_device;
+	error = kfifo_init(&records, records_memory, bytes);
+	if (!error)
+		error = misc_register(&device);
+	if (!error)
+		return 0;
+no_device:
+	vfree(records_memory);
+	kvfree(written);
+	return error;
+}
+
+void remuda_device_exit(void)
+{
+	misc_deregister(&device);
+	vfree(records_memory);
+	kvfree(written);
+}

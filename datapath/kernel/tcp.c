@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A tcp_congestion_ops named "ccp": at every ACK a socket's primitives go through the flow's
+ * program, and what that wants becomes the socket's window and rate. What the BPF datapath does,
+ * compiled from the same files (datapath/tcp), around the VM in place of compiled programs.
+ */
+#include <linux/module.h>
+#include <linux/version.h>
+#include <net/tcp.h>
+#include "remuda.h"
+
+#define REMUDA_CA_STATE(sk) (inet_csk(sk)->icsk_ca_state)
+#define REMUDA_IS_CWND_LIMITED(tp) ((tp)->is_cwnd_limited)
+#define REMUDA_CWND_PKTS_MAX remuda_limits.cwnd_pkts_max
+#define REMUDA_RATE_MAX remuda_limits.rate_bytes_per_sec_max
+
+#include "cwnd.h"
+#include "primitives.h"
+#include "reno.h"
+
+/* In the socket's private words. */
+struct remuda_socket {
+	struct remuda_flow *flow; /* NULL: the table was full, or it is a listener */
+	struct remuda_tcp tcp;
+	bool fell_back; /* at this ACK, or timeout */
+};
+
+/* ---- Callbacks of the datapath ---------------------------------------------------------------*/
+
+static u64 now_ns(void *context)
+{
+	return ktime_get_ns();
+}
+
+static void want_window(void *context, void *flow, u64 cwnd_bytes)
+{
+	struct sock *sk = flow;
+	struct remuda_socket *s = inet_csk_ca(sk);
+
+	want_cwnd(&s->tcp, tcp_sk(sk), cwnd_bytes);
+}
+
+static void want_rate(void *context, void *flow, u64 rate)
+{
+	struct sock *sk = flow;
+	struct remuda_socket *s = inet_csk_ca(sk);
+
+	s->tcp.paced = rate != 0;
+	if (rate)
+		pace_at(sk, rate);
+}
+
+static void fell_back(void *context, void *flow)
+{
+	struct remuda_socket *s = inet_csk_ca((struct sock *)flow);
+
+	s->fell_back = true;
+	s->tcp.paced = 0;
+	leave_to_stack(&s->tcp);
+}
+
+static void restored(void *context, void *flow)
+{
+}
+
+const struct remuda_ops remuda_tcp_ops = {
+	.now_ns = now_ns,
+	.send = remuda_device_send,
+	.set_cwnd = want_window,
+	.set_rate = want_rate,
+	.fell_back = fell_back,
+	.restored = restored,
+};
+
+/* ---- Callbacks of the stack ------------------------------------------------------------------*/
+
+static void note_path(struct remuda_flow_info *info, const struct tcp_sock *tp)
+{
+	info->mss_bytes = tp->mss_cache;
+	info->cwnd_bytes = (u64)tp->snd_cwnd * tp->mss_cache;
+	info->ssthresh_bytes = tp->snd_ssthresh < TCP_INFINITE_SSTHRESH ?
+				       (u64)tp->snd_ssthresh * tp->mss_cache :
+				       0;
+	info->srtt_us = tp->srtt_us >> 3;
+	info->rtt_min_us = tcp_min_rtt(tp);
+}
+
+static u64 cgroup_of(struct sock *sk)
+{
+#ifdef CONFIG_SOCK_CGROUP_DATA
+	return cgroup_id(sock_cgroup_ptr(&sk->sk_cgrp_data));
+#else
+	return 0;
+#endif
+}
+
+static void describe(struct remuda_flow_info *info, struct sock *sk)
+{
+	memset(info, 0, sizeof(*info));
+	info->family = 4;
+	memcpy(info->local, &sk->sk_rcv_saddr, sizeof(sk->sk_rcv_saddr));
+	memcpy(info->remote, &sk->sk_daddr, sizeof(sk->sk_daddr));
+#if IS_ENABLED(CONFIG_IPV6)
+	/* A socket of a dual-stack listener has mapped addresses, and those of IPv4 as well. */
+	if (sk->sk_family == AF_INET6 && !ipv6_addr_v4mapped(&sk->sk_v6_daddr)) {
+		info->family = 6;
+		memcpy(info->local, &sk->sk_v6_rcv_saddr, sizeof(info->local));
+		memcpy(info->remote, &sk->sk_v6_daddr, sizeof(info->remote));
+	}
+#endif
+	info->local_port = sk->sk_num;
+	info->remote_port = ntohs(sk->sk_dport);
+	info->ecn = tcp_sk(sk)->ecn_flags;
+	info->mark = sk->sk_mark;
+	info->cgroup_id = cgroup_of(sk);
+	note_path(info, tcp_sk(sk));
+}
+
+/* In a softirq for a passive open, in process context for setsockopt(). */
+static void ccp_init(struct sock *sk)
+{
+	struct remuda_socket *s = inet_csk_ca(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct remuda_flow_info info;
+
+	BUILD_BUG_ON(sizeof(*s) > ICSK_CA_PRIV_SIZE);
+	memset(s, 0, sizeof(*s));
+	note_totals(&s->tcp, tp);
+	s->tcp.cwnd_pkts = tp->snd_cwnd;
+	s->tcp.cwnd_set_pkts = tp->snd_cwnd;
+	describe(&info, sk);
+	s->flow = remuda_flows_start(sk, &info);
+}
+
+/* Called for listeners, too, whose private words are zero. */
+static void ccp_release(struct sock *sk)
+{
+	struct remuda_socket *s = inet_csk_ca(sk);
+
+	if (s->flow)
+		remuda_flows_stop(s->flow);
+	s->flow = NULL;
+}
+
+/* Whether the agent's program had this ACK. */
+static bool obey(struct sock *sk, const struct rate_sample *rs)
+{
+	struct remuda_socket *s = inet_csk_ca(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct remuda_ack ack = {};
+
+	note_cwnd(&s->tcp, tp);
+	load_primitives(&s->tcp, tp, rs, &ack.primitives);
+	ack.cwnd_bytes = (u64)s->tcp.cwnd_pkts * tp->mss_cache;
+	ack.rate = s->tcp.paced ? sk->sk_pacing_rate : 0;
+	ack.mss_bytes = tp->mss_cache;
+	ack.srtt_us = tp->srtt_us >> 3;
+	ack.rtt_min_us = tcp_min_rtt(tp);
+	ack.delivered_pkts = tp->delivered;
+	ack.lost_pkts = tp->lost;
+	ack.signals = take_report_flags(&s->tcp, sk);
+	if (!remuda_flows_ack(s->flow, &ack))
+		return false;
+	settle_cwnd(&s->tcp, sk, &ack.primitives, rs->acked_sacked);
+	if (!s->tcp.paced)
+		pace_by_window(sk);
+	return true;
+}
+
+static void on_ack(struct sock *sk, const struct rate_sample *rs)
+{
+	struct remuda_socket *s = inet_csk_ca(sk);
+
+	s->tcp.now_ns = ktime_get_ns();
+	if (s->flow && obey(sk, rs))
+		return;
+	if (s->fell_back)
+		begin_reno(sk);
+	s->fell_back = false;
+	run_reno(sk, rs);
+}
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
+static void ccp_cong_control(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
+{
+	on_ack(sk, rs);
+}
+#else
+static void ccp_cong_control(struct sock *sk, const struct rate_sample *rs)
+{
+	on_ack(sk, rs);
+}
+#endif
+
+static void ccp_set_state(struct sock *sk, u8 state)
+{
+	struct remuda_socket *s = inet_csk_ca(sk);
+
+	if (state == TCP_CA_Loss) {
+		s->tcp.timed_out = 1;
+		if (s->flow)
+			remuda_flows_timeout(s->flow);
+		/* The stack has set ssthresh by our callback, and the window by itself. */
+		s->fell_back = false;
+	} else if (state == TCP_CA_Recovery || state == TCP_CA_CWR) {
+		begin_reduction(&s->tcp, ktime_get_ns());
+	}
+}
+
+static u32 ccp_ssthresh(struct sock *sk)
+{
+	return max_t(u32, tcp_sk(sk)->snd_cwnd >> 1, CWND_MIN_PKTS);
+}
+
+static u32 ccp_undo_cwnd(struct sock *sk)
+{
+	return tcp_sk(sk)->snd_cwnd;
+}
+
+static struct tcp_congestion_ops ccp __read_mostly = {
+	.name = "ccp",
+	.owner = THIS_MODULE,
+	.flags = TCP_CONG_NON_RESTRICTED,
+	.init = ccp_init,
+	.release = ccp_release,
+	.ssthresh = ccp_ssthresh,
+	.set_state = ccp_set_state,
+	.cong_control = ccp_cong_control,
+	.undo_cwnd = ccp_undo_cwnd,
+};
+
+int remuda_tcp_init(void)
+{
+	return tcp_register_congestion_control(&ccp);
+}
+
+void remuda_tcp_exit(void)
+{
+	tcp_unregister_congestion_control(&ccp);
+}
