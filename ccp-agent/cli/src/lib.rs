@@ -18,6 +18,7 @@ mod graph;
 mod kinds;
 mod matrix;
 mod programs;
+mod quic;
 mod report;
 mod sim;
 mod stop;
@@ -62,6 +63,10 @@ enum Command {
     Report(report::ReportArgs),
     /// What logs of links say: capacity, throughput, queueing delay and drops; and a plot
     Graph(graph::GraphArgs),
+    /// Serve the files of a folder over QUIC, the agent deciding how fast
+    QuicServe(quic::ServeArgs),
+    /// Fetch a file from `remuda quic-serve`
+    QuicGet(quic::GetArgs),
     /// Run a command behind an emulated link, as mm-link does
     Link(Box<remuda_live::args::LinkArgs>),
     /// Run a command behind Mahimahi's mm-link: bottlenecks that traces pace
@@ -117,6 +122,8 @@ fn run(command: Command) -> ExitCode {
         Command::Matrix(args) => args.run(),
         Command::Report(args) => return output::ending(ExitCode::from(TROUBLE), || report(&args)),
         Command::Graph(args) => args.run(),
+        Command::QuicServe(args) => args.run(),
+        Command::QuicGet(args) => args.run(),
         Command::Link(args) => return status("remuda link", args.run()),
         Command::MmLink(args) => return status("mm-link", args.run()),
         Command::MmDelay(args) => return status("mm-delay", args.run()),

@@ -1,0 +1,117 @@
+//! The way to the agent, and who must not be on it.
+
+use super::*;
+use crate::flow::{Flow, Identity};
+use crate::played::{HOUR, Place, until};
+use remuda_wire::ToAgent;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
+
+#[test]
+fn an_agent_that_comes_later_is_greeted() {
+    let place = Place::new();
+    let datapath = place.datapath(HOUR);
+    assert!(!datapath.has_agent());
+    let mut agent = place.agent();
+    let hello = agent.wait(|message| match message {
+        ToAgent::Hello(hello) => Some(hello),
+        _ => None,
+    });
+    assert_eq!((hello.name.as_str(), hello.flows_max), ("quic", FLOWS));
+    assert_eq!(hello.capabilities, CAPABILITIES);
+    assert!(datapath.has_agent());
+}
+
+#[test]
+fn a_place_that_others_can_enter_is_no_agents() {
+    let place = Place::new();
+    let _agent = place.agent();
+    std::fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("chmod");
+    let datapath = place.datapath(HOUR);
+    assert!(!datapath.has_agent());
+    std::fs::set_permissions(place.path(), Permissions::from_mode(0o700)).expect("chmod");
+    until("the agent is found", || datapath.has_agent());
+}
+
+#[test]
+fn datagrams_of_others_do_not_come_in_and_nonsense_changes_nothing() {
+    let place = Place::new();
+    let mut agent = place.agent();
+    let datapath = place.datapath(HOUR);
+    agent.is_greeted();
+    let other = UnixDatagram::unbound().expect("a socket");
+    let refused = other.send_to(b"anything", &agent.peer).expect_err("the kernel refuses it");
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    // The agent itself, gone mad.
+    for length in [0, 3, 8, 300, 32_678, 40_000] {
+        agent.say(&vec![0xa5; length]);
+    }
+    let refused = || datapath.counters().refused.iter().sum::<u64>();
+    until("all are refused", || refused() == 6);
+    assert_eq!(datapath.counters().messages, 0);
+    agent.beats();
+    until("a good one is taken", || datapath.counters().messages == 1);
+}
+
+#[test]
+fn what_the_agent_has_no_room_for_waits_and_no_ack_does() {
+    let place = Place::new();
+    let mut agent = place.agent();
+    let datapath = place.datapath(HOUR);
+    agent.is_greeted();
+    let start = datapath.clock().started();
+    let flows: Vec<Flow> = (0..200).map(|_| answered(&datapath, start)).collect();
+    // Far more than ten datagrams: none is lost, and they come in order.
+    let mut last = 0;
+    for _ in &flows {
+        let sid = agent.flow();
+        assert!(sid > last);
+        last = sid;
+    }
+    assert_eq!(datapath.counters().not_sent, 0);
+}
+
+/// A path with one packet acknowledged.
+fn answered(datapath: &Datapath, start: Instant) -> Flow {
+    let mut flow = Flow::new(datapath.clone(), Identity::default(), 1_200);
+    flow.sent(start, 1_200, 0);
+    flow.acked(start + Duration::from_millis(20), start, 1_200, Some(0));
+    flow.acks_end(0, false);
+    flow.window();
+    flow
+}
+
+#[test]
+fn a_full_table_leaves_a_flow_to_itself() {
+    let place = Place::new();
+    let run_dir = place.path().to_owned();
+    let datapath = Datapath::start(Settings { run_dir, flows_max: 1, ..Settings::default() });
+    let datapath = datapath.expect("it starts");
+    let start = datapath.clock().started();
+    let mut flows = [answered(&datapath, start), answered(&datapath, start)];
+    assert_eq!(datapath.counters().flows_refused, 1);
+    assert!(flows.iter_mut().all(|flow| flow.window() == 13_200));
+}
+
+#[test]
+fn sockets_of_the_dead_are_removed_and_ours_with_us() {
+    let place = Place::new();
+    let dead = place.path().join("quic-1-0.sock");
+    drop(UnixDatagram::bind(&dead).expect("it binds"));
+    let mut agent = place.agent();
+    let datapath = place.datapath(HOUR);
+    agent.is_greeted();
+    assert!(!dead.exists());
+    let own = agent.peer.clone();
+    assert!(own.exists());
+    drop(datapath);
+    until("ours is removed", || !own.exists());
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_by_name() {
+    let settings = Settings { name: "no spaces".to_owned(), ..Settings::default() };
+    let error = Datapath::start(settings).expect_err("it is refused").to_string();
+    assert!(error.contains("\"no spaces\"") && error.contains("fix:"), "{error}");
+}

@@ -1,0 +1,211 @@
+//! The client.
+
+use crate::serve::Digits;
+use crate::tls::SERVER_NAME;
+use crate::{
+    CHUNK_BYTES, Error, Fingerprint, Refusal, Target, on, runtime, socket, start, stopped, tls,
+    transport,
+};
+use noq::{
+    ClientConfig, ConnectionError, Endpoint, EndpointConfig, ReadError, RecvStream, TokioRuntime,
+    VarInt,
+};
+use remuda_quic::Clock;
+use sha2::{Digest, Sha256};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+
+/// A file to fetch.
+#[derive(Clone, Debug)]
+pub struct Get {
+    /// Which.
+    pub target: Target,
+    /// Whose certificate.
+    pub pin: Fingerprint,
+    /// Where to; none: nowhere, for measurements.
+    pub output: Option<PathBuf>,
+    /// Over how many connections at once; the first one's bytes are kept.
+    pub connections: usize,
+}
+
+/// What came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// Length of the file.
+    pub bytes: u64,
+    /// Its SHA-256 in digits, the same over all connections.
+    pub sha256: String,
+    /// From the first connection's start to the last one's end.
+    pub elapsed: Duration,
+}
+
+impl Get {
+    /// Fetches it. `received` counts bytes over all connections meanwhile. A transfer that fails
+    /// leaves no file.
+    pub fn run(&self, received: &Arc<AtomicU64>, stop: Arc<AtomicBool>) -> Result<Fetched, Error> {
+        let remote = self.target.resolve()?;
+        runtime()?.block_on(async {
+            tokio::select! {
+                fetched = self.fetch_all(remote, received) => fetched,
+                () = stopped(stop) => Err(Error::Stopped),
+            }
+        })
+    }
+
+    async fn fetch_all(
+        &self,
+        remote: SocketAddr,
+        received: &Arc<AtomicU64>,
+    ) -> Result<Fetched, Error> {
+        let began = Clock::start();
+        let mut config = ClientConfig::new(tls::client(self.pin)?);
+        config.transport_config(Arc::new(transport()));
+        let mut running = tokio::task::JoinSet::new();
+        for n in 0..self.connections.max(1) {
+            let part = self.output.as_deref().filter(|_| n == 0).map(Partial::of);
+            let one = One {
+                target: self.target.clone(),
+                remote,
+                config: config.clone(),
+                received: Arc::clone(received),
+                part,
+            };
+            running.spawn(one.fetch());
+        }
+        let mut all: Vec<(u64, String)> = Vec::new();
+        while let Some(ended) = running.join_next().await {
+            all.push(ended.map_err(start)??);
+        }
+        let first = all.pop().expect("there is at least one connection");
+        if all.iter().any(|other| *other != first) {
+            return Err(Error::Differs(self.target.to_string()));
+        }
+        Ok(Fetched { bytes: first.0, sha256: first.1, elapsed: began.elapsed() })
+    }
+}
+
+/// A file that is not complete yet; if it never is, it goes.
+struct Partial {
+    path: PathBuf,
+    part: PathBuf,
+    is_whole: bool,
+}
+
+impl Partial {
+    fn of(path: &Path) -> Self {
+        let mut part = path.to_owned().into_os_string();
+        part.push(".part");
+        Self { path: path.to_owned(), part: part.into(), is_whole: false }
+    }
+
+    async fn open(&self) -> Result<tokio::fs::File, Error> {
+        tokio::fs::File::create(&self.part).await.map_err(on(&self.part))
+    }
+
+    fn keep(mut self) -> Result<(), Error> {
+        self.is_whole = true;
+        std::fs::rename(&self.part, &self.path).map_err(on(&self.path))
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            let _ = std::fs::remove_file(&self.part);
+        }
+    }
+}
+
+/// One connection.
+struct One {
+    target: Target,
+    remote: SocketAddr,
+    config: ClientConfig,
+    received: Arc<AtomicU64>,
+    part: Option<Partial>,
+}
+
+impl One {
+    async fn fetch(mut self) -> Result<(u64, String), Error> {
+        let any: SocketAddr = match self.remote {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let runtime = Arc::new(TokioRuntime);
+        let endpoint = Endpoint::new(EndpointConfig::default(), None, socket(any)?, runtime)
+            .map_err(|source| Error::Socket { address: any, source })?;
+        let connecting = endpoint
+            .connect_with(self.config.clone(), self.remote, SERVER_NAME)
+            .map_err(|error| self.lost(error.to_string()))?;
+        let connection = connecting.await.map_err(|error| self.lost(explain(&error)))?;
+        let lost = |error: ConnectionError| self.lost(explain(&error));
+        let (mut send, receive) = connection.open_bi().await.map_err(lost)?;
+        let request = format!("GET {}\r\n", self.target.path);
+        // What goes wrong with the request is found when its answer is read.
+        let _ = send.write_all(request.as_bytes()).await;
+        let _ = send.finish();
+        let fetched = self.receive(receive).await?;
+        connection.close(VarInt::from_u32(0), b"done");
+        endpoint.wait_all_draining().await;
+        Ok(fetched)
+    }
+
+    async fn receive(&mut self, mut receive: RecvStream) -> Result<(u64, String), Error> {
+        let part = self.part.take();
+        let mut file = match &part {
+            Some(part) => Some(part.open().await?),
+            None => None,
+        };
+        let (mut hash, mut bytes) = (Sha256::new(), 0);
+        loop {
+            let chunk =
+                receive.read_chunk(CHUNK_BYTES).await.map_err(|error| self.broken(error))?;
+            let Some(chunk) = chunk else { break };
+            hash.update(&chunk);
+            bytes += chunk.len() as u64;
+            self.received.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            if let (Some(file), Some(part)) = (&mut file, &part) {
+                file.write_all(&chunk).await.map_err(on(&part.part))?;
+            }
+        }
+        if let (Some(mut file), Some(part)) = (file, part) {
+            file.flush().await.map_err(on(&part.part))?;
+            part.keep()?;
+        }
+        Ok((bytes, Digits(&hash.finalize()).to_string()))
+    }
+
+    fn broken(&self, error: ReadError) -> Error {
+        match error {
+            ReadError::Reset(code) => {
+                let why = Refusal::of(code.into_inner());
+                Error::Refused { address: self.target.to_string(), why }
+            }
+            ReadError::ConnectionLost(error) => self.lost(explain(&error)),
+            other => self.lost(other.to_string()),
+        }
+    }
+
+    fn lost(&self, why: String) -> Error {
+        Error::Connection { address: self.target.authority.clone(), why }
+    }
+}
+
+fn explain(error: &ConnectionError) -> String {
+    match error {
+        ConnectionError::TimedOut => {
+            "nobody answers\nfix: is the server up, its port right, and UDP let through?".to_owned()
+        }
+        ConnectionError::ApplicationClosed(_) => "the server has ended".to_owned(),
+        // RFC 9001 section 4.8: 0x100 and the TLS alert; 0x128 is handshake_failure, and rustls
+        // says access_denied or bad_certificate of a certificate that was refused.
+        ConnectionError::TransportError(error) if error.to_string().contains("certificate") => {
+            format!("{error}\nfix: --pin the fingerprint that this server has printed")
+        }
+        other => other.to_string(),
+    }
+}
