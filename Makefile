@@ -44,7 +44,8 @@ lint: setup ## Formatting, lints, shell scripts
 test-rust: setup ## Deterministic tests: no root, no network
 	$(CARGO) test -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire \
 		-p ccp-agent -p remuda -p remuda-stats -p remuda-vm -p remuda-oracle \
-		-p remuda-scenarios -p remuda-results -p remuda-real -p remuda-sim-to-real -p remuda-python
+		-p remuda-scenarios -p remuda-results -p remuda-real -p remuda-sim-to-real -p remuda-python \
+		-p remuda-quic -p remuda-quinn -p remuda-quic-transfer -p remuda-quic-bench
 	$(CARGO) test -p remuda-live --lib
 	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-report -p remuda-arms -p remuda-switches
 
@@ -68,6 +69,24 @@ test-guest: build ## Real TCP, real BPF on Debian's kernel, in a virtual machine
 		echo "SKIPPED: virtual machines need an x86-64 host"; \
 	fi
 
+.PHONY: module
+module: setup ## Build the kernel module for the running kernel (its headers must be installed)
+	@bash tools/module.sh --running
+
+.PHONY: module-deb
+module-deb: setup ## Build the Debian package of the kernel module, remuda-dkms
+	@bash tools/module-deb.sh
+
+.PHONY: test-kernel
+test-kernel: build ## The kernel module on Debian's kernels 6.1 and 6.12, in virtual machines (no root)
+	@if [[ $$(uname -m) == x86_64 ]]; then \
+		bash tools/guest.sh --headers 6.1 6.12; \
+		bash tools/checkpatch.sh; \
+		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-kernel -- --nocapture; \
+	else \
+		echo "SKIPPED: virtual machines need an x86-64 host"; \
+	fi
+
 .PHONY: test-python
 test-python: build ## The Python package: types, environments, results, arms (into target/venv)
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) bash tools/python.sh test
@@ -83,13 +102,23 @@ bench: build ## Cost of datapath, agent and simulator, beside the kernel's own a
 
 .PHONY: fidelity
 fidelity: build guest ## Our reno, cubic and bbr against the kernel's own; writes docs/fidelity.md
-	$(CARGO) run --release -p remuda-fidelity -- --guest target/guest \
+	$(CARGO) run --release -p remuda-fidelity -- --guest target/guest/6.12 \
 		--rounds 1 --write docs/fidelity.md
+
+.PHONY: quic
+quic: build ## QUIC under the agent beside noq's own algorithms, and quinn; writes docs/quic.md (root)
+	$(CARGO) run --release -p remuda-quic-bench -- --write docs/quic.md
 
 .PHONY: sim-to-real
 sim-to-real: build guest ## The same scenarios simulated and on real TCP; writes docs/sim-to-real.md
-	$(CARGO) run --release -p remuda-sim-to-real -- --guest target/guest --rounds 3 \
+	$(CARGO) run --release -p remuda-sim-to-real -- --guest target/guest/6.12 --rounds 3 \
 		--write docs/sim-to-real.md
+
+.PHONY: kernel-cost
+kernel-cost: build ## What an ACK costs in the kernel module, in instructions; writes docs/kernel-module.md
+	@bash tools/guest.sh --headers 6.12
+	$(CARGO) run --release -p remuda-kernel --bin remuda-kernel-cost -- \
+		--write docs/kernel-module.md
 
 .PHONY: switches
 switches: setup ## What a switch between any two arms costs, simulated; writes docs/switching.md

@@ -1,0 +1,61 @@
+//! What an ACK costs in the kernel module, in instructions: docs/kernel-module.md.
+
+use clap::Parser;
+use remuda_guest::Processors;
+use remuda_kernel::{Machine, build};
+use remuda_stats::{Origin, document};
+use remuda_tests::Fallible;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// All lines, by the machine's own clock.
+const OWN: Duration = Duration::from_secs(150);
+
+/// What an ACK costs in the module, beside the kernel's own reno and cubic, in instructions.
+///
+/// It runs in a virtual machine whose clock counts them, for some five minutes.
+#[derive(Debug, Parser)]
+#[command(name = "remuda-kernel-cost")]
+struct Args {
+    /// The kernel: a folder with headers, as `tools/guest.sh --headers` makes it
+    #[arg(long, value_name = "DIR", default_value = "target/guest/6.12")]
+    guest: PathBuf,
+    /// Write the table into this document, between its markers
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+fn run(args: &Args) -> Fallible<()> {
+    let kernel = args.guest.canonicalize().map_err(|error| {
+        let name = args.guest.display();
+        format!("{name}: {error}\nfix: bash tools/guest.sh --headers 6.12")
+    })?;
+    let modules = [build(&kernel, "datapath/kernel")?, build(&kernel, "tests/kernel/probe")?];
+    let own = std::env::current_exe()?;
+    let program = own.with_file_name("remuda-kernel");
+    let remuda = own.with_file_name("remuda");
+    let machine = Machine::new(&kernel, Processors::Counted, (&remuda, &program), &modules)?;
+    let ended = machine.run(&["overhead"], OWN)?;
+    if ended.status != 0 {
+        return Err(format!("status {}\n{}", ended.status, ended.console).into());
+    }
+    let table: Vec<&str> = ended.output.lines().filter(|line| line.starts_with('|')).collect();
+    let release = machine.kernel_release()?;
+    let page = format!("{}.\n\n{}", Origin::here().in_guests(release), table.join("\n"));
+    println!("{page}");
+    if let Some(path) = &args.write {
+        document::write(path, "make kernel-cost", &page)?;
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("remuda-kernel-cost: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Messages that make no sense, to a module with a live flow: refused, and harm nobody.
+
+use crate::device::Agent;
+use crate::module::counter;
+use nix::errno::Errno;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use remuda_conformance::attacks::attacks;
+use remuda_conformance::generate;
+use remuda_live::Clock;
+use remuda_live::transfer::Transfer;
+use remuda_tests::wired;
+use remuda_wire::MESSAGE_BYTES_MAX;
+use remuda_wire::program::{CONTROL_REGISTERS, CWND, RATE, Register};
+use remuda_wire::to_datapath::{Update, encode_change_prog, encode_update_fields};
+use std::thread;
+use std::time::Duration;
+
+const SEED: u64 = 1;
+const MESSAGES: usize = 400;
+
+/// Programs and orders that are well formed, and some that are not.
+fn message(rng: &mut ChaCha8Rng, sid: u32) -> Vec<u8> {
+    let uid = rng.random_range(1..=80);
+    let mut message = Vec::new();
+    match rng.random_range(0..10) {
+        0..=2 => message = generate::program(rng, uid, false).message(),
+        3..=4 => encode_change_prog(&mut message, sid, uid, &updates(rng)),
+        5..=7 => encode_update_fields(&mut message, sid, &updates(rng)),
+        8 => message = vec![9, 0, 8, 0, 0, 0, 0, 0],
+        _ => {
+            message = (0..rng.random_range(1..200)).map(|_| rng.random()).collect();
+        }
+    }
+    if rng.random_ratio(1, 4) && !message.is_empty() {
+        let at = rng.random_range(0..message.len());
+        message[at] ^= 1 << rng.random_range(0..8);
+    }
+    message
+}
+
+fn updates(rng: &mut ChaCha8Rng) -> Vec<Update> {
+    let register = |rng: &mut ChaCha8Rng| match rng.random_range(0..4) {
+        0 => Register::Implicit(CWND),
+        1 => Register::Implicit(RATE),
+        _ => Register::Control(rng.random_range(0..CONTROL_REGISTERS)),
+    };
+    let value = |rng: &mut ChaCha8Rng| rng.random::<u64>() >> rng.random_range(0..64);
+    (0..rng.random_range(0..6))
+        .map(|_| Update { register: register(rng), value: value(rng) })
+        .collect()
+}
+
+/// The attacks on libccp one by one, then so long what a seed draws, while flows come and go.
+pub fn attacks_and_noise(span: Duration) {
+    let mut agent = Agent::open();
+    let path = wired(20.0, 5.0, 1.0);
+    let transfer = Transfer { algorithm: Some("ccp".to_owned()), ..Transfer::default() };
+    let running = transfer.start(path.server(), path.client()).expect("it starts");
+    thread::sleep(Duration::from_millis(300));
+    let mut sid = agent.sid().expect("a flow is announced");
+    for (what, message, reason) in attacks(sid) {
+        let name = format!("refused_{}", reason as u32);
+        let before = counter(&name);
+        let written = agent.write(&message);
+        // A flow that is gone is no fault of the agent's.
+        let taken = matches!(reason, remuda_vm::Reason::NoFlow);
+        assert_eq!(written.is_ok(), taken, "{what}: {written:?}");
+        assert_eq!(counter(&name), before + 1, "{what}: not refused as {reason:?}");
+    }
+    let long = vec![0; MESSAGE_BYTES_MAX * 4];
+    let refused = agent.write(&long).expect_err("too long");
+    assert_eq!(refused.raw_os_error(), Some(Errno::EMSGSIZE as i32));
+
+    println!("seed {SEED}");
+    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+    let (clock, mut sent, mut refused, mut flows) = (Clock::start(), 0, 0, 1);
+    while clock.elapsed() < span {
+        for _ in 0..MESSAGES {
+            sent += 1;
+            refused += u64::from(agent.write(&message(&mut rng, sid)).is_err());
+        }
+        let short = Transfer { bytes: Some(50_000), ..transfer.clone() };
+        let short = short.start(path.server(), path.client()).expect("it starts");
+        thread::sleep(Duration::from_millis(50));
+        sid = agent.sid().unwrap_or(sid);
+        // Whatever it was told to do, it ends once the agent is gone; it is not waited for here.
+        drop(short);
+        flows += 1;
+    }
+    println!("{sent} messages, {refused} refused, {flows} flows");
+    assert!(refused > 0 && refused < sent);
+    drop(agent);
+    let before = running.received_bytes();
+    thread::sleep(Duration::from_secs(2));
+    assert!(running.received_bytes() > before, "the flow goes on");
+    running.stop();
+    running.join().expect("it ends intact");
+}

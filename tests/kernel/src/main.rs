@@ -1,0 +1,75 @@
+//! What runs in a virtual machine to test tcp_remuda: scenarios by name, each loads the module and
+//! leaves it unloaded. A rule that is broken is a panic, and a status other than 0.
+//!
+//! `tests/scenarios.rs` boots the machines.
+
+mod churn;
+mod datapaths;
+mod device;
+mod functional;
+mod hostile;
+mod life;
+mod module;
+mod overhead;
+mod peer;
+mod table;
+
+use clap::Parser;
+use remuda_tests::{Place, survival};
+use std::time::Duration;
+
+/// Scenarios of the kernel module, for a virtual machine: they load and unload it, as root.
+#[derive(Debug, Parser)]
+#[command(name = "remuda-kernel")]
+struct Args {
+    /// Which, in this order; all that are there, without one.
+    scenarios: Vec<String>,
+    /// How long churn and attacks go on, by the machine's clock, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    seconds: u64,
+}
+
+type Scenario = fn(Duration);
+
+const SCENARIOS: [(&str, Scenario); 12] = [
+    ("parameters", |_| life::parameters()),
+    ("unload", |_| life::unload()),
+    ("functional", |_| functional::drives()),
+    ("switches", |_| functional::switches()),
+    ("killed", |_| survival::killed_and_restarted(&Place::with_module())),
+    ("stopped", |_| survival::stopped_and_continued(&Place::with_module(), "cubic")),
+    ("portus", |_| peer::drives()),
+    ("full", |_| table::full()),
+    ("hostile", hostile::attacks_and_noise),
+    ("churn", churn::churn),
+    ("datapaths", |_| datapaths::at_once()),
+    ("overhead", |_| overhead::table()),
+];
+
+fn run(name: &str, scenario: Scenario, span: Duration) {
+    println!("{name}: begins");
+    // Those load it by themselves, in ways of their own.
+    let loads = !["parameters", "unload", "full", "overhead"].contains(&name);
+    if loads {
+        module::load("").expect("the module loads");
+    }
+    scenario(span);
+    if loads {
+        life::unload_soon();
+    }
+    println!("{name}: ok");
+}
+
+fn main() {
+    let args = Args::parse();
+    for wanted in &args.scenarios {
+        let known = SCENARIOS.iter().any(|(name, _)| name == wanted);
+        let names: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
+        assert!(known, "no scenario {wanted}\nfix: one of {}", names.join(", "));
+    }
+    for (name, scenario) in SCENARIOS {
+        if args.scenarios.is_empty() || args.scenarios.iter().any(|wanted| wanted == name) {
+            run(name, scenario, Duration::from_secs(args.seconds));
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! More flows than there is room for: those left over run without an agent, and end.
+
+use crate::life::unload_soon;
+use crate::module::{self, counter};
+use remuda_live::transfer::{Running, Transfer};
+use remuda_tests::{Place, wired};
+use std::thread;
+use std::time::Duration;
+
+/// The least table there is, and more flows.
+const ROOM: u64 = 64;
+const FLOWS: u64 = 80;
+const BYTES: u64 = 200_000;
+
+/// Every flow ends byte-exact; as many as fit are the agent's.
+pub fn full() {
+    module::load("flows=64").expect("it loads");
+    let place = Place::with_module();
+    let agent = place.agent(&["--arm", "reno"]);
+    let path = wired(40.0, 5.0, 4.0);
+    let transfer =
+        |bytes| Transfer { algorithm: Some("ccp".to_owned()), bytes, verify: true, ipv6: false };
+    let start = |_| transfer(None).start(path.server(), path.client()).expect("it starts");
+    let running: Vec<Running> = (0..FLOWS).map(start).collect();
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(counter("flows"), ROOM);
+    assert!(counter("flows_refused") >= FLOWS - ROOM);
+    assert_eq!(agent.flows().expect("the agent answers").len() as u64, ROOM);
+    running.iter().for_each(Running::stop);
+    for flow in running {
+        assert!(flow.join().expect("it ends intact").bytes > 0);
+    }
+    // There is room again.
+    let next = transfer(Some(BYTES)).start(path.server(), path.client()).expect("it starts");
+    assert_eq!(next.join().expect("byte-exact").bytes, BYTES);
+    let events = agent.events().expect("the event log");
+    let created = events.iter().filter(|event| event["event"] == "created").count() as u64;
+    assert_eq!(created, ROOM + 1);
+    agent.stop().expect("it ends");
+    unload_soon();
+}

@@ -1,0 +1,62 @@
+//! The module's scenarios on Debian's kernels, in virtual machines: on one counted processor, where
+//! time is instructions, and on two at once, for races.
+
+use remuda_guest::Processors;
+use remuda_kernel::{Machine, build, kernel};
+use std::path::Path;
+use std::time::Duration;
+
+/// What the longest takes by a machine's own clock.
+const OWN: Duration = Duration::from_secs(120);
+
+fn run(name: &str, processors: Processors, scenarios: &[&str]) {
+    let Some(folder) = kernel(name) else { return };
+    let module = build(&folder, "datapath/kernel").expect("the module is built");
+    let program = Path::new(env!("CARGO_BIN_EXE_remuda-kernel"));
+    let programs = (&*remuda_tests::binary(), program);
+    let machine = Machine::new(&folder, processors, programs, &[module]).expect("a machine");
+    let ended = machine.run(scenarios, OWN).expect("it ends");
+    println!("Linux {name}, {processors:?}:\n{}", ended.output);
+    assert_eq!(ended.status, 0, "{}", ended.console);
+    assert_eq!(ended.console_complaints(), [""; 0], "{}", ended.console);
+}
+
+const LIVES: [&str; 5] = ["parameters", "unload", "functional", "portus", "full"];
+const SURVIVES: [&str; 3] = ["switches", "killed", "stopped"];
+const RACES: [&str; 2] = ["hostile", "churn"];
+
+#[test]
+fn it_drives_flows_of_6_1() {
+    run("6.1", Processors::Counted, &LIVES);
+}
+
+#[test]
+fn it_drives_flows_of_6_12() {
+    run("6.12", Processors::Counted, &LIVES);
+}
+
+#[test]
+fn flows_survive_their_agent_on_6_1() {
+    run("6.1", Processors::Counted, &SURVIVES);
+}
+
+#[test]
+fn flows_survive_their_agent_on_6_12() {
+    run("6.12", Processors::Counted, &SURVIVES);
+}
+
+#[test]
+fn attacks_and_churn_harm_nothing_on_6_1() {
+    run("6.1", Processors::Parallel(2), &RACES);
+}
+
+#[test]
+fn attacks_and_churn_harm_nothing_on_6_12() {
+    run("6.12", Processors::Parallel(2), &RACES);
+}
+
+/// With BPF, which 6.1 does not do.
+#[test]
+fn an_agent_drives_three_datapaths_at_once_on_6_12() {
+    run("6.12", Processors::Counted, &["datapaths"]);
+}

@@ -1,0 +1,150 @@
+//! Files over QUIC on loopback, by the agent: no root, no BPF.
+
+use ccp_agent::child::AgentChild;
+use ccp_agent::host::Target;
+use remuda_live::Clock;
+use remuda_tests::quic::{Server, file, same};
+use remuda_tests::{Place, binary, exclusive};
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+/// An agent without BPF needs no root.
+fn agent(place: &Place, arm: &str) -> AgentChild {
+    let config = place.file("remuda.toml", "[agent]\nbpf = false\n");
+    place.agent(&["--config", config.to_str().expect("a path"), "--arm", arm])
+}
+
+fn remuda() -> Command {
+    Command::new(binary())
+}
+
+/// A server on loopback.
+fn serve(folder: &Path, run_dir: &Path, controller: &str) -> Server {
+    Server::start(remuda(), folder, ("127.0.0.1:0", controller, run_dir))
+}
+
+fn said(output: &Output) -> String {
+    let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let clock = Clock::start();
+    while !done() {
+        assert!(clock.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn files_are_fetched_by_each_arm_and_the_hashes_agree() {
+    let _one = exclusive();
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = file(folder.path(), "whole", 3_000_000);
+    for arm in ["cubic", "bbr"] {
+        let place = Place::new();
+        let agent = agent(&place, arm);
+        let server = serve(folder.path(), &place.run_dir(), "agent");
+        let to = folder.path().join("got");
+        let output = server.get(remuda(), "whole", &to).output().expect("it runs");
+        assert!(output.status.success() && same(&whole, &to), "{arm}: {}", said(&output));
+        let events = agent.events().expect("the event log");
+        let created = events.iter().find(|event| event["event"] == "created").expect("a flow");
+        assert_eq!(created["arm"], arm);
+        assert!(created["remote"].as_str().expect("text").starts_with("127.0.0.1:"), "{created}");
+        wait_for("the flow's end", || agent.flows().is_ok_and(|flows| flows.is_empty()));
+        let closed = agent.events().expect("the event log");
+        let closed = closed.iter().find(|event| event["event"] == "closed").expect("its end");
+        assert!(closed["reports"].as_u64() > Some(0), "{closed}");
+        assert!(closed["acked_bytes"].as_u64() > Some(2_000_000), "{closed}");
+        let hash =
+            said(&output).lines().find_map(|line| line.strip_prefix("sha256 ").map(str::to_owned));
+        let log = fs::read_to_string(folder.path().join("serve.log")).expect("the log");
+        assert!(log.contains(&hash.expect("a hash")), "{log}");
+        agent.stop().expect("it ends");
+    }
+}
+
+#[test]
+fn what_cannot_be_fetched_is_said_and_leaves_no_file() {
+    let _one = exclusive();
+    let folder = tempfile::tempdir().expect("a folder");
+    file(folder.path(), "whole", 10);
+    let server = serve(folder.path(), &folder.path().join("absent"), "cubic");
+    let to = folder.path().join("got");
+    let mut pinned = remuda();
+    pinned.arg("quic-get").arg(format!("{}/whole", server.address)).arg("-o").arg(&to);
+    pinned.args(["--pin", &"00".repeat(32)]);
+    let rows = [
+        (server.get(remuda(), "absent", &to), "no such file"),
+        (server.get(remuda(), "../etc/passwd", &to), "no such file"),
+        (pinned, "fix: --pin"),
+        (server.get(remuda(), "whole", Path::new("/nowhere/got")), "/nowhere/got"),
+    ];
+    for (mut command, want) in rows {
+        let output = command.output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(want), "{}", said(&output));
+        assert!(!to.exists() && !folder.path().join("got.part").exists());
+    }
+}
+
+/// The agent is told another arm while a transfer runs; then it dies; then it comes back.
+#[test]
+fn an_arm_is_changed_live_and_a_transfer_outlives_its_agent() {
+    let _one = exclusive();
+    let place = Place::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = file(folder.path(), "whole", 400_000_000);
+    let first = agent(&place, "cubic");
+    let server = serve(folder.path(), &place.run_dir(), "agent");
+    let to = folder.path().join("got");
+    let mut get = server.get(remuda(), "whole", &to).spawn().expect("it starts");
+    let arms = |agent: &AgentChild| -> Vec<(String, u64)> {
+        let rows = agent.flows().unwrap_or_default();
+        rows.into_iter().map(|row| (row.arm, row.reports)).collect()
+    };
+    wait_for("reports", || {
+        arms(&first).iter().any(|(arm, reports)| arm == "cubic" && *reports > 0)
+    });
+    assert_eq!(first.set(Target::All, "bbr").expect("it is set"), 1);
+    wait_for("the switch", || arms(&first).iter().any(|(arm, _)| arm == "bbr"));
+    first.kill().expect("kill -9");
+    thread::sleep(Duration::from_millis(700));
+    assert!(get.try_wait().expect("it runs").is_none(), "too quick to tell anything");
+    let second = agent(&place, "cubic");
+    wait_for("the flow is taken back", || {
+        arms(&second).iter().any(|(arm, reports)| arm == "cubic" && *reports > 0)
+    });
+    second.kill().expect("kill -9");
+    let output = get.wait_with_output().expect("it ends");
+    assert!(output.status.success() && same(&whole, &to), "{}", said(&output));
+}
+
+#[test]
+fn strangers_on_the_datapaths_socket_change_nothing() {
+    let _one = exclusive();
+    let place = Place::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = file(folder.path(), "whole", 20_000_000);
+    let agent = agent(&place, "cubic");
+    let server = serve(folder.path(), &place.run_dir(), "agent");
+    let own = |entry: fs::DirEntry| {
+        entry.file_name().to_string_lossy().starts_with("quic-").then(|| entry.path())
+    };
+    let mut entries = fs::read_dir(place.run_dir()).expect("the run directory").flatten();
+    let socket = entries.find_map(own).expect("the datapath's socket");
+    let to = folder.path().join("got");
+    let get = server.get(remuda(), "whole", &to).spawn().expect("it starts");
+    let stranger = UnixDatagram::unbound().expect("a socket");
+    for length in 0..2_000 {
+        assert!(stranger.send_to(&vec![3; length], &socket).is_err(), "only the agent is heard");
+    }
+    let output = get.wait_with_output().expect("it ends");
+    assert!(output.status.success() && same(&whole, &to), "{}", said(&output));
+    agent.stop().expect("it ends");
+}
