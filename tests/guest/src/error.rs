@@ -72,7 +72,7 @@ pub enum Error {
 
 impl Error {
     /// For `map_err`: a failure of this host while doing something.
-    pub(crate) fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         |source| Self::Host { doing, source }
     }
