@@ -50,6 +50,10 @@ wanted=$(
 		find "${sources[@]}" -type f -print0 | sort -z | xargs -0 sha256sum
 	} | sha256sum
 )
+# Tests that run beside each other want the same one.
+mkdir -p "$build"
+exec {lock}>"$build/lock"
+flock "$lock"
 if [[ ! -f $made_by || $(<"$made_by") != "$wanted" ]]; then
 	for source in "${sources[@]}"; do
 		rm -rf "${build:?}/$source"
