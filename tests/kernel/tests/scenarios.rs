@@ -60,3 +60,10 @@ fn attacks_and_churn_harm_nothing_on_6_12() {
 fn an_agent_drives_three_datapaths_at_once_on_6_12() {
     run("6.12", Processors::Counted, &["datapaths"]);
 }
+
+/// Debian's newest kernel is there to compile for: a warning is an error.
+#[test]
+fn it_compiles_for_the_newest_kernel() {
+    let Some(folder) = kernel("newest") else { return };
+    build(&folder, "datapath/kernel").expect("the module is built");
+}
