@@ -29,7 +29,7 @@ demo: build ## Three paths, rein against each fixed arm, live; a table and an HT
 	$(REMUDA) demo --html out/demo.html
 
 .PHONY: test
-test: setup lint test-rust test-live test-python test-page test-guest ## Everything that CI runs
+test: setup lint test-rust test-live test-python test-page test-guest test-kernel ## Everything that CI runs
 
 .PHONY: check
 check: test ## The same
@@ -81,11 +81,25 @@ module-deb: setup ## Build the Debian package of the kernel module, remuda-dkms
 test-kernel: build ## The kernel module on Debian's kernels 6.1 and 6.12, in virtual machines (no root)
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/guest.sh --headers 6.1 6.12; \
+		bash tools/newest-headers.sh || echo "SKIPPED: no headers of Debian's newest kernel"; \
 		bash tools/checkpatch.sh; \
-		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-kernel -- --nocapture; \
+		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-kernel \
+			--test scenarios -- --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \
 	fi
+
+.PHONY: test-kernel-debug
+test-kernel-debug: build ## The kernel module on a kernel with KASAN, lockdep, UBSAN and kmemleak
+	@bash tools/debug-kernel.sh
+	$(CARGO) test --release -p remuda-guest --test detectors
+	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-kernel --test debug \
+		-- --nocapture
+
+.PHONY: soak-kernel
+soak-kernel: build ## The kernel module for 21 minutes of churn, agents killed all along
+	@bash tools/guest.sh --headers 6.12
+	$(CARGO) run --release -p remuda-kernel --bin remuda-kernel-soak -- --seconds 1260
 
 .PHONY: test-python
 test-python: build ## The Python package: types, environments, results, arms (into target/venv)

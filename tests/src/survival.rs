@@ -101,9 +101,14 @@ fn after(agent: &AgentChild, state: &str, since_us: u64) -> BTreeMap<u64, Durati
 
 /// `kill -9`, and another agent.
 pub fn killed_and_restarted(place: &Place) {
+    killed_and_restarted_at(place, 48.0);
+}
+
+/// The same at another rate, where processors are slow. The path holds as much.
+pub fn killed_and_restarted_at(place: &Place, mbit_per_sec: f64) {
     // `fixed` holds its window, so the first change of a window is the fallback's.
     let agent = place.agent(&["--arm", "fixed"]);
-    let path = wired(48.0, 20.0, 1.0);
+    let path = wired(mbit_per_sec, 960.0 / mbit_per_sec, 1.0);
     let running = start(&path, &place.name);
     let clock = Clock::start();
     wait_for("the first reports", Duration::from_secs(5), || driven(&agent) == FLOWS);

@@ -1,56 +1,53 @@
-//! Flows come and go by the hundred while agents are killed and started.
+//! Flows come and go while agents are killed and started: for seconds, in two rounds that are
+//! alike, or for as long as one likes.
 
-use crate::module::counter;
-use remuda_live::Clock;
-use remuda_live::transfer::Transfer;
-use remuda_tests::{Place, wired};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::memory::Memory;
+use crate::storm::Storm;
 use std::thread;
 use std::time::Duration;
 
-const THREADS: usize = 4;
-const BYTES: u64 = 30_000;
-const AGENT_LIVES: Duration = Duration::from_millis(1_500);
-const LIMIT: Duration = Duration::from_secs(20);
-const TURN: Duration = Duration::from_millis(100);
+const ROUNDS: u32 = 2;
+/// What a namespace leaves behind is cleared up by then.
+const CLEARED: Duration = Duration::from_secs(1);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(60);
+/// As many as halves need to be compared.
+const SAMPLES_MIN: u32 = 8;
 
-/// Every flow is byte-exact, and none is left in the table.
+/// Every flow is byte-exact, none is left in the table, and memory is after the second round what
+/// it was after the first.
 pub fn churn(span: Duration) {
-    let place = Place::with_module();
-    let path = wired(50.0, 2.0, 2.0);
-    let (over, flows) = (AtomicBool::new(false), AtomicU64::new(0));
-    let mut agents = 0;
-    thread::scope(|scope| {
-        for n in 0..THREADS {
-            let (path, over, flows) = (&path, &over, &flows);
-            scope.spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    let transfer = Transfer {
-                        algorithm: Some("ccp".to_owned()),
-                        bytes: Some(BYTES),
-                        ipv6: n % 2 == 1,
-                        verify: true,
-                    };
-                    let outcome = transfer.run(path.server(), path.client());
-                    assert_eq!(outcome.expect("byte-exact").bytes, BYTES);
-                    flows.fetch_add(1, Ordering::Relaxed);
-                }
-            });
+    let after: Vec<Memory> = (0..ROUNDS)
+        .map(|_| {
+            let storm = Storm::new();
+            storm.rage(span / ROUNDS, |_| ());
+            println!("{storm}");
+            storm.end();
+            thread::sleep(CLEARED);
+            let memory = Memory::now();
+            println!("memory: {memory}");
+            memory
+        })
+        .collect();
+    after[1].check_since(&after[0]);
+}
+
+/// The same without a break; what there is of memory in the second half is no more than in the
+/// first. It says how it goes on the console, each minute.
+pub fn soak(span: Duration) {
+    let every = SAMPLE_INTERVAL.min(span / SAMPLES_MIN);
+    let storm = Storm::new();
+    let mut samples = Vec::new();
+    storm.rage(span, |elapsed| {
+        if elapsed >= every * (samples.len() as u32 + 1) {
+            let memory = Memory::now();
+            eprintln!("soak: {} s: {storm}; {memory}", elapsed.as_secs());
+            samples.push(memory);
         }
-        let clock = Clock::start();
-        while clock.elapsed() < span {
-            let agent = place.agent(&["--policy", "rein"]);
-            thread::sleep(AGENT_LIVES);
-            agent.kill().expect("kill -9");
-            agents += 1;
-            thread::sleep(TURN);
-        }
-        over.store(true, Ordering::Relaxed);
     });
-    println!("{} flows, {agents} agents killed", flows.load(Ordering::Relaxed));
-    let clock = Clock::start();
-    while counter("flows") > 0 {
-        assert!(clock.elapsed() < LIMIT, "{} flows are left", counter("flows"));
-        thread::sleep(TURN);
-    }
+    println!("{storm}");
+    storm.end();
+    let (first, second) = samples.split_at(samples.len() / 2);
+    let [first, second] = [first, second].map(Memory::most);
+    println!("memory, the most: first half {first}; second half {second}");
+    second.check_since(&first);
 }

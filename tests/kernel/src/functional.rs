@@ -11,7 +11,6 @@ use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::Duration;
 
-const RATE_MBIT_PER_SEC: f64 = 20.0;
 const LIMIT: Duration = Duration::from_secs(10);
 const TURN: Duration = Duration::from_millis(10);
 const DRIVERS: [&str; 6] = ["cubic", "bbr", "rein", "reno", "copa", "westwood"];
@@ -37,12 +36,12 @@ fn driven(agent: &AgentChild) -> usize {
     rows.iter().filter(|row| row.state == "driven" && row.reports > 0).count()
 }
 
-/// A window arm and a paced one fill a link; the window in the socket is the agent's.
-pub fn drives() {
+/// A window arm and a paced one fill a link of that rate.
+pub fn drives(mbit_per_sec: f64) {
     let place = Place::with_module();
     for arm in ["cubic", "bbr"] {
         let agent = place.agent(&["--arm", arm]);
-        let path = wired(RATE_MBIT_PER_SEC, 5.0, 1.0);
+        let path = wired(mbit_per_sec, 5.0, 1.0);
         let running = [flow(&path, false, None), flow(&path, true, None)];
         wait_for("the first reports", || driven(&agent) == running.len());
         thread::sleep(Duration::from_secs(5));
@@ -54,7 +53,7 @@ pub fn drives() {
         let outcomes = running.map(|flow| flow.join().expect("it ends intact"));
         let bits: f64 = outcomes.iter().map(|outcome| outcome.bytes as f64 * 8.0).sum();
         let seconds = outcomes.iter().map(|outcome| outcome.elapsed.as_secs_f64());
-        let share = bits / seconds.fold(0.0, f64::max) / 1e6 / RATE_MBIT_PER_SEC;
+        let share = bits / seconds.fold(0.0, f64::max) / 1e6 / mbit_per_sec;
         println!("{arm}: {:.1} % of the link", share * 100.0);
         assert!(share > SHARE_MIN, "{arm}: {share}");
         mapped(&agent);

@@ -9,9 +9,11 @@ mod device;
 mod functional;
 mod hostile;
 mod life;
+mod memory;
 mod module;
 mod overhead;
 mod peer;
+mod storm;
 mod table;
 
 use clap::Parser;
@@ -24,36 +26,50 @@ use std::time::Duration;
 struct Args {
     /// Which, in this order; all that are there, without one.
     scenarios: Vec<String>,
-    /// How long churn and attacks go on, by the machine's clock, in seconds.
+    /// How long churn, soak and attacks go on, by the machine's clock, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     seconds: u64,
+    /// What the links of `functional`, `killed` and `full` are slower by, for a slow kernel.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    slower: f64,
 }
 
-type Scenario = fn(Duration);
+impl Args {
+    fn span(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+}
 
-const SCENARIOS: [(&str, Scenario); 12] = [
+type Scenario = fn(&Args);
+
+const SCENARIOS: [(&str, Scenario); 13] = [
     ("parameters", |_| life::parameters()),
     ("unload", |_| life::unload()),
-    ("functional", |_| functional::drives()),
+    ("functional", |args| functional::drives(20.0 / args.slower)),
     ("switches", |_| functional::switches()),
-    ("killed", |_| survival::killed_and_restarted(&Place::with_module())),
+    ("killed", |args| killed(48.0 / args.slower)),
     ("stopped", |_| survival::stopped_and_continued(&Place::with_module(), "cubic")),
     ("portus", |_| peer::drives()),
-    ("full", |_| table::full()),
-    ("hostile", hostile::attacks_and_noise),
-    ("churn", churn::churn),
+    ("full", |args| table::full(40.0 / args.slower)),
+    ("hostile", |args| hostile::attacks_and_noise(args.span())),
+    ("churn", |args| churn::churn(args.span())),
     ("datapaths", |_| datapaths::at_once()),
+    ("soak", |args| churn::soak(args.span())),
     ("overhead", |_| overhead::table()),
 ];
 
-fn run(name: &str, scenario: Scenario, span: Duration) {
+fn killed(mbit_per_sec: f64) {
+    survival::killed_and_restarted_at(&Place::with_module(), mbit_per_sec);
+}
+
+fn run(name: &str, scenario: Scenario, args: &Args) {
     println!("{name}: begins");
     // Those load it by themselves, in ways of their own.
     let loads = !["parameters", "unload", "full", "overhead"].contains(&name);
     if loads {
         module::load("").expect("the module loads");
     }
-    scenario(span);
+    scenario(args);
     if loads {
         life::unload_soon();
     }
@@ -69,7 +85,7 @@ fn main() {
     }
     for (name, scenario) in SCENARIOS {
         if args.scenarios.is_empty() || args.scenarios.iter().any(|wanted| wanted == name) {
-            run(name, scenario, Duration::from_secs(args.seconds));
+            run(name, scenario, &args);
         }
     }
 }

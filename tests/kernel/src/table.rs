@@ -12,12 +12,12 @@ const ROOM: u64 = 64;
 const FLOWS: u64 = 80;
 const BYTES: u64 = 200_000;
 
-/// Every flow ends byte-exact; as many as fit are the agent's.
-pub fn full() {
+/// Every flow ends byte-exact; as many as fit are the agent's. The path holds as much at any rate.
+pub fn full(mbit_per_sec: f64) {
     module::load("flows=64").expect("it loads");
     let place = Place::with_module();
     let agent = place.agent(&["--arm", "reno"]);
-    let path = wired(40.0, 5.0, 4.0);
+    let path = wired(mbit_per_sec, 200.0 / mbit_per_sec, 4.0);
     let transfer =
         |bytes| Transfer { algorithm: Some("ccp".to_owned()), bytes, verify: true, ipv6: false };
     let start = |_| transfer(None).start(path.server(), path.client()).expect("it starts");

@@ -27,22 +27,19 @@ struct Args {
 }
 
 fn run(args: &Args) -> Fallible<()> {
-    let kernel = args.guest.canonicalize().map_err(|error| {
-        let name = args.guest.display();
-        format!("{name}: {error}\nfix: bash tools/guest.sh --headers 6.12")
-    })?;
-    let modules = [build(&kernel, "datapath/kernel")?, build(&kernel, "tests/kernel/probe")?];
-    let own = std::env::current_exe()?;
-    let program = own.with_file_name("remuda-kernel");
-    let remuda = own.with_file_name("remuda");
-    let machine = Machine::new(&kernel, Processors::Counted, (&remuda, &program), &modules)?;
+    let folders = ["datapath/kernel", "tests/kernel/probe"];
+    let modules = folders.map(|folder| build(&args.guest, folder));
+    let modules = modules.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let machine = Machine::beside_this_program(&args.guest, Processors::Counted, &modules)?;
     let ended = machine.run(&["overhead"], OWN)?;
     if ended.status != 0 {
         return Err(format!("status {}\n{}", ended.status, ended.console).into());
     }
-    let table: Vec<&str> = ended.output.lines().filter(|line| line.starts_with('|')).collect();
+    let table: Vec<&str> =
+        ended.output.lines().filter(|line| line.is_empty() || line.starts_with('|')).collect();
     let release = machine.kernel_release()?;
-    let page = format!("{}.\n\n{}", Origin::here().in_guests(release), table.join("\n"));
+    let origin = Origin::here().in_guests(release);
+    let page = format!("{origin}; figures are instructions.\n\n{}", table.join("\n"));
     println!("{page}");
     if let Some(path) = &args.write {
         document::write(path, "make kernel-cost", &page)?;

@@ -1,0 +1,33 @@
+//! The module on a kernel that looks for faults in itself (`tools/debug-kernel.sh`): it has nothing
+//! to say, and no memory is lost. `tests/guest` sees that each detector finds its fault.
+
+use remuda_guest::Processors;
+use remuda_kernel::{Machine, build, kernel};
+use std::path::Path;
+use std::time::Duration;
+
+/// What the longest takes by a machine's own clock.
+const OWN: Duration = Duration::from_secs(200);
+
+fn run(processors: Processors, scenarios: &[&str]) {
+    let Some(folder) = kernel("debug") else { return };
+    let module = build(&folder, "datapath/kernel").expect("the module is built");
+    let program = Path::new(env!("CARGO_BIN_EXE_remuda-kernel"));
+    let programs = (&*remuda_tests::binary(), program);
+    let machine = Machine::new(&folder, processors, programs, &[module]).expect("a machine");
+    let ended = machine.run_and_find_leaks(scenarios, OWN).expect("it ends");
+    println!("{processors:?}:\n{}", ended.output);
+    assert_eq!(ended.status, 0, "{}\n{}", ended.console, ended.output);
+    assert_eq!(ended.console_complaints(), [""; 0], "{}", ended.console);
+}
+
+/// What has limits of time, where time is counted.
+#[test]
+fn a_kernel_that_looks_for_faults_finds_none_in_what_it_does() {
+    run(Processors::Counted, &["--slower", "4", "functional", "killed", "full"]);
+}
+
+#[test]
+fn a_kernel_that_looks_for_faults_finds_none_in_races() {
+    run(Processors::Parallel(2), &["unload", "hostile", "churn"]);
+}
