@@ -2,8 +2,9 @@
 //! window alone beside noq's window and rate.
 //!
 //! Each run has a path of its own, one flow, and lasts as long. The runs of a round are one of each
-//! side, one after the other; each round begins with another side. Figures are medians over rounds
-//! with their spread. A run that a hypervisor disturbed is run again.
+//! side on each path, one after the other; each round begins with another side. Figures are medians
+//! over rounds with their spread. A run that a hypervisor disturbed is run again. The table is
+//! written after each round, so what an interrupted measurement has is not lost.
 
 mod page;
 mod quinn_server;
@@ -12,17 +13,21 @@ mod run;
 use ccp_agent::child::AgentChild;
 use ccp_agent::host::Target;
 use clap::Parser;
-use remuda_stats::Origin;
+use remuda_live::Clock;
+use remuda_stats::{Origin, document};
 use run::{Figures, Path, Side};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// A run takes this longer than its flow: namespaces, handshake, the end.
+const AROUND: Duration = Duration::from_millis(300);
+
 /// QUIC under the agent beside noq's own algorithms, behind the same links (root).
 #[derive(Debug, Parser)]
 struct Args {
     /// Seconds each run lasts
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
     seconds: u64,
     /// Runs of each side on each path
     #[arg(long, value_name = "N", default_value_t = 5,
@@ -41,17 +46,17 @@ struct Args {
         long,
         value_name = "RATE:DELAY:BUFFER:LOSS",
         value_delimiter = ',',
-        default_value = "24:20:1:0,24:20:4:0,96:10:1:0,24:20:1:1"
+        default_value = "24:20:1:0,24:20:4:0,24:20:1:1"
     )]
     paths: Vec<Path>,
     /// First seed of the links' random loss
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How often a run is run, at most, of which a hypervisor took more than 0.7 % of a processor
-    #[arg(long, value_name = "N", default_value_t = 4,
+    #[arg(long, value_name = "N", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
-    /// Write the table between the marks of this file, docs/quic.md
+    /// Write the table into this file, docs/quic.md, after each round
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// The remuda command
@@ -59,55 +64,96 @@ struct Args {
     remuda: PathBuf,
 }
 
-/// All runs on one path, side by side.
-fn measure_path(
-    args: &Args,
-    path: &Path,
-    agent: &AgentChild,
-) -> Result<Vec<Vec<Figures>>, Box<dyn std::error::Error>> {
-    let mut figures = vec![Vec::new(); args.sides.len()];
-    for round in 0..args.rounds {
-        for turn in 0..args.sides.len() {
-            let at = (round as usize + turn) % args.sides.len();
-            let side = &args.sides[at];
+type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// What has been measured: the runs of each side on each path, paths outside.
+struct Measured<'a> {
+    args: &'a Args,
+    agent: AgentChild,
+    figures: Vec<Vec<Vec<Figures>>>,
+    clock: Clock,
+}
+
+impl<'a> Measured<'a> {
+    fn new(args: &'a Args, agent: AgentChild) -> Self {
+        let figures = vec![vec![Vec::new(); args.sides.len()]; args.paths.len()];
+        Self { args, agent, figures, clock: Clock::start() }
+    }
+
+    fn runs(&self) -> usize {
+        self.figures.iter().flatten().map(Vec::len).sum()
+    }
+
+    /// How far it is, and how long the rest takes if nothing is run again.
+    fn progress(&self) -> String {
+        let Args { paths, sides, rounds, seconds, .. } = self.args;
+        let (done, all) = (self.runs(), paths.len() * sides.len() * *rounds as usize);
+        let left = (Duration::from_secs(*seconds) + AROUND) * (all - done) as u32;
+        let (gone, left) = (self.clock.elapsed().as_secs() / 60, left.as_secs().div_ceil(60));
+        format!("{done} of {all}, {gone} min gone, {left} min left")
+    }
+
+    /// One run of each side on that path, beginning with another side each round.
+    fn round(&mut self, round: u64, at: usize) -> Fallible<()> {
+        let Args { sides, seed, seconds, tries, .. } = self.args;
+        let path = &self.args.paths[at];
+        for turn in 0..sides.len() {
+            let turn = (round as usize + turn) % sides.len();
+            let side = &sides[turn];
             if let Some(arm) = side.arm() {
-                agent.set(Target::New, arm)?;
+                self.agent.set(Target::New, arm)?;
             }
-            let seconds = Duration::from_secs(args.seconds);
-            let work = || run::run(side, path, args.seed + round, (seconds, agent.run_dir()));
+            let span = (Duration::from_secs(*seconds), self.agent.run_dir());
+            let work = || run::run(side, path, seed + round, span);
             let again = |stolen: f64| {
                 eprintln!("{:.1} % of a processor was stolen: run again", stolen * 100.0);
             };
-            let (got, stolen) = remuda_live::least_disturbed(args.tries, work, again)?;
-            eprintln!("{path}, {side}: {got}, {:.1} % stolen", stolen * 100.0);
-            figures[at].push(got);
+            let (got, stolen) = remuda_live::least_disturbed(*tries, work, again)?;
+            self.figures[at][turn].push(got);
+            let stolen = stolen * 100.0;
+            eprintln!("{}: {path}, {side}: {got}, {stolen:.1} % stolen", self.progress());
         }
+        Ok(())
     }
-    Ok(figures)
+
+    fn table(&self, origin: &Origin, round: u64) -> String {
+        let Args { paths, sides, rounds, seconds, seed, .. } = self.args;
+        let rows = paths.iter().zip(&self.figures).flat_map(|(path, of_path)| {
+            sides.iter().zip(of_path).map(move |(side, figures)| page::row(path, side, figures))
+        });
+        let rows: Vec<String> = rows.collect();
+        let last = seed + round;
+        let seeds = format!("seeds {seed} to {last}");
+        let runs = match round + 1 {
+            done if done < *rounds => format!("{done} of {rounds} runs each"),
+            done => format!("{done} runs each"),
+        };
+        let about = format!("{seconds} s a run, {runs}, interleaved, {seeds}. {origin}.");
+        format!("{about}\n\n{}\n{}", page::HEAD, rows.join("\n"))
+    }
 }
 
-fn measure(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+fn measure(args: &Args) -> Fallible<()> {
     let folder = tempfile::tempdir()?;
     let config = folder.path().join("remuda.toml");
     std::fs::write(&config, "[agent]\nbpf = false\n")?;
     let run_dir = folder.path().join("run");
     let config = config.display().to_string();
     let arguments = ["--config", &config, "--arm", "cubic"];
-    let agent = AgentChild::start(&args.remuda, &run_dir, &arguments)?;
-    let mut rows = Vec::new();
-    for path in &args.paths {
-        let figures = measure_path(args, path, &agent)?;
-        for (side, figures) in args.sides.iter().zip(&figures) {
-            rows.push(page::row(path, side, figures));
+    let mut measured = Measured::new(args, AgentChild::start(&args.remuda, &run_dir, &arguments)?);
+    // Before the page is written, which makes the tree another one.
+    let origin = Origin::here();
+    for round in 0..args.rounds {
+        for at in 0..args.paths.len() {
+            measured.round(round, at)?;
+        }
+        let table = measured.table(&origin, round);
+        match &args.write {
+            Some(path) => document::write(path, "make quic", &table)?,
+            None => println!("{table}"),
         }
     }
-    agent.stop()?;
-    let about = format!("{} s a run, {} runs each, interleaved.", args.seconds, args.rounds);
-    let table = format!("{about} {}.\n\n{}\n{}", Origin::here(), page::HEAD, rows.join("\n"));
-    println!("{table}");
-    if let Some(path) = &args.write {
-        page::write(path, &table)?;
-    }
+    measured.agent.stop()?;
     Ok(())
 }
 
