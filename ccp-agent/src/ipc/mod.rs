@@ -38,7 +38,9 @@ const IDLE_WAIT_MS: u16 = 50;
 const MEASURE_FIELDS_AT: usize = 16;
 /// [`remuda_bpf::LOOK_INTERVAL`].
 const LOOK_WAIT_MS: u16 = remuda_bpf::LOOK_INTERVAL.as_millis() as u16;
-/// Lost lifecycle events are found, and silent datapaths told that we live, this often.
+/// While a datapath behind the unix socket has no room, it is looked at this often.
+const ROOM_WAIT_MS: u16 = 5;
+/// Lost lifecycle events are found this often.
 const HOUSEKEEPING_NS: u64 = 200_000_000;
 
 /// A datapath.
@@ -180,6 +182,8 @@ impl Junction {
             ready();
         }
         loop {
+            // A host's worth of flows may wait in the inbox, and for who hears nothing we are dead.
+            inner.beat(clock::monotonic_ns());
             while let Some((peer, message)) = inner.inbox.pop_front() {
                 match self.pass(&peer, &message, out) {
                     Passed::ToPortus(bytes) => return Some((bytes, peer)),
@@ -313,8 +317,14 @@ impl Junction {
         let mut polled: Vec<nix::poll::PollFd<'_>> =
             fds.map(|fd| nix::poll::PollFd::new(fd, nix::poll::PollFlags::POLLIN)).collect();
         let looks = inner.datapaths.bpf.as_ref().is_some_and(Datapath::looks);
+        let is_full = inner.datapaths.unix.as_ref().is_some_and(UnixEnd::has_waiting);
+        let limit_ms = match (is_full, looks) {
+            (true, _) => ROOM_WAIT_MS,
+            (_, true) => LOOK_WAIT_MS,
+            (false, false) => IDLE_WAIT_MS,
+        };
         // An interrupted or failed wait is a short wait: the caller looks again.
-        let _ = nix::poll::poll(&mut polled, if looks { LOOK_WAIT_MS } else { IDLE_WAIT_MS });
+        let _ = nix::poll::poll(&mut polled, limit_ms);
     }
 }
 
@@ -365,6 +375,20 @@ impl Inner {
         }
     }
 
+    /// Says to each datapath that we live, as often as it needs that.
+    fn beat(&mut self, now_ns: u64) {
+        let Datapaths { bpf, module, unix, .. } = &mut self.datapaths;
+        if let Some(bpf) = bpf {
+            bpf.beat(now_ns);
+        }
+        if let Some(module) = module {
+            module.beat(now_ns);
+        }
+        if let Some(unix) = unix {
+            unix.beat(now_ns);
+        }
+    }
+
     /// Beats, reads what the datapaths have, keeps house. Says whether something came.
     fn fill(&mut self, host: &Mutex<Host>) -> bool {
         let now_ns = clock::monotonic_ns();
@@ -372,10 +396,10 @@ impl Inner {
         if housekeeping {
             self.housekept_ns = now_ns;
         }
+        self.beat(now_ns);
         let Self { datapaths, inbox, .. } = self;
         let before = inbox.len();
         if let Some(bpf) = &mut datapaths.bpf {
-            bpf.beat(now_ns);
             let mut sink = |message: &[u8]| inbox.push_back((Peer::Bpf, message.to_vec()));
             bpf.drain(&mut sink);
             if let Err(error) = bpf.look(now_ns, &mut sink) {
@@ -389,14 +413,11 @@ impl Inner {
             if housekeeping {
                 module.keep_house(host);
             }
-            module.beat(now_ns);
             module.receive(host, |message| inbox.push_back((Peer::Module, message.to_vec())));
         }
         if let Some(unix) = &mut datapaths.unix {
             unix.receive(host, |peer, message| inbox.push_back((peer, message.to_vec())));
-            if housekeeping {
-                unix.keep_house();
-            }
+            unix.flush();
             unix.settle(host);
         }
         inbox.len() > before

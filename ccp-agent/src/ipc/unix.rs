@@ -23,6 +23,8 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+/// Datapaths hear that we live this often: five times in what takes one of ours to give us up.
+const BEAT_INTERVAL_NS: u64 = 100_000_000;
 /// A datapath that has not taken this many messages is stalled.
 const QUEUE_MAX: usize = 1_024;
 /// Datapaths at once.
@@ -42,6 +44,7 @@ pub struct UnixEnd {
     /// Those given up, and why, until the host is told: who sends may hold its lock.
     given_up: Vec<(Arc<PathBuf>, String)>,
     buffer: Vec<u8>,
+    beaten_ns: u64,
 }
 
 impl UnixEnd {
@@ -65,6 +68,7 @@ impl UnixEnd {
             greeted: HashMap::new(),
             given_up: Vec::new(),
             buffer: vec![0; MESSAGE_BYTES_MAX + 1],
+            beaten_ns: 0,
         })
     }
 
@@ -164,15 +168,35 @@ impl UnixEnd {
         self.send(path, &message);
     }
 
-    /// Sends what waits, and a heartbeat to whom nothing waits for.
-    pub fn keep_house(&mut self) {
+    /// Says that we live to whom nothing waits for, at most each [`BEAT_INTERVAL_NS`].
+    pub fn beat(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.beaten_ns) < BEAT_INTERVAL_NS {
+            return;
+        }
+        self.beaten_ns = now_ns;
+        self.flush();
         let mut beat = Vec::new();
         encode_bare(&mut beat, Kind::Heartbeat);
-        let peers: Vec<Arc<PathBuf>> = self.peers.keys().cloned().collect();
-        for path in peers {
-            if let Err(errno) = self.flush(&path, &beat) {
-                self.give_up(&path, errno.desc());
-            }
+        let idle = self.peers.iter().filter(|(_, waiting)| waiting.is_empty());
+        let sent: Vec<_> =
+            idle.map(|(path, _)| (path.clone(), self.try_send(path, &beat))).collect();
+        for (path, sent) in sent {
+            self.give_up_unless_full(&path, sent);
+        }
+    }
+
+    /// Whether something waits for room.
+    pub fn has_waiting(&self) -> bool {
+        self.peers.values().any(|waiting| !waiting.is_empty())
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub fn flush(&mut self) {
+        let full = self.peers.iter().filter(|(_, waiting)| !waiting.is_empty());
+        let full: Vec<Arc<PathBuf>> = full.map(|(path, _)| Arc::clone(path)).collect();
+        for path in full {
+            let sent = self.flush_one(&path);
+            self.give_up_unless_full(&path, sent);
         }
     }
 
@@ -186,27 +210,24 @@ impl UnixEnd {
         }
     }
 
-    fn flush(&mut self, path: &Arc<PathBuf>, beat: &[u8]) -> nix::Result<()> {
+    fn flush_one(&mut self, path: &Arc<PathBuf>) -> nix::Result<()> {
         let mut waiting = self.peers.remove(path).unwrap_or_default();
-        let mut result = Ok(());
+        let mut sent = Ok(());
         while let Some(message) = waiting.front() {
-            match self.try_send(path, message) {
-                Ok(()) => {
-                    waiting.pop_front();
-                }
-                Err(errno) => {
-                    result = Err(errno);
-                    break;
-                }
+            sent = self.try_send(path, message);
+            if sent.is_err() {
+                break;
             }
-        }
-        if waiting.is_empty() {
-            result = self.try_send(path, beat);
+            waiting.pop_front();
         }
         self.peers.insert(Arc::clone(path), waiting);
-        match result {
-            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => Ok(()),
-            other => other,
+        sent
+    }
+
+    fn give_up_unless_full(&mut self, path: &Arc<PathBuf>, sent: nix::Result<()>) {
+        match sent {
+            Ok(()) | Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => {}
+            Err(errno) => self.give_up(path, errno.desc()),
         }
     }
 

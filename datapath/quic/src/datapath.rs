@@ -34,7 +34,7 @@ pub struct Settings {
     pub run_dir: PathBuf,
     /// Connections at once, 1 to 2^20; further ones run without an agent. One takes 1.3 kB here.
     pub flows_max: u32,
-    /// An agent that is silent for longer has lost its flows. It speaks each 200 ms.
+    /// An agent that is silent for longer has lost its flows. It speaks each 100 ms.
     pub heartbeat_timeout: Duration,
 }
 
@@ -108,8 +108,11 @@ impl Ops for Agent {
 struct State {
     vm: remuda_vm::Datapath<Agent>,
     heard_ns: u64,
+    heartbeat_timeout_ns: u64,
     /// The agent was there when it was last looked for.
     has_agent: bool,
+    /// A byte more than the longest message, so that a longer one is refused.
+    buffer: Vec<u8>,
 }
 
 impl State {
@@ -123,6 +126,49 @@ impl State {
         }
         result
     }
+
+    /// Whether nothing of the agent has been taken in for so long that it would lose its flows.
+    fn is_silent(&self, now_ns: u64) -> bool {
+        self.has_agent && now_ns.saturating_sub(self.heard_ns) > self.heartbeat_timeout_ns
+    }
+
+    /// Takes in one message of the agent; false: none waits. It is received under the lock, so that
+    /// messages are taken in as they were sent, whichever thread does it.
+    fn hear(&mut self, now_ns: u64) -> bool {
+        let Some(end) = self.vm.ops().socket.end() else { return false };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let received = end.recv(&mut buffer);
+        if let Ok(bytes) = received {
+            // A message that breaks a rule is counted, changes nothing, and is no sign of life.
+            if self.at(now_ns, |vm| vm.handle(&buffer[..bytes])).is_ok() {
+                self.heard_ns = now_ns;
+            }
+        }
+        self.buffer = buffer;
+        received.is_ok()
+    }
+
+    /// One ACK of a flow. Silence may be ours: on a busy host the thread that hears the agent comes
+    /// late, and what the agent has said waits in the socket. So that is taken in before a verdict.
+    fn ack(&mut self, sid: u32, ack: &Ack, now_ns: u64) -> Outcome {
+        if self.is_silent(now_ns) {
+            self.hear_all(now_ns);
+        }
+        self.at(now_ns, |vm| {
+            vm.ops_mut().outcome = Outcome::default();
+            let control = vm.ack(sid, ack);
+            Outcome { is_own: control == Control::Own, ..vm.ops().outcome }
+        })
+    }
+
+    /// Takes in what waits, within bounds.
+    fn hear_all(&mut self, now_ns: u64) {
+        for _ in 0..MESSAGES_A_TURN {
+            if !self.hear(now_ns) {
+                return;
+            }
+        }
+    }
 }
 
 struct Shared {
@@ -131,7 +177,6 @@ struct Shared {
     bell: Arc<Bell>,
     run_dir: PathBuf,
     cgroup_id: u64,
-    heartbeat_timeout_ns: u64,
     stop: Arc<AtomicBool>,
 }
 
@@ -183,12 +228,17 @@ impl Datapath {
         let stop = Arc::new(AtomicBool::new(false));
         let timeout = settings.heartbeat_timeout.as_nanos();
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { vm, heard_ns: 0, has_agent: false }),
+            state: Mutex::new(State {
+                vm,
+                heard_ns: 0,
+                heartbeat_timeout_ns: u64::try_from(timeout).unwrap_or(u64::MAX),
+                has_agent: false,
+                buffer: vec![0; MESSAGE_BYTES_MAX + 1],
+            }),
             clock,
             bell: Arc::clone(&bell),
             run_dir: settings.run_dir,
             cgroup_id: own_cgroup().unwrap_or(0),
-            heartbeat_timeout_ns: u64::try_from(timeout).unwrap_or(u64::MAX),
             stop: Arc::clone(&stop),
         });
         shared.look();
@@ -237,12 +287,7 @@ impl Datapath {
 
     /// One ACK of a flow.
     pub(crate) fn ack(&self, sid: u32, ack: &Ack, now_ns: u64) -> Outcome {
-        let mut state = self.shared.lock();
-        state.at(now_ns, |vm| {
-            vm.ops_mut().outcome = Outcome::default();
-            let control = vm.ack(sid, ack);
-            Outcome { is_own: control == Control::Own, ..vm.ops().outcome }
-        })
+        self.shared.lock().ack(sid, ack, now_ns)
     }
 }
 
@@ -256,8 +301,7 @@ impl Shared {
     fn look(&self) {
         let now_ns = self.clock.now_ns();
         let mut state = self.lock();
-        let silent_ns = now_ns.saturating_sub(state.heard_ns);
-        if state.has_agent && silent_ns <= self.heartbeat_timeout_ns {
+        if state.has_agent && !state.is_silent(now_ns) {
             return;
         }
         let found = state.vm.ops_mut().socket.look();
@@ -276,16 +320,16 @@ impl Shared {
         (socket.end(), socket.has_waiting())
     }
 
-    /// Sends what waits, and takes in what the agent has sent.
-    fn exchange(&self, end: &UnixDatagram, buffer: &mut [u8]) {
-        let now_ns = self.clock.now_ns();
-        self.lock().at(now_ns, |vm| vm.ops_mut().socket.flush());
+    /// Sends what waits, and takes in what the agent has sent. ACKs have their turn between two
+    /// messages.
+    fn exchange(&self) {
+        let now_ns = || self.clock.now_ns();
+        self.lock().at(now_ns(), |vm| vm.ops_mut().socket.flush());
         for _ in 0..MESSAGES_A_TURN {
-            let Ok(bytes) = end.recv(buffer) else { return };
+            // The lock first: waiting for it is not the agent's silence.
             let mut state = self.lock();
-            // A message that breaks a rule is counted, changes nothing, and is no sign of life.
-            if state.at(now_ns, |vm| vm.handle(&buffer[..bytes])).is_ok() {
-                state.heard_ns = now_ns;
+            if !state.hear(now_ns()) {
+                return;
             }
         }
     }
@@ -301,8 +345,6 @@ fn own_cgroup() -> Option<u64> {
 
 /// The thread: it hears the agent, and looks for one.
 fn hear(shared: &Weak<Shared>, bell: &Bell, stop: &AtomicBool) {
-    // A byte more than the longest message, so that a longer one is refused.
-    let mut buffer = vec![0; MESSAGE_BYTES_MAX + 1];
     loop {
         let Some((end, to_send)) = shared.upgrade().map(|shared| shared.end()) else { return };
         bell.wait(end.as_deref(), to_send, LOOK_INTERVAL);
@@ -310,9 +352,7 @@ fn hear(shared: &Weak<Shared>, bell: &Bell, stop: &AtomicBool) {
             return;
         }
         let Some(shared) = shared.upgrade() else { return };
-        if let Some(end) = end {
-            shared.exchange(&end, &mut buffer);
-        }
+        shared.exchange();
         shared.look();
     }
 }

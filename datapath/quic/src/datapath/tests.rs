@@ -72,6 +72,36 @@ fn what_the_agent_has_no_room_for_waits_and_no_ack_does() {
     assert_eq!(datapath.counters().not_sent, 0);
 }
 
+#[test]
+fn a_heartbeat_that_nobody_has_read_yet_is_a_sign_of_life_and_nonsense_is_none() {
+    let (place, limit_ns) = (Place::new(), 500_000_000);
+    let mut agent = place.agent();
+    let datapath = place.datapath(Duration::from_nanos(limit_ns));
+    agent.is_greeted();
+    let _flow = answered(&datapath, datapath.clock().started());
+    let sid = agent.flow();
+    agent.drives(&datapath, sid, 30_000, 0);
+    agent.beats();
+    until("the heartbeat is taken in", || datapath.counters().messages == 3);
+    // The thread that hears the agent does not get the lock.
+    let mut state = datapath.shared.lock();
+    let mut now_ns = state.heard_ns;
+    let mut is_own = |span_ns: u64, says: &dyn Fn()| {
+        now_ns += span_ns;
+        says();
+        let ack = Ack { mss_bytes: 1_200, cwnd_bytes: 30_000, ..Ack::default() };
+        state.ack(sid, &ack, now_ns).is_own
+    };
+    assert!(!is_own(limit_ns, &|| ()), "not late yet");
+    assert!(!is_own(1, &|| agent.beats()), "late, but for the beat that waits");
+    assert!(!is_own(10 * limit_ns, &|| (0..3).for_each(|_| agent.beats())), "so are we");
+    assert!(!is_own(limit_ns, &|| ()), "what was taken in counts from then");
+    assert!(is_own(1, &|| agent.say(&[0xa5; 40])), "nonsense");
+    assert!(is_own(limit_ns, &|| ()), "silence");
+    assert!(!is_own(1, &|| agent.beats()), "back");
+    assert_eq!((state.vm.counters().fallbacks, state.vm.counters().restores), (1, 1));
+}
+
 /// A path with one packet acknowledged.
 fn answered(datapath: &Datapath, start: Instant) -> Flow {
     let mut flow = Flow::new(datapath.clone(), Identity::default(), 1_200);

@@ -1,0 +1,197 @@
+//! Transfers that come and go: several at a time, of mixed sizes, each checked byte by byte.
+
+use crate::Fallible;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use remuda_live::transfer::Transfer;
+use remuda_live::{Clock, Testbed};
+use remuda_quic_transfer::{Fingerprint, Get, Target};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Bytes, drawn from evenly: from what fits a first window to what outlives a few faults.
+const SIZES: [u64; 8] = [1, 4_000, 16_000, 64_000, 250_000, 1_000_000, 2_000_000, 6_000_000];
+/// Between two transfers of a slot: up to this.
+const PAUSE_MS_MAX: u64 = 500;
+/// An agent that was killed is back within this, and its name is asked for again this often.
+const ABSENT_MAX: Duration = Duration::from_secs(15);
+const AGAIN: Duration = Duration::from_millis(100);
+/// A transfer that takes longer is lost. One of the largest gets a tenth of its share of the link
+/// in this time.
+pub const LIMIT: Duration = Duration::from_secs(180);
+
+/// Which datapath carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// Linux TCP under the BPF datapath.
+    Bpf,
+    /// QUIC, by quic-serve.
+    Quic,
+}
+
+/// A file that the server has.
+struct Served {
+    bytes: u64,
+    sha256: String,
+}
+
+/// The server's files: one of each size.
+pub struct Files(Vec<Served>);
+
+impl Files {
+    /// Writes them.
+    pub fn write(folder: &Path, seed: u64) -> Fallible<Self> {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut written = Vec::new();
+        for bytes in SIZES {
+            let mut content = vec![0; usize::try_from(bytes)?];
+            random.fill(content.as_mut_slice());
+            fs::write(folder.join(bytes.to_string()), &content)?;
+            let mut sha256 = String::new();
+            for byte in Sha256::digest(&content) {
+                write!(sha256, "{byte:02x}")?;
+            }
+            written.push(Served { bytes, sha256 });
+        }
+        Ok(Self(written))
+    }
+}
+
+/// What all slots have done.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Transfers that came whole: by BPF, by QUIC.
+    done: [AtomicU64; 2],
+    /// Of these, bytes.
+    bytes: AtomicU64,
+    failed: Mutex<Vec<String>>,
+}
+
+impl Tally {
+    /// Transfers over that datapath that came whole.
+    pub fn done(&self, kind: Kind) -> u64 {
+        self.done[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Transfers that are lost.
+    pub fn failed(&self) -> usize {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn note(&self, kind: Kind, of: Result<u64, String>) {
+        match of {
+            Ok(bytes) => {
+                self.done[kind as usize].fetch_add(1, Ordering::Relaxed);
+                self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
+            Err(why) => {
+                eprintln!("soak: LOST over {kind:?}: {why}");
+                self.failed.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+            }
+        }
+    }
+}
+
+/// What the slots share.
+pub struct Load<'a> {
+    /// The path.
+    pub testbed: &'a Testbed,
+    /// The server's files, and where they are: `HOST:PORT` and its certificate.
+    pub files: &'a Files,
+    /// See [`Load::files`].
+    pub server: Option<(String, Fingerprint)>,
+    /// The agent's name for `TCP_CONGESTION`.
+    pub algorithm: String,
+    /// What is done.
+    pub tally: &'a Tally,
+    /// No more transfers are to begin.
+    pub over: &'a AtomicBool,
+    /// Since the start.
+    pub clock: Clock,
+}
+
+/// One place for a transfer at a time.
+pub struct Slot {
+    kind: Kind,
+    seed: u64,
+    /// When its transfer began, in milliseconds of the load's clock; `u64::MAX`: there is none.
+    began_ms: AtomicU64,
+    stop: Arc<AtomicBool>,
+}
+
+impl Slot {
+    /// An idle one.
+    pub fn new(kind: Kind, seed: u64) -> Self {
+        Self { kind, seed, began_ms: u64::MAX.into(), stop: Arc::default() }
+    }
+
+    /// Ends a transfer that takes too long. TCP's ends by itself, as soon as nothing comes.
+    pub fn watch(&self, clock: &Clock) {
+        let began = Duration::from_millis(self.began_ms.load(Ordering::Relaxed));
+        if clock.elapsed() > began.saturating_add(LIMIT) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Transfers one after the other until it is over.
+    pub fn run(&self, load: &Load<'_>) {
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        while !load.over.load(Ordering::Relaxed) {
+            let file = &load.files.0[random.random_range(0..SIZES.len())];
+            let began_ms = u64::try_from(load.clock.elapsed().as_millis()).unwrap_or(0);
+            self.stop.store(false, Ordering::Relaxed);
+            self.began_ms.store(began_ms, Ordering::Relaxed);
+            let came = match self.kind {
+                Kind::Bpf => send(load, file.bytes, random.random()),
+                Kind::Quic => fetch(load, file, &self.stop),
+            };
+            self.began_ms.store(u64::MAX, Ordering::Relaxed);
+            load.tally.note(self.kind, came.map_err(|why| format!("{} bytes: {why}", file.bytes)));
+            thread::sleep(Duration::from_millis(random.random_range(0..PAUSE_MS_MAX)));
+        }
+    }
+}
+
+/// Over TCP from the server's side to the client's, each byte compared. While there is no agent the
+/// kernel does not know the name, says so, and the socket stays as it was; who wants it asks again.
+fn send(load: &Load<'_>, bytes: u64, ipv6: bool) -> Result<u64, String> {
+    let algorithm = Some(load.algorithm.clone());
+    let transfer = Transfer { bytes: Some(bytes), algorithm, ipv6, verify: true };
+    let (asked, say) = (Clock::start(), |error: remuda_live::Error| error.to_string());
+    let running = loop {
+        match transfer.start(load.testbed.server(), load.testbed.client()) {
+            Err(_) if asked.elapsed() < ABSENT_MAX => thread::sleep(AGAIN),
+            started => break started.map_err(say)?,
+        }
+    };
+    match running.join().map_err(say)?.bytes {
+        came if came == bytes => Ok(bytes),
+        came => Err(format!("{came} bytes came")),
+    }
+}
+
+/// Over QUIC, by hash.
+fn fetch(load: &Load<'_>, file: &Served, stop: &Arc<AtomicBool>) -> Result<u64, String> {
+    let (authority, pin) = load.server.as_ref().ok_or("there is no server")?;
+    let get = || {
+        let target = Target::parse(&format!("{authority}/{}", file.bytes))?;
+        let get = Get { target, pin: *pin, output: None, connections: 1 };
+        get.run(&Arc::default(), Arc::clone(stop))
+    };
+    let fetched = load.testbed.client().run(get).map_err(|error| error.to_string())?;
+    match fetched.map_err(|error| error.to_string())? {
+        fetched if (fetched.bytes, &fetched.sha256) == (file.bytes, &file.sha256) => Ok(file.bytes),
+        fetched => Err(format!("{} bytes came, SHA-256 {}", fetched.bytes, fetched.sha256)),
+    }
+}
