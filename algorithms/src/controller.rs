@@ -105,6 +105,8 @@ pub struct Measurement {
     pub in_recovery: bool,
     /// The window the datapath had when it reported.
     pub cwnd: Bytes,
+    /// Size of a segment, which grows as a path's MTU is found out; 0 if the datapath does not tell.
+    pub mss: Bytes,
     /// The longest run of ACKs that were at most 2 ms apart (Linux' `hystart_ack_delta_us`), up to
     /// the report: how long the bottleneck took for the packets of one burst.
     pub ack_train: Duration,
@@ -130,6 +132,7 @@ impl Measurement {
         app_limited: false,
         in_recovery: false,
         cwnd: Bytes(0),
+        mss: Bytes(0),
         ack_train: Duration::ZERO,
         cwnd_use: None,
         own: [0; OWN_FIELDS_MAX],
@@ -162,6 +165,7 @@ impl Measurement {
             app_limited: self.app_limited || next.app_limited,
             in_recovery: next.in_recovery,
             cwnd: next.cwnd,
+            mss: next.mss,
             ack_train: self.ack_train.max(next.ack_train),
             cwnd_use: self.cwnd_use.max(next.cwnd_use),
             own: next.own,

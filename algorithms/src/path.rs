@@ -114,6 +114,9 @@ impl PathState {
     pub fn observe(&mut self, m: &Measurement, now: Time) {
         self.in_flight = m.in_flight;
         self.app_limited = m.app_limited;
+        if m.mss > Bytes(0) {
+            self.mss = m.mss;
+        }
         let at = micros(now.0);
         if let Some(rtt) = m.rtt {
             self.observe_rtt(rtt.mean(), rtt.min, rtt.max, at);
@@ -216,6 +219,16 @@ mod tests {
 
     fn at(secs: u64) -> Time {
         Time(Duration::from_secs(secs))
+    }
+
+    #[test]
+    fn a_segment_has_the_size_that_was_told_last() {
+        let mut path = PathState::new(MSS, Bytes(14_480));
+        let sizes = [0, 1_200, 0, 1_452].into_iter().map(|mss| {
+            path.observe(&Measurement { mss: Bytes(mss), ..Measurement::QUIET }, at(1));
+            path.mss.0
+        });
+        assert!(sizes.eq([1_448, 1_200, 1_200, 1_452]));
     }
 
     #[test]

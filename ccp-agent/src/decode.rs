@@ -60,6 +60,7 @@ pub fn fields(
         app_limited: signals.is_some_and(|s| s.app_limited),
         in_recovery: signals.is_some_and(|s| s.in_recovery),
         cwnd: Bytes(signals.map_or(cwnd, in_force)),
+        mss: Bytes(signals.map_or(0, |s| s.mss_bytes.into())),
         ack_train: Duration::from_micros(train),
         cwnd_use: signals.map(cwnd_use),
         own,
@@ -85,6 +86,7 @@ pub fn foreign(signals: Option<&Signals>, last: Option<&Signals>) -> Measurement
         app_limited: s.app_limited,
         in_recovery: s.in_recovery,
         cwnd: Packets(s.cwnd_pkts.into()).to_bytes(mss),
+        mss,
         cwnd_use: Some(cwnd_use(s)),
         ..Measurement::QUIET
     }
