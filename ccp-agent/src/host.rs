@@ -329,13 +329,18 @@ impl Host {
         }
     }
 
-    /// Every flow of a datapath that is gone.
-    pub fn close_all(&mut self, peer: &Peer) {
+    /// Every flow of a datapath that begins anew, or is gone.
+    pub fn close_flows(&mut self, peer: &Peer) {
         let gone: Vec<Key> = self.flows.keys().filter(|key| key.0 == *peer).cloned().collect();
         for key in &gone {
             self.close(key);
         }
         self.announced.retain(|key, _| key.0 != *peer);
+    }
+
+    /// A datapath is gone.
+    pub fn close_all(&mut self, peer: &Peer) {
+        self.close_flows(peer);
         self.abilities.remove(peer);
     }
 

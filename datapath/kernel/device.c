@@ -32,46 +32,69 @@ static DEFINE_MUTEX(read_mutex);
 static DEFINE_MUTEX(message_mutex); /* messages, and the agent's coming and going */
 static DECLARE_WAIT_QUEUE_HEAD(readers);
 static u8 *written; /* under message_mutex */
-static unsigned long is_open;
+/* Bits of state */
+#define IS_OPEN 0
+#define HAS_LOST 1 /* a record that did not fit */
+static unsigned long state;
 static atomic64_t opens, reads, writes;
 
-/* An agent that leaves a record unread for longer than the limit hangs, also one of CCP's own, that
- * sends no heartbeats: the flows fall back. What fits is queued all the same.
- */
 int remuda_device_send(void *context, const u8 *message, u32 bytes)
 {
-	u64 now_ns = ktime_get_ns();
 	unsigned int queued;
-	bool stalls;
 
-	if (!test_bit(0, &is_open))
+	if (!test_bit(IS_OPEN, &state))
 		return -ENOTCONN;
 	spin_lock_bh(&records_lock);
 	if (!unread_since_ns)
-		unread_since_ns = now_ns;
-	stalls = now_ns - unread_since_ns > remuda_heartbeat_timeout_ns();
+		WRITE_ONCE(unread_since_ns, ktime_get_ns());
 	queued = kfifo_in(&records, message, bytes);
 	spin_unlock_bh(&records_lock);
-	if (stalls)
-		remuda_flows_stalled(true);
-	if (!queued)
+	if (!queued) {
+		set_bit(HAS_LOST, &state);
 		return -ENOSPC;
+	}
 	if (wq_has_sleeper(&readers))
 		wake_up_interruptible_poll(&readers, EPOLLIN | EPOLLRDNORM);
 	return 0;
 }
 
+/* An agent that leaves a record unread for longer than the limit hangs, also one of CCP's own, that
+ * sends no heartbeats. Asked at each ACK and timeout, without a lock.
+ */
+bool remuda_device_stalls(void)
+{
+	u64 since_ns = READ_ONCE(unread_since_ns), now_ns = ktime_get_ns();
+
+	return since_ns && now_ns > since_ns && now_ns - since_ns > remuda_heartbeat_timeout_ns();
+}
+
+/* Under message_mutex: greets the agent, and announces every flow. For whom there is no room now is
+ * announced at its next ACK.
+ */
+static void announce(void)
+{
+	remuda_flows_attach();
+	clear_bit(HAS_LOST, &state);
+}
+
+/* What did not fit may have been a flow's beginning or end: once there is room, the agent has all
+ * of them announced anew.
+ */
 static void note_read(void)
 {
 	spin_lock_bh(&records_lock);
-	unread_since_ns = kfifo_is_empty(&records) ? 0 : ktime_get_ns();
+	WRITE_ONCE(unread_since_ns, kfifo_is_empty(&records) ? 0 : ktime_get_ns());
 	spin_unlock_bh(&records_lock);
-	remuda_flows_stalled(false);
+	if (!test_bit(HAS_LOST, &state) || !kfifo_is_empty(&records))
+		return;
+	mutex_lock(&message_mutex);
+	announce();
+	mutex_unlock(&message_mutex);
 }
 
 static int device_open(struct inode *inode, struct file *file)
 {
-	if (test_and_set_bit(0, &is_open))
+	if (test_and_set_bit(IS_OPEN, &state))
 		return -EBUSY;
 	atomic64_inc(&opens);
 	mutex_lock(&message_mutex);
@@ -79,8 +102,7 @@ static int device_open(struct inode *inode, struct file *file)
 	kfifo_reset(&records);
 	unread_since_ns = 0;
 	spin_unlock_bh(&records_lock);
-	remuda_flows_stalled(false);
-	remuda_flows_attach();
+	announce();
 	mutex_unlock(&message_mutex);
 	return nonseekable_open(inode, file);
 }
@@ -90,7 +112,7 @@ static int device_release(struct inode *inode, struct file *file)
 	mutex_lock(&message_mutex);
 	remuda_flows_detach();
 	mutex_unlock(&message_mutex);
-	clear_bit(0, &is_open);
+	clear_bit(IS_OPEN, &state);
 	return 0;
 }
 
@@ -122,6 +144,8 @@ static ssize_t device_read(struct file *file, char __user *to, size_t room, loff
 			return -ERESTARTSYS;
 		done = read_records(to, room);
 		mutex_unlock(&read_mutex);
+		if (done < 0)
+			return done;
 		if (done)
 			break;
 		if (file->f_flags & O_NONBLOCK)
@@ -169,6 +193,7 @@ static ssize_t take_messages(size_t bytes)
 		if (error)
 			return done ? done : error;
 		done += length;
+		cond_resched(); /* a RESYNC looks at every flow */
 	}
 	return done;
 }
@@ -220,7 +245,7 @@ static struct miscdevice device = {
 
 void remuda_device_show(struct seq_file *m)
 {
-	seq_printf(m, "agent %d\n", test_bit(0, &is_open));
+	seq_printf(m, "agent %d\n", test_bit(IS_OPEN, &state));
 	seq_printf(m, "opens %lld\n", (long long)atomic64_read(&opens));
 	seq_printf(m, "reads %lld\n", (long long)atomic64_read(&reads));
 	seq_printf(m, "writes %lld\n", (long long)atomic64_read(&writes));

@@ -52,10 +52,20 @@ void remuda_flows_stop(struct remuda_flow *f)
 	spin_unlock_bh(&table_lock);
 }
 
+/* Whether the agent reads; written only when that changes, as every ACK reads it. */
+static void note_agent(void)
+{
+	u32 stalled = remuda_device_stalls();
+
+	if (READ_ONCE(datapath.stalled) != stalled)
+		WRITE_ONCE(datapath.stalled, stalled);
+}
+
 bool remuda_flows_ack(struct remuda_flow *f, const struct remuda_ack *ack)
 {
 	bool obeyed;
 
+	note_agent();
 	rcu_read_lock();
 	obeyed = remuda_flow_ack(&datapath, f, ack);
 	rcu_read_unlock();
@@ -64,6 +74,7 @@ bool remuda_flows_ack(struct remuda_flow *f, const struct remuda_ack *ack)
 
 void remuda_flows_timeout(struct remuda_flow *f)
 {
+	note_agent();
 	remuda_flow_timeout(&datapath, f);
 }
 
@@ -75,12 +86,6 @@ void remuda_flows_attach(void)
 void remuda_flows_detach(void)
 {
 	remuda_detach(&datapath);
-}
-
-void remuda_flows_stalled(bool stalled)
-{
-	if (READ_ONCE(datapath.stalled) != stalled)
-		WRITE_ONCE(datapath.stalled, stalled);
 }
 
 u32 remuda_flows_message(const u8 *message, size_t bytes)

@@ -76,6 +76,7 @@ static int __init remuda_module_init(void)
 		.name = "linux-module",
 		.capabilities = REMUDA_CAN_SIGNAL | REMUDA_CAN_PACE | REMUDA_CAN_MARKS |
 				REMUDA_CAN_PACKETS | REMUDA_CAN_PENDING,
+		.attaches = 1,
 		.flows_max = flows,
 		.programs_max = programs,
 		.cwnd_pkts_max = cwnd_pkts_max,

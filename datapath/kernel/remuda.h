@@ -61,7 +61,6 @@ bool remuda_flows_ack(struct remuda_flow *f, const struct remuda_ack *ack);
 void remuda_flows_timeout(struct remuda_flow *f);
 void remuda_flows_attach(void);
 void remuda_flows_detach(void);
-void remuda_flows_stalled(bool stalled);
 u32 remuda_flows_message(const u8 *message, size_t bytes);
 void remuda_flows_show(struct seq_file *m);
 
@@ -69,6 +68,7 @@ void remuda_flows_show(struct seq_file *m);
 int remuda_device_init(unsigned int records_kib);
 void remuda_device_exit(void);
 int remuda_device_send(void *context, const u8 *message, u32 bytes);
+bool remuda_device_stalls(void);
 void remuda_device_show(struct seq_file *m);
 
 /* tcp.c */

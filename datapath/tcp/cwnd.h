@@ -9,8 +9,8 @@
 #include "remuda_primitives.h"
 #include "remuda_tcp.h"
 
-/* The window wanted is the socket's, if the stack changed that since we set it: after a timeout, or
- * when it undoes a spurious one.
+/* The window wanted is the socket's, if the stack changed that since we set it, as after a timeout.
+ * What it would undo as spurious it asks us for, and gets the window as it is.
  */
 static __always_inline void note_cwnd(struct remuda_tcp *t, const struct tcp_sock *tp)
 {

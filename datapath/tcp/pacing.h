@@ -68,7 +68,8 @@ static __always_inline void pace_by_window(struct sock *sk)
 	if (rate > sk->sk_max_pacing_rate)
 		rate = sk->sk_max_pacing_rate;
 	sk->sk_pacing_rate = rate;
-	if (sk->sk_pacing_status == SK_PACING_NEEDED)
+	/* An application's SO_MAX_PACING_RATE holds. */
+	if (sk->sk_pacing_status == SK_PACING_NEEDED && sk->sk_max_pacing_rate == ~0UL)
 		sk->sk_pacing_status = SK_PACING_NONE;
 }
 

@@ -4,6 +4,7 @@
 use crate::{Place, wired};
 use ccp_agent::child::AgentChild;
 use ccp_agent::clock::monotonic_us;
+use ccp_agent::host::Target;
 use nix::sys::signal::Signal;
 use remuda_live::transfer::{Outcome, Running, Transfer};
 use remuda_live::{Clock, Testbed};
@@ -16,6 +17,8 @@ const FALLBACK_LIMIT: Duration = Duration::from_millis(500);
 const FLOWS: usize = 8;
 /// After the agent is back, every flow is ours again within this.
 const TAKE_BACK_LIMIT: Duration = Duration::from_secs(2);
+/// What was reported before, to an agent that did not read, is read within this.
+const BACKLOG: Duration = Duration::from_millis(300);
 const TURN: Duration = Duration::from_millis(5);
 /// Eight slow starts at once lose so much that some flows wait for a timeout, and for a second one
 /// twice as long: without ACKs there is nothing to fall back from. That is not the agent's fault.
@@ -81,6 +84,21 @@ fn wait_for(what: &str, limit: Duration, mut done: impl FnMut() -> bool) -> Dura
 fn driven(agent: &AgentChild) -> usize {
     let rows = agent.flows().unwrap_or_default();
     rows.iter().filter(|row| row.state == "driven" && row.reports > 0).count()
+}
+
+/// Once what was queued has been read, each flow goes on to report, and takes another arm.
+fn are_heard_and_obey(agent: &AgentChild) {
+    thread::sleep(BACKLOG);
+    let reports = || -> BTreeMap<u32, u64> {
+        let rows = agent.flows().unwrap_or_default();
+        rows.into_iter().map(|row| (row.id, row.reports)).collect()
+    };
+    let before = reports();
+    assert_eq!(agent.set(Target::All, "reno").expect("it is set"), FLOWS);
+    let grown = || reports().iter().filter(|(id, now)| before.get(id) < Some(now)).count();
+    wait_for("hearing of each flow", TAKE_BACK_LIMIT, || grown() == FLOWS);
+    let rows = agent.flows().expect("the agent answers");
+    assert!(rows.iter().all(|row| row.arm == "reno"), "{rows:?}");
 }
 
 /// When each flow first had that change of state, counted from `since_us` by the datapath's stamps.
@@ -177,7 +195,7 @@ pub fn stopped_and_continued(place: &Place, arm: &str) {
     let restored = || after(&agent, "restored", continued_us).len() == FLOWS;
     let took = wait_for("taking the flows back", TAKE_BACK_LIMIT, restored);
     println!("SIGCONT: all {FLOWS} flows taken back after {} ms", took.as_millis());
-    wait_for("driving them all", TAKE_BACK_LIMIT, || driven(&agent) == FLOWS);
+    are_heard_and_obey(&agent);
 
     let fell_back = after(&agent, "fell_back", stopped_us);
     assert_eq!(fell_back.len(), FLOWS, "each flow fell back: {fell_back:?}");

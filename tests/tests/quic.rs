@@ -2,6 +2,7 @@
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::host::Target;
+use nix::sys::signal::Signal;
 use remuda_live::Clock;
 use remuda_tests::quic::{Server, file, same};
 use remuda_tests::{Place, binary, exclusive};
@@ -113,6 +114,16 @@ fn an_arm_is_changed_live_and_a_transfer_outlives_its_agent() {
     });
     assert_eq!(first.set(Target::All, "bbr").expect("it is set"), 1);
     wait_for("the switch", || arms(&first).iter().any(|(arm, _)| arm == "bbr"));
+    first.signal(Signal::SIGSTOP).expect("it stops");
+    thread::sleep(Duration::from_millis(900));
+    first.signal(Signal::SIGCONT).expect("it continues");
+    thread::sleep(Duration::from_millis(300)); // what was queued has been read
+    let before = arms(&first);
+    wait_for("reports after a pause", || {
+        arms(&first).iter().zip(&before).any(|(now, before)| now.1 > before.1 + 2)
+    });
+    assert_eq!(first.set(Target::All, "cubic").expect("it is set"), 1);
+    wait_for("a switch after a pause", || arms(&first).iter().any(|(arm, _)| arm == "cubic"));
     first.kill().expect("kill -9");
     thread::sleep(Duration::from_millis(700));
     assert!(get.try_wait().expect("it runs").is_none(), "too quick to tell anything");

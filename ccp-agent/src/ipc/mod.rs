@@ -297,7 +297,8 @@ impl Junction {
                 let fields = words.map(|w| u64::from_le_bytes(w.try_into().expect("8 bytes")));
                 lock(&self.current).report = (uid, fields.collect());
             }
-            ToAgent::Ready { .. } => {}
+            // portus forgets them, too; those that live are announced behind it.
+            ToAgent::Ready { .. } => host.close_flows(peer),
             ToAgent::Create { create, .. } => lock(&self.current).create = create,
         }
         lock(&self.current).peer = peer.clone();
@@ -370,8 +371,10 @@ impl Inner {
 
     /// Asks a datapath to announce its flows again. The BPF datapath's are adopted at start.
     fn resync(&mut self, peer: &Peer) {
-        if let (Peer::Unix(path), Some(unix)) = (peer, &mut self.datapaths.unix) {
-            unix.resync(path);
+        match peer {
+            Peer::Unix(path) => self.datapaths.unix.iter_mut().for_each(|unix| unix.resync(path)),
+            Peer::Module => self.datapaths.module.iter_mut().for_each(ModuleEnd::resync),
+            Peer::Bpf | Peer::Nobody => {}
         }
     }
 

@@ -1,10 +1,11 @@
 //! Linux TCP by the kernel module (`datapath/kernel`), through its character device.
 //!
-//! The module may be loaded, and unloaded, while the agent runs: the device is looked for until it
-//! is there. It has one agent at a time. What it says ends with its file: closing it makes every
+//! The module may be loaded while the agent runs: the device is looked for until it is there. It
+//! cannot be unloaded before the agent has ended. It has one agent at a time. What it says ends with its file: closing it makes every
 //! flow fall back, at its next ACK.
 
 use super::{Peer, lock};
+use crate::clock;
 use crate::events::Event;
 use crate::host::Host;
 use remuda_wire::{Kind, to_datapath::encode_bare};
@@ -21,6 +22,8 @@ pub const DEVICE: &str = "/dev/ccpkp";
 const READ_BYTES: usize = 1 << 16;
 /// Flows fall back when the module has not heard of us for 150 ms, by default.
 const BEAT_INTERVAL_NS: u64 = 25_000_000;
+/// As of the unix datapaths.
+const RESYNC_INTERVAL_NS: u64 = 1_000_000_000;
 /// Of a message: type, length, sid.
 const HEADER_BYTES: usize = 8;
 
@@ -31,6 +34,7 @@ pub struct ModuleEnd {
     /// Why it could not be opened, lest that is said each time.
     said: Option<ErrorKind>,
     beaten_ns: u64,
+    resynced_ns: u64,
     buffer: Vec<u8>,
 }
 
@@ -44,7 +48,7 @@ impl ModuleEnd {
     /// For the device at `path`, which need not be there yet.
     pub fn new(path: &Path, host: &Mutex<Host>) -> Self {
         let (path, buffer) = (path.to_owned(), vec![0; READ_BYTES]);
-        let mut end = Self { path, file: None, said: None, beaten_ns: 0, buffer };
+        let mut end = Self { path, file: None, said: None, beaten_ns: 0, resynced_ns: 0, buffer };
         end.open(host);
         end
     }
@@ -86,6 +90,7 @@ impl ModuleEnd {
     pub fn receive(&mut self, host: &Mutex<Host>, mut sink: impl FnMut(&[u8])) {
         let Some(file) = &mut self.file else { return };
         let error = match file.read(&mut self.buffer) {
+            Ok(0) => ErrorKind::UnexpectedEof.into(),
             Ok(bytes) => {
                 let mut rest = &self.buffer[..bytes];
                 while !rest.is_empty() {
@@ -122,6 +127,19 @@ impl ModuleEnd {
         if self.file.is_none() {
             self.open(host);
         }
+    }
+
+    /// Asks for every flow to be announced again, at most each [`RESYNC_INTERVAL_NS`].
+    pub fn resync(&mut self) {
+        let now_ns = clock::monotonic_ns();
+        if now_ns.saturating_sub(self.resynced_ns) < RESYNC_INTERVAL_NS {
+            return;
+        }
+        self.resynced_ns = now_ns;
+        let mut message = Vec::new();
+        encode_bare(&mut message, Kind::Resync);
+        // Of a module that is going, receive() hears.
+        let _ = self.send(&message);
     }
 
     /// Tells the module that we live, at most each [`BEAT_INTERVAL_NS`].

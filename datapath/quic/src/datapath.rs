@@ -220,6 +220,7 @@ impl Datapath {
             capabilities,
             flows_max: settings.flows_max,
             heartbeat_timeout: settings.heartbeat_timeout,
+            attaches: true,
             ..remuda_vm::Settings::default()
         };
         let agent = Agent { now_ns: clock.now_ns(), socket, outcome: Outcome::default() };

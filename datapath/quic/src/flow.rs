@@ -331,7 +331,7 @@ impl Flow {
     }
 
     /// In a repair the agent may not have lived to reduce the window; what the path delivered is
-    /// halved as well then. As datapath/bpf/src/bpf/fallback.h.
+    /// halved as well then. As datapath/tcp/reno.h.
     fn fall_back(&mut self, batch: &Batch) {
         self.rate = 0;
         let per_rtt = u128::from(self.rate_incoming) * u128::from(self.rtt.smoothed_ns);

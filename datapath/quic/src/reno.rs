@@ -2,7 +2,7 @@
 //!
 //! Differs from RFC 9002: a flow that an agent drove starts from the window it has. Its threshold
 //! is what the path last delivered in a round trip, if that is more: the window may be a probe's
-//! few packets. So does the fallback of Linux TCP (datapath/bpf/src/bpf/fallback.h).
+//! few packets. So does the fallback of Linux TCP (datapath/tcp/reno.h).
 
 /// RFC 9002 section 7.2: the minimum congestion window, in datagrams.
 pub const CWND_MIN_DATAGRAMS: u64 = 2;

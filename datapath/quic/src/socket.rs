@@ -122,6 +122,11 @@ impl AgentSocket {
         let of = self.run_dir.join(AGENT_SOCKET);
         let meta = fs::symlink_metadata(&of)?;
         check_private(&self.run_dir)?;
+        // A folder that was made anew has no way back to us: the agent must see another one.
+        if self.own.as_ref().is_some_and(|(_, path)| !path.exists()) {
+            self.own = None;
+            self.lose();
+        }
         let own = match self.end() {
             Some(own) => own,
             None => self.bind()?,

@@ -84,7 +84,7 @@ struct remuda_config {
 	u32 flows_max;		      /* 1 to REMUDA_FLOWS_MAX */
 	u32 programs_max;	      /* 1 or more */
 	u32 cwnd_pkts_max;	      /* REMUDA_CWND_MIN_PKTS or more */
-	u32 padding;
+	u32 attaches; /* the transport says when an agent comes and goes: none is probed for */
 	u64 rate_bytes_per_sec_max;
 	u64 heartbeat_timeout_ns; /* an agent silent for longer has lost its flows */
 };
@@ -222,7 +222,8 @@ static inline bool remuda_send(struct remuda_datapath *d, u8 *message, const u8 
 	remuda_put(message + 2, bytes, 2);
 	if (d->ops->send(d->context, message, bytes) == 0) {
 		REMUDA_COUNT(d->counters.sent);
-		d->failing_ns = 0;
+		if (d->failing_ns)
+			d->failing_ns = 0;
 		return true;
 	}
 	REMUDA_COUNT(d->counters.not_sent);
@@ -231,7 +232,7 @@ static inline bool remuda_send(struct remuda_datapath *d, u8 *message, const u8 
 	return false;
 }
 
-static inline bool remuda_greet(struct remuda_datapath *d)
+static inline bool remuda_hello(struct remuda_datapath *d)
 {
 	u8 message[64];
 	u8 *at = remuda_begin(message, REMUDA_HELLO, 0);
@@ -241,9 +242,15 @@ static inline bool remuda_greet(struct remuda_datapath *d)
 	at = remuda_put(at, d->config.programs_max, 4);
 	at = remuda_put(at, d->config.flows_max, 4);
 	at = remuda_put_name(at, d->config.name, REMUDA_NAME_BYTES - 1, REMUDA_NAME_BYTES);
-	if (!remuda_send(d, message, at))
-		return false;
-	at = remuda_begin(message, REMUDA_READY, 0);
+	return remuda_send(d, message, at);
+}
+
+/* At this an agent forgets every flow it had of us: announcing them anew must follow. */
+static inline bool remuda_ready(struct remuda_datapath *d)
+{
+	u8 message[16];
+	u8 *at = remuda_begin(message, REMUDA_READY, 0);
+
 	at = remuda_put(at, d->config.id, 4);
 	return remuda_send(d, message, at);
 }
@@ -263,10 +270,13 @@ static inline u32 remuda_v4(const u8 *a, u32 family)
 	return family == 6 ? 0 : (u32)a[0] << 24 | (u32)a[1] << 16 | (u32)a[2] << 8 | a[3];
 }
 
-/* A FLOW and its CREATE. */
+/* A FLOW and its CREATE. What an agent had told it before is not this one's. The epoch is that of
+ * before they were sent: if it ends meanwhile, the flow is announced again.
+ */
 static inline bool remuda_announce(struct remuda_datapath *d, struct remuda_flow *f)
 {
 	const struct remuda_flow_info *info = &f->info;
+	u32 epoch = REMUDA_OBSERVE(d->epoch);
 	u8 message[REMUDA_CREATE_BYTES];
 	u8 *at = remuda_begin(message, REMUDA_FLOW, f->sid);
 
@@ -295,7 +305,9 @@ static inline bool remuda_announce(struct remuda_datapath *d, struct remuda_flow
 	at = remuda_put_name(at, info->requested, REMUDA_ALGORITHM_BYTES - 1, 64);
 	if (!remuda_send(d, message, at))
 		return false;
-	f->announced = d->epoch;
+	f->pending = 0;
+	f->control_mask = 0;
+	f->announced = epoch;
 	return true;
 }
 
@@ -370,10 +382,15 @@ static inline void remuda_hand_over(struct remuda_datapath *d, struct remuda_flo
 	u8 *at = remuda_begin(message, REMUDA_STATE, f->sid);
 
 	f->state = state;
-	if (back)
+	if (back) {
 		REMUDA_COUNT(d->counters.restores);
-	else
+	} else {
 		REMUDA_COUNT(d->counters.fallbacks);
+		/* A window that was right before the agent went is not when one is back. */
+		f->pending &= REMUDA_PENDING_PROGRAM;
+		if (!f->pending)
+			f->control_mask = 0;
+	}
 	(back ? d->ops->restored : d->ops->fell_back)(d->context, f->context);
 	if (f->announced != d->epoch)
 		return;

@@ -39,31 +39,36 @@ static inline bool remuda_agent_is_late(const struct remuda_datapath *d, u64 now
 	       (d->failing_ns && remuda_older(d->failing_ns, now_ns, limit_ns));
 }
 
-/* While the agent is late, greets it now and then. If that goes where nothing went before, it is a
- * new agent: each flow is announced to it at its next ACK.
+/* While the agent is late, says hello to it now and then. If that goes where nothing went before,
+ * it is a new agent: each flow is announced to it at its next ACK. One that was only silent is not
+ * told to forget its flows. For transports that do not know when an agent comes.
  */
 static inline void remuda_probe(struct remuda_datapath *d, u64 now_ns)
 {
 	bool gone = d->failing_ns;
 
-	if (d->detached || !remuda_older(d->probed_ns, now_ns, d->config.heartbeat_timeout_ns))
+	if (d->config.attaches || d->detached ||
+	    !remuda_older(d->probed_ns, now_ns, d->config.heartbeat_timeout_ns))
 		return;
 	d->probed_ns = now_ns;
-	if (remuda_greet(d) && gone) {
+	if (remuda_hello(d) && gone && remuda_ready(d)) {
 		d->beats = 0;
-		d->epoch++;
+		REMUDA_PUBLISH(d->epoch, d->epoch + 1);
 	}
 }
 
 /* What the last agent installed stays for the flows that run it, until the room is needed. */
 static inline void remuda_welcome(struct remuda_datapath *d)
 {
+	bool went;
 	u32 i;
 
 	for (i = 0; i <= d->config.programs_max; i++)
 		d->programs[i].stale = 1;
-	d->epoch++;
-	if (remuda_greet(d))
+	/* The epoch begins behind READY: what is announced before that is so again. */
+	went = remuda_hello(d) && remuda_ready(d);
+	REMUDA_PUBLISH(d->epoch, d->epoch + 1);
+	if (went)
 		remuda_announce_all(d);
 }
 

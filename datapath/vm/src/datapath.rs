@@ -61,6 +61,9 @@ pub struct Settings {
     pub rate_bytes_per_sec_max: u64,
     /// An agent that is silent for longer has lost its flows.
     pub heartbeat_timeout: Duration,
+    /// The transport says when an agent comes and goes ([`Datapath::attach`]). Without it, a silent
+    /// one is said hello to now and then, to see whether there is another.
+    pub attaches: bool,
 }
 
 const PROGRAMS_MAX: u32 = 65_536;
@@ -76,6 +79,7 @@ impl Default for Settings {
             cwnd_pkts_max: 100_000,
             rate_bytes_per_sec_max: 12_500_000_000,
             heartbeat_timeout: Duration::from_millis(500),
+            attaches: false,
         }
     }
 }
@@ -240,7 +244,7 @@ impl Settings {
             flows_max: self.flows_max,
             programs_max: self.programs_max,
             cwnd_pkts_max: self.cwnd_pkts_max,
-            padding: 0,
+            attaches: self.attaches.into(),
             rate_bytes_per_sec_max: self.rate_bytes_per_sec_max,
             heartbeat_timeout_ns: u64::try_from(timeout).unwrap_or(u64::MAX),
         }

@@ -63,7 +63,7 @@ pub(crate) struct Config {
     pub flows_max: u32,
     pub programs_max: u32,
     pub cwnd_pkts_max: u32,
-    pub padding: u32,
+    pub attaches: u32,
     pub rate_bytes_per_sec_max: u64,
     pub heartbeat_timeout_ns: u64,
 }
@@ -184,7 +184,7 @@ impl Datapath {
             flows_max: 0,
             programs_max: 0,
             cwnd_pkts_max: 0,
-            padding: 0,
+            attaches: 0,
             rate_bytes_per_sec_max: 0,
             heartbeat_timeout_ns: 0,
         },

@@ -77,44 +77,54 @@ impl Get {
             running.spawn(one.fetch());
         }
         let mut all: Vec<(u64, String)> = Vec::new();
+        let mut part = None;
         while let Some(ended) = running.join_next().await {
-            all.push(ended.map_err(start)??);
+            let (received, kept) = ended.map_err(start)??;
+            all.push(received);
+            part = part.or(kept);
         }
         let first = all.pop().expect("there is at least one connection");
         if all.iter().any(|other| *other != first) {
             return Err(Error::Differs(self.target.to_string()));
         }
+        part.map_or(Ok(()), Partial::keep)?;
         Ok(Fetched { bytes: first.0, sha256: first.1, elapsed: began.elapsed() })
     }
 }
 
-/// A file that is not complete yet; if it never is, it goes.
+/// A file that is not complete yet; if it never is, it goes. One that was there before is none of
+/// ours.
 struct Partial {
     path: PathBuf,
     part: PathBuf,
-    is_whole: bool,
+    is_ours: bool,
 }
 
 impl Partial {
     fn of(path: &Path) -> Self {
         let mut part = path.to_owned().into_os_string();
         part.push(".part");
-        Self { path: path.to_owned(), part: part.into(), is_whole: false }
+        Self { path: path.to_owned(), part: part.into(), is_ours: false }
     }
 
-    async fn open(&self) -> Result<tokio::fs::File, Error> {
-        tokio::fs::File::create(&self.part).await.map_err(on(&self.part))
+    async fn open(&mut self) -> Result<tokio::fs::File, Error> {
+        let mut options = tokio::fs::OpenOptions::new();
+        let file = options.write(true).create_new(true).open(&self.part).await;
+        let file = file.map_err(on(&self.part))?;
+        self.is_ours = true;
+        Ok(file)
     }
 
     fn keep(mut self) -> Result<(), Error> {
-        self.is_whole = true;
-        std::fs::rename(&self.part, &self.path).map_err(on(&self.path))
+        std::fs::rename(&self.part, &self.path).map_err(on(&self.path))?;
+        self.is_ours = false;
+        Ok(())
     }
 }
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        if !self.is_whole {
+        if self.is_ours {
             let _ = std::fs::remove_file(&self.part);
         }
     }
@@ -129,8 +139,11 @@ struct One {
     part: Option<Partial>,
 }
 
+/// Bytes, their SHA-256 in digits, and the file that has them.
+type Received = ((u64, String), Option<Partial>);
+
 impl One {
-    async fn fetch(mut self) -> Result<(u64, String), Error> {
+    async fn fetch(mut self) -> Result<Received, Error> {
         let any: SocketAddr = match self.remote {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -154,9 +167,9 @@ impl One {
         Ok(fetched)
     }
 
-    async fn receive(&mut self, mut receive: RecvStream) -> Result<(u64, String), Error> {
-        let part = self.part.take();
-        let mut file = match &part {
+    async fn receive(&mut self, mut receive: RecvStream) -> Result<Received, Error> {
+        let mut part = self.part.take();
+        let mut file = match &mut part {
             Some(part) => Some(part.open().await?),
             None => None,
         };
@@ -172,11 +185,10 @@ impl One {
                 file.write_all(&chunk).await.map_err(on(&part.part))?;
             }
         }
-        if let (Some(mut file), Some(part)) = (file, part) {
+        if let (Some(file), Some(part)) = (&mut file, &part) {
             file.flush().await.map_err(on(&part.part))?;
-            part.keep()?;
         }
-        Ok((bytes, Digits(&hash.finalize()).to_string()))
+        Ok(((bytes, Digits(&hash.finalize()).to_string()), part))
     }
 
     fn broken(&self, error: ReadError) -> Error {

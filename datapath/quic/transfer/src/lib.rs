@@ -49,6 +49,8 @@ pub enum Refusal {
     NoFile = 2,
     /// It cannot be read.
     Unreadable = 3,
+    /// The client takes none of it.
+    Stalled = 4,
 }
 
 impl Refusal {
@@ -57,6 +59,7 @@ impl Refusal {
             1 => "the server does not understand the request",
             2 => "the server has no such file",
             3 => "the server cannot read the file",
+            4 => "the server has waited for too long for the client to read",
             _ => "the server has stopped the transfer",
         }
     }

@@ -10,6 +10,7 @@ use noq::{
     Endpoint, EndpointConfig, Incoming, RecvStream, SendStream, ServerConfig, TokioRuntime, VarInt,
 };
 use remuda_quic::{Clock, Datapath, Factory, Settings};
+use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::io;
@@ -19,11 +20,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
+use tokio::sync::Semaphore;
 
 /// Connections at once; further ones are refused.
 const CONNECTIONS_MAX: usize = 4_096;
+/// With so many, further ones have to show first that their address is theirs (RFC 9000 section
+/// 8.1.2).
+const CONNECTIONS_UNPROVEN_MAX: usize = CONNECTIONS_MAX / 8;
 /// Files at once, of each connection.
 const STREAMS_MAX: u32 = 64;
+/// Files at once, of all connections; who comes later waits. A file is a descriptor.
+const FILES_MAX: usize = 768;
+/// A client that takes none of a file for so long has lost it.
+const STALL_MAX: Duration = Duration::from_secs(30);
 
 /// What decides how fast the server sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +85,7 @@ pub struct Server {
 
 struct Context {
     folder: PathBuf,
+    files: Semaphore,
     controller: Controller,
     datapath: Option<Datapath>,
     crypto: Arc<dyn noq::crypto::ServerConfig>,
@@ -121,7 +131,8 @@ impl Server {
         let local = endpoint.local_addr().map_err(failed)?;
         let controller = settings.controller;
         let told = Box::new(told);
-        let context = Context { folder, controller, datapath, crypto, local, told };
+        let files = Semaphore::new(FILES_MAX);
+        let context = Context { folder, files, controller, datapath, crypto, local, told };
         drop(inside);
         Ok(Self { endpoint, runtime, context: Arc::new(context), fingerprint })
     }
@@ -161,6 +172,12 @@ async fn accept(endpoint: &Endpoint, context: &Arc<Context>) {
     while let Some(incoming) = endpoint.accept().await {
         if endpoint.open_connections() >= CONNECTIONS_MAX {
             incoming.refuse();
+            continue;
+        }
+        let many = endpoint.open_connections() >= CONNECTIONS_UNPROVEN_MAX;
+        if many && !incoming.remote_address_validated() {
+            // It is refused who cannot be asked to try again.
+            let _ = incoming.retry();
             continue;
         }
         tokio::spawn(converse(incoming, Arc::clone(context)));
@@ -204,7 +221,7 @@ async fn converse(incoming: Incoming, context: Arc<Context>) {
         let context = Arc::clone(&context);
         tokio::spawn(async move {
             let began = Clock::start();
-            let (file, sent) = answer(&context.folder, send, receive).await;
+            let (file, sent) = answer(&context, send, receive).await;
             (context.told)(Served { remote, file, elapsed: began.elapsed(), sent });
         });
     }
@@ -212,7 +229,12 @@ async fn converse(incoming: Incoming, context: Arc<Context>) {
 
 type Sent = Result<(u64, String), String>;
 
-async fn answer(folder: &Path, mut send: SendStream, mut receive: RecvStream) -> (String, Sent) {
+async fn answer(
+    context: &Context,
+    mut send: SendStream,
+    mut receive: RecvStream,
+) -> (String, Sent) {
+    let folder = &context.folder;
     let request = receive.read_to_end(REQUEST_BYTES_MAX).await.unwrap_or_default();
     let named = String::from_utf8_lossy(&request).trim_end().escape_debug().to_string();
     let file = match file_of(&request, folder) {
@@ -220,11 +242,27 @@ async fn answer(folder: &Path, mut send: SendStream, mut receive: RecvStream) ->
         Err(refusal) => return (named, Err(refuse(&mut send, refusal))),
     };
     let name = file.strip_prefix(folder).unwrap_or(&file).display().to_string();
-    let sent = match tokio::fs::File::open(&file).await {
-        Ok(file) => send_file(file, &mut send).await,
-        Err(_) => Err(refuse(&mut send, Refusal::Unreadable)),
+    // The semaphore is never closed.
+    let Ok(turn) = context.files.acquire().await else { return (name, Err("ended".to_owned())) };
+    let sent = match open(&file).await {
+        Some(file) => send_file(file, &mut send).await,
+        None => Err(refuse(&mut send, Refusal::Unreadable)),
+    };
+    drop(turn);
+    let sent = match sent {
+        Ok(sent) => acknowledged(&mut send).await.map(|()| sent),
+        Err(error) => Err(error),
     };
     (name, sent)
+}
+
+/// What has become something else since it was looked at is no file.
+async fn open(path: &Path) -> Option<tokio::fs::File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = tokio::fs::OpenOptions::new();
+    options.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
+    let file = options.open(path).await.ok()?;
+    file.metadata().await.is_ok_and(|meta| meta.is_file()).then_some(file)
 }
 
 fn refuse(send: &mut SendStream, refusal: Refusal) -> String {
@@ -246,12 +284,20 @@ async fn send_file(mut file: tokio::fs::File, send: &mut SendStream) -> Sent {
         }
         hash.update(&chunk[..length]);
         bytes += length as u64;
-        send.write_all(&chunk[..length]).await.map_err(|error| with_causes(&error))?;
+        match tokio::time::timeout(STALL_MAX, send.write_all(&chunk[..length])).await {
+            Ok(written) => written.map_err(|error| with_causes(&error))?,
+            Err(_) => return Err(refuse(send, Refusal::Stalled)),
+        }
     }
+    Ok((bytes, Digits(&hash.finalize()).to_string()))
+}
+
+/// The end of the stream, and that the client has all of it.
+async fn acknowledged(send: &mut SendStream) -> Result<(), String> {
     // It may have been closed by the client meanwhile, which the next line finds out.
     let _ = send.finish();
     match send.stopped().await {
-        Ok(None) => Ok((bytes, Digits(&hash.finalize()).to_string())),
+        Ok(None) => Ok(()),
         Ok(Some(_)) => Err("the client has stopped it".to_owned()),
         Err(error) => Err(with_causes(&error)),
     }
