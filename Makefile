@@ -45,7 +45,7 @@ test-rust: setup ## Deterministic tests: no root, no network
 	$(CARGO) test -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire \
 		-p ccp-agent -p remuda -p remuda-stats -p remuda-vm -p remuda-oracle \
 		-p remuda-scenarios -p remuda-results -p remuda-real -p remuda-sim-to-real -p remuda-python \
-		-p remuda-quic -p remuda-quinn -p remuda-quic-transfer -p remuda-quic-bench
+		-p remuda-quic -p remuda-quinn -p remuda-quic-transfer -p remuda-quic-bench -p remuda-soak
 	$(CARGO) test -p remuda-live --lib
 	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-report -p remuda-arms -p remuda-switches
 
@@ -122,6 +122,10 @@ fidelity: build guest ## Our reno, cubic and bbr against the kernel's own; write
 .PHONY: quic
 quic: build ## QUIC under the agent beside noq's own algorithms, and quinn; writes docs/quic.md (root)
 	$(CARGO) run --release -p remuda-quic-bench -- --write docs/quic.md
+
+.PHONY: soak
+soak: build ## 21 minutes of transfers over QUIC and TCP while the agent is killed and hangs (root)
+	$(CARGO) run --release -p remuda-soak
 
 .PHONY: sim-to-real
 sim-to-real: build guest ## The same scenarios simulated and on real TCP; writes docs/sim-to-real.md

@@ -48,6 +48,7 @@ prop_compose! {
         rtt in prop::option::of(any_rtt()),
         (send_rate, delivery_rate) in (any_number(), any_number()),
         (in_flight, cwnd) in (any_number(), any_number()),
+        mss in prop_oneof![8 => Just(0), 1 => 1_200u64..9_000, 1 => any_number()],
         ack_train in any_span(),
         cwnd_use in prop::option::of(prop::sample::select(vec![
             CwndUse::Little, CwndUse::Half, CwndUse::Full,
@@ -68,6 +69,7 @@ prop_compose! {
             app_limited,
             in_recovery,
             cwnd: Bytes(cwnd),
+            mss: Bytes(mss),
             ack_train,
             cwnd_use,
             own,
@@ -95,11 +97,22 @@ fn any_path() -> BoxedStrategy<PathState> {
         .boxed()
 }
 
+/// The least and the greatest segment that an arm was told of.
+fn sizes(path: &PathState, script: &[(Measurement, Time)]) -> (Bytes, Bytes) {
+    let told = script.iter().map(|(m, _)| m.mss).filter(|mss| *mss > Bytes(0));
+    let all: Vec<Bytes> = told.chain([path.mss.max(Bytes(1))]).collect();
+    (*all.iter().min().expect("one"), *all.iter().max().expect("one"))
+}
+
 /// The floor is two segments of at least a byte each; the ceiling is what the wire's 32 bits hold,
 /// 4 GiB, unless two segments are more.
-fn assert_sane(arm: &Arm, path: &PathState, decision: Decision) -> Result<(), TestCaseError> {
-    let floor = Packets(2).to_bytes(path.mss.max(Bytes(1)));
-    let most = CWND_MAX.max(Packets(4).to_bytes(path.mss));
+fn assert_sane(
+    arm: &Arm,
+    (least, greatest): (Bytes, Bytes),
+    decision: Decision,
+) -> Result<(), TestCaseError> {
+    let floor = Packets(2).to_bytes(least);
+    let most = CWND_MAX.max(Packets(4).to_bytes(greatest));
     prop_assert!(decision.cwnd >= floor, "{}: {decision:?}", arm.name);
     prop_assert!(decision.cwnd <= most, "{}: {decision:?}", arm.name);
     prop_assert!(decision.rate != Some(Rate::default()), "{}: {decision:?}", arm.name);
@@ -134,7 +147,7 @@ proptest! {
         for arm in ARMS {
             let first = decisions(arm, &path, &script);
             for decision in &first {
-                assert_sane(arm, &path, *decision)?;
+                assert_sane(arm, sizes(&path, &script), *decision)?;
             }
             prop_assert_eq!(&first, &decisions(arm, &path, &script), "{} differs", arm.name);
         }
@@ -153,8 +166,10 @@ proptest! {
             incumbent.hand_off(&mut path);
             for to in ARMS {
                 let first = to.build().resume(&path, Time(at));
-                assert_sane(to, &path, first)?;
-                prop_assert!(first.cwnd <= path.cwnd, "{} to {}: {first:?}", from.name, to.name);
+                assert_sane(to, sizes(&path, &[]), first)?;
+                // Two segments are the least, whatever their size has become.
+                let most = path.cwnd.max(path.cwnd_floor());
+                prop_assert!(first.cwnd <= most, "{} to {}: {first:?}", from.name, to.name);
                 if let (Some(before), Some(after)) = (path.rate, first.rate) {
                     let mss = path.mss.max(Bytes(1));
                     let floor = Packets(4).to_bytes(mss) / Duration::from_millis(1);

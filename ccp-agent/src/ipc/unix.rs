@@ -244,3 +244,50 @@ impl Drop for UnixEnd {
         let _ = fs::remove_file(&self.path);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::events::Recorder;
+
+    struct Nobody;
+
+    impl Recorder for Nobody {
+        fn record(&mut self, _flow: Option<u32>, _event: &Event) {}
+    }
+
+    /// Lengths of what the datapath finds in its socket.
+    fn heard(datapath: &UnixDatagram) -> Vec<usize> {
+        std::iter::from_fn(|| datapath.recv(&mut [0; 64]).ok()).collect()
+    }
+
+    #[test]
+    fn heartbeats_are_even_and_what_waits_goes_as_soon_as_there_is_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (own, other) = (folder.path().join("agent"), folder.path().join("datapath"));
+        let mut end = UnixEnd::bind(&own).expect("it binds");
+        let datapath = UnixDatagram::bind(&other).expect("it binds");
+        datapath.set_nonblocking(true).expect("it does");
+        datapath.send_to(b"hello", &own).expect("it is sent");
+        let host = Mutex::new(Host::new(Config::default(), Box::new(Nobody)));
+        end.receive(&host, |_, _| ());
+        let beat_bytes = 8;
+        for (at_ms, want) in [(1_000, 1), (1_050, 0), (1_100, 1), (1_199, 0), (1_300, 1)] {
+            end.beat(at_ms * 1_000_000);
+            assert_eq!(heard(&datapath), vec![beat_bytes; want], "at {at_ms} ms");
+        }
+        // More than its socket has room for; a heartbeat would be behind it, and is not sent.
+        let path = Arc::new(other);
+        (1..=40).for_each(|bytes| end.send(&path, &vec![0; bytes]));
+        assert!(end.has_waiting());
+        end.beat(2_000_000_000);
+        let mut all = Vec::new();
+        while end.has_waiting() {
+            all.extend(heard(&datapath));
+            end.flush();
+        }
+        all.extend(heard(&datapath));
+        assert_eq!(all, (1..=40).collect::<Vec<usize>>(), "in order, and nothing else");
+    }
+}

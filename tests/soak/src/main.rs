@@ -229,6 +229,7 @@ fn soak(args: &Args) -> Fallible<bool> {
 }
 
 fn main() -> ExitCode {
+    memory::one_arena();
     match soak(&Args::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
