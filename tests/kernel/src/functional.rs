@@ -36,12 +36,12 @@ fn driven(agent: &AgentChild) -> usize {
     rows.iter().filter(|row| row.state == "driven" && row.reports > 0).count()
 }
 
-/// A window arm and a paced one fill a link of that rate.
+/// A window arm and a paced one fill a link of that rate. The path holds as much at any.
 pub fn drives(mbit_per_sec: f64) {
     let place = Place::with_module();
     for arm in ["cubic", "bbr"] {
         let agent = place.agent(&["--arm", arm]);
-        let path = wired(mbit_per_sec, 5.0, 1.0);
+        let path = wired(mbit_per_sec, 100.0 / mbit_per_sec, 1.0);
         let running = [flow(&path, false, None), flow(&path, true, None)];
         wait_for("the first reports", || driven(&agent) == running.len());
         thread::sleep(Duration::from_secs(5));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What the longest takes by a machine's own clock.
-const OWN: Duration = Duration::from_secs(200);
+const OWN: Duration = Duration::from_secs(300);
 
 fn run(processors: Processors, scenarios: &[&str]) {
     let Some(folder) = kernel("debug") else { return };
@@ -24,7 +24,7 @@ fn run(processors: Processors, scenarios: &[&str]) {
 /// What has limits of time, where time is counted.
 #[test]
 fn a_kernel_that_looks_for_faults_finds_none_in_what_it_does() {
-    run(Processors::Counted, &["--slower", "4", "functional", "killed", "full"]);
+    run(Processors::Counted, &["--slower", "8", "functional", "killed", "full"]);
 }
 
 #[test]
