@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* How long the calls of one kernel function take: loaded with function=NAME, it counts them until
- * it is unloaded, in its own parameters.
+ * it is unloaded, in its own parameters. With port=NUMBER only those whose first argument is a
+ * socket of that local port: a flow's two ends lie in the same kernel.
  *
  * Where time is instructions (QEMU's -icount), so are the figures. What measuring itself adds to a
  * call is measured first, on a function that does nothing: overhead_ns.
@@ -8,10 +9,16 @@
 #include <linux/kprobes.h>
 #include <linux/ktime.h>
 #include <linux/module.h>
+#include <linux/ptrace.h>
+#include <net/sock.h>
 
 static char *function;
 module_param(function, charp, 0444);
 MODULE_PARM_DESC(function, "the kernel function to measure");
+
+static ushort port;
+module_param(port, ushort, 0444);
+MODULE_PARM_DESC(port, "of the sockets to measure it for; 0: of all calls");
 
 static unsigned long calls;
 module_param(calls, ulong, 0444);
@@ -27,8 +34,15 @@ MODULE_PARM_DESC(overhead_ns, "what measuring adds to a call");
 
 #define CALIBRATION_CALLS 1000
 
+static bool is_calibrated;
+
 static int entered(struct kretprobe_instance *call, struct pt_regs *regs)
 {
+	const struct sock *sk = (const struct sock *)regs_get_kernel_argument(regs, 0);
+
+	/* Not 0: its return is of no interest. */
+	if (is_calibrated && port && sk->sk_num != port)
+		return 1;
 	*(u64 *)call->data = ktime_get_ns();
 	return 0;
 }
@@ -70,6 +84,7 @@ static int calibrate(void)
 	total_ns = 0;
 	/* Registering fills in what it finds. */
 	memset(&probe.kp, 0, sizeof(probe.kp));
+	is_calibrated = true;
 	return 0;
 }
 

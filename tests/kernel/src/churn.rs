@@ -15,10 +15,10 @@ const SAMPLES_MIN: u32 = 8;
 
 /// Every flow is byte-exact, none is left in the table, and memory is after the second round what
 /// it was after the first.
-pub fn churn(span: Duration) {
+pub fn churn(mbit_per_sec: f64, span: Duration) {
     let after: Vec<Memory> = (0..ROUNDS)
         .map(|_| {
-            let storm = Storm::new();
+            let storm = Storm::new(mbit_per_sec);
             storm.rage(span / ROUNDS, |_| ());
             println!("{storm}");
             storm.end();
@@ -33,9 +33,9 @@ pub fn churn(span: Duration) {
 
 /// The same without a break; what there is of memory in the second half is no more than in the
 /// first. It says how it goes on the console, each minute.
-pub fn soak(span: Duration) {
+pub fn soak(mbit_per_sec: f64, span: Duration) {
     let every = SAMPLE_INTERVAL.min(span / SAMPLES_MIN);
-    let storm = Storm::new();
+    let storm = Storm::new(mbit_per_sec);
     let mut samples = Vec::new();
     storm.rage(span, |elapsed| {
         if elapsed >= every * (samples.len() as u32 + 1) {

@@ -52,9 +52,9 @@ fn updates(rng: &mut ChaCha8Rng) -> Vec<Update> {
 }
 
 /// The attacks on libccp one by one, then so long what a seed draws, while flows come and go.
-pub fn attacks_and_noise(span: Duration) {
+pub fn attacks_and_noise(mbit_per_sec: f64, span: Duration) {
     let mut agent = Agent::open();
-    let path = wired(20.0, 5.0, 1.0);
+    let path = wired(mbit_per_sec, 100.0 / mbit_per_sec, 1.0);
     let transfer = Transfer { algorithm: Some("ccp".to_owned()), ..Transfer::default() };
     let running = transfer.start(path.server(), path.client()).expect("it starts");
     thread::sleep(Duration::from_millis(300));

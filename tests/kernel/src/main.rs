@@ -29,7 +29,8 @@ struct Args {
     /// How long churn, soak and attacks go on, by the machine's clock, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     seconds: u64,
-    /// What the links of `functional`, `killed` and `full` are slower by, for a slow kernel.
+    /// What links are slower by, for a slow kernel: in `functional`, `killed`, `full`,
+    /// `hostile`, `churn` and `soak`.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     slower: f64,
 }
@@ -51,10 +52,10 @@ const SCENARIOS: [(&str, Scenario); 13] = [
     ("stopped", |_| survival::stopped_and_continued(&Place::with_module(), "cubic")),
     ("portus", |_| peer::drives()),
     ("full", |args| table::full(40.0 / args.slower)),
-    ("hostile", |args| hostile::attacks_and_noise(args.span())),
-    ("churn", |args| churn::churn(args.span())),
+    ("hostile", |args| hostile::attacks_and_noise(20.0 / args.slower, args.span())),
+    ("churn", |args| churn::churn(50.0 / args.slower, args.span())),
     ("datapaths", |_| datapaths::at_once()),
-    ("soak", |args| churn::soak(args.span())),
+    ("soak", |args| churn::soak(50.0 / args.slower, args.span())),
     ("overhead", |_| overhead::table()),
 ];
 

@@ -26,6 +26,8 @@ const LOSSES_APART: u64 = 200;
 const CWND_BYTES: u64 = 24 * 1_448;
 /// The module's callback at an ACK.
 const OWN: &str = "ccp_cong_control";
+/// What gives reports to the agent.
+const READ: &str = "tcp_remuda:device_read";
 const LENGTHS: [usize; 3] = [10, 40, 100];
 /// At every ACK, behind what is there.
 const REPORT: &str = "    (fallthrough))\n(when true (report))";
@@ -47,9 +49,10 @@ struct Measured {
 struct Probe;
 
 impl Probe {
-    fn of(function: &str) -> Self {
+    /// For the sockets of a local port, which are its first argument; 0 is for all calls.
+    fn of(function: &str, port: u16) -> Self {
         let file = File::open(format!("/modules/{PROBE}.ko")).expect("the image has the probe");
-        let parameters = CString::new(format!("function={function}")).expect("no NUL");
+        let parameters = CString::new(format!("function={function} port={port}")).expect("no NUL");
         finit_module(file, &parameters, ModuleInitFlags::empty()).expect("the function is there");
         Self
     }
@@ -92,7 +95,9 @@ fn measure(function: &str, algorithm: &str, program: Option<&str>) -> Fallible<M
     thread::sleep(SETTLE);
     let retransmitted = || running.retransmitted_pkts().ok_or("the flow is gone");
     let before = retransmitted()?;
-    let measured = Probe::of(function).measure();
+    // The other end of the flow is in the same kernel.
+    let port = if function == READ { 0 } else { running.sender_address.port() };
+    let measured = Probe::of(function, port).measure();
     let lost = u64::from(retransmitted()? - before);
     assert!(lost * LOSSES_APART < measured.calls, "{algorithm}: {lost} segments lost meanwhile");
     drop(reader);
@@ -124,7 +129,7 @@ fn lines() -> Fallible<()> {
     let text = format!("{text}{REPORT}");
     let label = format!("ccp, {} instructions and a report at each ACK", LENGTHS[0]);
     let reporting = line(&label, "ccp", OWN, Some(&text))?;
-    let read = measure("tcp_remuda:device_read", "ccp", Some(&text))?;
+    let read = measure(READ, "ccp", Some(&text))?;
     // A report at each ACK: there are as many.
     let at_once = reporting.calls as f64 / read.calls as f64;
     println!("\n| a report | instructions |\n|---|---|");

@@ -37,13 +37,13 @@ pub struct Storm {
 }
 
 impl Storm {
-    /// On a path of its own.
-    pub fn new() -> Self {
+    /// On a path of its own, of that rate. It holds as much at any.
+    pub fn new(mbit_per_sec: f64) -> Self {
         let [flows, bytes, agents] = [0; 3].map(AtomicU64::new);
         let over = AtomicBool::new(false);
         Self {
             place: Place::with_module(),
-            path: wired(50.0, 2.0, 2.0),
+            path: wired(mbit_per_sec, 100.0 / mbit_per_sec, 2.0),
             over,
             flows,
             bytes,

@@ -29,5 +29,5 @@ fn a_kernel_that_looks_for_faults_finds_none_in_what_it_does() {
 
 #[test]
 fn a_kernel_that_looks_for_faults_finds_none_in_races() {
-    run(Processors::Parallel(2), &["unload", "hostile", "churn"]);
+    run(Processors::Parallel(2), &["--slower", "8", "unload", "hostile", "churn"]);
 }
