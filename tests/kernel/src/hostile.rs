@@ -19,6 +19,21 @@ use std::time::Duration;
 const SEED: u64 = 1;
 const MESSAGES: usize = 400;
 
+/// Not a rule, but a bound: in a machine of the host's time, where the host is busy.
+const LIMIT: Duration = Duration::from_secs(20);
+const TURN: Duration = Duration::from_millis(20);
+
+fn wait_for<T>(what: &str, mut result: impl FnMut() -> Option<T>) -> T {
+    let clock = Clock::start();
+    loop {
+        if let Some(result) = result() {
+            return result;
+        }
+        assert!(clock.elapsed() < LIMIT, "{what}: not in {LIMIT:?}");
+        thread::sleep(TURN);
+    }
+}
+
 /// Programs and orders that are well formed, and some that are not.
 fn message(rng: &mut ChaCha8Rng, sid: u32) -> Vec<u8> {
     let uid = rng.random_range(1..=80);
@@ -57,8 +72,7 @@ pub fn attacks_and_noise(mbit_per_sec: f64, span: Duration) {
     let path = wired(mbit_per_sec, 100.0 / mbit_per_sec, 1.0);
     let transfer = Transfer { algorithm: Some("ccp".to_owned()), ..Transfer::default() };
     let running = transfer.start(path.server(), path.client()).expect("it starts");
-    thread::sleep(Duration::from_millis(300));
-    let mut sid = agent.sid().expect("a flow is announced");
+    let mut sid = wait_for("a flow is announced", || agent.sid());
     for (what, message, reason) in attacks(sid) {
         let name = format!("refused_{}", reason as u32);
         let before = counter(&name);
@@ -92,8 +106,7 @@ pub fn attacks_and_noise(mbit_per_sec: f64, span: Duration) {
     assert!(refused > 0 && refused < sent);
     drop(agent);
     let before = running.received_bytes();
-    thread::sleep(Duration::from_secs(2));
-    assert!(running.received_bytes() > before, "the flow goes on");
+    wait_for("the flow goes on", || (running.received_bytes() > before).then_some(()));
     running.stop();
     running.join().expect("it ends intact");
 }

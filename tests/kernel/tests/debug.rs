@@ -24,10 +24,10 @@ fn run(processors: Processors, scenarios: &[&str]) {
 /// What has limits of time, where time is counted.
 #[test]
 fn a_kernel_that_looks_for_faults_finds_none_in_what_it_does() {
-    run(Processors::Counted, &["--slower", "8", "functional", "killed", "full"]);
+    run(Processors::Counted, &["--slower", "8", "unload", "functional", "killed", "full"]);
 }
 
 #[test]
 fn a_kernel_that_looks_for_faults_finds_none_in_races() {
-    run(Processors::Parallel(2), &["--slower", "8", "unload", "hostile", "churn"]);
+    run(Processors::Parallel(2), &["--slower", "8", "hostile", "churn"]);
 }
