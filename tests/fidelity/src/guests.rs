@@ -3,12 +3,9 @@
 
 use crate::Args;
 use crate::run::{Round, Scenario};
-use remuda_guest::Guest;
+use remuda_guest::{Guest, Options};
 use remuda_stats::Origin;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
 /// Runs them with the kernel of a folder that tools/guest.sh made; `done` hears of each, by its
@@ -16,38 +13,35 @@ use std::time::Duration;
 pub fn run(
     (args, kernel): (&Args, &Path),
     scenarios: &[Scenario],
-    done: impl FnMut(usize, Vec<Round>) + Send,
+    mut done: impl FnMut(usize, Vec<Round>) + Send,
 ) -> Result<Origin, Box<dyn std::error::Error>> {
     let guest = Guest::new(kernel, &[&std::env::current_exe()?, &args.remuda])?;
+    let guest = guest.with_options(options(kernel, &args.arms));
     let origin = Origin::here().in_guests(guest.kernel_release()?);
     // The longest first, so that all processors have work until the end.
     let mut order: Vec<usize> = (0..scenarios.len()).collect();
     order.sort_by(|a, b| {
         scenarios[*b].rate_mbit_per_sec.total_cmp(&scenarios[*a].rate_mbit_per_sec)
     });
-    let next = AtomicUsize::new(0);
-    let outcome = Mutex::new((done, Ok(())));
-    let work = || {
-        while let Some(index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let rounds = one(&guest, args, &scenarios[*index]);
-            let mut outcome = outcome.lock().unwrap_or_else(|broken| broken.into_inner());
-            match rounds {
-                Ok(rounds) => (outcome.0)(*index, rounds),
-                Err(error) => {
-                    // Nobody starts another.
-                    next.store(order.len(), Ordering::Relaxed);
-                    outcome.1 = outcome.1.clone().and(Err(error));
-                }
-            }
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..remuda_guest::at_once() {
-            scope.spawn(work);
-        }
-    });
-    outcome.into_inner().unwrap_or_else(|broken| broken.into_inner()).1?;
+    remuda_guest::each(
+        &order,
+        |index| one(&guest, args, &scenarios[*index]),
+        |index, rounds| done(*index, rounds),
+    )?;
     Ok(origin)
+}
+
+/// With the kernel's own of these names, where it has them as modules: those that are not in the
+/// folder are built in, or the guest says that there are none.
+fn options(kernel: &Path, arms: &[String]) -> Options {
+    let mut options = Options::default();
+    for module in arms.iter().map(|arm| format!("tcp_{arm}")) {
+        let is_there = kernel.join("modules").join(format!("{module}.ko")).exists();
+        if is_there && !options.modules.contains(&module) {
+            options.modules.push(module);
+        }
+    }
+    options
 }
 
 /// One scenario, all its rounds, in a guest of its own.

@@ -26,9 +26,11 @@ mod error;
 mod image;
 mod machine;
 mod options;
+mod pool;
 
 pub use error::Error;
 pub use options::{Options, Processors};
+pub use pool::{at_once, each};
 
 use console::last_words;
 use image::Image;
@@ -49,11 +51,6 @@ const SLOWNESS_MAX: u32 = 100;
 /// What a guest may take by the host's clock for a command that takes it so long by its own.
 pub fn limit(own: Duration) -> Duration {
     (BOOT_MAX + own) * SLOWNESS_MAX
-}
-
-/// So many guests run at once: one for each processor.
-pub fn at_once() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
 /// A virtual machine with programs, started anew for each command.
