@@ -27,6 +27,8 @@ pub struct Transfer {
     pub bytes: Option<u64>,
     /// The sender's congestion control; `None` leaves the namespace's default.
     pub algorithm: Option<String>,
+    /// The receiver's; what some senders do needs its help, DCTCP's of all.
+    pub receiver_algorithm: Option<String>,
     /// Over IPv6 instead of IPv4.
     pub ipv6: bool,
     /// Compare every byte that arrives. Costs processor time.
@@ -35,7 +37,7 @@ pub struct Transfer {
 
 impl Default for Transfer {
     fn default() -> Self {
-        Self { bytes: None, algorithm: None, ipv6: false, verify: true }
+        Self { bytes: None, algorithm: None, receiver_algorithm: None, ipv6: false, verify: true }
     }
 }
 
@@ -233,8 +235,11 @@ impl Transfer {
         let (sender, _) = listener.accept().map_err(doing("accept a transfer"))?;
         sender.set_nodelay(true).map_err(doing("set up a transfer"))?;
         sender.set_write_timeout(Some(STALL_LIMIT)).map_err(doing("set up a transfer"))?;
-        if let Some(algorithm) = &self.algorithm {
-            set_algorithm(sender.as_raw_fd(), algorithm)
+        for (socket, algorithm) in
+            [(&sender, &self.algorithm), (&receiver, &self.receiver_algorithm)]
+        {
+            let Some(algorithm) = algorithm else { continue };
+            set_algorithm(socket.as_raw_fd(), algorithm)
                 .map_err(doing(&format!("set the congestion control {algorithm:?}")))?;
         }
         let sender_address = sender.local_addr().map_err(doing("set up a transfer"))?;
