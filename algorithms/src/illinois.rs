@@ -97,7 +97,7 @@ impl Controller for Illinois {
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
         self.window = Window::resume(path, now);
         self.rule = Adaptive::new();
-        self.rule.base = path.rtt_min_long();
+        self.rule.base = path.rtt_min_of_data();
         self.rule.largest = path.rtt_max().unwrap_or_default();
         self.window.decision()
     }

@@ -65,12 +65,18 @@ pub struct PathState {
     pub datapath: Abilities,
     rtt_min: Option<Windowed<Duration>>,
     rtt_min_long: Option<Windowed<Duration>>,
+    rtt_min_of_data: Option<Windowed<Duration>>,
     rtt_max: Option<Windowed<Duration>>,
     delivery_rate_max: Option<Windowed<Rate>>,
 }
 
 fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Adds a round trip to the least of a window.
+fn least(of: &mut Option<Windowed<Duration>>, window: Duration, at_us: u64, rtt: Duration) {
+    of.get_or_insert(Windowed::min(micros(window), at_us, rtt)).update(at_us, rtt);
 }
 
 impl PathState {
@@ -91,6 +97,7 @@ impl PathState {
             datapath: Abilities::default(),
             rtt_min: None,
             rtt_min_long: None,
+            rtt_min_of_data: None,
             rtt_max: None,
             delivery_rate_max: None,
         }
@@ -103,6 +110,7 @@ impl PathState {
             srtt: self.srtt,
             rttvar: self.rttvar,
             rtt_min_long: self.rtt_min_long,
+            rtt_min_of_data: self.rtt_min_of_data,
             rtt_min: self.rtt_min_long,
             ecn: self.ecn,
             datapath: self.datapath,
@@ -120,6 +128,7 @@ impl PathState {
         let at = micros(now.0);
         if let Some(rtt) = m.rtt {
             self.observe_rtt(rtt.mean(), rtt.min, rtt.max, at);
+            least(&mut self.rtt_min_of_data, RTT_MIN_LONG_WINDOW, at, rtt.min);
         }
         let rate = m.delivery_rate;
         let known = self.delivery_rate();
@@ -146,11 +155,10 @@ impl PathState {
                 self.srtt = Some(srtt - srtt / SRTT_WEIGHT + mean / SRTT_WEIGHT);
             }
         }
+        least(&mut self.rtt_min, RTT_MIN_WINDOW, at_us, min);
+        least(&mut self.rtt_min_long, RTT_MIN_LONG_WINDOW, at_us, min);
         let short = micros(RTT_MIN_WINDOW);
-        self.rtt_min.get_or_insert(Windowed::min(short, at_us, min)).update(at_us, min);
         self.rtt_max.get_or_insert(Windowed::max(short, at_us, max)).update(at_us, max);
-        let long = micros(RTT_MIN_LONG_WINDOW);
-        self.rtt_min_long.get_or_insert(Windowed::min(long, at_us, min)).update(at_us, min);
     }
 
     /// Minimum RTT of the last 10 s.
@@ -166,6 +174,12 @@ impl PathState {
     /// Minimum RTT of the last 300 s.
     pub fn rtt_min_long(&self) -> Option<Duration> {
         self.rtt_min_long.map(|f| f.get())
+    }
+
+    /// The same, of reports alone: a handshake's packets are short, and the least of full segments
+    /// is longer by what the path takes to send one.
+    pub fn rtt_min_of_data(&self) -> Option<Duration> {
+        self.rtt_min_of_data.map(|f| f.get())
     }
 
     /// Maximum RTT of the last 10 s.
@@ -247,6 +261,17 @@ mod tests {
         assert_eq!(path.delivery_rate(), Some(Rate::from_bytes_per_sec(3_000_000)));
         path.observe(&report(40, 4_000_000, true), at(3));
         assert_eq!(path.delivery_rate(), Some(Rate::from_bytes_per_sec(4_000_000)));
+    }
+
+    #[test]
+    fn the_handshakes_round_trip_is_not_that_of_data() {
+        let mut path = PathState::new(MSS, Bytes(14_480));
+        let rtt = Duration::from_millis(40);
+        path.observe_rtt(rtt, rtt, rtt, 0);
+        assert_eq!((path.rtt_min_long(), path.rtt_min_of_data()), (Some(rtt), None));
+        path.observe(&report(41, 1, false), at(1));
+        assert_eq!(path.rtt_min_long(), Some(rtt));
+        assert_eq!(path.rtt_min_of_data(), Some(Duration::from_millis(41)));
     }
 
     #[test]
