@@ -154,14 +154,13 @@ const HEAD: &str = "\
 `make arms` writes this page; a test holds it to what it would write. All of it is simulated, with
 the arms' own programs and controllers: 24 Mbit/s, 40 ms, a minute, of which the first third does
 not count. How `reno`, `cubic` and `bbr` compare with the kernel's own is in
-[sim-to-real.md](sim-to-real.md) and `make fidelity`; the other arms have not met the kernel's
-modules yet. `remy` does what its table says.
+[sim-to-real.md](sim-to-real.md) and [fidelity.md](fidelity.md), the latter of which has `vegas`,
+`westwood`, `illinois` and `dctcp` as well. `remy` does what its table says.
 
 Where a source has a formula for this path, the bounds are the formula's, within 25 %; where it has
 words, the words are made a number (*starves nobody*: at least a quarter each). Both were written
-with the figures of a first survey known; no formula was changed for them. Vegas, Westwood,
-Illinois, C2TCP and DCTCP are held to the kernel's own modules once there is a test that boots a
-kernel with them; until then these formulas are all there is.
+with the figures of a first survey known; no formula was changed for them. Of C2TCP and the arms
+that no kernel has, these formulas are all there is.
 
 Scenarios: *alone* with a drop-tail buffer of 1 or 4 BDPs; *1 % loss*, at random, with 1 BDP;
 *beside CUBIC*, which starts a second later, with 2 BDPs; *marks above 20* packets, with ECN, 4
