@@ -13,12 +13,11 @@
 
 mod guests;
 mod here;
-mod page;
 mod run;
 mod table;
 
 use clap::Parser;
-use remuda_stats::RoundsOf;
+use remuda_stats::{RoundsOf, document};
 use run::{Round, Scenario};
 use std::process::ExitCode;
 use table::{Verdict, row};
@@ -28,7 +27,7 @@ const GOODPUT_TOLERANCE: f64 = 0.05;
 const DELAY_TOLERANCE: f64 = 0.15;
 const ONE_WAY_MS: f64 = 20.0;
 
-/// Our reno, cubic and bbr against the kernel's own, side by side.
+/// Our arms against the kernel's own algorithms of their names, side by side.
 #[derive(Debug, Parser)]
 struct Args {
     /// Seconds each flow runs
@@ -41,13 +40,14 @@ struct Args {
     /// How often those are repeated whose names contain a text; may be given several times
     #[arg(long, value_name = "TEXT=N")]
     rounds_of: Vec<RoundsOf>,
-    /// Only these algorithms
+    /// Algorithms that both have
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "reno,cubic,bbr")]
     arms: Vec<String>,
     /// Only these rates, in Mbit/s
     #[arg(long, value_name = "RATE", value_delimiter = ',', default_value = "24,96")]
     rates: Vec<f64>,
-    /// Only these buffers, in BDPs; `loss` is 1 BDP with 0.01 % of random loss
+    /// Only these buffers, in BDPs; `loss` is 1 BDP with 0.01 % of random loss, `mark` is 1 BDP of
+    /// which a quarter may be full before packets are marked (ECN)
     #[arg(long, value_name = "BDP", value_delimiter = ',', default_value = "0.5,1,4,loss")]
     buffers: Vec<String>,
     /// First seed of the links' random loss
@@ -67,9 +67,12 @@ struct Args {
     /// Print the figures of all rounds as JSON, nothing else: what a guest is asked for
     #[arg(long, conflicts_with_all = ["guest", "write"])]
     json: bool,
-    /// Write the page with its table, docs/fidelity.md, into this file
+    /// Write the table into this document, between the markers of --part
     #[arg(long, value_name = "FILE")]
     write: Option<std::path::PathBuf>,
+    /// Which part of the document that is: the command that its first marker names
+    #[arg(long, value_name = "COMMAND", default_value = "make fidelity")]
+    part: String,
     /// The remuda command
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: std::path::PathBuf,
@@ -80,10 +83,12 @@ fn scenarios(args: &Args) -> Result<Vec<Scenario>, String> {
     for arm in &args.arms {
         for rate in &args.rates {
             for buffer in &args.buffers {
-                let (buffer_bdp, loss_percent) = match buffer.as_str() {
-                    "loss" => (1.0, 0.01),
+                let (buffer_bdp, loss_percent, marks) = match buffer.as_str() {
+                    "loss" => (1.0, 0.01, false),
+                    "mark" => (1.0, 0.0, true),
                     number => {
-                        (number.parse().map_err(|e| format!("--buffers {number}: {e}"))?, 0.0)
+                        let bdp = number.parse().map_err(|e| format!("--buffers {number}: {e}"))?;
+                        (bdp, 0.0, false)
                     }
                 };
                 all.push(Scenario {
@@ -92,6 +97,7 @@ fn scenarios(args: &Args) -> Result<Vec<Scenario>, String> {
                     delay_ms: ONE_WAY_MS,
                     buffer_bdp,
                     loss_percent,
+                    marks,
                 });
             }
         }
@@ -155,7 +161,8 @@ fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     println!("\n{summary}");
     if let Some(path) = &args.write {
         let rows: Vec<String> = verdicts.iter().map(row).collect();
-        page::write(path, &format!("{head}\n{}\n\n{summary}", rows.join("\n")))?;
+        let part = format!("{head}\n{}\n\n{summary}", rows.join("\n"));
+        document::write(path, &args.part, &part)?;
     }
     Ok(met == verdicts.len())
 }

@@ -19,19 +19,60 @@ pub struct Scenario {
     pub buffer_bdp: f64,
     /// Random, towards the receiver.
     pub loss_percent: f64,
+    /// The bottleneck marks what finds [`MARK_BDP`] waiting.
+    pub marks: bool,
 }
+
+/// A quarter of a bandwidth-delay product. DCTCP needs more than a seventh to fill a path (M.
+/// Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010, section 3.4).
+const MARK_BDP: f64 = 0.25;
+/// Ethernet's, full.
+const PACKET_BYTES: f64 = 1500.0;
+/// It needs peers that agree on ECN, and a receiver that says of each mark when it came.
+const DCTCP: &str = "dctcp";
 
 impl Scenario {
     /// What `--buffers` calls its buffer.
     pub fn buffer_argument(&self) -> String {
-        if self.loss_percent > 0.0 { "loss".to_owned() } else { self.buffer_bdp.to_string() }
+        match self {
+            Self { marks: true, .. } => "mark".to_owned(),
+            Self { loss_percent, .. } if *loss_percent > 0.0 => "loss".to_owned(),
+            Self { buffer_bdp, .. } => buffer_bdp.to_string(),
+        }
+    }
+
+    /// The step above which packets are marked.
+    pub fn mark_above_packets(&self) -> Option<u64> {
+        let bdp_bytes = self.rate_mbit_per_sec * 2.0 * self.delay_ms * 1e3 / 8.0;
+        let packets = MARK_BDP * bdp_bytes / PACKET_BYTES;
+        self.marks.then_some(packets as u64)
+    }
+
+    fn link(&self, seed: u64) -> PathSpec {
+        let queue = QueueSpec {
+            ecn_threshold_packets: self.mark_above_packets(),
+            ..QueueSpec::droptail_bdp(self.buffer_bdp)
+        };
+        let up = LinkSpec {
+            rate_mbit_per_sec: Some(self.rate_mbit_per_sec),
+            delay_ms: self.delay_ms,
+            queue,
+            seed,
+            ..LinkSpec::default()
+        };
+        let down = LinkSpec { loss_percent: self.loss_percent, ..up.clone() };
+        PathSpec { up, down, ..PathSpec::default() }
     }
 }
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { arm, rate_mbit_per_sec, buffer_bdp, loss_percent, .. } = self;
-        write!(f, "{arm}, {rate_mbit_per_sec} Mbit/s, {buffer_bdp} BDP, {loss_percent} % loss")
+        let marks = if self.marks { ", marks" } else { "" };
+        write!(
+            f,
+            "{arm}, {rate_mbit_per_sec} Mbit/s, {buffer_bdp} BDP, {loss_percent} % loss{marks}"
+        )
     }
 }
 
@@ -126,18 +167,16 @@ fn told(side: &Side<'_>, figures: &Figures) {
 
 /// Runs it.
 fn run_side(side: &Side<'_>, seconds: Duration) -> Result<Figures, Error> {
-    let Scenario { rate_mbit_per_sec, delay_ms, buffer_bdp, loss_percent, .. } = *side.scenario;
-    let up = LinkSpec {
-        rate_mbit_per_sec: Some(rate_mbit_per_sec),
-        delay_ms,
-        queue: QueueSpec::droptail_bdp(buffer_bdp),
-        seed: side.seed,
-        ..LinkSpec::default()
-    };
-    let down = LinkSpec { loss_percent, ..up.clone() };
-    let testbed = Testbed::new(&PathSpec { up, down, ..PathSpec::default() })?;
+    let Side { scenario, algorithm, seed } = *side;
+    let testbed = Testbed::new(&scenario.link(seed))?;
+    let is_dctcp = scenario.arm == DCTCP;
+    if is_dctcp || scenario.marks {
+        // Who connects asks for it; who listens agrees anyway.
+        testbed.client().set_sysctl("net.ipv4.tcp_ecn", "1")?;
+    }
     let transfer = Transfer {
-        algorithm: Some(side.algorithm.to_owned()),
+        algorithm: Some(algorithm.to_owned()),
+        receiver_algorithm: is_dctcp.then(|| DCTCP.to_owned()),
         verify: false,
         ..Transfer::default()
     };

@@ -79,14 +79,17 @@ pub fn head(args: &Args) -> String {
 /// One line of it.
 pub fn row(v: &Verdict) -> String {
     let (s, rounds) = (&v.scenario, v.rounds);
-    let loss =
-        if s.loss_percent > 0.0 { format!(" + {} % loss", s.loss_percent) } else { "".into() };
+    let beside = match s.mark_above_packets() {
+        Some(packets) => format!(", marks above {packets} packets"),
+        None if s.loss_percent > 0.0 => format!(" + {} % loss", s.loss_percent),
+        None => String::new(),
+    };
     let spread = |r: &Spread| match rounds {
         1 => format!("{:.3}", r.median),
         _ => format!("{:.3} ({:.3}–{:.3})", r.median, r.low, r.high),
     };
     let mut out =
-        format!("| {} | {} | {} BDP{loss} | {rounds} ", s.arm, s.rate_mbit_per_sec, s.buffer_bdp);
+        format!("| {} | {} | {} BDP{beside} | {rounds} ", s.arm, s.rate_mbit_per_sec, s.buffer_bdp);
     let [kernel, ours] = v.goodput;
     let _ = write!(out, "| {kernel:.2} / {ours:.2} | {} ", spread(&v.goodput_ratio));
     let [kernel, ours] = v.delay_ms;
