@@ -119,6 +119,17 @@ fidelity: build guest ## Our reno, cubic and bbr against the kernel's own; write
 	$(CARGO) run --release -p remuda-fidelity -- --guest target/guest/6.12 \
 		--rounds 1 --write docs/fidelity.md
 
+.PHONY: fidelity-modules
+fidelity-modules: build guest ## The same of vegas, westwood, illinois and dctcp, which are modules
+	$(CARGO) run --release -p remuda-fidelity -- --guest target/guest/6.12 \
+		--arms vegas,westwood,illinois,dctcp --rates 24 --buffers 1,4,mark --rounds 1 --seconds 20 \
+		--write docs/fidelity.md --part 'make fidelity-modules'
+
+.PHONY: netem
+netem: guest ## Our emulator beside the kernel's netem; writes docs/netem.md
+	@bash tools/setup.sh iproute2
+	$(CARGO) run --release -p remuda-fidelity --bin remuda-netem -- --write docs/netem.md
+
 .PHONY: quic
 quic: build ## QUIC under the agent beside noq's own algorithms, and quinn; writes docs/quic.md (root)
 	$(CARGO) run --release -p remuda-quic-bench -- --write docs/quic.md
