@@ -26,7 +26,7 @@ fn a_hundred_flows_finish_byte_exact_while_the_policy_changes_twenty_times() {
                 bytes: Some(FILE_BYTES),
                 algorithm: Some(place.name.clone()),
                 ipv6: n % 2 == 1,
-                verify: true,
+                ..Transfer::default()
             };
             transfer.start(path.server(), path.client()).expect("it starts")
         })

@@ -83,7 +83,7 @@ impl Storm {
                 algorithm: Some("ccp".to_owned()),
                 bytes: Some(bytes),
                 ipv6: thread % 2 == 1,
-                verify: true,
+                ..Transfer::default()
             };
             let outcome = transfer.run(self.path.server(), self.path.client());
             assert_eq!(outcome.expect("byte-exact").bytes, bytes);

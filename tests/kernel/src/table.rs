@@ -19,7 +19,7 @@ pub fn full(mbit_per_sec: f64) {
     let agent = place.agent(&["--arm", "reno"]);
     let path = wired(mbit_per_sec, 200.0 / mbit_per_sec, 4.0);
     let transfer =
-        |bytes| Transfer { algorithm: Some("ccp".to_owned()), bytes, verify: true, ipv6: false };
+        |bytes| Transfer { algorithm: Some("ccp".to_owned()), bytes, ..Transfer::default() };
     let start = |_| transfer(None).start(path.server(), path.client()).expect("it starts");
     let running: Vec<Running> = (0..FLOWS).map(start).collect();
     thread::sleep(Duration::from_secs(2));

@@ -167,7 +167,7 @@ impl Slot {
 /// kernel does not know the name, says so, and the socket stays as it was; who wants it asks again.
 fn send(load: &Load<'_>, bytes: u64, ipv6: bool) -> Result<u64, String> {
     let algorithm = Some(load.algorithm.clone());
-    let transfer = Transfer { bytes: Some(bytes), algorithm, ipv6, verify: true };
+    let transfer = Transfer { bytes: Some(bytes), algorithm, ipv6, ..Transfer::default() };
     let (asked, say) = (Clock::start(), |error: remuda_live::Error| error.to_string());
     let running = loop {
         match transfer.start(load.testbed.server(), load.testbed.client()) {
