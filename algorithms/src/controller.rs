@@ -105,7 +105,7 @@ pub struct Measurement {
     pub in_recovery: bool,
     /// The window the datapath had when it reported.
     pub cwnd: Bytes,
-    /// Size of a segment, which grows as a path's MTU is found out; 0 if the datapath does not tell.
+    /// Size of a segment, which grows with the path's MTU; 0 if the datapath does not tell.
     pub mss: Bytes,
     /// The longest run of ACKs that were at most 2 ms apart (Linux' `hystart_ack_delta_us`), up to
     /// the report: how long the bottleneck took for the packets of one burst.

@@ -27,7 +27,7 @@ const AROUND: Duration = Duration::from_millis(300);
 #[derive(Debug, Parser)]
 struct Args {
     /// Seconds each run lasts
-    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 12)]
     seconds: u64,
     /// Runs of each side on each path
     #[arg(long, value_name = "N", default_value_t = 5,
