@@ -128,7 +128,7 @@ impl<'a> Measured<'a> {
             done if done < *rounds => format!("{done} of {rounds} runs each"),
             done => format!("{done} runs each"),
         };
-        let about = format!("{seconds} s a run, {runs}, interleaved, {seeds}. {origin}.");
+        let about = format!("{seconds} s a run, {runs}, interleaved, {seeds}.\n{origin}.");
         format!("{about}\n\n{}\n{}", page::HEAD, rows.join("\n"))
     }
 }
