@@ -1,16 +1,13 @@
 //! Westwood+: Reno, but after a loss the window is what the path delivered, not half of itself.
-//! While the loss is repaired it is half, and then what the path had delivered by the end of that;
-//! after a timeout it grows to that in slow start.
 //!
 //! S. Mascolo et al., "TCP Westwood: Bandwidth Estimation for Enhanced Transport over Wireless
 //! Links", MobiCom 2001; L. Grieco, S. Mascolo, "Performance Evaluation and Comparison of
 //! Westwood+, New Reno, and Vegas TCP Congestion Control", CCR 2004; as in Linux tcp_westwood.c.
 //!
 //! Differs from Linux:
-//!   - what the path delivered is never more than the window at the loss;
+//!   - the window is cut to bandwidth times minimum RTT when the loss is reported, not to a half
+//!     first and to that when the recovery ends; and never raised by it;
 //!   - a loss before the first bandwidth sample halves the window, where Linux leaves two segments;
-//!   - the minimum RTT is in microseconds, where Linux rounds it up to a jiffy: 41 ms are 44 there
-//!     with 250 Hz, and its window after a loss is larger by that;
 //!   - on a known path the filters start from its delivery rate and minimum RTT.
 
 use crate::Arm;
@@ -50,8 +47,6 @@ pub struct Westwood {
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivered {
     additive: Additive,
-    /// What is answered is a timeout, which no repair follows.
-    is_timeout: bool,
     /// After one pass of the filter, and after two. `None` before the first sample.
     bw: Option<(Rate, Rate)>,
     rtt_min: Option<Duration>,
@@ -81,7 +76,6 @@ impl Controller for Westwood {
 
     fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
         self.rule.observe(m, now);
-        self.rule.is_timeout = m.timed_out;
         self.window.step(&mut self.rule, m, now)
     }
 
@@ -101,13 +95,7 @@ impl Rule for Delivered {
 
     fn reduce(&mut self, path: &PathState) -> Bytes {
         let half = self.additive.reduce(path);
-        self.delivered().filter(|_| self.is_timeout).unwrap_or(half)
-    }
-
-    /// tcp_westwood.c `CA_EVENT_COMPLETE_CWR`.
-    fn repaired(&mut self, path: &PathState) -> Option<Bytes> {
-        let (at_loss, _) = path.w_max?;
-        Some(self.delivered()?.min(at_loss))
+        self.delivered().map_or(half, |bytes| bytes.min(path.cwnd))
     }
 
     /// tcp_westwood.c `CA_EVENT_LOSS`: the route may be another one.
@@ -218,14 +206,12 @@ mod tests {
             assert_eq!(westwood.on_measurement(&m, now).cwnd, cwnd);
         }
         let loss = Measurement { lost: Packets(1), ..Measurement::QUIET };
-        let half = westwood.on_measurement(&loss, now + RTT).cwnd;
-        assert_eq!(half.to_packets(MSS), Packets(50), "while it is repaired");
-        let left = westwood.on_measurement(&Measurement::QUIET, now + 4 * RTT).cwnd;
+        let left = westwood.on_measurement(&loss, now + RTT).cwnd;
         assert_eq!(left.to_packets(MSS), Packets(40), "{left:?}");
     }
 
     #[test]
-    fn the_window_is_never_more_than_at_the_loss() {
+    fn a_loss_never_raises_the_window() {
         let mut path = path(20);
         path.observe(
             &Measurement {
@@ -237,7 +223,7 @@ mod tests {
             Time::ZERO,
         );
         let mut westwood = Westwood::new();
-        assert_eq!(windows(&mut westwood, &path, "lq"), "10 20");
+        assert_eq!(windows(&mut westwood, &path, "l"), "20");
     }
 
     #[test]

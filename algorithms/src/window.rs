@@ -39,11 +39,6 @@ pub trait Rule {
     /// What is left of the window after a loss, a mark or a timeout.
     fn reduce(&mut self, path: &PathState) -> Bytes;
 
-    /// What was lost is repaired: the window from now on, if it is another than what was left.
-    fn repaired(&mut self, _path: &PathState) -> Option<Bytes> {
-        None
-    }
-
     /// A timeout: the window is back at its floor, and slow start follows.
     fn timed_out(&mut self) {}
 
@@ -148,9 +143,6 @@ impl Window {
         self.path.observe(m, now);
         let covered = self.recovery.covers(m, now);
         let leaving = self.recovery.ends_with(m, now);
-        if leaving && !self.restarting && !m.timed_out {
-            self.end_repair(rule);
-        }
         if m.timed_out {
             self.time_out(rule, m, now);
         } else if congested(m) && !covered {
@@ -275,13 +267,6 @@ impl Window {
         let left = left.to_packets(self.path.mss).to_bytes(self.path.mss);
         self.path.w_max = Some((self.path.cwnd, now));
         self.path.ssthresh = Some(bound(&self.path, left));
-    }
-
-    /// Linux' `CA_EVENT_COMPLETE_CWR`.
-    fn end_repair(&mut self, rule: &mut impl Rule) {
-        if let Some(cwnd) = rule.repaired(&self.path) {
-            self.leave_slow_start(cwnd);
-        }
     }
 
     /// RFC 5681 section 3.1: the threshold is held if this timeout follows another without an ACK
