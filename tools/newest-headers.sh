@@ -32,8 +32,8 @@ fail() {
 know_release() {
 	local mirror
 	# shellcheck disable=SC2016 # apt's own.
-	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Label: Debian' 'Identifier: Packages' |
-		head -1)
+	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Label: Debian' \
+		'Identifier: Packages' | head -1)
 	[[ -n $mirror ]] || fail "apt knows no mirror of Debian's" "fix: apt-get update"
 	mkdir -p "$work"/{lists,cache/archives}/partial
 	printf "deb [signed-by=$KEYS] $mirror %s main\n" "${SUITES[@]}" >"$work/sources"
@@ -64,7 +64,8 @@ wrap_tools() {
 		mv "$program" "$program.elf"
 		cat >"$program" <<-EOF
 			#!/bin/sh
-			exec "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries" "$program.elf" "\$@"
+			exec "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries" \\
+				"$program.elf" "\$@"
 		EOF
 		chmod +x "$program"
 		[[ $known == "$program" ]] || ln -sf "$(basename "$program")" "$known"
