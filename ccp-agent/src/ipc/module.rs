@@ -1,8 +1,8 @@
 //! Linux TCP by the kernel module (`datapath/kernel`), through its character device.
 //!
 //! The module may be loaded while the agent runs: the device is looked for until it is there. It
-//! cannot be unloaded before the agent has ended. It has one agent at a time. What it says ends with
-//! its file: closing it makes every flow fall back, at its next ACK.
+//! cannot be unloaded before the agent has ended. It has one agent at a time. What that says ends
+//! with its file: closing it makes every flow fall back, at its next ACK.
 
 use super::{Peer, lock};
 use crate::clock;
