@@ -5,7 +5,7 @@
 //! window, R the least RTT of the round and B the least ever:
 //!
 //! ```text
-//! diff = W (R - B) / B                what of the window stands in the queue, in whole segments
+//! diff = W (R - B) / B                what of the window stands in the queue
 //! slow start     diff > gamma         the window is cut to what the path holds, and it is over
 //! afterwards     diff < alpha         a segment more
 //!                diff > beta          a segment less
@@ -87,7 +87,7 @@ impl Controller for Vegas {
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
         self.window = Window::resume(path, now);
         self.rule = Still::default();
-        self.base = path.rtt_min_of_data();
+        self.base = path.rtt_min_long();
         self.start_round();
         self.window.decision()
     }
@@ -155,15 +155,15 @@ impl Vegas {
         }
         let mss = self.window.path.mss;
         let cwnd = self.window.path.cwnd;
-        let queued = scale_by(cwnd, rtt - base, base).to_packets(mss);
+        let queued = scale_by(cwnd, rtt - base, base);
         if self.window.in_slow_start() {
-            if queued > GAMMA {
+            if queued > GAMMA.to_bytes(mss) {
                 let fits = scale_by(cwnd, base, rtt) + mss;
                 self.window.leave_slow_start(cwnd.min(fits));
             }
-        } else if queued > BETA {
+        } else if queued > BETA.to_bytes(mss) {
             self.window.shrink(cwnd - mss);
-        } else if queued < ALPHA && self.window.limited(m) {
+        } else if queued < ALPHA.to_bytes(mss) && self.window.limited(m) {
             self.window.path.cwnd = window::bound(&self.window.path, cwnd + mss);
         }
     }
@@ -221,11 +221,10 @@ mod tests {
 
     #[test]
     fn grows_below_two_segments_of_queue_shrinks_above_four_and_stays_between() {
-        // diff = W (R - B) / B: 100 * 0.4 / 40 = 1, 100 * 2 / 40 = 5, 100 * 1.2 / 40 = 3. Segments
-        // are whole: 100 * 1.9 / 40 = 4.75 are four.
+        // diff = W (R - B) / B: 100 * 0.4 / 40 = 1, 100 * 2 / 40 = 5, 100 * 1.2 / 40 = 3.
         check(&[40_400, 40_400], 8, &[101, 102]);
-        check(&[42_000, 42_100], 8, &[99, 98]);
-        check(&[41_200, 41_900], 8, &[100, 100]);
+        check(&[42_000, 42_000], 8, &[99, 98]);
+        check(&[41_200, 41_200], 8, &[100, 100]);
     }
 
     #[test]
