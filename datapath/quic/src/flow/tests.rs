@@ -1,7 +1,7 @@
 //! Flows without an agent, and flows of an agent that is played.
 
 use super::*;
-use crate::played::{HOUR, Place, until};
+use crate::played::{Agent, HOUR, Place, until};
 use remuda_wire::ToAgent;
 use remuda_wire::to_agent::{Signals, State};
 use std::ops::Range;
@@ -60,6 +60,17 @@ impl Sender {
         self.ack(first..packets.end, packets.start..first, sent);
         self.flow.window() / MSS
     }
+}
+
+/// A flow whose first window is acknowledged, so that its agent knows it by that number.
+fn announced(place: &Place, timeout: Duration) -> (Agent, Datapath, Sender, u32) {
+    let mut agent = place.agent();
+    let datapath = place.datapath(timeout);
+    agent.is_greeted();
+    let mut sender = Sender::new(&datapath);
+    sender.round(0);
+    let sid = agent.flow();
+    (agent, datapath, sender, sid)
 }
 
 #[test]
@@ -154,12 +165,7 @@ fn segments_delivered_do_not_jump_when_datagrams_grow() {
 #[test]
 fn an_ack_and_its_losses_are_one_run_of_the_program() {
     let place = Place::new();
-    let mut agent = place.agent();
-    let datapath = place.datapath(HOUR);
-    agent.is_greeted();
-    let mut sender = Sender::new(&datapath);
-    sender.round(0);
-    let sid = agent.flow();
+    let (mut agent, datapath, mut sender, sid) = announced(&place, HOUR);
     agent.drives(&datapath, sid, 30_000, 500_000);
     sender.round(0);
     assert_eq!((sender.flow.window(), sender.flow.rate()), (30_000, Some(500_000)));
@@ -212,12 +218,7 @@ fn a_path_that_nobody_answers_on_is_not_announced() {
 #[test]
 fn an_agent_that_dies_leaves_its_window_and_takes_its_rate() {
     let place = Place::new();
-    let mut agent = place.agent();
-    let datapath = place.datapath(HOUR);
-    agent.is_greeted();
-    let mut sender = Sender::new(&datapath);
-    sender.round(0);
-    let sid = agent.flow();
+    let (agent, datapath, mut sender, sid) = announced(&place, HOUR);
     agent.drives(&datapath, sid, 60 * MSS, 500_000);
     assert_eq!(sender.round(0), 60);
     drop(agent);
@@ -241,12 +242,7 @@ fn an_agent_that_dies_leaves_its_window_and_takes_its_rate() {
 #[test]
 fn an_agent_that_hangs_loses_its_flows_until_it_beats_again() {
     let place = Place::new();
-    let mut agent = place.agent();
-    let datapath = place.datapath(Duration::from_millis(100));
-    agent.is_greeted();
-    let mut sender = Sender::new(&datapath);
-    sender.round(0);
-    let sid = agent.flow();
+    let (agent, datapath, mut sender, sid) = announced(&place, Duration::from_millis(100));
     agent.beats();
     agent.drives(&datapath, sid, 40 * MSS, 0);
     assert_eq!(sender.round(0), 40);
@@ -263,12 +259,7 @@ fn an_agent_that_hangs_loses_its_flows_until_it_beats_again() {
 #[test]
 fn a_flow_that_falls_back_in_a_repair_halves_what_it_had() {
     let place = Place::new();
-    let mut agent = place.agent();
-    let datapath = place.datapath(HOUR);
-    agent.is_greeted();
-    let mut sender = Sender::new(&datapath);
-    sender.round(0);
-    let sid = agent.flow();
+    let (agent, datapath, mut sender, sid) = announced(&place, HOUR);
     agent.drives(&datapath, sid, 60 * MSS, 0);
     sender.round(0);
     let sent = sender.now;
