@@ -30,7 +30,7 @@ struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     seconds: u64,
     /// What links are slower by, for a slow kernel: in `functional`, `killed`, `full`,
-    /// `hostile`, `churn` and `soak`.
+    /// `hostile`, `churn` and `soak`. In `killed` flows may stall for so much longer, too.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     slower: f64,
 }
@@ -48,7 +48,7 @@ const SCENARIOS: [(&str, Scenario); 13] = [
     ("unload", |_| life::unload()),
     ("functional", |args| functional::drives(20.0 / args.slower)),
     ("switches", |_| functional::switches()),
-    ("killed", |args| killed(48.0 / args.slower)),
+    ("killed", |args| survival::killed_and_restarted_slower(&Place::with_module(), args.slower)),
     ("stopped", |_| survival::stopped_and_continued(&Place::with_module(), "cubic")),
     ("portus", |_| peer::drives()),
     ("full", |args| table::full(40.0 / args.slower)),
@@ -58,10 +58,6 @@ const SCENARIOS: [(&str, Scenario); 13] = [
     ("soak", |args| churn::soak(50.0 / args.slower, args.span())),
     ("overhead", |_| overhead::table()),
 ];
-
-fn killed(mbit_per_sec: f64) {
-    survival::killed_and_restarted_at(&Place::with_module(), mbit_per_sec);
-}
 
 fn run(name: &str, scenario: Scenario, args: &Args) {
     println!("{name}: begins");
