@@ -30,7 +30,7 @@ struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     seconds: u64,
     /// What links are slower by, for a slow kernel: in `functional`, `killed`, `full`,
-    /// `hostile`, `churn` and `soak`. In `killed` flows may stall for so much longer, too.
+    /// `hostile`, `churn` and `soak`.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     slower: f64,
 }
