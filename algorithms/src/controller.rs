@@ -4,6 +4,8 @@
 //! [`Controller`], so they are interchangeable per flow and at run time.
 
 use crate::path::PathState;
+use crate::preference::Preference;
+use crate::sample::{Sample, Verdict};
 use crate::units::{Bytes, Gain, Packets, Rate, Time};
 use std::time::Duration;
 
@@ -360,5 +362,20 @@ pub trait Controller: Send {
         _now: Time,
     ) -> Result<Decision, &'static str> {
         Err("an arm rides no other")
+    }
+
+    /// The application wants something else of the flow than `path.wants` said. Arms have no choice.
+    fn prefer(&mut self, _wants: Preference) {}
+
+    /// What a policy saw of the arm since the last sample, if that is enough to learn from. Arms
+    /// learn nothing.
+    fn sample(&mut self) -> Option<Sample> {
+        None
+    }
+
+    /// The arm that suits the flow's path best, as far as a policy has seen it: where the next flow
+    /// to the same destination may begin.
+    fn verdict(&self) -> Option<Verdict> {
+        None
     }
 }

@@ -22,12 +22,14 @@ pub mod nimbus;
 pub mod overflow;
 pub mod path;
 pub mod pcc;
+pub mod preference;
 pub mod proteus;
 pub mod proteus_s;
 pub mod recovery;
 pub mod remy;
 pub mod reno;
 pub mod round;
+pub mod sample;
 #[cfg(test)]
 mod script;
 pub mod signals;
@@ -44,6 +46,8 @@ pub use controller::{
 };
 pub use herd::{add, arm, arms};
 pub use path::{Abilities, PathState};
+pub use preference::Preference;
+pub use sample::{Sample, Seen, Verdict};
 
 use std::sync::Arc;
 

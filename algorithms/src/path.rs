@@ -5,6 +5,7 @@
 
 use crate::controller::{Decision, Measurement};
 use crate::filter::Windowed;
+use crate::preference::Preference;
 use crate::units::{Bytes, Packets, Rate, Time};
 use std::time::Duration;
 
@@ -63,6 +64,10 @@ pub struct PathState {
     pub app_limited: bool,
     /// What the flow's datapath can.
     pub datapath: Abilities,
+    /// What its application wants.
+    pub wants: Preference,
+    /// The arm that suited its destination before.
+    pub suited: Option<&'static str>,
     rtt_min: Option<Windowed<Duration>>,
     rtt_min_long: Option<Windowed<Duration>>,
     rtt_min_of_data: Option<Windowed<Duration>>,
@@ -95,6 +100,8 @@ impl PathState {
             ecn: false,
             app_limited: false,
             datapath: Abilities::default(),
+            wants: Preference::DEFAULT,
+            suited: None,
             rtt_min: None,
             rtt_min_long: None,
             rtt_min_of_data: None,
@@ -114,6 +121,8 @@ impl PathState {
             rtt_min: self.rtt_min_long,
             ecn: self.ecn,
             datapath: self.datapath,
+            wants: self.wants,
+            suited: self.suited,
             ..Self::new(self.mss, self.cwnd)
         }
     }
