@@ -4,6 +4,7 @@
 //! can be configured, also its table in [`PolicyConfig`].
 
 pub mod rein;
+pub mod riding;
 pub mod rtt_sample;
 
 use remuda_algorithms::Controller;

@@ -38,16 +38,14 @@
 //! Known to fail: a flow that never sees the empty path, as others keep the queue full before it
 //! starts, takes the standing queue for the base RTT, and a large buffer for a small one.
 
+use crate::riding::{Chooser, Riding};
 use crate::rtt_sample::{RttSample, micros};
 use crate::{ConfigError, Policy, check};
 use remuda_algorithms::controller::Reason;
 use remuda_algorithms::filter::Windowed;
 use remuda_algorithms::recovery::congested;
 use remuda_algorithms::units::Time;
-use remuda_algorithms::{
-    Controller, Decision, Measurement, PathState, ProgramId, Proposal, Readiness, Registers, Why,
-    bbr, cubic, westwood,
-};
+use remuda_algorithms::{Measurement, PathState, Proposal, Why, bbr, cubic, westwood};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -55,7 +53,7 @@ use std::time::Duration;
 pub const POLICY: Policy = Policy {
     name: "rein",
     summary: "cubic first; westwood on WiFi, bbr on small buffers (Rein)",
-    build: |config| Box::new(Rein::new(config.rein.clone())),
+    build: |config| Box::new(Riding::new(Rein::new(config.rein.clone()))),
 };
 
 /// When to propose again what the guard has vetoed: its least dwell time (guard.rs in the agent).
@@ -167,17 +165,11 @@ impl Class {
 }
 
 /// The arms that Rein rides.
-fn build(arm: &str) -> Option<Box<dyn Controller>> {
-    [cubic::ARM, bbr::ARM, westwood::ARM]
-        .iter()
-        .find(|candidate| candidate.name == arm)
-        .map(|arm| arm.build())
-}
+const RIDDEN: [&str; 3] = [cubic::ARM.name, bbr::ARM.name, westwood::ARM.name];
 
 /// Rein, for one flow.
 pub struct Rein {
     config: ReinConfig,
-    arm: Box<dyn Controller>,
     sample: RttSample,
     sample_start: Time,
     /// The sample has seen a sign of congestion.
@@ -188,78 +180,34 @@ pub struct Rein {
     proposal: Option<Proposal>,
 }
 
-impl Controller for Rein {
-    fn arm(&self) -> &'static str {
-        self.arm.arm()
-    }
-
-    fn program(&self) -> ProgramId {
-        self.arm.program()
-    }
-
-    fn reports_per_round(&self) -> u32 {
-        self.arm.reports_per_round()
-    }
-
-    fn own_fields(&self) -> &[&'static str] {
-        self.arm.own_fields()
-    }
-
-    fn registers(&self) -> Registers {
-        self.arm.registers()
-    }
-
-    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+impl Chooser for Rein {
+    fn begin(&mut self, path: &PathState, now: Time) -> &'static str {
         *self = Self::new(self.config.clone());
         let at_us = micros(now.0);
         let window = micros(BASE_WINDOW);
         self.base = path.rtt_min_long().map(|min| Windowed::min(window, at_us, min));
         self.start_sample(now);
-        self.arm.resume(path, now)
+        cubic::ARM.name
     }
 
-    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
-        self.observe(m, now);
+    fn observe(&mut self, m: &Measurement, arm: &'static str, now: Time) {
+        self.note(m, now);
         if self.is_due(now) {
-            self.decide(now);
+            self.decide(arm, now);
         }
-        self.arm.on_measurement(m, now)
-    }
-
-    fn native(&self) -> Option<&'static str> {
-        self.arm.native()
-    }
-
-    fn can_resume(&self, path: &PathState) -> Readiness {
-        self.arm.can_resume(path)
-    }
-
-    fn can_hand_off(&self) -> Readiness {
-        self.arm.can_hand_off()
-    }
-
-    fn hand_off(&self, path: &mut PathState) {
-        self.arm.hand_off(path);
     }
 
     fn proposal(&mut self) -> Option<Proposal> {
         self.proposal.take()
     }
 
-    fn switch_to(
-        &mut self,
-        arm: &str,
-        path: &PathState,
-        now: Time,
-    ) -> Result<Decision, &'static str> {
-        let next = build(arm).ok_or("rein does not ride that arm")?;
-        if let Readiness::Refuse(reason) | Readiness::Defer(reason) = next.can_resume(path) {
-            return Err(reason);
-        }
-        self.arm = next;
+    fn switched(&mut self, _arm: &'static str, now: Time) {
         self.next_at = now + Duration::from_secs(self.config.reevaluate_secs);
         self.start_sample(now);
-        Ok(self.arm.resume(path, now))
+    }
+
+    fn rides(&self, arm: &str) -> bool {
+        RIDDEN.contains(&arm)
     }
 }
 
@@ -268,7 +216,6 @@ impl Rein {
     pub fn new(config: ReinConfig) -> Self {
         Self {
             config,
-            arm: cubic::ARM.build(),
             sample: RttSample::new(Time::ZERO),
             sample_start: Time::ZERO,
             congested: false,
@@ -284,7 +231,7 @@ impl Rein {
         self.congested = false;
     }
 
-    fn observe(&mut self, m: &Measurement, now: Time) {
+    fn note(&mut self, m: &Measurement, now: Time) {
         self.congested = self.congested || congested(m) || m.timed_out;
         let Some(rtt) = m.rtt else {
             return;
@@ -334,18 +281,17 @@ impl Rein {
         p95_us.saturating_sub(base_us) as f64 / base_us.max(1) as f64
     }
 
-    fn decide(&mut self, now: Time) {
+    fn decide(&mut self, current: &'static str, now: Time) {
         let class = self.class();
-        let current = self.arm.arm();
         let to = class.arm().unwrap_or(current);
-        self.proposal = Some(Proposal { to, why: self.why(class, to), explores: false });
+        self.proposal = Some(Proposal { to, why: self.why(class, current, to), explores: false });
         let next =
             if to == current { Duration::from_secs(self.config.reevaluate_secs) } else { RETRY };
         self.next_at = now + next;
         self.start_sample(now);
     }
 
-    fn why(&self, class: Class, to: &str) -> Why {
+    fn why(&self, class: Class, current: &str, to: &str) -> Why {
         let percent = self.sample.cov_within() * 100.0;
         let bdps = self.queue_bdps();
         let seen = match class {
@@ -354,7 +300,7 @@ impl Rein {
             Class::SmallBuffer => format!("small buffer: full with {bdps:.1} BDPs queued at p95"),
             Class::Unknown => format!("buffer never full: {bdps:.1} BDPs queued at p95"),
         };
-        let stays = if to == self.arm.arm() { "stays with" } else { "changes to" };
+        let stays = if to == current { "stays with" } else { "changes to" };
         Why { text: format!("{seen}; {stays} {to}"), features: self.features(class) }
     }
 
@@ -379,7 +325,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use remuda_algorithms::units::{Bytes, Packets, Rate};
-    use remuda_algorithms::{ARMS, RttSamples};
+    use remuda_algorithms::{ARMS, Controller, RttSamples};
 
     const MSS: Bytes = Bytes(1_448);
 
@@ -406,7 +352,11 @@ mod tests {
     }
 
     /// Feeds a report each 10 ms from the last moment until `until_ms`: all that it decides.
-    fn feed(rein: &mut Rein, m: &Measurement, span_ms: std::ops::Range<u64>) -> Vec<Proposal> {
+    fn feed(
+        rein: &mut Riding<Rein>,
+        m: &Measurement,
+        span_ms: std::ops::Range<u64>,
+    ) -> Vec<Proposal> {
         let mut decided = Vec::new();
         for ms in span_ms.step_by(10) {
             rein.on_measurement(m, at_ms(ms));
@@ -415,8 +365,8 @@ mod tests {
         decided
     }
 
-    fn started() -> Rein {
-        let mut rein = Rein::new(ReinConfig::default());
+    fn started() -> Riding<Rein> {
+        let mut rein = Riding::new(Rein::new(ReinConfig::default()));
         rein.resume(&path(), Time::ZERO);
         // The empty path, before its queue fills.
         rein.on_measurement(&report(&[40]), at_ms(5));
@@ -495,7 +445,7 @@ mod tests {
     #[test]
     fn an_arm_that_is_not_reins_is_refused() {
         let mut rein = started();
-        for other in ARMS.iter().filter(|arm| build(arm.name).is_none()) {
+        for other in ARMS.iter().filter(|arm| !RIDDEN.contains(&arm.name)) {
             assert!(rein.switch_to(other.name, &path(), at_ms(10)).is_err(), "{}", other.name);
         }
         assert_eq!(rein.arm(), "cubic");
@@ -506,13 +456,13 @@ mod tests {
         let mut rein = started();
         let m = Measurement { app_limited: true, ..report(&[42, 60, 110, 45, 70]) };
         feed(&mut rein, &m, 10..2_000);
-        assert_eq!(rein.sample.count(), 1);
+        assert_eq!(rein.chooser().sample.count(), 1);
     }
 
     #[test]
     fn the_papers_own_threshold_is_a_setting() {
         let config = ReinConfig { large_buffer_rtt_p95_ms: Some(60), ..ReinConfig::default() };
-        let mut rein = Rein::new(config);
+        let mut rein = Riding::new(Rein::new(config));
         rein.resume(&path(), Time::ZERO);
         let m = Measurement { lost: Packets(1), ..report(&[62, 63, 64]) };
         assert_eq!(feed(&mut rein, &m, 10..2_000)[0].to, "cubic");
@@ -542,7 +492,8 @@ mod tests {
                 0..80,
             ),
         ) {
-            let mut rein = Rein::new(ReinConfig { sample_round_trips: 1, ..Default::default() });
+            let config = ReinConfig { sample_round_trips: 1, ..Default::default() };
+            let mut rein = Riding::new(Rein::new(config));
             let mut path = path();
             rein.resume(&path, Time::ZERO);
             for ([a, b, c, d, e, f, g, at], [timed_out, app_limited, in_recovery, has_rtt], to)
