@@ -3,9 +3,13 @@
 //! One file, one policy. A new one edits two places: its file, and its line in [`POLICIES`]; if it
 //! can be configured, also its table in [`PolicyConfig`].
 
+pub mod antelope;
+pub mod features;
 pub mod rein;
 pub mod riding;
 pub mod rtt_sample;
+pub mod sampling;
+pub mod trees;
 
 use remuda_algorithms::Controller;
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,4 @@
+//! Antelope: boosted trees pick each flow's arm, before it starts and while it runs.
+
+pub mod memory;
+pub mod reward;

@@ -1,0 +1,391 @@
+//! Boosted trees as XGBoost saves them, evaluated bit for bit as XGBoost does.
+//!
+//! Reads `Booster.save_model("x.json")` of XGBoost 2 and 3: `gbtree`, one output, numerical splits.
+//! A tree becomes a perfect binary one of a fixed depth, whose walk is a loop without a branch: a
+//! leaf above the bottom is repeated below itself, behind comparisons whose outcome does not matter.
+//! Eight trees are walked side by side, so that their loads overlap.
+//!
+//! What makes it bit-equal (measured): singles; `x < threshold` goes left, a NaN where the node says
+//! it goes by default; a sum starts at `base_score`, to which leaves are added in the trees' order.
+//!
+//! A model is data from outside: every index, count and number of it is checked before it is used.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The deepest tree taken. A perfect tree of it has 1,024 leaves.
+pub const DEPTH_MAX: usize = 10;
+/// The most trees of one model.
+pub const TREES_MAX: usize = 4_096;
+/// Trees walked together.
+const ABREAST: usize = 8;
+
+/// Why a text is no model that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not JSON, or not of the form.
+    #[error("it is not the JSON of an XGBoost model: {0}")]
+    Form(#[from] serde_json::Error),
+    /// JSON of that form, which breaks a rule.
+    #[error("{what}: {rule}")]
+    Rule {
+        /// Which part.
+        what: String,
+        /// What it must be.
+        rule: &'static str,
+    },
+}
+
+fn refuse(what: impl Into<String>, rule: &'static str) -> Error {
+    Error::Rule { what: what.into(), rule }
+}
+
+#[derive(Deserialize)]
+struct File {
+    learner: Learner,
+}
+
+#[derive(Deserialize)]
+struct Learner {
+    gradient_booster: Booster,
+    learner_model_param: Param,
+    objective: Objective,
+}
+
+#[derive(Deserialize)]
+struct Booster {
+    name: String,
+    model: Trees,
+}
+
+#[derive(Deserialize)]
+struct Trees {
+    trees: Vec<Saved>,
+    tree_info: Vec<i64>,
+}
+
+#[derive(Deserialize)]
+struct Param {
+    base_score: String,
+    num_feature: String,
+}
+
+#[derive(Deserialize)]
+struct Objective {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Saved {
+    left_children: Vec<i64>,
+    right_children: Vec<i64>,
+    split_indices: Vec<u64>,
+    split_conditions: Vec<f32>,
+    default_left: Vec<Value>,
+    split_type: Vec<i64>,
+}
+
+/// One place of a perfect tree: a comparison, or below the last one a leaf.
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    /// Left of the threshold: below it, or if `missing_left`, also a NaN.
+    threshold: f32,
+    feature: u16,
+    missing_left: bool,
+}
+
+/// A sum of trees.
+#[derive(Clone, Debug)]
+pub struct Ensemble {
+    base: f32,
+    depth: usize,
+    features: usize,
+    trees: usize,
+    /// For each tree `2^depth - 1` comparisons, level by level.
+    nodes: Box<[Node]>,
+    /// For each tree `2^depth` values.
+    leaves: Box<[f32]>,
+}
+
+impl Ensemble {
+    /// Reads what XGBoost saved, of a model of so many features.
+    pub fn parse(text: &str, features: usize) -> Result<Self, Error> {
+        let File { learner } = serde_json::from_str(text)?;
+        check_kind(&learner, features)?;
+        let saved = &learner.gradient_booster.model.trees;
+        let depths = saved.iter().enumerate().map(|(at, tree)| depth_of(at, tree, features));
+        let depth = depths.collect::<Result<Vec<_>, _>>()?.into_iter().max().unwrap_or(0);
+        let (inner, bottom) = ((1 << depth) - 1, 1 << depth);
+        let mut nodes = vec![Node::default(); inner * saved.len()];
+        let mut leaves = vec![0.0; bottom * saved.len()];
+        for (at, tree) in saved.iter().enumerate() {
+            let nodes = &mut nodes[at * inner..(at + 1) * inner];
+            let leaves = &mut leaves[at * bottom..(at + 1) * bottom];
+            fill(tree, nodes, leaves);
+        }
+        Ok(Self {
+            base: base_score(&learner.learner_model_param.base_score)?,
+            depth,
+            features,
+            trees: saved.len(),
+            nodes: nodes.into(),
+            leaves: leaves.into(),
+        })
+    }
+
+    /// How many features it reads.
+    pub fn features(&self) -> usize {
+        self.features
+    }
+
+    /// How many trees it has.
+    pub fn trees(&self) -> usize {
+        self.trees
+    }
+
+    /// What the trees say of one row of features.
+    ///
+    /// # Panics
+    ///
+    /// If the row has another length than the model was read for.
+    pub fn predict(&self, row: &[f32]) -> f32 {
+        assert_eq!(row.len(), self.features, "a row of another schema");
+        let inner = (1 << self.depth) - 1;
+        let bottom = 1 << self.depth;
+        let mut sum = self.base;
+        let mut first = 0;
+        while first < self.trees {
+            let count = ABREAST.min(self.trees - first);
+            let mut at = [0usize; ABREAST];
+            for _ in 0..self.depth {
+                for (lane, at) in at.iter_mut().enumerate().take(count) {
+                    let node = &self.nodes[(first + lane) * inner + *at];
+                    let value = row[usize::from(node.feature)];
+                    let left = value < node.threshold || (value.is_nan() && node.missing_left);
+                    *at = 2 * *at + 2 - usize::from(left);
+                }
+            }
+            for (lane, at) in at.iter().enumerate().take(count) {
+                sum += self.leaves[(first + lane) * bottom + at - inner];
+            }
+            first += count;
+        }
+        sum
+    }
+}
+
+fn check_kind(learner: &Learner, features: usize) -> Result<(), Error> {
+    let booster = &learner.gradient_booster;
+    if booster.name != "gbtree" {
+        let what = format!("gradient_booster.name = {}", booster.name);
+        return Err(refuse(what, "it must be gbtree"));
+    }
+    if !learner.objective.name.starts_with("reg:") {
+        let what = format!("objective.name = {}", learner.objective.name);
+        return Err(refuse(what, "it must be a regression, reg:..."));
+    }
+    let counted = learner.learner_model_param.num_feature.parse();
+    if counted != Ok(features) {
+        let what = format!("num_feature = {}", learner.learner_model_param.num_feature);
+        return Err(refuse(what, "it must be the schema's count of features"));
+    }
+    let model = &booster.model;
+    if model.trees.len() > TREES_MAX {
+        return Err(refuse(format!("{} trees", model.trees.len()), "there may be 4096"));
+    }
+    if model.tree_info.iter().any(|group| *group != 0) {
+        return Err(refuse("tree_info", "all trees must be of one output"));
+    }
+    Ok(())
+}
+
+/// `"5E-1"`, or in XGBoost 3 `"[5E-1]"`.
+fn base_score(text: &str) -> Result<f32, Error> {
+    let inner = text.trim().trim_start_matches('[').trim_end_matches(']');
+    let parsed = inner.parse().ok().filter(|value: &f32| value.is_finite());
+    parsed.ok_or_else(|| refuse(format!("base_score = {text}"), "it must be one finite number"))
+}
+
+/// Checks a tree whole, and says how deep it is.
+fn depth_of(at: usize, tree: &Saved, features: usize) -> Result<usize, Error> {
+    let count = tree.left_children.len();
+    let lengths = [
+        tree.right_children.len(),
+        tree.split_indices.len(),
+        tree.split_conditions.len(),
+        tree.default_left.len(),
+        tree.split_type.len(),
+    ];
+    let of = |node: usize| format!("tree {at}, node {node}");
+    if count == 0 || lengths.iter().any(|length| *length != count) {
+        return Err(refuse(format!("tree {at}"), "its arrays must be of one length, not empty"));
+    }
+    let mut seen = vec![false; count];
+    let mut open = vec![(0usize, 0usize)];
+    let mut deepest = 0;
+    while let Some((node, depth)) = open.pop() {
+        if std::mem::replace(&mut seen[node], true) {
+            return Err(refuse(of(node), "a node must be the child of one other"));
+        }
+        if !tree.split_conditions[node].is_finite() {
+            return Err(refuse(of(node), "its number must be finite"));
+        }
+        deepest = deepest.max(depth);
+        if deepest > DEPTH_MAX {
+            return Err(refuse(of(node), "a tree may be 10 comparisons deep"));
+        }
+        let children = [tree.left_children[node], tree.right_children[node]];
+        if children == [-1, -1] {
+            continue;
+        }
+        if tree.split_type[node] != 0 || tree.split_indices[node] >= features as u64 {
+            return Err(refuse(of(node), "it must compare one of the features with a number"));
+        }
+        for child in children {
+            let child = usize::try_from(child).ok().filter(|child| *child < count);
+            let child = child.ok_or_else(|| refuse(of(node), "a child must be a node"))?;
+            open.push((child, depth + 1));
+        }
+    }
+    Ok(deepest)
+}
+
+fn goes_left_by_default(value: &Value) -> bool {
+    value.as_bool().unwrap_or(false) || value.as_u64().is_some_and(|value| value != 0)
+}
+
+/// Lays a checked tree out as a perfect one.
+fn fill(tree: &Saved, nodes: &mut [Node], leaves: &mut [f32]) {
+    // Where in the saved tree each place of a level is.
+    let mut level = vec![0usize];
+    let mut place = 0;
+    while place < nodes.len() {
+        let mut below = Vec::with_capacity(level.len() * 2);
+        for &node in &level {
+            let children = (tree.left_children[node], tree.right_children[node]);
+            if let (Ok(left), Ok(right)) = (usize::try_from(children.0), children.1.try_into()) {
+                nodes[place] = Node {
+                    threshold: tree.split_conditions[node],
+                    feature: u16::try_from(tree.split_indices[node]).unwrap_or(u16::MAX),
+                    missing_left: goes_left_by_default(&tree.default_left[node]),
+                };
+                below.extend([left, right]);
+            } else {
+                below.extend([node, node]);
+            }
+            place += 1;
+        }
+        level = below;
+    }
+    for (leaf, &node) in leaves.iter_mut().zip(&level) {
+        *leaf = tree.split_conditions[node];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// x0 < 1.5 ? (x1 < -2 ? 10 : 20) : 30, and a second tree that is a leaf of 0.25.
+    fn model() -> Value {
+        json!({
+            "learner": {
+                "gradient_booster": {
+                    "name": "gbtree",
+                    "model": {
+                        "tree_info": [0, 0],
+                        "trees": [
+                            {
+                                "left_children": [1, 3, -1, -1, -1],
+                                "right_children": [2, 4, -1, -1, -1],
+                                "split_indices": [0, 1, 0, 0, 0],
+                                "split_conditions": [1.5, -2.0, 30.0, 10.0, 20.0],
+                                "default_left": [1, 0, 0, 0, 0],
+                                "split_type": [0, 0, 0, 0, 0]
+                            },
+                            {
+                                "left_children": [-1],
+                                "right_children": [-1],
+                                "split_indices": [0],
+                                "split_conditions": [0.25],
+                                "default_left": [0],
+                                "split_type": [0]
+                            }
+                        ]
+                    }
+                },
+                "learner_model_param": { "base_score": "[5E-1]", "num_feature": "2" },
+                "objective": { "name": "reg:squarederror" }
+            }
+        })
+    }
+
+    fn parse(model: &Value) -> Result<Ensemble, Error> {
+        Ensemble::parse(&model.to_string(), 2)
+    }
+
+    #[test]
+    fn a_row_goes_down_each_tree() {
+        let trees = parse(&model()).unwrap();
+        assert_eq!((trees.trees(), trees.features()), (2, 2));
+        let nan = f32::NAN;
+        let rows = [
+            ([0.0, -3.0], 10.75),
+            ([0.0, -2.0], 20.75),
+            ([1.5, -3.0], 30.75),
+            ([nan, -3.0], 10.75),
+            ([0.0, nan], 20.75),
+        ];
+        for (row, want) in rows {
+            assert_eq!(trees.predict(&row), want, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_refused_and_named() {
+        let cases = [
+            ("/learner/gradient_booster/name", json!("dart"), "it must be gbtree"),
+            ("/learner/objective/name", json!("multi:softprob"), "must be a regression"),
+            ("/learner/learner_model_param/num_feature", json!("7"), "count of features"),
+            ("/learner/learner_model_param/base_score", json!("nan"), "one finite number"),
+            ("/learner/gradient_booster/model/tree_info", json!([0, 1]), "one output"),
+            ("/learner/gradient_booster/model/trees/0/left_children/0", json!(9), "be a node"),
+            ("/learner/gradient_booster/model/trees/0/left_children/1", json!(0), "child of one"),
+            ("/learner/gradient_booster/model/trees/0/right_children/1", json!(-1), "be a node"),
+            ("/learner/gradient_booster/model/trees/0/split_indices/1", json!(2), "one of the"),
+            ("/learner/gradient_booster/model/trees/0/split_type/0", json!(1), "with a number"),
+            ("/learner/gradient_booster/model/trees/1/split_type", json!([]), "of one length"),
+        ];
+        for (path, value, want) in cases {
+            let mut model = model();
+            *model.pointer_mut(path).unwrap() = value;
+            let error = parse(&model).unwrap_err().to_string();
+            assert!(error.contains(want), "{path}: {error}");
+        }
+        assert!(Ensemble::parse("{\"learner\": {", 2).is_err(), "truncated");
+    }
+
+    #[test]
+    fn a_tree_that_is_too_deep_is_refused() {
+        let mut model = model();
+        let deep = DEPTH_MAX + 1;
+        // A chain: node 2i has the leaf 2i + 1 and the node 2i + 2.
+        let count = 2 * deep + 1;
+        let inner = |node: usize| node % 2 == 0 && node + 2 < count + 1 && node != count - 1;
+        let child = |offset: usize| -> Vec<i64> {
+            (0..count).map(|n| if inner(n) { (n + offset) as i64 } else { -1 }).collect()
+        };
+        let zeros = vec![0; count];
+        *model.pointer_mut("/learner/gradient_booster/model/trees/0").unwrap() = json!({
+            "left_children": child(1),
+            "right_children": child(2),
+            "split_indices": zeros,
+            "split_conditions": zeros,
+            "default_left": zeros,
+            "split_type": zeros
+        });
+        let error = parse(&model).unwrap_err().to_string();
+        assert!(error.contains("10 comparisons deep"), "{error}");
+    }
+}
