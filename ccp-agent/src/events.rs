@@ -6,6 +6,7 @@
 use crate::clock;
 use crate::error::on;
 use crate::{Error, guard};
+use remuda_algorithms::Sample;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -84,6 +85,9 @@ struct Line<'a> {
 pub trait Recorder: Send {
     /// Records one, of a flow or of the agent.
     fn record(&mut self, flow: Option<u32>, event: &Event);
+
+    /// Takes a row that a policy of that flow has for whoever learns from it. Nobody, by default.
+    fn sample(&mut self, _flow: u32, _sample: Sample) {}
 }
 
 /// An event as one line of JSON.

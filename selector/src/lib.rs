@@ -35,6 +35,8 @@ impl std::fmt::Debug for Policy {
 #[rustfmt::skip]
 pub const POLICIES: &[Policy] = &[
     rein::POLICY,
+    antelope::policy::POLICY,
+    antelope::sampler::POLICY,
 ];
 
 /// The policy of that name.
@@ -49,12 +51,18 @@ pub fn policy(name: &str) -> Option<&'static Policy> {
 pub struct PolicyConfig {
     /// Rein: by how RTTs spread.
     pub rein: rein::ReinConfig,
+    /// Antelope: by boosted trees.
+    pub antelope: antelope::policy::AntelopeConfig,
+    /// The collector of Antelope's training data: its plan.
+    pub sampler: antelope::sampler::SamplerConfig,
 }
 
 impl PolicyConfig {
     /// Checks every value. To be called once, after parsing: a policy takes its settings as given.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        self.rein.validate()
+        self.rein.validate()?;
+        self.antelope.validate()?;
+        self.sampler.validate()
     }
 }
 

@@ -40,8 +40,9 @@ fn refuse(what: impl Into<String>, rule: &'static str) -> Error {
     Error::Rule { what: what.into(), rule }
 }
 
+/// What XGBoost saved, as far as it is read.
 #[derive(Deserialize)]
-struct File {
+pub struct Saved {
     learner: Learner,
 }
 
@@ -60,7 +61,7 @@ struct Booster {
 
 #[derive(Deserialize)]
 struct Trees {
-    trees: Vec<Saved>,
+    trees: Vec<SavedTree>,
     tree_info: Vec<i64>,
 }
 
@@ -76,17 +77,19 @@ struct Objective {
 }
 
 #[derive(Deserialize)]
-struct Saved {
+struct SavedTree {
     left_children: Vec<i64>,
     right_children: Vec<i64>,
     split_indices: Vec<u64>,
     split_conditions: Vec<f32>,
     default_left: Vec<Value>,
-    split_type: Vec<i64>,
+    /// Absent: all are numerical.
+    #[serde(default)]
+    split_type: Option<Vec<i64>>,
 }
 
 /// One place of a perfect tree: a comparison, or below the last one a leaf.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Node {
     /// Left of the threshold: below it, or if `missing_left`, also a NaN.
     threshold: f32,
@@ -95,7 +98,7 @@ struct Node {
 }
 
 /// A sum of trees.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Ensemble {
     base: f32,
     depth: usize,
@@ -110,8 +113,12 @@ pub struct Ensemble {
 impl Ensemble {
     /// Reads what XGBoost saved, of a model of so many features.
     pub fn parse(text: &str, features: usize) -> Result<Self, Error> {
-        let File { learner } = serde_json::from_str(text)?;
-        check_kind(&learner, features)?;
+        Self::new(&serde_json::from_str(text)?, features)
+    }
+
+    /// Checks what XGBoost saved, of a model of so many features, and lays it out.
+    pub fn new(Saved { learner }: &Saved, features: usize) -> Result<Self, Error> {
+        check_kind(learner, features)?;
         let saved = &learner.gradient_booster.model.trees;
         let depths = saved.iter().enumerate().map(|(at, tree)| depth_of(at, tree, features));
         let depth = depths.collect::<Result<Vec<_>, _>>()?.into_iter().max().unwrap_or(0);
@@ -207,14 +214,14 @@ fn base_score(text: &str) -> Result<f32, Error> {
 }
 
 /// Checks a tree whole, and says how deep it is.
-fn depth_of(at: usize, tree: &Saved, features: usize) -> Result<usize, Error> {
+fn depth_of(at: usize, tree: &SavedTree, features: usize) -> Result<usize, Error> {
     let count = tree.left_children.len();
     let lengths = [
         tree.right_children.len(),
         tree.split_indices.len(),
         tree.split_conditions.len(),
         tree.default_left.len(),
-        tree.split_type.len(),
+        tree.split_type.as_ref().map_or(count, Vec::len),
     ];
     let of = |node: usize| format!("tree {at}, node {node}");
     if count == 0 || lengths.iter().any(|length| *length != count) {
@@ -238,7 +245,8 @@ fn depth_of(at: usize, tree: &Saved, features: usize) -> Result<usize, Error> {
         if children == [-1, -1] {
             continue;
         }
-        if tree.split_type[node] != 0 || tree.split_indices[node] >= features as u64 {
+        let is_numerical = tree.split_type.as_ref().is_none_or(|kinds| kinds[node] == 0);
+        if !is_numerical || tree.split_indices[node] >= features as u64 {
             return Err(refuse(of(node), "it must compare one of the features with a number"));
         }
         for child in children {
@@ -255,7 +263,7 @@ fn goes_left_by_default(value: &Value) -> bool {
 }
 
 /// Lays a checked tree out as a perfect one.
-fn fill(tree: &Saved, nodes: &mut [Node], leaves: &mut [f32]) {
+fn fill(tree: &SavedTree, nodes: &mut [Node], leaves: &mut [f32]) {
     // Where in the saved tree each place of a level is.
     let mut level = vec![0usize];
     let mut place = 0;

@@ -25,7 +25,8 @@ pub struct PythonArgs {
 }
 
 impl PythonArgs {
-    fn path(&self) -> PathBuf {
+    /// It.
+    pub fn path(&self) -> PathBuf {
         let of_environment =
             || std::env::var_os("VIRTUAL_ENV").map(|at| Path::new(&at).join("bin/python"));
         let given = self.python.clone().or_else(of_environment);

@@ -23,6 +23,7 @@ mod report;
 mod sim;
 mod stop;
 mod table;
+mod train;
 
 use clap::{Parser, Subcommand};
 use remuda_live::mahimahi::{MmDelayArgs, MmLinkArgs, MmLossArgs};
@@ -61,6 +62,8 @@ enum Command {
     Matrix(matrix::MatrixArgs),
     /// What a matrix says, and what changed since another one
     Report(report::ReportArgs),
+    /// Train what a policy picks by
+    Train(train::TrainArgs),
     /// What logs of links say: capacity, throughput, queueing delay and drops; and a plot
     Graph(graph::GraphArgs),
     /// Serve the files of a folder over QUIC, the agent deciding how fast
@@ -121,6 +124,7 @@ fn run(command: Command) -> ExitCode {
         Command::Sim(args) => args.run(),
         Command::Matrix(args) => args.run(),
         Command::Report(args) => return output::ending(ExitCode::from(TROUBLE), || report(&args)),
+        Command::Train(args) => args.run(),
         Command::Graph(args) => args.run(),
         Command::QuicServe(args) => args.run(),
         Command::QuicGet(args) => args.run(),

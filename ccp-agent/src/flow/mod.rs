@@ -241,6 +241,9 @@ impl Flow {
             return;
         }
         let decision = self.consider_switches(m, decision, now, ctx);
+        if let Some(sample) = self.controller.sample() {
+            ctx.recorder.sample(self.id, sample);
+        }
         self.last_signals = self.signals.take();
         self.obey(decision, now, ctx);
     }

@@ -12,7 +12,7 @@ use ccp_agent::{Config, catalogue, decode, events, programs};
 use remuda_algorithms::controller::OWN_FIELDS_MAX;
 use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::Bytes;
-use remuda_algorithms::{Arm, ProgramId, Registers, Why, arms};
+use remuda_algorithms::{Arm, ProgramId, Registers, Sample, Why, arms};
 use remuda_scenarios::SwitchOrder;
 use remuda_scenarios::outcome::Switch;
 use remuda_vm::Program;
@@ -179,11 +179,12 @@ impl Actuator for Wire<'_> {
     fn run_native(&mut self, _name: &'static str, _ssthresh_bytes: u32) {}
 }
 
-/// Keeps the switches, with their reasons.
+/// Keeps the switches, with their reasons, and what the policy saw.
 #[derive(Debug, Default)]
 struct Switches {
     now_ns: u64,
     made: Vec<Switch>,
+    samples: Vec<Sample>,
 }
 
 impl events::Recorder for Switches {
@@ -196,6 +197,10 @@ impl events::Recorder for Switches {
                 why: why.clone(),
             });
         }
+    }
+
+    fn sample(&mut self, _flow: u32, sample: Sample) {
+        self.samples.push(sample);
     }
 }
 
@@ -266,6 +271,11 @@ impl InProcess {
     /// The switches made.
     pub fn switches(&self) -> &[Switch] {
         &self.switches.made
+    }
+
+    /// What its policy saw of the arms.
+    pub fn samples(&self) -> &[Sample] {
+        &self.switches.samples
     }
 
     /// Takes in a report of that program; what it wants, if anything is new. A report of another

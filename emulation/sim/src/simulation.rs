@@ -1,6 +1,7 @@
 //! Links, flows and timers under one clock.
 
 use crate::Error;
+use crate::control::Control;
 use crate::flow::TcpFlow;
 use crate::packet::{Kind, Packet};
 use crate::series::Series;
@@ -9,7 +10,7 @@ use crate::timers::{Event, Timers};
 use crate::unresponsive::Unresponsive;
 use ccp_agent::Config;
 use remuda_algorithms::units::Bytes;
-use remuda_algorithms::{Decision, Measurement};
+use remuda_algorithms::{Decision, Measurement, Sample};
 use remuda_link::{Fate, Link, Nanos};
 use remuda_scenarios::{Scenario, outcome};
 use std::sync::Arc;
@@ -126,6 +127,15 @@ impl Simulation {
     /// The simulated time.
     pub fn now(&self) -> Nanos {
         Nanos(self.now_ns)
+    }
+
+    /// What the policy of that flow saw of its arms so far: training data. Empty for arms.
+    pub fn samples(&self, flow: usize) -> &[Sample] {
+        let Some(Flow::Tcp(tcp)) = self.flows.get(flow) else { return &[] };
+        match &tcp.control {
+            Control::Datapath(datapath) => datapath.agent().samples(),
+            _ => &[],
+        }
     }
 
     /// When it is over at the latest.

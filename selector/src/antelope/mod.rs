@@ -1,4 +1,7 @@
 //! Antelope: boosted trees pick each flow's arm, before it starts and while it runs.
 
 pub mod memory;
+pub mod model;
+pub mod policy;
 pub mod reward;
+pub mod sampler;

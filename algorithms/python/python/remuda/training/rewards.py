@@ -1,0 +1,54 @@
+"""Rewards of arms: the paper's equations, and what models are trained on.
+
+Zhou et al., Antelope (ICNP 2021), section IV-A, equations 1 to 3; the agent's own of the same is
+`selector/src/antelope/reward.rs`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from .samples import Floats, States
+
+MODES = {"default": (1.0, 1.0), "throughput": (1.0, 0.0), "delay": (0.0, 1.0)}
+"""The paper's modes, by the weights of throughput and delay (zeta and theta)."""
+LEAST = 1e-3
+"""Less than this is no throughput, in Mbit/s: it keeps logarithms finite."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """How throughput and delay become one number."""
+
+    name: str
+    #: Delays up to so many smallest ones count as the smallest (equation 2); 1: all count.
+    delta: float
+
+    def reward(self, states: States, mode: str) -> Floats:
+        """Of each arm in each state: rows x arms."""
+        zeta, theta = MODES[mode]
+        throughput = np.maximum(states.throughput, LEAST)
+        least = states.delay_ms.min(axis=1, keepdims=True)
+        delay = np.where(states.delay_ms <= self.delta * least, least, states.delay_ms)
+        if self.name == "paper":
+            most = throughput.max(axis=1, keepdims=True)
+            return (zeta * throughput + (1 - zeta) * most) / np.maximum(theta * delay, 1.0)
+        weighed: Floats = throughput**zeta * (least / delay) ** theta
+        return weighed
+
+
+FORMS: dict[str, Callable[[], Form]] = {
+    "power": lambda: Form("weighed", 1.0),
+"""`power` is the default: throughput over delay, as arms are ranked by."""
+    "weighed": lambda: Form("weighed", 16.0),
+    "paper": lambda: Form("paper", 512.0),
+}
+
+
+def shares(reward: Floats) -> Floats:
+    """Rewards as shares of the best arm's in the same state."""
+    share: Floats = reward / np.maximum(reward.max(axis=1, keepdims=True), 1e-12)
+    return share

@@ -1,0 +1,193 @@
+//! `remuda train`: collects what policies learn from, and trains them.
+
+use crate::Failure;
+use crate::author::PythonArgs;
+use crate::commit::commit;
+use crate::stop::stop_flag;
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use remuda_matrix::code_version;
+use remuda_samples::{Collection, Progress, collect};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+/// Without a terminal, a line is written after so many environments more.
+const LINE_EVERY: u64 = 200;
+
+/// Train what a policy picks by.
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    #[command(subcommand)]
+    policy: TrainPolicy,
+}
+
+/// What can be trained.
+#[derive(Debug, Subcommand)]
+enum TrainPolicy {
+    /// Antelope's boosted trees
+    Antelope(AntelopeArgs),
+}
+
+/// Simulates drawn environments, once for each arm and with arms in random turns, and trains a model
+/// per arm and mode on what came of them.
+///
+/// Without --collect and --fit both are done. A collection that was stopped with Ctrl-C goes on
+/// where it was; the same seeds and the same program give the same model, byte for byte.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  All of it: the data, and the model
+    remuda train antelope
+  More data, elsewhere, now and then stopped
+    remuda train antelope --collect --environments 20000 --data /srv/samples
+  Another model of the same data
+    remuda train antelope --fit --data /srv/samples --model joint.json -- --kind joint --members 5
+  Have an agent use it
+    [policy.antelope] in its configuration: model = \"joint.json\"
+
+Training needs Python 3.11 with remuda[train]; --python or $REMUDA_PYTHON says which.")]
+struct AntelopeArgs {
+    /// Only collects
+    #[arg(long, conflicts_with = "fit")]
+    collect: bool,
+    /// Only trains, on what was collected
+    #[arg(long)]
+    fit: bool,
+    /// Where the samples are, or go
+    #[arg(long, value_name = "DIR", default_value = "out/antelope/samples")]
+    data: PathBuf,
+    /// Where the model goes
+    #[arg(long, value_name = "FILE", default_value = "out/antelope/model.json")]
+    model: PathBuf,
+    /// How many environments
+    #[arg(long, value_name = "COUNT", default_value_t = 6_000)]
+    environments: u64,
+    /// The seed of the first environment; each has the next one
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    first: u64,
+    /// Runs of each environment in which arms take random turns
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    plans: u64,
+    /// Simulations at a time [default: as many as there are processors]
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<usize>,
+    #[command(flatten)]
+    python: PythonArgs,
+    /// For the training itself: `-- --help` lists what it takes
+    #[arg(last = true, value_name = "ARGS")]
+    training: Vec<String>,
+}
+
+impl TrainArgs {
+    /// Does what was asked for.
+    pub fn run(&self) -> Result<(), Failure> {
+        match &self.policy {
+            TrainPolicy::Antelope(args) => antelope(args),
+        }
+    }
+}
+
+fn antelope(args: &AntelopeArgs) -> Result<(), Failure> {
+    if !args.fit && !collected(args)? {
+        return Err("stopped: the same command goes on where it was".into());
+    }
+    if !args.collect {
+        fit(args)?;
+    }
+    Ok(())
+}
+
+fn threads(args: &AntelopeArgs) -> usize {
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    args.threads.unwrap_or_else(all)
+}
+
+/// Collects; whether it was not stopped.
+fn collected(args: &AntelopeArgs) -> Result<bool, Failure> {
+    let stopped = stop_flag()?;
+    let about = [
+        ("commit", commit().unwrap_or_else(|| "unknown".to_owned())),
+        ("program", code_version()?),
+    ];
+    let collection = Collection {
+        folder: args.data.clone(),
+        first: args.first,
+        environments: args.environments,
+        plans: args.plans,
+        threads: threads(args),
+        about: about.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+    };
+    let shown = Shown::new(args.environments);
+    let done = collect(&collection, &stopped, |so_far| shown.show(so_far))?;
+    shown.clear();
+    if let Some(done) = done {
+        let (all, kept) = (done.all, done.kept);
+        println!("{all} environments in {}, {kept} kept from before", args.data.display());
+    }
+    Ok(done.is_some() && !stopped.load(Ordering::Relaxed))
+}
+
+fn fit(args: &AntelopeArgs) -> Result<(), Failure> {
+    let python = args.python.path();
+    let mut command = Command::new(&python);
+    // -P: what lies in the folder at hand is no module of ours.
+    command.args(["-P", "-m", "remuda.training.antelope", "--data"]).arg(&args.data);
+    command.arg("--out").arg(&args.model).args(&args.training);
+    let python = python.display();
+    let fix = "fix: pip install remuda[train], or name another Python with --python";
+    let status = command.status().map_err(|error| format!("{python}: {error}\n{fix}"))?;
+    if !status.success() {
+        return Err(format!("{python} -m remuda.training.antelope: {status}\n{fix}").into());
+    }
+    if args.training.iter().any(|arg| arg == "--help" || arg == "-h") {
+        return Ok(());
+    }
+    let text = std::fs::read_to_string(&args.model)?;
+    let model = remuda_selector::antelope::model::Model::parse(&text);
+    let model = model.map_err(|error| format!("{}: {error}", args.model.display()))?;
+    let size_kb = text.len() / 1_000;
+    println!("{}: {} arms, {size_kb} kB", args.model.display(), model.arms().len());
+    Ok(())
+}
+
+/// What is shown on standard error meanwhile.
+struct Shown {
+    bar: Option<ProgressBar>,
+    next_line: Mutex<u64>,
+}
+
+impl Shown {
+    fn new(all: u64) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let target = ProgressDrawTarget::stderr();
+            let bar = ProgressBar::with_draw_target(Some(all), target);
+            let style =
+                ProgressStyle::with_template("{bar:40} {pos} of {len} environments, {eta} left");
+            // The template is a constant; a plain bar is as good if it were wrong.
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        Self { bar, next_line: Mutex::new(LINE_EVERY) }
+    }
+
+    fn show(&self, so_far: Progress) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(so_far.done);
+            return;
+        }
+        let Ok(mut next) = self.next_line.lock() else { return };
+        if so_far.done >= *next {
+            *next = so_far.done + LINE_EVERY;
+            eprintln!("remuda train: {} of {} environments", so_far.done, so_far.all);
+        }
+    }
+
+    fn clear(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

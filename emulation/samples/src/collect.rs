@@ -1,0 +1,310 @@
+//! Simulates environments and keeps what came of them, a file for 25 environments.
+//!
+//! A file has its name only when it is whole, and says by which program and with which settings it
+//! was made: a collection that was stopped goes on where it was, and one by another program begins
+//! anew. The same settings give the same bytes, on every machine and with any number of threads.
+
+use crate::draw::Environment;
+use crate::plan::{ARMS, Plan, plans};
+use crate::row::{Row, table};
+use ccp_agent::Config;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use remuda_algorithms::Sample;
+use remuda_scenarios::Scenario;
+use remuda_selector::features::{SchemaHash, schema};
+use remuda_sim::Simulation;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Environments of a file.
+const PER_FILE: u64 = 25;
+/// Rows of a run that become states to decide in: rows of one run are much alike.
+const STATES: usize = 10;
+/// How much more often a state is of the first seconds, in which most flows live.
+const EARLY: (f64, f64) = (5.0, 2.5);
+
+/// What is to be collected.
+#[derive(Clone, Debug)]
+pub struct Collection {
+    /// Where the files go.
+    pub folder: PathBuf,
+    /// The seed of the first environment.
+    pub first: u64,
+    /// How many environments.
+    pub environments: u64,
+    /// Random plans of each.
+    pub plans: u64,
+    /// Simulations at a time.
+    pub threads: usize,
+    /// What else the files are to say of themselves: a file that says otherwise is made anew.
+    pub about: BTreeMap<String, String>,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Environments done, with those of before.
+    pub done: u64,
+    /// Those of before.
+    pub kept: u64,
+    /// All of them.
+    pub all: u64,
+}
+
+/// Why there is no collection.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The folder cannot be made.
+    #[error("{path}: {source}")]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file cannot be written.
+    #[error("{0}")]
+    Write(#[from] remuda_results::Error),
+    /// An environment cannot be simulated: the drawing is at fault.
+    #[error("environment {seed}: {rule}")]
+    Environment {
+        /// Which.
+        seed: u64,
+        /// Why.
+        rule: String,
+    },
+}
+
+/// Policies are to do as planned, so the guard bounds windows and rates, and no switches.
+fn unguarded() -> Config {
+    let mut config = Config::default();
+    config.guard.dwell_ms_min = 0;
+    config.guard.dwell_rtts_min = 0;
+    config.guard.switches_per_minute_max = 1_000;
+    config.guard.roll_back_percent = 0;
+    config
+}
+
+impl Collection {
+    fn facts(&self) -> BTreeMap<String, String> {
+        let features: Vec<&str> = schema().features.iter().map(|it| it.name.as_str()).collect();
+        let own = [
+            ("arms", ARMS.join(",")),
+            ("features", features.join(",")),
+            ("schema_hash", SchemaHash::ours().to_string()),
+            ("schema_version", schema().version.to_string()),
+            ("plans", self.plans.to_string()),
+        ];
+        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+        own.chain(self.about.clone()).collect()
+    }
+
+    /// The files, each with its seeds.
+    fn files(&self) -> Vec<(PathBuf, std::ops::Range<u64>)> {
+        let end = self.first + self.environments;
+        let starts = (self.first..end).step_by(PER_FILE as usize);
+        let file = |from: u64| {
+            let to = (from + PER_FILE).min(end);
+            (self.folder.join(format!("samples-{from}-{to}.parquet")), from..to)
+        };
+        starts.map(file).collect()
+    }
+
+    /// Whether it is there, whole, and of the same program and settings.
+    fn is_kept(&self, path: &Path) -> bool {
+        let Ok((_, said)) = table().read(path) else { return false };
+        self.facts().iter().all(|(name, value)| said.get(name) == Some(value))
+    }
+}
+
+/// Collects what is not there yet; `None` if it was stopped. `show` is told how far it is.
+pub fn collect(
+    collection: &Collection,
+    stopped: &AtomicBool,
+    show: impl Fn(Progress) + Sync,
+) -> Result<Option<Progress>, Error> {
+    let folder = &collection.folder;
+    let failed = |source| Error::Folder { path: folder.clone(), source };
+    fs::create_dir_all(folder).map_err(failed)?;
+    let files = collection.files();
+    let missing: Vec<_> = files.iter().filter(|file| !collection.is_kept(&file.0)).collect();
+    let left: u64 = missing.iter().map(|(_, seeds)| seeds.end - seeds.start).sum();
+    let all = collection.environments;
+    let kept = all - left;
+    let (next, done) = (AtomicU64::new(0), AtomicU64::new(kept));
+    let failure: Mutex<Option<Error>> = Mutex::new(None);
+    let told = || Progress { done: done.load(Ordering::Relaxed), kept, all };
+    show(told());
+    let work = || {
+        while let Some((path, seeds)) = missing.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+            let noted = || {
+                done.fetch_add(1, Ordering::Relaxed);
+                show(told());
+            };
+            match file(collection, path, seeds.clone(), stopped, noted) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    stop(&failure, error);
+                    return;
+                }
+            }
+            if failure.lock().is_ok_and(|failure| failure.is_some()) {
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..collection.threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    if let Ok(Some(error)) = failure.into_inner() {
+        return Err(error);
+    }
+    let finished = Progress { done: done.load(Ordering::Relaxed), kept, all };
+    Ok((finished.done == all).then_some(finished))
+}
+
+fn stop(failure: &Mutex<Option<Error>>, error: Error) {
+    if let Ok(mut failure) = failure.lock() {
+        failure.get_or_insert(error);
+    }
+}
+
+/// One file; whether it was not stopped.
+fn file(
+    collection: &Collection,
+    path: &Path,
+    seeds: std::ops::Range<u64>,
+    stopped: &AtomicBool,
+    noted: impl Fn(),
+) -> Result<bool, Error> {
+    let config = unguarded();
+    let mut rows = Vec::new();
+    for seed in seeds {
+        let environment = Environment::draw(seed);
+        for plan in plans(&environment, collection.plans) {
+            if stopped.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let samples = run(&environment, &plan, &config)
+                .map_err(|rule| Error::Environment { seed, rule })?;
+            rows.extend(rows_of(&environment, &plan, samples));
+        }
+        noted();
+    }
+    table().write(path, &rows, &collection.facts())?;
+    Ok(true)
+}
+
+fn run(environment: &Environment, plan: &Plan, config: &Config) -> Result<Vec<Sample>, String> {
+    let said = |error: &dyn std::error::Error| error.to_string();
+    let name = format!("drawn-{}", environment.seed);
+    let scenario = Scenario::parse(&environment.with("sampler"), &name).map_err(|e| said(&e))?;
+    let mut config = config.clone();
+    config.policy.sampler = plan.sampler.clone();
+    let mut simulation =
+        Simulation::with_config(&scenario, &Arc::new(config)).map_err(|e| said(&e))?;
+    let end = simulation.end();
+    simulation.run_until(end);
+    // The flow under test is the last one.
+    let flows = simulation.outcome().flows.len();
+    Ok(simulation.samples(flows.saturating_sub(1)).to_vec())
+}
+
+fn rows_of(environment: &Environment, plan: &Plan, samples: Vec<Sample>) -> Vec<Row> {
+    let states = states(environment, plan, &samples);
+    let row = |(at, sample): (usize, Sample)| Row {
+        environment: environment.seed,
+        kind: environment.kind.to_owned(),
+        neighbours: environment.neighbours.to_owned(),
+        plan: plan.name.clone(),
+        arm: sample.arm.to_owned(),
+        from_s: sample.from.0.as_secs_f64(),
+        until_s: sample.until.0.as_secs_f64(),
+        seen_throughput_mbit_per_sec: sample.seen.throughput_mbit_per_sec,
+        seen_lost_mbit_per_sec: sample.seen.lost_mbit_per_sec,
+        seen_rtt_mean_ms: sample.seen.rtt_mean_ms,
+        features: states[at].then(|| sample.features[..].try_into().ok()).flatten(),
+    };
+    samples.into_iter().enumerate().map(row).collect()
+}
+
+/// Which samples of a run are states to decide in: some, by chance, rather early ones.
+fn states(environment: &Environment, plan: &Plan, samples: &[Sample]) -> Vec<bool> {
+    let stream = plan.name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31) + u64::from(byte));
+    let mut rng = ChaCha8Rng::seed_from_u64(environment.seed ^ 0x7374_6174);
+    rng.set_stream(stream);
+    let (early_s, weight) = EARLY;
+    let rank = |sample: &Sample| {
+        let is_early = sample.until.0.as_secs_f64() < early_s;
+        rng.random::<f64>() / if is_early { weight } else { 1.0 }
+    };
+    let ranks: Vec<f64> = samples.iter().map(rank).collect();
+    let mut sorted = ranks.clone();
+    sorted.sort_by(f64::total_cmp);
+    let bound = sorted.get(STATES).copied().unwrap_or(f64::INFINITY);
+    ranks.iter().map(|rank| *rank < bound).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collection(folder: &Path, threads: usize) -> Collection {
+        let about = BTreeMap::from([("program".to_owned(), "this".to_owned())]);
+        let folder = folder.to_owned();
+        Collection { folder, first: 7, environments: 2, plans: 1, threads, about }
+    }
+
+    fn bytes(folder: &Path) -> Vec<u8> {
+        fs::read(folder.join("samples-7-9.parquet")).expect("the file")
+    }
+
+    #[test]
+    fn the_same_settings_give_the_same_bytes_and_what_is_there_is_kept() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let never = AtomicBool::new(false);
+        let run = |of: &Collection| collect(of, &never, |_| {}).expect("it runs").expect("whole");
+        assert_eq!(run(&collection(one.path(), 1)), Progress { done: 2, kept: 0, all: 2 });
+        run(&collection(two.path(), 2));
+        assert!(bytes(one.path()) == bytes(two.path()));
+        assert_eq!(run(&collection(one.path(), 1)).kept, 2);
+        // Of another program, or cut off: made anew.
+        let mut other = collection(one.path(), 1);
+        other.about.insert("program".to_owned(), "another".to_owned());
+        assert_eq!(run(&other).kept, 0);
+        let cut = bytes(two.path());
+        fs::write(two.path().join("samples-7-9.parquet"), &cut[..cut.len() / 2]).unwrap();
+        assert_eq!(run(&collection(two.path(), 1)).kept, 0);
+
+        let (rows, said) = table().read(&two.path().join("samples-7-9.parquet")).unwrap();
+        assert_eq!(said["schema_hash"], SchemaHash::ours().to_string());
+        for seed in [7, 8] {
+            for arm in ARMS {
+                let of = |row: &&Row| row.environment == seed && row.plan == arm;
+                let fixed: Vec<&Row> = rows.iter().filter(of).collect();
+                assert!(fixed.len() > 20, "{seed} {arm}: {} rows", fixed.len());
+                assert!(fixed.iter().all(|row| row.arm == arm));
+                assert_eq!(fixed.iter().filter(|row| row.features.is_some()).count(), STATES);
+            }
+            let random =
+                rows.iter().filter(|row| row.environment == seed && row.plan == "random:0");
+            let ridden: std::collections::BTreeSet<&str> = random.map(|row| &*row.arm).collect();
+            assert!(ridden.len() > 1, "arms take turns");
+        }
+    }
+
+    #[test]
+    fn what_is_stopped_leaves_no_half_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let at_once = AtomicBool::new(true);
+        assert_eq!(collect(&collection(folder.path(), 1), &at_once, |_| {}).unwrap(), None);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,67 @@
+//! Who rides when: each arm throughout, and random plans.
+
+use crate::draw::{DURATION_S, Environment};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use remuda_selector::antelope::sampler::{SamplerConfig, Turn};
+
+/// The arms that a selector picks from: each is best somewhere, and none asks for more than a
+/// path has. In this order in rows and models.
+pub const ARMS: [&str; 8] =
+    ["cubic", "bbr", "bbr3", "c2tcp", "vegas", "illinois", "westwood", "copa"];
+/// An arm's turn, in seconds: a dwell at least.
+const TURN_S: std::ops::Range<f64> = 3.0..9.0;
+/// The first change, in seconds.
+const FIRST_S: std::ops::Range<f64> = 0.5..3.0;
+
+/// One run of an environment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The arm that has the flow throughout, or `random:N`.
+    pub name: String,
+    /// What the sampler does.
+    pub sampler: SamplerConfig,
+}
+
+/// The plans of an environment: one an arm, and so many random ones.
+pub fn plans(environment: &Environment, random: u64) -> Vec<Plan> {
+    let fixed = ARMS.iter().map(|arm| {
+        let sampler = SamplerConfig { first: (*arm).to_owned(), turns: Vec::new() };
+        Plan { name: (*arm).to_owned(), sampler }
+    });
+    fixed.chain((0..random).map(|number| self::random(environment.seed, number))).collect()
+}
+
+fn random(environment: u64, number: u64) -> Plan {
+    // A stream of its own: neither the environment's nor another plan's.
+    let mut rng = ChaCha8Rng::seed_from_u64(environment);
+    rng.set_stream(number + 1);
+    let arm = |rng: &mut ChaCha8Rng| ARMS[rng.random_range(0..ARMS.len())].to_owned();
+    let first = arm(&mut rng);
+    let mut turns = Vec::new();
+    let mut at_s = rng.random_range(FIRST_S);
+    while at_s < DURATION_S {
+        turns.push(Turn { at_s, arm: arm(&mut rng) });
+        at_s += rng.random_range(TURN_S);
+    }
+    Plan { name: format!("random:{number}"), sampler: SamplerConfig { first, turns } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_is_one_plan_and_every_plan_is_valid() {
+        for seed in 0..50 {
+            let environment = Environment::draw(seed);
+            let all = plans(&environment, 2);
+            assert_eq!(all, plans(&environment, 2));
+            assert_eq!(all.len(), ARMS.len() + 2);
+            assert_ne!(all[ARMS.len()].sampler, all[ARMS.len() + 1].sampler);
+            for plan in &all {
+                plan.sampler.validate().expect(&plan.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! A model: for each mode and arm, boosted trees that predict how well the arm would do.
+//!
+//! A model is one file of JSON: what it was trained for (schema, modes, arms), the trees as XGBoost
+//! saves them, and a card that says of what it was made and how good it is. `selector/training`
+//! writes it; `selector/models/README.md` describes it.
+//!
+//! A score is an arm's reward as a share of the best arm's on the same path at the same time: 1 is
+//! as well as can be, 0 not at all. A model may have several ensembles for a score, each trained on
+//! other environments: their mean is the score, and how far they differ its uncertainty.
+//!
+//! Differs from the paper (Zhou et al., Antelope, ICNP 2021, section IV-A), which predicts rewards:
+//! to pick the arm of the largest mean share is to lose the least, where the largest mean reward is
+//! that of the arm which is best on the easiest paths. Weights between the paper's three modes mix
+//! their scores. Beside one model an arm there is one model for all arms, which gets the arm as
+//! further features, 1 or 0 each ([`Kind::Joint`]).
+
+use crate::features::{COUNT, Features, SchemaHash, schema};
+use crate::trees::{self, Ensemble, Saved};
+use remuda_algorithms::Preference;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// The form of the file.
+pub const FORMAT: u32 = 1;
+/// A longer file is no model.
+pub const BYTES_MAX: usize = 64 << 20;
+/// Arms of a model.
+const ARMS_MAX: usize = 32;
+/// Ensembles of a score.
+const MEMBERS_MAX: usize = 16;
+/// The model that the agent has without being given one.
+const SHIPPED: &str = include_str!("../../models/antelope.json");
+
+/// Why a file is no model that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not JSON, or not of the form.
+    #[error("it is not a model of antelope: {0}")]
+    Form(#[from] serde_json::Error),
+    /// Trained on other features than this program has.
+    #[error(
+        "its schema is {theirs}, and this program's {ours}: it was trained on other features\n\
+         fix: train it anew with this program, `make train-antelope`"
+    )]
+    Schema {
+        /// The model's hash.
+        theirs: String,
+        /// This program's.
+        ours: String,
+    },
+    /// An ensemble that cannot be used.
+    #[error("modes.{mode}.{arm}: {source}")]
+    Trees {
+        /// In which mode.
+        mode: &'static str,
+        /// For which arm.
+        arm: String,
+        /// Why.
+        source: trees::Error,
+    },
+    /// What this program makes of the trees is not what XGBoost did.
+    #[error("checks: check {number} is {ours}, and was {theirs} where the model was trained")]
+    Check {
+        /// Which, from 0.
+        number: usize,
+        /// What we make of it.
+        ours: f32,
+        /// What XGBoost did.
+        theirs: f32,
+    },
+    /// What breaks another rule.
+    #[error("{what}: {rule}")]
+    Rule {
+        /// Which part.
+        what: String,
+        /// What it must be.
+        rule: &'static str,
+    },
+}
+
+/// How the arm enters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Each arm has ensembles of its own, as in the paper.
+    PerArm,
+    /// One for all, which gets the arm as features.
+    Joint,
+}
+
+/// What a model says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Card {
+    /// Its name.
+    pub name: String,
+    /// Of what it was trained: seeds and counts.
+    pub data: String,
+    /// The commit of the programs that collected and trained.
+    pub commit: String,
+    /// The seed of the training.
+    pub seed: u64,
+    /// Environments trained on.
+    pub environments_trained: u64,
+    /// Environments held out, which gave the scores.
+    pub environments_held_out: u64,
+    /// Rows trained on.
+    pub rows: u64,
+    /// Measured on the environments held out, by name: shares of the best arm's reward.
+    pub scores: BTreeMap<String, f64>,
+    /// Where it is not to be trusted.
+    pub limits: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    format: u32,
+    policy: String,
+    schema_version: u32,
+    schema_hash: String,
+    kind: Kind,
+    arms: Vec<String>,
+    modes: Modes<BTreeMap<String, Vec<Saved>>>,
+    checks: Vec<Check>,
+    card: Card,
+}
+
+/// A row of features, and what XGBoost's own evaluation of an ensemble said of it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Check {
+    mode: String,
+    arm: String,
+    /// A `null` is not known.
+    features: Vec<Option<f32>>,
+    says: f32,
+}
+
+/// Something of each of the paper's modes.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Modes<T> {
+    default: T,
+    throughput: T,
+    delay: T,
+}
+
+impl<T> Modes<T> {
+    fn try_map<U, E>(self, f: impl Fn(&'static str, T) -> Result<U, E>) -> Result<Modes<U>, E> {
+        Ok(Modes {
+            default: f("default", self.default)?,
+            throughput: f("throughput", self.throughput)?,
+            delay: f("delay", self.delay)?,
+        })
+    }
+}
+
+/// What is predicted of an arm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// Which.
+    pub arm: &'static str,
+    /// The share of the best arm's reward.
+    pub mean: f32,
+    /// How far the ensembles differ: one standard deviation; 0 of one ensemble.
+    pub uncertainty: f32,
+}
+
+/// A model, checked and laid out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    kind: Kind,
+    arms: Vec<&'static str>,
+    /// For each mode, and each arm (one entry if joint), the ensembles.
+    modes: Modes<Vec<Vec<Ensemble>>>,
+    card: Card,
+}
+
+fn refuse(what: impl Into<String>, rule: &'static str) -> Error {
+    Error::Rule { what: what.into(), rule }
+}
+
+fn known_arms(names: &[String]) -> Result<Vec<&'static str>, Error> {
+    let mut arms: Vec<&'static str> = Vec::new();
+    for name in names {
+        let arm = remuda_algorithms::arm(name);
+        let arm = arm.ok_or_else(|| refuse(format!("arms: {name}"), "it must be an arm"))?;
+        if arms.contains(&arm.name) {
+            return Err(refuse(format!("arms: {name}"), "an arm must be there once"));
+        }
+        arms.push(arm.name);
+    }
+    if arms.is_empty() || arms.len() > ARMS_MAX {
+        return Err(refuse(format!("{} arms", arms.len()), "it must have 1 to 32"));
+    }
+    Ok(arms)
+}
+
+impl Model {
+    /// The one that the agent has without being given one.
+    pub fn shipped() -> Arc<Self> {
+        static MODEL: OnceLock<Arc<Model>> = OnceLock::new();
+        let read = || Arc::new(Self::parse(SHIPPED).expect("a test parses it"));
+        Arc::clone(MODEL.get_or_init(read))
+    }
+
+    /// Reads a file's text, whole or not at all.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let file: File = serde_json::from_str(text)?;
+        if file.format != FORMAT {
+            return Err(refuse(format!("format = {}", file.format), "it must be 1"));
+        }
+        if file.policy != "antelope" {
+            return Err(refuse(format!("policy = {}", file.policy), "it must be antelope"));
+        }
+        let ours = SchemaHash::ours().to_string();
+        if file.schema_hash != ours || file.schema_version != schema().version {
+            return Err(Error::Schema { theirs: file.schema_hash, ours });
+        }
+        let arms = known_arms(&file.arms)?;
+        let (kind, card) = (file.kind, file.card);
+        let modes = file.modes.try_map(|mode, of| ensembles(kind, &arms, mode, &of))?;
+        let model = Self { kind, arms, modes, card };
+        for (number, check) in file.checks.iter().enumerate() {
+            model.check(number, check)?;
+        }
+        Ok(model)
+    }
+
+    /// Whether we predict what XGBoost did, to the bit.
+    fn check(&self, number: usize, check: &Check) -> Result<(), Error> {
+        let rule = "it must have a mode, an arm and the features of this model";
+        let broken = || refuse(format!("checks: check {number}"), rule);
+        let modes = match check.mode.as_str() {
+            "default" => &self.modes.default,
+            "throughput" => &self.modes.throughput,
+            "delay" => &self.modes.delay,
+            _ => return Err(broken()),
+        };
+        let at = self.arms.iter().position(|arm| *arm == check.arm).ok_or_else(broken)?;
+        let values: Vec<f32> = check.features.iter().map(|it| it.unwrap_or(f32::NAN)).collect();
+        let features = Features(values.try_into().map_err(|_| broken())?);
+        let (row, width, of) = self.asked(modes, at, &features);
+        let (ours, theirs) = (of[0].predict(&row[..width]), check.says);
+        let is_same = ours.to_bits() == theirs.to_bits();
+        if is_same { Ok(()) } else { Err(Error::Check { number, ours, theirs }) }
+    }
+
+    /// What it says of itself.
+    pub fn card(&self) -> &Card {
+        &self.card
+    }
+
+    /// The arms that it knows.
+    pub fn arms(&self) -> &[&'static str] {
+        &self.arms
+    }
+
+    /// How the arm enters.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How well each arm would do on a path of these features, for an application that wants that,
+    /// in the order of [`Self::arms`].
+    pub fn predict(&self, features: &Features, wants: Preference) -> Vec<Score> {
+        let wants = if wants.is_valid() { wants } else { Preference::DEFAULT };
+        // Between two of the three modes, whichever weight is larger.
+        let (corner, share) = if wants.throughput >= wants.delay {
+            (&self.modes.throughput, wants.delay / wants.throughput)
+        } else {
+            (&self.modes.delay, wants.throughput / wants.delay)
+        };
+        let share = share.clamp(0.0, 1.0) as f32;
+        let score = |(at, arm): (usize, &&'static str)| {
+            let of = |modes: &[Vec<Ensemble>], weight: f32| {
+                if weight == 0.0 { (0.0, 0.0) } else { self.of_mode(modes, at, features) }
+            };
+            let both = of(&self.modes.default, share);
+            let one = of(corner, 1.0 - share);
+            let mix = |both: f32, one: f32| share * both + (1.0 - share) * one;
+            Score { arm, mean: mix(both.0, one.0), uncertainty: mix(both.1, one.1) }
+        };
+        self.arms.iter().enumerate().map(score).collect()
+    }
+
+    /// The row that the ensembles are asked about for the arm at that place, its length, and they.
+    fn asked<'a>(
+        &self,
+        modes: &'a [Vec<Ensemble>],
+        at: usize,
+        features: &Features,
+    ) -> ([f32; COUNT + ARMS_MAX], usize, &'a [Ensemble]) {
+        let mut row = [0.0; COUNT + ARMS_MAX];
+        row[..COUNT].copy_from_slice(&features.0);
+        match self.kind {
+            Kind::PerArm => (row, COUNT, &modes[at]),
+            Kind::Joint => {
+                row[COUNT + at] = 1.0;
+                (row, COUNT + self.arms.len(), &modes[0])
+            }
+        }
+    }
+
+    /// Mean and standard deviation of what the ensembles of a mode say of the arm at that place.
+    fn of_mode(&self, modes: &[Vec<Ensemble>], at: usize, features: &Features) -> (f32, f32) {
+        let (row, width, of) = self.asked(modes, at, features);
+        let says = of.iter().map(|ensemble| ensemble.predict(&row[..width]));
+        let (sum, squares) = says.fold((0.0, 0.0), |(sum, sq), it| (sum + it, sq + it * it));
+        let count = of.len() as f32;
+        let mean = sum / count;
+        (mean, (squares / count - mean * mean).max(0.0).sqrt())
+    }
+}
+
+fn ensembles(
+    kind: Kind,
+    arms: &[&'static str],
+    mode: &'static str,
+    of: &BTreeMap<String, Vec<Saved>>,
+) -> Result<Vec<Vec<Ensemble>>, Error> {
+    let (names, width) = match kind {
+        Kind::PerArm => (arms.to_vec(), COUNT),
+        Kind::Joint => (vec!["all"], COUNT + arms.len()),
+    };
+    if of.len() != names.len() {
+        return Err(refuse(format!("modes.{mode}"), "it must have an entry for each arm"));
+    }
+    let read = |arm: &&'static str| {
+        let what = || format!("modes.{mode}.{arm}");
+        let saved = of.get(*arm).ok_or_else(|| refuse(what(), "it is missing"))?;
+        if saved.is_empty() || saved.len() > MEMBERS_MAX {
+            return Err(refuse(what(), "it must have 1 to 16 ensembles"));
+        }
+        let arm = || (*arm).to_owned();
+        let each = saved.iter().map(|saved| Ensemble::new(saved, width));
+        each.collect::<Result<Vec<_>, _>>().map_err(|source| Error::Trees {
+            mode,
+            arm: arm(),
+            source,
+        })
+    };
+    names.iter().map(read).collect()
+}

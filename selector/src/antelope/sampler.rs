@@ -1,0 +1,171 @@
+//! Collects what models learn from: rides arms by a plan, and samples what each does.
+//!
+//! Zhou et al., Antelope (ICNP 2021), section VI-B: "we set the sender to a fixed CCA then randomly
+//! switch to other algorithms to observe their performance". Whoever runs it draws the plan, so that
+//! it is pure and one seed gives the same samples.
+//!
+//! Differs from the paper: a plan may have one arm only. Those runs say what each arm would have
+//! made of the same path at the same time.
+
+use crate::riding::{Chooser, Riding};
+use crate::sampling::Sampling;
+use crate::{ConfigError, Policy, check};
+use remuda_algorithms::units::Time;
+use remuda_algorithms::{Measurement, PathState, Proposal, Sample, Why, cubic};
+use serde::{Deserialize, Serialize};
+
+/// Its line in [`crate::POLICIES`].
+pub const POLICY: Policy = Policy {
+    name: "sampler",
+    summary: "rides arms by a plan and samples what each does: training data for antelope",
+    build: |config| Box::new(Riding::new(Sampler::new(config.sampler.clone()))),
+};
+
+/// A plan of more is none.
+const TURNS_MAX: usize = 1_000;
+
+/// One arm's turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Turn {
+    /// When it is due, in seconds since the flow began.
+    pub at_s: f64,
+    /// Whose turn it is.
+    pub arm: String,
+}
+
+/// The plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SamplerConfig {
+    /// The arm that begins.
+    pub first: String,
+    /// Those that follow, by time.
+    pub turns: Vec<Turn>,
+}
+
+impl Default for SamplerConfig {
+    fn default() -> Self {
+        Self { first: cubic::ARM.name.to_owned(), turns: Vec::new() }
+    }
+}
+
+impl SamplerConfig {
+    /// Checks every value.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let is_arm = |name: &str| remuda_algorithms::arm(name).is_some();
+        check(is_arm(&self.first), "sampler.first", &self.first, "must be an arm")?;
+        let count = self.turns.len();
+        check(count <= TURNS_MAX, "sampler.turns", count, "must be at most 1000")?;
+        let mut last = 0.0;
+        for Turn { at_s, arm } in &self.turns {
+            check(is_arm(arm), "sampler.turns.arm", arm, "must be an arm")?;
+            let grows = at_s.is_finite() && *at_s >= last;
+            check(grows, "sampler.turns.at_s", at_s, "must grow from turn to turn, from 0 on")?;
+            last = *at_s;
+        }
+        Ok(())
+    }
+}
+
+/// The sampler, for one flow.
+pub struct Sampler {
+    config: SamplerConfig,
+    began: Time,
+    arm: &'static str,
+    sampling: Sampling,
+    next: usize,
+    proposal: Option<Proposal>,
+}
+
+impl Sampler {
+    /// One that has no flow yet.
+    pub fn new(config: SamplerConfig) -> Self {
+        let (arm, sampling) = (cubic::ARM.name, Sampling::default());
+        Self { config, began: Time::ZERO, arm, sampling, next: 0, proposal: None }
+    }
+}
+
+impl Chooser for Sampler {
+    fn begin(&mut self, _path: &PathState, now: Time) -> &'static str {
+        *self = Self::new(self.config.clone());
+        (self.began, self.sampling) = (now, Sampling::begin(now));
+        self.arm = remuda_algorithms::arm(&self.config.first).map_or(self.arm, |arm| arm.name);
+        self.arm
+    }
+
+    fn observe(&mut self, m: &Measurement, arm: &'static str, now: Time) {
+        self.arm = arm;
+        self.sampling.add(m, arm, now);
+        let Some(turn) = self.config.turns.get(self.next) else { return };
+        // Before the first data unit there is nothing to decide by, so nothing to learn from.
+        if (now - self.began).as_secs_f64() < turn.at_s || self.sampling.latest().is_none() {
+            return;
+        }
+        self.next += 1;
+        let to = remuda_algorithms::arm(&turn.arm).map_or(arm, |arm| arm.name);
+        if to != arm {
+            let why = Why::because("its turn");
+            self.proposal = Some(Proposal { to, why, explores: false });
+        }
+    }
+
+    fn proposal(&mut self) -> Option<Proposal> {
+        self.proposal.take()
+    }
+
+    fn switched(&mut self, arm: &'static str, now: Time) {
+        self.sampling.switched(self.arm, now);
+        self.arm = arm;
+    }
+
+    fn sample(&mut self) -> Option<Sample> {
+        self.sampling.sample()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remuda_algorithms::units::Bytes;
+    use remuda_algorithms::{Controller, RttSamples};
+    use std::time::Duration;
+
+    fn plan(turns: &[(f64, &str)]) -> SamplerConfig {
+        let turn = |(at_s, arm): &(f64, &str)| Turn { at_s: *at_s, arm: (*arm).to_owned() };
+        SamplerConfig { first: "vegas".to_owned(), turns: turns.iter().map(turn).collect() }
+    }
+
+    #[test]
+    fn arms_take_turns_as_planned_and_each_is_sampled() {
+        let mut sampler = Riding::new(Sampler::new(plan(&[(1.0, "bbr"), (2.0, "cubic")])));
+        let path = PathState::new(Bytes(1_000), Bytes(10_000));
+        sampler.resume(&path, Time::ZERO);
+        assert_eq!(sampler.arm(), "vegas");
+        let samples = RttSamples { count: 20, ..RttSamples::one(Duration::from_millis(20)) };
+        let m = Measurement { rtt: Some(samples), delivered: Bytes(9_000), ..Measurement::QUIET };
+        let mut ridden = Vec::new();
+        for step in 1..=30 {
+            let now = Time(Duration::from_millis(step * 100));
+            sampler.on_measurement(&m, now);
+            if let Some(proposal) = sampler.proposal() {
+                sampler.switch_to(proposal.to, &path, now).expect("an arm");
+            }
+            ridden.extend(sampler.sample().map(|sample| sample.arm));
+        }
+        assert_eq!(ridden, ["vegas", "vegas", "bbr", "bbr", "cubic", "cubic"]);
+    }
+
+    #[test]
+    fn a_plan_that_is_none_is_refused_by_name() {
+        for (config, want) in [
+            (plan(&[(1.0, "cubicc")]), "sampler.turns.arm = cubicc"),
+            (plan(&[(2.0, "bbr"), (1.0, "bbr")]), "sampler.turns.at_s = 1"),
+            (plan(&[(f64::NAN, "bbr")]), "sampler.turns.at_s = NaN"),
+            (SamplerConfig { first: "rein".to_owned(), ..plan(&[]) }, "sampler.first = rein"),
+        ] {
+            let error = config.validate().expect_err(want).to_string();
+            assert!(error.contains(want), "{error}");
+        }
+    }
+}
