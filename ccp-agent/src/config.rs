@@ -7,10 +7,12 @@ use crate::{Error, catalogue};
 use remuda_algorithms::Settings;
 use remuda_algorithms::remy::tree::{self, Tree};
 use remuda_selector::PolicyConfig;
+use remuda_selector::antelope::model::{self, Model};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// More is no configuration.
@@ -161,15 +163,13 @@ impl Config {
     /// Reads the files it names. To be called once, before anything is built.
     pub fn load(&mut self) -> Result<(), Error> {
         if let Some(path) = &self.arms.remy_table {
-            let name = path.display().to_string();
-            let refuse = |rule: String| Error::Config { path: name.clone(), rule };
-            let file = File::open(path).map_err(on(path.display()))?;
-            let mut bytes = Vec::new();
-            let mut limited = file.take(tree::BYTES_MAX as u64 + 1);
-            limited.read_to_end(&mut bytes).map_err(on(path.display()))?;
-            let tree = Tree::parse(&bytes);
-            let tree = tree.map_err(|error| refuse(format!("arms.remy_table: {error}")))?;
+            let bytes = bounded(path, tree::BYTES_MAX)?;
+            let refuse = |rule: String| refusal(path, "arms.remy_table", &rule);
+            let tree = Tree::parse(&bytes).map_err(|error| refuse(error.to_string()))?;
             self.settings.remy = Some(tree);
+        }
+        if let Some(path) = &self.policy.antelope.model {
+            self.policy.antelope.loaded = Some(Arc::new(antelope_model(path)?));
         }
         Ok(())
     }
@@ -180,9 +180,50 @@ impl Config {
     }
 }
 
+/// A file's bytes, and one more if it has more than that.
+fn bounded(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
+    let file = File::open(path).map_err(on(path.display()))?;
+    let mut bytes = Vec::new();
+    let mut limited = file.take(bytes_max as u64 + 1);
+    limited.read_to_end(&mut bytes).map_err(on(path.display()))?;
+    Ok(bytes)
+}
+
+fn refusal(path: &Path, key: &str, rule: &str) -> Error {
+    Error::Config { path: path.display().to_string(), rule: format!("{key}: {rule}") }
+}
+
+/// Reads a model of Antelope.
+pub fn antelope_model(path: &Path) -> Result<Model, Error> {
+    let refuse = |rule: &str| refusal(path, "policy.antelope.model", rule);
+    let bytes = bounded(path, model::BYTES_MAX)?;
+    if bytes.len() > model::BYTES_MAX {
+        return Err(refuse("is above 64 MiB; no model is"));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| refuse("is no UTF-8 text"))?;
+    Model::parse(&text).map_err(|error| refuse(&error.to_string()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_that_is_none_is_refused_by_file_key_and_rule() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("model.json");
+        for (text, want) in [("{", "not a model"), ("\u{1}", "not a model")] {
+            std::fs::write(&path, text).expect("it is written");
+            let mut config = Config::default();
+            config.policy.antelope.model = Some(path.clone());
+            let error = config.load().expect_err(want).to_string();
+            assert!(error.contains("model.json") && error.contains(want), "{error}");
+            assert!(error.contains("policy.antelope.model"), "{error}");
+        }
+        let mut config = Config::default();
+        config.policy.antelope.model = Some(folder.path().join("none.json"));
+        config.load().expect_err("there is no such file");
+    }
 
     fn refused(text: &str, part: &str) {
         let error = Config::parse(text, "remuda.toml").expect_err("it is refused").to_string();

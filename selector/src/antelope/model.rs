@@ -344,3 +344,147 @@ fn ensembles(
     };
     names.iter().map(read).collect()
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// Trees of one leaf.
+    fn leaf(value: f32, features: usize) -> Value {
+        let tree = json!({
+            "left_children": [-1], "right_children": [-1], "split_indices": [0],
+            "split_conditions": [value], "default_left": [0]
+        });
+        json!({ "learner": {
+            "gradient_booster": {
+                "name": "gbtree", "model": { "trees": [tree], "tree_info": [0] }
+            },
+            "learner_model_param": { "base_score": "[0E0]", "num_feature": features.to_string() },
+            "objective": { "name": "reg:squarederror" }
+        } })
+    }
+
+    /// bbr and vegas, whose scores do not depend on the path.
+    pub fn constant(default: [f32; 2], throughput: [f32; 2], delay: [f32; 2]) -> Arc<Model> {
+        let mode = |[bbr, vegas]: [f32; 2]| json!({ "bbr": [leaf(bbr, COUNT)], "vegas": [leaf(vegas, COUNT)] });
+        let mut document = document();
+        document["modes"] = json!({
+            "default": mode(default), "throughput": mode(throughput), "delay": mode(delay)
+        });
+        Arc::new(parse(&document).expect("a model"))
+    }
+
+    /// bbr: .8 in default, 1 for throughput, .5 for delay; vegas: .6, .2 and 1, of two ensembles.
+    fn document() -> Value {
+        let one = |value: f32| vec![leaf(value, COUNT)];
+        let two = |value: f32| vec![leaf(value - 0.1, COUNT), leaf(value + 0.1, COUNT)];
+        let mode = |bbr, vegas| json!({ "bbr": one(bbr), "vegas": two(vegas) });
+        json!({
+            "format": 1, "policy": "antelope",
+            "schema_version": schema().version, "schema_hash": SchemaHash::ours().to_string(),
+            "kind": "per_arm", "arms": ["bbr", "vegas"], "checks": [],
+            "card": {
+                "name": "t", "data": "", "commit": "", "seed": 1, "environments_trained": 1,
+                "environments_held_out": 1, "rows": 1, "scores": {}, "limits": ""
+            },
+            "modes": {
+                "default": mode(0.8, 0.6), "throughput": mode(1.0, 0.2), "delay": mode(0.5, 1.0)
+            }
+        })
+    }
+
+    fn parse(document: &Value) -> Result<Model, Error> {
+        Model::parse(&document.to_string())
+    }
+
+    const NOTHING: Features = Features([f32::NAN; COUNT]);
+
+    #[test]
+    fn the_shipped_model_is_whole_small_and_of_this_schema() {
+        let model = Model::shipped();
+        assert!(SHIPPED.len() < 4_000_000, "{} bytes", SHIPPED.len());
+        assert!(model.arms().contains(&"bbr") && model.arms().len() > 4);
+        let scores = &model.card().scores;
+        assert!(scores["default"] > scores["default_best_fixed_arm"], "{scores:?}");
+        let said = model.predict(&NOTHING, Preference::DEFAULT);
+        assert!(said.iter().all(|score| score.mean.is_finite()));
+    }
+
+    #[test]
+    fn weights_between_the_modes_mix_their_scores() {
+        let model = parse(&document()).unwrap();
+        let at = |throughput, delay| {
+            let said = model.predict(&NOTHING, Preference { throughput, delay });
+            let hundredths = |value: f32| (value * 100.0).round() as i32;
+            said.iter().map(|it| hundredths(it.mean)).collect::<Vec<_>>()
+        };
+        assert_eq!(at(1.0, 1.0), [80, 60]);
+        assert_eq!(at(0.5, 0.5), [80, 60], "what counts is how they compare");
+        assert_eq!(at(1.0, 0.0), [100, 20]);
+        assert_eq!(at(1.0, 0.5), [90, 40]);
+        assert_eq!(at(0.0, 1.0), [50, 100]);
+        assert_eq!(at(0.25, 1.0), [58, 90]);
+        assert_eq!(at(0.0, 0.0), [80, 60], "no preference is the default one");
+        let said = model.predict(&NOTHING, Preference::DEFAULT);
+        assert_eq!(said[0].uncertainty, 0.0);
+        assert!((said[1].uncertainty - 0.1).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_joint_model_gets_the_arm_as_features() {
+        let mut joint = document();
+        joint["kind"] = json!("joint");
+        // The second arm's feature, COUNT + 1, is 1 for vegas alone.
+        let tree = json!({
+            "left_children": [1, -1, -1], "right_children": [2, -1, -1],
+            "split_indices": [COUNT + 1, 0, 0], "split_conditions": [0.5, 0.25, 0.75],
+            "default_left": [0, 0, 0]
+        });
+        let mut of = leaf(0.0, COUNT + 2);
+        *of.pointer_mut("/learner/gradient_booster/model/trees/0").unwrap() = tree;
+        for mode in ["default", "throughput", "delay"] {
+            joint["modes"][mode] = json!({ "all": [of] });
+        }
+        let model = parse(&joint).unwrap();
+        assert_eq!(model.kind(), Kind::Joint);
+        let said = model.predict(&NOTHING, Preference::DEFAULT);
+        assert_eq!((said[0].mean, said[1].mean), (0.25, 0.75));
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_refused_and_named() {
+        let check = |says: f32| {
+            json!([{
+                "mode": "delay", "arm": "bbr", "features": vec![Value::Null; COUNT], "says": says
+            }])
+        };
+        let cases = [
+            ("/format", json!(2), "format = 2"),
+            ("/policy", json!("rein"), "policy = rein"),
+            ("/schema_hash", json!("00"), "it was trained on other features"),
+            ("/arms/0", json!("bbbr"), "arms: bbbr"),
+            ("/arms/0", json!("vegas"), "must be there once"),
+            ("/modes/delay/bbr", json!([]), "modes.delay.bbr: it must have 1 to 16"),
+            ("/modes/delay/bbr", json!([leaf(0.0, 2)]), "modes.delay.bbr: num_feature = 2"),
+            ("/modes/delay", json!({ "bbr": [] }), "modes.delay: it must have an entry for each"),
+            ("/modes/delay", json!({ "bbr": [], "reno": [] }), "modes.delay"),
+            ("/checks", check(0.25), "check 0 is 0.5, and was 0.25"),
+            ("/checks", json!([{ "mode": "x", "arm": "", "features": [], "says": 0 }]), "check 0"),
+            ("/card/seed", json!("x"), "not a model"),
+        ];
+        for (path, value, want) in cases {
+            let mut document = document();
+            *document.pointer_mut(path).unwrap() = value;
+            let error = parse(&document).unwrap_err().to_string();
+            assert!(error.contains(want), "{path}: {error}");
+        }
+        let mut good = document();
+        good["checks"] = check(0.5);
+        parse(&good).unwrap();
+        let text = good.to_string();
+        for cut in [0, 1, text.len() / 2, text.len() - 1] {
+            Model::parse(&text[..cut]).expect_err("truncated");
+        }
+    }
+}

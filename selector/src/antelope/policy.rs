@@ -291,3 +291,156 @@ impl Chooser for Antelope {
         Scores(self.model.predict(&unit.features, self.wants)).best().map(known)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::tests::constant;
+    use super::*;
+    use remuda_algorithms::units::Bytes;
+    use remuda_algorithms::{Controller, RttSamples};
+
+    fn config(default: [f32; 2]) -> AntelopeConfig {
+        let loaded = Some(constant(default, [1.0, 0.2], [0.2, 1.0]));
+        AntelopeConfig { loaded, ..AntelopeConfig::default() }
+    }
+
+    fn path() -> PathState {
+        PathState::new(Bytes(1_000), Bytes(10_000))
+    }
+
+    fn started(config: AntelopeConfig) -> Riding<Antelope> {
+        let mut antelope = Riding::new(Antelope::new(config));
+        antelope.resume(&path(), Time::ZERO);
+        antelope
+    }
+
+    /// A data unit each 50 ms from one moment to the other: what is proposed, and when.
+    fn feed(
+        antelope: &mut Riding<Antelope>,
+        span_ms: std::ops::Range<u64>,
+    ) -> Vec<(u64, Proposal)> {
+        let samples = RttSamples { count: 20, ..RttSamples::one(Duration::from_millis(20)) };
+        let m = Measurement { rtt: Some(samples), delivered: Bytes(9_000), ..Measurement::QUIET };
+        let mut all = Vec::new();
+        for ms in span_ms.step_by(50) {
+            antelope.on_measurement(&m, Time(Duration::from_millis(ms)));
+            all.extend(antelope.proposal().map(|proposal| (ms, proposal)));
+        }
+        all
+    }
+
+    #[test]
+    fn the_second_decision_in_a_row_for_an_arm_proposes_it() {
+        let mut antelope = started(config([0.8, 0.9]));
+        assert_eq!(antelope.arm(), "bbr");
+        let proposed = feed(&mut antelope, 50..1_000);
+        let [(at_ms, proposal)] = &proposed[..] else { panic!("{proposed:?}") };
+        // Eight units of 50 ms, once a report has begun the first; the next decision is 250 ms on.
+        assert_eq!((*at_ms, proposal.to, proposal.explores), (700, "vegas", false));
+        let want = "vegas has 0.90 of the best reward, bbr has 0.80";
+        assert_eq!(proposal.why.text, want);
+        let scores = [("bbr", "0.800 +- 0.000"), ("vegas", "0.900 +- 0.000")];
+        let said = &proposal.why.features;
+        assert!(said.iter().zip(scores).all(|(it, want)| (it.0, &*it.1) == want), "{said:?}");
+        assert!(said.iter().any(|(name, _)| *name == "rtt_mean_ms"));
+        // The guard has not let it pass: again after two seconds, by two decisions.
+        let again = feed(&mut antelope, 1_000..4_000);
+        assert_eq!(again.iter().map(|it| it.0).collect::<Vec<_>>(), [2_950]);
+    }
+
+    #[test]
+    fn a_gain_below_the_margin_is_none_and_it_says_that_it_stays_each_ten_seconds() {
+        let mut antelope = started(config([0.8, 0.82]));
+        let said = feed(&mut antelope, 50..25_000);
+        assert!(said.iter().all(|(_, proposal)| proposal.to == "bbr"), "{said:?}");
+        assert_eq!(said.len(), 3);
+        let want = "stays with bbr, which has 0.80 of the best reward";
+        assert_eq!(said[0].1.why.text, want);
+    }
+
+    #[test]
+    fn a_switch_is_given_time_before_it_is_judged() {
+        let mut antelope = started(config([0.8, 0.9]));
+        feed(&mut antelope, 50..1_000);
+        let first = antelope.switch_to("vegas", &path(), Time(Duration::from_secs(1)));
+        first.expect("an arm");
+        antelope.prefer(Preference::THROUGHPUT);
+        let proposed = feed(&mut antelope, 1_050..4_000);
+        assert_eq!(proposed[0].1.to, "bbr", "{proposed:?}");
+    }
+
+    #[test]
+    fn what_suited_a_destination_has_the_flow_first_if_the_model_knows_it() {
+        for (suited, want) in [(Some("vegas"), "vegas"), (Some("reno"), "bbr"), (None, "bbr")] {
+            let mut antelope = Riding::new(Antelope::new(config([0.5, 0.5])));
+            let mut path = path();
+            path.suited = suited;
+            antelope.resume(&path, Time::ZERO);
+            assert_eq!(antelope.arm(), want, "{suited:?}");
+        }
+    }
+
+    #[test]
+    fn preferences_pick_the_mode() {
+        for (wants, want) in [
+            (Preference::DEFAULT, "bbr"),
+            (Preference::THROUGHPUT, "bbr"),
+            (Preference::DELAY, "vegas"),
+        ] {
+            let mut antelope = Riding::new(Antelope::new(config([0.9, 0.8])));
+            let mut path = path();
+            path.wants = wants;
+            antelope.resume(&path, Time::ZERO);
+            feed(&mut antelope, 50..1_000);
+            assert_eq!(antelope.verdict().expect("a verdict").arm, want, "{wants:?}");
+        }
+    }
+
+    #[test]
+    fn a_short_flow_has_a_verdict_and_a_flow_never_seen_has_none() {
+        let mut antelope = started(config([0.5, 0.7]));
+        assert_eq!(antelope.verdict(), None);
+        assert_eq!(feed(&mut antelope, 50..150), []);
+        let verdict = antelope.verdict().expect("of one unit");
+        assert_eq!((verdict.arm, (verdict.score * 10.0).round()), ("vegas", 7.0));
+    }
+
+    #[test]
+    fn a_dry_run_says_what_it_would_do_and_proposes_to_stay() {
+        let mut antelope = started(AntelopeConfig { dry_run: true, ..config([0.1, 0.9]) });
+        let proposed = feed(&mut antelope, 50..10_000);
+        assert!(proposed.len() > 2 && proposed.iter().all(|it| it.1.to == "bbr"));
+        assert!(proposed[0].1.why.text.starts_with("would change: vegas has 0.90"));
+    }
+
+    #[test]
+    fn only_a_long_flow_tries_another_arm_and_not_often() {
+        let mut antelope = started(AntelopeConfig { explore_every_s: 20, ..config([0.9, 0.7]) });
+        let tried = feed(&mut antelope, 50..65_000);
+        let tried: Vec<_> = tried.iter().filter(|it| it.1.explores).collect();
+        let at_s: Vec<u64> = tried.iter().map(|it| it.0 / 1_000).collect();
+        assert_eq!(at_s, [20, 40, 60]);
+        assert!(tried.iter().all(|it| it.1.to == "vegas"));
+    }
+
+    #[test]
+    fn a_bad_setting_is_named_with_its_value_and_the_rule() {
+        for (config, want) in [
+            (AntelopeConfig { first: "x".to_owned(), ..Default::default() }, "antelope.first = x"),
+            (AntelopeConfig { agreements: 0, ..Default::default() }, "antelope.agreements = 0"),
+            (AntelopeConfig { decide_ms: 0, ..Default::default() }, "antelope.decide_ms = 0"),
+            (AntelopeConfig { units_min: 0, ..Default::default() }, "antelope.units_min = 0"),
+            (
+                AntelopeConfig { margin_percent: f64::NAN, ..Default::default() },
+                "antelope.margin_percent = NaN",
+            ),
+            (
+                AntelopeConfig { explore_after_s: 1, ..Default::default() },
+                "antelope.explore_after_s = 1",
+            ),
+        ] {
+            let error = config.validate().expect_err(want).to_string();
+            assert!(error.starts_with(want), "{error}");
+        }
+    }
+}
