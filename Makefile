@@ -29,7 +29,7 @@ demo: build ## Three paths, rein against each fixed arm, live; a table and an HT
 	$(REMUDA) demo --html out/demo.html
 
 .PHONY: test
-test: setup lint test-rust test-live test-python test-page test-guest test-kernel ## Everything that CI runs
+test: setup lint test-rust test-live test-python test-page train-antelope-smoke test-guest test-kernel ## Everything that CI runs
 
 .PHONY: check
 check: test ## The same
@@ -108,6 +108,14 @@ test-python: build ## The Python package: types, environments, results, arms (in
 .PHONY: test-page
 test-page: build ## The report of a matrix in headless Chromium; screenshots in target/page
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) bash tools/page.sh
+
+.PHONY: train-antelope
+train-antelope: build ## Antelope's model from nothing: 6,000 simulated environments, boosted trees
+	@bash tools/train.sh full
+
+.PHONY: train-antelope-smoke
+train-antelope-smoke: build ## The same with 40 environments, twice: the same bytes
+	@bash tools/train.sh smoke
 
 .PHONY: bench
 bench: build ## Cost of datapath, agent and simulator, beside the kernel's own and beside portus

@@ -39,7 +39,7 @@ def say(text: str) -> None:
     print(f"train: {text}", file=sys.stderr, flush=True)
 
 
-def arguments() -> argparse.Namespace:
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """What is to be trained."""
     parser = argparse.ArgumentParser(description=__doc__, prog="remuda train antelope")
     parser.add_argument("--data", type=Path, required=True, help="folder of the collection")
@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--form", choices=tuple(FORMS), default="power", help="of the reward")
     parser.add_argument("--horizon-s", type=float, default=12.0, help="over which arms are judged")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    return parser.parse_args()
+    return parser.parse_args(argv)
 
 
 def of_arm(rows: samples.Singles, arm: int, arms: int) -> samples.Singles:
@@ -171,7 +171,7 @@ def train(said: argparse.Namespace) -> dict[str, float]:
         raise ValueError(f"{said.data}: too few environments to hold some out; collect more")
     counts = [len(np.unique(of.environment)) for of in (kept, held_out)]
     say(f"{len(kept)} states of {counts[0]} environments; {counts[1]} environments held out")
-    form = FORMS[said.form]()
+    form = FORMS[said.form]
     targets = {mode: shares(form.reward(kept, mode)) for mode in MODES}
     which, jobs = jobs_of(kept, targets, arms, said)
     say(f"{len(jobs)} ensembles of {said.trees} trees")

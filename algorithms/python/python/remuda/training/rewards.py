@@ -7,7 +7,6 @@ Zhou et al., Antelope (ICNP 2021), section IV-A, equations 1 to 3; the agent's o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 
@@ -24,8 +23,8 @@ class Form:
     """How throughput and delay become one number."""
 
     name: str
-    #: Delays up to so many smallest ones count as the smallest (equation 2); 1: all count.
     delta: float
+    """Delays up to so many smallest ones count as the smallest (equation 2); 1: all count."""
 
     def reward(self, states: States, mode: str) -> Floats:
         """Of each arm in each state: rows x arms."""
@@ -35,17 +34,18 @@ class Form:
         delay = np.where(states.delay_ms <= self.delta * least, least, states.delay_ms)
         if self.name == "paper":
             most = throughput.max(axis=1, keepdims=True)
-            return (zeta * throughput + (1 - zeta) * most) / np.maximum(theta * delay, 1.0)
+            paper: Floats = (zeta * throughput + (1 - zeta) * most) / np.maximum(theta * delay, 1)
+            return paper
         weighed: Floats = throughput**zeta * (least / delay) ** theta
         return weighed
 
 
-FORMS: dict[str, Callable[[], Form]] = {
-    "power": lambda: Form("weighed", 1.0),
-"""`power` is the default: throughput over delay, as arms are ranked by."""
-    "weighed": lambda: Form("weighed", 16.0),
-    "paper": lambda: Form("paper", 512.0),
+FORMS = {
+    "power": Form("weighed", 1.0),
+    "weighed": Form("weighed", 16.0),
+    "paper": Form("paper", 512.0),
 }
+"""`power` is the default: throughput over delay, as arms are ranked by."""
 
 
 def shares(reward: Floats) -> Floats:

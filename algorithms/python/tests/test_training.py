@@ -1,0 +1,140 @@
+"""What models are trained on and how: rewards, labels, trees, files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+pytest.importorskip("xgboost", reason="remuda[train] is not installed")
+
+from remuda.training import antelope, rewards, samples, trees
+
+ARMS = ["cubic", "bbr"]
+FEATURES = ["rtt_min_ms", "rtt_mean_ms"]
+
+
+def states(throughput: list[float], delay_ms: list[float]) -> samples.States:
+    return samples.States(
+        np.array([1], dtype=np.uint64),
+        ["wired"],
+        np.array([1.0]),
+        np.zeros((1, 2), dtype=np.float32),
+        np.array([throughput]),
+        np.array([delay_ms]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "mode", "want"),
+    [
+        # Twice the throughput at four times the delay; by the paper's form and in shares.
+        ("power", "default", [1.0, 0.5]),
+        ("power", "throughput", [0.5, 1.0]),
+        ("power", "delay", [1.0, 0.25]),
+        # Delays up to sixteen smallest ones count as the smallest.
+        ("weighed", "default", [0.5, 1.0]),
+        ("weighed", "delay", [1.0, 1.0]),
+        ("paper", "default", [0.5, 1.0]),
+        ("paper", "throughput", [0.5, 1.0]),
+    ],
+)
+def test_rewards_by_hand(form: str, mode: str, want: list[float]) -> None:
+    reward = rewards.FORMS[form].reward(states([10.0, 20.0], [20.0, 80.0]), mode)
+    assert rewards.shares(reward)[0] == pytest.approx(want)
+
+
+def collection(folder: Path, environments: int, about: dict[str, str] | None = None) -> None:
+    """Two arms over 10 s: bbr has twice cubic's throughput in odd environments, a half in even."""
+    rows = []
+    for environment in range(environments):
+        bbr = 20.0 if environment % 2 else 5.0
+        for plan, rate in (("cubic", 10.0), ("bbr", bbr), ("random:0", 7.0)):
+            for step in range(20):
+                rows.append(
+                    {
+                        "environment": environment,
+                        "kind": "wired",
+                        "neighbours": "none",
+                        "plan": plan,
+                        "arm": plan if plan in ARMS else "cubic",
+                        "from_s": step * 0.5,
+                        "until_s": step * 0.5 + 0.5,
+                        "seen_throughput_mbit_per_sec": rate,
+                        "seen_lost_mbit_per_sec": rate / 10,
+                        "seen_rtt_mean_ms": 50.0,
+                        "state": step % 2,
+                        "rtt_min_ms": 40.0,
+                        "rtt_mean_ms": 41.0 + environment % 2,
+                    }
+                )
+    said = {"arms": ",".join(ARMS), "features": ",".join(FEATURES), "schema_version": "1"}
+    said |= {"schema_hash": "00", "plans": "1", "commit": "abc"} | (about or {})
+    frame = pl.DataFrame(rows, schema_overrides={"environment": pl.UInt64})
+    frame.write_parquet(folder / f"samples-0-{environments}.parquet", metadata=said)
+
+
+def arguments(folder: Path, *more: str) -> argparse.Namespace:
+    base = ["--data", str(folder), "--out", str(folder / "m" / "model.json"), "--processes=1"]
+    return antelope.arguments([*base, "--trees=5", "--horizon-s=4", *more])
+
+
+def test_what_an_arm_made_of_the_path_is_what_its_own_run_did(tmp_path: Path) -> None:
+    collection(tmp_path, 2)
+    got = samples.read(tmp_path, ARMS, FEATURES, horizon_s=4.0)
+    assert len(got) > 20
+    # Less what was lost; the one-way delay is 50 ms less half of 40.
+    odd = got.environment == 1
+    assert got.throughput[odd] == pytest.approx(np.tile([9.0, 18.0], (odd.sum(), 1)))
+    assert got.throughput[~odd] == pytest.approx(np.tile([9.0, 4.5], ((~odd).sum(), 1)))
+    assert got.delay_ms == pytest.approx(np.full((len(got), 2), 30.0))
+    # So late that less than a third of the horizon is left.
+    assert got.at_s.max() <= 10 - 4 / 3
+
+
+def test_a_model_is_trained_written_and_predicts_what_xgboost_does(tmp_path: Path) -> None:
+    collection(tmp_path, 20)
+    said = arguments(tmp_path)
+    scores = antelope.train(said)
+    assert scores["default"] > 0.99 > scores["default_best_fixed_arm"]
+    document = json.loads(said.out.read_text())
+    assert document["card"]["environments_held_out"] == 4
+    assert document["arms"] == ARMS
+    assert len(document["checks"]) == antelope.CHECKS
+    first = said.out.read_bytes()
+    antelope.train(said)
+    assert said.out.read_bytes() == first
+
+
+def test_a_joint_model_has_members_that_differ(tmp_path: Path) -> None:
+    collection(tmp_path, 20)
+    said = arguments(tmp_path, "--kind=joint", "--members=2")
+    antelope.train(said)
+    members = json.loads(said.out.read_text())["modes"]["default"]["all"]
+    assert len(members) == 2
+    assert members[0] != members[1]
+
+
+def test_data_that_are_none_are_refused_and_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="collect first"):
+        samples.facts(tmp_path)
+    collection(tmp_path, 1)
+    collection(tmp_path, 2, {"commit": "another"})
+    with pytest.raises(ValueError, match="made by another program"):
+        samples.facts(tmp_path)
+
+
+def test_the_part_that_the_agent_reads_is_smaller_and_whole() -> None:
+    rng = np.random.default_rng(1)
+    rows = rng.random((200, 3), dtype=np.float32)
+    saved = trees.train(rows, rows.sum(axis=1).astype(float), 5, {"max_depth": 3, "seed": 1})
+    part = trees.read_part(saved)
+    assert len(json.dumps(part)) < len(json.dumps(saved)) / 2
+    ours, theirs = (it["learner"]["gradient_booster"]["model"]["trees"] for it in (part, saved))
+    for mine, other in zip(ours, theirs, strict=True):
+        singles = [np.float32(value) for value in mine["split_conditions"]]
+        assert singles == [np.float32(value) for value in other["split_conditions"]]

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Trains Antelope's model from nothing: simulates the environments, fits the trees. The Python it
+# needs is in target/venv (tools/python.sh). The same tree gives the same model, byte for byte.
+#
+#   tools/train.sh full     6,000 environments into out/antelope; a collection that was stopped
+#                           goes on
+#   tools/train.sh smoke    40 environments, twice: the two models must be the same bytes
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly REMUDA=target/release/remuda
+readonly PYTHON=target/venv/bin/python
+readonly SHIPPED=selector/models/antelope.json
+
+say() { echo "train: $*"; }
+
+full() {
+	local model=out/antelope/model.json
+	"$REMUDA" train antelope --data out/antelope/samples --model "$model" --python "$PYTHON"
+	if cmp --silent "$model" "$SHIPPED"; then
+		say "$model is the shipped model, byte for byte"
+	else
+		say "$model is not the shipped model; to ship it: cp $model $SHIPPED"
+	fi
+}
+
+smoke() {
+	local folder threads
+	folder=$(mktemp -d)
+	trap 'rm -rf "$folder"' EXIT
+	for threads in 1 2; do
+		"$REMUDA" train antelope --environments 40 --threads "$threads" \
+			--data "$folder/samples-$threads" --model "$folder/$threads/model.json" \
+			--python "$PYTHON" -- --trees 10 --depth 4 --processes "$threads"
+	done
+	cmp "$folder/1/model.json" "$folder/2/model.json"
+	say "the same model twice"
+}
+
+case ${1:-} in
+full | smoke)
+	bash tools/python.sh build
+	"$1"
+	;;
+*)
+	sed -n 's/^# \{0,1\}//; 2,8p' "$0" | grep -v '^!'
+	exit 2
+	;;
+esac
