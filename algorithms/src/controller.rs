@@ -364,7 +364,7 @@ pub trait Controller: Send {
         Err("an arm rides no other")
     }
 
-    /// The application wants something else of the flow than `path.wants` said. Arms have no choice.
+    /// The application wants something else of the flow than `path.wants` said. Arms do not choose.
     fn prefer(&mut self, _wants: Preference) {}
 
     /// What a policy saw of the arm since the last sample, if that is enough to learn from. Arms

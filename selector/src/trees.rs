@@ -2,11 +2,12 @@
 //!
 //! Reads `Booster.save_model("x.json")` of XGBoost 2 and 3: `gbtree`, one output, numerical splits.
 //! A tree becomes a perfect binary one of a fixed depth, whose walk is a loop without a branch: a
-//! leaf above the bottom is repeated below itself, behind comparisons whose outcome does not matter.
+//! leaf above the bottom is repeated below itself, behind comparisons that do not matter.
 //! Eight trees are walked side by side, so that their loads overlap.
 //!
-//! What makes it bit-equal (measured): singles; `x < threshold` goes left, a NaN where the node says
-//! it goes by default; a sum starts at `base_score`, to which leaves are added in the trees' order.
+//! What makes it bit-equal (measured): singles; `x < threshold` goes left, a NaN where the node
+//! says it goes by default; a sum starts at `base_score`, to which leaves are added in the trees'
+//! order.
 //!
 //! A model is data from outside: every index, count and number of it is checked before it is used.
 

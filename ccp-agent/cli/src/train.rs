@@ -31,8 +31,8 @@ enum TrainPolicy {
     Antelope(AntelopeArgs),
 }
 
-/// Simulates drawn environments, once for each arm and with arms in random turns, and trains a model
-/// per arm and mode on what came of them.
+/// Simulates drawn environments, once for each arm and with arms in random turns, and trains a
+/// model per arm and mode on what came of them.
 ///
 /// Without --collect and --fit both are done. A collection that was stopped with Ctrl-C goes on
 /// where it was; the same seeds and the same program give the same model, byte for byte.

@@ -1,8 +1,8 @@
 //! Draws environments: the training's and those held out are of one distribution, by other seeds.
 //!
-//! Ranges are those of Table II of Zhou et al., Antelope (ICNP 2021), 12 to 8000 Mbit/s, 1 to 100 ms
-//! and 0.1 to 6 BDPs, widened where paths of today are (4 Mbit/s, 200 ms) and cut where the time to
-//! simulate them would be (200 Mbit/s). Beside the paper's WAN, DCN and cellular: random loss,
+//! Ranges are those of Table II of Zhou et al., Antelope (ICNP 2021), 12 to 8000 Mbit/s, 1 to 100
+//! ms and 0.1 to 6 BDPs, widened where paths of today are (4 Mbit/s, 200 ms) and cut where the time
+//! to simulate them would be (200 Mbit/s). Beside the paper's WAN, DCN and cellular: random loss,
 //! Wi-Fi's jitter, rates that step, and neighbours: CUBIC, BBR, and requests of 1 KB to many MB.
 
 use rand::{Rng, SeedableRng};
@@ -29,6 +29,7 @@ fn log_uniform(rng: &mut ChaCha8Rng, least: f64, most: f64) -> f64 {
     (rng.random_range(least.ln()..most.ln())).exp()
 }
 
+/// One of several, each with its weight.
 fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[(f64, T)]) -> T {
     let all: f64 = of.iter().map(|(weight, _)| weight).sum();
     let mut at = rng.random_range(0.0..all);
@@ -41,104 +42,132 @@ fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[(f64, T)]) -> T {
     of[of.len() - 1].1
 }
 
-impl Environment {
-    /// The one of that seed.
-    pub fn draw(seed: u64) -> Self {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let rng = &mut rng;
-        let kind = pick(
-            rng,
-            &[
-                (0.35, "wired"),
-                (0.15, "lossy"),
-                (0.15, "cellular"),
-                (0.12, "wifi"),
-                (0.12, "datacenter"),
-                (0.11, "steps"),
-            ],
-        );
-        let datacenter = kind == "datacenter";
+/// Kinds of path, and how often each is drawn.
+const KINDS: [(f64, &str); 6] = [
+    (0.35, "wired"),
+    (0.15, "lossy"),
+    (0.15, "cellular"),
+    (0.12, "wifi"),
+    (0.12, "datacenter"),
+    (0.11, "steps"),
+];
+/// Who shares it, and how often.
+const NEIGHBOURS: [(f64, &str); 6] = [
+    (0.45, "none"),
+    (0.2, "cubic"),
+    (0.1, "bbr"),
+    (0.08, "cubics"),
+    (0.12, "web-search"),
+    (0.05, "data-mining"),
+];
+
+/// What a bottleneck's keys are drawn around.
+#[derive(Clone, Copy)]
+struct Path {
+    kind: &'static str,
+    rate_mbit_per_sec: f64,
+    rtt_ms: f64,
+    queue_pkts: f64,
+}
+
+impl Path {
+    fn draw(rng: &mut ChaCha8Rng) -> Self {
+        let kind = pick(rng, &KINDS);
         let rate = match kind {
             "datacenter" => log_uniform(rng, 50.0, 200.0),
             "cellular" => log_uniform(rng, 4.0, 50.0),
             _ => log_uniform(rng, 4.0, 100.0),
         };
-        let rtt_ms =
-            if datacenter { log_uniform(rng, 1.0, 4.0) } else { log_uniform(rng, 8.0, 200.0) };
-        let mut down = format!("delay_ms = {:.3}\n", rtt_ms / 2.0);
+        let (rtt, bdps) = if kind == "datacenter" {
+            ((1.0, 4.0), (0.1, 2.0))
+        } else {
+            ((8.0, 200.0), (0.2, 6.0))
+        };
+        let rtt_ms = log_uniform(rng, rtt.0, rtt.1);
         let bdp_pkts = rate * 1e6 * rtt_ms / 1e3 / 8.0 / 1500.0;
-        let bdps = if datacenter { log_uniform(rng, 0.1, 2.0) } else { log_uniform(rng, 0.2, 6.0) };
-        let queue = (bdp_pkts * bdps).round().max(10.0);
-        let _ = writeln!(down, "queue = {{ kind = \"droptail\", limit_packets = {queue} }}");
-        match kind {
+        let bdps = log_uniform(rng, bdps.0, bdps.1);
+        let queue_pkts = (bdp_pkts * bdps).round().max(10.0);
+        Self { kind, rate_mbit_per_sec: rate, rtt_ms, queue_pkts }
+    }
+
+    /// How its rate varies.
+    fn rate(&self, rng: &mut ChaCha8Rng) -> String {
+        let rate = self.rate_mbit_per_sec;
+        match self.kind {
             "cellular" => {
                 let least = rate * rng.random_range(0.02..0.3);
                 let step_ms = log_uniform(rng, 50.0, 500.0).round();
-                let _ = writeln!(
-                    down,
+                format!(
                     "generator = {{ kind = \"markov\", min_mbit_per_sec = {least:.3}, \
-                     max_mbit_per_sec = {rate:.3}, step_ms = {step_ms} }}"
-                );
+                     max_mbit_per_sec = {rate:.3}, step_ms = {step_ms} }}\n"
+                )
             }
             "steps" => {
                 let other = rate * log_uniform(rng, 0.25, 4.0);
                 let period = rng.random_range(6.0..24.0);
-                let _ = writeln!(
-                    down,
+                format!(
                     "rate_mbit_per_sec = {rate:.3}\nrate_steps = [{{ at_s = {half:.2}, \
-                     rate_mbit_per_sec = {other:.3} }}]\nrate_steps_period_s = {period:.2}",
+                     rate_mbit_per_sec = {other:.3} }}]\nrate_steps_period_s = {period:.2}\n",
                     half = period / 2.0
-                );
+                )
             }
-            _ => {
-                let _ = writeln!(down, "rate_mbit_per_sec = {rate:.3}");
-            }
+            _ => format!("rate_mbit_per_sec = {rate:.3}\n"),
         }
-        let loss = match kind {
+    }
+
+    /// Random loss and jitter.
+    fn noise(&self, rng: &mut ChaCha8Rng) -> String {
+        let mut text = String::new();
+        let loss = match self.kind {
             "lossy" => log_uniform(rng, 0.05, 4.0),
             "datacenter" => pick(rng, &[(0.5, 0.0), (0.5, 0.1)]),
             "cellular" | "wifi" => pick(rng, &[(0.7, 0.0), (0.3, 0.2)]),
             _ => 0.0,
         };
         if loss > 0.0 {
-            let _ = writeln!(down, "loss_percent = {loss:.4}");
+            let _ = writeln!(text, "loss_percent = {loss:.4}");
         }
-        if kind == "wifi" {
-            let std_ms = rtt_ms * rng.random_range(0.1..0.8);
-            let _ = writeln!(down, "jitter_std_ms = {std_ms:.3}");
+        if self.kind == "wifi" {
+            let std_ms = self.rtt_ms * rng.random_range(0.1..0.8);
+            let _ = writeln!(text, "jitter_std_ms = {std_ms:.3}");
         }
-        let neighbours = pick(
-            rng,
-            &[
-                (0.45, "none"),
-                (0.2, "cubic"),
-                (0.1, "bbr"),
-                (0.08, "cubics"),
-                (0.12, "web-search"),
-                (0.05, "data-mining"),
-            ],
-        );
+        text
+    }
+
+    fn neighbours(&self, neighbours: &str, rng: &mut ChaCha8Rng) -> String {
         let start = rng.random_range(0.0..10.0);
-        let cubic = "[[flows]]\ndriver = \"cubic\"\nname = \"n\"\n";
-        let flows = match neighbours {
-            "cubic" => format!("{cubic}start_s = {start:.2}\n"),
-            "bbr" => format!("[[flows]]\ndriver = \"bbr\"\nname = \"n\"\nstart_s = {start:.2}\n"),
-            "cubics" => format!("{cubic}count = 3\n"),
+        let flows = |driver: &str| format!("[[flows]]\ndriver = \"{driver}\"\nname = \"n\"\n");
+        match neighbours {
+            "cubic" | "bbr" => flows(neighbours) + &format!("start_s = {start:.2}\n"),
+            "cubics" => flows("cubic") + "count = 3\n",
             "web-search" | "data-mining" => {
-                let load = rate * rng.random_range(0.1..0.4);
-                format!(
-                    "{cubic}arrivals = {{ load_mbit_per_sec = {load:.3}, \
-                     sizes = \"{neighbours}\" }}\n"
-                )
+                let load = self.rate_mbit_per_sec * rng.random_range(0.1..0.4);
+                let sizes = format!("sizes = \"{neighbours}\"");
+                let arrivals = format!("{{ load_mbit_per_sec = {load:.3}, {sizes} }}");
+                flows("cubic") + &format!("arrivals = {arrivals}\n")
             }
             _ => String::new(),
-        };
+        }
+    }
+}
+
+impl Environment {
+    /// The one of that seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let rng = &mut rng;
+        let path = Path::draw(rng);
+        let (rate, noise) = (path.rate(rng), path.noise(rng));
+        let neighbours = pick(rng, &NEIGHBOURS);
+        let flows = path.neighbours(neighbours, rng);
+        let (delay_ms, queue) = (path.rtt_ms / 2.0, path.queue_pkts);
         let text = format!(
             "name = \"drawn-{seed}\"\nduration_s = {DURATION_S}\nseed = {seed}\nsample_ms = 0\n\
-             control_delay_ms = 0.05\n[links.down]\n{down}[links.up]\ndelay_ms = {:.3}\n{flows}",
-            rtt_ms / 2.0
+             control_delay_ms = 0.05\n[links.down]\ndelay_ms = {delay_ms:.3}\n\
+             queue = {{ kind = \"droptail\", limit_packets = {queue} }}\n{rate}{noise}\
+             [links.up]\ndelay_ms = {delay_ms:.3}\n{flows}"
         );
-        Self { seed, kind, neighbours, text }
+        Self { seed, kind: path.kind, neighbours, text }
     }
 
     /// With the flow under test, which comes last.

@@ -367,7 +367,8 @@ pub(super) mod tests {
 
     /// bbr and vegas, whose scores do not depend on the path.
     pub fn constant(default: [f32; 2], throughput: [f32; 2], delay: [f32; 2]) -> Arc<Model> {
-        let mode = |[bbr, vegas]: [f32; 2]| json!({ "bbr": [leaf(bbr, COUNT)], "vegas": [leaf(vegas, COUNT)] });
+        let one = |value: f32| vec![leaf(value, COUNT)];
+        let mode = |[bbr, vegas]: [f32; 2]| json!({ "bbr": one(bbr), "vegas": one(vegas) });
         let mut document = document();
         document["modes"] = json!({
             "default": mode(default), "throughput": mode(throughput), "delay": mode(delay)

@@ -1,9 +1,9 @@
 //! Antelope's decision: at the stream level, while a flow runs.
 //!
 //! Zhou et al., "A Machine Learning-based Framework for Dynamic Selection of Congestion Control
-//! Algorithms", section IV-A, algorithm 1: each data unit's features go through a model per arm; the
-//! arm that is best in M units one after the other gets the flow. What suited a destination before
-//! (algorithm 2, [`super::memory`]) has a flow from its first packet.
+//! Algorithms", section IV-A, algorithm 1: each data unit's features go through a model per arm;
+//! the arm that is best in M units one after the other gets the flow. What suited a destination
+//! before (algorithm 2, [`super::memory`]) has a flow from its first packet.
 //!
 //! Differs from the paper:
 //!   - a unit lasts a round trip at least ([`crate::features`]), and decisions are

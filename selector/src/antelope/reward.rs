@@ -157,8 +157,8 @@ mod tests {
             let wants = modes[mode];
             let of = |form, (throughput_mbit_per_sec, rtt_mean_ms)| {
                 let config = RewardConfig { form, ..RewardConfig::default() };
-                let got =
-                    Achieved { throughput_mbit_per_sec, rtt_mean_ms, lost_mbit_per_sec: 0.0, ..GOT };
+                let got = Achieved { throughput_mbit_per_sec, rtt_mean_ms, ..GOT };
+                let got = Achieved { lost_mbit_per_sec: 0.0, ..got };
                 config.reward(&got, wants, unit).unwrap()
             };
             let paper = of(Form::Paper, a) - of(Form::Paper, b);

@@ -1,8 +1,8 @@
 //! Collects what models learn from: rides arms by a plan, and samples what each does.
 //!
 //! Zhou et al., Antelope (ICNP 2021), section VI-B: "we set the sender to a fixed CCA then randomly
-//! switch to other algorithms to observe their performance". Whoever runs it draws the plan, so that
-//! it is pure and one seed gives the same samples.
+//! switch to other algorithms to observe their performance". Whoever runs it draws the plan, so
+//! that it is pure and one seed gives the same samples.
 //!
 //! Differs from the paper: a plan may have one arm only. Those runs say what each arm would have
 //! made of the same path at the same time.

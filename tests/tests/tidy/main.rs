@@ -52,6 +52,17 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "remuda-samples",
+        &[
+            "ccp-agent",
+            "remuda-algorithms",
+            "remuda-results",
+            "remuda-scenarios",
+            "remuda-selector",
+            "remuda-sim",
+        ],
+    ),
+    (
         "remuda-matrix",
         &["ccp-agent", "remuda-link", "remuda-results", "remuda-scenarios", "remuda-sim"],
     ),
@@ -93,6 +104,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "remuda-real",
             "remuda-report",
             "remuda-results",
+            "remuda-samples",
             "remuda-scenarios",
             "remuda-selector",
             "remuda-sim",
@@ -106,7 +118,7 @@ const TESTED_WITH: &[(&str, &str)] = &[("remuda-vm", "remuda-algorithms")];
 /// Crates that do no I/O, and all that they may be built on.
 const PURE: &[(&str, &[&str])] = &[
     ("algorithms", &["libm", "prost", "serde", "thiserror"]),
-    ("selector", &["remuda-algorithms", "serde", "thiserror"]),
+    ("selector", &["lru", "remuda-algorithms", "serde", "serde_json", "sha2", "thiserror", "toml"]),
     (
         "emulation/link",
         &["hdrhistogram", "libm", "rand", "rand_chacha", "serde", "serde_json", "thiserror"],
@@ -445,7 +457,8 @@ fn file_of(folder: &str, name: &str) -> String {
 fn tidy_every_algorithm_says_how_it_differs_from_its_paper() {
     let policies = text("selector/src/lib.rs");
     let policies = policies.lines().filter_map(|line| line.trim().strip_suffix("::POLICY,"));
-    let mut files: Vec<String> = policies.map(|name| file_of("selector", name)).collect();
+    let path = |name: &str| file_of("selector", &name.replace("::", "/"));
+    let mut files: Vec<String> = policies.map(path).collect();
     files.extend(remuda_algorithms::ARMS.iter().map(|arm| file_of("algorithms", arm.name)));
     assert!(files.len() > remuda_algorithms::ARMS.len(), "policies are not found");
     for path in files {
