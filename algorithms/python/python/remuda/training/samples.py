@@ -86,14 +86,10 @@ def facts(folder: Path) -> dict[str, str]:
     return said[0]
 
 
-def _scan(folder: Path) -> pl.LazyFrame:
-    return pl.scan_parquet(sorted(folder.glob("samples-*.parquet")))
-
-
-def _sums(folder: Path, arms: list[str]) -> tuple[NDArray[np.uint64], Sums, Floats]:
+def _sums(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], Sums, Floats]:
     columns = ["environment", "plan", "from_s", "until_s", "seen_throughput_mbit_per_sec"]
     columns += ["seen_lost_mbit_per_sec", "seen_rtt_mean_ms"]
-    fixed = _scan(folder).select(columns).filter(pl.col("plan").is_in(arms)).collect()
+    fixed = all_rows.select(columns).filter(pl.col("plan").is_in(arms)).collect()
     seeds = np.sort(fixed["environment"].unique().to_numpy())
     environment = np.searchsorted(seeds, fixed["environment"].to_numpy())
     order = {name: place for place, name in enumerate(arms)}
@@ -123,9 +119,11 @@ def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -
 
     Left out: states so late that less than a third of the horizon is left.
     """
-    seeds, sums, least_seen = _sums(folder, arms)
+    # Looked for once: a collection may still be growing.
+    all_rows = pl.scan_parquet(sorted(folder.glob("samples-*.parquet")))
+    seeds, sums, least_seen = _sums(all_rows, arms)
     columns = ["environment", "kind", "until_s", *features]
-    states = _scan(folder).filter(pl.col("state") == 1).select(columns).collect()
+    states = all_rows.filter(pl.col("state") == 1).select(columns).collect()
     seed = states["environment"].to_numpy()
     environment = np.searchsorted(seeds, seed)
     rows = states.select(features).fill_null(np.nan).to_numpy().astype(np.float32)
