@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains Antelope's model from nothing: simulates the environments, fits the trees. The Python it
-# needs is in target/venv (tools/python.sh). The same tree gives the same model, byte for byte.
+# needs is in target/venv (tools/python.sh). The same tree gives the same model.
 #
 #   tools/train.sh full     6,000 environments into out/antelope; a collection that was stopped
 #                           goes on
@@ -14,11 +14,14 @@ readonly SHIPPED=selector/models/antelope.json
 
 say() { echo "train: $*"; }
 
+without_commit() { sed 's/"commit":"[^"]*"//' "$1"; }
+
 full() {
 	local model=out/antelope/model.json
 	"$REMUDA" train antelope --data out/antelope/samples --model "$model" --python "$PYTHON"
-	if cmp --silent "$model" "$SHIPPED"; then
-		say "$model is the shipped model, byte for byte"
+	# Of the commit on the card alone they may differ.
+	if cmp --silent <(without_commit "$model") <(without_commit "$SHIPPED"); then
+		say "$model is the shipped model, byte for byte but for the commit"
 	else
 		say "$model is not the shipped model; to ship it: cp $model $SHIPPED"
 	fi
