@@ -4,6 +4,7 @@
  * compiled from the same files (datapath/tcp), around the VM in place of compiled programs.
  */
 #include <linux/module.h>
+#include <linux/sock_diag.h>
 #include <linux/version.h>
 #include <net/tcp.h>
 #include "remuda.h"
@@ -93,6 +94,15 @@ static u64 cgroup_of(struct sock *sk)
 #endif
 }
 
+/* What SO_COOKIE says of it. */
+static u64 cookie_of(struct sock *sk)
+{
+	u32 cookie[2];
+
+	sock_diag_save_cookie(sk, cookie);
+	return (u64)cookie[1] << 32 | cookie[0];
+}
+
 static void describe(struct remuda_flow_info *info, struct sock *sk)
 {
 	memset(info, 0, sizeof(*info));
@@ -112,6 +122,7 @@ static void describe(struct remuda_flow_info *info, struct sock *sk)
 	info->ecn = tcp_sk(sk)->ecn_flags;
 	info->mark = sk->sk_mark;
 	info->cgroup_id = cgroup_of(sk);
+	info->cookie = cookie_of(sk);
 	note_path(info, tcp_sk(sk));
 }
 

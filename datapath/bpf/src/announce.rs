@@ -48,6 +48,7 @@ pub fn flow(sid: u32, info: &FlowInfo, name: &str, out: &mut Vec<u8>) {
         rtt_min_us: known_rtt(info.rtt_min_us),
         ecn: info.ecn & ECN_OK != 0,
         requested: name.to_owned(),
+        cookie: info.cookie,
     };
     message.encode(out, sid);
 }

@@ -7,6 +7,7 @@ use crate::namespaces::{self, Finder};
 use crate::native;
 use crate::natives::{self, LOOK_INTERVAL, Natives};
 use crate::slots::{Run, Slots};
+use crate::sockets::Sockets;
 use crate::splice::splice;
 use crate::{Error, announce};
 use libbpf_rs::{
@@ -312,6 +313,11 @@ impl Datapath {
     /// The program installed under that number, as the kernel has it.
     pub fn program(&self, uid: u32) -> Option<BorrowedFd<'_>> {
         self.installed.get(&uid).map(|installed| installed.fd.as_fd())
+    }
+
+    /// Says which flow a socket is.
+    pub fn sockets(&self) -> Result<Sockets, Error> {
+        Ok(Sockets::new(map(&self.object, "remuda_flows")?))
     }
 
     /// When the flow last took words from its slot, in nanoseconds of CLOCK_MONOTONIC.

@@ -72,6 +72,7 @@ pub struct FlowInfo {
     pub rtt_min_us: u32,
     pub cgroup_id: u64,
     pub created_ns: u64,
+    pub cookie: u64,
 }
 
 /// `struct remuda_slot`.
@@ -210,7 +211,7 @@ pub struct Flow {
     pub registers: Registers,
 }
 
-const _: () = assert!(size_of::<FlowInfo>() == 88);
+const _: () = assert!(size_of::<FlowInfo>() == 96);
 const _: () = assert!(size_of::<Slot>() == 344);
 const _: () = assert!(size_of::<Look>() == 104);
 const _: () = assert!(size_of::<Event>() == 24);
@@ -218,6 +219,7 @@ const _: () = assert!(size_of::<ReportHead>() == 56);
 const _: () = assert!(size_of::<Tcp>() == 80);
 const _: () = assert!(size_of::<Shared>() == 88);
 const _: () = assert!(size_of::<Config>() == 56);
+const _: () = assert!(offset_of!(Flow, sid) == 100);
 const _: () = assert!(offset_of!(Flow, registers) == offset_of!(Flow, report) + 56);
 const _: () = assert!(SLOTS == 1 << SLOT_BITS);
 

@@ -19,6 +19,7 @@ mod namespaces;
 mod native;
 mod natives;
 pub mod slots;
+mod sockets;
 pub mod splice;
 
 pub use datapath::{Datapath, Settings, check_name};
@@ -27,3 +28,4 @@ pub use error::Error;
 pub use kernel::{OpsMember, load_program, ops_member};
 pub use native::{available, check as check_native};
 pub use natives::LOOK_INTERVAL;
+pub use sockets::Sockets;

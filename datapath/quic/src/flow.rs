@@ -53,6 +53,7 @@ impl Identity {
             // must not think that it has it.
             ecn: false,
             requested: String::new(),
+            cookie: 0,
         }
     }
 }

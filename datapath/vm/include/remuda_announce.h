@@ -100,6 +100,7 @@ struct remuda_flow_info {
 	u32 mark;
 	u32 mss_bytes;
 	u64 cgroup_id; /* 0: unknown, as below */
+	u64 cookie;    /* the socket's SO_COOKIE */
 	u64 cwnd_bytes;
 	u64 ssthresh_bytes;
 	u32 srtt_us;
@@ -293,6 +294,7 @@ static inline bool remuda_announce(struct remuda_datapath *d, struct remuda_flow
 	at = remuda_put(at, info->rtt_min_us, 4);
 	at = remuda_put_name(at, info->requested, REMUDA_ALGORITHM_BYTES - 1,
 			     REMUDA_ALGORITHM_BYTES);
+	at = remuda_put(at, info->cookie, 8);
 	if (!remuda_send(d, message, at))
 		return false;
 	at = remuda_begin(message, REMUDA_CREATE, f->sid);

@@ -275,6 +275,7 @@ impl FlowStart {
             mark: info.mark,
             mss_bytes: self.mss_bytes,
             cgroup_id: info.cgroup_id,
+            cookie: info.cookie,
             cwnd_bytes: self.cwnd_bytes,
             ssthresh_bytes: info.ssthresh_bytes.into(),
             srtt_us: info.srtt_us,

@@ -80,6 +80,7 @@ pub(crate) struct FlowInfo {
     pub mark: u32,
     pub mss_bytes: u32,
     pub cgroup_id: u64,
+    pub cookie: u64,
     pub cwnd_bytes: u64,
     pub ssthresh_bytes: u64,
     pub srtt_us: u32,
@@ -91,7 +92,7 @@ pub(crate) struct FlowInfo {
 #[repr(C)]
 #[derive(Clone)]
 pub(crate) struct Flow {
-    before: [u64; 160],
+    before: [u64; 161],
     pub sid: u32,
     generation: u32,
     announced: u32,
@@ -102,7 +103,7 @@ pub(crate) struct Flow {
 
 impl Flow {
     pub const EMPTY: Self = Self {
-        before: [0; 160],
+        before: [0; 161],
         sid: 0,
         generation: 0,
         announced: 0,
@@ -199,9 +200,9 @@ const _: () = assert!(size_of::<Primitives>() == 120);
 const _: () = assert!(size_of::<Program>() == PROGRAM_BYTES);
 const _: () = assert!(size_of::<Machine>() == 848);
 const _: () = assert!(size_of::<Config>() == 72);
-const _: () = assert!(size_of::<FlowInfo>() == 96);
+const _: () = assert!(size_of::<FlowInfo>() == 104);
 const _: () = assert!(size_of::<Ack>() == 160);
-const _: () = assert!(size_of::<Flow>() == 1_304);
+const _: () = assert!(size_of::<Flow>() == 1_312);
 const _: () = assert!(size_of::<Counters>() == 216);
 const _: () = assert!(size_of::<Ops>() == 48);
 const _: () = assert!(size_of::<Datapath>() == 376);

@@ -86,6 +86,7 @@ fn start() -> FlowStart {
         rtt_min_us: 19_000,
         ecn: true,
         requested: "remuda".to_owned(),
+        cookie: 1 << 33,
     };
     FlowStart { info, cwnd_bytes: 10_000, mss_bytes: MSS }
 }

@@ -45,6 +45,8 @@ pub struct FlowInfo {
     pub ecn: bool,
     /// The algorithm the flow asked for.
     pub requested: String,
+    /// The socket's `SO_COOKIE`, which no other socket of the host ever has; 0 if unknown.
+    pub cookie: u64,
 }
 
 /// A datapath's name, capabilities and limits.
@@ -302,6 +304,7 @@ impl FlowInfo {
             rtt_min_us: r.u32()?,
             ecn,
             requested: r.name::<FLOW_NAME_BYTES>("the requested algorithm")?,
+            cookie: r.u64()?,
         })
     }
 
@@ -321,6 +324,7 @@ impl FlowInfo {
             out.extend(word.to_le_bytes());
         }
         put_name(out, &self.requested, FLOW_NAME_BYTES);
+        out.extend(self.cookie.to_le_bytes());
         close(out);
     }
 }
@@ -425,6 +429,7 @@ mod tests {
             rtt_min_us: 6,
             ecn: true,
             requested: "remuda".into(),
+            cookie: 7,
         };
         info.encode(&mut out, 9);
         check(&out, &ToAgent::Flow { sid: 9, info: Box::new(info) });

@@ -233,6 +233,7 @@ fn info(ecn: bool, signals: &Signals) -> FlowInfo {
         rtt_min_us: signals.rtt_min_us,
         ecn,
         requested: String::new(),
+        cookie: 0,
     }
 }
 

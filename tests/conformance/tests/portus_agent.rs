@@ -111,6 +111,7 @@ impl Flying {
             rtt_min_us: 0,
             ecn: false,
             requested: "aimd".to_owned(),
+            cookie: 0,
         };
         let cwnd_bytes = u64::from(INITIAL_PKTS * MSS);
         let start = FlowStart { info, cwnd_bytes, mss_bytes: MSS };

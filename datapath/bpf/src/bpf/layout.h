@@ -49,6 +49,7 @@ struct remuda_flow_info {
 	u32 rtt_min_us;
 	u64 cgroup_id;
 	u64 created_ns;
+	u64 cookie; /* SO_COOKIE, if somebody has asked for it before; else 0 */
 };
 
 /* Agent to flow: a sequence lock. The agent makes seq odd, writes, makes it even; the flow takes
@@ -166,7 +167,7 @@ struct remuda_flow {
 	u32 program_version;   /* whose registers these are */
 	u32 program_seq;
 	u32 native; /* it has gone to an algorithm of the kernel's own */
-	u32 sid;    /* while the socket's private words are another's */
+	u32 sid;    /* as in the socket's private words, which may be another's; 0: it is not ours */
 	char native_name[TCP_CA_NAME_MAX]; /* where we sent it */
 	/* the head of struct remuda_report, followed by its fields */
 	struct remuda_event event;
@@ -181,12 +182,13 @@ struct remuda_flow {
 	struct remuda_registers r;
 };
 
-_Static_assert(sizeof(struct remuda_flow_info) == 88, "layout.rs");
+_Static_assert(sizeof(struct remuda_flow_info) == 96, "layout.rs");
 _Static_assert(sizeof(struct remuda_slot) == 344, "layout.rs");
 _Static_assert(sizeof(struct remuda_event) == 24, "layout.rs");
 _Static_assert(sizeof(struct remuda_tcp) == 80, "layout.rs");
 _Static_assert(sizeof(struct remuda_report) == 56 + 8 * REMUDA_REPORT_REGS, "layout.rs");
 _Static_assert(sizeof(struct remuda_look) == 104, "layout.rs");
+_Static_assert(__builtin_offsetof(struct remuda_flow, sid) == 100, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, r) ==
 		       __builtin_offsetof(struct remuda_flow, event) + 56,
 	       "a report is contiguous");

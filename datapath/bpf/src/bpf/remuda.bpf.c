@@ -50,6 +50,7 @@ static __always_inline void describe(struct remuda_flow_info *info, struct sock 
 	info->mark = sk->sk_mark;
 	info->cgroup_id = cgroup ? cgroup->kn->id : 0;
 	info->created_ns = now_ns;
+	info->cookie = c->skc_cookie.counter;
 }
 
 /* Takes a free slot and gives it a new generation: 0 if the table is full. */
@@ -103,6 +104,7 @@ void BPF_PROG(remuda_init, struct sock *sk)
 	note_totals(&f->tcp, tp);
 	sid = take_free_slot(sk, now_ns);
 	PRIV(sk)[PRIV_SID] = sid;
+	f->sid = sid;
 	emit(sk, sid ? REMUDA_CREATED : REMUDA_TABLE_FULL, now_ns);
 }
 
@@ -119,6 +121,8 @@ void BPF_PROG(remuda_release, struct sock *sk)
 		return;
 	emit(sk, REMUDA_CLOSED, bpf_ktime_get_ns());
 	PRIV(sk)[PRIV_SID] = 0;
+	if (f)
+		f->sid = 0;
 	give_slot_back(sid);
 }
 
