@@ -8,8 +8,8 @@ use crate::host::Host;
 use crate::ipc::{DEVICE, Datapaths, Junction, ModuleEnd, UnixEnd, lock};
 use crate::portus_side::Remuda;
 use crate::run_dir::{self, RunDir};
-use crate::{Error, clock, control, programs};
-use remuda_bpf::{Datapath, DefaultAlgorithm, Settings};
+use crate::{Error, application, clock, control, programs};
+use remuda_bpf::{Datapath, DefaultAlgorithm, Settings, Sockets};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -45,6 +45,11 @@ pub fn run_until(
     let (answer, answered) = mpsc::channel();
     let _control = control::serve(run_dir.path(), Arc::clone(&host), answered)?;
     let _door = door::open(run_dir.path(), config.authors.clone(), Arc::clone(&host))?;
+    let sockets = bpf_sockets(&datapaths)?;
+    let applications = config.agent.applications;
+    let _applications = applications
+        .then(|| application::serve(run_dir.path(), Arc::clone(&host), sockets))
+        .transpose()?;
     let go_on = Arc::new(AtomicBool::new(true));
     let is_ready = move || {
         let _ = answer.send(()); // who waits for it ends with the process
@@ -66,6 +71,10 @@ pub fn run_until(
         0 => Ok(()),
         flows => Err(Error::FlowsLeft { flows, native: config.agent.native }),
     }
+}
+
+fn bpf_sockets(datapaths: &Datapaths) -> Result<Option<Sockets>, Error> {
+    Ok(datapaths.bpf.as_ref().map(Datapath::sockets).transpose()?)
 }
 
 fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Datapaths, Error> {

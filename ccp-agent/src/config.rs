@@ -3,6 +3,7 @@
 use crate::author::Authors;
 use crate::error::on;
 use crate::guard::GuardConfig;
+use crate::prefer::Rules;
 use crate::{Error, catalogue};
 use remuda_algorithms::Settings;
 use remuda_algorithms::remy::tree::{self, Tree};
@@ -30,6 +31,9 @@ pub struct Config {
     pub policy: PolicyConfig,
     /// What arms need beside a path.
     pub arms: ArmsConfig,
+    /// What flows want, unless somebody says else at run time: the first rule that means a flow.
+    #[serde(skip_serializing_if = "Rules::is_empty")]
+    pub prefer: Rules,
     /// What [`Config::load`] has read of it.
     #[serde(skip)]
     pub settings: Settings,
@@ -75,6 +79,9 @@ pub struct AgentConfig {
     pub bpf: bool,
     /// Drive Linux TCP of this host by the module tcp_remuda too, whenever it is loaded.
     pub module: bool,
+    /// Let applications of any user say what they want of their sockets: at the run directory's
+    /// path with `.sock` appended.
+    pub applications: bool,
     /// The event log starts a new file beyond this size, in bytes; one old file is kept.
     pub event_log_bytes_max: u64,
 }
@@ -95,6 +102,7 @@ impl Default for AgentConfig {
             initial_cwnd_pkts: 0,
             bpf: true,
             module: true,
+            applications: true,
             event_log_bytes_max: 64 << 20,
         }
     }
@@ -162,6 +170,8 @@ impl Config {
 
     /// Reads the files it names. To be called once, before anything is built.
     pub fn load(&mut self) -> Result<(), Error> {
+        let path = "the configuration".to_owned();
+        self.prefer.check().map_err(|rule| Error::Config { path, rule })?;
         if let Some(path) = &self.arms.remy_table {
             let bytes = bounded(path, tree::BYTES_MAX)?;
             let refuse = |rule: String| refusal(path, "arms.remy_table", &rule);

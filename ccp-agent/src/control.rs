@@ -7,6 +7,7 @@ use crate::author::{AuthorArm, Authors};
 use crate::error::on;
 use crate::host::{Counts, Host, Row, Target};
 use crate::ipc::lock;
+use crate::prefer::{self, Order};
 use crate::{Error, catalogue, programs, run_dir};
 use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,18 @@ pub enum Request {
         target: Target,
         /// Its name.
         to: String,
+    },
+    /// What some flows want, from now on.
+    Prefer {
+        /// Which, and what.
+        order: Order,
+    },
+    /// What is said of flows.
+    Preferences {},
+    /// Takes back what `Prefer` has said.
+    PreferNoMore {
+        /// The number of one order; all of them without.
+        order: Option<u32>,
     },
     /// The programs and what can drive a flow.
     Programs {},
@@ -91,6 +104,25 @@ pub enum Answer {
     /// To `Set`.
     Set {
         /// How many running flows change.
+        flows: usize,
+    },
+    /// To `Prefer`.
+    Preferred {
+        /// The order's number.
+        order: u32,
+        /// How many running flows it counts for.
+        flows: usize,
+    },
+    /// To `Preferences`.
+    Preferences {
+        /// In the order in which they count.
+        preferences: Vec<prefer::Row>,
+    },
+    /// To `PreferNoMore`.
+    PreferredNoMore {
+        /// How many orders are gone.
+        orders: usize,
+        /// How many running flows want something else now.
         flows: usize,
     },
     /// To `Programs`.
@@ -158,6 +190,15 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
             let config = lock(host).config.clone();
             catalogue::kind_of(to, &config)?;
             Answer::Set { flows: lock(host).set(*target, to)? }
+        }
+        Request::Prefer { order } => {
+            let (order, flows) = lock(host).prefer(order.clone())?;
+            Answer::Preferred { order, flows }
+        }
+        Request::Preferences {} => Answer::Preferences { preferences: lock(host).preferences() },
+        Request::PreferNoMore { order } => {
+            let (orders, flows) = lock(host).prefer_no_more(*order)?;
+            Answer::PreferredNoMore { orders, flows }
         }
         Request::Programs {} => {
             let authors = lock(host).config.authors.clone();

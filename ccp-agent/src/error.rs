@@ -79,6 +79,12 @@ pub enum Error {
         /// What is wrong with it.
         rule: &'static str,
     },
+    /// The folder that the socket for applications would lie in.
+    #[error(
+        "{0}: others can replace what lies there, and would get applications' sockets\nfix: \
+         another --run-dir, or agent.applications = false"
+    )]
+    OpenFolder(String),
     /// No agent answers.
     #[error(
         "no agent answers at {path} ({source})\n\
@@ -110,6 +116,13 @@ pub enum Error {
     /// The CCP run loop ended.
     #[error("the CCP run loop ended: {0}")]
     Portus(String),
+}
+
+impl Error {
+    /// Of the number of a flow that is not there.
+    pub(crate) fn no_flow(id: u32) -> Self {
+        Self::Refused(format!("no flow {id}\nfix: `remuda flows` lists them"))
+    }
 }
 
 /// Names the file when an I/O operation on it fails.

@@ -5,6 +5,7 @@
 
 use crate::clock;
 use crate::error::on;
+use crate::prefer::Wants;
 use crate::{Error, guard};
 use remuda_algorithms::Sample;
 use serde::Serialize;
@@ -58,6 +59,8 @@ pub enum Event {
     AuthorCame { arms: Vec<&'static str> },
     /// They are no more.
     AuthorWent { arms: Vec<&'static str> },
+    /// What the flow is wanted to be good at, and who says so.
+    Preferred { from: Wants, to: Wants, by: String },
     /// The guard or the arm itself refused a switch.
     Vetoed { to: String, reason: String },
     /// A policy's switch has made things worse and is undone; power is throughput over delay.

@@ -4,12 +4,15 @@
 //! wants. What must reach a datapath happens only in the run loop's thread: the other one asks for
 //! a *poke*, which the run loop delivers to the flow like a report.
 
+mod prefer;
+
 use crate::catalogue::{self, Kind};
 use crate::config::Config;
 use crate::events::{Event, Recorder};
 use crate::flow::{Actuator, Context, Flow, socket_name};
 use crate::ipc::Peer;
-use crate::{Error, decode};
+use crate::prefer::{Preferences, Wants};
+use crate::{Error, clock, decode};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Measurement, Why, native};
 use remuda_wire::capability;
@@ -58,6 +61,8 @@ pub struct Row {
     pub switches: u64,
     /// `driven`, or `fallback` while its datapath controls it.
     pub state: String,
+    /// What it is wanted to be good at.
+    pub wants: Wants,
     /// Why it has the arm it has.
     pub why: String,
     /// From what that was derived.
@@ -102,7 +107,10 @@ pub struct Host {
     recorder: Box<dyn Recorder>,
     flows: HashMap<Key, Flow>,
     keys: HashMap<u32, Key>,
+    /// Flows whose sockets' cookies are known.
+    cookies: HashMap<u64, Key>,
     announced: HashMap<Key, FlowInfo>,
+    preferences: Preferences,
     /// The datapaths that can run algorithms of their host's own.
     abilities: HashMap<Peer, Abilities>,
     /// What new flows got last that no author brought.
@@ -135,6 +143,7 @@ fn info_of_create(create: &remuda_wire::to_agent::Create) -> FlowInfo {
         rtt_min_us: 0,
         ecn: false,
         requested: create.cong_alg.clone(),
+        cookie: 0,
     }
 }
 
@@ -152,12 +161,14 @@ impl Host {
     pub fn new(config: Config, recorder: Box<dyn Recorder>) -> Self {
         Self {
             default_of_ours: config.agent.default.clone(),
+            preferences: Preferences::new(&config.prefer),
             config,
             counts: Counts::default(),
             flows_left: 0,
             recorder,
             flows: HashMap::new(),
             keys: HashMap::new(),
+            cookies: HashMap::new(),
             announced: HashMap::new(),
             abilities: HashMap::new(),
             next_id: 1,
@@ -234,9 +245,16 @@ impl Host {
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1).max(1);
         self.counts.created += 1;
-        let now_us = crate::clock::monotonic_us();
-        let mut flow = Flow::new(id, info, (cwnd, mss), (driver, controller), now_us);
+        let now_ns = clock::monotonic_ns();
+        let wish = self.preferences.wishes.take(key, info.cookie, now_ns);
+        let (wants, by) = self.preferences.of(id, &info, wish);
+        if info.cookie != 0 {
+            self.cookies.insert(info.cookie, key.clone());
+        }
+        let mut flow = Flow::new(id, info, (cwnd, mss), (driver, controller), now_ns / 1_000);
         flow.path.datapath = abilities;
+        flow.wish = wish;
+        flow.prefer_from_start(wants, by);
         let report_us = self.report_us();
         let recorder = &mut *self.recorder;
         flow.start(&mut Context { config: &self.config, recorder, actuator, report_us });
@@ -325,6 +343,10 @@ impl Host {
         if let Some(flow) = self.flows.remove(key) {
             self.counts.closed += 1;
             self.keys.remove(&flow.id);
+            if self.cookies.get(&flow.info.cookie) == Some(key) {
+                self.cookies.remove(&flow.info.cookie);
+            }
+            self.preferences.ended(flow.id);
             flow.end(&mut *self.recorder);
         }
     }
@@ -362,9 +384,7 @@ impl Host {
             Target::New => Vec::new(),
             Target::All => self.flows.keys().cloned().collect(),
             Target::Flow(id) => {
-                let key = self.keys.get(&id).ok_or_else(|| {
-                    Error::Refused(format!("no flow {id}\nfix: `remuda flows` lists them"))
-                })?;
+                let key = self.keys.get(&id).ok_or_else(|| Error::no_flow(id))?;
                 vec![key.clone()]
             }
         };
@@ -415,6 +435,7 @@ fn row(peer: &Peer, flow: &Flow) -> Row {
         reports: flow.totals.reports,
         switches: flow.totals.switches,
         state: if flow.fell_back { "fallback" } else { "driven" }.to_owned(),
+        wants: flow.wants,
         why: flow.why.text.clone(),
         features: features.map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
     }

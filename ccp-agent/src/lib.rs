@@ -8,6 +8,7 @@
 //! ```
 
 pub mod agent;
+pub mod application;
 pub mod author;
 pub mod catalogue;
 pub mod child;
@@ -22,6 +23,7 @@ pub mod guard;
 pub mod host;
 pub mod ipc;
 mod portus_side;
+pub mod prefer;
 pub mod programs;
 pub mod run_dir;
 mod trial;

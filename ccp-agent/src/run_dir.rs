@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::error::on;
 use nix::fcntl::{Flock, FlockArg};
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,13 @@ pub fn datapath_socket(run_dir: &Path) -> PathBuf {
 /// The socket for authors' processes of the agent that runs in `run_dir`.
 pub fn author_socket(run_dir: &Path) -> PathBuf {
     run_dir.join("author.sock")
+}
+
+/// The socket for applications of any user, of the agent that runs in `run_dir`: beside it, as
+/// others cannot enter it.
+pub fn application_socket(run_dir: &Path) -> PathBuf {
+    let name = run_dir.file_name().unwrap_or_default();
+    run_dir.with_file_name([name, OsStr::new(".sock")].join(OsStr::new("")))
 }
 
 /// Its event log.
@@ -84,6 +92,13 @@ mod tests {
         assert!(matches!(RunDir::take(&path), Err(Error::AlreadyRunning(_))));
         drop(first);
         RunDir::take(&path).expect("it is free again");
+    }
+
+    #[test]
+    fn the_socket_for_applications_lies_beside_it() {
+        for path in ["/run/remuda", "/run/remuda/"] {
+            assert_eq!(application_socket(Path::new(path)), Path::new("/run/remuda.sock"));
+        }
     }
 
     #[test]

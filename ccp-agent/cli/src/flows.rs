@@ -4,6 +4,7 @@ use crate::table::{figure, table};
 use crate::{Failure, RunDirArgs};
 use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::host::{Row, Target};
+use ccp_agent::prefer::Wants;
 use clap::Args;
 use std::time::Duration;
 
@@ -29,28 +30,36 @@ pub struct FlowsArgs {
 /// Erases the screen and goes to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
+const COLUMNS: [&str; 12] = [
+    "flow",
+    "peer",
+    "driver",
+    "arm",
+    "cwnd pkts",
+    "rate Mbit/s",
+    "max delivery Mbit/s",
+    "srtt ms",
+    "min RTT ms",
+    "lost pkts",
+    "state",
+    "why",
+];
+
 fn print_table(rows: &[Row], why: bool) {
-    let mut out = table(&[
-        "flow",
-        "peer",
-        "driver",
-        "arm",
-        "cwnd pkts",
-        "rate Mbit/s",
-        "max delivery Mbit/s",
-        "srtt ms",
-        "min RTT ms",
-        "lost pkts",
-        "state",
-        "why",
-    ]);
+    // There is no column of what is wanted where nobody wants anything.
+    let wanting = rows.iter().any(|row| row.wants != Wants::DEFAULT);
+    let mut columns = COLUMNS.to_vec();
+    if wanting {
+        columns.insert(COLUMNS.len() - 1, "wants");
+    }
+    let mut out = table(&columns);
     for row in rows {
         let mut reason = row.why.clone();
         if why {
             let features = row.features.iter().map(|(name, value)| format!("\n{name}={value}"));
             reason.extend(features);
         }
-        out.add_row([
+        let mut cells = vec![
             row.id.to_string(),
             row.remote.clone(),
             row.driver.clone(),
@@ -62,8 +71,12 @@ fn print_table(rows: &[Row], why: bool) {
             figure(row.rtt_min_ms),
             row.lost_pkts.to_string(),
             row.state.clone(),
-            reason,
-        ]);
+        ];
+        if wanting {
+            cells.push(row.wants.to_string());
+        }
+        cells.push(reason);
+        out.add_row(cells);
     }
     println!("{out}\n{} flows", rows.len());
 }

@@ -17,6 +17,7 @@ mod flows;
 mod graph;
 mod kinds;
 mod matrix;
+mod prefer;
 mod programs;
 mod quic;
 mod report;
@@ -48,6 +49,8 @@ enum Command {
     Flows(flows::FlowsArgs),
     /// Give a flow, all flows, or those to come another arm or policy
     Set(flows::SetArgs),
+    /// Say what flows want: delay, throughput, or weights between
+    Prefer(prefer::PreferArgs),
     /// Run arms written in Python on live flows
     Run(author::RunArgs),
     /// List arms and policies, with the datapath programs
@@ -117,6 +120,7 @@ fn run(command: Command) -> ExitCode {
         Command::Agent(args) => args.run(),
         Command::Flows(args) => args.run(),
         Command::Set(args) => args.run(),
+        Command::Prefer(args) => args.run(),
         Command::Run(args) => args.run(),
         Command::Programs(args) => args.run(),
         Command::Doctor(args) => args.run(),

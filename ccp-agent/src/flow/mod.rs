@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::decode;
 use crate::events::{Event, Recorder};
 use crate::guard::{Guard, Rule};
+use crate::prefer::{By, Wants, Wish};
 use remuda_algorithms::controller::OWN_REGISTERS_MAX;
 use remuda_algorithms::signals::{REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::{Bytes, Time};
@@ -73,6 +74,12 @@ pub struct Flow {
     delivered_pkts: Option<u32>,
     /// An operator wants it driven by this.
     pub wanted: Option<(String, Why)>,
+    /// What it is wanted to be good at: [`PathState::wants`], as people write it.
+    pub wants: Wants,
+    /// Who has said so.
+    pub preferred_by: By,
+    /// What its application has said.
+    pub wish: Option<Wish>,
     /// It was restored, and must be told everything again.
     pub restored: bool,
     /// Its datapath did not let it run what it was told to.
@@ -144,6 +151,9 @@ impl Flow {
             last_signals: None,
             delivered_pkts: None,
             wanted: None,
+            wants: Wants::DEFAULT,
+            preferred_by: By::Default,
+            wish: None,
             restored: false,
             refused: false,
             guard: Guard::new(cwnd, Time::ZERO),
@@ -196,6 +206,27 @@ impl Flow {
         Time(Duration::from_micros(now_us.saturating_sub(self.started_us)))
     }
 
+    /// What is wanted of it, before it starts.
+    pub fn prefer_from_start(&mut self, wants: Wants, by: By) {
+        (self.wants, self.preferred_by) = (wants, by);
+        self.path.wants = wants.preference();
+    }
+
+    /// What is wanted of it is said, anew or again.
+    pub fn prefer(&mut self, wants: Wants, by: By, recorder: &mut dyn Recorder) {
+        let from = self.wants;
+        self.prefer_from_start(wants, by);
+        if from != wants {
+            self.record_preferred(from, recorder);
+            self.controller.prefer(self.path.wants);
+        }
+    }
+
+    fn record_preferred(&self, from: Wants, recorder: &mut dyn Recorder) {
+        let by = self.preferred_by.to_string();
+        recorder.record(Some(self.id), &Event::Preferred { from, to: self.wants, by });
+    }
+
     /// The controller takes the flow.
     pub fn start(&mut self, ctx: &mut Context<'_>) {
         ctx.recorder.record(
@@ -211,6 +242,9 @@ impl Flow {
                 cgroup_id: self.info.cgroup_id,
             },
         );
+        if self.wants != Wants::DEFAULT {
+            self.record_preferred(Wants::DEFAULT, ctx.recorder);
+        }
         let now = self.now();
         if let Readiness::Refuse(reason) = self.controller.can_resume(&self.path) {
             self.refused(reason, ctx);

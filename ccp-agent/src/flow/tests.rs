@@ -54,6 +54,7 @@ fn info() -> FlowInfo {
         rtt_min_us: 0,
         ecn: false,
         requested: String::new(),
+        cookie: 0,
     }
 }
 

@@ -1,0 +1,181 @@
+//! `remuda prefer`
+
+use crate::table::table;
+use crate::{Failure, RunDirArgs};
+use ccp_agent::control::{Answer, Request, ask};
+use ccp_agent::prefer::{Order, Parts, Row, Rule, Wants};
+use clap::{ArgGroup, Args};
+use std::path::Path;
+
+/// Say what flows want: delay, throughput, or weights between.
+///
+/// Policies read it. Running flows are told at once, those to come when they start. The newest order
+/// that means a flow counts, before what its application has said and before the configuration's
+/// [[prefer]]. Of a rule, all must hold that is given. An order is gone when the agent ends.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("which").multiple(true)))]
+pub struct PreferArgs {
+    #[command(flatten)]
+    run_dir: RunDirArgs,
+    /// `default`, `delay`, `throughput`, or weights of 0 to 1: `throughput=0.7,delay=1`
+    #[arg(requires = "which", required_unless_present_any = ["list", "clear"])]
+    wants: Option<Wants>,
+    /// One running flow, by its number (see `remuda flows`)
+    #[arg(long, value_name = "NUMBER", group = "which", conflicts_with_all = RULE)]
+    flow: Option<u32>,
+    /// This end's port, or a range such as 8000-8099
+    #[arg(long, value_name = "PORT", group = "which")]
+    local_port: Option<String>,
+    /// The cgroup that the sockets are made in: a v2 directory, or its id
+    #[arg(long, value_name = "DIR|ID", group = "which")]
+    cgroup: Option<String>,
+    /// SO_MARK of the sockets, or a value in the bits of a mask such as 0x10/0xff
+    #[arg(long, value_name = "MARK", group = "which")]
+    mark: Option<String>,
+    /// The other end's address, or a prefix such as 10.0.0.0/8
+    #[arg(long, value_name = "PREFIX", group = "which")]
+    destination: Option<String>,
+    /// Show orders and the configuration's rules, in the order in which they count
+    #[arg(long, conflicts_with_all = ["wants", "which", "clear"])]
+    list: bool,
+    /// Take back an order by its number (see --list), or all of them
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        num_args = 0..=1,
+        conflicts_with_all = ["wants", "which"],
+    )]
+    clear: Option<Option<u32>>,
+    /// The agent's answer as JSON, one object a line
+    #[arg(long)]
+    json: bool,
+}
+
+const RULE: [&str; 4] = ["local_port", "cgroup", "mark", "destination"];
+
+/// The agent's folder is not ours.
+fn absolute(cgroup: &str) -> Result<String, Failure> {
+    if cgroup.parse::<u64>().is_ok() {
+        return Ok(cgroup.to_owned());
+    }
+    let path = Path::new(cgroup)
+        .canonicalize()
+        .map_err(|error| format!("--cgroup {cgroup}: {error}\nfix: a directory of cgroup v2"))?;
+    Ok(path.to_str().ok_or("--cgroup: a path that is no text")?.to_owned())
+}
+
+fn print_list(rows: &[Row]) {
+    let mut out = table(&["order", "flows", "want"]);
+    for row in rows {
+        let order = row.order.map_or_else(|| "configured".to_owned(), |number| number.to_string());
+        out.add_row([order, row.on.clone(), row.wants.to_string()]);
+    }
+    println!("{out}");
+}
+
+impl PreferArgs {
+    fn request(&self) -> Result<Request, Failure> {
+        if let Some(order) = self.clear {
+            return Ok(Request::PreferNoMore { order });
+        }
+        let Some(wants) = self.wants else {
+            return Ok(Request::Preferences {});
+        };
+        if let Some(flow) = self.flow {
+            return Ok(Request::Prefer { order: Order::Flow { flow, wants } });
+        }
+        let parts = Parts {
+            local_port: self.local_port.clone(),
+            cgroup: self.cgroup.as_deref().map(absolute).transpose()?,
+            mark: self.mark.clone(),
+            destination: self.destination.clone(),
+        };
+        Ok(Request::Prefer { order: Order::Rule(Rule::parse(&parts, wants)?) })
+    }
+
+    fn show(&self, answer: &Answer) -> Result<(), Failure> {
+        match answer {
+            Answer::Preferences { preferences } if self.json => {
+                for row in preferences {
+                    println!("{}", serde_json::to_string(row)?);
+                }
+            }
+            answer if self.json => println!("{}", serde_json::to_string(answer)?),
+            Answer::Preferences { preferences } => print_list(preferences),
+            Answer::Preferred { order, flows } => {
+                let wants = self.wants.unwrap_or_default();
+                println!("order {order}: {wants}; it counts for {flows} running flows");
+            }
+            Answer::PreferredNoMore { orders, flows } => {
+                println!("{orders} orders taken back; {flows} running flows want something else");
+            }
+            other => return Err(format!("the agent answered {other:?}").into()),
+        }
+        Ok(())
+    }
+
+    /// Runs it.
+    pub fn run(self) -> Result<(), Failure> {
+        self.show(&ask(&self.run_dir.run_dir, &self.request()?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        prefer: PreferArgs,
+    }
+
+    fn request(line: &str) -> Result<String, String> {
+        let words = std::iter::once("prefer").chain(line.split_whitespace());
+        let args = Cli::try_parse_from(words).map_err(|error| error.to_string())?.prefer;
+        let request = args.request().map_err(|error| error.to_string())?;
+        Ok(serde_json::to_string(&request).unwrap())
+    }
+
+    #[test]
+    fn a_line_is_one_request() {
+        for (line, want) in [
+            ("delay --flow 12", r#"{"ask":"prefer","order":{"flow":{"flow":12,"wants":"delay"}}}"#),
+            (
+                "throughput=0.7,delay=1 --local-port 443",
+                r#"{"ask":"prefer","order":{"rule":{"local_port":443,"wants":{"throughput":0.7,"delay":1.0}}}}"#,
+            ),
+            (
+                "throughput --destination 10.0.0.0/8 --mark 0x10/0xff --cgroup 77",
+                r#"{"ask":"prefer","order":{"rule":{"cgroup":77,"mark":"0x10/0xff","destination":"10.0.0.0/8","wants":"throughput"}}}"#,
+            ),
+            ("--list", r#"{"ask":"preferences"}"#),
+            ("--clear", r#"{"ask":"prefer_no_more","order":null}"#),
+            ("--clear 3", r#"{"ask":"prefer_no_more","order":3}"#),
+        ] {
+            assert_eq!(request(line).as_deref(), Ok(want), "{line}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_the_rule() {
+        for (line, part) in [
+            ("", "required"),
+            ("delay", "required"),
+            ("--flow 1", "required"),
+            ("fast --flow 1", "0 to 1"),
+            ("delay --flow 1 --mark 1", "cannot be used with"),
+            ("delay --flow 1 --list", "cannot be used with"),
+            ("--list --clear", "cannot be used with"),
+            ("delay --clear", "cannot be used with"),
+            ("delay --local-port 0", "local_port = \"0\""),
+            ("delay --mark 0x1/0x2", "mark = \"0x1/0x2\""),
+            ("delay --destination example.org", "destination = \"example.org\""),
+            ("delay --cgroup /nonexistent", "--cgroup /nonexistent"),
+        ] {
+            let error = request(line).expect_err(line);
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What a descriptor is that an application has passed: whose, and which socket.
+//!
+//! Nothing that the application says of it is believed; the kernel is asked. It is looked at and
+//! closed: while the agent had it open, the application could not close its connection.
+
+use super::request::Refusal;
+use nix::errno::Errno;
+use nix::sys::stat::{SFlag, fstat};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// A TCP socket that can be a flow, of that user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpSocket {
+    /// `SO_COOKIE`. Asking for it gives the socket one.
+    pub cookie: u64,
+    /// The user that made it.
+    pub uid: u32,
+}
+
+/// A socket option that is a plain integer.
+fn option<T: Copy + Default>(socket: &OwnedFd, name: libc::c_int) -> Result<T, Errno> {
+    let mut value = T::default();
+    let mut bytes = size_of::<T>() as libc::socklen_t;
+    // SAFETY: an open descriptor, and room for as many bytes as are announced.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            (&raw mut value).cast(),
+            &raw mut bytes,
+        )
+    };
+    Errno::result(done).map(|_| value)
+}
+
+/// Looks at a descriptor.
+pub fn look(socket: &OwnedFd) -> Result<TcpSocket, Refusal> {
+    let about = fstat(socket)?;
+    if SFlag::from_bits_truncate(about.st_mode) & SFlag::S_IFMT != SFlag::S_IFSOCK {
+        return Err(Refusal::new(Errno::ENOTSOCK, "the descriptor is no socket"));
+    }
+    let domain: i32 = option(socket, libc::SO_DOMAIN)?;
+    let protocol: i32 = option(socket, libc::SO_PROTOCOL)?;
+    let is_tcp = protocol == libc::IPPROTO_TCP && [libc::AF_INET, libc::AF_INET6].contains(&domain);
+    if !is_tcp {
+        let why = "the socket is not TCP; of QUIC, only an operator can say what a flow wants";
+        return Err(Refusal::new(Errno::EPROTONOSUPPORT, why));
+    }
+    if option::<i32>(socket, libc::SO_ACCEPTCONN)? != 0 {
+        let why = "the socket listens; say it of those that it accepts";
+        return Err(Refusal::new(Errno::EOPNOTSUPP, why));
+    }
+    Ok(TcpSocket { cookie: option(socket, libc::SO_COOKIE)?, uid: about.st_uid })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::unix::net::UnixStream;
+
+    fn refused(socket: impl Into<OwnedFd>, part: &str) {
+        let refusal = look(&socket.into()).expect_err(part).to_string();
+        assert!(refusal.contains(part), "{refusal}");
+    }
+
+    #[test]
+    fn a_tcp_socket_has_an_owner_and_a_cookie_that_stays() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("it binds");
+        let address = listener.local_addr().expect("an address");
+        let one = TcpStream::connect(address).expect("it connects");
+        let other: OwnedFd = TcpStream::connect(address).expect("it connects").into();
+        let same: OwnedFd = one.try_clone().expect("a copy").into();
+        let (one, other, same) = (look(&one.into()), look(&other), look(&same));
+        assert_eq!(one, same);
+        assert_ne!(one, other);
+        let one = one.expect("it is TCP");
+        assert_eq!(one.uid, nix::unistd::geteuid().as_raw());
+        assert_ne!(one.cookie, 0);
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        refused(TcpListener::bind("127.0.0.1:0").expect("it binds"), "it accepts");
+        refused(UdpSocket::bind("127.0.0.1:0").expect("it binds"), "not TCP");
+        refused(UnixStream::pair().expect("a pair").0, "not TCP");
+        refused(File::open("/dev/null").expect("it opens"), "no socket");
+    }
+}

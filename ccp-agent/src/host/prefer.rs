@@ -1,0 +1,211 @@
+//! What flows want, as it is said: by operators, applications and the configuration.
+
+use super::Host;
+use crate::Error;
+use crate::clock;
+use crate::prefer::{By, Order, Row, SocketId, Wish};
+
+impl Host {
+    /// An operator's order. Its number, and how many running flows it now counts for.
+    pub fn prefer(&mut self, order: Order) -> Result<(u32, usize), Error> {
+        if let Order::Flow { flow, .. } = order
+            && !self.keys.contains_key(&flow)
+        {
+            return Err(Error::no_flow(flow));
+        }
+        let number = self.preferences.give(order)?;
+        self.prefer_anew();
+        let counts = self.flows.values().filter(|flow| flow.preferred_by == By::Order(number));
+        Ok((number, counts.count()))
+    }
+
+    /// Takes back an operator's order, or all of them: how many, and how many flows change.
+    pub fn prefer_no_more(&mut self, order: Option<u32>) -> Result<(usize, usize), Error> {
+        let gone = self.preferences.take_back(order)?;
+        Ok((gone, self.prefer_anew()))
+    }
+
+    /// What is said of flows, in the order in which it counts.
+    pub fn preferences(&self) -> Vec<Row> {
+        self.preferences.rows()
+    }
+
+    /// An application says what it wants of its socket. The flow's number, if it is one already;
+    /// else it is kept for a while, until the socket becomes one.
+    pub fn application_wants(&mut self, socket: SocketId, wish: Wish) -> Option<u32> {
+        let key = socket.key.as_ref().filter(|key| self.flows.contains_key(key));
+        let key = key.or_else(|| self.cookies.get(&socket.cookie));
+        let Some(flow) = key.and_then(|key| self.flows.get_mut(key)) else {
+            self.preferences.wishes.keep(socket, wish, clock::monotonic_ns());
+            return None;
+        };
+        flow.wish = Some(wish);
+        let (wants, by) = self.preferences.of(flow.id, &flow.info, flow.wish);
+        flow.prefer(wants, by, &mut *self.recorder);
+        Some(flow.id)
+    }
+
+    /// Each flow gets what counts for it now. How many change.
+    fn prefer_anew(&mut self) -> usize {
+        let mut changed = 0;
+        for flow in self.flows.values_mut() {
+            let (wants, by) = self.preferences.of(flow.id, &flow.info, flow.wish);
+            changed += usize::from(wants != flow.wants);
+            flow.prefer(wants, by, &mut *self.recorder);
+        }
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::events::{Event, Recorder};
+    use crate::flow::Actuator;
+    use crate::host::Key;
+    use crate::ipc::{Peer, lock};
+    use crate::prefer::{Parts, Rule};
+    use remuda_algorithms::ProgramId;
+    use remuda_wire::to_agent::{Create, FlowInfo};
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Notes(Arc<Mutex<Vec<String>>>);
+
+    impl Recorder for Notes {
+        fn record(&mut self, flow: Option<u32>, event: &Event) {
+            if let (Some(flow), Event::Preferred { from, to, by }) = (flow, event) {
+                lock(&self.0).push(format!("{flow}: {from} -> {to} by {by}"));
+            }
+        }
+    }
+
+    impl Notes {
+        fn take(&self) -> Vec<String> {
+            std::mem::take(&mut lock(&self.0))
+        }
+    }
+
+    struct Nowhere;
+
+    impl Actuator for Nowhere {
+        fn set_program(&mut self, _program: ProgramId, _fields: &[(&'static str, u32)]) {}
+        fn update(&mut self, _fields: &[(&'static str, u32)]) {}
+        fn run_native(&mut self, _name: &'static str, _ssthresh_bytes: u32) {}
+    }
+
+    fn rig(config: &str) -> (Host, Notes) {
+        let notes = Notes::default();
+        let config = Config::parse(config, "-").expect("it parses");
+        (Host::new(config, Box::new(notes.clone())), notes)
+    }
+
+    fn key(sid: u32) -> Key {
+        (Peer::Bpf, sid)
+    }
+
+    /// A flow of this port and cookie; its number.
+    fn flow(host: &mut Host, sid: u32, port: u16, cookie: u64) -> u32 {
+        let info = FlowInfo {
+            local: ([127, 0, 0, 1].into(), port),
+            remote: ([10, 0, 0, 1].into(), 80),
+            mark: 0,
+            cgroup_id: 0,
+            ssthresh_bytes: 0,
+            srtt_us: 0,
+            rtt_min_us: 0,
+            ecn: false,
+            requested: String::new(),
+            cookie,
+        };
+        host.announce(key(sid), info);
+        let create = Create { init_cwnd_bytes: 14_480, mss_bytes: 1_448, ..Create::default() };
+        host.create(&key(sid), &create, &mut Nowhere);
+        host.rows().last().expect("it is there").id
+    }
+
+    fn wants(host: &Host) -> Vec<String> {
+        host.rows().iter().map(|row| row.wants.to_string()).collect()
+    }
+
+    fn wish(what: &str) -> Wish {
+        Wish { wants: what.parse().expect("a name"), uid: 7 }
+    }
+
+    fn on_port(port: &str, what: &str) -> Order {
+        let parts = Parts { local_port: Some(port.to_owned()), ..Parts::default() };
+        Order::Rule(Rule::parse(&parts, what.parse().expect("a name")).expect("it parses"))
+    }
+
+    #[test]
+    fn a_flow_gets_what_the_configuration_says_from_its_start() {
+        let (mut host, notes) = rig("[[prefer]]\nlocal_port = 443\nwants = 'delay'\n");
+        flow(&mut host, 1, 443, 0);
+        flow(&mut host, 2, 80, 0);
+        assert_eq!(wants(&host), ["delay", "default"]);
+        assert_eq!(notes.take(), ["1: default -> delay by the configuration, rule 1"]);
+    }
+
+    #[test]
+    fn an_order_reaches_running_flows_and_those_to_come_until_it_is_taken_back() {
+        let (mut host, notes) = rig("[[prefer]]\nlocal_port = 443\nwants = 'delay'\n");
+        flow(&mut host, 1, 443, 0);
+        flow(&mut host, 2, 80, 0);
+        assert_eq!(host.prefer(on_port("400-500", "throughput")).expect("it is taken"), (1, 1));
+        flow(&mut host, 3, 444, 0);
+        assert_eq!(wants(&host), ["throughput", "default", "throughput"]);
+        let one = Order::Flow { flow: 2, wants: "delay".parse().expect("a name") };
+        assert_eq!(host.prefer(one).expect("it is taken"), (2, 1));
+        assert_eq!(wants(&host), ["throughput", "delay", "throughput"]);
+        assert_eq!(host.prefer_no_more(None).expect("all"), (2, 3));
+        assert_eq!(wants(&host), ["delay", "default", "default"]);
+        let notes = notes.take();
+        assert_eq!(notes[1], "1: delay -> throughput by an operator, order 1");
+        assert!(notes.contains(&"2: delay -> default by nobody".to_owned()), "{notes:?}");
+        assert_eq!(notes.len(), 7);
+        let gone = Order::Flow { flow: 9, wants: Default::default() };
+        let error = host.prefer(gone).expect_err("there is none").to_string();
+        assert!(error.contains("no flow 9") && error.contains("fix:"), "{error}");
+    }
+
+    #[test]
+    fn what_an_application_says_waits_for_its_socket() {
+        let (mut host, notes) = rig("");
+        let id = |cookie, sid: Option<u32>| SocketId { cookie, key: sid.map(key) };
+        assert_eq!(host.application_wants(id(5, None), wish("delay")), None);
+        assert_eq!(host.application_wants(id(6, Some(3)), wish("throughput")), None);
+        flow(&mut host, 1, 80, 4);
+        flow(&mut host, 2, 80, 5);
+        flow(&mut host, 3, 80, 0);
+        assert_eq!(wants(&host), ["default", "delay", "throughput"]);
+        assert_eq!(
+            notes.take(),
+            [
+                "2: default -> delay by its application, user 7",
+                "3: default -> throughput by its application, user 7"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_an_application_says_of_a_flow_that_runs_is_of_that_one() {
+        let (mut host, notes) = rig("");
+        let first = flow(&mut host, 1, 80, 4);
+        let second = flow(&mut host, 2, 80, 0);
+        let by_cookie = SocketId { cookie: 4, key: None };
+        assert_eq!(host.application_wants(by_cookie.clone(), wish("delay")), Some(first));
+        assert_eq!(host.application_wants(by_cookie, wish("delay")), Some(first));
+        let by_key = SocketId { cookie: 99, key: Some(key(2)) };
+        assert_eq!(host.application_wants(by_key.clone(), wish("throughput")), Some(second));
+        assert_eq!(wants(&host), ["delay", "throughput"]);
+        assert_eq!(notes.take().len(), 2, "said again, it is no event");
+        host.close(&key(2));
+        flow(&mut host, 3, 80, 0);
+        assert_eq!(wants(&host), ["delay", "default"], "a flow's end is the wish's");
+        assert_eq!(host.application_wants(by_key, wish("delay")), None);
+        assert!(host.cookies.len() == 1 && host.cookies.contains_key(&4));
+        host.close(&key(1));
+        assert!(host.cookies.is_empty());
+    }
+}
