@@ -43,7 +43,7 @@ lint: setup ## Formatting, lints, shell scripts
 .PHONY: test-rust
 test-rust: setup ## Deterministic tests: no root, no network
 	$(CARGO) test -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire \
-		-p ccp-agent -p remuda -p remuda-stats -p remuda-vm -p remuda-oracle \
+		-p ccp-agent -p remuda -p remuda-client -p remuda-stats -p remuda-vm -p remuda-oracle \
 		-p remuda-scenarios -p remuda-results -p remuda-real -p remuda-sim-to-real -p remuda-python \
 		-p remuda-quic -p remuda-quinn -p remuda-quic-transfer -p remuda-quic-bench -p remuda-soak
 	$(CARGO) test -p remuda-live --lib

@@ -90,6 +90,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "remuda-sim",
         ],
     ),
+    ("remuda-client", &[]),
     ("ccp-agent", &["remuda-algorithms", "remuda-bpf", "remuda-selector", "remuda-wire"]),
     (
         "remuda",
