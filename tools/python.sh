@@ -14,7 +14,7 @@ readonly LOG=$PWD/target/python.log
 readonly PIP=pip==26.3
 readonly SOURCES=algorithms/python
 # All Python of the project.
-readonly ALL=("$SOURCES" emulation/report/tests)
+readonly ALL=("$SOURCES" emulation/report/tests ccp-agent/client/examples)
 
 say() { echo "python: $*"; }
 

@@ -14,6 +14,8 @@ Drive a flow yourself, one step at a time::
 
 Write an algorithm of your own, and run it beside the others: see `Controller`.
 
+Say to a running agent what you want of a socket: see `prefer`.
+
 Names end in their unit, as in scenario files. Everything is decided by a seed: the same seed gives
 the same result, on any machine.
 """
@@ -31,6 +33,7 @@ from remuda._native import (
 )
 from remuda.author import Controller, Decision, Measurement, PathState, RttSamples
 from remuda.env import CongestionEnv
+from remuda.preference import prefer
 from remuda.settings import FEATURES, METRICS, CongestionSettings, Feature
 from remuda.vector import CongestionVecEnv
 
@@ -51,6 +54,7 @@ __all__ = [
     "Scenario",
     "Table",
     "__version__",
+    "prefer",
     "read",
     "run",
     "run_many",
