@@ -1,7 +1,9 @@
 //! What the tests across folders share: the built binary, an agent of their own, and the word
 //! SKIPPED.
 
+pub mod cgroup;
 pub mod message;
+pub mod other_user;
 pub mod quic;
 pub mod survival;
 pub mod synthetic;

@@ -4,55 +4,12 @@
 use ccp_agent::child::AgentChild;
 use remuda_bpf::DefaultAlgorithm;
 use remuda_live::transfer::Transfer;
+use remuda_tests::cgroup::Cgroup;
 use remuda_tests::{Place, exclusive, skip, wired};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
-
-/// A cgroup v2 of our own, removed in the end.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn new(name: &str) -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/mounts").ok()?;
-        let root = mounts.lines().find_map(|line| {
-            let mut words = line.split_whitespace().skip(1);
-            let path = words.next()?;
-            (words.next() == Some("cgroup2")).then(|| PathBuf::from(path))
-        })?;
-        let path = root.join(name);
-        fs::create_dir(&path).ok()?;
-        Some(Self(path))
-    }
-
-    /// Sockets made by `work` belong to the cgroup.
-    fn run<T>(&self, work: impl FnOnce() -> T) -> T {
-        let home = home_of(&self.0);
-        move_to(&self.0);
-        let value = work();
-        move_to(&home);
-        value
-    }
-}
-
-fn home_of(cgroup: &Path) -> PathBuf {
-    let own = fs::read_to_string("/proc/self/cgroup").expect("the process has a cgroup");
-    let relative = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-    cgroup.parent().expect("a mount").join(relative.trim_start_matches('/'))
-}
-
-fn move_to(cgroup: &Path) {
-    let pid = std::process::id().to_string();
-    fs::write(cgroup.join("cgroup.procs"), pid).expect("the process moves");
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
 
 fn flows(agent: &AgentChild, at_least: usize) -> usize {
     for _ in 0..200 {
@@ -82,7 +39,7 @@ fn a_cgroups_new_sockets_are_ours_and_no_others() {
         eprintln!("SKIPPED: needs a writable cgroup v2");
         return;
     };
-    let path = cgroup.0.to_str().expect("a path");
+    let path = cgroup.path().to_str().expect("a path");
     let agent = place.agent(&["--arm", "reno", "--cgroup", path]);
     let _outside = connect();
     thread::sleep(Duration::from_millis(200));
