@@ -192,6 +192,7 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
             Answer::Set { flows: lock(host).set(*target, to)? }
         }
         Request::Prefer { order } => {
+            order.check()?; // before the lock, as it looks at a file
             let (order, flows) = lock(host).prefer(order.clone())?;
             Answer::Preferred { order, flows }
         }

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::prefer::{By, Order, Row, SocketId, Wish};
 
 impl Host {
-    /// An operator's order. Its number, and how many running flows it now counts for.
+    /// An operator's order, checked. Its number, and how many running flows it now counts for.
     pub fn prefer(&mut self, order: Order) -> Result<(u32, usize), Error> {
         if let Order::Flow { flow, .. } = order
             && !self.keys.contains_key(&flow)

@@ -40,6 +40,16 @@ pub enum Order {
     Rule(Rule),
 }
 
+impl Order {
+    /// Whether the cgroup of a rule is there. It looks, so no lock is to be held.
+    pub fn check(&self) -> Result<(), Error> {
+        match self {
+            Self::Flow { .. } => Ok(()),
+            Self::Rule(rule) => rule.check().map_err(Error::Refused),
+        }
+    }
+}
+
 /// Who has said what a flow wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -165,14 +175,12 @@ impl Preferences {
         }
     }
 
-    /// Takes an order, before all others. One that means the same flows goes. Its number.
+    /// Takes an order that was checked, before all others. One that means the same flows goes. Its
+    /// number.
     pub fn give(&mut self, order: Order) -> Result<u32, Error> {
         let given = match order {
             Order::Flow { flow, wants } => Given::Flow(flow, wants),
-            Order::Rule(rule) => {
-                rule.check().map_err(Error::Refused)?;
-                Given::Rule(Standing::new(rule))
-            }
+            Order::Rule(rule) => Given::Rule(Standing::new(rule)),
         };
         self.orders.retain(|(_, old)| match (old, &given) {
             (Given::Flow(a, _), Given::Flow(b, _)) => a != b,
