@@ -62,6 +62,7 @@ pub struct Row {
     /// `driven`, or `fallback` while its datapath controls it.
     pub state: String,
     /// What it is wanted to be good at.
+    #[serde(default)]
     pub wants: Wants,
     /// Why it has the arm it has.
     pub why: String,

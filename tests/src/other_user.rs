@@ -1,6 +1,8 @@
 //! Another user of the host, without any right of root.
 
 use std::io::Error;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
@@ -22,6 +24,21 @@ pub fn as_other_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         });
         worker.join().expect("the other user's work ends well")
     })
+}
+
+/// Puts the calling thread into a network namespace of its own, with loopback.
+pub fn enter_new_namespace() {
+    // SAFETY: plain numbers; it changes this thread alone.
+    let done = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+    assert_eq!(done, 0, "{}", Error::last_os_error());
+    let any = UdpSocket::bind("0.0.0.0:0").expect("a socket of the new namespace");
+    // SAFETY: a plain struct, for which all zeros is a value.
+    let mut loopback: libc::ifreq = unsafe { std::mem::zeroed() };
+    loopback.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
+    loopback.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    // SAFETY: an open descriptor, and a request of that type.
+    let done = unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const loopback) };
+    assert_eq!(done, 0, "{}", Error::last_os_error());
 }
 
 /// The command runs as that user.

@@ -1,15 +1,15 @@
-//! What applications and operators want of flows: of real TCP, by users that may, and not by others.
+//! What applications and operators want of flows of real TCP: by users that may, and not by others.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::host::{Row, Target};
 use ccp_agent::prefer::Wants;
 use ccp_agent::run_dir::application_socket;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrIn, connect, setsockopt, socket, sockopt,
+    AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, setsockopt, socket, sockopt,
 };
 use remuda_client::{Preference, prefer_at};
 use remuda_tests::cgroup::Cgroup;
-use remuda_tests::other_user::{UID, as_other_user, of_other_user};
+use remuda_tests::other_user::{UID, as_other_user, enter_new_namespace, of_other_user};
 use remuda_tests::{Place, binary, exclusive, root, skip};
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -166,6 +166,46 @@ fn another_users_flow_is_not_the_applications() {
     wait_for(&agent, &stream, "default");
     let events = agent.events().expect("the event log");
     assert!(events.iter().all(|event| event["event"] != "preferred"), "{events:?}");
+    agent.stop().expect("it ends");
+}
+
+#[test]
+fn the_same_addresses_in_another_namespace_are_another_flow() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let place = Place::new();
+    let agent = place.agent(&["--arm", "cubic"]);
+    let (door, to) = (door(&place), sink());
+    let roots = connected(unconnected(&place.name), to);
+    let row = wait_for(&agent, &roots, "default");
+    let SocketAddr::V4(from) = roots.local_addr().expect("an address") else {
+        panic!("it is of IPv4")
+    };
+    for algorithm in ["reno", place.name.as_str()] {
+        let theirs = thread::scope(|scope| {
+            let elsewhere = scope.spawn(|| {
+                enter_new_namespace();
+                as_other_user(|| {
+                    let listener = TcpListener::bind(to).expect("it is free here");
+                    let socket = unconnected(algorithm);
+                    bind(socket.as_raw_fd(), &SockaddrIn::from(from)).expect("it is free here");
+                    let stream = connected(socket, to);
+                    prefer_at(&door, &stream, Preference::DELAY).expect("it is theirs");
+                    (stream, listener)
+                })
+            });
+            elsewhere.join().expect("the other namespace")
+        });
+        if algorithm == place.name {
+            wait_for_one(&agent, "delay", |other| other.id != row.id && other.local == row.local);
+        }
+        drop(theirs);
+        let rows = agent.flows().expect("the agent answers");
+        let roots = rows.iter().find(|other| other.id == row.id).expect("it is there");
+        assert_eq!(roots.wants, Wants::DEFAULT, "{algorithm}");
+    }
     agent.stop().expect("it ends");
 }
 

@@ -9,9 +9,10 @@ use std::path::Path;
 
 /// Say what flows want: delay, throughput, or weights between.
 ///
-/// Policies read it. Running flows are told at once, those to come when they start. The newest order
-/// that means a flow counts, before what its application has said and before the configuration's
-/// [[prefer]]. Of a rule, all must hold that is given. An order is gone when the agent ends.
+/// Policies read it. Running flows are told at once, those to come when they start. The newest
+/// order that means a flow counts, before what its application has said and before the
+/// configuration's [[prefer]]. Of a rule, all must hold that is given. An order is gone when the
+/// agent ends.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").multiple(true)))]
 pub struct PreferArgs {
@@ -124,6 +125,7 @@ impl PreferArgs {
 mod tests {
     use super::*;
     use clap::Parser;
+    use serde_json::{Value, json};
 
     #[derive(Parser)]
     struct Cli {
@@ -131,30 +133,36 @@ mod tests {
         prefer: PreferArgs,
     }
 
-    fn request(line: &str) -> Result<String, String> {
+    fn request(line: &str) -> Result<Value, String> {
         let words = std::iter::once("prefer").chain(line.split_whitespace());
         let args = Cli::try_parse_from(words).map_err(|error| error.to_string())?.prefer;
         let request = args.request().map_err(|error| error.to_string())?;
-        Ok(serde_json::to_string(&request).unwrap())
+        Ok(serde_json::to_value(&request).unwrap())
     }
 
     #[test]
     fn a_line_is_one_request() {
+        let order = |order: Value| json!({ "ask": "prefer", "order": order });
         for (line, want) in [
-            ("delay --flow 12", r#"{"ask":"prefer","order":{"flow":{"flow":12,"wants":"delay"}}}"#),
+            ("delay --flow 12", order(json!({ "flow": { "flow": 12, "wants": "delay" } }))),
             (
                 "throughput=0.7,delay=1 --local-port 443",
-                r#"{"ask":"prefer","order":{"rule":{"local_port":443,"wants":{"throughput":0.7,"delay":1.0}}}}"#,
+                order(json!({ "rule": {
+                    "local_port": 443, "wants": { "throughput": 0.7, "delay": 1.0 },
+                } })),
             ),
             (
                 "throughput --destination 10.0.0.0/8 --mark 0x10/0xff --cgroup 77",
-                r#"{"ask":"prefer","order":{"rule":{"cgroup":77,"mark":"0x10/0xff","destination":"10.0.0.0/8","wants":"throughput"}}}"#,
+                order(json!({ "rule": {
+                    "cgroup": 77, "mark": "0x10/0xff", "destination": "10.0.0.0/8",
+                    "wants": "throughput",
+                } })),
             ),
-            ("--list", r#"{"ask":"preferences"}"#),
-            ("--clear", r#"{"ask":"prefer_no_more","order":null}"#),
-            ("--clear 3", r#"{"ask":"prefer_no_more","order":3}"#),
+            ("--list", json!({ "ask": "preferences" })),
+            ("--clear", json!({ "ask": "prefer_no_more", "order": null })),
+            ("--clear 3", json!({ "ask": "prefer_no_more", "order": 3 })),
         ] {
-            assert_eq!(request(line).as_deref(), Ok(want), "{line}");
+            assert_eq!(request(line), Ok(want), "{line}");
         }
     }
 

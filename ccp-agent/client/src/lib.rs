@@ -12,10 +12,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! It may be said before the socket connects, after it, and again. The socket's descriptor is passed
-//! to the agent, which looks at whose it is and closes its copy: the socket must be of the caller's
-//! user, or the caller root. Nothing of the connection changes when there is no agent, or it
-//! refuses; so an error is something to note, not to end by.
+//! It may be said before the socket connects, after it, and again. The socket's descriptor is
+//! passed to the agent, which looks at whose it is and closes its copy: the socket must be of the
+//! caller's user, or the caller root. Nothing of the connection changes when there is no agent, or
+//! it refuses; so an error is something to note, not to end by.
 //!
 //! `include/remuda.h` is the same call for C, and `remuda.prefer` for Python.
 

@@ -218,8 +218,8 @@ mod tests {
             let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
             let net = net & mask;
             let text = format!("{}/{bits}", std::net::Ipv4Addr::from(net));
-            let selector =
-                Selector { destination: Some(destination(&text).expect("it parses")), ..Selector::default() };
+            let destination = Some(destination(&text).expect("it parses"));
+            let selector = Selector { destination, ..Selector::default() };
             let remote = std::net::Ipv4Addr::from(address).to_string();
             prop_assert_eq!(selector.means(&flow(1, 0, &remote), None), address & mask == net);
         }

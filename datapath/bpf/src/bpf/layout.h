@@ -167,7 +167,7 @@ struct remuda_flow {
 	u32 program_version;   /* whose registers these are */
 	u32 program_seq;
 	u32 native; /* it has gone to an algorithm of the kernel's own */
-	u32 sid;    /* as in the socket's private words, which may be another's; 0: it is not ours */
+	u32 sid;    /* as in the socket's private words, which may be another's; 0: not ours */
 	char native_name[TCP_CA_NAME_MAX]; /* where we sent it */
 	/* the head of struct remuda_report, followed by its fields */
 	struct remuda_event event;
