@@ -248,8 +248,13 @@ mod tests {
 
     #[test]
     fn what_is_printed_can_be_read_back() {
-        let text = toml::to_string(&Config::default()).expect("it prints");
-        assert_eq!(Config::parse(&text, "-").expect("it parses"), Config::default());
+        let rules = "[[prefer]]\nlocal_port = 443\nwants = { throughput = 0.7, delay = 1 }\n\
+                     [[prefer]]\nmark = '0x1/0xf'\ndestination = '::/0'\nwants = 'delay'\n";
+        let preferring = Config::parse(rules, "-").expect("it parses");
+        for config in [Config::default(), preferring] {
+            let text = toml::to_string(&config).expect("it prints");
+            assert_eq!(Config::parse(&text, "-").expect("it parses"), config, "{text}");
+        }
     }
 
     #[test]
@@ -263,6 +268,8 @@ mod tests {
         refused("[agent]\ndefault = 'cubicc'", "agent.default: unknown arm or policy \"cubicc\"");
         refused("[guard]\ncwnd_pkts_max = 1", "guard.cwnd_pkts_max = 1");
         refused("[policy.rein]\nsample_round_trips = 0", "rein.");
+        refused("[[prefer]]\nlocal_port = 0\nwants = 'delay'", "prefer rule 1: local_port = \"0\"");
+        refused("[[prefer]]\nmark = 1\nwants = 'fast'", "prefer rule 1: wants = \"fast\"");
         refused("[rain]", "rain");
         refused("agent = ", "agent");
     }

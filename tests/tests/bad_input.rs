@@ -30,6 +30,9 @@ fn unknown_flags_names_and_flows() {
     refused(&["flows", "--interval-s", "1"], &["--watch"]);
     refused(&["programs", "--text", "renno"], &["renno", "fix:"]);
     refused(&["no-such-command"], &["no-such-command"]);
+    refused(&["prefer", "fast", "--flow", "1"], &["\"fast\"", "0 to 1"]);
+    refused(&["prefer", "delay"], &["--flow", "--destination"]);
+    refused(&["prefer", "delay", "--mark", "x"], &["mark = \"x\"", "32 bits"]);
 }
 
 #[test]
@@ -40,6 +43,14 @@ fn configurations() {
         ("[agent]\nheartbeat_timeout_ms = 7\n", &["agent.heartbeat_timeout_ms = 7", "100..=60000"]),
         ("[guard]\nsettle_rate_percent = 5000\n", &["guard.settle_rate_percent = 5000"]),
         ("[policy.rein]\nwifi_rtt_cov_ratio = -1\n", &["rein.wifi_rtt_cov_ratio"]),
+        (
+            "[[prefer]]\nmark = 1\nwants = 'delay'\n[[prefer]]\nmark = 'x'\nwants = 'delay'\n",
+            &["bad.toml", "prefer rule 2: mark = \"x\"", "0x10/0xff"],
+        ),
+        (
+            "[[prefer]]\ncgroup = '/proc'\nwants = 'delay'\n",
+            &["prefer rule 1: cgroup = \"/proc\"", "no directory of cgroup v2", "fix:"],
+        ),
         ("[agent]\ndefault = \"renno\"\n", &["renno", "fix:"]),
         ("agent = 3\n", &["agent"]),
         ("\u{0}", &["bad.toml"]),

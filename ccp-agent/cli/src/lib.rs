@@ -50,6 +50,11 @@ enum Command {
     /// Give a flow, all flows, or those to come another arm or policy
     Set(flows::SetArgs),
     /// Say what flows want: delay, throughput, or weights between
+    ///
+    /// Policies read it. Running flows are told at once, those to come when they start. The newest
+    /// order that means a flow counts, before what its application has said and before the
+    /// configuration's [[prefer]]. Of a rule, all must hold that is given. An order is gone when
+    /// the agent ends.
     Prefer(prefer::PreferArgs),
     /// Run arms written in Python on live flows
     Run(author::RunArgs),

@@ -8,11 +8,6 @@ use clap::{ArgGroup, Args};
 use std::path::Path;
 
 /// Say what flows want: delay, throughput, or weights between.
-///
-/// Policies read it. Running flows are told at once, those to come when they start. The newest
-/// order that means a flow counts, before what its application has said and before the
-/// configuration's [[prefer]]. Of a rule, all must hold that is given. An order is gone when the
-/// agent ends.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").multiple(true)))]
 pub struct PreferArgs {
