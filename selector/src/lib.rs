@@ -4,12 +4,22 @@
 //! can be configured, also its table in [`PolicyConfig`].
 
 pub mod antelope;
+pub mod candidates;
+pub mod draw;
+pub mod epsilon_greedy;
 pub mod features;
+pub mod linucb;
+pub mod random;
 pub mod rein;
 pub mod riding;
 pub mod rtt_sample;
 pub mod sampling;
+#[cfg(test)]
+mod scripted;
 pub mod trees;
+pub mod turn;
+
+pub use candidates::CANDIDATES;
 
 use remuda_algorithms::Controller;
 use serde::{Deserialize, Serialize};
@@ -37,6 +47,9 @@ pub const POLICIES: &[Policy] = &[
     rein::POLICY,
     antelope::policy::POLICY,
     antelope::sampler::POLICY,
+    random::POLICY,
+    epsilon_greedy::POLICY,
+    linucb::POLICY,
 ];
 
 /// The policy of that name.
@@ -55,6 +68,12 @@ pub struct PolicyConfig {
     pub antelope: antelope::policy::AntelopeConfig,
     /// The collector of Antelope's training data: its plan.
     pub sampler: antelope::sampler::SamplerConfig,
+    /// Random: another arm every dwell.
+    pub random: random::RandomConfig,
+    /// Epsilon-greedy: the arm of the least cost.
+    pub epsilon_greedy: epsilon_greedy::EpsilonGreedyConfig,
+    /// LinUCB: the arm of the highest bound.
+    pub linucb: linucb::LinUcbConfig,
 }
 
 impl PolicyConfig {
@@ -62,7 +81,10 @@ impl PolicyConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.rein.validate()?;
         self.antelope.validate()?;
-        self.sampler.validate()
+        self.sampler.validate()?;
+        self.random.validate()?;
+        self.epsilon_greedy.validate()?;
+        self.linucb.validate()
     }
 }
 
@@ -86,6 +108,11 @@ fn check(
     rule: &'static str,
 ) -> Result<(), ConfigError> {
     if holds { Ok(()) } else { Err(ConfigError { key, value: value.to_string(), rule }) }
+}
+
+/// A dwell, in milliseconds: not so short that nothing is seen of an arm, and an hour at most.
+fn check_dwell(key: &'static str, dwell_ms: u64) -> Result<(), ConfigError> {
+    check((100..=3_600_000).contains(&dwell_ms), key, dwell_ms, "must be 100 to 3600000")
 }
 
 #[cfg(test)]
