@@ -9,6 +9,7 @@ use remuda_algorithms::Settings;
 use remuda_algorithms::remy::tree::{self, Tree};
 use remuda_selector::PolicyConfig;
 use remuda_selector::antelope::model::{self, Model};
+use remuda_selector::linucb::prior::{self, Prior};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -181,6 +182,12 @@ impl Config {
         if let Some(path) = &self.policy.antelope.model {
             self.policy.antelope.loaded = Some(Arc::new(antelope_model(path)?));
         }
+        let linucb = &mut self.policy.linucb;
+        if let Some(path) = &linucb.prior {
+            let prior = Prior::parse(&bounded(path, prior::BYTES_MAX)?);
+            let refuse = |rule: String| refusal(path, "policy.linucb.prior", &rule);
+            linucb.learned = prior.map_err(|error| refuse(error.to_string()))?;
+        }
         Ok(())
     }
 
@@ -270,7 +277,31 @@ mod tests {
         refused("[policy.rein]\nsample_round_trips = 0", "rein.");
         refused("[[prefer]]\nlocal_port = 0\nwants = 'delay'", "prefer rule 1: local_port = \"0\"");
         refused("[[prefer]]\nmark = 1\nwants = 'fast'", "prefer rule 1: wants = \"fast\"");
+        refused("[policy.epsilon_greedy]\nepsilon = 2.0", "epsilon_greedy.epsilon = 2");
+        refused("[policy.linucb]\nalpha = -1.0", "linucb.alpha = -1");
+        refused("[policy.random]\ndwell_ms = 1", "random.dwell_ms = 1");
         refused("[rain]", "rain");
         refused("agent = ", "agent");
+    }
+
+    #[test]
+    fn a_prior_is_read_whole_or_refused_by_file_key_and_rule() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("prior.json");
+        let mut config = Config::default();
+        config.policy.linucb.prior = Some(path.clone());
+        let error = config.load().expect_err("there is no file").to_string();
+        assert!(error.contains("prior.json"), "{error}");
+        let schema = remuda_selector::features::SchemaHash::ours();
+        let of = |version: u32| {
+            format!("{{\"version\": {version}, \"schema\": \"{schema}\", \"arms\": {{}}}}")
+        };
+        std::fs::write(&path, of(2)).expect("it is written");
+        let error = config.load().expect_err("another version").to_string();
+        let rule = "prior.json: policy.linucb.prior: version = 2: it must be 1";
+        assert!(error.contains(rule), "{error}");
+        assert_eq!(config.policy.linucb.learned, Prior::default());
+        std::fs::write(&path, of(1)).expect("it is written");
+        config.load().expect("it is a prior");
     }
 }

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A longer file is no prior: eight arms of a thousand numbers take a quarter of that.
-pub const BYTES_MAX: u64 = 1 << 20;
+pub const BYTES_MAX: usize = 1 << 20;
 const VERSION: u32 = 1;
 /// By how much `a` may miss symmetry and the identity: a sum of doubles is not exact.
 const TOLERANCE: f64 = 1e-6;
@@ -81,7 +81,7 @@ impl Default for Prior {
 impl Prior {
     /// Reads a file's text; all of it is checked, or none is taken.
     pub fn parse(text: &[u8]) -> Result<Self, PriorError> {
-        if text.len() as u64 > BYTES_MAX {
+        if text.len() > BYTES_MAX {
             return refuse("the file", format!("it must have at most {BYTES_MAX} bytes"));
         }
         let file: File = serde_json::from_slice(text)?;
