@@ -18,7 +18,9 @@ mod remote;
 mod remote_run;
 mod row;
 mod run;
+mod shared;
 mod store;
+mod versus;
 mod work;
 mod worker;
 
@@ -35,5 +37,6 @@ pub use remote_run::{Ran, run_remotely};
 pub use row::{ROWS, Row, scenario_hash};
 pub use run::{Progress, Unkept, Watched, run, run_each};
 pub use store::{Store, code_version};
+pub use versus::{Loss, Versus, versus};
 pub use work::{BUILD, Work};
 pub use worker::Worker;

@@ -4,6 +4,9 @@
 //! - **regret**: one less its merit (`metrics/merit.rs`) over the best one's: what it misses of the
 //!   oracle that chooses per environment, never below 0. The mean over environments, by which
 //!   drivers are ranked: one that is best in most and useless in some is not the best.
+//! - **regret to the oracle over fixed arms**: one less its merit over that of the best arm of the
+//!   environment, not of a policy: the mean. A policy's is below 0 if it does better than whoever
+//!   picks the best arm for each environment beforehand.
 //! - **regret to the best fixed arm**: its regret less that of the one arm, not a policy, that has
 //!   the least. No arm's is below 0; a policy's is where it does better than any one arm for all.
 //! - **ahead**: its merit over that of the next driver, less one: the median over environments. It
@@ -16,9 +19,8 @@
 use crate::interval::{Drawn, ENOUGH, Interval, bootstrap, every};
 use crate::metrics::{mean, median};
 use crate::row::Row;
-use ccp_agent::catalogue::{self, Kind};
+use crate::shared::{FIGURES, Shared, best, share};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// ccBench's: within a tenth of the best.
 const WINS_WITHIN: f64 = 0.1;
@@ -38,6 +40,9 @@ pub struct Rank {
     pub ahead: Interval,
     /// What it misses beyond what the best fixed arm misses; below 0, of a policy: it misses less.
     pub regret_to_fixed: Interval,
+    /// What it misses of the best arm of each environment: the mean; below 0, of a policy: it has
+    /// more.
+    pub regret_to_oracle: Interval,
     /// Of the link, where something limits it.
     pub utilisation: Interval,
     /// In the queue, the 95th percentile.
@@ -49,84 +54,25 @@ pub struct Rank {
     pub starved: [usize; 2],
 }
 
-/// What of a row is ranked, the merit first.
-const FIGURES: [fn(&Row) -> Option<f64>; 4] = [
-    |row| Some(row.merit),
-    |row| row.utilisation,
-    |row| Some(row.queueing_p95_ms),
-    |row| Some(row.retransmitted_percent),
-];
-
-/// A driver in an environment: the rows of the seeds that all drivers ran there.
-type Runs<'a> = Vec<&'a Row>;
-
-/// Environments that all drivers ran, with a seed that all of them ran there.
-struct Shared<'a> {
-    drivers: Vec<&'a str>,
-    /// By environment, then driver.
-    runs: Vec<Vec<Runs<'a>>>,
-    /// By environment, driver, figure, seed.
-    values: Vec<Vec<[Vec<Option<f64>>; FIGURES.len()]>>,
-}
-
 /// What is said of a driver in a sample.
 #[derive(Clone, Copy, Default)]
 struct Said {
     regret: Option<f64>,
     ahead: Option<f64>,
     regret_to_fixed: Option<f64>,
+    regret_to_oracle: Option<f64>,
     /// Of the other figures, in their order.
     middles: [Option<f64>; FIGURES.len() - 1],
 }
 
 impl Said {
     fn all(self) -> impl Iterator<Item = Option<f64>> {
-        [self.regret, self.ahead, self.regret_to_fixed].into_iter().chain(self.middles)
+        let regrets = [self.regret, self.ahead, self.regret_to_fixed, self.regret_to_oracle];
+        regrets.into_iter().chain(self.middles)
     }
 }
 
-impl<'a> Shared<'a> {
-    fn of(rows: &'a [Row]) -> Self {
-        let names: BTreeSet<&str> = rows.iter().map(|row| row.driver.as_str()).collect();
-        let drivers: Vec<&str> = names.into_iter().collect();
-        let mut all: BTreeMap<_, BTreeMap<u64, BTreeMap<&str, &Row>>> = BTreeMap::new();
-        for row in rows {
-            let seeds = all.entry((&row.suite, &row.environment)).or_default();
-            seeds.entry(row.seed).or_default().insert(&row.driver, row);
-        }
-        let of_environment = |seeds: &BTreeMap<u64, BTreeMap<&str, &'a Row>>| {
-            let shared: Vec<_> = seeds.values().filter(|of| of.len() == drivers.len()).collect();
-            let of_driver = |driver: &&str| shared.iter().map(|of| of[driver]).collect();
-            (!shared.is_empty()).then(|| drivers.iter().map(of_driver).collect())
-        };
-        let runs: Vec<Vec<Runs<'a>>> = all.values().filter_map(of_environment).collect();
-        let figures = |rows: &Runs<'_>| {
-            FIGURES.map(|figure| rows.iter().map(|row| figure(row)).collect::<Vec<_>>())
-        };
-        let values = runs.iter().map(|of| of.iter().map(figures).collect()).collect();
-        Self { drivers, runs, values }
-    }
-
-    /// Of a driver, by environment of the sample.
-    fn medians<'b>(
-        &'b self,
-        sample: &'b [Drawn],
-        driver: usize,
-        figure: usize,
-    ) -> impl Iterator<Item = Option<f64>> + 'b {
-        sample.iter().map(move |it| it.median(&self.values[it.environment][driver][figure]))
-    }
-
-    /// By driver, then environment of the sample.
-    fn merits(&self, sample: &[Drawn]) -> Vec<Vec<f64>> {
-        let of = |driver| self.medians(sample, driver, 0).map(|merit| merit.unwrap_or(0.0));
-        (0..self.drivers.len()).map(|driver| of(driver).collect()).collect()
-    }
-
-    fn is_arm(&self, driver: usize) -> bool {
-        !matches!(catalogue::kind(self.drivers[driver]), Ok(Kind::Policy))
-    }
-
+impl Shared<'_> {
     /// By driver. `order` has the drivers as they are ranked, which says who is next to whom.
     fn say(&self, sample: &[Drawn], order: &[usize]) -> Vec<Said> {
         let merits = self.merits(sample);
@@ -134,6 +80,7 @@ impl<'a> Shared<'a> {
         let regrets: Vec<Option<f64>> = merits.iter().map(|own| regret(own, &best)).collect();
         let arms = (0..regrets.len()).filter(|driver| self.is_arm(*driver));
         let fixed = arms.filter_map(|driver| regrets[driver]).reduce(f64::min);
+        let oracle = self.oracle(&merits);
         let of_driver = |driver: usize| {
             let others = std::array::from_fn(|figure| {
                 let medians = self.medians(sample, driver, figure + 1);
@@ -143,6 +90,7 @@ impl<'a> Shared<'a> {
                 regret: regrets[driver],
                 ahead: None,
                 regret_to_fixed: regrets[driver].zip(fixed).map(|(own, fixed)| own - fixed),
+                regret_to_oracle: oracle.as_ref().and_then(|it| regret(&merits[driver], it)),
                 middles: others,
             }
         };
@@ -167,9 +115,10 @@ impl<'a> Shared<'a> {
             regret: intervals[0],
             ahead: intervals[1],
             regret_to_fixed: intervals[2],
-            utilisation: self.if_enough(driver, 1, intervals[3]),
-            queueing_p95_ms: intervals[4],
-            retransmitted_percent: intervals[5],
+            regret_to_oracle: intervals[3],
+            utilisation: self.if_enough(driver, 1, intervals[4]),
+            queueing_p95_ms: intervals[5],
+            retransmitted_percent: intervals[6],
             starved: [
                 self.starved(driver, |row| row.starved == "tested"),
                 self.starved(driver, |row| starves(row, self.drivers[driver])),
@@ -193,21 +142,15 @@ fn starves(row: &Row, driver: &str) -> bool {
     row.starved_by.split(',').any(|name| name.trim() == driver)
 }
 
-/// By environment of the sample.
-fn best(merits: &[Vec<f64>]) -> Vec<f64> {
-    let count = merits.first().map_or(0, Vec::len);
-    (0..count).map(|place| merits.iter().map(|of| of[place]).fold(0.0, f64::max)).collect()
-}
-
 fn regret(own: &[f64], best: &[f64]) -> Option<f64> {
-    let missed = |(own, best): (&f64, &f64)| if *best > 0.0 { 1.0 - own / best } else { 0.0 };
+    let missed = |(own, best): (&f64, &f64)| 1.0 - share(*own, *best);
     mean(&own.iter().zip(best).map(missed).collect::<Vec<_>>())
 }
 
 /// All drivers, the one with the least regret first.
 pub fn ranking(rows: &[Row]) -> Vec<Rank> {
     let shared = Shared::of(rows);
-    let seeds: Vec<usize> = shared.runs.iter().map(|of| of.first().map_or(0, Vec::len)).collect();
+    let seeds = shared.seeds();
     let every = every(&seeds);
     let merits = shared.merits(&every);
     let best = best(&merits);
@@ -327,6 +270,26 @@ mod tests {
             assert!(driver == name && (had - want).abs() < 1e-12, "{driver}: {had}");
         }
     }
+
+    #[test]
+    fn the_oracle_has_the_best_arm_of_each_environment_and_no_policy() {
+        let rows = [
+            row("x", "reno", 1, 10.0),
+            row("x", "cubic", 1, 5.0),
+            row("x", "rein", 1, 12.0),
+            row("y", "reno", 1, 2.0),
+            row("y", "cubic", 1, 10.0),
+            row("y", "rein", 1, 9.0),
+        ];
+        let said = ranking(&rows).into_iter().map(|it| (it.driver, it.regret_to_oracle.middle));
+        let want = [("rein", (-0.2 + 0.1) / 2.0), ("cubic", 0.25), ("reno", 0.4)];
+        for ((driver, had), (name, want)) in said.zip(want) {
+            assert!(driver == name && (had - want).abs() < 1e-12, "{driver}: {had}");
+        }
+        let policies: Vec<Row> = rows.into_iter().filter(|row| row.driver == "rein").collect();
+        assert_eq!(ranking(&policies)[0].regret_to_oracle, Interval::default(), "of no arm");
+    }
+
     #[test]
     fn who_merely_was_there_starves_nobody() {
         let starved = |driver: &str, who: &str, by: &str| Row {
