@@ -4,7 +4,8 @@ use crate::cloud::Cloud;
 use crate::matrix::Matrix;
 use crate::metric::ascending;
 use crate::slice::{Buffer, Slice, slices};
-use remuda_matrix::{Harm, Rank, Row, harms, median};
+use ccp_agent::catalogue::{self, Kind};
+use remuda_matrix::{Harm, Rank, Row, Versus, harms, median, versus};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -141,6 +142,8 @@ pub struct Board {
     pub starved: Vec<Starved>,
     /// What each driver takes from neighbours of one kind, medians over environments.
     pub harms: Vec<HarmTo>,
+    /// Each policy beside each other driver, in all environments; nothing without an arm.
+    pub versus: Vec<Versus>,
     /// How many pass/fail lines there are in all runs.
     pub expected: u64,
     /// Which runs miss some.
@@ -180,6 +183,7 @@ impl Board {
             slices,
             starved: starved(&by_cell, &drivers),
             harms: harms_to(rows),
+            versus: versus(rows, &policies(&drivers)),
             expected: rows.iter().map(|row| row.expected).sum(),
             missed: missed(&by_cell),
             ascending: ascending(&cells, drivers.len()),
@@ -188,6 +192,12 @@ impl Board {
             drivers,
         }
     }
+}
+
+/// Those that are policies.
+fn policies(drivers: &[String]) -> Vec<&str> {
+    let is_policy = |name: &&str| matches!(catalogue::kind(name), Ok(Kind::Policy));
+    drivers.iter().map(String::as_str).filter(is_policy).collect()
 }
 
 fn middle(rows: &[&Row], metric: impl Fn(&Row) -> Option<f64>) -> Option<f64> {
@@ -306,6 +316,19 @@ mod tests {
         assert_eq!([of_best(0, 0), of_best(0, 1)], [Some(1.0), Some(0.5)]);
         assert_eq!([of_best(1, 0), of_best(1, 1)], [Some(1.0), None]);
         assert_eq!((board.runs, board.seeds), (4, 2));
+    }
+
+    #[test]
+    fn each_policy_is_beside_each_other_driver() {
+        let of = |driver, merit| row("x", driver, 1, merit);
+        let rows = vec![of("bbr", 1.0), of("cubic", 2.0), of("random", 1.0), of("rein", 3.0)];
+        let board = Board::of(&Matrix { rows, about: BTreeMap::new() });
+        let pairs: Vec<_> =
+            board.versus.iter().map(|it| (it.driver.as_str(), it.other.as_str())).collect();
+        let of = |policy, others: [&'static str; 3]| others.map(|other| (policy, other));
+        let want = [of("random", ["bbr", "cubic", "rein"]), of("rein", ["bbr", "cubic", "random"])];
+        assert_eq!(pairs, want.concat());
+        assert_eq!(board.versus[4].difference.middle, 0.5);
     }
 
     #[test]

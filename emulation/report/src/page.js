@@ -185,12 +185,13 @@ function drawRanking() {
   }
   at("sentence").textContent = text;
   const columns = ["arm", "misses of the best, %", "wins", "ahead of the next, %",
-    "misses of the best fixed arm, %", "of the link, %", "p95 queueing, ms",
+    "misses of the best fixed arm, %", "misses of the oracle, %", "of the link, %", "p95 queueing, ms",
     "sent again, %", "starved", "starves others"];
   const rows = ranks.map((rank) => ({
     chosen: rank.driver === chosen(),
     cells: [rank.driver, spread(rank.regret, 100), `${rank.wins}`, spread(rank.ahead, 100),
-      spread(rank.regret_to_fixed, 100), spread(rank.utilisation, 100),
+      spread(rank.regret_to_fixed, 100), spread(rank.regret_to_oracle, 100),
+      spread(rank.utilisation, 100),
       spread(rank.queueing_p95_ms, 1), spread(rank.retransmitted_percent, 1),
       `${rank.starved[0]}`, `${rank.starved[1]}`],
   }));
@@ -645,6 +646,43 @@ function drawSeries() {
     : "No decision changed an arm.");
 }
 
+// ---- a policy beside the others ----------------------------------------------------------------
+
+// The chosen one, if it is a policy; else the best of them.
+function besides() {
+  const of = (name) => board.versus.filter((it) => it.driver === name);
+  const ranked = board.slices[0].ranks.map((rank) => of(rank.driver));
+  const [best] = ranked.filter((it) => it.length > 0);
+  const own = of(chosen());
+  return own.length > 0 ? own : best ?? [];
+}
+
+function drawVersus() {
+  const pairs = [...besides()].sort((a, b) => a.difference.middle - b.difference.middle);
+  if (pairs.length === 0) {
+    at("versus-sentence").textContent = "There is no policy, or no arm, to compare.";
+    return at("beside").replaceChildren();
+  }
+  const [{ driver, environments }] = pairs;
+  const isSure = (it) => it.difference.bounds && it.difference.bounds[0] > 0;
+  const sure = pairs.filter(isSure).length;
+  at("versus-sentence").textContent = `${driver} does better than ${sure} of the ` +
+    `${pairs.length} others with 95 % confidence, over ${environments} environments.`;
+  const places = ({ losses, behind_in: count }) => {
+    const worst = losses.map((it) => `${it.suite}/${it.environment}: ` +
+      `${figure(it.own * 100)} % to ${figure(it.other * 100)} %`);
+    const more = count > losses.length ? [`and ${count - losses.length} more`] : [];
+    return element("td", { class: "places" }, [...worst, ...more].join("\n"));
+  };
+  const rows = pairs.map((it) => ({
+    chosen: it.other === chosen(),
+    cells: [it.other, spread(it.difference, 100), `${it.ahead_in}`, `${it.behind_in}`, places(it)],
+  }));
+  const columns = ["beside", `${driver} has more, points`, "ahead in", "behind in",
+    "where it has least in comparison"];
+  at("beside").replaceChildren(table(columns, rows));
+}
+
 function fillRuns() {
   if (!at("run")) return;
   series.forEach((run) => at("run").append(element("option", {}, runName(run))));
@@ -652,6 +690,7 @@ function fillRuns() {
 
 function drawAll() {
   drawRanking();
+  drawVersus();
   drawScatter();
   drawDistributions();
   drawGroups();

@@ -23,6 +23,7 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
         "wins",
         "ahead of next, %",
         "of the best fixed, %",
+        "of the oracle, %",
         "of the link, %",
         "p95 queueing, ms",
         "sent again, %",
@@ -35,6 +36,7 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
             rank.wins.to_string(),
             ahead(rank.ahead),
             spread(rank.regret_to_fixed, 100.0),
+            spread(rank.regret_to_oracle, 100.0),
             spread(rank.utilisation, 100.0),
             spread(rank.queueing_p95_ms, 1.0),
             spread(rank.retransmitted_percent, 1.0),
@@ -47,9 +49,10 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
          miss of the best one there, on average:\nby goodput squared over one-way delay; beside \
          others, by how even the share is; of transfers, by their slowdown.\nA win: within 10 % of \
          the best there. Of the best fixed: what it misses beyond what the best single arm\n\
-         misses, on average; only a policy's can be below 0. The other columns are medians; in \
-         brackets 95 % intervals, where\nthere are enough environments or seeds; one of “ahead” \
-         that reaches below 0 says that the next may be as good.\nStarved: environments in which \
+         misses, on average. Of the oracle: what it misses of the best arm of each environment, on \
+         average. Only a policy's can\nbe below 0. The other columns are medians; in brackets 95 % \
+         intervals, where there are enough environments or seeds;\none of “ahead” that reaches below \
+         0 says that the next may be as good.\nStarved: environments in which \
          a flow of it had less than a tenth of an even share; starves: in which it had more\nthan \
          an even share while another flow starved."
     )

@@ -4,12 +4,14 @@
 mod plot;
 mod series;
 mod show;
+mod versus;
 
 use crate::Failure;
 use crate::author::AuthorArgs;
 use crate::matrix::suite_of;
 use ccp_agent::Config;
 use clap::Args;
+use remuda_matrix::versus;
 use remuda_report::{Board, Diff, Matrix, Series, Wanted, page, plots};
 use remuda_scenarios::{Suite, suite_names};
 use std::collections::BTreeSet;
@@ -40,6 +42,8 @@ Examples:
     remuda report --series wireless/cell/owd_ms=20
   The same in the terminal, for one arm
     remuda report --series wireless/cell/owd_ms=20 --arm rein --text
+  Does a policy do better than each arm, and where does it not?
+    remuda report --text --versus rein
   Charts for a paper, as SVG and PNG: three arms on two kinds of path
     remuda report --plot out/plots --paths 'cellular paths,wired paths' --arm rein,bbr,cubic")]
 pub struct ReportArgs {
@@ -73,6 +77,10 @@ pub struct ReportArgs {
     /// [default: the five best]. All are ranked, whichever are marked
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     arm: Vec<String>,
+    /// Prints these policies or arms beside each other one: what each has of the best arm of each
+    /// environment less what the other has, and where it has least in comparison
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "text")]
+    versus: Vec<String>,
     /// Prints tables instead of writing a page; with --series, time series and what changed alone
     #[arg(long)]
     text: bool,
@@ -119,7 +127,8 @@ impl ReportArgs {
         let plots = self.drawn(&board)?;
         let series = self.series_of(&matrix)?;
         if self.text {
-            println!("{}", show::text(&board, diff.as_ref(), &series));
+            let versus = self.versus_of(&matrix)?;
+            println!("{}{versus}", show::text(&board, diff.as_ref(), &series));
         } else {
             let path = self.page_path();
             write(&path, &page(&board, diff.as_ref(), &series)?)?;
@@ -150,6 +159,20 @@ impl ReportArgs {
             return Ok(());
         }
         Err("--arm: says whom --series and --plot show; fix: add one of these, or leave it".into())
+    }
+
+    /// What `--versus` prints, after all else.
+    fn versus_of(&self, matrix: &Matrix) -> Result<String, Failure> {
+        let known = matrix.drivers();
+        if let Some(name) = self.versus.iter().find(|name| !known.contains(name)) {
+            let known = known.join(", ");
+            return Err(format!("--versus {name}: is not in the table; it has {known}").into());
+        }
+        let names: Vec<&str> = self.versus.iter().map(String::as_str).collect();
+        Ok(match names.is_empty() {
+            true => String::new(),
+            false => format!("\n\n{}", versus::shown(&versus(&matrix.rows, &names))),
+        })
     }
 
     fn page_path(&self) -> PathBuf {
@@ -215,6 +238,7 @@ mod tests {
             ("--paths wired", "--plot <DIR>"),
             ("--suite a.toml", "--series <PART>"),
             ("--text --out a.html", "cannot be used with"),
+            ("--versus rein", "--text"),
             ("/nowhere --plot x", "/nowhere: is not there; fix: "),
         ] {
             assert!(refused(line).contains(part), "{line}: {}", refused(line));
