@@ -20,7 +20,7 @@ def addresses(column: pyarrow.ChunkedArray) -> list[int]:
     return [chunk.buffers()[1].address for chunk in column.chunks]
 
 
-NAMES = ["flows", "links", "switches", "flow_samples", "link_samples"]
+NAMES = ["flows", "links", "switches", "decisions", "flow_samples", "link_samples"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -243,6 +243,8 @@ fn flow_outcome(flow: u32, slot: &Slot, samples: &Samples, plan: &Plan) -> FlowO
         one_way_p99_ms: None,
         reports: 0,
         switches: Vec::new(),
+        decisions: Vec::new(),
+        decisions_left_out: 0,
     }
 }
 

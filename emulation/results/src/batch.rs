@@ -2,7 +2,10 @@
 
 use crate::column::{Column, field};
 use crate::error::Error;
-use crate::tables::{FLOW_SAMPLES, FLOWS, LINK_SAMPLES, LINKS, SWITCHES, Table, switch_rows};
+use crate::tables::{
+    DECISIONS, FLOW_SAMPLES, FLOWS, LINK_SAMPLES, LINKS, SWITCHES, Table, decision_rows,
+    switch_rows,
+};
 use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use remuda_scenarios::outcome::Outcome;
@@ -51,7 +54,7 @@ pub(crate) fn metadata(
 /// runs can be laid one below the other.
 fn run_fields(table: Table) -> Vec<Field> {
     match table {
-        Table::Flows | Table::Links | Table::Switches => vec![
+        Table::Flows | Table::Links | Table::Switches | Table::Decisions => vec![
             field("scenario", DataType::Utf8, false, ""),
             field("engine", DataType::Utf8, false, ""),
             field("seed", DataType::UInt64, false, ""),
@@ -84,6 +87,7 @@ pub(crate) fn schema(table: Table, metadata: &BTreeMap<String, String>) -> Schem
         Table::Flows => fields(table, FLOWS),
         Table::Links => fields(table, LINKS),
         Table::Switches => fields(table, SWITCHES),
+        Table::Decisions => fields(table, DECISIONS),
         Table::FlowSamples => fields(table, FLOW_SAMPLES),
         Table::LinkSamples => fields(table, LINK_SAMPLES),
     };
@@ -111,6 +115,7 @@ pub(crate) fn part(
         Table::Flows => arrays(FLOWS, slice(&outcome.flows, from, rows)),
         Table::Links => arrays(LINKS, slice(&outcome.links, from, rows)),
         Table::Switches => arrays(SWITCHES, slice(&switch_rows(outcome), from, rows)),
+        Table::Decisions => arrays(DECISIONS, slice(&decision_rows(outcome), from, rows)),
         Table::FlowSamples => arrays(FLOW_SAMPLES, slice(&outcome.flow_samples, from, rows)),
         Table::LinkSamples => arrays(LINK_SAMPLES, slice(&outcome.link_samples, from, rows)),
     };

@@ -2,7 +2,9 @@
 
 use crate::batch::{About, metadata, part, rows, schema};
 use crate::error::Error;
-use crate::tables::{FLOW_SAMPLES, FLOWS, LINK_SAMPLES, LINKS, SWITCHES, Table};
+use crate::tables::{
+    DECISIONS, DecisionRow, FLOW_SAMPLES, FLOWS, LINK_SAMPLES, LINKS, SWITCHES, Table,
+};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
@@ -10,7 +12,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use remuda_scenarios::outcome::{Engine, Outcome, Switch};
+use remuda_scenarios::outcome::{Became, Decided, Engine, FlowOutcome, Outcome, Switch};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -73,6 +75,7 @@ fn row_count(table: Table, outcome: &Outcome) -> usize {
         Table::Flows => outcome.flows.len(),
         Table::Links => outcome.links.len(),
         Table::Switches => outcome.flows.iter().map(|flow| flow.switches.len()).sum(),
+        Table::Decisions => outcome.flows.iter().map(|flow| flow.decisions.len()).sum(),
         Table::FlowSamples => outcome.flow_samples.len(),
         Table::LinkSamples => outcome.link_samples.len(),
     }
@@ -94,18 +97,18 @@ pub fn write(folder: &Path, outcome: &Outcome, about: &About) -> Result<(), Erro
     Ok(())
 }
 
-/// Many outcomes in one folder: their flows, links and switches below each other.
+/// Many outcomes in one folder: their flows, links, switches and decisions below each other.
 pub struct Sweep {
     files: Vec<(Table, Whole)>,
     about: About,
 }
 
 impl Sweep {
-    /// Begins `flows.parquet`, `links.parquet` and `switches.parquet` in a folder, which is made if
-    /// it is not there.
+    /// Begins `flows.parquet`, `links.parquet`, `switches.parquet` and `decisions.parquet` in a
+    /// folder, which is made if it is not there.
     pub fn create(folder: &Path, about: &About) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(Error::io(folder))?;
-        let tables = [Table::Flows, Table::Links, Table::Switches];
+        let tables = [Table::Flows, Table::Links, Table::Switches, Table::Decisions];
         let create = |table: Table| {
             Ok((table, Whole::of_table(folder, table, &metadata(table, None, about))?))
         };
@@ -188,13 +191,56 @@ pub fn read(folder: &Path) -> Result<Outcome, Error> {
     outcome.link_samples = rows(Table::LinkSamples.name(), LINK_SAMPLES, &samples)?;
     let switches = load(folder, Table::Switches)?.batches;
     for row in rows(Table::Switches.name(), SWITCHES, &switches)? {
-        let flow = outcome.flows.iter_mut().find(|flow| flow.flow == row.flow);
-        let Some(flow) = flow else {
-            let rule = format!("column `flow` says {}, and there is no such flow", row.flow);
-            return Err(Error::Table { table: Table::Switches.name(), rule });
-        };
+        let flow = flow_of(&mut outcome, Table::Switches, row.flow)?;
         let (t_s, from, to, why) = (row.t_s, row.from, row.to, row.why);
         flow.switches.push(Switch { t_s, from, to, why });
     }
+    let decisions = load(folder, Table::Decisions)?.batches;
+    for row in rows(Table::Decisions.name(), DECISIONS, &decisions)? {
+        let flow = flow_of(&mut outcome, Table::Decisions, row.flow)?;
+        flow.decisions.push(decided(row)?);
+    }
     Ok(outcome)
+}
+
+/// The flow that a row of a table is of.
+fn flow_of(outcome: &mut Outcome, table: Table, number: u32) -> Result<&mut FlowOutcome, Error> {
+    let rule = || format!("column `flow` says {number}, and there is no such flow");
+    let flow = outcome.flows.iter_mut().find(|flow| flow.flow == number);
+    flow.ok_or_else(|| Error::Table { table: table.name(), rule: rule() })
+}
+
+fn decided(row: DecisionRow) -> Result<Decided, Error> {
+    let refuse = |rule| Error::Table { table: Table::Decisions.name(), rule };
+    let unknown = || refuse(format!("column `became` says {:?}, which is nothing", row.became));
+    let became = Became::named(&row.became).ok_or_else(unknown)?;
+    let features = serde_json::from_str(&row.features);
+    let features = features.map_err(|error| {
+        refuse(format!("column `features` is no JSON object of texts: {error}"))
+    })?;
+    let DecisionRow { t_s, arm, to, why, .. } = row;
+    Ok(Decided { t_s, became, arm, to, why, features })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_that_is_none_is_named_by_column() {
+        let row = |became: &str, features: &str| DecisionRow {
+            became: became.to_owned(),
+            features: features.to_owned(),
+            ..DecisionRow::default()
+        };
+        assert!(decided(row("stayed", "{}")).is_ok());
+        for (became, features, want) in [
+            ("left", "{}", "table `decisions`: column `became` says \"left\""),
+            ("stayed", "", "table `decisions`: column `features` is no JSON object"),
+            ("stayed", "{\"a\": 1}", "column `features` is no JSON object of texts"),
+        ] {
+            let error = decided(row(became, features)).unwrap_err().to_string();
+            assert!(error.contains(want), "{error}");
+        }
+    }
 }

@@ -2,7 +2,9 @@
 
 use crate::column;
 use crate::column::Column;
-use remuda_scenarios::outcome::{FlowOutcome, FlowSample, LinkOutcome, LinkSample, Outcome};
+use remuda_scenarios::outcome::{
+    Decided, FlowOutcome, FlowSample, LinkOutcome, LinkSample, Outcome,
+};
 
 /// The tables of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +15,8 @@ pub enum Table {
     Links,
     /// A row a change of a flow's arm.
     Switches,
+    /// A row a decision about a flow's arm.
+    Decisions,
     /// A row a look at a flow.
     FlowSamples,
     /// A row a look at a link.
@@ -21,8 +25,14 @@ pub enum Table {
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Flows, Self::Links, Self::Switches, Self::FlowSamples, Self::LinkSamples];
+    pub const ALL: [Self; 6] = [
+        Self::Flows,
+        Self::Links,
+        Self::Switches,
+        Self::Decisions,
+        Self::FlowSamples,
+        Self::LinkSamples,
+    ];
 
     /// Its name: a Parquet file's stem.
     pub const fn name(self) -> &'static str {
@@ -30,6 +40,7 @@ impl Table {
             Self::Flows => "flows",
             Self::Links => "links",
             Self::Switches => "switches",
+            Self::Decisions => "decisions",
             Self::FlowSamples => "flow_samples",
             Self::LinkSamples => "link_samples",
         }
@@ -62,6 +73,36 @@ pub(crate) fn switch_rows(outcome: &Outcome) -> Vec<SwitchRow> {
     outcome.flows.iter().flat_map(of_flow).collect()
 }
 
+/// A decision, with the flow it is of; its features as a JSON object of texts.
+#[derive(Default)]
+pub(crate) struct DecisionRow {
+    pub flow: u32,
+    pub t_s: f64,
+    pub became: String,
+    pub arm: String,
+    pub to: String,
+    pub why: String,
+    pub features: String,
+}
+
+/// The decisions of all flows, by flow and time.
+pub(crate) fn decision_rows(outcome: &Outcome) -> Vec<DecisionRow> {
+    let of_flow = |of: &FlowOutcome| {
+        let flow = of.flow;
+        let row = |it: &Decided| DecisionRow {
+            flow,
+            t_s: it.t_s,
+            became: it.became.name().to_owned(),
+            arm: it.arm.clone(),
+            to: it.to.clone(),
+            why: it.why.clone(),
+            features: serde_json::to_string(&it.features).expect("texts by name are JSON"),
+        };
+        of.decisions.iter().map(row).collect::<Vec<_>>()
+    };
+    outcome.flows.iter().flat_map(of_flow).collect()
+}
+
 pub(crate) const FLOWS: &[Column<FlowOutcome>] = &[
     column!(flow: U32, "index"),
     column!(name: Text),
@@ -86,6 +127,7 @@ pub(crate) const FLOWS: &[Column<FlowOutcome>] = &[
     column!(one_way_p95_ms: Maybe, "ms"),
     column!(one_way_p99_ms: Maybe, "ms"),
     column!(reports: U64, "count"),
+    column!(decisions_left_out: U64, "count"),
 ];
 
 pub(crate) const LINKS: &[Column<LinkOutcome>] = &[
@@ -109,6 +151,16 @@ pub(crate) const SWITCHES: &[Column<SwitchRow>] = &[
     column!(from: Text),
     column!(to: Text),
     column!(why: Text),
+];
+
+pub(crate) const DECISIONS: &[Column<DecisionRow>] = &[
+    column!(flow: U32, "index"),
+    column!(t_s: F64, "s"),
+    column!(became: Text),
+    column!(arm: Text),
+    column!(to: Text),
+    column!(why: Text),
+    column!(features: Text),
 ];
 
 pub(crate) const FLOW_SAMPLES: &[Column<FlowSample>] = &[

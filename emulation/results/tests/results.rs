@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use remuda_results::{About, Sweep, Table, details, overview, png, qlog, read, svg, write};
 use remuda_scenarios::outcome::{
-    Engine, FlowOutcome, FlowSample, LinkOutcome, LinkSample, Outcome, Switch,
+    Became, Decided, Engine, FlowOutcome, FlowSample, LinkOutcome, LinkSample, Outcome, Switch,
 };
 use std::fs;
 use std::path::Path;
@@ -28,6 +28,18 @@ fn outcome() -> Outcome {
     let mut flows = vec![flow(0, "a <&\" b", "rein", "bbr"), flow(1, "late", "cubic", "cubic")];
     let (from, to, why) = ("cubic".to_owned(), "bbr".to_owned(), "small buffer".to_owned());
     flows[0].switches.push(Switch { t_s: 3.02, from, to, why });
+    flows[0].decisions = vec![
+        Decided { t_s: 1.0, arm: "cubic".to_owned(), to: "cubic".to_owned(), ..Decided::default() },
+        Decided {
+            t_s: 3.02,
+            became: Became::Switched,
+            arm: "cubic".to_owned(),
+            to: "bbr".to_owned(),
+            why: "small \"buffer\"".to_owned(),
+            features: [("bbr".to_owned(), "0.5 ± 0.1".to_owned())].into(),
+        },
+    ];
+    flows[0].decisions_left_out = 3;
     flows[1].start_s = 2.0;
     flows[1].end_s = Some(9.5);
     let look = |n: u32, flow: u32| FlowSample {
@@ -263,22 +275,40 @@ fn any_maybe() -> impl Strategy<Value = Option<f64>> {
     proptest::option::of(0.0..1e9f64)
 }
 
+fn any_decision() -> impl Strategy<Value = Decided> {
+    let became = prop_oneof![
+        Just(Became::Stayed),
+        Just(Became::Switched),
+        Just(Became::Vetoed),
+        Just(Became::RolledBack),
+    ];
+    let features = proptest::collection::btree_map(any_text(), any_text(), 0..4);
+    (0.0..1e3f64, became, any_text(), any_text(), any_text(), features).prop_map(
+        |(t_s, became, arm, to, why, features)| Decided { t_s, became, arm, to, why, features },
+    )
+}
+
 fn any_flow() -> impl Strategy<Value = FlowOutcome> {
     let switch = (0.0..1e3f64, any_text(), any_text(), any_text());
     let switch = switch.prop_map(|(t_s, from, to, why)| Switch { t_s, from, to, why });
     let switches = proptest::collection::vec(switch, 0..3);
+    let decisions = (proptest::collection::vec(any_decision(), 0..3), any::<u64>());
     let texts = (any_text(), any_text(), any_text());
-    (texts, any_maybe(), any_maybe(), any::<u64>(), 0.0..1e9f64, switches).prop_map(
-        |((name, driver, arm), end_s, rtt_p50_ms, sent_pkts, start_s, switches)| FlowOutcome {
-            name,
-            driver,
-            arm,
-            start_s,
-            end_s,
-            rtt_p50_ms,
-            sent_pkts,
-            switches,
-            ..FlowOutcome::default()
+    (texts, any_maybe(), any_maybe(), any::<u64>(), 0.0..1e9f64, switches, decisions).prop_map(
+        |((name, driver, arm), end_s, rtt_p50_ms, sent_pkts, start_s, switches, decisions)| {
+            FlowOutcome {
+                name,
+                driver,
+                arm,
+                start_s,
+                end_s,
+                rtt_p50_ms,
+                sent_pkts,
+                switches,
+                decisions: decisions.0,
+                decisions_left_out: decisions.1,
+                ..FlowOutcome::default()
+            }
         },
     )
 }

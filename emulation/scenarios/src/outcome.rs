@@ -1,6 +1,7 @@
 //! What came of a scenario: plain numbers, the same from every engine.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -111,6 +112,65 @@ pub struct FlowOutcome {
     pub reports: u64,
     /// Changes of its arm, in order.
     pub switches: Vec<Switch>,
+    /// What its policy decided, the first [`DECISIONS_MAX`], in order; the simulator's flows alone
+    /// have it.
+    pub decisions: Vec<Decided>,
+    /// Decisions beyond those.
+    pub decisions_left_out: u64,
+}
+
+/// So many decisions of a flow are kept; the others are counted.
+pub const DECISIONS_MAX: usize = 1_000;
+
+/// What came of a decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Became {
+    /// The arm stays, as the policy wants.
+    #[default]
+    Stayed,
+    /// The arm changed, as the policy or an operator wants.
+    Switched,
+    /// The guard or the arm refused the change.
+    Vetoed,
+    /// The guard undid the last change.
+    RolledBack,
+}
+
+impl Became {
+    const ALL: [Self; 4] = [Self::Stayed, Self::Switched, Self::Vetoed, Self::RolledBack];
+
+    /// Its name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stayed => "stayed",
+            Self::Switched => "switched",
+            Self::Vetoed => "vetoed",
+            Self::RolledBack => "rolled_back",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+}
+
+/// A decision about a flow's arm.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Decided {
+    /// When.
+    pub t_s: f64,
+    /// What came of it.
+    pub became: Became,
+    /// The arm before.
+    pub arm: String,
+    /// The arm that was wanted.
+    pub to: String,
+    /// In words; of a veto, the guard's or the arm's.
+    pub why: String,
+    /// What it was derived from, by name: an arm's is what that arm is expected to earn.
+    pub features: BTreeMap<String, String>,
 }
 
 /// A change of a flow's arm.
@@ -260,5 +320,9 @@ mod tests {
         assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);
         assert_eq!(Engine::named("live"), Some(Engine::Live));
         assert_eq!(Engine::named("Live"), None);
+        for became in Became::ALL {
+            assert_eq!(Became::named(became.name()), Some(became));
+            assert_eq!(serde_json::to_value(became).unwrap(), became.name());
+        }
     }
 }

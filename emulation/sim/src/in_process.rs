@@ -5,16 +5,16 @@
 //! is made: it is made at once, and delayed.
 
 use crate::Error;
+use crate::decisions::Decisions;
 use ccp_agent::author;
 use ccp_agent::flow::{Actuator, Context, Flow};
 use ccp_agent::programs::{Compiled, installed_as};
-use ccp_agent::{Config, catalogue, decode, events, programs};
+use ccp_agent::{Config, catalogue, decode, programs};
 use remuda_algorithms::controller::OWN_FIELDS_MAX;
 use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Arm, ProgramId, Registers, Sample, Why, arms};
 use remuda_scenarios::SwitchOrder;
-use remuda_scenarios::outcome::Switch;
 use remuda_vm::Program;
 use remuda_wire::program::{REPORT_REGISTERS, Register};
 use remuda_wire::to_agent::{FlowInfo, Signals};
@@ -179,36 +179,11 @@ impl Actuator for Wire<'_> {
     fn run_native(&mut self, _name: &'static str, _ssthresh_bytes: u32) {}
 }
 
-/// Keeps the switches, with their reasons, and what the policy saw.
-#[derive(Debug, Default)]
-struct Switches {
-    now_ns: u64,
-    made: Vec<Switch>,
-    samples: Vec<Sample>,
-}
-
-impl events::Recorder for Switches {
-    fn record(&mut self, _flow: Option<u32>, event: &events::Event) {
-        if let events::Event::Switched { from, to, why, .. } = event {
-            self.made.push(Switch {
-                t_s: self.now_ns as f64 / 1e9,
-                from: from.clone(),
-                to: to.clone(),
-                why: why.clone(),
-            });
-        }
-    }
-
-    fn sample(&mut self, _flow: u32, sample: Sample) {
-        self.samples.push(sample);
-    }
-}
-
 /// The agent's side of one flow.
 pub struct InProcess {
     flow: Flow,
     config: Arc<Config>,
-    switches: Switches,
+    decisions: Decisions,
     /// The program that it was told to run, by its place in [`Programs`].
     running: Option<usize>,
     /// What is to drive the flow later, the next one last.
@@ -252,9 +227,9 @@ impl InProcess {
         let driven = (driver.to_owned(), controller);
         let flow = Flow::new(1, info(ecn, &signals), (cwnd, mss), driven, signals.now_us);
         let ordered = ordered.iter().rev().cloned().collect();
-        let switches = Switches::default();
+        let decisions = Decisions::default();
         let config = Arc::clone(config);
-        let mut agent = Self { flow, config, switches, running: None, ordered };
+        let mut agent = Self { flow, config, decisions, running: None, ordered };
         let orders = agent.step(signals, |flow, ctx| flow.start(ctx)).unwrap_or_default();
         Ok((agent, orders))
     }
@@ -269,14 +244,14 @@ impl InProcess {
         self.flow.totals.reports
     }
 
-    /// The switches made.
-    pub fn switches(&self) -> &[Switch] {
-        &self.switches.made
+    /// What was decided so far.
+    pub fn decisions(&self) -> &Decisions {
+        &self.decisions
     }
 
     /// What its policy saw of the arms.
     pub fn samples(&self) -> &[Sample] {
-        &self.switches.samples
+        &self.decisions.samples
     }
 
     /// Takes in a report of that program; what it wants, if anything is new. A report of another
@@ -316,12 +291,12 @@ impl InProcess {
         act: impl FnOnce(&mut Flow, &mut Context<'_>),
     ) -> Option<Orders> {
         let mut wire = Wire(Orders::default(), false, &self.config);
-        self.switches.now_ns = signals.now_us * 1_000;
+        self.decisions.now_ns = signals.now_us * 1_000;
         self.flow.signals = Some(signals);
         let report_us = u32::try_from(self.config.agent.report_interval_ms_min * 1_000);
         let mut ctx = Context {
             config: &self.config,
-            recorder: &mut self.switches,
+            recorder: &mut self.decisions,
             actuator: &mut wire,
             report_us: report_us.unwrap_or(u32::MAX),
         };

@@ -36,6 +36,7 @@
 
 mod control;
 mod datapath;
+mod decisions;
 mod delays;
 mod error;
 mod external;

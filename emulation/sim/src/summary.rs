@@ -48,11 +48,11 @@ fn goodput(bytes: u64, (start_ns, end_ns): (u64, u64)) -> f64 {
 fn of_tcp(flow: u32, tcp: &TcpFlow, now_ns: u64) -> FlowOutcome {
     let counts = tcp.sender.counts;
     let life = (tcp.start_ns, tcp.end_ns.or(tcp.stop_ns).unwrap_or(now_ns));
-    let (reports, switches) = match &tcp.control {
+    let (reports, decisions) = match &tcp.control {
         Control::Datapath(datapath) => {
-            (datapath.agent().reports(), datapath.agent().switches().to_vec())
+            (datapath.agent().reports(), Some(datapath.agent().decisions()))
         }
-        _ => (0, Vec::new()),
+        _ => (0, None),
     };
     FlowOutcome {
         flow,
@@ -78,7 +78,9 @@ fn of_tcp(flow: u32, tcp: &TcpFlow, now_ns: u64) -> FlowOutcome {
         one_way_p95_ms: tcp.one_ways.quantile_ms(0.95),
         one_way_p99_ms: tcp.one_ways.quantile_ms(0.99),
         reports,
-        switches,
+        switches: decisions.map(|it| it.switches.clone()).unwrap_or_default(),
+        decisions: decisions.map(|it| it.kept.clone()).unwrap_or_default(),
+        decisions_left_out: decisions.map_or(0, |it| it.left_out),
     }
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use ccp_agent::catalogue::{self, Kind};
 use common::run;
-use remuda_scenarios::outcome::Outcome;
+use remuda_scenarios::outcome::{Became, Outcome};
 
 fn of(driver: &str) -> Outcome {
     run(&format!(
@@ -32,4 +32,22 @@ fn each_policy_uses_the_link_and_rides_arms() {
         assert_eq!(outcome, of(driver), "{driver}: a seed has one outcome");
     }
     assert!(!of("random").flows[0].switches.is_empty());
+}
+
+#[test]
+fn what_a_policy_decided_is_in_the_outcome_with_its_reasons() {
+    for driver in ["random", "epsilon_greedy", "linucb"] {
+        let outcome = of(driver);
+        let flow = &outcome.flows[0];
+        let changes = |it: &Became| [Became::Switched, Became::RolledBack].contains(it);
+        let made = flow.decisions.iter().filter(|it| changes(&it.became)).count();
+        assert_eq!(made, flow.switches.len(), "{driver}");
+        assert!(flow.decisions.iter().any(|it| !it.features.is_empty()), "{driver}: {flow:?}");
+        assert!(flow.decisions.windows(2).all(|two| two[0].t_s <= two[1].t_s), "{driver}");
+        assert_eq!(flow.decisions_left_out, 0, "{driver}");
+    }
+    let outcome = of("linucb");
+    let first = &outcome.flows[0].decisions[0];
+    assert_eq!((first.became, first.arm.as_str()), (Became::Stayed, "cubic"));
+    assert!(first.features["copa"].starts_with("0.000 ± "), "{first:?}");
 }

@@ -144,6 +144,10 @@ class Result:
         """A row a change of a flow's arm."""
 
     @property
+    def decisions(self) -> Table:
+        """A row a decision about a flow's arm: what became of it, and why."""
+
+    @property
     def flow_samples(self) -> Table:
         """The time series of flows: window, pacing, round trip, every `sample_ms`."""
 

@@ -70,6 +70,12 @@ impl PyOutcome {
         self.table(py, Kind::Switches)
     }
 
+    /// A row per decision about a flow's arm.
+    #[getter]
+    fn decisions(&self, py: Python<'_>) -> PyResult<Py<Table>> {
+        self.table(py, Kind::Decisions)
+    }
+
     /// The time series of flows.
     #[getter]
     fn flow_samples(&self, py: Python<'_>) -> PyResult<Py<Table>> {

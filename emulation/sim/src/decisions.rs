@@ -1,0 +1,146 @@
+//! Keeps what was decided of a flow's arm, with the reasons, and what its policy saw of its arms.
+
+use ccp_agent::events::{Event, Recorder};
+use remuda_algorithms::Sample;
+use remuda_scenarios::outcome::{Became, DECISIONS_MAX, Decided, Switch};
+use std::collections::BTreeMap;
+
+/// The decisions of one flow.
+#[derive(Debug, Default)]
+pub struct Decisions {
+    /// The simulated time, in nanoseconds.
+    pub now_ns: u64,
+    /// Changes of arm.
+    pub switches: Vec<Switch>,
+    /// All decisions, the first [`DECISIONS_MAX`].
+    pub kept: Vec<Decided>,
+    /// The others, counted.
+    pub left_out: u64,
+    /// What its policy saw of the arms.
+    pub samples: Vec<Sample>,
+    arm: String,
+    /// The guard has just said that it undoes a switch: the next one is that.
+    undoes: bool,
+}
+
+fn named(features: &BTreeMap<&'static str, String>) -> BTreeMap<String, String> {
+    features.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+}
+
+impl Decisions {
+    fn t_s(&self) -> f64 {
+        self.now_ns as f64 / 1e9
+    }
+
+    fn keep(&mut self, decided: impl FnOnce(f64) -> Decided) {
+        if self.kept.len() < DECISIONS_MAX {
+            self.kept.push(decided(self.t_s()));
+        } else {
+            self.left_out += 1;
+        }
+    }
+}
+
+impl Recorder for Decisions {
+    fn record(&mut self, _flow: Option<u32>, event: &Event) {
+        match event {
+            Event::Created { arm, .. } => self.arm.clone_from(arm),
+            Event::RolledBack { .. } => self.undoes = true,
+            Event::Switched { from, to, why, features } => {
+                let (t_s, from, why) = (self.t_s(), from.clone(), why.clone());
+                self.arm.clone_from(to);
+                let undone = std::mem::take(&mut self.undoes);
+                let became = if undone { Became::RolledBack } else { Became::Switched };
+                self.keep(|t_s| Decided {
+                    t_s,
+                    became,
+                    arm: from.clone(),
+                    to: to.clone(),
+                    why: why.clone(),
+                    features: named(features),
+                });
+                self.switches.push(Switch { t_s, from, to: to.clone(), why });
+            }
+            Event::Stays { arm, why, features } => self.keep(|t_s| Decided {
+                t_s,
+                became: Became::Stayed,
+                arm: arm.clone(),
+                to: arm.clone(),
+                why: why.clone(),
+                features: named(features),
+            }),
+            Event::Vetoed { to, reason } => {
+                let arm = self.arm.clone();
+                self.keep(|t_s| Decided {
+                    t_s,
+                    became: Became::Vetoed,
+                    arm,
+                    to: to.clone(),
+                    why: reason.clone(),
+                    features: BTreeMap::new(),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn sample(&mut self, _flow: u32, sample: Sample) {
+        self.samples.push(sample);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> String {
+        text.to_owned()
+    }
+
+    fn switched(from: &str, to: &str) -> Event {
+        let features = BTreeMap::from([("bbr", text("0.5"))]);
+        Event::Switched { from: text(from), to: text(to), why: text("why"), features }
+    }
+
+    #[test]
+    fn each_decision_is_kept_with_what_became_of_it() {
+        let mut of = Decisions::default();
+        let features = BTreeMap::from([("class", text("wifi"))]);
+        let events = [
+            Event::Stays { arm: text("cubic"), why: text("it is good"), features },
+            switched("cubic", "bbr"),
+            Event::RolledBack { from: text("bbr"), to: text("cubic"), power_percent: 40 },
+            switched("bbr", "cubic"),
+            Event::Vetoed { to: text("bbr"), reason: text("it was undone") },
+            Event::Adopted { flows: 1 },
+        ];
+        for event in &events {
+            of.now_ns += 1_000_000_000;
+            of.record(Some(1), event);
+        }
+        let said: Vec<_> = of
+            .kept
+            .iter()
+            .map(|it| (it.t_s, it.became.name(), it.arm.as_str(), it.to.as_str()))
+            .collect();
+        let want = [
+            (1.0, "stayed", "cubic", "cubic"),
+            (2.0, "switched", "cubic", "bbr"),
+            (4.0, "rolled_back", "bbr", "cubic"),
+            (5.0, "vetoed", "cubic", "bbr"),
+        ];
+        assert_eq!(said, want);
+        assert_eq!(of.kept[0].features["class"], "wifi");
+        assert_eq!(of.kept[1].features["bbr"], "0.5");
+        assert_eq!(of.kept[3].why, "it was undone");
+        assert_eq!(of.switches.len(), 2, "a roll-back changes the arm too");
+    }
+
+    #[test]
+    fn beyond_the_bound_they_are_counted() {
+        let mut of = Decisions::default();
+        let veto = Event::Vetoed { to: text("bbr"), reason: text("no") };
+        (0..DECISIONS_MAX + 7).for_each(|_| of.record(Some(1), &veto));
+        assert_eq!((of.kept.len(), of.left_out), (DECISIONS_MAX, 7));
+    }
+}
