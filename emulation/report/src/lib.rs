@@ -10,6 +10,7 @@
 mod arms;
 mod board;
 mod cloud;
+mod decisions;
 mod diff;
 mod error;
 mod matrix;
@@ -21,6 +22,7 @@ mod slice;
 
 pub use board::{Board, Cell, HarmTo, Place, Starved};
 pub use cloud::Cloud;
+pub use decisions::Decision;
 pub use diff::{Change, Diff, DriverDiff, Verdict};
 pub use error::Error;
 pub use matrix::Matrix;

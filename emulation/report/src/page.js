@@ -603,19 +603,68 @@ function panel(run, { key, label }, colours) {
       height: size.height - size.top - size.bottom }));
   });
   axes(svg, size, x, y);
-  for (const [when, from, to, why] of tested.decisions) {
-    const line = { class: "decision", x1: x.of(when), x2: x.of(when), y1: size.top,
-      y2: size.height - size.bottom };
-    const mark = shape("line", line);
-    mark.append(shape("title", {}, `${figure(when)} s: ${from} to ${to}: ${why}`));
-    svg.append(mark);
-  }
+  const marks = tested.decisions.map((it) => decisionMark(it, x.of(it.t_s), size));
+  svg.append(...marks.map(({ line }) => line));
   for (const { t_s: times, values: of, kind, style } of all) {
     const points = times.map((t, n) => [t, of[n]]).filter(([, value]) => value !== null)
       .map(([t, value]) => `${x.of(t).toFixed(1)},${y.of(value).toFixed(1)}`);
     svg.append(shape("polyline", { class: kind, style, points: points.join(" ") }));
   }
+  // Above all else, so that they are hit.
+  svg.append(...marks.map(({ hit }) => hit));
   return svg;
+}
+
+// ---- decisions ---------------------------------------------------------------------------------
+
+const BECAME = {
+  switched: ({ arm, to }) => `${arm} → ${to}`,
+  rolled_back: ({ arm, to }) => `${arm} → ${to}, undone by the guard`,
+  vetoed: ({ arm, to }) => `${arm} stays, ${to} refused`,
+  stayed: ({ arm }) => `${arm} stays`,
+};
+const became = (it) => BECAME[it.became](it);
+const pairs = (all, by) => all.map(([name, value]) => `${name} ${value}`).join(by);
+const RANGE_PX = 9;
+
+// A line over the whole panel where something changed or was refused; a tick where the arm stays.
+function decisionMark(it, x, { top, height, bottom }) {
+  const low = height - bottom;
+  const from = it.became === "stayed" ? low - 8 : top;
+  const line = shape("line", { class: `decision ${it.became}`, x1: x, x2: x, y1: from, y2: low });
+  const hit = shape("rect", { class: "hit", x: x - RANGE_PX / 2, width: RANGE_PX, y: from,
+    height: low - from });
+  const lines = [`${figure(it.t_s)} s: ${became(it)}: ${it.why}`, pairs(it.scores, ", "),
+    pairs(it.features, ", ")];
+  hit.append(shape("title", {}, lines.filter((text) => text !== "").join("\n")));
+  hit.addEventListener("click", () => tellDecision(it));
+  return { line, hit };
+}
+
+// All of one decision: what was expected of each arm, and what that was derived from.
+function tellDecision(it) {
+  const head = element("p", {}, element("b", {}, `${figure(it.t_s)} s: ${became(it)}`),
+    `: ${it.why}`);
+  const rows = (all) => all.map((cells) => ({ chosen: cells[0] === it.to, cells }));
+  const tables = [[["arm", "expected"], it.scores], [["feature", "value"], it.features]]
+    .filter(([, all]) => all.length > 0).map(([columns, all]) => table(columns, rows(all)));
+  at("decision").replaceChildren(head, ...tables);
+}
+
+function drawDecisions(run) {
+  const hint = "Hover over a dashed line or a tick for its reasons; click it for all of them here.";
+  at("decision").replaceChildren(run.flows.some((flow) => flow.decisions.length > 0) ? hint : "");
+  const rows = run.flows.flatMap((flow) => flow.decisions.map((it) => ({
+    cells: [`${figure(it.t_s)} s`, flow.name, became(it), it.why,
+      element("td", { class: "places" }, pairs(it.scores, "\n")),
+      element("td", { class: "places" }, pairs(it.features, "\n"))],
+  })));
+  const more = run.flows.reduce((sum, flow) => sum + flow.decisions_left_out, 0);
+  const said = more > 0 ? [element("p", {}, `${more} more decisions are not shown.`)] : [];
+  const columns = ["when", "flow", "arm", "why", "expected of arms", "features"];
+  at("decisions").replaceChildren(...(rows.length > 0
+    ? [table(columns, rows), ...said]
+    : ["Nothing was decided about an arm."]));
 }
 
 const runName = (run) => `${run.driver} in ${run.environment}, seed ${run.seed}`;
@@ -638,12 +687,7 @@ function drawSeries() {
     : [];
   at("series-plot").replaceChildren(...panels.map((it) => panel(run, it, colours)),
     element("ul", { class: "legend" }, ...flows, ...more, ...arms, ...limit));
-  const decisions = run.flows.flatMap((flow) => flow.decisions.map(([when, from, to, why]) => ({
-    cells: [`${figure(when)} s`, flow.name, `${from} → ${to}`, why],
-  })));
-  at("decisions").replaceChildren(decisions.length > 0
-    ? table(["when", "flow", "arm", "why"], decisions)
-    : "No decision changed an arm.");
+  drawDecisions(run);
 }
 
 // ---- a policy beside the others ----------------------------------------------------------------
@@ -658,23 +702,23 @@ function besides() {
 }
 
 function drawVersus() {
-  const pairs = [...besides()].sort((a, b) => a.difference.middle - b.difference.middle);
-  if (pairs.length === 0) {
+  const beside = [...besides()].sort((a, b) => a.difference.middle - b.difference.middle);
+  if (beside.length === 0) {
     at("versus-sentence").textContent = "There is no policy, or no arm, to compare.";
     return at("beside").replaceChildren();
   }
-  const [{ driver, environments }] = pairs;
+  const [{ driver, environments }] = beside;
   const isSure = (it) => it.difference.bounds && it.difference.bounds[0] > 0;
-  const sure = pairs.filter(isSure).length;
+  const sure = beside.filter(isSure).length;
   at("versus-sentence").textContent = `${driver} does better than ${sure} of the ` +
-    `${pairs.length} others with 95 % confidence, over ${environments} environments.`;
+    `${beside.length} others with 95 % confidence, over ${environments} environments.`;
   const places = ({ losses, behind_in: count }) => {
     const worst = losses.map((it) => `${it.suite}/${it.environment}: ` +
       `${figure(it.own * 100)} % to ${figure(it.other * 100)} %`);
     const more = count > losses.length ? [`and ${count - losses.length} more`] : [];
     return element("td", { class: "places" }, [...worst, ...more].join("\n"));
   };
-  const rows = pairs.map((it) => ({
+  const rows = beside.map((it) => ({
     chosen: it.other === chosen(),
     cells: [it.other, spread(it.difference, 100), `${it.ahead_in}`, `${it.behind_in}`, places(it)],
   }));

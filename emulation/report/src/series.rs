@@ -4,6 +4,7 @@
 //! program, scenario and seed does to the byte.
 
 use crate::arms::check_arms;
+use crate::decisions::{self, Decision};
 use crate::error::Error;
 use crate::matrix::Matrix;
 use ccp_agent::Config;
@@ -40,8 +41,10 @@ pub struct FlowSeries {
     pub cwnd_pkts: Vec<f64>,
     /// Which arm from when on.
     pub arms: Vec<(f64, String)>,
-    /// When its arm changed, from which to which, and why.
-    pub decisions: Vec<(f64, String, String, String)>,
+    /// What was decided about its arm, and why.
+    pub decisions: Vec<Decision>,
+    /// Decisions that are not among them.
+    pub decisions_left_out: u64,
 }
 
 /// The bottleneck of it: the link of the first tested flow's route where packets waited longest.
@@ -243,9 +246,7 @@ fn flow(outcome: &Outcome, place: usize, tested: bool) -> FlowSeries {
             arms.push((rounded(look.t_s), look.arm.to_string()));
         }
     }
-    let decisions = of.switches.iter().map(|switch| {
-        (rounded(switch.t_s), switch.from.clone(), switch.to.clone(), switch.why.clone())
-    });
+    let (decisions, left_out) = decisions::shown(&of.decisions);
     FlowSeries {
         name: of.name.clone(),
         tested,
@@ -254,7 +255,8 @@ fn flow(outcome: &Outcome, place: usize, tested: bool) -> FlowSeries {
         srtt_ms: looks.iter().map(|look| look.srtt_ms.map(rounded)).collect(),
         cwnd_pkts: looks.iter().map(|look| look.cwnd_pkts).collect(),
         arms,
-        decisions: decisions.collect(),
+        decisions,
+        decisions_left_out: of.decisions_left_out + left_out as u64,
     }
 }
 

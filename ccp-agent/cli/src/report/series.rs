@@ -24,9 +24,9 @@ fn arm(flow: &FlowSeries, at_s: f64) -> String {
 }
 
 fn decisions(flow: &FlowSeries, span: (f64, f64)) -> String {
-    let inside = flow.decisions.iter().filter(|(at, ..)| *at > span.0 && *at <= span.1);
-    let said = inside.map(|(at, from, to, why)| format!("{at:.1} s: {from} to {to}: {why}"));
-    said.collect::<Vec<_>>().join("\n")
+    let inside = flow.decisions.iter().filter(|it| it.t_s > span.0 && it.t_s <= span.1);
+    let lines = inside.flat_map(|it| [it.told(), it.derived()]);
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 fn rows(run: &Series, flow: &FlowSeries) -> String {
@@ -86,7 +86,8 @@ pub fn shown(run: &Series) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use remuda_report::LinkSeries;
+    use remuda_report::{Decision, LinkSeries};
+    use remuda_scenarios::outcome::Became;
 
     fn flow(name: &str, tested: bool, mbit_per_sec: f64) -> FlowSeries {
         let t_s: Vec<f64> = (0..=60).map(|it| f64::from(it) / 2.0).collect();
@@ -97,7 +98,16 @@ mod tests {
             srtt_ms: t_s.iter().map(|at| (*at > 1.0).then_some(40.0)).collect(),
             cwnd_pkts: t_s.iter().map(|_| 10.0).collect(),
             arms: vec![(0.0, "cubic".to_owned()), (10.2, "bbr".to_owned())],
-            decisions: vec![(10.2, "cubic".to_owned(), "bbr".to_owned(), "it is deep".to_owned())],
+            decisions: vec![Decision {
+                t_s: 10.2,
+                became: Became::Switched,
+                arm: "cubic".to_owned(),
+                to: "bbr".to_owned(),
+                why: "it is deep".to_owned(),
+                scores: vec![("bbr".to_owned(), "0.5 ± 0.1".to_owned())],
+                features: vec![("rtt_min_ms".to_owned(), "40".to_owned())],
+            }],
+            decisions_left_out: 0,
             t_s,
         }
     }
@@ -137,6 +147,7 @@ mod tests {
         assert_eq!(row[1..7], ["7.0", "12.0", "40.0", "10.5", "bbr", "3.5"], "{text}");
         assert!(row[7].starts_with("10.2 s: cubic to bbr"), "{row:?}");
         assert_eq!(text.lines().filter(|line| line.contains("it is deep")).count(), 1);
+        assert!(text.contains("bbr=0.5 ± 0.1, rtt_min_ms=40"), "{text}");
     }
 
     #[test]

@@ -1,0 +1,115 @@
+//! What was decided about a flow's arm, as the page shows it.
+
+use ccp_agent::catalogue::{self, Kind};
+use remuda_scenarios::outcome::{Became, Decided};
+use serde::Serialize;
+
+/// More of a flow would make the page slow to open.
+const DECISIONS_MAX: usize = 200;
+
+/// A decision.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Decision {
+    /// When.
+    pub t_s: f64,
+    /// What became of it.
+    pub became: Became,
+    /// The arm before.
+    pub arm: String,
+    /// The arm that was wanted.
+    pub to: String,
+    /// Why.
+    pub why: String,
+    /// What was expected of arms, by name.
+    pub scores: Vec<(String, String)>,
+    /// What else it was derived from, by name.
+    pub features: Vec<(String, String)>,
+}
+
+impl Decision {
+    fn of(it: &Decided) -> Self {
+        let all = it.features.iter().map(|(name, value)| (name.clone(), value.clone()));
+        let is_arm = |(name, _): &(String, String)| matches!(catalogue::kind(name), Ok(Kind::Arm));
+        let (scores, features) = all.partition(is_arm);
+        let (arm, to, why) = (it.arm.clone(), it.to.clone(), it.why.clone());
+        Self {
+            t_s: (it.t_s * 1e3).round() / 1e3,
+            became: it.became,
+            arm,
+            to,
+            why,
+            scores,
+            features,
+        }
+    }
+
+    /// In a line, without what it was derived from.
+    pub fn told(&self) -> String {
+        let Self { t_s, arm, to, why, .. } = self;
+        match self.became {
+            Became::Switched => format!("{t_s:.1} s: {arm} to {to}: {why}"),
+            Became::RolledBack => format!("{t_s:.1} s: {arm} back to {to}: {why}"),
+            Became::Vetoed => format!("{t_s:.1} s: {arm} stays, no {to}: {why}"),
+            Became::Stayed => format!("{t_s:.1} s: {arm} stays: {why}"),
+        }
+    }
+
+    /// What it was derived from, scores first, in a line.
+    pub fn derived(&self) -> String {
+        let all = self.scores.iter().chain(&self.features);
+        all.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Those that are shown, in order, and how many are not. Changes and vetoes come before decisions
+/// to stay, of which every second is shown, or third, and so on.
+pub fn shown(all: &[Decided]) -> (Vec<Decision>, usize) {
+    let stays = |it: &Decided| it.became == Became::Stayed;
+    let others = all.iter().filter(|it| !stays(it)).count();
+    let room = DECISIONS_MAX.saturating_sub(others);
+    let every = (all.len() - others).div_ceil(room.max(1)).max(1);
+    let mut stayed = 0;
+    let is_shown = |it: &&Decided| {
+        stayed += usize::from(stays(it));
+        !stays(it) || (room > 0 && stayed % every == 0)
+    };
+    let kept = all.iter().filter(is_shown).take(DECISIONS_MAX);
+    let shown: Vec<Decision> = kept.map(Decision::of).collect();
+    let left_out = all.len() - shown.len();
+    (shown, left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decided(became: Became) -> Decided {
+        let (arm, to, why) = ("cubic".to_owned(), "bbr".to_owned(), "it is deep".to_owned());
+        let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let features = [of("rtt_min_ms", "40"), of("bbr", "0.5 ± 0.1")].into();
+        Decided { t_s: 1.234_56, became, arm, to, why, features }
+    }
+
+    #[test]
+    fn what_is_expected_of_arms_is_told_apart() {
+        let it = Decision::of(&decided(Became::Switched));
+        assert_eq!(it.scores, [("bbr".to_owned(), "0.5 ± 0.1".to_owned())]);
+        assert_eq!(it.told(), "1.2 s: cubic to bbr: it is deep");
+        assert_eq!(it.derived(), "bbr=0.5 ± 0.1, rtt_min_ms=40");
+        let veto = Decision::of(&decided(Became::Vetoed));
+        assert_eq!(veto.told(), "1.2 s: cubic stays, no bbr: it is deep");
+    }
+
+    #[test]
+    fn of_many_the_changes_are_shown_and_what_is_not_is_counted() {
+        let mut all = vec![decided(Became::Stayed); 1_000];
+        all.insert(900, decided(Became::Switched));
+        let (shown, left_out) = shown(&all);
+        assert!(shown.len() <= DECISIONS_MAX && shown.len() > 100, "{}", shown.len());
+        assert_eq!(shown.len() + left_out, 1_001);
+        assert_eq!(shown.iter().filter(|it| it.became == Became::Switched).count(), 1);
+        let few = [decided(Became::Stayed), decided(Became::Vetoed)];
+        let (shown, left_out) = super::shown(&few);
+        assert_eq!((shown.len(), left_out), (2, 0));
+    }
+}
