@@ -9,7 +9,7 @@ mod prefer;
 use crate::catalogue::{self, Kind};
 use crate::config::Config;
 use crate::events::{Event, Recorder};
-use crate::flow::{Actuator, Context, Flow, socket_name};
+use crate::flow::{Actuator, Context, Flow, Guarded, socket_name};
 use crate::ipc::Peer;
 use crate::prefer::{Preferences, Wants};
 use crate::{Error, clock, decode};
@@ -66,8 +66,13 @@ pub struct Row {
     pub wants: Wants,
     /// Why it has the arm it has.
     pub why: String,
-    /// From what that was derived.
+    /// From what that was derived. A feature with the name of an arm is what that arm is expected to
+    /// earn, or to cost.
     pub features: Vec<(String, String)>,
+    /// For how long it has had that arm, in seconds.
+    pub arm_for_s: f64,
+    /// What the guard did last; `None` if it has let all pass.
+    pub guarded: Option<Guarded>,
 }
 
 /// Which flows an operator means.
@@ -439,5 +444,7 @@ fn row(peer: &Peer, flow: &Flow) -> Row {
         wants: flow.wants,
         why: flow.why.text.clone(),
         features: features.map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        arm_for_s: flow.arm_for().as_secs_f64(),
+        guarded: flow.guarded(),
     }
 }

@@ -1,7 +1,7 @@
 //! `remuda flows` and `remuda set`
 
 use crate::table::{figure, table};
-use crate::{Failure, RunDirArgs};
+use crate::{Failure, RunDirArgs, why};
 use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::host::{Row, Target};
 use ccp_agent::prefer::Wants;
@@ -19,9 +19,10 @@ pub struct FlowsArgs {
     /// Seconds between two looks, with --watch
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, requires = "watch")]
     interval_s: f64,
-    /// Say why each flow has its arm: every feature the policy looked at
-    #[arg(long)]
-    why: bool,
+    /// Say why each flow, or flow ID, has its arm: since when, what the policy looked at and
+    /// expected of each arm, and what the guard did last
+    #[arg(long, value_name = "ID", num_args = 0..=1)]
+    why: Option<Option<u32>>,
     /// One JSON object a flow instead of a table
     #[arg(long)]
     json: bool,
@@ -45,7 +46,7 @@ const COLUMNS: [&str; 12] = [
     "why",
 ];
 
-fn print_table(rows: &[Row], why: bool) {
+fn print_table(rows: &[Row]) {
     // There is no column of what is wanted where nobody wants anything.
     let wanting = rows.iter().any(|row| row.wants != Wants::DEFAULT);
     let mut columns = COLUMNS.to_vec();
@@ -54,11 +55,6 @@ fn print_table(rows: &[Row], why: bool) {
     }
     let mut out = table(&columns);
     for row in rows {
-        let mut reason = row.why.clone();
-        if why {
-            let features = row.features.iter().map(|(name, value)| format!("\n{name}={value}"));
-            reason.extend(features);
-        }
         let mut cells = vec![
             row.id.to_string(),
             row.remote.clone(),
@@ -75,7 +71,7 @@ fn print_table(rows: &[Row], why: bool) {
         if wanting {
             cells.push(row.wants.to_string());
         }
-        cells.push(reason);
+        cells.push(row.why.clone());
         out.add_row(cells);
     }
     println!("{out}\n{} flows", rows.len());
@@ -84,9 +80,19 @@ fn print_table(rows: &[Row], why: bool) {
 impl FlowsArgs {
     fn look(&self) -> Result<Vec<Row>, Failure> {
         match ask(&self.run_dir.run_dir, &Request::Flows {})? {
-            Answer::Flows { flows } => Ok(flows),
+            Answer::Flows { flows } => self.asked(flows),
             other => Err(format!("the agent answered {other:?}").into()),
         }
+    }
+
+    /// The one that `--why` names, or all.
+    fn asked(&self, mut rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
+        let Some(Some(id)) = self.why else { return Ok(rows) };
+        rows.retain(|row| row.id == id);
+        if rows.is_empty() {
+            return Err(format!("no flow {id}\nfix: `remuda flows` lists them").into());
+        }
+        Ok(rows)
     }
 
     fn show(&self, rows: &[Row]) -> Result<(), Failure> {
@@ -95,7 +101,10 @@ impl FlowsArgs {
                 println!("{}", serde_json::to_string(row)?);
             }
         } else {
-            print_table(rows, self.why);
+            match self.why {
+                Some(_) => println!("{}", why::text(rows)),
+                None => print_table(rows),
+            }
         }
         Ok(())
     }

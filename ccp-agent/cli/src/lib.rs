@@ -25,6 +25,7 @@ mod sim;
 mod stop;
 mod table;
 mod train;
+mod why;
 
 use clap::{Parser, Subcommand};
 use remuda_live::mahimahi::{MmDelayArgs, MmLinkArgs, MmLossArgs};

@@ -1,6 +1,7 @@
 //! One flow: report → measurement → controller → guard → registers. The switch is switch.rs.
 
 mod switch;
+mod told;
 
 use crate::clock;
 use crate::config::Config;
@@ -16,6 +17,9 @@ use remuda_algorithms::{
 };
 use remuda_wire::to_agent::{FlowInfo, Signals, State};
 use std::time::Duration;
+use told::Intervened;
+
+pub use told::Guarded;
 
 /// At most one clamp is recorded per flow in this time.
 const CLAMP_RECORD_INTERVAL: Duration = Duration::from_secs(1);
@@ -99,6 +103,10 @@ pub struct Flow {
     /// A proposal that the moment does not suit, and since when.
     deferred: Option<(Proposal, Time)>,
     clamp_recorded: Option<Time>,
+    /// When its arm took it.
+    arm_since: Time,
+    /// What the guard did last.
+    intervened: Option<Intervened>,
 }
 
 /// What a flow needs of its surroundings for one step.
@@ -169,6 +177,8 @@ impl Flow {
             vetoed: None,
             deferred: None,
             clamp_recorded: None,
+            arm_since: Time::ZERO,
+            intervened: None,
         }
     }
 
@@ -314,8 +324,10 @@ impl Flow {
         }
     }
 
-    fn veto(&self, to: String, reason: String, ctx: &mut Context<'_>) {
-        ctx.recorder.record(Some(self.id), &Event::Vetoed { to, reason });
+    fn veto(&mut self, to: String, reason: String, ctx: &mut Context<'_>) {
+        let vetoed = Event::Vetoed { to: to.clone(), reason: reason.clone() };
+        ctx.recorder.record(Some(self.id), &vetoed);
+        self.intervened = Some(Intervened { at: self.now(), against: to, undone: false, reason });
     }
 
     /// Notes that the flow changed hands between us and its datapath, and when by the monotonic

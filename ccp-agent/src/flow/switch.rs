@@ -4,6 +4,7 @@
 //! proposal waits for a moment that suits the arm in charge and the guard, is given up if none
 //! comes, and is undone if it has made things worse.
 
+use super::told::Intervened;
 use super::{Context, Flow};
 use crate::events::Event;
 use crate::guard::{HandOff, RollBack, Rule};
@@ -24,6 +25,7 @@ impl Flow {
         self.controller = reno::ARM.build();
         self.driver = reno::ARM.name.to_owned();
         self.why = Why::because(format!("{reason}; {} takes any path", reno::ARM.name));
+        self.arm_since = self.now();
     }
 
     /// Whether what drives the flow cannot go on: Reno takes the flow then.
@@ -80,6 +82,7 @@ impl Flow {
             self.controller.resume(&path, now)
         });
         self.path = path;
+        self.arm_since = now;
         self.why = Why::because(reason);
         self.obey(first, now, ctx);
     }
@@ -214,6 +217,8 @@ impl Flow {
         ctx.recorder.record(Some(self.id), &rolled);
         let fell =
             format!("power fell to {} % of what it was with {}", back.power_percent, back.to);
+        let (against, reason) = (from.to_owned(), fell.clone());
+        self.intervened = Some(Intervened { at: now, against, undone: true, reason });
         self.switched((self.driver.clone(), from), Why::because(fell), first, now, ctx);
         Some(self.decision)
     }
@@ -229,6 +234,7 @@ impl Flow {
         self.vetoed = None;
         self.before = Some((driver, from));
         self.totals.switches += 1;
+        self.arm_since = now;
         let event = Event::Switched {
             from: from.to_owned(),
             to: self.arm().to_owned(),

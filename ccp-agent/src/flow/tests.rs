@@ -237,6 +237,22 @@ fn what_the_path_lacks_is_refused_and_reno_takes_a_new_flow() {
 }
 
 #[test]
+fn what_the_guard_did_last_is_told() {
+    let mut rig = Rig::new("cubic");
+    assert_eq!(rig.flow.guarded(), None);
+    rig.want("dctcp");
+    let told = rig.flow.guarded().expect("it refused");
+    assert_eq!((told.against.as_str(), told.undone), ("dctcp", false));
+    assert!(told.reason.contains("ECN") && told.ago_s >= 0.0, "{told:?}");
+    let mut rig = Rig::new("dctcp");
+    assert_eq!(rig.flow.guarded().expect("it refused").against, "dctcp");
+    rig.want("bbr");
+    let first = rig.flow.arm_for();
+    std::thread::sleep(Duration::from_millis(2));
+    assert!(rig.flow.arm_for() > first);
+}
+
+#[test]
 fn a_cold_hand_off_tells_no_more_than_the_kernel_would() {
     let mut rig = Rig::new("cubic");
     rig.config.guard.hand_off = crate::guard::HandOff::Cold;

@@ -128,6 +128,7 @@ pub mod tests {
             "rate_mbit_per_sec": null, "delivery_mbit_per_sec": null, "srtt_ms": 40.0,
             "rtt_min_ms": 40.0, "lost_pkts": 0, "acked_bytes": 0, "reports": 1, "switches": 0,
             "state": "driven", "why": why, "features": features,
+            "arm_for_s": 1.0, "guarded": null,
         });
         serde_json::from_value(row).expect("a row")
     }
