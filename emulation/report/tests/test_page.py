@@ -97,6 +97,20 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of two policies and two arms, with the policies' series."""
+    at = tmp_path_factory.mktemp("policies")
+    suite = at / "page.toml"
+    suite.write_text(SUITE)
+    arms = "linucb,epsilon_greedy,cubic,bbr"
+    remuda("matrix", "--suite", suite, "--arm", arms, "--out", at / "table", "--quiet")
+    page = at / "report.html"
+    series = ["--series", "queue_bdp=0.5", "--suite", suite, "--arm", "linucb,epsilon_greedy"]
+    remuda("report", at / "table", *series, "--out", page)
+    return page
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium."""
     with sync_playwright() as playwright:
@@ -142,6 +156,43 @@ def test_all_of_it_is_drawn(browser: Browser, report: Path) -> None:
     assert "is best" in page.locator("#sentence").inner_text()
     names = page.locator("#heat tbody th").all_inner_texts()
     assert any("<b>beside</b>" in name for name in names), "a name is text, never markup"
+
+
+def test_a_decision_says_why_by_hovering_by_a_click_and_as_text(
+    browser: Browser, policies: Path
+) -> None:
+    page = opened(browser, policies, "decisions", viewport=DESK)
+    runs = page.locator("#run option").all_inner_texts()
+    page.locator("#run").select_option(next(it for it in runs if it.startswith("linucb")))
+    marks = page.locator("#series-plot svg").first.locator(".hit")
+    assert marks.count() > 1
+    assert page.locator("#series-plot svg").first.locator(".decision").count() == marks.count()
+    hovered = marks.first.locator("title").text_content()
+    assert "has the highest bound" in hovered and "copa 0.000 ± " in hovered
+    assert "reward " in hovered, "features too"
+    assert page.locator("#decision").inner_text().startswith("Hover over a dashed line")
+    marks.first.click()
+    told = page.locator("#decision")
+    assert "has the highest bound" in told.inner_text()
+    assert told.locator("table").first.locator("tbody tr").count() == 8, "an arm each"
+    assert told.locator("tr.chosen").count() == 1, "the arm that was picked"
+    rows = page.locator("#decisions tbody tr")
+    assert rows.count() == marks.count()
+    assert "copa 0.000 ± " in rows.first.inner_text()
+    page.locator("#run").select_option(next(it for it in runs if it.startswith("epsilon")))
+    assert page.locator("#decision").inner_text().startswith("Hover"), "of another run"
+
+
+def test_a_policy_is_beside_each_other_driver(browser: Browser, policies: Path) -> None:
+    page = opened(browser, policies, "versus", viewport=DESK)
+    for name in ("linucb", "epsilon_greedy"):
+        page.locator("#arm").select_option(name)
+        said = page.locator("#versus-sentence").inner_text()
+        assert said.startswith(f"{name} does better than ") and "of the 3 others" in said
+        others = page.locator("#beside tbody th").all_inner_texts()
+        assert sorted([*others, name]) == ["bbr", "cubic", "epsilon_greedy", "linucb"]
+    lost = page.locator("#beside tbody tr").first.inner_text()
+    assert "% to " in lost, "where it loses most"
 
 
 COLOURS = """([plot, kind]) => [...document.querySelectorAll(`${plot} ${kind}`)].map((it) => {
