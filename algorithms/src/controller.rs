@@ -253,7 +253,7 @@ pub struct Why {
     /// One line for a person.
     pub text: String,
     /// What it was derived from. One with the name of an arm is what that arm is expected to earn,
-    /// or to cost, as the policy says: a number, or `0.5 ± 0.1` where the policy knows how sure.
+    /// or to cost, as the policy says: a number, or `0.5 +- 0.1` where the policy knows how sure.
     pub features: Vec<Reason>,
 }
 

@@ -56,7 +56,7 @@ fn shown(row: &Row) -> String {
     if !scores.is_empty() {
         let mut out = table(&["arm", "expected", "unsure by"]);
         for (name, value) in scores {
-            let (value, unsure) = value.split_once(" ± ").unwrap_or((value, "-"));
+            let (value, unsure) = value.split_once(" +- ").unwrap_or((value, "-"));
             out.add_row([name.as_str(), value, unsure]);
         }
         parts.push(out.to_string());
@@ -101,7 +101,7 @@ mod tests {
             "against": "bbr", "undone": true, "reason": "power fell to 40 %", "ago_s": 180.0,
         });
         let features = [
-            ["copa", "0.500 ± 0.100"],
+            ["copa", "0.500 +- 0.100"],
             ["bbr", "0.2"],
             ["rtt_p95_ms", "41.0"],
             ["bdp_pkts", "120"],

@@ -86,16 +86,16 @@ mod tests {
     fn decided(became: Became) -> Decided {
         let (arm, to, why) = ("cubic".to_owned(), "bbr".to_owned(), "it is deep".to_owned());
         let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let features = [of("rtt_min_ms", "40"), of("bbr", "0.5 ± 0.1")].into();
+        let features = [of("rtt_min_ms", "40"), of("bbr", "0.5 +- 0.1")].into();
         Decided { t_s: 1.234_56, became, arm, to, why, features }
     }
 
     #[test]
     fn what_is_expected_of_arms_is_told_apart() {
         let it = Decision::of(&decided(Became::Switched));
-        assert_eq!(it.scores, [("bbr".to_owned(), "0.5 ± 0.1".to_owned())]);
+        assert_eq!(it.scores, [("bbr".to_owned(), "0.5 +- 0.1".to_owned())]);
         assert_eq!(it.told(), "1.2 s: cubic to bbr: it is deep");
-        assert_eq!(it.derived(), "bbr=0.5 ± 0.1, rtt_min_ms=40");
+        assert_eq!(it.derived(), "bbr=0.5 +- 0.1, rtt_min_ms=40");
         let veto = Decision::of(&decided(Became::Vetoed));
         assert_eq!(veto.told(), "1.2 s: cubic stays, no bbr: it is deep");
     }

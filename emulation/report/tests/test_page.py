@@ -168,7 +168,7 @@ def test_a_decision_says_why_by_hovering_by_a_click_and_as_text(
     assert marks.count() > 1
     assert page.locator("#series-plot svg").first.locator(".decision").count() == marks.count()
     hovered = marks.first.locator("title").text_content()
-    assert "has the highest bound" in hovered and "copa 0.000 ± " in hovered
+    assert "has the highest bound" in hovered and "copa 0.000 +- " in hovered
     assert "reward " in hovered, "features too"
     assert page.locator("#decision").inner_text().startswith("Hover over a dashed line")
     marks.first.click()
@@ -178,7 +178,7 @@ def test_a_decision_says_why_by_hovering_by_a_click_and_as_text(
     assert told.locator("tr.chosen").count() == 1, "the arm that was picked"
     rows = page.locator("#decisions tbody tr")
     assert rows.count() == marks.count()
-    assert "copa 0.000 ± " in rows.first.inner_text()
+    assert "copa 0.000 +- " in rows.first.inner_text()
     page.locator("#run").select_option(next(it for it in runs if it.startswith("epsilon")))
     assert page.locator("#decision").inner_text().startswith("Hover"), "of another run"
 

@@ -36,7 +36,7 @@ fn outcome() -> Outcome {
             arm: "cubic".to_owned(),
             to: "bbr".to_owned(),
             why: "small \"buffer\"".to_owned(),
-            features: [("bbr".to_owned(), "0.5 ± 0.1".to_owned())].into(),
+            features: [("bbr".to_owned(), "0.5 +- 0.1".to_owned())].into(),
         },
     ];
     flows[0].decisions_left_out = 3;

@@ -7,8 +7,7 @@ use remuda_selector::antelope::sampler::{SamplerConfig, Turn};
 
 /// The arms that a selector picks from: each is best somewhere, and none asks for more than a
 /// path has. In this order in rows and models.
-pub const ARMS: [&str; 8] =
-    ["cubic", "bbr", "bbr3", "c2tcp", "vegas", "illinois", "westwood", "copa"];
+pub const ARMS: [&str; 8] = remuda_selector::CANDIDATES;
 /// An arm's turn, in seconds: a dwell at least.
 const TURN_S: std::ops::Range<f64> = 3.0..9.0;
 /// The first change, in seconds.

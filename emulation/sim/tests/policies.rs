@@ -49,5 +49,5 @@ fn what_a_policy_decided_is_in_the_outcome_with_its_reasons() {
     let outcome = of("linucb");
     let first = &outcome.flows[0].decisions[0];
     assert_eq!(first.arm, "cubic");
-    assert!(first.features["copa"].starts_with("0.000 ± "), "{first:?}");
+    assert!(first.features["copa"].starts_with("0.000 +- "), "{first:?}");
 }

@@ -182,7 +182,7 @@ impl LinUcb {
              earned {reward:.3}",
             self.bound(&estimates[at])
         );
-        let value = |it: &Estimate| format!("{:.3} ± {:.3}", it.mean, it.width);
+        let value = |it: &Estimate| format!("{:.3} +- {:.3}", it.mean, it.width);
         let scores = CANDIDATES.iter().zip(&estimates);
         let mut features: Vec<Reason> = scores.map(|(arm, it)| (*arm, value(it))).collect();
         features.push(("reward", format!("{reward:.3}")));

@@ -104,7 +104,7 @@ mod tests {
                 arm: "cubic".to_owned(),
                 to: "bbr".to_owned(),
                 why: "it is deep".to_owned(),
-                scores: vec![("bbr".to_owned(), "0.5 ± 0.1".to_owned())],
+                scores: vec![("bbr".to_owned(), "0.5 +- 0.1".to_owned())],
                 features: vec![("rtt_min_ms".to_owned(), "40".to_owned())],
             }],
             decisions_left_out: 0,
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(row[1..7], ["7.0", "12.0", "40.0", "10.5", "bbr", "3.5"], "{text}");
         assert!(row[7].starts_with("10.2 s: cubic to bbr"), "{row:?}");
         assert_eq!(text.lines().filter(|line| line.contains("it is deep")).count(), 1);
-        assert!(text.contains("bbr=0.5 ± 0.1, rtt_min_ms=40"), "{text}");
+        assert!(text.contains("bbr=0.5 +- 0.1, rtt_min_ms=40"), "{text}");
     }
 
     #[test]
