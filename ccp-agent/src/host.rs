@@ -66,8 +66,8 @@ pub struct Row {
     pub wants: Wants,
     /// Why it has the arm it has.
     pub why: String,
-    /// From what that was derived. A feature with the name of an arm is what that arm is expected to
-    /// earn, or to cost.
+    /// From what that was derived. A feature with the name of an arm is what that arm is expected
+    /// to earn, or to cost.
     pub features: Vec<(String, String)>,
     /// For how long it has had that arm, in seconds.
     pub arm_for_s: f64,

@@ -1,4 +1,4 @@
-//! What a flow says of itself beside its figures: since when it has its arm, and what the guard did.
+//! What a flow says of itself beside its figures: since when it has its arm, what the guard did.
 
 use super::Flow;
 use remuda_algorithms::units::Time;

@@ -3,8 +3,8 @@
 //! - Both have the median of their seeds in each environment, of those that all drivers ran, over
 //!   the merit of the best arm there: their shares of the oracle over fixed arms (`ranking.rs`).
 //! - **difference**: its share less the other's, the mean over environments. Its interval is of the
-//!   pair: both have the same environments and seeds in each draw (`interval.rs`). One that does not
-//!   reach 0 says which of the two does better.
+//!   pair: both have the same environments and seeds in each draw (`interval.rs`). One that does
+//!   not reach 0 says which of the two does better.
 //! - **losses**: where its share is below the other's, the worst first.
 
 use crate::interval::{Drawn, Interval, bootstrap, every};
@@ -123,8 +123,8 @@ mod tests {
         }
     }
 
-    /// In each of ten environments with ten lucky and unlucky seeds, reno has 10; cubic 8, in two of
-    /// them 12; rein a tenth less than the better one, in the first half of it.
+    /// In each of ten environments with ten lucky and unlucky seeds, reno has 10; cubic 8, in two
+    /// of them 12; rein a tenth less than the better one, in the first half of it.
     fn rows() -> Vec<Row> {
         let mut rows = Vec::new();
         for place in 0..10 {

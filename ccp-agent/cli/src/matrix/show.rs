@@ -51,8 +51,8 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
          the best there. Of the best fixed: what it misses beyond what the best single arm\n\
          misses, on average. Of the oracle: what it misses of the best arm of each environment, on \
          average. Only a policy's can\nbe below 0. The other columns are medians; in brackets 95 % \
-         intervals, where there are enough environments or seeds;\none of “ahead” that reaches below \
-         0 says that the next may be as good.\nStarved: environments in which \
+         intervals, where there are enough environments or seeds;\none of “ahead” that reaches \
+         below 0 says that the next may be as good.\nStarved: environments in which \
          a flow of it had less than a tenth of an even share; starves: in which it had more\nthan \
          an even share while another flow starved."
     )

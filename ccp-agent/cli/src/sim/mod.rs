@@ -58,8 +58,9 @@ Examples:
   For other programs: one JSON object a run
     remuda sim one-cubic.toml --json | jq '.flows[].goodput_mbit_per_sec'
 
-Under --out: flows.parquet, links.parquet, switches.parquet and decisions.parquet of all runs, and a
-folder for each run with these and its time series, flow_samples.parquet and link_samples.parquet.")]
+Under --out: flows.parquet, links.parquet, switches.parquet and decisions.parquet of all runs, and
+a folder for each run with these and its time series, flow_samples.parquet and
+link_samples.parquet.")]
 pub struct SimArgs {
     /// Scenario files, or folders of them
     #[arg(required = true, value_name = "SCENARIO")]
