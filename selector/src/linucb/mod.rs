@@ -28,7 +28,8 @@
 //!     destination before.
 //!
 //! An arm may have the highest bound because little is known of it. That does not count as
-//! exploration, of which the guard allows a share of a flow's life, unless `budget_optimism` is set.
+//! exploration, of which the guard allows a share of a flow's life, unless `budget_optimism` is
+//! set.
 
 pub mod context;
 pub mod prior;

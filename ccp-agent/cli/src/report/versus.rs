@@ -45,9 +45,9 @@ pub fn shown(pairs: &[Versus]) -> String {
     let count = pairs.first().map_or(0, |it| it.environments);
     format!(
         "{shown}\nOver {count} environments that all of them ran. Points: percent of the merit of \
-         the best arm of each environment,\nthe mean of what one has of it less what the other has; in \
-         brackets the 95 % interval of the pair. One that does not\nreach 0 says which of the two \
-         does better. Least: where it has least in comparison, its percent to the other's."
+         the best arm of each environment,\nthe mean of what one has of it less what the other \
+         has; in brackets the 95 % interval of the pair. One that does not\nreach 0 says which of \
+         the two does better. Least: where it has least in comparison, its percent to the other's."
     )
 }
 
