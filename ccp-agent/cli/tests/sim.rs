@@ -67,8 +67,8 @@ fn the_bytes_do_not_depend_on_the_number_of_jobs() {
     assert_eq!(one, four);
     assert_eq!(one.lines().count(), 12);
     let (one, four) = (tree(&folder.path().join("one")), tree(&folder.path().join("four")));
-    // Tables of all runs, and for each run five tables, a plot and two logs.
-    assert_eq!(one.len(), 3 + 12 * 8);
+    // Tables of all runs, and for each run six tables, a plot and two logs.
+    assert_eq!(one.len(), 4 + 12 * 9);
     for (one, four) in one.iter().zip(&four) {
         assert!(one == four, "{} differs", one.0.display());
     }
