@@ -1,17 +1,26 @@
 //! What suited a destination before: the arm for a flow that has shown nothing yet.
 //!
-//! Zhou et al., Antelope (ICNP 2021), section IV-A, algorithm 2: for each address and its prefix
-//! the arms picked there are counted; at each new pick older ones lose weight, and the heaviest is
-//! what the next flow begins with.
+//! Zhou et al., Antelope (ICNP 2021), section IV-A, algorithm 2: for each address and its prefix the
+//! arms picked there are counted; at each new pick older ones lose weight, and the heaviest is what
+//! the next flow begins with.
 //!
 //! What the paper leaves open (reference, section 6): a pick counts by the reward it brought; the
 //! older lose a tenth; an address that is not known is answered by its prefix, /24 or /56; what has
-//! not been seen for an hour is forgotten; the least recently used make room beyond a bound.
+//! not been seen for an hour is forgotten; the least recently used make room beyond a bound. Beside
+//! the arm a destination may have an initial window, which Antelope leaves as it is.
 //!
-//! Time is given, in seconds of the wall clock, as what is kept on disk outlives the process. An
-//! entry of a later time than now, after the clock was set back, counts as new.
+//! Time is given, in seconds of a clock that does not step: a wall clock matters only to what is
+//! kept on disk (file.rs).
 
+mod file;
+mod network;
+
+pub use file::{DESTINATION_BYTES_MAX, Error};
+pub use network::{Network, NetworkError, is_destination};
+
+use crate::ConfigError;
 use core::net::IpAddr;
+use file::NAME_BYTES_MAX;
 use lru::LruCache;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
@@ -20,70 +29,87 @@ use std::num::NonZeroUsize;
 const KEEP: f64 = 0.9;
 /// A reward is about 1 at best, but the path may have become faster since.
 const REWARD_MAX: f64 = 10.0;
-/// The file's form.
-const VERSION: u32 = 1;
-/// The longest prefix that stands for more than a host.
-const PREFIX_BITS_V4: u32 = 24;
-const PREFIX_BITS_V6: u32 = 56;
+/// The most arms that a destination is remembered with; the lightest makes room.
+const ARMS_MAX: usize = 12;
+/// The largest initial window, in segments.
+const CWND_PKTS_MAX: u32 = 1_000;
 
-/// Bounds of a memory.
+/// What is remembered of destinations, and for how long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryConfig {
+    /// Whether destinations are remembered.
+    pub enabled: bool,
     /// After so many seconds without a flow a destination is forgotten.
     pub ttl_s: u64,
-    /// The most addresses, and the most prefixes, remembered.
+    /// The most addresses, and the most networks, remembered.
     pub entries_max: usize,
+    /// Initial window of flows to a remembered destination that has none of its own, in segments;
+    /// 0 leaves what it would be.
+    pub initial_cwnd_pkts: u32,
+    /// What has changed is on disk after so many seconds.
+    pub save_interval_s: u64,
 }
 
 impl Default for MemoryConfig {
     fn default() -> Self {
-        Self { ttl_s: 3_600, entries_max: 16_384 }
-    }
-}
-
-/// A destination: an address, or the network it is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-struct Network {
-    address: IpAddr,
-    bits: u8,
-}
-
-fn masked(address: IpAddr, v4: u32, v6: u32) -> Network {
-    match address.to_canonical() {
-        IpAddr::V4(it) => {
-            let mask = u32::MAX.checked_shl(32 - v4).unwrap_or(0);
-            Network { address: IpAddr::V4((it.to_bits() & mask).into()), bits: v4 as u8 }
-        }
-        IpAddr::V6(it) => {
-            let mask = u128::MAX.checked_shl(128 - v6).unwrap_or(0);
-            Network { address: IpAddr::V6((it.to_bits() & mask).into()), bits: v6 as u8 }
+        Self {
+            enabled: true,
+            ttl_s: 3_600,
+            entries_max: 16_384,
+            initial_cwnd_pkts: 0,
+            save_interval_s: 30,
         }
     }
 }
 
-/// The address, then its network.
-fn networks(address: IpAddr) -> [Network; 2] {
-    [masked(address, 32, 128), masked(address, PREFIX_BITS_V4, PREFIX_BITS_V6)]
+impl MemoryConfig {
+    /// Checks every value. To be called once, after parsing.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let entries_max = u64::try_from(self.entries_max).unwrap_or(u64::MAX);
+        for (key, value, least, most, rule) in [
+            ("memory.ttl_s", self.ttl_s, 1, 31_536_000, "it must lie in 1..=31536000 (a year)"),
+            ("memory.entries_max", entries_max, 1, 65_536, "it must lie in 1..=65536"),
+            (
+                "memory.initial_cwnd_pkts",
+                self.initial_cwnd_pkts.into(),
+                0,
+                CWND_PKTS_MAX.into(),
+                "it must lie in 1..=1000, or be 0",
+            ),
+            ("memory.save_interval_s", self.save_interval_s, 1, 3_600, "it must lie in 1..=3600"),
+        ] {
+            crate::check((least..=most).contains(&value), key, value, rule)?;
+        }
+        Ok(())
+    }
 }
 
 /// What is known of a destination.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Entry {
-    seen_unix_s: u64,
+    /// When it is forgotten.
+    until_s: u64,
+    /// In segments; 0: none of its own.
+    initial_cwnd_pkts: u32,
     /// Arms and their weights.
     weights: Vec<(String, f64)>,
 }
 
 impl Entry {
-    fn note(&mut self, arm: &str, reward: f64, now_unix_s: u64) {
-        self.seen_unix_s = now_unix_s;
+    fn note(&mut self, arm: &str, reward: f64) {
         self.weights.iter_mut().for_each(|(_, weight)| *weight *= KEEP);
-        match self.weights.iter_mut().find(|(name, _)| name == arm) {
-            Some((_, weight)) => *weight += reward,
-            None => self.weights.push((arm.to_owned(), reward)),
+        if let Some((_, weight)) = self.weights.iter_mut().find(|(name, _)| name == arm) {
+            *weight += reward;
+            return;
         }
+        if self.weights.len() >= ARMS_MAX {
+            let lightest = self.weights.iter().enumerate().min_by(|a, b| a.1.1.total_cmp(&b.1.1));
+            if let Some((lightest, _)) = lightest {
+                self.weights.remove(lightest);
+            }
+        }
+        self.weights.push((arm.to_owned(), reward));
     }
 
     /// The heaviest arm; of two alike, the one that was first.
@@ -99,80 +125,208 @@ impl Entry {
     }
 }
 
-/// What a memory says of a destination.
-#[derive(Clone, Debug, PartialEq)]
+/// The arm that suited a destination.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Remembered {
-    /// The arm that did best there.
+    /// Its name.
     pub arm: &'static str,
     /// Its weight.
     pub weight: f64,
-    /// Of the address itself, or of its network.
-    pub of: String,
+    /// What it is known of: the address itself, or its network.
+    pub of: Network,
+}
+
+/// How a flow to a destination begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beginning {
+    /// With that arm, if one is known.
+    pub arm: Option<&'static str>,
+    /// With that window, in segments; 0 leaves what it would be.
+    pub initial_cwnd_pkts: u32,
+}
+
+/// A destination, for people.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The address or network.
+    pub to: Network,
+    /// Arms and their weights, the heaviest first.
+    pub arms: Vec<(String, f64)>,
+    /// Its own initial window, in segments; 0: none.
+    pub initial_cwnd_pkts: u32,
+    /// For how long there was nothing new of it, in seconds.
+    pub idle_s: u64,
+}
+
+/// An initial window that nothing is given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It is no window.
+    #[error("an initial window of {0} segments: it must lie in 1..=1000, or be 0 for none")]
+    Cwnd(u32),
+    /// Such a destination has none of its own.
+    #[error("{0}: give an address, or its network of 24 bits (IPv4) or 56 bits (IPv6)")]
+    Length(Network),
+    /// Nothing is remembered of it.
+    #[error("{0} is no destination: it names this host, a neighbour, nobody or many")]
+    NoDestination(Network),
+    /// Nothing is remembered at all.
+    #[error("memory.enabled = false\nfix: enable it, and start the agent again")]
+    Off,
 }
 
 /// Destinations and the arms that suited them.
 #[derive(Clone, Debug)]
 pub struct Memory {
+    enabled: bool,
     ttl_s: u64,
+    initial_cwnd_pkts: u32,
     entries: LruCache<Network, Entry>,
-}
-
-/// Why a kept memory cannot be taken.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Not JSON, or not of the form.
-    #[error("it is not what a memory writes: {0}")]
-    Form(#[from] serde_json::Error),
-    /// JSON of that form, which breaks a rule.
-    #[error("{what}: {rule}")]
-    Rule {
-        /// Which part.
-        what: String,
-        /// What it must be.
-        rule: &'static str,
-    },
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    version: u32,
-    /// The least recently used first.
-    destinations: Vec<(Network, Entry)>,
+    revision: u64,
 }
 
 impl Memory {
-    /// One that knows nothing.
+    /// One that knows nothing; if the configuration says so, for ever.
     pub fn new(config: &MemoryConfig) -> Self {
         let most = config.entries_max.saturating_mul(2);
         let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
-        Self { ttl_s: config.ttl_s, entries: LruCache::new(most) }
-    }
-
-    /// Takes note of an arm picked for a flow to that address, and of the reward it brought.
-    pub fn note(&mut self, address: IpAddr, arm: &str, reward: f64, now_unix_s: u64) {
-        let reward = if reward.is_finite() { reward.clamp(0.0, REWARD_MAX) } else { return };
-        for network in networks(address) {
-            let entry = self.entries.get_or_insert_mut(network, Entry::default);
-            if is_over(entry.seen_unix_s, now_unix_s, self.ttl_s) {
-                *entry = Entry::default();
-            }
-            entry.note(arm, reward, now_unix_s);
+        Self {
+            enabled: config.enabled,
+            ttl_s: config.ttl_s,
+            initial_cwnd_pkts: config.initial_cwnd_pkts,
+            entries: LruCache::new(most),
+            revision: 0,
         }
     }
 
+    /// Takes note of an arm picked for a flow to that address, and of the reward it brought. Says
+    /// whether it did: not of an arm that nobody else has, nor of what [`is_destination`] refuses.
+    pub fn note(&mut self, address: IpAddr, arm: &str, reward: f64, now_s: u64) -> bool {
+        let known = remuda_algorithms::arm(arm).is_some() && arm.len() <= NAME_BYTES_MAX;
+        if !(self.enabled && known && reward.is_finite() && is_destination(address)) {
+            return false;
+        }
+        for network in [Network::host(address), Network::around(address)] {
+            self.entry(network, now_s).note(arm, reward.clamp(0.0, REWARD_MAX));
+        }
+        true
+    }
+
+    /// That of a destination, which has just been seen.
+    fn entry(&mut self, network: Network, now_s: u64) -> &mut Entry {
+        self.revision += 1;
+        let until_s = now_s.saturating_add(self.ttl_s);
+        let entry = self.entries.get_or_insert_mut(network, Entry::default);
+        if entry.until_s < now_s {
+            *entry = Entry::default();
+        }
+        entry.until_s = until_s;
+        entry
+    }
+
     /// What suited that address, or else its network.
-    pub fn recall(&mut self, address: IpAddr, now_unix_s: u64) -> Option<Remembered> {
-        networks(address).into_iter().find_map(|network| {
-            let entry = self.entries.get(&network)?;
-            if is_over(entry.seen_unix_s, now_unix_s, self.ttl_s) {
-                self.entries.pop(&network);
-                return None;
-            }
-            let (arm, weight) = entry.best()?;
-            let of = format!("{}/{}", network.address, network.bits);
+    pub fn recall(&mut self, address: IpAddr, now_s: u64) -> Option<Remembered> {
+        let networks = [Network::host(address), Network::around(address)];
+        networks.into_iter().find_map(|of| {
+            let entry = self.entries.get(&of)?;
+            let (arm, weight) = entry.best().filter(|_| entry.until_s >= now_s)?;
             Some(Remembered { arm, weight, of })
         })
+    }
+
+    /// How a flow to that address begins.
+    pub fn beginning(&self, address: IpAddr, now_s: u64) -> Beginning {
+        self.beginning_of(Network::host(address), now_s)
+    }
+
+    /// What an address does not have of its own, its network has.
+    fn beginning_of(&self, network: Network, now_s: u64) -> Beginning {
+        let live = |of| self.entries.peek(of).filter(|entry: &&Entry| entry.until_s >= now_s);
+        let around = Network::around(network.address());
+        let both = [live(&network), live(&around)];
+        let known = || both.into_iter().flatten();
+        let own = known().map(|entry| entry.initial_cwnd_pkts).find(|pkts| *pkts > 0);
+        let all = known().next().map(|_| self.initial_cwnd_pkts);
+        Beginning {
+            arm: known().find_map(|entry| Some(entry.best()?.0)),
+            initial_cwnd_pkts: own.or(all).unwrap_or(0),
+        }
+    }
+
+    /// How flows to each destination begin that is remembered at `now_s`. The longest prefix that
+    /// an address has here is what holds for it.
+    pub fn beginnings(&self, now_s: u64) -> impl Iterator<Item = (Network, Beginning)> {
+        let live = self.entries.iter().filter(move |(_, entry)| entry.until_s >= now_s);
+        live.map(move |(network, _)| (*network, self.beginning_of(*network, now_s)))
+    }
+
+    /// Gives a destination an initial window of its own, in segments; 0: none.
+    pub fn set_initial_cwnd(
+        &mut self,
+        network: Network,
+        initial_cwnd_pkts: u32,
+        now_s: u64,
+    ) -> Result<(), Refusal> {
+        if !self.enabled {
+            return Err(Refusal::Off);
+        }
+        if initial_cwnd_pkts > CWND_PKTS_MAX {
+            return Err(Refusal::Cwnd(initial_cwnd_pkts));
+        }
+        if !network.is_remembered() {
+            return Err(Refusal::Length(network));
+        }
+        if !is_destination(network.address()) {
+            return Err(Refusal::NoDestination(network));
+        }
+        self.entry(network, now_s).initial_cwnd_pkts = initial_cwnd_pkts;
+        Ok(())
+    }
+
+    /// Forgets all that is in that network. Returns how many addresses and networks that were.
+    pub fn forget(&mut self, of: &Network) -> usize {
+        self.drop_if(|network, _| of.contains(network))
+    }
+
+    /// Forgets everything. Returns how many addresses and networks that were.
+    pub fn forget_all(&mut self) -> usize {
+        self.drop_if(|_, _| true)
+    }
+
+    /// Forgets what is too old. It would not be recalled, but has its place until then.
+    pub fn prune(&mut self, now_s: u64) {
+        self.drop_if(|_, entry| entry.until_s < now_s);
+    }
+
+    fn drop_if(&mut self, is_due: impl Fn(&Network, &Entry) -> bool) -> usize {
+        let due = self.entries.iter().filter(|(network, entry)| is_due(network, entry));
+        let due: Vec<Network> = due.map(|(network, _)| *network).collect();
+        for network in &due {
+            self.entries.pop(network);
+        }
+        self.revision += due.len() as u64;
+        due.len()
+    }
+
+    /// What is remembered at `now_s`, the most recently used first.
+    pub fn rows(&self, now_s: u64) -> Vec<Row> {
+        let live = self.entries.iter().filter(|(_, entry)| entry.until_s >= now_s);
+        let row = |(to, entry): (&Network, &Entry)| {
+            let mut arms = entry.weights.clone();
+            arms.sort_by(|a, b| b.1.total_cmp(&a.1));
+            let idle_s = self.idle_s(entry, now_s);
+            Row { to: *to, arms, initial_cwnd_pkts: entry.initial_cwnd_pkts, idle_s }
+        };
+        live.map(row).collect()
+    }
+
+    fn idle_s(&self, entry: &Entry, now_s: u64) -> u64 {
+        self.ttl_s.saturating_sub(entry.until_s.saturating_sub(now_s))
+    }
+
+    /// It is another one after each change.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// How many addresses and networks it knows.
@@ -184,143 +338,7 @@ impl Memory {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
-
-    /// As a file keeps it.
-    pub fn to_json(&self) -> String {
-        let all = self.entries.iter().rev().map(|(network, entry)| (*network, entry.clone()));
-        let file = File { version: VERSION, destinations: all.collect() };
-        serde_json::to_string(&file).expect("it is plain data")
-    }
-
-    /// Takes in what [`Memory::to_json`] wrote; whole, or not at all.
-    pub fn parse(text: &str, config: &MemoryConfig) -> Result<Self, Error> {
-        let file: File = serde_json::from_str(text)?;
-        let refuse = |what: String, rule| Err(Error::Rule { what, rule });
-        if file.version != VERSION {
-            return refuse(format!("version = {}", file.version), "it must be 1");
-        }
-        let mut memory = Self::new(config);
-        for (network, entry) in file.destinations {
-            let bits = u32::from(network.bits);
-            let of = || format!("{}/{bits}", network.address);
-            if !networks(network.address).contains(&network) {
-                return refuse(of(), "it must be an address, or a network of 24 or 56 bits");
-            }
-            if entry.weights.iter().any(|(_, weight)| !(0.0..=1e6).contains(weight)) {
-                return refuse(of(), "weights must be 0 to 1000000");
-            }
-            memory.entries.put(network, entry);
-        }
-        Ok(memory)
-    }
-}
-
-fn is_over(seen_unix_s: u64, now_unix_s: u64, ttl_s: u64) -> bool {
-    now_unix_s.saturating_sub(seen_unix_s) > ttl_s
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    fn memory() -> Memory {
-        Memory::new(&MemoryConfig::default())
-    }
-
-    fn arm(memory: &mut Memory, address: &str, now_unix_s: u64) -> Option<&'static str> {
-        memory.recall(at(address), now_unix_s).map(|it| it.arm)
-    }
-
-    #[test]
-    fn the_heaviest_arm_is_recalled_and_older_picks_lose_weight() {
-        let mut memory = memory();
-        let here = at("192.0.2.7");
-        for _ in 0..3 {
-            memory.note(here, "bbr", 1.0, 100);
-        }
-        assert_eq!(arm(&mut memory, "192.0.2.7", 100), Some("bbr"));
-        // 1 + .9 + .81 = 2.71 for bbr; three of cubic leave it 1.98.
-        for (round, want) in [(1, "bbr"), (2, "bbr"), (3, "cubic")] {
-            memory.note(here, "cubic", 1.0, 100);
-            assert_eq!(arm(&mut memory, "192.0.2.7", 100), Some(want), "{round}");
-        }
-    }
-
-    #[test]
-    fn a_pick_counts_by_its_reward() {
-        let mut memory = memory();
-        memory.note(at("192.0.2.7"), "bbr", 0.2, 100);
-        memory.note(at("192.0.2.7"), "cubic", 0.9, 100);
-        memory.note(at("192.0.2.7"), "bbr", 0.2, 100);
-        memory.note(at("192.0.2.7"), "vegas", f64::NAN, 100);
-        assert_eq!(arm(&mut memory, "192.0.2.7", 100), Some("cubic"));
-    }
-
-    #[test]
-    fn an_unknown_address_is_answered_by_its_network() {
-        let mut memory = memory();
-        memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
-        memory.note(at("2001:db8:1:ff00::1"), "copa", 1.0, 100);
-        let rows = [
-            ("192.0.2.200", Some("bbr"), "192.0.2.0/24"),
-            ("::ffff:192.0.2.7", Some("bbr"), "192.0.2.7/32"),
-            ("192.0.3.7", None, ""),
-            ("2001:db8:1:ffff::9", Some("copa"), "2001:db8:1:ff00::/56"),
-            ("2001:db8:1:fe00::1", None, ""),
-        ];
-        for (address, want, of) in rows {
-            let got = memory.recall(at(address), 100);
-            assert_eq!(got.as_ref().map(|it| it.arm), want, "{address}");
-            assert_eq!(got.map(|it| it.of).unwrap_or_default(), of);
-        }
-    }
-
-    #[test]
-    fn what_is_old_is_forgotten_and_a_clock_set_back_forgets_nothing() {
-        let mut memory = memory();
-        memory.note(at("192.0.2.7"), "bbr", 1.0, 10_000);
-        assert_eq!(arm(&mut memory, "192.0.2.7", 13_600), Some("bbr"));
-        assert_eq!(arm(&mut memory, "192.0.2.7", 5), Some("bbr"));
-        assert_eq!(arm(&mut memory, "192.0.2.7", 13_601), None);
-        assert_eq!(arm(&mut memory, "192.0.2.200", 13_601), None);
-        assert!(memory.is_empty());
-    }
-
-    #[test]
-    fn the_least_recently_used_makes_room() {
-        let config = MemoryConfig { entries_max: 2, ..MemoryConfig::default() };
-        let mut memory = Memory::new(&config);
-        for third in 0..10u8 {
-            memory.note(at(&format!("198.51.{third}.1")), "bbr", 1.0, 100);
-        }
-        assert_eq!(memory.len(), 4);
-        assert_eq!(arm(&mut memory, "198.51.9.1", 100), Some("bbr"));
-        assert_eq!(arm(&mut memory, "198.51.0.1", 100), None);
-    }
-
-    #[test]
-    fn it_survives_a_file_and_refuses_what_is_none() {
-        let mut memory = memory();
-        memory.note(at("192.0.2.7"), "bbr", 0.7, 100);
-        memory.note(at("2001:db8::1"), "copa", 0.1 + 0.2, 101);
-        let config = MemoryConfig::default();
-        let text = memory.to_json();
-        let mut again = Memory::parse(&text, &config).unwrap();
-        assert_eq!(again.to_json(), text);
-        assert_eq!(arm(&mut again, "2001:db8::2", 102), Some("copa"));
-        let broken = [
-            (text[..text.len() / 2].to_owned(), "EOF"),
-            (text.replace("\"version\":1", "\"version\":9"), "it must be 1"),
-            (text.replace("\"bits\":24", "\"bits\":23"), "24 or 56 bits"),
-            (text.replace("0.7", "-0.7"), "0 to 1000000"),
-        ];
-        for (text, want) in broken {
-            let error = Memory::parse(&text, &config).unwrap_err().to_string();
-            assert!(error.contains(want), "{error}");
-        }
-    }
-}
+mod tests;

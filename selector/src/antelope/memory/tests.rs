@@ -1,0 +1,218 @@
+//! Of addresses, arms and time.
+
+use super::*;
+use proptest::prelude::*;
+
+fn at(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn network(text: &str) -> Network {
+    text.parse().unwrap()
+}
+
+fn memory() -> Memory {
+    Memory::new(&MemoryConfig::default())
+}
+
+fn arm(memory: &mut Memory, address: &str, now_s: u64) -> Option<&'static str> {
+    memory.recall(at(address), now_s).map(|it| it.arm)
+}
+
+#[test]
+fn the_heaviest_arm_is_recalled_and_older_picks_lose_weight() {
+    let mut memory = memory();
+    let here = at("192.0.2.7");
+    for _ in 0..3 {
+        memory.note(here, "bbr", 1.0, 100);
+    }
+    assert_eq!(arm(&mut memory, "192.0.2.7", 100), Some("bbr"));
+    // 1 + .9 + .81 = 2.71 for bbr; three of cubic leave it 1.98.
+    for (round, want) in [(1, "bbr"), (2, "bbr"), (3, "cubic")] {
+        memory.note(here, "cubic", 1.0, 100);
+        assert_eq!(arm(&mut memory, "192.0.2.7", 100), Some(want), "{round}");
+    }
+}
+
+#[test]
+fn a_pick_counts_by_its_reward_and_what_is_none_does_not() {
+    let mut memory = memory();
+    memory.note(at("192.0.2.7"), "bbr", 0.2, 100);
+    memory.note(at("192.0.2.7"), "cubic", 0.9, 100);
+    memory.note(at("192.0.2.7"), "bbr", 0.2, 100);
+    let revision = memory.revision();
+    for (arm, reward) in [("vegas", f64::NAN), ("vegas", f64::INFINITY), ("nobody", 1.0)] {
+        assert!(!memory.note(at("192.0.2.7"), arm, reward, 100), "{arm} {reward}");
+    }
+    assert!(!memory.note(at("127.0.0.1"), "vegas", 1.0, 100));
+    assert_eq!(memory.revision(), revision);
+    assert_eq!(arm(&mut memory, "192.0.2.7", 100), Some("cubic"));
+}
+
+#[test]
+fn an_unknown_address_is_answered_by_its_network() {
+    let mut memory = memory();
+    memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
+    memory.note(at("2001:db8:1:ff00::1"), "copa", 1.0, 100);
+    let rows = [
+        ("192.0.2.200", Some("bbr"), "192.0.2.0/24"),
+        ("::ffff:192.0.2.7", Some("bbr"), "192.0.2.7/32"),
+        ("192.0.3.7", None, ""),
+        ("2001:db8:1:ffff::9", Some("copa"), "2001:db8:1:ff00::/56"),
+        ("2001:db8:1:fe00::1", None, ""),
+    ];
+    for (address, want, of) in rows {
+        let got = memory.recall(at(address), 100);
+        assert_eq!(got.map(|it| it.arm), want, "{address}");
+        assert_eq!(got.map(|it| it.of.to_string()).unwrap_or_default(), of);
+    }
+}
+
+#[test]
+fn what_is_old_is_forgotten() {
+    let mut memory = memory();
+    memory.note(at("192.0.2.7"), "bbr", 1.0, 10_000);
+    assert_eq!(arm(&mut memory, "192.0.2.7", 13_600), Some("bbr"));
+    assert_eq!(arm(&mut memory, "192.0.2.7", 13_601), None);
+    assert_eq!(arm(&mut memory, "192.0.2.200", 13_601), None);
+    assert_eq!(memory.beginnings(13_601).count(), 0);
+    assert_eq!(memory.len(), 2);
+    memory.prune(13_601);
+    assert!(memory.is_empty());
+    memory.note(at("192.0.2.7"), "bbr", 1.0, 10_000);
+    memory.note(at("192.0.2.7"), "cubic", 0.1, 14_000);
+    assert_eq!(arm(&mut memory, "192.0.2.7", 14_000), Some("cubic"), "nothing is left of before");
+}
+
+#[test]
+fn the_least_recently_used_makes_room() {
+    let config = MemoryConfig { entries_max: 2, ..MemoryConfig::default() };
+    let mut memory = Memory::new(&config);
+    for third in 0..10u8 {
+        memory.note(at(&format!("198.51.{third}.1")), "bbr", 1.0, 100);
+    }
+    assert_eq!(memory.len(), 4);
+    assert_eq!(arm(&mut memory, "198.51.9.1", 100), Some("bbr"));
+    assert_eq!(arm(&mut memory, "198.51.0.1", 100), None);
+}
+
+#[test]
+fn a_memory_that_is_off_remembers_nothing() {
+    let mut memory = Memory::new(&MemoryConfig { enabled: false, ..MemoryConfig::default() });
+    assert!(!memory.note(at("192.0.2.7"), "bbr", 1.0, 100));
+    assert_eq!(memory.recall(at("192.0.2.7"), 100), None);
+    assert_eq!(memory.set_initial_cwnd(network("192.0.2.7"), 10, 100), Err(Refusal::Off));
+    assert!(memory.is_empty());
+}
+
+fn begins(memory: &Memory, address: &str) -> (Option<&'static str>, u32) {
+    let Beginning { arm, initial_cwnd_pkts } = memory.beginning(at(address), 100);
+    (arm, initial_cwnd_pkts)
+}
+
+#[test]
+fn an_initial_window_is_the_addresss_or_its_networks_or_that_of_all() {
+    for (of_all, unknown_here) in [(0, 0), (25, 25)] {
+        let config = MemoryConfig { initial_cwnd_pkts: of_all, ..MemoryConfig::default() };
+        let mut memory = Memory::new(&config);
+        memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
+        assert_eq!(begins(&memory, "192.0.2.9"), (Some("bbr"), unknown_here));
+        assert_eq!(begins(&memory, "192.0.3.9"), (None, 0));
+        memory.set_initial_cwnd(network("192.0.2.0/24"), 40, 100).unwrap();
+        memory.set_initial_cwnd(network("192.0.2.8"), 50, 100).unwrap();
+        for (address, pkts) in [("192.0.2.7", 40), ("192.0.2.8", 50), ("192.0.2.9", 40)] {
+            assert_eq!(begins(&memory, address), (Some("bbr"), pkts), "{address}");
+        }
+        memory.set_initial_cwnd(network("192.0.2.8"), 0, 100).unwrap();
+        assert_eq!(begins(&memory, "192.0.2.8"), (Some("bbr"), 40));
+    }
+}
+
+#[test]
+fn what_is_no_window_or_no_destination_changes_nothing() {
+    let mut memory = memory();
+    for (to, pkts, part) in [
+        ("192.0.2.0/24", 1_001, "1..=1000"),
+        ("192.0.0.0/16", 10, "24 bits"),
+        ("127.0.0.1", 10, "this host"),
+    ] {
+        let error = memory.set_initial_cwnd(network(to), pkts, 100).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    assert_eq!((memory.len(), memory.revision()), (0, 0));
+}
+
+#[test]
+fn what_is_in_a_network_is_forgotten_with_it() {
+    let mut memory = memory();
+    for address in ["192.0.2.7", "192.0.2.8", "198.51.100.1", "2001:db8::1"] {
+        memory.note(at(address), "bbr", 1.0, 100);
+    }
+    for (of, want) in [
+        ("192.0.2.7", 1),
+        ("192.0.2.7", 0),
+        ("192.0.0.0/16", 2),
+        ("2001:db8::/32", 2),
+        ("0.0.0.0/0", 2),
+    ] {
+        let revision = memory.revision();
+        assert_eq!(memory.forget(&network(of)), want, "{of}");
+        assert_eq!(memory.revision() > revision, want > 0);
+    }
+    memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
+    assert_eq!((memory.forget_all(), memory.len()), (2, 0));
+}
+
+#[test]
+fn rows_have_the_heaviest_arm_first_and_the_last_used_on_top() {
+    let mut memory = memory();
+    memory.note(at("192.0.2.7"), "cubic", 0.2, 100);
+    memory.note(at("192.0.2.7"), "bbr", 0.8, 110);
+    memory.note(at("198.51.100.1"), "copa", 0.5, 120);
+    let rows = memory.rows(130);
+    let tos: Vec<String> = rows.iter().map(|row| row.to.to_string()).collect();
+    let want = ["198.51.100.0/24", "198.51.100.1/32", "192.0.2.0/24", "192.0.2.7/32"];
+    assert_eq!(tos, want);
+    assert_eq!(rows[3].idle_s, 20);
+    assert_eq!(rows[3].arms[0], ("bbr".to_owned(), 0.8));
+}
+
+#[test]
+fn bad_settings_are_refused_by_name() {
+    let of = |change: fn(&mut MemoryConfig)| {
+        let mut config = MemoryConfig::default();
+        change(&mut config);
+        config.validate().expect_err("refused").to_string()
+    };
+    assert!(of(|it| it.ttl_s = 0).contains("memory.ttl_s = 0: it must lie in"));
+    assert!(of(|it| it.entries_max = 70_000).contains("memory.entries_max = 70000"));
+    assert!(of(|it| it.initial_cwnd_pkts = 1_001).contains("1..=1000"));
+    assert!(of(|it| it.save_interval_s = 0).contains("memory.save_interval_s"));
+    assert_eq!(MemoryConfig::default().validate(), Ok(()));
+}
+
+proptest! {
+    /// However much is noted, the bounds hold, and what a datapath is given is what is recalled.
+    #[test]
+    fn bounds_hold_and_beginnings_are_what_is_recalled(
+        notes in prop::collection::vec((0u8..4, 0u8..4, 0usize..20, 0.0f64..20.0, 0u64..40), 0..200),
+    ) {
+        let config = MemoryConfig { entries_max: 3, ttl_s: 500, ..MemoryConfig::default() };
+        let mut memory = Memory::new(&config);
+        let (arms, mut now_s) = (remuda_algorithms::arms(), 0);
+        for (third, fourth, arm, reward, later_s) in notes {
+            now_s += later_s;
+            let address = at(&format!("10.0.{third}.{fourth}"));
+            memory.note(address, arms[arm % arms.len()].name, reward, now_s);
+            prop_assert!(memory.len() <= 6);
+            prop_assert!(memory.entries.iter().all(|(_, it)| it.weights.len() <= ARMS_MAX));
+        }
+        let beginnings: Vec<(Network, Beginning)> = memory.beginnings(now_s).collect();
+        for (network, beginning) in beginnings {
+            if network.is_host() {
+                let recalled = memory.recall(network.address(), now_s).map(|it| it.arm);
+                prop_assert_eq!(recalled, beginning.arm);
+            }
+        }
+    }
+}
