@@ -6,6 +6,7 @@ use crate::error::on;
 use crate::events::{Event, EventLog};
 use crate::host::Host;
 use crate::ipc::{DEVICE, Datapaths, Junction, ModuleEnd, UnixEnd, lock};
+use crate::memory::Keeper;
 use crate::portus_side::Remuda;
 use crate::run_dir::{self, RunDir};
 use crate::{Error, application, clock, control, programs};
@@ -38,6 +39,7 @@ pub fn run_until(
     let log_path = run_dir::event_log(run_dir.path());
     let log = EventLog::open(&log_path, config.agent.event_log_bytes_max)?;
     let host = Arc::new(Mutex::new(Host::new(config.clone(), Box::new(log))));
+    let keeper = Keeper::start(&config, &host);
     let unix = UnixEnd::bind(&run_dir::datapath_socket(run_dir.path()))?;
     let bpf = open_bpf(&config, &host)?;
     let module = config.agent.module.then(|| ModuleEnd::new(Path::new(DEVICE), &host));
@@ -67,6 +69,8 @@ pub fn run_until(
         .with_stop_handle(go_on)
         .run()
         .map_err(|error| Error::Portus(error.0))?;
+    lock(&host).leave_all();
+    drop(keeper); // it saves a last time
     match lock(&host).flows_left {
         0 => Ok(()),
         flows => Err(Error::FlowsLeft { flows, native: config.agent.native }),
@@ -89,6 +93,7 @@ fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Datapaths, Error> {
         cwnd_max_pkts: u32::try_from(config.guard.cwnd_pkts_max).unwrap_or(u32::MAX),
         rate_max_bytes_per_sec: config.guard.rate_mbit_per_sec_max.saturating_mul(125_000),
         initial_cwnd_pkts: (agent.initial_cwnd_pkts > 0).then_some(agent.initial_cwnd_pkts),
+        destinations_max: u32::try_from(2 * config.memory.entries_max).unwrap_or(u32::MAX),
     };
     let mut bpf = Datapath::load(settings, clock::monotonic_ns())?;
     bpf.attach()?;

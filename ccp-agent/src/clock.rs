@@ -15,7 +15,13 @@ pub fn monotonic_us() -> u64 {
     monotonic_ns() / 1_000
 }
 
-/// Wall-clock time since 1970, to stamp the event log for people; nothing is derived from it.
+/// CLOCK_MONOTONIC in seconds: the clock of what is remembered.
+pub fn monotonic_s() -> u64 {
+    monotonic_ns() / 1_000_000_000
+}
+
+/// Wall-clock time since 1970: to stamp the event log for people, and to know how old a file is
+/// that a former agent has left.
 #[expect(clippy::disallowed_methods, reason = "this is the file that reads the clock")]
 pub fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()

@@ -8,6 +8,7 @@ use crate::{Error, catalogue};
 use remuda_algorithms::Settings;
 use remuda_algorithms::remy::tree::{self, Tree};
 use remuda_selector::PolicyConfig;
+use remuda_selector::antelope::memory::MemoryConfig;
 use remuda_selector::antelope::model::{self, Model};
 use remuda_selector::linucb::prior::{self, Prior};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,9 @@ use std::time::Duration;
 
 /// More is no configuration.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The default `agent.run_dir`, gone when the host starts again; and what stays beside it.
+const RUN_DIR: &str = "/run/remuda";
+const STATE_DIR: &str = "/var/lib/remuda";
 
 /// Everything that can be set. Command-line flags override the file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -30,6 +34,8 @@ pub struct Config {
     pub guard: GuardConfig,
     /// The policies.
     pub policy: PolicyConfig,
+    /// What is remembered of destinations.
+    pub memory: MemoryConfig,
     /// What arms need beside a path.
     pub arms: ArmsConfig,
     /// What flows want, unless somebody says else at run time: the first rule that means a flow.
@@ -64,6 +70,10 @@ pub struct AgentConfig {
     pub native: String,
     /// Where the sockets, the lock and the event log are; a private folder.
     pub run_dir: PathBuf,
+    /// Where what outlives the agent is, a private folder of one agent; without it
+    /// /var/lib/remuda, or the folder state of a run_dir that is not the default one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_dir: Option<PathBuf>,
     /// A heartbeat older than this puts flows into fallback, in milliseconds.
     pub heartbeat_timeout_ms: u64,
     /// No flow reports more often than this, in milliseconds.
@@ -93,7 +103,8 @@ impl Default for AgentConfig {
             default: "rein".to_owned(),
             name: "remuda".to_owned(),
             native: "cubic".to_owned(),
-            run_dir: PathBuf::from("/run/remuda"),
+            run_dir: PathBuf::from(RUN_DIR),
+            state_dir: None,
             // with a retransmission timeout after it (RTT + 200 ms): 500 ms at an RTT of 150 ms
             heartbeat_timeout_ms: 150,
             report_interval_ms_min: 2,
@@ -164,8 +175,13 @@ impl Config {
             let rule = "it is agent.name; flows go back to an algorithm of the kernel's own";
             return Err(format!("agent.native = {:?}: {rule}", a.native));
         }
+        if a.state_dir.as_ref() == Some(&a.run_dir) {
+            let rule = "it is agent.run_dir; each has a lock of its own";
+            return Err(format!("agent.state_dir = {:?}: {rule}", a.run_dir));
+        }
         catalogue::kind_of(&a.default, self).map_err(|error| format!("agent.default: {error}"))?;
         self.guard.check()?;
+        self.memory.validate().map_err(|error| error.to_string())?;
         self.policy.validate().map_err(|error| error.to_string())
     }
 
@@ -189,6 +205,15 @@ impl Config {
             linucb.learned = prior.map_err(|error| refuse(error.to_string()))?;
         }
         Ok(())
+    }
+
+    /// Where what outlives the agent is.
+    pub fn state_dir(&self) -> PathBuf {
+        match &self.agent.state_dir {
+            Some(path) => path.clone(),
+            None if self.agent.run_dir == Path::new(RUN_DIR) => PathBuf::from(STATE_DIR),
+            None => self.agent.run_dir.join("state"),
+        }
     }
 
     /// The heartbeat's limit.
@@ -265,6 +290,18 @@ mod tests {
     }
 
     #[test]
+    fn state_lies_beside_the_run_directory() {
+        for (text, want) in [
+            ("", "/var/lib/remuda"),
+            ("[agent]\nrun_dir = '/tmp/r'", "/tmp/r/state"),
+            ("[agent]\nrun_dir = '/tmp/r'\nstate_dir = '/srv/s'", "/srv/s"),
+        ] {
+            let config = Config::parse(text, "-").expect("it parses");
+            assert_eq!(config.state_dir(), Path::new(want));
+        }
+    }
+
+    #[test]
     fn bad_files_are_refused_by_name() {
         refused("[agent]\nhart_beat = 1", "hart_beat");
         refused("[agent]\nheartbeat_timeout_ms = 1", "agent.heartbeat_timeout_ms = 1");
@@ -281,6 +318,9 @@ mod tests {
         refused("[policy.linucb]\nalpha = -1.0", "linucb.alpha = -1");
         refused("[policy.random]\ndwell_ms = 1", "random.dwell_ms = 1");
         refused("[rain]", "rain");
+        refused("[agent]\nrun_dir = '/x'\nstate_dir = '/x'", "agent.state_dir = \"/x\"");
+        refused("[memory]\nttl_s = 0", "memory.ttl_s = 0");
+        refused("[memory]\nttl = 0", "unknown field `ttl`");
         refused("agent = ", "agent");
     }
 

@@ -4,12 +4,14 @@
 //! slow or hostile client delays no report.
 
 use crate::author::{AuthorArm, Authors};
+use crate::clock;
 use crate::error::on;
 use crate::host::{Counts, Host, Row, Target};
 use crate::ipc::lock;
 use crate::prefer::{self, Order};
 use crate::{Error, catalogue, programs, run_dir};
 use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
+use remuda_selector::antelope::memory::{self, Network};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -58,6 +60,21 @@ pub enum Request {
     Programs {},
     /// The agent's counts.
     Status {},
+    /// What suited destinations.
+    Memory {},
+    /// To forget destinations.
+    Forget {
+        /// Those in this network; without it all.
+        #[serde(default)]
+        of: Option<Network>,
+    },
+    /// An initial window for flows to a destination.
+    InitialCwnd {
+        /// An address, or its network of 24 or 56 bits.
+        of: Network,
+        /// In segments; 0: none of its own.
+        pkts: u32,
+    },
 }
 
 /// A program, for people.
@@ -134,6 +151,18 @@ pub enum Answer {
     },
     /// To `Status`.
     Status(Box<Status>),
+    /// To `Memory`.
+    Memory {
+        /// The last used first.
+        destinations: Vec<memory::Row>,
+    },
+    /// To `Forget`.
+    Forgot {
+        /// How many addresses and networks.
+        destinations: usize,
+    },
+    /// To `InitialCwnd`.
+    InitialCwndSet {},
     /// To what cannot be done.
     Error {
         /// Why, and the fix.
@@ -217,6 +246,15 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
                 flows: host.rows().len(),
                 counts: host.counts,
             }))
+        }
+        Request::Memory {} => {
+            let memory = lock(host).memory.clone();
+            Answer::Memory { destinations: memory.rows(clock::monotonic_s()) }
+        }
+        Request::Forget { of } => Answer::Forgot { destinations: lock(host).forget(of.as_ref()) },
+        Request::InitialCwnd { of, pkts } => {
+            lock(host).set_initial_cwnd(*of, *pkts)?;
+            Answer::InitialCwndSet {}
         }
     })
 }

@@ -66,13 +66,14 @@ pub enum Error {
         /// The line, with a mark below the place; and what could stand there.
         excerpt: String,
     },
-    /// Another agent has the run directory.
+    /// Another agent has the run or state directory.
     #[error(
-        "another agent runs in {0}\nfix: stop it, or give this one another --run-dir and --name"
+        "another agent runs in {0}\n\
+         fix: stop it, or give this one another --run-dir, --state-dir and --name"
     )]
     AlreadyRunning(String),
-    /// A run directory that others could write to.
-    #[error("{path}: {rule}\nfix: remove it, or give another --run-dir")]
+    /// A run or state directory that others could write to.
+    #[error("{path}: {rule}\nfix: remove it, or give another --run-dir or --state-dir")]
     NotPrivate {
         /// Which folder.
         path: String,

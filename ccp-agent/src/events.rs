@@ -73,6 +73,22 @@ pub enum Event {
     Restored { cwnd_bytes: u64, at_monotonic_us: u64 },
     /// An operator changed what drives new flows.
     DefaultChanged { from: String, to: String },
+    /// A flow begins knowing the arm that suited its destination.
+    Recalled { arm: String, weight: f64, of: String },
+    /// A flow has left the arm that suits its path; once, until that is another one.
+    Remembered { arm: String, score: f64, of: String },
+    /// What former agents remembered has been read.
+    MemoryRead { path: String, destinations: u64 },
+    /// It could not be taken: it lies there under another name, and the agent begins with nothing.
+    MemorySetAside { path: String, to: String, rule: String },
+    /// What is remembered is not on disk, or no longer as it is now; the agent goes on.
+    MemoryUnkept { path: String, reason: String },
+    /// It is on disk again.
+    MemoryKept { path: String, destinations: u64 },
+    /// An operator had destinations forgotten.
+    Forgot { of: String, destinations: u64 },
+    /// An operator gave a destination an initial window, or with 0 none.
+    InitialCwndSet { of: String, initial_cwnd_pkts: u32 },
 }
 
 #[derive(Serialize)]

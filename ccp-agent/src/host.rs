@@ -15,6 +15,7 @@ use crate::prefer::{Preferences, Wants};
 use crate::{Error, clock, decode};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Measurement, Why, native};
+use remuda_selector::antelope::memory::{Memory, Network};
 use remuda_wire::capability;
 use remuda_wire::to_agent::{FlowInfo, Hello, Signals, State};
 use serde::{Deserialize, Serialize};
@@ -108,6 +109,8 @@ pub struct Host {
     pub config: Config,
     /// What happened, counted.
     pub counts: Counts,
+    /// What suited the destinations of flows.
+    pub memory: Memory,
     /// Flows that the kernel would not take back at the end.
     pub flows_left: u64,
     recorder: Box<dyn Recorder>,
@@ -168,6 +171,7 @@ impl Host {
         Self {
             default_of_ours: config.agent.default.clone(),
             preferences: Preferences::new(&config.prefer),
+            memory: Memory::new(&config.memory),
             config,
             counts: Counts::default(),
             flows_left: 0,
@@ -261,6 +265,7 @@ impl Host {
         flow.path.datapath = abilities;
         flow.wish = wish;
         flow.prefer_from_start(wants, by);
+        flow.recall(&mut self.memory, crate::clock::monotonic_s());
         let report_us = self.report_us();
         let recorder = &mut *self.recorder;
         flow.start(&mut Context { config: &self.config, recorder, actuator, report_us });
@@ -299,17 +304,20 @@ impl Host {
         self.counts.reports += 1;
         let recorder = &mut *self.recorder;
         let mut ctx = Context { config: &self.config, recorder, actuator, report_us };
-        if flow.is_foreign() {
+        let taken = if flow.is_foreign() {
             let fields: Option<Vec<u64>> =
                 flow.own_fields().iter().map(|name| field(name)).collect();
-            match fields {
-                Some(fields) => flow.on_foreign_report(&fields, &mut ctx),
-                None => self.counts.stale_reports += 1,
-            }
-            return;
-        }
-        match decode::measurement(field, flow.own_fields(), flow.signals.as_ref()) {
-            Some(m) => flow.on_report(&m, &mut ctx),
+            fields.map(|fields| flow.on_foreign_report(&fields, &mut ctx))
+        } else {
+            let m = decode::measurement(field, flow.own_fields(), flow.signals.as_ref());
+            m.map(|m| flow.on_report(&m, &mut ctx))
+        };
+        match taken {
+            Some(()) => flow.leave_in_time(
+                &mut self.memory,
+                crate::clock::monotonic_s(),
+                &mut *self.recorder,
+            ),
             None => self.counts.stale_reports += 1,
         }
     }
@@ -346,15 +354,44 @@ impl Host {
 
     /// A flow ended.
     pub fn close(&mut self, key: &Key) {
-        if let Some(flow) = self.flows.remove(key) {
+        if let Some(mut flow) = self.flows.remove(key) {
             self.counts.closed += 1;
             self.keys.remove(&flow.id);
             if self.cookies.get(&flow.info.cookie) == Some(key) {
                 self.cookies.remove(&flow.info.cookie);
             }
             self.preferences.ended(flow.id);
+            flow.leave(&mut self.memory, crate::clock::monotonic_s(), &mut *self.recorder);
             flow.end(&mut *self.recorder);
         }
+    }
+
+    /// What the flows leave when the agent does.
+    pub fn leave_all(&mut self) {
+        let now_s = crate::clock::monotonic_s();
+        for flow in self.flows.values_mut() {
+            flow.leave(&mut self.memory, now_s, &mut *self.recorder);
+        }
+    }
+
+    /// Forgets the destinations in that network, or all. Returns how many addresses and networks
+    /// that were.
+    pub fn forget(&mut self, of: Option<&Network>) -> usize {
+        let destinations = match of {
+            Some(network) => self.memory.forget(network),
+            None => self.memory.forget_all(),
+        };
+        let of = of.map_or_else(|| "all".to_owned(), ToString::to_string);
+        self.record(&Event::Forgot { of, destinations: destinations as u64 });
+        destinations
+    }
+
+    /// Gives a destination an initial window of its own, in segments; 0: none.
+    pub fn set_initial_cwnd(&mut self, of: Network, pkts: u32) -> Result<(), Error> {
+        let done = self.memory.set_initial_cwnd(of, pkts, crate::clock::monotonic_s());
+        done.map_err(|error| Error::Refused(error.to_string()))?;
+        self.record(&Event::InitialCwndSet { of: of.to_string(), initial_cwnd_pkts: pkts });
+        Ok(())
     }
 
     /// Every flow of a datapath that begins anew, or is gone.

@@ -22,6 +22,7 @@ pub mod flow;
 pub mod guard;
 pub mod host;
 pub mod ipc;
+pub mod memory;
 mod portus_side;
 pub mod prefer;
 pub mod programs;

@@ -1,4 +1,5 @@
-//! The run directory: private, locked by one agent, home of the sockets and the event log.
+//! The run directory: private, locked by one agent, home of the sockets and the event log. And the
+//! state directory, private and locked alike, of what outlives the agent.
 
 use crate::Error;
 use crate::error::on;
@@ -35,6 +36,11 @@ pub fn author_socket(run_dir: &Path) -> PathBuf {
 pub fn application_socket(run_dir: &Path) -> PathBuf {
     let name = run_dir.file_name().unwrap_or_default();
     run_dir.with_file_name([name, OsStr::new(".sock")].join(OsStr::new("")))
+}
+
+/// What the agent with that state directory remembers of destinations.
+pub fn memory_file(state_dir: &Path) -> PathBuf {
+    state_dir.join("memory.json")
 }
 
 /// Its event log.

@@ -29,6 +29,9 @@ pub struct AgentArgs {
     /// Where the sockets, the lock and the event log go; a private directory
     #[arg(long, value_name = "DIR", env = "REMUDA_RUN_DIR")]
     run_dir: Option<PathBuf>,
+    /// Where what is remembered of destinations is kept; a private directory
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
     /// Take over every new TCP socket of this cgroup (v2 directory); may be given again
     #[arg(long, value_name = "DIR")]
     cgroup: Vec<PathBuf>,
@@ -73,6 +76,9 @@ impl AgentArgs {
         }
         if let Some(run_dir) = self.run_dir {
             agent.run_dir = run_dir;
+        }
+        if let Some(state_dir) = self.state_dir {
+            agent.state_dir = Some(state_dir);
         }
         agent.cgroups.extend(self.cgroup);
         agent.take_default |= self.take_default;

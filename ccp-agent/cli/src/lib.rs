@@ -17,6 +17,7 @@ mod flows;
 mod graph;
 mod kinds;
 mod matrix;
+mod memory;
 mod prefer;
 mod programs;
 mod quic;
@@ -57,6 +58,8 @@ enum Command {
     /// configuration's [[prefer]]. Of a rule, all must hold that is given. An order is gone when
     /// the agent ends.
     Prefer(prefer::PreferArgs),
+    /// Show what suited destinations before, or have it forgotten
+    Memory(memory::MemoryArgs),
     /// Run arms written in Python on live flows
     Run(author::RunArgs),
     /// List arms and policies, with the datapath programs
@@ -127,6 +130,7 @@ fn run(command: Command) -> ExitCode {
         Command::Flows(args) => args.run(),
         Command::Set(args) => args.run(),
         Command::Prefer(args) => args.run(),
+        Command::Memory(args) => args.run(),
         Command::Run(args) => args.run(),
         Command::Programs(args) => args.run(),
         Command::Doctor(args) => args.run(),

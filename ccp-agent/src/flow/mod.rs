@@ -1,5 +1,6 @@
 //! One flow: report → measurement → controller → guard → registers. The switch is switch.rs.
 
+mod remembering;
 mod switch;
 mod told;
 
@@ -107,6 +108,9 @@ pub struct Flow {
     arm_since: Time,
     /// What the guard did last.
     intervened: Option<Intervened>,
+    /// When it reported last.
+    reported_at: Time,
+    remembering: remembering::Remembering,
 }
 
 /// What a flow needs of its surroundings for one step.
@@ -179,6 +183,8 @@ impl Flow {
             clamp_recorded: None,
             arm_since: Time::ZERO,
             intervened: None,
+            reported_at: Time::ZERO,
+            remembering: remembering::Remembering::default(),
         }
     }
 
@@ -255,6 +261,7 @@ impl Flow {
         if self.wants != Wants::DEFAULT {
             self.record_preferred(Wants::DEFAULT, ctx.recorder);
         }
+        self.record_recalled(ctx.recorder);
         let now = self.now();
         if let Readiness::Refuse(reason) = self.controller.can_resume(&self.path) {
             self.refused(reason, ctx);
@@ -266,6 +273,7 @@ impl Flow {
     /// Takes in one report.
     pub fn on_report(&mut self, m: &Measurement, ctx: &mut Context<'_>) {
         let now = self.now();
+        self.reported_at = now;
         let m = &Measurement { delivered: self.delivered(m), ..*m };
         self.totals.reports += 1;
         self.totals.acked_bytes += m.acked.0;

@@ -17,6 +17,7 @@ use crate::author::Authors;
 use crate::clock;
 use crate::events::Event;
 use crate::host::{Host, Key};
+use crate::memory::InKernel;
 use portus::ipc::Ipc;
 use remuda_algorithms::units::Bytes;
 use remuda_bpf::{Datapath, DefaultAlgorithm};
@@ -120,6 +121,8 @@ struct Inner {
     /// What a kernel did not take, until the host is told: who sends may hold its lock.
     refused: Vec<(Peer, String)>,
     housekept_ns: u64,
+    /// What the BPF datapath has of what is remembered.
+    in_kernel: InKernel,
     /// The kernel's datapaths that have no programs yet.
     install: Vec<Peer>,
     /// Called once they have.
@@ -154,6 +157,7 @@ impl Junction {
             inbox: VecDeque::new(),
             refused: Vec::new(),
             housekept_ns: 0,
+            in_kernel: InKernel::default(),
             ready: Some(Box::new(ready)),
         };
         let (current, outbox) = (Arc::default(), Outbox::default());
@@ -178,6 +182,9 @@ impl Junction {
         if inner.install.is_empty()
             && let Some(ready) = inner.ready.take()
         {
+            while inner.remember(&self.host, clock::monotonic_ns()) {
+                inner.beat(clock::monotonic_ns());
+            }
             lock(&self.host).record(&Event::Ready {});
             ready();
         }
@@ -392,6 +399,19 @@ impl Inner {
         }
     }
 
+    /// Brings what the BPF datapath knows of destinations a step nearer to what is remembered. Says
+    /// whether there is more to do at once.
+    fn remember(&mut self, host: &Mutex<Host>, now_ns: u64) -> bool {
+        let Some(bpf) = &mut self.datapaths.bpf else { return false };
+        if self.install.contains(&Peer::Bpf) {
+            return false; // programs of arms are not there yet
+        }
+        self.in_kernel.follow(bpf, host, now_ns).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the kernel is not told what is remembered");
+            false
+        })
+    }
+
     /// Beats, reads what the datapaths have, keeps house. Says whether something came.
     fn fill(&mut self, host: &Mutex<Host>) -> bool {
         let now_ns = clock::monotonic_ns();
@@ -400,6 +420,9 @@ impl Inner {
             self.housekept_ns = now_ns;
         }
         self.beat(now_ns);
+        if housekeeping {
+            self.remember(host, now_ns);
+        }
         let Self { datapaths, inbox, .. } = self;
         let before = inbox.len();
         if let Some(bpf) = &mut datapaths.bpf {

@@ -1,5 +1,6 @@
 //! The datapath as the agent sees it: CCP messages in, CCP messages out.
 
+use crate::destinations::{Beginning, Destinations};
 use crate::error::tried;
 use crate::kernel::{self, Mapped, OpsMember};
 use crate::layout::{self, Config, NAME_BYTES, SLOTS, Shared};
@@ -19,6 +20,7 @@ use remuda_wire::to_datapath::Update;
 use remuda_wire::{PROTOCOL_VERSION, Program, ToDatapath};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::ptr::{read_volatile, write_volatile};
@@ -46,6 +48,8 @@ pub struct Settings {
     pub rate_max_bytes_per_sec: u64,
     /// Initial window, in segments, of flows taken over by cgroup; `None` leaves the kernel's.
     pub initial_cwnd_pkts: Option<u32>,
+    /// How many destinations may be remembered; 0 counts as 1.
+    pub destinations_max: u32,
 }
 
 impl Default for Settings {
@@ -57,6 +61,7 @@ impl Default for Settings {
             cwnd_max_pkts: 100_000,
             rate_max_bytes_per_sec: 12_500_000_000,
             initial_cwnd_pkts: None,
+            destinations_max: 32_768,
         }
     }
 }
@@ -96,6 +101,7 @@ pub struct Datapath {
     looked_ns: u64,
     finder: Finder,
     free: MapHandle,
+    destinations: Destinations,
     greeted: bool,
     settings: Settings,
 }
@@ -143,6 +149,9 @@ fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
             // kernel_types.h puts the name first
             let initial = map.initial_value_mut().ok_or(Error::Template("remuda_ops"))?;
             initial[..NAME_BYTES].copy_from_slice(&name);
+        } else if map.name() == OsStr::new("remuda_destinations") {
+            let most = settings.destinations_max.max(1);
+            map.set_max_entries(most).map_err(tried("the map of destinations"))?;
         }
     }
     Ok(())
@@ -191,6 +200,7 @@ impl Datapath {
         let records = Records::default();
         let slots = Mapped::new(map(&object, "remuda_slots")?.as_fd(), SLOTS)?;
         let infos = Mapped::new(map(&object, "remuda_infos")?.as_fd(), SLOTS)?;
+        let destinations = Destinations::new(map(&object, "remuda_destinations")?);
         let free = map(&object, "remuda_free")?;
         for index in 0..SLOTS as u32 {
             free.update(&[], &index.to_ne_bytes(), MapFlags::ANY)
@@ -215,6 +225,7 @@ impl Datapath {
             looked_ns: 0,
             finder: Finder::default(),
             free,
+            destinations,
             greeted: false,
             settings,
         };
@@ -318,6 +329,35 @@ impl Datapath {
     /// Says which flow a socket is.
     pub fn sockets(&self) -> Result<Sockets, Error> {
         Ok(Sockets::new(map(&self.object, "remuda_flows")?))
+    }
+
+    /// The number of the installed program that consists of the same as that of this `INSTALL`,
+    /// whatever number it has there.
+    pub fn installed_like(&self, install: &[u8]) -> Option<u32> {
+        let Ok(ToDatapath::Install(wanted)) = ToDatapath::parse(install) else { return None };
+        let alike = |it: &Program| it.defines == wanted.defines && it.events == wanted.events;
+        let found = self.installed.iter().find(|(_, installed)| alike(&installed.program));
+        found.map(|(uid, _)| *uid)
+    }
+
+    /// Flows to a network begin so from now on, unless a longer prefix has something else to say
+    /// of them; their agent's word counts for more. The network is one of IPv6, or one of IPv4
+    /// written as such, with the bits of its prefix.
+    pub fn set_destination(
+        &mut self,
+        network: (Ipv6Addr, u8),
+        beginning: Beginning,
+    ) -> Result<(), Error> {
+        let program = match beginning.program_uid {
+            Some(uid) => self.installed.get(&uid).ok_or(Error::NoProgram(uid))?.index,
+            None => 0,
+        };
+        self.destinations.set(network, program, beginning.initial_cwnd_pkts)
+    }
+
+    /// Flows to a network begin as others do. Nothing happens if they did.
+    pub fn forget_destination(&mut self, network: (Ipv6Addr, u8)) -> Result<(), Error> {
+        self.destinations.forget(network)
     }
 
     /// When the flow last took words from its slot, in nanoseconds of CLOCK_MONOTONIC.

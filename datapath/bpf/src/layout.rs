@@ -13,6 +13,8 @@ pub const PROGRAMS: usize = 128;
 pub const REPORT_REGISTERS: usize = 32;
 /// Control registers of a program.
 pub const CONTROL_REGISTERS: usize = 32;
+/// Bits of an address, an IPv4 one being written as one of IPv6.
+pub const ADDRESS_BITS: u32 = 128;
 /// `TCP_CA_NAME_MAX`.
 pub const NAME_BYTES: usize = 16;
 
@@ -165,6 +167,23 @@ pub struct Shared {
     pub assigned: u64,
     pub assign_errors: u64,
     pub last_errno: i64,
+    pub remembered: u64,
+}
+
+/// `struct remuda_destination`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Destination {
+    pub prefix_bits: u32,
+    pub address: [u8; 16],
+}
+
+/// `struct remuda_beginning`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning {
+    pub program: u32,
+    pub initial_cwnd_pkts: u32,
 }
 
 /// `struct remuda_config`.
@@ -217,7 +236,9 @@ const _: () = assert!(size_of::<Look>() == 104);
 const _: () = assert!(size_of::<Event>() == 24);
 const _: () = assert!(size_of::<ReportHead>() == 56);
 const _: () = assert!(size_of::<Tcp>() == 80);
-const _: () = assert!(size_of::<Shared>() == 88);
+const _: () = assert!(size_of::<Destination>() == 20);
+const _: () = assert!(size_of::<Beginning>() == 8);
+const _: () = assert!(size_of::<Shared>() == 96);
 const _: () = assert!(size_of::<Config>() == 56);
 const _: () = assert!(offset_of!(Flow, sid) == 100);
 const _: () = assert!(offset_of!(Flow, registers) == offset_of!(Flow, report) + 56);

@@ -10,6 +10,7 @@ pub mod announce;
 pub mod compile;
 mod datapath;
 mod default_algorithm;
+mod destinations;
 mod error;
 pub mod insn;
 mod kernel;
@@ -24,6 +25,7 @@ pub mod splice;
 
 pub use datapath::{Datapath, Settings, check_name};
 pub use default_algorithm::DefaultAlgorithm;
+pub use destinations::Beginning;
 pub use error::Error;
 pub use kernel::{OpsMember, load_program, ops_member};
 pub use native::{available, check as check_native};

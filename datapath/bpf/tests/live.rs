@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 
-use remuda_bpf::{Datapath, Settings};
+use remuda_bpf::{Beginning, Datapath, Settings};
 use remuda_wire::ToAgent;
 use remuda_wire::to_agent::State;
 use remuda_wire::to_datapath::encode_native;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -549,4 +549,135 @@ fn our_own_name_is_no_algorithm_of_the_kernels_own() {
     encode_native(&mut message, sid, &name_of(&agent), 0);
     let error = agent.datapath.handle(&message).expect_err("refused");
     assert!(error.to_string().contains("this agent itself"), "{error}");
+}
+
+/// The network of loopback with a prefix of so many bits less than an address has.
+fn around(address: &str, fewer_bits: u8) -> (Ipv6Addr, u8) {
+    let socket: std::net::SocketAddr = address.parse().unwrap();
+    let bits = 128 - fewer_bits;
+    let mask = u128::MAX << fewer_bits;
+    let whole = match socket.ip() {
+        IpAddr::V4(it) => it.to_ipv6_mapped(),
+        IpAddr::V6(it) => it,
+    };
+    (Ipv6Addr::from_bits(whole.to_bits() & mask), bits)
+}
+
+/// It has a total that goes on, and wants a window that nothing else would give.
+const COUNTS: &str = "(def (Report (volatile acked 0) (total 0)) (every_us 2000))
+(when true
+    (:= Report.acked (+ Report.acked Ack.bytes_acked))
+    (:= Report.total (+ Report.total Ack.bytes_acked))
+    (:= Cwnd 11584000)
+    (fallthrough))
+(when (> Micros every_us) (:= Micros 0) (report))";
+
+#[test]
+fn a_flow_begins_as_its_destination_is_remembered_and_obeys_from_the_first_word_on() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let mut agent = Agent::start();
+        agent.listen();
+        agent.install(7, COUNTS);
+        agent.install(8, COUNTS);
+        let beginning = Beginning { program_uid: Some(7), initial_cwnd_pkts: 33 };
+        agent.datapath.set_destination(around(address, 8), beginning).expect("it is noted");
+        let traffic = Traffic::start(address, &name_of(&agent));
+        assert!((33..1_000).contains(&cwnd_pkts(&traffic.socket)), "Reno may have grown it");
+        let fields = agent.wait(0, reported(7));
+        assert!(fields[1] > 0, "it has measured before anyone told it to: {fields:?}");
+        let sid = agent.wait(0, created);
+        assert!(cwnd_pkts(&traffic.socket) < 8_000, "its program has no say in the window");
+        assert!(agent.datapath.counters().remembered >= 1);
+        let before = agent.wait(agent.heard.len(), reported(7))[1];
+        agent.set_program(sid, 7, None);
+        let from = agent.heard.len();
+        agent.wait(from, |heard| reported(7)(heard).filter(|_| heard.1[1] > before));
+        for _ in 0..PATIENCE_TURNS {
+            if cwnd_pkts(&traffic.socket) >= 8_000 {
+                break;
+            }
+            thread::sleep(TURN);
+        }
+        // 8000 segments of 1448 bytes, less what options take of each.
+        assert!((8_000..8_100).contains(&cwnd_pkts(&traffic.socket)), "now it has");
+        let restarted = |heard: &&Heard| reported(7)(heard).is_some_and(|it| it[1] < before);
+        assert!(!agent.heard[from..].iter().any(|heard| restarted(&heard)), "it went on counting");
+        agent.wait(from, |heard| reported(7)(heard).filter(|_| heard.1[1] > 5_000_000));
+        agent.set_program(sid, 8, None);
+        let total = agent.wait(from, reported(8))[1];
+        assert!(total < 2_500_000, "another program counts anew: {total}");
+        let fell_back = |(message, _): &Heard| matches!(message, ToAgent::State { .. });
+        assert!(!agent.heard.iter().any(fell_back), "there was nothing to fall back from");
+    }
+}
+
+/// The window of a connection at its beginning, of one that asked for `algorithm` before it.
+fn window_at_birth(address: &str, algorithm: &str) -> u32 {
+    use std::os::fd::FromRawFd;
+    let listener = TcpListener::bind(address).expect("a port of loopback");
+    let to = listener.local_addr().unwrap();
+    let family = if to.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
+    // SAFETY: no pointers; the descriptor returned is ours alone.
+    let socket = unsafe { TcpStream::from_raw_fd(libc::socket(family, libc::SOCK_STREAM, 0)) };
+    choose(&socket, algorithm);
+    let (name, length) = sockaddr(to);
+    // SAFETY: a valid address of that length.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const name).cast(), length) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    assert_eq!(algorithm_of(&socket), algorithm);
+    cwnd_pkts(&socket)
+}
+
+fn sockaddr(to: std::net::SocketAddr) -> (libc::sockaddr_in6, libc::socklen_t) {
+    // SAFETY: all zeros is a valid value of a struct of integers.
+    let mut name: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+    match to.ip() {
+        IpAddr::V6(ip) => {
+            name.sin6_family = libc::AF_INET6 as u16;
+            name.sin6_port = to.port().to_be();
+            name.sin6_addr.s6_addr = ip.octets();
+            (name, size_of::<libc::sockaddr_in6>() as u32)
+        }
+        IpAddr::V4(ip) => {
+            // The smaller one of IPv4 has its port in the same place, and then its address.
+            name.sin6_family = libc::AF_INET as u16;
+            name.sin6_port = to.port().to_be();
+            name.sin6_flowinfo = ip.to_bits().to_be();
+            (name, size_of::<libc::sockaddr_in>() as u32)
+        }
+    }
+}
+
+#[test]
+fn the_longest_prefix_holds_and_a_silent_agent_has_no_say() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let mut agent = Agent::start();
+        agent.listen();
+        let name = name_of(&agent);
+        let native = window_at_birth(address, &name);
+        let only = |initial_cwnd_pkts| Beginning { program_uid: None, initial_cwnd_pkts };
+        for (fewer_bits, pkts, want) in [(8, 40, 40), (0, 50, 50), (8, 60, 50), (0, 0, native)] {
+            let network = around(address, fewer_bits);
+            agent.datapath.set_destination(network, only(pkts)).expect("it is noted");
+            agent.listen();
+            assert_eq!(window_at_birth(address, &name), want, "{address} {network:?}");
+        }
+        agent.datapath.forget_destination(around(address, 0)).expect("it is forgotten");
+        agent.datapath.forget_destination(around(address, 0)).expect("it is no fault");
+        agent.listen();
+        assert_eq!(window_at_birth(address, &name), 60, "the network's again");
+        let unknown = Beginning { program_uid: Some(9), initial_cwnd_pkts: 5 };
+        let error = agent.datapath.set_destination(around(address, 8), unknown);
+        assert!(matches!(error, Err(remuda_bpf::Error::NoProgram(9))), "{error:?}");
+        thread::sleep(TIMEOUT + Duration::from_millis(50));
+        assert_eq!(window_at_birth(address, &name), native, "as without an agent");
+    }
 }

@@ -151,6 +151,7 @@ const SHARED: &[(&str, u64)] = &[
     ("REMUDA_PROGRAMS", layout::PROGRAMS as u64),
     ("REMUDA_REPORT_REGS", layout::REPORT_REGISTERS as u64),
     ("REMUDA_CONTROL_REGS", layout::CONTROL_REGISTERS as u64),
+    ("REMUDA_ADDRESS_BITS", layout::ADDRESS_BITS as u64),
     ("SLOT_PROGRAM", layout::SLOT_PROGRAM as u64),
     ("SLOT_CWND", layout::SLOT_CWND as u64),
     ("SLOT_RATE", layout::SLOT_RATE as u64),

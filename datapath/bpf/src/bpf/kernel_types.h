@@ -135,6 +135,7 @@ struct tcp_sock {
 	u32 prior_cwnd; /* at the start of the recovery */
 	u32 prr_out;    /* sent since then */
 	u32 snd_ssthresh;
+	u32 data_segs_out; /* in its life */
 	u32 packets_out;
 	u32 max_packets_out; /* of the flight that is_cwnd_limited is about */
 	u32 retrans_out;

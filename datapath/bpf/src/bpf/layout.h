@@ -13,6 +13,7 @@
 #define REMUDA_PROGRAMS 128 /* entry 0 stays empty: a flow without a program */
 #define REMUDA_REPORT_REGS 32
 #define REMUDA_CONTROL_REGS 32
+#define REMUDA_ADDRESS_BITS 128
 
 /* What a slot asks of its flow at the next ACK */
 #define SLOT_PROGRAM 1
@@ -123,6 +124,20 @@ struct remuda_look {
 	char name[TCP_CA_NAME_MAX];
 };
 
+/* Where a flow goes to: as a key, how many bits count, and then the address, which is of IPv6, in
+ * network order.
+ */
+struct remuda_destination {
+	u32 prefix_bits;
+	u32 address[4];
+};
+
+/* How a flow to there begins. */
+struct remuda_beginning {
+	u32 program; /* index in the jump table; 0: none */
+	u32 initial_cwnd_pkts; /* 0: leave it */
+};
+
 /* One per datapath, mapped into the agent */
 struct remuda_shared {
 	u64 heartbeat_ns; /* CLOCK_MONOTONIC, written by the agent */
@@ -136,6 +151,7 @@ struct remuda_shared {
 	u64 assigned;
 	u64 assign_errors;
 	s64 last_errno;
+	u64 remembered; /* flows that began as their destination is remembered */
 };
 
 /* Set before load; a constant to the verifier */
@@ -189,6 +205,9 @@ _Static_assert(sizeof(struct remuda_tcp) == 80, "layout.rs");
 _Static_assert(sizeof(struct remuda_report) == 56 + 8 * REMUDA_REPORT_REGS, "layout.rs");
 _Static_assert(sizeof(struct remuda_look) == 104, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, sid) == 100, "layout.rs");
+_Static_assert(sizeof(struct remuda_destination) == 20, "layout.rs");
+_Static_assert(sizeof(struct remuda_beginning) == 8, "layout.rs");
+_Static_assert(sizeof(struct remuda_shared) == 96, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, r) ==
 		       __builtin_offsetof(struct remuda_flow, event) + 56,
 	       "a report is contiguous");

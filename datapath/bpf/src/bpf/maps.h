@@ -60,6 +60,15 @@ struct {
 	__type(value, u32);
 } remuda_programs SEC(".maps");
 
+/* How flows begin, by where they go to; the longest prefix holds. The agent writes, and sizes it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct remuda_destination);
+	__type(value, struct remuda_beginning);
+} remuda_destinations SEC(".maps");
+
 /* Reports; the flow that finds it full counts one lost. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -89,6 +98,7 @@ enum remuda_priv {
 	PRIV_SID = 1,     /* 0: no slot, the flow runs its fallback */
 	PRIV_SEQ = 2,     /* of the slot, last seen */
 	PRIV_FALLBACK = 3,
+	PRIV_BORN = 4, /* the program that measures it until the agent names one; 0: none */
 };
 
 static __always_inline struct remuda_shared *shared(void)

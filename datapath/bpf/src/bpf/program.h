@@ -154,10 +154,13 @@ static __always_inline void run_program(struct sock *sk, const struct rate_sampl
 	cwnd_bytes = f->r.implicit[I_CWND];
 	rate = f->r.implicit[I_RATE];
 	SPLICE(MARK_BODY, f);
-	obey_program(f, sk, cwnd_bytes, rate);
-	settle_cwnd(&f->tcp, sk, &f->r.primitive, rs->acked_sacked);
-	if (!f->tcp.paced)
-		pace_by_window(sk);
+	/* Before the agent's first words it measures, and nothing else: Reno has seen this ACK. */
+	if (PRIV(sk)[PRIV_PROGRAM]) {
+		obey_program(f, sk, cwnd_bytes, rate);
+		settle_cwnd(&f->tcp, sk, &f->r.primitive, rs->acked_sacked);
+		if (!f->tcp.paced)
+			pace_by_window(sk);
+	}
 	if (f->r.implicit[I_REPORT]) {
 		send_report(f, sk, CONSTANT(MARK_FIELDS));
 		SPLICE(MARK_VOLATILE, f);

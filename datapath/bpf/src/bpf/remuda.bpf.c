@@ -10,6 +10,7 @@
 #include "kernel_types.h"
 #include "layout.h"
 #include "maps.h"
+#include "destinations.h"
 #include "fallback.h"
 #include "program.h"
 #include "native.h"
@@ -95,13 +96,14 @@ void BPF_PROG(remuda_init, struct sock *sk)
 	struct remuda_flow *f;
 	u32 sid;
 
-	for (int i = 0; i <= PRIV_FALLBACK; i++)
+	for (int i = 0; i <= PRIV_BORN; i++)
 		PRIV(sk)[i] = 0;
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!f || come_back(sk, f))
 		return;
 	__builtin_memset(f, 0, __builtin_offsetof(struct remuda_flow, r));
 	note_totals(&f->tcp, tp);
+	begin_as_remembered(sk, now_ns);
 	sid = take_free_slot(sk, now_ns);
 	PRIV(sk)[PRIV_SID] = sid;
 	f->sid = sid;
@@ -159,7 +161,12 @@ static __always_inline bool take_program(struct sock *sk, struct remuda_slot *sl
 			return true;
 	}
 	if (flags & SLOT_PROGRAM) {
-		f->program_version = 0; /* so that the program defines its registers anew */
+		/* So that the program defines its registers anew: but what the one it was born with
+		 * has measured, counts.
+		 */
+		if (program != PRIV(sk)[PRIV_BORN])
+			f->program_version = 0;
+		PRIV(sk)[PRIV_BORN] = 0;
 		PRIV(sk)[PRIV_PROGRAM] = program;
 	}
 	return false;
@@ -194,8 +201,10 @@ void BPF_PROG(remuda_cong_control, struct sock *sk, u32 ack, int flag,
 	if (!PRIV(sk)[PRIV_FALLBACK] && PRIV(sk)[PRIV_PROGRAM])
 		enter_fallback(sk, now_ns);
 	run_reno(sk, rs);
-	if (sid && !PRIV(sk)[PRIV_PROGRAM])
+	if (sid && !PRIV(sk)[PRIV_PROGRAM]) {
 		keep_info(sk, sid);
+		bpf_tail_call(ctx, &remuda_programs, (u32)PRIV(sk)[PRIV_BORN]);
+	}
 }
 
 SEC("struct_ops")

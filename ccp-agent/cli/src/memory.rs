@@ -1,0 +1,108 @@
+//! `remuda memory`
+
+use crate::table::table;
+use crate::{Failure, RunDirArgs};
+use ccp_agent::control::{Answer, Request, ask};
+use clap::Args;
+use remuda_selector::antelope::memory::{Network, Row};
+
+/// Show what suited destinations before, or have it forgotten.
+///
+/// A destination is an address, or its network: /24 of IPv4, /56 of IPv6. A flow to it begins with
+/// the arm of the largest weight, and with the initial window if there is one.
+#[derive(Debug, Args)]
+pub struct MemoryArgs {
+    #[command(flatten)]
+    run_dir: RunDirArgs,
+    /// Forget the destinations in this network, an address among them, or all
+    #[arg(long, value_name = "PREFIX|all", value_parser = scope)]
+    forget: Option<Scope>,
+    /// Begin flows to an address or its network with so many segments; 0: as others
+    #[arg(long, value_name = "PREFIX=PKTS", value_parser = initial_cwnd, conflicts_with = "forget")]
+    initial_cwnd: Option<(Network, u32)>,
+    /// One JSON object a destination instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to forget.
+#[derive(Clone, Copy, Debug)]
+enum Scope {
+    All,
+    Within(Network),
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    match text {
+        "all" => Ok(Scope::All),
+        prefix => prefix.parse().map(Scope::Within).map_err(|error| error.to_string()),
+    }
+}
+
+fn initial_cwnd(text: &str) -> Result<(Network, u32), String> {
+    let form = "an address or network, `=` and a number of segments, as 192.0.2.0/24=40";
+    let (of, pkts) = text.split_once('=').ok_or(form)?;
+    let of = of.parse::<Network>().map_err(|error| error.to_string())?;
+    Ok((of, pkts.parse().map_err(|_| form)?))
+}
+
+fn print_table(rows: &[Row]) {
+    let mut out = table(&["destination", "arms and weights", "initial window pkts", "idle s"]);
+    for row in rows {
+        let arms: Vec<String> =
+            row.arms.iter().map(|(arm, weight)| format!("{arm} {weight:.2}")).collect();
+        let window = match row.initial_cwnd_pkts {
+            0 => "-".to_owned(),
+            pkts => pkts.to_string(),
+        };
+        out.add_row([row.to.to_string(), arms.join(", "), window, row.idle_s.to_string()]);
+    }
+    println!("{out}\n{} destinations", rows.len());
+}
+
+impl MemoryArgs {
+    /// Runs it.
+    pub fn run(self) -> Result<(), Failure> {
+        let request = match (self.forget, self.initial_cwnd) {
+            (Some(Scope::All), _) => Request::Forget { of: None },
+            (Some(Scope::Within(network)), _) => Request::Forget { of: Some(network) },
+            (None, Some((of, pkts))) => Request::InitialCwnd { of, pkts },
+            (None, None) => Request::Memory {},
+        };
+        match (ask(&self.run_dir.run_dir, &request)?, request) {
+            (Answer::Memory { destinations }, _) if self.json => {
+                for row in &destinations {
+                    println!("{}", serde_json::to_string(row)?);
+                }
+            }
+            (Answer::Memory { destinations }, _) => print_table(&destinations),
+            (Answer::Forgot { destinations }, _) => {
+                println!("{destinations} destinations forgotten")
+            }
+            (Answer::InitialCwndSet {}, Request::InitialCwnd { of, pkts: 0 }) => {
+                println!("{of}: no initial window of its own");
+            }
+            (Answer::InitialCwndSet {}, Request::InitialCwnd { of, pkts }) => {
+                println!("{of}: an initial window of {pkts} segments");
+            }
+            (other, _) => return Err(format!("the agent answered {other:?}").into()),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_destination_is_refused_by_rule() {
+        assert!(matches!(scope("all"), Ok(Scope::All)));
+        assert!(matches!(scope("10.0.0.0/8"), Ok(Scope::Within(_))));
+        assert!(scope("10.0.0.1/8").unwrap_err().contains("write 10.0.0.0/8"));
+        assert_eq!(initial_cwnd("192.0.2.7=40").unwrap().1, 40);
+        for text in ["192.0.2.7", "192.0.2.7=", "192.0.2.7=-1", "x=4"] {
+            assert!(initial_cwnd(text).unwrap_err().contains("a"), "{text}");
+        }
+    }
+}

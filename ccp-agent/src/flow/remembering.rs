@@ -1,0 +1,239 @@
+//! What a flow takes over from those before it to the same destination, and what it leaves.
+//!
+//! Algorithm 2 of Antelope, at the flow's end of it: the memory itself is
+//! [`remuda_selector::antelope::memory`].
+
+use super::Flow;
+use crate::events::{Event, Recorder};
+use remuda_algorithms::units::Time;
+use remuda_selector::antelope::memory::{Memory, Remembered};
+use std::time::Duration;
+
+/// A flow that lasts is asked this often: those that begin meanwhile need not wait for its end.
+const ASK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Of one flow.
+#[derive(Debug, Default)]
+pub(super) struct Remembering {
+    /// What it began with.
+    recalled: Option<Remembered>,
+    asked: Time,
+    /// Something was reported since.
+    is_new: bool,
+    /// What it has left last.
+    left: Option<&'static str>,
+}
+
+impl Flow {
+    /// Before it starts: its controller learns what suited its destination. `now_s` is of the
+    /// memory's clock.
+    pub fn recall(&mut self, memory: &mut Memory, now_s: u64) {
+        let recalled = memory.recall(self.info.remote.0, now_s);
+        self.path.suited = recalled.map(|it| it.arm);
+        self.remembering.recalled = recalled;
+    }
+
+    /// The event of what was recalled.
+    pub(super) fn record_recalled(&self, recorder: &mut dyn Recorder) {
+        if let Some(Remembered { arm, weight, of }) = self.remembering.recalled {
+            let recalled = Event::Recalled { arm: arm.to_owned(), weight, of: of.to_string() };
+            recorder.record(Some(self.id), &recalled);
+        }
+    }
+
+    /// After a report: leaves the arm that suits its path, if it is time to.
+    pub fn leave_in_time(&mut self, memory: &mut Memory, now_s: u64, recorder: &mut dyn Recorder) {
+        self.remembering.is_new = true;
+        if self.reported_at - self.remembering.asked >= ASK_INTERVAL {
+            self.leave(memory, now_s, recorder);
+        }
+    }
+
+    /// Leaves it: at its end, or at that of the agent.
+    pub fn leave(&mut self, memory: &mut Memory, now_s: u64, recorder: &mut dyn Recorder) {
+        self.remembering.asked = self.reported_at;
+        if !std::mem::take(&mut self.remembering.is_new) {
+            return;
+        }
+        let Some(verdict) = self.controller.verdict() else { return };
+        let (arm, score) = (verdict.arm, verdict.score);
+        if !memory.note(self.info.remote.0, arm, score, now_s) {
+            return;
+        }
+        if self.remembering.left.replace(arm) != Some(arm) {
+            let of = self.info.remote.0.to_canonical().to_string();
+            let remembered = Event::Remembered { arm: arm.to_owned(), score, of };
+            recorder.record(Some(self.id), &remembered);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::flow::{Actuator, Context};
+    use remuda_algorithms::units::Bytes;
+    use remuda_algorithms::{
+        Controller, Decision, Measurement, PathState, ProgramId, Verdict, cubic,
+    };
+    use remuda_selector::antelope::memory::MemoryConfig;
+    use remuda_wire::to_agent::{FlowInfo, Signals};
+    use std::sync::{Arc, Mutex};
+
+    /// CUBIC, with an opinion of what would suit the path.
+    struct Opinionated {
+        cubic: Box<dyn Controller>,
+        opinion: Arc<Mutex<Option<&'static str>>>,
+        suited: Arc<Mutex<Option<&'static str>>>,
+    }
+
+    impl Controller for Opinionated {
+        fn arm(&self) -> &'static str {
+            self.cubic.arm()
+        }
+        fn program(&self) -> ProgramId {
+            self.cubic.program()
+        }
+        fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+            *self.suited.lock().unwrap() = path.suited;
+            self.cubic.resume(path, now)
+        }
+        fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+            self.cubic.on_measurement(m, now)
+        }
+        fn hand_off(&self, path: &mut PathState) {
+            self.cubic.hand_off(path);
+        }
+        fn verdict(&self) -> Option<Verdict> {
+            self.opinion.lock().unwrap().map(|arm| Verdict { arm, score: 0.5 })
+        }
+    }
+
+    #[derive(Default)]
+    struct Notes(Vec<String>);
+
+    impl Recorder for Notes {
+        fn record(&mut self, _flow: Option<u32>, event: &Event) {
+            match event {
+                Event::Recalled { arm, of, .. } => self.0.push(format!("recalled {arm} {of}")),
+                Event::Remembered { arm, of, .. } => self.0.push(format!("remembered {arm} {of}")),
+                _ => {}
+            }
+        }
+    }
+
+    struct Nowhere;
+
+    impl Actuator for Nowhere {
+        fn set_program(&mut self, _program: ProgramId, _fields: &[(&'static str, u32)]) {}
+        fn update(&mut self, _fields: &[(&'static str, u32)]) {}
+        fn run_native(&mut self, _name: &'static str, _ssthresh_bytes: u32) {}
+    }
+
+    struct Rig {
+        flow: Flow,
+        memory: Memory,
+        notes: Notes,
+        opinion: Arc<Mutex<Option<&'static str>>>,
+        suited: Arc<Mutex<Option<&'static str>>>,
+    }
+
+    impl Rig {
+        fn to(remote: &str, mut memory: Memory) -> Self {
+            let (opinion, suited) = (Arc::default(), Arc::default());
+            let controller = Opinionated {
+                cubic: cubic::ARM.build(),
+                opinion: Arc::clone(&opinion),
+                suited: Arc::clone(&suited),
+            };
+            let info = FlowInfo {
+                local: ("192.0.2.1".parse().unwrap(), 1),
+                remote: (remote.parse().unwrap(), 2),
+                mark: 0,
+                cgroup_id: 0,
+                ssthresh_bytes: 0,
+                srtt_us: 0,
+                rtt_min_us: 0,
+                ecn: false,
+                requested: String::new(),
+            };
+            let driven = ("opinionated".to_owned(), Box::new(controller) as Box<dyn Controller>);
+            let mut flow = Flow::new(1, info, (Bytes(14_480), Bytes(1_448)), driven, 0);
+            let mut notes = Notes::default();
+            flow.recall(&mut memory, 0);
+            flow.start(&mut Context {
+                config: &Config::default(),
+                recorder: &mut notes,
+                actuator: &mut Nowhere,
+                report_us: 2_000,
+            });
+            Self { flow, memory, notes, opinion, suited }
+        }
+
+        fn report(&mut self, at_s: u64, opinion: &'static str) {
+            *self.opinion.lock().unwrap() = Some(opinion);
+            self.flow.signals = Some(Signals { now_us: at_s * 1_000_000, ..Signals::default() });
+            let mut ctx = Context {
+                config: &Config::default(),
+                recorder: &mut self.notes,
+                actuator: &mut Nowhere,
+                report_us: 2_000,
+            };
+            self.flow.on_report(&Measurement::QUIET, &mut ctx);
+            self.flow.leave_in_time(&mut self.memory, at_s, &mut self.notes);
+        }
+
+        fn weight(&mut self) -> f64 {
+            let remote = self.flow.info.remote.0;
+            self.memory.recall(remote, 0).map_or(0.0, |it| it.weight)
+        }
+    }
+
+    fn nothing() -> Memory {
+        Memory::new(&MemoryConfig::default())
+    }
+
+    #[test]
+    fn a_flow_leaves_its_opinion_each_few_seconds_and_at_its_end() {
+        let mut rig = Rig::to("198.51.100.7", nothing());
+        for at_s in 1..=12 {
+            rig.report(at_s, "bbr");
+        }
+        // At 5 s and at 10 s; and what came since, at the end.
+        assert!((rig.weight() - 0.95).abs() < 1e-9, "{}", rig.weight());
+        rig.flow.leave(&mut rig.memory, 13, &mut rig.notes);
+        assert!((rig.weight() - 1.355).abs() < 1e-9, "{}", rig.weight());
+        rig.flow.leave(&mut rig.memory, 13, &mut rig.notes);
+        assert!((rig.weight() - 1.355).abs() < 1e-9, "nothing has come since");
+        assert_eq!(rig.notes.0, ["remembered bbr 198.51.100.7"]);
+    }
+
+    #[test]
+    fn the_next_flow_knows_from_its_start_and_says_so() {
+        let mut rig = Rig::to("198.51.100.7", nothing());
+        assert_eq!(*rig.suited.lock().unwrap(), None);
+        rig.report(1, "copa");
+        rig.flow.leave(&mut rig.memory, 2, &mut rig.notes);
+        let next = Rig::to("198.51.100.9", rig.memory);
+        assert_eq!(*next.suited.lock().unwrap(), Some("copa"));
+        assert_eq!(next.notes.0, ["recalled copa 198.51.100.0/24"]);
+    }
+
+    #[test]
+    fn another_opinion_is_another_event() {
+        let mut rig = Rig::to("2001:db8::1", nothing());
+        for (at_s, opinion) in [(5, "bbr"), (10, "bbr"), (15, "cubic"), (20, "bbr")] {
+            rig.report(at_s, opinion);
+        }
+        let want = ["bbr", "cubic", "bbr"].map(|arm| format!("remembered {arm} 2001:db8::1"));
+        assert_eq!(rig.notes.0, want);
+    }
+
+    #[test]
+    fn this_host_itself_is_not_remembered() {
+        let mut rig = Rig::to("127.0.0.1", nothing());
+        rig.report(6, "bbr");
+        assert!(rig.memory.is_empty() && rig.notes.0.is_empty());
+    }
+}

@@ -1,0 +1,190 @@
+//! The file of what is remembered: read without trust, written whole or not at all.
+
+use crate::error::on;
+use crate::run_dir::{self, RunDir};
+use crate::{Error, clock};
+use remuda_selector::antelope::memory::{DESTINATION_BYTES_MAX, Memory, MemoryConfig};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A memory of the most addresses and networks that can be configured is below this.
+const FILE_BYTES_MAX: u64 = 2 * 65_536 * DESTINATION_BYTES_MAX as u64 + 4_096;
+
+/// The file, in a state directory that is this agent's alone.
+#[derive(Debug)]
+pub struct MemoryFile {
+    path: PathBuf,
+    dir: RunDir,
+}
+
+impl MemoryFile {
+    /// That of this state directory, which is made if need be. It need not be there yet.
+    pub fn take(state_dir: &Path) -> Result<Self, Error> {
+        let dir = RunDir::take(state_dir)?;
+        Ok(Self { path: run_dir::memory_file(dir.path()), dir })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it holds, if it is there; or which rule it breaks.
+    pub fn read(&self, config: &MemoryConfig) -> Result<Option<Memory>, String> {
+        let mut options = OpenOptions::new();
+        // Nothing but a file of its own: a pipe would be waited for.
+        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = match options.open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        if !file.metadata().map_err(|error| error.to_string())?.is_file() {
+            return Err("it is no file".to_owned());
+        }
+        let mut text = String::new();
+        let mut limited = file.take(FILE_BYTES_MAX + 1);
+        limited.read_to_string(&mut text).map_err(|error| error.to_string())?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(format!("it is above {FILE_BYTES_MAX} bytes; no memory is"));
+        }
+        let (now_s, now_unix_s) = (clock::monotonic_s(), clock::wall().as_secs());
+        let memory = Memory::parse(&text, config, now_s, now_unix_s);
+        memory.map(Some).map_err(|error| error.to_string())
+    }
+
+    /// Gives what lies there another name, and says which: nothing is lost.
+    pub fn set_aside(&self) -> Result<PathBuf, Error> {
+        let is_free = |path: &PathBuf| {
+            fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+        };
+        let names = (1..=u32::MAX).map(|n| self.path.with_extension(format!("refused.{n}")));
+        let exhausted = || on(self.path.display())(io::Error::from(ErrorKind::AlreadyExists));
+        let to = names.into_iter().find(is_free).ok_or_else(exhausted)?;
+        fs::rename(&self.path, &to).map_err(on(self.path.display()))?;
+        Ok(to)
+    }
+
+    /// Replaces it. Whatever goes wrong, the old one is there as it was.
+    pub fn write(&self, text: &str) -> Result<(), Error> {
+        let new = self.path.with_extension("new");
+        let written = write_through(&new, text).and_then(|()| fs::rename(&new, &self.path));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&new); // what there is of it is of no use
+            return Err(on(self.path.display())(error));
+        }
+        let dir = self.dir.path();
+        File::open(dir).and_then(|folder| folder.sync_all()).map_err(on(dir.display()))
+    }
+}
+
+/// Writes a file and waits until it is on the disk.
+fn write_through(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let mut file = options.open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use tempfile::TempDir;
+
+    fn taken() -> (TempDir, MemoryFile) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = MemoryFile::take(&folder.path().join("state")).expect("it is free");
+        (folder, file)
+    }
+
+    fn config() -> MemoryConfig {
+        MemoryConfig::default()
+    }
+
+    fn known() -> Memory {
+        let mut memory = Memory::new(&config());
+        memory.note("192.0.2.7".parse().unwrap(), "bbr", 0.7, clock::monotonic_s());
+        memory
+    }
+
+    fn text() -> String {
+        known().to_json(clock::monotonic_s(), clock::wall().as_secs())
+    }
+
+    #[test]
+    fn what_is_written_is_private_and_read_again() {
+        let (_folder, file) = taken();
+        assert!(file.read(&config()).expect("nothing is no fault").is_none());
+        file.write(&text()).expect("it is written");
+        let memory = file.read(&config()).expect("it is taken").expect("it is there");
+        assert_eq!(memory.len(), 2);
+        let mode = fs::metadata(file.path()).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(!file.path().with_extension("new").exists());
+    }
+
+    #[test]
+    fn one_agent_a_state_directory() {
+        let (folder, _file) = taken();
+        let error = MemoryFile::take(&folder.path().join("state")).expect_err("it is taken");
+        assert!(error.to_string().contains("--state-dir"), "{error}");
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_set_aside_each_time_under_a_name_of_its_own() {
+        let (_folder, file) = taken();
+        let broken = [
+            (text().into_bytes()[..40].to_vec(), "EOF"),
+            (vec![0xff; 64], "UTF-8"),
+            (b"{}".to_vec(), "missing field"),
+            (text().replace("\"version\":1", "\"version\":2").into_bytes(), "it must be 1"),
+        ];
+        for (n, (bytes, rule)) in (1..).zip(&broken) {
+            fs::write(file.path(), bytes).expect("it is written");
+            let said = file.read(&config()).expect_err("it is refused");
+            assert!(said.contains(rule), "{said}");
+            let to = file.set_aside().expect("it is renamed");
+            assert!(to.ends_with(format!("memory.refused.{n}")), "{}", to.display());
+            assert_eq!(&fs::read(&to).expect("it is kept"), bytes);
+            assert!(file.read(&config()).expect("nothing is left").is_none());
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_not_read_to_its_end() {
+        let (_folder, file) = taken();
+        let long = File::create(file.path()).expect("it is made");
+        long.set_len(FILE_BYTES_MAX + 1).expect("a sparse file");
+        let said = file.read(&config()).expect_err("it is refused");
+        assert!(said.contains("no memory is"), "{said}");
+    }
+
+    #[test]
+    fn links_folders_and_pipes_are_no_memories() {
+        let (folder, file) = taken();
+        symlink(folder.path().join("elsewhere"), file.path()).expect("a link");
+        assert!(file.read(&config()).is_err());
+        file.set_aside().expect("it is renamed");
+        fs::create_dir(file.path()).expect("a folder");
+        assert!(file.read(&config()).is_err());
+        file.set_aside().expect("it is renamed");
+        nix::unistd::mkfifo(file.path(), nix::sys::stat::Mode::S_IRUSR).expect("a pipe");
+        assert_eq!(file.read(&config()).expect_err("refused"), "it is no file");
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_the_old_file_as_it_was() {
+        let (_folder, file) = taken();
+        file.write(&text()).expect("it is written");
+        let before = fs::read(file.path()).expect("it is there");
+        let new = file.path().with_extension("new");
+        fs::create_dir(&new).expect("where the new one would be");
+        let error = file.write("{}").expect_err("it cannot be").to_string();
+        assert!(error.contains("memory.json"), "{error}");
+        assert_eq!(fs::read(file.path()).expect("it is there"), before);
+    }
+}

@@ -1,0 +1,296 @@
+//! Keeps what is remembered on disk: a thread of its own, as a disk may be slow, and no report
+//! waits for one.
+
+use super::file::MemoryFile;
+use crate::config::Config;
+use crate::error::on;
+use crate::events::Event;
+use crate::host::Host;
+use crate::ipc::lock;
+use crate::{Error, clock};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Saves the host's memory while it lives, and a last time when it is dropped.
+#[derive(Debug)]
+pub struct Keeper {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Reads what former agents remembered into the host, and keeps it from then on. What cannot be
+    /// is an event, and the agent goes on without.
+    pub fn start(config: &Config, host: &Arc<Mutex<Host>>) -> Self {
+        let mut keeper = Self { stop: None, thread: None };
+        if !config.memory.enabled {
+            return keeper;
+        }
+        let state_dir = config.state_dir();
+        let taken = MemoryFile::take(&state_dir);
+        let kept = taken.and_then(|file| {
+            take_in(&file, config, host)?;
+            keeper.keep(file, config, host)
+        });
+        if let Err(error) = kept {
+            let (path, reason) = (state_dir.display().to_string(), error.to_string());
+            lock(host).record(&Event::MemoryUnkept { path, reason });
+        }
+        keeper
+    }
+
+    fn keep(
+        &mut self,
+        file: MemoryFile,
+        config: &Config,
+        host: &Arc<Mutex<Host>>,
+    ) -> Result<(), Error> {
+        let interval = Duration::from_secs(config.memory.save_interval_s);
+        let saved = lock(host).memory.revision();
+        let mut saver = Saver { file, host: Arc::clone(host), saved, has_failed: false };
+        let (stop, stopped) = mpsc::channel::<()>();
+        let run = move || {
+            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                saver.save();
+            }
+            saver.save();
+        };
+        let named = thread::Builder::new().name("memory".to_owned());
+        self.thread = Some(named.spawn(run).map_err(on("the memory's thread"))?);
+        self.stop = Some(stop);
+        Ok(())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic of it has been said already
+        }
+    }
+}
+
+/// What is there becomes the host's memory. What cannot be taken is set aside; an error if not even
+/// that can be done, as it must not be written over.
+fn take_in(file: &MemoryFile, config: &Config, host: &Mutex<Host>) -> Result<(), Error> {
+    let path = file.path().display().to_string();
+    let event = match file.read(&config.memory) {
+        Ok(None) => return Ok(()),
+        Ok(Some(memory)) => {
+            let destinations = memory.len() as u64;
+            lock(host).memory = memory;
+            Event::MemoryRead { path, destinations }
+        }
+        Err(rule) => {
+            let to = file.set_aside()?.display().to_string();
+            Event::MemorySetAside { path, to, rule }
+        }
+    };
+    lock(host).record(&event);
+    Ok(())
+}
+
+struct Saver {
+    file: MemoryFile,
+    host: Arc<Mutex<Host>>,
+    /// The memory's revision that is on disk.
+    saved: u64,
+    has_failed: bool,
+}
+
+impl Saver {
+    /// Saves what has changed. The lock is held for a copy.
+    fn save(&mut self) {
+        let memory = {
+            let host = lock(&self.host);
+            if host.memory.revision() == self.saved {
+                return;
+            }
+            host.memory.clone()
+        };
+        let text = memory.to_json(clock::monotonic_s(), clock::wall().as_secs());
+        let path = self.file.path().display().to_string();
+        let event = match self.file.write(&text) {
+            Ok(()) => {
+                self.saved = memory.revision();
+                let destinations = memory.len() as u64;
+                let was_not = std::mem::take(&mut self.has_failed);
+                was_not.then_some(Event::MemoryKept { path, destinations })
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                let is_first = !std::mem::replace(&mut self.has_failed, true);
+                is_first.then_some(Event::MemoryUnkept { path, reason })
+            }
+        };
+        if let Some(event) = event {
+            lock(&self.host).record(&event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Recorder;
+    use std::fs;
+    use tempfile::TempDir;
+
+    #[derive(Clone, Debug, Default)]
+    struct Heard(Arc<Mutex<Vec<Event>>>);
+
+    impl Recorder for Heard {
+        fn record(&mut self, _flow: Option<u32>, event: &Event) {
+            lock(&self.0).push(event.clone());
+        }
+    }
+
+    struct Agent {
+        config: Config,
+        heard: Heard,
+        host: Arc<Mutex<Host>>,
+    }
+
+    impl Agent {
+        fn in_folder(folder: &TempDir) -> Self {
+            let mut config = Config::default();
+            config.agent.state_dir = Some(folder.path().join("state"));
+            config.memory.save_interval_s = 1;
+            let heard = Heard::default();
+            let host = Host::new(config.clone(), Box::new(heard.clone()));
+            Self { config, heard, host: Arc::new(Mutex::new(host)) }
+        }
+
+        fn keeper(&self) -> Keeper {
+            Keeper::start(&self.config, &self.host)
+        }
+
+        fn note(&self, address: &str) {
+            let address = address.parse().expect("an address");
+            assert!(lock(&self.host).memory.note(address, "bbr", 1.0, clock::monotonic_s()));
+        }
+
+        fn events(&self) -> Vec<Event> {
+            std::mem::take(&mut *lock(&self.heard.0))
+        }
+
+        /// The next event that is waited for.
+        fn hear(&self) -> Event {
+            for _ in 0..1_000 {
+                if let Some(event) = lock(&self.heard.0).pop() {
+                    return event;
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+            panic!("nothing happened");
+        }
+
+        fn file(&self) -> std::path::PathBuf {
+            crate::run_dir::memory_file(&self.config.state_dir())
+        }
+    }
+
+    fn folder() -> TempDir {
+        tempfile::tempdir().expect("a folder")
+    }
+
+    #[test]
+    fn the_next_agent_remembers() {
+        let folder = folder();
+        let first = Agent::in_folder(&folder);
+        let keeper = first.keeper();
+        first.note("192.0.2.7");
+        drop(keeper);
+        assert_eq!(first.events(), []);
+        let next = Agent::in_folder(&folder);
+        let keeper = next.keeper();
+        let read = Event::MemoryRead { path: next.file().display().to_string(), destinations: 2 };
+        assert_eq!(next.events(), [read]);
+        assert_eq!(lock(&next.host).memory.len(), 2);
+        let before = fs::metadata(next.file()).expect("it is there").modified().expect("a time");
+        drop(keeper);
+        let after = fs::metadata(next.file()).expect("it is there").modified().expect("a time");
+        assert_eq!(before, after, "nothing has changed, so nothing is written");
+    }
+
+    #[test]
+    fn it_is_saved_while_the_agent_runs() {
+        let folder = folder();
+        let agent = Agent::in_folder(&folder);
+        let keeper = agent.keeper();
+        agent.note("192.0.2.7");
+        for _ in 0..1_000 {
+            if agent.file().exists() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(agent.file().exists(), "kill -9 would lose a few seconds at most");
+        drop(keeper);
+    }
+
+    #[test]
+    fn a_poisoned_file_is_set_aside_and_the_agent_begins_with_nothing() {
+        let folder = folder();
+        let agent = Agent::in_folder(&folder);
+        drop(agent.keeper());
+        fs::write(agent.file(), "{\"version\":1,\"saved_unix").expect("it is written");
+        let keeper = agent.keeper();
+        match &agent.events()[..] {
+            [Event::MemorySetAside { to, rule, .. }] => {
+                assert!(rule.contains("EOF"), "{rule}");
+                assert!(fs::read_to_string(to).expect("it is kept").starts_with("{\"version\""));
+            }
+            other => panic!("{other:?}"),
+        }
+        agent.note("192.0.2.7");
+        drop(keeper);
+        assert!(agent.file().exists());
+    }
+
+    #[test]
+    fn where_nothing_can_be_kept_the_agent_goes_on() {
+        let folder = folder();
+        let mut agent = Agent::in_folder(&folder);
+        agent.config.agent.state_dir = Some(folder.path().join("file/state"));
+        fs::write(folder.path().join("file"), "").expect("a file in the way");
+        let keeper = agent.keeper();
+        match &agent.events()[..] {
+            [Event::MemoryUnkept { path, reason }] => {
+                assert!(path.ends_with("file/state") && reason.contains("file/state"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+        agent.note("192.0.2.7");
+        drop(keeper);
+    }
+
+    #[test]
+    fn what_is_off_touches_no_disk() {
+        let folder = folder();
+        let mut agent = Agent::in_folder(&folder);
+        agent.config.memory.enabled = false;
+        drop(agent.keeper());
+        assert!(!agent.config.state_dir().exists());
+    }
+
+    #[test]
+    fn a_disk_that_takes_nothing_is_said_once_and_so_is_its_end() {
+        let folder = folder();
+        let agent = Agent::in_folder(&folder);
+        let keeper = agent.keeper();
+        let in_the_way = agent.file().with_extension("new");
+        fs::create_dir(&in_the_way).expect("a folder in the way");
+        agent.note("192.0.2.7");
+        assert!(matches!(agent.hear(), Event::MemoryUnkept { .. }));
+        agent.note("192.0.2.8");
+        thread::sleep(Duration::from_millis(1_500));
+        assert_eq!(agent.events(), [], "once is enough");
+        fs::remove_dir(&in_the_way).expect("out of the way");
+        assert!(matches!(agent.hear(), Event::MemoryKept { destinations: 3, .. }));
+        drop(keeper);
+    }
+}

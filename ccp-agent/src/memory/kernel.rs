@@ -1,0 +1,123 @@
+//! What the BPF datapath has of the memory: how a flow to a destination begins, before the agent
+//! knows of the flow.
+//!
+//! The kernel's map is compared with the memory, and changed where it differs: once a second if the
+//! memory has changed, and a bounded number of entries at a time. It belongs to the datapath that
+//! was loaded, so a dead agent leaves none.
+
+use crate::clock;
+use crate::host::Host;
+use crate::ipc::lock;
+use crate::programs::{compiled, installed_as};
+use remuda_bpf::{Beginning, Datapath};
+use remuda_selector::antelope::memory::{self, Network};
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// How often the memory is looked at.
+const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
+/// How often, if nothing has changed in it: what is too old is taken out.
+const PRUNE_INTERVAL_NS: u64 = 60_000_000_000;
+/// Entries changed at a time: some two milliseconds of the run loop's.
+const BATCH: usize = 1_024;
+
+/// What the kernel has, as far as this agent knows.
+#[derive(Debug, Default)]
+pub struct InKernel {
+    has: HashMap<Network, Beginning>,
+    /// The numbers that portus gave the programs of arms.
+    uids: HashMap<&'static str, u32>,
+    revision: Option<u64>,
+    looked_ns: u64,
+    pruned_ns: u64,
+    is_behind: bool,
+}
+
+impl InKernel {
+    /// Brings the kernel a step nearer to the memory. Says whether there is more to do at once.
+    pub fn follow(
+        &mut self,
+        bpf: &mut Datapath,
+        host: &Mutex<Host>,
+        now_ns: u64,
+    ) -> Result<bool, remuda_bpf::Error> {
+        let is_due = now_ns.saturating_sub(self.looked_ns) >= LOOK_INTERVAL_NS;
+        if !(is_due || self.is_behind || self.revision.is_none()) {
+            return Ok(false);
+        }
+        self.looked_ns = now_ns;
+        let Some(wanted) = self.wanted(bpf, host, now_ns) else { return Ok(false) };
+        let gone = self.has.keys().filter(|network| !wanted.contains_key(*network));
+        let gone: Vec<Network> = gone.take(BATCH).copied().collect();
+        let is_new = |(network, it): &(&Network, &Beginning)| self.has.get(network) != Some(it);
+        let room = BATCH - gone.len();
+        let mut new: Vec<(Network, Beginning)> =
+            wanted.iter().filter(is_new).take(room + 1).map(|(of, it)| (*of, *it)).collect();
+        self.is_behind = gone.len() == BATCH || new.len() > room;
+        new.truncate(room);
+        let done = self.change(bpf, &gone, &new);
+        if done.is_err() {
+            self.is_behind = false; // it is tried again with the next look
+            self.revision = None;
+        }
+        done.map(|()| self.is_behind)
+    }
+
+    /// What the kernel should have; none if nothing has changed.
+    fn wanted(
+        &mut self,
+        bpf: &Datapath,
+        host: &Mutex<Host>,
+        now_ns: u64,
+    ) -> Option<HashMap<Network, Beginning>> {
+        let now_s = clock::monotonic_s();
+        let mut host = lock(host);
+        if now_ns.saturating_sub(self.pruned_ns) >= PRUNE_INTERVAL_NS {
+            self.pruned_ns = now_ns;
+            host.memory.prune(now_s);
+        }
+        let revision = Some(host.memory.revision());
+        if revision == self.revision && !self.is_behind {
+            return None;
+        }
+        self.revision = revision;
+        let all: Vec<(Network, memory::Beginning)> = host.memory.beginnings(now_s).collect();
+        drop(host);
+        let mut wanted = HashMap::with_capacity(all.len());
+        for (network, memory::Beginning { arm, initial_cwnd_pkts }) in all {
+            let program_uid = arm.and_then(|arm| self.uid_of(arm, bpf));
+            wanted.insert(network, Beginning { program_uid, initial_cwnd_pkts });
+        }
+        Some(wanted)
+    }
+
+    /// The number of the program of that arm, which portus chose: found by what it is made of.
+    fn uid_of(&mut self, arm: &'static str, bpf: &Datapath) -> Option<u32> {
+        let program = installed_as(remuda_algorithms::arm(arm)?.program);
+        if let Some(uid) = self.uids.get(program) {
+            return Some(*uid);
+        }
+        let first = remuda_algorithms::arms().iter().find(|arm| arm.program.0 == program)?;
+        let install = compiled(program, first.program_text, 0).ok()?.install;
+        let uid = bpf.installed_like(&install)?;
+        self.uids.insert(program, uid);
+        Some(uid)
+    }
+
+    fn change(
+        &mut self,
+        bpf: &mut Datapath,
+        gone: &[Network],
+        new: &[(Network, Beginning)],
+    ) -> Result<(), remuda_bpf::Error> {
+        for network in gone {
+            bpf.forget_destination(network.mapped())?;
+            self.has.remove(network);
+        }
+        for (network, beginning) in new {
+            bpf.set_destination(network.mapped(), *beginning)?;
+            self.has.insert(*network, *beginning);
+        }
+        Ok(())
+    }
+}
