@@ -5,7 +5,8 @@
 
 use super::Flow;
 use crate::events::{Event, Recorder};
-use remuda_algorithms::units::Time;
+use crate::guard::Guard;
+use remuda_algorithms::units::{Bytes, Time};
 use remuda_selector::antelope::memory::{Memory, Remembered};
 use std::time::Duration;
 
@@ -31,6 +32,13 @@ impl Flow {
         let recalled = memory.recall(self.info.remote.0, now_s);
         self.path.suited = recalled.map(|it| it.arm);
         self.remembering.recalled = recalled;
+    }
+
+    /// Before it starts: it has another initial window than was thought.
+    pub fn begin_with(&mut self, cwnd: Bytes) {
+        self.path.cwnd = cwnd;
+        self.decision.cwnd = cwnd;
+        self.guard = Guard::new(cwnd, Time::ZERO);
     }
 
     /// The event of what was recalled.
@@ -73,7 +81,6 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::flow::{Actuator, Context};
-    use remuda_algorithms::units::Bytes;
     use remuda_algorithms::{
         Controller, Decision, Measurement, PathState, ProgramId, Verdict, cubic,
     };

@@ -18,6 +18,20 @@ pub enum Control {
 }
 
 impl Control {
+    /// The flow begins.
+    pub fn begin(&mut self, sender: &mut Sender, now_ns: u64) {
+        if let Self::Datapath(datapath) = self {
+            datapath.begin(sender, now_ns);
+        }
+    }
+
+    /// It is over.
+    pub fn end(&mut self, now_ns: u64) {
+        if let Self::Datapath(datapath) = self {
+            datapath.end(now_ns);
+        }
+    }
+
     /// An ACK came in.
     pub fn on_ack(&mut self, sender: &mut Sender, sample: &AckSample, now_ns: u64) {
         match self {

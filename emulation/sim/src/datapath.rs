@@ -4,6 +4,7 @@
 //! datapath/tcp), on a simulated sender in place of a socket.
 
 use crate::Error;
+use crate::destinations::Destination;
 use crate::in_process::{InProcess, Orders, Programs};
 use crate::prr::CwndSetter;
 use crate::tcp::sender::{AckSample, Sender, State};
@@ -46,23 +47,21 @@ pub struct Datapath {
 }
 
 impl Datapath {
-    /// For a new flow, at `now_ns`.
-    pub fn start(
+    /// For a flow that begins at `start_ns`.
+    pub fn new(
         driver: &str,
-        config: &Arc<Config>,
+        (config, to): (&Arc<Config>, Destination),
         (sender, ecn, switches): (&Sender, bool, &[SwitchOrder]),
-        (delay_ns, now_ns): (u64, u64),
+        (delay_ns, start_ns): (u64, u64),
     ) -> Result<Self, Error> {
         let (cwnd_pkts, mss_bytes) = (sender.cwnd_pkts, sender.mss_bytes);
-        let signals = Signals {
-            now_us: now_ns / 1_000,
-            mss_bytes,
-            srtt_us: micros(sender.rtt().smoothed_ns()),
-            rtt_min_us: micros(sender.rtt().min_ns()),
-            ..Signals::default()
-        };
-        let (agent, orders) =
-            InProcess::start((driver, switches), config, (cwnd_pkts, mss_bytes, ecn), signals)?;
+        let flow = (cwnd_pkts, mss_bytes, ecn);
+        let agent = InProcess::new(
+            (driver, switches),
+            (config, to),
+            flow,
+            Self::signals_at_start(sender, start_ns),
+        )?;
         Ok(Self {
             machine: Machine::new(),
             primitives: Primitives::default(),
@@ -70,13 +69,39 @@ impl Datapath {
             running: None,
             agent,
             delay_ns,
-            orders: VecDeque::from([(now_ns + delay_ns, orders)]),
+            orders: VecDeque::new(),
             cwnd: CwndSetter::new(cwnd_pkts),
             sacked_pkts: 0,
             lost_pkts: 0,
             timed_out: false,
             flags: Flags::default(),
         })
+    }
+
+    fn signals_at_start(sender: &Sender, now_ns: u64) -> Signals {
+        Signals {
+            now_us: now_ns / 1_000,
+            mss_bytes: sender.mss_bytes,
+            srtt_us: micros(sender.rtt().smoothed_ns()),
+            rtt_min_us: micros(sender.rtt().min_ns()),
+            ..Signals::default()
+        }
+    }
+
+    /// The flow begins: with the initial window that its destination has, if there is one.
+    pub fn begin(&mut self, sender: &mut Sender, now_ns: u64) {
+        if let Some(pkts) = self.agent.initial_cwnd_pkts(now_ns) {
+            sender.cwnd_pkts = pkts;
+            self.cwnd = CwndSetter::new(pkts);
+            self.agent.begin_with(pkts, sender.mss_bytes);
+        }
+        let orders = self.agent.begin(Self::signals_at_start(sender, now_ns));
+        self.orders.push_back((now_ns + self.delay_ns, orders));
+    }
+
+    /// The flow is over.
+    pub fn end(&mut self, now_ns: u64) {
+        self.agent.end(now_ns);
     }
 
     /// The agent.

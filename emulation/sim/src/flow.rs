@@ -117,6 +117,7 @@ impl TcpFlow {
 
     /// It starts: the application writes.
     pub fn start(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
+        self.control.begin(&mut self.sender, now_ns);
         if self.application.is_some() {
             self.write(now_ns, timers, out);
             return;

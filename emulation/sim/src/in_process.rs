@@ -6,6 +6,7 @@
 
 use crate::Error;
 use crate::decisions::Decisions;
+use crate::destinations::Destination;
 use ccp_agent::author;
 use ccp_agent::flow::{Actuator, Context, Flow};
 use ccp_agent::programs::{Compiled, installed_as};
@@ -179,11 +180,16 @@ impl Actuator for Wire<'_> {
     fn run_native(&mut self, _name: &'static str, _ssthresh_bytes: u32) {}
 }
 
+fn seconds(ns: u64) -> u64 {
+    ns / 1_000_000_000
+}
+
 /// The agent's side of one flow.
 pub struct InProcess {
     flow: Flow,
     config: Arc<Config>,
     decisions: Decisions,
+    to: Destination,
     /// The program that it was told to run, by its place in [`Programs`].
     running: Option<usize>,
     /// What is to drive the flow later, the next one last.
@@ -196,11 +202,10 @@ impl std::fmt::Debug for InProcess {
     }
 }
 
-fn info(ecn: bool, signals: &Signals) -> FlowInfo {
-    let nobody = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+fn info(ecn: bool, remote: IpAddr, signals: &Signals) -> FlowInfo {
     FlowInfo {
-        local: nobody,
-        remote: nobody,
+        local: (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        remote: (remote, 0),
         mark: 0,
         cgroup_id: 0,
         ssthresh_bytes: 0,
@@ -213,25 +218,47 @@ fn info(ecn: bool, signals: &Signals) -> FlowInfo {
 }
 
 impl InProcess {
-    /// `driver` takes a new flow, and later others do; its first orders.
-    pub fn start(
+    /// `driver` takes a new flow, and later others do. Nothing happens until it begins, at the
+    /// moment of `signals`.
+    pub fn new(
         (driver, ordered): (&str, &[SwitchOrder]),
-        config: &Arc<Config>,
+        (config, to): (&Arc<Config>, Destination),
         (cwnd_pkts, mss_bytes, ecn): (u32, u32, bool),
         signals: Signals,
-    ) -> Result<(Self, Orders), Error> {
+    ) -> Result<Self, Error> {
         let controller = catalogue::build(driver, config)
             .map_err(|error| Error::Driver { rule: error.to_string() })?;
         let mss = Bytes(mss_bytes.into());
         let cwnd = Bytes(u64::from(cwnd_pkts) * mss.0);
         let driven = (driver.to_owned(), controller);
-        let flow = Flow::new(1, info(ecn, &signals), (cwnd, mss), driven, signals.now_us);
+        let info = info(ecn, to.address, &signals);
+        let flow = Flow::new(1, info, (cwnd, mss), driven, signals.now_us);
         let ordered = ordered.iter().rev().cloned().collect();
         let decisions = Decisions::default();
         let config = Arc::clone(config);
-        let mut agent = Self { flow, config, decisions, running: None, ordered };
-        let orders = agent.step(signals, |flow, ctx| flow.start(ctx)).unwrap_or_default();
-        Ok((agent, orders))
+        Ok(Self { flow, config, decisions, to, running: None, ordered })
+    }
+
+    /// The initial window that the flow's destination has, if it has one.
+    pub fn initial_cwnd_pkts(&self, now_ns: u64) -> Option<u32> {
+        let beginning = self.to.memory().beginning(self.to.address, seconds(now_ns));
+        Some(beginning.initial_cwnd_pkts).filter(|pkts| *pkts > 0)
+    }
+
+    /// Before it begins: that is its window.
+    pub fn begin_with(&mut self, cwnd_pkts: u32, mss_bytes: u32) {
+        self.flow.begin_with(Bytes(u64::from(cwnd_pkts) * u64::from(mss_bytes)));
+    }
+
+    /// The flow begins; its first orders.
+    pub fn begin(&mut self, signals: Signals) -> Orders {
+        self.flow.recall(&mut self.to.memory(), signals.now_us / 1_000_000);
+        self.step(signals, |flow, ctx| flow.start(ctx)).unwrap_or_default()
+    }
+
+    /// The flow is over.
+    pub fn end(&mut self, now_ns: u64) {
+        self.flow.leave(&mut self.to.memory(), seconds(now_ns), &mut self.decisions);
     }
 
     /// The arm that has the flow.
@@ -271,7 +298,7 @@ impl InProcess {
         let (own, count) = installed.own(fields);
         let shared = fields.first_chunk::<{ FIELDS.len() }>().filter(|_| !self.flow.is_foreign());
         let m = shared.map(|values| decode::fields(values, &own[..count], Some(&signals)));
-        self.step(signals, |flow, ctx| {
+        let orders = self.step(signals, |flow, ctx| {
             match &m {
                 _ if is_stale => {}
                 Some(m) => flow.on_report(m, ctx),
@@ -282,7 +309,12 @@ impl InProcess {
                 flow.wanted = Some((order.to, Why::because("ordered by the scenario")));
                 flow.on_poke(ctx);
             }
-        })
+        });
+        if !is_stale {
+            let now_s = signals.now_us / 1_000_000;
+            self.flow.leave_in_time(&mut self.to.memory(), now_s, &mut self.decisions);
+        }
+        orders
     }
 
     fn step(

@@ -38,6 +38,7 @@ mod control;
 mod datapath;
 mod decisions;
 mod delays;
+mod destinations;
 mod error;
 mod external;
 mod flow;

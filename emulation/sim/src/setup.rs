@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::control::Control;
 use crate::datapath::Datapath;
+use crate::destinations::{Destination, Destinations};
 use crate::external::External;
 use crate::flow::TcpFlow;
 use crate::packet::Packet;
@@ -22,7 +23,8 @@ pub fn build(
     scenario.validate()?;
     let (names, links): (Vec<String>, Vec<_>) = scenario.build_links()?.into_iter().unzip();
     let flows = (0..).zip(scenario.flows_expanded());
-    let flows = flows.map(|(index, spec)| flow(scenario, &names, config, (index, spec)));
+    let mut agent = (config, Destinations::new(config));
+    let flows = flows.map(|(index, spec)| flow(scenario, &names, &mut agent, (index, spec)));
     Ok((links, flows.collect::<Result<Vec<_>, Error>>()?))
 }
 
@@ -34,7 +36,7 @@ fn route(names: &[String], links: &[String]) -> Box<[u16]> {
 fn flow(
     scenario: &Scenario,
     names: &[String],
-    config: &Arc<Config>,
+    (config, destinations): &mut (&Arc<Config>, Destinations),
     (index, spec): (u32, FlowSpec),
 ) -> Result<Flow, Error> {
     let (data, back) = (route(names, &spec.route), route(names, &spec.back));
@@ -49,15 +51,17 @@ fn flow(
     let rtt_ns = scenario.rtt_of(&spec).0;
     let mut sender = Sender::new(index, spec.mss_bytes, cwnd_pkts, spec.ecn);
     sender.note_handshake(rtt_ns);
-    let control = control(scenario, &spec, &sender, config)?;
-    Ok(Flow::Tcp(Box::new(TcpFlow::new(spec, (sender, control), (data, back), rtt_ns))))
+    let path = (data, back);
+    let to = destinations.of(&path);
+    let control = control(scenario, &spec, &sender, (config, to))?;
+    Ok(Flow::Tcp(Box::new(TcpFlow::new(spec, (sender, control), path, rtt_ns))))
 }
 
 fn control(
     scenario: &Scenario,
     spec: &FlowSpec,
     sender: &Sender,
-    config: &Arc<Config>,
+    (config, to): (&Arc<Config>, Destination),
 ) -> Result<Control, Error> {
     let refuse = |rule: String| Error::Flow { flow: spec.name.clone(), rule };
     match &spec.driver {
@@ -85,7 +89,7 @@ fn control(
                 known.map_err(|error| refuse(format!("switches: {error}")))?;
             }
             let flow = (sender, spec.ecn, &spec.switches[..]);
-            let datapath = Datapath::start(name, config, flow, times);
+            let datapath = Datapath::new(name, (config, to), flow, times);
             let datapath = datapath.map_err(|error| match error {
                 Error::Driver { rule } => refuse(rule),
                 other => other,

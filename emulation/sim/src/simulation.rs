@@ -267,7 +267,10 @@ impl Simulation {
         let mut out = |packet| links.push(first, packet, *now_ns);
         let was_over = tcp.is_over();
         act(tcp, *now_ns, timers, &mut out);
-        self.unfinished -= usize::from(!was_over && tcp.is_over());
+        if !was_over && tcp.is_over() {
+            self.unfinished -= 1;
+            tcp.control.end(*now_ns);
+        }
     }
 
     fn fire(&mut self, event: Event, flow: u32) {

@@ -114,7 +114,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 ];
 
 /// A crate's tests may need what it must not be built on.
-const TESTED_WITH: &[(&str, &str)] = &[("remuda-vm", "remuda-algorithms")];
+const TESTED_WITH: &[(&str, &str)] =
+    &[("remuda-vm", "remuda-algorithms"), ("remuda-sim", "remuda-selector")];
 
 /// Crates that do no I/O, and all that they may be built on.
 const PURE: &[(&str, &[&str])] = &[

@@ -1,0 +1,76 @@
+//! Where flows go to: who takes the same links in the same order has the same destination, and
+//! begins with what suited those before it, as flows of an agent do.
+//!
+//! Each path is a network of its own. Its time is the simulated one.
+
+use ccp_agent::Config;
+use ccp_agent::ipc::lock;
+use ccp_agent::memory::Memory;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The links of the data, and of the ACKs.
+type Path = (Box<[u16]>, Box<[u16]>);
+
+/// The destinations of one simulation.
+#[derive(Debug)]
+pub struct Destinations {
+    memory: Arc<Mutex<Memory>>,
+    paths: Vec<Path>,
+}
+
+/// The one of a flow.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    /// What stands for it.
+    pub address: IpAddr,
+    memory: Arc<Mutex<Memory>>,
+}
+
+impl Destinations {
+    /// None yet, and nothing remembered.
+    pub fn new(config: &Config) -> Self {
+        let memory = Arc::new(Mutex::new(Memory::new(&config.memory)));
+        Self { memory, paths: Vec::new() }
+    }
+
+    /// That of a flow over these links.
+    pub fn of(&mut self, path: &Path) -> Destination {
+        let known = self.paths.iter().position(|it| it == path);
+        let index = known.unwrap_or_else(|| {
+            self.paths.push(path.clone());
+            self.paths.len() - 1
+        });
+        // 10.0.0.0/8 has 65536 networks of 24 bits; a scenario has fewer paths.
+        let [.., high, low] = index.to_be_bytes();
+        let address = IpAddr::V4(Ipv4Addr::new(10, high, low, 1));
+        Destination { address, memory: Arc::clone(&self.memory) }
+    }
+}
+
+impl Destination {
+    /// What is remembered.
+    pub fn memory(&self) -> MutexGuard<'_, Memory> {
+        lock(&self.memory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_links_in_the_same_order_are_the_same_destination() {
+        let mut destinations = Destinations::new(&Config::default());
+        let path = |data: &[u16], back: &[u16]| -> Path { (data.into(), back.into()) };
+        let paths = [
+            path(&[0, 1], &[2]),
+            path(&[1, 0], &[2]),
+            path(&[0, 1], &[2]),
+            path(&[0, 1], &[]),
+            path(&[0], &[2]),
+        ];
+        let addresses = paths.map(|path| destinations.of(&path).address.to_string());
+        assert_eq!(addresses, ["10.0.0.1", "10.0.1.1", "10.0.0.1", "10.0.2.1", "10.0.3.1"]);
+    }
+}

@@ -1,0 +1,126 @@
+//! What the flows of one simulation leave to those that come later.
+
+use ccp_agent::Config;
+use remuda_algorithms::units::Time;
+use remuda_algorithms::{Arm, Measurement, PathState, Proposal, Verdict, cubic};
+use remuda_scenarios::Scenario;
+use remuda_scenarios::outcome::Outcome;
+use remuda_selector::riding::{Chooser, Riding};
+use remuda_sim::Simulation;
+use std::sync::{Arc, Once};
+
+/// Rides what suited before, else CUBIC; and is of the opinion that BBR would suit.
+struct Believer;
+
+impl Chooser for Believer {
+    fn begin(&mut self, path: &PathState, _now: Time) -> &'static str {
+        path.suited.unwrap_or("cubic")
+    }
+    fn observe(&mut self, _m: &Measurement, _arm: &'static str, _now: Time) {}
+    fn proposal(&mut self) -> Option<Proposal> {
+        None
+    }
+    fn switched(&mut self, _arm: &'static str, _now: Time) {}
+    fn verdict(&self) -> Option<Verdict> {
+        Some(Verdict { arm: "bbr", score: 0.8 })
+    }
+}
+
+static BELIEVER: Arm = Arm {
+    name: "believer",
+    summary: "rides what suited before",
+    make: |_| Box::new(Riding::new(Believer)),
+    ..cubic::ARM
+};
+
+/// Two paths; a long flow and two short ones on one of them, one on the other.
+const SCENARIO: &str = r#"
+duration_s = 20
+[links.one]
+rate_mbit_per_sec = 12
+delay_ms = 10
+queue = { kind = "droptail", limit_bdp = 1 }
+[links.other]
+rate_mbit_per_sec = 12
+delay_ms = 10
+queue = { kind = "droptail", limit_bdp = 1 }
+[links.up]
+delay_ms = 10
+[[flows]]
+driver = "believer"
+bytes = 200000
+route = ["one"]
+back = ["up"]
+[[flows]]
+driver = "believer"
+bytes = 200000
+start_s = 0.01
+route = ["one"]
+back = ["up"]
+[[flows]]
+driver = "believer"
+start_s = 3
+route = ["one"]
+back = ["up"]
+[[flows]]
+driver = "believer"
+start_s = 3
+route = ["other"]
+back = ["up"]
+[[flows]]
+driver = "believer"
+start_s = 7
+route = ["other"]
+back = ["up"]
+[[flows]]
+driver = "believer"
+start_s = 9
+route = ["other"]
+back = ["up"]
+"#;
+
+fn run(change: impl FnOnce(&mut Config)) -> (Outcome, Vec<u64>) {
+    static ADDED: Once = Once::new();
+    ADDED.call_once(|| remuda_algorithms::add(&BELIEVER).expect("a name of its own"));
+    let scenario = Scenario::parse(SCENARIO, "destinations").expect("it is one");
+    let mut config = Config::default();
+    change(&mut config);
+    let mut simulation = Simulation::with_config(&scenario, &Arc::new(config)).expect("it builds");
+    let mut windows = Vec::new();
+    for (flow, start_ms) in [(0, 0), (1, 10), (2, 3_000), (3, 3_000), (4, 7_000), (5, 9_000)] {
+        // A millisecond after its start no ACK has come back: they take 20.
+        simulation.run_until(remuda_link::Nanos::from_millis(start_ms + 1));
+        windows.push(simulation.cwnd(flow).0 / 1_448);
+    }
+    simulation.run_until(simulation.end());
+    (simulation.outcome(), windows)
+}
+
+fn arms(outcome: &Outcome) -> Vec<&str> {
+    outcome.flows.iter().map(|flow| flow.arm.as_str()).collect()
+}
+
+#[test]
+fn a_flow_begins_with_what_suited_those_before_it_over_the_same_links() {
+    let (outcome, windows) = run(|_| {});
+    // The second begins before the first has ended; the fifth before the fourth has had 5 s.
+    assert_eq!(arms(&outcome), ["cubic", "cubic", "bbr", "cubic", "cubic", "bbr"]);
+    assert_eq!(windows, [10; 6], "nobody has set one");
+    let (again, _) = run(|_| {});
+    assert_eq!(format!("{outcome:?}"), format!("{again:?}"), "the same bytes each time");
+}
+
+#[test]
+fn a_memory_that_is_off_or_forgets_changes_nothing() {
+    let (off, _) = run(|config| config.memory.enabled = false);
+    assert_eq!(arms(&off), ["cubic"; 6]);
+    let (short, _) = run(|config| config.memory.ttl_s = 1);
+    assert_eq!(arms(&short), ["cubic", "cubic", "cubic", "cubic", "cubic", "bbr"]);
+}
+
+#[test]
+fn what_is_remembered_has_an_initial_window_if_one_is_set() {
+    let (outcome, windows) = run(|config| config.memory.initial_cwnd_pkts = 32);
+    assert_eq!(windows, [10, 10, 32, 10, 10, 32]);
+    assert_eq!(arms(&outcome)[2], "bbr");
+}
