@@ -1,8 +1,8 @@
 //! What suited a destination before: the arm for a flow that has shown nothing yet.
 //!
-//! Zhou et al., Antelope (ICNP 2021), section IV-A, algorithm 2: for each address and its prefix the
-//! arms picked there are counted; at each new pick older ones lose weight, and the heaviest is what
-//! the next flow begins with.
+//! Zhou et al., Antelope (ICNP 2021), section IV-A, algorithm 2: for each address and its prefix
+//! the arms picked there are counted; at each new pick older ones lose weight, and the heaviest is
+//! what the next flow begins with.
 //!
 //! What the paper leaves open (reference, section 6): a pick counts by the reward it brought; the
 //! older lose a tenth; an address that is not known is answered by its prefix, /24 or /56; what has

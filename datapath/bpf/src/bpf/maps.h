@@ -60,7 +60,7 @@ struct {
 	__type(value, u32);
 } remuda_programs SEC(".maps");
 
-/* How flows begin, by where they go to; the longest prefix holds. The agent writes, and sizes it. */
+/* How flows begin, by where they go to; the longest prefix holds. The agent writes it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 1);

@@ -195,7 +195,8 @@ proptest! {
     /// However much is noted, the bounds hold, and what a datapath is given is what is recalled.
     #[test]
     fn bounds_hold_and_beginnings_are_what_is_recalled(
-        notes in prop::collection::vec((0u8..4, 0u8..4, 0usize..20, 0.0f64..20.0, 0u64..40), 0..200),
+        notes in
+            prop::collection::vec((0u8..4, 0u8..4, 0usize..20, 0.0f64..20.0, 0u64..40), 0..200),
     ) {
         let config = MemoryConfig { entries_max: 3, ttl_s: 500, ..MemoryConfig::default() };
         let mut memory = Memory::new(&config);
