@@ -77,6 +77,14 @@ impl AgentChild {
         }
     }
 
+    /// It forgets what suited destinations. Returns how many addresses and networks that were.
+    pub fn forget(&self) -> Result<usize, Error> {
+        match ask(&self.run_dir, &Request::Forget { of: None })? {
+            Answer::Forgot { destinations } => Ok(destinations),
+            other => Err(Error::Refused(format!("not an answer to forget: {other:?}"))),
+        }
+    }
+
     /// Its events so far, one JSON object each.
     pub fn events(&self) -> Result<Vec<serde_json::Value>, Error> {
         let path = run_dir::event_log(&self.run_dir);

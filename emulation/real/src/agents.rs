@@ -106,6 +106,19 @@ impl Agents {
         self.by_driver.get(driver).map(|agent| agent.name.as_str())
     }
 
+    /// They forget what suited destinations: addresses are the same in each run, paths are not, and
+    /// no run may know of another.
+    ///
+    /// # Errors
+    ///
+    /// An agent that does not answer.
+    pub fn forget(&self) -> Result<(), Error> {
+        for agent in self.by_driver.values() {
+            agent.child.forget()?;
+        }
+        Ok(())
+    }
+
     /// How many flows an arm has given up so far, and why it did the last: an exception, or no
     /// answer. Reno takes them, and what comes then is none of the arm's.
     ///

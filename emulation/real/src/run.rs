@@ -69,6 +69,7 @@ pub fn run(
             end.set_sysctl("net.ipv4.tcp_ecn", "1")?;
         }
     }
+    agents.forget()?;
     let mut slots = Vec::new();
     for flow in plan.flows.clone() {
         let at_once = flow.start == Duration::ZERO;
