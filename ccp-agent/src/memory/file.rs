@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A memory of the most addresses and networks that can be configured is below this.
-const FILE_BYTES_MAX: u64 = 2 * 65_536 * DESTINATION_BYTES_MAX as u64 + 4_096;
+const FILE_BYTES_MAX: u64 = 2 * 32_768 * DESTINATION_BYTES_MAX as u64 + 4_096;
 
 /// The file, in a state directory that is this agent's alone.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! knows of the flow.
 //!
 //! The kernel's map is compared with the memory, and changed where it differs: once a second if the
-//! memory has changed, and a bounded number of entries at a time. It belongs to the datapath that
+//! memory has changed, less often if it is large, and a bounded number of entries at a time. It belongs to the datapath that
 //! was loaded, so a dead agent leaves none.
 
 use crate::clock;
@@ -14,8 +14,10 @@ use remuda_selector::antelope::memory::{self, Network};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// How often the memory is looked at.
+/// How often the memory is looked at, if there is little in it; and with how many entries more it is
+/// that much less often, as a look takes the longer the more there are.
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
+const LOOK_ENTRIES: u64 = 8_192;
 /// How often, if nothing has changed in it: what is too old is taken out.
 const PRUNE_INTERVAL_NS: u64 = 60_000_000_000;
 /// Entries changed at a time: some two milliseconds of the run loop's.
@@ -41,7 +43,8 @@ impl InKernel {
         host: &Mutex<Host>,
         now_ns: u64,
     ) -> Result<bool, remuda_bpf::Error> {
-        let is_due = now_ns.saturating_sub(self.looked_ns) >= LOOK_INTERVAL_NS;
+        let interval_ns = LOOK_INTERVAL_NS * (1 + self.has.len() as u64 / LOOK_ENTRIES);
+        let is_due = now_ns.saturating_sub(self.looked_ns) >= interval_ns;
         if !(is_due || self.is_behind || self.revision.is_none()) {
             return Ok(false);
         }

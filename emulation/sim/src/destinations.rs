@@ -1,7 +1,8 @@
 //! Where flows go to: who takes the same links in the same order has the same destination, and
 //! begins with what suited those before it, as flows of an agent do.
 //!
-//! Each path is a network of its own. Its time is the simulated one.
+//! Each path is a network of its own. Its time is the simulated one. Unlike in the BPF datapath,
+//! nothing measures a flow before its agent's first orders.
 
 use ccp_agent::Config;
 use ccp_agent::ipc::lock;

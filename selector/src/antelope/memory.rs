@@ -24,6 +24,7 @@ use file::NAME_BYTES_MAX;
 use lru::LruCache;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 /// Algorithm 2's alpha.
 const KEEP: f64 = 0.9;
@@ -69,7 +70,7 @@ impl MemoryConfig {
         let entries_max = u64::try_from(self.entries_max).unwrap_or(u64::MAX);
         for (key, value, least, most, rule) in [
             ("memory.ttl_s", self.ttl_s, 1, 31_536_000, "it must lie in 1..=31536000 (a year)"),
-            ("memory.entries_max", entries_max, 1, 65_536, "it must lie in 1..=65536"),
+            ("memory.entries_max", entries_max, 1, 32_768, "it must lie in 1..=32768"),
             (
                 "memory.initial_cwnd_pkts",
                 self.initial_cwnd_pkts.into(),
@@ -92,36 +93,35 @@ struct Entry {
     until_s: u64,
     /// In segments; 0: none of its own.
     initial_cwnd_pkts: u32,
-    /// Arms and their weights.
-    weights: Vec<(String, f64)>,
+    /// Arms and their weights. Shared with the copies of a memory, as these are made while flows
+    /// wait.
+    weights: Arc<Vec<(String, f64)>>,
 }
 
 impl Entry {
     fn note(&mut self, arm: &str, reward: f64) {
-        self.weights.iter_mut().for_each(|(_, weight)| *weight *= KEEP);
-        if let Some((_, weight)) = self.weights.iter_mut().find(|(name, _)| name == arm) {
+        let weights = Arc::make_mut(&mut self.weights);
+        weights.iter_mut().for_each(|(_, weight)| *weight *= KEEP);
+        if let Some((_, weight)) = weights.iter_mut().find(|(name, _)| name == arm) {
             *weight += reward;
             return;
         }
-        if self.weights.len() >= ARMS_MAX {
-            let lightest = self.weights.iter().enumerate().min_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        if weights.len() >= ARMS_MAX {
+            let lightest = weights.iter().enumerate().min_by(|a, b| a.1.1.total_cmp(&b.1.1));
             if let Some((lightest, _)) = lightest {
-                self.weights.remove(lightest);
+                weights.remove(lightest);
             }
         }
-        self.weights.push((arm.to_owned(), reward));
+        weights.push((arm.to_owned(), reward));
     }
 
     /// The heaviest arm; of two alike, the one that was first.
     fn best(&self) -> Option<(&'static str, f64)> {
-        let known = self.weights.iter().filter_map(|(name, weight)| {
-            let arm = remuda_algorithms::arm(name)?;
-            Some((arm.name, *weight))
-        });
-        known.fold(None, |best, it| match best {
+        let heavier = |best: Option<(&'static str, f64)>, it: &(String, f64)| match best {
             Some((_, weight)) if weight >= it.1 => best,
-            _ => Some(it),
-        })
+            _ => remuda_algorithms::arm(&it.0).map(|arm| (arm.name, it.1)).or(best),
+        };
+        self.weights.iter().fold(None, heavier)
     }
 }
 
@@ -312,7 +312,7 @@ impl Memory {
     pub fn rows(&self, now_s: u64) -> Vec<Row> {
         let live = self.entries.iter().filter(|(_, entry)| entry.until_s >= now_s);
         let row = |(to, entry): (&Network, &Entry)| {
-            let mut arms = entry.weights.clone();
+            let mut arms = entry.weights.to_vec();
             arms.sort_by(|a, b| b.1.total_cmp(&a.1));
             let idle_s = self.idle_s(entry, now_s);
             Row { to: *to, arms, initial_cwnd_pkts: entry.initial_cwnd_pkts, idle_s }

@@ -6,6 +6,7 @@
 
 use super::{ARMS_MAX, CWND_PKTS_MAX, Entry, Memory, MemoryConfig, Network};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The file's form.
 const VERSION: u32 = 1;
@@ -84,7 +85,7 @@ impl Memory {
             to: *to,
             idle_s: self.idle_s(entry, now_s),
             initial_cwnd_pkts: entry.initial_cwnd_pkts,
-            weights: entry.weights.clone(),
+            weights: entry.weights.to_vec(),
         };
         let destinations = self.entries.iter().rev().map(destination).collect();
         let file = File { version: VERSION, saved_unix_s: now_unix_s, destinations };
@@ -120,7 +121,7 @@ impl Memory {
             let entry = Entry {
                 until_s: now_s.saturating_add(left_s),
                 initial_cwnd_pkts: it.initial_cwnd_pkts,
-                weights: it.weights,
+                weights: Arc::new(it.weights),
             };
             memory.entries.put(it.to, entry);
         }

@@ -185,7 +185,7 @@ fn bad_settings_are_refused_by_name() {
         config.validate().expect_err("refused").to_string()
     };
     assert!(of(|it| it.ttl_s = 0).contains("memory.ttl_s = 0: it must lie in"));
-    assert!(of(|it| it.entries_max = 70_000).contains("memory.entries_max = 70000"));
+    assert!(of(|it| it.entries_max = 40_000).contains("memory.entries_max = 40000"));
     assert!(of(|it| it.initial_cwnd_pkts = 1_001).contains("1..=1000"));
     assert!(of(|it| it.save_interval_s = 0).contains("memory.save_interval_s"));
     assert_eq!(MemoryConfig::default().validate(), Ok(()));
