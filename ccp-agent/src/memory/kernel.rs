@@ -2,8 +2,8 @@
 //! knows of the flow.
 //!
 //! The kernel's map is compared with the memory, and changed where it differs: once a second if the
-//! memory has changed, less often if it is large, and a bounded number of entries at a time. It belongs to the datapath that
-//! was loaded, so a dead agent leaves none.
+//! memory has changed, less often if it is large, and a bounded number of entries at a time. It
+//! belongs to the datapath that was loaded, so a dead agent leaves none.
 
 use crate::clock;
 use crate::host::Host;
@@ -14,8 +14,8 @@ use remuda_selector::antelope::memory::{self, Network};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// How often the memory is looked at, if there is little in it; and with how many entries more it is
-/// that much less often, as a look takes the longer the more there are.
+/// How often the memory is looked at, if there is little in it; and with how many entries more it
+/// is that much less often, as a look takes the longer the more there are.
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 const LOOK_ENTRIES: u64 = 8_192;
 /// How often, if nothing has changed in it: what is too old is taken out.
