@@ -265,7 +265,7 @@ impl Host {
         flow.path.datapath = abilities;
         flow.wish = wish;
         flow.prefer_from_start(wants, by);
-        flow.recall(&mut self.memory, crate::clock::monotonic_s());
+        flow.recall(&mut self.memory, clock::monotonic_s());
         let report_us = self.report_us();
         let recorder = &mut *self.recorder;
         flow.start(&mut Context { config: &self.config, recorder, actuator, report_us });
@@ -313,11 +313,9 @@ impl Host {
             m.map(|m| flow.on_report(&m, &mut ctx))
         };
         match taken {
-            Some(()) => flow.leave_in_time(
-                &mut self.memory,
-                crate::clock::monotonic_s(),
-                &mut *self.recorder,
-            ),
+            Some(()) => {
+                flow.leave_in_time(&mut self.memory, clock::monotonic_s(), &mut *self.recorder)
+            }
             None => self.counts.stale_reports += 1,
         }
     }
@@ -361,14 +359,14 @@ impl Host {
                 self.cookies.remove(&flow.info.cookie);
             }
             self.preferences.ended(flow.id);
-            flow.leave(&mut self.memory, crate::clock::monotonic_s(), &mut *self.recorder);
+            flow.leave(&mut self.memory, clock::monotonic_s(), &mut *self.recorder);
             flow.end(&mut *self.recorder);
         }
     }
 
     /// What the flows leave when the agent does.
     pub fn leave_all(&mut self) {
-        let now_s = crate::clock::monotonic_s();
+        let now_s = clock::monotonic_s();
         for flow in self.flows.values_mut() {
             flow.leave(&mut self.memory, now_s, &mut *self.recorder);
         }
@@ -388,7 +386,7 @@ impl Host {
 
     /// Gives a destination an initial window of its own, in segments; 0: none.
     pub fn set_initial_cwnd(&mut self, of: Network, pkts: u32) -> Result<(), Error> {
-        let done = self.memory.set_initial_cwnd(of, pkts, crate::clock::monotonic_s());
+        let done = self.memory.set_initial_cwnd(of, pkts, clock::monotonic_s());
         done.map_err(|error| Error::Refused(error.to_string()))?;
         self.record(&Event::InitialCwndSet { of: of.to_string(), initial_cwnd_pkts: pkts });
         Ok(())

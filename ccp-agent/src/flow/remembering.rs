@@ -163,6 +163,7 @@ mod tests {
                 srtt_us: 0,
                 rtt_min_us: 0,
                 ecn: false,
+                cookie: 0,
                 requested: String::new(),
             };
             let driven = ("opinionated".to_owned(), Box::new(controller) as Box<dyn Controller>);
