@@ -147,6 +147,9 @@ fn unsupported(flow: &FlowSpec) -> Option<(&'static str, String, &'static str)> 
         Some(("extra_delay_ms", extra_delay_ms.to_string(), "must be 0: links delay all alike"))
     } else if let Some(order) = flow.switches.first() {
         Some(("switches", format!("to {}", order.to), "must be empty: nobody orders them here"))
+    } else if !flow.wants.is_default() {
+        let rule = "must be left out: agents have preferences in their configuration";
+        Some(("wants", format!("{:?}", flow.wants), rule))
     } else if let Some(rate) = app_rate {
         Some(("app_rate_mbit_per_sec", rate.to_string(), "must not be set"))
     } else if !is_route(DOWN, UP) && !is_route(UP, DOWN) {
@@ -192,6 +195,7 @@ mod tests {
         refused("mss_bytes = 1000", "`flows.cubic.mss_bytes` is 1000: must be 1448");
         refused("delayed_acks = false", "delayed_acks");
         refused("extra_delay_ms = 5", "extra_delay_ms");
+        refused("wants = 'delay'", "agents have preferences in their configuration");
         refused("ecn = true\n[[flows]]\ndriver = 'bbr'\n", "must be the same for all flows");
     }
 }

@@ -267,13 +267,17 @@ fn validate_numbers(flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result<(),
     check(fits, || key("extra_delay_ms"), flow.extra_delay_ms, "must be between 0 and 60000")
 }
 
-/// What it has to send, and how fast.
+/// What it has to send, how fast, and what counts.
 fn validate_application(flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result<(), Error> {
     if let Some(bytes) = flow.bytes {
         let fits = (1..=i64::MAX.unsigned_abs()).contains(&bytes);
         let rule = "must be at least 1, or be left out for more than it can send";
         check(fits, || key("bytes"), bytes, rule)?;
     }
+    let wants = flow.wants;
+    let said = format!("{{ throughput = {}, delay = {} }}", wants.throughput, wants.delay);
+    let rule = "both weights must be between 0 and 1, and not both 0";
+    check(wants.is_valid(), || key("wants"), said, rule)?;
     let unresponsive = flow.driver == Driver::Unresponsive;
     match flow.app_rate_mbit_per_sec {
         Some(rate) => {

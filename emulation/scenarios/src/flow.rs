@@ -2,6 +2,7 @@
 
 use crate::arrivals::Arrivals;
 use crate::driver::Driver;
+use crate::wants::Wants;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,6 +44,9 @@ pub struct FlowSpec {
     pub poisson: bool,
     /// The window it starts with, in segments (RFC 6928).
     pub init_cwnd_pkts: u32,
+    /// Whether its application wants throughput, short delays, or both: for policies that ask.
+    #[serde(skip_serializing_if = "Wants::is_default")]
+    pub wants: Wants,
     /// Payload of a full segment: 1448 is a 1500-byte packet with TCP timestamps over IPv4.
     pub mss_bytes: u32,
     /// Whether it speaks ECN.
@@ -85,6 +89,7 @@ impl Default for FlowSpec {
             app_rate_mbit_per_sec: None,
             poisson: false,
             init_cwnd_pkts: 10,
+            wants: Wants::DEFAULT,
             mss_bytes: 1448,
             ecn: false,
             delayed_acks: true,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use remuda_link::QueueSpec;
-use remuda_scenarios::{Driver, Error, FlowSpec, LinkSpec, Nanos, Override, Scenario};
+use remuda_scenarios::{Driver, Error, FlowSpec, LinkSpec, Nanos, Override, Scenario, Wants};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -96,6 +96,10 @@ fn a_value_out_of_bounds_is_refused_with_key_value_and_rule() {
     refused(&flow("poisson = true"), &["`flows.0.poisson` is true: only driver"]);
     refused(&flow("init_cwnd_pkts = 0"), &["`flows.0.init_cwnd_pkts` is 0: must be between 1"]);
     refused(&flow("mss_bytes = 70000"), &["`flows.0.mss_bytes` is 70000: must be between 16"]);
+    let weights = "wants = { throughput = 0, delay = 1.5 }";
+    let rule = "`flows.0.wants` is { throughput = 0, delay = 1.5 }: both weights must be between";
+    refused(&flow(weights), &[rule]);
+    refused(&flow("wants = 'speed'"), &["wants = \"speed\": must be"]);
     refused(&flow("extra_delay_ms = -1"), &["`flows.0.extra_delay_ms` is -1"]);
     refused(&flow("route = []"), &["`flows.0.route` is []: needs at least one link"]);
     refused(&flow("route = ['side']"), &["`flows.0.route` is [side]", "there are: down, up"]);
@@ -226,11 +230,13 @@ fn any_driver() -> impl Strategy<Value = Driver> {
 fn any_flow() -> impl Strategy<Value = FlowSpec> {
     let first = (any_driver(), "[ -~äß]{0,12}", 1..5u32, 0.0..1.0, 0.0..1.0);
     let second = (any::<bool>(), proptest::option::of(1..1u64 << 40), 16..1449u32, 0.0..300.0);
-    (first, second).prop_map(|((driver, name, count, start_s, stagger_s), second)| {
+    let weights = (0.0..=1.0f64, prop_oneof![Just(1.0), 0.01..=1.0f64]);
+    let wants = weights.prop_map(|(throughput, delay)| Wants { throughput, delay });
+    (first, second, wants).prop_map(|((driver, name, count, start_s, stagger_s), second, wants)| {
         let (ecn, bytes, mss_bytes, extra_delay_ms) = second;
         let numbers =
             FlowSpec { count, start_s, stagger_s, bytes, mss_bytes, ..Default::default() };
-        FlowSpec { driver, name, ecn, extra_delay_ms, ..numbers }
+        FlowSpec { driver, name, ecn, extra_delay_ms, wants, ..numbers }
     })
 }
 

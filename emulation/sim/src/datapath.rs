@@ -9,7 +9,7 @@ use crate::in_process::{InProcess, Orders, Programs};
 use crate::prr::CwndSetter;
 use crate::tcp::sender::{AckSample, Sender, State};
 use ccp_agent::Config;
-use remuda_scenarios::SwitchOrder;
+use remuda_scenarios::FlowSpec;
 use remuda_vm::{Machine, Primitives};
 use remuda_wire::to_agent::Signals;
 use std::collections::VecDeque;
@@ -51,15 +51,13 @@ impl Datapath {
     pub fn new(
         driver: &str,
         (config, to): (&Arc<Config>, Destination),
-        (sender, ecn, switches): (&Sender, bool, &[SwitchOrder]),
+        (sender, spec): (&Sender, &FlowSpec),
         (delay_ns, start_ns): (u64, u64),
     ) -> Result<Self, Error> {
-        let (cwnd_pkts, mss_bytes) = (sender.cwnd_pkts, sender.mss_bytes);
-        let flow = (cwnd_pkts, mss_bytes, ecn);
         let agent = InProcess::new(
-            (driver, switches),
+            (driver, spec),
             (config, to),
-            flow,
+            (sender.cwnd_pkts, sender.mss_bytes),
             Self::signals_at_start(sender, start_ns),
         )?;
         Ok(Self {
@@ -70,7 +68,7 @@ impl Datapath {
             agent,
             delay_ns,
             orders: VecDeque::new(),
-            cwnd: CwndSetter::new(cwnd_pkts),
+            cwnd: CwndSetter::new(sender.cwnd_pkts),
             sacked_pkts: 0,
             lost_pkts: 0,
             timed_out: false,

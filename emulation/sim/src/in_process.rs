@@ -14,8 +14,8 @@ use ccp_agent::{Config, catalogue, decode, programs};
 use remuda_algorithms::controller::OWN_FIELDS_MAX;
 use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::Bytes;
-use remuda_algorithms::{Arm, ProgramId, Registers, Sample, Why, arms};
-use remuda_scenarios::SwitchOrder;
+use remuda_algorithms::{Arm, Preference, ProgramId, Registers, Sample, Why, arms};
+use remuda_scenarios::{FlowSpec, SwitchOrder, Wants};
 use remuda_vm::Program;
 use remuda_wire::program::{REPORT_REGISTERS, Register};
 use remuda_wire::to_agent::{FlowInfo, Signals};
@@ -218,12 +218,12 @@ fn info(ecn: bool, remote: IpAddr, signals: &Signals) -> FlowInfo {
 }
 
 impl InProcess {
-    /// `driver` takes a new flow, and later others do. Nothing happens until it begins, at the
-    /// moment of `signals`.
+    /// `driver` takes a new flow, which is as `spec` says, and later others do. Nothing happens
+    /// until it begins, at the moment of `signals`.
     pub fn new(
-        (driver, ordered): (&str, &[SwitchOrder]),
+        (driver, spec): (&str, &FlowSpec),
         (config, to): (&Arc<Config>, Destination),
-        (cwnd_pkts, mss_bytes, ecn): (u32, u32, bool),
+        (cwnd_pkts, mss_bytes): (u32, u32),
         signals: Signals,
     ) -> Result<Self, Error> {
         let controller = catalogue::build(driver, config)
@@ -231,9 +231,11 @@ impl InProcess {
         let mss = Bytes(mss_bytes.into());
         let cwnd = Bytes(u64::from(cwnd_pkts) * mss.0);
         let driven = (driver.to_owned(), controller);
-        let info = info(ecn, to.address, &signals);
-        let flow = Flow::new(1, info, (cwnd, mss), driven, signals.now_us);
-        let ordered = ordered.iter().rev().cloned().collect();
+        let info = info(spec.ecn, to.address, &signals);
+        let mut flow = Flow::new(1, info, (cwnd, mss), driven, signals.now_us);
+        let Wants { throughput, delay } = spec.wants;
+        flow.path.wants = Preference { throughput, delay };
+        let ordered = spec.switches.iter().rev().cloned().collect();
         let decisions = Decisions::default();
         let config = Arc::clone(config);
         Ok(Self { flow, config, decisions, to, running: None, ordered })
@@ -336,5 +338,21 @@ impl InProcess {
         self.flow.signals = None;
         self.running = wire.0.program.or(self.running);
         wire.1.then_some(wire.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_application_wants_is_known_of_the_path() {
+        let wants = Wants { throughput: 0.25, delay: 1.0 };
+        let spec = FlowSpec { wants, ..FlowSpec::default() };
+        let signals = Signals { mss_bytes: 1_448, ..Signals::default() };
+        let config = Arc::new(Config::default());
+        let started = InProcess::start(("rein", &spec), &config, (10, 1_448), signals);
+        let (agent, _) = started.expect("rein takes any flow");
+        assert_eq!(agent.flow.path.wants, Preference { throughput: 0.25, delay: 1.0 });
     }
 }

@@ -88,8 +88,7 @@ fn control(
                 let known = ccp_agent::catalogue::kind_of(&order.to, config);
                 known.map_err(|error| refuse(format!("switches: {error}")))?;
             }
-            let flow = (sender, spec.ecn, &spec.switches[..]);
-            let datapath = Datapath::new(name, (config, to), flow, times);
+            let datapath = Datapath::new(name, (config, to), (sender, spec), times);
             let datapath = datapath.map_err(|error| match error {
                 Error::Driver { rule } => refuse(rule),
                 other => other,
