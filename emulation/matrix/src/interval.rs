@@ -30,12 +30,13 @@ pub struct Interval {
     pub bounds: Option<[f64; 2]>,
 }
 
-/// An environment of a sample.
-pub(crate) struct Drawn {
+/// An environment of a sample: a draw, or everything.
+#[derive(Clone, Debug)]
+pub struct Drawn {
     /// Its place.
-    pub(crate) environment: usize,
+    pub environment: usize,
     /// The places of its seeds.
-    pub(crate) seeds: Vec<usize>,
+    pub seeds: Vec<usize>,
 }
 
 impl Drawn {
@@ -56,10 +57,7 @@ pub(crate) fn every(seeds: &[usize]) -> Vec<Drawn> {
 
 /// Of each figure that `of` says of a sample, its value of everything and its interval. `seeds` is
 /// how many each environment has, one at least.
-pub(crate) fn bootstrap(
-    seeds: &[usize],
-    of: impl Fn(&[Drawn]) -> Vec<Option<f64>>,
-) -> Vec<Interval> {
+pub fn bootstrap(seeds: &[usize], of: impl Fn(&[Drawn]) -> Vec<Option<f64>>) -> Vec<Interval> {
     let middles = of(&every(seeds));
     let many = seeds.len() >= ENOUGH;
     let is_unsure = !many && seeds.iter().any(|count| *count < ENOUGH);

@@ -28,7 +28,7 @@ pub struct Ran {
 struct Matrix<'a, P> {
     plan: &'a Plan,
     store: Option<&'a Store>,
-    results: Results<P>,
+    results: Results<Row, P>,
     /// The jobs without an answer, and under which names their rows are to be kept.
     unanswered: BTreeMap<usize, Option<String>>,
     /// Authors' files as texts, by the names of these.
@@ -75,10 +75,11 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
             if is_stopped() {
                 break;
             }
-            let key = match look(self.store, job) {
+            let key = match look::<Row>(self.store, job) {
                 Ok(Looked::Missing(key)) => key,
                 Ok(Looked::Kept(row)) => {
-                    self.results.finish(index, Ok((*row, Origin::Kept)));
+                    // Said in another way, as `window:05`, it is kept all the same.
+                    self.results.finish(index, Ok((row.named_for(job), Origin::Kept)));
                     continue;
                 }
                 Err(error) => {

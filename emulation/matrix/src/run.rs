@@ -7,6 +7,8 @@ use crate::row::Row;
 use crate::store::Store;
 use ccp_agent::Config;
 use remuda_scenarios::outcome::Outcome;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -49,22 +51,29 @@ pub(crate) enum Origin {
 }
 
 /// What became of a job.
-pub(crate) type Finished = Result<(Row, Origin), Error>;
+pub(crate) type Finished<R> = Result<(R, Origin), Error>;
+/// Of each job of a plan, in their order; `None`: it was stopped before.
+pub type Done<R> = Vec<Option<Result<R, Error>>>;
+
+/// What is kept of a run: a [`Row`] of the matrix, or figures of somebody else's.
+pub trait Kept: Serialize + DeserializeOwned + Send {}
+
+impl<R: Serialize + DeserializeOwned + Send> Kept for R {}
 
 /// What became of every job so far, in their order, and who hears of it.
-pub(crate) struct Results<P> {
-    pub(crate) all: Vec<Option<Result<Row, Error>>>,
+pub(crate) struct Results<R, P> {
+    pub(crate) all: Done<R>,
     so_far: Progress,
     progress: P,
 }
 
-impl<P: FnMut(&Progress)> Results<P> {
+impl<R, P: FnMut(&Progress)> Results<R, P> {
     pub(crate) fn of(plan: &Plan, progress: P) -> Self {
         let so_far = Progress { all: plan.jobs.len(), ..Progress::default() };
         Self { all: plan.jobs.iter().map(|_| None).collect(), so_far, progress }
     }
 
-    pub(crate) fn finish(&mut self, index: usize, finished: Finished) {
+    pub(crate) fn finish(&mut self, index: usize, finished: Finished<R>) {
         self.so_far.done += 1;
         match &finished {
             Ok((_, Origin::Run)) => {}
@@ -81,39 +90,39 @@ impl<P: FnMut(&Progress)> Results<P> {
 }
 
 /// What a store has of a job: its row, or else under which name that is to be kept.
-pub(crate) enum Looked {
-    Kept(Box<Row>),
+pub(crate) enum Looked<R> {
+    Kept(Box<R>),
     Missing(Option<String>),
 }
 
-pub(crate) fn look(store: Option<&Store>, job: &Job) -> Result<Looked, Error> {
+pub(crate) fn look<R: Kept>(store: Option<&Store>, job: &Job) -> Result<Looked<R>, Error> {
     let Some(store) = store else { return Ok(Looked::Missing(None)) };
     let key = store.key(job)?;
     Ok(match store.get(&key) {
-        // What decides a run may be said in two ways, as `window:5` and `window:05`.
-        Some(row) => Looked::Kept(Box::new(row.named_for(job))),
+        Some(row) => Looked::Kept(Box::new(row)),
         None => Looked::Missing(Some(key)),
     })
 }
 
 /// Keeps the row of a run, if there is a store. That it cannot does not cost the row: hours of runs
 /// would end with the disk that is full by then.
-pub(crate) fn keep(store: Option<&Store>, key: Option<&str>, row: Row) -> (Row, Origin) {
+pub(crate) fn keep<R: Kept>(store: Option<&Store>, key: Option<&str>, row: R) -> (R, Origin) {
     let put = store.zip(key).map_or(Ok(()), |(store, key)| store.put(key, &row));
     (row, put.map_or_else(Origin::Unkept, |()| Origin::Run))
 }
 
 /// One run in the simulator; `None` if it was stopped. A run that panics costs no other.
-pub(crate) fn simulate(
+pub(crate) fn simulate<R>(
     job: &Job,
     config: &Arc<Config>,
     stopped: &AtomicBool,
-) -> Result<Option<Row>, Error> {
+    of: impl Fn(&Job, &Outcome) -> Result<R, Error>,
+) -> Result<Option<R>, Error> {
     let simulated = || {
         let outcome = remuda_sim::run_unless(stopped, (&job.scenario, config), |_| {});
         let failed = |source| Error::Sim { run: job.name(), source: Box::new(source) };
         let outcome = outcome.map_err(failed)?;
-        outcome.map(|outcome| metrics::row(job, &outcome)).transpose()
+        outcome.map(|outcome| of(job, &outcome)).transpose()
     };
     // What a run changes is its own.
     let ran = catch_unwind(AssertUnwindSafe(simulated));
@@ -121,33 +130,55 @@ pub(crate) fn simulate(
 }
 
 /// What jobs share.
-struct Shared<'a> {
+struct Shared<'a, F> {
     store: Option<&'a Store>,
     config: &'a Arc<Config>,
     stopped: &'a AtomicBool,
+    of: F,
 }
 
-impl Shared<'_> {
+impl<F> Shared<'_, F> {
     /// What is kept of a job, or else what comes of it now, which is kept. `None`: it was stopped.
-    fn look_or_simulate(&self, job: &Job) -> Result<Option<(Row, Origin)>, Error> {
+    fn look_or_simulate<R: Kept>(&self, job: &Job) -> Result<Option<(R, Origin)>, Error>
+    where
+        F: Fn(&Job, &Outcome) -> Result<R, Error>,
+    {
         let key = match look(self.store, job)? {
             Looked::Kept(row) => return Ok(Some((*row, Origin::Kept))),
             Looked::Missing(key) => key,
         };
-        let row = simulate(job, self.config, self.stopped)?;
+        let row = simulate(job, self.config, self.stopped, &self.of)?;
         Ok(row.map(|row| keep(self.store, key.as_deref(), row)))
     }
+}
+
+/// What decides a run may be said in two ways, as `window:5` and `window:05`: rows say who asks now.
+fn named(plan: &Plan, ran: Done<Row>) -> Done<Row> {
+    let pairs = ran.into_iter().zip(&plan.jobs);
+    pairs.map(|(row, job)| row.map(|row| row.map(|row| row.named_for(job)))).collect()
 }
 
 /// Runs all of a plan on so many threads, and says what became of each job, in their order; of one
 /// that was not begun, or not ended, when `stopped` was set: `None`.
 pub fn run(
     plan: &Plan,
+    with: (Option<&Store>, &Arc<Config>),
+    how: (usize, &AtomicBool),
+    progress: impl FnMut(&Progress),
+) -> Done<Row> {
+    named(plan, measure(plan, with, how, progress, metrics::row))
+}
+
+/// As [`run()`], for figures of one's own: `of` makes them of what came of a job. A store of them
+/// must be opened with a code that no rows of another kind are kept under.
+pub fn measure<R: Kept>(
+    plan: &Plan,
     (store, config): (Option<&Store>, &Arc<Config>),
     (threads, stopped): (usize, &AtomicBool),
     progress: impl FnMut(&Progress),
-) -> Vec<Option<Result<Row, Error>>> {
-    let shared = Shared { store, config, stopped };
+    of: impl Fn(&Job, &Outcome) -> Result<R, Error> + Sync,
+) -> Done<R> {
+    let shared = Shared { store, config, stopped, of };
     let next = AtomicUsize::new(0);
     let mut results = Results::of(plan, progress);
     let (sender, finished) = channel();
@@ -189,19 +220,32 @@ pub fn run_each(
     store: Option<&Store>,
     stopped: &AtomicBool,
     progress: impl FnMut(&Progress),
+    outcome_of: impl FnMut(&Job) -> Result<Option<Watched>, String>,
+) -> Done<Row> {
+    let row = |job: &Job, watched: &Watched| {
+        let disturbed = u64::from(watched.is_disturbed);
+        Ok(Row { disturbed, ..metrics::row(job, &watched.outcome)? })
+    };
+    named(plan, measure_each(plan, (store, stopped), progress, outcome_of, row))
+}
+
+/// As [`run_each`], for figures of one's own, as [`measure`].
+pub fn measure_each<R: Kept>(
+    plan: &Plan,
+    (store, stopped): (Option<&Store>, &AtomicBool),
+    progress: impl FnMut(&Progress),
     mut outcome_of: impl FnMut(&Job) -> Result<Option<Watched>, String>,
-) -> Vec<Option<Result<Row, Error>>> {
+    of: impl Fn(&Job, &Watched) -> Result<R, Error>,
+) -> Done<R> {
     let mut results = Results::of(plan, progress);
-    let mut row_of = |job: &Job| -> Result<Option<(Row, Origin)>, Error> {
+    let mut row_of = |job: &Job| -> Result<Option<(R, Origin)>, Error> {
         let key = match look(store, job)? {
             Looked::Kept(row) => return Ok(Some((*row, Origin::Kept))),
             Looked::Missing(key) => key,
         };
         let failed = |why| Error::Elsewhere { run: job.name(), why };
         let Some(watched) = outcome_of(job).map_err(failed)? else { return Ok(None) };
-        let disturbed = u64::from(watched.is_disturbed);
-        let row = Row { disturbed, ..metrics::row(job, &watched.outcome)? };
-        Ok(Some(keep(store, key.as_deref(), row)))
+        Ok(Some(keep(store, key.as_deref(), of(job, &watched)?)))
     };
     for (index, job) in plan.jobs.iter().enumerate() {
         if stopped.load(Ordering::Relaxed) {

@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::plan::Job;
-use crate::row::Row;
+use crate::run::Kept;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -66,12 +66,12 @@ impl Store {
     }
 
     /// What came of a run, if it is there. A file that cannot be read as a row is as none.
-    pub fn get(&self, key: &str) -> Option<Row> {
+    pub fn get<R: Kept>(&self, key: &str) -> Option<R> {
         serde_json::from_slice(&fs::read(self.path(key)).ok()?).ok()
     }
 
     /// Keeps a row. The file has its name only when it is whole.
-    pub fn put(&self, key: &str, row: &Row) -> Result<(), Error> {
+    pub fn put<R: Kept>(&self, key: &str, row: &R) -> Result<(), Error> {
         let path = self.path(key);
         let failed = |source| Error::Store { path: path.clone(), source };
         let folder = path.parent().unwrap_or(&self.folder);
@@ -88,6 +88,7 @@ impl Store {
 mod tests {
     use super::*;
     use crate::plan::{Only, Plan, suite_named};
+    use crate::row::Row;
 
     fn jobs(driver: &str, seed: u64) -> Vec<Job> {
         let suites = [suite_named("ccp").unwrap()];
@@ -122,11 +123,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), "a".to_owned()).unwrap();
         let key = store.key(&jobs("reno", 1)[0]).unwrap();
-        assert_eq!(store.get(&key), None);
+        assert_eq!(store.get::<Row>(&key), None);
         let row = Row { driver: "reno".to_owned(), goodput_mbit_per_sec: 0.1, ..Row::default() };
         store.put(&key, &row).unwrap();
         assert_eq!(store.get(&key), Some(row));
         fs::write(store.path(&key), "{").unwrap();
-        assert_eq!(store.get(&key), None);
+        assert_eq!(store.get::<Row>(&key), None);
     }
 }

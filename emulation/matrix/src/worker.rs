@@ -2,6 +2,7 @@
 
 use crate::author::start_author;
 use crate::author_files::AuthorFiles;
+use crate::metrics;
 use crate::run::simulate;
 use crate::work::Work;
 use ccp_agent::Config;
@@ -101,7 +102,7 @@ impl Worker {
             moved.add(&to, &from);
             spec.trace = Some(to);
         }
-        let row = simulate(&job, &self.authors.config, &AtomicBool::new(false));
+        let row = simulate(&job, &self.authors.config, &AtomicBool::new(false), metrics::row);
         let row = row.map_err(|error| moved.named(&error))?.ok_or("was stopped")?;
         serde_json::to_string(&row).map_err(|error| error.to_string())
     }
@@ -139,7 +140,8 @@ mod tests {
         let suite = Suite::parse(&SUITE.replace("TRACE", &path), "mine").unwrap();
         let plan = Plan::of(&[suite], &Only::default(), &["cubic".to_owned()], 3..=3).unwrap();
         let [job] = &plan.jobs[..] else { panic!("one environment") };
-        let here = simulate(job, &Arc::new(Config::default()), &AtomicBool::new(false));
+        let here =
+            simulate(job, &Arc::new(Config::default()), &AtomicBool::new(false), metrics::row);
         let here = here.unwrap().unwrap();
         fs::remove_file(&path).unwrap();
         let work = || Work::of(job, &[], |path| Ok(path.display().to_string())).unwrap();
