@@ -119,6 +119,16 @@ impl Agents {
         Ok(())
     }
 
+    /// What the agent of a driver has recorded so far; nothing if none was started for it.
+    ///
+    /// # Errors
+    ///
+    /// The event log cannot be read.
+    pub fn events(&self, driver: &str) -> Result<Vec<serde_json::Value>, Error> {
+        let agent = self.by_driver.get(driver);
+        Ok(agent.map(|agent| agent.child.events()).transpose()?.unwrap_or_default())
+    }
+
     /// How many flows an arm has given up so far, and why it did the last: an exception, or no
     /// answer. Reno takes them, and what comes then is none of the arm's.
     ///
@@ -126,8 +136,7 @@ impl Agents {
     ///
     /// The agent's event log cannot be read.
     pub fn given_up(&self, driver: &str) -> Result<(usize, String), Error> {
-        let Some(agent) = self.by_driver.get(driver) else { return Ok((0, String::new())) };
-        let events = agent.child.events()?;
+        let events = self.events(driver)?;
         let failed = || events.iter().filter(|event| event["event"] == "failed");
         let why = failed().next_back().and_then(|event| event["reason"].as_str());
         Ok((failed().count(), why.unwrap_or_default().to_owned()))
