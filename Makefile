@@ -47,7 +47,8 @@ test-rust: setup ## Deterministic tests: no root, no network
 		-p remuda-scenarios -p remuda-results -p remuda-real -p remuda-sim-to-real -p remuda-python \
 		-p remuda-quic -p remuda-quinn -p remuda-quic-transfer -p remuda-quic-bench -p remuda-soak
 	$(CARGO) test -p remuda-live --lib
-	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-report -p remuda-arms -p remuda-switches
+	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-report -p remuda-arms -p remuda-switches \
+		-p remuda-antelope-table
 
 .PHONY: test-live
 test-live: build ## Real TCP, real BPF, real namespaces (needs root; says so if it skips)
@@ -168,6 +169,18 @@ switches-live: build ## The same on this kernel's TCP, and by its own setsockopt
 .PHONY: matrix-smoke
 matrix-smoke: build ## Every arm in sixty environments of every kind; a ranking, and a table
 	$(REMUDA) matrix --suite smoke --arm all --out out/matrix
+
+.PHONY: antelope-table
+antelope-table: setup ## Antelope's acceptance table, simulated; writes docs/antelope.md
+	$(CARGO) run --release -p remuda-antelope-table -- --write docs/antelope.md
+
+.PHONY: antelope-table-live
+antelope-table-live: build ## Rows of it on this kernel's TCP (needs root, 90 minutes)
+	$(CARGO) run --release -p remuda-antelope-table -- --live --write docs/antelope.md
+
+.PHONY: antelope-cost
+antelope-cost: build ## What Antelope costs: models, features, the agent for 100 flows (needs root)
+	$(CARGO) run --release -p remuda-bench -- policy-cost --policy antelope --write docs/antelope.md
 
 .PHONY: arms
 arms: setup ## Every arm beside what its paper says, simulated; writes docs/arms.md

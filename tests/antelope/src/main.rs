@@ -1,0 +1,209 @@
+//! Antelope's acceptance table, by one command.
+
+use clap::Parser;
+use remuda_antelope_table::card::Card;
+use remuda_antelope_table::measure::{Keep, Settings, live, simulate};
+use remuda_antelope_table::page::{self, Head};
+use remuda_antelope_table::rows::Table;
+use remuda_antelope_table::scene::Extent;
+use remuda_antelope_table::{ARMS, Error, head_to_head};
+use remuda_live::Clock;
+use remuda_matrix::Progress;
+use remuda_selector::POLICIES;
+use remuda_stats::{Origin, document};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Antelope's acceptance table: rows A1 to A10 with paper, target and what comes of it.
+#[derive(Debug, Parser)]
+#[command(after_help = "\
+Examples:
+  The table of another policy
+    cargo run --release -p remuda-antelope-table -- --driver rein
+  On real TCP, one round of everything (needs root)
+    cargo run --release -p remuda-antelope-table -- --live --seeds 1
+
+What has been run is kept: stop it with Ctrl-C, and the same command goes on.")]
+struct Args {
+    /// The policy that the table is about
+    #[arg(long, value_name = "NAME", default_value = "antelope")]
+    driver: String,
+    /// The fixed arms that it is held to
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_values = ARMS)]
+    arms: Vec<String>,
+    /// Other policies beside it [default: all there are]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    against: Option<Vec<String>>,
+    /// How many seeds every run has
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    seeds: Option<u64>,
+    /// The first of them
+    #[arg(long, value_name = "N", default_value_t = 1, env = "SEED",
+        value_parser = clap::value_parser!(u64).range(..1 << 40))]
+    seed: u64,
+    /// Suites, or suite files, of the comparison with others
+    #[arg(long, value_name = "NAME|FILE", value_delimiter = ',', default_value = "smoke")]
+    held_out: Vec<String>,
+    /// How many seeds the comparison has
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    held_out_seeds: u64,
+    /// Rows A1, A3, A5 and A7 on real TCP in place of the simulator (needs root)
+    #[arg(long)]
+    live: bool,
+    /// As little as shows that it works: seconds of everything
+    #[arg(long)]
+    smoke: bool,
+    /// Runs at a time [default: one for each core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Where runs are kept
+    #[arg(long, value_name = "DIR", default_value = "out/antelope")]
+    keep: PathBuf,
+    /// Run everything, whatever is kept, and keep nothing
+    #[arg(long, conflicts_with = "keep")]
+    fresh: bool,
+    /// The models' card
+    #[arg(long, value_name = "FILE", default_value = "selector/models/antelope/card.json")]
+    card: PathBuf,
+    /// Write the table into this document, between its markers
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// The remuda command, whose agents drive real TCP
+    #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
+    remuda: PathBuf,
+}
+
+/// Seeds where nothing else is said.
+const SEEDS: u64 = 30;
+const SEEDS_LIVE: u64 = 1;
+const SEEDS_SMOKE: u64 = 2;
+
+fn known(flag: &'static str, names: &[String]) -> Result<(), Error> {
+    names.iter().try_for_each(|name| {
+        ccp_agent::catalogue::kind(name).map(|_| ()).map_err(|error| Error::Driver {
+            flag,
+            name: name.clone(),
+            rule: error.to_string(),
+        })
+    })
+}
+
+impl Args {
+    fn settings(&self) -> Result<Settings, Error> {
+        let policies = || POLICIES.iter().map(|policy| policy.name.to_owned());
+        let against = self.against.clone().unwrap_or_else(|| policies().collect());
+        known("driver", std::slice::from_ref(&self.driver))?;
+        known("arms", &self.arms)?;
+        known("against", &against)?;
+        let usual = match (self.smoke, self.live) {
+            (true, _) => SEEDS_SMOKE,
+            (false, true) => SEEDS_LIVE,
+            (false, false) => SEEDS,
+        };
+        let count = self.seeds.unwrap_or(usual);
+        Ok(Settings {
+            against: against.into_iter().filter(|name| *name != self.driver).collect(),
+            driver: self.driver.clone(),
+            arms: self.arms.clone(),
+            seeds: self.seed..=self.seed + count - 1,
+            extent: match (self.smoke, self.live) {
+                (true, _) => Extent::Smoke,
+                (false, true) => Extent::Live,
+                (false, false) => Extent::Full,
+            },
+        })
+    }
+
+    fn jobs(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        self.jobs.unwrap_or_else(cores).max(1)
+    }
+
+    fn head(&self) -> Head {
+        let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+        let command = "cargo run --release -p remuda-antelope-table --";
+        Head {
+            origin: Origin::here().to_string(),
+            command: format!("{command} {arguments}").trim_end().to_owned(),
+        }
+    }
+}
+
+/// Is set by Ctrl-C and its like; the second time they end the process at once.
+fn stop_flag() -> std::io::Result<Arc<AtomicBool>> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let status = 128 + signal;
+        signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&stopped))?;
+        signal_hook::flag::register(signal, Arc::clone(&stopped))?;
+    }
+    Ok(stopped)
+}
+
+/// Says how far it is, now and then.
+fn told(what: &'static str) -> impl FnMut(&Progress) {
+    const EVERY: Duration = Duration::from_secs(5);
+    let (clock, mut next) = (Clock::start(), EVERY);
+    let mut is_warned = false;
+    move |progress: &Progress| {
+        if let (false, Some(first)) = (is_warned, &progress.unkept) {
+            is_warned = true;
+            eprintln!("antelope-table: cannot keep a run: {}\nfix: another --keep", first.why);
+        }
+        let elapsed = clock.elapsed();
+        if elapsed >= next || progress.done == progress.all {
+            next = elapsed + EVERY;
+            let Progress { done, kept, all, .. } = progress;
+            eprintln!("antelope-table: {what}: {done} of {all} runs, {kept} kept from before");
+        }
+    }
+}
+
+/// Whether every target is met.
+fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
+    let settings = args.settings()?;
+    let stopped = stop_flag()?;
+    let keep = Keep { folder: (!args.fresh).then(|| args.keep.clone()) };
+    let (text, lines, command) = if args.live {
+        let how = (args.remuda.as_path(), &*stopped);
+        let measured = live(&settings, &keep, how, told("real TCP"))?;
+        let table = Table { measured: &measured, settings: &settings };
+        let lines = table.live_lines();
+        (page::live(&args.head(), &table, &lines), lines, "make antelope-table-live")
+    } else {
+        let card = Card::load(&args.card)?;
+        let how = (args.jobs(), &*stopped);
+        let measured = simulate(&settings, &keep, how, told("rows"))?;
+        let seeds = args.seed..=args.seed + args.held_out_seeds - 1;
+        let what = (&settings, &args.held_out[..], seeds);
+        let rows = head_to_head::run(what, &keep, how, told("head to head"))?;
+        let comparison = head_to_head::compare(&rows, &settings.driver, &settings.arms);
+        let table = Table { measured: &measured, settings: &settings };
+        let lines = table.lines(card.as_ref());
+        let beside = (&comparison, &args.held_out[..]);
+        (page::simulated(&args.head(), &table, &lines, beside), lines, "make antelope-table")
+    };
+    match &args.write {
+        Some(path) => document::write(path, command, &text)
+            .map_err(|error| Error::File { path: path.clone(), problem: error.to_string() })?,
+        None => print!("{text}"),
+    }
+    eprintln!("antelope-table: {}", page::summary(&lines));
+    Ok(lines.iter().all(|line| line.met != Some(false)))
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("antelope-table: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! As little of the table as shows that it works, by a policy that is there: its structure, not its
+//! values.
+
+use remuda_antelope_table::measure::{Keep, Settings, simulate};
+use remuda_antelope_table::page::{self, Head};
+use remuda_antelope_table::rows::{Line, Table};
+use remuda_antelope_table::scene::Extent;
+use remuda_antelope_table::{Error, head_to_head};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+fn settings() -> Settings {
+    Settings {
+        driver: "rein".to_owned(),
+        arms: ["cubic", "bbr", "c2tcp"].map(str::to_owned).to_vec(),
+        against: Vec::new(),
+        seeds: 1..=1,
+        extent: Extent::Smoke,
+    }
+}
+
+/// The page's part, its lines, and how many runs were kept from before.
+fn table(keep: &Path) -> (String, Vec<Line>, usize) {
+    let (settings, go) = (settings(), AtomicBool::new(false));
+    let keep = Keep { folder: Some(keep.to_owned()) };
+    let mut kept = 0;
+    let measured = simulate(&settings, &keep, (2, &go), |so_far| kept = so_far.kept);
+    let measured = measured.expect("every scene runs");
+    let suites = ["ccp".to_owned()];
+    let rows = head_to_head::run((&settings, &suites, 1..=1), &keep, (2, &go), |_| {});
+    let rows = rows.expect("the suite runs");
+    let comparison = head_to_head::compare(&rows, &settings.driver, &settings.arms);
+    let table = Table { measured: &measured, settings: &settings };
+    let lines = table.lines(None);
+    let head = Head { origin: "here".to_owned(), command: "this".to_owned() };
+    (page::simulated(&head, &table, &lines, (&comparison, &suites)), lines, kept)
+}
+
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "minutes without optimisation; `make test` runs it optimised"
+)]
+fn every_row_has_a_line_and_what_was_run_is_not_run_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (page, lines, kept) = table(folder.path());
+    assert_eq!(kept, 0);
+    let rows: BTreeSet<&str> = lines.iter().map(|line| line.row).collect();
+    let want = (1..=10).map(|row| format!("A{row}")).collect::<BTreeSet<_>>();
+    assert_eq!(rows, want.iter().map(String::as_str).collect());
+    for line in &lines {
+        assert!(!line.got.is_empty() && !line.target.is_empty(), "{line:?}");
+        assert!(!line.got.contains("NaN") && !line.got.contains("inf"), "{line:?}");
+    }
+    let line = |what: &str| lines.iter().find(|line| line.what.contains(what)).expect(what);
+    assert!(line("Jain").got.contains("of all that time"));
+    assert!(line("place by goodput").got.ends_with(" of 4"));
+    assert!(page.contains("| oracle | | 1 |") && page.contains("| rein | policy |"), "{page}");
+    let (again, _, kept) = table(folder.path());
+    assert!(kept > 0, "all of it was kept");
+    assert_eq!(again, page);
+}
+
+#[test]
+fn a_table_that_is_stopped_says_so() {
+    let stopped = AtomicBool::new(true);
+    let nothing = simulate(&settings(), &Keep { folder: None }, (1, &stopped), |_| {});
+    let error = nothing.expect_err("it was stopped");
+    assert!(matches!(error, Error::Stopped { done: 0, .. }), "{error}");
+}
