@@ -9,6 +9,7 @@ mod bridge;
 mod cpu;
 mod echo;
 mod latency;
+mod policy_cost;
 mod report_cost;
 mod run_stats;
 mod simulator;
@@ -17,9 +18,10 @@ mod throughput;
 mod traffic;
 
 use clap::{Parser, ValueEnum};
-use remuda_stats::Origin;
+use remuda_stats::{Origin, document};
 use remuda_tests::Fallible;
-use std::path::PathBuf;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A benchmark.
@@ -35,6 +37,8 @@ enum Bench {
     SwitchCost,
     /// Nanoseconds of a report and of a switch in each arm
     ReportCost,
+    /// What a policy costs that asks boosted trees: models, features, the agent for 100 flows
+    PolicyCost,
     /// Packets per processor second of the simulator, and memory per flow
     Simulator,
 }
@@ -63,6 +67,12 @@ struct Options {
     /// latency: reports a side in a round; switch-cost: switches
     #[arg(long, value_name = "N", default_value_t = 600)]
     reports: usize,
+    /// policy-cost: the policy that drives the flows
+    #[arg(long, value_name = "NAME", default_value = "rein")]
+    policy: String,
+    /// Write what is promised, and what came of it, into this document, between its markers
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
     /// The remuda command
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: PathBuf,
@@ -110,8 +120,8 @@ fn head(options: &Options) {
     println!("# nothing is random: no seed. Spreads are median (least..greatest)");
 }
 
-fn summary(promises: &[Promise]) {
-    println!("\n## Promises\n\n| promise | figure | bound | verdict |\n|---|---|---|---|");
+fn summary(promises: &[Promise]) -> String {
+    let mut out = String::from("| promise | figure | bound | verdict |\n|---|---|---|---|\n");
     for Promise { what, figure, bound, verdict } in promises {
         let verdict = match verdict {
             Verdict::Met => "met",
@@ -119,8 +129,18 @@ fn summary(promises: &[Promise]) {
             Verdict::Undecided => "UNDECIDED: the machine was busy",
             Verdict::Shown => "shown",
         };
-        println!("| {what} | {figure} | {bound} | {verdict} |");
+        let _ = writeln!(out, "| {what} | {figure} | {bound} | {verdict} |");
     }
+    out
+}
+
+/// Into a document: with what makes the figures repeatable.
+fn write(path: &Path, table: &str) -> Fallible<()> {
+    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let head = format!("{}. Command:\n\n```\n", Origin::here());
+    let text = format!("{head}cargo run --release -p remuda-bench -- {command}\n```\n\n{table}");
+    let failed = |error| format!("{}: {error}", path.display());
+    Ok(document::write(path, "make bench", &text).map_err(failed)?)
 }
 
 fn run(options: &Options) -> Fallible<Vec<Promise>> {
@@ -140,6 +160,9 @@ fn run(options: &Options) -> Fallible<Vec<Promise>> {
     }
     if chosen(Bench::ReportCost) {
         promises.extend(report_cost::run(options)?);
+    }
+    if chosen(Bench::PolicyCost) {
+        promises.extend(policy_cost::run(options)?);
     }
     if chosen(Bench::Simulator) {
         promises.extend(simulator::run()?);
@@ -165,7 +188,12 @@ fn main() -> ExitCode {
     head(&options);
     match run(&options) {
         Ok(promises) => {
-            summary(&promises);
+            let table = summary(&promises);
+            println!("\n## Promises\n\n{}", table.trim_end());
+            if let Some(Err(error)) = options.write.as_ref().map(|path| write(path, &table)) {
+                eprintln!("bench: {error}");
+                return ExitCode::FAILURE;
+            }
             let kept = |p: &Promise| matches!(p.verdict, Verdict::Met | Verdict::Shown);
             if promises.iter().all(kept) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }

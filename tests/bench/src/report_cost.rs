@@ -33,18 +33,20 @@ const AUTHORED_REPORTS: u32 = 3_000;
 const QUEUE_MAX: Bytes = Bytes(120_000);
 
 /// The path, as arithmetic.
-struct Course {
-    now: Time,
+pub struct Course {
+    /// The moment it is at.
+    pub now: Time,
     queue: Bytes,
 }
 
 impl Course {
-    fn new() -> Self {
+    /// With an empty queue.
+    pub fn new() -> Self {
         Self { now: Time::ZERO, queue: Bytes(0) }
     }
 
     /// What the sender of that decision would be told after one step.
-    fn step(&mut self, decision: Decision) -> Measurement {
+    pub fn step(&mut self, decision: Decision) -> Measurement {
         self.now = Time(self.now.0 + STEP);
         let rtt = RTT + Duration::from_secs_f64(self.queue.0 as f64 / 3e6);
         let window = decision.cwnd / rtt;
