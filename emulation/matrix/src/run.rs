@@ -152,7 +152,7 @@ impl<F> Shared<'_, F> {
     }
 }
 
-/// What decides a run may be said in two ways, as `window:5` and `window:05`: rows say who asks now.
+/// What decides a run may be said in two ways, as `window:5` and `window:05`: rows say who asks.
 fn named(plan: &Plan, ran: Done<Row>) -> Done<Row> {
     let pairs = ran.into_iter().zip(&plan.jobs);
     pairs.map(|(row, job)| row.map(|row| row.map(|row| row.named_for(job)))).collect()

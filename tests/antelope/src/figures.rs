@@ -6,8 +6,8 @@
 //!   its payload. Real TCP does not tell it: live, it is the bottleneck's queueing delay and the
 //!   propagation, whoever's packets they are.
 //! - **power**: goodput over the mean delay.
-//! - **time shares** of arms: the share of a flow's life that each had it, on average over flows, as
-//!   the paper's Table III.
+//! - **time shares** of arms: the share of a flow's life that each had it, on average over flows,
+//!   as the paper's Table III.
 //! - **settled**: from a moment until the last change of arm before 10 s without one.
 //! - **Jain's index** of n goodputs x: (sum x)^2 / (n sum x^2).
 
@@ -212,8 +212,9 @@ pub fn time_shares(
     shares
 }
 
-/// From `event_s` until the last change of arm before [`SETTLED_FOR_S`] without one; 0 if none comes
-/// for so long. `None` if that never is before the end. `moments` are of all changes, in order.
+/// From `event_s` until the last change of arm before [`SETTLED_FOR_S`] without one; 0 if none
+/// comes for so long. `None` if that never is before the end. `moments` are of all changes, in
+/// order.
 pub fn settled_s(moments: &[f64], event_s: f64, end_s: f64) -> Option<f64> {
     let mut settled_s = event_s;
     for at_s in moments.iter().filter(|at_s| **at_s >= event_s) {
@@ -222,7 +223,7 @@ pub fn settled_s(moments: &[f64], event_s: f64, end_s: f64) -> Option<f64> {
         }
         settled_s = *at_s;
     }
-    (end_s - settled_s >= SETTLED_FOR_S).then(|| settled_s - event_s)
+    (end_s - settled_s >= SETTLED_FOR_S).then_some(settled_s - event_s)
 }
 
 /// Jain's index; `None` if nothing arrived.

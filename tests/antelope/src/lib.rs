@@ -2,8 +2,8 @@
 //! of it here; and a policy head to head with others on environments that nothing was trained on.
 //!
 //! [`scene`] has the paper's networks, [`figures`] what is taken from a run, [`measure`] runs them
-//! by the matrix' runner, [`rows`] makes the table, [`head_to_head`] the comparison, [`page`] writes
-//! both down. What a policy costs is measured by `tests/bench`.
+//! by the matrix' runner, [`rows`] makes the table, [`head_to_head`] the comparison, [`page`]
+//! writes both down. What a policy costs is measured by `tests/bench`.
 
 pub mod card;
 mod error;

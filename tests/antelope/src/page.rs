@@ -74,6 +74,7 @@ pub fn live(head: &Head, table: &Table<'_>, all: &[Line]) -> String {
     let disturbed = table.measured.disturbed();
     let _ = writeln!(out, "\n{}; {disturbed} runs were disturbed.\n", summary(all));
     out += &lines(all);
+    out += &drivers(table);
     out
 }
 
@@ -90,7 +91,8 @@ fn drivers(table: &Table<'_>) -> String {
         let who = own.iter().chain(&settings.against).chain(&settings.arms);
         let there = who.filter(|driver| table.measured.has(scene, driver));
         let there: Vec<&String> = there.collect();
-        if !matches!(scene, Scene::Wan(_) | Scene::Datacenter(_) | Scene::Cell(_)) {
+        let is_shown = matches!(scene, Scene::Wan(_) | Scene::Datacenter(_) | Scene::Cell(_));
+        if !is_shown || there.is_empty() {
             continue;
         }
         let _ = writeln!(

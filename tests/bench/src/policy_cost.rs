@@ -3,8 +3,8 @@
 //!
 //! The models are made up, of the shape of those that are trained: eight of a hundred trees, six
 //! comparisons deep, over the schema's features. A walk through a tree costs the same whatever its
-//! numbers; rows take turns, so that branches and caches learn none by heart. The agent's time is of
-//! real flows over one emulated link, all under the policy, and then all under a fixed arm: the
+//! numbers; rows take turns, so that branches and caches learn none by heart. The agent's time is
+//! of real flows over one emulated link, all under the policy, and then all under a fixed arm: the
 //! difference is what the policy costs (Zhou et al., Antelope, ICNP 2021, section VI-H, which
 //! defines it so).
 

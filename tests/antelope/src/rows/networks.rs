@@ -78,7 +78,7 @@ impl Table<'_> {
     }
 
     /// The mean over scenes of the goodput to that of each one's best arm.
-    fn to_the_best(&self, scenes: &[Scene]) -> Option<Interval> {
+    fn share_of_best(&self, scenes: &[Scene]) -> Option<Interval> {
         self.measured.interval(|seeds| {
             let of_scene = |scene: &Scene| {
                 let (own, arms) = self.of_arms(*scene, seeds, goodput)?;
@@ -167,7 +167,7 @@ impl Table<'_> {
             let place = ("goodput", goodput as fn(&Figures) -> f64);
             lines.push(self.rank_line(("A1", scene), place, ("1 or 2", Target::Shown)));
             let what = format!("{}: goodput to that of the best arm", scene.name());
-            let to_best = (self.to_the_best(&[scene]), 3);
+            let to_best = (self.share_of_best(&[scene]), 3);
             lines.push(Line::of(("A1", what, "–"), Target::AtLeast(0.95), to_best));
         }
         let ratio = (self.ratio(&[of_files(Scene::Wan)], "bbr", goodput), 3);
@@ -199,7 +199,7 @@ impl Table<'_> {
         for scene in &scenes {
             lines.push(self.rank_line(("A2", *scene), place, ("1 or 2", Target::Shown)));
         }
-        let to_best = (self.to_the_best(&scenes), 3);
+        let to_best = (self.share_of_best(&scenes), 3);
         let what = "DCN: goodput to that of the best arm".to_owned();
         lines.push(Line::of(("A2", what, "about 1"), Target::AtLeast(0.95), to_best));
         let share = (self.share_of(&scenes, "bbr"), 0);
