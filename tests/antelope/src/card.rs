@@ -1,52 +1,57 @@
-//! A10: what the shipped models were trained on, as their card says it.
+//! A10: what the shipped models were trained on, as the card in their file says it.
 
 use crate::Error;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Of a model card, what A10 is about: `environments`, by kind of path how many there are of each
-/// split, as in `{"environments": {"wan": {"train": 24, "held_out": 6}}}`. What else it has is not
-/// looked at.
+/// Of a model's card, what A10 is about; `selector/models/README.md` has the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Card {
-    environments: BTreeMap<String, BTreeMap<String, u64>>,
+    data: String,
+    seed: u64,
+    environments_trained: u64,
+    environments_held_out: u64,
+    rows: u64,
+}
+
+/// A model's file.
+#[derive(Deserialize)]
+struct File {
+    card: Card,
 }
 
 impl Card {
-    /// Reads a card; `None` if there is no such file.
+    /// Reads the card of a model's file; `None` if there is no such file.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, or is no card.
+    /// A file that cannot be read, or has no card.
     pub fn load(path: &Path) -> Result<Option<Self>, Error> {
         match std::fs::read_to_string(path) {
-            Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| {
-                let form = "{\"wan\": {\"train\": 24, \"held_out\": 6}}";
-                Error::file(path, format!("no model card with environments as {form}: {error}"))
-            }),
+            Ok(text) => {
+                serde_json::from_str::<File>(&text).map(|file| Some(file.card)).map_err(|error| {
+                    let form = "selector/models/README.md has its form";
+                    Error::file(path, format!("no model with a card: {error}; {form}"))
+                })
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::file(path, error)),
         }
     }
 
-    /// Environments in words: by kind, and of it by split.
+    /// What it was trained on, in words.
     pub fn words(&self) -> String {
-        let kinds = self.environments.iter().map(|(kind, splits)| {
-            let splits = splits.iter().map(|(split, count)| format!("{count} {split}"));
-            format!("{kind}: {}", splits.collect::<Vec<_>>().join(", "))
-        });
-        kinds.collect::<Vec<_>>().join("; ").replace('_', "-")
+        let Self { data, seed, environments_trained, environments_held_out, rows } = self;
+        format!(
+            "{environments_trained} environments, {environments_held_out} more held out, {rows} \
+             rows: {data}; seed {seed}"
+        )
     }
 
-    /// How many environments there are of all kinds: all, and those of splits other than `train`.
+    /// How many environments there are: those trained on, and those held out.
     pub fn counts(&self) -> (u64, u64) {
-        let splits = self.environments.values().flatten();
-        splits.fold((0, 0), |(all, held_out), (split, count)| {
-            let held = if split == "train" { 0 } else { *count };
-            (all.saturating_add(*count), held_out.saturating_add(held))
-        })
+        (self.environments_trained, self.environments_held_out)
     }
 }
 
@@ -55,18 +60,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_says_its_environments_by_kind_and_split() {
+    fn a_card_says_what_was_trained_on_and_what_was_held_out() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("card.json");
+        let path = folder.path().join("model.json");
         assert_eq!(Card::load(&path).expect("none is no error"), None);
-        let text = r#"{"seed": 1, "environments": {
-            "wan": {"train": 24, "held_out": 6}, "cellular": {"train": 12, "held_out": 4}}}"#;
+        let text = r#"{"format": 1, "card": {"name": "a", "data": "environments 0 to 39",
+            "seed": 1, "environments_trained": 32, "environments_held_out": 8, "rows": 2548}}"#;
         std::fs::write(&path, text).expect("it is written");
-        let card = Card::load(&path).expect("it is a card").expect("it is there");
-        let words = "cellular: 4 held-out, 12 train; wan: 6 held-out, 24 train";
-        assert_eq!((card.words().as_str(), card.counts()), (words, (46, 10)));
+        let card = Card::load(&path).expect("it is a model").expect("it is there");
+        let words = "32 environments, 8 more held out, 2548 rows: environments 0 to 39; seed 1";
+        assert_eq!((card.words().as_str(), card.counts()), (words, (32, 8)));
         std::fs::write(&path, "{}").expect("it is written");
-        let error = Card::load(&path).expect_err("it lacks environments").to_string();
-        assert!(error.contains("missing field `environments`"), "{error}");
+        let error = Card::load(&path).expect_err("it lacks a card").to_string();
+        assert!(error.contains("missing field `card`"), "{error}");
+    }
+
+    #[test]
+    fn the_shipped_model_has_one() {
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let shipped = shipped.join("../../selector/models/antelope.json");
+        assert!(Card::load(&shipped).expect("it is a model").is_some());
     }
 }

@@ -67,9 +67,9 @@ struct Args {
     /// Run everything, whatever is kept, and keep nothing
     #[arg(long, conflicts_with = "keep")]
     fresh: bool,
-    /// The models' card
-    #[arg(long, value_name = "FILE", default_value = "selector/models/antelope/card.json")]
-    card: PathBuf,
+    /// The model, whose card says what it was trained on
+    #[arg(long, value_name = "FILE", default_value = "selector/models/antelope.json")]
+    model: PathBuf,
     /// Write the table into this document, between its markers
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -176,7 +176,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
         let lines = table.live_lines();
         (page::live(&args.head(), &table, &lines), lines, "make antelope-table-live")
     } else {
-        let card = Card::load(&args.card)?;
+        let card = Card::load(&args.model)?;
         let how = (args.jobs(), &*stopped);
         let measured = simulate(&settings, &keep, how, told("rows"))?;
         let seeds = args.seed..=args.seed + args.held_out_seeds - 1;

@@ -133,19 +133,15 @@ fn cost() -> Line {
 }
 
 fn training(card: Option<&Card>) -> Line {
-    let got = |card: &Card| {
-        let (all, held_out) = card.counts();
-        format!("{all} environments, {held_out} of them held out. {}", card.words())
-    };
     Line {
         row: "A10",
         what: "training set".to_owned(),
         paper: "12 to 8000 Mbit/s, 1 to 100 ms, 0.1 to 6 BDP; more than 30 environments".to_owned(),
-        target: "more than 30 environments, some of them held out".to_owned(),
-        got: card.map_or_else(|| "no model card".to_owned(), got),
+        target: "more than 30 environments, and others held out".to_owned(),
+        got: card.map_or_else(|| "no model".to_owned(), Card::words),
         met: Some(card.is_some_and(|card| {
-            let (all, held_out) = card.counts();
-            all > 30 && held_out > 0
+            let (trained, held_out) = card.counts();
+            trained > 30 && held_out > 0
         })),
     }
 }
