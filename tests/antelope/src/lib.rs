@@ -17,7 +17,3 @@ pub mod rows;
 pub mod scene;
 
 pub use error::Error;
-
-/// The arms that a policy picks from, and is held to.
-pub const ARMS: [&str; 8] =
-    ["cubic", "bbr", "bbr3", "c2tcp", "vegas", "illinois", "westwood", "copa"];

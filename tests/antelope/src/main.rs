@@ -6,10 +6,10 @@ use remuda_antelope_table::measure::{Keep, Settings, live, simulate};
 use remuda_antelope_table::page::{self, Head};
 use remuda_antelope_table::rows::Table;
 use remuda_antelope_table::scene::Extent;
-use remuda_antelope_table::{ARMS, Error, head_to_head};
+use remuda_antelope_table::{Error, head_to_head};
 use remuda_live::Clock;
 use remuda_matrix::Progress;
-use remuda_selector::POLICIES;
+use remuda_selector::{CANDIDATES, POLICIES};
 use remuda_stats::{Origin, document};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ struct Args {
     #[arg(long, value_name = "NAME", default_value = "antelope")]
     driver: String,
     /// The fixed arms that it is held to
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_values = ARMS)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_values = CANDIDATES)]
     arms: Vec<String>,
     /// Other policies beside it [default: all there are]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
