@@ -344,6 +344,7 @@ impl InProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::destinations::Destinations;
 
     #[test]
     fn what_the_application_wants_is_known_of_the_path() {
@@ -351,8 +352,9 @@ mod tests {
         let spec = FlowSpec { wants, ..FlowSpec::default() };
         let signals = Signals { mss_bytes: 1_448, ..Signals::default() };
         let config = Arc::new(Config::default());
-        let started = InProcess::start(("rein", &spec), &config, (10, 1_448), signals);
-        let (agent, _) = started.expect("rein takes any flow");
+        let to = Destinations::new(&config).of(&Default::default());
+        let agent = InProcess::new(("rein", &spec), (&config, to), (10, 1_448), signals);
+        let agent = agent.expect("rein takes any flow");
         assert_eq!(agent.flow.path.wants, Preference { throughput: 0.25, delay: 1.0 });
     }
 }
