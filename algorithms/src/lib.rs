@@ -38,6 +38,7 @@ pub mod units;
 pub mod vegas;
 pub mod verus;
 pub mod vivace;
+pub mod wants;
 pub mod westwood;
 pub mod window;
 
@@ -48,6 +49,7 @@ pub use herd::{add, arm, arms};
 pub use path::{Abilities, PathState};
 pub use preference::Preference;
 pub use sample::{Sample, Seen, Verdict};
+pub use wants::Wants;
 
 use std::sync::Arc;
 

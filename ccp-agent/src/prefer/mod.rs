@@ -7,13 +7,12 @@
 mod cgroup;
 mod rules;
 mod selector;
-mod wants;
 mod wishes;
 
 pub use cgroup::Cgroup;
+pub use remuda_algorithms::wants::Wants;
 pub use rules::{Parts, RULES_MAX, Rule, Rules};
 pub use selector::{Mark, Ports, Selector};
-pub use wants::Wants;
 pub use wishes::{SocketId, Wish, Wishes};
 
 use crate::Error;

@@ -2,7 +2,7 @@
 
 use super::cgroup::Cgroup;
 use super::selector::{Mark, Ports, Selector, destination};
-use super::wants::Wants;
+use remuda_algorithms::wants::Wants;
 use serde::{Deserialize, Serialize};
 
 /// More rules are a mistake.
@@ -49,7 +49,7 @@ struct Written {
 /// What a rule wants, unchecked, so that an error can say which rule it is.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
-struct Wanted(super::wants::Written);
+struct Wanted(remuda_algorithms::wants::Written);
 
 impl Default for Wanted {
     fn default() -> Self {

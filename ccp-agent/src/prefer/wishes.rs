@@ -1,8 +1,8 @@
 //! What applications have said of sockets that are no flows yet: kept for a while, and no more of
 //! a user's than a bound.
 
-use super::wants::Wants;
 use crate::host::Key;
+use remuda_algorithms::wants::Wants;
 use std::collections::VecDeque;
 
 /// A socket that is no flow by then is asked for again. It may be made long before it connects,

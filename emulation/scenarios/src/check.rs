@@ -274,10 +274,6 @@ fn validate_application(flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result
         let rule = "must be at least 1, or be left out for more than it can send";
         check(fits, || key("bytes"), bytes, rule)?;
     }
-    let wants = flow.wants;
-    let said = format!("{{ throughput = {}, delay = {} }}", wants.throughput, wants.delay);
-    let rule = "both weights must be between 0 and 1, and not both 0";
-    check(wants.is_valid(), || key("wants"), said, rule)?;
     let unresponsive = flow.driver == Driver::Unresponsive;
     match flow.app_rate_mbit_per_sec {
         Some(rate) => {

@@ -2,7 +2,7 @@
 
 use crate::arrivals::Arrivals;
 use crate::driver::Driver;
-use crate::wants::Wants;
+use remuda_algorithms::Wants;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

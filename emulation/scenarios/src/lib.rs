@@ -39,7 +39,6 @@ pub mod outcome;
 mod overrides;
 mod scenario;
 mod suite;
-mod wants;
 
 pub use arrivals::{Arrivals, FlowSizes};
 pub use driver::{Driver, DriverError, WINDOW_PKTS_MAX};
@@ -52,4 +51,3 @@ pub use overrides::{Override, OverrideError};
 pub use remuda_link::{Link, LinkSpec, Nanos};
 pub use scenario::Scenario;
 pub use suite::{Environment, PathKind, Suite, TESTED};
-pub use wants::Wants;

@@ -1,8 +1,9 @@
 //! Scenario files: the examples, the refusals, and that what is written is read back.
 
 use proptest::prelude::*;
+use remuda_algorithms::{Preference, Wants};
 use remuda_link::QueueSpec;
-use remuda_scenarios::{Driver, Error, FlowSpec, LinkSpec, Nanos, Override, Scenario, Wants};
+use remuda_scenarios::{Driver, Error, FlowSpec, LinkSpec, Nanos, Override, Scenario};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -97,9 +98,8 @@ fn a_value_out_of_bounds_is_refused_with_key_value_and_rule() {
     refused(&flow("init_cwnd_pkts = 0"), &["`flows.0.init_cwnd_pkts` is 0: must be between 1"]);
     refused(&flow("mss_bytes = 70000"), &["`flows.0.mss_bytes` is 70000: must be between 16"]);
     let weights = "wants = { throughput = 0, delay = 1.5 }";
-    let rule = "`flows.0.wants` is { throughput = 0, delay = 1.5 }: both weights must be between";
-    refused(&flow(weights), &[rule]);
-    refused(&flow("wants = 'speed'"), &["wants = \"speed\": must be"]);
+    refused(&flow(weights), &[weights, "two weights of 0 to 1"]);
+    refused(&flow("wants = 'speed'"), &["wants = \"speed\"", "\"throughput\""]);
     refused(&flow("extra_delay_ms = -1"), &["`flows.0.extra_delay_ms` is -1"]);
     refused(&flow("route = []"), &["`flows.0.route` is []: needs at least one link"]);
     refused(&flow("route = ['side']"), &["`flows.0.route` is [side]", "there are: down, up"]);
@@ -231,7 +231,9 @@ fn any_flow() -> impl Strategy<Value = FlowSpec> {
     let first = (any_driver(), "[ -~äß]{0,12}", 1..5u32, 0.0..1.0, 0.0..1.0);
     let second = (any::<bool>(), proptest::option::of(1..1u64 << 40), 16..1449u32, 0.0..300.0);
     let weights = (0.0..=1.0f64, prop_oneof![Just(1.0), 0.01..=1.0f64]);
-    let wants = weights.prop_map(|(throughput, delay)| Wants { throughput, delay });
+    let wants = weights.prop_map(|(throughput, delay)| {
+        Wants::checked(Preference { throughput, delay }).expect("in range")
+    });
     (first, second, wants).prop_map(|((driver, name, count, start_s, stagger_s), second, wants)| {
         let (ecn, bytes, mss_bytes, extra_delay_ms) = second;
         let numbers =

@@ -14,8 +14,8 @@ use ccp_agent::{Config, catalogue, decode, programs};
 use remuda_algorithms::controller::OWN_FIELDS_MAX;
 use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::Bytes;
-use remuda_algorithms::{Arm, Preference, ProgramId, Registers, Sample, Why, arms};
-use remuda_scenarios::{FlowSpec, SwitchOrder, Wants};
+use remuda_algorithms::{Arm, ProgramId, Registers, Sample, Why, arms};
+use remuda_scenarios::{FlowSpec, SwitchOrder};
 use remuda_vm::Program;
 use remuda_wire::program::{REPORT_REGISTERS, Register};
 use remuda_wire::to_agent::{FlowInfo, Signals};
@@ -233,8 +233,7 @@ impl InProcess {
         let driven = (driver.to_owned(), controller);
         let info = info(spec.ecn, to.address, &signals);
         let mut flow = Flow::new(1, info, (cwnd, mss), driven, signals.now_us);
-        let Wants { throughput, delay } = spec.wants;
-        flow.path.wants = Preference { throughput, delay };
+        flow.path.wants = spec.wants.preference();
         let ordered = spec.switches.iter().rev().cloned().collect();
         let decisions = Decisions::default();
         let config = Arc::clone(config);
@@ -348,13 +347,16 @@ mod tests {
 
     #[test]
     fn what_the_application_wants_is_known_of_the_path() {
-        let wants = Wants { throughput: 0.25, delay: 1.0 };
+        let wants = "throughput=0.25,delay=1".parse().expect("a preference");
         let spec = FlowSpec { wants, ..FlowSpec::default() };
         let signals = Signals { mss_bytes: 1_448, ..Signals::default() };
         let config = Arc::new(Config::default());
         let to = Destinations::new(&config).of(&Default::default());
         let agent = InProcess::new(("rein", &spec), (&config, to), (10, 1_448), signals);
         let agent = agent.expect("rein takes any flow");
-        assert_eq!(agent.flow.path.wants, Preference { throughput: 0.25, delay: 1.0 });
+        assert_eq!(
+            agent.flow.path.wants,
+            remuda_algorithms::Preference { throughput: 0.25, delay: 1.0 }
+        );
     }
 }

@@ -38,7 +38,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("remuda-quic-transfer", &["remuda-quic"]),
     ("remuda-link", &[]),
     ("remuda-live", &["remuda-link"]),
-    ("remuda-scenarios", &["remuda-link"]),
+    ("remuda-scenarios", &["remuda-algorithms", "remuda-link"]),
     ("remuda-results", &["remuda-link", "remuda-scenarios"]),
     (
         "remuda-sim",

@@ -1,6 +1,6 @@
 //! What is wanted of a flow, as people write it: a name, or two weights.
 
-use remuda_algorithms::Preference;
+use crate::preference::Preference;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -20,15 +20,17 @@ const NAMES: [(&str, Preference); 3] = [
 #[serde(try_from = "Written", into = "Written")]
 pub struct Wants(Preference);
 
-/// In TOML and JSON.
+/// In TOML and JSON, before it is checked.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(
     untagged,
     expecting = "wants: \"default\", \"delay\", \"throughput\", or two weights of 0 to 1, such as \
                  { throughput = 0.7, delay = 1.0 }"
 )]
-pub(super) enum Written {
+pub enum Written {
+    /// `"delay"` and its like.
     Name(String),
+    /// Two weights.
     Weights(Preference),
 }
 
@@ -43,6 +45,11 @@ impl Wants {
         }
         let Preference { throughput, delay } = weights;
         Err(format!("wants = {{ throughput = {throughput}, delay = {delay} }}: {RULE}"))
+    }
+
+    /// Whether both count in full, as where nobody says anything.
+    pub fn is_default(&self) -> bool {
+        *self == Self::DEFAULT
     }
 
     /// The weights.
