@@ -381,7 +381,7 @@ mod tests {
         let deep = DEPTH_MAX + 1;
         // A chain: node 2i has the leaf 2i + 1 and the node 2i + 2.
         let count = 2 * deep + 1;
-        let inner = |node: usize| node % 2 == 0 && node + 2 < count + 1 && node != count - 1;
+        let inner = |node: usize| node.is_multiple_of(2) && node != count - 1;
         let child = |offset: usize| -> Vec<i64> {
             (0..count).map(|n| if inner(n) { (n + offset) as i64 } else { -1 }).collect()
         };
