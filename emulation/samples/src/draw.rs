@@ -42,6 +42,8 @@ fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[(f64, T)]) -> T {
     of[of.len() - 1].1
 }
 
+/// A path whose rate steps up and down.
+pub const STEPS: &str = "steps";
 /// Kinds of path, and how often each is drawn.
 const KINDS: [(f64, &str); 6] = [
     (0.35, "wired"),
@@ -49,7 +51,7 @@ const KINDS: [(f64, &str); 6] = [
     (0.15, "cellular"),
     (0.12, "wifi"),
     (0.12, "datacenter"),
-    (0.11, "steps"),
+    (0.11, STEPS),
 ];
 /// Who shares it, and how often.
 const NEIGHBOURS: [(f64, &str); 6] = [
@@ -102,7 +104,7 @@ impl Path {
                      max_mbit_per_sec = {rate:.3}, step_ms = {step_ms} }}\n"
                 )
             }
-            "steps" => {
+            STEPS => {
                 let other = rate * log_uniform(rng, 0.25, 4.0);
                 let period = rng.random_range(6.0..24.0);
                 format!(

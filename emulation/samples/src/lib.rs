@@ -13,5 +13,7 @@ pub mod collect;
 pub mod draw;
 pub mod plan;
 pub mod row;
+pub mod suite;
 
 pub use collect::{Collection, Error, Progress, collect};
+pub use suite::suite;

@@ -2,20 +2,24 @@
 //!
 //! What counts is power: goodput over mean one-way delay. In each environment a driver has the
 //! median of its seeds, as a share of the oracle's: of the fixed arm that has the most there. So a
-//! policy can have more than 1. Environments in which others share the path are left out: power
-//! taken from them is none. Intervals are bootstrapped over environments and seeds, the same draw
+//! policy can have more than 1. Of suites, environments in which others share the path are left
+//! out: power taken from them is none. Drawn environments (`emulation/samples`) all count. Intervals are bootstrapped over environments and seeds, the same draw
 //! for all drivers.
 
 use crate::Error;
 use crate::measure::{Keep, Settings};
 use ccp_agent::Config;
 use remuda_matrix::{Drawn, Interval, Job, Only, Plan, Progress, Row, bootstrap};
+use remuda_samples::suite::PREFIX;
 use remuda_scenarios::{Driver, Suite};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// What the matrix calls drawn environments.
+const DRAWN: &str = "drawn";
 
 /// A driver's place.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +57,9 @@ pub struct Comparison {
 }
 
 fn suite(name: &str) -> Result<Suite, Error> {
+    if name.starts_with(PREFIX) {
+        return Ok(remuda_samples::suite(name).map_err(remuda_matrix::Error::from)?);
+    }
     if name.ends_with(".toml") {
         return Ok(Suite::load(Path::new(name)).map_err(remuda_matrix::Error::from)?);
     }
@@ -84,7 +91,8 @@ pub fn run(
     let own = [settings.driver.clone()];
     let drivers = [&own[..], &settings.arms, &settings.against].concat();
     let mut plan = Plan::of(&suites, &Only::default(), &drivers, seeds)?;
-    plan.jobs.retain(is_alone);
+    // Drawn environments are as many paths are, neighbours and all.
+    plan.jobs.retain(|job| job.environment.suite == DRAWN || is_alone(job));
     let store = keep.store("antelope-table head to head")?;
     let with = (store.as_ref(), &Arc::new(Config::default()));
     let done = remuda_matrix::run(&plan, with, (jobs, stopped), progress);

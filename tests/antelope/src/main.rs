@@ -45,11 +45,16 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, env = "SEED",
         value_parser = clap::value_parser!(u64).range(..1 << 40))]
     seed: u64,
-    /// Suites, or suite files, of the comparison with others
-    #[arg(long, value_name = "NAME|FILE", value_delimiter = ',', default_value = "smoke")]
+    /// Suites, suite files or drawn environments of the comparison with others
+    #[arg(
+        long,
+        value_name = "NAME|FILE|drawn:FROM..TO",
+        value_delimiter = ',',
+        default_value = "drawn:1000000..1000300"
+    )]
     held_out: Vec<String>,
     /// How many seeds the comparison has
-    #[arg(long, value_name = "N", default_value_t = 5,
+    #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=10_000))]
     held_out_seeds: u64,
     /// Rows A1, A3, A5 and A7 on real TCP in place of the simulator (needs root)

@@ -59,6 +59,8 @@ Examples:
     remuda matrix --author my_cca.py --arm my_cca,cubic,bbr
   The kernel's own beside ours, on real TCP, in real time (needs root)
     remuda matrix --engine live --suite ccp --arm cubic,native:cubic,bbr,native:bbr
+  On environments that the training of antelope has not seen
+    remuda matrix --suite drawn:1000000..1000300 --arm antelope,rein,bbr
   On the Ray cluster this machine is part of
     remuda matrix --arm all --engine ray --ray-address auto
 
@@ -106,6 +108,9 @@ pub struct MatrixArgs {
 
 /// A suite that comes with the program, or of a file.
 pub fn suite_of(name: &str) -> Result<Suite, Failure> {
+    if name.starts_with(remuda_samples::suite::PREFIX) {
+        return Ok(remuda_samples::suite(name)?);
+    }
     let path = Path::new(name);
     if !name.ends_with(".toml") {
         let is_file = path.is_file() && !suite_names().any(|known| known == name);

@@ -1,0 +1,91 @@
+//! Drawn environments as a suite: what training learns from, and what it has never seen, for
+//! matrices of any arm or policy.
+//!
+//! `drawn:FROM..TO` names those of the seeds from FROM on, without TO. Training begins at 0, so
+//! that high seeds are held out.
+
+use crate::draw::{self, Environment};
+use remuda_scenarios::{Error, Suite};
+use std::ops::Range;
+use toml::{Table, Value};
+
+/// How names of such suites begin.
+pub const PREFIX: &str = "drawn:";
+/// More is a mistake in a range.
+const ENVIRONMENTS_MAX: u64 = 100_000;
+
+fn refuse(name: &str, message: impl Into<String>) -> Error {
+    Error::Text { name: name.to_owned(), message: message.into() }
+}
+
+fn range(name: &str) -> Option<Range<u64>> {
+    let (from, to) = name.strip_prefix(PREFIX)?.split_once("..")?;
+    let seeds: Range<u64> = from.parse().ok()?..to.parse().ok()?;
+    let count = seeds.end.checked_sub(seeds.start)?;
+    (1..=ENVIRONMENTS_MAX).contains(&count).then_some(seeds)
+}
+
+/// The suite of a name that begins with [`PREFIX`].
+///
+/// # Errors
+///
+/// It names no range of 1 to 100000 seeds.
+pub fn suite(name: &str) -> Result<Suite, Error> {
+    let rule = "is no range of drawn environments; it is as drawn:1000000..1000300";
+    let seeds = range(name).ok_or_else(|| refuse(name, rule))?;
+    let families = seeds.map(|seed| family(&Environment::draw(seed)));
+    let families = families.collect::<Result<Vec<Value>, String>>();
+    let families = families.map_err(|rule| refuse(name, rule))?;
+    let text = |value: &str| Value::String(value.to_owned());
+    let suite = Table::from_iter([
+        ("title".to_owned(), text("Environments as Antelope's training draws them")),
+        ("source".to_owned(), text("emulation/samples/src/draw.rs")),
+        ("families".to_owned(), Value::Array(families)),
+    ]);
+    let written = toml::to_string(&suite).map_err(|error| refuse(name, error.to_string()))?;
+    Suite::parse(&written, "drawn")
+}
+
+fn family(environment: &Environment) -> Result<Value, String> {
+    let mut scenario: Table =
+        toml::from_str(&environment.with("tested")).map_err(|error| error.to_string())?;
+    // A suite's runs have names and seeds of their own.
+    scenario.remove("name");
+    scenario.remove("seed");
+    let text = |value: &str| Value::String(value.to_owned());
+    let path = if environment.kind == draw::STEPS { "wired" } else { environment.kind };
+    let name = format!("{}-{}-{}", environment.kind, environment.neighbours, environment.seed);
+    Ok(Value::Table(Table::from_iter([
+        ("name".to_owned(), text(&name)),
+        ("group".to_owned(), text("A10")),
+        ("path".to_owned(), text(path)),
+        ("scenario".to_owned(), Value::Table(scenario)),
+    ])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_seeds_is_a_suite_of_as_many_environments() {
+        let environments = suite("drawn:1000000..1000200").unwrap().environments().unwrap();
+        assert_eq!(environments.len(), 200);
+        let first = Environment::draw(1_000_000);
+        assert!(environments[0].name.starts_with(first.kind), "{}", environments[0].name);
+        let scenario = environments[0].scenario("bbr", 3).unwrap();
+        let last = scenario.flows.last().expect("a flow");
+        assert_eq!((last.driver.to_string(), scenario.seed), ("bbr".to_owned(), 3));
+        assert_eq!(scenario.duration_s, draw::DURATION_S);
+    }
+
+    #[test]
+    fn what_is_no_range_is_refused_with_an_example() {
+        for name in
+            ["drawn:", "drawn:3", "drawn:3..3", "drawn:5..3", "drawn:0..x", "drawn:0..200000"]
+        {
+            let error = suite(name).expect_err(name).to_string();
+            assert!(error.contains(name) && error.contains("drawn:1000000..1000300"), "{error}");
+        }
+    }
+}
