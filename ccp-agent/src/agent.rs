@@ -9,6 +9,7 @@ use crate::ipc::{DEVICE, Datapaths, Junction, ModuleEnd, UnixEnd, lock};
 use crate::memory::Keeper;
 use crate::portus_side::Remuda;
 use crate::run_dir::{self, RunDir};
+use crate::samples::SampleKeeper;
 use crate::{Error, application, clock, control, programs};
 use remuda_bpf::{Datapath, DefaultAlgorithm, Settings, Sockets};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -40,6 +41,7 @@ pub fn run_until(
     let log = EventLog::open(&log_path, config.agent.event_log_bytes_max)?;
     let host = Arc::new(Mutex::new(Host::new(config.clone(), Box::new(log))));
     let keeper = Keeper::start(&config, &host);
+    let samples = SampleKeeper::start(&config, &host);
     let unix = UnixEnd::bind(&run_dir::datapath_socket(run_dir.path()))?;
     let bpf = open_bpf(&config, &host)?;
     let module = config.agent.module.then(|| ModuleEnd::new(Path::new(DEVICE), &host));
@@ -71,6 +73,7 @@ pub fn run_until(
         .map_err(|error| Error::Portus(error.0))?;
     lock(&host).leave_all();
     drop(keeper); // it saves a last time
+    drop(samples); // it writes those that wait
     match lock(&host).flows_left {
         0 => Ok(()),
         flows => Err(Error::FlowsLeft { flows, native: config.agent.native }),

@@ -4,6 +4,7 @@ use crate::author::Authors;
 use crate::error::on;
 use crate::guard::GuardConfig;
 use crate::prefer::Rules;
+use crate::samples::SamplesConfig;
 use crate::{Error, catalogue};
 use remuda_algorithms::Settings;
 use remuda_algorithms::remy::tree::{self, Tree};
@@ -36,6 +37,8 @@ pub struct Config {
     pub policy: PolicyConfig,
     /// What is remembered of destinations.
     pub memory: MemoryConfig,
+    /// What policies saw of their arms, kept to learn from.
+    pub samples: SamplesConfig,
     /// What arms need beside a path.
     pub arms: ArmsConfig,
     /// What flows want, unless somebody says else at run time: the first rule that means a flow.
@@ -182,6 +185,7 @@ impl Config {
         catalogue::kind_of(&a.default, self).map_err(|error| format!("agent.default: {error}"))?;
         self.guard.check()?;
         self.memory.validate().map_err(|error| error.to_string())?;
+        self.samples.check()?;
         self.policy.validate().map_err(|error| error.to_string())
     }
 
@@ -320,6 +324,7 @@ mod tests {
         refused("[rain]", "rain");
         refused("[agent]\nrun_dir = '/x'\nstate_dir = '/x'", "agent.state_dir = \"/x\"");
         refused("[memory]\nttl_s = 0", "memory.ttl_s = 0");
+        refused("[samples]\nbytes_max = 1", "samples.bytes_max = 1");
         refused("[memory]\nttl = 0", "unknown field `ttl`");
         refused("agent = ", "agent");
     }

@@ -85,6 +85,8 @@ pub enum Event {
     MemoryUnkept { path: String, reason: String },
     /// It is on disk again.
     MemoryKept { path: String, destinations: u64 },
+    /// Samples to learn from could not be kept, so many of them; the agent goes on.
+    SamplesUnkept { path: String, reason: String, left_out: u64 },
     /// An operator had destinations forgotten.
     Forgot { of: String, destinations: u64 },
     /// An operator gave a destination an initial window, or with 0 none.

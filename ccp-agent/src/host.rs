@@ -12,6 +12,7 @@ use crate::events::{Event, Recorder};
 use crate::flow::{Actuator, Context, Flow, Guarded, socket_name};
 use crate::ipc::Peer;
 use crate::prefer::{Preferences, Wants};
+use crate::samples::Basket;
 use crate::{Error, clock, decode};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Measurement, Why, native};
@@ -113,6 +114,8 @@ pub struct Host {
     pub memory: Memory,
     /// Flows that the kernel would not take back at the end.
     pub flows_left: u64,
+    /// Where samples go.
+    pub samples: Basket,
     recorder: Box<dyn Recorder>,
     flows: HashMap<Key, Flow>,
     keys: HashMap<u32, Key>,
@@ -175,6 +178,7 @@ impl Host {
             config,
             counts: Counts::default(),
             flows_left: 0,
+            samples: Basket::default(),
             recorder,
             flows: HashMap::new(),
             keys: HashMap::new(),
@@ -302,7 +306,7 @@ impl Host {
             return;
         };
         self.counts.reports += 1;
-        let recorder = &mut *self.recorder;
+        let recorder = &mut self.samples.beside(&mut *self.recorder);
         let mut ctx = Context { config: &self.config, recorder, actuator, report_us };
         let taken = if flow.is_foreign() {
             let fields: Option<Vec<u64>> =

@@ -27,6 +27,7 @@ mod portus_side;
 pub mod prefer;
 pub mod programs;
 pub mod run_dir;
+pub mod samples;
 mod trial;
 
 pub use config::Config;

@@ -43,6 +43,11 @@ pub fn memory_file(state_dir: &Path) -> PathBuf {
     state_dir.join("memory.json")
 }
 
+/// What policies saw of their arms.
+pub fn samples_dir(state_dir: &Path) -> PathBuf {
+    state_dir.join("samples")
+}
+
 /// Its event log.
 pub fn event_log(run_dir: &Path) -> PathBuf {
     run_dir.join("events.jsonl")

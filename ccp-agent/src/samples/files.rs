@@ -1,0 +1,192 @@
+//! Files of samples: JSON lines, within a budget of the disk.
+//!
+//! A file begins with a line of what its rows mean, by the hash of the features' schema. It grows
+//! to an eighth of the budget, then the next one starts; the oldest make room. A line that could
+//! not be written whole is taken back, so that what is there can always be read.
+
+use crate::error::on;
+use crate::run_dir::RunDir;
+use crate::{Error, clock};
+use remuda_selector::features::{SchemaHash, schema};
+use serde::Serialize;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The form of the files.
+const FORMAT: u32 = 1;
+/// So many files share the budget.
+const FILES: u64 = 8;
+
+/// What a file's rows mean.
+#[derive(Serialize)]
+struct Head {
+    format: u32,
+    schema_version: u32,
+    schema_hash: String,
+    features: Vec<&'static str>,
+    version: &'static str,
+    began_unix_us: u64,
+}
+
+/// Files in a directory that is this agent's alone.
+#[derive(Debug)]
+pub struct SampleFiles {
+    dir: RunDir,
+    bytes_max: u64,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    bytes: u64,
+}
+
+fn name(number: u64) -> String {
+    format!("samples-{number:010}.jsonl")
+}
+
+/// The number of a file of samples.
+fn number(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_prefix("samples-")?.strip_suffix(".jsonl")?.parse().ok()
+}
+
+impl SampleFiles {
+    /// Those of this directory, which is made if need be.
+    pub fn take(dir: &Path, bytes_max: u64) -> Result<Self, Error> {
+        Ok(Self { dir: RunDir::take(dir)?, bytes_max, open: None })
+    }
+
+    /// Where they are.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// By number, with their sizes.
+    fn all(&self) -> io::Result<Vec<(u64, PathBuf, u64)>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(self.path())? {
+            let path = entry?.path();
+            let about = fs::symlink_metadata(&path)?;
+            if let (Some(number), true) = (number(&path), about.is_file()) {
+                all.push((number, path, about.len()));
+            }
+        }
+        all.sort();
+        Ok(all)
+    }
+
+    /// Starts the next file, and removes the oldest beyond the budget.
+    fn turn(&mut self) -> io::Result<&mut Open> {
+        let all = self.all()?;
+        let mut bytes: u64 = all.iter().map(|(_, _, bytes)| bytes).sum();
+        let room = self.bytes_max - self.bytes_max / FILES;
+        for (_, path, size) in &all {
+            if bytes <= room {
+                break;
+            }
+            fs::remove_file(path)?;
+            bytes -= size;
+        }
+        let next = all.last().map_or(1, |(number, _, _)| number.saturating_add(1));
+        let mut options = OpenOptions::new();
+        options.create_new(true).append(true).mode(0o600);
+        let file = options.open(self.path().join(name(next)))?;
+        let head = Head {
+            format: FORMAT,
+            schema_version: schema().version,
+            schema_hash: SchemaHash::ours().to_string(),
+            features: schema().features.iter().map(|it| it.name.as_str()).collect(),
+            version: env!("CARGO_PKG_VERSION"),
+            began_unix_us: u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX),
+        };
+        let open = self.open.insert(Open { file, bytes: 0 });
+        open.write(&serde_json::to_string(&head).expect("it is plain data"))?;
+        Ok(open)
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    ///
+    /// The disk is full, or another reason; nothing of the line is there then.
+    pub fn add(&mut self, line: &str) -> Result<(), Error> {
+        let bytes_max = self.bytes_max / FILES;
+        let fits = |open: &&mut Open| open.bytes + line.len() as u64 + 1 <= bytes_max;
+        let added = match self.open.as_mut().filter(fits) {
+            Some(open) => open.write(line),
+            None => self.turn().and_then(|open| open.write(line)),
+        };
+        if added.is_err() {
+            self.open = None; // it may have gone, with its folder
+        }
+        added.map_err(on(self.path().display()))
+    }
+}
+
+impl Open {
+    fn write(&mut self, line: &str) -> io::Result<()> {
+        let written = self.file.write_all(format!("{line}\n").as_bytes());
+        match written {
+            Ok(()) => self.bytes += line.len() as u64 + 1,
+            Err(_) => self.file.set_len(self.bytes)?,
+        }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::os::unix::fs::PermissionsExt;
+
+    const BUDGET: u64 = 64 << 10;
+
+    fn lines(path: &Path) -> Vec<Value> {
+        let text = fs::read_to_string(path).expect("a file");
+        text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect()
+    }
+
+    #[test]
+    fn a_file_says_first_what_its_rows_mean() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path().join("samples");
+        let mut files = SampleFiles::take(&dir, BUDGET).expect("it is free");
+        files.add("{\"a\":1}").expect("it is written");
+        files.add("{\"a\":2}").expect("it is written");
+        let path = dir.join(name(1));
+        let lines = lines(&path);
+        assert_eq!(lines[0]["schema_hash"], SchemaHash::ours().to_string());
+        assert_eq!(lines[0]["features"].as_array().expect("a list").len(), schema().features.len());
+        assert_eq!((lines.len(), &lines[2]["a"]), (3, &Value::from(2)));
+        assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+        // Another agent does not write among them, and the next one begins a file of its own.
+        SampleFiles::take(&dir, BUDGET).expect_err("it is taken");
+        drop(files);
+        let mut files = SampleFiles::take(&dir, BUDGET).expect("it is free");
+        files.add("{}").expect("it is written");
+        assert!(dir.join(name(2)).exists());
+    }
+
+    #[test]
+    fn the_oldest_make_room_and_what_is_not_ours_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path().join("samples");
+        let mut files = SampleFiles::take(&dir, BUDGET).expect("it is free");
+        fs::write(dir.join("samples-x.jsonl"), "mine").expect("it is written");
+        let line = format!("{{\"a\":\"{}\"}}", "x".repeat(900));
+        for _ in 0..300 {
+            files.add(&line).expect("it is written");
+            let bytes: u64 = files.all().expect("they are there").iter().map(|it| it.2).sum();
+            assert!(bytes <= BUDGET, "{bytes} bytes");
+        }
+        let all = files.all().expect("they are there");
+        assert!(all.len() > 4 && all[0].0 > 1, "{all:?}");
+        assert!(all.iter().all(|(_, path, _)| lines(path).len() > 1));
+        assert!(dir.join("samples-x.jsonl").exists());
+    }
+}

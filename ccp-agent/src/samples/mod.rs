@@ -1,0 +1,315 @@
+//! Samples of live flows: what policies saw of their arms, kept for whoever learns from it.
+//!
+//! A thread of its own writes them, as a disk may be slow, and no report waits for one. What it
+//! cannot keep up with, or the disk has no room for, is left out and counted. Addresses are not
+//! among what is kept.
+
+mod files;
+
+use crate::config::Config;
+use crate::error::on;
+use crate::events::{Event, Recorder};
+use crate::host::Host;
+use crate::ipc::lock;
+use crate::{Error, clock, run_dir};
+use files::SampleFiles;
+use remuda_algorithms::Sample;
+use serde::{Deserialize, Serialize};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Samples that wait to be written.
+const WAITING_MAX: usize = 4_096;
+/// How often the thread looks whether there is something to say.
+const LOOK: Duration = Duration::from_secs(1);
+/// What it could not keep is said this often at most, in seconds.
+const SAID_AGAIN_S: u64 = 60;
+const BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 40;
+
+/// Whether samples are kept, and how many.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SamplesConfig {
+    /// They are.
+    pub enabled: bool,
+    /// What they may have of the disk, in bytes; the oldest make room.
+    pub bytes_max: u64,
+}
+
+impl Default for SamplesConfig {
+    fn default() -> Self {
+        Self { enabled: true, bytes_max: 64 << 20 }
+    }
+}
+
+impl SamplesConfig {
+    /// Checks every rule; the message names key, value and rule.
+    pub fn check(&self) -> Result<(), String> {
+        if BYTES.contains(&self.bytes_max) {
+            return Ok(());
+        }
+        let (least, most) = (BYTES.start(), BYTES.end());
+        Err(format!("samples.bytes_max = {}: it must lie in {least}..={most}", self.bytes_max))
+    }
+}
+
+/// A row, as a file has it.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// The agent's number of the flow.
+    flow: u32,
+    arm: &'static str,
+    from_s: f64,
+    until_s: f64,
+    seen_throughput_mbit_per_sec: f64,
+    seen_lost_mbit_per_sec: f64,
+    seen_rtt_mean_ms: f64,
+    /// In the order of the file's head; `null` is not known.
+    features: Vec<Option<f32>>,
+}
+
+impl Row {
+    fn of(flow: u32, sample: &Sample) -> Self {
+        let known = |value: &f32| Some(*value).filter(|value| value.is_finite());
+        Self {
+            flow,
+            arm: sample.arm,
+            from_s: sample.from.0.as_secs_f64(),
+            until_s: sample.until.0.as_secs_f64(),
+            seen_throughput_mbit_per_sec: sample.seen.throughput_mbit_per_sec,
+            seen_lost_mbit_per_sec: sample.seen.lost_mbit_per_sec,
+            seen_rtt_mean_ms: sample.seen.rtt_mean_ms,
+            features: sample.features.iter().map(known).collect(),
+        }
+    }
+}
+
+/// Where the host puts samples.
+#[derive(Debug, Default)]
+pub struct Basket {
+    to: Option<SyncSender<(u32, Sample)>>,
+    left_out: u64,
+}
+
+impl Basket {
+    /// What records events there, and samples here.
+    pub fn beside<'a>(&'a mut self, log: &'a mut dyn Recorder) -> Beside<'a> {
+        Beside { log, samples: self }
+    }
+
+    /// Takes one, unless nobody keeps them or too many wait.
+    pub fn put(&mut self, flow: u32, sample: Sample) {
+        let Some(to) = &self.to else { return };
+        match to.try_send((flow, sample)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => self.left_out += 1,
+            Err(TrySendError::Disconnected(_)) => self.to = None,
+        }
+    }
+}
+
+/// A recorder whose samples go into a basket.
+pub struct Beside<'a> {
+    log: &'a mut dyn Recorder,
+    samples: &'a mut Basket,
+}
+
+impl Recorder for Beside<'_> {
+    fn record(&mut self, flow: Option<u32>, event: &Event) {
+        self.log.record(flow, event);
+    }
+
+    fn sample(&mut self, flow: u32, sample: Sample) {
+        self.samples.put(flow, sample);
+    }
+}
+
+/// Writes samples while it lives.
+pub struct SampleKeeper {
+    host: Arc<Mutex<Host>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SampleKeeper {
+    /// From now on. If they cannot be kept, that is an event, and the agent goes on without.
+    pub fn start(config: &Config, host: &Arc<Mutex<Host>>) -> Self {
+        let mut keeper = Self { host: Arc::clone(host), thread: None };
+        if !config.samples.enabled {
+            return keeper;
+        }
+        let dir = run_dir::samples_dir(&config.state_dir());
+        let kept = SampleFiles::take(&dir, config.samples.bytes_max);
+        if let Err(error) = kept.and_then(|files| keeper.keep(files)) {
+            let (path, reason) = (dir.display().to_string(), error.to_string());
+            lock(host).record(&Event::SamplesUnkept { path, reason, left_out: 0 });
+        }
+        keeper
+    }
+
+    fn keep(&mut self, files: SampleFiles) -> Result<(), Error> {
+        let (to, from) = mpsc::sync_channel(WAITING_MAX);
+        let host = Arc::clone(&self.host);
+        let mut writer = Writer { host, files, from, failed: None, left_out: 0, said_s: None };
+        let named = thread::Builder::new().name("samples".to_owned());
+        let thread = named.spawn(move || writer.run()).map_err(on("the samples' thread"))?;
+        self.thread = Some(thread);
+        lock(&self.host).samples.to = Some(to);
+        Ok(())
+    }
+}
+
+impl Drop for SampleKeeper {
+    fn drop(&mut self) {
+        lock(&self.host).samples.to = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic of it has been said already
+        }
+    }
+}
+
+struct Writer {
+    host: Arc<Mutex<Host>>,
+    files: SampleFiles,
+    from: Receiver<(u32, Sample)>,
+    /// Why the last one could not be kept.
+    failed: Option<String>,
+    /// Since it was said last.
+    left_out: u64,
+    said_s: Option<u64>,
+}
+
+impl Writer {
+    fn run(&mut self) {
+        loop {
+            match self.from.recv_timeout(LOOK) {
+                Ok((flow, sample)) => self.write(flow, &sample),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.say();
+        }
+    }
+
+    fn write(&mut self, flow: u32, sample: &Sample) {
+        let row = Row::of(flow, sample);
+        let text = serde_json::to_string(&row).expect("it is plain data");
+        if let Err(error) = self.files.add(&text) {
+            self.failed = Some(error.to_string());
+            self.left_out += 1;
+        }
+    }
+
+    /// Says what was left out, if anything was and it is time to.
+    fn say(&mut self) {
+        let now_s = clock::monotonic_s();
+        if self.said_s.is_some_and(|said_s| now_s.saturating_sub(said_s) < SAID_AGAIN_S) {
+            return;
+        }
+        let waited = std::mem::take(&mut lock(&self.host).samples.left_out);
+        let left_out = std::mem::take(&mut self.left_out) + waited;
+        if left_out == 0 {
+            return;
+        }
+        self.said_s = Some(now_s);
+        let too_many = || format!("more than {WAITING_MAX} waited to be written");
+        let reason = self.failed.take().unwrap_or_else(too_many);
+        let path = self.files.path().display().to_string();
+        lock(&self.host).record(&Event::SamplesUnkept { path, reason, left_out });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remuda_algorithms::Seen;
+    use remuda_algorithms::units::Time;
+    use remuda_selector::features::COUNT;
+    use serde_json::Value;
+    use std::fs;
+    use std::path::Path;
+
+    struct Notes(Arc<Mutex<Vec<Event>>>);
+
+    impl Recorder for Notes {
+        fn record(&mut self, _flow: Option<u32>, event: &Event) {
+            lock(&self.0).push(event.clone());
+        }
+    }
+
+    fn sample(until_ms: u64) -> Sample {
+        let mut features = vec![0.5; COUNT];
+        features[3] = f32::NAN;
+        let seen = Seen { span_s: 0.5, rtt_mean_ms: 40.0, ..Seen::default() };
+        let until = Time(Duration::from_millis(until_ms));
+        Sample { arm: "bbr", from: Time::ZERO, until, seen, features: features.into() }
+    }
+
+    type Events = Arc<Mutex<Vec<Event>>>;
+
+    fn host(state_dir: &Path) -> (Config, Arc<Mutex<Host>>, Events) {
+        let mut config = Config::default();
+        config.agent.state_dir = Some(state_dir.to_owned());
+        let events = Events::default();
+        let notes = Box::new(Notes(Arc::clone(&events)));
+        let host = Arc::new(Mutex::new(Host::new(config.clone(), notes)));
+        (config, host, events)
+    }
+
+    #[test]
+    fn what_a_flow_has_sampled_is_in_a_file_when_the_agent_ends() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (config, host, events) = host(folder.path());
+        let keeper = SampleKeeper::start(&config, &host);
+        for until_ms in [500, 1_000] {
+            lock(&host).samples.put(7, sample(until_ms));
+        }
+        drop(keeper);
+        lock(&host).samples.put(7, sample(1_500));
+        let path = run_dir::samples_dir(folder.path()).join("samples-0000000001.jsonl");
+        let text = fs::read_to_string(path).expect("a file");
+        let rows: Vec<Value> =
+            text.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(rows.len(), 2);
+        assert_eq!((&rows[1]["flow"], &rows[1]["arm"]), (&Value::from(7), &Value::from("bbr")));
+        assert_eq!(rows[1]["until_s"], 1.0);
+        let features = rows[1]["features"].as_array().expect("a list");
+        assert_eq!((features.len(), &features[3]), (COUNT, &Value::Null));
+        assert!(lock(&events).is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_an_event_and_the_agent_goes_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(run_dir::samples_dir(folder.path()), "in the way").expect("it is written");
+        let (config, host, events) = host(folder.path());
+        let keeper = SampleKeeper::start(&config, &host);
+        lock(&host).samples.put(7, sample(500));
+        drop(keeper);
+        let events = lock(&events);
+        let [Event::SamplesUnkept { path, left_out: 0, .. }] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert!(path.starts_with(&folder.path().display().to_string()), "{path}");
+    }
+
+    #[test]
+    fn a_folder_that_goes_away_costs_what_was_in_it_and_is_said() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (config, host, events) = host(folder.path());
+        let keeper = SampleKeeper::start(&config, &host);
+        fs::remove_dir_all(run_dir::samples_dir(folder.path())).expect("it was there");
+        lock(&host).samples.put(7, sample(500));
+        drop(keeper);
+        let events = lock(&events);
+        assert!(matches!(&events[..], [Event::SamplesUnkept { left_out: 1, .. }]), "{events:?}");
+    }
+
+    #[test]
+    fn a_bad_setting_is_named_with_its_value_and_the_rule() {
+        let config = SamplesConfig { bytes_max: 7, ..SamplesConfig::default() };
+        let error = config.check().expect_err("too few");
+        assert_eq!(error, "samples.bytes_max = 7: it must lie in 1048576..=1099511627776");
+    }
+}
