@@ -3,8 +3,8 @@
 //! What counts is power: goodput over mean one-way delay. In each environment a driver has the
 //! median of its seeds, as a share of the oracle's: of the fixed arm that has the most there. So a
 //! policy can have more than 1. Of suites, environments in which others share the path are left
-//! out: power taken from them is none. Drawn environments (`emulation/samples`) all count. Intervals are bootstrapped over environments and seeds, the same draw
-//! for all drivers.
+//! out: power taken from them is none. Drawn environments (`emulation/samples`) all count.
+//! Intervals are bootstrapped over environments and seeds, the same draw for all drivers.
 
 use crate::Error;
 use crate::measure::{Keep, Settings};
