@@ -320,6 +320,7 @@ impl Flow {
         }
         if std::mem::take(&mut self.restored) {
             self.program = None; // whatever it ran, tell it all again
+            self.begin_with_own_verdict();
             let first = self.controller.resume(&self.path, now);
             let (first, _) = self.guard.switched(first, &self.path, now, &ctx.config.guard);
             self.obey(first, now, ctx);

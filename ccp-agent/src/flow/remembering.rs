@@ -41,6 +41,13 @@ impl Flow {
         self.guard = Guard::new(cwnd, Time::ZERO);
     }
 
+    /// Before its controller begins anew: what it has found out of the path it need not find out
+    /// again.
+    pub(super) fn begin_with_own_verdict(&mut self) {
+        let found = self.controller.verdict().map(|verdict| verdict.arm);
+        self.path.suited = found.or(self.path.suited);
+    }
+
     /// The event of what was recalled.
     pub(super) fn record_recalled(&self, recorder: &mut dyn Recorder) {
         if let Some(Remembered { arm, weight, of }) = self.remembering.recalled {
@@ -85,7 +92,7 @@ mod tests {
         Controller, Decision, Measurement, PathState, ProgramId, Verdict, cubic,
     };
     use remuda_selector::antelope::memory::MemoryConfig;
-    use remuda_wire::to_agent::{FlowInfo, Signals};
+    use remuda_wire::to_agent::{FlowInfo, Signals, State};
     use std::sync::{Arc, Mutex};
 
     /// CUBIC, with an opinion of what would suit the path.
@@ -226,6 +233,22 @@ mod tests {
         let next = Rig::to("198.51.100.9", rig.memory);
         assert_eq!(*next.suited.lock().unwrap(), Some("copa"));
         assert_eq!(next.notes.0, ["recalled copa 198.51.100.0/24"]);
+    }
+
+    #[test]
+    fn a_flow_that_fell_back_begins_anew_with_what_it_has_found_out() {
+        let mut rig = Rig::to("198.51.100.7", nothing());
+        rig.report(1, "copa");
+        let cwnd = Bytes(14_480);
+        assert!(!rig.flow.on_state((State::FellBack, 0), cwnd, &mut rig.notes));
+        assert!(rig.flow.on_state((State::Restored, 0), cwnd, &mut rig.notes), "it is to be poked");
+        rig.flow.on_poke(&mut Context {
+            config: &Config::default(),
+            recorder: &mut rig.notes,
+            actuator: &mut Nowhere,
+            report_us: 2_000,
+        });
+        assert_eq!(*rig.suited.lock().unwrap(), Some("copa"));
     }
 
     #[test]

@@ -1,0 +1,100 @@
+//! Antelope on real TCP: flows arrive whole, their arm has a reason, what was seen is kept, and the
+//! next flow to the same destination begins with what suited it.
+
+use ccp_agent::child::AgentChild;
+use ccp_agent::run_dir;
+use remuda_live::Testbed;
+use remuda_live::transfer::{Outcome, Transfer};
+use remuda_selector::CANDIDATES;
+use remuda_selector::features::{COUNT, SchemaHash};
+use remuda_tests::{Place, binary, exclusive, skip, wired};
+use serde_json::Value;
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+/// Six seconds of the path.
+const BYTES: u64 = 18_000_000;
+
+fn transfer(place: &Place, path: &Testbed, meanwhile: impl FnOnce()) -> Outcome {
+    let transfer =
+        Transfer { bytes: Some(BYTES), algorithm: Some(place.name.clone()), ..Transfer::default() };
+    let running = transfer.start(path.server(), path.client()).expect("it starts");
+    meanwhile();
+    running.join().expect("every byte arrives as it was sent")
+}
+
+fn events(agent: &AgentChild, name: &str) -> Vec<Value> {
+    let all = agent.events().expect("the event log");
+    all.into_iter().filter(|event| event["event"] == name).collect()
+}
+
+#[test]
+fn a_flow_of_real_tcp_has_an_arm_a_reason_samples_and_a_successor() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let place = Place::new();
+    let agent = place.agent(&["--policy", "antelope"]);
+    let path = wired(24.0, 10.0, 4.0);
+    let outcome = transfer(&place, &path, || {
+        thread::sleep(Duration::from_secs(4));
+        let rows = agent.flows().expect("the agent answers");
+        let [row] = &rows[..] else { panic!("{rows:?}") };
+        assert_eq!(row.driver, "antelope");
+        assert!(CANDIDATES.contains(&row.arm.as_str()), "{}", row.arm);
+        assert!(row.why.contains("of the best reward"), "{}", row.why);
+        let names: Vec<&str> = row.features.iter().map(|(name, _)| name.as_str()).collect();
+        for wanted in CANDIDATES.iter().copied().chain(["rtt_min_ms", "throughput_mbit_per_sec"]) {
+            assert!(names.contains(&wanted), "{wanted} is not in {names:?}");
+        }
+    });
+    assert_eq!(outcome.bytes, BYTES);
+    let first = events(&agent, "created");
+    assert_eq!(first[0]["arm"], "bbr", "nothing is known of the destination");
+    let suited = events(&agent, "remembered").pop().expect("a verdict is left");
+    transfer(&place, &path, || {});
+    let next = events(&agent, "created").pop().expect("a second flow");
+    assert_eq!(next["arm"], suited["arm"], "{next}");
+    println!("{} suited; {} decisions", suited["arm"], events(&agent, "stays").len());
+    agent.stop().expect("it ends");
+
+    let dir = run_dir::samples_dir(&place.run_dir().join("state"));
+    let text = fs::read_to_string(dir.join("samples-0000000001.jsonl")).expect("samples");
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+    assert_eq!(lines[0]["schema_hash"], SchemaHash::ours().to_string());
+    assert!(lines.len() > 12, "{} lines", lines.len());
+    for row in &lines[1..] {
+        assert_eq!(row["features"].as_array().expect("a list").len(), COUNT);
+        assert!(row["until_s"].as_f64() > row["from_s"].as_f64(), "{row}");
+    }
+}
+
+#[test]
+fn a_model_that_is_none_keeps_no_agent_from_saying_so() {
+    if skip() {
+        return;
+    }
+    let place = Place::new();
+    let shipped = include_str!("../../selector/models/antelope.json");
+    let other = SchemaHash::ours().to_string().replace(|c: char| c.is_ascii_digit(), "0");
+    for (text, rule) in [
+        (&shipped[..shipped.len() / 2], "not a model of antelope"),
+        (&shipped.replace(&SchemaHash::ours().to_string(), &other), "other features"),
+    ] {
+        let model = place.file("model.json", text);
+        let table = format!("[policy.antelope]\nmodel = {model:?}\n");
+        let config = place.file("config.toml", &table);
+        let mut command = Command::new(binary());
+        command.args(["agent", "--policy", "antelope", "--config"]).arg(&config);
+        command.arg("--run-dir").arg(place.run_dir());
+        let output = command.output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("model.json") && said.contains(rule), "{said}");
+        assert!(said.contains("policy.antelope.model"), "{said}");
+    }
+}
