@@ -245,29 +245,39 @@ impl Flow {
 
     /// The controller takes the flow.
     pub fn start(&mut self, ctx: &mut Context<'_>) {
-        ctx.recorder.record(
-            Some(self.id),
-            &Event::Created {
-                local: format!("{}", socket_name(self.info.local)),
-                remote: format!("{}", socket_name(self.info.remote)),
-                controller: self.driver.clone(),
-                arm: self.arm().to_owned(),
-                cwnd_bytes: self.path.cwnd.0,
-                mss_bytes: self.path.mss.0,
-                mark: self.info.mark,
-                cgroup_id: self.info.cgroup_id,
-            },
-        );
-        if self.wants != Wants::DEFAULT {
-            self.record_preferred(Wants::DEFAULT, ctx.recorder);
-        }
-        self.record_recalled(ctx.recorder);
         let now = self.now();
-        if let Readiness::Refuse(reason) = self.controller.can_resume(&self.path) {
-            self.refused(reason, ctx);
-        }
-        let first = self.controller.resume(&self.path, now);
+        let first = match self.controller.can_resume(&self.path) {
+            Readiness::Refuse(reason) => {
+                self.record_created(ctx.recorder);
+                self.refused(reason, ctx);
+                self.controller.resume(&self.path, now)
+            }
+            // A policy knows its arm when it has the flow.
+            Readiness::Ready | Readiness::Defer(_) => {
+                let first = self.controller.resume(&self.path, now);
+                self.record_created(ctx.recorder);
+                first
+            }
+        };
         self.obey(first, now, ctx);
+    }
+
+    fn record_created(&self, recorder: &mut dyn Recorder) {
+        let created = Event::Created {
+            local: format!("{}", socket_name(self.info.local)),
+            remote: format!("{}", socket_name(self.info.remote)),
+            controller: self.driver.clone(),
+            arm: self.arm().to_owned(),
+            cwnd_bytes: self.path.cwnd.0,
+            mss_bytes: self.path.mss.0,
+            mark: self.info.mark,
+            cgroup_id: self.info.cgroup_id,
+        };
+        recorder.record(Some(self.id), &created);
+        if self.wants != Wants::DEFAULT {
+            self.record_preferred(Wants::DEFAULT, recorder);
+        }
+        self.record_recalled(recorder);
     }
 
     /// Takes in one report.
