@@ -28,8 +28,8 @@ full() {
 }
 
 smoke() {
-	local folder threads
-	folder=$(mktemp -d)
+	local threads
+	folder=$(mktemp -d) # not local, as it is removed at the end of all
 	trap 'rm -rf "$folder"' EXIT
 	for threads in 1 2; do
 		"$REMUDA" train antelope --environments 40 --threads "$threads" \

@@ -115,7 +115,7 @@ impl SampleFiles {
     /// The disk is full, or another reason; nothing of the line is there then.
     pub fn add(&mut self, line: &str) -> Result<(), Error> {
         let bytes_max = self.bytes_max / FILES;
-        let fits = |open: &&mut Open| open.bytes + line.len() as u64 + 1 <= bytes_max;
+        let fits = |open: &&mut Open| open.bytes + (line.len() as u64) < bytes_max;
         let added = match self.open.as_mut().filter(fits) {
             Some(open) => open.write(line),
             None => self.turn().and_then(|open| open.write(line)),

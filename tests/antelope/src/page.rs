@@ -123,9 +123,9 @@ fn head_to_head(table: &Table<'_>, comparison: &Comparison, suites: &[String]) -
     let mut out = format!(
         "\n### Head to head\n\nPower (goodput over mean one-way delay) in {} environments of {}, \
          of suites those without\nothers on the path, as a share of that of the oracle, the best \
-         fixed arm of each environment.\n*Ahead* is how far `{own}` is above that driver; beaten if its \
-         interval lies above 0.\n\n| driver | | power to the oracle's | {own} is ahead by | beaten \
-         |\n|---|---|---|---|---|\n",
+         fixed arm of each environment.\n*Ahead* is how far `{own}` is above that driver; beaten \
+         if its interval lies above 0.\n\n| driver | | power to the oracle's | {own} is ahead by \
+         | beaten |\n|---|---|---|---|---|\n",
         comparison.environments,
         suites.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
     );
