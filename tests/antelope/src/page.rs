@@ -121,9 +121,9 @@ fn drivers(table: &Table<'_>) -> String {
 fn head_to_head(table: &Table<'_>, comparison: &Comparison, suites: &[String]) -> String {
     let own = &table.settings.driver;
     let mut out = format!(
-        "\n### Head to head\n\nPower (goodput over mean one-way delay) in {} environments of {}, \
-         of suites those without\nothers on the path, as a share of that of the oracle, the best \
-         fixed arm of each environment.\n*Ahead* is how far `{own}` is above that driver; beaten \
+        "\n### Head to head\n\nPower (goodput over mean one-way delay) in {} environments of {},\n\
+         of suites those without others on the path, as a share of that of the oracle, the best\n\
+         fixed arm of each environment. *Ahead* is how far `{own}` is above that driver; beaten\n\
          if its interval lies above 0.\n\n| driver | | power to the oracle's | {own} is ahead by \
          | beaten |\n|---|---|---|---|---|\n",
         comparison.environments,
