@@ -54,12 +54,12 @@ fn a_flow_of_real_tcp_has_an_arm_a_reason_samples_and_a_successor() {
     assert_eq!(outcome.bytes, BYTES);
     let first = events(&agent, "created");
     assert_eq!(first[0]["arm"], "bbr", "nothing is known of the destination");
-    let left = events(&agent, "remembered");
     transfer(&place, &path, || {});
     let next = events(&agent, "created").pop().expect("a second flow");
     // Of several verdicts the heaviest counts, not the last.
     let suited = events(&agent, "recalled").pop().expect("it knows its destination");
     assert_eq!(next["arm"], suited["arm"], "{next}");
+    let left = events(&agent, "remembered");
     assert!(left.iter().any(|event| event["arm"] == suited["arm"]), "{left:?}");
     println!("{} suited; {} decisions", suited["arm"], events(&agent, "stays").len());
     agent.stop().expect("it ends");
