@@ -16,6 +16,7 @@ pub mod rtt_sample;
 pub mod sampling;
 #[cfg(test)]
 mod scripted;
+pub mod sums;
 pub mod trees;
 pub mod turn;
 

@@ -4,46 +4,13 @@
 //! ([`crate::features`]).
 
 use crate::features::{Unit, Units};
-use remuda_algorithms::units::{Bytes, Packets, Time};
-use remuda_algorithms::{Measurement, Sample, Seen};
+use crate::sums::Sums;
+use remuda_algorithms::units::Time;
+use remuda_algorithms::{Measurement, Sample};
 use std::time::Duration;
 
 /// A sample lasts so long at least: short beside a policy's dwell, and long beside a round trip.
 const PERIOD: Duration = Duration::from_millis(500);
-const MSS_UNKNOWN: Bytes = Bytes(1448);
-
-/// Sums of a span.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    span_s: f64,
-    delivered_bytes: f64,
-    lost_bytes: f64,
-    rtt_sum_us: f64,
-    rtts: f64,
-}
-
-impl Sums {
-    fn add(&mut self, m: &Measurement, span: Duration) {
-        let mss = if m.mss > Bytes(0) { m.mss } else { MSS_UNKNOWN };
-        self.span_s += span.as_secs_f64();
-        self.delivered_bytes += m.delivered.0 as f64;
-        self.lost_bytes += Packets(m.lost.0).to_bytes(mss).0 as f64;
-        if let Some(rtt) = m.rtt {
-            self.rtt_sum_us += rtt.sum_us as f64;
-            self.rtts += rtt.count as f64;
-        }
-    }
-
-    fn seen(&self) -> Option<Seen> {
-        let mbit_per_sec = |bytes: f64| bytes * 8.0 / 1e6 / self.span_s;
-        (self.span_s > 0.0 && self.rtts > 0.0).then(|| Seen {
-            span_s: self.span_s,
-            throughput_mbit_per_sec: mbit_per_sec(self.delivered_bytes),
-            lost_mbit_per_sec: mbit_per_sec(self.lost_bytes),
-            rtt_mean_ms: self.rtt_sum_us / self.rtts / 1e3,
-        })
-    }
-}
 
 /// The data units and the samples of one flow.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +69,7 @@ impl Sampling {
 mod tests {
     use super::*;
     use remuda_algorithms::RttSamples;
+    use remuda_algorithms::units::{Bytes, Packets};
 
     fn at(ms: u64) -> Time {
         Time(Duration::from_millis(ms))

@@ -4,7 +4,8 @@
 //! turn that begins with a switch counts from two round trips on. A turn that is too short to say
 //! something of the arm, or in most of which the application had too little to send, says nothing.
 
-use remuda_algorithms::units::{Bytes, Packets, Time};
+use crate::sums::Sums;
+use remuda_algorithms::units::Time;
 use remuda_algorithms::{Measurement, Seen};
 use std::time::Duration;
 
@@ -16,7 +17,6 @@ const SPAN_RTTS_MIN: u32 = 10;
 const DWELL_RTTS_MIN: u32 = 20;
 /// RFC 6298 section 2: the weight of a new sample in the smoothed round trip is 1/8.
 const SRTT_WEIGHT: u32 = 8;
-const MSS_UNKNOWN: Bytes = Bytes(1448);
 
 /// What came of a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,11 +35,7 @@ pub struct Turn {
     last: Time,
     settles: bool,
     srtt: Option<Duration>,
-    span: Duration,
-    delivered_bytes: f64,
-    lost_bytes: f64,
-    rtt_sum_us: f64,
-    rtts: f64,
+    sums: Sums,
     rtt_min: Option<Duration>,
     reports: u32,
     app_limited: u32,
@@ -54,11 +50,7 @@ impl Turn {
             last: now,
             settles: false,
             srtt: None,
-            span: Duration::ZERO,
-            delivered_bytes: 0.0,
-            lost_bytes: 0.0,
-            rtt_sum_us: 0.0,
-            rtts: 0.0,
+            sums: Sums::default(),
             rtt_min: None,
             reports: 0,
             app_limited: 0,
@@ -88,15 +80,10 @@ impl Turn {
         if self.settles && now - self.began < settling {
             return;
         }
-        let mss = if m.mss > Bytes(0) { m.mss } else { MSS_UNKNOWN };
-        self.span = self.span.saturating_add(span);
-        self.delivered_bytes += m.delivered.0 as f64;
-        self.lost_bytes += Packets(m.lost.0).to_bytes(mss).0 as f64;
+        self.sums.add(m, span);
         self.reports = self.reports.saturating_add(1);
         self.app_limited = self.app_limited.saturating_add(m.app_limited.into());
         if let Some(rtt) = m.rtt {
-            self.rtt_sum_us += rtt.sum_us as f64;
-            self.rtts += rtt.count as f64;
             self.rtt_min = Some(self.rtt_min.map_or(rtt.min, |least| least.min(rtt.min)));
         }
     }
@@ -110,19 +97,9 @@ impl Turn {
     /// What came of it, if it says something.
     pub fn outcome(&self) -> Option<Outcome> {
         let (srtt, rtt_min) = (self.srtt?, self.rtt_min?);
-        let long = self.span >= srtt.saturating_mul(SPAN_RTTS_MIN) && !self.span.is_zero();
+        let long = self.sums.span() >= srtt.saturating_mul(SPAN_RTTS_MIN);
         let limited = self.app_limited > self.reports / 2;
-        if !long || limited || self.rtts <= 0.0 {
-            return None;
-        }
-        let span_s = self.span.as_secs_f64();
-        let mbit_per_sec = |bytes: f64| bytes * 8.0 / 1e6 / span_s;
-        let seen = Seen {
-            span_s,
-            throughput_mbit_per_sec: mbit_per_sec(self.delivered_bytes),
-            lost_mbit_per_sec: mbit_per_sec(self.lost_bytes),
-            rtt_mean_ms: self.rtt_sum_us / self.rtts / 1e3,
-        };
+        let seen = self.sums.seen().filter(|_| long && !limited)?;
         Some(Outcome { seen, rtt_min_ms: rtt_min.as_secs_f64() * 1e3 })
     }
 }
@@ -131,6 +108,7 @@ impl Turn {
 mod tests {
     use super::*;
     use remuda_algorithms::RttSamples;
+    use remuda_algorithms::units::{Bytes, Packets};
 
     fn at(ms: u64) -> Time {
         Time(Duration::from_millis(ms))

@@ -2,6 +2,7 @@
 
 use super::past::{Past, Pasts};
 use super::{COUNT, Features};
+use crate::sums::MSS_UNKNOWN;
 use remuda_algorithms::Measurement;
 use remuda_algorithms::filter::Windowed;
 use remuda_algorithms::units::{Bytes, Rate, Time};
@@ -15,8 +16,6 @@ const RTT_MIN_WINDOW: Duration = Duration::from_secs(300);
 const RECENT: Duration = Duration::from_secs(10);
 /// Weight of the newest unit in [`Units`]' `loss_queue`.
 const LOSS_QUEUE_WEIGHT: f64 = 0.25;
-/// A datapath that does not tell has segments of this size.
-const MSS_UNKNOWN: Bytes = Bytes(1448);
 
 fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
@@ -167,19 +166,9 @@ impl Units {
         Some(self.close(now, span))
     }
 
-    /// The last round trip.
-    pub fn rtt_last(&self) -> Duration {
-        self.last_rtt
-    }
-
     /// The smallest round trip of 300 s.
-    pub fn rtt_min(&self) -> Option<Duration> {
+    fn rtt_min(&self) -> Option<Duration> {
         self.rtt_min.map(|it| it.get())
-    }
-
-    /// The largest delivery rate of the flow.
-    pub fn rate_max(&self) -> Rate {
-        self.rate_max_ever
     }
 
     fn note(&mut self, m: &Measurement, now: Time) {

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! The context is that of the flow's last data unit before the decision ([`context`]); the reward
-//! is what Antelope's models learn ([`RewardConfig`]) of the turn that follows, with each
-//! millisecond of delay counted, held to 0 to 1. Decisions are made every 5 s and 20 round trips.
+//! is Antelope's ([`RewardConfig`]) of the turn that follows, with each millisecond of delay
+//! counted, held to 0 to 1. Decisions are made every 5 s and 20 round trips.
 //!
 //! Differs from the paper:
 //!   - A and b are a flow's own, and begin with those of a file, `policy.linucb.prior`
