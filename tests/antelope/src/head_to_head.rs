@@ -9,7 +9,7 @@
 use crate::Error;
 use crate::measure::{Keep, Settings};
 use ccp_agent::Config;
-use remuda_matrix::{Drawn, Interval, Job, Only, Plan, Progress, Row, bootstrap};
+use remuda_matrix::{Interval, Job, Loss, Only, Plan, Progress, Rank, Row, ranking, versus};
 use remuda_samples::suite::PREFIX;
 use remuda_scenarios::{Driver, Suite};
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ use std::sync::atomic::AtomicBool;
 
 /// What the matrix calls drawn environments.
 const DRAWN: &str = "drawn";
+/// What it calls the arm that is best in each environment.
+const ORACLE: &str = "oracle";
 
 /// A driver's place.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +54,9 @@ pub struct Comparison {
     pub environments: usize,
     /// All drivers, the one with the most power first.
     pub places: Vec<Place>,
-    /// Where the policy in question does worse than the oracle, the worst first.
+    /// In how many the policy in question does worse than the oracle.
+    pub behind_in: usize,
+    /// In which most of all, the worst first.
     pub lost: Vec<Lost>,
 }
 
@@ -104,107 +108,69 @@ pub fn run(
     Ok(rows)
 }
 
-/// Powers by environment, driver and seed.
-struct Powers<'a> {
-    environments: Vec<String>,
-    drivers: Vec<&'a str>,
-    values: Vec<Vec<Vec<f64>>>,
-    arms: Vec<usize>,
+/// The best arm of each environment, by suite and name.
+type Oracle<'a> = BTreeMap<(&'a str, &'a str), &'a str>;
+
+fn oracle<'a>(rows: &'a [Row], arms: &[String]) -> Oracle<'a> {
+    let mut powers: BTreeMap<_, BTreeMap<&str, Vec<f64>>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| arms.contains(&row.driver)) {
+        let of_arms = powers.entry((&*row.suite, &*row.environment)).or_default();
+        of_arms.entry(&row.driver).or_default().push(row.power);
+    }
+    let best = |of: BTreeMap<&'a str, Vec<f64>>| {
+        let median = |powers: &[f64]| remuda_matrix::median(powers).unwrap_or(0.0);
+        let arms = of.into_iter().map(|(arm, powers)| (arm, median(&powers)));
+        arms.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(arm, _)| arm)
+    };
+    powers.into_iter().filter_map(|(name, of)| Some((name, best(of)?))).collect()
 }
 
-impl<'a> Powers<'a> {
-    fn of(rows: &'a [Row], arms: &[String]) -> Self {
-        let mut drivers: Vec<&str> = Vec::new();
-        let mut by: BTreeMap<String, BTreeMap<(&str, u64), f64>> = BTreeMap::new();
-        for row in rows {
-            if !drivers.contains(&row.driver.as_str()) {
-                drivers.push(&row.driver);
-            }
-            let name = format!("{}/{}", row.suite, row.environment);
-            by.entry(name).or_default().insert((&row.driver, row.seed), row.power);
-        }
-        let of_driver = |of: &BTreeMap<(&str, u64), f64>, driver: &str| {
-            let own = of.iter().filter(|((who, _), _)| *who == driver);
-            own.map(|(_, power)| *power).collect::<Vec<f64>>()
-        };
-        let values = by.values().map(|of| drivers.iter().map(|it| of_driver(of, it)).collect());
-        let is_arm = |driver: &&str| arms.iter().any(|arm| arm == driver);
-        Self {
-            values: values.collect(),
-            environments: by.keys().cloned().collect(),
-            arms: (0..drivers.len()).filter(|at| is_arm(&drivers[*at])).collect(),
-            drivers,
-        }
-    }
+/// The matrix' own comparison, by power in place of its merit, with the oracle as one more arm.
+fn judged(rows: &[Row], oracle: &Oracle<'_>) -> Vec<Row> {
+    let by_power = |row: &Row| Row { merit: row.power, ..row.clone() };
+    let is_best = |row: &&Row| oracle.get(&(&*row.suite, &*row.environment)) == Some(&&*row.driver);
+    let named = |row| Row { driver: ORACLE.to_owned(), ..by_power(row) };
+    rows.iter().map(by_power).chain(rows.iter().filter(is_best).map(named)).collect()
+}
 
-    fn seeds(&self) -> Vec<usize> {
-        let fewest = |of: &Vec<Vec<f64>>| of.iter().map(Vec::len).min().unwrap_or(0);
-        self.values.iter().map(fewest).collect()
-    }
-
-    /// The median of drawn seeds, by driver.
-    fn medians(&self, drawn: &Drawn) -> Vec<f64> {
-        let of = |powers: &Vec<f64>| {
-            let some: Vec<f64> =
-                drawn.seeds.iter().filter_map(|it| powers.get(*it)).copied().collect();
-            remuda_matrix::median(&some).unwrap_or(0.0)
-        };
-        self.values[drawn.environment].iter().map(of).collect()
-    }
-
-    /// To the oracle's, by driver; and who the oracle is. None where no arm has any power.
-    fn shares(&self, drawn: &Drawn) -> Option<(Vec<f64>, usize)> {
-        let powers = self.medians(drawn);
-        let best = self.arms.iter().copied().max_by(|a, b| powers[*a].total_cmp(&powers[*b]))?;
-        let most = powers[best];
-        (most > 0.0).then(|| (powers.iter().map(|power| power / most).collect(), best))
-    }
-
-    /// The mean over a sample, by driver.
-    fn means(&self, sample: &[Drawn]) -> Vec<Option<f64>> {
-        let all: Vec<Vec<f64>> =
-            sample.iter().filter_map(|drawn| Some(self.shares(drawn)?.0)).collect();
-        let of = |driver: usize| {
-            crate::figures::mean(&all.iter().map(|shares| shares[driver]).collect::<Vec<_>>())
-        };
-        (0..self.drivers.len()).map(of).collect()
-    }
+/// Of a regret: what is had.
+fn had(regret: Interval) -> Interval {
+    let bounds = regret.bounds.map(|[low, high]| [1.0 - high, 1.0 - low]);
+    Interval { middle: 1.0 - regret.middle, bounds }
 }
 
 /// Compares `driver` with all others that have rows; those of `arms` are the oracle's choice.
 pub fn compare(rows: &[Row], driver: &str, arms: &[String]) -> Comparison {
-    let powers = Powers::of(rows, arms);
-    let Some(own) = powers.drivers.iter().position(|it| *it == driver) else {
+    let oracle = oracle(rows, arms);
+    let judged = judged(rows, &oracle);
+    let beside = versus(&judged, &[driver]);
+    let ranks = ranking(&judged);
+    let Some(own) = ranks.iter().find(|rank| rank.driver == driver) else {
         return Comparison::default();
     };
-    let count = powers.drivers.len();
-    let said = bootstrap(&powers.seeds(), |sample| {
-        let means = powers.means(sample);
-        let ahead = |of: &Option<f64>| Some(means[own]? - (*of)?);
-        means.iter().copied().chain(means.iter().map(ahead)).collect()
-    });
-    let place = |at: usize| Place {
-        driver: powers.drivers[at].to_owned(),
-        is_arm: powers.arms.contains(&at),
-        power: said[at],
-        behind: (at != own).then_some(said[count + at]),
+    let ahead = |of: &str| beside.iter().find(|it| it.other == of).map(|it| it.difference);
+    let place = |rank: &Rank| Place {
+        driver: rank.driver.clone(),
+        is_arm: arms.contains(&rank.driver),
+        power: had(rank.regret_to_oracle),
+        behind: ahead(&rank.driver),
     };
-    let mut places: Vec<Place> = (0..count).map(place).collect();
+    let mut places: Vec<Place> =
+        ranks.iter().filter(|rank| rank.driver != ORACLE).map(place).collect();
     places.sort_by(|a, b| b.power.middle.total_cmp(&a.power.middle));
-    let seeds = powers.seeds();
-    let lost = powers.environments.iter().enumerate().filter_map(|(environment, name)| {
-        let drawn = Drawn { environment, seeds: (0..seeds[environment]).collect() };
-        let (shares, best) = powers.shares(&drawn)?;
-        let lost = || Lost {
-            environment: name.clone(),
-            power: shares[own],
-            best: powers.drivers[best].to_owned(),
-        };
-        (shares[own] < 1.0).then(lost)
-    });
-    let mut lost: Vec<Lost> = lost.collect();
-    lost.sort_by(|a, b| a.power.total_cmp(&b.power));
-    Comparison { environments: powers.environments.len(), places, lost }
+    let to_oracle = beside.iter().find(|it| it.other == ORACLE);
+    let lost = |loss: &Loss| Lost {
+        environment: format!("{}/{}", loss.suite, loss.environment),
+        power: loss.own,
+        best: oracle[&(&*loss.suite, &*loss.environment)].to_owned(),
+    };
+    let losses = to_oracle.map_or(&[][..], |it| &it.losses);
+    Comparison {
+        environments: own.environments,
+        places,
+        behind_in: to_oracle.map_or(0, |it| it.behind_in),
+        lost: losses.iter().map(lost).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -224,7 +190,7 @@ mod tests {
             for seed in 1..=3 {
                 rows.push(row(&environment, "bbr", seed, bbr));
                 rows.push(row(&environment, "cubic", seed, cubic));
-                rows.push(row(&environment, "policy", seed, if nth == 7 { 4.0 } else { 11.0 }));
+                rows.push(row(&environment, "rein", seed, if nth == 7 { 4.0 } else { 11.0 }));
             }
         }
         rows
@@ -233,9 +199,9 @@ mod tests {
     #[test]
     fn power_is_a_share_of_the_best_arms_and_whoever_is_ahead_is_first() {
         let arms = ["bbr", "cubic"].map(str::to_owned);
-        let said = compare(&rows(), "policy", &arms);
+        let said = compare(&rows(), "rein", &arms);
         let order: Vec<&str> = said.places.iter().map(|it| it.driver.as_str()).collect();
-        assert_eq!((said.environments, order), (8, vec!["policy", "bbr", "cubic"]));
+        assert_eq!((said.environments, order), (8, vec!["rein", "bbr", "cubic"]));
         let near = |got: f64, want: f64| assert!((got - want).abs() < 1e-12, "{got} {want}");
         near(said.places[0].power.middle, (7.0 * 1.1 + 0.4) / 8.0);
         near(said.places[1].power.middle, (6.0 + 2.0 * 0.5) / 8.0);

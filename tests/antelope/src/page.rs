@@ -6,9 +6,6 @@ use crate::rows::{Line, Table, with_bounds};
 use crate::scene::Scene;
 use std::fmt::Write as _;
 
-/// How many environments in which the policy loses are named.
-const LOST_MAX: usize = 10;
-
 /// How the figures came about.
 #[derive(Clone, Debug)]
 pub struct Head {
@@ -150,10 +147,10 @@ fn head_to_head(table: &Table<'_>, comparison: &Comparison, suites: &[String]) -
             out,
             "\nIt has less than the oracle in {} of them, most of all in:\n\n\
              | environment | power to the oracle's | oracle |\n|---|---:|---|",
-            comparison.lost.len()
+            comparison.behind_in
         );
     }
-    for lost in comparison.lost.iter().take(LOST_MAX) {
+    for lost in &comparison.lost {
         let _ = writeln!(out, "| {} | {:.3} | {} |", lost.environment, lost.power, lost.best);
     }
     out
