@@ -223,10 +223,11 @@ fn rows_of(environment: &Environment, plan: &Plan, samples: Vec<Sample>) -> Vec<
         environment: environment.seed,
         kind: environment.kind.to_owned(),
         neighbours: environment.neighbours.to_owned(),
+        path_rtt_ms: environment.rtt_ms,
         plan: plan.name.clone(),
         arm: sample.arm.to_owned(),
-        from_s: sample.from.0.as_secs_f64(),
-        until_s: sample.until.0.as_secs_f64(),
+        from_s: sample.from.0.as_secs_f64() - environment.start_s,
+        until_s: sample.until.0.as_secs_f64() - environment.start_s,
         seen_throughput_mbit_per_sec: sample.seen.throughput_mbit_per_sec,
         seen_lost_mbit_per_sec: sample.seen.lost_mbit_per_sec,
         seen_rtt_mean_ms: sample.seen.rtt_mean_ms,
@@ -242,7 +243,7 @@ fn states(environment: &Environment, plan: &Plan, samples: &[Sample]) -> Vec<boo
     rng.set_stream(stream);
     let (early_s, weight) = EARLY;
     let rank = |sample: &Sample| {
-        let is_early = sample.until.0.as_secs_f64() < early_s;
+        let is_early = sample.until.0.as_secs_f64() - environment.start_s < early_s;
         rng.random::<f64>() / if is_early { weight } else { 1.0 }
     };
     let ranks: Vec<f64> = samples.iter().map(rank).collect();

@@ -3,14 +3,19 @@
 //! Ranges are those of Table II of Zhou et al., Antelope (ICNP 2021), 12 to 8000 Mbit/s, 1 to 100
 //! ms and 0.1 to 6 BDPs, widened where paths of today are (4 Mbit/s, 200 ms) and cut where the time
 //! to simulate them would be (200 Mbit/s). Beside the paper's WAN, DCN and cellular: random loss,
-//! Wi-Fi's jitter, rates that step, and neighbours: CUBIC, BBR, and requests of 1 KB to many MB.
+//! Wi-Fi's jitter, rates that step, and neighbours: CUBICs, a BBR, requests of 1 KB to many MB, a
+//! crowd of both, and flows of the same arm. Where somebody shares the path, every second flow under
+//! test comes later than the others: it may never see the path without a queue.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt::Write as _;
 
-/// How long each lasts.
+/// How long each flow under test lasts.
 pub const DURATION_S: f64 = 30.0;
+/// What the flow under test is called, and those beside it that do as it does.
+const TESTED: &str = "tested";
+const ALIKE: &str = "alike";
 
 /// One environment: a scenario, but for the flow under test.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +26,13 @@ pub struct Environment {
     pub kind: &'static str,
     /// Who shares it.
     pub neighbours: &'static str,
-    /// The scenario, without the flow under test.
+    /// The round trip of the path without a queue.
+    pub rtt_ms: f64,
+    /// When the flow under test starts.
+    pub start_s: f64,
+    /// Flows beside it that do as it does: how many, and when they start.
+    alike: Option<String>,
+    /// The scenario, without these and without the flow under test.
     text: String,
 }
 
@@ -46,22 +57,28 @@ fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[(f64, T)]) -> T {
 pub const STEPS: &str = "steps";
 /// Kinds of path, and how often each is drawn.
 const KINDS: [(f64, &str); 6] = [
-    (0.35, "wired"),
-    (0.15, "lossy"),
-    (0.15, "cellular"),
-    (0.12, "wifi"),
+    (0.34, "wired"),
+    (0.12, "lossy"),
+    (0.2, "cellular"),
+    (0.1, "wifi"),
     (0.12, "datacenter"),
-    (0.11, STEPS),
+    (0.12, STEPS),
 ];
 /// Who shares it, and how often.
-const NEIGHBOURS: [(f64, &str); 6] = [
-    (0.45, "none"),
-    (0.2, "cubic"),
-    (0.1, "bbr"),
+const NEIGHBOURS: [(f64, &str); 8] = [
+    (0.36, "none"),
+    (0.16, "cubic"),
+    (0.08, "bbr"),
     (0.08, "cubics"),
-    (0.12, "web-search"),
-    (0.05, "data-mining"),
+    (0.1, "crowd"),
+    (0.1, "web-search"),
+    (0.04, "data-mining"),
+    (0.08, ALIKE),
 ];
+/// When an endless neighbour starts, at the latest.
+const COMES_S: f64 = 20.0;
+/// How much later than its neighbours a flow under test may start.
+const LATE_S: std::ops::Range<f64> = 3.0..12.0;
 
 /// What a bottleneck's keys are drawn around.
 #[derive(Clone, Copy)]
@@ -136,18 +153,39 @@ impl Path {
         text
     }
 
+    /// An endless one may leave again.
+    fn endless(&self, driver: &str, count: u32, rng: &mut ChaCha8Rng) -> String {
+        let start_s = rng.random_range(0.0..COMES_S);
+        let stagger_s = rng.random_range(0.0..2.0);
+        let last_s = start_s + stagger_s * f64::from(count - 1);
+        let stop_s = last_s + rng.random_range(5.0..2.0 * DURATION_S);
+        format!(
+            "[[flows]]\ndriver = \"{driver}\"\nname = \"n\"\ncount = {count}\n\
+             start_s = {start_s:.2}\nstop_s = {stop_s:.2}\nstagger_s = {stagger_s:.2}\n"
+        )
+    }
+
+    /// Requests that offer so much of the path's rate.
+    fn requests(&self, sizes: &str, share: f64) -> String {
+        let load = self.rate_mbit_per_sec * share;
+        format!(
+            "[[flows]]\ndriver = \"cubic\"\nname = \"n\"\n\
+             arrivals = {{ load_mbit_per_sec = {load:.3}, sizes = \"{sizes}\" }}\n"
+        )
+    }
+
     fn neighbours(&self, neighbours: &str, rng: &mut ChaCha8Rng) -> String {
-        let start = rng.random_range(0.0..10.0);
-        let flows = |driver: &str| format!("[[flows]]\ndriver = \"{driver}\"\nname = \"n\"\n");
         match neighbours {
-            "cubic" | "bbr" => flows(neighbours) + &format!("start_s = {start:.2}\n"),
-            "cubics" => flows("cubic") + "count = 3\n",
-            "web-search" | "data-mining" => {
-                let load = self.rate_mbit_per_sec * rng.random_range(0.1..0.4);
-                let sizes = format!("sizes = \"{neighbours}\"");
-                let arrivals = format!("{{ load_mbit_per_sec = {load:.3}, {sizes} }}");
-                flows("cubic") + &format!("arrivals = {arrivals}\n")
+            "cubic" | "bbr" => self.endless(neighbours, 1, rng),
+            "cubics" => self.endless("cubic", rng.random_range(2..=5), rng),
+            "crowd" => {
+                let share = rng.random_range(0.3..0.9);
+                let sizes = pick(rng, &[(0.8, "web-search"), (0.2, "data-mining")]);
+                let count = rng.random_range(1..=3);
+                let text = self.requests(sizes, share);
+                text + &format!("[[flows]]\ndriver = \"cubic\"\nname = \"n\"\ncount = {count}\n")
             }
+            "web-search" | "data-mining" => self.requests(neighbours, rng.random_range(0.1..0.4)),
             _ => String::new(),
         }
     }
@@ -162,26 +200,38 @@ impl Environment {
         let (rate, noise) = (path.rate(rng), path.noise(rng));
         let neighbours = pick(rng, &NEIGHBOURS);
         let flows = path.neighbours(neighbours, rng);
+        let is_late = neighbours != "none" && rng.random_bool(0.5);
+        let start_s = if is_late { rng.random_range(LATE_S) } else { 0.0 };
+        let alike = (neighbours == ALIKE).then(|| {
+            let (count, stagger_s) = (rng.random_range(1..=4), rng.random_range(0.0..4.0));
+            format!("count = {count}\nstagger_s = {stagger_s:.2}\n")
+        });
         let (delay_ms, queue) = (path.rtt_ms / 2.0, path.queue_pkts);
         let text = format!(
-            "name = \"drawn-{seed}\"\nduration_s = {DURATION_S}\nseed = {seed}\nsample_ms = 0\n\
+            "name = \"drawn-{seed}\"\nduration_s = {end_s:.2}\nseed = {seed}\nsample_ms = 0\n\
              control_delay_ms = 0.05\n[links.down]\ndelay_ms = {delay_ms:.3}\n\
              queue = {{ kind = \"droptail\", limit_packets = {queue} }}\n{rate}{noise}\
-             [links.up]\ndelay_ms = {delay_ms:.3}\n{flows}"
+             [links.up]\ndelay_ms = {delay_ms:.3}\n{flows}",
+            end_s = start_s + DURATION_S,
         );
-        Self { seed, kind: path.kind, neighbours, text }
+        let (kind, rtt_ms) = (path.kind, path.rtt_ms);
+        Self { seed, kind, neighbours, rtt_ms, start_s, alike, text }
     }
 
     /// With the flow under test, which comes last.
     pub fn with(&self, driver: &str) -> String {
-        format!("{}[[flows]]\ndriver = \"{driver}\"\nname = \"tested\"\n", self.text)
+        let driver = format!("[[flows]]\ndriver = \"{driver}\"\n");
+        let alike = self.alike.as_ref();
+        let alike = alike.map_or(String::new(), |of| format!("{driver}name = \"{ALIKE}\"\n{of}"));
+        let start_s = self.start_s;
+        format!("{}{alike}{driver}name = \"{TESTED}\"\nstart_s = {start_s:.2}\n", self.text)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use remuda_scenarios::Scenario;
+    use remuda_scenarios::{Driver, Scenario};
     use std::collections::BTreeSet;
 
     #[test]
@@ -192,7 +242,9 @@ mod tests {
             assert_eq!(environment, Environment::draw(seed));
             let text = environment.with("cubic");
             let scenario = Scenario::parse(&text, "drawn").expect(&text);
-            assert_eq!(scenario.flows.last().expect("a flow").name, "tested");
+            let tested = scenario.flows.last().expect("a flow");
+            assert_eq!((&*tested.name, &tested.driver), (TESTED, &Driver::Named("cubic".into())));
+            assert!((scenario.duration_s - tested.start_s - DURATION_S).abs() < 0.02);
             kinds.insert((environment.kind, environment.neighbours));
         }
         assert!(kinds.len() > 30, "{kinds:?}");

@@ -13,6 +13,8 @@ pub struct Row {
     pub kind: String,
     /// Who shares it.
     pub neighbours: String,
+    /// The round trip of the path without a queue.
+    pub path_rtt_ms: f64,
     /// Which of the environment's runs.
     pub plan: String,
     /// The arm that had the flow.
@@ -37,6 +39,7 @@ impl Default for Row {
             environment: 0,
             kind: String::new(),
             neighbours: String::new(),
+            path_rtt_ms: 0.0,
             plan: String::new(),
             arm: String::new(),
             from_s: 0.0,
@@ -82,6 +85,7 @@ fn columns() -> Vec<Column<Row>> {
         column!(environment: U64, "seed"),
         column!(kind: Text),
         column!(neighbours: Text),
+        column!(path_rtt_ms: F64, "ms"),
         column!(plan: Text),
         column!(arm: Text),
         column!(from_s: F64, "s"),

@@ -48,7 +48,7 @@ class States:
     features: Singles
     #: Payload a second, less what was lost, in Mbit/s.
     throughput: Floats
-    #: One-way delay in ms: the mean round trip less half of the smallest one.
+    #: One-way delay in ms: the mean round trip less half of that without a queue.
     delay_ms: Floats
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ def facts(folder: Path) -> dict[str, str]:
 
 def _sums(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], Sums, Floats]:
     columns = ["environment", "plan", "from_s", "until_s", "seen_throughput_mbit_per_sec"]
-    columns += ["seen_lost_mbit_per_sec", "seen_rtt_mean_ms"]
+    columns += ["seen_lost_mbit_per_sec", "seen_rtt_mean_ms", "path_rtt_ms"]
     fixed = all_rows.select(columns).filter(pl.col("plan").is_in(arms)).collect()
     seeds = np.sort(fixed["environment"].unique().to_numpy())
     environment = np.searchsorted(seeds, fixed["environment"].to_numpy())
@@ -109,8 +109,8 @@ def _sums(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], 
         np.add.at(gone, (environment, arm, cell), lost * share_s)
         np.add.at(delay, (environment, arm, cell), rtt_ms * rate * share_s)
     sums = Sums(*(of.cumsum(axis=2) for of in (span, delivered, gone, delay)))
-    least = np.full(len(seeds), np.inf)
-    np.minimum.at(least, environment, rtt_ms)
+    least = np.zeros(len(seeds))
+    least[environment] = fixed["path_rtt_ms"].to_numpy()
     return seeds, sums, least
 
 
@@ -121,16 +121,12 @@ def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -
     """
     # Looked for once: a collection may still be growing.
     all_rows = pl.scan_parquet(sorted(folder.glob("samples-*.parquet")))
-    seeds, sums, least_seen = _sums(all_rows, arms)
+    seeds, sums, least = _sums(all_rows, arms)
     columns = ["environment", "kind", "until_s", *features]
     states = all_rows.filter(pl.col("state") == 1).select(columns).collect()
     seed = states["environment"].to_numpy()
     environment = np.searchsorted(seeds, seed)
     rows = states.select(features).fill_null(np.nan).to_numpy().astype(np.float32)
-    # The smallest round trip of any run of the environment: what its path has without a queue.
-    least = least_seen.copy()
-    smallest = rows[:, features.index("rtt_min_ms")].astype(float)
-    np.fmin.at(least, environment, np.where(np.isnan(smallest), np.inf, smallest))
     at_s = states["until_s"].to_numpy()
     last = sums.span_s.shape[2] - 1
     first = np.clip((at_s / CELL_S).astype(int), 0, last)
