@@ -12,10 +12,10 @@ import pytest
 
 pytest.importorskip("xgboost", reason="remuda[train] is not installed")
 
-from remuda.training import antelope, rewards, samples, trees
+from remuda.training import antelope, files, rewards, samples, trees, values
 
 ARMS = ["cubic", "bbr"]
-FEATURES = ["rtt_min_ms", "rtt_mean_ms"]
+FEATURES = ["rtt_min_ms", "rtt_mean_ms", "rate_max_mbit_per_sec"]
 
 
 def states(throughput: list[float], delay_ms: list[float]) -> samples.States:
@@ -25,6 +25,7 @@ def states(throughput: list[float], delay_ms: list[float]) -> samples.States:
         np.array([1.0]),
         np.zeros((1, 2), dtype=np.float32),
         np.array([throughput]),
+        np.array([delay_ms]),
         np.array([delay_ms]),
     )
 
@@ -70,6 +71,7 @@ def collection(folder: Path, environments: int, about: dict[str, str] | None = N
                         "state": step % 2,
                         "rtt_min_ms": 40.0,
                         "rtt_mean_ms": 41.0 + environment % 2,
+                        "rate_max_mbit_per_sec": 20.0,
                     }
                 )
     said = {"arms": ",".join(ARMS), "features": ",".join(FEATURES), "schema_version": "1"}
@@ -92,6 +94,7 @@ def test_what_an_arm_made_of_the_path_is_what_its_own_run_did(tmp_path: Path) ->
     assert got.throughput[odd] == pytest.approx(np.tile([9.0, 18.0], (odd.sum(), 1)))
     assert got.throughput[~odd] == pytest.approx(np.tile([9.0, 4.5], ((~odd).sum(), 1)))
     assert got.delay_ms == pytest.approx(np.full((len(got), 2), 30.0))
+    assert got.rtt_ms == pytest.approx(np.full((len(got), 2), 50.0))
     # So late that less than a third of the horizon is left.
     assert got.at_s.max() <= 10 - 4 / 3
 
@@ -104,10 +107,28 @@ def test_a_model_is_trained_written_and_predicts_what_xgboost_does(tmp_path: Pat
     document = json.loads(said.out.read_text())
     assert document["card"]["environments_held_out"] == 4
     assert document["arms"] == ARMS
-    assert len(document["checks"]) == antelope.CHECKS
+    assert len(document["checks"]) == antelope.CHECKS + 4
+    # bbr's 18 or 4.5 of 20 Mbit/s; 30 ms are 1.5 times half of 40.
+    assert scores["value_throughput_rmse"] < 0.3 * np.log(18 / 4.5)
+    assert scores["value_delay_rmse"] < 0.01
+    model = files.read(said.out)
+    row = np.array([[40.0, 42.0, 20.0]], dtype=np.float32)
+    assert model.predict("delay", "cubic", row) == pytest.approx([np.log(1.5)], abs=1e-3)
+    assert model.predict("throughput", "bbr", row) > model.predict("throughput", "cubic", row)
     first = said.out.read_bytes()
     antelope.train(said)
     assert said.out.read_bytes() == first
+
+
+def test_values_by_hand() -> None:
+    names = ["rtt_min_ms", "rate_max_mbit_per_sec"]
+    features = np.array([[40, 20], [np.nan, 20], [40, np.nan], [40, 0]], dtype=np.float32)
+    known = values.known(features, names)
+    assert known.tolist() == [True, False, False, True]
+    # Half of the largest rate, then less than nothing; 50 ms less 20, then less than half of 40.
+    got = values.of(features[known], names, np.array([10.0, 0.0]), np.array([50.0, 30.0]))
+    assert got["throughput"] == pytest.approx([np.log(0.5), 0.0])
+    assert got["delay"] == pytest.approx([np.log(1.5), 0.0])
 
 
 def test_a_joint_model_has_members_that_differ(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ class States:
     throughput: Floats
     #: One-way delay in ms: the mean round trip less half of that without a queue.
     delay_ms: Floats
+    #: Mean round trip in ms, each weighed by what was delivered.
+    rtt_ms: Floats
 
     def __len__(self) -> int:
         """How many."""
@@ -65,6 +67,7 @@ class States:
             self.features[mask],
             self.throughput[mask],
             self.delay_ms[mask],
+            self.rtt_ms[mask],
         )
 
 
@@ -138,5 +141,6 @@ def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -
     rtt_ms = seen.delay / np.maximum(seen.delivered, 1e-9)
     delay_ms = np.maximum(rtt_ms - half, half)
     known = (seen.span_s.min(axis=1) > horizon_s / 3) & (seen.delivered.min(axis=1) > 0)
-    states_of = States(seed, states["kind"].to_list(), at_s, rows, throughput, delay_ms)
+    kind = states["kind"].to_list()
+    states_of = States(seed, kind, at_s, rows, throughput, delay_ms, rtt_ms)
     return states_of.only(known & np.isfinite(delay_ms).all(axis=1))

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xgboost
 
-from .samples import Floats, Singles
+from .samples import Floats, Numbers, Singles
 
 READ = ("left_children", "right_children", "split_indices", "split_conditions", "default_left")
 """What the agent reads of a tree (selector/src/trees.rs)."""
 DIGITS = 9
 """Leaves keep this many digits: enough for a single, so nothing is lost."""
 
+DEPTH_MAX = 10
+"""The agent takes no deeper tree,"""
+TREES_MAX = 4_096
+"""nor more of them."""
+
 Settings = dict[str, Any]
 
 
-def train(rows: Singles, target: Floats, trees: int, settings: Settings) -> dict[str, Any]:
-    """Trains one ensemble; what XGBoost saves of it."""
+def train(
+    rows: Singles, target: Floats, trees: int, settings: Settings, weight: Floats | None = None
+) -> dict[str, Any]:
+    """Trains one ensemble, rows counting alike if no weights say otherwise.
+
+    Returns:
+        What XGBoost saves of it.
+    """
     # One thread each, so that sums are added in one order, and the same data give the same trees.
     fixed = {"objective": "reg:squarederror", "tree_method": "hist", "nthread": 1}
-    data = xgboost.DMatrix(rows, np.asarray(target, dtype=np.float32), nthread=1)
+    data = xgboost.DMatrix(rows, np.asarray(target, dtype=np.float32), weight=weight, nthread=1)
     booster = xgboost.train(fixed | settings, data, num_boost_round=trees)
     saved: dict[str, Any] = json.loads(booster.save_raw("json"))
     return saved
@@ -68,3 +80,98 @@ def read_part(saved: dict[str, Any]) -> dict[str, Any]:
             "objective": {"name": learner["objective"]["name"]},
         }
     }
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree, an entry a node; a leaf is its own child."""
+
+    left: Numbers
+    right: Numbers
+    feature: Numbers
+    number: Singles
+    missing_left: Numbers
+    depth: int
+
+    def walk(self, rows: Singles) -> Singles:
+        """The leaf of each row."""
+        node = np.zeros(len(rows), dtype=np.int64)
+        each = np.arange(len(rows))
+        for _ in range(self.depth):
+            value = rows[each, self.feature[node]]
+            missing = np.isnan(value) & (self.missing_left[node] != 0)
+            is_left = (value < self.number[node]) | missing
+            node = np.where(is_left, self.left[node], self.right[node])
+        leaf: Singles = self.number[node]
+        return leaf
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Trees from a file, checked, and walked by our own code: XGBoost's trusts what it reads."""
+
+    base: np.float32
+    width: int
+    trees: list[Tree]
+
+    @staticmethod
+    def read(what: str, saved: object, width: int) -> Ensemble:
+        """Checks what `read_part` has written.
+
+        Raises:
+            ValueError: it breaks a rule; the message names `what`.
+        """
+        try:
+            return _ensemble(saved, width)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{what}: {type(error).__name__}, {error}") from error
+
+    def predict(self, rows: Singles) -> Singles:
+        """What XGBoost says of rows, to the bit: leaves are added in the trees' order."""
+        said = np.full(len(rows), self.base, dtype=np.float32)
+        for tree in self.trees:
+            said += tree.walk(rows)
+        return said
+
+
+def _ensemble(saved: Any, width: int) -> Ensemble:  # noqa: ANN401
+    learner = saved["learner"]
+    booster, param = learner["gradient_booster"], learner["learner_model_param"]
+    if booster["name"] != "gbtree" or learner["objective"]["name"] != "reg:squarederror":
+        raise ValueError("it must be trees (gbtree) of reg:squarederror")
+    if param["num_feature"] != str(width):
+        raise ValueError(f"num_feature must be {width}")
+    base = np.float32(param["base_score"].strip("[]"))
+    trees = booster["model"]["trees"]
+    if not isinstance(trees, list) or len(trees) > TREES_MAX or not np.isfinite(base):
+        raise ValueError(f"it must be at most {TREES_MAX} trees on a finite base_score")
+    return Ensemble(base, width, [_tree(tree, width) for tree in trees])
+
+
+def _tree(saved: Any, width: int) -> Tree:  # noqa: ANN401
+    left, right, feature, missing_left = (
+        np.array(saved[name], dtype=np.int64) for name in (*READ[:3], READ[4])
+    )
+    number = np.array(saved[READ[3]], dtype=np.float32)
+    each = (left, right, feature, number, missing_left)
+    count = len(left)
+    if count == 0 or any(of.shape != (count,) for of in each) or not np.isfinite(number).all():
+        raise ValueError("a tree must be arrays of one length, of finite numbers")
+    leaf = (left == -1) & (right == -1)
+    inner = ~leaf
+    at = np.arange(count)
+    # As XGBoost numbers nodes, children come after: so there is no way round in a circle.
+    for child in (left, right):
+        if not ((child[inner] > at[inner]) & (child[inner] < count)).all():
+            raise ValueError("a child must be a later node")
+    if not ((feature[inner] >= 0) & (feature[inner] < width)).all():
+        raise ValueError("a node must compare one of the features")
+    depth = np.zeros(count, dtype=np.int64)
+    for node in np.flatnonzero(inner):
+        for child in (left[node], right[node]):
+            depth[child] = max(depth[child], depth[node] + 1)
+    if depth.max() > DEPTH_MAX:
+        raise ValueError(f"a tree may be {DEPTH_MAX} comparisons deep")
+    left, right = np.where(leaf, at, left), np.where(leaf, at, right)
+    feature = np.where(leaf, 0, feature)
+    return Tree(left, right, feature, number, missing_left, int(depth.max()))
