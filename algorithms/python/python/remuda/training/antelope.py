@@ -243,7 +243,7 @@ def train(said: argparse.Namespace) -> dict[str, float]:
         "values": seen,
         "online": None,
     }
-    files.write(said.out, document)
+    files.write(said.out, files.text_of(document))
     return measured
 
 

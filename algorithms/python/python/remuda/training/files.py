@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,19 +76,28 @@ class Model:
         return said
 
 
+def without_online(model: Model) -> Model:
+    """The same model as it was before it saw a live flow."""
+    return replace(model, online=None)
+
+
 def check(mode: str, arm: str, row: Singles, said: Any) -> dict[str, Any]:  # noqa: ANN401
     """An entry of `checks`: a row, and what XGBoost says of it."""
     features = [None if np.isnan(value) else float(value) for value in row]
     return {"mode": mode, "arm": arm, "features": features, "says": float(said)}
 
 
-def write(path: Path, document: dict[str, Any], mode: int = 0o644) -> None:
+def text_of(document: dict[str, Any]) -> bytes:
+    """The bytes of a model's file."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def write(path: Path, text: bytes, mode: int = 0o644) -> None:
     """Writes a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+    with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
         try:
-            file.write(text + "\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
             Path(file.name).chmod(mode)

@@ -1,0 +1,303 @@
+"""Corrects a model by live flows: `python -P -m remuda.training.online --model M --samples D`.
+
+What the model predicted of each state is held against what came of it. What it errs by is learned
+in two parts of boosted trees, both shrunk towards nothing:
+
+- `shared`, whichever arm rides: of these paths, not of an arm. It changes no choice.
+- `corrections`, one of each arm of which enough was seen: what the arm does on these paths beyond
+  what all arms do there.
+
+Which part an error belongs to can only be told by arms that were ridden on like paths. So `shared`
+is learned first, and what is particular to an arm is measured from the median of the arms: of an
+arm that alone differs all is its own, and an error of all arms is nobody's.
+
+One flow in five is held out, by a hash of its identity, so that the same flow is held out every
+time. The result is written if on these it errs less than the model in force, beyond chance. New
+corrections, which alone change choices, go with it if they themselves err less than those in force,
+beyond chance; if not, those in force stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import files, live, trees, values
+from .files import Model
+from .live import Outcomes
+from .samples import Floats
+
+HELD_OUT = 5
+"""One flow in so many is held out."""
+FLOWS_LEAST = 50
+"""With fewer flows nothing is learned: of ten held out nothing could be told."""
+ARM_FLOWS_LEAST = 20
+"""An arm has a correction if so many flows learned from have had it,"""
+ARM_ROWS_LEAST = 200
+"""with so many outcomes."""
+FLOW_WEIGHT_MAX = 10.0
+"""The outcomes of a flow, which are much alike, weigh as many together as ten of different ones."""
+CLIP = math.log(16)
+"""No error counts as more, in learning or in judging: one odd flow is not to decide."""
+PRIOR = 50.0
+"""So many outcomes without an error are thought to have been seen of each leaf: five flows'."""
+SHARED = {"max_depth": 3, "eta": 0.15, "lambda": PRIOR, "min_child_weight": 50.0}
+SHARED_TREES = 30
+OWN = {"max_depth": 2, "eta": 0.15, "lambda": PRIOR, "min_child_weight": 50.0}
+OWN_TREES = 25
+ROUNDS = 3
+"""So many times shared errors and arms' own are told apart, each from what the other leaves."""
+CHECKS = 4
+"""Checks of each shared ensemble; of each correction there is one."""
+RESAMPLES = 2_000
+"""Of the bootstrap over flows."""
+
+Part = dict[str, Any]
+"""What of an ensemble the agent reads (`trees.read_part`)."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How two models err on the same held-out flows."""
+
+    before: float
+    """Root of the mean squared error of the logarithm of power, flows counting alike."""
+    after: float
+    gain: tuple[float, float]
+    """By how much the squared error falls: a 95 % interval, by a bootstrap over flows."""
+
+    @property
+    def is_better(self) -> bool:
+        """Beyond chance."""
+        return self.gain[0] > 0
+
+    def __str__(self) -> str:
+        """As a line."""
+        low, high = self.gain
+        return f"{self.before:.3f} -> {self.after:.3f}, squared {low:+.4f} to {high:+.4f} less"
+
+
+def say(text: str) -> None:
+    """A line of progress."""
+    print(f"train: {text}", file=sys.stderr, flush=True)
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """What is to be trained."""
+    about = "Corrects a model of Antelope by what came of live flows."
+    parser = argparse.ArgumentParser(description=about, prog="remuda train antelope --online")
+    parser.add_argument("--model", type=Path, required=True, help="file of the model in force")
+    parser.add_argument("--samples", type=Path, required=True, help="folder of the agent's samples")
+    parser.add_argument("--out", type=Path, required=True, help="file of the new model")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args(argv)
+
+
+def is_held_out(name: str) -> bool:
+    """Whether a flow is, the same in every training."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % HELD_OUT == 0
+
+
+def weights(outcomes: Outcomes) -> Floats:
+    """What each outcome weighs, so that no flow weighs more than `FLOW_WEIGHT_MAX`."""
+    _, at, count = np.unique(outcomes.flow, return_inverse=True, return_counts=True)
+    weight: Floats = np.minimum(1.0, FLOW_WEIGHT_MAX / count)[at]
+    return weight
+
+
+def errors(outcomes: Outcomes, model: Model) -> dict[str, Floats]:
+    """Outcomes less what a model predicted, by kind of value; clipped."""
+    out = {}
+    for kind in values.KINDS:
+        said = np.zeros(len(outcomes))
+        for arm in np.unique(outcomes.arm):
+            of = outcomes.arm == arm
+            said[of] = model.predict(kind, model.arms[arm], outcomes.features[of])
+        out[kind] = np.clip(outcomes.value[kind] - said, -CLIP, CLIP)
+    return out
+
+
+def enough(outcomes: Outcomes, arms: int) -> list[int]:
+    """The arms of which enough was seen to correct them."""
+    found = []
+    for arm in range(arms):
+        flows = outcomes.flow[outcomes.arm == arm]
+        if len(flows) >= ARM_ROWS_LEAST and len(np.unique(flows)) >= ARM_FLOWS_LEAST:
+            found.append(arm)
+    return found
+
+
+@dataclass
+class Learned:
+    """What live flows teach, as the model's file has it, and rows for its checks."""
+
+    shared: dict[str, Part]
+    corrections: dict[str, dict[str, Part]]
+    checks: list[dict[str, Any]]
+
+
+def _own(left: Floats, outcomes: Outcomes, weight: Floats, arms: list[int]) -> Floats:
+    """How each arm errs by itself, as all its outcomes say: from the median of the arms."""
+    means = {}
+    for arm in arms:
+        of = outcomes.arm == arm
+        means[arm] = float((left[of] * weight[of]).sum() / (weight[of].sum() + PRIOR))
+    centre = float(np.median(list(means.values()))) if means else 0.0
+    offsets = np.zeros(1 + max(outcomes.arm, default=0))
+    for arm, mean in means.items():
+        offsets[arm] = mean - centre
+    return offsets
+
+
+def learn(outcomes: Outcomes, base: Model, seed: int) -> Learned:
+    """Learns what a model without online parts errs by."""
+    weight = weights(outcomes)
+    arms = enough(outcomes, len(base.arms))
+    fixed = {"base_score": 0.0, "subsample": 0.8, "colsample_bytree": 0.7, "seed": seed}
+    learned = Learned({}, {}, [])
+    rows = outcomes.features
+    for kind, error in errors(outcomes, base).items():
+        offsets = np.zeros(len(base.arms))
+        for _ in range(ROUNDS):
+            target = error - offsets[outcomes.arm]
+            shared = trees.train(rows, target, SHARED_TREES, SHARED | fixed, weight)
+            said = trees.predict(shared, rows)
+            left = np.clip(error - said, -CLIP, CLIP)
+            offsets = _own(left, outcomes, weight, arms)
+        learned.shared[kind] = trees.read_part(shared)
+        some = np.linspace(0, len(rows) - 1, CHECKS).astype(int)
+        learned.checks += [files.check(f"shared_{kind}", "", rows[at], said[at]) for at in some]
+        learned.corrections[kind] = {}
+        for arm in arms:
+            of = np.flatnonzero(outcomes.arm == arm)
+            seen = weight[of].sum()
+            target = left[of] * seen / (seen + PRIOR)
+            own = trees.train(rows[of], target, OWN_TREES, OWN | fixed, weight[of])
+            name, row = base.arms[arm], rows[of[-1]]
+            learned.corrections[kind][name] = trees.read_part(own)
+            own_says = trees.predict(own, row[None, :])[0]
+            learned.checks.append(files.check(f"correction_{kind}", name, row, own_says))
+    return learned
+
+
+def power_errors(outcomes: Outcomes, model: Model) -> Floats:
+    """The squared error of the logarithm of power: the mean of each flow that has outcomes."""
+    error = errors(outcomes, model)
+    squared = np.clip(error["throughput"] - error["delay"], -CLIP, CLIP) ** 2
+    _, at, count = np.unique(outcomes.flow, return_inverse=True, return_counts=True)
+    mean: Floats = np.bincount(at, weights=squared) / count
+    return mean
+
+
+def judge(before: Floats, after: Floats, seed: int) -> Judged:
+    """Compares squared errors of the same flows."""
+    gain = before - after
+    rng = np.random.default_rng(seed)
+    drawn = [gain[rng.integers(0, len(gain), len(gain))].mean() for _ in range(RESAMPLES)]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    root_before, root_after = (math.sqrt(float(of.mean())) for of in (before, after))
+    return Judged(root_before, root_after, (float(low), float(high)))
+
+
+def corrected(model: Model, learned: Learned, seen: tuple[int, int], *, own: bool) -> bytes:
+    """The file of a model with what was learned; without `own`, with the corrections it had."""
+    document = dict(model.document)
+    had = document["online"] or {"corrections": {kind: {} for kind in values.KINDS}}
+    document["online"] = {
+        "parent": model.hash,
+        "rows": seen[0],
+        "flows": seen[1],
+        "shared": learned.shared,
+        "corrections": learned.corrections if own else had["corrections"],
+    }
+    anew = ("shared_", "correction_") if own else ("shared_",)
+    kept = [check for check in document["checks"] if not check["mode"].startswith(anew)]
+    new = [check for check in learned.checks if check["mode"].startswith(anew)]
+    document["checks"] = kept + new
+    return files.text_of(document)
+
+
+def by_arm(outcomes: Outcomes, model: Model) -> list[str]:
+    """How the model in force errs of each arm, and of the newest flows: lines of a table."""
+    error = errors(outcomes, model)
+    said = ["arm             flows  outcomes  throughput  delay   (mean of ln seen / predicted)"]
+    for arm, name in enumerate(model.arms):
+        of = outcomes.arm == arm
+        if of.any():
+            flows = len(np.unique(outcomes.flow[of]))
+            means = [float(error[kind][of].mean()) for kind in values.KINDS]
+            said.append(f"{name:14}{flows:7}{of.sum():10}{means[0]:+12.3f}{means[1]:+7.3f}")
+    power = power_errors(outcomes, model)
+    newest = max(1, len(power) // 5)
+    roots = [math.sqrt(float(of.mean())) for of in (power[:-newest], power[-newest:]) if len(of)]
+    said.append(f"error of ln power: {', then of the newest fifth of flows '.join(map(_3, roots))}")
+    return said
+
+
+def _3(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def train(said: argparse.Namespace) -> str:
+    """Trains, judges, and writes the model if it is better; what became of it."""
+    model = files.read(said.model)
+    outcomes, count = live.read(said.samples, model.schema_hash, model.width, model.arms)
+    for line in count.lines():
+        say(line)
+    held = np.array([is_held_out(name) for name in outcomes.names], dtype=bool)[outcomes.flow]
+    learned_from, held_out = outcomes.only(~held), outcomes.only(held)
+    flows = [len(np.unique(of.flow)) for of in (learned_from, held_out)]
+    if sum(flows) < FLOWS_LEAST or min(flows) < FLOWS_LEAST // HELD_OUT:
+        least = f"{FLOWS_LEAST} flows, {FLOWS_LEAST // HELD_OUT} of them held out"
+        return f"kept: {flows[0]} flows and {flows[1]} held out are too few, of {least}"
+    for line in by_arm(outcomes, model):
+        say(line)
+    base = files.without_online(model)
+    learned = learn(learned_from, base, said.seed)
+    seen = (len(learned_from), flows[0])
+    own, shared = (corrected(model, learned, seen, own=own) for own in (True, False))
+    each = [power_errors(held_out, files.parse(text)) for text in (own, shared)]
+    in_force = power_errors(held_out, model)
+    judged = {
+        "all": judge(in_force, each[0], said.seed),
+        "shared": judge(in_force, each[1], said.seed),
+        "corrections": judge(each[1], each[0], said.seed),
+    }
+    for name, it in judged.items():
+        say(f"{name}: error of ln power of {flows[1]} flows held out {it}")
+    what = "corrections" if judged["corrections"].is_better else "shared"
+    text, verdict = (own, judged["all"]) if what == "corrections" else (shared, judged["shared"])
+    if not verdict.is_better:
+        return f"kept: no better than the model in force, error of ln power {verdict}"
+    files.write(said.out, text, 0o600)
+    arms = ", ".join(sorted(learned.corrections["throughput"])) or "no arm"
+    new = f"corrections of {arms}" if what == "corrections" else "it chooses as the one in force"
+    return f"written: {said.out}: {new}; error of ln power {verdict}"
+
+
+def main() -> int:
+    """The command; its exit status: 0 whether a model was written or kept, 1 if neither could."""
+    said = arguments()
+    try:
+        print(train(said))
+    except FileNotFoundError as error:
+        fix = "fix: name the agent's folder, --samples DIR; it has one with [samples] enabled"
+        print(f"remuda train antelope --online: {error}\n{fix}", file=sys.stderr)
+        return 1
+    except (OSError, ValueError) as error:
+        print(f"remuda train antelope --online: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Live flows for tests: a model that knows what they do, and files as the agent writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remuda.training import files, trees
+
+ARMS = ["cubic", "bbr", "vegas", "copa"]
+FEATURES = ["rate_max_mbit_per_sec", "rtt_min_ms", "queue"]
+HASH = "5c4e3a"
+RATE_MAX, RTT_MIN = 20.0, 40.0
+Off = Callable[[str, float], float]
+"""Of an arm and a queue: ln(the throughput that is / the one that the model predicts)."""
+
+
+def wanted(kind: str, arm: int, queue: float) -> float:
+    """What an arm makes of a path, as the model was trained to predict."""
+    return -0.3 * arm * queue if kind == "throughput" else 0.5 + 0.2 * arm * queue
+
+
+def model(path: Path) -> None:
+    """A model that predicts that."""
+    rng = np.random.default_rng(1)
+    rows = np.column_stack([np.full(4_000, RATE_MAX), np.full(4_000, RTT_MIN), rng.random(4_000)])
+    rows = rows.astype(np.float32)
+    values: dict[str, dict[str, Any]] = {"throughput": {}, "delay": {}}
+    checks = []
+    for kind, of in values.items():
+        for at, arm in enumerate(ARMS):
+            target = np.array([wanted(kind, at, queue) for queue in rows[:, 2]])
+            saved = trees.train(rows, target, 20, {"max_depth": 4, "eta": 0.3, "seed": 1})
+            of[arm] = trees.read_part(saved)
+            says = trees.predict(saved, rows[:1])[0]
+            checks.append(files.check(f"value_{kind}", arm, rows[0], says))
+    document = {"format": 2, "policy": "antelope", "schema_version": 1, "schema_hash": HASH}
+    document |= {"kind": "per_arm", "arms": ARMS, "card": {}, "modes": {}}
+    files.write(
+        path, files.text_of(document | {"checks": checks, "values": values, "online": None})
+    )
+
+
+def head(began_unix_us: int = 1_000_000, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    """The first line of a file."""
+    said = {"format": 1, "schema_version": 1, "schema_hash": HASH, "features": FEATURES}
+    return said | {"version": "0.1.0", "began_unix_us": began_unix_us} | changes
+
+
+def row(flow: int, arm: str, from_s: float, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A sample of half a second."""
+    said: dict[str, Any] = {"flow": flow, "arm": arm, "from_s": from_s, "until_s": from_s + 0.5}
+    seen = {"seen_throughput_mbit_per_sec": 10.0, "seen_lost_mbit_per_sec": 0.0}
+    said |= seen | {"seen_rtt_mean_ms": 60.0, "features": [RATE_MAX, RTT_MIN, 0.5]}
+    return said | changes
+
+
+def write(path: Path, lines: list[Any]) -> None:
+    """A file of lines; a text is a line as it is."""
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{text}\n" for text in texts))
+
+
+def flows(folder: Path, count: int, off: Off, *, worse: bool = False, seed: int = 1) -> None:
+    """Flows of 20 s that change their arm once; `off` says how wrong the model is there.
+
+    Flows have luck of their own, and so has each half second. If `worse`, bbr rides only where
+    the queue is above 0.5.
+    """
+    rng = np.random.default_rng(seed)
+    lines: list[Any] = [head()]
+    for flow in range(1, count + 1):
+        queue, luck = rng.random(), rng.normal(0.0, 0.2)
+        ridden = rng.choice(len(ARMS), 2)
+        if worse and queue <= 0.5:
+            ridden = rng.choice([0, 2, 3], 2)
+        for step in range(40):
+            at = int(ridden[step // 20])
+            error = luck + off(ARMS[at], queue) + rng.normal(0.0, 0.2)
+            seen = RATE_MAX * np.exp(wanted("throughput", at, queue) + error)
+            half = RTT_MIN / 2
+            rtt_ms = half + half * np.exp(wanted("delay", at, queue) + rng.normal(0.0, 0.05))
+            changes = {"seen_throughput_mbit_per_sec": seen, "seen_rtt_mean_ms": rtt_ms}
+            features = [RATE_MAX, RTT_MIN, float(np.float32(queue))]
+            lines.append(row(flow, ARMS[at], step / 2, features=features, **changes))
+    write(folder / "samples-0000000001.jsonl", lines)
