@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from remuda.training import files, trees
+from remuda.training import atomic, files, trees
 
 ARMS = ["cubic", "bbr", "vegas", "copa"]
 FEATURES = ["rate_max_mbit_per_sec", "rtt_min_ms", "queue"]
@@ -40,7 +40,7 @@ def model(path: Path) -> None:
             checks.append(files.check(f"value_{kind}", arm, rows[0], says))
     document = {"format": 2, "policy": "antelope", "schema_version": 1, "schema_hash": HASH}
     document |= {"kind": "per_arm", "arms": ARMS, "card": {}, "modes": {}}
-    files.write(
+    atomic.write(
         path, files.text_of(document | {"checks": checks, "values": values, "online": None})
     )
 

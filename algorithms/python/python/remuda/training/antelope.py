@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from . import files, samples, trees, values
+from . import atomic, files, samples, trees, values
 from .rewards import FORMS, MODES, shares
 from .samples import Floats, States
 
@@ -243,7 +243,7 @@ def train(said: argparse.Namespace) -> dict[str, float]:
         "values": seen,
         "online": None,
     }
-    files.write(said.out, files.text_of(document))
+    atomic.write(said.out, files.text_of(document))
     return measured
 
 

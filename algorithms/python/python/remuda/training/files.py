@@ -1,4 +1,4 @@
-"""Files of models: read and checked, written whole or not at all.
+"""Files of models: read and checked.
 
 `selector/models/README.md` has the form. A model comes from outside: what of it is used is checked
 before it is, trees are walked by our own code, and what they say must be what the file says
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,21 +88,6 @@ def check(mode: str, arm: str, row: Singles, said: Any) -> dict[str, Any]:  # no
 def text_of(document: dict[str, Any]) -> bytes:
     """The bytes of a model's file."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-
-
-def write(path: Path, text: bytes, mode: int = 0o644) -> None:
-    """Writes a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
-        try:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).chmod(mode)
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
 
 
 def _object(what: str, value: object) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from . import files, live, trees, values
+from . import atomic, files, live, trees, values
 from .files import Model
 from .live import Outcomes
 from .samples import Floats
@@ -276,7 +276,7 @@ def train(said: argparse.Namespace) -> str:
     text, verdict = (own, judged["all"]) if what == "corrections" else (shared, judged["shared"])
     if not verdict.is_better:
         return f"kept: no better than the model in force, error of ln power {verdict}"
-    files.write(said.out, text, 0o600)
+    atomic.write(said.out, text, 0o600)
     arms = ", ".join(sorted(learned.corrections["throughput"])) or "no arm"
     new = f"corrections of {arms}" if what == "corrections" else "it chooses as the one in force"
     return f"written: {said.out}: {new}; error of ln power {verdict}"
