@@ -114,6 +114,12 @@ impl Collection {
         starts.map(file).collect()
     }
 
+    /// The seeds of each file that is not there, for whoever has them collected elsewhere.
+    pub fn missing(&self) -> Vec<std::ops::Range<u64>> {
+        let files = self.files().into_iter();
+        files.filter(|(path, _)| !self.is_kept(path)).map(|(_, seeds)| seeds).collect()
+    }
+
     /// Whether it is there, whole, and of the same program and settings.
     fn is_kept(&self, path: &Path) -> bool {
         let Ok((_, said)) = table().read(path) else { return false };
@@ -273,7 +279,9 @@ mod tests {
         let never = AtomicBool::new(false);
         let run = |of: &Collection| collect(of, &never, |_| {}).expect("it runs").expect("whole");
         assert_eq!(run(&collection(one.path(), 1)), Progress { done: 2, kept: 0, all: 2 });
+        assert_eq!(collection(two.path(), 2).missing(), [7..9]);
         run(&collection(two.path(), 2));
+        assert!(collection(two.path(), 2).missing().is_empty());
         assert!(bytes(one.path()) == bytes(two.path()));
         assert_eq!(run(&collection(one.path(), 1)).kept, 2);
         // Of another program, or cut off: made anew.

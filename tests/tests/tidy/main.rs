@@ -86,6 +86,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "remuda-link",
             "remuda-matrix",
             "remuda-results",
+            "remuda-samples",
             "remuda-scenarios",
             "remuda-sim",
         ],

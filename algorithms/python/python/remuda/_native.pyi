@@ -227,6 +227,19 @@ class Worker:
             ValueError: if nothing comes of it; it says why.
         """
 
+def collect(folder: _Path, seeds: tuple[int, int], plans: int, about: dict[str, str]) -> None:
+    """Simulates environments into a folder, as `remuda train antelope --collect` does.
+
+    Args:
+        folder: where the files go; what is there already, and the same, is kept.
+        seeds: of the first environment, and the one after the last.
+        plans: runs of each environment in which arms take random turns.
+        about: what the files are to say of themselves beside their settings.
+
+    Raises:
+        ValueError: if an environment cannot be simulated, or a file cannot be written.
+    """
+
 def read(folder: _Path) -> Result:
     """Reads one run: what `Result.write` has written, or `remuda sim --out` in NAME-seedN.
 

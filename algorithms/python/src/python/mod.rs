@@ -27,7 +27,7 @@ mod _native {
     #[pymodule_export]
     use super::table::{Column, Table};
     #[pymodule_export]
-    use super::work::PyWorker;
+    use super::work::{PyWorker, collect};
     use pyo3::prelude::*;
 
     #[pymodule_init]

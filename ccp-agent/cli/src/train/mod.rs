@@ -1,15 +1,18 @@
 //! `remuda train`: collects what policies learn from, and trains them.
 
+mod online;
+mod ray;
+
 use crate::Failure;
 use crate::author::PythonArgs;
 use crate::commit::commit;
 use crate::stop::stop_flag;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use remuda_matrix::code_version;
 use remuda_samples::{Collection, Progress, collect};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -24,6 +27,15 @@ pub struct TrainArgs {
     policy: TrainPolicy,
 }
 
+/// What simulates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    /// This process
+    Local,
+    /// A Ray cluster, by the Python package's extra `remuda[ray]`
+    Ray,
+}
+
 /// What can be trained.
 #[derive(Debug, Subcommand)]
 enum TrainPolicy {
@@ -32,10 +44,16 @@ enum TrainPolicy {
 }
 
 /// Simulates drawn environments, once for each arm and with arms in random turns, and trains a
-/// model per arm and mode on what came of them.
+/// model per arm and mode on what came of them; or corrects the model in force by live flows.
 ///
-/// Without --collect and --fit both are done. A collection that was stopped with Ctrl-C goes on
-/// where it was; the same seeds and the same program give the same model, byte for byte.
+/// Without --collect, --fit and --online a model is made from nothing. A collection that was stopped
+/// with Ctrl-C goes on where it was; the same seeds and the same program give the same model, byte
+/// for byte.
+///
+/// With --online the samples that the agent keeps of live flows are held against what the model in
+/// force predicted. If a corrected model errs less on flows held out, beyond chance, it is written
+/// to models/candidate.json of the state directory, where the agent tries it in shadow; if not,
+/// nothing is written, which is no failure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -45,10 +63,15 @@ Examples:
     remuda train antelope --collect --environments 20000 --data /srv/samples
   Another model of the same data
     remuda train antelope --fit --data /srv/samples --model joint.json -- --kind joint --members 5
+  Collect on a Ray cluster
+    remuda train antelope --collect --engine ray --ray-address head:6379
   Have an agent use it
     [policy.antelope] in its configuration: model = \"joint.json\"
+  Correct the model in force by live flows, every six hours, until Ctrl-C
+    remuda train antelope --online --every 6h
 
-Training needs Python 3.11 with remuda[train]; --python or $REMUDA_PYTHON says which.")]
+Training needs Python 3.11 with remuda[train], collecting on Ray with remuda[ray]; --python or \
+$REMUDA_PYTHON says which.")]
 struct AntelopeArgs {
     /// Only collects
     #[arg(long, conflicts_with = "fit")]
@@ -59,9 +82,10 @@ struct AntelopeArgs {
     /// Where the samples are, or go
     #[arg(long, value_name = "DIR", default_value = "out/antelope/samples")]
     data: PathBuf,
-    /// Where the model goes
-    #[arg(long, value_name = "FILE", default_value = "out/antelope/model.json")]
-    model: PathBuf,
+    /// Where the model goes [default: out/antelope/model.json]; with --online, the model in force
+    /// [default: the agent's, as --config and --state-dir say]
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
     /// How many environments
     #[arg(long, value_name = "COUNT", default_value_t = 6_000)]
     environments: u64,
@@ -71,9 +95,22 @@ struct AntelopeArgs {
     /// Runs of each environment in which arms take random turns
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     plans: u64,
-    /// Simulations at a time [default: as many as there are processors]
+    /// Simulations at a time [default: as many as there are processors, here or in the cluster]
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
+    /// What simulates; both give the same files
+    #[arg(long, value_enum, default_value = "local")]
+    engine: Engine,
+    /// The Ray cluster, as HOST:PORT, ray://HOST:PORT or `auto` [default: one of its own, here]
+    #[arg(long, value_name = "ADDR")]
+    ray_address: Option<String>,
+    /// Corrects the model in force by what the agent has kept of live flows
+    #[arg(long, conflicts_with_all = [
+        "collect", "fit", "data", "environments", "first", "plans", "threads", "engine",
+    ])]
+    online: bool,
+    #[command(flatten)]
+    live: online::LiveArgs,
     #[command(flatten)]
     python: PythonArgs,
     /// For the training itself: `-- --help` lists what it takes
@@ -91,6 +128,19 @@ impl TrainArgs {
 }
 
 fn antelope(args: &AntelopeArgs) -> Result<(), Failure> {
+    if args.ray_address.is_some() && args.engine != Engine::Ray {
+        return Err("--ray-address is of --engine ray; add that, or leave it out".into());
+    }
+    if args.online {
+        let online = online::Online {
+            live: &args.live,
+            model: args.model.as_deref(),
+            python: &args.python.path(),
+            training: &args.training,
+        };
+        let stopped = stop_flag()?;
+        return online.run(&stopped);
+    }
     if !args.fit && !collected(args)? {
         return Err("stopped: the same command goes on where it was".into());
     }
@@ -100,11 +150,6 @@ fn antelope(args: &AntelopeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn threads(args: &AntelopeArgs) -> usize {
-    let all = || std::thread::available_parallelism().map_or(1, usize::from);
-    args.threads.unwrap_or_else(all)
-}
-
 /// Collects; whether it was not stopped.
 fn collected(args: &AntelopeArgs) -> Result<bool, Failure> {
     let stopped = stop_flag()?;
@@ -112,16 +157,27 @@ fn collected(args: &AntelopeArgs) -> Result<bool, Failure> {
         ("commit", commit().unwrap_or_else(|| "unknown".to_owned())),
         ("program", code_version()?),
     ];
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
     let collection = Collection {
         folder: args.data.clone(),
         first: args.first,
         environments: args.environments,
         plans: args.plans,
-        threads: threads(args),
+        threads: args.threads.unwrap_or_else(all),
         about: about.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
     };
     let shown = Shown::new(args.environments);
-    let done = collect(&collection, &stopped, |so_far| shown.show(so_far))?;
+    let show = |so_far| shown.show(so_far);
+    let done = match args.engine {
+        Engine::Local => collect(&collection, &stopped, show)?,
+        Engine::Ray => {
+            let address = args.ray_address.as_deref();
+            // A cluster of one's own has no size yet.
+            let jobs = args.threads.or_else(|| address.is_none().then(all));
+            let cluster = ray::Cluster { python: &args.python.path(), address, jobs };
+            cluster.collect(&collection, &stopped, show)?
+        }
+    };
     shown.clear();
     if let Some(done) = done {
         let (all, kept) = (done.all, done.kept);
@@ -130,26 +186,42 @@ fn collected(args: &AntelopeArgs) -> Result<bool, Failure> {
     Ok(done.is_some() && !stopped.load(Ordering::Relaxed))
 }
 
+/// What to do if a Python does not train.
+const FIX: &str = "fix: pip install remuda[train], or name another Python with --python";
+
+/// A module of the package, to be run.
+fn module(python: &Path, name: &str) -> Command {
+    let mut command = Command::new(python);
+    // -P: what lies in the folder at hand is no module of ours.
+    command.args(["-P", "-m", name]);
+    command
+}
+
+/// Whether the training was only asked what it takes.
+fn is_help(training: &[String]) -> bool {
+    training.iter().any(|arg| arg == "--help" || arg == "-h")
+}
+
 fn fit(args: &AntelopeArgs) -> Result<(), Failure> {
     let python = args.python.path();
-    let mut command = Command::new(&python);
-    // -P: what lies in the folder at hand is no module of ours.
-    command.args(["-P", "-m", "remuda.training.antelope", "--data"]).arg(&args.data);
-    command.arg("--out").arg(&args.model).args(&args.training);
+    let path = args.model.clone().unwrap_or_else(|| PathBuf::from("out/antelope/model.json"));
+    let mut command = module(&python, "remuda.training.antelope");
+    command.arg("--data").arg(&args.data).arg("--out").arg(&path).args(&args.training);
     let python = python.display();
-    let fix = "fix: pip install remuda[train], or name another Python with --python";
-    let status = command.status().map_err(|error| format!("{python}: {error}\n{fix}"))?;
+    let status = command.status().map_err(|error| format!("{python}: {error}\n{FIX}"))?;
     if !status.success() {
-        return Err(format!("{python} -m remuda.training.antelope: {status}\n{fix}").into());
+        return Err(format!("{python} -m remuda.training.antelope: {status}\n{FIX}").into());
     }
-    if args.training.iter().any(|arg| arg == "--help" || arg == "-h") {
-        return Ok(());
-    }
-    let text = std::fs::read_to_string(&args.model)?;
+    if is_help(&args.training) { Ok(()) } else { check(&path) }
+}
+
+/// Reads a model as the agent does, and says what it is.
+fn check(path: &Path) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let model = remuda_selector::antelope::model::Model::parse(&text);
-    let model = model.map_err(|error| format!("{}: {error}", args.model.display()))?;
+    let model = model.map_err(|error| format!("{}: {error}", path.display()))?;
     let size_kb = text.len() / 1_000;
-    println!("{}: {} arms, {size_kb} kB", args.model.display(), model.arms().len());
+    println!("{}: {} arms, {size_kb} kB", path.display(), model.arms().len());
     Ok(())
 }
 
