@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,13 @@ def wanted(kind: str, arm: int, queue: float) -> float:
 
 
 def model(path: Path) -> None:
-    """A model that predicts that."""
+    """Writes a model that predicts that."""
+    atomic.write(path, model_text())
+
+
+@functools.cache
+def model_text() -> bytes:
+    """The file of a model that predicts that."""
     rng = np.random.default_rng(1)
     rows = np.column_stack([np.full(4_000, RATE_MAX), np.full(4_000, RTT_MIN), rng.random(4_000)])
     rows = rows.astype(np.float32)
@@ -40,9 +47,8 @@ def model(path: Path) -> None:
             checks.append(files.check(f"value_{kind}", arm, rows[0], says))
     document = {"format": 2, "policy": "antelope", "schema_version": 1, "schema_hash": HASH}
     document |= {"kind": "per_arm", "arms": ARMS, "card": {}, "modes": {}}
-    atomic.write(
-        path, files.text_of(document | {"checks": checks, "values": values, "online": None})
-    )
+    whole = {"checks": checks, "values": values, "online": None}
+    return files.text_of(document | whole)
 
 
 def head(began_unix_us: int = 1_000_000, **changes: Any) -> dict[str, Any]:  # noqa: ANN401

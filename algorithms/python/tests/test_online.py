@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +68,7 @@ def test_an_arm_that_gets_half_is_corrected_and_the_others_are_not(tmp_path: Pat
     said = trained(tmp_path, bbr_half)
     assert said.startswith("written: ")
     path = tmp_path / "models/candidate.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [stat.S_IMODE(of.stat().st_mode) for of in (path, path.parent)] == [0o600, 0o700]
     got = candidate(tmp_path)
     means = corrections(got)
     assert means.pop("bbr") == pytest.approx(HALF, abs=0.2)
@@ -144,10 +148,10 @@ def test_what_cannot_be_read_is_said_with_the_fix(
 ) -> None:
     model(tmp_path / "model.json")
     monkeypatch.setattr("sys.argv", ["online", *words(tmp_path)])
-    assert online.main() == 1
+    assert online.main() == online.REFUSED
     assert "fix: name the agent's folder" in capsys.readouterr().err
     (tmp_path / "model.json").write_text("{}")
-    assert online.main() == 1
+    assert online.main() == online.REFUSED
     assert "it must be format 2 of antelope" in capsys.readouterr().err
 
 
@@ -185,6 +189,8 @@ REFUSED = [
     (f"{TREE}/split_conditions/0", None, "finite"),
     ("/online", {}, "online: rows and flows must be counts"),
     ("/online", {"rows": 1, "flows": 1, "shared": {}}, "online.shared.throughput"),
+    ("/checks", None, "checks: it must be a list"),
+    ("/checks/0", {}, "checks: check 0 must have a mode"),
     ("/checks/0/says", 7.0, "checks: check 0 is"),
     ("/checks/0/says", "x", "checks: check 0 must be of numbers"),
     ("/checks/0/features", [1], "checks: check 0 must have the features"),
@@ -214,3 +220,63 @@ def test_a_model_cut_off_or_nested_is_refused(tmp_path: Path) -> None:
     for bad in (b"", text[: len(text) // 2], b"[" * 100_000, b"\xff", b"[1]"):
         with pytest.raises(ValueError):
             files.parse(bad)
+
+
+ROOT = Path(__file__).parents[3]
+REMUDA = Path(os.environ.get("REMUDA_BIN", ROOT / "target/release/remuda"))
+
+
+def command(folder: Path, *more: str, python: str = sys.executable) -> list[str]:
+    """Of an agent whose state directory this is."""
+    assert REMUDA.exists(), f"{REMUDA} is not there; fix: make build"
+    what = ["--online", "--state-dir", str(folder), "--python", python]
+    return [str(REMUDA), "train", "antelope", *what, *more]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--samples", "/no/such"], "fix: name the agent's folder, --samples DIR"),
+        (["--model", "/no/such"], "No such file or directory: '/no/such'"),
+        (["--config", "/no/such"], "/no/such: No such file"),
+        (["--python", "/no/such"], "fix: pip install remuda[train]"),
+        (["--every", "1x"], "a number and s, m, h or d, as 30m"),
+        (["--collect"], "cannot be used with"),
+    ],
+)
+def test_the_command_says_what_is_wrong(tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "models").mkdir()
+    model(tmp_path / "models/current.json")
+    line = command(tmp_path)
+    if words[0] == "--python":
+        line = command(tmp_path, python=words[1])
+        words = []
+    ended = subprocess.run([*line, *words], capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0
+    assert said in ended.stderr
+    assert not ended.stdout
+
+
+def test_the_command_trains_again_until_ctrl_c(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    model(tmp_path / "models/current.json")
+    flows(tmp_path / "samples", 60, right)
+    line = command(tmp_path, "--every", "1h")
+    running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    assert running.stdout.readline().startswith("kept: no better")
+    running.send_signal(signal.SIGINT)
+    assert running.wait(timeout=20) == 0
+    running.communicate()
+    # In the midst of a training, which ends as well.
+    flows(tmp_path / "samples", 2_000, bbr_half)
+    line = command(tmp_path)
+    running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    assert "outcomes of 2000 flows" in running.stderr.readline()
+    running.send_signal(signal.SIGINT)
+    out, said = running.communicate(timeout=20)
+    assert running.returncode != 0
+    assert not out
+    assert "stopped: nothing was written" in said
+    assert [path.name for path in (tmp_path / "models").iterdir()] == ["current.json"]

@@ -17,6 +17,8 @@ use tempfile::NamedTempFile;
 
 /// The model that the agent has without being given one.
 const SHIPPED: &str = include_str!("../../../../selector/models/antelope.json");
+/// The exit status of a training that has said what is wrong, and the fix.
+const REFUSED: i32 = 2;
 /// Flows come first: so much lower a priority than theirs.
 const NICE: i32 = 10;
 /// How often Ctrl-C and the training are looked at.
@@ -157,6 +159,9 @@ impl Online<'_> {
             }
             thread::sleep(LOOK);
         };
+        if status.code() == Some(REFUSED) {
+            return Err("nothing was trained: see above".into());
+        }
         if !status.success() {
             return Err(format!("{python} -m remuda.training.online: {status}\n{FIX}").into());
         }

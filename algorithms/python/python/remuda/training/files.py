@@ -149,9 +149,14 @@ def _width(document: dict[str, Any], arms: list[str]) -> int:
 
 def _verify(model: Model, value: object) -> None:
     """Whether our walk of the trees says what XGBoost did, to the bit."""
-    for number, entry in enumerate(value if isinstance(value, list) else []):
+    if not isinstance(value, list):
+        raise ValueError("checks: it must be a list")
+    for number, entry in enumerate(value):
         row = _object(f"checks: check {number}", entry)
-        part, _, kind = str(row.get("mode")).partition("_")
+        mode = row.get("mode")
+        if not isinstance(mode, str):
+            raise ValueError(f"checks: check {number} must have a mode")
+        part, _, kind = mode.partition("_")
         ensemble = model.ensemble(part, kind, str(row.get("arm")))
         if ensemble is None:
             continue

@@ -59,6 +59,9 @@ CHECKS = 4
 RESAMPLES = 2_000
 """Of the bootstrap over flows."""
 
+REFUSED = 2
+"""The exit status if something is wrong with what was given, as of arguments; Python's own is 1."""
+
 Part = dict[str, Any]
 """What of an ensemble the agent reads (`trees.read_part`)."""
 
@@ -209,7 +212,7 @@ def judge(before: Floats, after: Floats, seed: int) -> Judged:
 def corrected(model: Model, learned: Learned, seen: tuple[int, int], *, own: bool) -> bytes:
     """The file of a model with what was learned; without `own`, with the corrections it had."""
     document = dict(model.document)
-    had = document["online"] or {"corrections": {kind: {} for kind in values.KINDS}}
+    had = document.get("online") or {"corrections": {kind: {} for kind in values.KINDS}}
     document["online"] = {
         "parent": model.hash,
         "rows": seen[0],
@@ -276,6 +279,7 @@ def train(said: argparse.Namespace) -> str:
     text, verdict = (own, judged["all"]) if what == "corrections" else (shared, judged["shared"])
     if not verdict.is_better:
         return f"kept: no better than the model in force, error of ln power {verdict}"
+    said.out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     atomic.write(said.out, text, 0o600)
     arms = ", ".join(sorted(learned.corrections["throughput"])) or "no arm"
     new = f"corrections of {arms}" if what == "corrections" else "it chooses as the one in force"
@@ -283,17 +287,17 @@ def train(said: argparse.Namespace) -> str:
 
 
 def main() -> int:
-    """The command; its exit status: 0 whether a model was written or kept, 1 if neither could."""
+    """The command; its exit status: 0 if a model was written or kept, else `REFUSED`."""
     said = arguments()
     try:
         print(train(said))
     except FileNotFoundError as error:
         fix = "fix: name the agent's folder, --samples DIR; it has one with [samples] enabled"
         print(f"remuda train antelope --online: {error}\n{fix}", file=sys.stderr)
-        return 1
+        return REFUSED
     except (OSError, ValueError) as error:
         print(f"remuda train antelope --online: {error}", file=sys.stderr)
-        return 1
+        return REFUSED
     except KeyboardInterrupt:
         return 130
     return 0
