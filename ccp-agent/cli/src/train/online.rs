@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::NamedTempFile;
 
 /// The model that the agent has without being given one.
@@ -40,7 +40,7 @@ pub struct LiveArgs {
     /// The agent's samples of live flows [default: samples in the state directory]
     #[arg(long, value_name = "DIR", requires = "online")]
     samples: Option<PathBuf>,
-    /// Trains again and again, so often, until Ctrl-C: 90s, 30m, 6h or 1d
+    /// Trains again, so long after each training, until Ctrl-C: 90s, 30m, 6h or 1d
     #[arg(long, value_name = "TIME", value_parser = every, requires = "online")]
     every: Option<Duration>,
 }
@@ -89,7 +89,6 @@ impl Online<'_> {
         };
         let mut is_first = true;
         while !stopped.load(Ordering::Relaxed) {
-            let began = Instant::now();
             match self.round(&places, stopped) {
                 // What is wrong from the start will not mend itself.
                 Err(error) if is_first => return Err(error),
@@ -97,8 +96,10 @@ impl Online<'_> {
                 Ok(_) => {}
             }
             is_first = false;
-            while began.elapsed() < every && !stopped.load(Ordering::Relaxed) {
-                thread::sleep(LOOK);
+            let mut left = every;
+            while !left.is_zero() && !stopped.load(Ordering::Relaxed) {
+                thread::sleep(LOOK.min(left));
+                left = left.saturating_sub(LOOK);
             }
         }
         Ok(())
