@@ -238,7 +238,7 @@ def command(folder: Path, *more: str, python: str = sys.executable) -> list[str]
     [
         (["--samples", "/no/such"], "fix: name the agent's folder, --samples DIR"),
         (["--model", "/no/such"], "No such file or directory: '/no/such'"),
-        (["--config", "/no/such"], "/no/such: No such file"),
+        (["--config", "/no/such"], "/no/such: there is no such file"),
         (["--python", "/no/such"], "fix: pip install remuda[train]"),
         (["--every", "1x"], "a number and s, m, h or d, as 30m"),
         (["--collect"], "cannot be used with"),
