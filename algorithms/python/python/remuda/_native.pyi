@@ -19,6 +19,7 @@ __all__ = [
     "Table",
     "Worker",
     "__version__",
+    "collect",
     "read",
     "run",
     "run_many",
