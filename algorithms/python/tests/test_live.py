@@ -23,7 +23,7 @@ def read(folder: Path) -> tuple[live.Outcomes, live.Count]:
     return live.read(folder, HASH, 3, ARMS)
 
 
-def ride(flow: int, arm: str, from_s: float, steps: int, **changes: Any) -> list[Any]:  # noqa: ANN401
+def ride(flow: int, arm: str, from_s: float, steps: int, **changes: object) -> list[Any]:
     return [row(flow, arm, from_s + step / 2, **changes) for step in range(steps)]
 
 

@@ -46,9 +46,9 @@ enum TrainPolicy {
 /// Simulates drawn environments, once for each arm and with arms in random turns, and trains a
 /// model per arm and mode on what came of them; or corrects the model in force by live flows.
 ///
-/// Without --collect, --fit and --online a model is made from nothing. A collection that was stopped
-/// with Ctrl-C goes on where it was; the same seeds and the same program give the same model, byte
-/// for byte.
+/// Without --collect, --fit and --online a model is made from nothing. A collection that was
+/// stopped with Ctrl-C goes on where it was; the same seeds and the same program give the same
+/// model, byte for byte.
 ///
 /// With --online the samples that the agent keeps of live flows are held against what the model in
 /// force predicted. If a corrected model errs less on flows held out, beyond chance, it is written
