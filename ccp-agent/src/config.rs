@@ -10,7 +10,7 @@ use remuda_algorithms::Settings;
 use remuda_algorithms::remy::tree::{self, Tree};
 use remuda_selector::PolicyConfig;
 use remuda_selector::antelope::memory::MemoryConfig;
-use remuda_selector::antelope::model::{self, Model};
+use remuda_selector::antelope::model::{self, Model, Slot};
 use remuda_selector::linucb::prior::{self, Prior};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -200,7 +200,7 @@ impl Config {
             self.settings.remy = Some(tree);
         }
         if let Some(path) = &self.policy.antelope.model {
-            self.policy.antelope.loaded = Some(Arc::new(antelope_model(path)?));
+            self.policy.antelope.loaded = Some(Slot::new(Arc::new(antelope_model(path)?)));
         }
         let linucb = &mut self.policy.linucb;
         if let Some(path) = &linucb.prior {

@@ -13,16 +13,27 @@
 //! that of the arm which is best on the easiest paths. Weights between the paper's three modes mix
 //! their scores. Beside one model an arm there is one model for all arms, which gets the arm as
 //! further features, 1 or 0 each ([`Kind::Joint`]).
+//!
+//! Beside scores there are values ([`value`]), which a running agent can hold against what comes;
+//! and in a model that was trained on live flows, what those have taught ([`Model::lineage`]).
+
+mod slot;
+pub mod value;
+
+pub use slot::Slot;
+pub use value::{Lineage, Norm, Value};
 
 use crate::features::{COUNT, Features, SchemaHash, schema};
 use crate::trees::{self, Ensemble, Saved};
 use remuda_algorithms::Preference;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use value::{SavedByArm, SavedOnline, Values};
 
 /// The form of the file.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// A longer file is no model.
 pub const BYTES_MAX: usize = 64 << 20;
 /// Arms of a model.
@@ -38,6 +49,15 @@ pub enum Error {
     /// Not JSON, or not of the form.
     #[error("it is not a model of antelope: {0}")]
     Form(#[from] serde_json::Error),
+    /// Of another form, as an earlier or a later program has it.
+    #[error(
+        "its format is {theirs}, and this program's {FORMAT}\n\
+         fix: train it anew with this program, `make train-antelope`"
+    )]
+    Format {
+        /// The model's.
+        theirs: u32,
+    },
     /// Trained on other features than this program has.
     #[error(
         "its schema is {theirs}, and this program's {ours}: it was trained on other features\n\
@@ -50,12 +70,10 @@ pub enum Error {
         ours: String,
     },
     /// An ensemble that cannot be used.
-    #[error("modes.{mode}.{arm}: {source}")]
+    #[error("{part}: {source}")]
     Trees {
-        /// In which mode.
-        mode: &'static str,
-        /// For which arm.
-        arm: String,
+        /// Which part of the file it is.
+        part: String,
         /// Why.
         source: trees::Error,
     },
@@ -123,6 +141,9 @@ struct File {
     kind: Kind,
     arms: Vec<String>,
     modes: Modes<BTreeMap<String, Vec<Saved>>>,
+    /// Absent in format 1.
+    values: Option<SavedByArm>,
+    online: Option<SavedOnline>,
     checks: Vec<Check>,
     card: Card,
 }
@@ -175,7 +196,9 @@ pub struct Model {
     arms: Vec<&'static str>,
     /// For each mode, and each arm (one entry if joint), the ensembles.
     modes: Modes<Vec<Vec<Ensemble>>>,
+    values: Values,
     card: Card,
+    digest: String,
 }
 
 fn refuse(what: impl Into<String>, rule: &'static str) -> Error {
@@ -206,11 +229,16 @@ impl Model {
         Arc::clone(MODEL.get_or_init(read))
     }
 
+    /// The file of [`Self::shipped`].
+    pub fn shipped_text() -> &'static str {
+        SHIPPED
+    }
+
     /// Reads a file's text, whole or not at all.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let file: File = serde_json::from_str(text)?;
         if file.format != FORMAT {
-            return Err(refuse(format!("format = {}", file.format), "it must be 1"));
+            return Err(Error::Format { theirs: file.format });
         }
         if file.policy != "antelope" {
             return Err(refuse(format!("policy = {}", file.policy), "it must be antelope"));
@@ -222,7 +250,10 @@ impl Model {
         let arms = known_arms(&file.arms)?;
         let (kind, card) = (file.kind, file.card);
         let modes = file.modes.try_map(|mode, of| ensembles(kind, &arms, mode, &of))?;
-        let model = Self { kind, arms, modes, card };
+        let saved = file.values.ok_or_else(|| refuse("values", "it is missing"))?;
+        let values = Values::read(&arms, &saved, file.online.as_ref())?;
+        let digest = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        let model = Self { kind, arms, modes, values, card, digest };
         for (number, check) in file.checks.iter().enumerate() {
             model.check(number, check)?;
         }
@@ -233,19 +264,31 @@ impl Model {
     fn check(&self, number: usize, check: &Check) -> Result<(), Error> {
         let rule = "it must have a mode, an arm and the features of this model";
         let broken = || refuse(format!("checks: check {number}"), rule);
-        let modes = match check.mode.as_str() {
+        let values: Vec<f32> = check.features.iter().map(|it| it.unwrap_or(f32::NAN)).collect();
+        let features = Features(values.try_into().map_err(|_| broken())?);
+        let ours = self.named(&check.mode, &check.arm, &features).ok_or_else(broken)?;
+        let theirs = check.says;
+        let is_same = ours.to_bits() == theirs.to_bits();
+        if is_same { Ok(()) } else { Err(Error::Check { number, ours, theirs }) }
+    }
+
+    /// What the first ensemble says that a check means; none if there is none of that name.
+    fn named(&self, mode: &str, arm: &str, features: &Features) -> Option<f32> {
+        let at = self.at(arm);
+        let modes = match mode {
             "default" => &self.modes.default,
             "throughput" => &self.modes.throughput,
             "delay" => &self.modes.delay,
-            _ => return Err(broken()),
+            // What all arms share has no arm's name, and what is an arm's has no other.
+            _ if at.is_none() && !arm.is_empty() => return None,
+            _ => return Some(self.values.named(mode, at)?.predict(&features.0)),
         };
-        let at = self.arms.iter().position(|arm| *arm == check.arm).ok_or_else(broken)?;
-        let values: Vec<f32> = check.features.iter().map(|it| it.unwrap_or(f32::NAN)).collect();
-        let features = Features(values.try_into().map_err(|_| broken())?);
-        let (row, width, of) = self.asked(modes, at, &features);
-        let (ours, theirs) = (of[0].predict(&row[..width]), check.says);
-        let is_same = ours.to_bits() == theirs.to_bits();
-        if is_same { Ok(()) } else { Err(Error::Check { number, ours, theirs }) }
+        let (row, width, of) = self.asked(modes, at?, features);
+        Some(of[0].predict(&row[..width]))
+    }
+
+    fn at(&self, arm: &str) -> Option<usize> {
+        self.arms.iter().position(|known| *known == arm)
     }
 
     /// What it says of itself.
@@ -261,6 +304,22 @@ impl Model {
     /// How the arm enters.
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// The SHA-256 of its file, in hexadecimal digits: which model it is.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// From what it was made, if live flows have taught it something.
+    pub fn lineage(&self) -> Option<&Lineage> {
+        self.values.online.as_ref().map(|online| &online.lineage)
+    }
+
+    /// What the arm would make of a path of these features over the next [`value::SPAN`]; none of
+    /// an arm that it does not know.
+    pub fn value(&self, features: &Features, arm: &str) -> Option<Value> {
+        Some(self.values.of(self.at(arm)?, features))
     }
 
     /// How well each arm would do on a path of these features, for an application that wants that,
@@ -280,7 +339,9 @@ impl Model {
             };
             let both = of(&self.modes.default, share);
             let one = of(corner, 1.0 - share);
-            let mix = |both: f32, one: f32| share * both + (1.0 - share) * one;
+            let online = self.values.online.as_ref();
+            let factor = online.map_or(1.0, |online| online.factor(at, features, wants));
+            let mix = |both: f32, one: f32| factor * (share * both + (1.0 - share) * one);
             Score { arm, mean: mix(both.0, one.0), uncertainty: mix(both.1, one.1) }
         };
         self.arms.iter().enumerate().map(score).collect()
@@ -334,13 +395,9 @@ fn ensembles(
         if saved.is_empty() || saved.len() > MEMBERS_MAX {
             return Err(refuse(what(), "it must have 1 to 16 ensembles"));
         }
-        let arm = || (*arm).to_owned();
         let each = saved.iter().map(|saved| Ensemble::new(saved, width));
-        each.collect::<Result<Vec<_>, _>>().map_err(|source| Error::Trees {
-            mode,
-            arm: arm(),
-            source,
-        })
+        let each = each.collect::<Result<Vec<_>, _>>();
+        each.map_err(|source| Error::Trees { part: what(), source })
     };
     names.iter().map(read).collect()
 }
@@ -381,8 +438,9 @@ pub(super) mod tests {
         let one = |value: f32| vec![leaf(value, COUNT)];
         let two = |value: f32| vec![leaf(value - 0.1, COUNT), leaf(value + 0.1, COUNT)];
         let mode = |bbr, vegas| json!({ "bbr": one(bbr), "vegas": two(vegas) });
+        let each = |bbr, vegas| json!({ "bbr": leaf(bbr, COUNT), "vegas": leaf(vegas, COUNT) });
         json!({
-            "format": 1, "policy": "antelope",
+            "format": 2, "policy": "antelope",
             "schema_version": schema().version, "schema_hash": SchemaHash::ours().to_string(),
             "kind": "per_arm", "arms": ["bbr", "vegas"], "checks": [],
             "card": {
@@ -391,7 +449,8 @@ pub(super) mod tests {
             },
             "modes": {
                 "default": mode(0.8, 0.6), "throughput": mode(1.0, 0.2), "delay": mode(0.5, 1.0)
-            }
+            },
+            "values": { "throughput": each(-0.5, -0.75), "delay": each(0.5, 0.25) }
         })
     }
 
@@ -453,6 +512,106 @@ pub(super) mod tests {
         assert_eq!((said[0].mean, said[1].mean), (0.25, 0.75));
     }
 
+    /// [`document`], with vegas alone corrected: throughput e^.5 times as large, delay e^-.25.
+    fn taught() -> Value {
+        let mut document = document();
+        let (shared, vegas) = (leaf(-4.0, COUNT), |value| json!({ "vegas": leaf(value, COUNT) }));
+        document["online"] = json!({
+            "parent": "0a".repeat(32), "rows": 7, "flows": 3,
+            "shared": { "throughput": shared, "delay": shared },
+            "corrections": { "throughput": vegas(0.5), "delay": vegas(-0.25) }
+        });
+        document
+    }
+
+    #[test]
+    fn a_value_is_the_arms_and_what_live_flows_have_taught_of_it() {
+        let value = |document: &Value, arm: &str| {
+            let of = parse(document).unwrap().value(&NOTHING, arm);
+            of.map(|it| (it.ln_throughput, it.ln_delay))
+        };
+        assert_eq!(value(&document(), "bbr"), Some((-0.5, 0.5)));
+        assert_eq!(value(&taught(), "bbr"), Some((-4.5, -3.5)));
+        assert_eq!(value(&taught(), "vegas"), Some((-4.25, -4.0)));
+        assert_eq!(value(&taught(), "reno"), None);
+        let model = parse(&taught()).unwrap();
+        let lineage = Lineage { parent: "0a".repeat(32), rows: 7, flows: 3 };
+        assert_eq!(
+            (model.lineage(), parse(&document()).unwrap().lineage()),
+            (Some(&lineage), None)
+        );
+    }
+
+    #[test]
+    fn corrections_of_an_arm_move_its_score_by_what_is_wanted_and_not_far() {
+        let at = |document: &Value, throughput, delay| {
+            let model = parse(document).unwrap();
+            model.predict(&NOTHING, Preference { throughput, delay })
+        };
+        for (throughput, delay, want) in [(1.0, 1.0, 0.75f32), (1.0, 0.0, 0.5), (0.0, 1.0, 0.25)] {
+            let (was, is) = (at(&document(), throughput, delay), at(&taught(), throughput, delay));
+            assert_eq!(was[0], is[0], "bbr has no correction of its own");
+            let near = |one: f32, other: f32| assert!((one - other).abs() < 1e-6, "{one} {other}");
+            near(is[1].mean, was[1].mean * want.exp());
+            near(is[1].uncertainty, was[1].uncertainty * want.exp());
+        }
+        for (correction, want) in [(9.0, 4.0), (-9.0, 0.25)] {
+            let mut document = taught();
+            document["online"]["corrections"]["throughput"]["vegas"] = leaf(correction, COUNT);
+            let is = at(&document, 1.0, 0.0)[1].mean;
+            assert!((is - 0.2 * want).abs() < 1e-6, "{is}");
+        }
+    }
+
+    #[test]
+    fn what_was_taught_is_held_to_its_rules() {
+        let check = |mode: &str, arm: &str, says: f32| {
+            let features = vec![Value::Null; COUNT];
+            json!([{ "mode": mode, "arm": arm, "features": features, "says": says }])
+        };
+        let part = "online.corrections.delay.reno: it must be one of the model's arms";
+        for (path, value, want) in [
+            ("/online/parent", json!("0A".repeat(32)), "online.parent"),
+            ("/online/parent", json!("00"), "online.parent: it must be 64 digits"),
+            ("/online/rows", json!(-1), "not a model"),
+            ("/online/shared/delay", leaf(0.0, 3), "online.shared.delay: num_feature = 3"),
+            ("/online/corrections/delay", json!({ "reno": leaf(0.0, COUNT) }), part),
+            ("/checks", check("shared_delay", "bbr", -4.0), "check 0: it must have a mode"),
+            ("/checks", check("shared_delay", "reno", -4.0), "check 0: it must have a mode"),
+            ("/checks", check("value_delay", "", 0.5), "check 0: it must have a mode"),
+            ("/checks", check("correction_delay", "bbr", 0.0), "check 0: it must have a mode"),
+            ("/checks", check("correction_delay", "vegas", 0.0), "check 0 is -0.25, and was 0"),
+        ] {
+            let mut document = taught();
+            *document.pointer_mut(path).unwrap() = value;
+            let error = parse(&document).unwrap_err().to_string();
+            assert!(error.contains(want), "{path}: {error}");
+        }
+        for (mode, arm, says) in [
+            ("value_throughput", "vegas", -0.75),
+            ("value_delay", "bbr", 0.5),
+            ("correction_throughput", "vegas", 0.5),
+            ("correction_delay", "vegas", -0.25),
+            ("shared_throughput", "", -4.0),
+            ("shared_delay", "", -4.0),
+        ] {
+            let mut document = taught();
+            document["checks"] = check(mode, arm, says);
+            parse(&document).unwrap_or_else(|error| panic!("{mode}: {error}"));
+        }
+        let mut document = taught();
+        document["online"] = Value::Null;
+        assert!(parse(&document).unwrap().lineage().is_none());
+    }
+
+    #[test]
+    fn a_digest_is_of_the_files_bytes() {
+        let text = document().to_string();
+        let (one, other) = (Model::parse(&text).unwrap(), Model::parse(&format!("{text}\n")));
+        assert_eq!(one.digest().len(), 64);
+        assert_ne!(one.digest(), other.unwrap().digest(), "the same model, and another file");
+    }
+
     #[test]
     fn what_breaks_a_rule_is_refused_and_named() {
         let check = |says: f32| {
@@ -461,7 +620,7 @@ pub(super) mod tests {
             }])
         };
         let cases = [
-            ("/format", json!(2), "format = 2"),
+            ("/format", json!(1), "its format is 1, and this program's 2\nfix: train it anew"),
             ("/policy", json!("rein"), "policy = rein"),
             ("/schema_hash", json!("00"), "it was trained on other features"),
             ("/arms/0", json!("bbbr"), "arms: bbbr"),
@@ -470,6 +629,10 @@ pub(super) mod tests {
             ("/modes/delay/bbr", json!([leaf(0.0, 2)]), "modes.delay.bbr: num_feature = 2"),
             ("/modes/delay", json!({ "bbr": [] }), "modes.delay: it must have an entry for each"),
             ("/modes/delay", json!({ "bbr": [], "reno": [] }), "modes.delay"),
+            ("/values", Value::Null, "values: it is missing"),
+            ("/values/delay", json!({}), "values.delay: it must have an entry for each"),
+            ("/values/delay/bbr", leaf(0.0, 2), "values.delay.bbr: num_feature = 2"),
+            ("/values/delay/bbr", leaf(f32::NAN, COUNT), "not a model"),
             ("/checks", check(0.25), "check 0 is 0.5, and was 0.25"),
             ("/checks", json!([{ "mode": "x", "arm": "", "features": [], "says": 0 }]), "check 0"),
             ("/card/seed", json!("x"), "not a model"),

@@ -13,7 +13,7 @@
 //!     sees only what it picks;
 //!   - scores are shares of the best arm's reward, with their uncertainty ([`super::model`]).
 
-use super::model::{Model, Score};
+use super::model::{Model, Score, Slot};
 use crate::features::Unit;
 use crate::riding::{Chooser, Riding};
 use crate::sampling::Sampling;
@@ -63,9 +63,10 @@ pub struct AntelopeConfig {
     pub explore_every_s: u64,
     /// Decides, says what it would do, and changes nothing.
     pub dry_run: bool,
-    /// What [`Self::model`] was read into; absent: the one that comes with the program.
+    /// Where what [`Self::model`] was read into is, or what has taken over since; absent: the one
+    /// that comes with the program, for good.
     #[serde(skip)]
-    pub loaded: Option<Arc<Model>>,
+    pub loaded: Option<Slot>,
 }
 
 impl Default for AntelopeConfig {
@@ -106,7 +107,7 @@ impl AntelopeConfig {
     }
 
     fn model(&self) -> Arc<Model> {
-        self.loaded.clone().unwrap_or_else(Model::shipped)
+        self.loaded.as_ref().map_or_else(Model::shipped, Slot::model)
     }
 }
 
@@ -178,6 +179,7 @@ impl Antelope {
             return;
         }
         self.next_at = now + Duration::from_millis(self.config.decide_ms);
+        self.renew();
         self.scores = Scores(self.model.predict(&unit.features, self.wants));
         let Some(&best) = self.scores.best() else { return };
         let current = self.scores.of(self.arm).map_or(0.0, |score| score.mean);
@@ -199,6 +201,14 @@ impl Antelope {
             let than = format!("{} has {current:.2}", self.arm);
             let text = format!("{} has {:.2} of the best reward, {than}", best.arm, best.mean);
             self.propose(best.arm, text, false, unit, now);
+        }
+    }
+
+    /// Takes the model in force: what another one was about to agree on does not count.
+    fn renew(&mut self) {
+        let model = self.config.loaded.as_ref().map(Slot::model);
+        if let Some(model) = model.filter(|model| !Arc::ptr_eq(model, &self.model)) {
+            (self.model, self.agreed) = (model, None);
         }
     }
 
@@ -300,7 +310,7 @@ mod tests {
     use remuda_algorithms::{Controller, RttSamples};
 
     fn config(default: [f32; 2]) -> AntelopeConfig {
-        let loaded = Some(constant(default, [1.0, 0.2], [0.2, 1.0]));
+        let loaded = Some(Slot::new(constant(default, [1.0, 0.2], [0.2, 1.0])));
         AntelopeConfig { loaded, ..AntelopeConfig::default() }
     }
 
@@ -367,6 +377,20 @@ mod tests {
         antelope.prefer(Preference::THROUGHPUT);
         let proposed = feed(&mut antelope, 1_050..4_000);
         assert_eq!(proposed[0].1.to, "bbr", "{proposed:?}");
+    }
+
+    #[test]
+    fn a_model_that_takes_over_decides_for_running_flows_and_new_ones() {
+        let config = config([0.9, 0.8]);
+        let slot = config.loaded.clone().expect("a slot");
+        let mut antelope = started(config.clone());
+        assert!(feed(&mut antelope, 50..2_000).iter().all(|it| it.1.to == "bbr"));
+        slot.put(constant([0.5, 0.9], [1.0, 0.2], [0.2, 1.0]));
+        let changed = feed(&mut antelope, 2_000..3_000);
+        assert_eq!(changed.first().map(|it| it.1.to), Some("vegas"), "{changed:?}");
+        let mut next = started(config);
+        feed(&mut next, 50..1_000);
+        assert_eq!(next.verdict().map(|it| it.arm), Some("vegas"));
     }
 
     #[test]
