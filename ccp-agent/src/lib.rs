@@ -28,6 +28,7 @@ pub mod prefer;
 pub mod programs;
 pub mod run_dir;
 pub mod samples;
+mod state_file;
 mod trial;
 
 pub use config::Config;

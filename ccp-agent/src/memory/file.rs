@@ -2,11 +2,10 @@
 
 use crate::error::on;
 use crate::run_dir::{self, RunDir};
-use crate::{Error, clock};
+use crate::{Error, clock, state_file};
 use remuda_selector::antelope::memory::{DESTINATION_BYTES_MAX, Memory, MemoryConfig};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// A memory of the most addresses and networks that can be configured is below this.
@@ -16,14 +15,14 @@ const FILE_BYTES_MAX: u64 = 2 * 32_768 * DESTINATION_BYTES_MAX as u64 + 4_096;
 #[derive(Debug)]
 pub struct MemoryFile {
     path: PathBuf,
-    dir: RunDir,
+    _dir: RunDir,
 }
 
 impl MemoryFile {
     /// That of this state directory, which is made if need be. It need not be there yet.
     pub fn take(state_dir: &Path) -> Result<Self, Error> {
         let dir = RunDir::take(state_dir)?;
-        Ok(Self { path: run_dir::memory_file(dir.path()), dir })
+        Ok(Self { path: run_dir::memory_file(dir.path()), _dir: dir })
     }
 
     /// Where it is.
@@ -33,23 +32,9 @@ impl MemoryFile {
 
     /// What it holds, if it is there; or which rule it breaks.
     pub fn read(&self, config: &MemoryConfig) -> Result<Option<Memory>, String> {
-        let mut options = OpenOptions::new();
-        // Nothing but a file of its own: a pipe would be waited for.
-        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let file = match options.open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.to_string()),
+        let Some(text) = state_file::read(&self.path, "memory", FILE_BYTES_MAX)? else {
+            return Ok(None);
         };
-        if !file.metadata().map_err(|error| error.to_string())?.is_file() {
-            return Err("it is no file".to_owned());
-        }
-        let mut text = String::new();
-        let mut limited = file.take(FILE_BYTES_MAX + 1);
-        limited.read_to_string(&mut text).map_err(|error| error.to_string())?;
-        if text.len() as u64 > FILE_BYTES_MAX {
-            return Err(format!("it is above {FILE_BYTES_MAX} bytes; no memory is"));
-        }
         let (now_s, now_unix_s) = (clock::monotonic_s(), clock::wall().as_secs());
         let memory = Memory::parse(&text, config, now_s, now_unix_s);
         memory.map(Some).map_err(|error| error.to_string())
@@ -69,29 +54,14 @@ impl MemoryFile {
 
     /// Replaces it. Whatever goes wrong, the old one is there as it was.
     pub fn write(&self, text: &str) -> Result<(), Error> {
-        let new = self.path.with_extension("new");
-        let written = write_through(&new, text).and_then(|()| fs::rename(&new, &self.path));
-        if let Err(error) = written {
-            let _ = fs::remove_file(&new); // what there is of it is of no use
-            return Err(on(self.path.display())(error));
-        }
-        let dir = self.dir.path();
-        File::open(dir).and_then(|folder| folder.sync_all()).map_err(on(dir.display()))
+        state_file::write(&self.path, text)
     }
-}
-
-/// Writes a file and waits until it is on the disk.
-fn write_through(path: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let mut file = options.open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use tempfile::TempDir;
 

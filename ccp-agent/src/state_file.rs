@@ -1,0 +1,71 @@
+//! Files of the state directory: read without trust, written whole or not at all.
+
+use crate::Error;
+use crate::error::on;
+use nix::unistd::geteuid;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Nothing, where nothing is there.
+pub fn absent_is_none<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Ok(it) => Ok(Some(it)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The text of a file of the agent's own user or of root, if it is there; or which rule it breaks.
+/// `what` it should be is never longer than `bytes_max`.
+pub fn read(path: &Path, what: &str, bytes_max: u64) -> Result<Option<String>, String> {
+    let said = |error: io::Error| error.to_string();
+    let mut options = OpenOptions::new();
+    // Nothing but a file of its own: a pipe would be waited for.
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let opened = options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => io::Error::other("it is a symbolic link"),
+        _ => error,
+    });
+    let Some(file) = absent_is_none(opened).map_err(said)? else { return Ok(None) };
+    let about = file.metadata().map_err(said)?;
+    if !about.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    let uid = about.uid();
+    if uid != geteuid().as_raw() && uid != 0 {
+        return Err(format!("it belongs to user {uid}: it must be the agent's own or root's"));
+    }
+    let mut text = String::new();
+    file.take(bytes_max + 1).read_to_string(&mut text).map_err(said)?;
+    if text.len() as u64 > bytes_max {
+        return Err(format!("it is above {bytes_max} bytes; no {what} is"));
+    }
+    Ok(Some(text))
+}
+
+/// Replaces a file, by way of one beside it that ends in `.new`, and waits until that is on the
+/// disk. Whatever goes wrong, the old one is there as it was.
+pub fn write(path: &Path, text: &str) -> Result<(), Error> {
+    let new = path.with_extension("new");
+    let written = write_through(&new, text).and_then(|()| fs::rename(&new, path));
+    if let Err(error) = written {
+        let _ = fs::remove_file(&new); // what there is of it is of no use
+        return Err(on(path.display())(error));
+    }
+    sync_folder(path.parent().unwrap_or(path))
+}
+
+/// Waits until what was renamed in a folder is on the disk.
+pub fn sync_folder(folder: &Path) -> Result<(), Error> {
+    File::open(folder).and_then(|open| open.sync_all()).map_err(on(folder.display()))
+}
+
+fn write_through(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let mut file = options.open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
