@@ -3,6 +3,7 @@
 use crate::author::Authors;
 use crate::error::on;
 use crate::guard::GuardConfig;
+use crate::online::OnlineConfig;
 use crate::prefer::Rules;
 use crate::samples::SamplesConfig;
 use crate::{Error, catalogue};
@@ -39,6 +40,8 @@ pub struct Config {
     pub memory: MemoryConfig,
     /// What policies saw of their arms, kept to learn from.
     pub samples: SamplesConfig,
+    /// How what flows teach of Antelope's model comes into force.
+    pub online: OnlineConfig,
     /// What arms need beside a path.
     pub arms: ArmsConfig,
     /// What flows want, unless somebody says else at run time: the first rule that means a flow.
@@ -186,6 +189,7 @@ impl Config {
         self.guard.check()?;
         self.memory.validate().map_err(|error| error.to_string())?;
         self.samples.check()?;
+        self.online.check()?;
         self.policy.validate().map_err(|error| error.to_string())
     }
 
@@ -239,15 +243,19 @@ fn refusal(path: &Path, key: &str, rule: &str) -> Error {
     Error::Config { path: path.display().to_string(), rule: format!("{key}: {rule}") }
 }
 
-/// Reads a model of Antelope.
-pub fn antelope_model(path: &Path) -> Result<Model, Error> {
+/// Reads the file of a model of Antelope.
+pub fn antelope_text(path: &Path) -> Result<String, Error> {
     let refuse = |rule: &str| refusal(path, "policy.antelope.model", rule);
     let bytes = bounded(path, model::BYTES_MAX)?;
     if bytes.len() > model::BYTES_MAX {
         return Err(refuse("is above 64 MiB; no model is"));
     }
-    let text = String::from_utf8(bytes).map_err(|_| refuse("is no UTF-8 text"))?;
-    Model::parse(&text).map_err(|error| refuse(&error.to_string()))
+    String::from_utf8(bytes).map_err(|_| refuse("is no UTF-8 text"))
+}
+
+fn antelope_model(path: &Path) -> Result<Model, Error> {
+    let model = Model::parse(&antelope_text(path)?);
+    model.map_err(|error| refusal(path, "policy.antelope.model", &error.to_string()))
 }
 
 #[cfg(test)]
@@ -324,6 +332,7 @@ mod tests {
         refused("[rain]", "rain");
         refused("[agent]\nrun_dir = '/x'\nstate_dir = '/x'", "agent.state_dir = \"/x\"");
         refused("[memory]\nttl_s = 0", "memory.ttl_s = 0");
+        refused("[online]\nflows_min = 1", "online.flows_min = 1");
         refused("[samples]\nbytes_max = 1", "samples.bytes_max = 1");
         refused("[memory]\nttl = 0", "unknown field `ttl`");
         refused("agent = ", "agent");

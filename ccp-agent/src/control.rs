@@ -8,10 +8,12 @@ use crate::clock;
 use crate::error::on;
 use crate::host::{Counts, Host, Row, Target};
 use crate::ipc::lock;
+use crate::online::{self, Online, Report};
 use crate::prefer::{self, Order};
 use crate::{Error, catalogue, programs, run_dir};
 use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
 use remuda_selector::antelope::memory::{self, Network};
+use remuda_selector::antelope::model::{Model, Slot};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -75,6 +77,12 @@ pub enum Request {
         /// In segments; 0: none of its own.
         pkts: u32,
     },
+    /// The model that Antelope picks by, and how it does.
+    Model {},
+    /// To go back to the model before.
+    ModelBack {},
+    /// To go back to the configured or shipped one.
+    ModelBase {},
 }
 
 /// A program, for people.
@@ -163,6 +171,8 @@ pub enum Answer {
     },
     /// To `InitialCwnd`.
     InitialCwndSet {},
+    /// To `Model`, `ModelBack` and `ModelBase`.
+    Model(Box<Report>),
     /// To what cannot be done.
     Error {
         /// Why, and the fix.
@@ -256,7 +266,33 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
             lock(host).set_initial_cwnd(*of, *pkts)?;
             Answer::InitialCwndSet {}
         }
+        Request::Model {} => Answer::Model(Box::new(report(host))),
+        Request::ModelBack {} => Answer::Model(Box::new(order(host, Online::back)?)),
+        Request::ModelBase {} => Answer::Model(Box::new(order(host, Online::back_to_base)?)),
     })
+}
+
+fn report(host: &Mutex<Host>) -> Report {
+    let online = lock(host).online.clone();
+    if let Some(online) = online {
+        return online::with(&online, host, |online| online.report());
+    }
+    let loaded = lock(host).config.policy.antelope.loaded.clone();
+    Report::unwatched(&loaded.as_ref().map_or_else(Model::shipped, Slot::model))
+}
+
+fn order(
+    host: &Mutex<Host>,
+    act: impl FnOnce(&mut Online) -> Result<Report, Error>,
+) -> Result<Report, Error> {
+    let online = lock(host).online.clone();
+    let Some(online) = online else {
+        let fix = "fix: online.enabled and samples.enabled must be true, and the event log says \
+                   what else there is";
+        let is = "no model can take over here, so there is none to go back to";
+        return Err(Error::Refused(format!("{is}\n{fix}")));
+    };
+    online::with(&online, host, act)
 }
 
 fn refused(error: String) -> Answer {

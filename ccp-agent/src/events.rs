@@ -5,6 +5,7 @@
 
 use crate::clock;
 use crate::error::on;
+use crate::online::Interval;
 use crate::prefer::Wants;
 use crate::{Error, guard};
 use remuda_algorithms::Sample;
@@ -87,6 +88,20 @@ pub enum Event {
     MemoryKept { path: String, destinations: u64 },
     /// Samples to learn from could not be kept, so many of them; the agent goes on.
     SamplesUnkept { path: String, reason: String, left_out: u64 },
+    /// Another model is in force; `gain` is by how much its squared error is less, over `flows`.
+    Model { from: String, to: String, why: String, flows: u64, gain: Option<Interval> },
+    /// The trainer has left a model of so many live rows: it predicts in the shadow now.
+    ModelCandidate { model: String, rows: u64, flows: u64 },
+    /// A model does not take over: it breaks a rule, or is not better.
+    ModelRefused { path: String, reason: String },
+    /// The model in force could not be taken: it lies there under another name, and the configured
+    /// or shipped one is in force.
+    ModelSetAside { path: String, to: String, rule: String },
+    /// What models there are could not be kept as it should be; the agent goes on.
+    ModelUnkept { path: String, reason: String },
+    /// The model in force misses by something else than it used to: `usual` and `now` are mean
+    /// errors of the natural logarithm of power.
+    Drift { model: String, usual: f64, now: f64, flows: u64 },
     /// An operator had destinations forgotten.
     Forgot { of: String, destinations: u64 },
     /// An operator gave a destination an initial window, or with 0 none.

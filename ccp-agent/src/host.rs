@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::events::{Event, Recorder};
 use crate::flow::{Actuator, Context, Flow, Guarded, socket_name};
 use crate::ipc::Peer;
+use crate::online::Online;
 use crate::prefer::{Preferences, Wants};
 use crate::samples::Basket;
 use crate::{Error, clock, decode};
@@ -22,6 +23,7 @@ use remuda_wire::to_agent::{FlowInfo, Hello, Signals, State};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
 
 /// A flow as its datapath numbers it.
 pub type Key = (Peer, u32);
@@ -116,6 +118,9 @@ pub struct Host {
     pub flows_left: u64,
     /// Where samples go.
     pub samples: Basket,
+    /// Which model is in force, and how it does; none where no other can be. Its lock is never
+    /// taken with the host's held.
+    pub online: Option<Arc<Mutex<Online>>>,
     recorder: Box<dyn Recorder>,
     flows: HashMap<Key, Flow>,
     keys: HashMap<u32, Key>,
@@ -179,6 +184,7 @@ impl Host {
             counts: Counts::default(),
             flows_left: 0,
             samples: Basket::default(),
+            online: None,
             recorder,
             flows: HashMap::new(),
             keys: HashMap::new(),
@@ -365,6 +371,9 @@ impl Host {
             self.preferences.ended(flow.id);
             flow.leave(&mut self.memory, clock::monotonic_s(), &mut *self.recorder);
             flow.end(&mut *self.recorder);
+            if flow.is_sampled {
+                self.samples.end(flow.id);
+            }
         }
     }
 

@@ -23,6 +23,7 @@ pub mod guard;
 pub mod host;
 pub mod ipc;
 pub mod memory;
+pub mod online;
 mod portus_side;
 pub mod prefer;
 pub mod programs;

@@ -48,6 +48,11 @@ pub fn samples_dir(state_dir: &Path) -> PathBuf {
     state_dir.join("samples")
 }
 
+/// The models that take over, and the trainer's candidate.
+pub fn models_dir(state_dir: &Path) -> PathBuf {
+    state_dir.join("models")
+}
+
 /// Its event log.
 pub fn event_log(run_dir: &Path) -> PathBuf {
     run_dir.join("events.jsonl")

@@ -89,6 +89,8 @@ pub struct Flow {
     pub restored: bool,
     /// Its datapath did not let it run what it was told to.
     pub refused: bool,
+    /// A policy of it has had something to sample.
+    pub is_sampled: bool,
     controller: Box<dyn Controller>,
     guard: Guard,
     started_us: u64,
@@ -168,6 +170,7 @@ impl Flow {
             wish: None,
             restored: false,
             refused: false,
+            is_sampled: false,
             guard: Guard::new(cwnd, Time::ZERO),
             controller,
             path,
@@ -304,6 +307,7 @@ impl Flow {
         }
         let decision = self.consider_switches(m, decision, now, ctx);
         if let Some(sample) = self.controller.sample() {
+            self.is_sampled = true;
             ctx.recorder.sample(self.id, sample);
         }
         self.last_signals = self.signals.take();

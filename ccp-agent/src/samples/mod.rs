@@ -2,7 +2,8 @@
 //!
 //! A thread of its own writes them, as a disk may be slow, and no report waits for one. What it
 //! cannot keep up with, or the disk has no room for, is left out and counted. Addresses are not
-//! among what is kept.
+//! among what is kept. The same thread holds them against what models predicted
+//! ([`crate::online`]).
 
 mod files;
 
@@ -11,6 +12,7 @@ use crate::error::on;
 use crate::events::{Event, Recorder};
 use crate::host::Host;
 use crate::ipc::lock;
+use crate::online::{self, Online};
 use crate::{Error, clock, run_dir};
 use files::SampleFiles;
 use remuda_algorithms::Sample;
@@ -86,10 +88,17 @@ impl Row {
     }
 }
 
+/// What the host tells of a flow.
+#[derive(Debug)]
+enum Told {
+    Sample(Sample),
+    Ended,
+}
+
 /// Where the host puts samples.
 #[derive(Debug, Default)]
 pub struct Basket {
-    to: Option<SyncSender<(u32, Sample)>>,
+    to: Option<SyncSender<(u32, Told)>>,
     left_out: u64,
 }
 
@@ -102,10 +111,17 @@ impl Basket {
     /// Takes one, unless nobody keeps them or too many wait.
     pub fn put(&mut self, flow: u32, sample: Sample) {
         let Some(to) = &self.to else { return };
-        match to.try_send((flow, sample)) {
+        match to.try_send((flow, Told::Sample(sample))) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => self.left_out += 1,
             Err(TrySendError::Disconnected(_)) => self.to = None,
+        }
+    }
+
+    /// A flow that has put some has ended. If too many wait, that is not told.
+    pub fn end(&mut self, flow: u32) {
+        if let Some(to) = &self.to {
+            let _ = to.try_send((flow, Told::Ended)); // what nobody hears of is forgotten in time
         }
     }
 }
@@ -141,17 +157,20 @@ impl SampleKeeper {
         }
         let dir = run_dir::samples_dir(&config.state_dir());
         let kept = SampleFiles::take(&dir, config.samples.bytes_max);
-        if let Err(error) = kept.and_then(|files| keeper.keep(files)) {
+        if let Err(error) = kept.and_then(|files| keeper.keep(files, config)) {
             let (path, reason) = (dir.display().to_string(), error.to_string());
             lock(host).record(&Event::SamplesUnkept { path, reason, left_out: 0 });
         }
         keeper
     }
 
-    fn keep(&mut self, files: SampleFiles) -> Result<(), Error> {
+    fn keep(&mut self, files: SampleFiles, config: &Config) -> Result<(), Error> {
         let (to, from) = mpsc::sync_channel(WAITING_MAX);
+        let online = online::start(config, &self.host);
         let host = Arc::clone(&self.host);
-        let mut writer = Writer { host, files, from, failed: None, left_out: 0, said_s: None };
+        let failed = None;
+        let mut writer =
+            Writer { host, files, online, from, failed, left_out: 0, said_s: None, looked_s: 0 };
         let named = thread::Builder::new().name("samples".to_owned());
         let thread = named.spawn(move || writer.run()).map_err(on("the samples' thread"))?;
         self.thread = Some(thread);
@@ -172,23 +191,40 @@ impl Drop for SampleKeeper {
 struct Writer {
     host: Arc<Mutex<Host>>,
     files: SampleFiles,
-    from: Receiver<(u32, Sample)>,
+    online: Option<Arc<Mutex<Online>>>,
+    from: Receiver<(u32, Told)>,
     /// Why the last one could not be kept.
     failed: Option<String>,
     /// Since it was said last.
     left_out: u64,
     said_s: Option<u64>,
+    /// When it was looked for another model last.
+    looked_s: u64,
 }
 
 impl Writer {
     fn run(&mut self) {
         loop {
             match self.from.recv_timeout(LOOK) {
-                Ok((flow, sample)) => self.write(flow, &sample),
+                Ok((flow, Told::Sample(sample))) => {
+                    self.write(flow, &sample);
+                    self.online(|online| online.sample(flow, &sample));
+                }
+                Ok((flow, Told::Ended)) => self.online(|online| online.ended(flow)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.say();
+            let now_s = clock::monotonic_s();
+            if std::mem::replace(&mut self.looked_s, now_s) != now_s {
+                self.online(Online::look);
+            }
+            self.say(now_s);
+        }
+    }
+
+    fn online(&self, act: impl FnOnce(&mut Online)) {
+        if let Some(online) = &self.online {
+            online::with(online, &self.host, act);
         }
     }
 
@@ -202,8 +238,7 @@ impl Writer {
     }
 
     /// Says what was left out, if anything was and it is time to.
-    fn say(&mut self) {
-        let now_s = clock::monotonic_s();
+    fn say(&mut self, now_s: u64) {
         if self.said_s.is_some_and(|said_s| now_s.saturating_sub(said_s) < SAID_AGAIN_S) {
             return;
         }

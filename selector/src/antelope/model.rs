@@ -205,6 +205,11 @@ fn refuse(what: impl Into<String>, rule: &'static str) -> Error {
     Error::Rule { what: what.into(), rule }
 }
 
+/// The SHA-256 of a model's file, in hexadecimal digits.
+pub fn digest_of(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn known_arms(names: &[String]) -> Result<Vec<&'static str>, Error> {
     let mut arms: Vec<&'static str> = Vec::new();
     for name in names {
@@ -252,8 +257,7 @@ impl Model {
         let modes = file.modes.try_map(|mode, of| ensembles(kind, &arms, mode, &of))?;
         let saved = file.values.ok_or_else(|| refuse("values", "it is missing"))?;
         let values = Values::read(&arms, &saved, file.online.as_ref())?;
-        let digest = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-        let model = Self { kind, arms, modes, values, card, digest };
+        let model = Self { kind, arms, modes, values, card, digest: digest_of(text) };
         for (number, check) in file.checks.iter().enumerate() {
             model.check(number, check)?;
         }
@@ -306,7 +310,7 @@ impl Model {
         self.kind
     }
 
-    /// The SHA-256 of its file, in hexadecimal digits: which model it is.
+    /// [`digest_of`] its file: which model it is.
     pub fn digest(&self) -> &str {
         &self.digest
     }

@@ -1,0 +1,71 @@
+//! A model that predicts beside the one in force, and decides nothing.
+
+use super::paired::{Interval, Paired};
+use super::scores::{Miss, Scores};
+use super::spans::{Outcome, is_after};
+use remuda_selector::antelope::model::Model;
+use std::sync::Arc;
+
+/// Whether it would be better.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Judged {
+    /// Too few flows have scored it since it was judged last.
+    NotYet,
+    /// The interval of the paired difference lies above 0.
+    Better(Interval),
+    /// It does not, after as many flows as it is given.
+    NotBetter(Interval),
+}
+
+/// One such model.
+#[derive(Clone, Debug)]
+pub struct Shadow {
+    /// Which.
+    pub model: Arc<Model>,
+    /// Flows that began after this one score it.
+    after: u32,
+    pub scores: Scores,
+    pub paired: Paired,
+    /// It is judged when so many flows have scored it; none: it has been for good.
+    pub look_at: Option<u64>,
+}
+
+impl Shadow {
+    pub fn new(model: Arc<Model>, after: u32, flows_min: u64) -> Self {
+        let (scores, paired) = (Scores::default(), Paired::default());
+        Self { model, after, scores, paired, look_at: Some(flows_min) }
+    }
+
+    /// How many flows have scored it.
+    pub fn flows(&self) -> u64 {
+        self.paired.flows() as u64
+    }
+
+    /// Takes in what came, which the model in force misses by that.
+    pub fn add(&mut self, outcome: &Outcome, in_force: Miss) {
+        if self.look_at.is_none() || !is_after(outcome.flow, self.after) {
+            return;
+        }
+        let said = self.model.value(&outcome.features, outcome.arm);
+        let Some(miss) = said.map(|said| Miss::of(&said, &outcome.came)) else { return };
+        let before = self.flows();
+        self.paired.add(outcome.flow, in_force.square() - miss.square());
+        self.scores.add(outcome.arm, miss, self.flows() > before);
+    }
+
+    /// Judges it, if it is time to: when flows have doubled since it was judged last.
+    pub fn judged(&mut self, flows_max: u64) -> Judged {
+        let flows = self.flows();
+        let is_due = self.look_at.is_some_and(|at| flows >= at);
+        let Some(gain) = self.paired.interval().filter(|_| is_due) else { return Judged::NotYet };
+        if gain.least > 0.0 {
+            return Judged::Better(gain);
+        }
+        if flows >= flows_max {
+            self.look_at = None;
+            return Judged::NotBetter(gain);
+        }
+        self.look_at = Some(flows.saturating_mul(2).min(flows_max));
+        Judged::NotYet
+    }
+}
