@@ -18,6 +18,7 @@ mod graph;
 mod kinds;
 mod matrix;
 mod memory;
+mod model;
 mod prefer;
 mod programs;
 mod quic;
@@ -60,6 +61,8 @@ enum Command {
     Prefer(prefer::PreferArgs),
     /// Show what suited destinations before, or have it forgotten
     Memory(memory::MemoryArgs),
+    /// Show the model that antelope picks by and how it does; or go back to the one before
+    Model(model::ModelArgs),
     /// Run arms written in Python on live flows
     Run(author::RunArgs),
     /// List arms and policies, with the datapath programs
@@ -131,6 +134,7 @@ fn run(command: Command) -> ExitCode {
         Command::Set(args) => args.run(),
         Command::Prefer(args) => args.run(),
         Command::Memory(args) => args.run(),
+        Command::Model(args) => args.run(),
         Command::Run(args) => args.run(),
         Command::Programs(args) => args.run(),
         Command::Doctor(args) => args.run(),

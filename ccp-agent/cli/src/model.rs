@@ -1,0 +1,153 @@
+//! `remuda model`
+
+use crate::table::{figure, table};
+use crate::{Failure, RunDirArgs};
+use ccp_agent::control::{Answer, Request, ask};
+use ccp_agent::online::{DriftRow, ModelRow, Report, Score, ShadowRow};
+use clap::{Args, ValueEnum};
+
+/// Digits of a digest that tell models apart.
+const DIGITS: usize = 12;
+
+/// Show the model that antelope picks by, how well it predicts, and what may take over; or go back.
+///
+/// Errors are of natural logarithms, of what came less what was predicted: 0.1 is a tenth. A gain
+/// is by how much less a model's squared error is than that of the one in force, on the same flows.
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    #[command(flatten)]
+    run_dir: RunDirArgs,
+    /// Go back, for new and running flows: to the model before, or to the configured or shipped one
+    #[arg(value_enum)]
+    to: Option<To>,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum To {
+    /// To the model that was in force before; a candidate is dropped
+    Back,
+    /// To the configured or shipped model; a candidate is dropped
+    Base,
+}
+
+fn named(model: &ModelRow) -> String {
+    let digest: String = model.digest.chars().take(DIGITS).collect();
+    format!("{} {digest}", model.name)
+}
+
+fn taught(model: &ModelRow) -> String {
+    match &model.parent {
+        None => format!("of {}", model.data),
+        Some(parent) => {
+            let parent: String = parent.chars().take(DIGITS).collect();
+            let ModelRow { rows, flows, .. } = model;
+            format!("taught by {rows} rows of {flows} live flows what {parent} missed")
+        }
+    }
+}
+
+fn scored(score: &Score) -> String {
+    match score.predictions {
+        0 => "no flow has scored it yet".to_owned(),
+        predictions => {
+            let (flows, square) = (score.flows, score.square);
+            format!("{flows} flows, {predictions} predictions, squared error {square:.3}")
+        }
+    }
+}
+
+fn drifted(drift: &DriftRow) -> String {
+    let DriftRow { usual, now, flows } = drift;
+    format!("the error of power was {usual:.2} and is {now:.2}, on {flows} flows")
+}
+
+fn shadow(row: &ShadowRow) -> String {
+    let gain = row.gain.map_or_else(
+        || "no gain known".to_owned(),
+        |it| format!("gain {:.3} ({:.3} to {:.3})", it.mean, it.least, it.most),
+    );
+    let next = row.judged_at_flows.map_or_else(
+        || "not judged any more".to_owned(),
+        |flows| format!("judged at {flows} flows"),
+    );
+    format!("{}, {}; {}; {gain}; {next}", named(&row.model), taught(&row.model), scored(&row.score))
+}
+
+fn print(report: &Report) {
+    let origin = if report.is_base { "configured or shipped" } else { "took over" };
+    println!("in force: {}, {}", named(&report.model), taught(&report.model));
+    println!("since: {} s ({origin})", report.in_force_s);
+    match &report.score {
+        None => println!("scores: none; online.enabled or samples.enabled is false, or has failed"),
+        Some(score) => println!("scores: {}", scored(score)),
+    }
+    println!("drift: {}", report.drift.as_ref().map_or_else(|| "none".to_owned(), drifted));
+    for row in &report.shadows {
+        println!("{}: {}", row.role, shadow(row));
+    }
+    let arms = report.score.as_ref().map(|score| score.arms.as_slice()).unwrap_or_default();
+    if arms.is_empty() {
+        return;
+    }
+    let mut out =
+        table(&["arm", "predictions", "error of throughput", "error of delay", "squared error"]);
+    for row in arms {
+        let [throughput, delay, square] =
+            [row.throughput, row.delay, row.square].map(|it| figure(Some(it)));
+        out.add_row([row.arm.clone(), row.predictions.to_string(), throughput, delay, square]);
+    }
+    println!("{out}");
+}
+
+impl ModelArgs {
+    /// Runs it.
+    pub fn run(self) -> Result<(), Failure> {
+        let request = match self.to {
+            None => Request::Model {},
+            Some(To::Back) => Request::ModelBack {},
+            Some(To::Base) => Request::ModelBase {},
+        };
+        match ask(&self.run_dir.run_dir, &request)? {
+            Answer::Model(report) if self.json => println!("{}", serde_json::to_string(&report)?),
+            Answer::Model(report) => print(&report),
+            other => return Err(format!("the agent answered {other:?}").into()),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_model_is_fits_into_a_line() {
+        let base = ModelRow {
+            name: "antelope".to_owned(),
+            digest: "0123456789abcdef".repeat(4),
+            parent: None,
+            data: "6000 environments".to_owned(),
+            rows: 0,
+            flows: 0,
+        };
+        assert_eq!(named(&base), "antelope 0123456789ab");
+        assert_eq!(taught(&base), "of 6000 environments");
+        let online = ModelRow { parent: Some("f".repeat(64)), rows: 900, flows: 40, ..base };
+        let want = "taught by 900 rows of 40 live flows what ffffffffffff missed";
+        assert_eq!(taught(&online), want);
+        assert_eq!(scored(&Score::default()), "no flow has scored it yet");
+        let row = ShadowRow {
+            role: "candidate".to_owned(),
+            model: online,
+            score: Score { flows: 3, predictions: 5, square: 0.25, arms: Vec::new() },
+            gain: None,
+            judged_at_flows: Some(30),
+        };
+        let said = shadow(&row);
+        assert!(said.contains("3 flows, 5 predictions, squared error 0.250; no gain known"));
+        assert!(said.ends_with("judged at 30 flows"), "{said}");
+    }
+}
