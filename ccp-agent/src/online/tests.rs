@@ -109,7 +109,7 @@ impl Place {
 /// What happened since this was asked last, by name.
 fn events(online: &mut Online) -> Vec<(String, String)> {
     let all = std::mem::take(&mut online.events);
-    all.iter().map(|event| told(event)).collect()
+    all.iter().map(told).collect()
 }
 
 fn told(event: &Event) -> (String, String) {
