@@ -7,12 +7,13 @@ use std::fs;
 use std::process::Command;
 
 /// The documents held to it.
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 7] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "datapath/bpf/README.md",
+    "docs/online.md",
     "emulation/live/README.md",
 ];
 /// Endings of a name that is a file's.

@@ -155,7 +155,7 @@ mod tests {
 
         #[test]
         fn a_shift_by_two_deviations_is_one_soon_and_told_as_what_it_is(
-            seed: u64, kind in 0..3u8, is_up: bool, before in 60..600usize,
+            seed: u64, kind in 0..3u8, is_up: bool, before in 150..600usize,
         ) {
             let (mut drift, mut state) = (Drift::new(DriftRule::DEFAULT), seed);
             for _ in 0..before {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::events::Recorder;
 use crate::samples::SampleKeeper;
+use proptest::prelude::*;
 use remuda_algorithms::Seen;
 use remuda_algorithms::units::Time;
 use remuda_selector::features::{COUNT, Features, SchemaHash, schema};
@@ -285,6 +286,31 @@ fn hostile_candidates_are_refused_by_rule_and_cost_nothing() {
         assert_eq!(events(&mut online), [], "said once");
     }
     assert_eq!(says(&online.slot), 2.0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_became_of_a_candidates_bytes_the_model_in_force_stays(
+        cut in 0.0..1.0f64, at in 0.0..1.0f64, byte: u8,
+    ) {
+        let mut place = Place::new();
+        let mut online = place.online();
+        let good = taught(&model(2.0), online.slot.model().digest(), -2.0).to_string();
+        let mut bytes = good.into_bytes();
+        let place_of = |share: f64, bytes: &[u8]| (bytes.len() as f64 * share) as usize;
+        let changed = place_of(at, &bytes);
+        bytes[changed] = byte;
+        if cut < 0.5 {
+            bytes.truncate(place_of(2.0 * cut, &bytes));
+        }
+        fs::write(place.file("candidate.json"), &bytes).expect("it is written");
+        online.look();
+        let all = names(&mut online);
+        prop_assert!(all == ["model_candidate"] || all == ["model_refused"], "{all:?}");
+        prop_assert_eq!(place.has("refused.json"), all == ["model_refused"]);
+        prop_assert_eq!(says(&online.slot), 2.0);
+    }
 }
 
 #[test]
