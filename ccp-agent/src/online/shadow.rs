@@ -69,3 +69,45 @@ impl Shadow {
         Judged::NotYet
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_judged_when_flows_have_doubled_and_at_the_last_one() {
+        let mut shadow = Shadow::new(Model::shipped(), 0, 3);
+        let mut flow = 0;
+        let mut judged = |difference: f64| {
+            flow += 1;
+            shadow.paired.add(flow, difference);
+            (shadow.judged(10), shadow.look_at)
+        };
+        for (difference, want) in [
+            (-9.0, Some(3)),
+            (1.0, Some(3)),
+            // Not better: again at six flows, however good the next ones are.
+            (1.0, Some(6)),
+            (99.0, Some(6)),
+            (99.0, Some(6)),
+            // Still not: twice as many are more than it is given.
+            (-99.0, Some(10)),
+            (1.0, Some(10)),
+            (1.0, Some(10)),
+            (1.0, Some(10)),
+        ] {
+            assert_eq!(judged(difference), (Judged::NotYet, want));
+        }
+        let (last, look_at) = judged(1.0);
+        assert!(matches!(last, Judged::NotBetter(_)) && look_at.is_none(), "{last:?}");
+        assert_eq!(judged(1.0), (Judged::NotYet, None), "it has been for good");
+    }
+
+    #[test]
+    fn it_is_better_if_the_whole_interval_says_so() {
+        let mut shadow = Shadow::new(Model::shipped(), 0, 3);
+        [1.0, 1.1, 0.9].into_iter().zip(1..).for_each(|(it, flow)| shadow.paired.add(flow, it));
+        let judged = shadow.judged(10);
+        assert!(matches!(judged, Judged::Better(gain) if gain.least > 0.7), "{judged:?}");
+    }
+}
