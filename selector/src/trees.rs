@@ -3,7 +3,13 @@
 //! Reads `Booster.save_model("x.json")` of XGBoost 2 and 3: `gbtree`, one output, numerical splits.
 //! A tree becomes a perfect binary one of a fixed depth, whose walk is a loop without a branch: a
 //! leaf above the bottom is repeated below itself, behind comparisons that do not matter.
-//! Eight trees are walked side by side, so that their loads overlap.
+//! Twelve trees are walked side by side, so that their loads overlap.
+//!
+//! A walk checks no bound and no NaN: a tree has a power of two of places, counted from 1 as in a
+//! heap, so that the remainder by that is within; and a row is laid out twice, with infinities in
+//! place of NaNs, so that a node looks where its default is (see [`Row`]). Eight models of a
+//! hundred trees, six deep: 4.4 us, where a plain walk took 35 us (a branch mispredicted each
+//! second node).
 //!
 //! What makes it bit-equal (measured): singles; `x < threshold` goes left, a NaN where the node
 //! says it goes by default; a sum starts at `base_score`, to which leaves are added in the trees'
@@ -13,13 +19,16 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use std::array::from_ref;
 
 /// The deepest tree taken. A perfect tree of it has 1,024 leaves.
 pub const DEPTH_MAX: usize = 10;
 /// The most trees of one model.
 pub const TREES_MAX: usize = 4_096;
-/// Trees walked together.
-const ABREAST: usize = 8;
+/// The most features of one model: two places of a row each, which a byte counts.
+pub const FEATURES_MAX: usize = 128;
+/// Trees walked together. Measured, as above: 4 take 6.3 us, 8 take 4.8, 12 take 4.4, 16 take 4.6.
+const ABREAST: usize = 12;
 
 /// Why a text is no model that can be used.
 #[derive(Debug, thiserror::Error)]
@@ -89,13 +98,37 @@ struct SavedTree {
     split_type: Option<Vec<i64>>,
 }
 
-/// One place of a perfect tree: a comparison, or below the last one a leaf.
+/// One place of a perfect tree: left of the threshold is what lies below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Node {
-    /// Left of the threshold: below it, or if `missing_left`, also a NaN.
     threshold: f32,
-    feature: u16,
-    missing_left: bool,
+    /// Where in a [`Row`].
+    place: u8,
+}
+
+/// Features as nodes look at them: each twice. What is not known is greater than any threshold at
+/// the even place, for nodes that send it right, and less at the odd one.
+struct Row([f32; 2 * FEATURES_MAX]);
+
+impl Row {
+    fn of(features: &[f32]) -> Self {
+        let mut places = [0.0; 2 * FEATURES_MAX];
+        for (both, value) in places.as_chunks_mut().0.iter_mut().zip(features) {
+            *both = if value.is_nan() { [f32::INFINITY, f32::NEG_INFINITY] } else { [*value; 2] };
+        }
+        Self(places)
+    }
+
+    /// Where a node looks. Features are fewer than [`FEATURES_MAX`], or it would look at the last.
+    fn place(feature: u64, missing_left: bool) -> u8 {
+        u8::try_from(2 * feature + u64::from(missing_left)).unwrap_or(u8::MAX)
+    }
+
+    /// 1 if a node sends it right, else 0.
+    #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "there is no NaN, and `>=` is slower")]
+    fn turn(&self, node: Node) -> usize {
+        usize::from(!(self.0[usize::from(node.place)] < node.threshold))
+    }
 }
 
 /// A sum of trees.
@@ -105,7 +138,7 @@ pub struct Ensemble {
     depth: usize,
     features: usize,
     trees: usize,
-    /// For each tree `2^depth - 1` comparisons, level by level.
+    /// For each tree `2^depth` places: one that nothing is at, then comparisons, level by level.
     nodes: Box<[Node]>,
     /// For each tree `2^depth` values.
     leaves: Box<[f32]>,
@@ -123,13 +156,12 @@ impl Ensemble {
         let saved = &learner.gradient_booster.model.trees;
         let depths = saved.iter().enumerate().map(|(at, tree)| depth_of(at, tree, features));
         let depth = depths.collect::<Result<Vec<_>, _>>()?.into_iter().max().unwrap_or(0);
-        let (inner, bottom) = ((1 << depth) - 1, 1 << depth);
-        let mut nodes = vec![Node::default(); inner * saved.len()];
-        let mut leaves = vec![0.0; bottom * saved.len()];
-        for (at, tree) in saved.iter().enumerate() {
-            let nodes = &mut nodes[at * inner..(at + 1) * inner];
-            let leaves = &mut leaves[at * bottom..(at + 1) * bottom];
-            fill(tree, nodes, leaves);
+        let places = 1 << depth;
+        let mut nodes = vec![Node::default(); places * saved.len()];
+        let mut leaves = vec![0.0; places * saved.len()];
+        let each = nodes.chunks_exact_mut(places).zip(leaves.chunks_exact_mut(places));
+        for (tree, (nodes, leaves)) in saved.iter().zip(each) {
+            fill(tree, &mut nodes[1..], leaves);
         }
         Ok(Self {
             base: base_score(&learner.learner_model_param.base_score)?,
@@ -158,27 +190,46 @@ impl Ensemble {
     /// If the row has another length than the model was read for.
     pub fn predict(&self, row: &[f32]) -> f32 {
         assert_eq!(row.len(), self.features, "a row of another schema");
-        let inner = (1 << self.depth) - 1;
-        let bottom = 1 << self.depth;
-        let mut sum = self.base;
-        let mut first = 0;
-        while first < self.trees {
-            let count = ABREAST.min(self.trees - first);
-            let mut at = [0usize; ABREAST];
-            for _ in 0..self.depth {
-                for (lane, at) in at.iter_mut().enumerate().take(count) {
-                    let node = &self.nodes[(first + lane) * inner + *at];
-                    let value = row[usize::from(node.feature)];
-                    let left = value < node.threshold || (value.is_nan() && node.missing_left);
-                    *at = 2 * *at + 2 - usize::from(left);
-                }
-            }
-            for (lane, at) in at.iter().enumerate().take(count) {
-                sum += self.leaves[(first + lane) * bottom + at - inner];
-            }
-            first += count;
+        let row = Row::of(row);
+        match self.depth {
+            0 => self.walk::<1>(&row),
+            1 => self.walk::<2>(&row),
+            2 => self.walk::<4>(&row),
+            3 => self.walk::<8>(&row),
+            4 => self.walk::<16>(&row),
+            5 => self.walk::<32>(&row),
+            6 => self.walk::<64>(&row),
+            7 => self.walk::<128>(&row),
+            8 => self.walk::<256>(&row),
+            9 => self.walk::<512>(&row),
+            _ => self.walk::<{ 1 << DEPTH_MAX }>(&row),
         }
-        sum
+    }
+
+    /// Down all trees, of so many places each.
+    fn walk<const PLACES: usize>(&self, row: &Row) -> f32 {
+        let nodes = self.nodes.as_chunks::<PLACES>().0.as_chunks::<ABREAST>();
+        let leaves = self.leaves.as_chunks::<PLACES>().0.as_chunks::<ABREAST>();
+        let together = nodes.0.iter().zip(leaves.0);
+        let sum = together.fold(self.base, |sum, trees| self.down(trees, row, sum));
+        let rest = nodes.1.iter().zip(leaves.1);
+        rest.fold(sum, |sum, tree| self.down((from_ref(tree.0), from_ref(tree.1)), row, sum))
+    }
+
+    /// The sum with what these trees say added to it.
+    fn down<const PLACES: usize, const TREES: usize>(
+        &self,
+        (nodes, leaves): (&[[Node; PLACES]; TREES], &[[f32; PLACES]; TREES]),
+        row: &Row,
+        sum: f32,
+    ) -> f32 {
+        let mut at = [1; TREES];
+        for _ in 0..self.depth {
+            for (at, nodes) in at.iter_mut().zip(nodes) {
+                *at = 2 * *at + row.turn(nodes[*at % PLACES]);
+            }
+        }
+        at.iter().zip(leaves).fold(sum, |sum, (at, leaves)| sum + leaves[at % PLACES])
     }
 }
 
@@ -191,6 +242,9 @@ fn check_kind(learner: &Learner, features: usize) -> Result<(), Error> {
     if !learner.objective.name.starts_with("reg:") {
         let what = format!("objective.name = {}", learner.objective.name);
         return Err(refuse(what, "it must be a regression, reg:..."));
+    }
+    if features > FEATURES_MAX {
+        return Err(refuse(format!("{features} features"), "there may be 128"));
     }
     let counted = learner.learner_model_param.num_feature.parse();
     if counted != Ok(features) {
@@ -275,8 +329,10 @@ fn fill(tree: &SavedTree, nodes: &mut [Node], leaves: &mut [f32]) {
             if let (Ok(left), Ok(right)) = (usize::try_from(children.0), children.1.try_into()) {
                 nodes[place] = Node {
                     threshold: tree.split_conditions[node],
-                    feature: u16::try_from(tree.split_indices[node]).unwrap_or(u16::MAX),
-                    missing_left: goes_left_by_default(&tree.default_left[node]),
+                    place: Row::place(
+                        tree.split_indices[node],
+                        goes_left_by_default(&tree.default_left[node]),
+                    ),
                 };
                 below.extend([left, right]);
             } else {
@@ -294,6 +350,7 @@ fn fill(tree: &SavedTree, nodes: &mut [Node], leaves: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
     /// x0 < 1.5 ? (x1 < -2 ? 10 : 20) : 30, and a second tree that is a leaf of 0.25.
@@ -373,6 +430,103 @@ mod tests {
             assert!(error.contains(want), "{path}: {error}");
         }
         assert!(Ensemble::parse("{\"learner\": {", 2).is_err(), "truncated");
+    }
+
+    #[test]
+    fn a_model_of_too_many_features_is_refused() {
+        let of = |count: usize| {
+            let mut model = model();
+            let counted = "/learner/learner_model_param/num_feature";
+            *model.pointer_mut(counted).unwrap() = json!(count.to_string());
+            // The last of them, at the root.
+            let root = "/learner/gradient_booster/model/trees/0/split_indices/0";
+            *model.pointer_mut(root).unwrap() = json!(count - 1);
+            Ensemble::parse(&model.to_string(), count)
+        };
+        let trees = of(FEATURES_MAX).unwrap();
+        let mut row = [0.0; FEATURES_MAX];
+        assert_eq!(trees.predict(&row), 20.75);
+        row[FEATURES_MAX - 1] = 2.0;
+        assert_eq!(trees.predict(&row), 30.75);
+        let error = of(FEATURES_MAX + 1).unwrap_err().to_string();
+        assert_eq!(error, "129 features: there may be 128");
+    }
+
+    /// Of the trees below.
+    const FEATURES: usize = 3;
+
+    /// A tree of 2 `inner` + 1 nodes, each inner one put in a leaf's place: drawn from few values,
+    /// so that rows meet thresholds.
+    fn grown(inner: usize, draws: &mut impl Iterator<Item = u64>) -> SavedTree {
+        let count = 2 * inner + 1;
+        let mut draw = |below: usize| draws.next().unwrap_or(0) as usize % below;
+        let (mut left, mut right) = (vec![-1; count], vec![-1; count]);
+        let mut leaves = vec![(0usize, 0usize)];
+        for nth in 0..inner {
+            let open: Vec<usize> =
+                (0..leaves.len()).filter(|at| leaves[*at].1 < DEPTH_MAX).collect();
+            let (node, depth) = leaves.swap_remove(open[draw(open.len())]);
+            let child = 2 * nth + 1;
+            (left[node], right[node]) = (child as i64, child as i64 + 1);
+            leaves.extend([(child, depth + 1), (child + 1, depth + 1)]);
+        }
+        SavedTree {
+            left_children: left,
+            right_children: right,
+            split_indices: (0..count).map(|_| draw(FEATURES) as u64).collect(),
+            split_conditions: (0..count).map(|_| draw(9) as f32 / 3.0 - 1.0).collect(),
+            default_left: (0..count).map(|_| json!(draw(2))).collect(),
+            split_type: None,
+        }
+    }
+
+    /// What XGBoost does, step by step.
+    fn plain(trees: &[SavedTree], row: &[f32]) -> f32 {
+        trees.iter().fold(0.5, |sum, tree| {
+            let mut at = 0;
+            while let Ok(left) = usize::try_from(tree.left_children[at]) {
+                let value = row[tree.split_indices[at] as usize];
+                let goes_left = if value.is_nan() {
+                    goes_left_by_default(&tree.default_left[at])
+                } else {
+                    value < tree.split_conditions[at]
+                };
+                at = if goes_left { left } else { tree.right_children[at] as usize };
+            }
+            sum + tree.split_conditions[at]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_trees_say_of_any_row_what_a_plain_walk_says(
+            sizes in prop::collection::vec(0usize..40, 0..30),
+            seed: u64,
+            rows in prop::collection::vec([0u8..12, 0u8..12, 0u8..12], 1..20),
+        ) {
+            let mut draws = (0..).scan(seed, |state, _: u64| {
+                *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                Some(*state >> 33)
+            });
+            let trees: Vec<SavedTree> =
+                sizes.into_iter().map(|inner| grown(inner, &mut draws)).collect();
+            let value = |it: u8| match it {
+                9 => f32::NAN,
+                10 => f32::INFINITY,
+                11 => f32::NEG_INFINITY,
+                it => f32::from(it) / 3.0 - 1.0,
+            };
+            let rows: Vec<[f32; FEATURES]> =
+                rows.into_iter().map(|row: [u8; FEATURES]| row.map(value)).collect();
+            let want: Vec<u32> = rows.iter().map(|row| plain(&trees, row).to_bits()).collect();
+            let saved: Saved = serde_json::from_value(model()).unwrap();
+            let mut learner = saved.learner;
+            learner.gradient_booster.model = Trees { tree_info: vec![0; trees.len()], trees };
+            learner.learner_model_param.num_feature = FEATURES.to_string();
+            let laid_out = Ensemble::new(&Saved { learner }, FEATURES).unwrap();
+            let got: Vec<u32> = rows.iter().map(|row| laid_out.predict(row).to_bits()).collect();
+            prop_assert_eq!(got, want);
+        }
     }
 
     #[test]
