@@ -178,6 +178,10 @@ antelope-table: setup ## Antelope's acceptance table, simulated; writes docs/ant
 antelope-table-live: build ## Rows of it on this kernel's TCP (needs root, 90 minutes)
 	$(CARGO) run --release -p remuda-antelope-table -- --live --write docs/antelope.md
 
+.PHONY: antelope-ablations
+antelope-ablations: setup ## What each part of Antelope is worth, simulated; writes docs/antelope.md
+	$(CARGO) run --release -p remuda-antelope-table -- --ablations --write docs/antelope.md
+
 .PHONY: antelope-cost
 antelope-cost: build ## What Antelope costs: models, features, the agent for 100 flows (needs root)
 	$(CARGO) run --release -p remuda-bench -- policy-cost --policy antelope --write docs/antelope.md

@@ -35,6 +35,10 @@ pub struct Figures {
     pub delay_p95_ms: f64,
     /// Packets that the bottleneck dropped, of those that came.
     pub dropped_percent: f64,
+    /// Segments of the tested flows that were sent again, of all they sent.
+    pub resent_percent: f64,
+    /// The tested flows' lives, all together.
+    pub life_s: f64,
     /// By arm: its share of the tested flows' time.
     pub arms: BTreeMap<String, f64>,
     /// Changes of arm, of all tested flows.
@@ -61,6 +65,11 @@ impl Figures {
     /// Goodput over the mean delay, in Mbit/s per millisecond.
     pub fn power(&self) -> f64 {
         if self.delay_mean_ms > 0.0 { self.goodput_mbit_per_sec / self.delay_mean_ms } else { 0.0 }
+    }
+
+    /// Changes of arm in a minute of a flow's life.
+    pub fn switches_per_min(&self) -> f64 {
+        if self.life_s > 0.0 { self.switches as f64 * 60.0 / self.life_s } else { 0.0 }
     }
 
     /// Of what came of a job.
@@ -130,6 +139,8 @@ impl<'a> Run<'a> {
         let bytes: u64 = self.outcomes().map(|flow| flow.delivered_bytes).sum();
         let lives = self.outcomes().map(|flow| self.life_s(flow));
         let time_s: f64 = lives.map(|(from_s, to_s)| (to_s - from_s).max(0.0)).sum();
+        let sent: u64 = self.outcomes().map(|flow| flow.sent_pkts).sum();
+        let resent: u64 = self.outcomes().map(|flow| flow.retransmitted_pkts).sum();
         let dropped = down.filter(|link| link.packets_in > 0);
         let dropped = dropped.map(|link| link.dropped_pkts as f64 / link.packets_in as f64);
         Figures {
@@ -139,6 +150,8 @@ impl<'a> Run<'a> {
             delay_p95_ms: weighted(|flow| flow.one_way_p95_ms)
                 .unwrap_or_else(|| queued(|link| link.queueing_p95_ms)),
             dropped_percent: dropped.unwrap_or(0.0) * 100.0,
+            resent_percent: if sent > 0 { resent as f64 * 100.0 / sent as f64 } else { 0.0 },
+            life_s: time_s,
             arms: self.arms(),
             switches: self.outcomes().map(|flow| flow.switches.len() as u64).sum(),
             ..Figures::default()

@@ -60,7 +60,8 @@ pub struct Comparison {
     pub lost: Vec<Lost>,
 }
 
-fn suite(name: &str) -> Result<Suite, Error> {
+/// The suite of that name, of a file, or drawn.
+pub(crate) fn suite(name: &str) -> Result<Suite, Error> {
     if name.starts_with(PREFIX) {
         return Ok(remuda_samples::suite(name).map_err(remuda_matrix::Error::from)?);
     }

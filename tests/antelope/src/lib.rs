@@ -3,8 +3,9 @@
 //!
 //! [`scene`] has the paper's networks, [`figures`] what is taken from a run, [`measure`] runs them
 //! by the matrix' runner, [`rows`] makes the table, [`head_to_head`] the comparison, [`page`]
-//! writes both down. What a policy costs is measured by `tests/bench`.
+//! writes both down; [`ablations`] takes parts out. What a policy costs is measured by `tests/bench`.
 
+pub mod ablations;
 pub mod card;
 mod error;
 pub mod figures;

@@ -6,12 +6,13 @@ use remuda_antelope_table::measure::{Keep, Settings, live, simulate};
 use remuda_antelope_table::page::{self, Head};
 use remuda_antelope_table::rows::Table;
 use remuda_antelope_table::scene::Extent;
-use remuda_antelope_table::{Error, head_to_head};
+use remuda_antelope_table::{Error, ablations, head_to_head};
 use remuda_live::Clock;
 use remuda_matrix::Progress;
 use remuda_selector::{CANDIDATES, POLICIES};
 use remuda_stats::{Origin, document};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ Examples:
     cargo run --release -p remuda-antelope-table -- --driver rein
   On real TCP, one round of everything (needs root)
     cargo run --release -p remuda-antelope-table -- --live --seeds 1
+  What each part of it is worth
+    cargo run --release -p remuda-antelope-table -- --ablations
 
 What has been run is kept: stop it with Ctrl-C, and the same command goes on.")]
 struct Args {
@@ -60,6 +63,10 @@ struct Args {
     /// Rows A1, A3, A5 and A7 on real TCP in place of the simulator (needs root)
     #[arg(long)]
     live: bool,
+    /// What each part of the policy is worth, in place of the table: the whole beside the same
+    /// without it
+    #[arg(long, conflicts_with = "live")]
+    ablations: bool,
     /// As little as shows that it works: seconds of everything
     #[arg(long)]
     smoke: bool,
@@ -124,6 +131,10 @@ impl Args {
         })
     }
 
+    fn held_out_seeds(&self) -> RangeInclusive<u64> {
+        self.seed..=self.seed + self.held_out_seeds - 1
+    }
+
     fn jobs(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
         self.jobs.unwrap_or_else(cores).max(1)
@@ -169,6 +180,29 @@ fn told(what: &'static str) -> impl FnMut(&Progress) {
     }
 }
 
+fn written(args: &Args, command: &str, text: &str) -> Result<(), Error> {
+    match &args.write {
+        Some(path) => document::write(path, command, text)
+            .map_err(|error| Error::File { path: path.clone(), problem: error.to_string() }),
+        None => {
+            print!("{text}");
+            Ok(())
+        }
+    }
+}
+
+/// Nothing is asked of what parts are worth.
+fn run_ablations(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+    let (settings, stopped) = (args.settings()?, stop_flag()?);
+    let keep = Keep { folder: (!args.fresh).then(|| args.keep.clone()) };
+    let held = (&args.held_out[..], args.held_out_seeds());
+    let how = (args.jobs(), &*stopped);
+    let findings = ablations::run(&settings, &held, &keep, how, told("ablations"))?;
+    let seeds = [*settings.seeds.start(), *settings.seeds.end()];
+    let text = ablations::text(&args.head(), &settings.driver, &seeds, &findings);
+    Ok(written(args, "make antelope-ablations", &text)?)
+}
+
 /// Whether every target is met.
 fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let settings = args.settings()?;
@@ -184,8 +218,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
         let card = Card::load(&args.model)?;
         let how = (args.jobs(), &*stopped);
         let measured = simulate(&settings, &keep, how, told("rows"))?;
-        let seeds = args.seed..=args.seed + args.held_out_seeds - 1;
-        let what = (&settings, &args.held_out[..], seeds);
+        let what = (&settings, &args.held_out[..], args.held_out_seeds());
         let rows = head_to_head::run(what, &keep, how, told("head to head"))?;
         let comparison = head_to_head::compare(&rows, &settings.driver, &settings.arms);
         let table = Table { measured: &measured, settings: &settings };
@@ -193,17 +226,15 @@ fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
         let beside = (&comparison, &args.held_out[..]);
         (page::simulated(&args.head(), &table, &lines, beside), lines, "make antelope-table")
     };
-    match &args.write {
-        Some(path) => document::write(path, command, &text)
-            .map_err(|error| Error::File { path: path.clone(), problem: error.to_string() })?,
-        None => print!("{text}"),
-    }
+    written(args, command, &text)?;
     eprintln!("antelope-table: {}", page::summary(&lines));
     Ok(lines.iter().all(|line| line.met != Some(false)))
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    let args = Args::parse();
+    let done = if args.ablations { run_ablations(&args).map(|()| true) } else { run(&args) };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

@@ -5,7 +5,7 @@ use remuda_antelope_table::measure::{Keep, Settings, simulate};
 use remuda_antelope_table::page::{self, Head};
 use remuda_antelope_table::rows::{Line, Table};
 use remuda_antelope_table::scene::Extent;
-use remuda_antelope_table::{Error, head_to_head};
+use remuda_antelope_table::{Error, ablations, head_to_head};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -68,4 +68,35 @@ fn a_table_that_is_stopped_says_so() {
     let nothing = simulate(&settings(), &Keep { folder: None }, (1, &stopped), |_| {});
     let error = nothing.expect_err("it was stopped");
     assert!(matches!(error, Error::Stopped { done: 0, .. }), "{error}");
+}
+
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "minutes without optimisation; `make test` runs it optimised"
+)]
+fn every_part_is_taken_out_where_it_is_meant_to_matter() {
+    let settings = Settings { driver: "antelope".to_owned(), ..settings() };
+    let folder = tempfile::tempdir().expect("a folder");
+    let keep = Keep { folder: Some(folder.path().to_owned()) };
+    let (suites, go) = (["drawn:1000000..1000012".to_owned()], AtomicBool::new(false));
+    let mut said = Vec::new();
+    let mut run = || {
+        let held = (&suites[..], 1..=1);
+        let all = ablations::run(&settings, &held, &keep, (2, &go), |it| said.push(it.clone()));
+        all.expect("every variant runs")
+    };
+    let findings = run();
+    let grounds: usize = ablations::PARTS.iter().map(|part| part.grounds.len()).sum();
+    assert_eq!(findings.len(), grounds);
+    assert!(findings.iter().all(|it| it.power.middle > 0.0 && it.power.middle < 10.0));
+    let changed = |part: usize| {
+        let of = findings.iter().filter(|it| it.part == part);
+        of.filter(|it| it.power.middle != 1.0 || it.resent.1.middle != 0.0).count()
+    };
+    assert!(changed(0) > 0, "the IP level decides nothing: {findings:#?}");
+    assert_eq!(run(), findings, "the same of what was kept");
+    let (first, last) = (said.iter().find(|it| it.done == it.all), said.last());
+    let kept = [first, last].map(|it| it.map(|it| (it.done == it.all, it.kept == it.all)));
+    assert_eq!(kept, [Some((true, false)), Some((true, true))]);
 }
