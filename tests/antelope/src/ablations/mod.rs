@@ -84,8 +84,8 @@ pub enum Judge {
 pub struct Part {
     /// As the page names what is left out.
     pub name: &'static str,
-    /// The settings without it, in words.
-    pub settings: &'static str,
+    /// The settings without it.
+    pub settings: &'static [&'static str],
     /// Takes it out.
     without: fn(&mut Config),
     /// Where it is meant to matter.
@@ -111,43 +111,47 @@ const SMOOTH: &[Judge] = &[Judge::Power, Judge::Resent];
 pub const PARTS: &[Part] = &[
     Part {
         name: "the IP level",
-        settings: "memory.enabled = false",
+        settings: &["memory.enabled = false"],
         without: |config| config.memory.enabled = false,
         grounds: SHORT,
         judges: &[Judge::Power, Judge::Goodput],
     },
     Part {
         name: "warm hand-off",
-        settings: "guard.hand_off = \"cold\"",
+        settings: &["guard.hand_off = \"cold\""],
         without: |config| config.guard.hand_off = HandOff::Cold,
         grounds: CHANGING,
         judges: SMOOTH,
     },
     Part {
         name: "dwell",
-        settings: "guard.dwell_ms_min = 0, guard.dwell_rtts_min = 0",
+        settings: &["guard.dwell_ms_min = 0", "guard.dwell_rtts_min = 0"],
         without: without_dwell,
         grounds: CHANGING,
         judges: SMOOTH,
     },
     Part {
         name: "agreement",
-        settings: "policy.antelope.agreements = 1",
+        settings: &["policy.antelope.agreements = 1"],
         without: |config| config.policy.antelope.agreements = 1,
         grounds: CHANGING,
         judges: SMOOTH,
     },
     Part {
         name: "dwell, agreement, bound of switches",
-        settings: "guard.dwell_ms_min = 0, guard.dwell_rtts_min = 0, \
-                   policy.antelope.agreements = 1, guard.switches_per_minute_max = 1000",
+        settings: &[
+            "guard.dwell_ms_min = 0",
+            "guard.dwell_rtts_min = 0",
+            "policy.antelope.agreements = 1",
+            "guard.switches_per_minute_max = 1000",
+        ],
         without: without_brakes,
         grounds: CHANGING,
         judges: SMOOTH,
     },
     Part {
         name: "roll-back",
-        settings: "guard.roll_back_percent = 0",
+        settings: &["guard.roll_back_percent = 0"],
         without: |config| config.guard.roll_back_percent = 0,
         grounds: CHANGING,
         judges: SMOOTH,

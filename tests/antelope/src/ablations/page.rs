@@ -54,7 +54,8 @@ fn summary(part: usize, findings: &[Finding]) -> String {
         _ => format!("leaving it out costs something in {worse}, and gains something in {better}"),
     };
     let Part { name, settings, .. } = &PARTS[part];
-    format!("- Without **{name}**\n  (`{settings}`):\n  {said} of {} places.\n", of.len())
+    let settings = settings.join("`,\n  `");
+    format!("- Without **{name}**:\n  {said} of {} places;\n  `{settings}`.\n", of.len())
 }
 
 /// The page's part.
@@ -92,7 +93,7 @@ mod tests {
         assert!(table[2].ends_with("| yes: power |"), "{}", table[2]);
         assert!(table[3].ends_with("| no; better without: power |"), "{}", table[3]);
         assert_eq!(text.matches("- Without **").count(), PARTS.len());
-        let want = "leaving it out costs something in 1, and gains something in 1 of 2 places.";
+        let want = "leaving it out costs something in 1, and gains something in 1 of 2 places;";
         assert!(text.contains(want), "{text}");
     }
 }
