@@ -13,6 +13,28 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// The wall clock has stepped if it went so much further, or less, than the other one.
+const STEP_S: u64 = 2;
+
+/// The clock of the memory, and that of the wall.
+#[derive(Clone, Copy, Debug)]
+struct Now {
+    monotonic_s: u64,
+    unix_s: u64,
+}
+
+impl Now {
+    fn read() -> Self {
+        Self { monotonic_s: clock::monotonic_s(), unix_s: clock::wall().as_secs() }
+    }
+
+    /// Whether the wall clock has been set since then.
+    fn has_stepped_since(self, then: Self) -> bool {
+        let passed_s = self.monotonic_s.saturating_sub(then.monotonic_s);
+        then.unix_s.saturating_add(passed_s).abs_diff(self.unix_s) > STEP_S
+    }
+}
+
 /// Saves the host's memory while it lives, and a last time when it is dropped.
 #[derive(Debug)]
 pub struct Keeper {
@@ -49,13 +71,14 @@ impl Keeper {
     ) -> Result<(), Error> {
         let interval = Duration::from_secs(config.memory.save_interval_s);
         let saved = lock(host).memory.revision();
-        let mut saver = Saver { file, host: Arc::clone(host), saved, has_failed: false };
+        let (host, saved_at) = (Arc::clone(host), Now::read());
+        let mut saver = Saver { file, host, saved, saved_at, has_failed: false };
         let (stop, stopped) = mpsc::channel::<()>();
         let run = move || {
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                saver.save();
+                saver.save(Now::read());
             }
-            saver.save();
+            saver.save(Now::read());
         };
         let named = thread::Builder::new().name("memory".to_owned());
         self.thread = Some(named.spawn(run).map_err(on("the memory's thread"))?);
@@ -98,24 +121,31 @@ struct Saver {
     host: Arc<Mutex<Host>>,
     /// The memory's revision that is on disk.
     saved: u64,
+    /// When that was.
+    saved_at: Now,
     has_failed: bool,
 }
 
 impl Saver {
     /// Saves what has changed. The lock is held for a copy.
-    fn save(&mut self) {
+    ///
+    /// Once the wall clock has been set, all of it has: the next agent would take what was saved
+    /// before for as old as the step was long, and forget it.
+    fn save(&mut self, now: Now) {
         let memory = {
             let host = lock(&self.host);
-            if host.memory.revision() == self.saved {
+            let is_saved = host.memory.revision() == self.saved;
+            let is_dated = host.memory.is_empty() || !now.has_stepped_since(self.saved_at);
+            if is_saved && is_dated {
                 return;
             }
             host.memory.clone()
         };
-        let text = memory.to_json(clock::monotonic_s(), clock::wall().as_secs());
+        let text = memory.to_json(now.monotonic_s, now.unix_s);
         let path = self.file.path().display().to_string();
         let event = match self.file.write(&text) {
             Ok(()) => {
-                self.saved = memory.revision();
+                (self.saved, self.saved_at) = (memory.revision(), now);
                 let destinations = memory.len() as u64;
                 let was_not = std::mem::take(&mut self.has_failed);
                 was_not.then_some(Event::MemoryKept { path, destinations })
@@ -136,6 +166,7 @@ impl Saver {
 mod tests {
     use super::*;
     use crate::events::Recorder;
+    use crate::memory::Memory;
     use std::fs;
     use tempfile::TempDir;
 
@@ -266,6 +297,53 @@ mod tests {
         }
         agent.note("192.0.2.7");
         drop(keeper);
+    }
+
+    /// A wall clock that is set while the agent runs: from 1970, where a host begins that has no
+    /// battery, to today, or back by a year. What is known is neither older nor lost, for this
+    /// agent or the next, whether or not anything else happens after it.
+    #[test]
+    fn a_clock_that_steps_makes_nothing_older() {
+        const TODAY_S: u64 = 1_785_000_000;
+        for (before_s, after_s) in [(100, TODAY_S), (TODAY_S, TODAY_S - 31_536_000)] {
+            let folder = folder();
+            let agent = Agent::in_folder(&folder);
+            let file = MemoryFile::take(&agent.config.state_dir()).expect("it is free");
+            let (host, at) =
+                (Arc::clone(&agent.host), |monotonic_s, unix_s| Now { monotonic_s, unix_s });
+            let (saved, saved_at) = (lock(&host).memory.revision(), at(1_000, before_s));
+            let mut saver = Saver { file, host, saved, saved_at, has_failed: false };
+            let known = |now: Now| {
+                let text = fs::read_to_string(agent.file()).expect("it is there");
+                let (config, now_s) = (&agent.config.memory, now.monotonic_s);
+                Memory::parse(&text, config, now_s, now.unix_s).expect("it is whole").len()
+            };
+            let address = "192.0.2.7".parse().expect("an address");
+            assert!(lock(&agent.host).memory.note(address, "bbr", 1.0, 1_000));
+            saver.save(at(1_000, before_s));
+            let first = fs::read_to_string(agent.file()).expect("it is there");
+            saver.save(at(1_030, before_s + 31));
+            let again = fs::read_to_string(agent.file()).expect("it is there");
+            assert_eq!(again, first, "a second is no step: nothing is written");
+            // The clock is set, and nothing else happens.
+            saver.save(at(1_060, after_s));
+            assert!(lock(&agent.host).memory.recall(address, 1_060).is_some(), "this agent knows");
+            assert_eq!(known(at(7, after_s + 60)), 2, "and so does the next one");
+            assert_eq!(known(at(7, after_s + 3_541)), 0, "until its hour is over");
+            assert_eq!(agent.events(), []);
+        }
+    }
+
+    #[test]
+    fn nothing_known_is_not_written_because_of_a_clock() {
+        let folder = folder();
+        let agent = Agent::in_folder(&folder);
+        let file = MemoryFile::take(&agent.config.state_dir()).expect("it is free");
+        let saved_at = Now { monotonic_s: 1, unix_s: 1 };
+        let host = Arc::clone(&agent.host);
+        let mut saver = Saver { file, host, saved: 0, saved_at, has_failed: false };
+        saver.save(Now { monotonic_s: 2, unix_s: 9_999 });
+        assert!(!agent.file().exists());
     }
 
     #[test]
