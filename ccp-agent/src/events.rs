@@ -178,7 +178,11 @@ impl Recorder for EventLog {
         }
         match self.file.write_all(text.as_bytes()) {
             Ok(()) => self.bytes += text.len() as u64,
-            Err(error) => tracing::warn!(%error, "an event is not recorded"),
+            Err(error) => {
+                tracing::warn!(%error, "an event is not recorded");
+                // Half a line would spoil the next one, too.
+                let _ = self.file.set_len(self.bytes);
+            }
         }
     }
 }

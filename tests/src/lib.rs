@@ -5,6 +5,7 @@ pub mod cgroup;
 pub mod message;
 pub mod other_user;
 pub mod quic;
+pub mod small_disk;
 pub mod survival;
 pub mod synthetic;
 

@@ -6,8 +6,6 @@ use ccp_agent::clock;
 use ccp_agent::config::Config;
 use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::run_dir;
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{Arm, Measurement, PathState, Proposal, Verdict, cubic};
@@ -15,6 +13,7 @@ use remuda_live::Testbed;
 use remuda_live::transfer::set_algorithm;
 use remuda_selector::antelope::memory::{Memory, MemoryConfig, Network};
 use remuda_selector::riding::{Chooser, Riding};
+use remuda_tests::small_disk::{fill, with_small_disk};
 use remuda_tests::{Place, binary, exclusive, skip, wired};
 use std::fs;
 use std::io::{Read, Write};
@@ -250,22 +249,6 @@ fn a_poisoned_file_is_set_aside_and_the_agent_serves() {
     child.stop().expect("it ends");
 }
 
-/// Runs `work` with a disk of a few pages at `at`, which nobody else sees.
-fn with_small_disk(at: &Path, work: impl FnOnce() + Send) {
-    thread::scope(|scope| {
-        let run = scope.spawn(|| {
-            unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_FS).expect("mounts of its own");
-            let (nothing, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
-            mount(nothing, "/", nothing, private, nothing).expect("nobody sees them");
-            fs::create_dir_all(at).expect("a folder");
-            let options = Some("size=64k,mode=700");
-            mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), options).expect("a disk");
-            work();
-        });
-        run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    });
-}
-
 #[test]
 fn a_full_disk_costs_no_flow_and_not_the_old_file() {
     let _one = exclusive();
@@ -280,8 +263,7 @@ fn a_full_disk_costs_no_flow_and_not_the_old_file() {
         seed(&disk, &path);
         let child = agent(&place, &["--state-dir", disk.to_str().expect("a path")]);
         event(&child, "memory_read");
-        let mut filler = fs::File::create(disk.join("filler")).expect("there is room yet");
-        while filler.write_all(&[0; 4_096]).is_ok() {}
+        let filler = fill(&disk);
         let file = run_dir::memory_file(&disk);
         let before = fs::read(&file).expect("it is there");
         command(&place, &["--initial-cwnd", "192.0.2.7=41"]);
@@ -291,8 +273,7 @@ fn a_full_disk_costs_no_flow_and_not_the_old_file() {
         let mut connection = Connection::new(&path, &place.name, false);
         assert_eq!(connection.cwnd_pkts(), PKTS);
         connection.send(BYTES);
-        drop(filler);
-        fs::remove_file(disk.join("filler")).expect("room again");
+        fs::remove_file(filler).expect("room again");
         event(&child, "memory_kept");
         assert!(fs::read_to_string(&file).expect("it is there").contains("192.0.2.7/32"));
         child.stop().expect("it ends");
