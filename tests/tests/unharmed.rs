@@ -87,8 +87,11 @@ fn samples_on_a_full_disk_cost_no_flow_and_those_before_stay_whole() {
         transfers(1, &place.name, &path, || {});
         agent.stop().expect("it ends");
         let files = fs::read_dir(&dir).expect("it is there").map(|it| it.expect("a file").path());
-        let last = files.filter(|it| it.to_string_lossy().ends_with(".jsonl")).max();
-        assert!(lines(&last.expect("a file")).len() > 1, "samples are kept again");
+        let mut files: Vec<_> =
+            files.filter(|it| it.extension() == Some("jsonl".as_ref())).collect();
+        files.sort();
+        assert_eq!(files.len(), 3, "what could not be begun is not there: {files:?}");
+        assert!(lines(&files[2]).len() > 1, "samples are kept again");
         assert_eq!(fs::read(&poison).expect("it is there"), b"{\"format\":1,\xff\n\0");
     });
 }

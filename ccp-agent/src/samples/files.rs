@@ -94,7 +94,8 @@ impl SampleFiles {
         let next = all.last().map_or(1, |(number, _, _)| number.saturating_add(1));
         let mut options = OpenOptions::new();
         options.create_new(true).append(true).mode(0o600);
-        let file = options.open(self.path().join(name(next)))?;
+        let path = self.path().join(name(next));
+        let file = options.open(&path)?;
         let head = Head {
             format: FORMAT,
             schema_version: schema().version,
@@ -103,9 +104,13 @@ impl SampleFiles {
             version: env!("CARGO_PKG_VERSION"),
             began_unix_us: u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX),
         };
-        let open = self.open.insert(Open { file, bytes: 0 });
-        open.write(&serde_json::to_string(&head).expect("it is plain data"))?;
-        Ok(open)
+        let mut open = Open { file, bytes: 0 };
+        if let Err(error) = open.write(&serde_json::to_string(&head).expect("it is plain data")) {
+            // Else a full disk would have one more name a sample.
+            fs::remove_file(&path)?;
+            return Err(error);
+        }
+        Ok(self.open.insert(open))
     }
 
     /// Adds a line.

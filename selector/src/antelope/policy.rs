@@ -8,7 +8,8 @@
 //! Differs from the paper:
 //!   - a unit lasts a round trip at least ([`crate::features`]), and decisions are
 //!     `decide_ms` apart: two units of twenty ACKs are 0.1 s, in which no arm shows anything;
-//!   - the next arm must be better by a margin, and the guard's dwell comes on top;
+//!   - the next arm must be better by a margin, which is larger where the model thinks little of
+//!     all arms, and the guard's dwell comes on top;
 //!   - long flows try another arm now and then, within the guard's budget for it: a model otherwise
 //!     sees only what it picks;
 //!   - scores are shares of the best arm's reward, with their uncertainty ([`super::model`]).
@@ -57,6 +58,9 @@ pub struct AntelopeConfig {
     pub units_min: u32,
     /// How much better the next arm must be, in hundredths of the best arm's reward.
     pub margin_percent: f64,
+    /// How much more it must be better, in hundredths of what the best arm itself is short of 1: a
+    /// model that thinks little of all arms knows little.
+    pub doubt_percent: f64,
     /// A flow older than this, in seconds, tries another arm now and then.
     pub explore_after_s: u64,
     /// So many seconds lie between two such tries; 0: none.
@@ -78,6 +82,7 @@ impl Default for AntelopeConfig {
             decide_ms: 250,
             units_min: 8,
             margin_percent: 3.0,
+            doubt_percent: 40.0,
             explore_after_s: 10,
             explore_every_s: 0,
             dry_run: false,
@@ -100,6 +105,9 @@ impl AntelopeConfig {
         let margin = self.margin_percent;
         let is_share = (0.0..=100.0).contains(&margin);
         check(is_share, "antelope.margin_percent", margin, "must be 0 to 100")?;
+        let doubt = self.doubt_percent;
+        let is_share = (0.0..=100.0).contains(&doubt);
+        check(is_share, "antelope.doubt_percent", doubt, "must be 0 to 100")?;
         let (after, every) = (self.explore_after_s, self.explore_every_s);
         check(after >= 10, "antelope.explore_after_s", after, "must be at least 10")?;
         let rare = every == 0 || every >= 10;
@@ -183,7 +191,8 @@ impl Antelope {
         self.scores = Scores(self.model.predict(&unit.features, self.wants));
         let Some(&best) = self.scores.best() else { return };
         let current = self.scores.of(self.arm).map_or(0.0, |score| score.mean);
-        let margin = self.config.margin_percent / 100.0;
+        let doubt = self.config.doubt_percent * f64::from(1.0 - best.mean).max(0.0);
+        let margin = (self.config.margin_percent + doubt) / 100.0;
         if best.arm == self.arm || f64::from(best.mean - current) < margin {
             self.agreed = None;
             if !self.explore(unit, now) {
@@ -369,6 +378,17 @@ mod tests {
     }
 
     #[test]
+    fn where_the_model_thinks_little_of_all_arms_the_next_must_be_better_by_more() {
+        let proposed = |default| {
+            let mut antelope = started(config(default));
+            feed(&mut antelope, 50..2_000)[0].1.to
+        };
+        // 3 hundredths, and 0.4 of what the best is short of 1: 0.07, and 0.19.
+        assert_eq!((proposed([0.8, 0.9]), proposed([0.8, 0.86])), ("vegas", "bbr"));
+        assert_eq!((proposed([0.3, 0.6]), proposed([0.45, 0.6])), ("vegas", "bbr"));
+    }
+
+    #[test]
     fn a_switch_is_given_time_before_it_is_judged() {
         let mut antelope = started(config([0.8, 0.9]));
         feed(&mut antelope, 50..1_000);
@@ -457,6 +477,10 @@ mod tests {
             (
                 AntelopeConfig { margin_percent: f64::NAN, ..Default::default() },
                 "antelope.margin_percent = NaN",
+            ),
+            (
+                AntelopeConfig { doubt_percent: -1.0, ..Default::default() },
+                "antelope.doubt_percent = -1",
             ),
             (
                 AntelopeConfig { explore_after_s: 1, ..Default::default() },

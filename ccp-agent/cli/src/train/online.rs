@@ -5,6 +5,7 @@ use super::{FIX, check, is_help, module};
 use crate::Failure;
 use ccp_agent::{Config, run_dir};
 use clap::Args;
+use remuda_selector::antelope::model::Model;
 use rustix::process::{Pid, Signal, kill_process, nice};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -15,8 +16,6 @@ use std::thread;
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// The model that the agent has without being given one.
-const SHIPPED: &str = include_str!("../../../../selector/models/antelope.json");
 /// The exit status of a training that has said what is wrong, and the fix.
 const REFUSED: i32 = 2;
 /// Flows come first: so much lower a priority than theirs.
@@ -129,7 +128,7 @@ impl Online<'_> {
             (None, _) if places.current.exists() => &places.current,
             (None, Some(path)) => path,
             (None, None) => {
-                shipped.write_all(SHIPPED.as_bytes())?;
+                shipped.write_all(Model::shipped_text().as_bytes())?;
                 shipped.path()
             }
         };
