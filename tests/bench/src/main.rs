@@ -67,8 +67,8 @@ struct Options {
     /// latency: reports a side in a round; switch-cost: switches
     #[arg(long, value_name = "N", default_value_t = 600)]
     reports: usize,
-    /// policy-cost: the policy that drives the flows
-    #[arg(long, value_name = "NAME", default_value = "rein")]
+    /// policy-cost: the policy that drives the flows, and has a dry run
+    #[arg(long, value_name = "NAME", default_value = "antelope")]
     policy: String,
     /// Write what is promised, and what came of it, into this document, between its markers
     #[arg(long, value_name = "FILE")]
