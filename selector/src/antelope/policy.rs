@@ -10,19 +10,22 @@
 //!     `decide_ms` apart: two units of twenty ACKs are 0.1 s, in which no arm shows anything;
 //!   - the next arm must be better by a margin, which is larger where the model thinks little of
 //!     all arms, and the guard's dwell comes on top;
+//!   - where much is lost, arms that do not answer losses are none to pick, whatever their score:
+//!     a hundred flows of copa on one link sent two of five packets twice, and nothing that models
+//!     are trained on is as crowded;
 //!   - long flows try another arm now and then, within the guard's budget for it: a model otherwise
 //!     sees only what it picks;
 //!   - scores are shares of the best arm's reward, with their uncertainty ([`super::model`]).
 
 use super::model::{Model, Score, Slot};
-use crate::features::Unit;
+use crate::features::{Features, Unit};
 use crate::riding::{Chooser, Riding};
 use crate::sampling::Sampling;
 use crate::{ConfigError, Policy, check};
 use remuda_algorithms::controller::Reason;
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{
-    Measurement, PathState, Preference, Proposal, Sample, Verdict, Why, bbr, cubic,
+    Measurement, PathState, Preference, Proposal, Sample, Verdict, Why, bbr, copa, cubic,
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -40,6 +43,9 @@ pub const POLICY: Policy = Policy {
 const RETRY: Duration = Duration::from_secs(2);
 /// A decision to stay is said again after this, if nothing changes.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
+
+/// Arms that do not answer losses, as far as [`AntelopeConfig::lost_percent_max`] goes.
+const BLIND_TO_LOSS: [&str; 2] = [bbr::ARM.name, copa::ARM.name];
 
 /// Antelope's settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,6 +67,9 @@ pub struct AntelopeConfig {
     /// How much more it must be better, in hundredths of what the best arm itself is short of 1: a
     /// model that thinks little of all arms knows little.
     pub doubt_percent: f64,
+    /// Where more is lost, in per cent of what is sent, arms that do not answer losses get no flow;
+    /// 100: they always may.
+    pub lost_percent_max: f64,
     /// A flow older than this, in seconds, tries another arm now and then.
     pub explore_after_s: u64,
     /// So many seconds lie between two such tries; 0: none.
@@ -83,6 +92,7 @@ impl Default for AntelopeConfig {
             units_min: 8,
             margin_percent: 3.0,
             doubt_percent: 40.0,
+            lost_percent_max: 10.0,
             explore_after_s: 10,
             explore_every_s: 0,
             dry_run: false,
@@ -108,6 +118,9 @@ impl AntelopeConfig {
         let doubt = self.doubt_percent;
         let is_share = (0.0..=100.0).contains(&doubt);
         check(is_share, "antelope.doubt_percent", doubt, "must be 0 to 100")?;
+        let lost = self.lost_percent_max;
+        let is_share = (0.0..=100.0).contains(&lost);
+        check(is_share, "antelope.lost_percent_max", lost, "must be 0 to 100")?;
         let (after, every) = (self.explore_after_s, self.explore_every_s);
         check(after >= 10, "antelope.explore_after_s", after, "must be at least 10")?;
         let rare = every == 0 || every >= 10;
@@ -181,6 +194,17 @@ impl Antelope {
         }
     }
 
+    /// The model's; of an arm that may not have the flow it is 0.
+    fn scores_of(&self, features: &Features) -> Scores {
+        let mut scores = self.model.predict(features, self.wants);
+        let lost_percent = features.get("lost_percent_long").unwrap_or(0.0);
+        if f64::from(lost_percent) > self.config.lost_percent_max {
+            let barred = scores.iter_mut().filter(|score| BLIND_TO_LOSS.contains(&score.arm));
+            barred.for_each(|score| (score.mean, score.uncertainty) = (0.0, 0.0));
+        }
+        Scores(scores)
+    }
+
     fn decide(&mut self, unit: &Unit, now: Time) {
         self.units += 1;
         if self.units < self.config.units_min || now < self.next_at {
@@ -188,7 +212,7 @@ impl Antelope {
         }
         self.next_at = now + Duration::from_millis(self.config.decide_ms);
         self.renew();
-        self.scores = Scores(self.model.predict(&unit.features, self.wants));
+        self.scores = self.scores_of(&unit.features);
         let Some(&best) = self.scores.best() else { return };
         let current = self.scores.of(self.arm).map_or(0.0, |score| score.mean);
         let doubt = self.config.doubt_percent * f64::from(1.0 - best.mean).max(0.0);
@@ -307,7 +331,7 @@ impl Chooser for Antelope {
         }
         // A short flow has ended before the first decision.
         let unit = self.sampling.latest()?;
-        Scores(self.model.predict(&unit.features, self.wants)).best().map(known)
+        self.scores_of(&unit.features).best().map(known)
     }
 }
 
@@ -386,6 +410,20 @@ mod tests {
         // 3 hundredths, and 0.4 of what the best is short of 1: 0.07, and 0.19.
         assert_eq!((proposed([0.8, 0.9]), proposed([0.8, 0.86])), ("vegas", "bbr"));
         assert_eq!((proposed([0.3, 0.6]), proposed([0.45, 0.6])), ("vegas", "bbr"));
+    }
+
+    #[test]
+    fn an_arm_that_does_not_answer_losses_has_no_flow_where_much_is_lost() {
+        let lossy = |lost_percent: f32| {
+            let mut antelope = started(config([0.9, 0.5]));
+            feed(&mut antelope, 50..150);
+            let chooser = antelope.chooser();
+            let mut features = chooser.sampling.latest().expect("a unit").features;
+            let at = features.named().position(|it| it.0 == "lost_percent_long");
+            features.0[at.expect("a feature")] = lost_percent;
+            chooser.scores_of(&features).best().expect("two arms").arm
+        };
+        assert_eq!([0.0, 9.9, 10.1, 60.0].map(lossy), ["bbr", "bbr", "vegas", "vegas"]);
     }
 
     #[test]
@@ -481,6 +519,10 @@ mod tests {
             (
                 AntelopeConfig { doubt_percent: -1.0, ..Default::default() },
                 "antelope.doubt_percent = -1",
+            ),
+            (
+                AntelopeConfig { lost_percent_max: 101.0, ..Default::default() },
+                "antelope.lost_percent_max = 101",
             ),
             (
                 AntelopeConfig { explore_after_s: 1, ..Default::default() },

@@ -150,7 +150,7 @@ fn core_percent(options: &Options, driver: &[&str]) -> Fallible<f64> {
         flow.stop();
     }
     for flow in running {
-        flow.join()?;
+        flow.join().map_err(|error| format!("{}: {error}", driver.join(" ")))?;
     }
     agent.stop()?;
     Ok(used_ns as f64 / span_ns as f64 * 100.0)
