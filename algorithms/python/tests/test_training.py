@@ -61,6 +61,7 @@ def collection(folder: Path, environments: int, about: dict[str, str] | None = N
                         "environment": environment,
                         "kind": "wired",
                         "neighbours": "none",
+                        "path_rtt_ms": 40.0,
                         "plan": plan,
                         "arm": plan if plan in ARMS else "cubic",
                         "from_s": step * 0.5,
