@@ -4,8 +4,8 @@
 //! ms and 0.1 to 6 BDPs, widened where paths of today are (4 Mbit/s, 200 ms) and cut where the time
 //! to simulate them would be (200 Mbit/s). Beside the paper's WAN, DCN and cellular: random loss,
 //! Wi-Fi's jitter, rates that step, and neighbours: CUBICs, a BBR, requests of 1 KB to many MB, a
-//! crowd of both, and flows of the same arm. Where somebody shares the path, every second flow under
-//! test comes later than the others: it may never see the path without a queue.
+//! crowd of both, and flows of the same arm. Where somebody shares the path, every second flow
+//! under test comes later than the others: it may never see the path without a queue.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
