@@ -18,7 +18,7 @@
 //! A model is data from outside: every index, count and number of it is checked before it is used.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::array::from_ref;
 
 /// The deepest tree taken. A perfect tree of it has 1,024 leaves.
@@ -48,6 +48,19 @@ pub enum Error {
 
 fn refuse(what: impl Into<String>, rule: &'static str) -> Error {
     Error::Rule { what: what.into(), rule }
+}
+
+/// An ensemble that says the same of every row, as XGBoost saves it: one tree, of one leaf.
+pub fn leaf(value: f32, features: usize) -> Value {
+    let tree = json!({
+        "left_children": [-1], "right_children": [-1], "split_indices": [0],
+        "split_conditions": [value], "default_left": [0]
+    });
+    json!({ "learner": {
+        "gradient_booster": { "name": "gbtree", "model": { "trees": [tree], "tree_info": [0] } },
+        "learner_model_param": { "base_score": "[0E0]", "num_feature": features.to_string() },
+        "objective": { "name": "reg:squarederror" }
+    } })
 }
 
 /// What XGBoost saved, as far as it is read.

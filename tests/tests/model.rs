@@ -7,6 +7,7 @@ use remuda_live::Testbed;
 use remuda_live::transfer::{Running, Transfer};
 use remuda_selector::antelope::model::{Model, digest_of};
 use remuda_selector::features::COUNT;
+use remuda_selector::trees;
 use remuda_tests::{Place, binary, exclusive, skip, wired};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -22,17 +23,7 @@ const SHORT: Duration = Duration::from_secs(7);
 
 /// Trees of one leaf.
 fn leaf(value: f32) -> Value {
-    let tree = json!({
-        "left_children": [-1], "right_children": [-1], "split_indices": [0],
-        "split_conditions": [value], "default_left": [0]
-    });
-    json!({ "learner": {
-        "gradient_booster": {
-            "name": "gbtree", "model": { "trees": [tree], "tree_info": [0] }
-        },
-        "learner_model_param": { "base_score": "[0E0]", "num_feature": COUNT.to_string() },
-        "objective": { "name": "reg:squarederror" }
-    } })
+    trees::leaf(value, COUNT)
 }
 
 /// The shipped one, but that bbr is the best arm anywhere, copa the next, and that all of them get

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use remuda_algorithms::Seen;
 use remuda_algorithms::units::Time;
 use remuda_selector::features::{COUNT, Features, SchemaHash, schema};
+use remuda_selector::trees;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,17 +16,7 @@ use tempfile::TempDir;
 
 /// Trees of one leaf.
 fn leaf(value: f32) -> Value {
-    let tree = json!({
-        "left_children": [-1], "right_children": [-1], "split_indices": [0],
-        "split_conditions": [value], "default_left": [0]
-    });
-    json!({ "learner": {
-        "gradient_booster": {
-            "name": "gbtree", "model": { "trees": [tree], "tree_info": [0] }
-        },
-        "learner_model_param": { "base_score": "[0E0]", "num_feature": COUNT.to_string() },
-        "objective": { "name": "reg:squarederror" }
-    } })
+    trees::leaf(value, COUNT)
 }
 
 /// bbr and copa, of which it says that they get e^value of the path's rate.

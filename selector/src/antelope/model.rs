@@ -409,22 +409,8 @@ fn ensembles(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::trees::leaf;
     use serde_json::{Value, json};
-
-    /// Trees of one leaf.
-    fn leaf(value: f32, features: usize) -> Value {
-        let tree = json!({
-            "left_children": [-1], "right_children": [-1], "split_indices": [0],
-            "split_conditions": [value], "default_left": [0]
-        });
-        json!({ "learner": {
-            "gradient_booster": {
-                "name": "gbtree", "model": { "trees": [tree], "tree_info": [0] }
-            },
-            "learner_model_param": { "base_score": "[0E0]", "num_feature": features.to_string() },
-            "objective": { "name": "reg:squarederror" }
-        } })
-    }
 
     /// bbr and vegas, whose scores do not depend on the path.
     pub fn constant(default: [f32; 2], throughput: [f32; 2], delay: [f32; 2]) -> Arc<Model> {
