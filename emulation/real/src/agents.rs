@@ -1,11 +1,13 @@
 //! One agent for each of our drivers, so that flows of several drivers may start at any time.
 
 use crate::Error;
+use crate::plan::Reached;
 use ccp_agent::author::Process;
 use ccp_agent::author::door::{self, Lease};
 use ccp_agent::catalogue::{self, Kind};
 use ccp_agent::child::AgentChild;
 use ccp_agent::host::Target;
+use ccp_agent::run_dir;
 use remuda_scenarios::{Driver, Scenario};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -61,7 +63,7 @@ impl AuthorsFiles {
 pub struct Agents {
     by_driver: BTreeMap<String, Agent>,
     // After the agents, which hold files in it.
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Agents {
@@ -98,12 +100,14 @@ impl Agents {
             }
             by_driver.insert(driver.clone(), Agent { name, child, _author: author });
         }
-        Ok(Self { by_driver, _folder: folder })
+        Ok(Self { by_driver, folder })
     }
 
-    /// What a socket asks for to be driven by it; `None` if no agent was started for it.
-    pub fn name(&self, driver: &str) -> Option<&str> {
-        self.by_driver.get(driver).map(|agent| agent.name.as_str())
+    /// How a driver is reached; `None` if no agent was started for it.
+    pub fn reached(&self, driver: &str) -> Option<Reached> {
+        let algorithm = self.by_driver.get(driver)?.name.clone();
+        let door = run_dir::application_socket(&self.folder.path().join(driver));
+        Some(Reached { algorithm, door })
     }
 
     /// They forget what suited destinations: addresses are the same in each run, paths are not, and

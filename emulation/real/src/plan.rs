@@ -4,6 +4,7 @@ use crate::Error;
 use remuda_live::{DirectionStats, PathSpec, PathStats};
 use remuda_scenarios::{Driver, FlowSpec, Scenario};
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The two directions of a testbed; sockets at the server send data `down`.
@@ -15,6 +16,15 @@ const MSS_BYTES: u32 = 1448;
 /// The kernel's `TCP_INIT_CWND`.
 const INIT_CWND_PKTS: u32 = 10;
 
+/// How an application reaches what drives its socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// What the socket asks for with `TCP_CONGESTION`.
+    pub algorithm: String,
+    /// Where the agent is told what the application wants.
+    pub door: PathBuf,
+}
+
 /// A flow over real TCP.
 #[derive(Clone, Debug)]
 pub struct PlannedFlow {
@@ -22,6 +32,8 @@ pub struct PlannedFlow {
     pub spec: FlowSpec,
     /// What its socket asks for with `TCP_CONGESTION`.
     pub algorithm: String,
+    /// Where its agent is told what it wants; `None` if it has no agent.
+    pub door: Option<PathBuf>,
     /// Data goes up, not down.
     pub is_upload: bool,
     /// When it starts.
@@ -36,7 +48,8 @@ pub struct PlannedFlow {
 ///
 /// [`Error::Unsupported`] with the key, and what it must be.
 pub fn check(scenario: &Scenario) -> Result<(), Error> {
-    Plan::of(scenario, |driver| Some(driver.to_owned())).map(|_| ())
+    let any = |driver: &str| Reached { algorithm: driver.to_owned(), door: PathBuf::new() };
+    Plan::of(scenario, |driver| Some(any(driver))).map(|_| ())
 }
 
 impl PlannedFlow {
@@ -67,11 +80,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Checks that real TCP can run it. `name_of` says what a socket asks for to be driven by one
-    /// of our arms or policies.
+    /// Checks that real TCP can run it. `reached` says how one of our arms or policies is.
     pub fn of(
         scenario: &Scenario,
-        name_of: impl Fn(&str) -> Option<String>,
+        reached: impl Fn(&str) -> Option<Reached>,
     ) -> Result<Self, Error> {
         scenario.validate()?;
         let refused = |key: String, value: &dyn Display, rule| {
@@ -96,19 +108,19 @@ impl Plan {
             if let Some((key, value, rule)) = unsupported(&spec) {
                 return refused(format!("flows.{}.{key}", spec.name), &value, rule);
             }
-            let algorithm = match &spec.driver {
-                Driver::Native(name) => Some(name.clone()),
-                Driver::Named(name) => name_of(name),
+            let driven = match &spec.driver {
+                Driver::Native(name) => Some((name.clone(), None)),
+                Driver::Named(name) => reached(name).map(|it| (it.algorithm, Some(it.door))),
                 Driver::Window(_) | Driver::External | Driver::Unresponsive => None,
             };
-            let Some(algorithm) = algorithm else {
+            let Some((algorithm, door)) = driven else {
                 let rule = "must be an arm or policy with an agent, or `native:NAME`";
                 return refused(format!("flows.{}.driver", spec.name), &spec.driver, rule);
             };
             let start = Duration::from_secs_f64(spec.start_s);
             let stop = spec.stop_s.map_or(duration, Duration::from_secs_f64).min(duration);
             let is_upload = spec.route == [UP];
-            flows.push(PlannedFlow { spec, algorithm, is_upload, start, stop });
+            flows.push(PlannedFlow { spec, algorithm, door, is_upload, start, stop });
         }
         let ecn = flows.first().is_some_and(|flow| flow.spec.ecn);
         if let Some(other) = flows.iter().find(|flow| flow.spec.ecn != ecn) {
@@ -147,8 +159,8 @@ fn unsupported(flow: &FlowSpec) -> Option<(&'static str, String, &'static str)> 
         Some(("extra_delay_ms", extra_delay_ms.to_string(), "must be 0: links delay all alike"))
     } else if let Some(order) = flow.switches.first() {
         Some(("switches", format!("to {}", order.to), "must be empty: nobody orders them here"))
-    } else if !flow.wants.is_default() {
-        let rule = "must be left out: agents have preferences in their configuration";
+    } else if !flow.wants.is_default() && matches!(flow.driver, Driver::Native(_)) {
+        let rule = "must be left out: the kernel's own algorithms know no preference";
         Some(("wants", format!("{:?}", flow.wants), rule))
     } else if let Some(rate) = app_rate {
         Some(("app_rate_mbit_per_sec", rate.to_string(), "must not be set"))
@@ -169,7 +181,10 @@ mod tests {
 
     fn plan(flow: &str) -> Result<Plan, Error> {
         let scenario = Scenario::parse(&format!("{LINKS}{flow}"), "test")?;
-        Plan::of(&scenario, |driver| (driver != "rein").then(|| format!("our-{driver}")))
+        Plan::of(&scenario, |driver| {
+            let reached = Reached { algorithm: format!("our-{driver}"), door: "door".into() };
+            (driver != "rein").then_some(reached)
+        })
     }
 
     #[track_caller]
@@ -184,6 +199,8 @@ mod tests {
             .expect("real TCP has both");
         let names: Vec<_> = plan.flows.iter().map(|flow| flow.algorithm.as_str()).collect();
         assert_eq!(names, ["our-reno", "bbr"]);
+        let doors = plan.flows.iter().map(|flow| flow.door.is_some());
+        assert_eq!(doors.collect::<Vec<_>>(), [true, false]);
         let starts: Vec<_> = plan.flows.iter().map(|flow| flow.start.as_secs()).collect();
         assert_eq!((starts, plan.duration.as_secs()), (vec![0, 1], 5));
     }
@@ -195,7 +212,7 @@ mod tests {
         refused("mss_bytes = 1000", "`flows.cubic.mss_bytes` is 1000: must be 1448");
         refused("delayed_acks = false", "delayed_acks");
         refused("extra_delay_ms = 5", "extra_delay_ms");
-        refused("wants = 'delay'", "agents have preferences in their configuration");
+        refused("driver = 'native:bbr'\nwants = 'delay'", "know no preference");
         refused("ecn = true\n[[flows]]\ndriver = 'bbr'\n", "must be the same for all flows");
     }
 }

@@ -62,7 +62,7 @@ pub fn run(
     agents: &Agents,
     stopped: &AtomicBool,
 ) -> Result<Option<Run>, Error> {
-    let plan = Plan::of(scenario, |driver| agents.name(driver).map(str::to_owned))?;
+    let plan = Plan::of(scenario, |driver| agents.reached(driver))?;
     let mut testbed = Testbed::new(&plan.path)?;
     if plan.ecn {
         for end in [testbed.client(), testbed.server()] {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// A1, A3, A5 and A7.
+/// A1, A3, A5 and A7; those of A1 and A3 in all of A8's modes.
 pub const SCENES: [Scene; 2 + CELLS + 3] = [
     Scene::Wan(Files::Long),
     Scene::Wan(Files::Short),

@@ -60,7 +60,7 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=10_000))]
     held_out_seeds: u64,
-    /// Rows A1, A3, A5 and A7 on real TCP in place of the simulator (needs root)
+    /// Rows A1, A3, A5, A7 and A8 on real TCP in place of the simulator (needs root)
     #[arg(long)]
     live: bool,
     /// What each part of the policy is worth, in place of the table: the whole beside the same

@@ -56,7 +56,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// All that is to be run. Real time allows neither other policies nor A8's modes.
+    /// All that is to be run. Real time does not allow other policies.
     pub fn cases(&self, scenes: &[Scene], engine: Engine) -> Vec<Case> {
         let is_sim = engine == Engine::Sim;
         let mut all = BTreeSet::new();
@@ -70,7 +70,7 @@ impl Settings {
             };
             let drivers = own.iter().chain(others.iter().copied().flatten());
             all.extend(drivers.map(|driver| (*scene, driver.clone(), Mode::Default)));
-            if is_sim && matches!(scene, Scene::Wan(_) | Scene::Cell(_)) {
+            if matches!(scene, Scene::Wan(_) | Scene::Cell(_)) {
                 all.extend(Mode::ALL.map(|mode| (*scene, self.driver.clone(), mode)));
             }
         }

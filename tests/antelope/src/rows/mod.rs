@@ -111,12 +111,13 @@ impl Table<'_> {
         lines
     }
 
-    /// Rows A1, A3, A5 and A7 of real TCP.
+    /// Rows A1, A3, A5, A7 and A8 of real TCP.
     pub fn live_lines(&self) -> Vec<Line> {
         let mut lines = self.wan();
         lines.extend(self.cellular());
         lines.extend(self.cubic_comes());
         lines.push(self.friendliness());
+        lines.extend(self.modes());
         lines
     }
 }
