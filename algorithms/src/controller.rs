@@ -115,6 +115,8 @@ pub struct Measurement {
     /// How much of its window the sender used; `None` if the datapath does not tell, and it is to
     /// be guessed from what is in flight.
     pub cwnd_use: Option<CwndUse>,
+    /// Other flows of this host to the same network, /24 or /56, that are busy and driven alike.
+    pub companions: u32,
     /// The program's own report fields, in the order of [`Controller::own_fields`].
     pub own: [u64; OWN_FIELDS_MAX],
 }
@@ -137,6 +139,7 @@ impl Measurement {
         mss: Bytes(0),
         ack_train: Duration::ZERO,
         cwnd_use: None,
+        companions: 0,
         own: [0; OWN_FIELDS_MAX],
     };
 
@@ -170,6 +173,7 @@ impl Measurement {
             mss: next.mss,
             ack_train: self.ack_train.max(next.ack_train),
             cwnd_use: self.cwnd_use.max(next.cwnd_use),
+            companions: next.companions,
             own: next.own,
         }
     }

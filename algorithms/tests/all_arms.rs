@@ -72,6 +72,7 @@ prop_compose! {
             mss: Bytes(mss),
             ack_train,
             cwnd_use,
+            companions: 0,
             own,
         }
     }

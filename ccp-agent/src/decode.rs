@@ -63,6 +63,7 @@ pub fn fields(
         mss: Bytes(signals.map_or(0, |s| s.mss_bytes.into())),
         ack_train: Duration::from_micros(train),
         cwnd_use: signals.map(cwnd_use),
+        companions: 0,
         own,
     }
 }

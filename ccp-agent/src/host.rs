@@ -7,6 +7,7 @@
 mod prefer;
 
 use crate::catalogue::{self, Kind};
+use crate::companions::Companions;
 use crate::config::Config;
 use crate::events::{Event, Recorder};
 use crate::flow::{Actuator, Context, Flow, Guarded, socket_name};
@@ -127,6 +128,7 @@ pub struct Host {
     /// Flows whose sockets' cookies are known.
     cookies: HashMap<u64, Key>,
     announced: HashMap<Key, FlowInfo>,
+    companions: Companions,
     preferences: Preferences,
     /// The datapaths that can run algorithms of their host's own.
     abilities: HashMap<Peer, Abilities>,
@@ -190,6 +192,7 @@ impl Host {
             keys: HashMap::new(),
             cookies: HashMap::new(),
             announced: HashMap::new(),
+            companions: Companions::default(),
             abilities: HashMap::new(),
             next_id: 1,
             pokes: Vec::new(),
@@ -312,6 +315,8 @@ impl Host {
             return;
         };
         self.counts.reports += 1;
+        let to = flow.info.remote.0;
+        flow.companions = self.companions.beside(to, &flow.driver, flow.id, clock::monotonic_us());
         let recorder = &mut self.samples.beside(&mut *self.recorder);
         let mut ctx = Context { config: &self.config, recorder, actuator, report_us };
         let taken = if flow.is_foreign() {
@@ -369,6 +374,7 @@ impl Host {
                 self.cookies.remove(&flow.info.cookie);
             }
             self.preferences.ended(flow.id);
+            self.companions.ended(flow.info.remote.0, flow.id);
             flow.leave(&mut self.memory, clock::monotonic_s(), &mut *self.recorder);
             flow.end(&mut *self.recorder);
             if flow.is_sampled {

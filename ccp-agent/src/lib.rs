@@ -13,6 +13,7 @@ pub mod author;
 pub mod catalogue;
 pub mod child;
 pub mod clock;
+pub mod companions;
 pub mod config;
 pub mod control;
 pub mod decode;

@@ -36,6 +36,7 @@ prop_compose! {
         lost in prop_oneof![4 => Just(0u64), 1 => 1u64..50],
         flags in any::<[bool; 3]>(),
         rate in 0u64..100_000_000,
+        companions in prop_oneof![Just(0u32), 0u32..200],
     ) -> Measurement {
         let span = Duration::from_micros;
         let rtt = rtts_us.map(|(least, more, count)| RttSamples {
@@ -58,6 +59,7 @@ prop_compose! {
             in_flight: Bytes(bytes / 2),
             cwnd: Bytes(bytes.max(20_000)),
             mss: MSS,
+            companions,
             ..Measurement::QUIET
         }
     }

@@ -71,6 +71,8 @@ pub struct Flow {
     pub fell_back: bool,
     /// The last measurement.
     pub last: Measurement,
+    /// [`Measurement::companions`] of the report now due.
+    pub companions: u32,
     /// Optional primitives that came before the report now due.
     pub signals: Option<Signals>,
     /// Those of the report before.
@@ -161,6 +163,7 @@ impl Flow {
             totals: Totals::default(),
             fell_back: false,
             last: Measurement::QUIET,
+            companions: 0,
             signals: None,
             last_signals: None,
             delivered_pkts: None,
@@ -287,7 +290,8 @@ impl Flow {
     pub fn on_report(&mut self, m: &Measurement, ctx: &mut Context<'_>) {
         let now = self.now();
         self.reported_at = now;
-        let m = &Measurement { delivered: self.delivered(m), ..*m };
+        let (delivered, companions) = (self.delivered(m), self.companions);
+        let m = &Measurement { delivered, companions, ..*m };
         self.totals.reports += 1;
         self.totals.acked_bytes += m.acked.0;
         self.totals.lost_pkts += m.lost.0;

@@ -262,6 +262,7 @@ fn states(environment: &Environment, plan: &Plan, samples: &[Sample]) -> Vec<boo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draw::ALIKE;
 
     fn collection(folder: &Path, threads: usize) -> Collection {
         let about = BTreeMap::from([("program".to_owned(), "this".to_owned())]);
@@ -306,6 +307,20 @@ mod tests {
                 rows.iter().filter(|row| row.environment == seed && row.plan == "random:0");
             let ridden: std::collections::BTreeSet<&str> = random.map(|row| &*row.arm).collect();
             assert!(ridden.len() > 1, "arms take turns");
+        }
+    }
+
+    #[test]
+    fn flows_alike_are_companions_and_others_are_not() {
+        let features = &schema().features;
+        let place = features.iter().position(|it| it.name == "companions").expect("a feature");
+        for (neighbours, is_alone) in [(ALIKE, false), ("cubics", true)] {
+            let of_kind = |it: &Environment| it.neighbours == neighbours;
+            let environment = (0..).map(Environment::draw).find(of_kind).expect("one is drawn");
+            let plan = plans(&environment, 0).remove(0);
+            let samples = run(&environment, &plan, &unguarded()).expect("it runs");
+            let seen: Vec<f32> = samples.iter().map(|sample| sample.features[place]).collect();
+            assert_eq!(seen.iter().all(|count| *count == 0.0), is_alone, "{neighbours}: {seen:?}");
         }
     }
 

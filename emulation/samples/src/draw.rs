@@ -4,8 +4,8 @@
 //! ms and 0.1 to 6 BDPs, widened where paths of today are (4 Mbit/s, 200 ms) and cut where the time
 //! to simulate them would be (200 Mbit/s). Beside the paper's WAN, DCN and cellular: random loss,
 //! Wi-Fi's jitter, rates that step, and neighbours: CUBICs, a BBR, requests of 1 KB to many MB, a
-//! crowd of both, and flows of the same arm. Where somebody shares the path, every second flow
-//! under test comes later than the others: it may never see the path without a queue.
+//! crowd of both, and up to 20 flows of the same arm. Where somebody shares the path, every second
+//! flow under test comes later than the others: it may never see the path without a queue.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,9 +13,11 @@ use std::fmt::Write as _;
 
 /// How long each flow under test lasts.
 pub const DURATION_S: f64 = 30.0;
-/// What the flow under test is called, and those beside it that do as it does.
+/// What the flow under test is called.
 const TESTED: &str = "tested";
-const ALIKE: &str = "alike";
+/// What flows are called that do as it does, and an environment's neighbours that are only these.
+pub const ALIKE: &str = "alike";
+const ALIKE_AND_CUBICS: &str = "alike-and-cubics";
 
 /// One environment: a scenario, but for the flow under test.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,16 +67,21 @@ const KINDS: [(f64, &str); 6] = [
     (0.12, STEPS),
 ];
 /// Who shares it, and how often.
-const NEIGHBOURS: [(f64, &str); 8] = [
+const NEIGHBOURS: [(f64, &str); 9] = [
     (0.36, "none"),
-    (0.16, "cubic"),
+    (0.14, "cubic"),
     (0.08, "bbr"),
-    (0.08, "cubics"),
+    (0.06, "cubics"),
     (0.1, "crowd"),
-    (0.1, "web-search"),
+    (0.08, "web-search"),
     (0.04, "data-mining"),
-    (0.08, ALIKE),
+    (0.09, ALIKE),
+    (0.05, ALIKE_AND_CUBICS),
 ];
+/// How many flows do as the one under test does, beside it.
+const ALIKE_COUNT: std::ops::RangeInclusive<u32> = 1..=20;
+/// The same where CUBICs are there as well, at most as many.
+const ALIKE_AND_CUBICS_COUNT: std::ops::RangeInclusive<u32> = 1..=5;
 /// When an endless neighbour starts, at the latest.
 const COMES_S: f64 = 20.0;
 /// How much later than its neighbours a flow under test may start.
@@ -115,7 +122,7 @@ impl Path {
         match self.kind {
             "cellular" => {
                 let least = rate * rng.random_range(0.02..0.3);
-                let step_ms = log_uniform(rng, 50.0, 500.0).round();
+                let step_ms = log_uniform(rng, 20.0, 3_000.0).round();
                 format!(
                     "generator = {{ kind = \"markov\", min_mbit_per_sec = {least:.3}, \
                      max_mbit_per_sec = {rate:.3}, step_ms = {step_ms} }}\n"
@@ -178,6 +185,7 @@ impl Path {
         match neighbours {
             "cubic" | "bbr" => self.endless(neighbours, 1, rng),
             "cubics" => self.endless("cubic", rng.random_range(2..=5), rng),
+            ALIKE_AND_CUBICS => self.endless("cubic", rng.random_range(1..=5), rng),
             "crowd" => {
                 let share = rng.random_range(0.3..0.9);
                 let sizes = pick(rng, &[(0.8, "web-search"), (0.2, "data-mining")]);
@@ -191,6 +199,20 @@ impl Path {
     }
 }
 
+/// The flows that do as the one under test does: few more often than many, and all of them there
+/// within some seconds.
+fn alike(neighbours: &str, rng: &mut ChaCha8Rng) -> Option<String> {
+    let counts = match neighbours {
+        ALIKE => ALIKE_COUNT,
+        ALIKE_AND_CUBICS => ALIKE_AND_CUBICS_COUNT,
+        _ => return None,
+    };
+    let (least, most) = (f64::from(*counts.start()), f64::from(*counts.end()));
+    let count = log_uniform(rng, least, most + 1.0).floor().min(most);
+    let stagger_s = rng.random_range(0.0..16.0) / (count + 3.0);
+    Some(format!("count = {count}\nstagger_s = {stagger_s:.2}\n"))
+}
+
 impl Environment {
     /// The one of that seed.
     pub fn draw(seed: u64) -> Self {
@@ -202,10 +224,7 @@ impl Environment {
         let flows = path.neighbours(neighbours, rng);
         let is_late = neighbours != "none" && rng.random_bool(0.5);
         let start_s = if is_late { rng.random_range(LATE_S) } else { 0.0 };
-        let alike = (neighbours == ALIKE).then(|| {
-            let (count, stagger_s) = (rng.random_range(1..=4), rng.random_range(0.0..4.0));
-            format!("count = {count}\nstagger_s = {stagger_s:.2}\n")
-        });
+        let alike = alike(neighbours, rng);
         let (delay_ms, queue) = (path.rtt_ms / 2.0, path.queue_pkts);
         let text = format!(
             "name = \"drawn-{seed}\"\nduration_s = {end_s:.2}\nseed = {seed}\nsample_ms = 0\n\

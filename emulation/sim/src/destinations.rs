@@ -5,6 +5,7 @@
 //! nothing measures a flow before its agent's first orders.
 
 use ccp_agent::Config;
+use ccp_agent::companions::Companions;
 use ccp_agent::ipc::lock;
 use ccp_agent::memory::Memory;
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,7 +18,9 @@ type Path = (Box<[u16]>, Box<[u16]>);
 #[derive(Debug)]
 pub struct Destinations {
     memory: Arc<Mutex<Memory>>,
+    companions: Arc<Mutex<Companions>>,
     paths: Vec<Path>,
+    flows: u32,
 }
 
 /// The one of a flow.
@@ -25,14 +28,17 @@ pub struct Destinations {
 pub struct Destination {
     /// What stands for it.
     pub address: IpAddr,
+    /// The number of the flow.
+    pub flow: u32,
     memory: Arc<Mutex<Memory>>,
+    companions: Arc<Mutex<Companions>>,
 }
 
 impl Destinations {
     /// None yet, and nothing remembered.
     pub fn new(config: &Config) -> Self {
         let memory = Arc::new(Mutex::new(Memory::new(&config.memory)));
-        Self { memory, paths: Vec::new() }
+        Self { memory, companions: Arc::default(), paths: Vec::new(), flows: 0 }
     }
 
     /// That of a flow over these links.
@@ -45,7 +51,13 @@ impl Destinations {
         // 10.0.0.0/8 has 65536 networks of 24 bits; a scenario has fewer paths.
         let [.., high, low] = index.to_be_bytes();
         let address = IpAddr::V4(Ipv4Addr::new(10, high, low, 1));
-        Destination { address, memory: Arc::clone(&self.memory) }
+        self.flows += 1;
+        Destination {
+            address,
+            flow: self.flows,
+            memory: Arc::clone(&self.memory),
+            companions: Arc::clone(&self.companions),
+        }
     }
 }
 
@@ -53,6 +65,11 @@ impl Destination {
     /// What is remembered.
     pub fn memory(&self) -> MutexGuard<'_, Memory> {
         lock(&self.memory)
+    }
+
+    /// Who is busy.
+    pub fn companions(&self) -> MutexGuard<'_, Companions> {
+        lock(&self.companions)
     }
 }
 

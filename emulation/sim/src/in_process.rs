@@ -232,7 +232,7 @@ impl InProcess {
         let cwnd = Bytes(u64::from(cwnd_pkts) * mss.0);
         let driven = (driver.to_owned(), controller);
         let info = info(spec.ecn, to.address, &signals);
-        let mut flow = Flow::new(1, info, (cwnd, mss), driven, signals.now_us);
+        let mut flow = Flow::new(to.flow, info, (cwnd, mss), driven, signals.now_us);
         flow.path.wants = spec.wants.preference();
         let ordered = spec.switches.iter().rev().cloned().collect();
         let decisions = Decisions::default();
@@ -260,6 +260,7 @@ impl InProcess {
     /// The flow is over.
     pub fn end(&mut self, now_ns: u64) {
         self.flow.leave(&mut self.to.memory(), seconds(now_ns), &mut self.decisions);
+        self.to.companions().ended(self.to.address, self.flow.id);
     }
 
     /// The arm that has the flow.
@@ -296,6 +297,9 @@ impl InProcess {
         if is_stale && due.is_none() {
             return None;
         }
+        let (to, now_us) = (self.to.address, signals.now_us);
+        let (driver, id) = (&self.flow.driver, self.flow.id);
+        self.flow.companions = self.to.companions().beside(to, driver, id, now_us);
         let (own, count) = installed.own(fields);
         let shared = fields.first_chunk::<{ FIELDS.len() }>().filter(|_| !self.flow.is_foreign());
         let m = shared.map(|values| decode::fields(values, &own[..count], Some(&signals)));

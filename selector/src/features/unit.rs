@@ -51,6 +51,7 @@ struct Open {
     marked_pkts: u64,
     timed_out: bool,
     in_flight: u64,
+    companions: u32,
     acks: u64,
     rtt_sum_ms: f64,
     rtt_sq_sum_ms2: f64,
@@ -70,6 +71,7 @@ impl Open {
         self.marked_pkts = self.marked_pkts.saturating_add(m.ecn_marked.0);
         self.timed_out |= m.timed_out;
         self.in_flight = self.in_flight.max(m.in_flight.0);
+        self.companions = self.companions.max(m.companions);
         let Some(rtt) = m.rtt else { return };
         let (count, sum) = (rtt.count.max(1) as f64, rtt.sum_us as f64 / 1e3);
         let squares = rtt.sq_sum_us2 as f64 / 1e6;
@@ -276,6 +278,7 @@ impl Units {
             Some(f64::from(open.in_recovery) / reports),
             Some(age_s),
             Some(self.delivered_bytes as f64 / 1e6),
+            Some(f64::from(open.companions)),
         ];
         values.map(|value| value.map_or(f32::NAN, |value| value as f32))
     }

@@ -66,6 +66,7 @@ impl Course {
             in_flight: decision.cwnd.min(rate * rtt),
             cwnd: decision.cwnd,
             cwnd_use: Some(CwndUse::Full),
+            companions: 0,
             ..Measurement::QUIET
         }
     }
