@@ -76,6 +76,46 @@ fn a_flow_of_real_tcp_has_an_arm_a_reason_samples_and_a_successor() {
     }
 }
 
+/// Flows of one host that share its link.
+const MANY: usize = 40;
+/// How long they send, together.
+const TOGETHER: Duration = Duration::from_secs(15);
+/// A flow whose packets are lost again and again waits for its timeouts, which double; whom its
+/// neighbours do not let live has waited for twenty seconds and more.
+const STALL_MAX: Duration = Duration::from_secs(10);
+
+/// No flow starves, though each of them sees only its own losses.
+#[test]
+fn many_flows_on_one_link_know_of_each_other_and_all_go_on() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let place = Place::new();
+    let agent = place.agent(&["--policy", "antelope"]);
+    let path = wired(100.0, 20.0, 1.0);
+    let transfer =
+        Transfer { algorithm: Some(place.name.clone()), verify: false, ..Transfer::default() };
+    let start = |_| transfer.start(path.server(), path.client()).expect("it starts");
+    let running: Vec<_> = (0..MANY).map(start).collect();
+    thread::sleep(TOGETHER);
+    let rows = agent.flows().expect("the agent answers");
+    assert_eq!(rows.len(), MANY);
+    let companions = |features: &[(String, String)]| {
+        let known = features.iter().find(|(name, _)| name == "companions")?;
+        known.1.parse::<usize>().ok()
+    };
+    let most = rows.iter().filter_map(|row| companions(&row.features)).max();
+    let resent: u32 = running.iter().filter_map(|flow| flow.retransmitted_pkts()).sum();
+    let sent = running.iter().map(|flow| flow.received_bytes() / 1_448).sum::<u64>();
+    running.iter().for_each(|flow| flow.stop());
+    let done: Vec<_> = running.into_iter().map(|flow| flow.join().expect("it arrives")).collect();
+    let longest = done.iter().map(|flow| flow.longest_stall).max().expect("flows");
+    println!("{resent} of {sent} packets sent again; the longest stall is {longest:?}");
+    assert!(most.is_some_and(|most| most > MANY / 2 && most < MANY), "companions: {most:?}");
+    assert!(longest < STALL_MAX, "a flow got nothing for {longest:?}");
+}
+
 #[test]
 fn a_model_that_is_none_keeps_no_agent_from_saying_so() {
     if skip() {
