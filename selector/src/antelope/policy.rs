@@ -13,11 +13,12 @@
 //!   - where much is lost, arms that do not answer losses are none to pick, whatever their score:
 //!     a hundred flows of copa on one link sent two of five packets twice, and nothing that models
 //!     are trained on is as crowded;
-//!   - long flows try another arm now and then, within the guard's budget for it: a model otherwise
-//!     sees only what it picks;
+//!   - long flows try another arm now and then, if they are to, for some seconds and within the
+//!     guard's budget for it: what learns from live flows otherwise sees only what a model picks;
 //!   - scores are shares of the best arm's reward, with their uncertainty ([`super::model`]).
 
 use super::model::{Model, Score, Slot};
+use crate::draw::Draws;
 use crate::features::{Features, Unit};
 use crate::riding::{Chooser, Riding};
 use crate::sampling::Sampling;
@@ -43,6 +44,12 @@ pub const POLICY: Policy = Policy {
 const RETRY: Duration = Duration::from_secs(2);
 /// A decision to stay is said again after this, if nothing changes.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
+
+/// Another arm is tried for so long, unless the guard undoes it: what live flows teach is of
+/// outcomes of 4 s at least.
+const TRIED_FOR: Duration = Duration::from_secs(6);
+/// Only arms that have so much of the best one's score, if they do as well as they may, are tried.
+const WORTH_TRYING: f32 = 0.5;
 
 /// Arms that do not answer losses, as far as [`AntelopeConfig::lost_percent_max`] goes.
 const BLIND_TO_LOSS: [&str; 2] = [bbr::ARM.name, copa::ARM.name];
@@ -147,11 +154,11 @@ impl Scores {
         self.0.iter().reduce(|best, it| if higher(&best, &it) { it } else { best })
     }
 
-    /// What may be best after all, beside `arm`: the highest that it may well be.
-    fn most_promising(&self, arm: &str) -> Option<&Score> {
-        let most = |score: &Score| score.mean + score.uncertainty;
-        let others = self.0.iter().filter(|score| score.arm != arm);
-        others.reduce(|best, it| if most(it) > most(best) { it } else { best })
+    /// What may be tried in place of `arm`.
+    fn worth_trying(&self, arm: &str) -> Vec<Score> {
+        let least = WORTH_TRYING * self.best().map_or(0.0, |best| best.mean);
+        let is_worth = |it: &&Score| it.arm != arm && it.mean + it.uncertainty > least;
+        self.0.iter().filter(is_worth).copied().collect()
     }
 }
 
@@ -170,7 +177,12 @@ pub struct Antelope {
     agreed: Option<(&'static str, u32)>,
     scores: Scores,
     proposal: Option<Proposal>,
+    draws: Option<Draws>,
     explored_at: Time,
+    /// The arm that is proposed to be tried.
+    to_try: Option<&'static str>,
+    /// An arm is being tried until then.
+    tries_until: Time,
     said: Option<(&'static str, Time)>,
 }
 
@@ -189,7 +201,10 @@ impl Antelope {
             agreed: None,
             scores: Scores::default(),
             proposal: None,
+            draws: None,
             explored_at: Time::ZERO,
+            to_try: None,
+            tries_until: Time::ZERO,
             said: None,
         }
     }
@@ -207,7 +222,7 @@ impl Antelope {
 
     fn decide(&mut self, unit: &Unit, now: Time) {
         self.units += 1;
-        if self.units < self.config.units_min || now < self.next_at {
+        if self.units < self.config.units_min || now < self.next_at.max(self.tries_until) {
             return;
         }
         self.next_at = now + Duration::from_millis(self.config.decide_ms);
@@ -250,17 +265,20 @@ impl Antelope {
         let text = if self.config.dry_run { format!("would change: {text}") } else { text };
         let why = Why { text, features: self.features(unit) };
         let to = if self.config.dry_run { self.arm } else { to };
+        self.to_try = explores.then_some(to);
         self.proposal = Some(Proposal { to, why, explores });
     }
 
-    /// Of a long flow, and not often: the arm that may be best after all, as far as can be known.
+    /// Of a long flow, and not often: one of the arms that may be as good, each as likely.
     fn explore(&mut self, unit: &Unit, now: Time) -> bool {
         let (after, every) = (self.config.explore_after_s, self.config.explore_every_s);
         let since = |at: Time| (now - at).as_secs();
         if every == 0 || since(self.began) < after || since(self.explored_at) < every {
             return false;
         }
-        let Some(&other) = self.scores.most_promising(self.arm) else { return false };
+        let others = self.scores.worth_trying(self.arm);
+        let drawn = self.draws.as_mut().map_or(0, |draws| draws.below(others.len()));
+        let Some(other) = others.get(drawn) else { return false };
         self.explored_at = now;
         let text = format!("tries {}: {:.2} +- {:.2}", other.arm, other.mean, other.uncertainty);
         self.propose(other.arm, text, true, unit, now);
@@ -294,6 +312,7 @@ impl Chooser for Antelope {
         *self = Self::new(self.config.clone());
         self.wants = path.wants;
         (self.began, self.sampling, self.explored_at) = (now, Sampling::begin(now), now);
+        self.draws = (self.config.explore_every_s > 0).then(|| Draws::of(path, now));
         let first = remuda_algorithms::arm(&self.config.first).map_or(self.arm, |arm| arm.name);
         let suited = path.suited.filter(|arm| self.model.arms().contains(arm));
         self.arm = suited.filter(|_| !self.config.dry_run).unwrap_or(first);
@@ -302,6 +321,9 @@ impl Chooser for Antelope {
 
     fn observe(&mut self, m: &Measurement, arm: &'static str, now: Time) {
         self.arm = arm;
+        if let Some(draws) = &mut self.draws {
+            draws.stir(m, now);
+        }
         if let Some(unit) = self.sampling.add(m, arm, now) {
             self.decide(&unit, now);
         }
@@ -314,6 +336,8 @@ impl Chooser for Antelope {
     fn switched(&mut self, arm: &'static str, now: Time) {
         self.sampling.switched(self.arm, now);
         (self.arm, self.units, self.agreed) = (arm, 0, None);
+        let is_tried = self.to_try.take() == Some(arm);
+        self.tries_until = if is_tried { now + TRIED_FOR } else { now };
     }
 
     fn prefer(&mut self, wants: Preference) {
@@ -503,6 +527,21 @@ mod tests {
         let at_s: Vec<u64> = tried.iter().map(|it| it.0 / 1_000).collect();
         assert_eq!(at_s, [20, 40, 60]);
         assert!(tried.iter().all(|it| it.1.to == "vegas"));
+    }
+
+    #[test]
+    fn what_is_tried_has_the_flow_for_as_long_as_can_be_learned_from() {
+        let trying = AntelopeConfig { explore_every_s: 20, ..config([0.9, 0.7]) };
+        let mut antelope = started(trying.clone());
+        let tried = feed(&mut antelope, 50..20_500).pop().expect("it tries").1;
+        assert!(tried.explores, "{tried:?}");
+        let now = Time(Duration::from_millis(20_500));
+        antelope.switch_to(tried.to, &path(), now).expect("an arm");
+        let back = feed(&mut antelope, 20_550..30_000).remove(0);
+        assert_eq!((back.0, back.1.to, back.1.explores), (26_750, "bbr", false));
+        // What has none of the reward is not worth it.
+        let mut antelope = started(AntelopeConfig { explore_every_s: 20, ..config([0.9, 0.4]) });
+        assert!(feed(&mut antelope, 50..65_000).iter().all(|it| !it.1.explores));
     }
 
     #[test]
