@@ -35,6 +35,7 @@ struct Head {
 pub struct SampleFiles {
     dir: RunDir,
     bytes_max: u64,
+    began_unix_us: fn() -> u64,
     open: Option<Open>,
 }
 
@@ -56,8 +57,22 @@ fn number(path: &Path) -> Option<u64> {
 
 impl SampleFiles {
     /// Those of this directory, which is made if need be.
+    ///
+    /// # Errors
+    ///
+    /// It is not private, or another agent has it.
     pub fn take(dir: &Path, bytes_max: u64) -> Result<Self, Error> {
-        Ok(Self { dir: RunDir::take(dir)?, bytes_max, open: None })
+        let began_unix_us = || u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX);
+        Ok(Self { dir: RunDir::take(dir)?, bytes_max, began_unix_us, open: None })
+    }
+
+    /// Those of simulated flows: they begin in 1970, so that the same flows give the same bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::take`].
+    pub fn simulated(dir: &Path, bytes_max: u64) -> Result<Self, Error> {
+        Ok(Self { began_unix_us: || 0, ..Self::take(dir, bytes_max)? })
     }
 
     /// Where they are.
@@ -102,7 +117,7 @@ impl SampleFiles {
             schema_hash: SchemaHash::ours().to_string(),
             features: schema().features.iter().map(|it| it.name.as_str()).collect(),
             version: env!("CARGO_PKG_VERSION"),
-            began_unix_us: u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX),
+            began_unix_us: (self.began_unix_us)(),
         };
         let mut open = Open { file, bytes: 0 };
         if let Err(error) = open.write(&serde_json::to_string(&head).expect("it is plain data")) {

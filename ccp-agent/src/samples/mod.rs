@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::ipc::lock;
 use crate::online::{self, Online};
 use crate::{Error, clock, run_dir};
-use files::SampleFiles;
+pub use files::SampleFiles;
 use remuda_algorithms::Sample;
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
@@ -85,6 +85,18 @@ impl Row {
             seen_rtt_mean_ms: sample.seen.rtt_mean_ms,
             features: sample.features.iter().map(known).collect(),
         }
+    }
+}
+
+impl SampleFiles {
+    /// Adds a sample of the flow of that number.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::add`].
+    pub fn put(&mut self, flow: u32, sample: &Sample) -> Result<(), Error> {
+        let row = Row::of(flow, sample);
+        self.add(&serde_json::to_string(&row).expect("it is plain data"))
     }
 }
 
@@ -229,9 +241,7 @@ impl Writer {
     }
 
     fn write(&mut self, flow: u32, sample: &Sample) {
-        let row = Row::of(flow, sample);
-        let text = serde_json::to_string(&row).expect("it is plain data");
-        if let Err(error) = self.files.add(&text) {
+        if let Err(error) = self.files.put(flow, sample) {
             self.failed = Some(error.to_string());
             self.left_out += 1;
         }
