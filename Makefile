@@ -175,12 +175,17 @@ antelope-table: setup ## Antelope's acceptance table, simulated; writes docs/ant
 	$(CARGO) run --release -p remuda-antelope-table -- --write docs/antelope.md
 
 .PHONY: antelope-table-live
-antelope-table-live: build ## Rows of it on this kernel's TCP (needs root, 90 minutes)
+antelope-table-live: build ## Rows of it on this kernel's TCP (needs root, 105 minutes)
 	$(CARGO) run --release -p remuda-antelope-table -- --live --write docs/antelope.md
 
 .PHONY: antelope-ablations
 antelope-ablations: setup ## What each part of Antelope is worth, simulated; writes docs/antelope.md
 	$(CARGO) run --release -p remuda-antelope-table -- --ablations --write docs/antelope.md
+
+.PHONY: antelope-online
+antelope-online: setup ## What learning from live flows is worth, simulated; writes docs/antelope.md
+	@bash tools/python.sh build
+	$(CARGO) run --release -p remuda-antelope-table -- --online --write docs/antelope.md
 
 .PHONY: antelope-cost
 antelope-cost: build ## What Antelope costs: models, features, the agent for 100 flows (needs root)

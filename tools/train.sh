@@ -4,7 +4,8 @@
 #
 #   tools/train.sh full     12,000 environments into out/antelope; a collection that was stopped
 #                           goes on
-#   tools/train.sh smoke    40 environments, twice: the two models must be the same bytes
+#   tools/train.sh smoke    40 environments, twice: the two models must be the same bytes; and the
+#                           shipped model learns from some simulated flows
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,6 +39,8 @@ smoke() {
 	done
 	cmp "$folder/1/model.json" "$folder/2/model.json"
 	say "the same model twice"
+	cargo run --release --quiet -p remuda-antelope-table -- --online --smoke --fresh \
+		--worlds CoDel --python "$PYTHON" | grep -A2 -F "**CoDel**"
 }
 
 case ${1:-} in
@@ -46,7 +49,7 @@ full | smoke)
 	"$1"
 	;;
 *)
-	sed -n 's/^# \{0,1\}//; 2,8p' "$0" | grep -v '^!'
+	sed -n 's/^# \{0,1\}//; 2,9p' "$0" | grep -v '^!'
 	exit 2
 	;;
 esac

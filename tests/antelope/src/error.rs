@@ -22,7 +22,7 @@ pub enum Error {
     /// This program's own file.
     #[error("cannot read this program: {0}")]
     Program(std::io::Error),
-    /// A name that is no driver's.
+    /// A name that is nothing's.
     #[error("--{flag} {name}: {rule}")]
     Driver {
         /// The option.

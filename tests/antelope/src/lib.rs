@@ -3,8 +3,8 @@
 //!
 //! [`scene`] has the paper's networks, [`figures`] what is taken from a run, [`measure`] runs them
 //! by the matrix' runner, [`rows`] makes the table, [`head_to_head`] the comparison, [`page`]
-//! writes both down; [`ablations`] takes parts out. What a policy costs is measured by
-//! `tests/bench`.
+//! writes both down; [`ablations`] takes parts out; [`online`] learns from flows. What a policy
+//! costs is measured by `tests/bench`.
 
 pub mod ablations;
 pub mod card;
@@ -13,7 +13,9 @@ pub mod figures;
 pub mod head_to_head;
 pub mod live;
 pub mod measure;
+pub mod online;
 pub mod page;
+mod pairs;
 pub mod requests;
 pub mod rows;
 pub mod scene;

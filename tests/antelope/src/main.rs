@@ -6,7 +6,7 @@ use remuda_antelope_table::measure::{Keep, Settings, live, simulate};
 use remuda_antelope_table::page::{self, Head};
 use remuda_antelope_table::rows::Table;
 use remuda_antelope_table::scene::Extent;
-use remuda_antelope_table::{Error, ablations, head_to_head};
+use remuda_antelope_table::{Error, ablations, head_to_head, online};
 use remuda_live::Clock;
 use remuda_matrix::Progress;
 use remuda_selector::{CANDIDATES, POLICIES};
@@ -29,6 +29,8 @@ Examples:
     cargo run --release -p remuda-antelope-table -- --live --seeds 1
   What each part of it is worth
     cargo run --release -p remuda-antelope-table -- --ablations
+  What learning from live flows is worth, on two kinds of paths
+    cargo run --release -p remuda-antelope-table -- --online --worlds CoDel,lossy
 
 What has been run is kept: stop it with Ctrl-C, and the same command goes on.")]
 struct Args {
@@ -67,6 +69,15 @@ struct Args {
     /// without it
     #[arg(long, conflicts_with = "live")]
     ablations: bool,
+    /// What learning from live flows is worth to antelope, in place of the table
+    #[arg(long, conflicts_with_all = ["live", "ablations"])]
+    online: bool,
+    /// On which hosts' paths that is looked at [default: all there are]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "online")]
+    worlds: Option<Vec<String>>,
+    /// The Python that trains, which needs remuda[train]
+    #[arg(long, value_name = "FILE", default_value = "target/venv/bin/python")]
+    python: PathBuf,
     /// As little as shows that it works: seconds of everything
     #[arg(long)]
     smoke: bool,
@@ -129,6 +140,22 @@ impl Args {
                 (false, false) => Extent::Full,
             },
         })
+    }
+
+    /// Their places among all there are.
+    fn worlds(&self) -> Result<Vec<usize>, Error> {
+        let known: Vec<&str> = online::WORLDS.iter().map(|world| world.name).collect();
+        let place = |name: &String| {
+            known.iter().position(|it| it == name).ok_or_else(|| Error::Driver {
+                flag: "worlds",
+                name: name.clone(),
+                rule: format!("there is none of that name; fix: of {}", known.join(", ")),
+            })
+        };
+        match &self.worlds {
+            Some(names) => names.iter().map(place).collect(),
+            None => Ok((0..known.len()).collect()),
+        }
     }
 
     fn held_out_seeds(&self) -> RangeInclusive<u64> {
@@ -203,6 +230,19 @@ fn run_ablations(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     Ok(written(args, "make antelope-ablations", &text)?)
 }
 
+/// Nothing is asked of it, either.
+fn run_online(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+    let (settings, stopped) = (args.settings()?, stop_flag()?);
+    let keep = Keep { folder: (!args.fresh).then(|| args.keep.clone()) };
+    let worlds = args.worlds()?;
+    let trainer = online::Trainer { python: args.python.clone(), seed: args.seed };
+    let how = (args.jobs(), &*stopped);
+    let what = (&settings, &worlds[..]);
+    let findings = online::run(what, &keep, &trainer, how, told("online"))?;
+    let text = online::text(&args.head(), &settings, &findings);
+    Ok(written(args, "make antelope-online", &text)?)
+}
+
 /// Whether every target is met.
 fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let settings = args.settings()?;
@@ -233,7 +273,11 @@ fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let done = if args.ablations { run_ablations(&args).map(|()| true) } else { run(&args) };
+    let done = match (args.ablations, args.online) {
+        (true, _) => run_ablations(&args).map(|()| true),
+        (_, true) => run_online(&args).map(|()| true),
+        _ => run(&args),
+    };
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -5,7 +5,7 @@ use remuda_antelope_table::measure::{Keep, Settings, simulate};
 use remuda_antelope_table::page::{self, Head};
 use remuda_antelope_table::rows::{Line, Table};
 use remuda_antelope_table::scene::Extent;
-use remuda_antelope_table::{Error, ablations, head_to_head};
+use remuda_antelope_table::{Error, ablations, head_to_head, online};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -68,6 +68,20 @@ fn a_table_that_is_stopped_says_so() {
     let nothing = simulate(&settings(), &Keep { folder: None }, (1, &stopped), |_| {});
     let error = nothing.expect_err("it was stopped");
     assert!(matches!(error, Error::Stopped { done: 0, .. }), "{error}");
+}
+
+/// What a real one makes of it is `make train-antelope-smoke`'s.
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "minutes without optimisation; `make test` runs it optimised"
+)]
+fn a_trainer_that_is_not_there_is_named_with_the_fix() {
+    let trainer = online::Trainer { python: "no/such/python".into(), seed: 1 };
+    let (keep, go) = (Keep { folder: None }, AtomicBool::new(false));
+    let found = online::run((&settings(), &[1]), &keep, &trainer, (2, &go), |_| {});
+    let error = found.expect_err("nothing trains").to_string();
+    assert!(error.starts_with("no/such/python: ") && error.contains("--python"), "{error}");
 }
 
 #[test]

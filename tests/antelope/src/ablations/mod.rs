@@ -2,9 +2,7 @@
 //!
 //! Which parts, where each is looked at, and by what it is judged was fixed before anything was
 //! run, from what the part is for. Whole and variant meet the same environments and seeds, one by
-//! one. A ratio is the geometric mean over environments, each with that of its seeds, of the
-//! variant's figure to that of the whole; of what may be 0, the difference of the means is shown.
-//! Intervals are the matrix' own, bootstrapped over the pairs.
+//! one (`src/pairs.rs`).
 
 mod page;
 
@@ -14,10 +12,11 @@ use crate::Error;
 use crate::figures::Figures;
 use crate::head_to_head;
 use crate::measure::{Keep, Settings};
+use crate::pairs::{Pairs, interval, means, ratio};
 use crate::scene::{Files, Scene};
 use ccp_agent::Config;
 use ccp_agent::guard::HandOff;
-use remuda_matrix::{Drawn, Interval, Job, Only, Plan, Progress, bootstrap};
+use remuda_matrix::{Interval, Job, Only, Plan, Progress};
 use remuda_samples::draw;
 use remuda_scenarios::outcome::Outcome;
 use std::collections::BTreeMap;
@@ -25,9 +24,6 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A variant has that share of the whole's figure at least, and the whole that share of it: what
-/// one of them has nothing of would outweigh all else.
-const RATIO_MIN: f64 = 0.01;
 /// Short requests of a drawn path: so many, so far apart, so long.
 const REQUESTS: u32 = 14;
 const REQUESTS_APART_S: f64 = 2.0;
@@ -168,9 +164,6 @@ fn without_brakes(config: &mut Config) {
     config.guard.switches_per_minute_max = 1_000;
 }
 
-/// Of an environment, by seed: the whole, and the variant.
-type Pairs = Vec<(Figures, Figures)>;
-
 /// A part on a ground.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
@@ -236,37 +229,6 @@ impl Finding {
             switches: mean(Figures::switches_per_min),
         }
     }
-}
-
-fn means(pairs: &[[f64; 2]]) -> [f64; 2] {
-    let of = |side: usize| pairs.iter().map(|pair| pair[side]).collect::<Vec<_>>();
-    [0, 1].map(|side| crate::figures::mean(&of(side)).unwrap_or(0.0))
-}
-
-/// The logarithm of the variant's figure to the whole's; `None` if neither has any.
-fn ratio((whole, without): &(Figures, Figures), of: fn(&Figures) -> f64) -> Option<f64> {
-    let ratio = of(without) / of(whole);
-    (!ratio.is_nan()).then(|| libm::log(ratio.clamp(RATIO_MIN, 1.0 / RATIO_MIN)))
-}
-
-/// The mean over environments, each with that of its seeds, of what pairs say.
-fn interval(
-    pairs: &[Pairs],
-    of: impl Fn(&(Figures, Figures)) -> Option<f64>,
-    shown: fn(f64) -> f64,
-) -> Interval {
-    let values: Vec<Vec<Option<f64>>> =
-        pairs.iter().map(|seeds| seeds.iter().map(&of).collect()).collect();
-    let of_environment = |it: &Drawn| {
-        let known = it.seeds.iter().filter_map(|seed| values[it.environment][*seed]);
-        crate::figures::mean(&known.collect::<Vec<_>>())
-    };
-    let counts: Vec<usize> = values.iter().map(Vec::len).collect();
-    let all = bootstrap(&counts, |sample| {
-        let means: Vec<f64> = sample.iter().filter_map(of_environment).collect();
-        vec![crate::figures::mean(&means).map(shown)]
-    });
-    all.into_iter().next().unwrap_or_default()
 }
 
 /// The drawn environments, and the seeds of each.
@@ -439,17 +401,6 @@ mod tests {
         let same: Vec<Pairs> =
             pairs.iter().map(|it| vec![(it[0].0.clone(), it[0].0.clone())]).collect();
         assert_eq!(Finding::of(1, CHANGING[0], &same).verdicts(), [vec![], vec![]]);
-    }
-
-    #[test]
-    fn nothing_at_all_is_a_hundredth_and_of_two_of_them_nothing_is_said() {
-        let of = |whole, without| {
-            let pair = (figures(whole, 20.0, 0.0), figures(without, 20.0, 0.0));
-            ratio(&pair, |it| it.goodput_mbit_per_sec).map(libm::exp)
-        };
-        let near = |got: Option<f64>, want: f64| (got.expect("a ratio") - want).abs() < 1e-9;
-        assert!(near(of(5.0, 0.0), 0.01) && near(of(0.0, 5.0), 100.0) && near(of(5.0, 4.0), 0.8));
-        assert_eq!(of(0.0, 0.0), None);
     }
 
     #[test]

@@ -1,0 +1,65 @@
+//! Runs in pairs: a whole, and a variant of it on the same environment with the same seed.
+//!
+//! A ratio is the geometric mean over environments, each with that of its seeds, of the variant's
+//! figure to that of the whole; of what may be 0, the difference of the means. Intervals are the
+//! matrix' own, bootstrapped over the pairs.
+
+use crate::figures::Figures;
+use remuda_matrix::{Drawn, Interval, bootstrap};
+
+/// A variant has that share of the whole's figure at least, and the whole that share of it: what
+/// one of them has nothing of would outweigh all else.
+const RATIO_MIN: f64 = 0.01;
+
+/// Of an environment, by seed: the whole, and the variant.
+pub type Pairs = Vec<(Figures, Figures)>;
+
+/// The means of both sides.
+pub fn means(pairs: &[[f64; 2]]) -> [f64; 2] {
+    let of = |side: usize| pairs.iter().map(|pair| pair[side]).collect::<Vec<_>>();
+    [0, 1].map(|side| crate::figures::mean(&of(side)).unwrap_or(0.0))
+}
+
+/// The logarithm of the variant's figure to the whole's; `None` if neither has any.
+pub fn ratio((whole, without): &(Figures, Figures), of: fn(&Figures) -> f64) -> Option<f64> {
+    let ratio = of(without) / of(whole);
+    (!ratio.is_nan()).then(|| libm::log(ratio.clamp(RATIO_MIN, 1.0 / RATIO_MIN)))
+}
+
+/// The mean over environments, each with that of its seeds, of what pairs say.
+pub fn interval(
+    pairs: &[Pairs],
+    of: impl Fn(&(Figures, Figures)) -> Option<f64>,
+    shown: fn(f64) -> f64,
+) -> Interval {
+    let values: Vec<Vec<Option<f64>>> =
+        pairs.iter().map(|seeds| seeds.iter().map(&of).collect()).collect();
+    let of_environment = |it: &Drawn| {
+        let known = it.seeds.iter().filter_map(|seed| values[it.environment][*seed]);
+        crate::figures::mean(&known.collect::<Vec<_>>())
+    };
+    let counts: Vec<usize> = values.iter().map(Vec::len).collect();
+    let all = bootstrap(&counts, |sample| {
+        let means: Vec<f64> = sample.iter().filter_map(of_environment).collect();
+        vec![crate::figures::mean(&means).map(shown)]
+    });
+    all.into_iter().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_at_all_is_a_hundredth_and_of_two_of_them_nothing_is_said() {
+        let of = |whole, without| {
+            let figures =
+                |goodput_mbit_per_sec| Figures { goodput_mbit_per_sec, ..Figures::default() };
+            let pair = (figures(whole), figures(without));
+            ratio(&pair, |it| it.goodput_mbit_per_sec).map(libm::exp)
+        };
+        let near = |got: Option<f64>, want: f64| (got.expect("a ratio") - want).abs() < 1e-9;
+        assert!(near(of(5.0, 0.0), 0.01) && near(of(0.0, 5.0), 100.0) && near(of(5.0, 4.0), 0.8));
+        assert_eq!(of(0.0, 0.0), None);
+    }
+}
