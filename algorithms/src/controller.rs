@@ -278,6 +278,16 @@ pub struct Proposal {
     pub why: Why,
     /// It is to learn something, not because the arm is thought to be better.
     pub explores: bool,
+    /// The policy goes on to compare this arm with the others, so the guard does not undo the
+    /// switch if power falls: it may have fallen for all arms.
+    pub is_watched: bool,
+}
+
+impl Proposal {
+    /// Another arm that is thought to be better, or the one in charge.
+    pub const fn new(to: &'static str, why: Why) -> Self {
+        Self { to, why, explores: false, is_watched: false }
+    }
 }
 
 /// Drives one flow. Pure: no clock, no I/O, no randomness of its own.

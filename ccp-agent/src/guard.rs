@@ -378,7 +378,7 @@ mod tests {
     fn policies_dwell_and_do_not_flap() {
         let config = GuardConfig { deny: vec!["bbr".into()], ..GuardConfig::default() };
         let mut guard = Guard::new(MSS, at(0));
-        let to = |arm| Proposal { to: arm, why: Why::default(), explores: false };
+        let to = |arm| Proposal::new(arm, Why::default());
         let ask = |guard: &Guard, ms| guard.may_switch(&to("reno"), &path(20), at(ms), &config);
         assert_eq!(ask(&guard, 0), Readiness::Ready);
         let denied = guard.may_switch(&to("bbr"), &path(20), at(0), &config);

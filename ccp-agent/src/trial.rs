@@ -81,9 +81,9 @@ impl Trial {
         explored >= (now - self.started).as_nanos() * u128::from(percent_max)
     }
 
-    /// A policy has switched.
+    /// A policy has switched; what it watches itself is on no trial.
     pub fn begin(&mut self, from: &'static str, proposal: &Proposal, now: Time) {
-        let before = self.power();
+        let before = self.power().filter(|_| !proposal.is_watched);
         self.running = before.map(|before| Running { from, to: proposal.to, since: now, before });
         if let Some(since) = self.exploring.take() {
             self.explored += now - since;
@@ -162,18 +162,25 @@ mod tests {
     }
 
     fn to(arm: &'static str, explores: bool) -> Proposal {
-        Proposal { to: arm, why: Why::default(), explores }
+        Proposal { explores, ..Proposal::new(arm, Why::default()) }
     }
 
     /// Two seconds of one arm and two of another, which delivers so much and has that round trip.
     fn undone(kbytes: u64, rtt_ms: u64, app_limited: bool) -> Option<RollBack> {
+        undone_of(&to("bbr", false), (kbytes, rtt_ms, app_limited))
+    }
+
+    fn undone_of(
+        proposal: &Proposal,
+        (kbytes, rtt_ms, app_limited): (u64, u64, bool),
+    ) -> Option<RollBack> {
         let config = GuardConfig::default();
         let mut trial = Trial::new(at(0));
         let mut undone = None;
         for ms in (10..4_000).step_by(10) {
             let after = ms > 2_000;
             if ms == 2_000 {
-                trial.begin("cubic", &to("bbr", false), at(ms));
+                trial.begin("cubic", proposal, at(ms));
             }
             let rtt = if after { Duration::from_millis(rtt_ms) } else { RTT };
             let m = Measurement {
@@ -194,6 +201,12 @@ mod tests {
         assert_eq!(undone(16, 40, false), None);
         assert_eq!(undone(14, 40, false), Some(RollBack { to: "cubic", power_percent: 46 }));
         assert_eq!(undone(30, 90, false), Some(RollBack { to: "cubic", power_percent: 44 }));
+    }
+
+    #[test]
+    fn what_the_policy_watches_itself_is_not_undone() {
+        let watched = Proposal { is_watched: true, ..to("bbr", false) };
+        assert_eq!(undone_of(&watched, (14, 40, false)), None);
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl EpsilonGreedy {
         let costs = CANDIDATES.iter().zip(self.costs.of);
         let mut features: Vec<Reason> = costs.map(|(arm, cost)| (*arm, value(cost))).collect();
         features.push(("turns", self.turns.to_string()));
-        Proposal { to, why: Why { text, features }, explores }
+        Proposal { explores, ..Proposal::new(to, Why { text, features }) }
     }
 }
 

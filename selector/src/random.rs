@@ -99,7 +99,7 @@ impl Chooser for Random {
                 text: format!("drawn after {arm}"),
                 features: vec![("drawn_from", CANDIDATES.len().to_string())],
             };
-            self.proposal = Some(Proposal { to, why, explores: false });
+            self.proposal = Some(Proposal::new(to, why));
             self.turn = self.turn.next(arm, now);
         }
     }

@@ -284,7 +284,7 @@ impl Rein {
     fn decide(&mut self, current: &'static str, now: Time) {
         let class = self.class();
         let to = class.arm().unwrap_or(current);
-        self.proposal = Some(Proposal { to, why: self.why(class, current, to), explores: false });
+        self.proposal = Some(Proposal::new(to, self.why(class, current, to)));
         let next =
             if to == current { Duration::from_secs(self.config.reevaluate_secs) } else { RETRY };
         self.next_at = now + next;

@@ -13,6 +13,9 @@
 //!   - where much is lost, arms that do not answer losses are none to pick, whatever their score:
 //!     a hundred flows of copa on one link sent two of five packets twice, and nothing that models
 //!     are trained on is as crowded;
+//!   - the guard undoes no switch but a try: what has fallen after a switch may have fallen for all
+//!     arms, as when others come, and models see that; undoing it kept flows of one host apart
+//!     that had each picked the same arm;
 //!   - long flows try another arm now and then, if they are to, for some seconds and within the
 //!     guard's budget for it: what learns from live flows otherwise sees only what a model picks;
 //!   - scores are shares of the best arm's reward, with their uncertainty ([`super::model`]).
@@ -266,7 +269,7 @@ impl Antelope {
         let why = Why { text, features: self.features(unit) };
         let to = if self.config.dry_run { self.arm } else { to };
         self.to_try = explores.then_some(to);
-        self.proposal = Some(Proposal { to, why, explores });
+        self.proposal = Some(Proposal { to, why, explores, is_watched: !explores });
     }
 
     /// Of a long flow, and not often: one of the arms that may be as good, each as likely.
@@ -295,7 +298,7 @@ impl Antelope {
         let mean = self.scores.of(self.arm).map_or(0.0, |score| score.mean);
         let text = format!("stays with {}, which has {mean:.2} of the best reward", self.arm);
         let why = Why { text, features: self.features(unit) };
-        self.proposal = Some(Proposal { to: self.arm, why, explores: false });
+        self.proposal = Some(Proposal::new(self.arm, why));
     }
 
     /// What the decision was derived from: each arm's score by its name, then the unit's features.

@@ -106,7 +106,7 @@ impl Chooser for Sampler {
         let to = remuda_algorithms::arm(&turn.arm).map_or(arm, |arm| arm.name);
         if to != arm {
             let why = Why::because("its turn");
-            self.proposal = Some(Proposal { to, why, explores: false });
+            self.proposal = Some(Proposal::new(to, why));
         }
     }
 

@@ -188,7 +188,7 @@ impl LinUcb {
         let mut features: Vec<Reason> = scores.map(|(arm, it)| (*arm, value(it))).collect();
         features.push(("reward", format!("{reward:.3}")));
         let explores = self.config.budget_optimism && at != expected;
-        Some(Proposal { to, why: Why { text, features }, explores })
+        Some(Proposal { explores, ..Proposal::new(to, Why { text, features }) })
     }
 }
 

@@ -145,13 +145,6 @@ pub const PARTS: &[Part] = &[
         grounds: CHANGING,
         judges: SMOOTH,
     },
-    Part {
-        name: "roll-back",
-        settings: &["guard.roll_back_percent = 0"],
-        without: |config| config.guard.roll_back_percent = 0,
-        grounds: CHANGING,
-        judges: SMOOTH,
-    },
 ];
 
 fn without_dwell(config: &mut Config) {
