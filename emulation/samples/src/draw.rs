@@ -78,7 +78,8 @@ const NEIGHBOURS: [(f64, &str); 9] = [
     (0.09, ALIKE),
     (0.05, ALIKE_AND_CUBICS),
 ];
-/// How many flows do as the one under test does, beside it.
+/// How many flows do as the one under test does, beside it. What a policy makes of more is its
+/// own affair (`selector/src/antelope/policy.rs`).
 const ALIKE_COUNT: std::ops::RangeInclusive<u32> = 1..=20;
 /// The same where CUBICs are there as well, at most as many.
 const ALIKE_AND_CUBICS_COUNT: std::ops::RangeInclusive<u32> = 1..=5;

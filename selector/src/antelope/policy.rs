@@ -10,9 +10,9 @@
 //!     `decide_ms` apart: two units of twenty ACKs are 0.1 s, in which no arm shows anything;
 //!   - the next arm must be better by a margin, which is larger where the model thinks little of
 //!     all arms, and the guard's dwell comes on top;
-//!   - where much is lost, arms that do not answer losses are none to pick, whatever their score:
-//!     a hundred flows of copa on one link sent two of five packets twice, and nothing that models
-//!     are trained on is as crowded;
+//!   - where much is lost, and more flows go along than in anything that models are trained on,
+//!     arms that do not answer losses are none to pick, whatever their score: a hundred flows of
+//!     copa on one link sent two of five packets twice;
 //!   - the guard undoes no switch but a try: what has fallen after a switch may have fallen for all
 //!     arms, as when others come, and models see that; undoing it kept flows of one host apart
 //!     that had each picked the same arm;
@@ -54,6 +54,8 @@ const TRIED_FOR: Duration = Duration::from_secs(6);
 /// Only arms that have so much of the best one's score, if they do as well as they may, are tried.
 const WORTH_TRYING: f32 = 0.5;
 
+/// More companions than these no flow has that models are trained on.
+const COMPANIONS_KNOWN: f32 = 20.0;
 /// Arms that do not answer losses, as far as [`AntelopeConfig::lost_percent_max`] goes.
 const BLIND_TO_LOSS: [&str; 2] = [bbr::ARM.name, copa::ARM.name];
 
@@ -77,8 +79,8 @@ pub struct AntelopeConfig {
     /// How much more it must be better, in hundredths of what the best arm itself is short of 1: a
     /// model that thinks little of all arms knows little.
     pub doubt_percent: f64,
-    /// Where more is lost, in per cent of what is sent, arms that do not answer losses get no flow;
-    /// 100: they always may.
+    /// Where more is lost, in per cent of what is sent, and more than 20 flows go along, arms that
+    /// do not answer losses get no flow; 100: they always may.
     pub lost_percent_max: f64,
     /// A flow older than this, in seconds, tries another arm now and then.
     pub explore_after_s: u64,
@@ -99,7 +101,7 @@ impl Default for AntelopeConfig {
             first: bbr::ARM.name.to_owned(),
             agreements: 2,
             decide_ms: 250,
-            units_min: 8,
+            units_min: 6,
             margin_percent: 3.0,
             doubt_percent: 40.0,
             lost_percent_max: 10.0,
@@ -215,8 +217,9 @@ impl Antelope {
     /// The model's; of an arm that may not have the flow it is 0.
     fn scores_of(&self, features: &Features) -> Scores {
         let mut scores = self.model.predict(features, self.wants);
-        let lost_percent = features.get("lost_percent_long").unwrap_or(0.0);
-        if f64::from(lost_percent) > self.config.lost_percent_max {
+        let known = |name| features.get(name).unwrap_or(0.0);
+        let is_crowded = known("companions") > COMPANIONS_KNOWN;
+        if is_crowded && f64::from(known("lost_percent_long")) > self.config.lost_percent_max {
             let barred = scores.iter_mut().filter(|score| BLIND_TO_LOSS.contains(&score.arm));
             barred.for_each(|score| (score.mean, score.uncertainty) = (0.0, 0.0));
         }
@@ -405,8 +408,8 @@ mod tests {
         assert_eq!(antelope.arm(), "bbr");
         let proposed = feed(&mut antelope, 50..1_000);
         let [(at_ms, proposal)] = &proposed[..] else { panic!("{proposed:?}") };
-        // Eight units of 50 ms, once a report has begun the first; the next decision is 250 ms on.
-        assert_eq!((*at_ms, proposal.to, proposal.explores), (700, "vegas", false));
+        // Six units of 50 ms, once a report has begun the first; the next decision is 250 ms on.
+        assert_eq!((*at_ms, proposal.to, proposal.explores), (600, "vegas", false));
         let want = "vegas has 0.90 of the best reward, bbr has 0.80";
         assert_eq!(proposal.why.text, want);
         let scores = [("bbr", "0.800 +- 0.000"), ("vegas", "0.900 +- 0.000")];
@@ -415,7 +418,7 @@ mod tests {
         assert!(said.iter().any(|(name, _)| *name == "rtt_mean_ms"));
         // The guard has not let it pass: again after two seconds, by two decisions.
         let again = feed(&mut antelope, 1_000..4_000);
-        assert_eq!(again.iter().map(|it| it.0).collect::<Vec<_>>(), [2_950]);
+        assert_eq!(again.iter().map(|it| it.0).collect::<Vec<_>>(), [2_850]);
     }
 
     #[test]
@@ -440,17 +443,21 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_that_does_not_answer_losses_has_no_flow_where_much_is_lost() {
-        let lossy = |lost_percent: f32| {
+    fn an_arm_that_does_not_answer_losses_has_no_flow_where_many_lose_much() {
+        let lossy = |(companions, lost_percent): (f32, f32)| {
             let mut antelope = started(config([0.9, 0.5]));
             feed(&mut antelope, 50..150);
             let chooser = antelope.chooser();
             let mut features = chooser.sampling.latest().expect("a unit").features;
-            let at = features.named().position(|it| it.0 == "lost_percent_long");
-            features.0[at.expect("a feature")] = lost_percent;
+            for (name, value) in [("companions", companions), ("lost_percent_long", lost_percent)] {
+                let at = features.named().position(|it| it.0 == name);
+                features.0[at.expect("a feature")] = value;
+            }
             chooser.scores_of(&features).best().expect("two arms").arm
         };
-        assert_eq!([0.0, 9.9, 10.1, 60.0].map(lossy), ["bbr", "bbr", "vegas", "vegas"]);
+        let many = [0.0, 9.9, 10.1, 60.0].map(|lost_percent| lossy((21.0, lost_percent)));
+        assert_eq!(many, ["bbr", "bbr", "vegas", "vegas"]);
+        assert_eq!([lossy((0.0, 60.0)), lossy((20.0, 60.0))], ["bbr"; 2], "models know these");
     }
 
     #[test]
