@@ -3,7 +3,6 @@
 use crate::Error;
 use crate::plan::PlannedFlow;
 use crate::run::span;
-use remuda_algorithms::Preference;
 use remuda_live::transfer::set_algorithm;
 use remuda_live::{Clock, Nanos, Testbed};
 use rustix::net::sockopt::set_socket_linger;
@@ -46,8 +45,9 @@ impl Ends {
         receiver.set_read_timeout(Some(LOOK)).map_err(doing("set up"))?;
         // Said first: so it is known when the agent gets the flow.
         if let Some(door) = flow.door.as_ref().filter(|_| !flow.spec.wants.is_default()) {
-            let Preference { throughput, delay } = flow.spec.wants.preference();
-            let wants = remuda_client::Preference { throughput, delay };
+            let wants = flow.spec.wants.preference();
+            let wants =
+                remuda_client::Preference { throughput: wants.throughput, delay: wants.delay };
             remuda_client::prefer_at(door, &sender, wants)
                 .map_err(doing("say what is wanted of"))?;
         }

@@ -66,7 +66,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "remuda-matrix",
         &["ccp-agent", "remuda-link", "remuda-results", "remuda-scenarios", "remuda-sim"],
     ),
-    ("remuda-real", &["ccp-agent", "remuda-live", "remuda-scenarios"]),
+    ("remuda-real", &["ccp-agent", "remuda-client", "remuda-live", "remuda-scenarios"]),
     (
         "remuda-report",
         &[

@@ -56,12 +56,16 @@ pub fn text(head: &Head, settings: &Settings, findings: &[Finding]) -> String {
         "{origin}.\n{ROUNDS} rounds of {flows} flows of {learn_s:.0} s to learn from, {judged} \
          other flows of {judge_s:.0} s to judge by. Command:\n\n```\n{command}\n```\n\n"
     );
+    out += "| paths | what they are like | the trainer, round by round |\n|---|---|---|\n";
     for finding in findings {
         let world = &WORLDS[finding.world];
-        let _ = writeln!(out, "- **{}**: {}.", world.name, world.about);
-        for (round, said) in (1..).zip(&finding.said) {
-            let _ = writeln!(out, "  Round {round}: {said}");
-        }
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} |",
+            world.name,
+            world.about,
+            finding.said.join("; then ")
+        );
     }
     out += "\n| paths | flows | the best arm of each flow | while others are tried | power, learned \
             | goodput | delay | sent again, %: shipped, learned: more | arms, shipped | arms, \
@@ -88,7 +92,7 @@ mod tests {
         let shares = || BTreeMap::from([("bbr".to_owned(), 0.97), ("copa".to_owned(), 0.03)]);
         let finding = |world, learned| Finding {
             world,
-            said: vec!["kept: no better".to_owned()],
+            said: vec!["kept: no better".to_owned(); 2],
             flows: 9,
             learned,
             room: of(1.2),
@@ -107,11 +111,13 @@ mod tests {
         let head = Head { origin: "here".to_owned(), command: "this".to_owned() };
         let text = text(&head, &settings, &findings);
         let table: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
-        assert_eq!(table.len(), 5);
-        assert!(table.iter().all(|line| line.matches('|').count() == 12), "{text}");
-        assert!(table[2].ends_with("| bbr 97 % | bbr 97 % | yes |"), "{}", table[2]);
-        assert!(table[3].ends_with("| **it harms** |"), "{}", table[3]);
-        assert!(text.contains("- **satellite**: 5 to 30 Mbit/s"), "{text}");
-        assert_eq!(text.matches("  Round 1: kept: no better").count(), 3);
+        assert_eq!(table.len(), 10);
+        let (learning, judged) = table.split_at(5);
+        assert!(learning.iter().all(|line| line.matches('|').count() == 4), "{text}");
+        assert!(learning[4].starts_with("| satellite | 5 to 30 Mbit/s"), "{text}");
+        assert!(learning[4].ends_with("| kept: no better; then kept: no better |"), "{text}");
+        assert!(judged.iter().all(|line| line.matches('|').count() == 12), "{text}");
+        assert!(judged[2].ends_with("| bbr 97 % | bbr 97 % | yes |"), "{}", judged[2]);
+        assert!(judged[3].ends_with("| **it harms** |"), "{}", judged[3]);
     }
 }
