@@ -59,17 +59,12 @@ pub fn text(head: &Head, settings: &Settings, findings: &[Finding]) -> String {
     out += "| paths | what they are like | the trainer, round by round |\n|---|---|---|\n";
     for finding in findings {
         let world = &WORLDS[finding.world];
-        let _ = writeln!(
-            out,
-            "| {} | {} | {} |",
-            world.name,
-            world.about,
-            finding.said.join("; then ")
-        );
+        let said = finding.said.join("; then ");
+        let _ = writeln!(out, "| {} | {} | {said} |", world.name, world.about);
     }
-    out += "\n| paths | flows | the best arm of each flow | while others are tried | power, learned \
-            | goodput | delay | sent again, %: shipped, learned: more | arms, shipped | arms, \
-            learned | is it worth something? |\n\
+    out += "\n| paths | flows | the best arm of each flow | while others are tried \
+            | power, learned | goodput | delay | sent again, %: shipped, learned: more \
+            | arms, shipped | arms, learned | is it worth something? |\n\
             |---|---:|---|---|---|---|---|---|---|---|---|\n";
     for finding in findings {
         let _ = writeln!(out, "{}", line(finding));
