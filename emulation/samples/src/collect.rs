@@ -193,7 +193,7 @@ fn file(
     let config = unguarded();
     let mut rows = Vec::new();
     for seed in seeds {
-        let environment = Environment::draw(seed);
+        let environment = Environment::to_learn_from(seed);
         for plan in plans(&environment, collection.plans) {
             if stopped.load(Ordering::Relaxed) {
                 return Ok(false);

@@ -1,4 +1,5 @@
-//! Draws environments: the training's and those held out are of one distribution, by other seeds.
+//! Draws environments: the training's and those held out are of one distribution, by other seeds,
+//! but that a sixth of the training's are crowded.
 //!
 //! Ranges are those of Table II of Zhou et al., Antelope (ICNP 2021), 12 to 8000 Mbit/s, 1 to 100
 //! ms and 0.1 to 6 BDPs, widened where paths of today are (4 Mbit/s, 200 ms) and cut where the time
@@ -78,6 +79,32 @@ const NEIGHBOURS: [(f64, &str); 9] = [
     (0.09, ALIKE),
     (0.05, ALIKE_AND_CUBICS),
 ];
+/// What environments are drawn from; a data center has ranges of its own.
+struct Population {
+    /// Round trips without a queue, in milliseconds.
+    rtt_ms: (f64, f64),
+    /// Queues, in bandwidth-delay products.
+    bdps: (f64, f64),
+    neighbours: &'static [(f64, &'static str)],
+}
+const ALL: Population =
+    Population { rtt_ms: (8.0, 200.0), bdps: (0.2, 6.0), neighbours: &NEIGHBOURS };
+/// Paths that long flows share, where arms differ most and cost others most.
+const CROWDED: Population = Population {
+    rtt_ms: (20.0, 200.0),
+    bdps: (1.0, 6.0),
+    neighbours: &[
+        (0.1, "bbr"),
+        (0.15, "cubics"),
+        (0.15, "crowd"),
+        (0.3, ALIKE),
+        (0.3, ALIKE_AND_CUBICS),
+    ],
+};
+/// A model learns from one block of seeds of crowded paths in so many,
+const CROWDED_EVERY: u64 = 6;
+/// and each block, a file of the collection, is this long.
+const CROWDED_SEEDS: u64 = 25;
 /// How many flows do as the one under test does, beside it. What a policy makes of more is its
 /// own affair (`selector/src/antelope/policy.rs`).
 const ALIKE_COUNT: std::ops::RangeInclusive<u32> = 1..=20;
@@ -98,18 +125,15 @@ struct Path {
 }
 
 impl Path {
-    fn draw(rng: &mut ChaCha8Rng) -> Self {
+    fn draw(of: &Population, rng: &mut ChaCha8Rng) -> Self {
         let kind = pick(rng, &KINDS);
         let rate = match kind {
             "datacenter" => log_uniform(rng, 50.0, 200.0),
             "cellular" => log_uniform(rng, 4.0, 50.0),
             _ => log_uniform(rng, 4.0, 100.0),
         };
-        let (rtt, bdps) = if kind == "datacenter" {
-            ((1.0, 4.0), (0.1, 2.0))
-        } else {
-            ((8.0, 200.0), (0.2, 6.0))
-        };
+        let (rtt, bdps) =
+            if kind == "datacenter" { ((1.0, 4.0), (0.1, 2.0)) } else { (of.rtt_ms, of.bdps) };
         let rtt_ms = log_uniform(rng, rtt.0, rtt.1);
         let bdp_pkts = rate * 1e6 * rtt_ms / 1e3 / 8.0 / 1500.0;
         let bdps = log_uniform(rng, bdps.0, bdps.1);
@@ -215,13 +239,24 @@ fn alike(neighbours: &str, rng: &mut ChaCha8Rng) -> Option<String> {
 }
 
 impl Environment {
-    /// The one of that seed.
+    /// The one of that seed: those held out, and most to learn from.
     pub fn draw(seed: u64) -> Self {
+        Self::of(&ALL, seed)
+    }
+
+    /// The one of that seed to learn from: of every sixth block of seeds all are crowded, as a
+    /// model that has seen few of these takes the queue of others for its own.
+    pub fn to_learn_from(seed: u64) -> Self {
+        let is_crowded = seed / CROWDED_SEEDS % CROWDED_EVERY == CROWDED_EVERY - 1;
+        Self::of(if is_crowded { &CROWDED } else { &ALL }, seed)
+    }
+
+    fn of(population: &Population, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let rng = &mut rng;
-        let path = Path::draw(rng);
+        let path = Path::draw(population, rng);
         let (rate, noise) = (path.rate(rng), path.noise(rng));
-        let neighbours = pick(rng, &NEIGHBOURS);
+        let neighbours = pick(rng, population.neighbours);
         let flows = path.neighbours(neighbours, rng);
         let is_late = neighbours != "none" && rng.random_bool(0.5);
         let start_s = if is_late { rng.random_range(LATE_S) } else { 0.0 };
@@ -268,5 +303,22 @@ mod tests {
             kinds.insert((environment.kind, environment.neighbours));
         }
         assert!(kinds.len() > 30, "{kinds:?}");
+    }
+
+    #[test]
+    fn a_sixth_of_what_is_learned_from_is_crowded() {
+        let mut crowded = 0;
+        for seed in 0..600 {
+            let environment = Environment::to_learn_from(seed);
+            if environment == Environment::draw(seed) {
+                continue;
+            }
+            crowded += 1;
+            let long_flows = ["bbr", "cubics", "crowd", ALIKE, ALIKE_AND_CUBICS];
+            assert!(long_flows.contains(&environment.neighbours), "{environment:?}");
+            let text = environment.with("copa");
+            Scenario::parse(&text, "drawn").expect(&text);
+        }
+        assert_eq!(crowded, 100);
     }
 }
