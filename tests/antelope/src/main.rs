@@ -172,7 +172,7 @@ impl Args {
         let command = "cargo run --release -p remuda-antelope-table --";
         Head {
             origin: Origin::here().to_string(),
-            command: format!("{command} {arguments}").trim_end().to_owned(),
+            command: page::broken(format!("{command} {arguments}").trim_end()),
         }
     }
 }

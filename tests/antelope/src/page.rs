@@ -29,6 +29,25 @@ impl Head {
     }
 }
 
+/// A line of a page is no longer.
+const COLUMNS: usize = 100;
+
+/// A command that a shell takes as it took the one on a single line, in lines that fit the page.
+pub fn broken(command: &str) -> String {
+    const BREAK: &str = " \\";
+    let (mut out, mut columns) = (String::new(), 0);
+    for word in command.split(' ') {
+        if columns > 0 && columns + 1 + word.len() + BREAK.len() > COLUMNS {
+            out = out + BREAK + "\n   ";
+            columns = 3;
+        }
+        let space = if columns > 0 { " " } else { "" };
+        columns += space.len() + word.len();
+        out = out + space + word;
+    }
+    out
+}
+
 fn lines(lines: &[Line]) -> String {
     let mut out = String::from(
         "| row | what | paper | target | got (95 % interval) | met |\n|---|---|---|---|---|---|\n",
@@ -159,6 +178,13 @@ fn head_to_head(table: &Table<'_>, comparison: &Comparison, suites: &[String]) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_command_is_broken_between_words() {
+        assert_eq!(broken("cargo run -- --live"), "cargo run -- --live");
+        let word = "x".repeat(60);
+        assert_eq!(broken(&format!("{word} {word} a")), format!("{word} \\\n    {word} a"));
+    }
 
     #[test]
     fn every_line_has_a_cell_for_every_column() {
