@@ -34,6 +34,16 @@ impl Flow {
         self.remembering.recalled = recalled;
     }
 
+    /// Before it starts, where it was known before its handshake: the round trips that this has
+    /// told, smoothed and smallest, in microseconds. Its time counts from then.
+    pub fn established(&mut self, (srtt_us, rtt_min_us): (u32, u32), started_us: u64) {
+        (self.info.srtt_us, self.info.rtt_min_us) = (srtt_us, rtt_min_us);
+        let (cwnd, mss, wants) = (self.path.cwnd, self.path.mss, self.path.wants);
+        self.path = super::path_of(&self.info, cwnd, mss);
+        self.path.wants = wants;
+        self.started_us = started_us;
+    }
+
     /// Before it starts: it has another initial window than was thought.
     pub fn begin_with(&mut self, cwnd: Bytes) {
         self.path.cwnd = cwnd;

@@ -88,6 +88,7 @@ impl Datapath {
 
     /// The flow begins: with the initial window that its destination has, if there is one.
     pub fn begin(&mut self, sender: &mut Sender, now_ns: u64) {
+        self.agent.established(&Self::signals_at_start(sender, now_ns));
         if let Some(pkts) = self.agent.initial_cwnd_pkts(now_ns) {
             sender.cwnd_pkts = pkts;
             self.cwnd = CwndSetter::new(pkts);

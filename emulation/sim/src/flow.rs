@@ -2,7 +2,8 @@
 
 use crate::control::Control;
 use crate::delays::Delays;
-use crate::packet::Packet;
+use crate::handshake::Handshake;
+use crate::packet::{Kind, Packet};
 use crate::tcp::receiver::{Receiver, Reply};
 use crate::tcp::sender::Sender;
 use crate::timers::{Event, Timers};
@@ -45,7 +46,7 @@ pub struct TcpFlow {
     pub route: Box<[u16]>,
     /// The links ACKs cross, by index.
     pub back: Box<[u16]>,
-    /// When it started, in nanoseconds.
+    /// When it started, in nanoseconds: when its handshake was over; before that, when it begins.
     pub start_ns: u64,
     /// When it was told to stop.
     pub stop_ns: Option<u64>,
@@ -61,6 +62,9 @@ pub struct TcpFlow {
     extra_ns: u64,
     access: VecDeque<(u64, Packet)>,
     armed: Armed,
+    /// While it shakes hands.
+    handshake: Option<Handshake>,
+    has_started: bool,
 }
 
 /// Segments of `bytes`, rounded up; what 32 bits do not count has no end.
@@ -101,6 +105,8 @@ impl TcpFlow {
             extra_ns: (spec.extra_delay_ms * 1e6) as u64,
             access: VecDeque::new(),
             armed: Armed { loss_ns: NEVER, pace_ns: NEVER, ack_ns: NEVER },
+            handshake: None,
+            has_started: false,
             spec,
             sender,
             control,
@@ -115,8 +121,63 @@ impl TcpFlow {
         self.spec.bytes.map_or(bytes, |all| all.min(bytes))
     }
 
+    /// Whether it has shaken hands before the scenario.
+    pub fn is_established_before(&self) -> bool {
+        self.spec.start_s <= 0.0
+    }
+
+    /// Whether it has shaken hands, and sends.
+    pub fn has_started(&self) -> bool {
+        self.has_started
+    }
+
+    /// The receiver asks for the connection: the SYN that it sends.
+    pub fn ask(&mut self, now_ns: u64, timers: &mut Timers) -> Packet {
+        let (handshake, syn) = Handshake::begin(self.sender.flow, now_ns);
+        timers.set(handshake.due_ns(), Event::Handshake, self.sender.flow);
+        self.handshake = Some(handshake);
+        syn
+    }
+
+    /// The SYN has come to the sender; `Some` is its SYN-ACK.
+    pub fn asked(&mut self, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
+        self.shake(timers, |handshake| handshake.asked(now_ns))
+    }
+
+    /// The timer of the handshake; `Some` is what goes again.
+    pub fn handshake_timer(&mut self, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
+        self.shake(timers, |handshake| handshake.again(now_ns))
+    }
+
+    fn shake(
+        &mut self,
+        timers: &mut Timers,
+        act: impl FnOnce(&mut Handshake) -> Option<Packet>,
+    ) -> Option<Packet> {
+        let handshake = self.handshake.as_mut()?;
+        let packet = act(handshake)?;
+        timers.set(handshake.due_ns(), Event::Handshake, self.sender.flow);
+        Some(packet)
+    }
+
+    /// The ACK of its SYN-ACK has come: it knows a round trip, and starts.
+    pub fn established(
+        &mut self,
+        ack: &Packet,
+        now_ns: u64,
+        timers: &mut Timers,
+        out: impl FnMut(Packet),
+    ) {
+        if self.handshake.take().is_some() {
+            self.start_ns = now_ns;
+            self.sender.note_handshake(ack.took_us(now_ns) * 1_000);
+            self.start(now_ns, timers, out);
+        }
+    }
+
     /// It starts: the application writes.
     pub fn start(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
+        self.has_started = true;
         self.control.begin(&mut self.sender, now_ns);
         if self.application.is_some() {
             self.write(now_ns, timers, out);
@@ -144,6 +205,7 @@ impl TcpFlow {
     /// It sends nothing new any more.
     pub fn stop(&mut self, now_ns: u64) {
         self.stop_ns = Some(now_ns);
+        self.handshake = None;
         self.finite = true;
         self.sender.stop();
         self.note_end(now_ns);
@@ -166,6 +228,9 @@ impl TcpFlow {
     }
 
     fn receive(&mut self, packet: &Packet, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
+        if packet.kind == Kind::SynAck {
+            return Some(packet.established());
+        }
         self.one_ways.record(packet.took_us(now_ns));
         let smoothed_ns = || self.sender.rtt().smoothed_ns();
         match self.receiver.receive(packet.seq, packet.ce, now_ns, smoothed_ns) {

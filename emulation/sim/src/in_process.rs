@@ -240,6 +240,11 @@ impl InProcess {
         Ok(Self { flow, config, decisions, to, running: None, ordered })
     }
 
+    /// Before it begins, at the moment of `signals`: what its handshake has told.
+    pub fn established(&mut self, signals: &Signals) {
+        self.flow.established((signals.srtt_us, signals.rtt_min_us), signals.now_us);
+    }
+
     /// The initial window that the flow's destination has, if it has one.
     pub fn initial_cwnd_pkts(&self, now_ns: u64) -> Option<u32> {
         let beginning = self.to.memory().beginning(self.to.address, seconds(now_ns));

@@ -7,7 +7,8 @@
 //!                datapath: the program in the VM ─▶ agent: decode ▸ controller ▸ guard
 //! ```
 //!
-//! A flow starts with its connection established: its handshake told it the idle round trip.
+//! A flow that starts with the scenario is established: its handshake, before, told it the idle
+//! round trip. A later one shakes hands first, over the links as they are then (`handshake.rs`).
 //! One thread, integer nanoseconds, one seed: the same scenario gives the same bytes, on every
 //! machine. Sender and receiver do what Linux does where it matters to congestion control; each
 //! file's head lists what differs.
@@ -42,6 +43,7 @@ mod destinations;
 mod error;
 mod external;
 mod flow;
+mod handshake;
 mod in_process;
 mod packet;
 mod prr;

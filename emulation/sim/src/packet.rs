@@ -5,6 +5,8 @@ pub use remuda_scenarios::HEADER_BYTES;
 /// One SACK block in the header, in bytes (RFC 2018); the first one also brings its option's head.
 const SACK_BLOCK_BYTES: u32 = 8;
 const SACK_OPTION_BYTES: u32 = 4;
+/// What a SYN says beside its timestamp: MSS, SACK permitted, window scale.
+const SYN_OPTIONS_BYTES: u32 = 8;
 /// Beside timestamps, an ACK has room for three SACK blocks (RFC 2018 section 3).
 pub const SACK_BLOCKS: usize = 3;
 
@@ -40,8 +42,21 @@ pub enum Kind {
     Data,
     /// An ACK.
     Ack,
+    /// The receiver asks for a connection.
+    Syn,
+    /// The sender's answer.
+    SynAck,
+    /// The receiver's ACK of that.
+    Established,
     /// Of a sender that does not listen.
     Unresponsive,
+}
+
+impl Kind {
+    /// Whether it goes from the receiver to the sender.
+    pub fn goes_back(self) -> bool {
+        matches!(self, Self::Ack | Self::Syn | Self::Established)
+    }
 }
 
 /// A packet under way. Segments are counted from 0, each of the flow's MSS.
@@ -59,7 +74,8 @@ pub struct Packet {
     pub sacks: [Range; SACK_BLOCKS],
     /// Its length, from the IP header on.
     pub bytes: u32,
-    /// Of a segment: when it was sent, in microseconds of the simulation, modulo 2^32.
+    /// Of a segment or a SYN-ACK, and of what answers the latter: when it was sent, in microseconds
+    /// of the simulation, modulo 2^32.
     pub sent_us: u32,
     /// The place in its route of the link it crosses now.
     pub hop: u8,
@@ -76,6 +92,18 @@ impl Packet {
     pub fn data((flow, seq): (u32, u32), bytes: u32, ect: bool, now_ns: u64) -> Self {
         let sent_us = clock_us(now_ns);
         Self { flow, seq, bytes, sent_us, ect, kind: Kind::Data, ..Self::EMPTY }
+    }
+
+    /// One of a handshake.
+    pub fn of_handshake(flow: u32, kind: Kind, now_ns: u64) -> Self {
+        let options = if kind == Kind::Established { 0 } else { SYN_OPTIONS_BYTES };
+        let bytes = HEADER_BYTES + options;
+        Self { flow, bytes, sent_us: clock_us(now_ns), kind, ..Self::EMPTY }
+    }
+
+    /// The ACK of a SYN-ACK, with its timestamp.
+    pub fn established(&self) -> Self {
+        Self { sent_us: self.sent_us, ..Self::of_handshake(self.flow, Kind::Established, 0) }
     }
 
     /// How long a segment that arrives now took, in microseconds.

@@ -33,7 +33,7 @@ impl Series {
         let t_s = now_ns as f64 / 1e9;
         for (flow, state) in (0..).zip(flows) {
             let Flow::Tcp(tcp) = state else { continue };
-            if tcp.start_ns > now_ns || tcp.end_ns.is_some() {
+            if !tcp.has_started() || tcp.end_ns.is_some() {
                 continue;
             }
             let sender = &tcp.sender;

@@ -50,7 +50,9 @@ fn flow(
     };
     let rtt_ns = scenario.rtt_of(&spec).0;
     let mut sender = Sender::new(index, spec.mss_bytes, cwnd_pkts, spec.ecn);
-    sender.note_handshake(rtt_ns);
+    if spec.start_s <= 0.0 {
+        sender.note_handshake(rtt_ns);
+    }
     let path = (data, back);
     let to = destinations.of(&path);
     let control = control(scenario, &spec, &sender, (config, to))?;

@@ -215,10 +215,10 @@ impl Simulation {
     /// A packet has crossed a link: on to the next one of its route, or to its end.
     fn deliver(&mut self, packet: &Packet) {
         let hop = usize::from(packet.hop) + 1;
-        let next = match (&self.flows[packet.flow as usize], packet.kind) {
-            (Flow::Tcp(tcp), Kind::Ack) => tcp.back.get(hop),
-            (Flow::Tcp(tcp), _) => tcp.route.get(hop),
-            (Flow::Unresponsive(open), _) => open.route.get(hop),
+        let next = match &self.flows[packet.flow as usize] {
+            Flow::Tcp(tcp) if packet.kind.goes_back() => tcp.back.get(hop),
+            Flow::Tcp(tcp) => tcp.route.get(hop),
+            Flow::Unresponsive(open) => open.route.get(hop),
         };
         match next {
             Some(link) => {
@@ -232,20 +232,31 @@ impl Simulation {
     fn arrive(&mut self, packet: &Packet) {
         match (&mut self.flows[packet.flow as usize], packet.kind) {
             (Flow::Tcp(_), Kind::Ack) => self.acknowledge(packet),
+            (Flow::Tcp(tcp), Kind::Syn) => {
+                let answer = tcp.asked(self.now_ns, &mut self.timers);
+                self.launch(answer);
+            }
+            (Flow::Tcp(_), Kind::Established) => {
+                self.with_tcp(packet.flow, |tcp, now_ns, timers, out| {
+                    tcp.established(packet, now_ns, timers, out);
+                });
+            }
             (Flow::Tcp(tcp), _) => {
                 let ack = tcp.arrive(packet, self.now_ns, &mut self.timers);
-                self.send_ack(ack);
+                self.launch(ack);
             }
             (Flow::Unresponsive(open), _) => open.arrived_pkts += 1,
         }
     }
 
-    fn send_ack(&mut self, ack: Option<Packet>) {
-        let Some(ack) = ack else { return };
-        let Flow::Tcp(tcp) = &self.flows[ack.flow as usize] else { return };
-        match tcp.back.first() {
-            Some(link) => self.links.push(*link, ack, self.now_ns),
-            None => self.acknowledge(&ack),
+    /// An ACK, or a packet of a handshake, goes to the first link of its way.
+    fn launch(&mut self, packet: Option<Packet>) {
+        let Some(packet) = packet else { return };
+        let Flow::Tcp(tcp) = &self.flows[packet.flow as usize] else { return };
+        let way = if packet.kind.goes_back() { &tcp.back } else { &tcp.route };
+        match way.first() {
+            Some(link) => self.links.push(*link, packet, self.now_ns),
+            None => self.arrive(&packet),
         }
     }
 
@@ -293,15 +304,24 @@ impl Simulation {
                     Event::Ack => tcp.delayed_ack(now_ns, &mut self.timers),
                     _ => tcp.leave_access(now_ns, &mut self.timers),
                 };
-                self.send_ack(ack);
+                self.launch(ack);
+            }
+            Event::Handshake => {
+                let Flow::Tcp(tcp) = &mut self.flows[flow as usize] else { return };
+                let again = tcp.handshake_timer(now_ns, &mut self.timers);
+                self.launch(again);
             }
         }
     }
 
     fn start(&mut self, flow: u32) {
-        match &self.flows[flow as usize] {
-            Flow::Tcp(_) => {
+        match &mut self.flows[flow as usize] {
+            Flow::Tcp(tcp) if tcp.is_established_before() => {
                 self.with_tcp(flow, |tcp, now, timers, out| tcp.start(now, timers, out));
+            }
+            Flow::Tcp(tcp) => {
+                let syn = tcp.ask(self.now_ns, &mut self.timers);
+                self.launch(Some(syn));
             }
             Flow::Unresponsive(_) => self.send_unresponsive(flow),
         }
@@ -351,7 +371,7 @@ impl Simulation {
         if self.tcp(flow).is_none() {
             return;
         }
-        let has_started = self.tcp(flow).is_some_and(|tcp| tcp.start_ns <= self.now_ns);
+        let has_started = self.tcp(flow).is_some_and(TcpFlow::has_started);
         self.with_tcp(index, |tcp, now_ns, timers, out| {
             tcp.control.decide(&mut tcp.sender, decision);
             if has_started {

@@ -8,6 +8,8 @@ use std::collections::BinaryHeap;
 pub enum Event {
     /// A flow starts.
     Start,
+    /// A packet of a handshake may have been lost.
+    Handshake,
     /// A flow sends nothing new from now on.
     Stop,
     /// A sender's retransmission timeout, tail loss probe or reordering timer.

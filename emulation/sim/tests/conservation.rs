@@ -138,7 +138,13 @@ fn capacity_bytes(link: &LinkSpec, seconds: f64) -> f64 {
 fn check_links(scenario: &Scenario, outcome: &Outcome) -> Result<(), TestCaseError> {
     let sent: u64 = outcome.flows.iter().map(|flow| flow.sent_pkts).sum();
     let [down, other, up] = &outcome.links[..] else { panic!("three links") };
-    prop_assert_eq!(down.packets_in + other.packets_in, sent, "segments go down");
+    // And a SYN-ACK of each flow that shakes hands under way; twice at most until all stop.
+    let shakes = |spec: &&FlowSpec| spec.driver != Driver::Unresponsive && spec.start_s > 0.0;
+    let late = scenario.flows.iter().filter(shakes).count() as u64;
+    let least = if down.dropped_pkts + up.dropped_pkts > 0 { 0 } else { late };
+    let shaken = (down.packets_in + other.packets_in).checked_sub(sent);
+    let is_known = shaken.is_some_and(|pkts| (least..=2 * late).contains(&pkts));
+    prop_assert!(is_known, "segments go down: {shaken:?} more");
     prop_assert_eq!(outcome.packets, sent);
     for link in [down, up] {
         prop_assert_eq!(

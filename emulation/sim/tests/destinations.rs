@@ -88,8 +88,9 @@ fn run(change: impl FnOnce(&mut Config)) -> (Outcome, Vec<u64>) {
     let mut simulation = Simulation::with_config(&scenario, &Arc::new(config)).expect("it builds");
     let mut windows = Vec::new();
     for (flow, start_ms) in [(0, 0), (1, 10), (2, 3_000), (3, 3_000), (4, 7_000), (5, 9_000)] {
-        // A millisecond after its start no ACK has come back: they take 20.
-        simulation.run_until(remuda_link::Nanos::from_millis(start_ms + 1));
+        // A handshake takes 30 ms and what queues; no ACK has come back 20 ms later.
+        let shaken_ms = if start_ms > 0 { 50 } else { 1 };
+        simulation.run_until(remuda_link::Nanos::from_millis(start_ms + shaken_ms));
         windows.push(simulation.cwnd(flow).0 / 1_448);
     }
     simulation.run_until(simulation.end());

@@ -11,7 +11,9 @@ const PACKET_S: f64 = 0.01;
 /// Events a data packet of that many flows, each with the same share of one bottleneck, until they
 /// have sent about so many packets together.
 fn events_per_packet(driver: &str, flows: u32, packets: u32) -> f64 {
-    let duration_s = f64::from(packets) / f64::from(flows) * PACKET_S;
+    // All but the first shake hands before they send.
+    let handshake_s = if flows > 1 { 0.15 } else { 0.0 };
+    let duration_s = f64::from(packets) / f64::from(flows) * PACKET_S + handshake_s;
     let rate = f64::from(flows) * 1500.0 * 8.0 / PACKET_S / 1e6;
     // Starts spread over a round trip, so that no two flows are in step.
     let stagger_s = 0.1 / f64::from(flows);
