@@ -9,16 +9,6 @@
 pub const CANDIDATES: [&str; 8] =
     ["cubic", "bbr", "bbr3", "c2tcp", "vegas", "illinois", "westwood", "copa"];
 
-/// The same, from the arm that leaves the shortest queue behind it to that which leaves the longest:
-/// what is in a path's queue says most of others, and of the path, if it is known who rides.
-const BY_QUEUE: [&str; CANDIDATES.len()] =
-    ["vegas", "c2tcp", "copa", "bbr3", "bbr", "westwood", "illinois", "cubic"];
-
-/// The place of that arm in that order.
-pub fn queue_rank(arm: &str) -> Option<usize> {
-    BY_QUEUE.iter().position(|candidate| *candidate == arm)
-}
-
 /// The place of that arm among [`CANDIDATES`].
 pub fn place(arm: &str) -> Option<usize> {
     CANDIDATES.iter().position(|candidate| *candidate == arm)

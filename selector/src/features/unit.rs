@@ -2,7 +2,6 @@
 
 use super::past::{Past, Pasts};
 use super::{COUNT, Features};
-use crate::candidates::queue_rank;
 use crate::sums::MSS_UNKNOWN;
 use remuda_algorithms::Measurement;
 use remuda_algorithms::filter::Windowed;
@@ -153,8 +152,8 @@ impl Default for Units {
 }
 
 impl Units {
-    /// Takes in a report of the flow, which `arm` has; the unit, if one ends with it.
-    pub fn add(&mut self, m: &Measurement, arm: &str, now: Time) -> Option<Unit> {
+    /// Takes in a report; the unit, if one ends with it.
+    pub fn add(&mut self, m: &Measurement, now: Time) -> Option<Unit> {
         if self.began.is_none() {
             self.began = Some(now);
             self.open_since = now;
@@ -166,7 +165,7 @@ impl Units {
         if !whole && span < SPAN_MAX {
             return None;
         }
-        Some(self.close(arm, now, span))
+        Some(self.close(now, span))
     }
 
     /// The smallest round trip of 300 s.
@@ -197,14 +196,14 @@ impl Units {
         }
     }
 
-    fn close(&mut self, arm: &str, now: Time, span: Duration) -> Unit {
+    fn close(&mut self, now: Time, span: Duration) -> Unit {
         let before = self.pasts.last().copied();
         let trend_base = self.pasts.throughput_mean();
         let end_s = now.0.as_secs_f64();
         let past = self.open.past(end_s, span.as_secs_f64(), self.mss.0 as f64);
         self.pasts.push(past);
         self.note_loss(&past);
-        let features = self.features(&past, (before.as_ref(), trend_base), span, arm);
+        let features = self.features(&past, before.as_ref(), trend_base, span);
         self.open = Open::default();
         self.open_since = now;
         Unit { end: now, span, features: Features::bounded(features) }
@@ -228,9 +227,9 @@ impl Units {
     fn features(
         &self,
         past: &Past,
-        (before, trend_base): (Option<&Past>, Option<f64>),
+        before: Option<&Past>,
+        trend_base: Option<f64>,
         span: Duration,
-        arm: &str,
     ) -> [f32; COUNT] {
         let open = &self.open;
         let reports = f64::from(open.reports);
@@ -280,7 +279,6 @@ impl Units {
             Some(age_s),
             Some(self.delivered_bytes as f64 / 1e6),
             Some(f64::from(open.companions)),
-            queue_rank(arm).map(|rank| rank as f64),
         ];
         values.map(|value| value.map_or(f32::NAN, |value| value as f32))
     }
