@@ -278,8 +278,8 @@ pub struct Proposal {
     pub why: Why,
     /// It is to learn something, not because the arm is thought to be better.
     pub explores: bool,
-    /// The policy goes on to compare this arm with the others, so the guard does not undo the
-    /// switch if power falls: it may have fallen for all arms.
+    /// The policy goes on to compare this arm with the others, so the guard undoes the switch only
+    /// if next to no power is left: what has fallen may have fallen for all arms.
     pub is_watched: bool,
 }
 

@@ -43,6 +43,9 @@ pub struct GuardConfig {
     pub switches_per_minute_max: usize,
     /// A policy's switch is undone if throughput over delay falls by more per cent; 0: never.
     pub roll_back_percent: u64,
+    /// The same of a policy that watches what comes of its switches itself: what has fallen may have
+    /// fallen for all arms, but not by so much.
+    pub roll_back_watched_percent: u64,
     /// For so many RTTs after the settling ones, and as many before, that is measured.
     pub roll_back_rtts: u32,
     /// The most time, in per cent of a flow's life, that it may spend in arms picked to learn
@@ -79,6 +82,7 @@ impl Default for GuardConfig {
             dwell_rtts_min: 20,
             switches_per_minute_max: 6,
             roll_back_percent: 50,
+            roll_back_watched_percent: 85,
             roll_back_rtts: 10,
             explore_percent_max: 5,
             hand_off: HandOff::Warm,
@@ -96,6 +100,7 @@ impl GuardConfig {
             ("step_up_percent_per_rtt", self.step_up_percent_per_rtt, 10, 10_000),
             ("settle_rate_percent", self.settle_rate_percent, 50, 300),
             ("roll_back_percent", self.roll_back_percent, 0, 99),
+            ("roll_back_watched_percent", self.roll_back_watched_percent, 0, 99),
             ("roll_back_rtts", self.roll_back_rtts.into(), 1, 1_000),
             ("explore_percent_max", self.explore_percent_max, 0, 100),
         ] {

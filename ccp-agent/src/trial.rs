@@ -54,6 +54,7 @@ struct Running {
     to: &'static str,
     since: Time,
     before: f64,
+    is_watched: bool,
 }
 
 impl Trial {
@@ -81,10 +82,11 @@ impl Trial {
         explored >= (now - self.started).as_nanos() * u128::from(percent_max)
     }
 
-    /// A policy has switched; what it watches itself is on no trial.
+    /// A policy has switched.
     pub fn begin(&mut self, from: &'static str, proposal: &Proposal, now: Time) {
-        let before = self.power().filter(|_| !proposal.is_watched);
-        self.running = before.map(|before| Running { from, to: proposal.to, since: now, before });
+        let Proposal { to, is_watched, .. } = *proposal;
+        let running = |before| Running { from, to, since: now, before, is_watched };
+        self.running = self.power().map(running);
         if let Some(since) = self.exploring.take() {
             self.explored += now - since;
         }
@@ -110,10 +112,11 @@ impl Trial {
         }
         self.running = None;
         let percent = self.power()? / running.before * 100.0;
-        if percent.is_nan() || percent >= 100.0 - config.roll_back_percent as f64 {
-            return None;
-        }
-        if config.roll_back_percent == 0 {
+        let fall_max = match running.is_watched {
+            true => config.roll_back_watched_percent,
+            false => config.roll_back_percent,
+        };
+        if percent.is_nan() || fall_max == 0 || percent >= 100.0 - fall_max as f64 {
             return None;
         }
         self.banned = Some((running.to, now + BAN));
@@ -204,9 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policy_watches_itself_is_not_undone() {
+    fn what_the_policy_watches_itself_is_undone_if_next_to_nothing_is_left() {
         let watched = Proposal { is_watched: true, ..to("bbr", false) };
         assert_eq!(undone_of(&watched, (14, 40, false)), None);
+        assert_eq!(undone_of(&watched, (5, 40, false)), None);
+        let undone = Some(RollBack { to: "cubic", power_percent: 13 });
+        assert_eq!(undone_of(&watched, (4, 40, false)), undone);
     }
 
     #[test]
