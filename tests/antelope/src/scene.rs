@@ -72,10 +72,10 @@ pub const ALL_FIVE_S: (f64, f64) = (25.0, 100.0);
 const WAN: &str = "rate_mbit_per_sec = 50\ndelay_ms = 50\n\
                    queue = { kind = \"droptail\", limit_bdp = 5 }\n";
 const WAN_UP: &str = "delay_ms = 50\njitter_std_ms = 0.001\n";
-/// Its background: two CUBICs without an end, and requests of 1 kB to 1 MB that offer 40 Mbit/s.
+/// Its background: two CUBICs without an end, and requests of 1 kB to 1 MB that offer 33 Mbit/s.
 /// Together they lose 1.5 % of the packets, as the paper's.
 const WAN_ENDLESS: u32 = 2;
-const WAN_LOAD_MBIT_PER_SEC: f64 = 40.0;
+const WAN_LOAD_MBIT_PER_SEC: f64 = 33.0;
 const WAN_BACKGROUND: [(f64, Sizes); 1] = [(1.0, Sizes::kb(1, 1_000))];
 /// 8 Gbit/s, scaled; a tenth of a BDP would be 3 packets.
 const DATACENTER: &str = "rate_mbit_per_sec = 200\ndelay_ms = 1\n\
