@@ -4,7 +4,7 @@
 //! {
 //!   "version": 1,
 //!   "schema": "the hash of selector/features.toml, 64 hexadecimal digits",
-//!   "arms": { "cubic": { "a": [[31 numbers], ... 31 rows], "b": [31 numbers] } }
+//!   "arms": { "cubic": { "a": [[32 numbers], ... 32 rows], "b": [32 numbers] } }
 //! }
 //! ```
 //!
