@@ -43,8 +43,8 @@ pub struct GuardConfig {
     pub switches_per_minute_max: usize,
     /// A policy's switch is undone if throughput over delay falls by more per cent; 0: never.
     pub roll_back_percent: u64,
-    /// The same of a policy that watches what comes of its switches itself: what has fallen may have
-    /// fallen for all arms, but not by so much.
+    /// The same of a policy that watches what comes of its switches itself: what has fallen may
+    /// have fallen for all arms, but not by so much.
     pub roll_back_watched_percent: u64,
     /// For so many RTTs after the settling ones, and as many before, that is measured.
     pub roll_back_rtts: u32,

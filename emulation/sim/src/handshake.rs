@@ -8,9 +8,9 @@
 //! What is lost goes again after a second, and then after twice as long each time (RFC 6298,
 //! sections 2.1 and 5.5).
 //!
-//! Differs from Linux: a SYN that goes again is not answered anew, as the SYN-ACK has a timer of its
-//! own; the initial window is the same after a SYN-ACK that went again; the client's ACK brings no
-//! request, and nobody gives up.
+//! Differs from Linux: a SYN that goes again is not answered anew, as the SYN-ACK has a timer of
+//! its own; the initial window is the same after a SYN-ACK that went again; the client's ACK brings
+//! no request, and nobody gives up.
 
 use crate::packet::{Kind, Packet};
 
