@@ -37,7 +37,9 @@ impl Cost {
 /// That many flows of `driver` over one bottleneck, until it has sent about `packets`.
 pub fn scenario(driver: &Driver, flows: u32, packets: u64) -> Scenario {
     let rate = SHARE_MBIT_PER_SEC * f64::from(flows);
-    let duration_s = packets as f64 * PACKET_BITS / (rate * 1e6);
+    // All but the first shake hands before they send: a round trip and a half.
+    let handshake_s = if flows > 1 { 3.0 * DELAY_MS / 1e3 } else { 0.0 };
+    let duration_s = packets as f64 * PACKET_BITS / (rate * 1e6) + handshake_s;
     let mut down =
         LinkSpec { rate_mbit_per_sec: Some(rate), delay_ms: DELAY_MS, ..LinkSpec::default() };
     down.queue = remuda_link::QueueSpec::droptail_bdp(1.0);
