@@ -15,8 +15,8 @@
 //!     copa on one link sent two of five packets twice;
 //!   - the guard undoes a switch only if next to nothing is left of the power: what has fallen may
 //!     have fallen for all arms, as when others come, and models see that; undoing more kept flows
-//!     of one host apart that had each picked the same arm. But an arm that yields to whoever is
-//!     there may be left with a hundredth, and a model that has not seen the like thinks well of it;
+//!     of one host apart that had each picked the same arm. But an arm that yields to others may
+//!     be left with a hundredth, and a model that has not seen the like thinks well of it;
 //!   - long flows try another arm now and then, if they are to, for some seconds and within the
 //!     guard's budget for it: what learns from live flows otherwise sees only what a model picks;
 //!   - scores are shares of the best arm's reward, with their uncertainty ([`super::model`]).
