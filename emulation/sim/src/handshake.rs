@@ -13,11 +13,7 @@
 //! no request, and nobody gives up.
 
 use crate::packet::{Kind, Packet};
-
-/// `TCP_TIMEOUT_INIT`.
-const RETRY_NS: u64 = 1_000_000_000;
-/// `TCP_RTO_MAX`.
-const RETRY_MAX_NS: u64 = 120_000_000_000;
+use crate::tcp::rtt::{RTO_INIT_NS, RTO_MAX_NS};
 
 /// One that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +28,7 @@ pub struct Handshake {
 impl Handshake {
     /// It begins, and the SYN that is sent.
     pub fn begin(flow: u32, now_ns: u64) -> (Self, Packet) {
-        let mut handshake = Self { flow, pending: Kind::Syn, wait_ns: RETRY_NS, due_ns: 0 };
+        let mut handshake = Self { flow, pending: Kind::Syn, wait_ns: RTO_INIT_NS, due_ns: 0 };
         let syn = handshake.send(now_ns);
         (handshake, syn)
     }
@@ -52,7 +48,7 @@ impl Handshake {
         if self.pending != Kind::Syn {
             return None;
         }
-        (self.pending, self.wait_ns) = (Kind::SynAck, RETRY_NS);
+        (self.pending, self.wait_ns) = (Kind::SynAck, RTO_INIT_NS);
         Some(self.send(now_ns))
     }
 
@@ -61,7 +57,7 @@ impl Handshake {
         if self.due_ns != now_ns {
             return None;
         }
-        self.wait_ns = (2 * self.wait_ns).min(RETRY_MAX_NS);
+        self.wait_ns = (2 * self.wait_ns).min(RTO_MAX_NS);
         Some(self.send(now_ns))
     }
 }

@@ -6,9 +6,9 @@
 /// `TCP_RTO_MIN`.
 pub const RTO_MIN_NS: i64 = 200_000_000;
 /// `TCP_RTO_MAX`.
-const RTO_MAX_NS: u64 = 120_000_000_000;
+pub const RTO_MAX_NS: u64 = 120_000_000_000;
 /// `TCP_TIMEOUT_INIT`, RFC 6298 section 2.1.
-const RTO_INIT_NS: u64 = 1_000_000_000;
+pub const RTO_INIT_NS: u64 = 1_000_000_000;
 
 /// The estimator.
 #[derive(Clone, Copy, Debug)]
