@@ -1,13 +1,15 @@
 //! Where flows go to: who takes the same links in the same order has the same destination, and
 //! begins with what suited those before it, as flows of an agent do.
 //!
-//! Each path is a network of its own. Its time is the simulated one. Unlike in the BPF datapath,
+//! Each path is a network of its own. As on real TCP each driver has an agent of its own, so it has
+//! a memory of its own: what one learns of a path changes nothing for another. Its time is the simulated one. Unlike in the BPF datapath,
 //! nothing measures a flow before its agent's first orders.
 
 use ccp_agent::Config;
 use ccp_agent::companions::Companions;
 use ccp_agent::ipc::lock;
 use ccp_agent::memory::Memory;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -17,7 +19,8 @@ type Path = (Box<[u16]>, Box<[u16]>);
 /// The destinations of one simulation.
 #[derive(Debug)]
 pub struct Destinations {
-    memory: Arc<Mutex<Memory>>,
+    nothing: Memory,
+    memories: HashMap<String, Arc<Mutex<Memory>>>,
     companions: Arc<Mutex<Companions>>,
     paths: Vec<Path>,
     flows: u32,
@@ -37,12 +40,12 @@ pub struct Destination {
 impl Destinations {
     /// None yet, and nothing remembered.
     pub fn new(config: &Config) -> Self {
-        let memory = Arc::new(Mutex::new(Memory::new(&config.memory)));
-        Self { memory, companions: Arc::default(), paths: Vec::new(), flows: 0 }
+        let (nothing, memories) = (Memory::new(&config.memory), HashMap::new());
+        Self { nothing, memories, companions: Arc::default(), paths: Vec::new(), flows: 0 }
     }
 
-    /// That of a flow over these links.
-    pub fn of(&mut self, path: &Path) -> Destination {
+    /// That of a flow of that driver over these links.
+    pub fn of(&mut self, path: &Path, driver: &str) -> Destination {
         let known = self.paths.iter().position(|it| it == path);
         let index = known.unwrap_or_else(|| {
             self.paths.push(path.clone());
@@ -52,10 +55,12 @@ impl Destinations {
         let [.., high, low] = index.to_be_bytes();
         let address = IpAddr::V4(Ipv4Addr::new(10, high, low, 1));
         self.flows += 1;
+        let begun = || Arc::new(Mutex::new(self.nothing.clone()));
+        let memory = self.memories.entry(driver.to_owned()).or_insert_with(begun);
         Destination {
             address,
             flow: self.flows,
-            memory: Arc::clone(&self.memory),
+            memory: Arc::clone(memory),
             companions: Arc::clone(&self.companions),
         }
     }
@@ -88,7 +93,7 @@ mod tests {
             path(&[0, 1], &[]),
             path(&[0], &[2]),
         ];
-        let addresses = paths.map(|path| destinations.of(&path).address.to_string());
+        let addresses = paths.map(|path| destinations.of(&path, "bbr").address.to_string());
         assert_eq!(addresses, ["10.0.0.1", "10.0.1.1", "10.0.0.1", "10.0.2.1", "10.0.3.1"]);
     }
 }

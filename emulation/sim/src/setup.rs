@@ -54,7 +54,7 @@ fn flow(
         sender.note_handshake(rtt_ns);
     }
     let path = (data, back);
-    let to = destinations.of(&path);
+    let to = destinations.of(&path, &spec.driver.to_string());
     let control = control(scenario, &spec, &sender, (config, to))?;
     Ok(Flow::Tcp(Box::new(TcpFlow::new(spec, (sender, control), path, rtt_ns))))
 }
