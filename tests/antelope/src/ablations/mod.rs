@@ -113,6 +113,13 @@ pub const PARTS: &[Part] = &[
         judges: &[Judge::Power, Judge::Goodput],
     },
     Part {
+        name: "the remembered window",
+        settings: &["memory.resumed_cwnd_pkts_max = 0"],
+        without: |config| config.memory.resumed_cwnd_pkts_max = 0,
+        grounds: SHORT,
+        judges: &[Judge::Power, Judge::Goodput],
+    },
+    Part {
         name: "warm hand-off",
         settings: &["guard.hand_off = \"cold\""],
         without: |config| config.guard.hand_off = HandOff::Cold,
@@ -358,7 +365,7 @@ mod tests {
     /// Of the second part, which multiplies the power by that if it is left out.
     pub(super) fn finding(power: f64) -> Finding {
         let pair = (figures(10.0, 20.0, 1.0), figures(10.0, 20.0 / power, 1.0));
-        Finding::of(1, CHANGING[0], &vec![vec![pair]; 8])
+        Finding::of(2, CHANGING[0], &vec![vec![pair]; 8])
     }
 
     #[test]
@@ -382,18 +389,19 @@ mod tests {
             vec![(figures(rate, 20.0, 1.0), figures(rate, 40.0, 1.0 + nth as f64 / 10.0))]
         };
         let pairs: Vec<Pairs> = (1..=12).map(pair).collect();
-        let it = Finding::of(1, CHANGING[0], &pairs);
+        assert_eq!(PARTS[2].name, "warm hand-off");
+        let it = Finding::of(2, CHANGING[0], &pairs);
         assert!((it.power.middle - 0.5).abs() < 1e-12, "{it:?}");
         assert!((it.goodput.middle - 1.0).abs() < 1e-12 && (it.delay.middle - 2.0).abs() < 1e-12);
         assert!((it.resent.1.middle - 0.65).abs() < 1e-12, "{it:?}");
         assert_eq!(it.verdicts(), [vec![Judge::Power, Judge::Resent], vec![]]);
         let back = |pairs: &Pairs| pairs.iter().map(|(a, b)| (b.clone(), a.clone())).collect();
         let back: Vec<Pairs> = pairs.iter().map(back).collect();
-        let it = Finding::of(1, CHANGING[0], &back);
+        let it = Finding::of(2, CHANGING[0], &back);
         assert_eq!(it.verdicts(), [vec![], vec![Judge::Power, Judge::Resent]]);
         let same: Vec<Pairs> =
             pairs.iter().map(|it| vec![(it[0].0.clone(), it[0].0.clone())]).collect();
-        assert_eq!(Finding::of(1, CHANGING[0], &same).verdicts(), [vec![], vec![]]);
+        assert_eq!(Finding::of(2, CHANGING[0], &same).verdicts(), [vec![], vec![]]);
     }
 
     #[test]
