@@ -375,7 +375,7 @@ impl Host {
             }
             self.preferences.ended(flow.id);
             self.companions.ended(flow.info.remote.0, flow.id);
-            flow.leave(&mut self.memory, clock::monotonic_s(), &mut *self.recorder);
+            flow.leave_for_good(&mut self.memory, clock::monotonic_s(), &mut *self.recorder);
             flow.end(&mut *self.recorder);
             if flow.is_sampled {
                 self.samples.end(flow.id);
@@ -387,7 +387,7 @@ impl Host {
     pub fn leave_all(&mut self) {
         let now_s = clock::monotonic_s();
         for flow in self.flows.values_mut() {
-            flow.leave(&mut self.memory, now_s, &mut *self.recorder);
+            flow.leave_for_good(&mut self.memory, now_s, &mut *self.recorder);
         }
     }
 

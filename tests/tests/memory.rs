@@ -311,13 +311,13 @@ fn add_believer() {
 }
 
 /// An agent in this process, so that it has an arm of this test's own.
-fn with_believer(place: &Place, work: impl FnOnce() + Send) {
+fn with_believer(place: &Place, initial_cwnd_pkts: u32, work: impl FnOnce() + Send) {
     let mut config = Config::default();
     config.agent.default = BELIEVER.name.to_owned();
     config.agent.name.clone_from(&place.name);
     config.agent.run_dir = place.run_dir();
     config.agent.module = false;
-    config.memory.initial_cwnd_pkts = PKTS;
+    config.memory.initial_cwnd_pkts = initial_cwnd_pkts;
     let stop = Arc::new(AtomicBool::new(false));
     thread::scope(|scope| {
         let stopped = Arc::clone(&stop);
@@ -366,7 +366,7 @@ fn what_one_flow_found_out_the_next_one_begins_with() {
     add_believer();
     let path = wired(24.0, 5.0, 4.0);
     let place = Place::new();
-    with_believer(&place, || {
+    with_believer(&place, PKTS, || {
         for is_ipv6 in [false, true] {
             let (native, arm) = arm_of_next(&place, &path, is_ipv6);
             assert_eq!(arm, "cubic", "nothing is known");
@@ -385,4 +385,31 @@ fn what_one_flow_found_out_the_next_one_begins_with() {
     });
     let text = fs::read_to_string(run_dir::memory_file(&state_dir(&place))).expect("it is kept");
     assert_eq!(text.matches("\"bbr\"").count(), 4, "{text}");
+}
+
+#[test]
+fn the_next_flow_begins_with_half_of_what_one_had() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    add_believer();
+    let path = wired(48.0, 20.0, 1.0);
+    let place = Place::new();
+    with_believer(&place, 0, || {
+        let native = Connection::new(&path, &place.name, false).cwnd_pkts();
+        Connection::new(&path, &place.name, false).send(6_000_000);
+        let next = (0..TURNS).find_map(|_| {
+            thread::sleep(TURN);
+            let cwnd_pkts = Connection::new(&path, &place.name, false).cwnd_pkts();
+            Some(cwnd_pkts).filter(|pkts| *pkts != native)
+        });
+        // 48 Mbit/s over 40 ms are 166 segments; a queue may have been there all along.
+        let next = next.expect("it is known");
+        assert!((60..=170).contains(&next), "{next}");
+        let Ok(Answer::Memory { destinations }) = ask(&place.run_dir(), &Request::Memory {}) else {
+            panic!("the agent answers");
+        };
+        assert!(destinations.iter().all(|row| row.resumed_cwnd_pkts > native), "{destinations:?}");
+    });
 }

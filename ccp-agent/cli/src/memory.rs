@@ -9,7 +9,8 @@ use remuda_selector::antelope::memory::{Network, Row};
 /// Show what suited destinations before, or have it forgotten.
 ///
 /// A destination is an address, or its network: /24 of IPv4, /56 of IPv6. A flow to it begins with
-/// the arm of the largest weight, and with the initial window if there is one.
+/// the arm of the largest weight, and with the initial window that it was given, or else with half
+/// of the bandwidth-delay product that flows had there.
 #[derive(Debug, Args)]
 pub struct MemoryArgs {
     #[command(flatten)]
@@ -47,15 +48,18 @@ fn initial_cwnd(text: &str) -> Result<(Network, u32), String> {
 }
 
 fn print_table(rows: &[Row]) {
-    let mut out = table(&["destination", "arms and weights", "initial window pkts", "idle s"]);
+    let heads = ["destination", "arms and weights", "given pkts", "resumed pkts", "idle s"];
+    let mut out = table(&heads);
     for row in rows {
         let arms: Vec<String> =
             row.arms.iter().map(|(arm, weight)| format!("{arm} {weight:.2}")).collect();
-        let window = match row.initial_cwnd_pkts {
-            0 => "-".to_owned(),
-            pkts => pkts.to_string(),
-        };
-        out.add_row([row.to.to_string(), arms.join(", "), window, row.idle_s.to_string()]);
+        let [given, resumed] =
+            [row.initial_cwnd_pkts, row.resumed_cwnd_pkts].map(|pkts| match pkts {
+                0 => "-".to_owned(),
+                pkts => pkts.to_string(),
+            });
+        let idle = row.idle_s.to_string();
+        out.add_row([row.to.to_string(), arms.join(", "), given, resumed, idle]);
     }
     println!("{out}\n{} destinations", rows.len());
 }

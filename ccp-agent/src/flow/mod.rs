@@ -401,7 +401,7 @@ impl Flow {
         }
         self.decision = decision;
         self.path.rate = decision.rate;
-        let told = self.path.enforceable(decision);
+        let told = self.path.enforceable(self.paced_jump(decision));
         let (cwnd, rate) = decode::registers(told);
         let registers = self.controller.registers();
         let own = registers.as_slice();

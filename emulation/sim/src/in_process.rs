@@ -264,7 +264,7 @@ impl InProcess {
 
     /// The flow is over.
     pub fn end(&mut self, now_ns: u64) {
-        self.flow.leave(&mut self.to.memory(), seconds(now_ns), &mut self.decisions);
+        self.flow.leave_for_good(&mut self.to.memory(), seconds(now_ns), &mut self.decisions);
         self.to.companions().ended(self.to.address, self.flow.id);
     }
 
@@ -360,7 +360,7 @@ mod tests {
         let spec = FlowSpec { wants, ..FlowSpec::default() };
         let signals = Signals { mss_bytes: 1_448, ..Signals::default() };
         let config = Arc::new(Config::default());
-        let to = Destinations::new(&config).of(&Default::default());
+        let to = Destinations::new(&config).of(&Default::default(), "cubic");
         let agent = InProcess::new(("rein", &spec), (&config, to), (10, 1_448), signals);
         let agent = agent.expect("rein takes any flow");
         assert_eq!(

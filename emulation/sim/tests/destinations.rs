@@ -79,9 +79,13 @@ route = ["other"]
 back = ["up"]
 "#;
 
-fn run(change: impl FnOnce(&mut Config)) -> (Outcome, Vec<u64>) {
+fn add_believer() {
     static ADDED: Once = Once::new();
     ADDED.call_once(|| remuda_algorithms::add(&BELIEVER).expect("a name of its own"));
+}
+
+fn run(change: impl FnOnce(&mut Config)) -> (Outcome, Vec<u64>) {
+    add_believer();
     let scenario = Scenario::parse(SCENARIO, "destinations").expect("it is one");
     let mut config = Config::default();
     change(&mut config);
@@ -124,4 +128,61 @@ fn what_is_remembered_has_an_initial_window_if_one_is_set() {
     let (outcome, windows) = run(|config| config.memory.initial_cwnd_pkts = 32);
     assert_eq!(windows, [10, 10, 32, 10, 10, 32]);
     assert_eq!(arms(&outcome)[2], "bbr");
+}
+
+/// Three files over a path of a hundred segments, one after the other.
+const FILES: &str = r#"
+duration_s = 20
+[links.one]
+rate_mbit_per_sec = 24
+delay_ms = 25
+queue = { kind = "droptail", limit_bdp = 1 }
+[links.up]
+delay_ms = 25
+[[flows]]
+driver = "believer"
+bytes = 6000000
+route = ["one"]
+back = ["up"]
+[[flows]]
+driver = "believer"
+start_s = 8
+bytes = 100000
+route = ["one"]
+back = ["up"]
+[[flows]]
+driver = "cubic"
+start_s = 12
+bytes = 100000
+route = ["one"]
+back = ["up"]
+"#;
+
+#[test]
+fn the_next_flow_of_that_driver_begins_with_half_of_what_the_one_before_had() {
+    add_believer();
+    let scenario = Scenario::parse(FILES, "files").expect("it is one");
+    let took = |change: &dyn Fn(&mut Config)| {
+        let mut config = Config::default();
+        change(&mut config);
+        let simulation = Simulation::with_config(&scenario, &Arc::new(config));
+        let mut simulation = simulation.expect("it builds");
+        simulation.run_until(remuda_link::Nanos::from_millis(8_090));
+        let cwnd_pkts = simulation.cwnd(1).0 / 1_448;
+        simulation.run_until(simulation.end());
+        let outcome = simulation.outcome();
+        let took = |flow: usize| {
+            let flow = &outcome.flows[flow];
+            flow.end_s.expect("it ends") - flow.start_s
+        };
+        (cwnd_pkts, [took(1), took(2)])
+    };
+    let (plain_pkts, plain) = took(&|config| config.memory.resumed_cwnd_pkts_max = 0);
+    assert_eq!(plain_pkts, 10);
+    let (pkts, resumed) = took(&|_| {});
+    // 24 Mbit/s over 50 ms and a bit are 104 to 110 segments.
+    assert!((50..=56).contains(&pkts), "{pkts}");
+    // 69 segments: of the slow start's three round trips one is left, and that of the handshake.
+    assert!(plain[0] - resumed[0] > 0.08, "{plain:?} {resumed:?}");
+    assert_eq!(plain[1], resumed[1], "another driver is another agent");
 }

@@ -6,22 +6,27 @@
 //!
 //! What the paper leaves open (reference, section 6): a pick counts by the reward it brought; the
 //! older lose a tenth; an address that is not known is answered by its prefix, /24 or /56; what has
-//! not been seen for an hour is forgotten; the least recently used make room beyond a bound. Beside
-//! the arm a destination may have an initial window, which Antelope leaves as it is.
+//! not been seen for an hour is forgotten; the least recently used make room beyond a bound.
+//!
+//! Beside the arm a destination has an initial window: the one that an operator gives it, or what
+//! flows had there makes possible (resume.rs).
 //!
 //! Time is given, in seconds of a clock that does not step: a wall clock matters only to what is
 //! kept on disk (file.rs).
 
 mod file;
 mod network;
+mod resume;
 
 pub use file::{DESTINATION_BYTES_MAX, Error};
 pub use network::{Network, NetworkError, is_destination};
+pub use resume::Carried;
 
 use crate::ConfigError;
 use core::net::IpAddr;
 use file::NAME_BYTES_MAX;
 use lru::LruCache;
+use resume::Resume;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -46,8 +51,10 @@ pub struct MemoryConfig {
     /// The most addresses, and the most networks, remembered.
     pub entries_max: usize,
     /// Initial window of flows to a remembered destination that has none of its own, in segments;
-    /// 0 leaves what it would be.
+    /// 0 leaves it to what flows had there.
     pub initial_cwnd_pkts: u32,
+    /// The largest initial window by what flows had there, in segments; 0: none is so given.
+    pub resumed_cwnd_pkts_max: u32,
     /// What has changed is on disk after so many seconds.
     pub save_interval_s: u64,
 }
@@ -59,6 +66,7 @@ impl Default for MemoryConfig {
             ttl_s: 3_600,
             entries_max: 16_384,
             initial_cwnd_pkts: 0,
+            resumed_cwnd_pkts_max: CWND_PKTS_MAX,
             save_interval_s: 30,
         }
     }
@@ -67,6 +75,7 @@ impl Default for MemoryConfig {
 impl MemoryConfig {
     /// Checks every value. To be called once, after parsing.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        let cwnd_rule = "it must lie in 1..=1000, or be 0";
         let entries_max = u64::try_from(self.entries_max).unwrap_or(u64::MAX);
         for (key, value, least, most, rule) in [
             ("memory.ttl_s", self.ttl_s, 1, 31_536_000, "it must lie in 1..=31536000 (a year)"),
@@ -76,7 +85,14 @@ impl MemoryConfig {
                 self.initial_cwnd_pkts.into(),
                 0,
                 CWND_PKTS_MAX.into(),
-                "it must lie in 1..=1000, or be 0",
+                cwnd_rule,
+            ),
+            (
+                "memory.resumed_cwnd_pkts_max",
+                self.resumed_cwnd_pkts_max.into(),
+                0,
+                CWND_PKTS_MAX.into(),
+                cwnd_rule,
             ),
             ("memory.save_interval_s", self.save_interval_s, 1, 3_600, "it must lie in 1..=3600"),
         ] {
@@ -93,6 +109,7 @@ struct Entry {
     until_s: u64,
     /// In segments; 0: none of its own.
     initial_cwnd_pkts: u32,
+    resume: Resume,
     /// Arms and their weights. Shared with the copies of a memory, as these are made while flows
     /// wait.
     weights: Arc<Vec<(String, f64)>>,
@@ -154,6 +171,8 @@ pub struct Row {
     pub arms: Vec<(String, f64)>,
     /// Its own initial window, in segments; 0: none.
     pub initial_cwnd_pkts: u32,
+    /// That by what flows had there, in segments; 0: none.
+    pub resumed_cwnd_pkts: u32,
     /// For how long there was nothing new of it, in seconds.
     pub idle_s: u64,
 }
@@ -181,6 +200,7 @@ pub struct Memory {
     enabled: bool,
     ttl_s: u64,
     initial_cwnd_pkts: u32,
+    resumed_cwnd_pkts_max: u32,
     entries: LruCache<Network, Entry>,
     revision: u64,
 }
@@ -194,6 +214,7 @@ impl Memory {
             enabled: config.enabled,
             ttl_s: config.ttl_s,
             initial_cwnd_pkts: config.initial_cwnd_pkts,
+            resumed_cwnd_pkts_max: config.resumed_cwnd_pkts_max,
             entries: LruCache::new(most),
             revision: 0,
         }
@@ -210,6 +231,38 @@ impl Memory {
             self.entry(network, now_s).note(arm, reward.clamp(0.0, REWARD_MAX));
         }
         true
+    }
+
+    /// Takes note of what a flow to that address had of its path. Not of a destination that no arm
+    /// is known of: its flows heed nothing that is remembered.
+    pub fn note_carried(&mut self, address: IpAddr, carried: Carried) {
+        if carried.bdp_pkts.is_finite() {
+            self.of_known(address, |entry| entry.resume.note(carried));
+        }
+    }
+
+    /// A flow to that address begins with that window: the window that it is to have, if that is
+    /// because of what flows had there. What has come of it is to be said by [`Self::landed`].
+    pub fn jump(&mut self, address: IpAddr, cwnd_pkts: u32, now_s: u64) -> Option<u32> {
+        let (_, resumed) = self.windows(Network::host(address), now_s);
+        let around = self.entries.peek_mut(&Network::around(address))?;
+        let cwnd_pkts = resumed.filter(|pkts| *pkts == cwnd_pkts)?;
+        Some(around.resume.jump(cwnd_pkts, now_s))
+    }
+
+    /// What share was lost of the window that a flow to that address began with; `None` if it has
+    /// ended before that was known.
+    pub fn landed(&mut self, address: IpAddr, lost: Option<f64>) {
+        self.of_known(address, |entry| entry.resume.landed(lost));
+    }
+
+    fn of_known(&mut self, address: IpAddr, change: impl Fn(&mut Entry)) {
+        for network in [Network::host(address), Network::around(address)] {
+            if let Some(entry) = self.entries.peek_mut(&network) {
+                self.revision += 1;
+                change(entry);
+            }
+        }
     }
 
     /// That of a destination, which has just been seen.
@@ -241,15 +294,29 @@ impl Memory {
 
     /// What an address does not have of its own, its network has.
     fn beginning_of(&self, network: Network, now_s: u64) -> Beginning {
-        let live = |of| self.entries.peek(of).filter(|entry: &&Entry| entry.until_s >= now_s);
+        let (given, resumed) = self.windows(network, now_s);
+        let arm = self.known_of(network, now_s).find_map(|entry| Some(entry.best()?.0));
+        Beginning { arm, initial_cwnd_pkts: given.or(resumed).unwrap_or(0) }
+    }
+
+    /// That of a destination and that of its network, as far as they are remembered.
+    fn known_of(&self, network: Network, now_s: u64) -> impl Iterator<Item = &Entry> {
+        let live = move |of| self.entries.peek(of).filter(|entry: &&Entry| entry.until_s >= now_s);
         let around = Network::around(network.address());
-        let both = [live(&network), live(&around)];
-        let known = || both.into_iter().flatten();
-        let own = known().map(|entry| entry.initial_cwnd_pkts).find(|pkts| *pkts > 0);
-        let all = known().next().map(|_| self.initial_cwnd_pkts);
-        Beginning {
-            arm: known().find_map(|entry| Some(entry.best()?.0)),
-            initial_cwnd_pkts: own.or(all).unwrap_or(0),
+        [live(&network), live(&around)].into_iter().flatten()
+    }
+
+    /// The window that somebody has given flows there, or else the one by what flows had there.
+    fn windows(&self, network: Network, now_s: u64) -> (Option<u32>, Option<u32>) {
+        let known = || self.known_of(network, now_s);
+        let is_one = |pkts: &u32| *pkts > 0;
+        let own = known().map(|entry| entry.initial_cwnd_pkts).find(is_one);
+        let all = known().next().map(|_| self.initial_cwnd_pkts).filter(is_one);
+        let had = known().find(|entry| entry.resume.bdp_pkts > 0.0);
+        let resumed = had.and_then(|entry| entry.resume.cwnd_pkts(self.resumed_cwnd_pkts_max));
+        match own.or(all) {
+            None => (None, resumed),
+            given => (given, None),
         }
     }
 
@@ -315,7 +382,10 @@ impl Memory {
             let mut arms = entry.weights.to_vec();
             arms.sort_by(|a, b| b.1.total_cmp(&a.1));
             let idle_s = self.idle_s(entry, now_s);
-            Row { to: *to, arms, initial_cwnd_pkts: entry.initial_cwnd_pkts, idle_s }
+            let resumed = entry.resume.cwnd_pkts(self.resumed_cwnd_pkts_max);
+            let (initial_cwnd_pkts, resumed_cwnd_pkts) =
+                (entry.initial_cwnd_pkts, resumed.unwrap_or(0));
+            Row { to: *to, arms, initial_cwnd_pkts, resumed_cwnd_pkts, idle_s }
         };
         live.map(row).collect()
     }

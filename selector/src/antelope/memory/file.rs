@@ -4,6 +4,7 @@
 //! So a wall clock that steps while the agent runs changes nothing, and one that was set back in
 //! between makes nothing older.
 
+use super::resume::Resume;
 use super::{ARMS_MAX, CWND_PKTS_MAX, Entry, Memory, MemoryConfig, Network};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -49,7 +50,28 @@ struct Destination {
     idle_s: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     initial_cwnd_pkts: u32,
+    /// Absent in what was written before there was such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resume: Option<Kept>,
     weights: Vec<(String, f64)>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    bdp_pkts: f64,
+    share: f64,
+}
+
+impl Kept {
+    fn of(resume: &Resume) -> Option<Self> {
+        let Resume { bdp_pkts, share, .. } = *resume;
+        (bdp_pkts > 0.0).then_some(Self { bdp_pkts, share })
+    }
+
+    fn resume(self) -> Option<Resume> {
+        Resume::kept(self.bdp_pkts, self.share)
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -65,6 +87,8 @@ fn rule_broken_by(it: &Destination) -> Option<&'static str> {
         Some("it must be an address, or a network of 24 or 56 bits")
     } else if it.initial_cwnd_pkts > CWND_PKTS_MAX {
         Some("initial_cwnd_pkts must be 1 to 1000, or 0")
+    } else if it.resume.is_some_and(|kept| kept.resume().is_none()) {
+        Some("resume must have bdp_pkts of 0 to 1000000 and share of 1/64 to 1/2")
     } else if it.weights.len() > ARMS_MAX {
         Some("it must have 12 arms at most")
     } else if names.iter().any(|name| name.is_empty() || name.len() > NAME_BYTES_MAX) {
@@ -85,6 +109,7 @@ impl Memory {
             to: *to,
             idle_s: self.idle_s(entry, now_s),
             initial_cwnd_pkts: entry.initial_cwnd_pkts,
+            resume: Kept::of(&entry.resume),
             weights: entry.weights.to_vec(),
         };
         let destinations = self.entries.iter().rev().map(destination).collect();
@@ -121,6 +146,7 @@ impl Memory {
             let entry = Entry {
                 until_s: now_s.saturating_add(left_s),
                 initial_cwnd_pkts: it.initial_cwnd_pkts,
+                resume: it.resume.and_then(Kept::resume).unwrap_or_default(),
                 weights: Arc::new(it.weights),
             };
             memory.entries.put(it.to, entry);
@@ -131,6 +157,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Carried;
     use super::*;
     use proptest::prelude::*;
 
@@ -147,6 +174,8 @@ mod tests {
         memory.note("192.0.2.7".parse().unwrap(), "bbr", 0.7, 100);
         memory.note("2001:db8::1".parse().unwrap(), "copa", 0.1 + 0.2, 101);
         memory.set_initial_cwnd("192.0.2.0/24".parse().unwrap(), 40, 101).unwrap();
+        let carried = Carried { bdp_pkts: 100.5, is_least: false };
+        memory.note_carried("2001:db8::1".parse().unwrap(), carried);
         memory
     }
 
@@ -162,6 +191,8 @@ mod tests {
         // Its network had been idle for 10 s when it was saved, and has 3600 s.
         assert_eq!(of(&mut again, "192.0.2.7", 7 + 3_590), Some("bbr"));
         assert_eq!(of(&mut again, "192.0.2.7", 7 + 3_591), None);
+        let begins = again.beginning("2001:db8::2".parse().unwrap(), 7);
+        assert_eq!(begins.initial_cwnd_pkts, 50, "with half of what flows had there");
     }
 
     #[test]
@@ -189,6 +220,8 @@ mod tests {
             (text.replace("\"bbr\"", &format!("\"{}\"", "b".repeat(33))), "1 to 32 bytes"),
             (text.replace("[\"bbr\",0.7]", "[\"bbr\",0.7],[\"bbr\",1.0]"), "there once"),
             (text.replace(":40", ":1001"), "1 to 1000"),
+            (text.replace("100.5", "-1.0"), "bdp_pkts of 0 to 1000000"),
+            (text.replace("\"share\":0.5", "\"share\":0.6"), "share of 1/64 to 1/2"),
             (text.replace("idle_s", "idle"), "unknown field"),
             (text.replace("\"idle_s\":10", "\"idle_s\":-1"), "invalid value"),
         ];
@@ -204,6 +237,10 @@ mod tests {
             to: Network::host("ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0".parse().unwrap()),
             idle_s: u64::MAX,
             initial_cwnd_pkts: CWND_PKTS_MAX,
+            resume: Some(Kept {
+                bdp_pkts: 123_456.789_012_345_67,
+                share: 0.123_456_789_012_345_67,
+            }),
             weights: vec![("b".repeat(NAME_BYTES_MAX), 0.123_456_789_012_345_67e-5); ARMS_MAX],
         };
         let bytes = serde_json::to_string(&it).unwrap().len();

@@ -128,6 +128,53 @@ fn an_initial_window_is_the_addresss_or_its_networks_or_that_of_all() {
     }
 }
 
+const CARRIED: Carried = Carried { bdp_pkts: 200.0, is_least: false };
+
+#[test]
+fn a_flow_begins_with_half_of_what_flows_had_there_unless_somebody_says_otherwise() {
+    let mut memory = memory();
+    memory.note_carried(at("192.0.2.7"), CARRIED);
+    assert!(memory.is_empty(), "its flows heed nothing");
+    memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
+    let before = memory.revision();
+    memory.note_carried(at("192.0.2.7"), CARRIED);
+    memory.note_carried(at("192.0.2.7"), Carried { bdp_pkts: f64::NAN, is_least: false });
+    assert!(memory.revision() > before, "the kernel is to know");
+    for address in ["192.0.2.7", "192.0.2.9"] {
+        assert_eq!(begins(&memory, address), (Some("bbr"), 100), "{address}");
+    }
+    assert_eq!(memory.rows(100)[0].resumed_cwnd_pkts, 100);
+    memory.set_initial_cwnd(network("192.0.2.9"), 40, 100).unwrap();
+    assert_eq!(begins(&memory, "192.0.2.9"), (Some("bbr"), 40));
+    let begins_as = |config| {
+        let mut memory = Memory::new(&config);
+        memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
+        memory.note_carried(at("192.0.2.7"), CARRIED);
+        begins(&memory, "192.0.2.7").1
+    };
+    assert_eq!(begins_as(MemoryConfig { initial_cwnd_pkts: 25, ..Default::default() }), 25);
+    assert_eq!(begins_as(MemoryConfig { resumed_cwnd_pkts_max: 30, ..Default::default() }), 30);
+    assert_eq!(begins_as(MemoryConfig { resumed_cwnd_pkts_max: 0, ..Default::default() }), 0);
+}
+
+#[test]
+fn a_jump_is_shared_while_it_lasts_and_its_losses_halve_the_next() {
+    let mut memory = memory();
+    memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
+    memory.note_carried(at("192.0.2.7"), CARRIED);
+    assert_eq!(memory.jump(at("192.0.2.7"), 10, 100), None, "not by what flows had");
+    assert_eq!(memory.jump(at("192.0.2.7"), 100, 100), Some(100));
+    assert_eq!(memory.jump(at("192.0.2.8"), 100, 100), Some(50), "one network, one path");
+    memory.landed(at("192.0.2.7"), Some(0.0));
+    memory.landed(at("192.0.2.8"), Some(0.5));
+    assert_eq!(begins(&memory, "192.0.2.7").1, 100, "of itself it came through");
+    assert_eq!(begins(&memory, "192.0.2.8").1, 50, "of its network one did not");
+    memory.set_initial_cwnd(network("192.0.2.0/24"), 100, 100).unwrap();
+    assert_eq!(memory.jump(at("192.0.2.7"), 100, 100), None, "somebody wants it so");
+    memory.landed(at("198.51.100.7"), Some(0.5));
+    assert_eq!(memory.jump(at("198.51.100.7"), 100, 100), None, "nothing is known of it");
+}
+
 #[test]
 fn what_is_no_window_or_no_destination_changes_nothing() {
     let mut memory = memory();
