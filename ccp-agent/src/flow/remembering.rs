@@ -8,7 +8,7 @@ use crate::events::{Event, Recorder};
 use crate::guard::Guard;
 use remuda_algorithms::Decision;
 use remuda_algorithms::units::{Bytes, Time};
-use remuda_selector::antelope::memory::{Carried, Memory, Remembered};
+use remuda_selector::antelope::memory::{Carried, Memory, Remembered, STANDARD_CWND_PKTS};
 use std::time::Duration;
 
 /// A flow that lasts is asked this often: those that begin meanwhile need not wait for its end.
@@ -38,16 +38,17 @@ struct Jump {
 
 impl Flow {
     /// Before it starts: its controller learns what suited its destination, and it has its part of
-    /// a window by what flows had there. `now_s` is of the memory's clock.
+    /// a window by what flows had there and what it wants. `now_s` is of the memory's clock.
     pub fn recall(&mut self, memory: &mut Memory, now_s: u64) {
         let recalled = memory.recall(self.info.remote.0, now_s);
         self.path.suited = recalled.map(|it| it.arm);
         self.remembering.recalled = recalled;
         let (cwnd, mss) = (self.path.cwnd, self.path.mss);
         let cwnd_pkts = u32::try_from(cwnd.0 / mss.0.max(1)).unwrap_or(u32::MAX);
-        if let Some(pkts) = memory.jump(self.info.remote.0, cwnd_pkts, now_s) {
+        if let Some(pkts) = memory.jump(self.info.remote.0, (cwnd_pkts, self.path.wants), now_s) {
             let window = Bytes(u64::from(pkts) * mss.0);
-            self.remembering.jump = Some(Jump { window, delivered: Bytes(0), lost: Bytes(0) });
+            let jump = Jump { window, delivered: Bytes(0), lost: Bytes(0) };
+            self.remembering.jump = (pkts > STANDARD_CWND_PKTS).then_some(jump);
             self.begin_with(window);
         }
     }

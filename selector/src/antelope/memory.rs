@@ -20,12 +20,13 @@ mod resume;
 
 pub use file::{DESTINATION_BYTES_MAX, Error};
 pub use network::{Network, NetworkError, is_destination};
-pub use resume::Carried;
+pub use resume::{Carried, STANDARD_CWND_PKTS};
 
 use crate::ConfigError;
 use core::net::IpAddr;
 use file::NAME_BYTES_MAX;
 use lru::LruCache;
+use remuda_algorithms::Preference;
 use resume::Resume;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
@@ -241,13 +242,20 @@ impl Memory {
         }
     }
 
-    /// A flow to that address begins with that window: the window that it is to have, if that is
-    /// because of what flows had there. What has come of it is to be said by [`Self::landed`].
-    pub fn jump(&mut self, address: IpAddr, cwnd_pkts: u32, now_s: u64) -> Option<u32> {
+    /// A flow to that address, which wants that, begins with that window: the window that it is to
+    /// have, if that is because of what flows had there. What has come of one beyond
+    /// [`STANDARD_CWND_PKTS`] is to be said by [`Self::landed`].
+    pub fn jump(
+        &mut self,
+        address: IpAddr,
+        (cwnd_pkts, wants): (u32, Preference),
+        now_s: u64,
+    ) -> Option<u32> {
+        let most = self.resumed_cwnd_pkts_max;
         let (_, resumed) = self.windows(Network::host(address), now_s);
         let around = self.entries.peek_mut(&Network::around(address))?;
         let cwnd_pkts = resumed.filter(|pkts| *pkts == cwnd_pkts)?;
-        Some(around.resume.jump(cwnd_pkts, now_s))
+        Some(around.resume.jump((cwnd_pkts, most), wants, now_s))
     }
 
     /// What share was lost of the window that a flow to that address began with; `None` if it has

@@ -10,8 +10,12 @@
 //!   - the first flight itself is the jump, as the window is set when the connection is
 //!     established: the handshake has confirmed the path, though not its capacity;
 //!   - flows that jump at the same time share the jump, as they share the path;
+//!   - half is for who has no preference: one that wants throughput alone begins with all of it,
+//!     and one that wants short delays with the standard window, as a jump may queue;
 //!   - if more than [`LOST_MAX`] of a jump is lost, the next is half as large, and it comes back by
 //!     a quarter with each that is not. The flow itself answers losses as its arm does.
+
+use remuda_algorithms::Preference;
 
 /// The draft's half.
 const SHARE_MAX: f64 = 0.5;
@@ -24,12 +28,10 @@ const REGAIN: f64 = 1.25;
 pub(super) const LOST_MAX: f64 = 0.05;
 /// Weight of the news that a path carries less.
 const LESS: f64 = 0.5;
-/// RFC 6928's window, in segments: one that is not larger is left to the datapath.
-const STANDARD_PKTS: f64 = 10.0;
+/// RFC 6928's window, in segments: one that is not larger is no jump.
+pub const STANDARD_CWND_PKTS: u32 = 10;
 /// Who has not sent its window for so long, in seconds, has nothing to send.
 const JUMPS_FOR_S: u64 = 5;
-/// Beyond so many jumps at a time each has the standard window.
-const JUMPING_MAX: usize = 100;
 /// The largest product, in segments: that of 100 Gbit/s and 100 ms.
 pub(super) const BDP_PKTS_MAX: f64 = 1e6;
 
@@ -78,12 +80,16 @@ impl Resume {
     }
 
     /// A flow jumps at that moment, in seconds: what it has of that window beside those that do so
-    /// at the same time.
-    pub fn jump(&mut self, cwnd_pkts: u32, now_s: u64) -> u32 {
+    /// at the same time, by what it wants; up to `most`.
+    pub fn jump(&mut self, (cwnd_pkts, most): (u32, u32), wants: Preference, now_s: u64) -> u32 {
         self.unvalidated.retain(|at_s| now_s.saturating_sub(*at_s) < JUMPS_FOR_S);
-        self.unvalidated.truncate(JUMPING_MAX - 1);
-        self.unvalidated.push(now_s);
-        (cwnd_pkts / self.unvalidated.len() as u32).max(STANDARD_PKTS as u32)
+        let factor = (1.0 + wants.throughput - wants.delay).clamp(0.0, 1.0 / SHARE_MAX);
+        let wanted = (f64::from(cwnd_pkts) * factor).min(most.into());
+        let has_pkts = (wanted / (self.unvalidated.len() + 1) as f64) as u32;
+        if has_pkts > STANDARD_CWND_PKTS {
+            self.unvalidated.push(now_s);
+        }
+        has_pkts.max(STANDARD_CWND_PKTS)
     }
 
     /// A jump is over: the share of it that was lost, if the flow has lasted so long.
@@ -100,8 +106,8 @@ impl Resume {
 
     /// The window of the next flow, in segments, up to `most`; `None`: the datapath's own.
     pub fn cwnd_pkts(&self, most: u32) -> Option<u32> {
-        let pkts = (self.bdp_pkts * self.share).min(most.into());
-        (pkts > STANDARD_PKTS).then_some(pkts as u32)
+        let pkts = (self.bdp_pkts * self.share).min(most.into()) as u32;
+        (pkts > STANDARD_CWND_PKTS).then_some(pkts)
     }
 }
 
@@ -109,6 +115,8 @@ impl Resume {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    const DEFAULT: Preference = Preference::DEFAULT;
 
     fn of(bdp_pkts: f64) -> Resume {
         let mut resume = Resume::default();
@@ -160,15 +168,26 @@ mod tests {
     #[test]
     fn who_jumps_at_the_same_time_shares_it() {
         let mut resume = of(200.0);
-        assert_eq!([7, 7, 8].map(|now_s| resume.jump(100, now_s)), [100, 50, 33]);
+        let jump = |resume: &mut Resume, now_s| resume.jump((100, 1_000), DEFAULT, now_s);
+        assert_eq!([7, 7, 8].map(|now_s| jump(&mut resume, now_s)), [100, 50, 33]);
         resume.landed(None);
         resume.landed(Some(0.0));
-        assert_eq!(resume.jump(100, 8), 50);
-        assert_eq!(resume.jump(100, 13), 100, "the others have nothing to send");
+        assert_eq!(jump(&mut resume, 8), 50);
+        assert_eq!(jump(&mut resume, 13), 100, "the others have nothing to send");
         [(); 5].map(|()| resume.landed(None));
-        assert_eq!(resume.jump(100, 13), 100);
-        let many: Vec<u32> = (0..1_000).map(|_| resume.jump(1_000, 13)).collect();
-        assert_eq!((many[0], many[998], resume.unvalidated.len()), (500, 10, JUMPING_MAX));
+        assert_eq!(jump(&mut resume, 13), 100);
+        let many: Vec<u32> = (0..1_000).map(|_| jump(&mut resume, 13)).collect();
+        assert_eq!((many[0], many[998], resume.unvalidated.len()), (50, 10, 9));
+    }
+
+    #[test]
+    fn who_wants_throughput_jumps_all_the_way_and_who_wants_short_delays_does_not() {
+        let jump = |throughput, delay, most| {
+            of(200.0).jump((100, most), Preference { throughput, delay }, 7)
+        };
+        let all = [(1.0, 0.0), (1.0, 0.5), (1.0, 1.0), (0.5, 1.0), (0.0, 1.0)];
+        assert_eq!(all.map(|(zeta, theta)| jump(zeta, theta, 1_000)), [200, 150, 100, 50, 10]);
+        assert_eq!(jump(1.0, 0.0, 120), 120);
     }
 
     proptest! {

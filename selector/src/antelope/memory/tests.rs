@@ -157,22 +157,26 @@ fn a_flow_begins_with_half_of_what_flows_had_there_unless_somebody_says_otherwis
     assert_eq!(begins_as(MemoryConfig { resumed_cwnd_pkts_max: 0, ..Default::default() }), 0);
 }
 
+fn jump(memory: &mut Memory, address: IpAddr, cwnd_pkts: u32) -> Option<u32> {
+    memory.jump(address, (cwnd_pkts, Preference::DEFAULT), 100)
+}
+
 #[test]
 fn a_jump_is_shared_while_it_lasts_and_its_losses_halve_the_next() {
     let mut memory = memory();
     memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
     memory.note_carried(at("192.0.2.7"), CARRIED);
-    assert_eq!(memory.jump(at("192.0.2.7"), 10, 100), None, "not by what flows had");
-    assert_eq!(memory.jump(at("192.0.2.7"), 100, 100), Some(100));
-    assert_eq!(memory.jump(at("192.0.2.8"), 100, 100), Some(50), "one network, one path");
+    assert_eq!(jump(&mut memory, at("192.0.2.7"), 10), None, "not by what flows had");
+    assert_eq!(jump(&mut memory, at("192.0.2.7"), 100), Some(100));
+    assert_eq!(jump(&mut memory, at("192.0.2.8"), 100), Some(50), "one network, one path");
     memory.landed(at("192.0.2.7"), Some(0.0));
     memory.landed(at("192.0.2.8"), Some(0.5));
     assert_eq!(begins(&memory, "192.0.2.7").1, 100, "of itself it came through");
     assert_eq!(begins(&memory, "192.0.2.8").1, 50, "of its network one did not");
     memory.set_initial_cwnd(network("192.0.2.0/24"), 100, 100).unwrap();
-    assert_eq!(memory.jump(at("192.0.2.7"), 100, 100), None, "somebody wants it so");
+    assert_eq!(jump(&mut memory, at("192.0.2.7"), 100), None, "somebody wants it so");
     memory.landed(at("198.51.100.7"), Some(0.5));
-    assert_eq!(memory.jump(at("198.51.100.7"), 100, 100), None, "nothing is known of it");
+    assert_eq!(jump(&mut memory, at("198.51.100.7"), 100), None, "nothing is known of it");
 }
 
 #[test]
