@@ -328,16 +328,14 @@ fn tcp_info(stream: &TcpStream) -> (libc::tcp_info, u64) {
     }
     let mut info = Info { bytes: [0; PACING_RATE_AT + 8] };
     let mut length = size_of::<Info>() as u32;
-    let to = (&raw mut info).cast();
+    let (fd, to) = (stream.as_raw_fd(), (&raw mut info).cast());
     // SAFETY: the buffer is valid for `length`; the kernel writes no more.
-    let result = unsafe {
-        libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, &mut length)
-    };
+    let result =
+        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, to, &mut length) };
     assert_eq!(result, 0, "TCP_INFO: {}", std::io::Error::last_os_error());
     // SAFETY: all bits are valid values of integers.
     let (known, bytes) = unsafe { (info.known, info.bytes) };
-    let rate = bytes[PACING_RATE_AT..].try_into().expect("eight bytes");
-    (known, u64::from_ne_bytes(rate))
+    (known, u64::from_ne_bytes(*bytes.last_chunk().expect("eight bytes")))
 }
 
 #[test]
@@ -628,8 +626,8 @@ fn a_flow_begins_as_its_destination_is_remembered_and_obeys_from_the_first_word_
     }
 }
 
-/// The window of a connection at its beginning, of one that asked for `algorithm` before it. A
-/// window beyond the standard one is paced: at twice the window a round trip, as far as we pace.
+/// The window of a connection at its beginning, of one that asked for `algorithm` before it; paced
+/// at twice that a round trip if it is not the standard one.
 fn window_at_birth(address: &str, algorithm: &str) -> u32 {
     use std::os::fd::FromRawFd;
     let listener = TcpListener::bind(address).expect("a port of loopback");
