@@ -2,8 +2,8 @@
 //! begins with what suited those before it, as flows of an agent do.
 //!
 //! Each path is a network of its own. As on real TCP each driver has an agent of its own, so it has
-//! a memory of its own: what one learns of a path changes nothing for another. Time is the simulated
-//! one. Unlike in the BPF datapath, nothing measures a flow before its agent's first orders.
+//! a memory of its own: what one learns of a path changes nothing for another. Time is simulated.
+//! Unlike in the BPF datapath, nothing measures a flow before its agent's first orders.
 
 use ccp_agent::Config;
 use ccp_agent::companions::Companions;

@@ -201,7 +201,8 @@ mod tests {
                 resume.note(Carried { bdp_pkts, is_least });
                 resume.landed((lost > 0.1).then_some(lost));
                 prop_assert!(Resume::kept(resume.bdp_pkts, resume.share).is_some(), "{resume:?}");
-                prop_assert!(resume.cwnd_pkts(most).is_none_or(|pkts| (11..=most.max(11)).contains(&pkts)));
+                let pkts = resume.cwnd_pkts(most);
+                prop_assert!(pkts.is_none_or(|pkts| (11..=most.max(11)).contains(&pkts)));
             }
         }
     }
