@@ -393,4 +393,10 @@ pub trait Controller: Send {
     fn verdict(&self) -> Option<Verdict> {
         None
     }
+
+    /// Whether it heeds what is remembered of destinations: its flows may jump by what flows had
+    /// there.
+    fn remembers(&self) -> bool {
+        false
+    }
 }

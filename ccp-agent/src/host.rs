@@ -329,6 +329,7 @@ impl Host {
         };
         match taken {
             Some(()) => {
+                flow.jump_in_time(&mut self.memory, clock::monotonic_s(), &mut ctx);
                 flow.leave_in_time(&mut self.memory, clock::monotonic_s(), &mut *self.recorder)
             }
             None => self.counts.stale_reports += 1,

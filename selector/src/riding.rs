@@ -37,6 +37,11 @@ pub trait Chooser: Send {
     fn verdict(&self) -> Option<Verdict> {
         None
     }
+
+    /// See [`Controller::remembers`].
+    fn remembers(&self) -> bool {
+        false
+    }
 }
 
 /// A policy: a chooser, and the arm that it rides.
@@ -152,5 +157,9 @@ impl<C: Chooser> Controller for Riding<C> {
 
     fn verdict(&self) -> Option<Verdict> {
         self.chooser.verdict()
+    }
+
+    fn remembers(&self) -> bool {
+        self.chooser.remembers()
     }
 }

@@ -9,8 +9,8 @@ use remuda_selector::antelope::memory::{Network, Row};
 /// Show what suited destinations before, or have it forgotten.
 ///
 /// A destination is an address, or its network: /24 of IPv4, /56 of IPv6. A flow to it begins with
-/// the arm of the largest weight, and with the initial window that it was given, or else with half
-/// of the bandwidth-delay product that flows had there.
+/// the arm of the largest weight, and with the initial window that it was given, if it was. After
+/// the first round trip it jumps to half of the bandwidth-delay product that flows had there.
 #[derive(Debug, Args)]
 pub struct MemoryArgs {
     #[command(flatten)]
@@ -48,18 +48,18 @@ fn initial_cwnd(text: &str) -> Result<(Network, u32), String> {
 }
 
 fn print_table(rows: &[Row]) {
-    let heads = ["destination", "arms and weights", "given pkts", "resumed pkts", "idle s"];
+    let heads = ["destination", "arms and weights", "initial window pkts", "jump kB", "idle s"];
     let mut out = table(&heads);
     for row in rows {
         let arms: Vec<String> =
             row.arms.iter().map(|(arm, weight)| format!("{arm} {weight:.2}")).collect();
-        let [given, resumed] =
-            [row.initial_cwnd_pkts, row.resumed_cwnd_pkts].map(|pkts| match pkts {
+        let [given, jump] =
+            [row.initial_cwnd_pkts.into(), row.resumed_bytes / 1_000].map(|it: u64| match it {
                 0 => "-".to_owned(),
-                pkts => pkts.to_string(),
+                it => it.to_string(),
             });
         let idle = row.idle_s.to_string();
-        out.add_row([row.to.to_string(), arms.join(", "), given, resumed, idle]);
+        out.add_row([row.to.to_string(), arms.join(", "), given, jump, idle]);
     }
     println!("{out}\n{} destinations", rows.len());
 }

@@ -1,5 +1,6 @@
 //! One flow: report → measurement → controller → guard → registers. The switch is switch.rs.
 
+mod jump;
 mod remembering;
 mod switch;
 mod told;
@@ -115,6 +116,7 @@ pub struct Flow {
     /// When it reported last.
     reported_at: Time,
     remembering: remembering::Remembering,
+    jump: jump::Jump,
 }
 
 /// What a flow needs of its surroundings for one step.
@@ -191,6 +193,7 @@ impl Flow {
             intervened: None,
             reported_at: Time::ZERO,
             remembering: remembering::Remembering::default(),
+            jump: jump::Jump::of(cwnd, mss),
         }
     }
 

@@ -4,11 +4,11 @@
 //! [`remuda_selector::antelope::memory`].
 
 use super::Flow;
+use super::jump::Jump;
 use crate::events::{Event, Recorder};
 use crate::guard::Guard;
-use remuda_algorithms::Decision;
 use remuda_algorithms::units::{Bytes, Time};
-use remuda_selector::antelope::memory::{Carried, Memory, Remembered, STANDARD_CWND_PKTS};
+use remuda_selector::antelope::memory::{Memory, Remembered};
 use std::time::Duration;
 
 /// A flow that lasts is asked this often: those that begin meanwhile need not wait for its end.
@@ -24,33 +24,15 @@ pub(super) struct Remembering {
     is_new: bool,
     /// What it has left last.
     left: Option<&'static str>,
-    /// It began with a window by what flows before it had, and what has come of that is not known.
-    jump: Option<Jump>,
-}
-
-/// What has become of the window that a flow began with.
-#[derive(Clone, Copy, Debug)]
-struct Jump {
-    window: Bytes,
-    delivered: Bytes,
-    lost: Bytes,
 }
 
 impl Flow {
-    /// Before it starts: its controller learns what suited its destination, and it has its part of
-    /// a window by what flows had there and what it wants. `now_s` is of the memory's clock.
+    /// Before it starts: its controller learns what suited its destination. `now_s` is of the
+    /// memory's clock.
     pub fn recall(&mut self, memory: &mut Memory, now_s: u64) {
         let recalled = memory.recall(self.info.remote.0, now_s);
         self.path.suited = recalled.map(|it| it.arm);
         self.remembering.recalled = recalled;
-        let (cwnd, mss) = (self.path.cwnd, self.path.mss);
-        let cwnd_pkts = u32::try_from(cwnd.0 / mss.0.max(1)).unwrap_or(u32::MAX);
-        if let Some(pkts) = memory.jump(self.info.remote.0, (cwnd_pkts, self.path.wants), now_s) {
-            let window = Bytes(u64::from(pkts) * mss.0);
-            let jump = Jump { window, delivered: Bytes(0), lost: Bytes(0) };
-            self.remembering.jump = (pkts > STANDARD_CWND_PKTS).then_some(jump);
-            self.begin_with(window);
-        }
     }
 
     /// Before it starts, where it was known before its handshake: the round trips that this has
@@ -65,6 +47,7 @@ impl Flow {
 
     /// Before it starts: it has another initial window than was thought.
     pub fn begin_with(&mut self, cwnd: Bytes) {
+        self.jump = Jump::of(cwnd, self.path.mss);
         self.path.cwnd = cwnd;
         self.decision.cwnd = cwnd;
         self.guard = Guard::new(cwnd, Time::ZERO);
@@ -85,53 +68,17 @@ impl Flow {
         }
     }
 
-    /// After a report: leaves what is to be left, if it is time to.
+    /// After a report: leaves the arm that suits its path, if it is time to.
     pub fn leave_in_time(&mut self, memory: &mut Memory, now_s: u64, recorder: &mut dyn Recorder) {
         self.remembering.is_new = true;
-        self.land(memory);
         if self.reported_at - self.remembering.asked >= ASK_INTERVAL {
             self.leave(memory, now_s, recorder);
         }
     }
 
-    /// After a report: says what came of the window that it began with, once that is known.
-    fn land(&mut self, memory: &mut Memory) {
-        let Some(jump) = &mut self.remembering.jump else { return };
-        jump.delivered += self.last.delivered;
-        jump.lost += self.last.lost.to_bytes(self.path.mss);
-        let known = jump.delivered + jump.lost;
-        if known >= jump.window {
-            memory.landed(self.info.remote.0, Some(jump.lost.0 as f64 / known.0.max(1) as f64));
-            self.remembering.jump = None;
-        }
-    }
-
-    /// A decision as it is carried out until it is known what came of the window that the flow
-    /// began with: such a window is not sent in one burst (Careful Resume's Unvalidated Phase), but
-    /// as Linux paces a slow start, at twice the window a round trip.
-    pub(super) fn paced_jump(&self, decision: Decision) -> Decision {
-        let srtt = self.path.srtt.filter(|srtt| *srtt > Duration::ZERO);
-        match (self.remembering.jump, decision.rate, srtt) {
-            (Some(_), None, Some(srtt)) => {
-                let rate = Bytes(decision.cwnd.0.saturating_mul(2)) / srtt;
-                Decision { rate: Some(rate), ..decision }
-            }
-            _ => decision,
-        }
-    }
-
-    /// What it has had of its path.
-    fn carried(&self) -> Option<Carried> {
-        let bdp = self.path.delivery_rate()? * self.path.rtt_min_long()?;
-        let bdp_pkts = bdp.0 as f64 / self.path.mss.0.max(1) as f64;
-        Some(Carried { bdp_pkts, is_least: self.reported_at - Time::ZERO < ASK_INTERVAL })
-    }
-
     /// At its end, or at that of the agent.
     pub fn leave_for_good(&mut self, memory: &mut Memory, now_s: u64, recorder: &mut dyn Recorder) {
-        if self.remembering.jump.take().is_some() {
-            memory.landed(self.info.remote.0, None);
-        }
+        self.end_jump(memory);
         self.leave(memory, now_s, recorder);
     }
 
@@ -147,7 +94,7 @@ impl Flow {
             return;
         }
         if let Some(carried) = self.carried() {
-            memory.note_carried(self.info.remote.0, carried);
+            memory.note_carried(self.info.remote.0, carried, now_s);
         }
         if self.remembering.left.replace(arm) != Some(arm) {
             let of = self.info.remote.0.to_canonical().to_string();
@@ -158,12 +105,13 @@ impl Flow {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::config::Config;
     use crate::flow::{Actuator, Context};
-    use remuda_algorithms::units::{Packets, Rate};
-    use remuda_algorithms::{Controller, Measurement, PathState, ProgramId, Verdict, cubic};
+    use remuda_algorithms::{
+        Controller, Decision, Measurement, PathState, ProgramId, Verdict, cubic,
+    };
     use remuda_selector::antelope::memory::MemoryConfig;
     use remuda_wire::to_agent::{FlowInfo, Signals, State};
     use std::sync::{Arc, Mutex};
@@ -192,6 +140,9 @@ mod tests {
         fn hand_off(&self, path: &mut PathState) {
             self.cubic.hand_off(path);
         }
+        fn remembers(&self) -> bool {
+            true
+        }
         fn verdict(&self) -> Option<Verdict> {
             self.opinion.lock().unwrap().map(|arm| Verdict { arm, score: 0.5 })
         }
@@ -218,23 +169,27 @@ mod tests {
         fn run_native(&mut self, _name: &'static str, _ssthresh_bytes: u32) {}
     }
 
-    struct Rig {
-        flow: Flow,
-        memory: Memory,
+    /// A flow that has just begun, at 0 s, and what it leaves.
+    pub struct Rig {
+        /// The flow.
+        pub flow: Flow,
+        /// What is remembered.
+        pub memory: Memory,
+        /// What each report says.
+        pub says: Measurement,
         notes: Notes,
         opinion: Arc<Mutex<Option<&'static str>>>,
         suited: Arc<Mutex<Option<&'static str>>>,
-        /// What each report says.
-        says: Measurement,
     }
 
     impl Rig {
         fn to(remote: &str, memory: Memory) -> Self {
-            Self::beginning(remote, memory, 10)
+            Self::beginning(1, remote, memory, 10)
         }
 
-        /// Its handshake took 100 ms.
-        fn beginning(remote: &str, mut memory: Memory, cwnd_pkts: u64) -> Self {
+        /// The flow of that number, which begins with so many segments of 1448 bytes. Its handshake
+        /// took 100 ms.
+        pub fn beginning(id: u32, remote: &str, mut memory: Memory, cwnd_pkts: u64) -> Self {
             let (opinion, suited) = (Arc::default(), Arc::default());
             let controller = Opinionated {
                 cubic: cubic::ARM.build(),
@@ -254,7 +209,7 @@ mod tests {
                 requested: String::new(),
             };
             let driven = ("opinionated".to_owned(), Box::new(controller) as Box<dyn Controller>);
-            let mut flow = Flow::new(1, info, (Bytes(cwnd_pkts * 1_448), Bytes(1_448)), driven, 0);
+            let mut flow = Flow::new(id, info, (Bytes(cwnd_pkts * 1_448), Bytes(1_448)), driven, 0);
             let mut notes = Notes::default();
             flow.recall(&mut memory, 0);
             flow.start(&mut Context {
@@ -266,7 +221,8 @@ mod tests {
             Self { flow, memory, notes, opinion, suited, says: Measurement::QUIET }
         }
 
-        fn report(&mut self, at_s: u64, opinion: &'static str) {
+        /// A report at that moment.
+        pub fn report(&mut self, at_s: u64, opinion: &'static str) {
             *self.opinion.lock().unwrap() = Some(opinion);
             self.flow.signals = Some(Signals { now_us: at_s * 1_000_000, ..Signals::default() });
             let mut ctx = Context {
@@ -276,16 +232,14 @@ mod tests {
                 report_us: 2_000,
             };
             self.flow.on_report(&self.says, &mut ctx);
+            self.flow.jump_in_time(&mut self.memory, at_s, &mut ctx);
             self.flow.leave_in_time(&mut self.memory, at_s, &mut self.notes);
         }
 
-        fn end(&mut self, now_s: u64) -> &mut Memory {
+        /// It ends, and the memory is the next one's.
+        pub fn end(mut self, now_s: u64) -> Memory {
             self.flow.leave_for_good(&mut self.memory, now_s, &mut self.notes);
-            &mut self.memory
-        }
-
-        fn next_cwnd_pkts(&self) -> u32 {
-            self.memory.beginning(self.flow.info.remote.0, 0).initial_cwnd_pkts
+            self.memory
         }
 
         fn weight(&mut self) -> f64 {
@@ -294,7 +248,8 @@ mod tests {
         }
     }
 
-    fn nothing() -> Memory {
+    /// A memory of nothing.
+    pub fn nothing() -> Memory {
         Memory::new(&MemoryConfig::default())
     }
 
@@ -306,9 +261,9 @@ mod tests {
         }
         // At 5 s and at 10 s; and what came since, at the end.
         assert!((rig.weight() - 0.95).abs() < 1e-9, "{}", rig.weight());
-        rig.end(13);
+        rig.flow.leave_for_good(&mut rig.memory, 13, &mut rig.notes);
         assert!((rig.weight() - 1.355).abs() < 1e-9, "{}", rig.weight());
-        rig.end(13);
+        rig.flow.leave_for_good(&mut rig.memory, 13, &mut rig.notes);
         assert!((rig.weight() - 1.355).abs() < 1e-9, "nothing has come since");
         assert_eq!(rig.notes.0, ["remembered bbr 198.51.100.7"]);
     }
@@ -318,8 +273,7 @@ mod tests {
         let mut rig = Rig::to("198.51.100.7", nothing());
         assert_eq!(*rig.suited.lock().unwrap(), None);
         rig.report(1, "copa");
-        rig.end(2);
-        let next = Rig::to("198.51.100.9", rig.memory);
+        let next = Rig::to("198.51.100.9", rig.end(2));
         assert_eq!(*next.suited.lock().unwrap(), Some("copa"));
         assert_eq!(next.notes.0, ["recalled copa 198.51.100.0/24"]);
     }
@@ -348,60 +302,6 @@ mod tests {
         }
         let want = ["bbr", "cubic", "bbr"].map(|arm| format!("remembered {arm} 2001:db8::1"));
         assert_eq!(rig.notes.0, want);
-    }
-
-    /// A rate that fills 200 segments in a round trip.
-    fn carrying() -> Measurement {
-        let delivery_rate = Rate::from_bytes_per_sec(200 * 1_448 * 10);
-        Measurement { delivery_rate, ..Measurement::QUIET }
-    }
-
-    #[test]
-    fn the_next_flow_begins_with_half_of_what_this_one_had_and_paced() {
-        let mut rig = Rig::to("198.51.100.7", nothing());
-        rig.says = carrying();
-        rig.report(1, "bbr");
-        assert_eq!(rig.next_cwnd_pkts(), 0, "it has not left anything yet");
-        rig.end(2);
-        assert_eq!(rig.next_cwnd_pkts(), 100);
-        let decision = Decision { cwnd: Bytes(144_800), rate: None };
-        let first = Rig::beginning("198.51.100.7", rig.memory, 100);
-        assert_eq!(first.flow.path.cwnd, Bytes(144_800));
-        let rate = Some(Rate::from_bytes_per_sec(2 * 144_800 * 10));
-        assert_eq!(first.flow.paced_jump(decision).rate, rate, "twice the window a round trip");
-        let own = Decision { rate: Some(Rate::from_bytes_per_sec(1)), ..decision };
-        assert_eq!(first.flow.paced_jump(own), own, "its arm paces");
-        let mut second = Rig::beginning("198.51.100.9", first.memory, 100);
-        assert_eq!(second.flow.path.cwnd, Bytes(72_400), "they share the path");
-        // As another that begins with no such window: its own.
-        let memory = std::mem::replace(&mut second.memory, nothing());
-        let own_way = Rig::beginning("198.51.100.7", memory, 33);
-        assert_eq!(own_way.flow.path.cwnd, Bytes(33 * 1_448));
-        assert_eq!(own_way.flow.paced_jump(decision), decision);
-    }
-
-    #[test]
-    fn what_came_of_the_window_decides_on_that_of_the_next() {
-        let mut rig = Rig::to("198.51.100.7", nothing());
-        rig.says = carrying();
-        rig.report(1, "bbr");
-        let memory = rig.end(2).clone();
-        let next = |lost: u64, delivered_pkts: u64| {
-            let mut rig = Rig::beginning("198.51.100.7", memory.clone(), 100);
-            let delivered = Bytes(delivered_pkts * 1_448);
-            let (acked, lost) = (delivered, Packets(lost));
-            rig.says = Measurement { delivered, acked, lost, ..carrying() };
-            rig.report(1, "bbr");
-            let during = rig.next_cwnd_pkts();
-            (during, rig.end(2).beginning(memory_address(), 0).initial_cwnd_pkts)
-        };
-        assert_eq!(next(0, 100), (100, 100), "it came through");
-        assert_eq!(next(6, 94), (50, 50), "it was too much");
-        assert_eq!(next(6, 40), (100, 100), "it ended before that was known");
-    }
-
-    fn memory_address() -> std::net::IpAddr {
-        "198.51.100.7".parse().unwrap()
     }
 
     #[test]

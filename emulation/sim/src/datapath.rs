@@ -19,8 +19,6 @@ use std::sync::Arc;
 const RTT_INVALID: u64 = 0xffff_ffff;
 /// A rate of no ACKs would never be corrected: ten segments a second is the least.
 const RATE_MIN_SEGMENTS_PER_SEC: u64 = 10;
-/// A first window beyond this is paced, in segments.
-const TCP_INIT_CWND: u32 = 10;
 
 /// What a report says beside its fields.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,7 +93,6 @@ impl Datapath {
             sender.cwnd_pkts = pkts;
             self.cwnd = CwndSetter::new(pkts);
             self.agent.begin_with(pkts, sender.mss_bytes);
-            pace_first_flight(sender);
         }
         let orders = self.agent.begin(Self::signals_at_start(sender, now_ns));
         self.orders.push_back((now_ns + self.delay_ns, orders));
@@ -229,16 +226,6 @@ impl Datapath {
 
 fn micros(ns: Option<u64>) -> u32 {
     u32::try_from(ns.unwrap_or(0) / 1_000).unwrap_or(u32::MAX)
-}
-
-/// `pace_first_flight()`.
-fn pace_first_flight(sender: &mut Sender) {
-    let window_bytes = u64::from(sender.cwnd_pkts) * u64::from(sender.mss_bytes);
-    let srtt_us = u64::from(micros(sender.rtt().smoothed_ns()));
-    let rate = (2 * window_bytes * 1_000_000).checked_div(srtt_us);
-    if let Some(rate) = rate.filter(|_| sender.cwnd_pkts > TCP_INIT_CWND) {
-        pace_at(sender, rate);
-    }
 }
 
 /// `pace_at()`; a rate of 0 turns pacing off.

@@ -308,11 +308,15 @@ impl InProcess {
         let (own, count) = installed.own(fields);
         let shared = fields.first_chunk::<{ FIELDS.len() }>().filter(|_| !self.flow.is_foreign());
         let m = shared.map(|values| decode::fields(values, &own[..count], Some(&signals)));
+        let to = self.to.clone();
         let orders = self.step(signals, |flow, ctx| {
             match &m {
                 _ if is_stale => {}
                 Some(m) => flow.on_report(m, ctx),
                 None => flow.on_foreign_report(&own[..count], ctx),
+            }
+            if !is_stale {
+                flow.jump_in_time(&mut to.memory(), signals.now_us / 1_000_000, ctx);
             }
             if let Some(order) = due {
                 flow.signals = Some(signals);

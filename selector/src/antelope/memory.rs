@@ -8,8 +8,8 @@
 //! older lose a tenth; an address that is not known is answered by its prefix, /24 or /56; what has
 //! not been seen for an hour is forgotten; the least recently used make room beyond a bound.
 //!
-//! Beside the arm a destination has an initial window: the one that an operator gives it, or what
-//! flows had there makes possible (resume.rs).
+//! Beside the arm a destination may have an initial window, which Antelope leaves as it is, and
+//! what flows had there, by which new ones jump (resume.rs).
 //!
 //! Time is given, in seconds of a clock that does not step: a wall clock matters only to what is
 //! kept on disk (file.rs).
@@ -20,13 +20,13 @@ mod resume;
 
 pub use file::{DESTINATION_BYTES_MAX, Error};
 pub use network::{Network, NetworkError, is_destination};
-pub use resume::{Carried, STANDARD_CWND_PKTS};
+pub use resume::{Carried, Jumper, LOST_MAX};
 
 use crate::ConfigError;
 use core::net::IpAddr;
 use file::NAME_BYTES_MAX;
 use lru::LruCache;
-use remuda_algorithms::Preference;
+use remuda_algorithms::units::Bytes;
 use resume::Resume;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
@@ -52,9 +52,9 @@ pub struct MemoryConfig {
     /// The most addresses, and the most networks, remembered.
     pub entries_max: usize,
     /// Initial window of flows to a remembered destination that has none of its own, in segments;
-    /// 0 leaves it to what flows had there.
+    /// 0 leaves what it would be.
     pub initial_cwnd_pkts: u32,
-    /// The largest initial window by what flows had there, in segments; 0: none is so given.
+    /// The largest window that a flow jumps to by what flows had there, in segments; 0: none does.
     pub resumed_cwnd_pkts_max: u32,
     /// What has changed is on disk after so many seconds.
     pub save_interval_s: u64,
@@ -172,8 +172,8 @@ pub struct Row {
     pub arms: Vec<(String, f64)>,
     /// Its own initial window, in segments; 0: none.
     pub initial_cwnd_pkts: u32,
-    /// That by what flows had there, in segments; 0: none.
-    pub resumed_cwnd_pkts: u32,
+    /// The window that a flow jumps to by what flows had there, in bytes; 0: none is known.
+    pub resumed_bytes: u64,
     /// For how long there was nothing new of it, in seconds.
     pub idle_s: u64,
 }
@@ -236,39 +236,37 @@ impl Memory {
 
     /// Takes note of what a flow to that address had of its path. Not of a destination that no arm
     /// is known of: its flows heed nothing that is remembered.
-    pub fn note_carried(&mut self, address: IpAddr, carried: Carried) {
-        if carried.bdp_pkts.is_finite() {
-            self.of_known(address, |entry| entry.resume.note(carried));
-        }
-    }
-
-    /// A flow to that address, which wants that, begins with that window: the window that it is to
-    /// have, if that is because of what flows had there. What has come of one beyond
-    /// [`STANDARD_CWND_PKTS`] is to be said by [`Self::landed`].
-    pub fn jump(
-        &mut self,
-        address: IpAddr,
-        (cwnd_pkts, wants): (u32, Preference),
-        now_s: u64,
-    ) -> Option<u32> {
-        let most = self.resumed_cwnd_pkts_max;
-        let (_, resumed) = self.windows(Network::host(address), now_s);
-        let around = self.entries.peek_mut(&Network::around(address))?;
-        let cwnd_pkts = resumed.filter(|pkts| *pkts == cwnd_pkts)?;
-        Some(around.resume.jump((cwnd_pkts, most), wants, now_s))
-    }
-
-    /// What share was lost of the window that a flow to that address began with; `None` if it has
-    /// ended before that was known.
-    pub fn landed(&mut self, address: IpAddr, lost: Option<f64>) {
-        self.of_known(address, |entry| entry.resume.landed(lost));
-    }
-
-    fn of_known(&mut self, address: IpAddr, change: impl Fn(&mut Entry)) {
+    pub fn note_carried(&mut self, address: IpAddr, carried: Carried, now_s: u64) {
+        let until_s = now_s.saturating_add(self.ttl_s);
         for network in [Network::host(address), Network::around(address)] {
             if let Some(entry) = self.entries.peek_mut(&network) {
                 self.revision += 1;
-                change(entry);
+                entry.resume.note(carried, until_s);
+            }
+        }
+    }
+
+    /// The window that a flow to that address jumps to, if it does: what has come of it is to be
+    /// said by [`Self::landed`].
+    pub fn jump(&mut self, address: IpAddr, jumper: &Jumper, now_s: u64) -> Option<Bytes> {
+        let is_known = |entry: &&Entry| entry.resume.bdp_bytes > 0.0;
+        let known = self.known_of(Network::host(address), now_s).find(is_known)?.resume.clone();
+        // Who jumps at the same time is known of the network, whose flows share the path.
+        let around = &mut self.entries.peek_mut(&Network::around(address))?.resume;
+        let unvalidated = std::mem::take(&mut around.unvalidated);
+        let mut resume = Resume { unvalidated, ..known };
+        let window = resume.jump(jumper, self.resumed_cwnd_pkts_max, now_s);
+        around.unvalidated = resume.unvalidated;
+        window
+    }
+
+    /// What share was lost of the window that a flow to that address jumped to; `None` if it has
+    /// ended, or had too little to send, before that was known.
+    pub fn landed(&mut self, address: IpAddr, flow: u32, lost: Option<f64>) {
+        for network in [Network::host(address), Network::around(address)] {
+            if let Some(entry) = self.entries.peek_mut(&network) {
+                self.revision += 1;
+                entry.resume.landed(flow, lost);
             }
         }
     }
@@ -302,9 +300,13 @@ impl Memory {
 
     /// What an address does not have of its own, its network has.
     fn beginning_of(&self, network: Network, now_s: u64) -> Beginning {
-        let (given, resumed) = self.windows(network, now_s);
-        let arm = self.known_of(network, now_s).find_map(|entry| Some(entry.best()?.0));
-        Beginning { arm, initial_cwnd_pkts: given.or(resumed).unwrap_or(0) }
+        let known = || self.known_of(network, now_s);
+        let own = known().map(|entry| entry.initial_cwnd_pkts).find(|pkts| *pkts > 0);
+        let all = known().next().map(|_| self.initial_cwnd_pkts);
+        Beginning {
+            arm: known().find_map(|entry| Some(entry.best()?.0)),
+            initial_cwnd_pkts: own.or(all).unwrap_or(0),
+        }
     }
 
     /// That of a destination and that of its network, as far as they are remembered.
@@ -312,20 +314,6 @@ impl Memory {
         let live = move |of| self.entries.peek(of).filter(|entry: &&Entry| entry.until_s >= now_s);
         let around = Network::around(network.address());
         [live(&network), live(&around)].into_iter().flatten()
-    }
-
-    /// The window that somebody has given flows there, or else the one by what flows had there.
-    fn windows(&self, network: Network, now_s: u64) -> (Option<u32>, Option<u32>) {
-        let known = || self.known_of(network, now_s);
-        let is_one = |pkts: &u32| *pkts > 0;
-        let own = known().map(|entry| entry.initial_cwnd_pkts).find(is_one);
-        let all = known().next().map(|_| self.initial_cwnd_pkts).filter(is_one);
-        let had = known().find(|entry| entry.resume.bdp_pkts > 0.0);
-        let resumed = had.and_then(|entry| entry.resume.cwnd_pkts(self.resumed_cwnd_pkts_max));
-        match own.or(all) {
-            None => (None, resumed),
-            given => (given, None),
-        }
     }
 
     /// How flows to each destination begin that is remembered at `now_s`. The longest prefix that
@@ -390,10 +378,8 @@ impl Memory {
             let mut arms = entry.weights.to_vec();
             arms.sort_by(|a, b| b.1.total_cmp(&a.1));
             let idle_s = self.idle_s(entry, now_s);
-            let resumed = entry.resume.cwnd_pkts(self.resumed_cwnd_pkts_max);
-            let (initial_cwnd_pkts, resumed_cwnd_pkts) =
-                (entry.initial_cwnd_pkts, resumed.unwrap_or(0));
-            Row { to: *to, arms, initial_cwnd_pkts, resumed_cwnd_pkts, idle_s }
+            let resumed_bytes = entry.resume.reach(now_s).0;
+            Row { to: *to, arms, initial_cwnd_pkts: entry.initial_cwnd_pkts, resumed_bytes, idle_s }
         };
         live.map(row).collect()
     }

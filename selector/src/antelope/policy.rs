@@ -364,6 +364,10 @@ impl Chooser for Antelope {
         let unit = self.sampling.latest()?;
         self.scores_of(&unit.features).best().map(known)
     }
+
+    fn remembers(&self) -> bool {
+        !self.config.dry_run
+    }
 }
 
 #[cfg(test)]

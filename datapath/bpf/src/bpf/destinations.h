@@ -31,18 +31,6 @@ static __always_inline void look_at_remote(struct remuda_destination *to, struct
 	to->address[3] = c->skc_daddr;
 }
 
-/* A window beyond the standard one is not sent in one burst before the agent's first words, but as
- * tcp_update_pacing_rate() paces a slow start: at twice the window a round trip.
- */
-static __always_inline void pace_first_flight(struct sock *sk)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-	u64 srtt_us = tp->srtt_us >> 3;
-
-	if (srtt_us && tp->snd_cwnd > TCP_INIT_CWND)
-		pace_at(sk, 2 * (u64)tp->snd_cwnd * tp->mss_cache * (u64)USEC_PER_SEC / srtt_us);
-}
-
 /* Not of a flow that has sent something: its window is what its path has made of it. Nor, as a
  * program that is gone cannot be entered, on the word of an agent that is. A window of one segment
  * says that the handshake lost packets (RFC 5681 section 3.1), and stays.
@@ -61,10 +49,8 @@ static __always_inline void begin_as_remembered(struct sock *sk, u64 now_ns)
 	if (!beginning)
 		return;
 	PRIV(sk)[PRIV_BORN] = beginning->program;
-	if (beginning->initial_cwnd_pkts && tp->snd_cwnd > 1) {
+	if (beginning->initial_cwnd_pkts && tp->snd_cwnd > 1)
 		set_cwnd_pkts(tp, beginning->initial_cwnd_pkts);
-		pace_first_flight(sk);
-	}
 	s = shared();
 	if (s)
 		__sync_fetch_and_add(&s->remembered, 1);

@@ -29,7 +29,6 @@ typedef _Bool bool;
 #define TCP_CONGESTION 13
 #define TCP_CA_NAME_MAX 16
 #define TCP_BPF_IW 1001
-#define TCP_INIT_CWND 10
 #define TCP_LISTEN 10
 #define TCP_CLOSE 7
 #define TCP_CONG_NON_RESTRICTED 1

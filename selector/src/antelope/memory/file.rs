@@ -56,21 +56,26 @@ struct Destination {
     weights: Vec<(String, f64)>,
 }
 
+/// What flows had there, found to be so for the last time that long ago.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
-    bdp_pkts: f64,
+    bdp_bytes: f64,
+    rtt_us: u64,
     share: f64,
+    age_s: u64,
 }
 
 impl Kept {
-    fn of(resume: &Resume) -> Option<Self> {
-        let Resume { bdp_pkts, share, .. } = *resume;
-        (bdp_pkts > 0.0).then_some(Self { bdp_pkts, share })
+    fn of(resume: &Resume, ttl_s: u64, now_s: u64) -> Option<Self> {
+        let Resume { bdp_bytes, rtt_us, share, until_s, .. } = *resume;
+        let age_s = ttl_s.checked_sub(until_s.checked_sub(now_s)?)?;
+        (bdp_bytes > 0.0).then_some(Self { bdp_bytes, rtt_us, share, age_s })
     }
 
-    fn resume(self) -> Option<Resume> {
-        Resume::kept(self.bdp_pkts, self.share)
+    fn resume(self, until_s: u64) -> Resume {
+        let Self { bdp_bytes, rtt_us, share, .. } = self;
+        Resume { bdp_bytes, rtt_us, share, until_s, ..Resume::default() }
     }
 }
 
@@ -87,8 +92,8 @@ fn rule_broken_by(it: &Destination) -> Option<&'static str> {
         Some("it must be an address, or a network of 24 or 56 bits")
     } else if it.initial_cwnd_pkts > CWND_PKTS_MAX {
         Some("initial_cwnd_pkts must be 1 to 1000, or 0")
-    } else if it.resume.is_some_and(|kept| kept.resume().is_none()) {
-        Some("resume must have bdp_pkts of 0 to 1000000 and share of 1/64 to 1/2")
+    } else if it.resume.is_some_and(|kept| !kept.resume(0).is_valid()) {
+        Some("resume must have bdp_bytes to 1.25e9, rtt_us to 6e7, and share of 1/64 to 1/2")
     } else if it.weights.len() > ARMS_MAX {
         Some("it must have 12 arms at most")
     } else if names.iter().any(|name| name.is_empty() || name.len() > NAME_BYTES_MAX) {
@@ -109,7 +114,7 @@ impl Memory {
             to: *to,
             idle_s: self.idle_s(entry, now_s),
             initial_cwnd_pkts: entry.initial_cwnd_pkts,
-            resume: Kept::of(&entry.resume),
+            resume: Kept::of(&entry.resume, self.ttl_s, now_s),
             weights: entry.weights.to_vec(),
         };
         let destinations = self.entries.iter().rev().map(destination).collect();
@@ -143,10 +148,12 @@ impl Memory {
             let Some(left_s) = config.ttl_s.checked_sub(it.idle_s.saturating_add(since_s)) else {
                 continue;
             };
+            let known_s = |kept: Kept| config.ttl_s.checked_sub(kept.age_s.saturating_add(since_s));
+            let resume = |kept: Kept| Some(kept.resume(now_s.saturating_add(known_s(kept)?)));
             let entry = Entry {
                 until_s: now_s.saturating_add(left_s),
                 initial_cwnd_pkts: it.initial_cwnd_pkts,
-                resume: it.resume.and_then(Kept::resume).unwrap_or_default(),
+                resume: it.resume.and_then(resume).unwrap_or_default(),
                 weights: Arc::new(it.weights),
             };
             memory.entries.put(it.to, entry);
@@ -160,6 +167,8 @@ mod tests {
     use super::super::Carried;
     use super::*;
     use proptest::prelude::*;
+    use remuda_algorithms::units::Bytes;
+    use std::time::Duration;
 
     fn config() -> MemoryConfig {
         MemoryConfig::default()
@@ -174,8 +183,9 @@ mod tests {
         memory.note("192.0.2.7".parse().unwrap(), "bbr", 0.7, 100);
         memory.note("2001:db8::1".parse().unwrap(), "copa", 0.1 + 0.2, 101);
         memory.set_initial_cwnd("192.0.2.0/24".parse().unwrap(), 40, 101).unwrap();
-        let carried = Carried { bdp_pkts: 100.5, is_least: false };
-        memory.note_carried("2001:db8::1".parse().unwrap(), carried);
+        let (bdp, rtt) = (Bytes(200_500), Duration::from_millis(40));
+        let carried = Carried { bdp, rtt, is_least: false };
+        memory.note_carried("2001:db8::1".parse().unwrap(), carried, 105);
         memory
     }
 
@@ -191,8 +201,8 @@ mod tests {
         // Its network had been idle for 10 s when it was saved, and has 3600 s.
         assert_eq!(of(&mut again, "192.0.2.7", 7 + 3_590), Some("bbr"));
         assert_eq!(of(&mut again, "192.0.2.7", 7 + 3_591), None);
-        let begins = again.beginning("2001:db8::2".parse().unwrap(), 7);
-        assert_eq!(begins.initial_cwnd_pkts, 50, "with half of what flows had there");
+        let resumed = again.rows(17).iter().map(|row| row.resumed_bytes).max();
+        assert_eq!(resumed, Some(100_250));
     }
 
     #[test]
@@ -220,7 +230,7 @@ mod tests {
             (text.replace("\"bbr\"", &format!("\"{}\"", "b".repeat(33))), "1 to 32 bytes"),
             (text.replace("[\"bbr\",0.7]", "[\"bbr\",0.7],[\"bbr\",1.0]"), "there once"),
             (text.replace(":40", ":1001"), "1 to 1000"),
-            (text.replace("100.5", "-1.0"), "bdp_pkts of 0 to 1000000"),
+            (text.replace("200500.0", "-1.0"), "bdp_bytes to 1.25e9"),
             (text.replace("\"share\":0.5", "\"share\":0.6"), "share of 1/64 to 1/2"),
             (text.replace("idle_s", "idle"), "unknown field"),
             (text.replace("\"idle_s\":10", "\"idle_s\":-1"), "invalid value"),
@@ -238,8 +248,10 @@ mod tests {
             idle_s: u64::MAX,
             initial_cwnd_pkts: CWND_PKTS_MAX,
             resume: Some(Kept {
-                bdp_pkts: 123_456.789_012_345_67,
+                bdp_bytes: 123_456.789_012_345_67,
+                rtt_us: u64::MAX,
                 share: 0.123_456_789_012_345_67,
+                age_s: u64::MAX,
             }),
             weights: vec![("b".repeat(NAME_BYTES_MAX), 0.123_456_789_012_345_67e-5); ARMS_MAX],
         };

@@ -1,113 +1,157 @@
-//! How large a window the next flow to a destination begins with, by what flows had there.
+//! How far a new flow jumps, by what flows to the same destination had.
 //!
-//! A destination's bandwidth-delay product is remembered, and a flow there begins with half of it:
-//! the jump of Careful Resume (draft-ietf-tsvwg-careful-resume), a form of what RFC 9040 calls
-//! temporal sharing. Zhou et al., Antelope, remember the arm alone.
+//! Careful Resume (draft-ietf-tsvwg-careful-resume), a form of what RFC 9040 calls temporal
+//! sharing; Zhou et al., Antelope, remember the arm alone. A destination's bandwidth-delay product
+//! is remembered. A flow begins as any other; when its path has shown to be the one remembered, its
+//! window becomes half of that product. The flow's part is
+//! `ccp-agent/src/flow/jump.rs`.
 //!
 //! Differs from the draft:
 //!   - what is remembered is the largest delivery rate times the smallest round trip, not the
 //!     window: windows hold queues;
-//!   - the first flight itself is the jump, as the window is set when the connection is
-//!     established: the handshake has confirmed the path, though not its capacity;
-//!   - flows that jump at the same time share the jump, as they share the path;
-//!   - half is for who has no preference: one that wants throughput alone begins with all of it,
-//!     and one that wants short delays with the standard window, as a jump may queue;
-//!   - if more than [`LOST_MAX`] of a jump is lost, the next is half as large, and it comes back by
-//!     a quarter with each that is not. The flow itself answers losses as its arm does.
+//!   - flows that jump at the same time have together what one has alone, as they share the path;
+//!   - half is for who has no preference: one that wants throughput alone jumps all the way, and
+//!     one that wants short delays does not, as a jump may queue;
+//!   - if more than [`LOST_MAX`] of a jump is lost, the next is half as far, and comes back by a
+//!     quarter with each that came through. The flow itself answers losses as its arm does.
 
 use remuda_algorithms::Preference;
+use remuda_algorithms::units::Bytes;
+use std::time::Duration;
 
 /// The draft's half.
 const SHARE_MAX: f64 = 0.5;
 /// It becomes no less: of most paths it is the standard window by then.
 const SHARE_MIN: f64 = 1.0 / 64.0;
-/// A jump that came through lets the next be larger by this factor.
+/// A jump that came through lets the next be longer by this factor.
 const REGAIN: f64 = 1.25;
 /// So much of a jump may be lost. A queue that others fill loses one or two segments of a hundred,
-/// whoever sends; a jump that is too large loses more.
-pub(super) const LOST_MAX: f64 = 0.05;
+/// whoever sends; a jump that is too far loses more.
+pub const LOST_MAX: f64 = 0.05;
 /// Weight of the news that a path carries less.
 const LESS: f64 = 0.5;
-/// RFC 6928's window, in segments: one that is not larger is no jump.
-pub const STANDARD_CWND_PKTS: u32 = 10;
-/// Who has not sent its window for so long, in seconds, has nothing to send.
-const JUMPS_FOR_S: u64 = 5;
-/// The largest product, in segments: that of 100 Gbit/s and 100 ms.
-pub(super) const BDP_PKTS_MAX: f64 = 1e6;
+/// A jump that has not come through after so long, in seconds, is no longer counted.
+const JUMPS_FOR_S: u64 = 10;
+/// The draft's bounds of a round trip that is of the same path, to the one remembered.
+const SAME_PATH: std::ops::RangeInclusive<f64> = 0.5..=10.0;
+/// The largest product: that of 100 Gbit/s and 100 ms, in bytes.
+const BDP_BYTES_MAX: f64 = 1.25e9;
+/// The longest smallest round trip, in microseconds.
+const RTT_US_MAX: u64 = 60_000_000;
 
-/// What a flow has had of a path.
+/// What a flow has had of its path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Carried {
-    /// Its largest delivery rate times its smallest round trip, in segments.
-    pub bdp_pkts: f64,
-    /// It was too short to find out more: the path carries so much at least.
+    /// Its largest delivery rate times [`Self::rtt`].
+    pub bdp: Bytes,
+    /// Its smallest round trip.
+    pub rtt: Duration,
+    /// It was too short, or had too little to send, to find out more: the path carries so much at
+    /// least.
     pub is_least: bool,
+}
+
+/// A flow that might jump.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Jumper {
+    /// Its number.
+    pub flow: u32,
+    /// The window that it has, which a jump must exceed.
+    pub cwnd: Bytes,
+    /// The size of its segments.
+    pub mss: Bytes,
+    /// Its round trip, smoothed.
+    pub srtt: Duration,
+    /// What it wants.
+    pub wants: Preference,
+}
+
+/// A jump whose end is not known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Unvalidated {
+    flow: u32,
+    window: Bytes,
+    at_s: u64,
 }
 
 /// What flows to a destination have had, and what came of their jumps.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Resume {
-    /// Bandwidth-delay product, in segments; 0: not known.
-    pub bdp_pkts: f64,
-    /// The share of it that the next flow begins with.
+    /// Bandwidth-delay product, in bytes; 0: not known.
+    pub bdp_bytes: f64,
+    /// The smallest round trip.
+    pub rtt_us: u64,
+    /// Until when the product is believed, in seconds, as nothing has confirmed it since.
+    pub until_s: u64,
+    /// The share of it that the next flow jumps to.
     pub share: f64,
-    /// When flows began whose jump has neither come through nor failed, in seconds.
-    unvalidated: Vec<u64>,
+    /// Jumps that have neither come through nor failed.
+    pub unvalidated: Vec<Unvalidated>,
 }
 
 impl Default for Resume {
     fn default() -> Self {
-        Self { bdp_pkts: 0.0, share: SHARE_MAX, unvalidated: Vec::new() }
+        Self { bdp_bytes: 0.0, rtt_us: 0, until_s: 0, share: SHARE_MAX, unvalidated: Vec::new() }
     }
 }
 
 impl Resume {
-    /// One of a file: `None` if it is none.
-    pub fn kept(bdp_pkts: f64, share: f64) -> Option<Self> {
-        let fits = (0.0..=BDP_PKTS_MAX).contains(&bdp_pkts);
-        let fits = fits && (SHARE_MIN..=SHARE_MAX).contains(&share);
-        fits.then_some(Self { bdp_pkts, share, unvalidated: Vec::new() })
+    /// Whether all of it lies in its bounds: what a file has may not.
+    pub fn is_valid(&self) -> bool {
+        (0.0..=BDP_BYTES_MAX).contains(&self.bdp_bytes)
+            && self.rtt_us <= RTT_US_MAX
+            && (SHARE_MIN..=SHARE_MAX).contains(&self.share)
     }
 
-    /// Takes note of what a flow had.
-    pub fn note(&mut self, Carried { bdp_pkts, is_least }: Carried) {
-        let bdp_pkts = bdp_pkts.clamp(0.0, BDP_PKTS_MAX);
-        if bdp_pkts > self.bdp_pkts {
-            self.bdp_pkts = bdp_pkts;
-        } else if !is_least {
-            self.bdp_pkts += LESS * (bdp_pkts - self.bdp_pkts);
+    /// Takes note of what a flow had, to be believed until then.
+    pub fn note(&mut self, Carried { bdp, rtt, is_least }: Carried, until_s: u64) {
+        let bdp_bytes = (bdp.0 as f64).min(BDP_BYTES_MAX);
+        if bdp_bytes >= self.bdp_bytes {
+            self.bdp_bytes = bdp_bytes;
+        } else if is_least {
+            return;
+        } else {
+            self.bdp_bytes += LESS * (bdp_bytes - self.bdp_bytes);
         }
+        self.rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(RTT_US_MAX).min(RTT_US_MAX);
+        self.until_s = until_s;
     }
 
-    /// A flow jumps at that moment, in seconds: what it has of that window beside those that do so
-    /// at the same time, by what it wants; up to `most`.
-    pub fn jump(&mut self, (cwnd_pkts, most): (u32, u32), wants: Preference, now_s: u64) -> u32 {
-        self.unvalidated.retain(|at_s| now_s.saturating_sub(*at_s) < JUMPS_FOR_S);
-        let factor = (1.0 + wants.throughput - wants.delay).clamp(0.0, 1.0 / SHARE_MAX);
-        let wanted = (f64::from(cwnd_pkts) * factor).min(most.into());
-        let has_pkts = (wanted / (self.unvalidated.len() + 1) as f64) as u32;
-        if has_pkts > STANDARD_CWND_PKTS {
-            self.unvalidated.push(now_s);
-        }
-        has_pkts.max(STANDARD_CWND_PKTS)
+    /// How far the next flow jumps that is alone and has no preference.
+    pub fn reach(&self, now_s: u64) -> Bytes {
+        let is_old = self.until_s < now_s;
+        Bytes(if is_old { 0 } else { (self.bdp_bytes * self.share) as u64 })
     }
 
-    /// A jump is over: the share of it that was lost, if the flow has lasted so long.
-    pub fn landed(&mut self, lost: Option<f64>) {
-        if !self.unvalidated.is_empty() {
-            self.unvalidated.remove(0);
+    /// The window that a flow jumps to, `pkts_max` segments at most: none if it has as much, if
+    /// others jump, or if its path is another one.
+    pub fn jump(&mut self, jumper: &Jumper, pkts_max: u32, now_s: u64) -> Option<Bytes> {
+        self.unvalidated.retain(|it| now_s.saturating_sub(it.at_s) < JUMPS_FOR_S);
+        let ratio = jumper.srtt.as_micros() as f64 / self.rtt_us.max(1) as f64;
+        if !SAME_PATH.contains(&ratio) {
+            return None;
         }
+        let wants = 1.0 + jumper.wants.throughput - jumper.wants.delay;
+        let factor = wants.clamp(0.0, 1.0 / SHARE_MAX);
+        let wanted = Bytes((self.reach(now_s).0 as f64 * factor) as u64);
+        let taken: u64 = self.unvalidated.iter().map(|it| it.window.0).sum();
+        let most = Bytes(u64::from(pkts_max) * jumper.mss.0);
+        let window = Bytes(wanted.0.saturating_sub(taken)).min(most);
+        (window > jumper.cwnd).then(|| {
+            self.unvalidated.push(Unvalidated { flow: jumper.flow, window, at_s: now_s });
+            window
+        })
+    }
+
+    /// What came of a flow's jump: the share of it that was lost; `None` if it has ended, or had
+    /// too little to send, before that was known.
+    pub fn landed(&mut self, flow: u32, lost: Option<f64>) {
+        self.unvalidated.retain(|it| it.flow != flow);
         self.share = match lost {
             Some(lost) if lost > LOST_MAX => (self.share / 2.0).max(SHARE_MIN),
             Some(_) => (self.share * REGAIN).min(SHARE_MAX),
             None => self.share,
         };
-    }
-
-    /// The window of the next flow, in segments, up to `most`; `None`: the datapath's own.
-    pub fn cwnd_pkts(&self, most: u32) -> Option<u32> {
-        let pkts = (self.bdp_pkts * self.share).min(most.into()) as u32;
-        (pkts > STANDARD_CWND_PKTS).then_some(pkts)
     }
 }
 
@@ -116,93 +160,119 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const DEFAULT: Preference = Preference::DEFAULT;
+    const MS_100: Duration = Duration::from_millis(100);
+    const MOST: u32 = 1_000;
+    /// An hour from 7 s on.
+    const UNTIL_S: u64 = 3_607;
 
-    fn of(bdp_pkts: f64) -> Resume {
+    fn carried(bdp: u64) -> Carried {
+        Carried { bdp: Bytes(bdp), rtt: MS_100, is_least: false }
+    }
+
+    fn of(bdp: u64) -> Resume {
         let mut resume = Resume::default();
-        resume.note(Carried { bdp_pkts, is_least: false });
+        resume.note(carried(bdp), UNTIL_S);
         resume
     }
 
+    fn jumper(flow: u32) -> Jumper {
+        let (cwnd, mss) = (Bytes(10_000), Bytes(1_000));
+        Jumper { flow, cwnd, mss, srtt: MS_100, wants: Preference::DEFAULT }
+    }
+
     #[test]
-    fn the_next_flow_begins_with_half_up_to_a_bound() {
-        for (bdp_pkts, want) in [
-            (0.0, None),
-            (20.0, None),
-            (23.0, Some(11)),
-            (100.0, Some(50)),
-            (1e9, Some(1_000)),
-            (f64::INFINITY, Some(1_000)),
+    fn a_flow_jumps_to_half_up_to_a_bound_and_not_back() {
+        for (bdp, want) in [
+            (0, None),
+            (20_000, None),
+            (22_000, Some(11_000)),
+            (200_000, Some(100_000)),
+            (u64::MAX, Some(1_000_000)),
         ] {
-            assert_eq!(of(bdp_pkts).cwnd_pkts(1_000), want, "{bdp_pkts}");
+            assert_eq!(of(bdp).jump(&jumper(1), MOST, 7), want.map(Bytes), "{bdp}");
         }
-        assert_eq!((of(100.0).cwnd_pkts(30), of(100.0).cwnd_pkts(0)), (Some(30), None));
+        let most = |pkts_max| of(200_000).jump(&jumper(1), pkts_max, 7);
+        assert_eq!((most(30), most(0)), (Some(Bytes(30_000)), None));
+    }
+
+    #[test]
+    fn not_on_another_path_and_not_by_what_is_old() {
+        for (ms, jumps) in [(49, false), (50, true), (1_000, true), (1_001, false)] {
+            let jumper = Jumper { srtt: Duration::from_millis(ms), ..jumper(1) };
+            assert_eq!(of(200_000).jump(&jumper, MOST, 7).is_some(), jumps, "{ms} ms");
+        }
+        let mut resume = of(200_000);
+        let short = Carried { is_least: true, ..carried(1_000) };
+        resume.note(short, 7_200);
+        assert!(resume.clone().jump(&jumper(1), MOST, 3_607).is_some());
+        assert!(resume.jump(&jumper(1), MOST, 3_608).is_none(), "a short flow confirms nothing");
     }
 
     #[test]
     fn a_short_flow_says_no_less_and_a_long_one_does() {
-        let mut resume = of(100.0);
-        resume.note(Carried { bdp_pkts: 40.0, is_least: true });
-        assert_eq!(resume.bdp_pkts, 100.0);
-        resume.note(Carried { bdp_pkts: 40.0, is_least: false });
-        assert_eq!(resume.bdp_pkts, 70.0);
-        resume.note(Carried { bdp_pkts: 300.0, is_least: true });
-        assert_eq!(resume.bdp_pkts, 300.0);
+        let mut resume = of(100_000);
+        resume.note(Carried { is_least: true, ..carried(40_000) }, UNTIL_S);
+        assert_eq!(resume.bdp_bytes, 100_000.0);
+        resume.note(carried(40_000), UNTIL_S);
+        assert_eq!(resume.bdp_bytes, 70_000.0);
+        resume.note(Carried { is_least: true, ..carried(300_000) }, UNTIL_S);
+        assert_eq!(resume.bdp_bytes, 300_000.0);
     }
 
     #[test]
-    fn a_jump_that_was_too_large_is_halved_and_comes_back() {
-        let mut resume = of(1_000.0);
+    fn a_jump_that_was_too_far_is_halved_and_comes_back() {
+        let mut resume = of(1_000_000);
         let mut after = |lost| {
-            resume.landed(lost);
-            resume.cwnd_pkts(1_000)
+            resume.landed(1, lost);
+            resume.reach(7).0
         };
-        assert_eq!(after(Some(0.06)), Some(250));
-        assert_eq!(after(Some(0.05)), Some(312));
-        assert_eq!(after(None), Some(312));
-        assert_eq!(after(Some(0.0)), Some(390));
-        assert_eq!([(); 3].map(|()| after(Some(0.0))), [Some(488), Some(500), Some(500)]);
-        assert_eq!([(); 6].map(|()| after(Some(1.0)))[5], Some(15), "no less than a 64th");
+        assert_eq!(after(Some(0.06)), 250_000);
+        assert_eq!(after(Some(0.05)), 312_500);
+        assert_eq!(after(None), 312_500);
+        assert_eq!(after(Some(0.0)), 390_625);
+        assert_eq!([(); 3].map(|()| after(Some(0.0))), [488_281, 500_000, 500_000]);
+        assert_eq!([(); 6].map(|()| after(Some(1.0)))[5], 15_625, "no less than a 64th");
     }
 
     #[test]
-    fn who_jumps_at_the_same_time_shares_it() {
-        let mut resume = of(200.0);
-        let jump = |resume: &mut Resume, now_s| resume.jump((100, 1_000), DEFAULT, now_s);
-        assert_eq!([7, 7, 8].map(|now_s| jump(&mut resume, now_s)), [100, 50, 33]);
-        resume.landed(None);
-        resume.landed(Some(0.0));
-        assert_eq!(jump(&mut resume, 8), 50);
-        assert_eq!(jump(&mut resume, 13), 100, "the others have nothing to send");
-        [(); 5].map(|()| resume.landed(None));
-        assert_eq!(jump(&mut resume, 13), 100);
-        let many: Vec<u32> = (0..1_000).map(|_| jump(&mut resume, 13)).collect();
-        assert_eq!((many[0], many[998], resume.unvalidated.len()), (50, 10, 9));
+    fn flows_that_jump_at_once_have_together_what_one_has() {
+        let mut resume = of(200_000);
+        let bound = |flow| Jumper { mss: Bytes(60), cwnd: Bytes(600), ..jumper(flow) };
+        let mut jump = |flow, now_s| resume.jump(&bound(flow), MOST, now_s).map(|it| it.0);
+        assert_eq!([1, 2, 3].map(|flow| jump(flow, 7)), [Some(60_000), Some(40_000), None]);
+        assert_eq!(jump(4, 17), Some(60_000), "the others have nothing to send");
+        resume.landed(1, Some(0.0));
+        resume.landed(5, None);
+        assert_eq!(resume.jump(&bound(6), MOST, 17), Some(Bytes(40_000)), "4 still jumps");
+        resume.landed(4, None);
+        assert_eq!(resume.jump(&bound(7), MOST, 17), Some(Bytes(60_000)));
     }
 
     #[test]
     fn who_wants_throughput_jumps_all_the_way_and_who_wants_short_delays_does_not() {
-        let jump = |throughput, delay, most| {
-            of(200.0).jump((100, most), Preference { throughput, delay }, 7)
+        let jump = |throughput, delay| {
+            let wants = Preference { throughput, delay };
+            of(200_000).jump(&Jumper { wants, ..jumper(1) }, MOST, 7).map_or(0, |it| it.0)
         };
         let all = [(1.0, 0.0), (1.0, 0.5), (1.0, 1.0), (0.5, 1.0), (0.0, 1.0)];
-        assert_eq!(all.map(|(zeta, theta)| jump(zeta, theta, 1_000)), [200, 150, 100, 50, 10]);
-        assert_eq!(jump(1.0, 0.0, 120), 120);
+        let want = [200_000, 150_000, 100_000, 50_000, 0];
+        assert_eq!(all.map(|(zeta, theta)| jump(zeta, theta)), want);
     }
 
     proptest! {
         #[test]
         fn whatever_is_told_it_stays_in_its_bounds(
-            told in prop::collection::vec((-1e12..1e12f64, any::<bool>(), 0.0..1.0f64), 0..50),
-            most in 0..=1_000u32,
+            told in prop::collection::vec((any::<u64>(), any::<bool>(), 0.0..0.2f64), 0..50),
+            pkts_max in 0..=1_000u32,
         ) {
             let mut resume = Resume::default();
-            for (bdp_pkts, is_least, lost) in told {
-                resume.note(Carried { bdp_pkts, is_least });
-                resume.landed((lost > 0.1).then_some(lost));
-                prop_assert!(Resume::kept(resume.bdp_pkts, resume.share).is_some(), "{resume:?}");
-                let pkts = resume.cwnd_pkts(most);
-                prop_assert!(pkts.is_none_or(|pkts| (11..=most.max(11)).contains(&pkts)));
+            for (flow, (bdp, is_least, lost)) in (0..).zip(told) {
+                resume.note(Carried { is_least, ..carried(bdp) }, UNTIL_S);
+                let jumped = resume.jump(&jumper(flow), pkts_max, 7);
+                let most = Bytes(u64::from(pkts_max) * 1_000);
+                prop_assert!(jumped.is_none_or(|it| it > Bytes(10_000) && it <= most));
+                resume.landed(flow, (lost < 0.1).then_some(lost));
+                prop_assert!(resume.is_valid(), "{resume:?}");
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use super::*;
 use proptest::prelude::*;
+use remuda_algorithms::Preference;
+use std::time::Duration;
 
 fn at(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -128,55 +130,35 @@ fn an_initial_window_is_the_addresss_or_its_networks_or_that_of_all() {
     }
 }
 
-const CARRIED: Carried = Carried { bdp_pkts: 200.0, is_least: false };
+const MS_100: Duration = Duration::from_millis(100);
+const CARRIED: Carried = Carried { bdp: Bytes(200_000), rtt: MS_100, is_least: false };
+
+fn jump(memory: &mut Memory, address: &str, flow: u32) -> Option<u64> {
+    let (cwnd, mss, wants) = (Bytes(10_000), Bytes(1_000), Preference::DEFAULT);
+    let jumper = Jumper { flow, cwnd, mss, srtt: MS_100, wants };
+    memory.jump(at(address), &jumper, 100).map(|window| window.0)
+}
 
 #[test]
-fn a_flow_begins_with_half_of_what_flows_had_there_unless_somebody_says_otherwise() {
+fn a_flow_jumps_by_what_flows_had_there_and_the_kernel_knows_nothing_of_it() {
     let mut memory = memory();
-    memory.note_carried(at("192.0.2.7"), CARRIED);
+    memory.note_carried(at("192.0.2.7"), CARRIED, 100);
     assert!(memory.is_empty(), "its flows heed nothing");
     memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
-    let before = memory.revision();
-    memory.note_carried(at("192.0.2.7"), CARRIED);
-    memory.note_carried(at("192.0.2.7"), Carried { bdp_pkts: f64::NAN, is_least: false });
-    assert!(memory.revision() > before, "the kernel is to know");
-    for address in ["192.0.2.7", "192.0.2.9"] {
-        assert_eq!(begins(&memory, address), (Some("bbr"), 100), "{address}");
-    }
-    assert_eq!(memory.rows(100)[0].resumed_cwnd_pkts, 100);
-    memory.set_initial_cwnd(network("192.0.2.9"), 40, 100).unwrap();
-    assert_eq!(begins(&memory, "192.0.2.9"), (Some("bbr"), 40));
-    let begins_as = |config| {
-        let mut memory = Memory::new(&config);
-        memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
-        memory.note_carried(at("192.0.2.7"), CARRIED);
-        begins(&memory, "192.0.2.7").1
-    };
-    assert_eq!(begins_as(MemoryConfig { initial_cwnd_pkts: 25, ..Default::default() }), 25);
-    assert_eq!(begins_as(MemoryConfig { resumed_cwnd_pkts_max: 30, ..Default::default() }), 30);
-    assert_eq!(begins_as(MemoryConfig { resumed_cwnd_pkts_max: 0, ..Default::default() }), 0);
-}
-
-fn jump(memory: &mut Memory, address: IpAddr, cwnd_pkts: u32) -> Option<u32> {
-    memory.jump(address, (cwnd_pkts, Preference::DEFAULT), 100)
-}
-
-#[test]
-fn a_jump_is_shared_while_it_lasts_and_its_losses_halve_the_next() {
-    let mut memory = memory();
-    memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
-    memory.note_carried(at("192.0.2.7"), CARRIED);
-    assert_eq!(jump(&mut memory, at("192.0.2.7"), 10), None, "not by what flows had");
-    assert_eq!(jump(&mut memory, at("192.0.2.7"), 100), Some(100));
-    assert_eq!(jump(&mut memory, at("192.0.2.8"), 100), Some(50), "one network, one path");
-    memory.landed(at("192.0.2.7"), Some(0.0));
-    memory.landed(at("192.0.2.8"), Some(0.5));
-    assert_eq!(begins(&memory, "192.0.2.7").1, 100, "of itself it came through");
-    assert_eq!(begins(&memory, "192.0.2.8").1, 50, "of its network one did not");
-    memory.set_initial_cwnd(network("192.0.2.0/24"), 100, 100).unwrap();
-    assert_eq!(jump(&mut memory, at("192.0.2.7"), 100), None, "somebody wants it so");
-    memory.landed(at("198.51.100.7"), Some(0.5));
-    assert_eq!(jump(&mut memory, at("198.51.100.7"), 100), None, "nothing is known of it");
+    memory.note_carried(at("192.0.2.7"), CARRIED, 100);
+    assert_eq!(begins(&memory, "192.0.2.7"), (Some("bbr"), 0), "not before it has shown itself");
+    assert_eq!(memory.rows(100)[0].resumed_bytes, 100_000);
+    assert_eq!(jump(&mut memory, "192.0.2.9", 1), Some(100_000), "its network's");
+    assert_eq!(jump(&mut memory, "192.0.2.7", 2), None, "one network, one path");
+    memory.landed(at("192.0.2.9"), 1, Some(0.5));
+    assert_eq!(jump(&mut memory, "192.0.2.8", 3), Some(50_000), "of its network one failed");
+    memory.landed(at("192.0.2.8"), 3, None);
+    assert_eq!(jump(&mut memory, "192.0.2.7", 4), Some(100_000), "of itself none did");
+    assert_eq!(jump(&mut memory, "198.51.100.7", 5), None, "nothing is known of it");
+    let mut never = Memory::new(&MemoryConfig { resumed_cwnd_pkts_max: 0, ..Default::default() });
+    never.note(at("192.0.2.7"), "bbr", 1.0, 100);
+    never.note_carried(at("192.0.2.7"), CARRIED, 100);
+    assert_eq!(jump(&mut never, "192.0.2.7", 1), None);
 }
 
 #[test]

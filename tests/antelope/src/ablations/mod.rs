@@ -113,7 +113,7 @@ pub const PARTS: &[Part] = &[
         judges: &[Judge::Power, Judge::Goodput],
     },
     Part {
-        name: "the remembered window",
+        name: "jumps",
         settings: &["memory.resumed_cwnd_pkts_max = 0"],
         without: |config| config.memory.resumed_cwnd_pkts_max = 0,
         grounds: SHORT,
