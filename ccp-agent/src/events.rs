@@ -76,6 +76,8 @@ pub enum Event {
     DefaultChanged { from: String, to: String },
     /// A flow begins knowing the arm that suited its destination.
     Recalled { arm: String, weight: f64, of: String },
+    /// A flow has jumped from one window to another, by what flows to its destination had.
+    Jumped { from_bytes: u64, to_bytes: u64 },
     /// A flow has left the arm that suits its path; once, until that is another one.
     Remembered { arm: String, score: f64, of: String },
     /// What former agents remembered has been read.

@@ -17,6 +17,7 @@
 //!     fills the pipe from there); losses in it are answered by the arm.
 
 use super::{Context, Flow};
+use crate::events::Event;
 use crate::guard::Guard;
 use remuda_algorithms::Decision;
 use remuda_algorithms::units::Bytes;
@@ -92,6 +93,8 @@ impl Flow {
             let until = self.now().0 + srtt * ROUNDS_MAX;
             let phase = Phase::Unvalidated { window, until };
             self.jump = Jump { phase, was_bound: self.jump.was_bound, ..Jump::default() };
+            let jumped = Event::Jumped { from_bytes: cwnd.0, to_bytes: window.0 };
+            ctx.recorder.record(Some(self.id), &jumped);
             self.begin_again_with(window, ctx);
         }
     }
