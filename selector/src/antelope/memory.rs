@@ -241,7 +241,7 @@ impl Memory {
         for network in [Network::host(address), Network::around(address)] {
             if let Some(entry) = self.entries.peek_mut(&network) {
                 self.revision += 1;
-                entry.resume.note(carried, until_s);
+                entry.resume.note(carried, until_s, now_s);
             }
         }
     }

@@ -103,8 +103,13 @@ impl Resume {
             && (SHARE_MIN..=SHARE_MAX).contains(&self.share)
     }
 
-    /// Takes note of what a flow had, to be believed until then.
-    pub fn note(&mut self, Carried { bdp, rtt, is_least }: Carried, until_s: u64) {
+    /// Takes note of what a flow had, to be believed until then. What is no longer believed does not
+    /// count: of short flows none might ever have as much again.
+    pub fn note(&mut self, carried: Carried, until_s: u64, now_s: u64) {
+        let Carried { bdp, rtt, is_least } = carried;
+        if self.until_s < now_s {
+            self.bdp_bytes = 0.0;
+        }
         let bdp_bytes = (bdp.0 as f64).min(BDP_BYTES_MAX);
         if bdp_bytes >= self.bdp_bytes {
             self.bdp_bytes = bdp_bytes;
@@ -171,7 +176,7 @@ mod tests {
 
     fn of(bdp: u64) -> Resume {
         let mut resume = Resume::default();
-        resume.note(carried(bdp), UNTIL_S);
+        resume.note(carried(bdp), UNTIL_S, 7);
         resume
     }
 
@@ -203,19 +208,22 @@ mod tests {
         }
         let mut resume = of(200_000);
         let short = Carried { is_least: true, ..carried(1_000) };
-        resume.note(short, 7_200);
+        resume.note(short, 7_200, 3_600);
         assert!(resume.clone().jump(&jumper(1), MOST, 3_607).is_some());
         assert!(resume.jump(&jumper(1), MOST, 3_608).is_none(), "a short flow confirms nothing");
+        resume.note(Carried { bdp: Bytes(80_000), ..short }, 7_208, 3_608);
+        let jumped = resume.jump(&jumper(1), MOST, 3_608);
+        assert_eq!(jumped, Some(Bytes(40_000)), "but it says more than what is old");
     }
 
     #[test]
     fn a_short_flow_says_no_less_and_a_long_one_does() {
         let mut resume = of(100_000);
-        resume.note(Carried { is_least: true, ..carried(40_000) }, UNTIL_S);
+        resume.note(Carried { is_least: true, ..carried(40_000) }, UNTIL_S, 7);
         assert_eq!(resume.bdp_bytes, 100_000.0);
-        resume.note(carried(40_000), UNTIL_S);
+        resume.note(carried(40_000), UNTIL_S, 7);
         assert_eq!(resume.bdp_bytes, 70_000.0);
-        resume.note(Carried { is_least: true, ..carried(300_000) }, UNTIL_S);
+        resume.note(Carried { is_least: true, ..carried(300_000) }, UNTIL_S, 7);
         assert_eq!(resume.bdp_bytes, 300_000.0);
     }
 
@@ -267,7 +275,7 @@ mod tests {
         ) {
             let mut resume = Resume::default();
             for (flow, (bdp, is_least, lost)) in (0..).zip(told) {
-                resume.note(Carried { is_least, ..carried(bdp) }, UNTIL_S);
+                resume.note(Carried { is_least, ..carried(bdp) }, UNTIL_S, 7);
                 let jumped = resume.jump(&jumper(flow), pkts_max, 7);
                 let most = Bytes(u64::from(pkts_max) * 1_000);
                 prop_assert!(jumped.is_none_or(|it| it > Bytes(10_000) && it <= most));
