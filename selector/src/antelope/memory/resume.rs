@@ -103,8 +103,8 @@ impl Resume {
             && (SHARE_MIN..=SHARE_MAX).contains(&self.share)
     }
 
-    /// Takes note of what a flow had, to be believed until then. What is no longer believed does not
-    /// count: of short flows none might ever have as much again.
+    /// Takes note of what a flow had, to be believed until then. What is no longer believed does
+    /// not count: of short flows none might ever have as much again.
     pub fn note(&mut self, carried: Carried, until_s: u64, now_s: u64) {
         let Carried { bdp, rtt, is_least } = carried;
         if self.until_s < now_s {
