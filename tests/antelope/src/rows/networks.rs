@@ -10,6 +10,8 @@ use std::fmt::Write as _;
 
 /// An arm that has less of the time is not named.
 const NAMED_FROM: f64 = 0.01;
+/// The arms that the paper picks from, and that row A3 of the reference counts.
+const OF_THE_PAPER: [&str; 6] = ["cubic", "bbr", "c2tcp", "vegas", "illinois", "westwood"];
 
 fn goodput(figures: &Figures) -> f64 {
     figures.goodput_mbit_per_sec
@@ -111,6 +113,16 @@ impl Table<'_> {
         })
     }
 
+    /// The place among the paper's arms alone, and of how many; `None` if there are no others.
+    fn rank_in_paper(&self, scene: Scene, of: fn(&Figures) -> f64) -> Option<(usize, usize)> {
+        let every: Vec<usize> = (0..self.settings.seeds()).collect();
+        let (own, all) = self.of_arms(scene, &every, of)?;
+        let named = self.settings.arms.iter().zip(&all);
+        let papers = named.filter(|(arm, _)| OF_THE_PAPER.contains(&arm.as_str()));
+        let arms: Vec<f64> = papers.map(|(_, value)| *value).collect();
+        (arms.len() < all.len()).then(|| (rank(own, &arms), arms.len() + 1))
+    }
+
     fn rank_line(
         &self,
         (row, scene): (&'static str, Scene),
@@ -120,6 +132,9 @@ impl Table<'_> {
         let what = format!("{}: place by {by} among the arms", scene.name());
         let mut line = Line::of((row, what, paper), target, (self.rank(scene, of), 0));
         let _ = write!(line.got, " of {}", self.settings.arms.len() + 1);
+        if let Some((place, count)) = self.rank_in_paper(scene, of) {
+            let _ = write!(line.got, "; {place} of {count} with the paper's arms alone");
+        }
         line
     }
 
