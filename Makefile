@@ -111,7 +111,7 @@ test-page: build ## The report of a matrix in headless Chromium; screenshots in 
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) bash tools/page.sh
 
 .PHONY: train-antelope
-train-antelope: build ## Antelope's model from nothing: 8,000 simulated environments, boosted trees
+train-antelope: build ## Antelope's model from nothing: 9,600 simulated environments, boosted trees
 	@bash tools/train.sh full
 
 .PHONY: train-antelope-smoke

@@ -2,7 +2,7 @@
 # Trains Antelope's model from nothing: simulates the environments, fits the trees. The Python it
 # needs is in target/venv (tools/python.sh). The same tree gives the same model.
 #
-#   tools/train.sh full     8,000 environments into out/antelope; a collection that was stopped
+#   tools/train.sh full     9,600 environments into out/antelope; a collection that was stopped
 #                           goes on
 #   tools/train.sh smoke    40 environments, twice: the two models must be the same bytes; and the
 #                           shipped model learns from some simulated flows

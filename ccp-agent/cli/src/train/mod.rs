@@ -87,7 +87,7 @@ struct AntelopeArgs {
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
     /// How many environments
-    #[arg(long, value_name = "COUNT", default_value_t = 8_000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 9_600)]
     environments: u64,
     /// The seed of the first environment; each has the next one
     #[arg(long, value_name = "SEED", default_value_t = 0)]
