@@ -93,7 +93,8 @@ def jobs_of(
         settings = {
             "max_depth": said.depth,
             "eta": said.rate,
-            "min_child_weight": 10,
+            # States of one run are much alike: a leaf is to have those of several.
+            "min_child_weight": 60,
             "subsample": 0.8,
             "colsample_bytree": 0.7,
             "seed": said.seed + member,
