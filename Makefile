@@ -180,7 +180,8 @@ antelope-table-live: build ## Rows of it on this kernel's TCP (needs root, 105 m
 
 .PHONY: antelope-ablations
 antelope-ablations: setup ## What each part of Antelope is worth, simulated; writes docs/antelope.md
-	$(CARGO) run --release -p remuda-antelope-table -- --ablations --write docs/antelope.md
+	$(CARGO) run --release -p remuda-antelope-table -- --ablations --seeds 120 \
+		--held-out drawn:1000000..1003000 --write docs/antelope.md
 
 .PHONY: antelope-online
 antelope-online: setup ## What learning from live flows is worth, simulated; writes docs/antelope.md
