@@ -10,10 +10,12 @@ pub mod survival;
 pub mod synthetic;
 
 use ccp_agent::child::AgentChild;
-use remuda_live::{LinkSpec, PathSpec, QueueSpec, Testbed};
+use remuda_live::{Clock, LinkSpec, PathSpec, QueueSpec, Testbed};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// What measuring fails with; a person reads it.
@@ -44,6 +46,20 @@ pub fn skip() -> bool {
 pub fn exclusive() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until it is so, and returns how long that took.
+///
+/// # Panics
+///
+/// If it takes longer than the limit.
+pub fn wait_for(what: &str, limit: Duration, mut done: impl FnMut() -> bool) -> Duration {
+    let clock = Clock::start();
+    while !done() {
+        assert!(clock.elapsed() < limit, "{what} takes longer than {limit:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+    clock.elapsed()
 }
 
 /// A run directory and a name of an agent that no other test has.

@@ -1,7 +1,7 @@
 //! The agent dies, or hangs; the flows do not. Times are printed. What is asked of every datapath
 //! of Linux TCP.
 
-use crate::{Place, wired};
+use crate::{Place, wait_for, wired};
 use ccp_agent::child::AgentChild;
 use ccp_agent::clock::monotonic_us;
 use ccp_agent::host::Target;
@@ -79,15 +79,6 @@ fn check_stalls(what: &str, outcomes: &[Outcome], (fault, rtt): (Duration, Durat
     report(&format!("{what}: longest stall of a flow (RTT {} ms)", rtt.as_millis()), &mut stalls);
     let limit = 2 * rtt + FALLBACK_LIMIT;
     assert!(stalls.iter().all(|stall| *stall <= limit), "{stalls:?}");
-}
-
-fn wait_for(what: &str, limit: Duration, mut done: impl FnMut() -> bool) -> Duration {
-    let clock = Clock::start();
-    while !done() {
-        assert!(clock.elapsed() < limit, "{what} takes longer than {limit:?}");
-        thread::sleep(TURN);
-    }
-    clock.elapsed()
 }
 
 fn driven(agent: &AgentChild) -> usize {

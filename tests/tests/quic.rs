@@ -3,15 +3,17 @@
 use ccp_agent::child::AgentChild;
 use ccp_agent::host::Target;
 use nix::sys::signal::Signal;
-use remuda_live::Clock;
 use remuda_tests::quic::{Server, file, same};
-use remuda_tests::{Place, binary, exclusive};
+use remuda_tests::{Place, binary, exclusive, wait_for};
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
+
+/// Of whatever is waited for.
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// An agent without BPF needs no root.
 fn agent(place: &Place, arm: &str) -> AgentChild {
@@ -33,14 +35,6 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let clock = Clock::start();
-    while !done() {
-        assert!(clock.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
 #[test]
 fn files_are_fetched_by_each_arm_and_the_hashes_agree() {
     let _one = exclusive();
@@ -57,7 +51,7 @@ fn files_are_fetched_by_each_arm_and_the_hashes_agree() {
         let created = events.iter().find(|event| event["event"] == "created").expect("a flow");
         assert_eq!(created["arm"], arm);
         assert!(created["remote"].as_str().expect("text").starts_with("127.0.0.1:"), "{created}");
-        wait_for("the flow's end", || agent.flows().is_ok_and(|flows| flows.is_empty()));
+        wait_for("the flow's end", LIMIT, || agent.flows().is_ok_and(|flows| flows.is_empty()));
         let closed = agent.events().expect("the event log");
         let closed = closed.iter().find(|event| event["event"] == "closed").expect("its end");
         assert!(closed["reports"].as_u64() > Some(0), "{closed}");
@@ -109,26 +103,28 @@ fn an_arm_is_changed_live_and_a_transfer_outlives_its_agent() {
         let rows = agent.flows().unwrap_or_default();
         rows.into_iter().map(|row| (row.arm, row.reports)).collect()
     };
-    wait_for("reports", || {
+    wait_for("reports", LIMIT, || {
         arms(&first).iter().any(|(arm, reports)| arm == "cubic" && *reports > 0)
     });
     assert_eq!(first.set(Target::All, "bbr").expect("it is set"), 1);
-    wait_for("the switch", || arms(&first).iter().any(|(arm, _)| arm == "bbr"));
+    wait_for("the switch", LIMIT, || arms(&first).iter().any(|(arm, _)| arm == "bbr"));
     first.signal(Signal::SIGSTOP).expect("it stops");
     thread::sleep(Duration::from_millis(900));
     first.signal(Signal::SIGCONT).expect("it continues");
     thread::sleep(Duration::from_millis(300)); // what was queued has been read
     let before = arms(&first);
-    wait_for("reports after a pause", || {
+    wait_for("reports after a pause", LIMIT, || {
         arms(&first).iter().zip(&before).any(|(now, before)| now.1 > before.1 + 2)
     });
     assert_eq!(first.set(Target::All, "cubic").expect("it is set"), 1);
-    wait_for("a switch after a pause", || arms(&first).iter().any(|(arm, _)| arm == "cubic"));
+    wait_for("a switch after a pause", LIMIT, || {
+        arms(&first).iter().any(|(arm, _)| arm == "cubic")
+    });
     first.kill().expect("kill -9");
     thread::sleep(Duration::from_millis(700));
     assert!(get.try_wait().expect("it runs").is_none(), "too quick to tell anything");
     let second = agent(&place, "cubic");
-    wait_for("the flow is taken back", || {
+    wait_for("the flow is taken back", LIMIT, || {
         arms(&second).iter().any(|(arm, reports)| arm == "cubic" && *reports > 0)
     });
     second.kill().expect("kill -9");

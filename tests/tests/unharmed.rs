@@ -6,7 +6,7 @@ use ccp_agent::run_dir;
 use remuda_live::Testbed;
 use remuda_live::transfer::{Running, Transfer};
 use remuda_tests::small_disk::{fill, with_small_disk};
-use remuda_tests::{Place, binary, exclusive, skip, wired};
+use remuda_tests::{Place, binary, exclusive, skip, wait_for, wired};
 use serde_json::Value;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -44,17 +44,6 @@ fn event(agent: &AgentChild, name: &str) -> Value {
         thread::sleep(Duration::from_millis(20));
     }
     panic!("no event {name}: {:?}", agent.events());
-}
-
-/// Its flows end, within five seconds of their sockets: the agent reads of an end as of all else.
-fn no_flow_is_left(agent: &AgentChild) {
-    for _ in 0..250 {
-        if agent.flows().expect("it answers").is_empty() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    panic!("flows are left: {:?}", agent.flows());
 }
 
 /// The lines of a file, each of which is whole.
@@ -121,7 +110,8 @@ fn an_event_log_on_a_full_disk_costs_no_flow_and_has_no_half_lines() {
         let log = run_dir::event_log(&disk.join("run"));
         let filler = fill(&disk);
         transfers(1, &place.name, &path, || {});
-        no_flow_is_left(&agent);
+        let none_left = || agent.flows().expect("it answers").is_empty();
+        wait_for("the flow's end", Duration::from_secs(5), none_left);
         let before = lines(&log).len();
         fs::remove_file(filler).expect("room again");
         transfers(1, &place.name, &path, || {});
