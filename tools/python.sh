@@ -12,7 +12,7 @@ readonly VENV=$PWD/target/venv
 readonly STAMP=$VENV/.installed
 readonly LOG=$PWD/target/python.log
 readonly PIP=pip==26.3
-readonly SOURCES=algorithms/python
+readonly SOURCES=python
 # All Python of the project.
 readonly ALL=("$SOURCES" emulation/report/tests ccp-agent/client/examples)
 
@@ -69,7 +69,7 @@ lint() {
 	"$VENV/bin/ruff" check --quiet "${ALL[@]}"
 	"$VENV/bin/ruff" format --check --quiet "${ALL[@]}"
 	quietly "$VENV/bin/mypy" --cache-dir target/mypy
-	MYPYPATH=$SOURCES/python quietly "$VENV/bin/stubtest" remuda._native
+	MYPYPATH=$SOURCES quietly "$VENV/bin/stubtest" remuda._native
 }
 
 case ${1:-} in

@@ -356,7 +356,7 @@ mod tests {
     fn fills_a_link_with_a_few_segments_queued() {
         let mut link = Link::new(24, 40, 480_000);
         link.run(&mut Copa::new(), 30_000);
-        // This link works in steps of 10 ms, ten times what Copa queues; tests/arms has a real one.
+        // This link works in steps of 10 ms, ten times what Copa queues; bench/arms has a real one.
         assert!(link.filled(10_000) > 0.7, "{}", link.filled(10_000));
         assert!(link.queue_ms(10_000) < 20.0, "{}", link.queue_ms(10_000));
     }

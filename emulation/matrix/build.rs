@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 /// Python.
 const SOURCES: [&str; 16] = [
     "Cargo.lock",
-    "algorithms/python/python/remuda/_portus.py",
-    "algorithms/python/python/remuda/_serve.py",
-    "algorithms/python/python/remuda/author.py",
+    "python/remuda/_portus.py",
+    "python/remuda/_serve.py",
+    "python/remuda/author.py",
     "algorithms/src",
     "selector/src",
     "datapath/bpf/src",

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 /// Builds and tests the crate, beside this project's own build and with its versions of everything.
 fn build() -> PathBuf {
-    let folder = root().join("algorithms/outside");
+    let folder = root().join("tests/example-arm");
     std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).expect("a lock file");
     let cargo = |what: &str| {
         let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

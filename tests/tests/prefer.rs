@@ -304,7 +304,7 @@ fn programs_in_c_and_python_say_it_as_well() {
     assert!(compiled.expect("there is a C compiler").success());
     program_wants(&place, &agent, &mut Command::new(built), "delay");
     // The package's one module that this needs, where the other user can read it.
-    let module = root().join("algorithms/python/python/remuda/preference.py");
+    let module = root().join("python/remuda/preference.py");
     let module = fs::read_to_string(module).expect("it is there");
     let example = fs::read_to_string(client.join("examples/prefer.py")).expect("it is there");
     let script = place.file("prefer.py", &example);

@@ -1,5 +1,5 @@
 //! What the agent and the process of an author's arms say to each other; the other end is
-//! `algorithms/python/python/remuda/_serve.py`.
+//! `python/remuda/_serve.py`.
 //!
 //! A frame is one datagram of a SOCK_SEQPACKET socket: its kind in a byte, then little-endian
 //! integers. Whatever comes is checked whole before any of it is used.

@@ -4,7 +4,7 @@
 //! [`scene`] has the paper's networks, [`figures`] what is taken from a run, [`measure`] runs them
 //! by the matrix' runner, [`rows`] makes the table, [`head_to_head`] the comparison, [`page`]
 //! writes both down; [`ablations`] takes parts out; [`online`] learns from flows. What a policy
-//! costs is measured by `tests/bench`.
+//! costs is measured by `bench/cost`.
 
 pub mod ablations;
 pub mod card;

@@ -26,7 +26,7 @@ const RTT: Duration = Duration::from_millis(40);
 /// Between two reports: four a round trip.
 const STEP: Duration = Duration::from_millis(10);
 /// The arm in Python whose reports are timed, and the interpreter that has the package.
-const AUTHORED: (&str, &str) = ("algorithms/python/examples/aimd.py", "aimd");
+const AUTHORED: (&str, &str) = ("python/examples/aimd.py", "aimd");
 const PYTHON: &str = "target/venv/bin/python";
 const AUTHORED_REPORTS: u32 = 3_000;
 /// What the bottleneck's queue holds.

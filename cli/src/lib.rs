@@ -1,7 +1,7 @@
 //! `remuda`: one command for the agent, its flows, the emulators and the demonstration.
 //!
 //! It is a library so that a program with arms of its own can be the same command with those beside
-//! ours: `algorithms/outside`.
+//! ours: `tests/example-arm`.
 
 // First: what it prints with, all others print with.
 #[macro_use]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     // Moves with every commit and checkout. What is changed and not committed is not seen here; a
     // matrix tells two such builds apart by the hash of their sources.
     for file in [".git/HEAD", ".git/logs/HEAD"] {

@@ -222,7 +222,7 @@ def test_a_model_cut_off_or_nested_is_refused(tmp_path: Path) -> None:
             files.parse(bad)
 
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 REMUDA = Path(os.environ.get("REMUDA_BIN", ROOT / "target/release/remuda"))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 EXAMPLES = Path(__file__).parents[1] / "examples"
 REMUDA = Path(os.environ.get("REMUDA_BIN", ROOT / "target/release/remuda"))
 

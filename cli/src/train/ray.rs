@@ -1,6 +1,6 @@
 //! Collecting on a Ray cluster: a process in Python hands files out, and puts them into place.
 //!
-//! `algorithms/python/python/remuda/training/ray_collect.py` is that process, and says what it is
+//! `python/remuda/training/ray_collect.py` is that process, and says what it is
 //! told and what it says. Which files are missing, and whether what came is whole, is decided here.
 
 use crate::Failure;

@@ -27,7 +27,7 @@ except ImportError:
 
 needs_ray = pytest.mark.skipif(ray is None, reason="SKIPPED: Ray is not installed here")
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 REMUDA = Path(os.environ.get("REMUDA_BIN", ROOT / "target/release/remuda"))
 
 SUITE = """
