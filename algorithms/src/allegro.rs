@@ -36,7 +36,6 @@ use crate::pcc::monitor::{Interval, OWN_FIELDS};
 use crate::units::{Bytes, Gain, Rate, Time};
 use crate::window;
 
-/// The family's program.
 pub const PROGRAM: &str = monitor_intervals!();
 
 /// Its line in [`crate::ARMS`].
@@ -61,7 +60,6 @@ const LENGTH: Gain = Gain(2_000);
 const TRIALS: usize = 4;
 /// What a faster rate must earn of what it would where there is room.
 const PAYS_MIN: f64 = 0.5;
-/// Starting.
 const DOUBLE: Gain = Gain(2_000);
 /// What a timeout leaves.
 const HALF: Gain = Gain(500);

@@ -31,11 +31,8 @@ pub struct ProgramId(pub &'static str);
 /// The round trips of one report: enough for mean, spread and range without a list of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RttSamples {
-    /// The last sample.
     pub last: Duration,
-    /// The smallest sample.
     pub min: Duration,
-    /// The largest sample.
     pub max: Duration,
     /// Sum of all samples, in microseconds.
     pub sum_us: u64,
@@ -46,7 +43,6 @@ pub struct RttSamples {
 }
 
 impl RttSamples {
-    /// One sample.
     pub fn one(rtt: Duration) -> Self {
         let rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
         Self {
@@ -59,7 +55,6 @@ impl RttSamples {
         }
     }
 
-    /// The arithmetic mean.
     pub fn mean(&self) -> Duration {
         Duration::from_micros(self.sum_us / self.count.max(1))
     }
@@ -69,7 +64,6 @@ impl RttSamples {
 /// used is unsafe (RFC 7661).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CwndUse {
-    /// Less than half.
     Little,
     /// Half at least: enough in slow start, as the window has just been raised.
     Half,
@@ -196,7 +190,6 @@ impl Measurement {
 /// What the datapath should do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// The congestion window.
     pub cwnd: Bytes,
     /// The pacing rate; `None` leaves pacing to the datapath, as window-based algorithms do.
     pub rate: Option<Rate>,
@@ -210,7 +203,6 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// None.
     pub const NONE: Self = Self { values: [("", 0); OWN_REGISTERS_MAX], count: 0 };
 
     /// One more; beyond [`OWN_REGISTERS_MAX`] it is not taken.
@@ -223,7 +215,6 @@ impl Registers {
         self
     }
 
-    /// Names and values.
     pub fn as_slice(&self) -> &[(&'static str, u32)] {
         &self.values[..self.count]
     }
@@ -240,7 +231,6 @@ impl Eq for Registers {}
 /// Whether a controller wants a flow as it is now (FreeBSD's `tfb_tcp_handoff_ok`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// It does.
     Ready,
     /// Later: ask again at the next report.
     Defer(&'static str),
@@ -274,7 +264,6 @@ impl Why {
 pub struct Proposal {
     /// The arm's name. That of the arm in charge: to stay.
     pub to: &'static str,
-    /// Why.
     pub why: Why,
     /// It is to learn something, not because the arm is thought to be better.
     pub explores: bool,

@@ -290,7 +290,6 @@ impl Velocity {
         Self { factor: 1, rising: true, steady_rounds: 0, from: cwnd }
     }
 
-    /// Section 2.2.
     fn end_round(&mut self, cwnd: Bytes) {
         if (cwnd > self.from) == self.rising {
             self.steady_rounds = self.steady_rounds.saturating_add(1);

@@ -23,12 +23,7 @@ pub enum Refusal {
     Taken(String),
     /// Its program has the name of another one.
     #[error("arm {arm:?}: another program is called {program:?}\nfix: name it {arm}/report")]
-    Program {
-        /// The arm.
-        arm: String,
-        /// The program's name.
-        program: String,
-    },
+    Program { arm: String, program: String },
     /// The arms have been looked at.
     #[error("arm {0:?} comes too late\nfix: add it before the agent, a simulation or a listing")]
     Late(String),

@@ -222,7 +222,6 @@ impl Ledbat {
         }
     }
 
-    /// Section 4.4.
     fn end_round(&mut self, now: Time) {
         let slow_start = self.window.in_slow_start();
         self.phase = match self.phase {

@@ -71,7 +71,6 @@ pub struct Arm {
 /// What arms need beside a path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// Remy's rule table.
     pub remy: Option<Arc<remy::tree::Tree>>,
 }
 

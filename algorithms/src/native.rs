@@ -26,7 +26,6 @@ pub const NAME_BYTES_MAX: usize = 15;
 /// One of the kernel's algorithms, for one flow.
 #[derive(Clone, Debug)]
 pub struct Native {
-    /// With its prefix.
     arm: &'static str,
     path: PathState,
     decision: Decision,
@@ -55,7 +54,6 @@ impl Controller for Native {
         self.arm
     }
 
-    /// The shared signals.
     fn program(&self) -> ProgramId {
         reno::ARM.program
     }

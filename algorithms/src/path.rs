@@ -40,7 +40,6 @@ impl Default for Abilities {
 /// The state of one flow's path.
 #[derive(Clone, Debug)]
 pub struct PathState {
-    /// Maximum segment size.
     pub mss: Bytes,
     /// The window in force.
     pub cwnd: Bytes,

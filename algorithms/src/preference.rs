@@ -16,11 +16,8 @@ pub struct Preference {
 }
 
 impl Preference {
-    /// Both count.
     pub const DEFAULT: Self = Self { throughput: 1.0, delay: 1.0 };
-    /// Only delay counts.
     pub const DELAY: Self = Self { throughput: 0.0, delay: 1.0 };
-    /// Only throughput counts.
     pub const THROUGHPUT: Self = Self { throughput: 1.0, delay: 0.0 };
 
     /// Whether both weights are 0 to 1, and not both 0.

@@ -22,7 +22,6 @@ use crate::pcc::monitor::Interval;
 use crate::units::Bytes;
 use crate::vivace::{DELAY_WEIGHT, EXPONENT, LOSS_WEIGHT};
 
-/// The family's program.
 pub const PROGRAM: &str = monitor_intervals!();
 
 /// Its line in [`crate::ARMS`].
@@ -38,7 +37,6 @@ pub const ARM: Arm = Arm {
 pub const PAIRS: usize = 3;
 const GOAL: Goal = Goal { utility, pairs: PAIRS, keeps_what_is_delivered: true };
 
-/// Section 4.1.
 pub fn utility(interval: &Interval<Tag>, slope: f64, mss: Bytes) -> f64 {
     let x = interval.sent_mbit_per_sec(mss);
     let costs = DELAY_WEIGHT * slope.max(0.0) + LOSS_WEIGHT * interval.loss(mss);

@@ -19,7 +19,6 @@ use crate::pcc::monitor::Interval;
 use crate::proteus::{self, PAIRS};
 use crate::units::Bytes;
 
-/// The family's program.
 pub const PROGRAM: &str = monitor_intervals!();
 
 /// Its line in [`crate::ARMS`].
@@ -31,13 +30,11 @@ pub const ARM: Arm = Arm {
     make: |_| Box::new(Climber::new(&ARM, GOAL)),
 };
 
-/// Section 4.2: d.
 const DEVIATION_WEIGHT: f64 = 1500.0;
 /// What hosts and links do by themselves.
 const DEVIATION_MIN_S: f64 = 0.000_3;
 const GOAL: Goal = Goal { utility, pairs: PAIRS, keeps_what_is_delivered: false };
 
-/// Section 4.2.
 fn utility(interval: &Interval<Tag>, slope: f64, mss: Bytes) -> f64 {
     // The slope of its own: that of the queue before it may not have been counted.
     let varies =

@@ -5,13 +5,11 @@ use crate::units::Time;
 /// What was seen over a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// Of how long.
     pub span_s: f64,
     /// Payload delivered over it.
     pub throughput_mbit_per_sec: f64,
     /// Payload lost over it.
     pub lost_mbit_per_sec: f64,
-    /// Mean round trip.
     pub rtt_mean_ms: f64,
 }
 
@@ -23,7 +21,6 @@ pub struct Sample {
     pub arm: &'static str,
     /// When the span began.
     pub from: Time,
-    /// When it ended.
     pub until: Time,
     /// What was seen over it.
     pub seen: Seen,
@@ -35,7 +32,6 @@ pub struct Sample {
 /// The arm that suits a path best, as far as it has been seen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
-    /// Its name.
     pub arm: &'static str,
     /// How well: 1 is as well as can be, 0 not at all.
     pub score: f64,

@@ -158,7 +158,6 @@ pub struct Parts<'a> {
 pub struct Part {
     /// Its name in [`Parts`].
     pub name: &'static str,
-    /// Where.
     pub span: Range<usize>,
 }
 

@@ -105,7 +105,6 @@ impl AddAssign for Packets {
 }
 
 impl Gain {
-    /// 1.0.
     pub const ONE: Self = Self(1_000);
 }
 

@@ -20,7 +20,6 @@ use crate::pcc::gradient::{Climber, Goal, Tag};
 use crate::pcc::monitor::Interval;
 use crate::units::Bytes;
 
-/// The family's program.
 pub const PROGRAM: &str = monitor_intervals!();
 
 /// Its line in [`crate::ARMS`].
@@ -42,7 +41,6 @@ pub const LOSS_WEIGHT: f64 = 11.35;
 const PAIRS: usize = 1;
 const GOAL: Goal = Goal { utility, pairs: PAIRS, keeps_what_is_delivered: true };
 
-/// Section 3.
 fn utility(interval: &Interval<Tag>, slope: f64, mss: Bytes) -> f64 {
     let x = interval.sent_mbit_per_sec(mss);
     let costs = DELAY_WEIGHT * slope + LOSS_WEIGHT * interval.loss(mss);

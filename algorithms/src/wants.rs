@@ -30,12 +30,10 @@ pub struct Wants(Preference);
 pub enum Written {
     /// `"delay"` and its like.
     Name(String),
-    /// Two weights.
     Weights(Preference),
 }
 
 impl Wants {
-    /// Both count.
     pub const DEFAULT: Self = Self(Preference::DEFAULT);
 
     /// Of weights that somebody has named.
@@ -52,7 +50,6 @@ impl Wants {
         *self == Self::DEFAULT
     }
 
-    /// The weights.
     pub fn preference(self) -> Preference {
         self.0
     }

@@ -7,7 +7,6 @@ use remuda_selector::POLICIES;
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One algorithm.
     Arm,
     /// A controller over arms.
     Policy,

@@ -19,7 +19,6 @@ use std::time::Duration;
 const READY_TURNS: u32 = 500;
 const TURN: Duration = Duration::from_millis(20);
 
-/// A running agent.
 #[derive(Debug)]
 pub struct AgentChild {
     child: Child,
@@ -51,17 +50,14 @@ impl AgentChild {
         Err(Error::Refused(format!("the agent does not come up; it says:\n{said}")))
     }
 
-    /// Its run directory.
     pub fn run_dir(&self) -> &Path {
         &self.run_dir
     }
 
-    /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The live flows.
     pub fn flows(&self) -> Result<Vec<Row>, Error> {
         match ask(&self.run_dir, &Request::Flows {})? {
             Answer::Flows { flows } => Ok(flows),

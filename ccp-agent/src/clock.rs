@@ -10,7 +10,6 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// CLOCK_MONOTONIC in microseconds.
 pub fn monotonic_us() -> u64 {
     monotonic_ns() / 1_000
 }

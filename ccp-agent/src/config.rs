@@ -34,7 +34,6 @@ pub struct Config {
     pub agent: AgentConfig,
     /// The bounds of every decision.
     pub guard: GuardConfig,
-    /// The policies.
     pub policy: PolicyConfig,
     /// What is remembered of destinations.
     pub memory: MemoryConfig,
@@ -224,7 +223,6 @@ impl Config {
         }
     }
 
-    /// The heartbeat's limit.
     pub fn heartbeat_timeout(&self) -> Duration {
         Duration::from_millis(self.agent.heartbeat_timeout_ms)
     }

@@ -26,7 +26,6 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Longest request.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// Clients at once; more are turned away.
 const CLIENTS_MAX: usize = 16;
@@ -37,18 +36,14 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// The live flows.
     Flows {},
     /// Another arm or policy for some flows.
     Set {
-        /// Which.
         target: Target,
-        /// Its name.
         to: String,
     },
     /// What some flows want, from now on.
     Prefer {
-        /// Which, and what.
         order: Order,
     },
     /// What is said of flows.
@@ -60,11 +55,8 @@ pub enum Request {
     },
     /// The programs and what can drive a flow.
     Programs {},
-    /// The agent's counts.
     Status {},
-    /// What suited destinations.
     Memory {},
-    /// To forget destinations.
     Forget {
         /// Those in this network; without it all.
         #[serde(default)]
@@ -88,11 +80,9 @@ pub enum Request {
 /// A program, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramRow {
-    /// The arm.
     pub arm: String,
     /// One line about it.
     pub summary: String,
-    /// The program's name.
     pub program: String,
     /// Instructions at an ACK, at most.
     pub instructions: usize,
@@ -103,17 +93,13 @@ pub struct ProgramRow {
 /// The agent, in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Its version.
     pub version: String,
-    /// Its process.
     pub pid: u32,
     /// What drives new flows.
     pub default: String,
     /// The name sockets ask for.
     pub name: String,
-    /// Live flows.
     pub flows: usize,
-    /// What happened.
     pub counts: Counts,
 }
 
@@ -133,7 +119,6 @@ pub enum Answer {
     },
     /// To `Prefer`.
     Preferred {
-        /// The order's number.
         order: u32,
         /// How many running flows it counts for.
         flows: usize,
@@ -151,12 +136,7 @@ pub enum Answer {
         flows: usize,
     },
     /// To `Programs`.
-    Programs {
-        /// One an arm.
-        programs: Vec<ProgramRow>,
-        /// The policies.
-        policies: Vec<(String, String)>,
-    },
+    Programs { programs: Vec<ProgramRow>, policies: Vec<(String, String)> },
     /// To `Status`.
     Status(Box<Status>),
     /// To `Memory`.

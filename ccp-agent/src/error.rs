@@ -10,7 +10,6 @@ pub enum Error {
     /// A file, a socket or a folder.
     #[error("{path}: {source}")]
     File {
-        /// Which.
         path: String,
         /// What the system said.
         source: io::Error,
@@ -18,7 +17,6 @@ pub enum Error {
     /// A configuration that does not parse or breaks a rule.
     #[error("{path}: {rule}")]
     Config {
-        /// Which file.
         path: String,
         /// What is wrong in it.
         rule: String,
@@ -28,7 +26,6 @@ pub enum Error {
     Unknown {
         /// What was asked for.
         name: String,
-        /// What there is.
         known: String,
     },
     /// An arm where a policy was asked for, or the other way round.
@@ -36,7 +33,6 @@ pub enum Error {
     Kind {
         /// What was asked for.
         name: String,
-        /// What it is.
         is: &'static str,
         /// What it should be.
         wanted: &'static str,
@@ -48,18 +44,11 @@ pub enum Error {
     Author(String),
     /// A datapath program that cannot be used.
     #[error("program {name}: {rule}")]
-    Program {
-        /// Its name.
-        name: String,
-        /// What is wrong.
-        rule: String,
-    },
+    Program { name: String, rule: String },
     /// A datapath program whose text is wrong in one place.
     #[error("program {name}, {place}: {rule}\n{excerpt}")]
     ProgramText {
-        /// Its name.
         name: String,
-        /// Where.
         place: Place,
         /// What is wrong, and what to write instead.
         rule: String,
@@ -75,7 +64,6 @@ pub enum Error {
     /// A run or state directory that others could write to.
     #[error("{path}: {rule}\nfix: remove it, or give another --run-dir or --state-dir")]
     NotPrivate {
-        /// Which folder.
         path: String,
         /// What is wrong with it.
         rule: &'static str,
@@ -86,13 +74,11 @@ pub enum Error {
          another --run-dir, or agent.applications = false"
     )]
     OpenFolder(String),
-    /// No agent answers.
     #[error(
         "no agent answers at {path} ({source})\n\
          fix: start one with `remuda agent --policy rein`, or name its --run-dir"
     )]
     NoAgent {
-        /// The control socket.
         path: String,
         /// What the system said.
         source: io::Error,
@@ -100,7 +86,6 @@ pub enum Error {
     /// The agent refused a request.
     #[error("{0}")]
     Refused(String),
-    /// The BPF datapath.
     #[error(transparent)]
     Datapath(#[from] remuda_bpf::Error),
     /// The kernel would not take flows back.
@@ -108,12 +93,7 @@ pub enum Error {
         "{flows} flows are not back with {native:?}: the kernel refused, and they run the \
          datapath's fallback (Reno)\nfix: start the agent again; it takes them over"
     )]
-    FlowsLeft {
-        /// How many.
-        flows: u64,
-        /// Where to.
-        native: String,
-    },
+    FlowsLeft { flows: u64, native: String },
     /// The CCP run loop ended.
     #[error("the CCP run loop ended: {0}")]
     Portus(String),

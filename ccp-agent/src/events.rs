@@ -16,27 +16,43 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-#[expect(missing_docs, reason = "fields are what their names say, with their units")]
 pub enum Event {
-    /// The agent starts.
-    Started { version: &'static str, default: String, name: String },
-    /// The agent ends.
-    Stopped { flows_let_go: u64, flows_left: u64 },
+    Started {
+        version: &'static str,
+        default: String,
+        name: String,
+    },
+    Stopped {
+        flows_let_go: u64,
+        flows_left: u64,
+    },
     /// Flows of a former agent are ours.
-    Adopted { flows: u64 },
+    Adopted {
+        flows: u64,
+    },
     /// The host's default was still that of a former agent.
-    DefaultMended { to: String },
+    DefaultMended {
+        to: String,
+    },
     /// Flows are served: the host's own datapath has all programs.
     Ready {},
     /// A datapath said hello.
-    DatapathReady { datapath: String, lacks: Vec<&'static str> },
+    DatapathReady {
+        datapath: String,
+        lacks: Vec<&'static str>,
+    },
     /// A datapath answers no more, or too slowly; it alone suffers.
-    DatapathLost { datapath: String, reason: String },
+    DatapathLost {
+        datapath: String,
+        reason: String,
+    },
     /// A message was refused; nothing of it took effect.
-    Refused { from: String, reason: String },
+    Refused {
+        from: String,
+        reason: String,
+    },
     /// A flow started, or was taken over.
     Created {
         local: String,
@@ -48,66 +64,169 @@ pub enum Event {
         mark: u32,
         cgroup_id: u64,
     },
-    /// A flow ended.
-    Closed { reports: u64, switches: u64, acked_bytes: u64, lost_pkts: u64 },
+    Closed {
+        reports: u64,
+        switches: u64,
+        acked_bytes: u64,
+        lost_pkts: u64,
+    },
     /// The flow changed hands.
-    Switched { from: String, to: String, why: String, features: BTreeMap<&'static str, String> },
+    Switched {
+        from: String,
+        to: String,
+        why: String,
+        features: BTreeMap<&'static str, String>,
+    },
     /// A policy looked, and stays.
-    Stays { arm: String, why: String, features: BTreeMap<&'static str, String> },
+    Stays {
+        arm: String,
+        why: String,
+        features: BTreeMap<&'static str, String>,
+    },
     /// What drove the flow cannot go on: an exception in it, or no answer. Reno takes the flow.
-    Failed { arm: String, reason: String },
+    Failed {
+        arm: String,
+        reason: String,
+    },
     /// Arms that an author runs in a process of its own are there now.
-    AuthorCame { arms: Vec<&'static str> },
+    AuthorCame {
+        arms: Vec<&'static str>,
+    },
     /// They are no more.
-    AuthorWent { arms: Vec<&'static str> },
+    AuthorWent {
+        arms: Vec<&'static str>,
+    },
     /// What the flow is wanted to be good at, and who says so.
-    Preferred { from: Wants, to: Wants, by: String },
+    Preferred {
+        from: Wants,
+        to: Wants,
+        by: String,
+    },
     /// The guard or the arm itself refused a switch.
-    Vetoed { to: String, reason: String },
+    Vetoed {
+        to: String,
+        reason: String,
+    },
     /// A policy's switch has made things worse and is undone; power is throughput over delay.
-    RolledBack { from: String, to: String, power_percent: u64 },
+    RolledBack {
+        from: String,
+        to: String,
+        power_percent: u64,
+    },
     /// The guard changed a decision; at most one a second and flow.
-    Clamped { rules: Vec<guard::Rule>, cwnd_bytes: u64, rate_bytes_per_sec: Option<u64> },
+    Clamped {
+        rules: Vec<guard::Rule>,
+        cwnd_bytes: u64,
+        rate_bytes_per_sec: Option<u64>,
+    },
     /// The flow runs the datapath's own control.
-    FellBack { cwnd_bytes: u64, at_monotonic_us: u64 },
+    FellBack {
+        cwnd_bytes: u64,
+        at_monotonic_us: u64,
+    },
     /// It obeys the agent again.
-    Restored { cwnd_bytes: u64, at_monotonic_us: u64 },
+    Restored {
+        cwnd_bytes: u64,
+        at_monotonic_us: u64,
+    },
     /// An operator changed what drives new flows.
-    DefaultChanged { from: String, to: String },
+    DefaultChanged {
+        from: String,
+        to: String,
+    },
     /// A flow begins knowing the arm that suited its destination.
-    Recalled { arm: String, weight: f64, of: String },
+    Recalled {
+        arm: String,
+        weight: f64,
+        of: String,
+    },
     /// A flow has jumped from one window to another, by what flows to its destination had.
-    Jumped { from_bytes: u64, to_bytes: u64 },
+    Jumped {
+        from_bytes: u64,
+        to_bytes: u64,
+    },
     /// A flow has left the arm that suits its path; once, until that is another one.
-    Remembered { arm: String, score: f64, of: String },
+    Remembered {
+        arm: String,
+        score: f64,
+        of: String,
+    },
     /// What former agents remembered has been read.
-    MemoryRead { path: String, destinations: u64 },
+    MemoryRead {
+        path: String,
+        destinations: u64,
+    },
     /// It could not be taken: it lies there under another name, and the agent begins with nothing.
-    MemorySetAside { path: String, to: String, rule: String },
+    MemorySetAside {
+        path: String,
+        to: String,
+        rule: String,
+    },
     /// What is remembered is not on disk, or no longer as it is now; the agent goes on.
-    MemoryUnkept { path: String, reason: String },
+    MemoryUnkept {
+        path: String,
+        reason: String,
+    },
     /// It is on disk again.
-    MemoryKept { path: String, destinations: u64 },
+    MemoryKept {
+        path: String,
+        destinations: u64,
+    },
     /// Samples to learn from could not be kept, so many of them; the agent goes on.
-    SamplesUnkept { path: String, reason: String, left_out: u64 },
+    SamplesUnkept {
+        path: String,
+        reason: String,
+        left_out: u64,
+    },
     /// Another model is in force; `gain` is by how much its squared error is less, over `flows`.
-    Model { from: String, to: String, why: String, flows: u64, gain: Option<Interval> },
+    Model {
+        from: String,
+        to: String,
+        why: String,
+        flows: u64,
+        gain: Option<Interval>,
+    },
     /// The trainer has left a model of so many live rows: it predicts in the shadow now.
-    ModelCandidate { model: String, rows: u64, flows: u64 },
+    ModelCandidate {
+        model: String,
+        rows: u64,
+        flows: u64,
+    },
     /// A model does not take over: it breaks a rule, or is not better.
-    ModelRefused { path: String, reason: String },
+    ModelRefused {
+        path: String,
+        reason: String,
+    },
     /// The model in force could not be taken: it lies there under another name, and the configured
     /// or shipped one is in force.
-    ModelSetAside { path: String, to: String, rule: String },
+    ModelSetAside {
+        path: String,
+        to: String,
+        rule: String,
+    },
     /// What models there are could not be kept as it should be; the agent goes on.
-    ModelUnkept { path: String, reason: String },
+    ModelUnkept {
+        path: String,
+        reason: String,
+    },
     /// The model in force misses by something else than it used to: `usual` and `now` are mean
     /// errors of the natural logarithm of power.
-    Drift { model: String, usual: f64, now: f64, flows: u64 },
+    Drift {
+        model: String,
+        usual: f64,
+        now: f64,
+        flows: u64,
+    },
     /// An operator had destinations forgotten.
-    Forgot { of: String, destinations: u64 },
+    Forgot {
+        of: String,
+        destinations: u64,
+    },
     /// An operator gave a destination an initial window, or with 0 none.
-    InitialCwndSet { of: String, initial_cwnd_pkts: u32 },
+    InitialCwndSet {
+        of: String,
+        initial_cwnd_pkts: u32,
+    },
 }
 
 #[derive(Serialize)]
@@ -119,7 +238,6 @@ struct Line<'a> {
     event: &'a Event,
 }
 
-/// Takes events.
 pub trait Recorder: Send {
     /// Records one, of a flow or of the agent.
     fn record(&mut self, flow: Option<u32>, event: &Event);

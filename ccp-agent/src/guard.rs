@@ -21,7 +21,6 @@ const STEP_ALWAYS: Packets = Packets(10);
 const RTT_UNKNOWN: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The bounds.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardConfig {

@@ -36,17 +36,13 @@ pub struct Row {
     pub id: u32,
     /// The datapath it runs in.
     pub datapath: String,
-    /// This end.
     pub local: String,
-    /// The other end.
     pub remote: String,
     /// What drives it: an arm or a policy.
     pub driver: String,
     /// The arm that has it.
     pub arm: String,
-    /// The datapath program.
     pub program: String,
-    /// Window, in segments.
     pub cwnd_pkts: u64,
     /// Pacing rate, in Mbit/s; `None` if the datapath derives it from the window.
     pub rate_mbit_per_sec: Option<f64>,
@@ -56,13 +52,10 @@ pub struct Row {
     pub srtt_ms: Option<f64>,
     /// Minimum RTT of the last 10 s, in milliseconds.
     pub rtt_min_ms: Option<f64>,
-    /// Segments marked lost.
     pub lost_pkts: u64,
     /// Payload acknowledged, in bytes.
     pub acked_bytes: u64,
-    /// Reports taken in.
     pub reports: u64,
-    /// Switches carried out.
     pub switches: u64,
     /// `driven`, or `fallback` while its datapath controls it.
     pub state: String,
@@ -88,7 +81,6 @@ pub enum Target {
     Flow(u32),
     /// Every running one, and those to come.
     All,
-    /// Those to come.
     New,
 }
 
@@ -97,27 +89,21 @@ pub enum Target {
 pub struct Counts {
     /// Flows that started or were taken over.
     pub created: u64,
-    /// Flows that ended.
     pub closed: u64,
-    /// Reports taken in.
     pub reports: u64,
     /// Reports of a program the flow no longer runs, or with fields missing.
     pub stale_reports: u64,
-    /// Messages refused.
     pub refused: u64,
 }
 
-/// The flows.
 pub struct Host {
     /// The configuration in force.
     pub config: Config,
-    /// What happened, counted.
     pub counts: Counts,
     /// What suited the destinations of flows.
     pub memory: Memory,
     /// Flows that the kernel would not take back at the end.
     pub flows_left: u64,
-    /// Where samples go.
     pub samples: Basket,
     /// Which model is in force, and how it does; none where no other can be. Its lock is never
     /// taken with the host's held.
@@ -176,7 +162,6 @@ fn abilities(bits: u32) -> Abilities {
 }
 
 impl Host {
-    /// Without flows.
     pub fn new(config: Config, recorder: Box<dyn Recorder>) -> Self {
         Self {
             default_of_ours: config.agent.default.clone(),
@@ -366,7 +351,6 @@ impl Host {
         }
     }
 
-    /// A flow ended.
     pub fn close(&mut self, key: &Key) {
         if let Some(mut flow) = self.flows.remove(key) {
             self.counts.closed += 1;

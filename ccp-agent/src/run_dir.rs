@@ -53,7 +53,6 @@ pub fn models_dir(state_dir: &Path) -> PathBuf {
     state_dir.join("models")
 }
 
-/// Its event log.
 pub fn event_log(run_dir: &Path) -> PathBuf {
     run_dir.join("events.jsonl")
 }
@@ -89,7 +88,6 @@ impl RunDir {
         }
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -41,7 +41,6 @@ fn guard(guarded: Option<&Guarded>) -> String {
     format!("guard: {did} {against} {} ago: {reason}", span(*ago_s))
 }
 
-/// One flow.
 fn shown(row: &Row) -> String {
     let Row { id, remote, driver, arm, why, .. } = row;
     let by = if driver == arm { String::new() } else { format!(", picked by {driver}") };

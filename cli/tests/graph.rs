@@ -13,7 +13,6 @@ const THEIRS: &str = "# mahimahi mm-link (Uplink) [up.trace] > up.log\n# command
                       101 - 1504 1\n110 + 1504\n110 + 1504\n110 d 1 1504\n130 # 1504\n\
                       130 - 1504 20\n1100 # 1504\n";
 
-/// As we do.
 const OURS: &str = "# mahimahi mm-link (uplink) [12 Mbit/s] > up.log\n# base timestamp: 0\n\
                     # flow 1: tcp 10.11.0.1:1 > 10.11.0.2:2\n0 + 1500 1\n1 # 1500\n\
                     1 - 1500 1 1\n# flow 2: tcp 10.11.0.1:3 > 10.11.0.2:2\n5 + 1500 2\n\

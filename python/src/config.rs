@@ -28,14 +28,11 @@ const EPISODE_S_MAX: f64 = 500_000.0;
 /// From `low` to `high`, both included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// The least.
     pub low: f64,
-    /// The most.
     pub high: f64,
 }
 
 impl Range {
-    /// Only this.
     pub const fn only(value: f64) -> Self {
         Self { low: value, high: value }
     }
@@ -129,7 +126,6 @@ impl Ranges {
     }
 }
 
-/// Where episodes happen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Paths {
     /// Each on a link of its own, drawn at its start.
@@ -170,7 +166,6 @@ impl Default for Weights {
 /// What an environment is to be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where episodes happen.
     pub paths: Paths,
     /// How long a step is, in base round trips.
     pub step_rtts: f64,

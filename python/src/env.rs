@@ -37,7 +37,6 @@ const DELAY_MAX: f64 = 10.0;
 /// What a step gave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// The reward.
     pub reward: f64,
     /// All that the flow had to send has been delivered.
     pub terminated: bool,
@@ -68,7 +67,6 @@ pub const METRICS: [&str; 8] = [
 /// round trip is 0 until one has been measured, and a rate 0 if nothing is paced.
 pub type Metrics = [f64; METRICS.len()];
 
-/// A running episode.
 struct Episode {
     simulation: Simulation,
     /// Rate in bytes per second, or window in bytes: what actions change.

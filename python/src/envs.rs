@@ -32,7 +32,6 @@ pub enum Autoreset {
 pub struct Batch<'a> {
     /// Observations, one after the other.
     pub observations: &'a mut [f32],
-    /// Rewards.
     pub rewards: &'a mut [f64],
     /// 1 if all that the flow had to send has been delivered.
     pub terminated: &'a mut [u8],
@@ -108,7 +107,6 @@ impl Envs {
         self.observation_len
     }
 
-    /// One of them.
     pub fn env(&self, index: usize) -> Option<&Env> {
         self.slots.get(index).map(|slot| &slot.env)
     }

@@ -6,7 +6,6 @@ pub enum Error {
     /// One setting breaks a rule.
     #[error("`{key}` is {value}: {rule}")]
     Invalid {
-        /// The setting.
         key: &'static str,
         /// What it was set to.
         value: String,
@@ -16,7 +15,6 @@ pub enum Error {
     /// The scenario is none that an environment can drive.
     #[error("scenario {name}: {rule}")]
     Unfit {
-        /// Its name.
         name: String,
         /// What it must have.
         rule: String,
@@ -29,11 +27,7 @@ pub enum Error {
     Simulation(#[from] remuda_sim::Error),
     /// An action that is no number.
     #[error("the action is {action}: must be a finite number")]
-    Action {
-        /// The action.
-        action: f32,
-    },
-    /// No episode runs.
+    Action { action: f32 },
     #[error("no episode runs: call reset() first, and again after one has ended")]
     Over,
     /// A buffer of the wrong length.
@@ -41,19 +35,13 @@ pub enum Error {
     Length {
         /// What the buffer is for.
         key: &'static str,
-        /// What it has.
         found: usize,
         /// What it must have.
         wanted: usize,
     },
     /// Any of these, in one of many environments.
     #[error("environment {index}: {source}")]
-    In {
-        /// Which.
-        index: usize,
-        /// What is wrong.
-        source: Box<Error>,
-    },
+    In { index: usize, source: Box<Error> },
 }
 
 impl Error {

@@ -7,7 +7,6 @@ use std::time::Duration;
 /// A number of an observation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Feature {
-    /// Its name.
     pub name: &'static str,
     /// Its unit; 1 is a ratio.
     pub unit: &'static str,
@@ -15,7 +14,6 @@ pub struct Feature {
     pub low: f32,
     /// It is never higher.
     pub high: f32,
-    /// What it is.
     pub about: &'static str,
 }
 

@@ -39,9 +39,7 @@ pub struct Course {
     pub scenario: Scenario,
     /// The place of the flow that an environment drives.
     pub flow: usize,
-    /// Its segment size.
     pub mss_bytes: u32,
-    /// When it starts.
     pub start: Nanos,
     /// When it stops, at the latest.
     pub end: Nanos,

@@ -72,7 +72,6 @@ impl Default for EpsilonGreedyConfig {
 }
 
 impl EpsilonGreedyConfig {
-    /// Checks every value.
     pub fn validate(&self) -> Result<(), ConfigError> {
         check_dwell("epsilon_greedy.dwell_ms", self.dwell_ms)?;
         let turns = self.turns_min;

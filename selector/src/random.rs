@@ -28,7 +28,6 @@ pub const POLICY: Policy = Policy {
     build: |config| Box::new(Riding::new(Random::new(config.random.clone()))),
 };
 
-/// The settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RandomConfig {
@@ -43,7 +42,6 @@ impl Default for RandomConfig {
 }
 
 impl RandomConfig {
-    /// Checks every value.
     pub fn validate(&self) -> Result<(), ConfigError> {
         check_dwell("random.dwell_ms", self.dwell_ms)
     }

@@ -62,7 +62,6 @@ const RETRY: Duration = Duration::from_secs(5);
 /// a large buffer for much longer than a sample.
 const BASE_WINDOW: Duration = Duration::from_secs(300);
 
-/// Rein's thresholds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReinConfig {
@@ -109,7 +108,6 @@ impl Default for ReinConfig {
 }
 
 impl ReinConfig {
-    /// Checks every value.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let natural = "must be 1 to 1000000";
         let is_natural = |value: u64| (1..=1_000_000).contains(&value);

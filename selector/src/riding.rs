@@ -56,7 +56,6 @@ impl<C: Chooser> Riding<C> {
         Self { chooser, arm: cubic::ARM.build() }
     }
 
-    /// Who picks.
     pub fn chooser(&self) -> &C {
         &self.chooser
     }

@@ -175,7 +175,6 @@ impl RttSample {
     }
 }
 
-/// Whole microseconds.
 pub(crate) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

@@ -30,7 +30,6 @@ impl Sums {
         }
     }
 
-    /// Of how long.
     pub fn span(&self) -> Duration {
         self.span
     }

@@ -39,7 +39,6 @@ pub enum Error {
     /// JSON of that form, which breaks a rule.
     #[error("{what}: {rule}")]
     Rule {
-        /// Which part.
         what: String,
         /// What it must be.
         rule: &'static str,

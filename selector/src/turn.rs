@@ -63,7 +63,6 @@ impl Turn {
         Self { settles: arm != self.arm, srtt: self.srtt, ..Self::begin(arm, now) }
     }
 
-    /// Whose it is.
     pub fn arm(&self) -> &'static str {
         self.arm
     }

@@ -20,7 +20,6 @@ impl Cgroup {
         Some(Self(path))
     }
 
-    /// Its directory.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -71,7 +71,6 @@ pub struct Place {
 }
 
 impl Place {
-    /// A fresh one.
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -89,7 +88,6 @@ impl Place {
         self.on_module
     }
 
-    /// The run directory.
     pub fn run_dir(&self) -> PathBuf {
         self.folder.path().join("run")
     }
@@ -130,7 +128,6 @@ fn folder() -> TempDir {
     TempDir::new().expect("a folder for the run directory")
 }
 
-/// The project's folder.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the project")
 }

@@ -8,7 +8,6 @@ use std::process::{Child, Command, Stdio};
 /// A server; it ends with this.
 pub struct Server {
     child: Child,
-    /// Where it listens.
     pub address: String,
     /// SHA-256 of its certificate.
     pub pin: String,

@@ -16,7 +16,6 @@ const STATEMENTS: [&str; 6] = [
     "(:= Report.flight (max Report.flight Flow.bytes_in_flight))",
     "(:= Report.big (if (> Flow.bytes_in_flight Report.acked) Report.flight))",
 ];
-/// One instruction.
 const FILLER: &str = "(:= Report.spare Cwnd)";
 
 fn text(statements: usize, fillers: usize) -> String {

@@ -54,7 +54,6 @@ impl Cwnd {
         self.cwnd
     }
 
-    /// The least window.
     pub fn min(&self) -> Bytes {
         CWND_MIN.to_bytes(self.mss)
     }

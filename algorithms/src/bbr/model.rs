@@ -84,7 +84,6 @@ impl Model {
         self.min_rtt
     }
 
-    /// All bytes delivered.
     pub fn delivered(&self) -> Bytes {
         self.delivered
     }

@@ -39,7 +39,6 @@ impl Cycle {
         Self { phase: GAINS.len() - 1 - more, since: now }
     }
 
-    /// The pacing gain.
     pub fn gain(&self) -> Gain {
         GAINS[self.phase]
     }

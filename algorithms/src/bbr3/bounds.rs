@@ -41,7 +41,6 @@ pub struct Bounds {
     up_per_segment: Bytes,
 }
 
-/// A round trip.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     lost: Packets,
@@ -152,7 +151,6 @@ impl Bounds {
         self.bw.map_or(bw, |bound| bw.min(bound))
     }
 
-    /// The long-term bound.
     pub fn longterm(&self) -> Option<Bytes> {
         self.longterm
     }

@@ -28,14 +28,11 @@ pub enum Phase {
     Cruise,
     /// A round trip without bounds, so that a loss of the probe is the probe's.
     Refill,
-    /// Above it.
     Up,
 }
 
-/// The cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycle {
-    /// The phase.
     pub phase: Phase,
     /// When the phase began, and in which round.
     pub since: (Time, u64),
@@ -63,7 +60,6 @@ impl Cycle {
         Self { phase: Phase::Cruise, since: (now, 0), began, wait, stopping: false }
     }
 
-    /// The pacing gain.
     pub fn gain(&self) -> Gain {
         match self.phase {
             Phase::Down => DOWN_GAIN,
@@ -72,7 +68,6 @@ impl Cycle {
         }
     }
 
-    /// The window's.
     pub fn cwnd_gain(&self) -> Gain {
         if self.phase == Phase::Up { UP_CWND_GAIN } else { CWND_GAIN }
     }
@@ -88,7 +83,6 @@ impl Cycle {
         now - self.began.0 > self.wait || round.saturating_sub(self.began.1) >= rounds.max(1)
     }
 
-    /// The next phase.
     pub fn enter(&mut self, phase: Phase, now: Time, round: u64) {
         (self.phase, self.since) = (phase, (now, round));
     }

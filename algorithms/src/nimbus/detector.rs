@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use std::f64::consts::TAU;
 use std::time::Duration;
 
-/// The history's step.
 const STEP: Duration = Duration::from_millis(10);
 /// As many steps as the transform takes: the power of two above five seconds (section 4).
 const POINTS: usize = 512;
@@ -45,7 +44,6 @@ pub struct Sample {
     pub cross: f64,
     /// What the link delivers to others.
     pub others: f64,
-    /// The round trip.
     pub rtt_s: f64,
     /// What is delivered to this flow.
     pub delivered: f64,
@@ -54,9 +52,7 @@ pub struct Sample {
 /// What the detector says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Buffer fillers.
     Elastic,
-    /// Nobody who answers.
     Inelastic,
 }
 
@@ -71,7 +67,6 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// Without history.
     pub fn new(now: Time) -> Self {
         Self {
             history: VecDeque::new(),

@@ -219,12 +219,10 @@ impl Nimbus {
         self.detector.push(sample, now);
     }
 
-    /// Section 3.1.
     fn cross(&self, sent: f64, delivered: f64) -> f64 {
         self.link * (sent / delivered) - sent
     }
 
-    /// Section 4.1.
     fn keep_the_queue_short(&mut self, m: &Measurement, now: Time) {
         let (sent, delivered) = rates(m);
         if delivered <= 0.0 {

@@ -52,7 +52,6 @@ const AMPLIFIER_KNEE: u32 = 3;
 const LENGTH: Gain = Gain::ONE;
 /// A bound of a rate that only ever rises is no bound: five times.
 const STREAK_MAX: u32 = 20;
-/// The most pairs.
 pub const PAIRS_MAX: usize = 3;
 /// A step down ends here, of the rate at which the link has just delivered.
 pub const FLOOR: Gain = Gain(950);

@@ -12,7 +12,6 @@ const STEP: Duration = Duration::from_millis(10);
 
 /// The link, and what the sender made of it.
 pub struct Link {
-    /// Of the bottleneck.
     pub rate: Rate,
     /// What share is lost whatever the queue.
     pub loss: f64,
@@ -24,16 +23,13 @@ pub struct Link {
     /// Known to be lost, not yet a whole segment.
     known: f64,
     now_ms: u64,
-    /// Delivered, by step.
     delivered: Vec<f64>,
     /// Queued, by step, in seconds.
     queued_s: Vec<f64>,
-    /// Dropped, by step.
     dropped: Vec<f64>,
 }
 
 impl Link {
-    /// Mbit/s, milliseconds, bytes.
     pub fn new(mbit_per_sec: u64, rtt_ms: u64, buffer: u64) -> Self {
         Self {
             rate: Rate::from_bytes_per_sec(mbit_per_sec * 125_000),

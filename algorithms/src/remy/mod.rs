@@ -97,7 +97,6 @@ pub struct Remy {
     path: PathState,
     memory: Memory,
     recovery: Recovery,
-    /// In segments.
     window: f64,
     cwnd: Bytes,
     rate: Option<Rate>,

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 /// A file of more bytes is no table: the largest published has some hundred kilobytes.
 pub const BYTES_MAX: usize = 16 << 20;
-/// Nodes, all together.
 const NODES_MAX: usize = 1 << 20;
 /// What a memory is at most (memory.cc, `MAX_MEMORY`), and where a box without bounds ends.
 const MEMORY_MAX: f64 = 163_840.0;
@@ -56,16 +55,13 @@ pub enum TableError {
     /// A rule is out of bounds.
     #[error("a rule's {name} is {value}: it must be {rule}")]
     Rule {
-        /// What.
         name: &'static str,
-        /// What it is.
         value: f64,
         /// What it must be.
         rule: &'static str,
     },
 }
 
-/// A rule table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     root: Node,
@@ -135,7 +131,6 @@ impl Memory {
 }
 
 impl Tree {
-    /// Reads a table.
     pub fn parse(bytes: &[u8]) -> Result<Arc<Self>, TableError> {
         if bytes.len() > BYTES_MAX {
             return Err(TableError::TooLong(bytes.len()));

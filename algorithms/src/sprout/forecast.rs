@@ -4,7 +4,6 @@
 //! it may have moved (Brownian motion, and an outage that is hard to leave), and what was delivered
 //! says which values are likely (Poisson).
 
-/// A tick.
 pub const TICK_S: f64 = 0.02;
 /// Section 3.1: bins of the rate, from 0 to [`RATE_MAX`] units a second.
 const BINS: usize = 256;
@@ -60,7 +59,6 @@ impl Belief {
         belief
     }
 
-    /// A tick passes.
     pub fn evolve(&mut self) {
         let mut next = vec![0.0; BINS];
         for (bin, p) in self.bins.iter().enumerate() {

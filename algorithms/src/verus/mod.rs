@@ -76,9 +76,7 @@ pub struct Verus {
     profile: Profile,
     recovery: Recovery,
     phase: Phase,
-    /// In segments.
     window: f64,
-    /// In seconds.
     aim_s: f64,
     largest_s: Option<f64>,
     overflow: Overflow,

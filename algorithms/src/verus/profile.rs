@@ -31,7 +31,6 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Without points.
     pub fn new() -> Self {
         Self { points: vec![None; POINTS], curve: Vec::new(), drawn_at: None }
     }

@@ -15,7 +15,6 @@ pub struct Card {
     rows: u64,
 }
 
-/// A model's file.
 #[derive(Deserialize)]
 struct File {
     card: Card,

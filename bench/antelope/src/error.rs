@@ -11,7 +11,6 @@ pub enum Error {
     /// Real TCP cannot run it.
     #[error(transparent)]
     Real(#[from] remuda_real::Error),
-    /// Ctrl-C.
     #[error("stopped with {done} of {all} runs done; the same command goes on from there")]
     Stopped {
         /// How many are kept.
@@ -25,7 +24,6 @@ pub enum Error {
     /// A name that is nothing's.
     #[error("--{flag} {name}: {rule}")]
     Driver {
-        /// The option.
         flag: &'static str,
         /// What it was set to.
         name: String,
@@ -35,7 +33,6 @@ pub enum Error {
     /// A file cannot be read or written, or does not hold what it must.
     #[error("{path}: {problem}", path = .path.display())]
     File {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         problem: String,

@@ -23,10 +23,8 @@ const DRAWN: &str = "drawn";
 /// What it calls the arm that is best in each environment.
 const ORACLE: &str = "oracle";
 
-/// A driver's place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// Who.
     pub driver: String,
     /// Whether it is a fixed arm.
     pub is_arm: bool,
@@ -43,7 +41,6 @@ pub struct Lost {
     pub environment: String,
     /// Its power to the oracle's.
     pub power: f64,
-    /// The oracle there.
     pub best: String,
 }
 

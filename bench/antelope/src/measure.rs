@@ -15,16 +15,12 @@ use std::sync::atomic::AtomicBool;
 /// What the application of the tested flows wants: A8's modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// Throughput and delay.
     Default,
-    /// Throughput alone.
     Throughput,
-    /// Delay alone.
     Delay,
 }
 
 impl Mode {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Throughput, Self::Default, Self::Delay];
 
     /// As scenarios and the table name it.
@@ -40,14 +36,12 @@ impl Mode {
 /// A run, but for its seed: where, who, and what for.
 pub type Case = (Scene, String, Mode);
 
-/// Who runs what.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What the table is about.
     pub driver: String,
     /// The fixed arms that it is held to.
     pub arms: Vec<String>,
-    /// Other policies.
     pub against: Vec<String>,
     /// Every run with each of these.
     pub seeds: RangeInclusive<u64>,
@@ -204,7 +198,6 @@ pub fn mean_of(
     crate::figures::mean(&values?)
 }
 
-/// The median, likewise.
 pub fn median_of(
     figures: &[Figures],
     seeds: &[usize],

@@ -11,7 +11,6 @@ use std::fmt::Write as _;
 pub struct Head {
     /// Commit, kernel and machine.
     pub origin: String,
-    /// What was run.
     pub command: String,
 }
 

@@ -31,7 +31,6 @@ impl Sizes {
 /// A file that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
-    /// When.
     pub start_s: f64,
     /// How much of it there is.
     pub bytes: u64,

@@ -4,7 +4,6 @@
 //! where it has words, the words are made a number. Both were written with the figures of a first
 //! survey known: no formula was changed for them, and an arm that misses is shown to miss.
 
-/// Where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
     /// 24 Mbit/s, 40 ms, 1 BDP of buffer.
@@ -54,9 +53,7 @@ impl Basis {
 /// What is expected of an arm in a scene.
 #[derive(Clone, Copy, Debug)]
 pub struct Expectation {
-    /// Whose.
     pub arm: &'static str,
-    /// Where.
     pub scene: Scene,
     /// In words, with the source.
     pub words: &'static str,

@@ -11,7 +11,6 @@ use remuda_scenarios::Scenario;
 use remuda_scenarios::outcome::Outcome;
 use remuda_stats::{percentile, sorted};
 
-/// Of the bottleneck.
 const RATE_MBIT_PER_SEC: f64 = 24.0;
 /// There and back, without a queue.
 const RTT_MS: f64 = 40.0;
@@ -37,7 +36,6 @@ pub struct Got {
     pub share: f64,
     /// The 95th percentile of the bottleneck's queue, in milliseconds.
     pub queue_p95_ms: f64,
-    /// Its mean.
     pub queue_mean_ms: f64,
 }
 
@@ -66,7 +64,6 @@ fn text(arm: &str, scene: Scene) -> String {
     text
 }
 
-/// Runs a scene.
 pub fn run(arm: &str, scene: Scene) -> Result<Got, Error> {
     let outcome = remuda_sim::run(&Scenario::parse(&text(arm, scene), arm)?)?;
     Ok(got(&outcome))
@@ -96,9 +93,7 @@ fn got(outcome: &Outcome) -> Got {
 /// A line of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was expected.
     pub expectation: &'static Expectation,
-    /// What came.
     pub got: Got,
 }
 
@@ -170,7 +165,6 @@ BDPs. The share is that of the link's payload; the queue is the 95th percentile 
 |---|---|---|---|---|---|---|
 ";
 
-/// The whole page.
 pub fn page(rows: &[Row]) -> String {
     let lines: Vec<String> = rows.iter().map(Row::line).collect();
     format!("{HEAD}{}\n", lines.join("\n"))

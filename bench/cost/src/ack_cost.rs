@@ -142,7 +142,6 @@ fn print(cases: &[Case], overhead: Spread) {
     );
 }
 
-/// Runs it.
 pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
     println!("\n## Cost per ACK\n");
     let _counting = Counting::start()?;

@@ -22,7 +22,6 @@ const TICK_NS: u64 = 10_000_000;
 /// Processor times, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
-    /// This process.
     pub own_ns: u64,
     /// The agent, if any.
     pub agent_ns: u64,

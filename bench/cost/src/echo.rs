@@ -67,10 +67,8 @@ const PROGRAM: &str = "(def (Report
     (:= Report.at_us clock_us)
     (report))";
 
-/// What was measured.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    /// Reports that came.
     pub reports: usize,
     /// From a report to the answer in the flow's slot, in microseconds.
     pub written_us: Vec<f64>,
@@ -97,15 +95,11 @@ impl Samples {
 /// The product's flow host, and what portus handles now.
 #[derive(Clone)]
 pub struct Product {
-    /// The flows.
     pub host: Arc<Mutex<Host>>,
-    /// Of the junction.
     pub current: Arc<Mutex<Current>>,
 }
 
-/// See the module.
 pub struct Echo {
-    /// Where measurements go.
     pub samples: Arc<Mutex<Samples>>,
     /// The windows to set, in turns, in segments.
     pub windows_pkts: [u32; 2],
@@ -113,7 +107,6 @@ pub struct Echo {
     pub product: Option<Product>,
 }
 
-/// One flow.
 pub struct EchoFlow<I: Ipc> {
     control: Datapath<I>,
     scope: Scope,

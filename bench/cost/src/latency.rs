@@ -258,7 +258,6 @@ fn compare(label: &str, load: Load, options: &Options) -> Fallible<Vec<Promise>>
     Ok(promises)
 }
 
-/// Runs it.
 pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
     println!("\n## From a report to the ACK that obeys the answer\n");
     println!(

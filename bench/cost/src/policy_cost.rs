@@ -136,7 +136,6 @@ fn core_percent(options: &Options, driver: &[&str]) -> Fallible<f64> {
 struct Cores {
     /// Under the policy as it is.
     policy: Spread,
-    /// Under the arm.
     arm: Spread,
     /// Under the policy in a dry run, less that.
     more: Spread,
@@ -160,7 +159,6 @@ fn cores_percent(options: &Options) -> Fallible<Cores> {
     Ok(Cores { policy, arm, more })
 }
 
-/// Runs it.
 pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
     println!("\n## What a policy costs that asks trees\n");
     let model = Model::shipped();

@@ -86,7 +86,6 @@ fn start(arm: &Arm) -> (Box<dyn Controller>, PathState, Decision) {
     (controller, path, first)
 }
 
-/// Nanoseconds a report.
 fn report_ns(arm: &Arm) -> f64 {
     let (mut controller, _, mut decision) = start(arm);
     let mut course = Course::new();
@@ -161,7 +160,6 @@ fn authored() -> Fallible<Promise> {
     Ok(Promise::shown("a report of an arm in Python", &format!("{p50:.0}, {p99:.0} us (p50, p99)")))
 }
 
-/// Runs it.
 pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
     println!("\n## Cost of a report, by arm\n");
     let measured: Vec<&Arm> = arms().iter().copied().filter(|arm| arm.name != "remy").collect();

@@ -16,7 +16,6 @@ const MAPS_MAX: usize = 64;
 /// What a program has run so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Runs {
-    /// How often.
     pub count: u64,
     /// For how long, in all.
     pub time_ns: u64,
@@ -25,7 +24,6 @@ pub struct Runs {
 /// What the kernel knows of a program.
 #[derive(Clone, Debug)]
 pub struct Info {
-    /// Its number.
     pub id: u32,
     /// BPF instructions, after the verifier.
     pub instructions: usize,
@@ -53,7 +51,6 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Starts to count.
     pub fn start() -> Fallible<Self> {
         // SAFETY: no pointers.
         Ok(Self { _fd: owned(unsafe { sys::bpf_enable_stats(sys::BPF_STATS_RUN_TIME) })? })

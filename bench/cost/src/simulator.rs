@@ -199,7 +199,6 @@ fn environments() -> Fallible<Vec<Promise>> {
     }])
 }
 
-/// All of it.
 pub fn run() -> Fallible<Vec<Promise>> {
     println!("\n## The simulator\n\nSeed 1; processor time of one thread; rounds: {ROUNDS}.");
     let folder = tempfile::tempdir()?;

@@ -73,7 +73,6 @@ fn print(what: &str, ns: Vec<f64>) -> String {
     format!("{:.0}, {:.0} us (p50, p99)", at(50.0), at(99.0))
 }
 
-/// Runs it.
 pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
     println!("\n## Cost of a switch\n");
     let name = format!("bs{}", std::process::id());

@@ -34,7 +34,6 @@ struct Figures {
     cpu: Cpu,
     /// The window over the flow's life, in segments.
     cwnd_pkts: Spread,
-    /// At its end.
     socket: Socket,
 }
 
@@ -116,7 +115,6 @@ fn head(options: &Options) {
     println!("|---|---|---|---|---|---|---|---|---|---|");
 }
 
-/// Runs it.
 pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
     println!("\n## One flow over plain veth, cubic under the agent against the kernel's cubic\n");
     let folder = tempfile::tempdir()?;

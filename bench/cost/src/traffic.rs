@@ -45,11 +45,8 @@ pub struct Traffic {
 /// What the kernel says of the sending socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Socket {
-    /// Window, in segments.
     pub cwnd_pkts: u32,
-    /// Smoothed RTT.
     pub srtt_us: u32,
-    /// Segments sent again.
     pub retransmitted_pkts: u32,
 }
 

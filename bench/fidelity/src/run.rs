@@ -11,9 +11,7 @@ use std::time::Duration;
 pub struct Scenario {
     /// The algorithm, under the same name on both sides.
     pub arm: String,
-    /// Of the bottleneck.
     pub rate_mbit_per_sec: f64,
-    /// One way.
     pub delay_ms: f64,
     /// Of the bottleneck's buffer.
     pub buffer_bdp: f64,
@@ -26,7 +24,6 @@ pub struct Scenario {
 /// A quarter of a bandwidth-delay product. DCTCP needs more than a seventh to fill a path (M.
 /// Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010, section 3.4).
 const MARK_BDP: f64 = 0.25;
-/// Ethernet's, full.
 const PACKET_BYTES: f64 = 1500.0;
 /// It needs peers that agree on ECN, and a receiver that says of each mark when it came.
 const DCTCP: &str = "dctcp";
@@ -79,7 +76,6 @@ impl fmt::Display for Scenario {
 /// One of the runs of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
-    /// The path.
     pub scenario: &'a Scenario,
     /// The name the sender's socket asks for.
     pub algorithm: &'a str,
@@ -94,7 +90,6 @@ pub struct Figures {
     pub goodput_mbit_per_sec: f64,
     /// 95th percentile over packets.
     pub queueing_p95_ms: f64,
-    /// Segments sent again.
     pub retransmitted_pkts: u32,
     /// What a hypervisor took meanwhile, of one processor: above
     /// [`remuda_live::STOLEN_MAX`], the run is disturbed.
@@ -115,9 +110,7 @@ pub struct How {
 /// What came of one round, one run after the other.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Round {
-    /// The kernel's own.
     pub kernel: Figures,
-    /// Ours.
     pub ours: Figures,
     /// The kernel's own once more.
     pub again: Option<Figures>,
@@ -165,7 +158,6 @@ fn told(side: &Side<'_>, figures: &Figures) {
     );
 }
 
-/// Runs it.
 fn run_side(side: &Side<'_>, seconds: Duration) -> Result<Figures, Error> {
     let Side { scenario, algorithm, seed } = *side;
     let testbed = Testbed::new(&scenario.link(seed))?;

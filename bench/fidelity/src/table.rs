@@ -9,7 +9,6 @@ use std::fmt::Write;
 /// A queue of this length is noise: a few packets' time at the bottleneck.
 const DELAY_FLOOR_MS: f64 = 1.0;
 
-/// One scenario, judged.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     scenario: Scenario,
@@ -26,7 +25,6 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Of its rounds.
     pub fn of(scenario: Scenario, rounds: &[Round]) -> Self {
         let medians = |figure: fn(&Figures) -> f64| {
             let kernel = Spread::of(rounds.iter().map(|round| figure(&round.kernel))).median;

@@ -3,7 +3,6 @@
 use crate::run::{Figures, Path, Side};
 use remuda_stats::Spread;
 
-/// The table's head.
 pub const HEAD: &str = "\
 | path | sender | goodput, Mbit/s: median (spread) | p95 of the queueing delay, ms | dropped, % |
 |---|---|---|---|---|";

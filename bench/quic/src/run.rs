@@ -23,13 +23,10 @@ const PORT: u16 = 4_433;
 /// Why a run did not come about.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The path.
     #[error(transparent)]
     Path(#[from] remuda_live::Error),
-    /// The transfer.
     #[error(transparent)]
     Transfer(#[from] Transfer),
-    /// quinn's server.
     #[error("quinn: {0}")]
     Quinn(String),
     /// The file that is sent.
@@ -85,7 +82,6 @@ impl fmt::Display for Side {
     }
 }
 
-/// A path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Path {
     rate_mbit_per_sec: f64,
@@ -193,7 +189,6 @@ fn fetch(address: SocketAddr, pin: Fingerprint, seconds: Duration) -> Result<u64
     }
 }
 
-/// Runs it.
 pub fn run(
     side: &Side,
     path: &Path,

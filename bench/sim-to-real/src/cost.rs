@@ -16,12 +16,9 @@ const PACKET_BITS: f64 = 1500.0 * 8.0;
 /// longer fits the processor's caches, but the work for a packet is the same.
 pub const FACTOR_MAX: f64 = 3.0;
 
-/// A row.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// How many flows.
     pub flows: u32,
-    /// Data packets sent.
     pub packets: u64,
     /// Processor time, in nanoseconds.
     pub cpu_ns: u64,
@@ -57,7 +54,6 @@ pub fn scenario(driver: &Driver, flows: u32, packets: u64) -> Scenario {
     }
 }
 
-/// Runs it.
 pub fn measure(driver: &Driver, flows: u32, packets: u64) -> Result<Cost, Error> {
     let scenario = scenario(driver, flows, packets);
     let before_ns = cpu_ns();

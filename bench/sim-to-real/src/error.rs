@@ -12,7 +12,6 @@ pub enum Error {
     /// The simulator cannot run it.
     #[error("{scenario}: {source}")]
     Sim {
-        /// Its name.
         scenario: String,
         /// What the simulator says.
         source: Box<remuda_sim::Error>,
@@ -23,18 +22,11 @@ pub enum Error {
     /// There is no guest.
     #[error(transparent)]
     NoGuest(#[from] remuda_guest::Error),
-    /// A guest failed.
     #[error("{scenario}, in a guest: {source}")]
-    Guest {
-        /// Its name.
-        scenario: String,
-        /// Why.
-        source: Box<remuda_guest::Error>,
-    },
+    Guest { scenario: String, source: Box<remuda_guest::Error> },
     /// A file does not hold what it must.
     #[error("{path}: {problem}", path = .path.display())]
     File {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         problem: String,

@@ -47,7 +47,6 @@ impl Side {
     }
 }
 
-/// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Of all flows, over their lives.
@@ -82,16 +81,12 @@ impl Figures {
     }
 }
 
-/// One run.
 #[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 pub struct Key {
-    /// The scenario's name.
     pub scenario: String,
     /// How long it lasts.
     pub duration_s: f64,
-    /// Its seed.
     pub seed: u64,
-    /// Whose.
     pub side: Side,
     /// In a virtual machine, not on this machine's kernel.
     pub in_guest: bool,
@@ -100,7 +95,6 @@ pub struct Key {
 /// One run, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Which.
     #[serde(flatten)]
     pub key: Key,
     /// What came of it.
@@ -111,7 +105,6 @@ pub struct Measured {
 /// What came of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
-    /// What is compared.
     #[serde(flatten)]
     pub figures: Figures,
     /// Packets that the host lost and the links did not; above zero, others disturbed the run.
@@ -127,7 +120,6 @@ impl Ran {
     }
 }
 
-/// How to measure.
 #[derive(Debug)]
 pub struct Settings {
     /// How often each scenario is repeated.
@@ -140,9 +132,7 @@ pub struct Settings {
     pub jobs: usize,
     /// How often a live run is run, at most, of which too much was stolen.
     pub tries: u32,
-    /// Only the simulator.
     pub sim_only: bool,
-    /// The remuda command.
     pub remuda: PathBuf,
     /// What has live runs done, where it can; without it, all are on this machine's kernel.
     pub guests: Option<Guests>,

@@ -8,26 +8,21 @@ use remuda_stats::Spread;
 pub const GOODPUT_TOLERANCE: f64 = 0.05;
 /// What the 95th percentile of the queueing delay may differ by, of the live one,
 pub const DELAY_TOLERANCE: f64 = 0.10;
-/// or in milliseconds.
 pub const DELAY_TOLERANCE_MS: f64 = 2.0;
 /// How many times as many segments may be sent again, or as few,
 pub const RETRANSMITTED_FACTOR: f64 = 1.5;
 /// unless the counts differ by fewer than this: a single event of a short run more or less.
 pub const RETRANSMITTED_FLOOR_PKTS: f64 = 10.0;
 
-/// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// In Mbit/s.
     Goodput,
     /// 95th percentile of the queueing delay, in milliseconds.
     Delay,
-    /// Segments sent again.
     Retransmitted,
 }
 
 impl Figure {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Goodput, Self::Delay, Self::Retransmitted];
 
     /// As tables name it.
@@ -74,7 +69,6 @@ pub struct Comparison {
 /// One figure of all sides.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Which.
     pub figure: Figure,
     /// Medians over rounds: the kernel's, ours, the simulator's.
     pub medians: [f64; 3],
@@ -82,10 +76,8 @@ pub struct Row {
     pub against: [Comparison; 2],
 }
 
-/// One scenario, judged.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// Its name.
     pub scenario: String,
     /// In the order of [`Figure::ALL`].
     pub rows: Vec<Row>,

@@ -20,7 +20,6 @@ const HANG_MS: Range<u64> = 100..4_000;
 /// Between a death and the next agent.
 const ABSENT_MS: Range<u64> = 0..3_000;
 
-/// See the module.
 pub struct Faults<'a> {
     remuda: &'a Path,
     run_dir: PathBuf,

@@ -17,14 +17,12 @@ pub fn one_arena() {
 /// What was seen of one process, or of all that had its place.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// Who it is.
     pub name: &'static str,
     /// Moment as a share of the run, and KiB.
     samples: Vec<(f64, u64)>,
 }
 
 impl Memory {
-    /// Nothing seen yet.
     pub fn of(name: &'static str) -> Self {
         Self { name, samples: Vec::new() }
     }

@@ -12,11 +12,9 @@ use std::fmt;
 /// The middle one of several values, and the outer ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The least.
     pub low: f64,
     /// The middle one, or the mean of the middle two.
     pub median: f64,
-    /// The greatest.
     pub high: f64,
 }
 
@@ -48,7 +46,6 @@ impl fmt::Display for Spread {
     }
 }
 
-/// In ascending order.
 pub fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);

@@ -17,7 +17,6 @@ use remuda_sim::Simulation;
 use remuda_stats::{percentile, sorted};
 use std::sync::Arc;
 
-/// Of the bottleneck.
 pub const RATE_MBIT_PER_SEC: f64 = 24.0;
 /// There and back, without a queue.
 pub const RTT_MS: f64 = 40.0;
@@ -45,7 +44,6 @@ pub enum Error {
     /// The emulated link, or the flow over it.
     #[error(transparent)]
     Live(#[from] remuda_live::Error),
-    /// The agent.
     #[error(transparent)]
     Agent(#[from] ccp_agent::Error),
     /// A file of the agent's, or a socket's option.

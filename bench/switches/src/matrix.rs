@@ -29,9 +29,7 @@ pub fn arms() -> Vec<&'static str> {
 /// One cell of the matrix.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// The arm before.
     pub from: &'static str,
-    /// The arm after.
     pub to: &'static str,
     /// The buffer, in BDPs.
     pub buffer_bdp: f64,
@@ -74,13 +72,10 @@ impl Cell {
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The arms.
     pub arms: Vec<&'static str>,
-    /// Buffers, in BDPs.
     pub buffers_bdp: Vec<f64>,
     /// When the switch is made, in seconds.
     pub moments_s: Vec<f64>,
-    /// Runs at once.
     pub jobs: usize,
     /// The seed of every run.
     pub seed: u64,

@@ -162,7 +162,6 @@ needs a table.
 The darker, the more is sent again; a ring misses a bound.
 ";
 
-/// The whole page.
 pub fn page(plan: &Plan, warm: &[Cell], cold: &[Cell]) -> String {
     let mut out = HEAD.to_owned();
     for (hand_off, cells) in [(HandOff::Warm, warm), (HandOff::Cold, cold)] {

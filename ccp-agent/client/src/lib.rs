@@ -36,7 +36,6 @@ pub const SOCKET: &str = "/run/remuda.sock";
 pub const SOCKET_VARIABLE: &str = "REMUDA_SOCKET";
 /// An agent that does not take or answer a request for so long has none of it.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest answer.
 const ANSWER_BYTES_MAX: usize = 1_024;
 /// A weight of 1 on the wire.
 const WEIGHT_MAX: f64 = 1_000.0;
@@ -51,11 +50,8 @@ pub struct Preference {
 }
 
 impl Preference {
-    /// Both count.
     pub const DEFAULT: Self = Self { throughput: 1.0, delay: 1.0 };
-    /// Only delay counts.
     pub const DELAY: Self = Self { throughput: 0.0, delay: 1.0 };
-    /// Only throughput counts.
     pub const THROUGHPUT: Self = Self { throughput: 1.0, delay: 0.0 };
 
     fn request(self) -> Result<String> {

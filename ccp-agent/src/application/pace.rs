@@ -50,7 +50,6 @@ struct User {
     clients: usize,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Pace {
     all: Bucket,

@@ -53,7 +53,6 @@ fn wants(bytes: &[u8]) -> Option<Wants> {
     Wants::checked(weights).ok()
 }
 
-/// Reads a request.
 pub fn parse(bytes: &[u8]) -> Result<Wants, Refusal> {
     let rule = "a request is \"prefer THROUGHPUT DELAY\", two weights of 0 to 1000, not both 0";
     wants(bytes).ok_or_else(|| Refusal::new(Errno::EINVAL, rule))

@@ -32,7 +32,6 @@ use std::time::Duration;
 
 /// An answer that takes longer is none.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
-/// Authors at once.
 const AUTHORS_MAX: usize = 64;
 /// Clients at once, with those that have not announced themselves yet; more are turned away.
 const CLIENTS_MAX: usize = AUTHORS_MAX + 16;

@@ -85,7 +85,6 @@ pub fn decision(flow: u32, seq: u32, cwnd: u64) -> Vec<u8> {
     [&[2], head.as_slice(), words.as_slice(), &[0, 0]].concat()
 }
 
-/// An exception.
 pub fn failed(flow: u32, text: &str) -> Vec<u8> {
     [&[3], flow.to_le_bytes().as_slice(), text.as_bytes()].concat()
 }

@@ -13,7 +13,6 @@ use thiserror::Error;
 
 /// What both sides speak.
 pub const PROTOCOL_VERSION: u32 = 1;
-/// Longest frame.
 pub const FRAME_BYTES_MAX: usize = 65_536;
 /// Of a longer traceback the end is kept.
 const FAILED_BYTES_MAX: usize = 16 << 10;
@@ -34,12 +33,7 @@ const NONE_REGISTER: u32 = u32::MAX;
 pub enum FrameError {
     /// Its length does not fit its kind.
     #[error("a frame of kind {kind} with {bytes} bytes")]
-    Length {
-        /// Its first byte.
-        kind: u8,
-        /// Its length.
-        bytes: usize,
-    },
+    Length { kind: u8, bytes: usize },
     /// No frame of ours begins so.
     #[error("a frame of kind {0}: only 1, 2 and 3 come from an author")]
     Kind(u8),
@@ -54,7 +48,6 @@ pub enum FrameError {
 pub struct Hello {
     /// [`PROTOCOL_VERSION`] of the author's side.
     pub version: u32,
-    /// Its arms.
     pub arms: Vec<ArmSpec>,
 }
 
@@ -62,7 +55,6 @@ pub struct Hello {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArmSpec {
-    /// Its name.
     pub name: String,
     /// One line about it.
     pub summary: String,
@@ -98,11 +90,8 @@ pub struct ProgramSpec {
 /// What is decided for a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// Which flow.
     pub flow: u32,
-    /// To which frame.
     pub seq: u32,
-    /// Window and rate.
     pub decision: Decision,
     /// What a successor would be told now.
     pub handed: Handed,
@@ -115,11 +104,8 @@ pub struct Answer {
 /// What a successor is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
-    /// The window.
     pub cwnd: Bytes,
-    /// The slow-start threshold.
     pub ssthresh: Option<Bytes>,
-    /// The pacing rate.
     pub rate: Option<Rate>,
 }
 
@@ -128,7 +114,6 @@ pub struct Handed {
 pub enum FromAuthor {
     /// What arms there are.
     Hello(Hello),
-    /// A decision.
     Answer(Answer),
     /// An exception, with its traceback. Flow 0: the file as a whole.
     Failed(u32, String),
@@ -163,7 +148,6 @@ fn known(value: u64) -> Option<u64> {
 }
 
 impl FromAuthor {
-    /// Parses one datagram.
     pub fn parse(frame: &[u8]) -> Result<Self, FrameError> {
         let wrong =
             FrameError::Length { kind: frame.first().copied().unwrap_or(0), bytes: frame.len() };

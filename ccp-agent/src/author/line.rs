@@ -35,7 +35,6 @@ const QUEUED_MAX: usize = 65_536;
 pub struct Own<'a> {
     /// Which of the arm's programs.
     pub program: usize,
-    /// Its fields.
     pub fields: &'a [u64],
     /// How each becomes one with that of the report before.
     pub folds: &'a [Fold],
@@ -74,7 +73,6 @@ struct Flows {
     closed: VecDeque<u32>,
 }
 
-/// The connection.
 #[derive(Debug)]
 pub struct Line {
     socket: OwnedFd,

@@ -51,7 +51,6 @@ pub const UID_FIRST: u32 = 1 << 16;
 /// One arm of an author.
 #[derive(Debug)]
 pub struct AuthorArm {
-    /// Its name.
     pub name: &'static str,
     /// One line about it.
     pub summary: String,
@@ -68,7 +67,6 @@ pub struct Program {
     pub id: ProgramId,
     /// Ready to be installed, under a number of its own.
     pub compiled: Arc<Compiled>,
-    /// That number.
     pub uid: u32,
     /// The report fields that it declares.
     pub own: Vec<&'static str>,
@@ -175,7 +173,6 @@ impl Authors {
         self.lock().arms().map(|arm| arm.name).collect()
     }
 
-    /// Their arms.
     pub fn arms(&self) -> Vec<Arc<AuthorArm>> {
         self.lock().arms().cloned().collect()
     }
@@ -270,7 +267,6 @@ impl AuthorArm {
         }
     }
 
-    /// Its programs.
     pub fn programs(&self) -> &[Arc<Program>] {
         &self.programs
     }

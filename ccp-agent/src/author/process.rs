@@ -26,7 +26,6 @@ pub struct Process {
     child: Child,
     /// Our end of its socket, until somebody has it.
     socket: Option<OwnedFd>,
-    /// What it offers.
     pub hello: Hello,
     announcement: Vec<u8>,
 }

@@ -42,21 +42,16 @@ pub trait Actuator {
 /// What happened, for `remuda flows` and the event of the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
-    /// Reports decoded.
     pub reports: u64,
-    /// Switches carried out.
     pub switches: u64,
     /// Payload acknowledged, in bytes.
     pub acked_bytes: u64,
-    /// Segments marked lost.
     pub lost_pkts: u64,
 }
 
-/// One live flow.
 pub struct Flow {
     /// The agent's number of it, never used twice.
     pub id: u32,
-    /// Who it is.
     pub info: FlowInfo,
     /// The name of what drives it: an arm or a policy.
     pub driver: String,
@@ -66,11 +61,9 @@ pub struct Flow {
     pub decision: Decision,
     /// Why it has the arm it has.
     pub why: Why,
-    /// Counts.
     pub totals: Totals,
     /// It runs the datapath's own control.
     pub fell_back: bool,
-    /// The last measurement.
     pub last: Measurement,
     /// [`Measurement::companions`] of the report now due.
     pub companions: u32,
@@ -123,9 +116,7 @@ pub struct Flow {
 pub struct Context<'a> {
     /// The configuration in force.
     pub config: &'a Config,
-    /// Where events go.
     pub recorder: &'a mut dyn Recorder,
-    /// Where decisions go.
     pub actuator: &'a mut dyn Actuator,
     /// No program reports more often than this, in microseconds.
     pub report_us: u32,

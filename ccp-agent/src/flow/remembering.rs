@@ -14,7 +14,6 @@ use std::time::Duration;
 /// A flow that lasts is asked this often: those that begin meanwhile need not wait for its end.
 const ASK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Of one flow.
 #[derive(Debug, Default)]
 pub(super) struct Remembering {
     /// What it began with.
@@ -171,9 +170,7 @@ pub(super) mod tests {
 
     /// A flow that has just begun, at 0 s, and what it leaves.
     pub struct Rig {
-        /// The flow.
         pub flow: Flow,
-        /// What is remembered.
         pub memory: Memory,
         /// What each report says.
         pub says: Measurement,

@@ -97,7 +97,6 @@ impl Flow {
         path
     }
 
-    /// An operator's order.
     pub(super) fn take_over(
         &mut self,
         name: String,

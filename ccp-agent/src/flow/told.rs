@@ -12,7 +12,6 @@ pub struct Guarded {
     pub against: String,
     /// Whether a switch was undone; otherwise it was refused.
     pub undone: bool,
-    /// Why.
     pub reason: String,
     /// How long ago, in seconds.
     pub ago_s: f64,

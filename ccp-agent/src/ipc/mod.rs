@@ -44,7 +44,6 @@ const ROOM_WAIT_MS: u16 = 5;
 /// Lost lifecycle events are found this often.
 const HOUSEKEEPING_NS: u64 = 200_000_000;
 
-/// A datapath.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Peer {
     /// None: what portus starts with.
@@ -91,11 +90,9 @@ pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The datapaths and what goes with them until the agent ends.
 #[derive(Default)]
 pub struct Datapaths {
-    /// Linux TCP.
     pub bpf: Option<Datapath>,
     /// Linux TCP by the kernel module, where it is loaded.
     pub module: Option<ModuleEnd>,
-    /// The unix socket.
     pub unix: Option<UnixEnd>,
     /// The host's default algorithm, while it is ours.
     pub default_algorithm: Option<DefaultAlgorithm>,
@@ -129,7 +126,6 @@ struct Inner {
     ready: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// See the module.
 pub struct Junction {
     inner: RefCell<Inner>,
     host: Arc<Mutex<Host>>,

@@ -16,7 +16,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// The module's device.
 pub const DEVICE: &str = "/dev/ccpkp";
 /// Room for many records: the device gives as many whole ones as fit.
 const READ_BYTES: usize = 1 << 16;
@@ -27,7 +26,6 @@ const RESYNC_INTERVAL_NS: u64 = 1_000_000_000;
 /// Of a message: type, length, sid.
 const HEADER_BYTES: usize = 8;
 
-/// The agent's end.
 pub struct ModuleEnd {
     path: PathBuf,
     file: Option<File>,

@@ -27,14 +27,12 @@ use std::sync::{Arc, Mutex};
 const BEAT_INTERVAL_NS: u64 = 100_000_000;
 /// A datapath that has not taken this many messages is stalled.
 const QUEUE_MAX: usize = 1_024;
-/// Datapaths at once.
 const PEERS_MAX: usize = 256;
 /// A datapath is asked to announce its flows at most this often.
 const RESYNC_INTERVAL_NS: u64 = 1_000_000_000;
 /// Messages read before the agent looks elsewhere.
 const RECEIVE_MAX: usize = 256;
 
-/// The agent's end.
 pub struct UnixEnd {
     socket: UnixDatagram,
     path: PathBuf,

@@ -25,7 +25,6 @@ impl MemoryFile {
         Ok(Self { path: run_dir::memory_file(dir.path()), _dir: dir })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -121,7 +121,6 @@ struct Saver {
     host: Arc<Mutex<Host>>,
     /// The memory's revision that is on disk.
     saved: u64,
-    /// When that was.
     saved_at: Now,
     has_failed: bool,
 }

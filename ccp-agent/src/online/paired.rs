@@ -24,11 +24,9 @@ fn t(freedom: usize) -> f64 {
 /// A mean, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The mean.
     pub mean: f64,
     /// The interval's lower end.
     pub least: f64,
-    /// Its upper end.
     pub most: f64,
 }
 

@@ -8,10 +8,8 @@ use crate::clock;
 use remuda_selector::antelope::model::Model;
 use serde::{Deserialize, Serialize};
 
-/// A model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRow {
-    /// Its name.
     pub name: String,
     /// The SHA-256 of its file.
     pub digest: String,
@@ -55,7 +53,6 @@ pub struct DriftRow {
 pub struct ShadowRow {
     /// `candidate` or `previous`.
     pub role: String,
-    /// Which.
     pub model: ModelRow,
     /// How far it misses.
     pub score: Score,

@@ -42,7 +42,6 @@ impl Miss {
 /// How far predictions of an arm miss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArmScore {
-    /// Which.
     pub arm: String,
     /// Of so many predictions.
     pub predictions: u64,
@@ -63,7 +62,6 @@ pub struct Score {
     pub predictions: u64,
     /// Mean square error, of throughput and delay together; 0 of none.
     pub square: f64,
-    /// By arm.
     pub arms: Vec<ArmScore>,
 }
 

@@ -17,10 +17,8 @@ pub enum Judged {
     NotBetter(Interval),
 }
 
-/// One such model.
 #[derive(Clone, Debug)]
 pub struct Shadow {
-    /// Which.
     pub model: Arc<Model>,
     /// Flows that began after this one score it.
     after: u32,

@@ -20,13 +20,11 @@ const FLOWS_MAX: usize = 8_192;
 /// What came of a state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Of which flow.
     pub flow: u32,
     /// The arm that rode.
     pub arm: &'static str,
     /// What was known at the beginning.
     pub features: Features,
-    /// What came.
     pub came: Value,
     /// No prediction of this flow has been scored before.
     pub is_first: bool,

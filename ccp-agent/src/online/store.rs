@@ -34,11 +34,9 @@ const STATE_BYTES_MAX: u64 = 4_096;
 pub enum Place {
     /// The configured or shipped model.
     Base,
-    /// The trainer's.
     Candidate,
     /// The one in force, if it is not the base.
     Current,
-    /// The one before.
     Previous,
     /// The last candidate that was not taken.
     Refused,

@@ -29,12 +29,7 @@ const CGROUPS_SEEN_MAX: usize = 4_096;
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// One that runs, by the agent's number.
-    Flow {
-        /// Its number.
-        flow: u32,
-        /// What it wants.
-        wants: Wants,
-    },
+    Flow { flow: u32, wants: Wants },
     /// Those that a rule means, running ones and those to come.
     Rule(Rule),
 }
@@ -52,7 +47,6 @@ impl Order {
 /// Who has said what a flow wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Nobody.
     Default,
     /// An operator, by an order with this number.
     Order(u32),
@@ -78,9 +72,7 @@ impl fmt::Display for By {
 pub struct Row {
     /// The order's number; `None` for a rule of the configuration.
     pub order: Option<u32>,
-    /// Which flows.
     pub on: String,
-    /// What they want.
     pub wants: Wants,
 }
 

@@ -12,9 +12,7 @@ pub const RULES_MAX: usize = 256;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct Rule {
-    /// Which flows.
     pub on: Selector,
-    /// What they want.
     pub wants: Wants,
 }
 
@@ -148,7 +146,6 @@ impl From<Rule> for Written {
 }
 
 impl Rules {
-    /// In their order.
     pub fn as_slice(&self) -> &[Rule] {
         &self.0
     }

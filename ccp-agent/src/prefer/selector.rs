@@ -10,7 +10,6 @@ use std::ops::RangeInclusive;
 /// A flow is meant if all hold that are given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selector {
-    /// This end's port.
     pub local_port: Option<Ports>,
     /// The cgroup (v2) that the socket was made in.
     pub cgroup: Option<Cgroup>,

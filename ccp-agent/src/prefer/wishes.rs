@@ -16,7 +16,6 @@ const WISHES_MAX: usize = 4_096;
 /// What an application wants of its socket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wish {
-    /// What.
     pub wants: Wants,
     /// Whose process has said so.
     pub uid: u32,

@@ -22,7 +22,6 @@ pub enum Fold {
     Sum,
     /// The larger one, also of what is true or false.
     Larger,
-    /// The smaller one.
     Smaller,
 }
 

@@ -23,7 +23,6 @@ use text::{Fault, Outline, outline};
 /// Where in a program's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// From 1.
     pub line: usize,
     /// In characters, from 1.
     pub column: usize,

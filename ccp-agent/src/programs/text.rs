@@ -59,7 +59,6 @@ const OPERATORS: &[&str] = &[
 /// Operators that look at what they are assigned to.
 const CONDITIONAL: &[&str] = &["if", "!if", "ewma"];
 const ASSIGNMENTS: &[&str] = &[":=", "bind"];
-/// Statements without operands.
 const COMMANDS: &[&str] = &["report", "fallthrough"];
 /// An expression that nests deeper needs more temporaries than a datapath has.
 const DEPTH_MAX: usize = 32;
@@ -75,7 +74,6 @@ const SHAPE: &str = "a program is (def ...) and then (when CONDITION STATEMENTS.
 /// What is wrong, and where: an offset in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where.
     pub at: usize,
     /// What is wrong, and what to write instead.
     pub rule: String,
@@ -90,7 +88,6 @@ fn fault<T>(at: usize, rule: impl Into<String>) -> Result<T, Fault> {
 /// What stands between spaces and parentheses.
 #[derive(Clone, Copy, Debug)]
 pub struct Word<'a> {
-    /// It.
     pub text: &'a str,
     at: usize,
 }
@@ -99,7 +96,6 @@ pub struct Word<'a> {
 #[derive(Debug)]
 pub struct List<'a> {
     span: Range<usize>,
-    /// In order.
     pub forms: Vec<Form<'a>>,
 }
 
@@ -108,7 +104,6 @@ pub struct List<'a> {
 pub enum Form<'a> {
     /// A name, a number or an operator.
     Word(Word<'a>),
-    /// Another list.
     List(List<'a>),
 }
 
@@ -143,7 +138,6 @@ impl<'a> List<'a> {
 /// A clause, by where its parts lie in the text.
 #[derive(Clone, Debug)]
 pub struct Clause {
-    /// What must hold.
     pub condition: Range<usize>,
     /// What is then done.
     pub statements: Vec<Range<usize>>,
@@ -152,7 +146,6 @@ pub struct Clause {
 /// A program, by where its parts lie in the text.
 #[derive(Clone, Debug)]
 pub struct Outline {
-    /// The declarations.
     pub def: Range<usize>,
     /// The clauses, in order.
     pub clauses: Vec<Clause>,

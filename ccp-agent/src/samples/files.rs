@@ -75,7 +75,6 @@ impl SampleFiles {
         Ok(Self { began_unix_us: || 0, ..Self::take(dir, bytes_max)? })
     }
 
-    /// Where they are.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

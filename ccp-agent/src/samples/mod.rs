@@ -34,7 +34,6 @@ const BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 40;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SamplesConfig {
-    /// They are.
     pub enabled: bool,
     /// What they may have of the disk, in bytes; the oldest make room.
     pub bytes_max: u64,

@@ -20,24 +20,18 @@ const CLEAR_BELOW: &str = "\x1b[J";
 /// What a path does now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lane {
-    /// Nothing yet.
     Waiting,
     /// A download is about to start.
     Starting {
-        /// Who comes next.
         driver: String,
     },
-    /// A download.
     Running {
-        /// Who drives it.
         driver: String,
         /// The arm in charge.
         arm: String,
         /// How long it has run.
         at: Duration,
-        /// What has arrived.
         received_bytes: u64,
-        /// Smoothed RTT.
         srtt_ms: Option<f64>,
         /// Why that arm is in charge.
         why: String,
@@ -124,7 +118,6 @@ fn ended_line(run: &Run) -> String {
     line
 }
 
-/// Paints a board.
 pub struct Display<'a> {
     board: &'a Board,
     plan: &'a Plan,
@@ -135,7 +128,6 @@ pub struct Display<'a> {
 }
 
 impl<'a> Display<'a> {
-    /// On standard error.
     pub fn new(board: &'a Board, plan: &'a Plan, clock: Clock) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { board, plan, clock, is_terminal, painted_lines: 0, line_at: Duration::ZERO }

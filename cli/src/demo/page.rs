@@ -21,9 +21,7 @@ const GOODPUT_SPAN_MIN: Duration = Duration::from_millis(250);
 pub struct Content<'a> {
     /// What was to run.
     pub plan: &'a Plan,
-    /// What has run.
     pub runs: &'a [Run],
-    /// The comparison.
     pub summary: &'a Summary,
     /// What was run, by name.
     pub facts: &'a Facts,
@@ -52,7 +50,6 @@ fn class(name: &str) -> &'static str {
 }
 
 impl Content<'_> {
-    /// The page.
     pub fn html(&self) -> String {
         let lines = &self.summary.lines;
         let bounds = if lines.iter().any(|line| line.is_bound) {

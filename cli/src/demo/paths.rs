@@ -13,9 +13,7 @@ const UP_QUEUE_BDPS: f64 = 8.0;
 /// A path of the demonstration. Rate and delay are the same for all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Path {
-    /// For files.
     pub key: &'static str,
-    /// For people.
     pub title: &'static str,
     /// What the paper's Rein picks here.
     pub suits: &'static str,
@@ -76,7 +74,6 @@ impl Path {
         PathSpec { up, down, ..PathSpec::default() }
     }
 
-    /// In words.
     pub fn about(&self) -> String {
         let mut text = format!(
             "{RATE_MBIT_PER_SEC} Mbit/s, {} ms RTT, droptail of {} BDP",
@@ -93,7 +90,6 @@ impl Path {
     }
 }
 
-/// What is run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Who drives the downloads.
@@ -113,9 +109,7 @@ pub struct Plan {
 pub struct Heat {
     /// Index into [`PATHS`].
     pub path: usize,
-    /// Who drives it.
     pub driver: String,
-    /// From 0.
     pub round: u32,
     /// Of the link's random draws: the same for all drivers of a round.
     pub seed: u64,

@@ -65,10 +65,8 @@ impl Scale {
     }
 }
 
-/// A line.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// For people.
     pub name: String,
     /// For the style sheet.
     pub class: &'static str,
@@ -79,18 +77,14 @@ pub struct Series {
 /// A span of time.
 #[derive(Clone, Debug)]
 pub struct Band {
-    /// For people.
     pub name: String,
     /// For the style sheet.
     pub class: &'static str,
-    /// In seconds.
     pub span_s: (f64, f64),
 }
 
-/// Something over time.
 #[derive(Clone, Debug)]
 pub struct TimePlot {
-    /// Above it.
     pub title: String,
     /// Of the upward axis.
     pub unit: &'static str,
@@ -103,7 +97,6 @@ pub struct TimePlot {
 }
 
 impl TimePlot {
-    /// The figure.
     pub fn figure(&self) -> String {
         let ends = self.series.iter().flat_map(|series| series.points.last());
         let end_s = ends.map(|(at_s, _)| *at_s).fold(0.0, f64::max);
@@ -195,10 +188,8 @@ fn line_svg(series: &Series, x: Scale, y: Scale) -> String {
     format!("<path class=\"line {class}\" d=\"{path}\"><title>{name}</title></path>")
 }
 
-/// One bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// For people.
     pub name: String,
     /// For the style sheet.
     pub class: &'static str,
@@ -206,14 +197,11 @@ pub struct Bar {
     pub mean: Option<f64>,
     /// What it is the mean of.
     pub values: Vec<f64>,
-    /// Beside it.
     pub text: String,
 }
 
-/// Bars of seconds.
 #[derive(Clone, Debug)]
 pub struct BarPlot {
-    /// Above it.
     pub title: String,
     /// The end of the axis.
     pub most: f64,
@@ -222,7 +210,6 @@ pub struct BarPlot {
 }
 
 impl BarPlot {
-    /// The figure.
     pub fn figure(&self) -> String {
         let x = Scale::new(self.most, BAR_LEFT, WIDTH - BAR_RIGHT);
         let bottom = 6.0 + BAR_PITCH * self.bars.len() as f64;

@@ -37,9 +37,7 @@ pub enum Reins<'a> {
 
 /// What all paths share.
 pub struct Race<'a> {
-    /// What to run.
     pub plan: &'a Plan,
-    /// What drives it.
     pub reins: Reins<'a>,
     /// Where its progress shows.
     pub board: &'a Board,

@@ -8,13 +8,10 @@ use std::time::Duration;
 pub struct Sample {
     /// Since the download's first byte.
     pub at: Duration,
-    /// What had arrived.
     pub received_bytes: u64,
     /// The arm in charge.
     pub arm: String,
-    /// Smoothed RTT.
     pub srtt_ms: Option<f64>,
-    /// Window, in segments.
     pub cwnd_pkts: u64,
 }
 
@@ -25,9 +22,7 @@ pub struct Choice {
     pub at: Duration,
     /// The arm from then on.
     pub arm: String,
-    /// In words.
     pub why: String,
-    /// In numbers.
     pub features: Vec<(String, String)>,
 }
 
@@ -36,9 +31,7 @@ pub struct Choice {
 pub struct Run {
     /// Index into [`super::paths::PATHS`].
     pub path: usize,
-    /// Who drove it.
     pub driver: String,
-    /// From 0.
     pub round: u32,
     /// Whether the whole file arrived; if not, `elapsed` is a lower bound.
     pub completed: bool,
@@ -46,7 +39,6 @@ pub struct Run {
     pub elapsed: Duration,
     /// What arrived, every byte compared.
     pub received_bytes: u64,
-    /// Segments sent again.
     pub retransmitted_pkts: u32,
     /// Bytes that had arrived, by time, at every 50 ms or so.
     pub progress: Vec<(Duration, u64)>,
@@ -66,14 +58,11 @@ impl Run {
 /// The notes taken while a download runs.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// So far.
     pub samples: Vec<Sample>,
-    /// So far.
     pub choices: Vec<Choice>,
 }
 
 impl Notes {
-    /// Notes one look.
     pub fn take(&mut self, at: Duration, received_bytes: u64, row: &Row) {
         // Only a policy's decision has features.
         let last = self.choices.last().map(|choice| (&choice.why, &choice.features));

@@ -137,7 +137,6 @@ mod tests {
         })
     }
 
-    /// Columns, outside quotes.
     fn columns(line: &str) -> usize {
         let mut quoted = false;
         1 + line

@@ -14,13 +14,9 @@ pub const PAPER_TIMES_S: [(&str, f64); 4] =
 /// The completion times of one driver on one path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// Their mean.
     pub mean_s: f64,
-    /// The shortest.
     pub least_s: f64,
-    /// The longest.
     pub most_s: f64,
-    /// How many downloads.
     pub count: usize,
     /// Some did not complete: the true times are longer.
     pub is_bound: bool,
@@ -55,7 +51,6 @@ impl fmt::Display for Times {
 /// One driver on all paths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Its name.
     pub driver: String,
     /// By path; `None` where it did not run.
     pub times: Vec<Option<Times>>,
@@ -80,7 +75,6 @@ pub struct Pick {
     pub why: String,
 }
 
-/// The comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// In the order of the plan.

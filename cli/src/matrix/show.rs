@@ -9,7 +9,6 @@ use std::time::Duration;
 /// A share, 1000 %: more of them is hard to read.
 const FACTOR_FROM: f64 = 10.0;
 
-/// Who does best.
 pub fn ranking(rows: &[Row]) -> String {
     ranking_table(&remuda_matrix::ranking(rows))
 }
@@ -91,7 +90,6 @@ pub fn ahead(it: Interval) -> String {
     spread(it, 100.0)
 }
 
-/// All suites.
 pub fn suites(all: &[Suite]) -> Result<String, Failure> {
     let mut shown = table(&["suite", "environments", "what", "source"]);
     for suite in all {

@@ -118,7 +118,6 @@ fn ratio(it: Interval) -> String {
     }
 }
 
-/// What changed.
 fn diff(diff: &Diff) -> String {
     let counts = ["equal", "about", "better", "worse"];
     let figures = ["new merit to old", "below half", "new misses"];

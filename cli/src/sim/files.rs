@@ -10,13 +10,11 @@ use std::path::{Path, PathBuf};
 /// What is to be written, and where.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// Of all runs.
     pub folder: PathBuf,
     /// Whether plots are drawn.
     pub plot: Option<PlotKind>,
     /// Whether flows are logged.
     pub qlog: bool,
-    /// Of this program.
     pub commit: Option<String>,
 }
 

@@ -25,12 +25,10 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// Each of them.
     pub fn values(self) -> RangeInclusive<u64> {
         self.first..=self.last
     }
 
-    /// One seed.
     pub fn only(seed: u64) -> Self {
         Self { first: seed, last: seed }
     }
@@ -72,7 +70,6 @@ impl FromStr for Vary {
     }
 }
 
-/// One run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// What is to happen.
@@ -84,7 +81,6 @@ pub struct Run {
 /// All runs, in the order in which their results are given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// At least one.
     pub runs: Vec<Run>,
 }
 

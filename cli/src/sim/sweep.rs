@@ -51,7 +51,6 @@ pub struct Options<'a> {
     pub stopped: &'a AtomicBool,
     /// Whether nothing is shown.
     pub quiet: bool,
-    /// Since the start.
     pub clock: Clock,
 }
 

@@ -16,7 +16,6 @@ pub struct Beginning {
     pub initial_cwnd_pkts: u32,
 }
 
-/// The kernel's map.
 #[derive(Debug)]
 pub struct Destinations {
     map: MapHandle,
@@ -31,7 +30,6 @@ fn key((address, bits): (Ipv6Addr, u8)) -> [u8; size_of::<layout::Destination>()
 }
 
 impl Destinations {
-    /// Over that map.
     pub fn new(map: MapHandle) -> Self {
         Self { map }
     }

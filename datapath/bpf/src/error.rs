@@ -14,12 +14,7 @@ pub enum Error {
         "{what}: {source}\nfix: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; \
          `remuda doctor` says what else is missing"
     )]
-    Kernel {
-        /// What was tried.
-        what: String,
-        /// What libbpf said.
-        source: libbpf_rs::Error,
-    },
+    Kernel { what: String, source: libbpf_rs::Error },
     /// The kernel has no type information.
     #[error("the kernel offers no BTF ({0})\nfix: a kernel with CONFIG_DEBUG_INFO_BTF=y")]
     NoBtf(io::Error),
@@ -55,7 +50,6 @@ pub enum Error {
     NoNative {
         /// What was asked for.
         name: String,
-        /// What there is.
         available: String,
         /// What the kernel said.
         source: io::Error,
@@ -87,7 +81,6 @@ pub enum Error {
     /// A file of the host, such as a sysctl or a cgroup.
     #[error("{path}: {source}")]
     File {
-        /// Which.
         path: String,
         /// What the system said.
         source: io::Error,

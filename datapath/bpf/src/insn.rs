@@ -4,7 +4,6 @@
 
 use libbpf_rs::libbpf_sys::bpf_insn;
 
-/// One BPF instruction.
 pub type Insn = bpf_insn;
 
 /// Class, source and operation of the instructions used here.
@@ -37,17 +36,11 @@ mod code {
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub enum Jump {
-    /// =
     Equal = 0x10,
-    /// >
     Greater = 0x20,
-    /// >=
     GreaterOrEqual = 0x30,
-    /// !=
     NotEqual = 0x50,
-    /// <
     Less = 0xa0,
-    /// <=
     LessOrEqual = 0xb0,
 }
 
@@ -151,7 +144,6 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// Appends one instruction.
     pub fn push(&mut self, insn: Insn) {
         self.insns.push(insn);
     }

@@ -3,7 +3,6 @@
 
 use std::mem::{offset_of, size_of};
 
-/// Flows at once.
 pub const SLOTS: usize = 8192;
 /// A sid is `generation << SLOT_BITS | slot`.
 pub const SLOT_BITS: u32 = 13;

@@ -14,7 +14,6 @@ mod destinations;
 mod error;
 pub mod insn;
 mod kernel;
-#[expect(missing_docs, reason = "bpf/layout.h documents the fields, once")]
 pub mod layout;
 mod namespaces;
 mod native;

@@ -33,7 +33,6 @@ const USEC_PER_SEC: u64 = 1_000_000;
 
 type Name = [u8; NAME_BYTES];
 
-/// One such flow.
 #[derive(Debug)]
 struct Native {
     /// What it is to run.
@@ -68,7 +67,6 @@ pub struct Seen {
     pub fetch_from: HashSet<u32>,
 }
 
-/// All of them.
 #[derive(Debug)]
 pub struct Natives {
     flows: HashMap<u32, Native>,

@@ -62,7 +62,6 @@ impl Slots {
         self.occupant(index).filter(|(live, _)| *live == sid).map(|(_, info)| info)
     }
 
-    /// Every live flow.
     pub fn live(&self) -> impl Iterator<Item = (u32, FlowInfo)> {
         (0..SLOTS).filter_map(|index| self.occupant(index))
     }

@@ -153,7 +153,6 @@ fn update(kind: u8, index: u32, value: u64) -> Vec<u8> {
 
 /// A sender that keeps a loopback connection busy until it is dropped.
 struct Traffic {
-    /// The sender's socket.
     socket: TcpStream,
     stop: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,

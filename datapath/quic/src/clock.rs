@@ -11,7 +11,6 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Reads it.
     #[expect(clippy::disallowed_methods, reason = "this is the file that reads the clock")]
     pub fn start() -> Self {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

@@ -280,7 +280,6 @@ impl Datapath {
         self.shared.lock().at(now_ns, |vm| vm.start(0, start).ok())
     }
 
-    /// A flow ends.
     pub(crate) fn stop_flow(&self, sid: u32) {
         let now_ns = self.shared.clock.now_ns();
         self.shared.lock().at(now_ns, |vm| vm.stop(sid));

@@ -97,7 +97,6 @@ struct Recovery {
     is_on: bool,
 }
 
-/// The round trips.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rtt {
     smoothed_ns: u64,
@@ -105,7 +104,6 @@ struct Rtt {
     newest_sent_ns: u64,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Flow {
     datapath: Datapath,
@@ -134,7 +132,6 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// A new path.
     pub fn new(datapath: Datapath, identity: Identity, mtu: u16) -> Self {
         Self {
             datapath,

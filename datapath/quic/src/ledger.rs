@@ -44,7 +44,6 @@ pub struct RateSample {
     pub is_app_limited: bool,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Ledger {
     records: VecDeque<Record>,

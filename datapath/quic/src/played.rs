@@ -22,7 +22,6 @@ const PROGRAM: &str = "(def (Report (volatile acked 0) (volatile lost 0)))
     (report))";
 const UID: u32 = 1;
 
-/// A run directory.
 pub struct Place(TempDir);
 
 impl Place {

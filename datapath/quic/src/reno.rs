@@ -7,7 +7,6 @@
 /// RFC 9002 section 7.2: the minimum congestion window, in datagrams.
 pub const CWND_MIN_DATAGRAMS: u64 = 2;
 
-/// Window and threshold.
 #[derive(Clone, Copy, Debug)]
 pub struct Reno {
     /// In bytes; infinite before the first loss.

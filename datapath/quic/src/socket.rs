@@ -30,7 +30,6 @@ type Identity = (u64, u64, i64, i64);
 /// What a look for the agent has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// None.
     Nobody,
     /// The one we know.
     Same,
@@ -38,7 +37,6 @@ pub enum Found {
     New,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct AgentSocket {
     run_dir: PathBuf,
@@ -53,12 +51,10 @@ pub struct AgentSocket {
 pub struct Bell(OwnedFd);
 
 impl Bell {
-    /// A new one.
     pub fn new() -> io::Result<Self> {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Wakes it.
     pub fn ring(&self) {
         // Full means that it has been rung often enough.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());

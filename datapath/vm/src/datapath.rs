@@ -93,9 +93,7 @@ pub enum Error {
     /// A number out of its bounds.
     #[error("{key} = {value}: it must be {rule}")]
     Bound {
-        /// Which setting.
         key: &'static str,
-        /// What it was.
         value: u32,
         /// What it must be.
         rule: &'static str,

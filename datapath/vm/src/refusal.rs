@@ -26,7 +26,6 @@ pub enum Reason {
     /// An initial value that is no constant.
     #[error("an initial value is a constant")]
     Initial,
-    /// No such operation.
     #[error("no operation has this code")]
     Opcode,
     /// An event outside of the instructions.
@@ -35,7 +34,6 @@ pub enum Reason {
     /// Micros is only assigned.
     #[error("Micros can only be assigned")]
     Micros,
-    /// By a constant.
     #[error("it divides by the constant 0")]
     Division,
     /// A constant weight above ten.
@@ -53,7 +51,6 @@ pub enum Reason {
     /// Never there, or over.
     #[error("this flow is not, or no longer, there")]
     NoFlow,
-    /// No room.
     #[error("the table of programs is full")]
     ProgramsFull,
 }
@@ -80,7 +77,6 @@ const REASONS: [Reason; 16] = [
 /// A message that was refused. Nothing of it has taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub struct Refusal {
-    /// Why.
     pub reason: Reason,
     /// Type of the message, if it was long enough to have one.
     pub kind: Option<u16>,

@@ -27,7 +27,6 @@ pub const MESSAGE_BYTES_MAX: usize = 32_678;
 /// The version of Remuda's own messages, in `HELLO`.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// Message types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
@@ -65,7 +64,6 @@ pub enum Error {
     /// Shorter than its header, or than its header says, or longer.
     #[error("message of {actual} bytes: {rule}")]
     Length {
-        /// Bytes received.
         actual: usize,
         /// What they should have been.
         rule: &'static str,
@@ -76,7 +74,6 @@ pub enum Error {
     /// A count that does not fit the length.
     #[error("{what}: {count} do not fit a message of {bytes} bytes")]
     Count {
-        /// What is counted.
         what: &'static str,
         /// How many there should be.
         count: u64,
@@ -93,7 +90,6 @@ pub enum Error {
         kind: u8,
         /// Its index on the wire.
         index: u32,
-        /// What is wrong.
         rule: &'static str,
     },
     /// A program that cannot be run.
@@ -101,7 +97,6 @@ pub enum Error {
     Program {
         /// The agent's number of the program.
         uid: u32,
-        /// What is wrong.
         rule: String,
     },
 }

@@ -18,7 +18,6 @@ pub const CONTROL_REGISTERS: u32 = 32;
 pub const TEMPORARY_REGISTERS: u32 = 8;
 /// libccp's `MAX_LOCAL_REG`.
 pub const LOCAL_REGISTERS: u32 = 8;
-/// libccp's primitives.
 pub const PRIMITIVES: u32 = 15;
 /// Event flag, fall through, report, Micros, Cwnd, Rate.
 pub const IMPLICIT_REGISTERS: u32 = 6;
@@ -38,7 +37,6 @@ pub const RATE: u32 = 5;
 /// Operations, numbered as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Saturating sum.
     Add,
     /// Copies the right operand.
     Bind,
@@ -54,13 +52,10 @@ pub enum Op {
     If,
     /// 1 if left < right, else 0.
     Lt,
-    /// The larger.
     Max,
     /// The later, of 32-bit numbers that wrap.
     MaxWrap,
-    /// The smaller.
     Min,
-    /// Saturating product.
     Mul,
     /// Copies the right operand if the left is 0.
     NotIf,
@@ -73,7 +68,6 @@ const OP_DEFINE: u8 = 2;
 /// A register or a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Register {
-    /// A constant.
     Immediate(u64),
     /// Event flag, fall through, report, Micros, Cwnd, Rate.
     Implicit(u32),
@@ -83,7 +77,6 @@ pub enum Register {
     Local(u32),
     /// What the datapath measured.
     Primitive(u32),
-    /// Reported.
     Report(u32),
     /// Settable by the agent.
     Control(u32),
@@ -92,24 +85,18 @@ pub enum Register {
 /// One operation: `result := left op right`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// What to do.
     pub op: Op,
-    /// Where to.
     pub result: Register,
-    /// Left operand.
     pub left: Register,
-    /// Right operand.
     pub right: Register,
 }
 
 /// The initial value of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Define {
-    /// Which.
     pub register: Register,
     /// Set again after each report.
     pub volatile: bool,
-    /// What to.
     pub value: u64,
 }
 
@@ -127,9 +114,7 @@ pub struct Event {
 pub struct Program {
     /// The agent's number of it.
     pub uid: u32,
-    /// Initial values.
     pub defines: Vec<Define>,
-    /// In order.
     pub events: Vec<Event>,
 }
 

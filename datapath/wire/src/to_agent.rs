@@ -41,7 +41,6 @@ pub struct FlowInfo {
     pub srtt_us: u32,
     /// Minimum RTT, in microseconds; 0 if unknown.
     pub rtt_min_us: u32,
-    /// ECN was negotiated.
     pub ecn: bool,
     /// The algorithm the flow asked for.
     pub requested: String,
@@ -109,7 +108,6 @@ pub enum ToAgent {
     Create {
         /// The datapath's number of the flow.
         sid: u32,
-        /// The rest.
         create: Create,
     },
     /// See [`Kind::Measure`]. Without fields it is the flow's end.
@@ -118,7 +116,6 @@ pub enum ToAgent {
         sid: u32,
         /// The agent's number of the program that reported.
         uid: u32,
-        /// Number of fields.
         fields: usize,
     },
     /// See [`Kind::Ready`].
@@ -132,14 +129,12 @@ pub enum ToAgent {
     Flow {
         /// The datapath's number of the flow.
         sid: u32,
-        /// The rest.
         info: Box<FlowInfo>,
     },
     /// See [`Kind::Signals`].
     Signals {
         /// The datapath's number of the flow.
         sid: u32,
-        /// The rest.
         signals: Signals,
     },
     /// See [`Kind::State`].
@@ -156,7 +151,6 @@ pub enum ToAgent {
 }
 
 impl ToAgent {
-    /// Parses one datagram.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
         let (kind, sid, mut r) = open(message)?;
         let parsed = match kind {
@@ -258,7 +252,6 @@ impl Hello {
         })
     }
 
-    /// Encodes it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         begin(out, Kind::Hello, 0);
         for word in [self.version, self.capabilities, self.programs_max, self.flows_max] {

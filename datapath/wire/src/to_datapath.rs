@@ -12,9 +12,7 @@ const NATIVE_NAME_BYTES: usize = 16;
 /// A new value of a register: of a control register, of Cwnd (bytes) or of Rate (bytes per second).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// Which.
     pub register: Register,
-    /// What to.
     pub value: u64,
 }
 
@@ -27,7 +25,6 @@ pub enum ToDatapath {
     UpdateFields {
         /// The datapath's number of the flow.
         sid: u32,
-        /// In order.
         updates: Vec<Update>,
     },
     /// See [`Kind::ChangeProg`].
@@ -55,7 +52,6 @@ pub enum ToDatapath {
 }
 
 impl ToDatapath {
-    /// Parses one datagram.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
         let (kind, sid, mut r) = open(message)?;
         let bytes = message.len();

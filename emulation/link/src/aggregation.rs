@@ -12,7 +12,6 @@ use std::collections::VecDeque;
 /// When packets that have arrived are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aggregation {
-    /// Above zero.
     pub interval: Nanos,
     /// Above zero; none is no bound.
     pub packets_max: Option<usize>,
@@ -54,7 +53,6 @@ impl<P> Aggregator<P> {
         self.rule.packets_max.map(|max| max.saturating_sub(self.held.len()).max(1))
     }
 
-    /// A packet arrives.
     pub(crate) fn arrive(&mut self, passage: Passage<P>) {
         let now = passage.at;
         if self.due < now {

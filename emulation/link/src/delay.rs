@@ -42,7 +42,6 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// A fixed delay.
     pub fn fixed(base: Nanos, rng: ChaCha8Rng) -> Self {
         Self {
             base,

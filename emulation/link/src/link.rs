@@ -35,21 +35,16 @@ use std::sync::Arc;
 /// How fast a bottleneck sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RateModel {
-    /// At once.
     Unlimited,
-    /// Bit by bit.
     Constant {
-        /// Above zero.
         bits_per_sec: u64,
     },
     /// Bit by bit, at a rate that changes.
     Steps {
-        /// Each above zero.
         bits_per_sec: Schedule<u64>,
     },
     /// When a trace says.
     Trace {
-        /// The trace.
         trace: Arc<Trace>,
         /// Ends with the trace's last line.
         once: bool,
@@ -93,11 +88,8 @@ pub enum Fate {
         /// When it reaches the other end.
         at: Nanos,
     },
-    /// It was dropped.
     Dropped {
-        /// Why.
         reason: DropReason,
-        /// When.
         at: Nanos,
     },
 }
@@ -107,7 +99,6 @@ pub enum Fate {
 // those it was written in, and the processor waits for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome<P> {
-    /// The packet.
     pub packet: P,
     /// What became of it.
     pub fate: Fate,
@@ -127,7 +118,6 @@ impl<P> Outcome<P> {
 enum Core<P> {
     /// What most links are.
     Row(Row<P>),
-    /// Any link.
     Queued(Box<Queued<P>>),
 }
 

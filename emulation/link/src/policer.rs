@@ -18,7 +18,6 @@ pub struct Policer {
 }
 
 impl Policer {
-    /// A full bucket.
     pub fn new(bits_per_sec: u64, burst_bytes: u64) -> Self {
         let full = burst_bytes.saturating_mul(BIT_NANOS);
         Self { bits_per_sec, full, tokens: full, at: Nanos::ZERO }

@@ -14,7 +14,6 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 pub struct DropCounts {
     /// By the loss model.
     pub loss: u64,
-    /// By the policer.
     pub policer: u64,
     /// Because the queue was full on arrival.
     pub queue_full: u64,
@@ -22,14 +21,11 @@ pub struct DropCounts {
     pub head_drop: u64,
     /// By CoDel, FQ-CoDel's too.
     pub codel: u64,
-    /// By PIE.
     pub pie: u64,
-    /// By RED.
     pub red: u64,
 }
 
 impl DropCounts {
-    /// All of them.
     pub fn total(&self) -> u64 {
         let before_queue = self.loss + self.policer;
         before_queue + self.queue_full + self.head_drop + self.codel + self.pie + self.red
@@ -54,9 +50,7 @@ impl DropCounts {
 /// [`Link::without_delay_histogram`](crate::Link::without_delay_histogram).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DelaySummary {
-    /// How many packets.
     pub packets: u64,
-    /// Their mean.
     pub mean_ms: f64,
     /// Half waited no longer.
     pub p50_ms: f64,
@@ -64,7 +58,6 @@ pub struct DelaySummary {
     pub p95_ms: f64,
     /// 99 % waited no longer.
     pub p99_ms: f64,
-    /// The longest.
     pub max_ms: f64,
 }
 
@@ -77,11 +70,8 @@ pub struct LinkStats {
     pub bytes_in: u64,
     /// Packets delivered to the other end.
     pub packets_out: u64,
-    /// Their bytes.
     pub bytes_out: u64,
-    /// Packets dropped.
     pub dropped: DropCounts,
-    /// Their bytes.
     pub bytes_dropped: u64,
     /// Packets the queue marked "congestion experienced".
     pub ecn_marked: u64,
@@ -105,7 +95,6 @@ pub(crate) struct Level {
     pub(crate) packets_held: u64,
     pub(crate) queue_packets: u64,
     pub(crate) queue_bytes: u64,
-    /// Since the start.
     pub(crate) marked: u64,
 }
 

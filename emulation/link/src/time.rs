@@ -14,10 +14,8 @@ pub struct Nanos(pub u64);
 impl Nanos {
     /// The start of the link, or no time at all.
     pub const ZERO: Self = Self(0);
-    /// Never.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// From whole milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }

@@ -24,7 +24,6 @@ const NANOSECONDS: u8 = 9;
 /// Where packets are written to, and how much of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureSpec {
-    /// The file.
     pub path: PathBuf,
     /// Of a longer packet, no more than its first so many bytes are kept.
     pub snap_bytes: u32,

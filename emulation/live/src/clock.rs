@@ -12,7 +12,6 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts counting.
     #[expect(clippy::disallowed_methods, reason = "the emulator's one clock")]
     pub fn start() -> Self {
         Self { start: Instant::now() }

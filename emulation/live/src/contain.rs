@@ -19,10 +19,7 @@ use std::os::unix::net::UnixStream;
 /// Which of the two processes this is.
 pub(crate) enum Side {
     /// The parent, once the child has ended.
-    Outside {
-        /// The child's.
-        status: i32,
-    },
+    Outside { status: i32 },
     /// The child, which has the work to do.
     Inside,
 }

@@ -11,10 +11,7 @@ pub enum Error {
     #[error(
         "{action}: not permitted; needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it with sudo"
     )]
-    NotPermitted {
-        /// What was tried.
-        action: String,
-    },
+    NotPermitted { action: String },
     /// The kernel has no TUN devices.
     #[error("cannot open /dev/net/tun: {source}; load the module: sudo modprobe tun")]
     NoTun {
@@ -27,9 +24,7 @@ pub enum Error {
     /// An argument of a command line is wrong.
     #[error("`{option}` is `{value}`: {rule}")]
     Argument {
-        /// Which.
         option: String,
-        /// What it is.
         value: String,
         /// What it must be.
         rule: String,
@@ -46,7 +41,6 @@ pub enum Error {
     /// A log cannot be written.
     #[error("{path}: cannot write the log: {source}", path = .path.display())]
     Log {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -54,7 +48,6 @@ pub enum Error {
     /// A capture cannot be written.
     #[error("{path}: cannot write the capture: {source}", path = .path.display())]
     Capture {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -74,7 +67,6 @@ pub enum Error {
     /// A command cannot be started.
     #[error("cannot start `{command}`: {source}; is it installed and on PATH?")]
     Command {
-        /// The program.
         command: String,
         /// What the system said.
         source: io::Error,
@@ -82,7 +74,6 @@ pub enum Error {
     /// The system refused something else.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
         action: String,
         /// What the system said.
         source: io::Error,

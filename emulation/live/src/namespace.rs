@@ -71,7 +71,6 @@ impl Namespace {
         Ok(Self { fd, ipv4, ipv6: Ipv6Addr::UNSPECIFIED, device: device.to_owned() })
     }
 
-    /// Its IPv4 address.
     pub fn ipv4(&self) -> Ipv4Addr {
         self.ipv4
     }

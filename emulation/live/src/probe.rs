@@ -34,13 +34,10 @@ pub struct RoundTrips {
     pub returned: u32,
     /// How many did not.
     pub lost: u32,
-    /// The shortest.
     pub min_ms: f64,
-    /// Their mean.
     pub mean_ms: f64,
     /// Half took no longer.
     pub p50_ms: f64,
-    /// The longest.
     pub max_ms: f64,
 }
 
@@ -54,7 +51,6 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Payload over time.
     pub fn mbit_per_sec(&self) -> f64 {
         self.bytes as f64 * 8.0 / 1e6 / self.elapsed.as_secs_f64()
     }

@@ -11,7 +11,6 @@ pub(crate) struct Subnet {
 }
 
 impl Subnet {
-    /// Everywhere.
     pub(crate) const ALL: Self = Self { address: Ipv4Addr::UNSPECIFIED, bits: 0 };
 
     pub(crate) fn mask(self) -> Ipv4Addr {

@@ -133,7 +133,6 @@ impl Testbed {
         &self.client
     }
 
-    /// The other end.
     pub fn server(&self) -> &Namespace {
         &self.server
     }

@@ -20,7 +20,6 @@ const STALL_LIMIT: Duration = Duration::from_secs(20);
 /// Progress is noted this often.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What to send.
 #[derive(Clone, Debug)]
 pub struct Transfer {
     /// How much, in bytes; `None` sends until it is stopped.
@@ -41,10 +40,8 @@ impl Default for Transfer {
     }
 }
 
-/// How it went.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Bytes that arrived.
     pub bytes: u64,
     /// From the first byte sent to the last one received.
     pub elapsed: Duration,

@@ -38,12 +38,10 @@ impl VethPair {
         Ok(Self { client, server })
     }
 
-    /// One end.
     pub fn client(&self) -> &Namespace {
         &self.client
     }
 
-    /// The other end.
     pub fn server(&self) -> &Namespace {
         &self.server
     }

@@ -56,7 +56,6 @@ fn is_name(name: &str) -> bool {
 }
 
 impl AuthorFiles {
-    /// Reads them.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let own = path.file_name().map(PathBuf::from).unwrap_or_default();
         let root = match path.parent() {

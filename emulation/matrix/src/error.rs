@@ -10,9 +10,7 @@ pub enum Error {
     Unknown {
         /// What kind of name it is.
         what: &'static str,
-        /// What was said.
         name: String,
-        /// All there are.
         known: String,
         /// What may have been meant.
         fix: String,
@@ -22,7 +20,6 @@ pub enum Error {
     Expect {
         /// The suite and the family.
         family: String,
-        /// The line.
         line: String,
         /// What is wrong with it, and the fix.
         rule: String,
@@ -44,12 +41,10 @@ pub enum Error {
     /// A scenario is none.
     #[error(transparent)]
     Scenario(#[from] remuda_scenarios::Error),
-    /// The simulator refused.
     #[error("{run}: {source}")]
     Sim {
         /// The environment, driver and seed.
         run: String,
-        /// Why.
         source: Box<remuda_sim::Error>,
     },
     /// A link is none.
@@ -57,7 +52,6 @@ pub enum Error {
     Link {
         /// The environment, driver and seed.
         run: String,
-        /// Why.
         source: remuda_link::SpecError,
     },
     /// Arrivals at random, and none came.
@@ -71,11 +65,8 @@ pub enum Error {
     GaveUp {
         /// The environment, driver and seed.
         run: String,
-        /// What was tested.
         driver: String,
-        /// When.
         t_s: f64,
-        /// What it said.
         why: String,
     },
     /// A defect of ours.
@@ -111,7 +102,6 @@ pub enum Error {
         path = .path.display()
     )]
     AuthorFolder {
-        /// The author's file.
         path: PathBuf,
         /// How many there may be.
         files: usize,

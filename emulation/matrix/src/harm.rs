@@ -14,17 +14,12 @@ use std::collections::BTreeMap;
 /// What one run took from its neighbours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Harm {
-    /// The suite.
     pub suite: String,
-    /// The environment.
     pub environment: String,
-    /// What was tested.
     pub driver: String,
     /// Who was beside it.
     pub neighbour: String,
-    /// The seed.
     pub seed: u64,
-    /// Of its goodput.
     pub goodput: Option<f64>,
     /// Of its delay: of the 95th percentile one way, which all on the path share.
     pub delay: f64,

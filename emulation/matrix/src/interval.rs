@@ -33,7 +33,6 @@ pub struct Interval {
 /// An environment of a sample: a draw, or everything.
 #[derive(Clone, Debug)]
 pub struct Drawn {
-    /// Its place.
     pub environment: usize,
     /// The places of its seeds.
     pub seeds: Vec<usize>,

@@ -8,12 +8,10 @@ use std::collections::BTreeSet;
 /// As of a sweep of scenarios: a plan of more would fill the memory.
 const RUNS_MAX: usize = 1_000_000;
 
-/// One run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// What it is like.
     pub environment: Environment,
-    /// What is tested.
     pub driver: String,
     /// Decides every random draw.
     pub seed: u64,

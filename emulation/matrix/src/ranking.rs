@@ -25,10 +25,8 @@ use serde::Serialize;
 /// ccBench's: within a tenth of the best.
 const WINS_WITHIN: f64 = 0.1;
 
-/// A driver's place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Rank {
-    /// Who.
     pub driver: String,
     /// How many environments count: those that all drivers ran.
     pub environments: usize,
@@ -47,7 +45,6 @@ pub struct Rank {
     pub utilisation: Interval,
     /// In the queue, the 95th percentile.
     pub queueing_p95_ms: Interval,
-    /// Sent again.
     pub retransmitted_percent: Interval,
     /// Environments in which it starved, and in which it had more than an even share while a flow
     /// starved.

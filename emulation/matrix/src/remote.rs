@@ -56,10 +56,8 @@ pub enum RemoteError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// It hangs.
     #[error("{program} was not ready within {limit_s} s; see above, or stop it and look there")]
     Silent {
-        /// What was started.
         program: String,
         /// How long it was waited for.
         limit_s: u32,
@@ -67,7 +65,6 @@ pub enum RemoteError {
     /// It is gone before its work is done.
     #[error("{program} ended ({how}) with {unanswered} runs unanswered; see above{fix}")]
     Ended {
-        /// What was started.
         program: String,
         /// How, as far as it is known.
         how: String,
@@ -81,18 +78,10 @@ pub enum RemoteError {
         "{program} is {theirs}, and this command is {ours}: their results may differ\n\
          fix: build and install both from one tree"
     )]
-    Build {
-        /// What was started.
-        program: String,
-        /// Its build.
-        theirs: String,
-        /// Ours.
-        ours: String,
-    },
+    Build { program: String, theirs: String, ours: String },
     /// It says what is no message.
     #[error("{program} said `{line}`: {rule}")]
     Odd {
-        /// What was started.
         program: String,
         /// What it said, cut to 200 characters.
         line: String,
@@ -101,12 +90,7 @@ pub enum RemoteError {
     },
     /// It says itself that it cannot go on.
     #[error("{program}: {why}")]
-    Broken {
-        /// What was started.
-        program: String,
-        /// What it said.
-        why: String,
-    },
+    Broken { program: String, why: String },
 }
 
 /// What it is told.
@@ -117,7 +101,6 @@ pub(crate) enum Told<'a> {
     Job { index: usize, texts: Vec<&'a str>, work: String },
 }
 
-/// What it says.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Said {

@@ -18,7 +18,6 @@ pub struct Row {
     pub suite: String,
     /// The letter of its group, or the paper's id.
     pub group: String,
-    /// Its family.
     pub family: String,
     /// Its name, which no other of the suite has.
     pub environment: String,
@@ -29,15 +28,12 @@ pub struct Row {
     pub path: String,
     /// Its place on each axis, as `axis=label` with blanks between.
     pub factors: String,
-    /// What is tested.
     pub driver: String,
-    /// What ran it.
     pub engine: String,
     /// 1 if others on the machine disturbed a live run, otherwise 0.
     pub disturbed: u64,
     /// Who shares the path: the drivers of all other flows that listen to congestion.
     pub neighbours: String,
-    /// The seed.
     pub seed: u64,
     /// The bottleneck's mean capacity over the run.
     pub capacity_mbit_per_sec: Option<f64>,

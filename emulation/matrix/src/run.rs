@@ -26,7 +26,6 @@ pub struct Progress {
     pub failed: usize,
     /// Those whose row is there, but not for another time.
     pub unkept: Option<Unkept>,
-    /// All of them.
     pub all: usize,
 }
 
@@ -129,7 +128,6 @@ pub(crate) fn simulate<R>(
     ran.unwrap_or_else(|_| Err(Error::Defect { run: job.name() }))
 }
 
-/// What jobs share.
 struct Shared<'a, F> {
     store: Option<&'a Store>,
     config: &'a Arc<Config>,

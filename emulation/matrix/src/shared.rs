@@ -18,7 +18,6 @@ pub(crate) type Runs<'a> = Vec<&'a Row>;
 
 /// Environments that all drivers ran, with a seed that all of them ran there.
 pub(crate) struct Shared<'a> {
-    /// By name.
     pub(crate) drivers: Vec<&'a str>,
     /// Suite and name of each environment.
     pub(crate) names: Vec<(&'a str, &'a str)>,
@@ -29,7 +28,6 @@ pub(crate) struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// Of a table.
     pub(crate) fn of(rows: &'a [Row]) -> Self {
         let names: BTreeSet<&str> = rows.iter().map(|row| row.driver.as_str()).collect();
         let drivers: Vec<&str> = names.into_iter().collect();

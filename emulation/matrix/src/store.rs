@@ -13,7 +13,6 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Rows by content.
 #[derive(Clone, Debug)]
 pub struct Store {
     folder: PathBuf,

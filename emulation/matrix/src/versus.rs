@@ -19,9 +19,7 @@ const LOSSES_MAX: usize = 10;
 /// An environment in which a driver has less than another one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Loss {
-    /// The suite.
     pub suite: String,
-    /// The environment.
     pub environment: String,
     /// What the driver has of the best arm's merit.
     pub own: f64,
@@ -32,9 +30,7 @@ pub struct Loss {
 /// A driver beside another one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Versus {
-    /// Who.
     pub driver: String,
-    /// Beside whom.
     pub other: String,
     /// How many environments count.
     pub environments: usize,

@@ -40,7 +40,6 @@ struct Agent {
 pub struct AuthorsFiles {
     /// The Python that has the package `remuda`.
     pub python: PathBuf,
-    /// The files.
     pub files: Vec<PathBuf>,
 }
 

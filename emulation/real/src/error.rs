@@ -6,16 +6,13 @@ pub enum Error {
     /// The scenario is none.
     #[error(transparent)]
     Scenario(Box<remuda_scenarios::Error>),
-    /// The testbed fails.
     #[error(transparent)]
     Live(#[from] remuda_live::Error),
-    /// The agent fails.
     #[error(transparent)]
     Agent(#[from] ccp_agent::Error),
     /// Real TCP cannot run it.
     #[error("{scenario}: `{key}` is {value}: {rule}")]
     Unsupported {
-        /// Its name.
         scenario: String,
         /// The key, with its table.
         key: String,
@@ -27,7 +24,6 @@ pub enum Error {
     /// The system refused something.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
         action: String,
         /// What the system said.
         source: std::io::Error,

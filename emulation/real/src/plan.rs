@@ -36,7 +36,6 @@ pub struct PlannedFlow {
     pub door: Option<PathBuf>,
     /// Data goes up, not down.
     pub is_upload: bool,
-    /// When it starts.
     pub start: Duration,
     /// When it is cut off, at the latest.
     pub stop: Duration,
@@ -65,7 +64,6 @@ impl PlannedFlow {
 /// A scenario as a testbed runs it.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Both directions.
     pub path: PathSpec,
     /// The links as the scenario orders them.
     pub links: Vec<String>,

@@ -12,11 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// An environment; figures are medians over its seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Place {
-    /// Its suite.
     pub suite: String,
-    /// Its name.
     pub name: String,
-    /// Its group.
     pub group: String,
     /// Its kind of path.
     pub path: String,
@@ -56,9 +53,7 @@ impl Place {
 pub struct Cell {
     /// Its merit over that of the best driver there, 0 to 1.
     pub of_best: f64,
-    /// In Mbit/s.
     pub goodput_mbit_per_sec: f64,
-    /// Of the link.
     pub utilisation: Option<f64>,
     /// In the queue, the 95th percentile, in milliseconds.
     pub queueing_p95_ms: f64,
@@ -75,7 +70,6 @@ pub struct Cell {
 pub struct Starved {
     /// The environment, by its place.
     pub environment: usize,
-    /// What was tested.
     pub driver: String,
     /// Who starved: `tested` or `neighbour`.
     pub who: String,
@@ -92,9 +86,7 @@ pub struct Starved {
 /// What a driver takes from neighbours of a kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HarmTo {
-    /// Who takes.
     pub driver: String,
-    /// From whom.
     pub neighbour: String,
     /// In how many runs.
     pub runs: usize,
@@ -111,24 +103,19 @@ pub struct HarmTo {
 pub struct Missed {
     /// The environment, by its place.
     pub environment: usize,
-    /// What was tested.
     pub driver: String,
-    /// Which.
     pub seed: u64,
     /// The lines, with what they were.
     pub lines: String,
 }
 
-/// All of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Board {
     /// What the table says of itself.
     pub about: BTreeMap<String, String>,
     /// How many runs it has.
     pub runs: usize,
-    /// How many seeds.
     pub seeds: usize,
-    /// By name.
     pub drivers: Vec<String>,
     /// In the order of the rows.
     pub environments: Vec<Place>,
@@ -138,7 +125,6 @@ pub struct Board {
     pub ascending: Vec<Vec<Vec<usize>>>,
     /// Each with its ranking; the first has all environments.
     pub slices: Vec<Slice>,
-    /// Who starved.
     pub starved: Vec<Starved>,
     /// What each driver takes from neighbours of one kind, medians over environments.
     pub harms: Vec<HarmTo>,
@@ -153,7 +139,6 @@ pub struct Board {
 type Rows<'a> = Vec<Vec<Vec<&'a Row>>>;
 
 impl Board {
-    /// Of a matrix.
     pub fn of(matrix: &Matrix) -> Self {
         let rows = &matrix.rows;
         let mut known = BTreeMap::new();

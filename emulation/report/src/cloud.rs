@@ -14,11 +14,9 @@ const CHI_SQUARED_95: f64 = 5.99;
 /// Of one driver in one slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cloud {
-    /// Whose.
     pub driver: String,
     /// The mean of the decimal logarithms of the 95th percentiles of queueing delay, in ms.
     pub delay_log10_ms: f64,
-    /// The mean utilisation.
     pub utilisation_percent: f64,
     /// The ellipse: covariance of the mean times the quantile, of delay and delay, utilisation and
     /// utilisation, delay and utilisation. All 0, so that there is nothing to draw, where there are

@@ -7,18 +7,14 @@ use serde::Serialize;
 /// More of a flow would make the page slow to open.
 const DECISIONS_MAX: usize = 200;
 
-/// A decision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decision {
-    /// When.
     pub t_s: f64,
     /// What became of it.
     pub became: Became,
-    /// The arm before.
     pub arm: String,
     /// The arm that was wanted.
     pub to: String,
-    /// Why.
     pub why: String,
     /// What was expected of arms, by name.
     pub scores: Vec<(String, String)>,

@@ -32,16 +32,13 @@ const LISTED: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It is.
     Pass,
-    /// It is not.
     Fail,
 }
 
 /// What became of a driver.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DriverDiff {
-    /// Which.
     pub driver: String,
     /// Runs whose figures are the same to the last digit.
     pub equal: usize,
@@ -66,9 +63,7 @@ pub struct DriverDiff {
 pub struct Change {
     /// The suite and the environment.
     pub environment: String,
-    /// The driver.
     pub driver: String,
-    /// The seed.
     pub seed: u64,
     /// New merit to old.
     pub ratio: f64,
@@ -82,7 +77,6 @@ pub struct Change {
     pub newly_missed: String,
 }
 
-/// What changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diff {
     /// What the old table says of itself.
@@ -97,7 +91,6 @@ pub struct Diff {
     pub altered: Vec<String>,
     /// Environments whose pass/fail lines are known not to be the same in both, and which.
     pub lines_changed: Vec<String>,
-    /// By name.
     pub drivers: Vec<DriverDiff>,
     /// The runs whose merit changed most, first; a hundred at most.
     pub changes: Vec<Change>,

@@ -5,26 +5,17 @@ use thiserror::Error;
 /// Why there is no report.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// No table.
     #[error("{path}: is not there; fix: say the folder that was --out of `remuda matrix`")]
-    NoTable {
-        /// The file.
-        path: String,
-    },
+    NoTable { path: String },
     /// A table that cannot be read.
     #[error("{path}: is no table of this version of `remuda matrix`: {source}")]
     Table {
-        /// The file.
         path: String,
         /// What the reader said.
         source: Box<remuda_results::Error>,
     },
-    /// Nothing to show.
     #[error("{path}: has no rows; fix: run `remuda matrix` to its end, or to Ctrl-C")]
-    Empty {
-        /// The file.
-        path: String,
-    },
+    Empty { path: String },
     /// Two tables that share no run.
     #[error(
         "the two tables share no run: no suite, environment, driver and seed is in both; \
@@ -47,12 +38,7 @@ pub enum Error {
     Matrix(#[from] Box<remuda_matrix::Error>),
     /// A run that fails.
     #[error("{run}: {source}")]
-    Sim {
-        /// Which.
-        run: String,
-        /// Why.
-        source: Box<remuda_sim::Error>,
-    },
+    Sim { run: String, source: Box<remuda_sim::Error> },
     /// A defect of the page's template.
     #[error("cannot make the page: {0}")]
     Page(#[from] Box<minijinja::Error>),
@@ -65,7 +51,6 @@ pub enum Error {
     /// A plot that cannot be drawn.
     #[error("cannot draw {name}: {what}")]
     Plot {
-        /// Its name.
         name: String,
         /// What the drawing library said.
         what: String,

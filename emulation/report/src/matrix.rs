@@ -8,7 +8,6 @@ use std::path::Path;
 /// Rows, and what the table says of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix {
-    /// A run each.
     pub rows: Vec<Row>,
     /// Program, commit, suites, arms.
     pub about: BTreeMap<String, String>,

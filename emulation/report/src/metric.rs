@@ -8,7 +8,6 @@ use serde::Serialize;
 pub struct Metric {
     /// In names of files and in links.
     pub name: &'static str,
-    /// The cell's field.
     pub key: &'static str,
     /// With its unit, as at an axis.
     pub label: &'static str,
@@ -20,7 +19,6 @@ pub struct Metric {
     of: fn(&Cell) -> Option<f64>,
 }
 
-/// Throughput beside delay.
 pub const UTILISATION: Metric = Metric {
     name: "utilisation",
     key: "utilisation",
@@ -30,7 +28,6 @@ pub const UTILISATION: Metric = Metric {
     of: |cell| cell.utilisation,
 };
 
-/// Delay beside throughput.
 pub const QUEUEING: Metric = Metric {
     name: "queueing-delay",
     key: "queueing_p95_ms",

@@ -37,7 +37,6 @@ struct Best {
     second_regret: String,
 }
 
-/// In percent.
 fn spread(it: Interval) -> String {
     let percent = |share: f64| (share * 100.0).round();
     match it.bounds {

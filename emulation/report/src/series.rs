@@ -27,7 +27,6 @@ const FIRST_SPAN_S: f64 = 0.1;
 /// A flow of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowSeries {
-    /// Its name.
     pub name: String,
     /// Whether it is under test.
     pub tested: bool,
@@ -50,34 +49,28 @@ pub struct FlowSeries {
 /// The bottleneck of it: the link of the first tested flow's route where packets waited longest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkSeries {
-    /// Its name.
     pub name: String,
     /// When it was looked at.
     pub t_s: Vec<f64>,
     /// What it could have carried since the look before, in Mbit/s of IP bytes; empty: nothing
     /// limits it.
     pub capacity_mbit_per_sec: Vec<f64>,
-    /// Packets that waited.
     pub queue_pkts: Vec<u64>,
 }
 
 /// What is to be run again.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Parts of SUITE/ENVIRONMENT.
     pub parts: &'a [String],
     /// Arms; empty: all of the table.
     pub arms: &'a [String],
 }
 
-/// A run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
     /// Its suite and environment.
     pub environment: String,
-    /// What is tested.
     pub driver: String,
-    /// Its seed.
     pub seed: u64,
     /// How long it lasts.
     pub duration_s: f64,
@@ -85,7 +78,6 @@ pub struct Series {
     pub flows: Vec<FlowSeries>,
     /// Flows that are not among them.
     pub flows_left_out: usize,
-    /// Its bottleneck.
     pub link: LinkSeries,
 }
 

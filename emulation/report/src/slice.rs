@@ -50,7 +50,6 @@ impl Buffer {
 pub struct Slice {
     /// What it is a slice by: `all`, `path`, `group` or `suite`.
     pub by: &'static str,
-    /// In words.
     pub label: String,
     /// Its environments, by their place in the board.
     pub environments: Vec<usize>,

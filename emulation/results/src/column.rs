@@ -14,15 +14,11 @@ use std::sync::Arc;
 
 /// How a value is read from a row, and put into one.
 pub enum Cells<T> {
-    /// A small count.
     U32(fn(&T) -> u32, fn(&mut T, u32)),
-    /// A count.
     U64(fn(&T) -> u64, fn(&mut T, u64)),
-    /// A quantity.
     F64(fn(&T) -> f64, fn(&mut T, f64)),
     /// A quantity that may be missing.
     Maybe(fn(&T) -> Option<f64>, fn(&mut T, Option<f64>)),
-    /// A text.
     Text(fn(&T) -> &str, fn(&mut T, &str)),
 }
 
@@ -32,7 +28,6 @@ pub struct Column<T> {
     pub name: &'static str,
     /// The unit; empty for texts.
     pub unit: &'static str,
-    /// The values.
     pub cells: Cells<T>,
 }
 
@@ -78,7 +73,6 @@ impl<T> Column<T> {
         field(self.name, kind, nullable, self.unit)
     }
 
-    /// Its values.
     pub fn array(&self, rows: &[T]) -> ArrayRef {
         match self.cells {
             Cells::U32(get, _) => primitives::<UInt32Type>(rows.iter().map(get)),

@@ -13,34 +13,20 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
-    /// Parquet refused.
     #[error("{path}: {source}", path = .path.display())]
-    Parquet {
-        /// The file.
-        path: PathBuf,
-        /// What it said.
-        source: parquet::errors::ParquetError,
-    },
+    Parquet { path: PathBuf, source: parquet::errors::ParquetError },
     /// A table is not what it should be.
     #[error("table `{table}`: {rule}")]
     Table {
-        /// Its name.
         table: &'static str,
         /// What it must be.
         rule: String,
     },
-    /// Arrow refused.
     #[error("table `{table}`: {source}")]
-    Arrow {
-        /// Its name.
-        table: &'static str,
-        /// What it said.
-        source: arrow_schema::ArrowError,
-    },
+    Arrow { table: &'static str, source: arrow_schema::ArrowError },
     /// A picture could not be drawn.
     #[error("plot of `{scenario}`: {what}")]
     Plot {
-        /// Whose.
         scenario: String,
         /// What the drawing library said.
         what: String,

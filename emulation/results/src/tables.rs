@@ -24,7 +24,6 @@ pub enum Table {
 }
 
 impl Table {
-    /// All of them.
     pub const ALL: [Self; 6] = [
         Self::Flows,
         Self::Links,

@@ -34,7 +34,6 @@ pub struct Collection {
     pub folder: PathBuf,
     /// The seed of the first environment.
     pub first: u64,
-    /// How many environments.
     pub environments: u64,
     /// Random plans of each.
     pub plans: u64,
@@ -49,9 +48,7 @@ pub struct Collection {
 pub struct Progress {
     /// Environments done, with those of before.
     pub done: u64,
-    /// Those of before.
     pub kept: u64,
-    /// All of them.
     pub all: u64,
 }
 
@@ -60,23 +57,13 @@ pub struct Progress {
 pub enum Error {
     /// The folder cannot be made.
     #[error("{path}: {source}")]
-    Folder {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Folder { path: PathBuf, source: std::io::Error },
     /// A file cannot be written.
     #[error("{0}")]
     Write(#[from] remuda_results::Error),
     /// An environment cannot be simulated: the drawing is at fault.
     #[error("environment {seed}: {rule}")]
-    Environment {
-        /// Which.
-        seed: u64,
-        /// Why.
-        rule: String,
-    },
+    Environment { seed: u64, rule: String },
 }
 
 /// Policies are to do as planned, so the guard bounds windows and rates, and no switches.

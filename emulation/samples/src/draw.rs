@@ -28,7 +28,6 @@ pub struct Environment {
     pub seed: u64,
     /// What kind of path it is.
     pub kind: &'static str,
-    /// Who shares it.
     pub neighbours: &'static str,
     /// The round trip of the path without a queue.
     pub rtt_ms: f64,

@@ -11,7 +11,6 @@ pub struct Row {
     pub environment: u64,
     /// What kind of path it is.
     pub kind: String,
-    /// Who shares it.
     pub neighbours: String,
     /// The round trip of the path without a queue.
     pub path_rtt_ms: f64,
@@ -21,7 +20,6 @@ pub struct Row {
     pub arm: String,
     /// When the span began, in seconds since the flow did.
     pub from_s: f64,
-    /// When it ended.
     pub until_s: f64,
     /// Payload delivered over it.
     pub seen_throughput_mbit_per_sec: f64,

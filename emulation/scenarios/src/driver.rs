@@ -35,22 +35,13 @@ pub enum DriverError {
         "`{text}` is no driver: a name has 1 to 64 letters, digits, `-` or `_`; or `native:NAME`, \
          `window:SEGMENTS`, `external`, `unresponsive`"
     )]
-    Name {
-        /// What was said.
-        text: String,
-    },
+    Name { text: String },
     /// The window is no number of segments.
     #[error("`{text}`: a fixed window is 1 to 1000000 segments, as in `window:100`")]
-    Window {
-        /// What was said.
-        text: String,
-    },
+    Window { text: String },
     /// There is no such kind of driver.
     #[error("`{text}`: before a colon stands `native` or `window`")]
-    Prefix {
-        /// What was said.
-        text: String,
-    },
+    Prefix { text: String },
 }
 
 fn is_name(name: &str) -> bool {

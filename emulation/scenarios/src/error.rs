@@ -11,7 +11,6 @@ pub enum Error {
     /// The file cannot be read.
     #[error("{path}: cannot read the scenario: {source}", path = .path.display())]
     Read {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -19,7 +18,6 @@ pub enum Error {
     /// The text is not TOML, or holds a key or a kind of value that a scenario has not.
     #[error("{name}: {message}")]
     Text {
-        /// The file.
         name: String,
         /// Where, what, and what was meant if that can be guessed.
         message: String,
@@ -37,7 +35,6 @@ pub enum Error {
     /// A link is none.
     #[error("[links.{link}] {source}")]
     Link {
-        /// Its name.
         link: String,
         /// What is wrong with it.
         source: SpecError,
@@ -47,12 +44,7 @@ pub enum Error {
     Override(#[from] OverrideError),
     /// Any of these, in a file.
     #[error("{name}: {source}")]
-    In {
-        /// The file.
-        name: String,
-        /// What is wrong.
-        source: Box<Error>,
-    },
+    In { name: String, source: Box<Error> },
 }
 
 impl Error {

@@ -14,7 +14,6 @@ pub enum Side {
     AtMost,
 }
 
-/// One pass/fail line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Expectation {

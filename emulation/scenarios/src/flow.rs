@@ -16,7 +16,6 @@ pub(crate) const BACK: &str = "up";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FlowSpec {
-    /// What drives it.
     pub driver: Driver,
     /// What results call it; empty: the driver's name. Several of one name are numbered from 1.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -9,7 +9,6 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// The simulator.
     #[default]
     Sim,
     /// Real TCP between network namespaces.
@@ -40,9 +39,7 @@ impl fmt::Display for Engine {
 /// What came of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The scenario's name.
     pub scenario: String,
-    /// What ran it.
     pub engine: Engine,
     /// The seed it ran with.
     pub seed: u64,
@@ -67,11 +64,9 @@ pub struct FlowOutcome {
     pub flow: u32,
     /// Its name, which no other flow of the scenario has.
     pub name: String,
-    /// What drove it.
     pub driver: String,
     /// The arm in charge at its end.
     pub arm: String,
-    /// When it started.
     pub start_s: f64,
     /// When all its bytes were acknowledged; `None` if they were not, or had no end.
     pub end_s: Option<f64>,
@@ -81,17 +76,14 @@ pub struct FlowOutcome {
     pub goodput_mbit_per_sec: f64,
     /// Segments sent, retransmissions among them.
     pub sent_pkts: u64,
-    /// Segments sent again.
     pub retransmitted_pkts: u64,
     /// Segments the sender took for lost.
     pub lost_pkts: u64,
-    /// Retransmission timeouts.
     pub timeouts: u64,
     /// Segments acknowledged with a congestion mark.
     pub ecn_marked_pkts: u64,
     /// The shortest round trip measured.
     pub rtt_min_ms: Option<f64>,
-    /// Their mean.
     pub rtt_mean_ms: Option<f64>,
     /// Half were no longer.
     pub rtt_p50_ms: Option<f64>,
@@ -115,7 +107,6 @@ pub struct FlowOutcome {
     /// What its policy decided, the first [`DECISIONS_MAX`], in order; the simulator's flows alone
     /// have it.
     pub decisions: Vec<Decided>,
-    /// Decisions beyond those.
     pub decisions_left_out: u64,
 }
 
@@ -159,11 +150,9 @@ impl Became {
 /// A decision about a flow's arm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
-    /// When.
     pub t_s: f64,
     /// What came of it.
     pub became: Became,
-    /// The arm before.
     pub arm: String,
     /// The arm that was wanted.
     pub to: String,
@@ -176,20 +165,15 @@ pub struct Decided {
 /// A change of a flow's arm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Switch {
-    /// When.
     pub t_s: f64,
-    /// The arm before.
     pub from: String,
-    /// The arm after.
     pub to: String,
-    /// In words.
     pub why: String,
 }
 
 /// What came of a link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkOutcome {
-    /// Its name.
     pub name: String,
     /// Packets that came to it.
     pub packets_in: u64,
@@ -209,7 +193,6 @@ pub struct LinkOutcome {
     pub queueing_p95_ms: f64,
     /// 99 % waited no longer.
     pub queueing_p99_ms: f64,
-    /// The longest.
     pub queueing_max_ms: f64,
     /// The most packets that waited at a time.
     pub queue_packets_max: u64,
@@ -218,13 +201,10 @@ pub struct LinkOutcome {
 /// A look at a flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowSample {
-    /// When.
     pub t_s: f64,
-    /// Which flow.
     pub flow: u32,
     /// The arm in charge.
     pub arm: Arc<str>,
-    /// Window, in segments.
     pub cwnd_pkts: f64,
     /// Pacing rate; `None` if it is not paced.
     pub pacing_mbit_per_sec: Option<f64>,
@@ -257,13 +237,10 @@ impl Default for FlowSample {
 /// A look at a link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkSample {
-    /// When.
     pub t_s: f64,
     /// Which link: its place in [`Outcome::links`].
     pub link: u32,
-    /// Packets that wait.
     pub queue_packets: u64,
-    /// Their bytes.
     pub queue_bytes: u64,
 }
 

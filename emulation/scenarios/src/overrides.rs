@@ -21,18 +21,13 @@ pub struct Override {
 pub enum OverrideError {
     /// It is no `KEY=VALUE`.
     #[error("`{text}` must be KEY=VALUE, as in flows.0.driver=bbr or links.down.delay_ms=20")]
-    Form {
-        /// What was said.
-        text: String,
-    },
+    Form { text: String },
     /// The scenario has no such place.
     #[error("`{text}`: `{key}` {rule}")]
     Place {
-        /// What was said.
         text: String,
         /// The part of the key that leads nowhere.
         key: String,
-        /// What is there.
         rule: String,
     },
 }

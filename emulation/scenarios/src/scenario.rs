@@ -43,7 +43,6 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// When it ends.
     pub fn duration(&self) -> Nanos {
         Nanos::from_millis_f64(self.duration_s * 1e3)
     }

@@ -53,14 +53,12 @@ pub struct Suite {
     /// What the file is called.
     #[serde(skip)]
     pub name: String,
-    /// In a line.
     pub title: String,
     /// Where its numbers are from.
     pub source: String,
     /// What all its environments have, as in a scenario file.
     #[serde(default)]
     scenario: Table,
-    /// Where they differ.
     #[serde(default)]
     families: Vec<Family>,
     /// Environments of other suites that come with the program, as `SUITE:ENVIRONMENT`.
@@ -85,7 +83,6 @@ struct Family {
     /// What to look at in the results.
     #[serde(default)]
     look_at: String,
-    /// Pass/fail lines.
     #[serde(default)]
     expect: Vec<Expectation>,
     /// Put over the suite's: tables are merged, but for one that says its `kind`; all else is
@@ -102,9 +99,7 @@ struct Family {
 pub enum PathKind {
     /// A constant or stepping rate, hardly any random loss.
     Wired,
-    /// Random loss.
     Lossy,
-    /// A wandering rate.
     Cellular,
     /// Bursts, and a delay that varies.
     Wifi,
@@ -163,11 +158,9 @@ struct Labelled {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
-    /// The suite's name.
     pub suite: String,
     /// The letter of its group, or the paper's id.
     pub group: String,
-    /// The family's name.
     pub family: String,
     /// The family's name and a place on each axis: no other of the suite has it.
     pub name: String,

@@ -18,14 +18,12 @@ pub enum Control {
 }
 
 impl Control {
-    /// The flow begins.
     pub fn begin(&mut self, sender: &mut Sender, now_ns: u64) {
         if let Self::Datapath(datapath) = self {
             datapath.begin(sender, now_ns);
         }
     }
 
-    /// It is over.
     pub fn end(&mut self, now_ns: u64) {
         if let Self::Datapath(datapath) = self {
             datapath.end(now_ns);

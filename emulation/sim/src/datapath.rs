@@ -36,7 +36,6 @@ pub struct Datapath {
     programs: Programs,
     running: Option<usize>,
     agent: InProcess,
-    /// There and back.
     delay_ns: u64,
     orders: VecDeque<(u64, Orders)>,
     cwnd: CwndSetter,
@@ -103,7 +102,6 @@ impl Datapath {
         self.agent.end(now_ns);
     }
 
-    /// The agent.
     pub fn agent(&self) -> &InProcess {
         &self.agent
     }

@@ -10,11 +10,9 @@ use std::collections::BTreeMap;
 pub struct Decisions {
     /// The simulated time, in nanoseconds.
     pub now_ns: u64,
-    /// Changes of arm.
     pub switches: Vec<Switch>,
     /// All decisions, the first [`DECISIONS_MAX`].
     pub kept: Vec<Decided>,
-    /// The others, counted.
     pub left_out: u64,
     /// What its policy saw of the arms.
     pub samples: Vec<Sample>,

@@ -15,7 +15,6 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// None yet.
     pub fn new() -> Self {
         let us = Histogram::new(DIGITS).expect("two digits are a number hdrhistogram takes");
         Self { us, sum_us: 0 }

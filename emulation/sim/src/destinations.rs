@@ -67,12 +67,10 @@ impl Destinations {
 }
 
 impl Destination {
-    /// What is remembered.
     pub fn memory(&self) -> MutexGuard<'_, Memory> {
         lock(&self.memory)
     }
 
-    /// Who is busy.
     pub fn companions(&self) -> MutexGuard<'_, Companions> {
         lock(&self.companions)
     }

@@ -14,16 +14,8 @@ pub enum Error {
     },
     /// The same, of this flow.
     #[error("flow `{flow}`: {rule}")]
-    Flow {
-        /// Its name.
-        flow: String,
-        /// The rule.
-        rule: String,
-    },
+    Flow { flow: String, rule: String },
     /// A datapath program of ours does not compile: a defect.
     #[error("a datapath program is refused: {rule}")]
-    Program {
-        /// Why.
-        rule: String,
-    },
+    Program { rule: String },
 }

@@ -20,7 +20,6 @@ impl Default for External {
 }
 
 impl External {
-    /// Counts an ACK.
     pub fn on_ack(&mut self, sender: &mut Sender, sample: &AckSample) {
         let mss = u64::from(sender.mss_bytes);
         let m = &mut self.so_far;

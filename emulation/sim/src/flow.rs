@@ -31,16 +31,12 @@ pub struct Application {
     interval_ns: u64,
 }
 
-/// A TCP flow.
 #[derive(Debug)]
 pub struct TcpFlow {
     /// What the scenario says of it.
     pub spec: FlowSpec,
-    /// The sending end.
     pub sender: Sender,
-    /// What drives it.
     pub control: Control,
-    /// The receiving end.
     pub receiver: Receiver,
     /// The links data crosses, by index.
     pub route: Box<[u16]>,
@@ -52,7 +48,6 @@ pub struct TcpFlow {
     pub stop_ns: Option<u64>,
     /// When all was acknowledged.
     pub end_ns: Option<u64>,
-    /// Its round trips.
     pub rtts: Delays,
     /// From the sender to the receiver: each segment that arrived.
     pub one_ways: Delays,

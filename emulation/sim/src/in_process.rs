@@ -25,7 +25,6 @@ use std::sync::{Arc, OnceLock};
 /// A program of an arm, decoded, with the places of the registers that every program has.
 #[derive(Debug)]
 pub struct Installed {
-    /// To run.
     pub program: Program,
     compiled: Arc<Compiled>,
     report_us: Option<u32>,
@@ -47,7 +46,6 @@ pub struct Orders {
     report_us: Option<u32>,
     /// [`REPORTS_PER_ROUND`].
     per_round: Option<u32>,
-    /// The program's own.
     own: Registers,
 }
 
@@ -273,7 +271,6 @@ impl InProcess {
         self.flow.arm()
     }
 
-    /// Reports taken in.
     pub fn reports(&self) -> u64 {
         self.flow.totals.reports
     }

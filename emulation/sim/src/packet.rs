@@ -13,7 +13,6 @@ pub const SACK_BLOCKS: usize = 3;
 /// Segments from `start` up to, but not including, `end`; none if they are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
-    /// The first.
     pub start: u32,
     /// The one after the last.
     pub end: u32,
@@ -40,11 +39,9 @@ fn clock_us(now_ns: u64) -> u32 {
 pub enum Kind {
     /// A segment of a TCP flow.
     Data,
-    /// An ACK.
     Ack,
     /// The receiver asks for a connection.
     Syn,
-    /// The sender's answer.
     SynAck,
     /// The receiver's ACK of that.
     Established,
@@ -64,7 +61,6 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
 pub struct Packet {
-    /// Whose.
     pub flow: u32,
     /// A segment's number; of an ACK the number of the segment expected next.
     pub seq: u32,
@@ -79,11 +75,9 @@ pub struct Packet {
     pub sent_us: u32,
     /// The place in its route of the link it crosses now.
     pub hop: u8,
-    /// What it is.
     pub kind: Kind,
     /// Its sender speaks ECN.
     pub ect: bool,
-    /// It was marked.
     pub ce: bool,
 }
 
@@ -111,7 +105,6 @@ impl Packet {
         clock_us(now_ns).wrapping_sub(self.sent_us).into()
     }
 
-    /// An ACK.
     pub fn ack(flow: u32, expected: u32, sacks: [Range; SACK_BLOCKS], ce_pkts: u32) -> Self {
         let blocks = sacks.iter().filter(|range| !range.is_empty()).count() as u32;
         let options = if blocks > 0 { SACK_OPTION_BYTES + blocks * SACK_BLOCK_BYTES } else { 0 };

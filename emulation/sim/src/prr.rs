@@ -39,7 +39,6 @@ impl CwndSetter {
         }
     }
 
-    /// A recovery began.
     pub fn begin(&mut self, now_ns: u64) {
         self.delivered_pkts = 0;
         self.began_ns = now_ns;

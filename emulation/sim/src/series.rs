@@ -6,7 +6,6 @@ use remuda_link::Link;
 use remuda_scenarios::outcome::{FlowSample, LinkSample};
 use std::sync::Arc;
 
-/// What was seen.
 #[derive(Debug, Default)]
 pub struct Series {
     interval_ns: Option<u64>,

@@ -21,7 +21,6 @@ const NEVER: u64 = u64::MAX;
 /// A flow of either kind.
 #[derive(Debug)]
 pub enum Flow {
-    /// A TCP flow.
     Tcp(Box<TcpFlow>),
     /// One that does not listen.
     Unresponsive(Box<Unresponsive>),
@@ -30,13 +29,11 @@ pub enum Flow {
 /// The links, and when each has something to say.
 #[derive(Debug)]
 pub struct Links {
-    /// By index.
     pub all: Vec<Link<Packet>>,
     next_ns: Vec<u64>,
 }
 
 impl Links {
-    /// At rest.
     pub fn new(all: Vec<Link<Packet>>) -> Self {
         let next_ns = vec![NEVER; all.len()];
         Self { all, next_ns }
@@ -124,7 +121,6 @@ impl Simulation {
         })
     }
 
-    /// The simulated time.
     pub fn now(&self) -> Nanos {
         Nanos(self.now_ns)
     }
@@ -405,7 +401,6 @@ impl Simulation {
         })
     }
 
-    /// The flow's window.
     pub fn cwnd(&self, flow: usize) -> Bytes {
         self.tcp(flow).map_or(Bytes(0), |tcp| {
             Bytes(u64::from(tcp.sender.cwnd_pkts) * u64::from(tcp.sender.mss_bytes))

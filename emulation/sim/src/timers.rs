@@ -6,7 +6,6 @@ use std::collections::BinaryHeap;
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// A flow starts.
     Start,
     /// A packet of a handshake may have been lost.
     Handshake,
@@ -24,7 +23,6 @@ pub enum Event {
     Access,
     /// A sender that does not listen sends.
     Unresponsive,
-    /// The time series.
     Sample,
 }
 

@@ -8,7 +8,6 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use remuda_scenarios::FlowSpec;
 
-/// One of them.
 #[derive(Debug)]
 pub struct Unresponsive {
     /// What the scenario says of it.
@@ -19,9 +18,7 @@ pub struct Unresponsive {
     pub start_ns: u64,
     /// When it was told to stop.
     pub stop_ns: Option<u64>,
-    /// Packets sent.
     pub sent_pkts: u32,
-    /// Packets that arrived.
     pub arrived_pkts: u32,
     flow: u32,
     gap_ns: f64,

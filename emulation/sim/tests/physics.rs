@@ -9,9 +9,7 @@ mod common;
 use common::{MSS_BYTES, delivered_pkts_per_sec, run};
 use remuda_scenarios::outcome::FlowSample;
 
-/// Of idle paths.
 const RTT_S: f64 = 0.1;
-/// 24 Mbit/s.
 const RATE_PKTS_PER_SEC: f64 = 2_000.0;
 
 /// One tooth: from a loss to the next.
@@ -19,7 +17,6 @@ const RATE_PKTS_PER_SEC: f64 = 2_000.0;
 struct Tooth {
     /// The window at the loss, in segments.
     peak_pkts: f64,
-    /// Its length.
     period_s: f64,
     /// What of the link it uses.
     utilisation: f64,

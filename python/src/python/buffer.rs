@@ -18,7 +18,6 @@ impl<'a, 'py, T: Element> FromPyObject<'a, 'py> for Writable<T> {
 }
 
 impl<T: Element> Writable<T> {
-    /// Its values.
     pub fn slice(&mut self) -> PyResult<&mut [T]> {
         if self.0.readonly() || !self.0.is_c_contiguous() {
             return Err(PyValueError::new_err("an array to write to must be writable, in C order"));

@@ -103,7 +103,6 @@ fn named<'py>(py: Python<'py>, figures: &[f64]) -> PyResult<Bound<'py, PyDict>> 
     Ok(dict)
 }
 
-/// One environment.
 #[pyclass(name = "Env", module = "remuda._native", frozen)]
 pub struct PyEnv {
     env: Mutex<Env>,
@@ -159,7 +158,6 @@ impl PyEnv {
     }
 }
 
-/// Many environments.
 #[pyclass(name = "Envs", module = "remuda._native", frozen)]
 pub struct PyEnvs {
     envs: Mutex<Envs>,

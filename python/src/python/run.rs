@@ -93,7 +93,6 @@ impl PyOutcome {
         py.detach(|| remuda_results::write(&folder, &self.outcome, &self.about)).map_err(unwritten)
     }
 
-    /// Its figures.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         summary::summary(py, &self.outcome)
     }

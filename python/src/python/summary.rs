@@ -4,7 +4,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use remuda_scenarios::outcome::{FlowOutcome, Outcome};
 
-/// All flows together.
 struct Totals {
     delivered_bytes: u64,
     sent_pkts: u64,

@@ -32,7 +32,6 @@ use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// Algorithm 2's alpha.
 const KEEP: f64 = 0.9;
 /// A reward is about 1 at best, but the path may have become faster since.
 const REWARD_MAX: f64 = 10.0;
@@ -146,9 +145,7 @@ impl Entry {
 /// The arm that suited a destination.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Remembered {
-    /// Its name.
     pub arm: &'static str,
-    /// Its weight.
     pub weight: f64,
     /// What it is known of: the address itself, or its network.
     pub of: Network,

@@ -54,43 +54,31 @@ pub enum Error {
         "its format is {theirs}, and this program's {FORMAT}\n\
          fix: train it anew with this program, `make train-antelope`"
     )]
-    Format {
-        /// The model's.
-        theirs: u32,
-    },
+    Format { theirs: u32 },
     /// Trained on other features than this program has.
     #[error(
         "its schema is {theirs}, and this program's {ours}: it was trained on other features\n\
          fix: train it anew with this program, `make train-antelope`"
     )]
-    Schema {
-        /// The model's hash.
-        theirs: String,
-        /// This program's.
-        ours: String,
-    },
+    Schema { theirs: String, ours: String },
     /// An ensemble that cannot be used.
     #[error("{part}: {source}")]
     Trees {
         /// Which part of the file it is.
         part: String,
-        /// Why.
         source: trees::Error,
     },
     /// What this program makes of the trees is not what XGBoost did.
     #[error("checks: check {number} is {ours}, and was {theirs} where the model was trained")]
     Check {
-        /// Which, from 0.
         number: usize,
         /// What we make of it.
         ours: f32,
-        /// What XGBoost did.
         theirs: f32,
     },
     /// What breaks another rule.
     #[error("{what}: {rule}")]
     Rule {
-        /// Which part.
         what: String,
         /// What it must be.
         rule: &'static str,
@@ -111,7 +99,6 @@ pub enum Kind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Card {
-    /// Its name.
     pub name: String,
     /// Of what it was trained: seeds and counts.
     pub data: String,
@@ -119,11 +106,9 @@ pub struct Card {
     pub commit: String,
     /// The seed of the training.
     pub seed: u64,
-    /// Environments trained on.
     pub environments_trained: u64,
     /// Environments held out, which gave the scores.
     pub environments_held_out: u64,
-    /// Rows trained on.
     pub rows: u64,
     /// Measured on the environments held out, by name: shares of the best arm's reward.
     pub scores: BTreeMap<String, f64>,
@@ -181,7 +166,6 @@ impl<T> Modes<T> {
 /// What is predicted of an arm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// Which.
     pub arm: &'static str,
     /// The share of the best arm's reward.
     pub mean: f32,

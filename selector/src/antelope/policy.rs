@@ -60,7 +60,6 @@ const COMPANIONS_KNOWN: f32 = 20.0;
 /// Arms that do not answer losses, as far as [`AntelopeConfig::lost_percent_max`] goes.
 const BLIND_TO_LOSS: [&str; 2] = [bbr::ARM.name, copa::ARM.name];
 
-/// Antelope's settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AntelopeConfig {
@@ -115,7 +114,6 @@ impl Default for AntelopeConfig {
 }
 
 impl AntelopeConfig {
-    /// Checks every value.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let first = &self.first;
         let is_arm = remuda_algorithms::arm(first).is_some();

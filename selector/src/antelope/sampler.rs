@@ -24,7 +24,6 @@ pub const POLICY: Policy = Policy {
 /// A plan of more is none.
 const TURNS_MAX: usize = 1_000;
 
-/// One arm's turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
@@ -34,7 +33,6 @@ pub struct Turn {
     pub arm: String,
 }
 
-/// The plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SamplerConfig {
@@ -51,7 +49,6 @@ impl Default for SamplerConfig {
 }
 
 impl SamplerConfig {
-    /// Checks every value.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let is_arm = |name: &str| remuda_algorithms::arm(name).is_some();
         check(is_arm(&self.first), "sampler.first", &self.first, "must be an arm")?;

@@ -18,7 +18,6 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use std::sync::OnceLock;
 
-/// The schema's text.
 pub const SCHEMA: &str = include_str!("../../features.toml");
 /// How many features there are.
 pub const COUNT: usize = 31;
@@ -34,7 +33,6 @@ pub struct Features(pub [f32; COUNT]);
 pub struct Feature {
     /// Its name, unit and all.
     pub name: String,
-    /// The unit.
     pub unit: String,
     /// Over what it is taken.
     pub window: String,
@@ -44,11 +42,9 @@ pub struct Feature {
     pub source: String,
     /// Its name in the paper, if it has one there.
     pub paper: Option<String>,
-    /// In words.
     pub about: String,
 }
 
-/// The schema.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schema {
@@ -77,7 +73,6 @@ impl fmt::Display for SchemaHash {
     }
 }
 
-/// This program's schema.
 pub fn schema() -> &'static Schema {
     static OURS: OnceLock<Schema> = OnceLock::new();
     OURS.get_or_init(|| toml::from_str(SCHEMA).expect("a test parses it"))
@@ -99,7 +94,6 @@ impl Features {
         Some(self.0[at]).filter(|value| !value.is_nan())
     }
 
-    /// Names and values.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, f32)> {
         schema().features.iter().map(|feature| feature.name.as_str()).zip(self.0)
     }

@@ -17,7 +17,6 @@ pub struct Past {
     pub throughput_mbit_per_sec: f64,
     /// Mean round trip, if there was one.
     pub rtt_mean_ms: Option<f64>,
-    /// The smallest one.
     pub rtt_min_ms: f64,
     /// The smallest, the largest, and one standard deviation to both sides of the mean.
     pub rtt_points_ms: [f64; POINTS],
@@ -25,9 +24,7 @@ pub struct Past {
     pub rtt_scatter_ms2: f64,
     /// Round trips less reports.
     pub rtt_freedom: f64,
-    /// Segments lost.
     pub lost_pkts: f64,
-    /// Segments delivered.
     pub delivered_pkts: f64,
     /// A retransmission timeout fired.
     pub timed_out: bool,
@@ -59,7 +56,6 @@ impl Pasts {
         self.0.push_back(past);
     }
 
-    /// The newest one.
     pub fn last(&self) -> Option<&Past> {
         self.0.back()
     }

@@ -32,7 +32,6 @@ fn mbit(rate: Rate) -> f64 {
 /// A data unit that has ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
-    /// When it ended.
     pub end: Time,
     /// How long it lasted.
     pub span: Duration,

@@ -17,7 +17,6 @@ use crate::features::{COUNT, Feature, Features, schema};
 /// How many numbers a context has: one a feature, and the constant.
 pub const LENGTH: usize = COUNT + 1;
 
-/// A context.
 pub type Context = [f64; LENGTH];
 
 fn scaled(value: f32, feature: &Feature) -> f64 {

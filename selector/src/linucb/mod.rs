@@ -63,7 +63,6 @@ pub const POLICY: Policy = Policy {
 /// Each millisecond of delay counts, in each turn.
 const REWARD_DELTA: f64 = 1.0;
 
-/// The settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinUcbConfig {

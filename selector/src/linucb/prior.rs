@@ -44,7 +44,6 @@ pub enum PriorError {
     /// JSON of that form, which breaks a rule.
     #[error("{what}: {rule}")]
     Rule {
-        /// Which part.
         what: String,
         /// What it must be.
         rule: String,

@@ -15,7 +15,6 @@ pub type Matrix = [Context; LENGTH];
 /// What is expected of an arm in a context.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The reward.
     pub mean: f64,
     /// One standard deviation of it, in units of the reward's own noise: sqrt(xT inverse(A) x).
     pub width: f64,

@@ -34,7 +34,6 @@ const STEADY: &str =
 /// What the agent did, for a test to see.
 #[derive(Default)]
 pub struct Notes {
-    /// Reports.
     pub reports: u64,
     /// Of the second program.
     pub steady_reports: u64,

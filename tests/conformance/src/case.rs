@@ -38,7 +38,6 @@ pub struct Step {
 pub struct Case {
     /// Numbered from 2 by their `uid`.
     pub programs: Vec<Source>,
-    /// In order.
     pub steps: Vec<Step>,
     /// Whether its numbers fit what libccp has for them.
     pub for_libccp: bool,

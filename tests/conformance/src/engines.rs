@@ -65,7 +65,6 @@ impl Engine for Libccp {
     }
 }
 
-/// The VM.
 #[derive(Debug, Default)]
 pub struct Vm;
 

@@ -28,7 +28,6 @@ pub enum Beyond {
     Undefined,
 }
 
-/// A flow.
 #[derive(Clone, Debug)]
 pub struct Model {
     registers: [u64; REGISTERS],

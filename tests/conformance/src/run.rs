@@ -15,14 +15,11 @@ use std::time::Duration;
 const MODEL: &str = "model";
 const LIBCCP: &str = "libccp";
 
-/// What to run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Steps, at least.
     pub steps: u64,
     /// The seed of all cases.
     pub seed: u64,
-    /// Only this case.
     pub only: Option<u64>,
 }
 
@@ -33,7 +30,6 @@ struct Timed {
     elapsed: Duration,
 }
 
-/// All engines.
 pub struct Bench {
     engines: Vec<Timed>,
 }
@@ -47,7 +43,6 @@ struct Ran {
 /// Where two engines part.
 #[derive(Clone, Debug)]
 struct Difference {
-    /// The two.
     names: (&'static str, &'static str),
     step: usize,
     what: String,
@@ -74,7 +69,6 @@ impl Bench {
         Ok(Self::of(engines))
     }
 
-    /// These engines.
     pub fn of(engines: Vec<Box<dyn Engine>>) -> Self {
         let timed = |engine| Timed { engine, steps: 0, elapsed: Duration::ZERO };
         Self { engines: engines.into_iter().map(timed).collect() }
@@ -131,7 +125,6 @@ impl Bench {
         Ok(())
     }
 
-    /// Shrinks and prints.
     fn explain(&mut self, case: &Case, found: &Difference, again: &str) -> String {
         let names = found.names;
         let mut fails = |less: &Case| {

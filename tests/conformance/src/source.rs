@@ -10,19 +10,14 @@ use std::fmt;
 pub mod kind {
     /// Settable by the agent.
     pub const CONTROL: u8 = 0;
-    /// A constant.
     pub const IMMEDIATE: u8 = 1;
     /// Flag, fall through, report, Micros, Cwnd, Rate.
     pub const IMPLICIT: u8 = 2;
-    /// Kept, not reported.
     pub const LOCAL: u8 = 3;
-    /// Measured.
     pub const PRIMITIVE: u8 = 4;
     /// Reported, and set anew after it.
     pub const VOLATILE_REPORT: u8 = 5;
-    /// Reported.
     pub const REPORT: u8 = 6;
-    /// Scratch.
     pub const TEMPORARY: u8 = 7;
     /// Settable by the agent, and set anew after a report.
     pub const VOLATILE_CONTROL: u8 = 8;
@@ -30,35 +25,22 @@ pub mod kind {
 
 /// Operations on the wire.
 pub mod op {
-    /// Sum.
     pub const ADD: u8 = 0;
-    /// Copy.
     pub const BIND: u8 = 1;
-    /// Initial value.
     pub const DEF: u8 = 2;
-    /// Quotient.
     pub const DIV: u8 = 3;
-    /// Whether equal.
     pub const EQUIV: u8 = 4;
-    /// Weighted average.
     pub const EWMA: u8 = 5;
-    /// Whether greater.
     pub const GT: u8 = 6;
     /// Copy if not 0.
     pub const IF: u8 = 7;
-    /// Whether less.
     pub const LT: u8 = 8;
-    /// The larger.
     pub const MAX: u8 = 9;
     /// The later of two that wrap.
     pub const MAXWRAP: u8 = 10;
-    /// The smaller.
     pub const MIN: u8 = 11;
-    /// Product.
     pub const MUL: u8 = 12;
-    /// Copy if 0.
     pub const NOTIF: u8 = 13;
-    /// Difference.
     pub const SUB: u8 = 14;
     /// How many there are.
     pub const COUNT: usize = 15;
@@ -75,7 +57,6 @@ pub mod implicit {
     pub const FLAG: u32 = 0;
     /// Whether the next event is looked at.
     pub const FALLTHROUGH: u32 = 1;
-    /// Whether to report.
     pub const REPORT: u32 = 2;
     /// Microseconds since it was last assigned.
     pub const MICROS: u32 = 3;
@@ -114,7 +95,6 @@ const RECORD_BYTES: usize = 16;
 pub struct Operand {
     /// See [`kind`].
     pub kind: u8,
-    /// Number, or value.
     pub index: u32,
 }
 
@@ -123,7 +103,6 @@ pub fn operand(kind: u8, index: u32) -> Operand {
     Operand { kind, index }
 }
 
-/// A constant.
 pub fn immediate(value: u32) -> Operand {
     operand(kind::IMMEDIATE, value)
 }
@@ -133,11 +112,8 @@ pub fn immediate(value: u32) -> Operand {
 pub struct Record {
     /// See [`op`].
     pub op: u8,
-    /// Where to.
     pub result: Operand,
-    /// Left operand.
     pub left: Operand,
-    /// Right operand.
     pub right: Operand,
 }
 
@@ -150,12 +126,10 @@ pub struct Span {
     pub body: (u32, u32),
 }
 
-/// A program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The agent's number of it. libccp clears its table for 1.
     pub uid: u32,
-    /// Events, in order.
     pub spans: Vec<Span>,
     /// Initial values, then instructions.
     pub records: Vec<Record>,
@@ -330,7 +304,6 @@ pub fn header(kind: u16, sid: u32) -> Vec<u8> {
     out
 }
 
-/// Appends words.
 pub fn put(out: &mut Vec<u8>, words: &[u32]) {
     out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
 }

@@ -202,11 +202,9 @@ pub fn expected(case: &Case) -> Expected {
 /// See [`expected`].
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
-    /// One a step.
     pub outcomes: Vec<Outcome>,
     /// The first step that libccp does not define, and how.
     pub beyond: Option<(usize, Beyond)>,
-    /// Of each operation.
     pub executed: [u64; op::COUNT],
 }
 

@@ -7,28 +7,20 @@ use std::time::Duration;
 /// Two engines, and how many steps they were seen to do the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// Their names.
     pub names: (&'static str, &'static str),
-    /// Steps.
     pub steps: u64,
 }
 
 /// Counts of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// The seed.
     pub seed: u64,
-    /// Cases.
     pub cases: u64,
-    /// Programs.
     pub programs: u64,
-    /// Instructions in them.
     pub instructions: u64,
     /// Steps of all cases.
     pub steps: u64,
-    /// Each two engines.
     pub pairs: Vec<Pair>,
-    /// Reports sent.
     pub reports: u64,
     /// Changes of program in mid-flow.
     pub changes: u64,

@@ -9,39 +9,27 @@ pub enum Error {
     /// The folder of the kernel is not what `tools/guest.sh` makes.
     #[error("{folder}: no kernel for guests ({source})\nfix: bash tools/guest.sh")]
     NoKernel {
-        /// The folder.
         folder: String,
         /// What reading it said.
         source: io::Error,
     },
     /// Something on this side failed.
     #[error("cannot {doing}: {source}")]
-    Host {
-        /// What.
-        doing: String,
-        /// Why.
-        source: io::Error,
-    },
+    Host { doing: String, source: io::Error },
     /// A tool that prepares the image failed.
     #[error("{tool} {file}: {said}")]
     Tool {
-        /// Its name.
         tool: &'static str,
         /// What it was to work on.
         file: String,
-        /// Its complaint.
         said: String,
     },
     /// QEMU does not run, or fails.
     #[error("no guest: {said}\nfix: bash tools/guest.sh")]
-    Qemu {
-        /// What it said.
-        said: String,
-    },
+    Qemu { said: String },
     /// The command in it failed.
     #[error("the guest's command ended with status {status}; its console ends:\n{console}")]
     Failed {
-        /// Of the command.
         status: i32,
         /// The console's last lines.
         console: String,
@@ -51,7 +39,6 @@ pub enum Error {
     Output {
         /// What is wrong with it.
         source: serde_json::Error,
-        /// All of it.
         output: String,
     },
     /// It ran for longer than it may.

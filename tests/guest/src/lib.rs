@@ -64,9 +64,7 @@ pub struct Guest {
 /// A command that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Its exit status.
     pub status: i32,
-    /// What it printed.
     pub output: String,
     /// What the kernel, and the command's errors, said.
     pub console: String,

@@ -27,10 +27,8 @@ pub(crate) struct Machine(Child);
 pub(crate) struct Files<'a> {
     pub(crate) kernel: &'a Path,
     pub(crate) image: &'a Path,
-    /// The serial ports.
     pub(crate) console: &'a Path,
     pub(crate) output: &'a Path,
-    /// QEMU's own complaints.
     pub(crate) said: &'a Path,
 }
 

@@ -9,12 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The device's path.
 pub const PATH: &str = "/dev/ccpkp";
 const READ_BYTES: usize = 1 << 16;
 const TURN: Duration = Duration::from_millis(5);
 
-/// The device, open.
 pub struct Agent {
     file: File,
 }

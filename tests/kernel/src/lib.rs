@@ -21,7 +21,6 @@ pub struct Machine {
     processors: Processors,
 }
 
-/// The project's folder.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

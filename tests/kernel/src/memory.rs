@@ -12,7 +12,6 @@ const KINDS: &str = "/sys/kernel/slab";
 const SLAB_NOISE_KIB: u64 = 2_048;
 const MAPPED_NOISE_KIB: u64 = 1_024;
 
-/// At one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     slab_kib: u64,

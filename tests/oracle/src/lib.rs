@@ -17,9 +17,7 @@ pub const REPORT: usize = 32;
 pub const CONTROL: usize = 32;
 /// Event flag, fall through, report, Micros, Cwnd, Rate.
 pub const IMPLICIT: usize = 6;
-/// Temporary registers.
 pub const TEMPORARY: usize = 8;
-/// Local registers.
 pub const LOCAL: usize = 8;
 /// All of them, in this order.
 pub const REGISTERS: usize = REPORT + CONTROL + IMPLICIT + TEMPORARY + LOCAL;
@@ -64,7 +62,6 @@ pub struct Answer {
     pub result: i32,
     /// The report sent, if one was.
     pub report: Option<Vec<u64>>,
-    /// Every register afterwards.
     pub registers: [u64; REGISTERS],
 }
 

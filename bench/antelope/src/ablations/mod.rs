@@ -29,12 +29,10 @@ const REQUESTS: u32 = 14;
 const REQUESTS_APART_S: f64 = 2.0;
 const REQUEST_BYTES: u64 = 1_000_000;
 
-/// What is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Course {
     /// A scene of the table, with every seed.
     Scene(Scene),
-    /// The drawn environments.
     Drawn,
     /// They, with short requests one after the other in place of a flow without an end.
     Requests,
@@ -69,9 +67,7 @@ impl Ground {
 pub enum Judge {
     /// Goodput over mean delay.
     Power,
-    /// Goodput.
     Goodput,
-    /// Segments sent again.
     Resent,
 }
 
@@ -82,7 +78,6 @@ pub struct Part {
     pub name: &'static str,
     /// The settings without it.
     pub settings: &'static [&'static str],
-    /// Takes it out.
     without: fn(&mut Config),
     /// Where it is meant to matter.
     pub grounds: &'static [Ground],
@@ -103,7 +98,6 @@ const CHANGING: &[Ground] = &[
 ];
 const SMOOTH: &[Judge] = &[Judge::Power, Judge::Resent];
 
-/// All of them.
 pub const PARTS: &[Part] = &[
     Part {
         name: "the IP level",
@@ -169,15 +163,12 @@ fn without_brakes(config: &mut Config) {
 pub struct Finding {
     /// Which, by its place in [`PARTS`].
     pub part: usize,
-    /// Where.
     pub ground: Ground,
     /// How many environments, and how many seeds each.
     pub counts: (usize, usize),
     /// Without it, to the whole.
     pub power: Interval,
-    /// Likewise.
     pub goodput: Interval,
-    /// Likewise.
     pub delay: Interval,
     /// Of the whole and of the variant, and how much more it is without: in per cent of all sent.
     pub resent: ([f64; 2], Interval),

@@ -58,7 +58,6 @@ fn summary(part: usize, findings: &[Finding]) -> String {
     format!("- Without **{name}**:\n  {said} of {} places;\n  `{settings}`.\n", of.len())
 }
 
-/// The page's part.
 pub fn text(head: &Head, driver: &str, seeds: &[u64; 2], findings: &[Finding]) -> String {
     let Head { origin, command } = head;
     let [first, last] = seeds;

@@ -87,9 +87,7 @@ pub struct Finding {
 pub struct Learned {
     /// Goodput over mean delay.
     pub power: Interval,
-    /// Likewise.
     pub goodput: Interval,
-    /// Likewise.
     pub delay: Interval,
     /// In per cent of all sent: of both, and how much more it is.
     pub resent: ([f64; 2], Interval),
@@ -100,7 +98,6 @@ pub struct Learned {
 pub struct Trainer {
     /// The Python that has `remuda.training`.
     pub python: PathBuf,
-    /// Its seed.
     pub seed: u64,
 }
 

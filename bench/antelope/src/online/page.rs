@@ -48,7 +48,6 @@ fn line(finding: &Finding) -> String {
     )
 }
 
-/// The page's part.
 pub fn text(head: &Head, settings: &Settings, findings: &[Finding]) -> String {
     let Head { origin, command } = head;
     let Amount { learn: (flows, learn_s), judge: (judged, judge_s) } = Amount::of(settings.extent);

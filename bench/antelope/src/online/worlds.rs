@@ -8,7 +8,6 @@ use rand_chacha::ChaCha8Rng;
 use remuda_matrix::Job;
 use remuda_scenarios::{Error, Suite};
 
-/// One such host.
 #[derive(Debug)]
 pub struct World {
     /// As the page names it.
@@ -19,7 +18,6 @@ pub struct World {
     path: fn(&mut ChaCha8Rng) -> Path,
 }
 
-/// A path.
 struct Path {
     /// One way, in milliseconds.
     delay_ms: f64,
@@ -28,7 +26,6 @@ struct Path {
     others: String,
 }
 
-/// All of them.
 pub const WORLDS: &[World] = &[
     World {
         name: "as trained",

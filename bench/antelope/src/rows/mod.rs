@@ -13,11 +13,8 @@ use remuda_matrix::Interval;
 pub enum Target {
     /// Nothing: it is shown.
     Shown,
-    /// Not below.
     AtLeast(f64),
-    /// Not above.
     AtMost(f64),
-    /// Above.
     Above(f64),
     /// From the one to the other.
     Within(f64, f64),
@@ -55,9 +52,7 @@ pub struct Line {
     pub what: String,
     /// What the paper has.
     pub paper: String,
-    /// What is asked.
     pub target: String,
-    /// What came.
     pub got: String,
     /// Whether it is as asked; `None` if nothing is.
     pub met: Option<bool>,
@@ -89,9 +84,7 @@ pub fn with_bounds(value: Interval, digits: usize) -> String {
 /// What was measured, and of whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a> {
-    /// All figures.
     pub measured: &'a Measured,
-    /// Who ran what.
     pub settings: &'a Settings,
 }
 

@@ -21,7 +21,6 @@ fn delay(figures: &Figures) -> f64 {
     figures.delay_mean_ms
 }
 
-/// The cellular paths.
 pub fn cells() -> Vec<Scene> {
     (0..CELLS).map(Scene::Cell).collect()
 }
@@ -188,7 +187,6 @@ impl Table<'_> {
         }
     }
 
-    /// A1.
     pub(super) fn wan(&self) -> Vec<Line> {
         let mut lines = Vec::new();
         for files in Files::ALL {
@@ -223,7 +221,6 @@ impl Table<'_> {
         lines
     }
 
-    /// A2.
     pub(super) fn datacenter(&self) -> Vec<Line> {
         let scenes = of_files(Scene::Datacenter);
         let mut lines = Vec::new();
@@ -242,7 +239,6 @@ impl Table<'_> {
         lines
     }
 
-    /// A3.
     pub(super) fn cellular(&self) -> Vec<Line> {
         let power = ("power", Figures::power as fn(&Figures) -> f64);
         let mut lines = Vec::new();
@@ -256,7 +252,6 @@ impl Table<'_> {
         lines
     }
 
-    /// A4.
     pub(super) fn overall(&self) -> Vec<Line> {
         let all = [of_files(Scene::Wan), of_files(Scene::Datacenter), cells()];
         let short = [vec![Scene::Wan(Files::Short)], vec![Scene::Datacenter(Files::Short)]];

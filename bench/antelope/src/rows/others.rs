@@ -28,7 +28,6 @@ impl Table<'_> {
         self.measured.interval(|seeds| mean_of(figures, seeds, of))
     }
 
-    /// A5.
     pub(super) fn cubic_comes(&self) -> Vec<Line> {
         let scene = Scene::CubicComes;
         let settled = self.mean_figure(scene, |it| it.settled_s);
@@ -79,7 +78,6 @@ impl Table<'_> {
         }
     }
 
-    /// A6.
     pub(super) fn fairness(&self) -> Line {
         let mean = self.mean_figure(Scene::Fairness, |it| it.jain_mean);
         let what = "five flows: Jain's index of each second from 25 to 100 s, the mean".to_owned();
@@ -90,14 +88,12 @@ impl Table<'_> {
         line
     }
 
-    /// A7.
     pub(super) fn friendliness(&self) -> Line {
         let share = self.mean_figure(Scene::Friendliness, |it| it.share);
         let what = "beside CUBIC, three pairs: share of all payload".to_owned();
         Line::of(("A7", what, "about 0.5"), Target::Within(0.4, 0.6), (share, 3))
     }
 
-    /// A8.
     pub(super) fn modes(&self) -> Vec<Line> {
         let wan = Files::ALL.map(|files| vec![Scene::Wan(files)]);
         let places = wan.into_iter().map(|scenes| (scenes[0].name(), scenes));

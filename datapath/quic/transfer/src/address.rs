@@ -6,7 +6,6 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 const SCHEME: &str = "quic://";
 
-/// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Name or address of the server, with its port.
@@ -16,7 +15,6 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads an address.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let refuse = |rule| Err(Error::Address { address: text.to_owned(), rule });
         let Some((authority, path)) = text.strip_prefix(SCHEME).unwrap_or(text).split_once('/')
@@ -38,7 +36,6 @@ impl Target {
         self.path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("file")
     }
 
-    /// The server's address.
     pub fn resolve(&self) -> Result<SocketAddr, Error> {
         let failed = |why: String| Error::Connection { address: self.authority.clone(), why };
         let mut found = self.authority.to_socket_addrs().map_err(|e| failed(e.to_string()))?;

@@ -22,9 +22,7 @@ use tokio::io::AsyncWriteExt;
 /// A file to fetch.
 #[derive(Clone, Debug)]
 pub struct Get {
-    /// Which.
     pub target: Target,
-    /// Whose certificate.
     pub pin: Fingerprint,
     /// Where to; none: nowhere, for measurements.
     pub output: Option<PathBuf>,
@@ -32,7 +30,6 @@ pub struct Get {
     pub connections: usize,
 }
 
-/// What came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     /// Length of the file.
@@ -130,7 +127,6 @@ impl Drop for Partial {
     }
 }
 
-/// One connection.
 struct One {
     target: Target,
     remote: SocketAddr,

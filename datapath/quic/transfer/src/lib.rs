@@ -71,12 +71,10 @@ pub enum Error {
     /// Not an address of a file.
     #[error("{address:?}: {rule}\nfix: HOST:PORT/FILE, such as 192.0.2.1:4433/movie.mkv")]
     Address {
-        /// What was given.
         address: String,
         /// What is wrong with it.
         rule: &'static str,
     },
-    /// Not a fingerprint.
     #[error("{0:?} is no fingerprint\nfix: the 64 hexadecimal digits that quic-serve has printed")]
     Fingerprint(String),
     /// The client was not told whom to trust.
@@ -85,15 +83,12 @@ pub enum Error {
     /// A file or a folder.
     #[error("{path}: {source}", path = path.display())]
     File {
-        /// Which.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
     },
-    /// A socket.
     #[error("{address}: {source}\nfix: another --listen, or end who has the port")]
     Socket {
-        /// Which.
         address: SocketAddr,
         /// What the system said.
         source: io::Error,
@@ -101,23 +96,15 @@ pub enum Error {
     /// The other end is not there, or not who it should be.
     #[error("{address}: {why}")]
     Connection {
-        /// Which.
         address: String,
         /// What was seen, and the fix.
         why: String,
     },
-    /// The server refused.
     #[error("{address}: {why}")]
-    Refused {
-        /// Which file.
-        address: String,
-        /// Its reason.
-        why: &'static str,
-    },
+    Refused { address: String, why: &'static str },
     /// Two connections brought different bytes.
     #[error("{0}: two connections brought different bytes: the file has changed, or is damaged")]
     Differs(String),
-    /// Ctrl-C.
     #[error("stopped")]
     Stopped,
     /// No certificate, thread or datapath.

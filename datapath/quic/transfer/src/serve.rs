@@ -37,12 +37,9 @@ const STALL_MAX: Duration = Duration::from_secs(30);
 /// What decides how fast the server sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Controller {
-    /// The agent.
     #[default]
     Agent,
-    /// noq's own CUBIC.
     Cubic,
-    /// noq's own NewReno.
     NewReno,
     /// noq's own BBR, version 3.
     Bbr,
@@ -51,11 +48,9 @@ pub enum Controller {
 /// How a server is started.
 #[derive(Clone, Debug)]
 pub struct Serve {
-    /// What is served.
     pub folder: PathBuf,
     /// Where; port 0: any.
     pub listen: SocketAddr,
-    /// Who decides.
     pub controller: Controller,
     /// The agent's run directory.
     pub run_dir: PathBuf,
@@ -64,7 +59,6 @@ pub struct Serve {
 /// A file that was sent, or not.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// To whom.
     pub remote: SocketAddr,
     /// Its path in the folder, or what was asked for.
     pub file: String,
@@ -137,7 +131,6 @@ impl Server {
         Ok(Self { endpoint, runtime, context: Arc::new(context), fingerprint })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.context.local
     }
@@ -303,7 +296,6 @@ async fn acknowledged(send: &mut SendStream) -> Result<(), String> {
     }
 }
 
-/// Bytes as digits.
 pub(crate) struct Digits<'a>(pub &'a [u8]);
 
 impl fmt::Display for Digits<'_> {

@@ -47,7 +47,6 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// Bytes as digits.
 pub fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }

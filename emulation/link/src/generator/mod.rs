@@ -32,7 +32,6 @@ pub(crate) fn packets_per_ms(mbit_per_sec: f64) -> f64 {
 /// One round of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
-    /// When it delivers.
     pub trace: Trace,
     /// Where its delay changes: moments of the round, each with what is added from then on.
     pub delays: Vec<(Nanos, Nanos)>,

@@ -20,37 +20,23 @@ const FLOW: &str = "# flow ";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogEntry {
     /// The link could have delivered this many bytes.
-    Opportunity {
-        /// When.
-        at_ms: u64,
-        /// Of capacity.
-        bytes: u64,
-    },
-    /// A packet came.
+    Opportunity { at_ms: u64, bytes: u64 },
     Arrival {
-        /// When.
         at_ms: u64,
-        /// Its length.
         bytes: u64,
         /// Its flow's number, or 0.
         flow: u32,
     },
     /// A packet left the bottleneck.
     Departure {
-        /// When.
         at_ms: u64,
-        /// Its length.
         bytes: u64,
-        /// Since it came.
         delay: Nanos,
         /// Its flow's number, or 0.
         flow: u32,
     },
-    /// Packets were dropped.
     Drop {
-        /// When.
         at_ms: u64,
-        /// How many.
         packets: u64,
         /// All of them together.
         bytes: u64,
@@ -62,7 +48,6 @@ pub enum LogEntry {
 /// What a line of a log says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Something happened.
     Event(LogEntry),
     /// The queue, in words.
     Queue(String),
@@ -92,9 +77,7 @@ pub enum LineError {
     /// A word is not the number it has to be.
     #[error("{what} is `{word}`: must be a whole number from {min} to {max}")]
     Number {
-        /// Which.
         what: &'static str,
-        /// The word.
         word: String,
         /// The least it may be.
         min: u64,
@@ -104,7 +87,6 @@ pub enum LineError {
     /// No `# base timestamp:` stands before the first event.
     #[error("an event before `# base timestamp: MS`; is the head of the log missing?")]
     NoBase,
-    /// Two of them.
     #[error("a second `# base timestamp:`; two logs in one file? Give each its own")]
     SecondBase,
     /// Before the log's own beginning.
@@ -112,7 +94,6 @@ pub enum LineError {
     BeforeBase {
         /// When, as it is written.
         at_ms: u64,
-        /// The log's base.
         base_ms: u64,
     },
     /// It left before it came.
@@ -128,13 +109,11 @@ pub enum LineError {
 /// Why a log could not be read on.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system refused.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// A line breaks a rule.
     #[error("line {number}: {error}")]
     Line {
-        /// Counted from 1.
         number: u64,
         /// What is wrong with it.
         error: LineError,

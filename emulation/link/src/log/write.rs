@@ -11,11 +11,7 @@ const FLOWS_MAX: usize = 65_536;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogKind {
     /// The link could have delivered this many bytes.
-    Opportunity {
-        /// Of capacity.
-        bytes: u64,
-    },
-    /// A packet came.
+    Opportunity { bytes: u64 },
     Arrival {
         /// Its length on this link.
         bytes: u32,
@@ -24,7 +20,6 @@ pub enum LogKind {
     Departure {
         /// Its length on this link.
         bytes: u32,
-        /// Since it came.
         delay: Nanos,
     },
     /// A packet was dropped.
@@ -39,7 +34,6 @@ pub enum LogKind {
 pub struct LogEvent {
     /// Since the link's start.
     pub at: Nanos,
-    /// What.
     pub kind: LogKind,
     /// As [`Packet::flow`](crate::Packet::flow) has it; zero if it is not known.
     pub flow: u64,
@@ -64,7 +58,6 @@ pub struct LogHeader {
     pub settings: Vec<String>,
 }
 
-/// Writes a log.
 #[derive(Debug)]
 pub struct LogWriter<W: Write> {
     out: W,
@@ -99,7 +92,6 @@ impl<W: Write> LogWriter<W> {
         }
     }
 
-    /// Writes one event.
     pub fn write(&mut self, event: &LogEvent) -> io::Result<()> {
         let at = event.at.as_millis();
         match event.kind {

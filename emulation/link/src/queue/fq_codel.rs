@@ -87,7 +87,6 @@ impl<P: Packet> FqCoDel<P> {
         self.bytes
     }
 
-    /// Section 4.1.
     pub(crate) fn enqueue(
         &mut self,
         held: Held<P>,
@@ -109,7 +108,6 @@ impl<P: Packet> FqCoDel<P> {
         }
     }
 
-    /// Section 4.2.
     pub(crate) fn dequeue(
         &mut self,
         now: Nanos,

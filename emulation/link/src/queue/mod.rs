@@ -81,7 +81,6 @@ pub enum Discipline {
 /// A packet in the queue.
 #[derive(Clone, Debug)]
 pub struct Held<P> {
-    /// The packet.
     pub packet: P,
     /// What it counts for on this link, in bytes.
     pub bytes: u32,
@@ -89,7 +88,6 @@ pub struct Held<P> {
     pub arrived: Nanos,
 }
 
-/// How much waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
     pub(crate) packets: u64,
@@ -165,7 +163,6 @@ impl<P: Packet> Queue<P> {
         }
     }
 
-    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.packets() == 0
     }

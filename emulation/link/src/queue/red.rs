@@ -28,9 +28,7 @@ use rand_chacha::ChaCha8Rng;
 /// What the length of a queue is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedUnit {
-    /// Packets.
     Packets,
-    /// Bytes.
     Bytes,
 }
 

@@ -8,9 +8,7 @@ use crate::schedule::Schedule;
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Some three years.
 const TIME_S_MAX: f64 = 1e8;
-/// A millisecond.
 const PERIOD_S_MIN: f64 = 1e-3;
 /// The share of its period that a link may be out: a packet must come to its end.
 const OUT_SHARE_MAX: f64 = 0.99;
@@ -106,7 +104,6 @@ impl Changes<'_, RateStep> {
         Ok(())
     }
 
-    /// In bits/s.
     pub(super) fn rates(&self, first: u64) -> Option<Schedule<u64>> {
         let rate = |step: &RateStep| super::bits_per_sec(step.rate_mbit_per_sec);
         self.schedule(first, self.list.iter().map(|it| (seconds(it.at_s), rate(it))).collect())
@@ -137,7 +134,6 @@ impl Changes<'_, LossStep> {
         Ok(())
     }
 
-    /// In percent.
     pub(super) fn losses(&self, first: f64) -> Option<Schedule<f64>> {
         let loss = |step: &LossStep| (seconds(step.at_s), step.loss_percent);
         self.schedule(first, self.list.iter().map(loss).collect())

@@ -21,7 +21,6 @@ const TOGETHER_PKTS_MAX: u32 = 1_000;
 pub enum GeneratorSpec {
     /// Opportunities as a Poisson process; see [`Poisson`].
     Poisson {
-        /// The mean rate.
         mean_mbit_per_sec: f64,
         /// How long a round is.
         #[serde(default = "minute")]
@@ -29,9 +28,7 @@ pub enum GeneratorSpec {
     },
     /// A rate that wanders, as a cell's; see [`Markov`].
     Markov {
-        /// The least rate.
         min_mbit_per_sec: f64,
-        /// The most.
         max_mbit_per_sec: f64,
         /// How long a rate lasts.
         #[serde(default = "tenth")]
@@ -54,7 +51,6 @@ pub enum GeneratorSpec {
     },
     /// Bursts with waits between them; see [`Wifi`].
     Wifi {
-        /// The mean rate.
         mean_mbit_per_sec: f64,
         /// A burst has from one packet to so many.
         burst_pkts_max: u32,
@@ -66,14 +62,12 @@ pub enum GeneratorSpec {
     Periodic {
         /// How many leave together.
         packets: u32,
-        /// How far apart.
         interval_ms: f64,
     },
     /// A path over satellites, handed over every 15 s; see [`Leo`].
     Leo {
         /// The least rate of a satellite.
         min_mbit_per_sec: f64,
-        /// The most.
         max_mbit_per_sec: f64,
         /// How long nothing leaves after a hand-over.
         out_ms: f64,

@@ -94,7 +94,6 @@ pub struct LinkSpec {
     /// After this time the outages repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outages_period_s: Option<f64>,
-    /// Propagation, one way.
     pub delay_ms: f64,
     /// Other delays, each from its moment on. Where the path gets shorter, packets wait for those
     /// sent before, unless `jitter_reorders`.
@@ -112,7 +111,6 @@ pub struct LinkSpec {
     /// A share of the packets travels longer, and may be overtaken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reordering: Option<ReorderingSpec>,
-    /// Independent loss.
     pub loss_percent: f64,
     /// Other shares, each from its moment on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -120,7 +118,6 @@ pub struct LinkSpec {
     /// After this time `loss_percent` holds again, and the steps repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_steps_period_s: Option<f64>,
-    /// Bursty loss instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gilbert_elliott: Option<GilbertElliottSpec>,
     /// Drops what exceeds a rate, before the queue.

@@ -21,10 +21,8 @@ pub struct GilbertElliottSpec {
     pub good_to_bad_percent: f64,
     /// Probability, per packet, to leave the bad state.
     pub bad_to_good_percent: f64,
-    /// Loss while good.
     #[serde(default)]
     pub loss_good_percent: f64,
-    /// Loss while bad.
     #[serde(default = "all")]
     pub loss_bad_percent: f64,
 }
@@ -88,7 +86,6 @@ impl PolicerSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReorderingSpec {
-    /// The share.
     pub percent: f64,
     /// How much longer than the others.
     pub extra_ms: f64,

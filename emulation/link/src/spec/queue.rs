@@ -22,18 +22,14 @@ const QUANTUM_BYTES_MAX: u32 = 65_536;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueueKind {
-    /// Never drops.
     #[default]
     Infinite,
     /// Refuses what does not fit.
     DropTail,
     /// Drops its oldest for what does not fit.
     DropHead,
-    /// RFC 8289.
     CoDel,
-    /// RFC 8033.
     Pie,
-    /// RFC 8290.
     #[serde(rename = "fq-codel")]
     FqCoDel,
     /// Floyd and Jacobson 1993.
@@ -61,7 +57,6 @@ impl QueueKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueSpec {
-    /// Its discipline.
     pub kind: QueueKind,
     /// At most this many packets wait.
     #[serde(skip_serializing_if = "Option::is_none")]

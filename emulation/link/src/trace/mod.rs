@@ -64,27 +64,19 @@ pub enum TraceError {
     /// The file cannot be read.
     #[error("{path}: cannot read the trace: {source}", path = .path.display())]
     Read {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
     },
     /// It is a folder, a pipe or a device.
     #[error("{path}: is no file; a trace is a text file", path = .path.display())]
-    NotAFile {
-        /// What was named.
-        path: PathBuf,
-    },
+    NotAFile { path: PathBuf },
     /// It is too long.
     #[error("{path}: is above 256 MiB; shorten the trace (head -c)", path = .path.display())]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-    },
+    TooLong { path: PathBuf },
     /// One line breaks a rule.
     #[error("{name}:{line}: `{text}` {rule}")]
     Line {
-        /// The file.
         name: String,
         /// The line, counted from 1.
         line: usize,
@@ -95,29 +87,19 @@ pub enum TraceError {
     },
     /// It is a series of rates, and breaks a rule.
     #[error("{name}: {source}")]
-    Series {
-        /// The file.
-        name: String,
-        /// Where, and which.
-        source: Box<SeriesError>,
-    },
+    Series { name: String, source: Box<SeriesError> },
     /// The file has no line at all.
     #[error("{name}: the trace is empty; it needs at least one timestamp above 0")]
-    NoLines {
-        /// The file.
-        name: String,
-    },
+    NoLines { name: String },
     /// Every timestamp is 0, so the trace would last no time.
     #[error("{name}:{line}: all timestamps are 0; the last must be above 0 for the trace to last")]
     AllZero {
-        /// The file.
         name: String,
         /// The last line, counted from 1.
         line: usize,
     },
 }
 
-/// A packet-delivery trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     name: String,

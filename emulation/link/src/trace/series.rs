@@ -47,12 +47,10 @@ fn refuse(place: impl fmt::Display, rule: impl Into<String>) -> SeriesError {
 /// Rates, each from its moment on, and the end.
 #[derive(Debug, Default)]
 struct Series {
-    /// Seconds and Mbit/s.
     rates: Vec<(f64, f64)>,
     end_s: f64,
 }
 
-/// Genet's file.
 #[derive(Deserialize)]
 struct Json {
     timestamps: Vec<f64>,

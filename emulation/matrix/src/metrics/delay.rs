@@ -20,7 +20,6 @@ pub struct Delay {
     pub path_rtt_ms: f64,
     /// What the bottleneck's queue holds, in BDPs of that; `None`: it has no limit.
     pub queue_bdp: Option<f64>,
-    /// The mean.
     pub queueing_mean_ms: f64,
     /// Half waited no longer.
     pub queueing_p50_ms: f64,
@@ -28,7 +27,6 @@ pub struct Delay {
     pub queueing_p95_ms: f64,
     /// 99 % waited no longer.
     pub queueing_p99_ms: f64,
-    /// The mean.
     pub one_way_mean_ms: f64,
     /// Half took no longer.
     pub one_way_p50_ms: f64,

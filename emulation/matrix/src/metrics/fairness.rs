@@ -14,7 +14,6 @@ use remuda_scenarios::outcome::FlowSample;
 
 /// How near to an even share counts as having it.
 const SHARE_WITHIN: f64 = 0.1;
-/// For how long.
 const HELD_S: f64 = 5.0;
 
 /// See this file's head.
@@ -22,9 +21,7 @@ const HELD_S: f64 = 5.0;
 pub struct Fairness {
     /// Over tenths of a second.
     pub jain_100ms: Option<f64>,
-    /// Over seconds.
     pub jain_1s: Option<f64>,
-    /// Over lives.
     pub jain: Option<f64>,
     /// From the last arrival until all have their share.
     pub convergence_s: Option<f64>,

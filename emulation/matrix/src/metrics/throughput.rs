@@ -20,7 +20,6 @@ use remuda_scenarios::{FlowSpec, HEADER_BYTES};
 
 /// The share of the new rate that counts as reached.
 const REACHED: f64 = 0.9;
-/// Over so long.
 const WINDOW_S: f64 = 0.5;
 
 /// See this file's head.

@@ -14,11 +14,9 @@ pub struct Axis {
     pub range: Range<f64>,
     /// Whether it is the logarithm.
     pub is_log: bool,
-    /// With the unit.
     pub label: String,
 }
 
-/// Round ones.
 fn steps(start: f64, end: f64) -> Vec<f64> {
     let rough = (end - start) / 5.0;
     let power = 10f64.powf(rough.log10().floor());

@@ -8,7 +8,6 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use remuda_results::paper::{self, Chart};
 
-/// Of a column.
 pub const WIDTH: u32 = 480;
 /// Even: the drawing library halves it, and rounds each letter by itself.
 pub const TEXT: u32 = 14;
@@ -54,7 +53,6 @@ pub fn dashes(place: usize) -> Option<(i32, i32)> {
 pub struct Pen(pub u32);
 
 impl Pen {
-    /// In pixels.
     pub fn px(self, points: i32) -> i32 {
         points * self.0 as i32
     }

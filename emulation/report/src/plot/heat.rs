@@ -36,7 +36,6 @@ fn words(slice: &Slice) -> &str {
     slice.label.strip_prefix("group ").unwrap_or(&slice.label)
 }
 
-/// Its letter.
 fn letter(slice: &Slice) -> &str {
     words(slice).split(':').next().unwrap_or_default()
 }

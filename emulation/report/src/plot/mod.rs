@@ -28,7 +28,6 @@ const MARKED: usize = 5;
 /// No slice is called by more.
 const SLUG_MAX: usize = 80;
 
-/// A chart, drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plot {
     /// What it shows, as a file is named: `ranking-all-paths`.

@@ -42,18 +42,10 @@ pub struct LinkLog {
 pub enum LinkLogError {
     /// It could not be read, or one of its lines is wrong.
     #[error("{name}: {error}")]
-    Read {
-        /// The file.
-        name: String,
-        /// What is wrong.
-        error: ReadError,
-    },
+    Read { name: String, error: ReadError },
     /// There is no event in it.
     #[error("{name}: no event; is it a log of a link, and did a packet pass?")]
-    Empty {
-        /// The file.
-        name: String,
-    },
+    Empty { name: String },
 }
 
 impl LinkLog {

@@ -8,17 +8,11 @@ use remuda_link::LogEntry;
 pub struct LogTotals {
     /// What could have been delivered; of a flow, nothing.
     pub capacity_bytes: u64,
-    /// Packets that came.
     pub arrived_packets: u64,
-    /// Their bytes.
     pub arrived_bytes: u64,
-    /// Packets that left.
     pub departed_packets: u64,
-    /// Their bytes.
     pub departed_bytes: u64,
-    /// Packets dropped.
     pub dropped_packets: u64,
-    /// Their bytes.
     pub dropped_bytes: u64,
     delays: Delays,
 }
@@ -60,7 +54,6 @@ impl LogTotals {
 pub struct LogBin {
     /// What could have been delivered.
     pub capacity_bytes: u64,
-    /// What left.
     pub departed_bytes: u64,
     /// How many packets left.
     pub departed_packets: u64,
@@ -68,7 +61,6 @@ pub struct LogBin {
     pub delay_ms_sum: u64,
     /// The largest of them.
     pub delay_ms_max: u64,
-    /// Packets dropped.
     pub dropped_packets: u64,
 }
 

@@ -22,7 +22,6 @@ impl Pacer {
         self.rate_bytes_per_sec
     }
 
-    /// Sets it.
     pub fn set_rate(&mut self, rate_bytes_per_sec: Option<u64>) {
         self.rate_bytes_per_sec = rate_bytes_per_sec.map(|rate| rate.max(1));
     }

@@ -130,8 +130,6 @@ impl Rack {
 /// Bounds of the reordering window.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The minimum RTT.
     pub rtt_min_ns: u64,
-    /// The smoothed RTT.
     pub srtt_ns: u64,
 }

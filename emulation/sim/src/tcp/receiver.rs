@@ -27,7 +27,6 @@ const DUPLICATES_AT_ONCE: u32 = 3;
 /// What to do about an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Send an ACK.
     Now,
     /// Send one at this moment (ns), if none went before.
     At(u64),
@@ -35,7 +34,6 @@ pub enum Reply {
     Nothing,
 }
 
-/// One flow's receiver.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     expected: u32,

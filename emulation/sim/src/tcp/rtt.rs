@@ -10,7 +10,6 @@ pub const RTO_MAX_NS: u64 = 120_000_000_000;
 /// `TCP_TIMEOUT_INIT`, RFC 6298 section 2.1.
 pub const RTO_INIT_NS: u64 = 1_000_000_000;
 
-/// The estimator.
 #[derive(Clone, Copy, Debug)]
 pub struct RttEstimator {
     srtt_ns: i64,

@@ -22,7 +22,6 @@ const PROBE_SLACK_NS: u64 = 8_000_000;
 /// `icsk_ca_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// Nothing is amiss.
     Open,
     /// Something was delivered out of order.
     Disorder,
@@ -45,7 +44,6 @@ enum Alarm {
 /// What one ACK brought.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AckSample {
-    /// Segments acknowledged cumulatively.
     pub acked_pkts: u32,
     /// Segments delivered by it, cumulatively or not (`rs->acked_sacked`).
     pub delivered_pkts: u32,
@@ -55,7 +53,6 @@ pub struct AckSample {
     pub ce_pkts: u32,
     /// The round trip of the latest of them (`rs->rtt_us`).
     pub rtt_ns: Option<u64>,
-    /// The delivery rate.
     pub rate: Option<RateSample>,
     /// A recovery, or the answer to a mark, began with it.
     pub recovery_began: bool,
@@ -66,20 +63,15 @@ pub struct AckSample {
 pub struct Counts {
     /// Segments sent, again or not.
     pub sent_pkts: u64,
-    /// Segments sent again.
     pub resent_pkts: u64,
-    /// Segments marked lost.
     pub lost_pkts: u64,
     /// Segments reported as marked.
     pub ce_pkts: u64,
-    /// Retransmission timeouts.
     pub timeouts: u64,
 }
 
-/// One flow's sender.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// Its number.
     pub flow: u32,
     /// Payload of a segment, in bytes.
     pub mss_bytes: u32,
@@ -93,7 +85,6 @@ pub struct Sender {
     pub prr_out_pkts: u32,
     /// When it may send.
     pub pacer: Pacer,
-    /// Counts.
     pub counts: Counts,
     /// Segments the application has written.
     pub written_pkts: u32,
@@ -173,7 +164,6 @@ impl Sender {
         self.state
     }
 
-    /// Round trips.
     pub fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }

@@ -9,7 +9,6 @@ use super::{ARMS_MAX, CWND_PKTS_MAX, Entry, Memory, MemoryConfig, Network};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The file's form.
 const VERSION: u32 = 1;
 /// Rewards are added up with a factor below 1 for what was there: they come to 100 at most.
 const WEIGHT_MAX: f64 = 1e6;
@@ -27,7 +26,6 @@ pub enum Error {
     /// JSON of that form, which breaks a rule.
     #[error("{what}: {rule}")]
     Rule {
-        /// Which part.
         what: String,
         /// What it must be.
         rule: &'static str,

@@ -24,7 +24,6 @@ pub struct Network {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no destination: {rule}")]
 pub struct NetworkError {
-    /// What was given.
     pub text: String,
     /// What it must be.
     pub rule: String,
@@ -49,7 +48,6 @@ fn whole(address: IpAddr) -> u8 {
 }
 
 impl Network {
-    /// One address.
     pub fn host(address: IpAddr) -> Self {
         let address = address.to_canonical();
         Self { address, bits: whole(address) }

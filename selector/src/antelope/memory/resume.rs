@@ -19,7 +19,6 @@ use remuda_algorithms::Preference;
 use remuda_algorithms::units::Bytes;
 use std::time::Duration;
 
-/// The draft's half.
 const SHARE_MAX: f64 = 0.5;
 /// It becomes no less: of most paths it is the standard window by then.
 const SHARE_MIN: f64 = 1.0 / 64.0;
@@ -54,7 +53,6 @@ pub struct Carried {
 /// A flow that might jump.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jumper {
-    /// Its number.
     pub flow: u32,
     /// The window that it has, which a jump must exceed.
     pub cwnd: Bytes,
@@ -62,7 +60,6 @@ pub struct Jumper {
     pub mss: Bytes,
     /// Its round trip, smoothed.
     pub srtt: Duration,
-    /// What it wants.
     pub wants: Preference,
 }
 

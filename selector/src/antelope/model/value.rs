@@ -115,7 +115,6 @@ pub(super) struct Online {
     corrections: Two<Vec<Option<Ensemble>>>,
 }
 
-/// Values, corrections included.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Values {
     /// In the order of the model's arms.

@@ -8,7 +8,6 @@
 use remuda_live::{Error, LinkSpec, Namespace, PathSpec, QueueSpec, Testbed, VethPair};
 use std::fmt;
 
-/// Ethernet's, full.
 const PACKET_BYTES: f64 = 1500.0;
 /// What a veth device counts and the link does not, whose devices carry IP.
 const ETHERNET_BYTES: u32 = 14;
@@ -21,9 +20,7 @@ pub const TABLES: &str = "/tc";
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Path {
     rate_mbit_per_sec: u32,
-    /// One way.
     delay_ms: u32,
-    /// Random, of data.
     loss_percent: f64,
     /// Standard deviation, normal, of the way back: before a queue it would be lost in it.
     jitter_ms: f64,

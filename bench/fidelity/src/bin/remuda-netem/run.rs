@@ -15,25 +15,21 @@ const SAMPLE: Duration = Duration::from_millis(10);
 pub struct Figures {
     /// Over the whole flow.
     pub goodput_mbit_per_sec: f64,
-    /// Segments sent again.
     pub retransmitted_pkts: u32,
     /// Of the sender's smoothed round trip.
     pub rtt_mean_ms: f64,
-    /// Likewise.
     pub rtt_p95_ms: f64,
 }
 
 /// Both sides, one after the other.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Round {
-    /// Over our link.
     pub link: Figures,
     /// Over the kernel's netem.
     pub netem: Figures,
 }
 
 impl Round {
-    /// Runs them.
     pub fn run(path: &Path, algorithm: &str, seconds: Duration, seed: u64) -> Result<Self, String> {
         let said = |error: remuda_live::Error| error.to_string();
         let testbed = path.link(seed).map_err(said)?;

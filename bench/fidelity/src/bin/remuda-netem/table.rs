@@ -3,7 +3,6 @@
 use crate::run::{Figures, Round};
 use remuda_stats::Spread;
 
-/// The table's head.
 pub const COLUMNS: &str = "\
 | path | algorithm | goodput link / netem (Mbit/s) | ratio | retransmitted link / netem | \
 mean RTT link / netem (ms) | ratio | 95th percentile of RTT link / netem (ms) | ratio |\n\
