@@ -1,17 +1,19 @@
-//! The agent, put together: run directory, datapaths, control socket, and portus' run loop.
+//! The agent, put together: run directory, datapaths, control socket, and the run loop.
 
 use crate::author::door;
 use crate::config::Config;
+use crate::datapath::LetGo;
 use crate::error::on;
 use crate::events::{Event, EventLog};
 use crate::host::Host;
-use crate::ipc::{DEVICE, Datapaths, Junction, ModuleEnd, UnixEnd, lock};
+use crate::ipc::{BpfEnd, DEVICE, ModuleEnd, UnixEnd};
+use crate::lock::lock;
 use crate::memory::Keeper;
-use crate::portus_side::Remuda;
 use crate::run_dir::{self, RunDir};
+use crate::run_loop::{Datapaths, RunLoop};
 use crate::samples::SampleKeeper;
 use crate::{Error, application, clock, control, programs};
-use remuda_bpf::{Datapath, DefaultAlgorithm, Settings, Sockets};
+use remuda_bpf::{Datapath, DefaultAlgorithm, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -35,7 +37,7 @@ pub fn run_until(
     ready: impl FnOnce() + Send + 'static,
 ) -> Result<(), Error> {
     config.validate()?;
-    let programs = programs::all()?;
+    programs::ours()?; // a program that breaks a rule is an error now, not at a READY
     let run_dir = RunDir::take(&config.agent.run_dir)?;
     let log_path = run_dir::event_log(run_dir.path());
     let log = EventLog::open(&log_path, config.agent.event_log_bytes_max)?;
@@ -44,50 +46,40 @@ pub fn run_until(
     let samples = SampleKeeper::start(&config, &host);
     let unix = UnixEnd::bind(&run_dir::datapath_socket(run_dir.path()))?;
     let bpf = open_bpf(&config, &host)?;
-    let module = config.agent.module.then(|| ModuleEnd::new(Path::new(DEVICE), &host));
-    let datapaths = Datapaths { unix: Some(unix), module, ..bpf };
+    let sockets = bpf.as_ref().map(|end| end.sockets()).transpose()?;
+    let module = config.agent.module.then(|| ModuleEnd::new(Path::new(DEVICE)));
+    let datapaths = Datapaths { bpf, module, unix: Some(unix) };
     let (answer, answered) = mpsc::channel();
     let _control = control::serve(run_dir.path(), Arc::clone(&host), answered)?;
     let _door = door::open(run_dir.path(), config.authors.clone(), Arc::clone(&host))?;
-    let sockets = bpf_sockets(&datapaths)?;
     let applications = config.agent.applications;
     let _applications = applications
         .then(|| application::serve(run_dir.path(), Arc::clone(&host), sockets))
         .transpose()?;
-    let go_on = Arc::new(AtomicBool::new(true));
-    let is_ready = move || {
-        let _ = answer.send(()); // who waits for it ends with the process
-        ready();
-    };
-    let junction = Junction::new(datapaths, Arc::clone(&host), stop, Arc::clone(&go_on), is_ready);
-    let algorithm = Remuda::new(Arc::clone(&host), &junction, programs);
     lock(&host).record(&Event::Started {
         version: env!("CARGO_PKG_VERSION"),
         default: config.agent.default.clone(),
         name: config.agent.name.clone(),
     });
-    portus::RunBuilder::new(portus::ipc::BackendBuilder { sock: junction })
-        .default_alg(algorithm)
-        .with_stop_handle(go_on)
-        .run()
-        .map_err(|error| Error::Portus(error.0))?;
+    let LetGo { flows_let_go, flows_left } = RunLoop::new(datapaths, &host).run(&stop, || {
+        lock(&host).record(&Event::Ready {});
+        let _ = answer.send(()); // the thread that waits for it ends with the process
+        ready();
+    });
+    lock(&host).record(&Event::Stopped { flows_let_go, flows_left });
     lock(&host).leave_all();
     drop(keeper); // it saves a last time
     drop(samples); // it writes those that wait
-    match lock(&host).flows_left {
+    match flows_left {
         0 => Ok(()),
         flows => Err(Error::FlowsLeft { flows, native: config.agent.native }),
     }
 }
 
-fn bpf_sockets(datapaths: &Datapaths) -> Result<Option<Sockets>, Error> {
-    Ok(datapaths.bpf.as_ref().map(Datapath::sockets).transpose()?)
-}
-
-fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Datapaths, Error> {
+fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Option<BpfEnd>, Error> {
     let agent = &config.agent;
     if !agent.bpf {
-        return Ok(Datapaths::default());
+        return Ok(None);
     }
     let settings = Settings {
         name: agent.name.clone(),
@@ -112,5 +104,5 @@ fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Datapaths, Error> {
     }
     let default_algorithm =
         agent.take_default.then(|| DefaultAlgorithm::take(&agent.name)).transpose()?;
-    Ok(Datapaths { bpf: Some(bpf), default_algorithm, ..Datapaths::default() })
+    Ok(Some(BpfEnd::new(bpf, default_algorithm)))
 }

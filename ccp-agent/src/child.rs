@@ -5,7 +5,8 @@
 
 use crate::control::{Answer, Request, ask};
 use crate::error::on;
-use crate::host::{Row, Target};
+use crate::flow::Row;
+use crate::host::Target;
 use crate::{Error, run_dir};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};

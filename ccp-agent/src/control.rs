@@ -6,8 +6,9 @@
 use crate::author::{AuthorArm, Authors};
 use crate::clock;
 use crate::error::on;
-use crate::host::{Counts, Host, Row, Target};
-use crate::ipc::lock;
+use crate::flow::Row;
+use crate::host::{Counts, Host, Target};
+use crate::lock::lock;
 use crate::online::{self, Online, Report};
 use crate::prefer::{self, Order};
 use crate::{Error, catalogue, programs, run_dir};
@@ -238,7 +239,7 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
             }))
         }
         Request::Memory {} => {
-            let memory = lock(host).memory.clone();
+            let memory = lock(host).memory().clone();
             Answer::Memory { destinations: memory.rows(clock::monotonic_s()) }
         }
         Request::Forget { of } => Answer::Forgot { destinations: lock(host).forget(of.as_ref()) },

@@ -2,9 +2,9 @@
 //! records what it decides, and sends it back.
 //!
 //! ```text
-//! datapath ─▶ ipc (validates) ─▶ portus ─▶ host ─▶ flow: decode ▶ controller ▶ guard ─▶ registers
-//!                                            ▲                        events ─▶ log
-//!                              control socket┘
+//! datapath ─▶ host ─▶ flows ─▶ flow: decode ▶ controller ▶ guard ─▶ order ─▶ datapath
+//!              ▲                                events ─▶ log
+//! control socket┘
 //! ```
 
 pub mod agent;
@@ -13,22 +13,24 @@ pub mod author;
 pub mod catalogue;
 pub mod child;
 pub mod clock;
-pub mod companions;
 pub mod config;
 pub mod control;
+pub mod datapath;
 pub mod decode;
 mod error;
 pub mod events;
 pub mod flow;
+pub mod flows;
 pub mod guard;
 pub mod host;
 pub mod ipc;
+pub mod lock;
 pub mod memory;
 pub mod online;
-mod portus_side;
 pub mod prefer;
 pub mod programs;
 pub mod run_dir;
+pub mod run_loop;
 pub mod samples;
 mod state_file;
 mod trial;

@@ -3,7 +3,8 @@
 use crate::table::{figure, table};
 use crate::{Failure, RunDirArgs, why};
 use ccp_agent::control::{Answer, Request, ask};
-use ccp_agent::host::{Row, Target};
+use ccp_agent::flow::Row;
+use ccp_agent::host::Target;
 use ccp_agent::prefer::Wants;
 use clap::Args;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use crate::table::table;
 use ccp_agent::catalogue::{self, Kind};
 use ccp_agent::flow::Guarded;
-use ccp_agent::host::Row;
+use ccp_agent::flow::Row;
 use remuda_selector::features::schema;
 
 /// What the last part of a feature's name says of its unit, where the schema does not have it.

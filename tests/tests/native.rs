@@ -3,7 +3,8 @@
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::clock;
-use ccp_agent::host::{Row, Target};
+use ccp_agent::flow::Row;
+use ccp_agent::host::Target;
 use remuda_live::transfer::{Running, Transfer};
 use remuda_tests::{Place, exclusive, skip, wired};
 use std::thread;

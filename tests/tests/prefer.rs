@@ -1,7 +1,8 @@
 //! What applications and operators want of flows of real TCP: by users that may, and not by others.
 
 use ccp_agent::child::AgentChild;
-use ccp_agent::host::{Row, Target};
+use ccp_agent::flow::Row;
+use ccp_agent::host::Target;
 use ccp_agent::prefer::Wants;
 use ccp_agent::run_dir::application_socket;
 use nix::sys::socket::{

@@ -4,18 +4,21 @@
 //! and the program, at the ACK where the stamp arrives, reports how old it is. So the flow itself
 //! measures the whole way, with one clock, whoever drives it and however.
 //!
-//! With a [`Host`] it first lets the host do what the product does with a report: decode it, step
-//! `cubic`, guard the decision. That decision is dropped, and the same as without a host is sent.
+//! [`Echo`] is an algorithm of portus. [`EchoAgent`] is the same for the agent's own datapaths: it
+//! first lets the [`Host`] do what the product does with a report: decode it, step `cubic`, guard
+//! the decision. That decision is dropped, and the stamp is sent.
 
 use ccp_agent::clock;
-use ccp_agent::flow::Actuator;
-use ccp_agent::host::{Host, Key};
-use ccp_agent::ipc::{Current, lock};
+use ccp_agent::datapath::{Agent, Obey, Peer};
+use ccp_agent::host::Host;
+use ccp_agent::lock::lock;
+use ccp_agent::programs::{self, Compiled};
 use portus::ipc::Ipc;
 use portus::lang::Scope;
 use portus::{CongAlg, Datapath, DatapathInfo, DatapathTrait, Flow, Report};
-use remuda_algorithms::ProgramId;
-use remuda_wire::{Register, ToDatapath};
+use remuda_algorithms::signals::FIELDS;
+use remuda_wire::to_datapath::Update;
+use remuda_wire::{Event, Order, Register, ToDatapath, program};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -82,6 +85,14 @@ impl Samples {
         self.written_us.push(now_us.saturating_sub(stamp_us) as f64);
     }
 
+    /// Notes a report, which says how old the stamp was that its ACK obeyed; 0: it obeyed none.
+    fn reported(&mut self, applied_us: u64) {
+        self.reports += 1;
+        if applied_us > 0 {
+            self.applied_us.push(applied_us as f64);
+        }
+    }
+
     /// Notes an order that somebody else has just carried out.
     pub fn carried_out(&mut self, order: &[u8]) {
         if let Ok(ToDatapath::UpdateFields { updates, .. }) = ToDatapath::parse(order)
@@ -92,19 +103,10 @@ impl Samples {
     }
 }
 
-/// The product's flow host, and what portus handles now.
-#[derive(Clone)]
-pub struct Product {
-    pub host: Arc<Mutex<Host>>,
-    pub current: Arc<Mutex<Current>>,
-}
-
 pub struct Echo {
     pub samples: Arc<Mutex<Samples>>,
     /// The windows to set, in turns, in segments.
     pub windows_pkts: [u32; 2],
-    /// With it, an order that is sent is carried out; without, another process does that.
-    pub product: Option<Product>,
 }
 
 pub struct EchoFlow<I: Ipc> {
@@ -112,18 +114,6 @@ pub struct EchoFlow<I: Ipc> {
     scope: Scope,
     samples: Arc<Mutex<Samples>>,
     windows_bytes: [u32; 2],
-    product: Option<(Product, Key)>,
-}
-
-/// The host's orders end here.
-struct Deaf;
-
-impl Actuator for Deaf {
-    fn set_program(&mut self, _: ProgramId, _: &[(&str, u32)]) {}
-
-    fn update(&mut self, _: &[(&str, u32)]) {}
-
-    fn run_native(&mut self, _: &'static str, _: u32) {}
 }
 
 impl<I: Ipc> CongAlg<I> for Echo {
@@ -138,19 +128,10 @@ impl<I: Ipc> CongAlg<I> for Echo {
     }
 
     fn new_flow(&self, mut control: Datapath<I>, info: DatapathInfo) -> EchoFlow<I> {
-        let product = self.product.clone().map(|product| {
-            let (peer, create) = {
-                let current = lock(&product.current);
-                (current.peer.clone(), current.create.clone())
-            };
-            let key = (peer, info.sock_id);
-            lock(&product.host).create(&key, &create, &mut Deaf);
-            (product, key)
-        });
         let windows_bytes = self.windows_pkts.map(|pkts| pkts * info.mss);
         let first = [("Cwnd", windows_bytes[0])];
         let scope = control.set_program(NAME, Some(&first)).expect("the program is installed");
-        EchoFlow { control, scope, samples: Arc::clone(&self.samples), windows_bytes, product }
+        EchoFlow { control, scope, samples: Arc::clone(&self.samples), windows_bytes }
     }
 }
 
@@ -160,27 +141,102 @@ impl<I: Ipc> Flow for EchoFlow<I> {
         let Some(stamp) = field("Report.at_us").and_then(|at| u32::try_from(at).ok()) else {
             return;
         };
-        if let Some((product, key)) = &self.product {
-            // What this program does not report is 0.
-            let reported = |name: &'static str| field(name).or(Some(0));
-            lock(&product.host).report(key, reported, &mut Deaf);
-        }
         self.windows_bytes.swap(0, 1);
         let order = [("Cwnd", self.windows_bytes[0]), ("echo", stamp)];
-        let sent = self.control.update_field(&self.scope, &order);
-        let mut samples = lock(&self.samples);
-        if sent.is_ok() && self.product.is_some() {
-            samples.written(stamp.into());
-        }
-        samples.reports += 1;
-        let applied = field("Report.applied_us").filter(|us| *us > 0);
-        samples.applied_us.extend(applied.map(|us| us as f64));
+        let _ = self.control.update_field(&self.scope, &order);
+        lock(&self.samples).reported(field("Report.applied_us").unwrap_or(0));
+    }
+}
+
+/// The number of the program that measures.
+const UID: u32 = 1 << 20;
+
+/// The same over the product's host.
+pub struct EchoAgent {
+    pub host: Host,
+    pub samples: Arc<Mutex<Samples>>,
+    windows_pkts: [u32; 2],
+    mss: u32,
+    program: Compiled,
+    /// The number of the program that the host thinks its flow runs.
+    cubic: u32,
+}
+
+/// The host's orders end here.
+struct Deaf;
+
+impl Obey for Deaf {
+    fn order(&mut self, _peer: &Peer, _order: &Order<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl EchoAgent {
+    pub fn new(
+        host: Host,
+        samples: Arc<Mutex<Samples>>,
+        windows_pkts: [u32; 2],
+    ) -> Result<Self, ccp_agent::Error> {
+        let program = programs::compiled(NAME, PROGRAM, UID)?;
+        let cubic = remuda_algorithms::arm("cubic").map(|arm| arm.program);
+        let cubic = programs::ours()?.iter().find(|it| Some(it.id) == cubic);
+        let cubic = cubic.map_or(0, |it| it.uid);
+        Ok(Self { host, samples, windows_pkts, mss: 1, program, cubic })
     }
 
-    fn close(&mut self) {
-        if let Some((product, key)) = &self.product {
-            lock(&product.host).close(key);
+    fn field(&self, fields: &[u64], name: &str) -> Option<u64> {
+        match self.program.register(name) {
+            Some(Register::Report(index)) => fields.get(index as usize).copied(),
+            _ => None,
         }
+    }
+
+    fn report(&mut self, datapath: &mut dyn Obey, peer: &Peer, report: remuda_wire::Report<'_>) {
+        let Some(stamp) = self.field(report.fields, "Report.at_us") else { return };
+        // What this program does not report is 0.
+        let signals = FIELDS.map(|name| self.field(report.fields, name).unwrap_or(0));
+        let product = remuda_wire::Report { uid: self.cubic, fields: &signals, ..report };
+        self.host.event(&mut Deaf, peer, Event::Report(product));
+        self.windows_pkts.swap(0, 1);
+        let window = u64::from(self.windows_pkts[0] * self.mss);
+        let updates = [
+            Update { register: Register::Implicit(program::CWND), value: window },
+            Update { register: ECHO, value: stamp },
+        ];
+        let sent = datapath.order(peer, &Order::Update { sid: report.sid, updates: &updates });
+        let mut samples = lock(&self.samples);
+        if sent.is_ok() {
+            samples.written(stamp);
+        }
+        samples.reported(self.field(report.fields, "Report.applied_us").unwrap_or(0));
+    }
+}
+
+impl Agent for EchoAgent {
+    fn event(&mut self, datapath: &mut dyn Obey, peer: &Peer, event: Event<'_>) {
+        match event {
+            Event::Ready => {
+                let _ = datapath.order(peer, &Order::Install(&self.program.install));
+            }
+            Event::Created { sid, create, .. } => {
+                self.mss = create.mss_bytes;
+                self.host.event(&mut Deaf, peer, event);
+                let window = u64::from(self.windows_pkts[0] * self.mss);
+                let register = Register::Implicit(program::CWND);
+                let updates = [Update { register, value: window }];
+                let _ = datapath.order(peer, &Order::Run { sid, uid: UID, updates: &updates });
+            }
+            Event::Report(report) => self.report(datapath, peer, report),
+            other => self.host.event(&mut Deaf, peer, other),
+        }
+    }
+
+    fn refused(&mut self, peer: &Peer, reason: String) {
+        self.host.refused(peer, reason);
+    }
+
+    fn lost(&mut self, peer: &Peer, reason: String) {
+        self.host.lost(peer, reason);
     }
 }
 

@@ -1,8 +1,8 @@
 //! From a report to the ACK that obeys the answer: ours beside portus over unix datagrams.
 //!
-//! Both sides run the same program and the same algorithm (echo.rs) on the same kind of flow, in
-//! portus' run loop. Ours has our `Ipc` in it: ring buffer, validation, slots in shared memory, and
-//! the flow host's whole work on each report. The other one is an unmodified `portus::RunBuilder`
+//! Both sides run the same program and the same algorithm (echo.rs) on the same kind of flow. Ours
+//! is what the agent's run loop does with the BPF datapath: ring buffer, the flow host's whole work
+//! on each report, slots in shared memory. The other one is an unmodified `portus::RunBuilder`
 //! behind its unix socket, with a bridge to the same BPF datapath (bridge.rs), in threads of one
 //! process: that spares it a change of address spaces.
 //!
@@ -12,14 +12,17 @@
 
 use crate::bridge::{Bridge, agent_address};
 use crate::cpu::Meter;
-use crate::echo::{Echo, Product, Samples};
+use crate::echo::{Echo, EchoAgent, Samples};
 use crate::traffic::{Load, Traffic};
 use crate::{Fallible, Options, Promise, Verdict};
 use ccp_agent::Config;
 use ccp_agent::clock;
+use ccp_agent::datapath::Datapath as _;
 use ccp_agent::events::{Event, Recorder};
 use ccp_agent::host::Host;
-use ccp_agent::ipc::{Datapaths, Junction, lock};
+use ccp_agent::ipc::BpfEnd;
+use ccp_agent::lock::lock;
+use ccp_agent::run_loop;
 use portus::RunBuilder;
 use portus::ipc::{BackendBuilder, Blocking, unix};
 use remuda_bpf::{Datapath, Settings};
@@ -71,26 +74,31 @@ fn datapath(name: &str) -> Fallible<Datapath> {
     Ok(datapath)
 }
 
-fn echo(samples: &Arc<Mutex<Samples>>, product: Option<Product>) -> Echo {
-    Echo { samples: Arc::clone(samples), windows_pkts: WINDOWS_PKTS, product }
+fn echo(samples: &Arc<Mutex<Samples>>) -> Echo {
+    Echo { samples: Arc::clone(samples), windows_pkts: WINDOWS_PKTS }
 }
 
-/// portus' run loop over our junction, as the agent has it.
+/// The agent's host over the BPF datapath, as the agent's run loop has it.
 fn ours(name: &str) -> Fallible<Driver> {
     let samples = Arc::<Mutex<Samples>>::default();
     let mut config = Config::default();
     config.agent.default = "cubic".to_owned();
-    let host = Arc::new(Mutex::new(Host::new(config, Box::new(Silent))));
-    let datapaths = Datapaths { bpf: Some(datapath(name)?), ..Datapaths::default() };
-    let (stop, go_on) = (Arc::<AtomicBool>::default(), Arc::new(AtomicBool::new(true)));
-    let sock =
-        Junction::new(datapaths, Arc::clone(&host), Arc::clone(&stop), Arc::clone(&go_on), || ());
-    let product = Product { host, current: sock.current() };
-    let algorithm = echo(&samples, Some(product));
-    let thread = std::thread::spawn(move || {
-        let backend = BackendBuilder { sock };
-        let run = RunBuilder::new(backend).default_alg(algorithm).with_stop_handle(go_on);
-        run.run().map_err(|error| error.0)
+    let host = Host::new(config, Box::new(Silent));
+    let mut agent = EchoAgent::new(host, Arc::clone(&samples), WINDOWS_PKTS)?;
+    let mut end = BpfEnd::new(datapath(name)?, None);
+    let stop = Arc::<AtomicBool>::default();
+    let thread = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                let now_ns = clock::monotonic_ns();
+                end.beat(now_ns);
+                if !end.drain(&mut agent, now_ns) {
+                    run_loop::wait([&end as &dyn ccp_agent::datapath::Datapath], &[]);
+                }
+            }
+            Ok(())
+        }
     });
     Ok(Driver { stops: vec![stop], threads: vec![thread], samples })
 }
@@ -100,7 +108,7 @@ fn portus(name: &str) -> Fallible<Driver> {
     let samples = Arc::<Mutex<Samples>>::default();
     let go_on = Arc::new(AtomicBool::new(true));
     let sock = unix::Socket::<Blocking>::new(name).map_err(|error| error.0)?;
-    let algorithm = echo(&samples, None);
+    let algorithm = echo(&samples);
     let agent = std::thread::spawn({
         let go_on = Arc::clone(&go_on);
         move || {

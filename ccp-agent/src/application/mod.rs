@@ -10,9 +10,10 @@ mod pace;
 mod request;
 mod socket;
 
+use crate::datapath::Peer;
 use crate::error::on;
 use crate::host::Host;
-use crate::ipc::{Peer, lock};
+use crate::lock::lock;
 use crate::prefer::{SocketId, Wants, Wish};
 use crate::{Error, clock, run_dir};
 use nix::errno::Errno;

@@ -11,7 +11,7 @@ use super::{Authors, Process};
 use crate::error::on;
 use crate::events::Event;
 use crate::host::Host;
-use crate::ipc::lock;
+use crate::lock::lock;
 use crate::{Error, run_dir};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};

@@ -1,96 +1,127 @@
-//! One flow: report → measurement → controller → guard → registers. The switch is switch.rs.
+//! One flow: report → measurement → controller → guard → order. The switch is switch.rs.
 
+mod intervention;
 mod jump;
 mod remembering;
+mod row;
+mod settings;
 mod switch;
-mod told;
 
-use crate::clock;
 use crate::config::Config;
 use crate::decode;
 use crate::events::{Event, Recorder};
 use crate::guard::{Guard, Rule};
 use crate::prefer::{By, Wants, Wish};
-use remuda_algorithms::controller::OWN_REGISTERS_MAX;
-use remuda_algorithms::signals::{REPORT_INTERVAL, REPORTS_PER_ROUND};
+use crate::programs::{self, Installed};
+use intervention::Intervention;
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{
-    Controller, Decision, Measurement, PathState, ProgramId, Proposal, Readiness, Registers, Why,
+    Abilities, Controller, Decision, Measurement, PathState, Preference, ProgramId, Proposal,
+    Readiness, Registers, Why,
 };
 use remuda_wire::to_agent::{FlowInfo, Signals, State};
+use remuda_wire::{Order, Report};
+use settings::Settings;
+use std::sync::Arc;
 use std::time::Duration;
-use told::Intervened;
 
-pub use told::Guarded;
+pub use intervention::Guarded;
+pub use row::Row;
 
 /// At most one clamp is recorded per flow in this time.
 const CLAMP_RECORD_INTERVAL: Duration = Duration::from_secs(1);
 /// libccp's word for an unknown threshold; and of a report that was never.
 const NONE: u32 = 0;
+/// The round trip of a flow that has not measured one, and the least that counts, for how often it
+/// needs to report.
+const REPORT_NEED_RTT: Duration = Duration::from_millis(100);
+const REPORT_NEED_RTT_MIN: Duration = Duration::from_micros(10);
 
-/// How a flow reaches its datapath.
-pub trait Actuator {
-    /// The flow runs this program, with these values of its registers.
-    fn set_program(&mut self, program: ProgramId, fields: &[(&'static str, u32)]);
-    /// New values of registers of the program that runs.
-    fn update(&mut self, fields: &[(&'static str, u32)]);
-    /// The flow runs an algorithm of its host's own until its next program, from this slow-start
-    /// threshold (bytes; 0 leaves it). The program set just before measures it.
-    fn run_native(&mut self, name: &'static str, ssthresh_bytes: u32);
-}
+/// Takes what flows want of their datapath, at once.
+pub type Orders<'a> = dyn FnMut(&Order<'_>) + 'a;
 
 /// What happened, for `remuda flows` and the event of the end.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Totals {
-    pub reports: u64,
-    pub switches: u64,
+struct Totals {
+    reports: u64,
+    switches: u64,
     /// Payload acknowledged, in bytes.
-    pub acked_bytes: u64,
-    pub lost_pkts: u64,
+    acked_bytes: u64,
+    /// Segments marked lost.
+    lost_pkts: u64,
+}
+
+/// What is known of a flow when it starts, or is taken over.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The agent's number of the flow, never used twice.
+    pub id: u32,
+    /// The datapath's number of it.
+    pub sid: u32,
+    pub info: FlowInfo,
+    pub cwnd: Bytes,
+    pub mss: Bytes,
+    /// What its datapath can do.
+    pub abilities: Abilities,
+    /// The datapath's monotonic clock, in microseconds: the flow's time counts from here.
+    pub at_us: u64,
+}
+
+/// Reports a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReportNeed {
+    /// As often as its arm asks for.
+    pub wanted: f64,
+    /// Once a round trip: a window that changes more rarely does not see what it does.
+    pub least: f64,
 }
 
 pub struct Flow {
     /// The agent's number of it, never used twice.
-    pub id: u32,
-    pub info: FlowInfo,
+    id: u32,
+    /// The datapath's number of it.
+    sid: u32,
+    info: FlowInfo,
     /// The name of what drives it: an arm or a policy.
-    pub driver: String,
+    driver: String,
     /// What is known of its path.
-    pub path: PathState,
+    path: PathState,
     /// The last decision, as the guard let it pass.
-    pub decision: Decision,
+    decision: Decision,
     /// Why it has the arm it has.
-    pub why: Why,
-    pub totals: Totals,
+    why: Why,
+    totals: Totals,
     /// It runs the datapath's own control.
-    pub fell_back: bool,
-    pub last: Measurement,
-    /// [`Measurement::companions`] of the report now due.
-    pub companions: u32,
+    fell_back: bool,
+    last: Measurement,
     /// Optional primitives that came before the report now due.
-    pub signals: Option<Signals>,
+    signals: Option<Signals>,
     /// Those of the report before.
     last_signals: Option<Signals>,
     /// [`Signals::delivered_pkts`] of the last report of the program that runs.
     delivered_pkts: Option<u32>,
     /// An operator wants it driven by this.
-    pub wanted: Option<(String, Why)>,
+    wanted: Option<(String, Why)>,
     /// What it is wanted to be good at: [`PathState::wants`], as people write it.
-    pub wants: Wants,
+    wants: Wants,
     /// Who has said so.
-    pub preferred_by: By,
+    preferred_by: By,
     /// What its application has said.
-    pub wish: Option<Wish>,
+    wish: Option<Wish>,
     /// It was restored, and must be told everything again.
-    pub restored: bool,
+    restored: bool,
     /// Its datapath did not let it run what it was told to.
-    pub refused: bool,
+    refused: bool,
     /// A policy of it has had something to sample.
-    pub is_sampled: bool,
+    is_sampled: bool,
     controller: Box<dyn Controller>,
     guard: Guard,
     started_us: u64,
+    /// The moment of the step under way, by the datapath's monotonic clock, in microseconds.
+    at_us: u64,
     program: Option<ProgramId>,
+    /// The same, as the datapath has it.
+    running: Option<Arc<Installed>>,
     /// The algorithm of its host's own that it was told to run.
     native: Option<&'static str>,
     /// What drove it before the last switch, and which arm that was.
@@ -105,7 +136,7 @@ pub struct Flow {
     /// When its arm took it.
     arm_since: Time,
     /// What the guard did last.
-    intervened: Option<Intervened>,
+    last_intervention: Option<Intervention>,
     /// When it reported last.
     reported_at: Time,
     remembering: remembering::Remembering,
@@ -117,7 +148,9 @@ pub struct Context<'a> {
     /// The configuration in force.
     pub config: &'a Config,
     pub recorder: &'a mut dyn Recorder,
-    pub actuator: &'a mut dyn Actuator,
+    pub orders: &'a mut Orders<'a>,
+    /// The monotonic clock, in microseconds; a report counts as of its own moment.
+    pub now_us: u64,
     /// No program reports more often than this, in microseconds.
     pub report_us: u32,
 }
@@ -137,18 +170,14 @@ fn path_of(info: &FlowInfo, cwnd: Bytes, mss: Bytes) -> PathState {
 }
 
 impl Flow {
-    /// A flow that nothing drives yet: see [`Self::start`]. Its time counts from `started_us` of
-    /// the datapath's monotonic clock.
-    pub fn new(
-        id: u32,
-        info: FlowInfo,
-        (cwnd, mss): (Bytes, Bytes),
-        (driver, controller): (String, Box<dyn Controller>),
-        started_us: u64,
-    ) -> Self {
-        let path = path_of(&info, cwnd, mss);
+    /// A flow that nothing drives yet: see [`Self::start`].
+    pub fn new(start: Start, driver: String, controller: Box<dyn Controller>) -> Self {
+        let Start { id, sid, info, cwnd, mss, abilities, at_us } = start;
+        let mut path = path_of(&info, cwnd, mss);
+        path.datapath = abilities;
         Self {
             id,
+            sid,
             info,
             driver,
             decision: Decision { cwnd, rate: None },
@@ -156,7 +185,6 @@ impl Flow {
             totals: Totals::default(),
             fell_back: false,
             last: Measurement::QUIET,
-            companions: 0,
             signals: None,
             last_signals: None,
             delivered_pkts: None,
@@ -170,8 +198,10 @@ impl Flow {
             guard: Guard::new(cwnd, Time::ZERO),
             controller,
             path,
-            started_us,
+            started_us: at_us,
+            at_us,
             program: None,
+            running: None,
             native: None,
             before: None,
             sent: None,
@@ -181,7 +211,7 @@ impl Flow {
             deferred: None,
             clamp_recorded: None,
             arm_since: Time::ZERO,
-            intervened: None,
+            last_intervention: None,
             reported_at: Time::ZERO,
             remembering: remembering::Remembering::default(),
             jump: jump::Jump::of(cwnd, mss),
@@ -193,39 +223,88 @@ impl Flow {
         self.controller.arm()
     }
 
-    /// The report fields of its program beside the shared ones.
-    pub fn own_fields(&self) -> &[&'static str] {
-        self.controller.own_fields()
+    pub fn id(&self) -> u32 {
+        self.id
     }
 
-    /// Whether its program has none of the shared signals.
-    pub fn is_foreign(&self) -> bool {
-        self.controller.is_foreign()
+    pub fn info(&self) -> &FlowInfo {
+        &self.info
     }
 
-    /// Takes in one report of a foreign program, whose fields are `fields`; what else is known of
-    /// it came with its signals.
-    pub fn on_foreign_report(&mut self, fields: &[u64], ctx: &mut Context<'_>) {
-        let m = decode::foreign(self.signals.as_ref(), self.last_signals.as_ref());
-        self.controller.take_fields(fields);
-        self.on_report(&m, ctx);
+    /// The name of what drives it: an arm or a policy.
+    pub fn driver(&self) -> &str {
+        &self.driver
     }
 
-    /// The datapath program it runs.
-    pub fn program(&self) -> Option<ProgramId> {
-        self.program
+    /// How many reports it has taken in.
+    pub fn reports(&self) -> u64 {
+        self.totals.reports
     }
 
-    /// The moment of the datapath's report, or now: a queued report is as old as it is.
+    /// Whether a policy of it has had something to sample.
+    pub fn is_sampled(&self) -> bool {
+        self.is_sampled
+    }
+
+    /// Whether it runs the program of that number.
+    pub fn runs(&self, uid: u32) -> bool {
+        self.running.as_ref().is_some_and(|program| program.uid == uid)
+    }
+
+    /// How often it reports if it is alone, and how often it must at least.
+    pub fn report_need(&self, interval_us_min: u64) -> ReportNeed {
+        let rtt = self.path.srtt.unwrap_or(REPORT_NEED_RTT).max(REPORT_NEED_RTT_MIN);
+        let rounds_per_sec = 1e6 / rtt.as_micros() as f64;
+        let most = 1e6 / interval_us_min.max(1) as f64;
+        let wanted = rounds_per_sec * f64::from(self.controller.reports_per_round());
+        ReportNeed { wanted: wanted.min(most), least: rounds_per_sec.min(most) }
+    }
+
+    /// The moment of the step under way: a queued report is as old as it is.
     fn now(&self) -> Time {
-        let now_us = self.signals.map_or_else(clock::monotonic_us, |signals| signals.now_us);
-        Time(Duration::from_micros(now_us.saturating_sub(self.started_us)))
+        Time(Duration::from_micros(self.at_us.saturating_sub(self.started_us)))
     }
 
     /// What is wanted of it, before it starts.
     pub fn prefer_from_start(&mut self, wants: Wants, by: By) {
         (self.wants, self.preferred_by) = (wants, by);
         self.path.wants = wants.preference();
+    }
+
+    /// What is wanted of it, before it starts, where no rule says so by name.
+    pub fn prefer_silently(&mut self, preference: Preference) {
+        self.path.wants = preference;
+    }
+
+    pub fn preference(&self) -> Preference {
+        self.path.wants
+    }
+
+    /// What its application has said it wants.
+    pub fn set_wish(&mut self, wish: Option<Wish>) {
+        self.wish = wish;
+    }
+
+    pub fn wish(&self) -> Option<Wish> {
+        self.wish
+    }
+
+    pub fn wants(&self) -> Wants {
+        self.wants
+    }
+
+    pub fn preferred_by(&self) -> By {
+        self.preferred_by
+    }
+
+    /// An operator wants it driven by `name`, from its next poke on.
+    pub fn want(&mut self, name: String, why: Why) {
+        self.wanted = Some((name, why));
+    }
+
+    /// Its datapath did not let it run what it was ordered to: the next poke answers that.
+    pub fn refuse_last_order(&mut self) {
+        self.refused = true;
     }
 
     /// What is wanted of it is said, anew or again.
@@ -245,6 +324,7 @@ impl Flow {
 
     /// The controller takes the flow.
     pub fn start(&mut self, ctx: &mut Context<'_>) {
+        self.at_us = ctx.now_us;
         let now = self.now();
         let first = match self.controller.can_resume(&self.path) {
             Readiness::Refuse(reason) => {
@@ -280,12 +360,37 @@ impl Flow {
         self.record_recalled(recorder);
     }
 
-    /// Takes in one report.
-    pub fn on_report(&mut self, m: &Measurement, ctx: &mut Context<'_>) {
+    /// Takes in one report. `companions` is [`Measurement::companions`]. False: the report is of
+    /// another program than the flow runs, or lacks fields, and changes nothing.
+    pub fn on_report(
+        &mut self,
+        report: &Report<'_>,
+        companions: u32,
+        ctx: &mut Context<'_>,
+    ) -> bool {
+        let program = match &self.running {
+            Some(program) if program.uid == report.uid => program,
+            _ => return false,
+        };
+        let m = if self.controller.is_foreign() {
+            let Some((own, count)) = program.own_fields(report.fields) else { return false };
+            self.controller.take_fields(&own[..count]);
+            decode::foreign(report.signals.as_ref(), self.last_signals.as_ref())
+        } else {
+            let m = program.measurement(report.fields, report.signals.as_ref());
+            let Some(m) = m else { return false };
+            m
+        };
+        self.signals = report.signals;
+        self.at_us = report.signals.map_or(ctx.now_us, |signals| signals.now_us);
+        self.take_in(&Measurement { companions, ..m }, ctx);
+        true
+    }
+
+    fn take_in(&mut self, m: &Measurement, ctx: &mut Context<'_>) {
         let now = self.now();
         self.reported_at = now;
-        let (delivered, companions) = (self.delivered(m), self.companions);
-        let m = &Measurement { delivered, companions, ..*m };
+        let m = &Measurement { delivered: self.delivered(m), ..*m };
         self.totals.reports += 1;
         self.totals.acked_bytes += m.acked.0;
         self.totals.lost_pkts += m.lost.0;
@@ -321,6 +426,7 @@ impl Flow {
 
     /// Carries out what an operator asked for, or what a restored flow needs.
     pub fn on_poke(&mut self, ctx: &mut Context<'_>) {
+        self.at_us = ctx.now_us;
         let now = self.now();
         if !self.failed(now, ctx)
             && let Some(decision) = self.controller.late()
@@ -348,14 +454,16 @@ impl Flow {
     fn veto(&mut self, to: String, reason: String, ctx: &mut Context<'_>) {
         let vetoed = Event::Vetoed { to: to.clone(), reason: reason.clone() };
         ctx.recorder.record(Some(self.id), &vetoed);
-        self.intervened = Some(Intervened { at: self.now(), against: to, undone: false, reason });
+        let (at, undone) = (self.now(), false);
+        self.last_intervention = Some(Intervention { at, against: to, undone, reason });
     }
 
     /// Notes that the flow changed hands between us and its datapath, and when by the monotonic
     /// clock (us). Says whether it needs a poke.
     pub fn on_state(
         &mut self,
-        (state, at_monotonic_us): (State, u64),
+        state: State,
+        at_monotonic_us: u64,
         cwnd: Bytes,
         recorder: &mut dyn Recorder,
     ) -> bool {
@@ -382,10 +490,10 @@ impl Flow {
             self.decision = decision; // it is the kernel's
             self.guard.follow(decision.cwnd, now);
             if self.reporting != reporting {
-                let (report_us, per_round) = reporting;
-                let fields = [(REPORT_INTERVAL, report_us), (REPORTS_PER_ROUND, per_round)];
-                ctx.actuator.update(&fields);
                 self.reporting = reporting;
+                let mut settings = Settings::default();
+                self.add_reporting(&mut settings);
+                self.send(&settings, ctx);
             }
             return;
         }
@@ -395,37 +503,38 @@ impl Flow {
         }
         self.decision = decision;
         self.path.rate = decision.rate;
-        let told = self.path.enforceable(self.paced_jump(decision));
-        let (cwnd, rate) = decode::registers(told);
+        let enforced = self.path.enforceable(self.paced_jump(decision));
+        let (cwnd, rate) = decode::registers(enforced);
         let registers = self.controller.registers();
-        let own = registers.as_slice();
-        let mut fields = [("", 0); 4 + OWN_REGISTERS_MAX];
-        fields[..2].copy_from_slice(&[("Cwnd", cwnd), ("Rate", rate)]);
-        fields[2..2 + own.len()].copy_from_slice(own);
-        fields[2 + own.len()] = (REPORT_INTERVAL, reporting.0);
-        fields[3 + own.len()] = (REPORTS_PER_ROUND, reporting.1);
         let program = self.controller.program();
-        if self.program != Some(program) || self.native != native {
+        let is_new = self.program != Some(program) || self.native != native;
+        if is_new {
             self.program = Some(program);
             self.native = native;
             self.delivered_pkts = None; // what was before it starts is none of its reports'
-            ctx.actuator.set_program(program, &fields[..4 + own.len()]);
-            if let Some(name) = native {
-                let ssthresh = self.path.ssthresh.unwrap_or_default();
-                let ssthresh = u32::try_from(ssthresh.0).unwrap_or(u32::MAX);
-                ctx.actuator.run_native(name, ssthresh);
-            }
-        } else if self.reporting != reporting {
-            ctx.actuator.update(&fields[..4 + own.len()]);
-        } else if self.registers != registers {
-            ctx.actuator.update(&fields[..2 + own.len()]);
-        } else if self.sent != Some((cwnd, rate)) || !self.in_force(cwnd) {
-            ctx.actuator.update(&fields[..2]);
+            self.running = programs::find(program, &ctx.config.authors);
         }
+        let is_rate_new = is_new || self.reporting != reporting;
+        let are_own_new = is_rate_new || self.registers != registers;
+        let is_in_force = self.sent == Some((cwnd, rate)) && self.in_force(cwnd);
         self.sent = Some((cwnd, rate));
         self.reporting = reporting;
         self.registers = registers;
-        self.path.cwnd = told.cwnd;
+        if are_own_new || !is_in_force {
+            let mut settings = self.window_and_rate(cwnd, rate);
+            if are_own_new {
+                self.add_own(&mut settings);
+            }
+            if is_rate_new {
+                self.add_reporting(&mut settings);
+            }
+            if is_new {
+                self.run(&settings, ctx);
+            } else {
+                self.send(&settings, ctx);
+            }
+        }
+        self.path.cwnd = enforced.cwnd;
     }
 
     /// Whether the datapath already had this window: it changes it by itself after a timeout.

@@ -107,7 +107,7 @@ impl Flow {
 pub(super) mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::flow::{Actuator, Context};
+    use crate::flow::{Context, Start};
     use remuda_algorithms::{
         Controller, Decision, Measurement, PathState, ProgramId, Verdict, cubic,
     };
@@ -160,14 +160,6 @@ pub(super) mod tests {
         }
     }
 
-    struct Nowhere;
-
-    impl Actuator for Nowhere {
-        fn set_program(&mut self, _program: ProgramId, _fields: &[(&'static str, u32)]) {}
-        fn update(&mut self, _fields: &[(&'static str, u32)]) {}
-        fn run_native(&mut self, _name: &'static str, _ssthresh_bytes: u32) {}
-    }
-
     /// A flow that has just begun, at 0 s, and what it leaves.
     pub struct Rig {
         pub flow: Flow,
@@ -205,14 +197,23 @@ pub(super) mod tests {
                 cookie: 0,
                 requested: String::new(),
             };
-            let driven = ("opinionated".to_owned(), Box::new(controller) as Box<dyn Controller>);
-            let mut flow = Flow::new(id, info, (Bytes(cwnd_pkts * 1_448), Bytes(1_448)), driven, 0);
+            let start = Start {
+                id,
+                sid: id,
+                info,
+                cwnd: Bytes(cwnd_pkts * 1_448),
+                mss: Bytes(1_448),
+                abilities: Default::default(),
+                at_us: 0,
+            };
+            let mut flow = Flow::new(start, "opinionated".to_owned(), Box::new(controller));
             let mut notes = Notes::default();
             flow.recall(&mut memory, 0);
             flow.start(&mut Context {
                 config: &Config::default(),
                 recorder: &mut notes,
-                actuator: &mut Nowhere,
+                orders: &mut |_| (),
+                now_us: 0,
                 report_us: 2_000,
             });
             Self { flow, memory, notes, opinion, suited, says: Measurement::QUIET }
@@ -222,13 +223,15 @@ pub(super) mod tests {
         pub fn report(&mut self, at_s: u64, opinion: &'static str) {
             *self.opinion.lock().unwrap() = Some(opinion);
             self.flow.signals = Some(Signals { now_us: at_s * 1_000_000, ..Signals::default() });
+            self.flow.at_us = at_s * 1_000_000;
             let mut ctx = Context {
                 config: &Config::default(),
                 recorder: &mut self.notes,
-                actuator: &mut Nowhere,
+                orders: &mut |_| (),
+                now_us: 0,
                 report_us: 2_000,
             };
-            self.flow.on_report(&self.says, &mut ctx);
+            self.flow.take_in(&self.says, &mut ctx);
             self.flow.jump_in_time(&mut self.memory, at_s, &mut ctx);
             self.flow.leave_in_time(&mut self.memory, at_s, &mut self.notes);
         }
@@ -280,12 +283,13 @@ pub(super) mod tests {
         let mut rig = Rig::to("198.51.100.7", nothing());
         rig.report(1, "copa");
         let cwnd = Bytes(14_480);
-        assert!(!rig.flow.on_state((State::FellBack, 0), cwnd, &mut rig.notes));
-        assert!(rig.flow.on_state((State::Restored, 0), cwnd, &mut rig.notes), "it is to be poked");
+        assert!(!rig.flow.on_state(State::FellBack, 0, cwnd, &mut rig.notes));
+        assert!(rig.flow.on_state(State::Restored, 0, cwnd, &mut rig.notes), "it is to be poked");
         rig.flow.on_poke(&mut Context {
             config: &Config::default(),
             recorder: &mut rig.notes,
-            actuator: &mut Nowhere,
+            orders: &mut |_| (),
+            now_us: 1_000_000,
             report_us: 2_000,
         });
         assert_eq!(*rig.suited.lock().unwrap(), Some("copa"));

@@ -4,7 +4,7 @@
 //! proposal waits for a moment that suits the arm in charge and the guard, is given up if none
 //! comes, and is undone if it has made things worse.
 
-use super::told::Intervened;
+use super::intervention::Intervention;
 use super::{Context, Flow};
 use crate::events::Event;
 use crate::guard::{HandOff, RollBack, Rule};
@@ -217,7 +217,7 @@ impl Flow {
         let fell =
             format!("power fell to {} % of what it was with {}", back.power_percent, back.to);
         let (against, reason) = (from.to_owned(), fell.clone());
-        self.intervened = Some(Intervened { at: now, against, undone: true, reason });
+        self.last_intervention = Some(Intervention { at: now, against, undone: true, reason });
         self.switched((self.driver.clone(), from), Why::because(fell), first, now, ctx);
         Some(self.decision)
     }

@@ -4,6 +4,7 @@ use remuda_algorithms::units::{Packets, Rate};
 use std::net::{IpAddr, Ipv4Addr};
 
 const MSS: Bytes = Bytes(1_000);
+const NOW_US: u64 = 5_000_000;
 
 #[derive(Default)]
 struct Notes(Vec<String>);
@@ -17,28 +18,48 @@ impl Recorder for Notes {
 /// A program, if it was set, and fields; a native algorithm is one with its threshold.
 type Sent = (Option<&'static str>, Vec<(String, u32)>);
 
+/// The names that a register may have.
+const NAMES: [&str; 8] =
+    ["Cwnd", "Rate", "report_us", "per_round", "gain", "echo", "cwnd_gain", "segments"];
+
+/// Keeps orders as people read them: programs and registers by name.
 #[derive(Default)]
 struct Wire(Vec<Sent>);
 
-fn owned(fields: &[(&'static str, u32)]) -> Vec<(String, u32)> {
-    fields.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+fn named(program: &Installed, updates: &[remuda_wire::to_datapath::Update]) -> Vec<(String, u32)> {
+    let name = |register| {
+        let found = NAMES.into_iter().find(|name| program.settable(name) == Some(register));
+        found.map_or_else(|| format!("{register:?}"), str::to_owned)
+    };
+    updates.iter().map(|it| (name(it.register), it.value as u32)).collect()
 }
 
-impl Actuator for Wire {
-    fn set_program(&mut self, program: ProgramId, fields: &[(&'static str, u32)]) {
-        self.0.push((Some(program.0), owned(fields)));
-    }
-    fn update(&mut self, fields: &[(&'static str, u32)]) {
-        self.0.push((None, owned(fields)));
-    }
-    fn run_native(&mut self, name: &'static str, ssthresh_bytes: u32) {
-        self.0.push((Some(name), vec![("ssthresh".to_owned(), ssthresh_bytes)]));
+impl Wire {
+    fn take(&mut self, order: &Order<'_>, uids: &mut Option<u32>) {
+        let of = |uid: u32| programs::ours().expect("they compile").iter().find(|it| it.uid == uid);
+        match *order {
+            Order::Run { uid, updates, .. } => {
+                *uids = Some(uid);
+                let program = of(uid).expect("it is installed");
+                self.0.push((Some(program.id.0), named(program, updates)));
+            }
+            Order::Update { updates, .. } => {
+                let program = uids.and_then(of).expect("it runs one");
+                self.0.push((None, named(program, updates)));
+            }
+            Order::Native { name, ssthresh_bytes, .. } => {
+                let name = remuda_algorithms::kept::kept(name);
+                self.0.push((Some(name), vec![("ssthresh".to_owned(), ssthresh_bytes)]));
+            }
+            Order::Install(_) => {}
+        }
     }
 }
 
 struct Rig {
     flow: Flow,
     wire: Wire,
+    running: Option<u32>,
     notes: Notes,
     config: Config,
 }
@@ -63,21 +84,41 @@ impl Rig {
         let config = Config::default();
         let controller = crate::catalogue::build(driver, &config).expect("a name");
         let window = Packets(20).to_bytes(MSS);
-        let driven = (driver.to_owned(), controller);
-        let flow = Flow::new(1, info(), (window, MSS), driven, clock::monotonic_us());
-        let mut rig = Self { flow, wire: Wire::default(), notes: Notes::default(), config };
+        let start = Start {
+            id: 1,
+            sid: 7,
+            info: info(),
+            cwnd: window,
+            mss: MSS,
+            abilities: Abilities::default(),
+            at_us: NOW_US,
+        };
+        let flow = Flow::new(start, driver.to_owned(), controller);
+        let (wire, notes) = (Wire::default(), Notes::default());
+        let mut rig = Self { flow, wire, running: None, notes, config };
         rig.step(|flow, ctx| flow.start(ctx));
         rig
     }
 
     fn step(&mut self, act: impl FnOnce(&mut Flow, &mut Context<'_>)) {
+        let Self { wire, running, .. } = self;
+        let before = wire.0.len();
         let mut ctx = Context {
             config: &self.config,
             recorder: &mut self.notes,
-            actuator: &mut self.wire,
+            orders: &mut |order| wire.take(order, running),
+            now_us: self.flow.at_us,
             report_us: 10_000,
         };
         act(&mut self.flow, &mut ctx);
+        // Arms that share a text share a number: the flow knows by which name it runs the program.
+        let is_of_an_arm =
+            |name: &str| programs::ours().is_ok_and(|it| it.iter().any(|it| it.id.0 == name));
+        for (name, _) in &mut self.wire.0[before..] {
+            if name.is_some_and(is_of_an_arm) {
+                *name = self.flow.program.map(|program| program.0);
+            }
+        }
     }
 
     fn report(&mut self, at_ms: u64, change: impl FnOnce(&mut Measurement)) {
@@ -95,7 +136,8 @@ impl Rig {
             ..Measurement::QUIET
         };
         change(&mut m);
-        self.step(|flow, ctx| flow.on_report(&m, ctx));
+        self.flow.at_us = self.flow.started_us + at_ms * 1_000;
+        self.step(|flow, ctx| flow.take_in(&m, ctx));
     }
 
     fn want(&mut self, name: &str) {
@@ -159,8 +201,8 @@ fn a_restored_flow_is_told_everything_again() {
     let mut rig = Rig::new("cubic");
     rig.report(40, |_| {});
     let flow = &mut rig.flow;
-    assert!(!flow.on_state((State::FellBack, 1), Bytes(9_000), &mut rig.notes));
-    assert!(flow.on_state((State::Restored, 2), Bytes(9_000), &mut rig.notes));
+    assert!(!flow.on_state(State::FellBack, 1, Bytes(9_000), &mut rig.notes));
+    assert!(flow.on_state(State::Restored, 2, Bytes(9_000), &mut rig.notes));
     rig.step(|flow, ctx| flow.on_poke(ctx));
     let (program, fields) = rig.wire.0.last().expect("a message");
     assert_eq!(*program, Some("cubic/report"));
@@ -173,13 +215,13 @@ fn what_is_delivered_during_a_fallback_is_no_measurement() {
     let after = |rig: &mut Rig, delivered_pkts| {
         rig.flow.signals = Some(Signals { mss_bytes: 1_000, delivered_pkts, ..Signals::default() });
         let m = Measurement { acked: Bytes(7), ..Measurement::QUIET };
-        rig.step(|flow, ctx| flow.on_report(&m, ctx));
+        rig.step(|flow, ctx| flow.take_in(&m, ctx));
         rig.flow.last.delivered
     };
     assert_eq!(after(&mut rig, u32::MAX), Bytes(7), "the first has none before it");
     assert_eq!(after(&mut rig, 4), Bytes(5_000), "modulo 2^32");
-    rig.flow.on_state((State::FellBack, 1), Bytes(9_000), &mut rig.notes);
-    rig.flow.on_state((State::Restored, 2), Bytes(9_000), &mut rig.notes);
+    rig.flow.on_state(State::FellBack, 1, Bytes(9_000), &mut rig.notes);
+    rig.flow.on_state(State::Restored, 2, Bytes(9_000), &mut rig.notes);
     rig.step(|flow, ctx| flow.on_poke(ctx));
     assert_eq!(after(&mut rig, 90_000), Bytes(7));
     assert_eq!(after(&mut rig, 90_003), Bytes(3_000));
@@ -239,17 +281,16 @@ fn what_the_path_lacks_is_refused_and_reno_takes_a_new_flow() {
 #[test]
 fn what_the_guard_did_last_is_told() {
     let mut rig = Rig::new("cubic");
-    assert_eq!(rig.flow.guarded(), None);
+    assert_eq!(rig.flow.row("bpf", rig.flow.at_us).guarded, None);
     rig.want("dctcp");
-    let told = rig.flow.guarded().expect("it refused");
+    let told = rig.flow.row("bpf", rig.flow.at_us).guarded.expect("it refused");
     assert_eq!((told.against.as_str(), told.undone), ("dctcp", false));
     assert!(told.reason.contains("ECN") && told.ago_s >= 0.0, "{told:?}");
     let mut rig = Rig::new("dctcp");
-    assert_eq!(rig.flow.guarded().expect("it refused").against, "dctcp");
+    assert_eq!(rig.flow.row("bpf", rig.flow.at_us).guarded.expect("it refused").against, "dctcp");
     rig.want("bbr");
-    let first = rig.flow.arm_for();
-    std::thread::sleep(Duration::from_millis(2));
-    assert!(rig.flow.arm_for() > first);
+    let arm_for_s = |later_us| rig.flow.row("bpf", rig.flow.at_us + later_us).arm_for_s;
+    assert!(arm_for_s(2_000) > arm_for_s(0));
 }
 
 #[test]
@@ -276,7 +317,7 @@ fn a_datapath_that_does_not_pace_gets_the_window_that_the_rate_fills() {
     let told = &rig.wire.0.last().expect("an order").1;
     assert!((rate * srtt) < decision.cwnd, "the ceiling is two BDPs: {decision:?}");
     let filled = u32::try_from((rate * srtt).0).expect("small");
-    assert_eq!(told[..2], owned(&[("Cwnd", filled), ("Rate", 0)]));
+    assert_eq!(told[..2], [("Cwnd".to_owned(), filled), ("Rate".to_owned(), 0)]);
 }
 
 /// A rig whose datapath can run the kernel's own algorithms.
@@ -320,8 +361,10 @@ fn what_the_kernel_refuses_is_undone() {
         rig.want(from);
         let arm = rig.flow.arm();
         rig.want(to);
-        let refused = (State::Refused, 1);
-        assert!(rig.flow.on_state(refused, Bytes(9_000), &mut rig.notes), "it wants a poke");
+        assert!(
+            rig.flow.on_state(State::Refused, 0, Bytes(9_000), &mut rig.notes),
+            "it wants a poke"
+        );
         rig.step(|flow, ctx| flow.on_poke(ctx));
         assert_eq!((rig.flow.arm(), rig.flow.driver.as_str()), (arm, from), "{from} to {to}");
         assert!(rig.flow.why.text.contains("does not let"), "{}", rig.flow.why.text);

@@ -15,7 +15,7 @@ impl Host {
         }
         let number = self.preferences.give(order)?;
         self.prefer_anew();
-        let counts = self.flows.values().filter(|flow| flow.preferred_by == By::Order(number));
+        let counts = self.flows.iter().filter(|flow| flow.preferred_by() == By::Order(number));
         Ok((number, counts.count()))
     }
 
@@ -33,24 +33,24 @@ impl Host {
     /// An application says what it wants of its socket. The flow's number, if it is one already;
     /// else it is kept for a while, until the socket becomes one.
     pub fn application_wants(&mut self, socket: SocketId, wish: Wish) -> Option<u32> {
-        let key = socket.key.as_ref().filter(|key| self.flows.contains_key(key));
-        let key = key.or_else(|| self.cookies.get(&socket.cookie));
-        let Some(flow) = key.and_then(|key| self.flows.get_mut(key)) else {
+        let id = socket.key.as_ref().and_then(|key| self.ids.get(key));
+        let id = id.or_else(|| self.cookies.get(&socket.cookie)).copied();
+        let Some(flow) = id.and_then(|id| self.flows.get_mut(id)) else {
             self.preferences.wishes.keep(socket, wish, clock::monotonic_ns());
             return None;
         };
-        flow.wish = Some(wish);
-        let (wants, by) = self.preferences.of(flow.id, &flow.info, flow.wish);
+        flow.set_wish(Some(wish));
+        let (wants, by) = self.preferences.of(flow.id(), flow.info(), flow.wish());
         flow.prefer(wants, by, &mut *self.recorder);
-        Some(flow.id)
+        Some(flow.id())
     }
 
     /// Each flow gets what counts for it now. How many change.
     fn prefer_anew(&mut self) -> usize {
         let mut changed = 0;
-        for flow in self.flows.values_mut() {
-            let (wants, by) = self.preferences.of(flow.id, &flow.info, flow.wish);
-            changed += usize::from(wants != flow.wants);
+        for flow in self.flows.iter_mut() {
+            let (wants, by) = self.preferences.of(flow.id(), flow.info(), flow.wish());
+            changed += usize::from(wants != flow.wants());
             flow.prefer(wants, by, &mut *self.recorder);
         }
         changed
@@ -61,12 +61,12 @@ impl Host {
 mod tests {
     use super::*;
     use crate::Config;
+    use crate::datapath::{Agent, Obey, Peer};
     use crate::events::{Event, Recorder};
-    use crate::flow::Actuator;
     use crate::host::Key;
-    use crate::ipc::{Peer, lock};
+    use crate::lock::lock;
     use crate::prefer::{Parts, Rule};
-    use remuda_algorithms::ProgramId;
+    use remuda_wire::Event as Said;
     use remuda_wire::to_agent::{Create, FlowInfo};
     use std::sync::{Arc, Mutex};
 
@@ -89,10 +89,10 @@ mod tests {
 
     struct Nowhere;
 
-    impl Actuator for Nowhere {
-        fn set_program(&mut self, _program: ProgramId, _fields: &[(&'static str, u32)]) {}
-        fn update(&mut self, _fields: &[(&'static str, u32)]) {}
-        fn run_native(&mut self, _name: &'static str, _ssthresh_bytes: u32) {}
+    impl Obey for Nowhere {
+        fn order(&mut self, _peer: &Peer, _order: &remuda_wire::Order<'_>) -> Result<(), String> {
+            Ok(())
+        }
     }
 
     fn rig(config: &str) -> (Host, Notes) {
@@ -119,9 +119,9 @@ mod tests {
             requested: String::new(),
             cookie,
         };
-        host.announce(key(sid), info);
         let create = Create { init_cwnd_bytes: 14_480, mss_bytes: 1_448, ..Create::default() };
-        host.create(&key(sid), &create, &mut Nowhere);
+        let created = Said::Created { sid, create: &create, info: Some(&info) };
+        host.event(&mut Nowhere, &Peer::Bpf, created);
         host.rows().last().expect("it is there").id
     }
 

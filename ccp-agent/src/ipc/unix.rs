@@ -4,16 +4,14 @@
 //! block: what a datapath does not take at once waits in a queue of its own, and beyond its bound
 //! the datapath is given up, alone.
 
-use super::{Peer, lock};
+use crate::datapath::{Agent, Datapath, Obey, Peer};
 use crate::error::on;
-use crate::events::Event;
-use crate::host::Host;
 use crate::{Error, clock};
 use nix::errno::Errno;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendto, setsockopt, sockopt,
 };
-use remuda_wire::{Kind, MESSAGE_BYTES_MAX, to_datapath::encode_bare};
+use remuda_wire::{Inbox, Kind, MESSAGE_BYTES_MAX, Order, to_datapath::encode_bare};
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io::IoSliceMut;
@@ -21,7 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Datapaths hear that we live this often: five times in what takes one of ours to give us up.
 const BEAT_INTERVAL_NS: u64 = 100_000_000;
@@ -30,6 +28,8 @@ const QUEUE_MAX: usize = 1_024;
 const PEERS_MAX: usize = 256;
 /// A datapath is asked to announce its flows at most this often.
 const RESYNC_INTERVAL_NS: u64 = 1_000_000_000;
+/// While a datapath has no room, it is tried again this often.
+const ROOM_WAIT_MS: u16 = 5;
 /// Messages read before the agent looks elsewhere.
 const RECEIVE_MAX: usize = 256;
 
@@ -37,11 +37,14 @@ pub struct UnixEnd {
     socket: UnixDatagram,
     path: PathBuf,
     peers: HashMap<Arc<PathBuf>, VecDeque<Vec<u8>>>,
+    inboxes: HashMap<Arc<PathBuf>, Inbox>,
     /// Those that said HELLO, and when they were last asked to announce their flows.
     greeted: HashMap<Arc<PathBuf>, u64>,
     /// Those given up, and why, until the host is told: who sends may hold its lock.
     given_up: Vec<(Arc<PathBuf>, String)>,
     buffer: Vec<u8>,
+    /// Room to write an order in.
+    out: Vec<u8>,
     beaten_ns: u64,
 }
 
@@ -63,45 +66,35 @@ impl UnixEnd {
             socket,
             path: path.to_owned(),
             peers: HashMap::new(),
+            inboxes: HashMap::new(),
             greeted: HashMap::new(),
             given_up: Vec::new(),
             buffer: vec![0; MESSAGE_BYTES_MAX + 1],
+            out: Vec::new(),
             beaten_ns: 0,
         })
     }
 
-    /// Its descriptor, to wait for.
-    pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
-    /// Reads what is there; `sink` gets datagrams of trusted senders.
-    pub fn receive(&mut self, host: &Mutex<Host>, mut sink: impl FnMut(Peer, &[u8])) {
-        for _ in 0..RECEIVE_MAX {
-            match self.receive_one() {
-                Ok((path, trusted, bytes)) => {
-                    let path = Arc::new(path);
-                    let peer = Peer::Unix(Arc::clone(&path));
-                    if !trusted {
-                        lock(host).refuse(&peer, "its sender is another user".to_owned());
-                    } else if self.admit(&path, host) {
-                        sink(peer, &self.buffer[..bytes]);
-                    }
-                }
-                Err(Errno::EAGAIN | Errno::EINTR) => return,
-                Err(errno) => {
-                    tracing::warn!(%errno, path = %self.path.display(), "receive");
-                    return;
-                }
-            }
+    /// One message of `path`, which stands in the buffer.
+    fn take(&mut self, path: &Arc<PathBuf>, bytes: usize, agent: &mut dyn Agent) {
+        let peer = Peer::Unix(Arc::clone(path));
+        let buffer = std::mem::take(&mut self.buffer);
+        let mut inbox = self.inboxes.remove(path).unwrap_or_default();
+        let taken = inbox.take(&buffer[..bytes], |event| agent.event(self, &peer, event));
+        self.buffer = buffer;
+        if self.peers.contains_key(path) {
+            self.inboxes.insert(Arc::clone(path), inbox);
+        }
+        if let Err(error) = taken {
+            agent.refused(&peer, error.to_string());
         }
     }
 
-    fn admit(&mut self, path: &Arc<PathBuf>, host: &Mutex<Host>) -> bool {
+    fn admit(&mut self, path: &Arc<PathBuf>, agent: &mut dyn Agent) -> bool {
         let known = self.peers.contains_key(path);
         if path.as_os_str().is_empty() || (!known && self.peers.len() >= PEERS_MAX) {
             let reason = if known { "" } else { "it has no address, or there are too many" };
-            lock(host).refuse(&Peer::Unix(Arc::clone(path)), reason.to_owned());
+            agent.refused(&Peer::Unix(Arc::clone(path)), reason.to_owned());
             return false;
         }
         self.peers.entry(Arc::clone(path)).or_default();
@@ -133,7 +126,7 @@ impl UnixEnd {
     }
 
     /// Sends, or queues what the datapath does not take now.
-    pub fn send(&mut self, path: &Arc<PathBuf>, message: &[u8]) {
+    fn send(&mut self, path: &Arc<PathBuf>, message: &[u8]) {
         let empty = self.peers.get(path).is_none_or(VecDeque::is_empty);
         let sent = if empty { self.try_send(path, message) } else { Err(Errno::EAGAIN) };
         match sent {
@@ -149,47 +142,13 @@ impl UnixEnd {
         }
     }
 
-    /// The datapath speaks Remuda's own messages.
-    pub fn greeted(&mut self, path: &Arc<PathBuf>) {
-        self.greeted.entry(Arc::clone(path)).or_insert(0);
-    }
-
-    /// Asks it to announce its flows again, if it understands that, and not too often.
-    pub fn resync(&mut self, path: &Arc<PathBuf>) {
-        let now_ns = clock::monotonic_ns();
-        match self.greeted.get_mut(path) {
-            Some(asked_ns) if now_ns - *asked_ns > RESYNC_INTERVAL_NS => *asked_ns = now_ns,
-            _ => return,
-        }
-        let mut message = Vec::new();
-        encode_bare(&mut message, Kind::Resync);
-        self.send(path, &message);
-    }
-
-    /// Says that we live to whom nothing waits for, at most each [`BEAT_INTERVAL_NS`].
-    pub fn beat(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.beaten_ns) < BEAT_INTERVAL_NS {
-            return;
-        }
-        self.beaten_ns = now_ns;
-        self.flush();
-        let mut beat = Vec::new();
-        encode_bare(&mut beat, Kind::Heartbeat);
-        let idle = self.peers.iter().filter(|(_, waiting)| waiting.is_empty());
-        let sent: Vec<_> =
-            idle.map(|(path, _)| (path.clone(), self.try_send(path, &beat))).collect();
-        for (path, sent) in sent {
-            self.give_up_unless_full(&path, sent);
-        }
-    }
-
     /// Whether something waits for room.
-    pub fn has_waiting(&self) -> bool {
+    fn has_waiting(&self) -> bool {
         self.peers.values().any(|waiting| !waiting.is_empty())
     }
 
     /// Sends what waits, as far as there is room.
-    pub fn flush(&mut self) {
+    fn flush(&mut self) {
         let full = self.peers.iter().filter(|(_, waiting)| !waiting.is_empty());
         let full: Vec<Arc<PathBuf>> = full.map(|(path, _)| Arc::clone(path)).collect();
         for path in full {
@@ -198,13 +157,10 @@ impl UnixEnd {
         }
     }
 
-    /// Tells the host who has been given up: their flows have ended.
-    pub fn settle(&mut self, host: &Mutex<Host>) {
+    /// Tells the agent which datapaths have been given up: their flows have ended.
+    fn settle(&mut self, agent: &mut dyn Agent) {
         for (path, reason) in std::mem::take(&mut self.given_up) {
-            let peer = Peer::Unix(path);
-            let mut host = lock(host);
-            host.close_all(&peer);
-            host.record(&Event::DatapathLost { datapath: peer.to_string(), reason });
+            agent.lost(&Peer::Unix(path), reason);
         }
     }
 
@@ -231,8 +187,98 @@ impl UnixEnd {
 
     fn give_up(&mut self, path: &Arc<PathBuf>, reason: &str) {
         self.peers.remove(path);
+        self.inboxes.remove(path);
         self.greeted.remove(path);
         self.given_up.push((Arc::clone(path), reason.to_owned()));
+    }
+}
+
+impl Obey for UnixEnd {
+    fn order(&mut self, peer: &Peer, order: &Order<'_>) -> Result<(), String> {
+        let Peer::Unix(path) = peer else { return Ok(()) };
+        let mut out = std::mem::take(&mut self.out);
+        order.encode(&mut out);
+        self.send(path, &out);
+        self.out = out;
+        Ok(())
+    }
+
+    fn greeted(&mut self, peer: &Peer) {
+        if let Peer::Unix(path) = peer {
+            self.greeted.entry(Arc::clone(path)).or_insert(0);
+        }
+    }
+
+    fn resync(&mut self, peer: &Peer) {
+        let Peer::Unix(path) = peer else { return };
+        let now_ns = clock::monotonic_ns();
+        match self.greeted.get_mut(path) {
+            Some(asked_ns) if now_ns - *asked_ns > RESYNC_INTERVAL_NS => *asked_ns = now_ns,
+            _ => return,
+        }
+        let mut message = Vec::new();
+        encode_bare(&mut message, Kind::Resync);
+        self.send(path, &message);
+    }
+}
+
+impl Datapath for UnixEnd {
+    fn reaches(&self, peer: &Peer) -> bool {
+        matches!(peer, Peer::Unix(_))
+    }
+
+    /// Only datapaths for which nothing waits, at most each [`BEAT_INTERVAL_NS`].
+    fn beat(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.beaten_ns) < BEAT_INTERVAL_NS {
+            return;
+        }
+        self.beaten_ns = now_ns;
+        self.flush();
+        let mut beat = Vec::new();
+        encode_bare(&mut beat, Kind::Heartbeat);
+        let idle = self.peers.iter().filter(|(_, waiting)| waiting.is_empty());
+        let sent: Vec<_> =
+            idle.map(|(path, _)| (path.clone(), self.try_send(path, &beat))).collect();
+        for (path, sent) in sent {
+            self.give_up_unless_full(&path, sent);
+        }
+    }
+
+    fn drain(&mut self, agent: &mut dyn Agent, _now_ns: u64) -> bool {
+        let mut is_full = true;
+        for _ in 0..RECEIVE_MAX {
+            match self.receive_one() {
+                Ok((path, trusted, bytes)) => {
+                    let path = Arc::new(path);
+                    if !trusted {
+                        let peer = Peer::Unix(Arc::clone(&path));
+                        agent.refused(&peer, "its sender is another user".to_owned());
+                    } else if self.admit(&path, agent) {
+                        self.take(&path, bytes, agent);
+                    }
+                }
+                Err(errno) => {
+                    if !matches!(errno, Errno::EAGAIN | Errno::EINTR) {
+                        tracing::warn!(%errno, path = %self.path.display(), "receive");
+                    }
+                    is_full = false;
+                    break;
+                }
+            }
+        }
+        if self.has_waiting() {
+            self.flush();
+        }
+        self.settle(agent);
+        is_full
+    }
+
+    fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.socket.as_fd()]
+    }
+
+    fn wait_ms_max(&self) -> u16 {
+        if self.has_waiting() { ROOM_WAIT_MS } else { u16::MAX }
     }
 }
 
@@ -246,13 +292,14 @@ impl Drop for UnixEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
-    use crate::events::Recorder;
+    use remuda_wire::Event;
 
-    struct Nobody;
+    struct Deaf;
 
-    impl Recorder for Nobody {
-        fn record(&mut self, _flow: Option<u32>, _event: &Event) {}
+    impl Agent for Deaf {
+        fn event(&mut self, _datapath: &mut dyn Obey, _peer: &Peer, _event: Event<'_>) {}
+        fn refused(&mut self, _peer: &Peer, _reason: String) {}
+        fn lost(&mut self, _peer: &Peer, _reason: String) {}
     }
 
     /// Lengths of what the datapath finds in its socket.
@@ -268,8 +315,7 @@ mod tests {
         let datapath = UnixDatagram::bind(&other).expect("it binds");
         datapath.set_nonblocking(true).expect("it does");
         datapath.send_to(b"hello", &own).expect("it is sent");
-        let host = Mutex::new(Host::new(Config::default(), Box::new(Nobody)));
-        end.receive(&host, |_, _| ());
+        end.drain(&mut Deaf, 0);
         let beat_bytes = 8;
         for (at_ms, want) in [(1_000, 1), (1_050, 0), (1_100, 1), (1_199, 0), (1_300, 1)] {
             end.beat(at_ms * 1_000_000);

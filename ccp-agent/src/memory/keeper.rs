@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::error::on;
 use crate::events::Event;
 use crate::host::Host;
-use crate::ipc::lock;
+use crate::lock::lock;
 use crate::{Error, clock};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -70,7 +70,7 @@ impl Keeper {
         host: &Arc<Mutex<Host>>,
     ) -> Result<(), Error> {
         let interval = Duration::from_secs(config.memory.save_interval_s);
-        let saved = lock(host).memory.revision();
+        let saved = lock(host).memory().revision();
         let (host, saved_at) = (Arc::clone(host), Now::read());
         let mut saver = Saver { file, host, saved, saved_at, has_failed: false };
         let (stop, stopped) = mpsc::channel::<()>();
@@ -104,7 +104,7 @@ fn take_in(file: &MemoryFile, config: &Config, host: &Mutex<Host>) -> Result<(),
         Ok(None) => return Ok(()),
         Ok(Some(memory)) => {
             let destinations = memory.len() as u64;
-            lock(host).memory = memory;
+            *lock(host).memory_mut() = memory;
             Event::MemoryRead { path, destinations }
         }
         Err(rule) => {
@@ -133,12 +133,12 @@ impl Saver {
     fn save(&mut self, now: Now) {
         let memory = {
             let host = lock(&self.host);
-            let is_saved = host.memory.revision() == self.saved;
-            let is_dated = host.memory.is_empty() || !now.has_stepped_since(self.saved_at);
+            let is_saved = host.memory().revision() == self.saved;
+            let is_dated = host.memory().is_empty() || !now.has_stepped_since(self.saved_at);
             if is_saved && is_dated {
                 return;
             }
-            host.memory.clone()
+            host.memory().clone()
         };
         let text = memory.to_json(now.monotonic_s, now.unix_s);
         let path = self.file.path().display().to_string();
@@ -200,7 +200,7 @@ mod tests {
 
         fn note(&self, address: &str) {
             let address = address.parse().expect("an address");
-            assert!(lock(&self.host).memory.note(address, "bbr", 1.0, clock::monotonic_s()));
+            assert!(lock(&self.host).memory_mut().note(address, "bbr", 1.0, clock::monotonic_s()));
         }
 
         fn events(&self) -> Vec<Event> {
@@ -239,7 +239,7 @@ mod tests {
         let keeper = next.keeper();
         let read = Event::MemoryRead { path: next.file().display().to_string(), destinations: 2 };
         assert_eq!(next.events(), [read]);
-        assert_eq!(lock(&next.host).memory.len(), 2);
+        assert_eq!(lock(&next.host).memory().len(), 2);
         let before = fs::metadata(next.file()).expect("it is there").modified().expect("a time");
         drop(keeper);
         let after = fs::metadata(next.file()).expect("it is there").modified().expect("a time");
@@ -310,7 +310,7 @@ mod tests {
             let file = MemoryFile::take(&agent.config.state_dir()).expect("it is free");
             let (host, at) =
                 (Arc::clone(&agent.host), |monotonic_s, unix_s| Now { monotonic_s, unix_s });
-            let (saved, saved_at) = (lock(&host).memory.revision(), at(1_000, before_s));
+            let (saved, saved_at) = (lock(&host).memory().revision(), at(1_000, before_s));
             let mut saver = Saver { file, host, saved, saved_at, has_failed: false };
             let known = |now: Now| {
                 let text = fs::read_to_string(agent.file()).expect("it is there");
@@ -318,7 +318,7 @@ mod tests {
                 Memory::parse(&text, config, now_s, now.unix_s).expect("it is whole").len()
             };
             let address = "192.0.2.7".parse().expect("an address");
-            assert!(lock(&agent.host).memory.note(address, "bbr", 1.0, 1_000));
+            assert!(lock(&agent.host).memory_mut().note(address, "bbr", 1.0, 1_000));
             saver.save(at(1_000, before_s));
             let first = fs::read_to_string(agent.file()).expect("it is there");
             saver.save(at(1_030, before_s + 31));
@@ -326,7 +326,10 @@ mod tests {
             assert_eq!(again, first, "a second is no step: nothing is written");
             // The clock is set, and nothing else happens.
             saver.save(at(1_060, after_s));
-            assert!(lock(&agent.host).memory.recall(address, 1_060).is_some(), "this agent knows");
+            assert!(
+                lock(&agent.host).memory_mut().recall(address, 1_060).is_some(),
+                "this agent knows"
+            );
             assert_eq!(known(at(7, after_s + 60)), 2, "and so does the next one");
             assert_eq!(known(at(7, after_s + 3_541)), 0, "until its hour is over");
             assert_eq!(agent.events(), []);

@@ -7,8 +7,8 @@
 
 use crate::clock;
 use crate::host::Host;
-use crate::ipc::lock;
-use crate::programs::{compiled, installed_as};
+use crate::lock::lock;
+use crate::programs;
 use remuda_bpf::{Beginning, Datapath};
 use remuda_selector::antelope::memory::{self, Network};
 use std::collections::HashMap;
@@ -27,12 +27,16 @@ const BATCH: usize = 1_024;
 #[derive(Debug, Default)]
 pub struct InKernel {
     has: HashMap<Network, Beginning>,
-    /// The numbers that portus gave the programs of arms.
-    uids: HashMap<&'static str, u32>,
     revision: Option<u64>,
     looked_ns: u64,
     pruned_ns: u64,
     is_behind: bool,
+}
+
+/// The number of the program of that arm.
+fn uid_of(arm: &'static str) -> Option<u32> {
+    let program = remuda_algorithms::arm(arm)?.program;
+    programs::ours().ok()?.iter().find(|it| it.id == program).map(|it| it.uid)
 }
 
 impl InKernel {
@@ -49,7 +53,7 @@ impl InKernel {
             return Ok(false);
         }
         self.looked_ns = now_ns;
-        let Some(wanted) = self.wanted(bpf, host, now_ns) else { return Ok(false) };
+        let Some(wanted) = self.wanted(host, now_ns) else { return Ok(false) };
         let gone = self.has.keys().filter(|network| !wanted.contains_key(*network));
         let gone: Vec<Network> = gone.take(BATCH).copied().collect();
         let is_new = |(network, it): &(&Network, &Beginning)| self.has.get(network) != Some(it);
@@ -67,44 +71,26 @@ impl InKernel {
     }
 
     /// What the kernel should have; none if nothing has changed.
-    fn wanted(
-        &mut self,
-        bpf: &Datapath,
-        host: &Mutex<Host>,
-        now_ns: u64,
-    ) -> Option<HashMap<Network, Beginning>> {
+    fn wanted(&mut self, host: &Mutex<Host>, now_ns: u64) -> Option<HashMap<Network, Beginning>> {
         let now_s = clock::monotonic_s();
         let mut host = lock(host);
         if now_ns.saturating_sub(self.pruned_ns) >= PRUNE_INTERVAL_NS {
             self.pruned_ns = now_ns;
-            host.memory.prune(now_s);
+            host.memory_mut().prune(now_s);
         }
-        let revision = Some(host.memory.revision());
+        let revision = Some(host.memory().revision());
         if revision == self.revision && !self.is_behind {
             return None;
         }
         self.revision = revision;
-        let all: Vec<(Network, memory::Beginning)> = host.memory.beginnings(now_s).collect();
+        let all: Vec<(Network, memory::Beginning)> = host.memory().beginnings(now_s).collect();
         drop(host);
         let mut wanted = HashMap::with_capacity(all.len());
         for (network, memory::Beginning { arm, initial_cwnd_pkts }) in all {
-            let program_uid = arm.and_then(|arm| self.uid_of(arm, bpf));
+            let program_uid = arm.and_then(uid_of);
             wanted.insert(network, Beginning { program_uid, initial_cwnd_pkts });
         }
         Some(wanted)
-    }
-
-    /// The number of the program of that arm, which portus chose: found by what it is made of.
-    fn uid_of(&mut self, arm: &'static str, bpf: &Datapath) -> Option<u32> {
-        let program = installed_as(remuda_algorithms::arm(arm)?.program);
-        if let Some(uid) = self.uids.get(program) {
-            return Some(*uid);
-        }
-        let first = remuda_algorithms::arms().iter().find(|arm| arm.program.0 == program)?;
-        let install = compiled(program, first.program_text, 0).ok()?.install;
-        let uid = bpf.installed_like(&install)?;
-        self.uids.insert(program, uid);
-        Some(uid)
     }
 
     fn change(

@@ -31,7 +31,7 @@ use crate::config::{Config, antelope_text};
 use crate::error::on;
 use crate::events::Event;
 use crate::host::Host;
-use crate::ipc::lock;
+use crate::lock::lock;
 use crate::{Error, clock, run_dir};
 use drift::{Drift, Drifted};
 use remuda_algorithms::Sample;

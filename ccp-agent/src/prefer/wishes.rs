@@ -83,7 +83,7 @@ impl Wishes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ipc::Peer;
+    use crate::datapath::Peer;
 
     fn wish(uid: u32, wants: &str) -> Wish {
         Wish { wants: wants.parse().expect("a name"), uid }

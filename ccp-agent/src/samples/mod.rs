@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::error::on;
 use crate::events::{Event, Recorder};
 use crate::host::Host;
-use crate::ipc::lock;
+use crate::lock::lock;
 use crate::online::{self, Online};
 use crate::{Error, clock, run_dir};
 pub use files::SampleFiles;

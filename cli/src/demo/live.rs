@@ -2,7 +2,7 @@
 
 use super::paths::{PATHS, Plan};
 use super::record::Run;
-use ccp_agent::host::Row;
+use ccp_agent::flow::Row;
 use remuda_live::Clock;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};

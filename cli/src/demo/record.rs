@@ -1,6 +1,6 @@
 //! What is noted of a download.
 
-use ccp_agent::host::Row;
+use ccp_agent::flow::Row;
 use std::time::Duration;
 
 /// One look at a download.

@@ -8,6 +8,7 @@ use crate::layout::{self, Config, NAME_BYTES, SLOTS, Shared};
 use crate::namespaces::{self, Finder};
 use crate::native;
 use crate::natives::{self, LOOK_INTERVAL, Natives};
+use crate::records::Records;
 use crate::slots::{Run, Slots};
 use crate::sockets::Sockets;
 use crate::splice::splice;
@@ -16,7 +17,6 @@ use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
     RingBufferBuilder,
 };
-use crate::records::Records;
 use remuda_wire::to_agent::Hello;
 use remuda_wire::to_datapath::Update;
 use remuda_wire::{Event, Order, PROTOCOL_VERSION, Program, Report, ToDatapath};
@@ -302,6 +302,11 @@ impl Datapath {
     pub fn beat(&self, now_ns: u64) {
         // SAFETY: the only entry; one aligned word, which the kernel side only reads.
         unsafe { write_volatile(&raw mut (*self.shared.entry(0)).heartbeat_ns, now_ns) };
+    }
+
+    /// How many flows were announced and have not ended.
+    pub fn flows(&self) -> usize {
+        self.announced.len()
     }
 
     /// What the kernel side counted.

@@ -12,11 +12,7 @@ impl Datapath {
     }
 
     /// As [`Self::look`], in messages.
-    pub fn look_messages(
-        &mut self,
-        now_ns: u64,
-        sink: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), Error> {
+    pub fn look_messages(&mut self, now_ns: u64, sink: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
         let mut out = Vec::new();
         self.look(now_ns, &mut |_, event| event.encode(&mut out, sink))
     }

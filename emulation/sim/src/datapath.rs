@@ -34,7 +34,8 @@ pub struct Datapath {
     machine: Machine,
     primitives: Primitives,
     programs: Programs,
-    running: Option<usize>,
+    /// The number of the program that runs.
+    running: Option<u32>,
     agent: InProcess,
     delay_ns: u64,
     orders: VecDeque<(u64, Orders)>,
@@ -134,20 +135,20 @@ impl Datapath {
     fn take_orders(&mut self, sender: &mut Sender, now_ns: u64) {
         while self.orders.front().is_some_and(|(at_ns, _)| *at_ns <= now_ns) {
             let Some((_, orders)) = self.orders.pop_front() else { break };
-            if let Some(program) = orders.program {
-                self.running = Some(program);
-                self.machine.change(&self.programs.at(program).program, &[], now_ns);
+            if let Some((uid, program)) =
+                orders.program.and_then(|uid| Some((uid, self.programs.of_uid(uid)?)))
+            {
+                self.running = Some(uid);
+                self.machine.change(program, &[], now_ns);
             }
-            if let Some(running) = self.running {
-                for (index, value) in orders.controls(self.programs.at(running)) {
-                    self.machine.set_control(index, value);
-                }
+            for (index, value) in orders.controls.iter().filter(|_| self.running.is_some()) {
+                self.machine.set_control(*index, *value);
             }
             if let Some(cwnd_bytes) = orders.cwnd_bytes {
-                self.cwnd.want(u64::from(cwnd_bytes / sender.mss_bytes));
+                self.cwnd.want(cwnd_bytes / u64::from(sender.mss_bytes));
             }
             if let Some(rate) = orders.rate_bytes_per_sec {
-                pace_at(sender, rate.into());
+                pace_at(sender, rate);
             }
         }
     }
@@ -195,10 +196,9 @@ impl Datapath {
         if let Some(rate) = ran.rate.filter(|rate| *rate > 0) {
             pace_at(sender, rate);
         }
-        if let (true, Some(place)) = (ran.reported, self.running) {
+        if let (true, Some(uid)) = (ran.reported, self.running) {
             let signals = self.signals(sender, now_ns);
-            let program = (place, self.programs.at(place));
-            if let Some(orders) = self.agent.report(program, self.machine.report(), signals) {
+            if let Some(orders) = self.agent.report(uid, self.machine.report(), signals) {
                 self.orders.push_back((now_ns + self.delay_ns, orders));
             }
         }

@@ -1,14 +1,13 @@
 //! Where flows go to: who takes the same links in the same order has the same destination, and
 //! begins with what suited those before it, as flows of an agent do.
 //!
-//! Each path is a network of its own. As on real TCP each driver has an agent of its own, so it has
-//! a memory of its own: what one learns of a path changes nothing for another. Time is simulated.
+//! Each path is a network of its own. As on real TCP each driver has an agent, so it has a flow
+//! engine of its own: what one learns of a path changes nothing for another. Time is simulated.
 //! Unlike in the BPF datapath, nothing measures a flow before its agent's first orders.
 
 use ccp_agent::Config;
-use ccp_agent::companions::Companions;
-use ccp_agent::ipc::lock;
-use ccp_agent::memory::Memory;
+use ccp_agent::flows::Flows;
+use ccp_agent::lock::lock;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,9 +18,8 @@ type Path = (Box<[u16]>, Box<[u16]>);
 /// The destinations of one simulation.
 #[derive(Debug)]
 pub struct Destinations {
-    nothing: Memory,
-    memories: HashMap<String, Arc<Mutex<Memory>>>,
-    companions: Arc<Mutex<Companions>>,
+    config: Arc<Config>,
+    engines: HashMap<String, Arc<Mutex<Flows>>>,
     paths: Vec<Path>,
     flows: u32,
 }
@@ -33,15 +31,14 @@ pub struct Destination {
     pub address: IpAddr,
     /// The number of the flow.
     pub flow: u32,
-    memory: Arc<Mutex<Memory>>,
-    companions: Arc<Mutex<Companions>>,
+    engine: Arc<Mutex<Flows>>,
 }
 
 impl Destinations {
     /// None yet, and nothing remembered.
-    pub fn new(config: &Config) -> Self {
-        let (nothing, memories) = (Memory::new(&config.memory), HashMap::new());
-        Self { nothing, memories, companions: Arc::default(), paths: Vec::new(), flows: 0 }
+    pub fn new(config: &Arc<Config>) -> Self {
+        let config = Arc::clone(config);
+        Self { config, engines: HashMap::new(), paths: Vec::new(), flows: 0 }
     }
 
     /// That of a flow of that driver over these links.
@@ -55,24 +52,16 @@ impl Destinations {
         let [.., high, low] = index.to_be_bytes();
         let address = IpAddr::V4(Ipv4Addr::new(10, high, low, 1));
         self.flows += 1;
-        let begun = || Arc::new(Mutex::new(self.nothing.clone()));
-        let memory = self.memories.entry(driver.to_owned()).or_insert_with(begun);
-        Destination {
-            address,
-            flow: self.flows,
-            memory: Arc::clone(memory),
-            companions: Arc::clone(&self.companions),
-        }
+        let begun = || Arc::new(Mutex::new(Flows::new(&self.config)));
+        let engine = self.engines.entry(driver.to_owned()).or_insert_with(begun);
+        Destination { address, flow: self.flows, engine: Arc::clone(engine) }
     }
 }
 
 impl Destination {
-    pub fn memory(&self) -> MutexGuard<'_, Memory> {
-        lock(&self.memory)
-    }
-
-    pub fn companions(&self) -> MutexGuard<'_, Companions> {
-        lock(&self.companions)
+    /// The flows of the same driver.
+    pub fn engine(&self) -> MutexGuard<'_, Flows> {
+        lock(&self.engine)
     }
 }
 
@@ -82,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_same_links_in_the_same_order_are_the_same_destination() {
-        let mut destinations = Destinations::new(&Config::default());
+        let mut destinations = Destinations::new(&Arc::default());
         let path = |data: &[u16], back: &[u16]| -> Path { (data.into(), back.into()) };
         let paths = [
             path(&[0, 1], &[2]),

@@ -7,175 +7,94 @@
 use crate::Error;
 use crate::decisions::Decisions;
 use crate::destinations::Destination;
-use ccp_agent::author;
-use ccp_agent::flow::{Actuator, Context, Flow};
-use ccp_agent::programs::{Compiled, installed_as};
-use ccp_agent::{Config, catalogue, decode, programs};
-use remuda_algorithms::controller::OWN_FIELDS_MAX;
-use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL, REPORTS_PER_ROUND};
+use ccp_agent::flow::{Flow, Start};
+use ccp_agent::flows::{Flows, Step};
+use ccp_agent::{Config, catalogue, programs};
 use remuda_algorithms::units::Bytes;
-use remuda_algorithms::{Arm, ProgramId, Registers, Sample, Why, arms};
+use remuda_algorithms::{Abilities, Sample, Why};
 use remuda_scenarios::{FlowSpec, SwitchOrder};
 use remuda_vm::Program;
-use remuda_wire::program::{REPORT_REGISTERS, Register};
+use remuda_wire::program::{CWND, RATE, Register};
 use remuda_wire::to_agent::{FlowInfo, Signals};
+use remuda_wire::{Order, Report};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, OnceLock};
 
-/// A program of an arm, decoded, with the places of the registers that every program has.
-#[derive(Debug)]
-pub struct Installed {
-    pub program: Program,
-    compiled: Arc<Compiled>,
-    report_us: Option<u32>,
-    per_round: Option<u32>,
-    /// Where in a report the program's own fields stand, in the order that its controller knows.
-    own: Box<[usize]>,
-}
-
-/// What the agent wants of a datapath.
-#[derive(Clone, Copy, Debug, Default)]
+/// What the agent wants of a datapath, until it takes effect.
+#[derive(Clone, Debug, Default)]
 pub struct Orders {
-    /// A program to run, by its place in [`Programs`].
-    pub program: Option<usize>,
+    /// The number of a program to run.
+    pub program: Option<u32>,
     /// The window, in bytes.
-    pub cwnd_bytes: Option<u32>,
+    pub cwnd_bytes: Option<u64>,
     /// The rate, in bytes per second; 0 leaves pacing to the datapath.
-    pub rate_bytes_per_sec: Option<u32>,
-    /// [`REPORT_INTERVAL`].
-    report_us: Option<u32>,
-    /// [`REPORTS_PER_ROUND`].
-    per_round: Option<u32>,
-    own: Registers,
+    pub rate_bytes_per_sec: Option<u64>,
+    /// Control registers by index, with their values.
+    pub controls: Vec<(u32, u64)>,
 }
 
 impl Orders {
-    /// Control registers to set, by index, with their values.
-    pub fn controls(&self, installed: &Installed) -> impl Iterator<Item = (u32, u64)> {
-        let pairs = [(installed.report_us, self.report_us), (installed.per_round, self.per_round)];
-        let own = self.own.as_slice().iter();
-        let own = own.map(|(name, value)| (installed.control(name), Some(*value)));
-        pairs.into_iter().chain(own).filter_map(|(index, value)| Some((index?, u64::from(value?))))
-    }
-}
-
-impl Installed {
-    fn control(&self, name: &str) -> Option<u32> {
-        match self.compiled.register(name) {
-            Some(Register::Control(index)) => Some(index),
-            _ => None,
+    fn add(&mut self, order: &Order<'_>) {
+        let updates = match *order {
+            Order::Run { uid, updates, .. } => {
+                self.program = Some(uid);
+                self.controls.clear(); // those were the old program's
+                updates
+            }
+            Order::Update { updates, .. } => updates,
+            // A program of an author's is known from the start. A native algorithm was refused
+            // before: a simulated host has none (`Abilities::native`).
+            Order::Install(_) | Order::Native { .. } => return,
+        };
+        for update in updates {
+            match update.register {
+                Register::Implicit(CWND) => self.cwnd_bytes = Some(update.value),
+                Register::Implicit(RATE) => self.rate_bytes_per_sec = Some(update.value),
+                Register::Control(index) => self.controls.push((index, update.value)),
+                _ => {}
+            }
         }
     }
 
-    /// The program's own fields of a report, and how many they are.
-    fn own(&self, fields: &[u64]) -> ([u64; REPORT_REGISTERS as usize], usize) {
-        let mut own = [0; REPORT_REGISTERS as usize];
-        for (value, place) in own.iter_mut().zip(&self.own) {
-            *value = fields.get(*place).copied().unwrap_or(0);
-        }
-        (own, self.own.len())
+    fn is_empty(&self) -> bool {
+        let Self { program, cwnd_bytes, rate_bytes_per_sec, controls } = self;
+        program.is_none()
+            && cwnd_bytes.is_none()
+            && rate_bytes_per_sec.is_none()
+            && controls.is_empty()
     }
 }
 
-/// The programs of all arms: ours, compiled once in a process, and then those of authors.
+/// The programs of all arms by their numbers: ours, decoded once in a process, and those of authors.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    ours: &'static [Installed],
-    authored: Arc<[Installed]>,
+    ours: &'static [Program],
+    authored: Arc<[(u32, Program)]>,
+}
+
+fn decode(install: &[u8]) -> Result<Program, String> {
+    Program::from_install(install).map_err(|refusal| refusal.to_string())
 }
 
 impl Programs {
     /// Those that flows of this configuration may run.
     pub fn of(config: &Config) -> Result<Self, Error> {
-        static OURS: OnceLock<Result<Vec<Installed>, String>> = OnceLock::new();
+        static OURS: OnceLock<Result<Vec<Program>, String>> = OnceLock::new();
         let refuse = |rule: String| Error::Program { rule };
-        let ours = OURS.get_or_init(|| arms().iter().enumerate().map(install).collect());
+        let ours = OURS.get_or_init(|| {
+            programs::installs().map_err(|error| error.to_string())?.map(decode).collect()
+        });
         let ours = ours.as_deref().map_err(|rule| refuse(rule.clone()))?;
         let authored = config.authors.programs();
-        let authored = authored.iter().map(|program| install_authored(program));
+        let authored = authored.iter().map(|it| Ok((it.uid, decode(&it.compiled.install)?)));
         Ok(Self { ours, authored: authored.collect::<Result<_, String>>().map_err(refuse)? })
     }
 
-    /// The one at that place.
-    pub fn at(&self, place: usize) -> &Installed {
-        self.ours.get(place).unwrap_or_else(|| &self.authored[place - self.ours.len()])
+    /// The one of that number; ours are numbered from 1.
+    pub fn of_uid(&self, uid: u32) -> Option<&Program> {
+        let ours = self.ours.get((uid as usize).wrapping_sub(1));
+        ours.or_else(|| self.authored.iter().find(|(of, _)| *of == uid).map(|(_, it)| it))
     }
-
-    /// Where a program stands: one place for those that a datapath has one of.
-    fn place(config: &Config, id: ProgramId) -> Option<usize> {
-        let authored = || {
-            let programs = config.authors.programs();
-            programs.iter().position(|program| program.id == id).map(|at| arms().len() + at)
-        };
-        let name = installed_as(id);
-        arms().iter().position(|arm| arm.program.0 == name).or_else(authored)
-    }
-}
-
-fn install((index, arm): (usize, &&Arm)) -> Result<Installed, String> {
-    let id = arm.program;
-    let uid = u32::try_from(index + 1).map_err(|_| "there are too many arms".to_owned())?;
-    let compiled = programs::compiled(id.0, arm.program_text, uid).map_err(|e| e.to_string())?;
-    let mut installed = install_compiled(&Arc::new(compiled))?;
-    // An arm declares the shared signals first, and then its own.
-    installed.own = (FIELDS.len()..FIELDS.len() + OWN_FIELDS_MAX).collect();
-    Ok(installed)
-}
-
-fn install_authored(program: &author::Program) -> Result<Installed, String> {
-    let mut installed = install_compiled(&program.compiled)?;
-    let place = |name: &&'static str| match program.compiled.register(name) {
-        Some(Register::Report(index)) => Some(index as usize),
-        _ => None,
-    };
-    installed.own = program.own.iter().filter_map(place).collect();
-    Ok(installed)
-}
-
-fn install_compiled(compiled: &Arc<Compiled>) -> Result<Installed, String> {
-    let program =
-        Program::from_install(&compiled.install).map_err(|refusal| refusal.to_string())?;
-    let (compiled, own) = (Arc::clone(compiled), Box::default());
-    let mut installed = Installed { program, compiled, report_us: None, per_round: None, own };
-    installed.report_us = installed.control(REPORT_INTERVAL);
-    installed.per_round = installed.control(REPORTS_PER_ROUND);
-    Ok(installed)
-}
-
-#[derive(Debug)]
-struct Wire<'a>(Orders, bool, &'a Config);
-
-impl Wire<'_> {
-    fn note(&mut self, fields: &[(&'static str, u32)]) {
-        self.1 = true;
-        for (name, value) in fields {
-            let field = match *name {
-                "Cwnd" => &mut self.0.cwnd_bytes,
-                "Rate" => &mut self.0.rate_bytes_per_sec,
-                REPORT_INTERVAL => &mut self.0.report_us,
-                REPORTS_PER_ROUND => &mut self.0.per_round,
-                own => {
-                    self.0.own = self.0.own.with(own, *value);
-                    continue;
-                }
-            };
-            *field = Some(*value);
-        }
-    }
-}
-
-impl Actuator for Wire<'_> {
-    fn set_program(&mut self, program: ProgramId, fields: &[(&'static str, u32)]) {
-        self.0.program = Programs::place(self.2, program);
-        self.note(fields);
-    }
-
-    fn update(&mut self, fields: &[(&'static str, u32)]) {
-        self.note(fields);
-    }
-
-    /// Refused before: a simulated host has no algorithms of its own (`Abilities::native`).
-    fn run_native(&mut self, _name: &'static str, _ssthresh_bytes: u32) {}
 }
 
 fn seconds(ns: u64) -> u64 {
@@ -184,19 +103,20 @@ fn seconds(ns: u64) -> u64 {
 
 /// The agent's side of one flow.
 pub struct InProcess {
-    flow: Flow,
+    /// Until it begins; then the engine of its destination has it.
+    pending: Option<Flow>,
     config: Arc<Config>,
     decisions: Decisions,
     to: Destination,
-    /// The program that it was told to run, by its place in [`Programs`].
-    running: Option<usize>,
     /// What is to drive the flow later, the next one last.
     ordered: Vec<SwitchOrder>,
+    arm: &'static str,
+    reports: u64,
 }
 
 impl std::fmt::Debug for InProcess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InProcess").field("arm", &self.flow.arm()).finish_non_exhaustive()
+        f.debug_struct("InProcess").field("arm", &self.arm).finish_non_exhaustive()
     }
 }
 
@@ -226,53 +146,71 @@ impl InProcess {
     ) -> Result<Self, Error> {
         let controller = catalogue::build(driver, config)
             .map_err(|error| Error::Driver { rule: error.to_string() })?;
-        let mss = Bytes(mss_bytes.into());
-        let cwnd = Bytes(u64::from(cwnd_pkts) * mss.0);
-        let driven = (driver.to_owned(), controller);
-        let info = info(spec.ecn, to.address, &signals);
-        let mut flow = Flow::new(to.flow, info, (cwnd, mss), driven, signals.now_us);
-        flow.path.wants = spec.wants.preference();
-        let ordered = spec.switches.iter().rev().cloned().collect();
-        let decisions = Decisions::default();
-        let config = Arc::clone(config);
-        Ok(Self { flow, config, decisions, to, running: None, ordered })
+        let start = Start {
+            id: to.flow,
+            sid: to.flow,
+            info: info(spec.ecn, to.address, &signals),
+            cwnd: Bytes(u64::from(cwnd_pkts) * u64::from(mss_bytes)),
+            mss: Bytes(mss_bytes.into()),
+            abilities: Abilities::default(),
+            at_us: signals.now_us,
+        };
+        let mut flow = Flow::new(start, driver.to_owned(), controller);
+        flow.prefer_silently(spec.wants.preference());
+        Ok(Self {
+            arm: flow.arm(),
+            pending: Some(flow),
+            config: Arc::clone(config),
+            decisions: Decisions::default(),
+            to,
+            ordered: spec.switches.iter().rev().cloned().collect(),
+            reports: 0,
+        })
     }
 
     /// Before it begins, at the moment of `signals`: what its handshake has told.
     pub fn established(&mut self, signals: &Signals) {
-        self.flow.established((signals.srtt_us, signals.rtt_min_us), signals.now_us);
+        if let Some(flow) = &mut self.pending {
+            flow.established((signals.srtt_us, signals.rtt_min_us), signals.now_us);
+        }
     }
 
     /// The initial window that the flow's destination has, if it has one.
     pub fn initial_cwnd_pkts(&self, now_ns: u64) -> Option<u32> {
-        let beginning = self.to.memory().beginning(self.to.address, seconds(now_ns));
+        let beginning = self.to.engine().memory().beginning(self.to.address, seconds(now_ns));
         Some(beginning.initial_cwnd_pkts).filter(|pkts| *pkts > 0)
     }
 
     /// Before it begins: that is its window.
     pub fn begin_with(&mut self, cwnd_pkts: u32, mss_bytes: u32) {
-        self.flow.begin_with(Bytes(u64::from(cwnd_pkts) * u64::from(mss_bytes)));
+        if let Some(flow) = &mut self.pending {
+            flow.begin_with(Bytes(u64::from(cwnd_pkts) * u64::from(mss_bytes)));
+        }
     }
 
     /// The flow begins; its first orders.
     pub fn begin(&mut self, signals: Signals) -> Orders {
-        self.flow.recall(&mut self.to.memory(), signals.now_us / 1_000_000);
-        self.step(signals, |flow, ctx| flow.start(ctx)).unwrap_or_default()
+        let mut orders = Orders::default();
+        if let Some(flow) = self.pending.take() {
+            self.step(signals, &mut orders, |engine, step| engine.start(flow, step));
+        }
+        orders
     }
 
     /// The flow is over.
     pub fn end(&mut self, now_ns: u64) {
-        self.flow.leave_for_good(&mut self.to.memory(), seconds(now_ns), &mut self.decisions);
-        self.to.companions().ended(self.to.address, self.flow.id);
+        let Self { to, decisions, .. } = self;
+        to.engine().end(to.flow, now_ns / 1_000, decisions);
     }
 
     /// The arm that has the flow.
     pub fn arm(&self) -> &'static str {
-        self.flow.arm()
+        self.arm
     }
 
+    /// Reports taken in.
     pub fn reports(&self) -> u64 {
-        self.flow.totals.reports
+        self.reports
     }
 
     /// What was decided so far.
@@ -285,68 +223,44 @@ impl InProcess {
         &self.decisions.samples
     }
 
-    /// Takes in a report of that program; what it wants, if anything is new. A report of another
-    /// program than the flow is to run was under way when it changed: nobody reads it.
-    pub fn report(
-        &mut self,
-        (place, installed): (usize, &Installed),
-        fields: &[u64],
-        signals: Signals,
-    ) -> Option<Orders> {
-        let now_s = signals.now_us as f64 / 1e6;
-        let due = self.ordered.pop_if(|order| order.at_s <= now_s);
-        let is_stale = self.running != Some(place);
-        if is_stale && due.is_none() {
-            return None;
-        }
-        let (to, now_us) = (self.to.address, signals.now_us);
-        let (driver, id) = (&self.flow.driver, self.flow.id);
-        self.flow.companions = self.to.companions().beside(to, driver, id, now_us);
-        let (own, count) = installed.own(fields);
-        let shared = fields.first_chunk::<{ FIELDS.len() }>().filter(|_| !self.flow.is_foreign());
-        let m = shared.map(|values| decode::fields(values, &own[..count], Some(&signals)));
-        let to = self.to.clone();
-        let orders = self.step(signals, |flow, ctx| {
-            match &m {
-                _ if is_stale => {}
-                Some(m) => flow.on_report(m, ctx),
-                None => flow.on_foreign_report(&own[..count], ctx),
-            }
-            if !is_stale {
-                flow.jump_in_time(&mut to.memory(), signals.now_us / 1_000_000, ctx);
-            }
-            if let Some(order) = due {
-                flow.signals = Some(signals);
-                flow.wanted = Some((order.to, Why::because("ordered by the scenario")));
-                flow.on_poke(ctx);
-            }
+    /// Takes in a report of the program `uid`; what the agent wants, if anything is new.
+    pub fn report(&mut self, uid: u32, fields: &[u64], signals: Signals) -> Option<Orders> {
+        let mut orders = Orders::default();
+        let sid = self.to.flow;
+        let report = Report { sid, uid, fields, signals: Some(signals) };
+        self.step(signals, &mut orders, |engine, step| {
+            engine.report(sid, &report, step);
         });
-        if !is_stale {
-            let now_s = signals.now_us / 1_000_000;
-            self.flow.leave_in_time(&mut self.to.memory(), now_s, &mut self.decisions);
+        let now_s = signals.now_us as f64 / 1e6;
+        if let Some(order) = self.ordered.pop_if(|order| order.at_s <= now_s) {
+            let why = Why::because("ordered by the scenario");
+            self.step(signals, &mut orders, |engine, step| {
+                engine.want(sid, &order.to, &why);
+                engine.poke(sid, step);
+            });
         }
-        orders
+        Some(orders).filter(|orders| !orders.is_empty())
     }
 
     fn step(
         &mut self,
         signals: Signals,
-        act: impl FnOnce(&mut Flow, &mut Context<'_>),
-    ) -> Option<Orders> {
-        let mut wire = Wire(Orders::default(), false, &self.config);
+        orders: &mut Orders,
+        act: impl FnOnce(&mut Flows, Step<'_>),
+    ) {
         self.decisions.now_ns = signals.now_us * 1_000;
-        self.flow.signals = Some(signals);
-        let report_us = u32::try_from(self.config.agent.report_interval_ms_min * 1_000);
-        let mut ctx = Context {
+        let mut engine = self.to.engine();
+        let step = Step {
             config: &self.config,
             recorder: &mut self.decisions,
-            actuator: &mut wire,
-            report_us: report_us.unwrap_or(u32::MAX),
+            orders: &mut |order| orders.add(order),
+            now_us: signals.now_us,
         };
-        act(&mut self.flow, &mut ctx);
-        self.flow.signals = None;
-        self.running = wire.0.program.or(self.running);
-        wire.1.then_some(wire.0)
+        act(&mut engine, step);
+        if let Some(flow) = engine.get(self.to.flow) {
+            self.arm = flow.arm();
+            self.reports = flow.reports();
+        }
     }
 }
 
@@ -365,7 +279,7 @@ mod tests {
         let agent = InProcess::new(("rein", &spec), (&config, to), (10, 1_448), signals);
         let agent = agent.expect("rein takes any flow");
         assert_eq!(
-            agent.flow.path.wants,
+            agent.pending.expect("it has not begun").preference(),
             remuda_algorithms::Preference { throughput: 0.25, delay: 1.0 }
         );
     }

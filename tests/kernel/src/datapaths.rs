@@ -2,7 +2,8 @@
 //! QUIC, all over one emulated path; its policy is changed for all of them.
 
 use ccp_agent::child::AgentChild;
-use ccp_agent::host::{Row, Target};
+use ccp_agent::flow::Row;
+use ccp_agent::host::Target;
 use remuda_live::transfer::Transfer;
 use remuda_live::{Clock, Testbed};
 use remuda_tests::quic::{Server, file, same};

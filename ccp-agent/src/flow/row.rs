@@ -1,0 +1,102 @@
+//! A flow as `remuda flows` shows it.
+
+use super::{Flow, Guarded, socket_name};
+use crate::prefer::Wants;
+use remuda_algorithms::Measurement;
+use remuda_algorithms::units::{Bytes, Rate};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// One row of `remuda flows`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The agent's number of the flow.
+    pub id: u32,
+    /// The datapath it runs in.
+    pub datapath: String,
+    pub local: String,
+    pub remote: String,
+    /// What drives it: an arm or a policy.
+    pub driver: String,
+    /// The arm that has it.
+    pub arm: String,
+    pub program: String,
+    pub cwnd_pkts: u64,
+    /// Pacing rate, in Mbit/s; `None` if the datapath derives it from the window.
+    pub rate_mbit_per_sec: Option<f64>,
+    /// Largest delivery rate of the last 10 s, in Mbit/s.
+    pub delivery_mbit_per_sec: Option<f64>,
+    /// Smoothed RTT, in milliseconds.
+    pub srtt_ms: Option<f64>,
+    /// Minimum RTT of the last 10 s, in milliseconds.
+    pub rtt_min_ms: Option<f64>,
+    pub lost_pkts: u64,
+    /// Payload acknowledged, in bytes.
+    pub acked_bytes: u64,
+    pub reports: u64,
+    pub switches: u64,
+    /// `driven`, or `fallback` while its datapath controls it.
+    pub state: String,
+    /// What it is wanted to be good at.
+    #[serde(default)]
+    pub wants: Wants,
+    /// Why it has the arm it has.
+    pub why: String,
+    /// From what that was derived. A feature with the name of an arm is what that arm is expected
+    /// to earn, or to cost.
+    pub features: Vec<(String, String)>,
+    /// For how long it has had that arm, in seconds.
+    pub arm_for_s: f64,
+    /// What the guard did last; `None` if it has let all pass.
+    pub guarded: Option<Guarded>,
+}
+
+fn mbit_per_sec(rate: Rate) -> f64 {
+    rate.bytes_per_sec() as f64 * 8.0 / 1e6
+}
+
+fn ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e3
+}
+
+impl Flow {
+    /// A flow of the datapath of that name, as it is at `now_us` of the monotonic clock.
+    pub fn row(&self, datapath: &str, now_us: u64) -> Row {
+        let Measurement { cwnd, .. } = self.last;
+        let cwnd = if cwnd == Bytes(0) { self.decision.cwnd } else { cwnd };
+        let features = self.why.features.iter();
+        let ago_s = |at: Duration| {
+            let age = Duration::from_micros(now_us.saturating_sub(self.started_us));
+            age.saturating_sub(at).as_secs_f64()
+        };
+        Row {
+            id: self.id,
+            datapath: datapath.to_owned(),
+            local: socket_name(self.info.local).to_string(),
+            remote: socket_name(self.info.remote).to_string(),
+            driver: self.driver.clone(),
+            arm: self.arm().to_owned(),
+            program: self.program.map(|program| program.0.to_owned()).unwrap_or_default(),
+            cwnd_pkts: cwnd.to_packets(self.path.mss).0,
+            rate_mbit_per_sec: self.decision.rate.map(mbit_per_sec),
+            delivery_mbit_per_sec: self.path.delivery_rate().map(mbit_per_sec),
+            srtt_ms: self.path.srtt.map(ms),
+            rtt_min_ms: self.path.rtt_min().map(ms),
+            lost_pkts: self.totals.lost_pkts,
+            acked_bytes: self.totals.acked_bytes,
+            reports: self.totals.reports,
+            switches: self.totals.switches,
+            state: if self.fell_back { "fallback" } else { "driven" }.to_owned(),
+            wants: self.wants,
+            why: self.why.text.clone(),
+            features: features.map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+            arm_for_s: ago_s(self.arm_since.0),
+            guarded: self.last_intervention.as_ref().map(|it| Guarded {
+                against: it.against.clone(),
+                undone: it.undone,
+                reason: it.reason.clone(),
+                ago_s: ago_s(it.at.0),
+            }),
+        }
+    }
+}

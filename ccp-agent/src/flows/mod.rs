@@ -1,0 +1,172 @@
+//! The flow engine: it owns flows and what they share: what is remembered of destinations, which
+//! flows go the same way, and how often each may report.
+//!
+//! The agent puts sockets around it, the simulator its VM. Both feed it the same events, and the
+//! same events give the same orders.
+
+pub mod companions;
+mod spread;
+
+use crate::config::Config;
+use crate::events::Recorder;
+use crate::flow::{Context, Flow, Orders};
+use crate::memory::Memory;
+use companions::Companions;
+use remuda_algorithms::Why;
+use remuda_algorithms::units::Bytes;
+use remuda_wire::Report;
+use remuda_wire::to_agent::State;
+use spread::Spread;
+use std::collections::HashMap;
+
+/// What a step of a flow needs of the engine's host.
+pub struct Step<'a> {
+    /// The configuration in force.
+    pub config: &'a Config,
+    /// Where events go.
+    pub recorder: &'a mut dyn Recorder,
+    /// Where the flow's orders go.
+    pub orders: &'a mut Orders<'a>,
+    /// A clock that does not step, in microseconds.
+    pub now_us: u64,
+}
+
+/// Seconds of the same clock.
+fn seconds(now_us: u64) -> u64 {
+    now_us / 1_000_000
+}
+
+/// Every flow of one agent, by the agent's number of it.
+pub struct Flows {
+    flows: HashMap<u32, Flow>,
+    memory: Memory,
+    companions: Companions,
+    spread: Spread,
+}
+
+impl std::fmt::Debug for Flows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Flows").field("flows", &self.flows.len()).finish_non_exhaustive()
+    }
+}
+
+impl Flows {
+    /// Without flows, and with nothing remembered.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            flows: HashMap::new(),
+            memory: Memory::new(&config.memory),
+            companions: Companions::default(),
+            spread: Spread::default(),
+        }
+    }
+
+    /// What suited the destinations of flows.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+
+    pub fn get(&self, id: u32) -> Option<&Flow> {
+        self.flows.get(&id)
+    }
+
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut Flow> {
+        self.flows.get_mut(&id)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Flow> {
+        self.flows.values()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
+        self.flows.values_mut()
+    }
+
+    pub fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// `flow` starts, with what is remembered of its destination.
+    pub fn start(&mut self, mut flow: Flow, step: Step<'_>) {
+        flow.recall(&mut self.memory, seconds(step.now_us));
+        let report_us = self.spread.interval_us(&flow, step.config, step.now_us);
+        flow.start(&mut context(step, report_us));
+        self.flows.insert(flow.id(), flow);
+    }
+
+    /// A flow reports. False: the report is of a flow that is not known, or of another program
+    /// than the flow runs.
+    pub fn report(&mut self, id: u32, report: &Report<'_>, step: Step<'_>) -> bool {
+        let flow = self.flows.get_mut(&id).filter(|flow| flow.runs(report.uid));
+        let Some(flow) = flow else { return false };
+        let now_us = step.now_us;
+        let remote = flow.info().remote.0;
+        let companions = self.companions.beside(remote, flow.driver(), id, now_us);
+        let report_us = self.spread.interval_us(flow, step.config, now_us);
+        let mut ctx = context(step, report_us);
+        let taken = flow.on_report(report, companions, &mut ctx);
+        if taken {
+            flow.jump_in_time(&mut self.memory, seconds(now_us), &mut ctx);
+            flow.leave_in_time(&mut self.memory, seconds(now_us), ctx.recorder);
+        }
+        taken
+    }
+
+    /// A flow changed hands between the agent and its datapath, at `at_us` of the datapath's
+    /// monotonic clock. True: the flow needs a poke.
+    pub fn state(
+        &mut self,
+        id: u32,
+        state: State,
+        at_us: u64,
+        cwnd: Bytes,
+        recorder: &mut dyn Recorder,
+    ) -> bool {
+        let flow = self.flows.get_mut(&id);
+        flow.is_some_and(|flow| flow.on_state(state, at_us, cwnd, recorder))
+    }
+
+    /// A flow carries out what has waited for it: an order of an operator, a late decision.
+    pub fn poke(&mut self, id: u32, step: Step<'_>) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let report_us = self.spread.interval_us(flow, step.config, step.now_us);
+        flow.on_poke(&mut context(step, report_us));
+    }
+
+    /// An operator wants a flow driven by `name`, from its next poke on.
+    pub fn want(&mut self, id: u32, name: &str, why: &Why) {
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.want(name.to_owned(), why.clone());
+        }
+    }
+
+    /// A flow ended: what it leaves behind is remembered.
+    pub fn end(&mut self, id: u32, now_us: u64, recorder: &mut dyn Recorder) -> Option<Flow> {
+        let mut flow = self.flows.remove(&id)?;
+        self.companions.ended(flow.info().remote.0, id);
+        self.spread.ended(id);
+        flow.leave_for_good(&mut self.memory, seconds(now_us), recorder);
+        flow.end(recorder);
+        Some(flow)
+    }
+
+    /// The engine's host ends: what the flows leave behind is remembered.
+    pub fn leave_all(&mut self, now_us: u64, recorder: &mut dyn Recorder) {
+        for flow in self.flows.values_mut() {
+            flow.leave_for_good(&mut self.memory, seconds(now_us), recorder);
+        }
+    }
+}
+
+fn context(step: Step<'_>, report_us: u32) -> Context<'_> {
+    let Step { config, recorder, orders, now_us } = step;
+    Context { config, recorder, orders, now_us, report_us }
+}

@@ -1,0 +1,96 @@
+//! Linux TCP of this host by BPF, in this process: rings and slots in shared memory.
+
+use crate::clock;
+use crate::datapath::{Agent, Datapath, LetGo, Obey, Peer};
+use remuda_bpf::{DefaultAlgorithm, LOOK_INTERVAL, Sockets};
+use remuda_wire::Order;
+use std::os::fd::BorrowedFd;
+
+/// The BPF datapath, and the host's default algorithm while that is ours.
+pub struct BpfEnd {
+    bpf: remuda_bpf::Datapath,
+    default_algorithm: Option<DefaultAlgorithm>,
+}
+
+impl BpfEnd {
+    pub fn new(bpf: remuda_bpf::Datapath, default_algorithm: Option<DefaultAlgorithm>) -> Self {
+        Self { bpf, default_algorithm }
+    }
+
+    /// Says which flow a socket is.
+    pub fn sockets(&self) -> Result<Sockets, remuda_bpf::Error> {
+        self.bpf.sockets()
+    }
+
+    pub fn bpf(&mut self) -> &mut remuda_bpf::Datapath {
+        &mut self.bpf
+    }
+}
+
+impl Obey for remuda_bpf::Datapath {
+    fn order(&mut self, _peer: &Peer, order: &Order<'_>) -> Result<(), String> {
+        let done = Self::order(self, order);
+        if matches!(order, Order::Install(_)) {
+            // The kernel may take some milliseconds for each program, and its flows must not take
+            // the agent for dead meanwhile.
+            self.beat(clock::monotonic_ns());
+        }
+        match done {
+            Ok(()) | Err(remuda_bpf::Error::NoFlow(_)) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Obey for BpfEnd {
+    fn order(&mut self, peer: &Peer, order: &Order<'_>) -> Result<(), String> {
+        Obey::order(&mut self.bpf, peer, order)
+    }
+}
+
+impl Datapath for BpfEnd {
+    fn reaches(&self, peer: &Peer) -> bool {
+        *peer == Peer::Bpf
+    }
+
+    fn beat(&mut self, now_ns: u64) {
+        self.bpf.beat(now_ns);
+    }
+
+    fn drain(&mut self, agent: &mut dyn Agent, now_ns: u64) -> bool {
+        let count = self.bpf.drain(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
+        let looked = self.bpf.look(now_ns, &mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
+        if let Err(error) = looked {
+            tracing::warn!(%error, "looking at the flows under the kernel's own algorithms");
+        }
+        count > 0
+    }
+
+    fn keep_house(&mut self, agent: &mut dyn Agent, _now_ns: u64) {
+        self.bpf.reconcile(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
+    }
+
+    fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {
+        let borrow = |fd| {
+            // SAFETY: the descriptors belong to `self.bpf`, which outlives the borrow of self.
+            unsafe { BorrowedFd::borrow_raw(fd) }
+        };
+        self.bpf.poll_fds().map(borrow).to_vec()
+    }
+
+    fn wait_ms_max(&self) -> u16 {
+        if self.bpf.looks() { LOOK_INTERVAL.as_millis() as u16 } else { u16::MAX }
+    }
+
+    /// Gives the host's default back, then every flow.
+    fn let_go(&mut self) -> LetGo {
+        self.default_algorithm = None;
+        match self.bpf.let_go() {
+            Ok((flows_let_go, flows_left)) => LetGo { flows_let_go, flows_left },
+            Err(error) => {
+                tracing::warn!(%error, "flows stay with the datapath's fallback");
+                LetGo { flows_let_go: 0, flows_left: self.bpf.flows() as u64 }
+            }
+        }
+    }
+}

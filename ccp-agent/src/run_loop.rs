@@ -1,0 +1,162 @@
+//! The run loop: it waits for datapaths, and lets the host answer what they say.
+//!
+//! One thread, which never waits for a datapath, a disk or an author.
+
+use crate::author::{Authors, Line};
+use crate::clock;
+use crate::datapath::{Datapath, LetGo, Obey, Peer};
+use crate::host::Host;
+use crate::ipc::{BpfEnd, ModuleEnd, UnixEnd};
+use crate::lock::lock;
+use crate::memory::InKernel;
+use nix::poll::{PollFd, PollFlags, poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The heartbeat is written at least this often; by default it may be three times as old.
+const WAIT_MS_MAX: u16 = 50;
+/// Lost lifecycle events are found this often.
+const HOUSEKEEPING_NS: u64 = 200_000_000;
+
+/// The datapaths of the agent.
+#[derive(Default)]
+pub struct Datapaths {
+    /// Linux TCP of this host.
+    pub bpf: Option<BpfEnd>,
+    /// Linux TCP by the kernel module, where it is loaded.
+    pub module: Option<ModuleEnd>,
+    /// Datapaths behind the unix socket.
+    pub unix: Option<UnixEnd>,
+}
+
+impl Datapaths {
+    fn all(&self) -> impl Iterator<Item = &dyn Datapath> {
+        let Self { bpf, module, unix } = self;
+        let bpf = bpf.iter().map(|it| it as &dyn Datapath);
+        let module = module.iter().map(|it| it as &dyn Datapath);
+        bpf.chain(module).chain(unix.iter().map(|it| it as &dyn Datapath))
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Datapath> {
+        let Self { bpf, module, unix } = self;
+        let bpf = bpf.iter_mut().map(|it| it as &mut dyn Datapath);
+        let module = module.iter_mut().map(|it| it as &mut dyn Datapath);
+        bpf.chain(module).chain(unix.iter_mut().map(|it| it as &mut dyn Datapath))
+    }
+}
+
+/// Waits until a datapath or an author has something, or a heartbeat is due.
+pub fn wait<'a>(datapaths: impl IntoIterator<Item = &'a dyn Datapath>, authors: &[Arc<Line>]) {
+    let mut polled: Vec<PollFd<'_>> = Vec::new();
+    let mut limit_ms = WAIT_MS_MAX;
+    for datapath in datapaths {
+        limit_ms = limit_ms.min(datapath.wait_ms_max());
+        let fds = datapath.poll_fds();
+        polled.extend(fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+    }
+    polled.extend(authors.iter().map(|line| PollFd::new(line.as_fd(), PollFlags::POLLIN)));
+    // An interrupted or failed wait is a short wait: the caller looks again.
+    let _ = poll(&mut polled, limit_ms);
+}
+
+/// What the run loop works on.
+pub struct RunLoop<'a> {
+    pub datapaths: Datapaths,
+    pub host: &'a Mutex<Host>,
+    pub authors: Authors,
+    housekept_ns: u64,
+    /// What the BPF datapath has of what is remembered.
+    in_kernel: InKernel,
+}
+
+impl<'a> RunLoop<'a> {
+    pub fn new(datapaths: Datapaths, host: &'a Mutex<Host>) -> Self {
+        let authors = lock(host).config.authors.clone();
+        Self { datapaths, host, authors, housekept_ns: 0, in_kernel: InKernel::default() }
+    }
+
+    /// Runs until `stop`, then lets the flows go. `ready` is called once the kernel's datapaths have
+    /// their programs and what is remembered.
+    pub fn run(mut self, stop: &AtomicBool, ready: impl FnOnce()) -> LetGo {
+        self.begin();
+        ready();
+        while !stop.load(Ordering::Relaxed) {
+            if !self.turn() {
+                wait(self.datapaths.all(), &self.authors.lines());
+            }
+        }
+        self.end()
+    }
+
+    fn begin(&mut self) {
+        if let Some(module) = &mut self.datapaths.module {
+            module.open(&mut *lock(self.host));
+        }
+        // The first turn answers the READY of the kernel's datapaths with every program.
+        self.turn();
+        while self.remember(clock::monotonic_ns()) {
+            self.beat(clock::monotonic_ns());
+        }
+    }
+
+    fn beat(&mut self, now_ns: u64) {
+        self.datapaths.all_mut().for_each(|datapath| datapath.beat(now_ns));
+    }
+
+    /// Takes in what has come, and carries out what others have left. False: nothing was there.
+    pub fn turn(&mut self) -> bool {
+        let now_ns = clock::monotonic_ns();
+        self.beat(now_ns);
+        let answered = self.authors.receive();
+        let mut host = lock(self.host);
+        if !answered.is_empty() {
+            host.answered(&answered);
+        }
+        host.authors_went();
+        let mut is_busy = !answered.is_empty();
+        for datapath in self.datapaths.all_mut() {
+            is_busy |= datapath.drain(&mut *host, now_ns);
+        }
+        let is_due = now_ns.saturating_sub(self.housekept_ns) > HOUSEKEEPING_NS;
+        if is_due {
+            self.housekept_ns = now_ns;
+            self.datapaths.all_mut().for_each(|it| it.keep_house(&mut *host, now_ns));
+        }
+        let datapaths = &mut self.datapaths;
+        host.poke(|peer, act| datapaths.with(peer, act), clock::monotonic_us());
+        drop(host);
+        if is_due {
+            self.remember(now_ns);
+        }
+        is_busy
+    }
+
+    /// Brings what the BPF datapath knows of destinations a step nearer to what is remembered. True:
+    /// there is more to do at once.
+    fn remember(&mut self, now_ns: u64) -> bool {
+        let Some(bpf) = &mut self.datapaths.bpf else { return false };
+        self.in_kernel.follow(bpf.bpf(), self.host, now_ns).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the kernel does not get what is remembered");
+            false
+        })
+    }
+
+    fn end(mut self) -> LetGo {
+        let mut all = LetGo::default();
+        for datapath in self.datapaths.all_mut() {
+            let LetGo { flows_let_go, flows_left } = datapath.let_go();
+            all.flows_let_go += flows_let_go;
+            all.flows_left += flows_left;
+        }
+        all
+    }
+}
+
+impl Datapaths {
+    /// Lets `act` give orders to the datapath that reaches `peer`.
+    fn with(&mut self, peer: &Peer, act: &mut dyn FnMut(&mut dyn Obey)) {
+        if let Some(datapath) = self.all_mut().find(|datapath| datapath.reaches(peer)) {
+            act(datapath);
+        }
+    }
+}
