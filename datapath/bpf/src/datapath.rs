@@ -12,12 +12,12 @@ use crate::sockets::Sockets;
 use crate::splice::splice;
 use crate::{Error, announce};
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
+    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
     RingBufferBuilder,
 };
 use remuda_wire::to_agent::{Hello, encode_measure, encode_ready};
 use remuda_wire::to_datapath::Update;
-use remuda_wire::{PROTOCOL_VERSION, Program, ToDatapath};
+use remuda_wire::{PROTOCOL_VERSION, Program, ToDatapath, capability};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::net::Ipv6Addr;
@@ -96,6 +96,8 @@ pub struct Datapath {
     /// values of its registers.
     told: HashMap<u32, (u32, Vec<Update>)>,
     natives: Natives,
+    /// Whether the kernel has taken the program of `looker`.
+    can_look: bool,
     /// Looks at them; attached when there is a first one.
     looker: Option<Link>,
     looked_ns: u64,
@@ -157,6 +159,28 @@ fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
+/// Loads the object. Returns whether the kernel takes the iterator over the flows: some hosts refuse
+/// every iterator over a map, and then only the kernel's own algorithms are not to be had.
+fn load_object(settings: &Settings) -> Result<(Object, bool), Error> {
+    let load = |looks: bool| {
+        let mut open = ObjectBuilder::default()
+            .open_memory(OBJECT)
+            .map_err(tried("opening the BPF object"))?;
+        configure(&mut open, settings)?;
+        if !looks {
+            let look = open.progs_mut().find(|program| program.name() == OsStr::new("remuda_look"));
+            look.ok_or(Error::Template("remuda_look"))?.set_autoload(false);
+        }
+        open.load().map_err(tried("loading the BPF object"))
+    };
+    match load(true) {
+        Err(Error::Kernel { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+            Ok((load(false)?, false))
+        }
+        loaded => Ok((loaded?, true)),
+    }
+}
+
 fn is_cgroup(folder: &std::fs::File) -> bool {
     // SAFETY: a plain struct of integers, for which all zeros is a value.
     let mut about: libc::statfs = unsafe { std::mem::zeroed() };
@@ -192,11 +216,7 @@ impl Datapath {
             return Err(Error::OldKernel(member.parameters));
         }
         native::check(&settings.native)?;
-        let mut open = ObjectBuilder::default()
-            .open_memory(OBJECT)
-            .map_err(tried("opening the BPF object"))?;
-        configure(&mut open, &settings)?;
-        let object = open.load().map_err(tried("loading the BPF object"))?;
+        let (object, can_look) = load_object(&settings)?;
         let records = Records::default();
         let slots = Mapped::new(map(&object, "remuda_slots")?.as_fd(), SLOTS)?;
         let infos = Mapped::new(map(&object, "remuda_infos")?.as_fd(), SLOTS)?;
@@ -221,6 +241,7 @@ impl Datapath {
             announced: HashSet::new(),
             told: HashMap::new(),
             natives: Natives::new(fixed_name(&settings.name)?),
+            can_look,
             looker: None,
             looked_ns: 0,
             finder: Finder::default(),
@@ -373,7 +394,7 @@ impl Datapath {
             self.greeted = true;
             let hello = Hello {
                 version: PROTOCOL_VERSION,
-                capabilities: announce::CAPABILITIES,
+                capabilities: self.capabilities(),
                 programs_max: layout::PROGRAMS as u32 - 1,
                 flows_max: SLOTS as u32,
                 name: format!("linux-tcp-bpf/{}", self.settings.name),
@@ -521,6 +542,9 @@ impl Datapath {
         if name == self.settings.name {
             return Err(Error::NotNative(name.to_owned()));
         }
+        if !self.can_look {
+            return Err(Error::NoLooker);
+        }
         native::check(name)?;
         let fixed = fixed_name(name)?;
         let (uid, updates) = self.told.get(&sid).ok_or(Error::NoProgramYet(sid))?;
@@ -534,6 +558,11 @@ impl Datapath {
         self.slots.write(sid, Some(Run::Native(fixed, ssthresh_pkts)), &[])?;
         self.natives.add(sid, fixed, machine);
         Ok(())
+    }
+
+    fn capabilities(&self) -> u32 {
+        let without = if self.can_look { 0 } else { capability::NATIVE };
+        announce::CAPABILITIES & !without
     }
 
     fn attach_looker(&mut self) -> Result<Link, Error> {
