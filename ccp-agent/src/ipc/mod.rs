@@ -118,6 +118,8 @@ struct Inner {
     /// What a kernel did not take, until the host is told: who sends may hold its lock.
     refused: Vec<(Peer, String)>,
     housekept_ns: u64,
+    /// The BPF datapath has more flows to announce at once.
+    reconciles: bool,
     /// What the BPF datapath has of what is remembered.
     in_kernel: InKernel,
     /// The kernel's datapaths that have no programs yet.
@@ -153,6 +155,7 @@ impl Junction {
             inbox: VecDeque::new(),
             refused: Vec::new(),
             housekept_ns: 0,
+            reconciles: false,
             in_kernel: InKernel::default(),
             ready: Some(Box::new(ready)),
         };
@@ -427,8 +430,8 @@ impl Inner {
             if let Err(error) = bpf.look(now_ns, &mut sink) {
                 tracing::warn!(%error, "looking at the flows under the kernel's own algorithms");
             }
-            if housekeeping {
-                bpf.reconcile(&mut sink);
+            if housekeeping || self.reconciles {
+                self.reconciles = bpf.reconcile(&mut sink);
             }
         }
         if let Some(module) = &mut datapaths.module {

@@ -3,10 +3,11 @@
 use crate::destinations::{Beginning, Destinations};
 use crate::error::tried;
 use crate::kernel::{self, Mapped, OpsMember};
-use crate::layout::{self, Config, NAME_BYTES, SLOTS, Shared};
+use crate::layout::{self, Config, FLOWS_MAX, NAME_BYTES, Shared};
 use crate::namespaces::{self, Finder};
 use crate::native;
 use crate::natives::{self, LOOK_INTERVAL, Natives};
+use crate::reconcile::{Announced, Walk};
 use crate::slots::{Run, Slots};
 use crate::sockets::Sockets;
 use crate::splice::splice;
@@ -48,6 +49,8 @@ pub struct Settings {
     pub rate_max_bytes_per_sec: u64,
     /// Initial window, in segments, of flows taken over by cgroup; `None` leaves the kernel's.
     pub initial_cwnd_pkts: Option<u32>,
+    /// Most flows at once, 1 to [`FLOWS_MAX`]. A flow beyond them runs Reno in the kernel.
+    pub flows_max: u32,
     /// How many destinations may be remembered; 0 counts as 1.
     pub destinations_max: u32,
 }
@@ -61,6 +64,7 @@ impl Default for Settings {
             cwnd_max_pkts: 100_000,
             rate_max_bytes_per_sec: 12_500_000_000,
             initial_cwnd_pkts: None,
+            flows_max: 8_192,
             destinations_max: 32_768,
         }
     }
@@ -91,7 +95,8 @@ pub struct Datapath {
     records: Records,
     installed: HashMap<u32, Installed>,
     version: u32,
-    announced: HashSet<u32>,
+    announced: Announced,
+    walk: Walk,
     /// The program that each flow was last told to run, by the agent's number, and with which
     /// values of its registers.
     told: HashMap<u32, (u32, Vec<Update>)>,
@@ -136,6 +141,8 @@ fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
         rate_max_bytes_per_sec: settings.rate_max_bytes_per_sec,
         cwnd_max_pkts: settings.cwnd_max_pkts,
         assign_initial_cwnd_pkts: settings.initial_cwnd_pkts.unwrap_or(0),
+        flows_max: settings.flows_max,
+        padding: 0,
         name,
         native: fixed_name(&settings.native)?,
     };
@@ -154,6 +161,11 @@ fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
         } else if map.name() == OsStr::new("remuda_destinations") {
             let most = settings.destinations_max.max(1);
             map.set_max_entries(most).map_err(tried("the map of destinations"))?;
+        } else if ["remuda_slots", "remuda_infos", "remuda_free"]
+            .map(OsStr::new)
+            .contains(&map.name())
+        {
+            map.set_max_entries(settings.flows_max).map_err(tried("the table of flows"))?;
         }
     }
     Ok(())
@@ -215,17 +227,17 @@ impl Datapath {
         if member.parameters != 4 {
             return Err(Error::OldKernel(member.parameters));
         }
+        if !(1..=FLOWS_MAX).contains(&settings.flows_max) {
+            return Err(Error::FlowsMax(settings.flows_max));
+        }
         native::check(&settings.native)?;
         let (object, can_look) = load_object(&settings)?;
         let records = Records::default();
-        let slots = Mapped::new(map(&object, "remuda_slots")?.as_fd(), SLOTS)?;
-        let infos = Mapped::new(map(&object, "remuda_infos")?.as_fd(), SLOTS)?;
+        let entries = settings.flows_max as usize;
+        let slots = Mapped::new(map(&object, "remuda_slots")?.as_fd(), entries)?;
+        let infos = Mapped::new(map(&object, "remuda_infos")?.as_fd(), entries)?;
         let destinations = Destinations::new(map(&object, "remuda_destinations")?);
         let free = map(&object, "remuda_free")?;
-        for index in 0..SLOTS as u32 {
-            free.update(&[], &index.to_ne_bytes(), MapFlags::ANY)
-                .map_err(tried("filling the free list"))?;
-        }
         let datapath = Self {
             reports: ring(&map(&object, "remuda_reports")?, &records)?,
             events: ring(&map(&object, "remuda_events")?, &records)?,
@@ -238,7 +250,8 @@ impl Datapath {
             records,
             installed: HashMap::new(),
             version: 0,
-            announced: HashSet::new(),
+            announced: Announced::new(settings.flows_max),
+            walk: Walk::default(),
             told: HashMap::new(),
             natives: Natives::new(fixed_name(&settings.name)?),
             can_look,
@@ -396,7 +409,7 @@ impl Datapath {
                 version: PROTOCOL_VERSION,
                 capabilities: self.capabilities(),
                 programs_max: layout::PROGRAMS as u32 - 1,
-                flows_max: SLOTS as u32,
+                flows_max: self.settings.flows_max,
                 name: format!("linux-tcp-bpf/{}", self.settings.name),
             };
             hello.encode(&mut out);
@@ -443,6 +456,9 @@ impl Datapath {
         let Some(info) = self.slots.info(sid) else {
             return; // it came and went before we looked
         };
+        if let Some(before) = self.announced.predecessor(sid) {
+            self.retire(before, out, sink); // its slot is another flow's
+        }
         if self.announced.insert(sid) {
             announce::flow(sid, &info, &self.settings.name, out);
             sink(out);
@@ -512,10 +528,7 @@ impl Datapath {
     }
 
     fn free_slot(&mut self, sid: u32) -> Result<(), Error> {
-        if !self.slots.vacate(sid) {
-            return Ok(());
-        }
-        let index = sid & (SLOTS as u32 - 1);
+        let Some(index) = self.slots.vacate(sid) else { return Ok(()) };
         self.free.update(&[], &index.to_ne_bytes(), MapFlags::ANY).map_err(tried("freeing a slot"))
     }
 
@@ -575,20 +588,24 @@ impl Datapath {
             .map_err(tried("attaching the iterator over the flows"))
     }
 
-    /// Compares what was announced with who lives: the lifecycle ring can lose events, the slots
-    /// cannot. Call about once a second.
-    pub fn reconcile(&mut self, sink: &mut dyn FnMut(&[u8])) {
+    /// Finds flows whose lifecycle events the ring has lost, by comparing slots with what was
+    /// announced. Without lost events it reads nothing. Call it every 200 ms: a table of 8,192
+    /// slots is compared in one call, a larger one in five. Returns whether the call ended early
+    /// and the next one should follow at once.
+    pub fn reconcile(&mut self, sink: &mut dyn FnMut(&[u8])) -> bool {
+        let counters = self.counters();
+        let slots = &self.slots;
+        let found = self.walk.step(&counters, &self.announced, |index| slots.occupant_sid(index));
         let mut out = Vec::new();
-        let live: HashSet<u32> = self.slots.live().map(|(sid, _)| sid).collect();
-        let gone: Vec<u32> = self.announced.difference(&live).copied().collect();
-        for sid in gone {
+        for sid in found.ended {
             self.retire(sid, &mut out, sink);
         }
-        let is_new = |sid: &&u32| !self.announced.contains(sid) && !self.natives.has_strayed(**sid);
-        let new: Vec<u32> = live.iter().filter(is_new).copied().collect();
-        for sid in new {
-            self.announce(sid, &mut out, sink);
+        for sid in found.started {
+            if !self.natives.has_strayed(sid) {
+                self.announce(sid, &mut out, sink);
+            }
         }
+        found.has_more
     }
 
     /// Takes one message of the agent: whole, or not at all.
@@ -615,6 +632,7 @@ impl Datapath {
             ToDatapath::Heartbeat => Ok(()), // it shares memory with us: see `beat`
             ToDatapath::Resync => {
                 self.announced.clear();
+                self.walk.restart();
                 self.greeted = false;
                 Ok(())
             }

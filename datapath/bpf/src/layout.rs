@@ -3,9 +3,10 @@
 
 use std::mem::{offset_of, size_of};
 
-pub const SLOTS: usize = 8192;
-/// A sid is `generation << SLOT_BITS | slot`.
-pub const SLOT_BITS: u32 = 13;
+/// A sid is `generation << SLOT_BITS | slot`; the other bits count the flows that a slot has had.
+pub const SLOT_BITS: u32 = 17;
+/// The most flows at once that a datapath can be loaded for.
+pub const FLOWS_MAX: u32 = 100_000;
 /// Entries of the jump table; entry 0 stays empty.
 pub const PROGRAMS: usize = 128;
 /// Report registers of a program.
@@ -167,6 +168,7 @@ pub struct Shared {
     pub assign_errors: u64,
     pub last_errno: i64,
     pub remembered: u64,
+    pub slots_used: u64,
 }
 
 /// `struct remuda_destination`.
@@ -193,6 +195,8 @@ pub struct Config {
     pub rate_max_bytes_per_sec: u64,
     pub cwnd_max_pkts: u32,
     pub assign_initial_cwnd_pkts: u32,
+    pub flows_max: u32,
+    pub padding: u32,
     pub name: [u8; NAME_BYTES],
     pub native: [u8; NAME_BYTES],
 }
@@ -237,11 +241,11 @@ const _: () = assert!(size_of::<ReportHead>() == 56);
 const _: () = assert!(size_of::<Tcp>() == 80);
 const _: () = assert!(size_of::<Destination>() == 20);
 const _: () = assert!(size_of::<Beginning>() == 8);
-const _: () = assert!(size_of::<Shared>() == 96);
-const _: () = assert!(size_of::<Config>() == 56);
+const _: () = assert!(size_of::<Shared>() == 104);
+const _: () = assert!(size_of::<Config>() == 64);
 const _: () = assert!(offset_of!(Flow, sid) == 100);
 const _: () = assert!(offset_of!(Flow, registers) == offset_of!(Flow, report) + 56);
-const _: () = assert!(SLOTS == 1 << SLOT_BITS);
+const _: () = assert!(FLOWS_MAX <= 1 << SLOT_BITS);
 
 /// A plain struct of integers that the kernel side writes: any bytes are a valid value.
 pub trait Plain: Copy {}

@@ -18,6 +18,7 @@ pub mod layout;
 mod namespaces;
 mod native;
 mod natives;
+mod reconcile;
 pub mod slots;
 mod sockets;
 pub mod splice;

@@ -74,7 +74,7 @@ pub struct Natives {
 }
 
 /// What a flow's slot says: whether it has gone, and whether it is to be gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// It runs an algorithm of the kernel's own.
     pub is_native: bool,

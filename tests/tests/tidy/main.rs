@@ -147,7 +147,6 @@ const ASYNC: [&str; 3] = ["datapath/quic/examples/", "datapath/quic/transfer/", 
 
 /// layout.h's names, and layout.rs's values.
 const SHARED: &[(&str, u64)] = &[
-    ("REMUDA_SLOTS", layout::SLOTS as u64),
     ("REMUDA_SLOT_BITS", layout::SLOT_BITS as u64),
     ("REMUDA_PROGRAMS", layout::PROGRAMS as u64),
     ("REMUDA_REPORT_REGS", layout::REPORT_REGISTERS as u64),

@@ -8,8 +8,8 @@
 #include "remuda_primitives.h"
 #include "remuda_tcp.h"
 
-#define REMUDA_SLOTS 8192 /* flows at once; a power of two */
-#define REMUDA_SLOT_BITS 13
+/* A sid is generation << REMUDA_SLOT_BITS | slot. How many slots there are is set before load. */
+#define REMUDA_SLOT_BITS 17
 #define REMUDA_PROGRAMS 128 /* entry 0 stays empty: a flow without a program */
 #define REMUDA_REPORT_REGS 32
 #define REMUDA_CONTROL_REGS 32
@@ -152,6 +152,7 @@ struct remuda_shared {
 	u64 assign_errors;
 	s64 last_errno;
 	u64 remembered; /* flows that began as their destination is remembered */
+	u64 slots_used; /* slots from here on have never had a flow; may exceed flows_max */
 };
 
 /* Set before load; a constant to the verifier */
@@ -160,6 +161,8 @@ struct remuda_config {
 	u64 rate_max_bytes_per_sec;
 	u32 cwnd_max_pkts;
 	u32 assign_initial_cwnd_pkts; /* 0: leave it */
+	u32 flows_max;		      /* entries of the maps with one entry a slot */
+	u32 padding;
 	char name[TCP_CA_NAME_MAX];   /* ours */
 	char native[TCP_CA_NAME_MAX]; /* what flows go back to */
 };
@@ -207,7 +210,8 @@ _Static_assert(sizeof(struct remuda_look) == 104, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, sid) == 100, "layout.rs");
 _Static_assert(sizeof(struct remuda_destination) == 20, "layout.rs");
 _Static_assert(sizeof(struct remuda_beginning) == 8, "layout.rs");
-_Static_assert(sizeof(struct remuda_shared) == 96, "layout.rs");
+_Static_assert(sizeof(struct remuda_config) == 64, "layout.rs");
+_Static_assert(sizeof(struct remuda_shared) == 104, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, r) ==
 		       __builtin_offsetof(struct remuda_flow, event) + 56,
 	       "a report is contiguous");

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The maps. Each has one writer, said here. */
+/* The maps. Each has one writer, said here. The loader gives those with one entry a slot, and that
+ * of destinations, their size.
+ */
 #ifndef REMUDA_MAPS_H
 #define REMUDA_MAPS_H
 
@@ -25,7 +27,7 @@ struct {
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, REMUDA_SLOTS);
+	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, u32);
 	__type(value, struct remuda_slot);
@@ -37,16 +39,19 @@ struct {
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, REMUDA_SLOTS);
+	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, u32);
 	__type(value, struct remuda_flow_info);
 } remuda_infos SEC(".maps");
 
-/* Free slots. The agent fills it before anything is attached; who ends a flow gives its back. */
+/* Slots that have had a flow and are free. Slots that never had one are counted by slots_used of
+ * struct remuda_shared, so nothing has to be filled in at load. Whichever side ends a flow puts the
+ * flow's slot here.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, REMUDA_SLOTS);
+	__uint(max_entries, 1);
 	__type(value, u32);
 } remuda_free SEC(".maps");
 
@@ -108,9 +113,29 @@ static __always_inline struct remuda_shared *shared(void)
 	return bpf_map_lookup_elem(&remuda_shared, &zero);
 }
 
+/* Orders all loads and stores before it before all after it, on every machine: BPF has no barrier
+ * of its own before Linux 6.15, and an atomic exchange is one. `barrier()` only holds the compiler.
+ */
+static __always_inline void full_barrier(void)
+{
+	volatile u64 word = 0;
+
+	__sync_lock_test_and_set(&word, 1);
+}
+
+static __always_inline u32 slot_index(u32 sid)
+{
+	return sid & ((1U << REMUDA_SLOT_BITS) - 1);
+}
+
+static __always_inline u32 slot_generation(u32 sid)
+{
+	return sid >> REMUDA_SLOT_BITS;
+}
+
 static __always_inline struct remuda_slot *slot_of(u32 sid)
 {
-	u32 slot = sid & (REMUDA_SLOTS - 1);
+	u32 slot = slot_index(sid);
 
 	return bpf_map_lookup_elem(&remuda_slots, &slot);
 }
@@ -118,7 +143,7 @@ static __always_inline struct remuda_slot *slot_of(u32 sid)
 /* Gives a flow's slot back, if nobody has yet. */
 static __always_inline void give_slot_back(u32 sid)
 {
-	u32 index = sid & (REMUDA_SLOTS - 1), generation = sid >> REMUDA_SLOT_BITS;
+	u32 index = slot_index(sid), generation = slot_generation(sid);
 	struct remuda_flow_info *info = bpf_map_lookup_elem(&remuda_infos, &index);
 
 	if (info && __sync_val_compare_and_swap(&info->generation, generation, 0) == generation)
@@ -128,10 +153,19 @@ static __always_inline void give_slot_back(u32 sid)
 /* Whether the slot is still the flow's. */
 static __always_inline bool has_slot(u32 sid)
 {
-	u32 index = sid & (REMUDA_SLOTS - 1);
+	u32 index = slot_index(sid);
 	struct remuda_flow_info *info = bpf_map_lookup_elem(&remuda_infos, &index);
 
-	return sid && info && info->generation == sid >> REMUDA_SLOT_BITS;
+	return sid && info && info->generation == slot_generation(sid);
+}
+
+/* Reading a slot's words, which the agent may be writing: take seq, then full_barrier(), copy the
+ * words, and use the copy only if this says so.
+ */
+static __always_inline bool words_are_whole(struct remuda_slot *slot, u32 seq)
+{
+	full_barrier();
+	return !(seq & 1) && *(volatile u32 *)&slot->seq == seq;
 }
 
 static __always_inline void emit_of(u32 sid, struct sock *sk, u32 kind, u64 now_ns)
