@@ -6,7 +6,7 @@ use crate::kernel::{self, Mapped, OpsMember};
 use crate::layout::{self, Config, FLOWS_MAX, NAME_BYTES, Shared};
 use crate::namespaces::{self, Finder};
 use crate::native;
-use crate::natives::{self, LOOK_INTERVAL, Natives};
+use crate::natives::{self, Natives};
 use crate::reconcile::{Announced, Walk};
 use crate::slots::{Run, Slots};
 use crate::sockets::Sockets;
@@ -477,10 +477,11 @@ impl Datapath {
     }
 
     /// Looks at the flows that run an algorithm of the kernel's own, if it is time to: their
-    /// reports, and who of them has ended. Call it at least each [`LOOK_INTERVAL`] while
-    /// [`Self::looks`]. `now_ns` is CLOCK_MONOTONIC.
+    /// reports, and which of them have ended. Call it at least each [`crate::LOOK_INTERVAL`] while
+    /// [`Self::looks`]; with many flows the looks are rarer. `now_ns` is CLOCK_MONOTONIC.
     pub fn look(&mut self, now_ns: u64, sink: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        let due = u128::from(now_ns.saturating_sub(self.looked_ns)) >= LOOK_INTERVAL.as_nanos();
+        let interval = self.natives.look_interval(self.announced.len());
+        let due = u128::from(now_ns.saturating_sub(self.looked_ns)) >= interval.as_nanos();
         let Some(looker) = self.looker.as_ref().filter(|_| due && self.looks()) else {
             return Ok(());
         };

@@ -16,8 +16,16 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::time::Duration;
 
-/// A quarter of a round trip of 40 ms, which is how often an arm wants to hear.
+/// The shortest time between two looks: a quarter of a round trip of 40 ms, which is how often an
+/// arm needs reports.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// The time between two looks grows with what a look costs, so that looks take at most a tenth of a
+/// core: the iterator passes every live flow, and writes a record for each native one.
+const LOOK_COST_INVERSE: u32 = 10;
+/// An upper estimate.
+const LIVE_FLOW_COST: Duration = Duration::from_nanos(200);
+/// An upper estimate, with the record and the VM.
+const NATIVE_FLOW_COST: Duration = Duration::from_micros(2);
 
 /// Looks that must miss a flow before it is taken to have ended: the iterator can skip a socket
 /// when another one goes.
@@ -114,6 +122,14 @@ impl Natives {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
+    }
+
+    /// The time from one look to the next, with so many live flows of all kinds.
+    pub fn look_interval(&self, live: usize) -> Duration {
+        let count = |flows: usize| u32::try_from(flows).unwrap_or(u32::MAX);
+        let cost = LIVE_FLOW_COST.saturating_mul(count(live))
+            + NATIVE_FLOW_COST.saturating_mul(count(self.flows.len()));
+        LOOK_INTERVAL.max(cost.saturating_mul(LOOK_COST_INVERSE))
     }
 
     /// Whether the flow is one of them, or is to be.
@@ -236,6 +252,9 @@ impl Native {
     fn step(&mut self, look: &Look) -> Option<(u32, u32, Signals, Vec<u64>)> {
         let last = self.last.replace(*look)?;
         self.flags |= look.flags;
+        if !was_acked_between(&last, look) {
+            return None; // an idle flow costs no run of its program, as under our own algorithm
+        }
         let p = primitives(&last, look);
         let mss = u64::from(look.mss_bytes);
         let ran = self.machine.run(&p, u64::from(look.cwnd_pkts) * mss, 0, look.now_ns);
@@ -260,6 +279,15 @@ impl Native {
         let uid = self.machine.program_uid()?;
         Some((look.sid, uid, signals, self.machine.report().to_vec()))
     }
+}
+
+/// Whether an ACK, a loss or a timeout has changed the socket's totals between two looks.
+fn was_acked_between(last: &Look, look: &Look) -> bool {
+    let totals = |it: &Look| {
+        let marks = (it.delivered_ce_pkts, it.sacked_pkts);
+        (it.bytes_acked, it.delivered_pkts, it.lost_pkts, marks, it.ca_state)
+    };
+    totals(last) != totals(look)
 }
 
 /// What happened between two looks, as if it were one ACK.
@@ -371,6 +399,32 @@ mod tests {
         assert_eq!((*sid, *uid, fields.as_slice()), (7, 5, &[15_000, 2, 41_000][..]));
         assert_eq!((signals.cwnd_pkts, signals.delivered_pkts), (10, 65));
         assert!(seen.ended.is_empty() && seen.fetch_from.is_empty());
+    }
+
+    #[test]
+    fn an_idle_flow_reports_nothing_and_goes_on_where_it_was() {
+        let mut natives = one();
+        let mut reports = |look| natives.saw(&[look], |_| GONE).reports.len();
+        reports(look(7, 0, 50_000, 3));
+        assert_eq!(reports(look(7, 20, 60_000, 3)), 1);
+        for ms in 3..100 {
+            assert_eq!(reports(look(7, ms * 10, 60_000, 3)), 0);
+        }
+        assert_eq!(reports(look(7, 1_000, 61_000, 3)), 1);
+        let timed_out = Look { ca_state: CA_LOSS, ..look(7, 1_020, 61_000, 3) };
+        assert_eq!(reports(timed_out), 1);
+    }
+
+    #[test]
+    fn looks_are_rarer_the_more_they_cost() {
+        let mut natives = one();
+        assert_eq!(natives.look_interval(1), LOOK_INTERVAL);
+        assert_eq!(natives.look_interval(1_000), LOOK_INTERVAL);
+        assert_eq!(natives.look_interval(100_000).as_millis(), 200);
+        for sid in 0..1_000 {
+            natives.add(sid, CUBIC, machine());
+        }
+        assert_eq!(natives.look_interval(10_000).as_millis(), 40);
     }
 
     #[test]

@@ -21,11 +21,16 @@ const FOUND_MAX: usize = 256;
 pub struct Announced {
     /// 0: no flow of this slot was announced.
     sids: Vec<u32>,
+    len: usize,
 }
 
 impl Announced {
     pub fn new(flows_max: u32) -> Self {
-        Self { sids: vec![0; flows_max as usize] }
+        Self { sids: vec![0; flows_max as usize], len: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
     }
 
     pub fn contains(&self, sid: &u32) -> bool {
@@ -40,8 +45,10 @@ impl Announced {
 
     /// Returns whether the flow is new. A predecessor on the same slot is forgotten.
     pub fn insert(&mut self, sid: u32) -> bool {
-        let known = self.sids.get_mut(slots::split(sid).0);
-        known.is_some_and(|known| std::mem::replace(known, sid) != sid)
+        let Some(known) = self.sids.get_mut(slots::split(sid).0) else { return false };
+        let before = std::mem::replace(known, sid);
+        self.len += usize::from(before == 0);
+        before != sid
     }
 
     /// Returns whether the flow was there.
@@ -49,12 +56,14 @@ impl Announced {
         let was_there = self.contains(sid);
         if was_there {
             self.sids[slots::split(*sid).0] = 0;
+            self.len -= 1;
         }
         was_there
     }
 
     pub fn clear(&mut self) {
         self.sids.fill(0);
+        self.len = 0;
     }
 }
 
@@ -185,7 +194,8 @@ mod tests {
         for index in 0..1_000 {
             announced.insert(sid(index, 1));
         }
-        let live = |index: usize| if index % 2 == 0 { sid(index, 1) } else { sid(index, 2) };
+        let live =
+            |index: usize| if index.is_multiple_of(2) { sid(index, 1) } else { sid(index, 2) };
         let (mut ended, mut started, mut steps) = (0, 0, 0);
         let mut walk = Walk::default();
         loop {
@@ -207,8 +217,10 @@ mod tests {
         assert_eq!(announced.predecessor(sid(3, 2)), Some(sid(3, 1)));
         assert_eq!(announced.predecessor(sid(3, 1)), None);
         assert!(announced.insert(sid(3, 2)));
+        assert_eq!(announced.len(), 1);
         assert!(announced.contains(&sid(3, 2)) && !announced.contains(&sid(3, 1)));
         assert!(!announced.remove(&sid(3, 1)) && announced.remove(&sid(3, 2)));
+        assert_eq!(announced.len(), 0);
         assert!(!announced.contains(&0) && !announced.insert(sid(10, 1)), "beyond the table");
         assert!(!announced.contains(&sid(10, 1)) && !announced.remove(&sid(70_000, 1)));
     }

@@ -209,7 +209,7 @@ fn flows_beyond_8192_are_announced_and_closed_each() {
         assert_eq!(agent.datapath.counters().table_full, 0);
         while let Some(last) = connections.open.pop() {
             drop(last);
-            if connections.open.len() % 500 == 0 {
+            if connections.open.len().is_multiple_of(500) {
                 while agent.listen(false) {}
             }
         }
