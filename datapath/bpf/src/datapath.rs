@@ -171,8 +171,8 @@ fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
-/// Loads the object. Returns whether the kernel takes the iterator over the flows: some hosts refuse
-/// every iterator over a map, and then only the kernel's own algorithms are not to be had.
+/// Loads the object. Returns whether the kernel accepts the iterator over the flows. Some hosts
+/// refuse every iterator over a map; there everything works but the kernel's own algorithms.
 fn load_object(settings: &Settings) -> Result<(Object, bool), Error> {
     let load = |looks: bool| {
         let mut open = ObjectBuilder::default()
@@ -439,10 +439,10 @@ impl Datapath {
             layout::REPORT => announce::report(record, out, sink),
             kind => {
                 match kind {
-                    layout::REFUSED if self.slots.standing(event.sid).wants_native => {
+                    layout::NATIVE_REFUSED if self.slots.native_state(event.sid).wants_native => {
                         self.natives.remove(event.sid);
                     }
-                    layout::STUCK => self.stuck(event.sid),
+                    layout::RECALL_REFUSED => self.stuck(event.sid),
                     layout::FELL_BACK | layout::RESTORED => {}
                     _ => return,
                 }
@@ -488,7 +488,7 @@ impl Datapath {
         self.looked_ns = now_ns;
         let looks = natives::look(looker)?;
         let slots = &self.slots;
-        let seen = self.natives.saw(&looks, |sid| slots.standing(sid));
+        let seen = self.natives.observe(&looks, |sid| slots.native_state(sid));
         let mut out = Vec::new();
         for (sid, uid, signals, fields) in seen.reports {
             signals.encode(&mut out, sid);
@@ -496,7 +496,7 @@ impl Datapath {
             encode_measure(&mut out, sid, uid, &fields);
             sink(&out);
         }
-        for sid in seen.strayed {
+        for sid in seen.reassigned {
             self.let_stray(sid, &mut out, sink);
         }
         for sid in seen.returned {
@@ -506,9 +506,9 @@ impl Datapath {
             self.retire(sid, &mut out, sink);
             self.free_slot(sid)?;
         }
-        if !seen.fetch_from.is_empty() {
+        if !seen.recall_from.is_empty() {
             let walker = self.socket_iterator("remuda_recall")?;
-            self.finder.walk(&walker, &seen.fetch_from, now_ns)?;
+            self.finder.walk(&walker, &seen.recall_from, now_ns)?;
         }
         Ok(())
     }
@@ -535,7 +535,7 @@ impl Datapath {
 
     /// Whether the flow runs an algorithm of the kernel's own.
     pub fn is_native(&self, sid: u32) -> bool {
-        self.slots.standing(sid).is_native
+        self.slots.native_state(sid).is_native
     }
 
     /// Whether there are flows to look at.
@@ -545,7 +545,7 @@ impl Datapath {
 
     /// The kernel did not let the flow come back: so it runs on as it did.
     fn stuck(&mut self, sid: u32) {
-        if let Some(name) = self.natives.stays(sid) {
+        if let Some(name) = self.natives.keep_current(sid) {
             // It lives, or there would be nobody to tell.
             let _ = self.slots.write(sid, Some(Run::Native(name, 0)), &[]);
         }
@@ -602,7 +602,7 @@ impl Datapath {
             self.retire(sid, &mut out, sink);
         }
         for sid in found.started {
-            if !self.natives.has_strayed(sid) {
+            if !self.natives.is_reassigned(sid) {
                 self.announce(sid, &mut out, sink);
             }
         }
@@ -614,7 +614,7 @@ impl Datapath {
         match ToDatapath::parse(message)? {
             ToDatapath::Install(program) => self.install(program, message),
             ToDatapath::UpdateFields { sid, updates }
-                if self.natives.has(sid) && self.slots.standing(sid).wants_native =>
+                if self.natives.has(sid) && self.slots.native_state(sid).wants_native =>
             {
                 self.natives.update(sid, &updates);
                 Ok(())

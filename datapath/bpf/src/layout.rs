@@ -1,5 +1,5 @@
-//! The Rust mirror of bpf/layout.h: what the kernel side and the agent share. Sizes are asserted on
-//! both sides; a change here is a change there.
+//! The Rust mirror of bpf/layout.h: the memory that the kernel side and the agent share. Both files
+//! assert the same sizes; change both together.
 
 use std::mem::{offset_of, size_of};
 
@@ -13,7 +13,7 @@ pub const PROGRAMS: usize = 128;
 pub const REPORT_REGISTERS: usize = 32;
 /// Control registers of a program.
 pub const CONTROL_REGISTERS: usize = 32;
-/// Bits of an address, an IPv4 one being written as one of IPv6.
+/// Bits of an address. An IPv4 address is written as a mapped IPv6 address.
 pub const ADDRESS_BITS: u32 = 128;
 /// `TCP_CA_NAME_MAX`.
 pub const NAME_BYTES: usize = 16;
@@ -26,7 +26,7 @@ pub const SLOT_CWND: u32 = 2;
 pub const SLOT_RATE: u32 = 4;
 /// The slot has control registers.
 pub const SLOT_CONTROL: u32 = 8;
-/// The slot names an algorithm of the kernel's own.
+/// The slot names one of the kernel's own algorithms.
 pub const SLOT_NATIVE: u32 = 16;
 
 /// See `REPORT_APP_LIMITED`.
@@ -51,9 +51,9 @@ pub const RESTORED: u32 = 5;
 /// See [`CREATED`].
 pub const TABLE_FULL: u32 = 6;
 /// See [`CREATED`].
-pub const REFUSED: u32 = 7;
+pub const NATIVE_REFUSED: u32 = 7;
 /// See [`CREATED`].
-pub const STUCK: u32 = 8;
+pub const RECALL_REFUSED: u32 = 8;
 
 /// `struct remuda_flow_info`.
 #[repr(C)]
@@ -212,7 +212,7 @@ pub struct Registers {
     pub primitive: [u64; 16],
 }
 
-/// `struct remuda_tcp` of `datapath/tcp/remuda_tcp.h`; its time alone is used.
+/// `struct remuda_tcp` of `datapath/tcp/remuda_tcp.h`. Rust uses only its first word.
 #[repr(C)]
 pub struct Tcp {
     pub now_ns: u64,

@@ -6,7 +6,7 @@
 use crate::Error;
 use crate::kernel::Mapped;
 use crate::layout::{self, FlowInfo, NAME_BYTES, SLOT_BITS, Slot};
-use crate::natives::Standing;
+use crate::natives::NativeState;
 use remuda_wire::Register;
 use remuda_wire::program::{CWND, RATE};
 use remuda_wire::to_datapath::Update;
@@ -87,15 +87,15 @@ impl Slots {
     }
 
     /// Whether the flow runs one of the kernel's own algorithms, and whether it should.
-    pub fn standing(&self, sid: u32) -> Standing {
+    pub fn native_state(&self, sid: u32) -> NativeState {
         let (index, _) = split(sid);
-        let Some(at) = self.slots.get(index) else { return Standing::default() };
+        let Some(at) = self.slots.get(index) else { return NativeState::default() };
         // SAFETY: in bounds; aligned words. The kernel side writes `in_native`, and `flags` only
         // when a flow starts.
         let (in_native, flags) = unsafe {
             (read_volatile(&raw const (*at).in_native), read_volatile(&raw const (*at).flags))
         };
-        Standing { is_native: in_native != 0, wants_native: flags & layout::SLOT_NATIVE != 0 }
+        NativeState { is_native: in_native != 0, wants_native: flags & layout::SLOT_NATIVE != 0 }
     }
 
     /// Frees the slot of a flow whose end the kernel side could not see. Returns the slot, or

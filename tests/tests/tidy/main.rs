@@ -167,8 +167,8 @@ const SHARED: &[(&str, u64)] = &[
     ("REMUDA_FELL_BACK", layout::FELL_BACK as u64),
     ("REMUDA_RESTORED", layout::RESTORED as u64),
     ("REMUDA_TABLE_FULL", layout::TABLE_FULL as u64),
-    ("REMUDA_REFUSED", layout::REFUSED as u64),
-    ("REMUDA_STUCK", layout::STUCK as u64),
+    ("REMUDA_NATIVE_REFUSED", layout::NATIVE_REFUSED as u64),
+    ("REMUDA_RECALL_REFUSED", layout::RECALL_REFUSED as u64),
     ("TCP_CA_NAME_MAX", layout::NAME_BYTES as u64),
 ];
 

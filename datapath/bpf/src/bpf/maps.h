@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The maps. Each has one writer, said here. The loader gives those with one entry a slot, and that
- * of destinations, their size.
+/* The maps, each with its one writer. The loader sets the size of the maps that have one entry a
+ * slot, and of the map of destinations.
  */
 #ifndef REMUDA_MAPS_H
 #define REMUDA_MAPS_H
@@ -22,8 +22,8 @@ struct {
 	__type(value, struct remuda_flow);
 } remuda_flows SEC(".maps");
 
-/* Agent to flow. The agent writes, but for applied_*, in_* and generation, and the flags of a flow
- * that starts.
+/* Agent to flow. The agent writes every word except applied_*, in_* and generation; the kernel side
+ * also clears the flags when a flow starts.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -33,9 +33,10 @@ struct {
 	__type(value, struct remuda_slot);
 } remuda_slots SEC(".maps");
 
-/* Who a flow is. Written at its start, and its window and path until it has a program; the truth
- * behind lifecycle events, which may be lost. Its generation becomes 0 once, by who ends it: the
- * flow, or the agent if it ended elsewhere.
+/* The flows' descriptions. The kernel side writes one when its flow starts, and updates window and
+ * round-trip times until the flow has a program. Where a lifecycle event was lost, this map still
+ * says which flows are live. The side that ends a flow sets the generation to 0, once: the kernel
+ * side, or the agent for a flow that ended under another algorithm.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -55,7 +56,7 @@ struct {
 	__type(value, u32);
 } remuda_free SEC(".maps");
 
-/* Compiled programs. The agent writes. It is emptied by the kernel when the agent dies: every tail
+/* Compiled programs. The agent writes it. The kernel empties it when the agent dies: every tail
  * call then fails, and the flows run their fallback.
  */
 struct {
@@ -65,7 +66,7 @@ struct {
 	__type(value, u32);
 } remuda_programs SEC(".maps");
 
-/* How flows begin, by where they go to; the longest prefix holds. The agent writes it. */
+/* How flows begin, by the longest prefix of their destination. The agent writes it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 1);
@@ -74,13 +75,13 @@ struct {
 	__type(value, struct remuda_beginning);
 } remuda_destinations SEC(".maps");
 
-/* Reports; the flow that finds it full counts one lost. */
+/* Reports. A flow that finds the ring full counts one lost. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } remuda_reports SEC(".maps");
 
-/* Lifecycle, apart, so that a flood of reports cannot lose it. */
+/* Lifecycle events, in a ring of their own, so that a flood of reports cannot push them out. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 19);
@@ -96,14 +97,14 @@ struct {
 
 const volatile struct remuda_config config SEC(".rodata.config");
 
-/* A flow's own words in the socket, readable without a map look-up */
+/* A flow's private words in its socket, which need no map look-up */
 #define PRIV(sk) (inet_csk(sk)->icsk_ca_priv)
 enum remuda_priv {
 	PRIV_PROGRAM = 0, /* index in remuda_programs */
 	PRIV_SID = 1,     /* 0: no slot, the flow runs its fallback */
-	PRIV_SEQ = 2,     /* of the slot, last seen */
+	PRIV_SEQ = 2,     /* seq of the slot when the flow last took its words */
 	PRIV_FALLBACK = 3,
-	PRIV_BORN = 4, /* the program that measures it until the agent names one; 0: none */
+	PRIV_BORN = 4, /* program that measures the flow until the agent names one; 0: none */
 };
 
 static __always_inline struct remuda_shared *shared(void)
@@ -140,7 +141,7 @@ static __always_inline struct remuda_slot *slot_of(u32 sid)
 	return bpf_map_lookup_elem(&remuda_slots, &slot);
 }
 
-/* Gives a flow's slot back, if nobody has yet. */
+/* Gives a flow's slot back, unless the agent has. */
 static __always_inline void give_slot_back(u32 sid)
 {
 	u32 index = slot_index(sid), generation = slot_generation(sid);

@@ -43,7 +43,7 @@ static __always_inline bool go_native(struct sock *sk, struct remuda_flow *f,
 		return true;
 	f->native = 0;
 	slot->in_native = 0;
-	emit(sk, REMUDA_REFUSED, now_ns);
+	emit(sk, REMUDA_NATIVE_REFUSED, now_ns);
 	return false;
 }
 
@@ -106,7 +106,7 @@ int remuda_recall(struct bpf_iter__tcp *ctx)
 	if (!words_are_whole(slot, seq) || runs((struct sock *)tp, name))
 		return 0;
 	if (bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
-		emit_of(f->sid, (struct sock *)tp, REMUDA_STUCK, bpf_ktime_get_ns());
+		emit_of(f->sid, (struct sock *)tp, REMUDA_RECALL_REFUSED, bpf_ktime_get_ns());
 	else if (f->native)
 		copy_name(f->native_name, name);
 	return 0;
