@@ -78,7 +78,7 @@ impl Bench {
     fn listen(&mut self) {
         self.datapath.beat(clock::monotonic_ns());
         let flow = &mut self.flow;
-        self.datapath.drain(&mut |said| {
+        self.datapath.drain_messages(&mut |said| {
             if let Ok(ToAgent::Create { sid, .. }) = ToAgent::parse(said) {
                 *flow = Some(sid);
             }

@@ -68,7 +68,7 @@ impl Bridge {
         self.wait(if self.waiting.is_empty() { patience } else { patience.min(RETRY) });
         self.datapath.beat(clock::monotonic_ns());
         let waiting = &mut self.waiting;
-        self.datapath.drain(&mut |message| {
+        self.datapath.drain_messages(&mut |message| {
             if is_ccp(message) {
                 waiting.push_back(message.to_vec());
             }

@@ -37,8 +37,8 @@ impl Bench {
                 *sid = Some(created);
             }
         };
-        self.datapath.drain(&mut sink);
-        self.datapath.look(now_ns, &mut sink)?;
+        self.datapath.drain_messages(&mut sink);
+        self.datapath.look_messages(now_ns, &mut sink)?;
         Ok(())
     }
 

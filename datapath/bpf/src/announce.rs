@@ -1,10 +1,8 @@
-//! Kernel records become wire messages.
+//! Kernel records become events.
 
-use crate::layout::{self, Event, FlowInfo, ReportHead};
-use remuda_wire::capability;
-use remuda_wire::to_agent::{
-    Create, FlowInfo as WireFlow, Signals, State, encode_measure, encode_state,
-};
+use crate::layout::{self, FlowInfo, REPORT_REGISTERS, ReportHead};
+use remuda_wire::to_agent::{Create, FlowInfo as Described, Signals, State};
+use remuda_wire::{Report, capability};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What this datapath can: all there is.
@@ -31,14 +29,14 @@ fn known_rtt(rtt_us: u32) -> u32 {
     if rtt_us == RTT_UNKNOWN { 0 } else { rtt_us }
 }
 
-/// A `FLOW`.
-pub fn flow(sid: u32, info: &FlowInfo, name: &str, out: &mut Vec<u8>) {
+/// What is known of a flow, but for its window.
+pub fn flow(info: &FlowInfo, name: &str) -> Described {
     let ssthresh_bytes = if info.ssthresh_pkts >= SSTHRESH_NONE {
         0
     } else {
         info.ssthresh_pkts.saturating_mul(info.mss_bytes)
     };
-    let message = WireFlow {
+    Described {
         local: (address(info.family, info.local_addr), info.local_port),
         remote: (address(info.family, info.remote_addr), info.remote_port),
         mark: info.mark,
@@ -49,17 +47,16 @@ pub fn flow(sid: u32, info: &FlowInfo, name: &str, out: &mut Vec<u8>) {
         ecn: info.ecn & ECN_OK != 0,
         requested: name.to_owned(),
         cookie: info.cookie,
-    };
-    message.encode(out, sid);
+    }
 }
 
-/// A `CREATE`. IPv6 addresses do not fit it: they are 0 there, and whole in the `FLOW` before.
-pub fn create(sid: u32, info: &FlowInfo, name: &str, out: &mut Vec<u8>) {
+/// The same in CCP's own words, which have no IPv6 addresses: these are 0 here.
+pub fn create(info: &FlowInfo, name: &str) -> Create {
     let v4 = |octets: [u8; 16]| match address(info.family, octets) {
         IpAddr::V4(v4) => u32::from(v4),
         IpAddr::V6(_) => 0,
     };
-    let message = Create {
+    Create {
         init_cwnd_bytes: info.cwnd_pkts.saturating_mul(info.mss_bytes),
         mss_bytes: info.mss_bytes,
         addresses: [
@@ -69,33 +66,35 @@ pub fn create(sid: u32, info: &FlowInfo, name: &str, out: &mut Vec<u8>) {
             info.remote_port.into(),
         ],
         cong_alg: name.to_owned(),
-    };
-    message.encode(out, sid);
+    }
 }
 
-/// A `STATE`.
-pub fn state(event: &Event, out: &mut Vec<u8>) {
+/// A flow that changed hands.
+pub fn state(event: &layout::Event) -> remuda_wire::Event<'static> {
     let state = match event.kind {
         layout::RESTORED => State::Restored,
         layout::FELL_BACK => State::FellBack,
         _ => State::Refused,
     };
     let cwnd_bytes = event.cwnd_pkts.saturating_mul(event.mss_bytes);
-    encode_state(out, event.sid, state, (cwnd_bytes, event.now_ns / 1_000));
+    remuda_wire::Event::State { sid: event.sid, state, cwnd_bytes, at_us: event.now_ns / 1_000 }
 }
 
-/// A `SIGNALS` and its `MEASURE`.
-pub fn report(record: &[u8], out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
+/// Hands a report to `sink`; a record that is not as long as it says is none.
+pub fn report(record: &[u8], sink: impl FnOnce(Report<'_>)) {
     let Some(head) = layout::read::<ReportHead>(record) else {
         return;
     };
-    let fields: Vec<u64> = record[size_of::<ReportHead>()..]
-        .chunks_exact(8)
-        .map(|word| u64::from_ne_bytes(word.try_into().expect("a chunk of 8 bytes")))
-        .collect();
-    if fields.len() != head.n_fields as usize {
+    let words = record[size_of::<ReportHead>()..].chunks_exact(8);
+    let count = words.len();
+    let mut fields = [0; REPORT_REGISTERS];
+    if count != head.n_fields as usize || count > fields.len() {
         return;
     }
+    for (field, word) in fields.iter_mut().zip(words) {
+        *field = u64::from_ne_bytes(word.try_into().expect("a chunk of 8 bytes"));
+    }
+    let is = |flag: u32| head.flags & flag != 0;
     let signals = Signals {
         now_us: head.event.now_ns / 1_000,
         srtt_us: head.srtt_us,
@@ -104,13 +103,11 @@ pub fn report(record: &[u8], out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
         lost_pkts: head.lost_pkts,
         cwnd_pkts: head.event.cwnd_pkts,
         mss_bytes: head.event.mss_bytes,
-        app_limited: head.flags & layout::REPORT_APP_LIMITED != 0,
-        in_recovery: head.flags & layout::REPORT_IN_RECOVERY != 0,
-        cwnd_full: head.flags & layout::REPORT_CWND_FULL != 0,
-        cwnd_half: head.flags & layout::REPORT_CWND_HALF != 0,
+        app_limited: is(layout::REPORT_APP_LIMITED),
+        in_recovery: is(layout::REPORT_IN_RECOVERY),
+        cwnd_full: is(layout::REPORT_CWND_FULL),
+        cwnd_half: is(layout::REPORT_CWND_HALF),
     };
-    signals.encode(out, head.event.sid);
-    sink(out);
-    encode_measure(out, head.event.sid, head.program_uid, &fields);
-    sink(out);
+    let (sid, uid) = (head.event.sid, head.program_uid);
+    sink(Report { sid, uid, fields: &fields[..count], signals: Some(signals) });
 }

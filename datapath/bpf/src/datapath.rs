@@ -1,4 +1,5 @@
-//! The datapath as the agent sees it: CCP messages in, CCP messages out.
+//! The datapath as the agent sees it: orders in, events out. [`crate::messages`] has both as CCP
+//! messages, for an agent in another process.
 
 use crate::destinations::{Beginning, Destinations};
 use crate::error::tried;
@@ -8,6 +9,7 @@ use crate::namespaces::{self, Finder};
 use crate::native;
 use crate::natives::{self, Natives};
 use crate::reconcile::{Announced, Walk};
+use crate::records::Records;
 use crate::slots::{Run, Slots};
 use crate::sockets::Sockets;
 use crate::splice::splice;
@@ -16,9 +18,9 @@ use libbpf_rs::{
     ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
     RingBufferBuilder,
 };
-use remuda_wire::to_agent::{Hello, encode_measure, encode_ready};
+use remuda_wire::to_agent::Hello;
 use remuda_wire::to_datapath::Update;
-use remuda_wire::{PROTOCOL_VERSION, Program, ToDatapath, capability};
+use remuda_wire::{Event, Order, PROTOCOL_VERSION, Program, Report, ToDatapath, capability};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::net::Ipv6Addr;
@@ -79,7 +81,8 @@ struct Installed {
     fd: OwnedFd,
 }
 
-type Records = Arc<Mutex<Vec<Vec<u8>>>>;
+/// Takes the datapath's events. It gets the datapath as well, so that it can answer at once.
+pub type Sink<'a> = dyn FnMut(&mut Datapath, Event<'_>) + 'a;
 
 /// Linux TCP of this host, as a CCP datapath.
 pub struct Datapath {
@@ -92,7 +95,9 @@ pub struct Datapath {
     table: MapHandle,
     object: Object,
     member: OpsMember,
-    records: Records,
+    records: Arc<Mutex<Records>>,
+    /// The records that are being handed on; empty between two drains.
+    taken: Records,
     installed: HashMap<u32, Installed>,
     version: u32,
     announced: Announced,
@@ -207,12 +212,12 @@ fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
     MapHandle::try_from(&map).map_err(tried(format!("map {name}")))
 }
 
-fn ring(map: &MapHandle, records: &Records) -> Result<RingBuffer<'static>, Error> {
+fn ring(map: &MapHandle, records: &Arc<Mutex<Records>>) -> Result<RingBuffer<'static>, Error> {
     let records = Arc::clone(records);
     let mut builder = RingBufferBuilder::new();
     builder
         .add(map, move |record: &[u8]| {
-            records.lock().unwrap_or_else(PoisonError::into_inner).push(record.to_vec());
+            records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
             0
         })
         .map_err(tried("a ring buffer"))?;
@@ -232,7 +237,7 @@ impl Datapath {
         }
         native::check(&settings.native)?;
         let (object, can_look) = load_object(&settings)?;
-        let records = Records::default();
+        let records = Arc::new(Mutex::new(Records::default()));
         let entries = settings.flows_max as usize;
         let slots = Mapped::new(map(&object, "remuda_slots")?.as_fd(), entries)?;
         let infos = Mapped::new(map(&object, "remuda_infos")?.as_fd(), entries)?;
@@ -248,6 +253,7 @@ impl Datapath {
             object,
             member,
             records,
+            taken: Records::default(),
             installed: HashMap::new(),
             version: 0,
             announced: Announced::new(settings.flows_max),
@@ -399,10 +405,9 @@ impl Datapath {
         self.slots.applied_ns(sid)
     }
 
-    /// Passes what the flows said to `sink`, as wire messages, and returns how many records that
-    /// were. It takes a bounded number: call again while it is not 0.
-    pub fn drain(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
-        let mut out = Vec::new();
+    /// Hands what the flows report to `sink`, and returns how many records that were. It takes a
+    /// bounded number: call again while it is not 0.
+    pub fn drain(&mut self, sink: &mut Sink<'_>) -> usize {
         if !self.greeted {
             self.greeted = true;
             let hello = Hello {
@@ -412,31 +417,36 @@ impl Datapath {
                 flows_max: self.settings.flows_max,
                 name: format!("linux-tcp-bpf/{}", self.settings.name),
             };
-            hello.encode(&mut out);
-            sink(&out);
-            encode_ready(&mut out, 0);
-            sink(&out);
+            sink(self, Event::Hello(&hello));
+            sink(self, Event::Ready);
         }
         // Lifecycle first: a flow is announced before its reports.
         self.events.consume_raw_n(DRAIN_RECORDS_MAX);
         self.reports.consume_raw_n(DRAIN_RECORDS_MAX);
-        let taken =
-            std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner));
-        for record in &taken {
-            self.translate(record, &mut out, sink);
+        let mut taken = std::mem::take(&mut self.taken);
+        std::mem::swap(
+            &mut taken,
+            &mut *self.records.lock().unwrap_or_else(PoisonError::into_inner),
+        );
+        let mut count = 0;
+        for record in taken.iter() {
+            self.translate(record, sink);
+            count += 1;
         }
-        taken.len()
+        taken.clear();
+        self.taken = taken;
+        count
     }
 
-    fn translate(&mut self, record: &[u8], out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
+    fn translate(&mut self, record: &[u8], sink: &mut Sink<'_>) {
         let Some(event) = layout::read::<layout::Event>(record) else {
             return;
         };
         match event.kind {
-            layout::CREATED => self.announce(event.sid, out, sink),
-            layout::CLOSED => self.retire(event.sid, out, sink),
+            layout::CREATED => self.announce(event.sid, sink),
+            layout::CLOSED => self.retire(event.sid, sink),
             _ if !self.announced.contains(&event.sid) => {}
-            layout::REPORT => announce::report(record, out, sink),
+            layout::REPORT => announce::report(record, |report| sink(self, Event::Report(report))),
             kind => {
                 match kind {
                     layout::NATIVE_REFUSED if self.slots.native_state(event.sid).wants_native => {
@@ -446,40 +456,37 @@ impl Datapath {
                     layout::FELL_BACK | layout::RESTORED => {}
                     _ => return,
                 }
-                announce::state(&event, out);
-                sink(out);
+                sink(self, announce::state(&event));
             }
         }
     }
 
-    fn announce(&mut self, sid: u32, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
+    fn announce(&mut self, sid: u32, sink: &mut Sink<'_>) {
         let Some(info) = self.slots.info(sid) else {
             return; // it came and went before we looked
         };
         if let Some(before) = self.announced.predecessor(sid) {
-            self.retire(before, out, sink); // its slot is another flow's
+            self.retire(before, sink); // its slot is another flow's
         }
         if self.announced.insert(sid) {
-            announce::flow(sid, &info, &self.settings.name, out);
-            sink(out);
-            announce::create(sid, &info, &self.settings.name, out);
-            sink(out);
+            let create = announce::create(&info, &self.settings.name);
+            let info = announce::flow(&info, &self.settings.name);
+            sink(self, Event::Created { sid, create: &create, info: Some(&info) });
         }
     }
 
-    fn retire(&mut self, sid: u32, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
+    fn retire(&mut self, sid: u32, sink: &mut Sink<'_>) {
         self.natives.remove(sid);
         self.told.remove(&sid);
         if self.announced.remove(&sid) {
-            encode_measure(out, sid, 0, &[]);
-            sink(out);
+            sink(self, Event::Closed { sid });
         }
     }
 
     /// Looks at the flows that run an algorithm of the kernel's own, if it is time to: their
     /// reports, and which of them have ended. Call it at least each [`crate::LOOK_INTERVAL`] while
     /// [`Self::looks`]; with many flows the looks are rarer. `now_ns` is CLOCK_MONOTONIC.
-    pub fn look(&mut self, now_ns: u64, sink: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+    pub fn look(&mut self, now_ns: u64, sink: &mut Sink<'_>) -> Result<(), Error> {
         let interval = self.natives.look_interval(self.announced.len());
         let due = u128::from(now_ns.saturating_sub(self.looked_ns)) >= interval.as_nanos();
         let Some(looker) = self.looker.as_ref().filter(|_| due && self.looks()) else {
@@ -489,21 +496,18 @@ impl Datapath {
         let looks = natives::look(looker)?;
         let slots = &self.slots;
         let seen = self.natives.observe(&looks, |sid| slots.native_state(sid));
-        let mut out = Vec::new();
         for (sid, uid, signals, fields) in seen.reports {
-            signals.encode(&mut out, sid);
-            sink(&out);
-            encode_measure(&mut out, sid, uid, &fields);
-            sink(&out);
+            let report = Report { sid, uid, fields: &fields, signals: Some(signals) };
+            sink(self, Event::Report(report));
         }
         for sid in seen.reassigned {
-            self.let_stray(sid, &mut out, sink);
+            self.let_stray(sid, sink);
         }
         for sid in seen.returned {
-            self.announce(sid, &mut out, sink);
+            self.announce(sid, sink);
         }
         for sid in seen.ended {
-            self.retire(sid, &mut out, sink);
+            self.retire(sid, sink);
             self.free_slot(sid)?;
         }
         if !seen.recall_from.is_empty() {
@@ -515,10 +519,9 @@ impl Datapath {
 
     /// Its application has given the flow another algorithm: to the agent it has ended. Its slot is
     /// kept, and names its program, as it may come back.
-    fn let_stray(&mut self, sid: u32, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
+    fn let_stray(&mut self, sid: u32, sink: &mut Sink<'_>) {
         if self.announced.remove(&sid) {
-            encode_measure(out, sid, 0, &[]);
-            sink(out);
+            sink(self, Event::Closed { sid });
         }
         if let Some((uid, _)) = self.told.remove(&sid)
             && let Some(known) = self.installed.get(&uid)
@@ -593,54 +596,56 @@ impl Datapath {
     /// announced. Without lost events it reads nothing. Call it every 200 ms: a table of 8,192
     /// slots is compared in one call, a larger one in five. Returns whether the call ended early
     /// and the next one should follow at once.
-    pub fn reconcile(&mut self, sink: &mut dyn FnMut(&[u8])) -> bool {
+    pub fn reconcile(&mut self, sink: &mut Sink<'_>) -> bool {
         let counters = self.counters();
         let slots = &self.slots;
         let found = self.walk.step(&counters, &self.announced, |index| slots.occupant_sid(index));
-        let mut out = Vec::new();
         for sid in found.ended {
-            self.retire(sid, &mut out, sink);
+            self.retire(sid, sink);
         }
         for sid in found.started {
             if !self.natives.is_reassigned(sid) {
-                self.announce(sid, &mut out, sink);
+                self.announce(sid, sink);
             }
         }
         found.has_more
     }
 
-    /// Takes one message of the agent: whole, or not at all.
-    pub fn handle(&mut self, message: &[u8]) -> Result<(), Error> {
-        match ToDatapath::parse(message)? {
-            ToDatapath::Install(program) => self.install(program, message),
-            ToDatapath::UpdateFields { sid, updates }
+    /// Carries one order out: whole, or not at all.
+    pub fn order(&mut self, order: &Order<'_>) -> Result<(), Error> {
+        match *order {
+            Order::Install(install) => self.install(install),
+            Order::Update { sid, updates }
                 if self.natives.has(sid) && self.slots.native_state(sid).wants_native =>
             {
-                self.natives.update(sid, &updates);
+                self.natives.update(sid, updates);
                 Ok(())
             }
-            ToDatapath::UpdateFields { sid, updates } => self.slots.write(sid, None, &updates),
-            ToDatapath::ChangeProg { sid, uid, updates } => {
+            Order::Update { sid, updates } => self.slots.write(sid, None, updates),
+            Order::Run { sid, uid, updates } => {
                 let index = self.installed.get(&uid).ok_or(Error::NoProgram(uid))?.index;
-                self.slots.write(sid, Some(Run::Program(index)), &updates)?;
-                self.told.insert(sid, (uid, updates));
+                self.slots.write(sid, Some(Run::Program(index)), updates)?;
+                self.told.insert(sid, (uid, updates.to_vec()));
                 self.natives.recall(sid);
                 Ok(())
             }
-            ToDatapath::Native { sid, name, ssthresh_bytes } => {
-                self.go_native(sid, &name, ssthresh_bytes)
-            }
-            ToDatapath::Heartbeat => Ok(()), // it shares memory with us: see `beat`
-            ToDatapath::Resync => {
-                self.announced.clear();
-                self.walk.restart();
-                self.greeted = false;
-                Ok(())
+            Order::Native { sid, name, ssthresh_bytes } => {
+                self.go_native(sid, name, ssthresh_bytes)
             }
         }
     }
 
-    fn install(&mut self, program: Program, message: &[u8]) -> Result<(), Error> {
+    /// Announces every live flow again with the next drain, as to an agent that is new.
+    pub fn resync(&mut self) {
+        self.announced.clear();
+        self.walk.restart();
+        self.greeted = false;
+    }
+
+    fn install(&mut self, message: &[u8]) -> Result<(), Error> {
+        let ToDatapath::Install(program) = ToDatapath::parse(message)? else {
+            return Err(Error::NotAProgram);
+        };
         let uid = program.uid;
         let index = match self.installed.get(&uid) {
             Some(known) if known.program == program => return Ok(()),

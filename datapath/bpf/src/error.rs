@@ -79,6 +79,9 @@ pub enum Error {
     /// A program that was never installed.
     #[error("program {0} is not installed")]
     NoProgram(u32),
+    /// Bytes that are not an `INSTALL`, where a program is to be installed.
+    #[error("not a program")]
+    NotAProgram,
     /// A flow that was given none, and is to be looked at.
     #[error("flow {0:#x} has no program yet, so nothing would measure it")]
     NoProgramYet(u32),

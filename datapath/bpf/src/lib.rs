@@ -4,7 +4,8 @@
 //! is compiled to straight-line BPF ([`compile`]), spliced into a template ([`splice`]) and entered
 //! by tail call, so a flow changes its program by one word. The agent writes windows, rates and
 //! control registers to slots in shared memory ([`slots`]); the flows report through ring buffers.
-//! [`Datapath`] speaks the CCP wire protocol on top of that, to any agent.
+//! [`Datapath`] has that as events and orders for an agent in this process, and as CCP messages for
+//! any other one.
 
 pub mod announce;
 pub mod compile;
@@ -15,15 +16,17 @@ mod error;
 pub mod insn;
 mod kernel;
 pub mod layout;
+mod messages;
 mod namespaces;
 mod native;
 mod natives;
 mod reconcile;
+mod records;
 pub mod slots;
 mod sockets;
 pub mod splice;
 
-pub use datapath::{Datapath, Settings, check_name};
+pub use datapath::{Datapath, Settings, Sink, check_name};
 pub use default_algorithm::DefaultAlgorithm;
 pub use destinations::Beginning;
 pub use error::Error;

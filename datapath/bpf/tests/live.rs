@@ -85,8 +85,8 @@ impl Agent {
                 .collect();
             heard.push((parsed, fields));
         };
-        self.datapath.drain(&mut sink);
-        self.datapath.look(now_ns, &mut sink).expect("the iterators run");
+        self.datapath.drain_messages(&mut sink);
+        self.datapath.look_messages(now_ns, &mut sink).expect("the iterators run");
     }
 
     /// Waits until the flow runs an algorithm of the kernel's own, or does not.

@@ -170,8 +170,8 @@ impl Agent {
             }
             _ => {}
         };
-        let more = datapath.drain(&mut sink) > 0;
-        let more = reconciles && datapath.reconcile(&mut sink) || more;
+        let more = datapath.drain_messages(&mut sink) > 0;
+        let more = reconciles && datapath.reconcile_messages(&mut sink) || more;
         datapath.beat(monotonic_ns());
         more
     }

@@ -10,10 +10,12 @@
 //! Differs from libccp: what libccp would read out of bounds, or truncate, is an [`Error`] here.
 
 pub mod capability;
+pub mod event;
 pub mod program;
 pub mod to_agent;
 pub mod to_datapath;
 
+pub use event::{Event, Inbox, Order, Report};
 pub use program::{Instruction, Op, Program, Register};
 pub use to_agent::ToAgent;
 pub use to_datapath::ToDatapath;
