@@ -88,6 +88,7 @@ fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Option<BpfEnd>, Error
         cwnd_max_pkts: u32::try_from(config.guard.cwnd_pkts_max).unwrap_or(u32::MAX),
         rate_max_bytes_per_sec: config.guard.rate_mbit_per_sec_max.saturating_mul(125_000),
         initial_cwnd_pkts: (agent.initial_cwnd_pkts > 0).then_some(agent.initial_cwnd_pkts),
+        flows_max: agent.flows_max,
         destinations_max: u32::try_from(2 * config.memory.entries_max).unwrap_or(u32::MAX),
     };
     let mut bpf = Datapath::load(settings, clock::monotonic_ns())?;

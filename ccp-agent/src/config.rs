@@ -93,6 +93,9 @@ pub struct AgentConfig {
     pub initial_cwnd_pkts: u32,
     /// Drive Linux TCP of this host by BPF.
     pub bpf: bool,
+    /// Most flows of Linux TCP by BPF at once, up to 100,000. The kernel reserves 444 bytes for
+    /// each of them when the agent starts; a flow beyond them runs Reno in the kernel.
+    pub flows_max: u32,
     /// Drive Linux TCP of this host by the module tcp_remuda too, whenever it is loaded.
     pub module: bool,
     /// Let applications of any user say what they want of their sockets: at the run directory's
@@ -118,6 +121,7 @@ impl Default for AgentConfig {
             cgroups: Vec::new(),
             initial_cwnd_pkts: 0,
             bpf: true,
+            flows_max: 8_192,
             module: true,
             applications: true,
             event_log_bytes_max: 64 << 20,
@@ -167,6 +171,7 @@ impl Config {
             ("agent.report_interval_ms_min", a.report_interval_ms_min, 1, 10_000),
             ("agent.reports_per_sec_max", a.reports_per_sec_max, 100, 1_000_000),
             ("agent.event_log_bytes_max", a.event_log_bytes_max, 1 << 16, 1 << 40),
+            ("agent.flows_max", a.flows_max.into(), 1, 100_000),
             ("agent.initial_cwnd_pkts", a.initial_cwnd_pkts.into(), 0, 1_000),
         ] {
             if !(least..=most).contains(&value) {
@@ -316,6 +321,8 @@ mod tests {
         refused("[agent]\nhart_beat = 1", "hart_beat");
         refused("[agent]\nheartbeat_timeout_ms = 1", "agent.heartbeat_timeout_ms = 1");
         refused("[agent]\nheartbeat_timeout_ms = -5", "heartbeat_timeout_ms");
+        refused("[agent]\nflows_max = 0", "agent.flows_max = 0: it must lie in 1..=100000");
+        refused("[agent]\nflows_max = 100001", "agent.flows_max = 100001");
         refused("[agent]\nname = ''", "agent.name: \"\" is no name");
         refused("[agent]\nnative = 'sixteen-letters-'", "agent.native: \"sixteen-letters-\"");
         refused("[agent]\nname = 'cubic'", "agent.native = \"cubic\": it is agent.name");

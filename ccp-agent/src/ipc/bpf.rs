@@ -10,11 +10,13 @@ use std::os::fd::BorrowedFd;
 pub struct BpfEnd {
     bpf: remuda_bpf::Datapath,
     default_algorithm: Option<DefaultAlgorithm>,
+    /// The last comparison of slots with what was announced is to go on.
+    reconciles: bool,
 }
 
 impl BpfEnd {
     pub fn new(bpf: remuda_bpf::Datapath, default_algorithm: Option<DefaultAlgorithm>) -> Self {
-        Self { bpf, default_algorithm }
+        Self { bpf, default_algorithm, reconciles: false }
     }
 
     /// Says which flow a socket is.
@@ -63,11 +65,15 @@ impl Datapath for BpfEnd {
         if let Err(error) = looked {
             tracing::warn!(%error, "looking at the flows under the kernel's own algorithms");
         }
-        count > 0
+        if self.reconciles {
+            self.keep_house(agent, now_ns);
+        }
+        count > 0 || self.reconciles
     }
 
     fn keep_house(&mut self, agent: &mut dyn Agent, _now_ns: u64) {
-        self.bpf.reconcile(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
+        self.reconciles =
+            self.bpf.reconcile(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
     }
 
     fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {

@@ -4,22 +4,23 @@
 use crate::destinations::{Beginning, Destinations};
 use crate::error::tried;
 use crate::kernel::{self, Mapped, OpsMember};
-use crate::layout::{self, Config, NAME_BYTES, SLOTS, Shared};
+use crate::layout::{self, Config, FLOWS_MAX, NAME_BYTES, Shared};
 use crate::namespaces::{self, Finder};
 use crate::native;
-use crate::natives::{self, LOOK_INTERVAL, Natives};
+use crate::natives::{self, Natives};
+use crate::reconcile::{Announced, Walk};
 use crate::records::Records;
 use crate::slots::{Run, Slots};
 use crate::sockets::Sockets;
 use crate::splice::splice;
 use crate::{Error, announce};
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
+    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
     RingBufferBuilder,
 };
 use remuda_wire::to_agent::Hello;
 use remuda_wire::to_datapath::Update;
-use remuda_wire::{Event, Order, PROTOCOL_VERSION, Program, Report, ToDatapath};
+use remuda_wire::{Event, Order, PROTOCOL_VERSION, Program, Report, ToDatapath, capability};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::net::Ipv6Addr;
@@ -50,6 +51,8 @@ pub struct Settings {
     pub rate_max_bytes_per_sec: u64,
     /// Initial window, in segments, of flows taken over by cgroup; `None` leaves the kernel's.
     pub initial_cwnd_pkts: Option<u32>,
+    /// Most flows at once, 1 to [`FLOWS_MAX`]. A flow beyond them runs Reno in the kernel.
+    pub flows_max: u32,
     /// How many destinations may be remembered; 0 counts as 1.
     pub destinations_max: u32,
 }
@@ -63,6 +66,7 @@ impl Default for Settings {
             cwnd_max_pkts: 100_000,
             rate_max_bytes_per_sec: 12_500_000_000,
             initial_cwnd_pkts: None,
+            flows_max: 8_192,
             destinations_max: 32_768,
         }
     }
@@ -96,11 +100,14 @@ pub struct Datapath {
     taken: Records,
     installed: HashMap<u32, Installed>,
     version: u32,
-    announced: HashSet<u32>,
+    announced: Announced,
+    walk: Walk,
     /// The program that each flow was last told to run, by the agent's number, and with which
     /// values of its registers.
     told: HashMap<u32, (u32, Vec<Update>)>,
     natives: Natives,
+    /// Whether the kernel has taken the program of `looker`.
+    can_look: bool,
     /// Looks at them; attached when there is a first one.
     looker: Option<Link>,
     looked_ns: u64,
@@ -139,6 +146,8 @@ fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
         rate_max_bytes_per_sec: settings.rate_max_bytes_per_sec,
         cwnd_max_pkts: settings.cwnd_max_pkts,
         assign_initial_cwnd_pkts: settings.initial_cwnd_pkts.unwrap_or(0),
+        flows_max: settings.flows_max,
+        padding: 0,
         name,
         native: fixed_name(&settings.native)?,
     };
@@ -157,9 +166,36 @@ fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
         } else if map.name() == OsStr::new("remuda_destinations") {
             let most = settings.destinations_max.max(1);
             map.set_max_entries(most).map_err(tried("the map of destinations"))?;
+        } else if ["remuda_slots", "remuda_infos", "remuda_free"]
+            .map(OsStr::new)
+            .contains(&map.name())
+        {
+            map.set_max_entries(settings.flows_max).map_err(tried("the table of flows"))?;
         }
     }
     Ok(())
+}
+
+/// Loads the object. Returns whether the kernel accepts the iterator over the flows. Some hosts
+/// refuse every iterator over a map; there everything works but the kernel's own algorithms.
+fn load_object(settings: &Settings) -> Result<(Object, bool), Error> {
+    let load = |looks: bool| {
+        let mut open = ObjectBuilder::default()
+            .open_memory(OBJECT)
+            .map_err(tried("opening the BPF object"))?;
+        configure(&mut open, settings)?;
+        if !looks {
+            let look = open.progs_mut().find(|program| program.name() == OsStr::new("remuda_look"));
+            look.ok_or(Error::Template("remuda_look"))?.set_autoload(false);
+        }
+        open.load().map_err(tried("loading the BPF object"))
+    };
+    match load(true) {
+        Err(Error::Kernel { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+            Ok((load(false)?, false))
+        }
+        loaded => Ok((loaded?, true)),
+    }
 }
 
 fn is_cgroup(folder: &std::fs::File) -> bool {
@@ -196,21 +232,17 @@ impl Datapath {
         if member.parameters != 4 {
             return Err(Error::OldKernel(member.parameters));
         }
+        if !(1..=FLOWS_MAX).contains(&settings.flows_max) {
+            return Err(Error::FlowsMax(settings.flows_max));
+        }
         native::check(&settings.native)?;
-        let mut open = ObjectBuilder::default()
-            .open_memory(OBJECT)
-            .map_err(tried("opening the BPF object"))?;
-        configure(&mut open, &settings)?;
-        let object = open.load().map_err(tried("loading the BPF object"))?;
+        let (object, can_look) = load_object(&settings)?;
         let records = Arc::new(Mutex::new(Records::default()));
-        let slots = Mapped::new(map(&object, "remuda_slots")?.as_fd(), SLOTS)?;
-        let infos = Mapped::new(map(&object, "remuda_infos")?.as_fd(), SLOTS)?;
+        let entries = settings.flows_max as usize;
+        let slots = Mapped::new(map(&object, "remuda_slots")?.as_fd(), entries)?;
+        let infos = Mapped::new(map(&object, "remuda_infos")?.as_fd(), entries)?;
         let destinations = Destinations::new(map(&object, "remuda_destinations")?);
         let free = map(&object, "remuda_free")?;
-        for index in 0..SLOTS as u32 {
-            free.update(&[], &index.to_ne_bytes(), MapFlags::ANY)
-                .map_err(tried("filling the free list"))?;
-        }
         let datapath = Self {
             reports: ring(&map(&object, "remuda_reports")?, &records)?,
             events: ring(&map(&object, "remuda_events")?, &records)?,
@@ -224,9 +256,11 @@ impl Datapath {
             taken: Records::default(),
             installed: HashMap::new(),
             version: 0,
-            announced: HashSet::new(),
+            announced: Announced::new(settings.flows_max),
+            walk: Walk::default(),
             told: HashMap::new(),
             natives: Natives::new(fixed_name(&settings.name)?),
+            can_look,
             looker: None,
             looked_ns: 0,
             finder: Finder::default(),
@@ -383,9 +417,9 @@ impl Datapath {
             self.greeted = true;
             let hello = Hello {
                 version: PROTOCOL_VERSION,
-                capabilities: announce::CAPABILITIES,
+                capabilities: self.capabilities(),
                 programs_max: layout::PROGRAMS as u32 - 1,
-                flows_max: SLOTS as u32,
+                flows_max: self.settings.flows_max,
                 name: format!("linux-tcp-bpf/{}", self.settings.name),
             };
             sink(self, Event::Hello(&hello));
@@ -420,10 +454,10 @@ impl Datapath {
             layout::REPORT => announce::report(record, |report| sink(self, Event::Report(report))),
             kind => {
                 match kind {
-                    layout::REFUSED if self.slots.standing(event.sid).wants_native => {
+                    layout::NATIVE_REFUSED if self.slots.native_state(event.sid).wants_native => {
                         self.natives.remove(event.sid);
                     }
-                    layout::STUCK => self.stuck(event.sid),
+                    layout::RECALL_REFUSED => self.stuck(event.sid),
                     layout::FELL_BACK | layout::RESTORED => {}
                     _ => return,
                 }
@@ -436,6 +470,9 @@ impl Datapath {
         let Some(info) = self.slots.info(sid) else {
             return; // it came and went before we looked
         };
+        if let Some(before) = self.announced.predecessor(sid) {
+            self.retire(before, sink); // its slot is another flow's
+        }
         if self.announced.insert(sid) {
             let create = announce::create(&info, &self.settings.name);
             let info = announce::flow(&info, &self.settings.name);
@@ -452,22 +489,23 @@ impl Datapath {
     }
 
     /// Looks at the flows that run an algorithm of the kernel's own, if it is time to: their
-    /// reports, and who of them has ended. Call it at least each [`LOOK_INTERVAL`] while
-    /// [`Self::looks`]. `now_ns` is CLOCK_MONOTONIC.
+    /// reports, and which of them have ended. Call it at least each [`crate::LOOK_INTERVAL`] while
+    /// [`Self::looks`]; with many flows the looks are rarer. `now_ns` is CLOCK_MONOTONIC.
     pub fn look(&mut self, now_ns: u64, sink: &mut Sink<'_>) -> Result<(), Error> {
-        let due = u128::from(now_ns.saturating_sub(self.looked_ns)) >= LOOK_INTERVAL.as_nanos();
+        let interval = self.natives.look_interval(self.announced.len());
+        let due = u128::from(now_ns.saturating_sub(self.looked_ns)) >= interval.as_nanos();
         let Some(looker) = self.looker.as_ref().filter(|_| due && self.looks()) else {
             return Ok(());
         };
         self.looked_ns = now_ns;
         let looks = natives::look(looker)?;
         let slots = &self.slots;
-        let seen = self.natives.saw(&looks, |sid| slots.standing(sid));
+        let seen = self.natives.observe(&looks, |sid| slots.native_state(sid));
         for (sid, uid, signals, fields) in seen.reports {
             let report = Report { sid, uid, fields: &fields, signals: Some(signals) };
             sink(self, Event::Report(report));
         }
-        for sid in seen.strayed {
+        for sid in seen.reassigned {
             self.let_stray(sid, sink);
         }
         for sid in seen.returned {
@@ -477,9 +515,9 @@ impl Datapath {
             self.retire(sid, sink);
             self.free_slot(sid)?;
         }
-        if !seen.fetch_from.is_empty() {
+        if !seen.recall_from.is_empty() {
             let walker = self.socket_iterator("remuda_recall")?;
-            self.finder.walk(&walker, &seen.fetch_from, now_ns)?;
+            self.finder.walk(&walker, &seen.recall_from, now_ns)?;
         }
         Ok(())
     }
@@ -499,16 +537,13 @@ impl Datapath {
     }
 
     fn free_slot(&mut self, sid: u32) -> Result<(), Error> {
-        if !self.slots.vacate(sid) {
-            return Ok(());
-        }
-        let index = sid & (SLOTS as u32 - 1);
+        let Some(index) = self.slots.vacate(sid) else { return Ok(()) };
         self.free.update(&[], &index.to_ne_bytes(), MapFlags::ANY).map_err(tried("freeing a slot"))
     }
 
     /// Whether the flow runs an algorithm of the kernel's own.
     pub fn is_native(&self, sid: u32) -> bool {
-        self.slots.standing(sid).is_native
+        self.slots.native_state(sid).is_native
     }
 
     /// Whether there are flows to look at.
@@ -518,7 +553,7 @@ impl Datapath {
 
     /// The kernel did not let the flow come back: so it runs on as it did.
     fn stuck(&mut self, sid: u32) {
-        if let Some(name) = self.natives.stays(sid) {
+        if let Some(name) = self.natives.keep_current(sid) {
             // It lives, or there would be nobody to tell.
             let _ = self.slots.write(sid, Some(Run::Native(name, 0)), &[]);
         }
@@ -528,6 +563,9 @@ impl Datapath {
         let info = self.slots.info(sid).ok_or(Error::NoFlow(sid))?;
         if name == self.settings.name {
             return Err(Error::NotNative(name.to_owned()));
+        }
+        if !self.can_look {
+            return Err(Error::NoLooker);
         }
         native::check(name)?;
         let fixed = fixed_name(name)?;
@@ -544,6 +582,11 @@ impl Datapath {
         Ok(())
     }
 
+    fn capabilities(&self) -> u32 {
+        let without = if self.can_look { 0 } else { capability::NATIVE };
+        announce::CAPABILITIES & !without
+    }
+
     fn attach_looker(&mut self) -> Result<Link, Error> {
         let flows = map(&self.object, "remuda_flows")?;
         self.object
@@ -554,19 +597,23 @@ impl Datapath {
             .map_err(tried("attaching the iterator over the flows"))
     }
 
-    /// Compares what was announced with who lives: the lifecycle ring can lose events, the slots
-    /// cannot. Call about once a second.
-    pub fn reconcile(&mut self, sink: &mut Sink<'_>) {
-        let live: HashSet<u32> = self.slots.live().map(|(sid, _)| sid).collect();
-        let gone: Vec<u32> = self.announced.difference(&live).copied().collect();
-        for sid in gone {
+    /// Finds flows whose lifecycle events the ring has lost, by comparing slots with what was
+    /// announced. Without lost events it reads nothing. Call it every 200 ms: a table of 8,192
+    /// slots is compared in one call, a larger one in five. Returns whether the call ended early
+    /// and the next one should follow at once.
+    pub fn reconcile(&mut self, sink: &mut Sink<'_>) -> bool {
+        let counters = self.counters();
+        let slots = &self.slots;
+        let found = self.walk.step(&counters, &self.announced, |index| slots.occupant_sid(index));
+        for sid in found.ended {
             self.retire(sid, sink);
         }
-        let is_new = |sid: &&u32| !self.announced.contains(sid) && !self.natives.has_strayed(**sid);
-        let new: Vec<u32> = live.iter().filter(is_new).copied().collect();
-        for sid in new {
-            self.announce(sid, sink);
+        for sid in found.started {
+            if !self.natives.is_reassigned(sid) {
+                self.announce(sid, sink);
+            }
         }
+        found.has_more
     }
 
     /// Carries one order out: whole, or not at all.
@@ -574,7 +621,7 @@ impl Datapath {
         match *order {
             Order::Install(install) => self.install(install),
             Order::Update { sid, updates }
-                if self.natives.has(sid) && self.slots.standing(sid).wants_native =>
+                if self.natives.has(sid) && self.slots.native_state(sid).wants_native =>
             {
                 self.natives.update(sid, updates);
                 Ok(())
@@ -596,6 +643,7 @@ impl Datapath {
     /// Announces every live flow again with the next drain, as to an agent that is new.
     pub fn resync(&mut self) {
         self.announced.clear();
+        self.walk.restart();
         self.greeted = false;
     }
 

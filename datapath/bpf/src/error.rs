@@ -57,6 +57,16 @@ pub enum Error {
     /// Our own name, where one of the kernel's own is wanted.
     #[error("{0:?} is this agent itself, not an algorithm of the kernel's own")]
     NotNative(String),
+    /// More or fewer flows than a table can have.
+    #[error("flows_max = {0}: it must lie in 1..={max}", max = crate::layout::FLOWS_MAX)]
+    FlowsMax(u32),
+    /// A host that refuses the iterator by which such flows are measured.
+    #[error(
+        "this host refuses BPF iterators over a map (iter/bpf_sk_storage_map), and nothing else \
+         measures a flow under one of the kernel's own algorithms\n\
+         fix: no native arms on this host; all others work"
+    )]
+    NoLooker,
     /// A folder that is no cgroup.
     #[error(
         "{0} is no cgroup v2 directory\n\

@@ -129,11 +129,16 @@ impl<T> Mapped<T> {
         }
     }
 
-    /// The entry's address. It stays valid as long as this lives; the kernel writes there too.
+    /// The address of an entry that the map certainly has. It stays valid as long as `self` does;
+    /// the kernel writes there too.
     pub fn entry(&self, index: usize) -> *mut T {
-        assert!(index < self.entries, "an index of this map");
+        self.get(index).expect("an index of this map")
+    }
+
+    /// The address of an entry, as [`Self::entry`]; `None` beyond the end of the map.
+    pub fn get(&self, index: usize) -> Option<*mut T> {
         // SAFETY: in bounds of the mapping.
-        unsafe { self.base.as_ptr().add(index) }
+        (index < self.entries).then(|| unsafe { self.base.as_ptr().add(index) })
     }
 }
 

@@ -1,18 +1,19 @@
-//! The Rust mirror of bpf/layout.h: what the kernel side and the agent share. Sizes are asserted on
-//! both sides; a change here is a change there.
+//! The Rust mirror of bpf/layout.h: the memory that the kernel side and the agent share. Both files
+//! assert the same sizes; change both together.
 
 use std::mem::{offset_of, size_of};
 
-pub const SLOTS: usize = 8192;
-/// A sid is `generation << SLOT_BITS | slot`.
-pub const SLOT_BITS: u32 = 13;
+/// A sid is `generation << SLOT_BITS | slot`; the other bits count the flows that a slot has had.
+pub const SLOT_BITS: u32 = 17;
+/// The most flows at once that a datapath can be loaded for.
+pub const FLOWS_MAX: u32 = 100_000;
 /// Entries of the jump table; entry 0 stays empty.
 pub const PROGRAMS: usize = 128;
 /// Report registers of a program.
 pub const REPORT_REGISTERS: usize = 32;
 /// Control registers of a program.
 pub const CONTROL_REGISTERS: usize = 32;
-/// Bits of an address, an IPv4 one being written as one of IPv6.
+/// Bits of an address. An IPv4 address is written as a mapped IPv6 address.
 pub const ADDRESS_BITS: u32 = 128;
 /// `TCP_CA_NAME_MAX`.
 pub const NAME_BYTES: usize = 16;
@@ -25,7 +26,7 @@ pub const SLOT_CWND: u32 = 2;
 pub const SLOT_RATE: u32 = 4;
 /// The slot has control registers.
 pub const SLOT_CONTROL: u32 = 8;
-/// The slot names an algorithm of the kernel's own.
+/// The slot names one of the kernel's own algorithms.
 pub const SLOT_NATIVE: u32 = 16;
 
 /// See `REPORT_APP_LIMITED`.
@@ -50,9 +51,9 @@ pub const RESTORED: u32 = 5;
 /// See [`CREATED`].
 pub const TABLE_FULL: u32 = 6;
 /// See [`CREATED`].
-pub const REFUSED: u32 = 7;
+pub const NATIVE_REFUSED: u32 = 7;
 /// See [`CREATED`].
-pub const STUCK: u32 = 8;
+pub const RECALL_REFUSED: u32 = 8;
 
 /// `struct remuda_flow_info`.
 #[repr(C)]
@@ -167,6 +168,7 @@ pub struct Shared {
     pub assign_errors: u64,
     pub last_errno: i64,
     pub remembered: u64,
+    pub slots_used: u64,
 }
 
 /// `struct remuda_destination`.
@@ -193,6 +195,8 @@ pub struct Config {
     pub rate_max_bytes_per_sec: u64,
     pub cwnd_max_pkts: u32,
     pub assign_initial_cwnd_pkts: u32,
+    pub flows_max: u32,
+    pub padding: u32,
     pub name: [u8; NAME_BYTES],
     pub native: [u8; NAME_BYTES],
 }
@@ -208,7 +212,7 @@ pub struct Registers {
     pub primitive: [u64; 16],
 }
 
-/// `struct remuda_tcp` of `datapath/tcp/remuda_tcp.h`; its time alone is used.
+/// `struct remuda_tcp` of `datapath/tcp/remuda_tcp.h`. Rust uses only its first word.
 #[repr(C)]
 pub struct Tcp {
     pub now_ns: u64,
@@ -237,11 +241,11 @@ const _: () = assert!(size_of::<ReportHead>() == 56);
 const _: () = assert!(size_of::<Tcp>() == 80);
 const _: () = assert!(size_of::<Destination>() == 20);
 const _: () = assert!(size_of::<Beginning>() == 8);
-const _: () = assert!(size_of::<Shared>() == 96);
-const _: () = assert!(size_of::<Config>() == 56);
+const _: () = assert!(size_of::<Shared>() == 104);
+const _: () = assert!(size_of::<Config>() == 64);
 const _: () = assert!(offset_of!(Flow, sid) == 100);
 const _: () = assert!(offset_of!(Flow, registers) == offset_of!(Flow, report) + 56);
-const _: () = assert!(SLOTS == 1 << SLOT_BITS);
+const _: () = assert!(FLOWS_MAX <= 1 << SLOT_BITS);
 
 /// A plain struct of integers that the kernel side writes: any bytes are a valid value.
 pub trait Plain: Copy {}

@@ -20,6 +20,7 @@ mod messages;
 mod namespaces;
 mod native;
 mod natives;
+mod reconcile;
 mod records;
 pub mod slots;
 mod sockets;

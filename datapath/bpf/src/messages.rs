@@ -18,9 +18,9 @@ impl Datapath {
     }
 
     /// As [`Self::reconcile`], in messages.
-    pub fn reconcile_messages(&mut self, sink: &mut dyn FnMut(&[u8])) {
+    pub fn reconcile_messages(&mut self, sink: &mut dyn FnMut(&[u8])) -> bool {
         let mut out = Vec::new();
-        self.reconcile(&mut |_, event| event.encode(&mut out, sink));
+        self.reconcile(&mut |_, event| event.encode(&mut out, sink))
     }
 
     /// Takes one message of the agent: whole, or not at all.

@@ -1,8 +1,9 @@
-//! Flows under an algorithm of the kernel's own (bpf/native.h): still measured, by looking at them.
+//! Native flows: flows that run one of the kernel's own algorithms (bpf/native.h). The agent
+//! measures them by reading their sockets at intervals, which is called a look.
 //!
-//! A look finds totals of the socket's life; the difference to the last look is to the flow's
-//! program what an ACK is, and the VM runs it here. So such a flow reports what any other does, at
-//! most once a look, and its round trips are samples of many.
+//! A look reads totals over the socket's life. The VM runs the flow's program here, on the
+//! difference to the look before, as if that were one ACK. So a native flow reports the same fields
+//! as any other flow, at most once a look, and with a sample of its round-trip times.
 
 use crate::Error;
 use crate::error::tried;
@@ -16,14 +17,22 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::time::Duration;
 
-/// A quarter of a round trip of 40 ms, which is how often an arm wants to hear.
+/// The shortest time between two looks: a quarter of a round trip of 40 ms, which is how often an
+/// arm needs reports.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// The time between two looks grows with what a look costs, so that looks take at most a tenth of a
+/// core: the iterator passes every live flow, and writes a record for each native one.
+const LOOK_COST_INVERSE: u32 = 10;
+/// An upper estimate.
+const LIVE_FLOW_COST: Duration = Duration::from_nanos(200);
+/// An upper estimate, with the record and the VM.
+const NATIVE_FLOW_COST: Duration = Duration::from_micros(2);
 
-/// Looks that must miss a flow before it is taken to have ended: the iterator can skip a socket
-/// when another one goes.
+/// A flow that so many looks in a row have not found has ended. One look is not enough: the
+/// iterator can skip a socket when another one is closed.
 const MISSES_MAX: u32 = 5;
-/// What the iterator writes at once (`seq_file` of iterators), in bytes: with less room it is asked
-/// again, and each time is another chance to skip a socket.
+/// The most that the kernel's iterator writes in one read, in bytes. A smaller buffer takes more
+/// reads, and between two reads the iterator can skip a socket.
 const LOOK_BYTES: usize = 32 << 10;
 /// `TCP_CA_Loss`.
 const CA_LOSS: u32 = 4;
@@ -35,36 +44,37 @@ type Name = [u8; NAME_BYTES];
 
 #[derive(Debug)]
 struct Native {
-    /// What it is to run.
+    /// The algorithm that the agent has ordered.
     name: Name,
-    /// What it ran before: our own name, or another of the kernel's.
+    /// The algorithm before that: our own, or another of the kernel's.
     from: Name,
     machine: Machine,
-    /// It was seen under its name.
-    settled: bool,
-    /// It is to come back.
+    /// A look has found the flow running `name`.
+    confirmed: bool,
+    /// The agent has ordered the flow back to our own algorithm.
     recalled: bool,
-    /// Its application has given it something else: it is nobody's business until it comes back.
-    strayed: bool,
+    /// The application has chosen another algorithm. The agent leaves the flow alone until it runs
+    /// ours again.
+    reassigned: bool,
+    /// Looks in a row that have not found the flow.
     misses: u32,
     last: Option<Look>,
-    /// Of all looks since the last report.
+    /// Flags of all looks since the last report.
     flags: u32,
 }
 
-/// What looking at the flows brought.
+/// The result of one look.
 #[derive(Debug, Default)]
-pub struct Seen {
-    /// Reports: flow, program, its fields, and the optional primitives.
+pub struct LookOutcome {
+    /// Sid, program, optional primitives and fields of each report.
     pub reports: Vec<(u32, u32, Signals, Vec<u64>)>,
-    /// Flows that are there no more.
     pub ended: Vec<u32>,
-    /// Flows whose applications gave them another algorithm.
-    pub strayed: Vec<u32>,
-    /// Of these, those that have come back.
+    /// Flows whose application has chosen another algorithm.
+    pub reassigned: Vec<u32>,
+    /// Reassigned flows that run our own algorithm again.
     pub returned: Vec<u32>,
-    /// The network namespaces of those to fetch, by inode number.
-    pub fetch_from: HashSet<u32>,
+    /// Network namespaces, by inode number, with flows that do not yet run what was ordered.
+    pub recall_from: HashSet<u32>,
 }
 
 #[derive(Debug)]
@@ -73,12 +83,12 @@ pub struct Natives {
     ours: Name,
 }
 
-/// What a flow's slot says: whether it has gone, and whether it is to be gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// It runs an algorithm of the kernel's own.
+/// What a flow's slot says about the kernel's own algorithms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NativeState {
+    /// The flow runs one.
     pub is_native: bool,
-    /// It is to run one.
+    /// The agent has ordered one.
     pub wants_native: bool,
 }
 
@@ -106,36 +116,43 @@ pub fn look(iterator: &Link) -> Result<Vec<Look>, Error> {
 }
 
 impl Natives {
-    /// None yet. `ours` is the name that sockets ask for.
+    /// `ours` is the name of our own algorithm.
     pub fn new(ours: Name) -> Self {
         Self { flows: HashMap::new(), ours }
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
     }
 
-    /// Whether the flow is one of them, or is to be.
+    /// The time from one look to the next, with so many live flows of all kinds.
+    pub fn look_interval(&self, live: usize) -> Duration {
+        let count = |flows: usize| u32::try_from(flows).unwrap_or(u32::MAX);
+        let cost = LIVE_FLOW_COST.saturating_mul(count(live))
+            + NATIVE_FLOW_COST.saturating_mul(count(self.flows.len()));
+        LOOK_INTERVAL.max(cost.saturating_mul(LOOK_COST_INVERSE))
+    }
+
+    /// Whether the agent has ordered one of the kernel's algorithms for this flow.
     pub fn has(&self, sid: u32) -> bool {
         self.flows.contains_key(&sid)
     }
 
-    /// Whether its application has given it something else.
-    pub fn has_strayed(&self, sid: u32) -> bool {
-        self.flows.get(&sid).is_some_and(|flow| flow.strayed)
+    /// Whether the flow's application has chosen another algorithm than was ordered.
+    pub fn is_reassigned(&self, sid: u32) -> bool {
+        self.flows.get(&sid).is_some_and(|flow| flow.reassigned)
     }
 
-    /// The flow is to run the kernel's `name`, and `machine` its program.
+    /// The agent orders the kernel's algorithm `name`; `machine` runs the flow's program meanwhile.
     pub fn add(&mut self, sid: u32, name: Name, machine: Machine) {
         let before = self.flows.remove(&sid);
         let flow = Native {
             name,
             from: before.as_ref().map_or(self.ours, |before| before.name),
             machine,
-            settled: false,
+            confirmed: false,
             recalled: false,
-            strayed: false,
+            reassigned: false,
             misses: 0,
             last: before.and_then(|before| before.last),
             flags: 0,
@@ -143,30 +160,31 @@ impl Natives {
         self.flows.insert(sid, flow);
     }
 
-    /// The flow is to come back, if it is one of them.
+    /// The agent orders the flow back to our own algorithm. Nothing happens to any other flow.
     pub fn recall(&mut self, sid: u32) {
         if let Some(flow) = self.flows.get_mut(&sid) {
             flow.recalled = true;
         }
     }
 
-    /// It is not one of them, or has ended.
+    /// Forgets a flow that has ended or runs our own algorithm.
     pub fn remove(&mut self, sid: u32) {
         self.flows.remove(&sid);
     }
 
-    /// It cannot be fetched: it stays with what it runs, by the kernel's name.
-    pub fn stays(&mut self, sid: u32) -> Option<Name> {
+    /// The kernel refused to change the flow's algorithm, so the one that it runs is now the one
+    /// ordered. Returns its name.
+    pub fn keep_current(&mut self, sid: u32) -> Option<Name> {
         let ours = self.ours;
         let flow = self.flows.get_mut(&sid)?;
-        if !flow.settled && flow.from != ours {
+        if !flow.confirmed && flow.from != ours {
             flow.name = flow.from;
         }
-        (flow.recalled, flow.settled) = (false, true);
+        (flow.recalled, flow.confirmed) = (false, true);
         Some(flow.name)
     }
 
-    /// New values of control registers. A window or a rate is the kernel's to choose.
+    /// Sets control registers. Windows and rates are ignored: the kernel's algorithm chooses them.
     pub fn update(&mut self, sid: u32, updates: &[Update]) {
         let Some(flow) = self.flows.get_mut(&sid) else { return };
         for Update { register, value } in updates {
@@ -176,49 +194,59 @@ impl Natives {
         }
     }
 
-    /// Takes in one look at all of them; `standing` is what a flow's slot says.
-    pub fn saw(&mut self, looks: &[Look], standing: impl Fn(u32) -> Standing) -> Seen {
-        let mut seen = Seen::default();
+    /// Takes the records of one look. `native_state` reads a flow's slot.
+    pub fn observe(
+        &mut self,
+        looks: &[Look],
+        native_state: impl Fn(u32) -> NativeState,
+    ) -> LookOutcome {
+        let mut outcome = LookOutcome::default();
         let mut here = HashSet::new();
         for look in looks {
             let Some(flow) = self.flows.get_mut(&look.sid) else { continue };
             here.insert(look.sid);
             flow.misses = 0;
-            if flow.name_is(look, &mut seen) {
-                seen.reports.extend(flow.step(look));
+            if flow.note_algorithm(look, &mut outcome) {
+                outcome.reports.extend(flow.step(look));
             }
         }
         self.flows.retain(|sid, flow| {
-            here.contains(sid) || flow.is_still_one(*sid, standing(*sid), &mut seen)
+            here.contains(sid) || flow.is_still_native(*sid, native_state(*sid), &mut outcome)
         });
-        seen
+        outcome
     }
 }
 
 impl Native {
-    /// Notes what the flow runs. False: what it runs is its application's choice.
-    fn name_is(&mut self, look: &Look, seen: &mut Seen) -> bool {
-        if self.strayed {
+    /// Compares the algorithm that the flow runs with the one ordered. Returns false if the
+    /// application has chosen what the flow runs.
+    fn note_algorithm(&mut self, look: &Look, outcome: &mut LookOutcome) -> bool {
+        if self.reassigned {
             return false;
         }
         let arrived = look.name == self.name;
-        if !arrived && (self.settled || look.name != self.from) {
-            self.strayed = true;
-            seen.strayed.push(look.sid);
+        if !arrived && (self.confirmed || look.name != self.from) {
+            self.reassigned = true;
+            outcome.reassigned.push(look.sid);
             return false;
         }
-        self.settled = arrived;
+        self.confirmed = arrived;
         if self.recalled || !arrived {
-            seen.fetch_from.insert(look.netns);
+            outcome.recall_from.insert(look.netns);
         }
         true
     }
 
-    /// Of one that was not seen: whether it is to be looked for again.
-    fn is_still_one(&mut self, sid: u32, standing: Standing, seen: &mut Seen) -> bool {
-        let Standing { is_native, wants_native } = standing;
-        if wants_native && !is_native && !self.strayed {
-            self.misses = 0; // its next ACK is to come
+    /// For a flow that a look has not found: whether the next look should expect it.
+    fn is_still_native(
+        &mut self,
+        sid: u32,
+        native_state: NativeState,
+        outcome: &mut LookOutcome,
+    ) -> bool {
+        let NativeState { is_native, wants_native } = native_state;
+        if wants_native && !is_native && !self.reassigned {
+            self.misses = 0; // it goes at its next ACK, which has not come yet
             return true;
         }
         self.misses += 1;
@@ -226,9 +254,9 @@ impl Native {
             return true;
         }
         if is_native {
-            seen.ended.push(sid);
-        } else if self.strayed {
-            seen.returned.push(sid);
+            outcome.ended.push(sid);
+        } else if self.reassigned {
+            outcome.returned.push(sid);
         }
         false
     }
@@ -236,6 +264,9 @@ impl Native {
     fn step(&mut self, look: &Look) -> Option<(u32, u32, Signals, Vec<u64>)> {
         let last = self.last.replace(*look)?;
         self.flags |= look.flags;
+        if !was_acked_between(&last, look) {
+            return None; // an idle flow costs no run of its program, as under our own algorithm
+        }
         let p = primitives(&last, look);
         let mss = u64::from(look.mss_bytes);
         let ran = self.machine.run(&p, u64::from(look.cwnd_pkts) * mss, 0, look.now_ns);
@@ -260,6 +291,15 @@ impl Native {
         let uid = self.machine.program_uid()?;
         Some((look.sid, uid, signals, self.machine.report().to_vec()))
     }
+}
+
+/// Whether an ACK, a loss or a timeout has changed the socket's totals between two looks.
+fn was_acked_between(last: &Look, look: &Look) -> bool {
+    let totals = |it: &Look| {
+        let marks = (it.delivered_ce_pkts, it.sacked_pkts);
+        (it.bytes_acked, it.delivered_pkts, it.lost_pkts, marks, it.ca_state)
+    };
+    totals(last) != totals(look)
 }
 
 /// What happened between two looks, as if it were one ACK.
@@ -320,9 +360,9 @@ mod tests {
     const CUBIC: Name = *b"cubic\0\0\0\0\0\0\0\0\0\0\0";
     const VEGAS: Name = *b"vegas\0\0\0\0\0\0\0\0\0\0\0";
     const OURS: Name = *b"remuda\0\0\0\0\0\0\0\0\0\0";
-    const GONE: Standing = Standing { is_native: true, wants_native: true };
-    const TO_GO: Standing = Standing { is_native: false, wants_native: true };
-    const BACK: Standing = Standing { is_native: false, wants_native: false };
+    const GONE: NativeState = NativeState { is_native: true, wants_native: true };
+    const TO_GO: NativeState = NativeState { is_native: false, wants_native: true };
+    const BACK: NativeState = NativeState { is_native: false, wants_native: false };
 
     fn look(sid: u32, ms: u64, acked: u64, lost: u32) -> Look {
         Look {
@@ -355,83 +395,109 @@ mod tests {
         natives
     }
 
-    /// So many looks that do not show the flow, and what the last one brought.
-    fn missed(natives: &mut Natives, times: u32, standing: Standing) -> Seen {
-        (0..times).fold(Seen::default(), |_, _| natives.saw(&[], |_| standing))
+    /// The outcome of the last of so many looks that do not find the flow.
+    fn missed(natives: &mut Natives, times: u32, native_state: NativeState) -> LookOutcome {
+        (0..times).fold(LookOutcome::default(), |_, _| natives.observe(&[], |_| native_state))
     }
 
     #[test]
     fn differences_of_totals_reach_the_program_and_its_reports_the_agent() {
         let mut natives = one();
-        let mut saw = |look| natives.saw(&[look], |_| GONE);
+        let mut saw = |look| natives.observe(&[look], |_| GONE);
         assert!(saw(look(7, 0, 50_000, 3)).reports.is_empty(), "the first look");
         assert!(saw(look(7, 10, 60_000, 3)).reports.is_empty(), "not due yet");
-        let seen = saw(look(7, 20, 65_000, 5));
-        let (sid, uid, signals, fields) = &seen.reports[0];
+        let outcome = saw(look(7, 20, 65_000, 5));
+        let (sid, uid, signals, fields) = &outcome.reports[0];
         assert_eq!((*sid, *uid, fields.as_slice()), (7, 5, &[15_000, 2, 41_000][..]));
         assert_eq!((signals.cwnd_pkts, signals.delivered_pkts), (10, 65));
-        assert!(seen.ended.is_empty() && seen.fetch_from.is_empty());
+        assert!(outcome.ended.is_empty() && outcome.recall_from.is_empty());
     }
 
     #[test]
-    fn a_flow_that_stays_unseen_has_ended_but_one_that_has_not_gone_yet_has_not() {
+    fn an_idle_flow_reports_nothing_and_goes_on_where_it_was() {
+        let mut natives = one();
+        let mut reports = |look| natives.observe(&[look], |_| GONE).reports.len();
+        reports(look(7, 0, 50_000, 3));
+        assert_eq!(reports(look(7, 20, 60_000, 3)), 1);
+        for ms in 3..100 {
+            assert_eq!(reports(look(7, ms * 10, 60_000, 3)), 0);
+        }
+        assert_eq!(reports(look(7, 1_000, 61_000, 3)), 1);
+        let timed_out = Look { ca_state: CA_LOSS, ..look(7, 1_020, 61_000, 3) };
+        assert_eq!(reports(timed_out), 1);
+    }
+
+    #[test]
+    fn looks_are_rarer_the_more_they_cost() {
+        let mut natives = one();
+        assert_eq!(natives.look_interval(1), LOOK_INTERVAL);
+        assert_eq!(natives.look_interval(1_000), LOOK_INTERVAL);
+        assert_eq!(natives.look_interval(100_000).as_millis(), 200);
+        for sid in 0..1_000 {
+            natives.add(sid, CUBIC, machine());
+        }
+        assert_eq!(natives.look_interval(10_000).as_millis(), 40);
+    }
+
+    #[test]
+    fn a_flow_that_many_looks_miss_has_ended_unless_it_has_still_to_go() {
         let mut natives = one();
         assert!(missed(&mut natives, 3 * MISSES_MAX, TO_GO).ended.is_empty());
         assert!(missed(&mut natives, MISSES_MAX - 1, GONE).ended.is_empty());
-        natives.saw(&[look(7, 1, 0, 0)], |_| GONE);
+        natives.observe(&[look(7, 1, 0, 0)], |_| GONE);
         assert!(missed(&mut natives, MISSES_MAX - 1, GONE).ended.is_empty(), "counted anew");
         assert_eq!(missed(&mut natives, 1, GONE).ended, [7]);
         assert!(natives.is_empty());
     }
 
     #[test]
-    fn one_that_is_ours_again_is_looked_for_no_more() {
+    fn a_flow_that_runs_ours_again_is_forgotten() {
         let mut natives = one();
-        natives.saw(&[look(7, 1, 0, 0)], |_| GONE);
+        natives.observe(&[look(7, 1, 0, 0)], |_| GONE);
         natives.recall(7);
-        assert!(natives.saw(&[look(7, 2, 0, 0)], |_| GONE).fetch_from.contains(&3));
-        let seen = missed(&mut natives, MISSES_MAX, BACK);
-        assert!(seen.ended.is_empty() && seen.returned.is_empty() && natives.is_empty());
+        assert!(natives.observe(&[look(7, 2, 0, 0)], |_| GONE).recall_from.contains(&3));
+        let outcome = missed(&mut natives, MISSES_MAX, BACK);
+        assert!(outcome.ended.is_empty() && outcome.returned.is_empty() && natives.is_empty());
     }
 
     #[test]
-    fn one_that_is_recalled_before_it_was_seen_is_fetched_all_the_same() {
+    fn a_flow_recalled_before_any_look_is_recalled_all_the_same() {
         let mut natives = one();
         natives.recall(7);
         for ms in 1..3 {
-            assert!(natives.saw(&[look(7, ms, 0, 0)], |_| GONE).fetch_from.contains(&3));
+            assert!(natives.observe(&[look(7, ms, 0, 0)], |_| GONE).recall_from.contains(&3));
         }
-        assert_eq!(natives.stays(7), Some(CUBIC));
-        assert!(natives.saw(&[look(7, 3, 0, 0)], |_| GONE).fetch_from.is_empty());
+        assert_eq!(natives.keep_current(7), Some(CUBIC));
+        assert!(natives.observe(&[look(7, 3, 0, 0)], |_| GONE).recall_from.is_empty());
     }
 
     #[test]
-    fn one_that_is_to_run_another_is_fetched_until_it_does() {
+    fn a_flow_ordered_to_another_algorithm_is_recalled_until_it_runs_it() {
         let mut natives = one();
-        natives.saw(&[look(7, 1, 0, 0)], |_| GONE);
+        natives.observe(&[look(7, 1, 0, 0)], |_| GONE);
         natives.add(7, VEGAS, machine());
         for ms in 2..5 {
-            assert!(natives.saw(&[look(7, ms, 0, 0)], |_| GONE).fetch_from.contains(&3));
+            assert!(natives.observe(&[look(7, ms, 0, 0)], |_| GONE).recall_from.contains(&3));
         }
         let arrived = Look { name: VEGAS, ..look(7, 5, 0, 0) };
-        assert!(natives.saw(&[arrived], |_| GONE).fetch_from.is_empty());
+        assert!(natives.observe(&[arrived], |_| GONE).recall_from.is_empty());
         natives.add(7, CUBIC, machine());
-        assert_eq!(natives.stays(7), Some(VEGAS), "what it runs, if it cannot be fetched");
-        assert!(natives.saw(&[arrived], |_| GONE).fetch_from.is_empty());
+        assert_eq!(natives.keep_current(7), Some(VEGAS), "the algorithm it runs");
+        assert!(natives.observe(&[arrived], |_| GONE).recall_from.is_empty());
     }
 
     #[test]
-    fn what_its_application_has_chosen_is_left_alone_until_the_flow_comes_back() {
+    fn a_flow_that_its_application_reassigned_is_left_alone_until_it_runs_ours_again() {
         let mut natives = one();
         let early = Look { name: OURS, ..look(7, 4, 0, 0) };
-        assert!(natives.saw(&[early], |_| GONE).strayed.is_empty(), "it is on its way");
-        natives.saw(&[look(7, 5, 0, 0)], |_| GONE);
+        assert!(natives.observe(&[early], |_| GONE).reassigned.is_empty(), "it is on its way");
+        natives.observe(&[look(7, 5, 0, 0)], |_| GONE);
         let other = Look { name: VEGAS, ..look(7, 10, 0, 0) };
-        assert_eq!(natives.saw(&[other], |_| GONE).strayed, [7]);
+        assert_eq!(natives.observe(&[other], |_| GONE).reassigned, [7]);
         natives.recall(7);
-        let seen = natives.saw(&[other], |_| GONE);
-        assert!(seen.strayed.is_empty() && seen.fetch_from.is_empty());
-        assert!(natives.has_strayed(7));
+        let outcome = natives.observe(&[other], |_| GONE);
+        assert!(outcome.reassigned.is_empty() && outcome.recall_from.is_empty());
+        assert!(natives.is_reassigned(7));
         assert_eq!(missed(&mut natives, MISSES_MAX, BACK).returned, [7]);
         assert!(natives.is_empty());
     }
@@ -440,8 +506,8 @@ mod tests {
     fn totals_that_wrap_or_shrink_do_no_harm() {
         let mut natives = one();
         let first = Look { lost_pkts: u32::MAX, sacked_pkts: 9, ..look(7, 0, 9_000, 0) };
-        natives.saw(&[first], |_| GONE);
-        let seen = natives.saw(&[look(7, 20, 8_000, 1)], |_| GONE);
-        assert_eq!(seen.reports[0].3[..2], [0, 2], "acked, lost");
+        natives.observe(&[first], |_| GONE);
+        let outcome = natives.observe(&[look(7, 20, 8_000, 1)], |_| GONE);
+        assert_eq!(outcome.reports[0].3[..2], [0, 2], "acked, lost");
     }
 }

@@ -1,12 +1,12 @@
 //! The agent's end of the control slots: a sequence lock per flow (bpf/layout.h).
 //!
-//! Words written while the flow has not yet taken the last ones are added to them, so a window and
+//! Words written before the flow has taken the previous ones are merged with them, so a window and
 //! a rate of two messages both arrive. Exactly one thread writes.
 
 use crate::Error;
 use crate::kernel::Mapped;
-use crate::layout::{self, FlowInfo, NAME_BYTES, SLOT_BITS, SLOTS, Slot};
-use crate::natives::Standing;
+use crate::layout::{self, FlowInfo, NAME_BYTES, SLOT_BITS, Slot};
+use crate::natives::NativeState;
 use remuda_wire::Register;
 use remuda_wire::program::{CWND, RATE};
 use remuda_wire::to_datapath::Update;
@@ -16,35 +16,41 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 /// What a flow is to run from now on.
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
-    /// A program, by its index in the jump table. Registers written with it are its.
+    /// A program, by its index in the jump table. Registers in the same message are its registers.
     Program(u32),
-    /// An algorithm of the kernel's own, with this slow-start threshold in segments (0 leaves it).
-    /// A program written just before is what runs if the kernel refuses.
+    /// One of the kernel's own algorithms, and the slow-start threshold in segments that the flow
+    /// starts it with (0: as it is). If the kernel refuses the algorithm, the flow runs the program
+    /// that was written last.
     Native([u8; NAME_BYTES], u32),
 }
 
-/// The slots and infos of every flow.
+/// Every slot, and the description of the flow in it.
 #[derive(Debug)]
 pub struct Slots {
     slots: Mapped<Slot>,
     infos: Mapped<FlowInfo>,
 }
 
-fn split(sid: u32) -> (usize, u32) {
-    (sid as usize & (SLOTS - 1), sid >> SLOT_BITS)
+/// Slot and generation of a sid. The slot of a sid that a message names may lie beyond the table.
+pub fn split(sid: u32) -> (usize, u32) {
+    (sid as usize & ((1 << SLOT_BITS) - 1), sid >> SLOT_BITS)
+}
+
+fn join(index: usize, generation: u32) -> u32 {
+    generation << SLOT_BITS | index as u32
 }
 
 impl Slots {
-    /// Over the two maps.
     pub fn new(slots: Mapped<Slot>, infos: Mapped<FlowInfo>) -> Self {
         Self { slots, infos }
     }
 
-    /// Who lives in a slot now: its sid and what is known of it.
+    /// The flow that has a slot now: its sid and its description.
     pub fn occupant(&self, index: usize) -> Option<(u32, FlowInfo)> {
-        let at = self.infos.entry(index);
-        // SAFETY: in bounds; the kernel may write meanwhile, so the copy counts only if the
-        // generation, written last by the kernel side, is the same before and after.
+        let at = self.infos.get(index)?;
+        // SAFETY: in bounds. The kernel side may write meanwhile. It writes the generation last
+        // when a flow starts and first when the flow ends, with full barriers, so a copy between
+        // two equal generations is of that flow.
         let (before, info, after) = unsafe {
             let before = read_volatile(&raw const (*at).generation);
             fence(Ordering::Acquire);
@@ -53,62 +59,72 @@ impl Slots {
             (before, info, read_volatile(&raw const (*at).generation))
         };
         let live = before != 0 && before == after;
-        live.then_some((before << SLOT_BITS | index as u32, info))
+        live.then_some((join(index, before), info))
     }
 
-    /// What is known of a flow, if it lives.
+    /// The sid of the flow that has a slot now; 0 if the slot is free.
+    pub fn occupant_sid(&self, index: usize) -> u32 {
+        let Some(at) = self.infos.get(index) else { return 0 };
+        // SAFETY: in bounds; one aligned word, which the kernel side writes.
+        match unsafe { read_volatile(&raw const (*at).generation) } {
+            0 => 0,
+            generation => join(index, generation),
+        }
+    }
+
+    /// The description of a flow, if it is live.
     pub fn info(&self, sid: u32) -> Option<FlowInfo> {
         let (index, _) = split(sid);
         self.occupant(index).filter(|(live, _)| *live == sid).map(|(_, info)| info)
     }
 
-    pub fn live(&self) -> impl Iterator<Item = (u32, FlowInfo)> {
-        (0..SLOTS).filter_map(|index| self.occupant(index))
-    }
-
-    /// When the flow last took words from its slot, by the kernel's monotonic clock.
+    /// When the flow last took words from its slot, in nanoseconds of CLOCK_MONOTONIC; 0 if never.
     pub fn applied_ns(&self, sid: u32) -> u64 {
         let (index, _) = split(sid);
+        let Some(at) = self.slots.get(index) else { return 0 };
         // SAFETY: in bounds; one aligned word, which the kernel side writes.
-        unsafe { read_volatile(&raw const (*self.slots.entry(index)).applied_ns) }
+        unsafe { read_volatile(&raw const (*at).applied_ns) }
     }
 
-    /// Whether the flow runs an algorithm of the kernel's own, and whether it was last told to.
-    pub fn standing(&self, sid: u32) -> Standing {
+    /// Whether the flow runs one of the kernel's own algorithms, and whether it should.
+    pub fn native_state(&self, sid: u32) -> NativeState {
         let (index, _) = split(sid);
-        let at = self.slots.entry(index);
-        // SAFETY: in bounds; aligned words. The kernel side writes the one, and the other at the
-        // flow's start.
+        let Some(at) = self.slots.get(index) else { return NativeState::default() };
+        // SAFETY: in bounds; aligned words. The kernel side writes `in_native`, and `flags` only
+        // when a flow starts.
         let (in_native, flags) = unsafe {
             (read_volatile(&raw const (*at).in_native), read_volatile(&raw const (*at).flags))
         };
-        Standing { is_native: in_native != 0, wants_native: flags & layout::SLOT_NATIVE != 0 }
+        NativeState { is_native: in_native != 0, wants_native: flags & layout::SLOT_NATIVE != 0 }
     }
 
-    /// The flow has ended without the kernel side's knowing: says whether its slot was still its
-    /// own, and is free from now on.
-    pub fn vacate(&self, sid: u32) -> bool {
+    /// Frees the slot of a flow whose end the kernel side could not see. Returns the slot, or
+    /// `None` if the flow did not have it any more.
+    pub fn vacate(&self, sid: u32) -> Option<u32> {
         let (index, generation) = split(sid);
-        // SAFETY: in bounds; an aligned word that the kernel side, too, gives up only by comparing
-        // it first.
-        let word = unsafe { AtomicU32::from_ptr(&raw mut (*self.infos.entry(index)).generation) };
-        word.compare_exchange(generation, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        let at = self.infos.get(index)?;
+        // SAFETY: in bounds; an aligned word. The kernel side, too, clears it only by comparing and
+        // exchanging, so exactly one side frees the slot.
+        let word = unsafe { AtomicU32::from_ptr(&raw mut (*at).generation) };
+        let freed = word.compare_exchange(generation, 0, Ordering::SeqCst, Ordering::SeqCst);
+        freed.is_ok().then_some(index as u32)
     }
 
-    /// Writes new values for a flow, and what it is to run if that changes.
+    /// Writes new values for a flow, and the program or algorithm to run if that changes.
     pub fn write(&self, sid: u32, run: Option<Run>, updates: &[Update]) -> Result<(), Error> {
         let (index, generation) = split(sid);
         if self.info(sid).is_none() {
             return Err(Error::NoFlow(sid));
         }
-        let at = self.slots.entry(index);
-        // SAFETY: in bounds; this thread is the only writer of these words. The kernel side reads
-        // them between two looks at seq, which is odd meanwhile.
+        let at = self.slots.get(index).ok_or(Error::NoFlow(sid))?;
+        // SAFETY: in bounds; this thread is the only writer of these words. seq is odd while they
+        // change: the fences, which are barriers of the machine too, keep the words between the two
+        // writes of seq. The kernel side has a barrier after each of its two reads of seq.
         unsafe {
             let seq = read_volatile(&raw const (*at).seq);
-            let taken = read_volatile(&raw const (*at).applied_seq) == seq;
+            let applied = read_volatile(&raw const (*at).applied_seq) == seq;
             let mut words = read_volatile(at);
-            if taken || words.for_generation != generation {
+            if applied || words.for_generation != generation {
                 words.flags = 0;
                 words.control_mask = 0;
             }
@@ -139,7 +155,7 @@ fn merge(words: &mut Slot, run: Option<Run>, updates: &[Update]) {
             words.flags = words.flags & !layout::SLOT_NATIVE | layout::SLOT_PROGRAM;
             words.program = program;
             words.program_seq = words.program_seq.wrapping_add(1);
-            words.control_mask = 0; // those were the old program's
+            words.control_mask = 0; // those registers were the old program's
         }
         Some(Run::Native(name, ssthresh_pkts)) => {
             words.flags |= layout::SLOT_NATIVE;
@@ -166,5 +182,23 @@ fn merge(words: &mut Slot, run: Option<Run>, updates: &[Update]) {
             }
             _ => unreachable!("the parser lets only control registers, Cwnd and Rate be set"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::FLOWS_MAX;
+
+    #[test]
+    fn a_sid_is_split_into_the_slot_and_the_generation_it_was_made_of() {
+        let generation_max = u32::MAX >> SLOT_BITS;
+        for index in [0, 1, 8_191, 8_192, 20_000, FLOWS_MAX as usize - 1, (1 << SLOT_BITS) - 1] {
+            for generation in [1, 2, generation_max] {
+                assert_eq!(split(join(index, generation)), (index, generation));
+            }
+        }
+        assert_eq!(join(5, 3), 3 << 17 | 5);
+        assert_eq!(split(u32::MAX), ((1 << 17) - 1, (1 << 15) - 1));
     }
 }

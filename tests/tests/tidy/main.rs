@@ -147,7 +147,6 @@ const ASYNC: [&str; 3] = ["datapath/quic/examples/", "datapath/quic/transfer/", 
 
 /// layout.h's names, and layout.rs's values.
 const SHARED: &[(&str, u64)] = &[
-    ("REMUDA_SLOTS", layout::SLOTS as u64),
     ("REMUDA_SLOT_BITS", layout::SLOT_BITS as u64),
     ("REMUDA_PROGRAMS", layout::PROGRAMS as u64),
     ("REMUDA_REPORT_REGS", layout::REPORT_REGISTERS as u64),
@@ -168,8 +167,8 @@ const SHARED: &[(&str, u64)] = &[
     ("REMUDA_FELL_BACK", layout::FELL_BACK as u64),
     ("REMUDA_RESTORED", layout::RESTORED as u64),
     ("REMUDA_TABLE_FULL", layout::TABLE_FULL as u64),
-    ("REMUDA_REFUSED", layout::REFUSED as u64),
-    ("REMUDA_STUCK", layout::STUCK as u64),
+    ("REMUDA_NATIVE_REFUSED", layout::NATIVE_REFUSED as u64),
+    ("REMUDA_RECALL_REFUSED", layout::RECALL_REFUSED as u64),
     ("TCP_CA_NAME_MAX", layout::NAME_BYTES as u64),
 ];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the kernel side and the agent share: memory layouts and limits. layout.rs mirrors this file
- * and asserts the same sizes; a change here is a change there.
+/* The memory that the kernel side and the agent share, and its limits. layout.rs mirrors this file
+ * and asserts the same sizes; change both together.
  */
 #ifndef REMUDA_LAYOUT_H
 #define REMUDA_LAYOUT_H
@@ -8,8 +8,8 @@
 #include "remuda_primitives.h"
 #include "remuda_tcp.h"
 
-#define REMUDA_SLOTS 8192 /* flows at once; a power of two */
-#define REMUDA_SLOT_BITS 13
+/* A sid is generation << REMUDA_SLOT_BITS | slot. How many slots there are is set before load. */
+#define REMUDA_SLOT_BITS 17
 #define REMUDA_PROGRAMS 128 /* entry 0 stays empty: a flow without a program */
 #define REMUDA_REPORT_REGS 32
 #define REMUDA_CONTROL_REGS 32
@@ -20,7 +20,7 @@
 #define SLOT_CWND 2
 #define SLOT_RATE 4
 #define SLOT_CONTROL 8
-#define SLOT_NATIVE 16 /* an algorithm of the kernel's own, by name */
+#define SLOT_NATIVE 16 /* one of the kernel's own algorithms, by name */
 
 enum remuda_event_kind {
 	REMUDA_CREATED = 1,
@@ -29,11 +29,11 @@ enum remuda_event_kind {
 	REMUDA_FELL_BACK = 4,
 	REMUDA_RESTORED = 5,
 	REMUDA_TABLE_FULL = 6,
-	REMUDA_REFUSED = 7, /* the kernel did not let it go to an algorithm of its own */
-	REMUDA_STUCK = 8,   /* nor away from one */
+	REMUDA_NATIVE_REFUSED = 7, /* the kernel refused the flow one of its own algorithms */
+	REMUDA_RECALL_REFUSED = 8, /* the kernel refused to set the flow back from one */
 };
 
-/* A flow in words that do not change while it lives. The slot's generation says whether it does. */
+/* A flow's description. The flow is live while the generation is that of its sid. */
 struct remuda_flow_info {
 	u32 generation; /* 0: the slot is free */
 	u16 family;
@@ -44,39 +44,40 @@ struct remuda_flow_info {
 	u32 remote_addr[4];
 	u32 mss_bytes;
 	u32 mark;
-	u32 cwnd_pkts; /* when the flow came to us */
+	u32 cwnd_pkts; /* when the flow started to run our algorithm */
 	u32 ssthresh_pkts;
 	u32 srtt_us;
 	u32 rtt_min_us;
 	u64 cgroup_id;
 	u64 created_ns;
-	u64 cookie; /* SO_COOKIE, if somebody has asked for it before; else 0 */
+	u64 cookie; /* SO_COOKIE; 0 if no program has asked for it before */
 };
 
-/* Agent to flow: a sequence lock. The agent makes seq odd, writes, makes it even; the flow takes
- * what it finds at its next ACK and says so in applied_seq.
+/* Agent to flow: a sequence lock. The agent makes seq odd, writes the words, and makes seq even. At
+ * its next ACK the flow takes the words and writes that seq to applied_seq. Both sides have full
+ * barriers between seq and the words.
  */
 struct remuda_slot {
 	u32 seq;
-	u32 generation;     /* of the last flow here; the kernel side counts it */
-	u32 for_generation; /* whom the agent's words are for */
+	u32 generation;     /* of the slot's last flow; the kernel side counts it */
+	u32 for_generation; /* generation of the flow that the agent's words are for */
 	u32 flags;
 	u32 program;     /* index in the jump table */
-	u32 program_seq; /* counts program changes, so that none is carried out twice */
+	u32 program_seq; /* counts program changes, so that a flow makes each only once */
 	u32 control_mask;
 	u32 in_fallback;
 	u64 cwnd_bytes;
-	u64 rate_bytes_per_sec; /* 0: pacing is the datapath's */
+	u64 rate_bytes_per_sec; /* 0: the datapath chooses the pacing rate */
 	u64 control[REMUDA_CONTROL_REGS];
 	u64 applied_ns;
 	u32 applied_seq;
-	u32 native_ssthresh_pkts; /* 0: leave it */
+	u32 native_ssthresh_pkts; /* 0: unchanged */
 	char native[TCP_CA_NAME_MAX];
-	u32 in_native; /* the flow has gone to an algorithm of the kernel's own */
+	u32 in_native; /* the flow runs one of the kernel's own algorithms */
 	u32 padding;
 };
 
-/* Flow to agent. Lifecycle events are the header alone. */
+/* Flow to agent. A lifecycle event is this header and nothing else. */
 struct remuda_event {
 	u32 kind;
 	u32 sid; /* generation << REMUDA_SLOT_BITS | slot */
@@ -98,8 +99,8 @@ struct remuda_report {
 	u64 fields[REMUDA_REPORT_REGS];
 };
 
-/* What a look at a flow under an algorithm of the kernel's own finds: totals of its life, and what
- * holds now. The names are those of struct tcp_sock.
+/* What a look at a native flow reads: totals over the socket's life, and values of this moment. The
+ * names are those of struct tcp_sock.
  */
 struct remuda_look {
 	u32 sid;
@@ -112,7 +113,7 @@ struct remuda_look {
 	u32 in_flight_pkts;
 	u32 srtt_us;
 	u32 rtt_min_us;
-	u32 rtt_us; /* of what was delivered last */
+	u32 rtt_us; /* of the segment delivered last */
 	u32 rate_delivered_pkts;
 	u32 rate_interval_us;
 	u32 delivered_pkts;
@@ -124,18 +125,18 @@ struct remuda_look {
 	char name[TCP_CA_NAME_MAX];
 };
 
-/* Where a flow goes to: as a key, how many bits count, and then the address, which is of IPv6, in
- * network order.
+/* The network that a flow goes to, as a key of the map: the bits of its prefix, and its IPv6
+ * address in network order.
  */
 struct remuda_destination {
 	u32 prefix_bits;
 	u32 address[4];
 };
 
-/* How a flow to there begins. */
+/* How a flow to such a network begins. */
 struct remuda_beginning {
 	u32 program; /* index in the jump table; 0: none */
-	u32 initial_cwnd_pkts; /* 0: leave it */
+	u32 initial_cwnd_pkts; /* 0: the kernel's */
 };
 
 /* One per datapath, mapped into the agent */
@@ -151,7 +152,8 @@ struct remuda_shared {
 	u64 assigned;
 	u64 assign_errors;
 	s64 last_errno;
-	u64 remembered; /* flows that began as their destination is remembered */
+	u64 remembered; /* flows that began by a remembered destination */
+	u64 slots_used; /* slots from here on have never had a flow; may exceed flows_max */
 };
 
 /* Set before load; a constant to the verifier */
@@ -159,9 +161,11 @@ struct remuda_config {
 	u64 heartbeat_timeout_ns;
 	u64 rate_max_bytes_per_sec;
 	u32 cwnd_max_pkts;
-	u32 assign_initial_cwnd_pkts; /* 0: leave it */
-	char name[TCP_CA_NAME_MAX];   /* ours */
-	char native[TCP_CA_NAME_MAX]; /* what flows go back to */
+	u32 assign_initial_cwnd_pkts; /* 0: the kernel's */
+	u32 flows_max;		      /* entries of the maps with one entry a slot */
+	u32 padding;
+	char name[TCP_CA_NAME_MAX];   /* of our algorithm */
+	char native[TCP_CA_NAME_MAX]; /* of the algorithm that flows get when the agent leaves */
 };
 
 /* A flow's registers, as the wire protocol numbers them. Straight-line code of compiled programs
@@ -182,9 +186,9 @@ struct remuda_flow {
 	u64 time_zero_ns;      /* Micros counts from here */
 	u32 program_version;   /* whose registers these are */
 	u32 program_seq;
-	u32 native; /* it has gone to an algorithm of the kernel's own */
-	u32 sid;    /* as in the socket's private words, which may be another's; 0: not ours */
-	char native_name[TCP_CA_NAME_MAX]; /* where we sent it */
+	u32 native; /* the flow runs one of the kernel's own algorithms */
+	u32 sid;    /* also in the socket's private words while it runs ours; 0: no slot */
+	char native_name[TCP_CA_NAME_MAX]; /* the algorithm that we set */
 	/* the head of struct remuda_report, followed by its fields */
 	struct remuda_event event;
 	u32 program_uid;
@@ -207,7 +211,8 @@ _Static_assert(sizeof(struct remuda_look) == 104, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, sid) == 100, "layout.rs");
 _Static_assert(sizeof(struct remuda_destination) == 20, "layout.rs");
 _Static_assert(sizeof(struct remuda_beginning) == 8, "layout.rs");
-_Static_assert(sizeof(struct remuda_shared) == 96, "layout.rs");
+_Static_assert(sizeof(struct remuda_config) == 64, "layout.rs");
+_Static_assert(sizeof(struct remuda_shared) == 104, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, r) ==
 		       __builtin_offsetof(struct remuda_flow, event) + 56,
 	       "a report is contiguous");

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The maps. Each has one writer, said here. */
+/* The maps, each with its one writer. The loader sets the size of the maps that have one entry a
+ * slot, and of the map of destinations.
+ */
 #ifndef REMUDA_MAPS_H
 #define REMUDA_MAPS_H
 
@@ -20,37 +22,41 @@ struct {
 	__type(value, struct remuda_flow);
 } remuda_flows SEC(".maps");
 
-/* Agent to flow. The agent writes, but for applied_*, in_* and generation, and the flags of a flow
- * that starts.
+/* Agent to flow. The agent writes every word except applied_*, in_* and generation; the kernel side
+ * also clears the flags when a flow starts.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, REMUDA_SLOTS);
+	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, u32);
 	__type(value, struct remuda_slot);
 } remuda_slots SEC(".maps");
 
-/* Who a flow is. Written at its start, and its window and path until it has a program; the truth
- * behind lifecycle events, which may be lost. Its generation becomes 0 once, by who ends it: the
- * flow, or the agent if it ended elsewhere.
+/* The flows' descriptions. The kernel side writes one when its flow starts, and updates window and
+ * round-trip times until the flow has a program. Where a lifecycle event was lost, this map still
+ * says which flows are live. The side that ends a flow sets the generation to 0, once: the kernel
+ * side, or the agent for a flow that ended under another algorithm.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, REMUDA_SLOTS);
+	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, u32);
 	__type(value, struct remuda_flow_info);
 } remuda_infos SEC(".maps");
 
-/* Free slots. The agent fills it before anything is attached; who ends a flow gives its back. */
+/* Slots that have had a flow and are free. Slots that never had one are counted by slots_used of
+ * struct remuda_shared, so nothing has to be filled in at load. Whichever side ends a flow puts the
+ * flow's slot here.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, REMUDA_SLOTS);
+	__uint(max_entries, 1);
 	__type(value, u32);
 } remuda_free SEC(".maps");
 
-/* Compiled programs. The agent writes. It is emptied by the kernel when the agent dies: every tail
+/* Compiled programs. The agent writes it. The kernel empties it when the agent dies: every tail
  * call then fails, and the flows run their fallback.
  */
 struct {
@@ -60,7 +66,7 @@ struct {
 	__type(value, u32);
 } remuda_programs SEC(".maps");
 
-/* How flows begin, by where they go to; the longest prefix holds. The agent writes it. */
+/* How flows begin, by the longest prefix of their destination. The agent writes it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 1);
@@ -69,13 +75,13 @@ struct {
 	__type(value, struct remuda_beginning);
 } remuda_destinations SEC(".maps");
 
-/* Reports; the flow that finds it full counts one lost. */
+/* Reports. A flow that finds the ring full counts one lost. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } remuda_reports SEC(".maps");
 
-/* Lifecycle, apart, so that a flood of reports cannot lose it. */
+/* Lifecycle events, in a ring of their own, so that a flood of reports cannot push them out. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 19);
@@ -91,14 +97,14 @@ struct {
 
 const volatile struct remuda_config config SEC(".rodata.config");
 
-/* A flow's own words in the socket, readable without a map look-up */
+/* A flow's private words in its socket, which need no map look-up */
 #define PRIV(sk) (inet_csk(sk)->icsk_ca_priv)
 enum remuda_priv {
 	PRIV_PROGRAM = 0, /* index in remuda_programs */
 	PRIV_SID = 1,     /* 0: no slot, the flow runs its fallback */
-	PRIV_SEQ = 2,     /* of the slot, last seen */
+	PRIV_SEQ = 2,     /* seq of the slot when the flow last took its words */
 	PRIV_FALLBACK = 3,
-	PRIV_BORN = 4, /* the program that measures it until the agent names one; 0: none */
+	PRIV_BORN = 4, /* program that measures the flow until the agent names one; 0: none */
 };
 
 static __always_inline struct remuda_shared *shared(void)
@@ -108,17 +114,37 @@ static __always_inline struct remuda_shared *shared(void)
 	return bpf_map_lookup_elem(&remuda_shared, &zero);
 }
 
+/* Orders all loads and stores before it before all after it, on every machine: BPF has no barrier
+ * of its own before Linux 6.15, and an atomic exchange is one. `barrier()` only holds the compiler.
+ */
+static __always_inline void full_barrier(void)
+{
+	volatile u64 word = 0;
+
+	__sync_lock_test_and_set(&word, 1);
+}
+
+static __always_inline u32 slot_index(u32 sid)
+{
+	return sid & ((1U << REMUDA_SLOT_BITS) - 1);
+}
+
+static __always_inline u32 slot_generation(u32 sid)
+{
+	return sid >> REMUDA_SLOT_BITS;
+}
+
 static __always_inline struct remuda_slot *slot_of(u32 sid)
 {
-	u32 slot = sid & (REMUDA_SLOTS - 1);
+	u32 slot = slot_index(sid);
 
 	return bpf_map_lookup_elem(&remuda_slots, &slot);
 }
 
-/* Gives a flow's slot back, if nobody has yet. */
+/* Gives a flow's slot back, unless the agent has. */
 static __always_inline void give_slot_back(u32 sid)
 {
-	u32 index = sid & (REMUDA_SLOTS - 1), generation = sid >> REMUDA_SLOT_BITS;
+	u32 index = slot_index(sid), generation = slot_generation(sid);
 	struct remuda_flow_info *info = bpf_map_lookup_elem(&remuda_infos, &index);
 
 	if (info && __sync_val_compare_and_swap(&info->generation, generation, 0) == generation)
@@ -128,10 +154,19 @@ static __always_inline void give_slot_back(u32 sid)
 /* Whether the slot is still the flow's. */
 static __always_inline bool has_slot(u32 sid)
 {
-	u32 index = sid & (REMUDA_SLOTS - 1);
+	u32 index = slot_index(sid);
 	struct remuda_flow_info *info = bpf_map_lookup_elem(&remuda_infos, &index);
 
-	return sid && info && info->generation == sid >> REMUDA_SLOT_BITS;
+	return sid && info && info->generation == slot_generation(sid);
+}
+
+/* Reading a slot's words, which the agent may be writing: take seq, then full_barrier(), copy the
+ * words, and use the copy only if this says so.
+ */
+static __always_inline bool words_are_whole(struct remuda_slot *slot, u32 seq)
+{
+	full_barrier();
+	return !(seq & 1) && *(volatile u32 *)&slot->seq == seq;
 }
 
 static __always_inline void emit_of(u32 sid, struct sock *sk, u32 kind, u64 now_ns)

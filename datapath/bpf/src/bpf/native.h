@@ -43,7 +43,7 @@ static __always_inline bool go_native(struct sock *sk, struct remuda_flow *f,
 		return true;
 	f->native = 0;
 	slot->in_native = 0;
-	emit(sk, REMUDA_REFUSED, now_ns);
+	emit(sk, REMUDA_NATIVE_REFUSED, now_ns);
 	return false;
 }
 
@@ -80,6 +80,7 @@ int remuda_recall(struct bpf_iter__tcp *ctx)
 	struct remuda_slot *slot;
 	struct remuda_flow *f;
 	struct tcp_sock *tp;
+	u32 seq;
 
 	if (!common)
 		return 0;
@@ -90,7 +91,11 @@ int remuda_recall(struct bpf_iter__tcp *ctx)
 	if (!f || !f->native || !has_slot(f->sid) || !runs((struct sock *)tp, f->native_name))
 		return 0;
 	slot = slot_of(f->sid);
-	if (!slot || slot->for_generation != f->sid >> REMUDA_SLOT_BITS || (slot->seq & 1))
+	if (!slot)
+		return 0;
+	seq = *(volatile u32 *)&slot->seq;
+	full_barrier();
+	if (slot->for_generation != slot_generation(f->sid))
 		return 0;
 	if (slot->flags & SLOT_NATIVE)
 		copy_name(name, slot->native);
@@ -98,10 +103,10 @@ int remuda_recall(struct bpf_iter__tcp *ctx)
 		copy_name(name, config.name);
 	else
 		return 0;
-	if (runs((struct sock *)tp, name))
+	if (!words_are_whole(slot, seq) || runs((struct sock *)tp, name))
 		return 0;
 	if (bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
-		emit_of(f->sid, (struct sock *)tp, REMUDA_STUCK, bpf_ktime_get_ns());
+		emit_of(f->sid, (struct sock *)tp, REMUDA_RECALL_REFUSED, bpf_ktime_get_ns());
 	else if (f->native)
 		copy_name(f->native_name, name);
 	return 0;

@@ -51,7 +51,8 @@ static __always_inline void take_slot(struct remuda_flow *f, struct sock *sk)
 	seq = *(volatile u32 *)&slot->seq;
 	if (seq == (u32)PRIV(sk)[PRIV_SEQ] || (seq & 1))
 		return;
-	if (slot->for_generation != PRIV(sk)[PRIV_SID] >> REMUDA_SLOT_BITS)
+	full_barrier();
+	if (slot->for_generation != slot_generation(PRIV(sk)[PRIV_SID]))
 		return;
 	flags = slot->flags;
 	/* Written since the flow looked for another program: the words are that one's. */
@@ -63,8 +64,7 @@ static __always_inline void take_slot(struct remuda_flow *f, struct sock *sk)
 	for (int i = 0; i < REMUDA_CONTROL_REGS; i++)
 		if (mask & (1U << i))
 			f->r.control[i] = slot->control[i];
-	barrier();
-	if (*(volatile u32 *)&slot->seq != seq)
+	if (!words_are_whole(slot, seq))
 		return;
 	if (flags & SLOT_CWND)
 		want_cwnd(&f->tcp, tcp_sk(sk), cwnd);

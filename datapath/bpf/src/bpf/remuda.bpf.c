@@ -59,13 +59,16 @@ static __always_inline u32 take_free_slot(struct sock *sk, u64 now_ns)
 {
 	struct remuda_flow_info *info;
 	struct remuda_slot *slot;
-	struct remuda_shared *s;
-	u32 index, generation;
+	struct remuda_shared *s = shared();
+	u32 index = config.flows_max, generation;
 
-	if (bpf_map_pop_elem(&remuda_free, &index)) {
-		s = shared();
-		if (s)
-			__sync_fetch_and_add(&s->table_full, 1);
+	if (!s)
+		return 0;
+	/* Slots that never had a flow go first, so that a slot rests before it has its next one. */
+	if (s->slots_used < config.flows_max)
+		index = __sync_fetch_and_add(&s->slots_used, 1);
+	if (index >= config.flows_max && bpf_map_pop_elem(&remuda_free, &index)) {
+		__sync_fetch_and_add(&s->table_full, 1);
 		return 0;
 	}
 	slot = bpf_map_lookup_elem(&remuda_slots, &index);
@@ -83,8 +86,8 @@ static __always_inline u32 take_free_slot(struct sock *sk, u64 now_ns)
 	slot->in_native = 0;
 	slot->generation = generation;
 	PRIV(sk)[PRIV_SEQ] = slot->seq;
-	barrier();
-	info->generation = generation;
+	/* An exchange is a full barrier: the agent sees the generation after the words above. */
+	__sync_lock_test_and_set(&info->generation, generation);
 	return generation << REMUDA_SLOT_BITS | index;
 }
 
@@ -121,11 +124,12 @@ void BPF_PROG(remuda_release, struct sock *sk)
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
 	if (f && f->native)
 		return;
-	emit(sk, REMUDA_CLOSED, bpf_ktime_get_ns());
 	PRIV(sk)[PRIV_SID] = 0;
 	if (f)
 		f->sid = 0;
+	/* Before the event: a reader that sees the count of lost events sees what they were of. */
 	give_slot_back(sid);
+	emit_of(sid, sk, REMUDA_CLOSED, bpf_ktime_get_ns());
 }
 
 /* Which program the agent wants the flow to run, if it changed its mind: or that it wants none of
@@ -139,7 +143,8 @@ static __always_inline bool take_program(struct sock *sk, struct remuda_slot *sl
 
 	if (seq == (u32)PRIV(sk)[PRIV_SEQ] || (seq & 1))
 		return false;
-	if (slot->for_generation != PRIV(sk)[PRIV_SID] >> REMUDA_SLOT_BITS)
+	full_barrier();
+	if (slot->for_generation != slot_generation(PRIV(sk)[PRIV_SID]))
 		return false;
 	flags = slot->flags;
 	program = slot->program;
@@ -147,8 +152,7 @@ static __always_inline bool take_program(struct sock *sk, struct remuda_slot *sl
 	copy_name(order.name, slot->native);
 	order.cwnd_bytes = flags & SLOT_CWND ? slot->cwnd_bytes : 0;
 	order.ssthresh_pkts = slot->native_ssthresh_pkts;
-	barrier();
-	if (*(volatile u32 *)&slot->seq != seq || !(flags & (SLOT_PROGRAM | SLOT_NATIVE)))
+	if (!words_are_whole(slot, seq) || !(flags & (SLOT_PROGRAM | SLOT_NATIVE)))
 		return false;
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
 	if (!f || f->program_seq == program_seq)
@@ -175,10 +179,10 @@ static __always_inline bool take_program(struct sock *sk, struct remuda_slot *sl
 /* Until it has a program: an agent that is late to look takes the flow from where it stands. */
 static __always_inline void keep_info(struct sock *sk, u32 sid)
 {
-	u32 index = sid & (REMUDA_SLOTS - 1);
+	u32 index = slot_index(sid);
 	struct remuda_flow_info *info = bpf_map_lookup_elem(&remuda_infos, &index);
 
-	if (info && info->generation == sid >> REMUDA_SLOT_BITS)
+	if (info && info->generation == slot_generation(sid))
 		note_path(info, tcp_sk(sk));
 }
 
