@@ -4,6 +4,7 @@
  */
 #define REMUDA_API
 #include "remuda_datapath.h"
+#include "remuda_reduction.h"
 
 _Static_assert(sizeof(struct remuda_primitives) == 120, "ffi.rs");
 _Static_assert(sizeof(struct remuda_program) == 6152, "ffi.rs");
@@ -15,6 +16,14 @@ _Static_assert(sizeof(struct remuda_flow) == 1312, "ffi.rs");
 _Static_assert(sizeof(struct remuda_counters) == 216, "ffi.rs");
 _Static_assert(sizeof(struct remuda_ops) == 48, "ffi.rs");
 _Static_assert(sizeof(struct remuda_datapath) == 376, "ffi.rs");
+_Static_assert(sizeof(struct remuda_repair) == 80, "reduction.rs");
+
+u64 remuda_repair_window(const struct remuda_repair *r);
+
+u64 remuda_repair_window(const struct remuda_repair *r)
+{
+	return remuda_repair_cwnd(r);
+}
 
 const u64 remuda_layout[] = {
 	offsetof(struct remuda_program, uid),

@@ -11,6 +11,7 @@ mod datapath;
 mod ffi;
 mod machine;
 mod program;
+mod reduction;
 mod refusal;
 
 pub use datapath::{
@@ -20,4 +21,5 @@ pub use datapath::{
 pub use ffi::Counters;
 pub use machine::{Machine, Primitives, RTT_NONE, Ran};
 pub use program::Program;
+pub use reduction::Repair;
 pub use refusal::{Reason, Refusal};

@@ -47,9 +47,14 @@ fn headers_compile_without_a_warning_and_without_a_libc() {
     let folder = tempfile::tempdir().unwrap();
     let object = folder.path().join("out.o");
     let object = object.to_str().unwrap();
-    for (header, name) in [("vm", "remuda_vm.h"), ("datapath", "remuda_datapath.h")] {
+    let u64_first = "typedef unsigned long long u64;\n";
+    for (header, name, before) in [
+        ("vm", "remuda_vm.h", "#define REMUDA_API\n"),
+        ("datapath", "remuda_datapath.h", "#define REMUDA_API\n"),
+        ("reduction", "remuda_reduction.h", u64_first),
+    ] {
         let source = folder.path().join(format!("{header}.c"));
-        fs::write(&source, format!("#define REMUDA_API\n#include \"{name}\"\n")).unwrap();
+        fs::write(&source, format!("{before}#include \"{name}\"\n")).unwrap();
         for compiler in compilers() {
             for more in ["-O2", "-O0", "-Os"] {
                 compile(compiler, &source, &["-c", "-ffreestanding", more, "-o", object]);

@@ -4,9 +4,9 @@
 //! datapath/tcp), on a simulated sender in place of a socket.
 
 use crate::Error;
+use crate::cwnd::CwndSetter;
 use crate::destinations::Destination;
 use crate::in_process::{InProcess, Orders, Programs};
-use crate::prr::CwndSetter;
 use crate::tcp::sender::{AckSample, Sender, State};
 use ccp_agent::Config;
 use remuda_scenarios::FlowSpec;

@@ -36,6 +36,7 @@
 //! ```
 
 mod control;
+mod cwnd;
 mod datapath;
 mod decisions;
 mod delays;
@@ -46,7 +47,6 @@ mod flow;
 mod handshake;
 mod in_process;
 mod packet;
-mod prr;
 mod series;
 mod setup;
 mod simulation;
