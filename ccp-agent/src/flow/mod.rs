@@ -18,6 +18,7 @@ use remuda_algorithms::{
     Controller, Decision, Measurement, PathState, ProgramId, Proposal, Readiness, Registers, Why,
 };
 use remuda_wire::to_agent::{FlowInfo, Signals, State};
+use std::net::SocketAddr;
 use std::time::Duration;
 use told::Intervened;
 
@@ -125,6 +126,10 @@ pub struct Context<'a> {
 fn path_of(info: &FlowInfo, cwnd: Bytes, mss: Bytes) -> PathState {
     let mut path = PathState::new(mss, cwnd);
     path.ecn = info.ecn;
+    let ends = [info.local, info.remote].map(SocketAddr::from);
+    if ends.iter().all(|end| !end.ip().is_unspecified()) {
+        path.ends = Some((ends[0], ends[1]));
+    }
     if info.ssthresh_bytes != NONE {
         path.ssthresh = Some(Bytes(info.ssthresh_bytes.into()));
     }
