@@ -7,6 +7,7 @@ use crate::controller::{Decision, Measurement};
 use crate::filter::Windowed;
 use crate::preference::Preference;
 use crate::units::{Bytes, Packets, Rate, Time};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A minimum RTT older than this may be of another path (BBR, Copa and the design use 10 s).
@@ -63,6 +64,8 @@ pub struct PathState {
     pub app_limited: bool,
     /// What the flow's datapath can.
     pub datapath: Abilities,
+    /// This end's address and the other's; `None` if the datapath does not know them.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
     /// What its application wants.
     pub wants: Preference,
     /// The arm that suited its destination before.
@@ -99,6 +102,7 @@ impl PathState {
             ecn: false,
             app_limited: false,
             datapath: Abilities::default(),
+            ends: None,
             wants: Preference::DEFAULT,
             suited: None,
             rtt_min: None,
@@ -120,6 +124,7 @@ impl PathState {
             rtt_min: self.rtt_min_long,
             ecn: self.ecn,
             datapath: self.datapath,
+            ends: self.ends,
             wants: self.wants,
             suited: self.suited,
             ..Self::new(self.mss, self.cwnd)

@@ -8,6 +8,7 @@ use ccp_agent::host::Target;
 use clap::{Args, ValueEnum};
 use remuda_matrix::{AuthorFiles, start_author};
 use remuda_real::AuthorsFiles;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -84,7 +85,8 @@ enum Take {
 ///
 /// Each class of the file that derives from `remuda.Controller` is an arm of the agent while this
 /// runs, equal to the others for `remuda set`; policies choose among the arms they were built with.
-/// A class that derives from pyportus' `AlgBase` is one as well. It runs in a process of its own.
+/// A class that derives from pyportus' `AlgBase` is one as well, and so is what the
+/// file gives `portus.start`: a file written for pyportus runs unchanged. It runs in a process of its own.
 /// When it ends, its flows go to Reno, and new flows to what they went to before.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -92,7 +94,9 @@ Examples:
   See that it works, in the simulator
     remuda sim one-cubic.toml --author my_cca.py --set 'flows.*.driver=my_cca'
   All flows of the agent, old and new, by the first arm of the file
-    remuda run my_cca.py --take all")]
+    remuda run my_cca.py --take all
+  A file for pyportus, with options of its own
+    remuda run my_cca.py --take new -- --gain 2")]
 pub struct RunArgs {
     #[command(flatten)]
     run_dir: RunDirArgs,
@@ -104,6 +108,9 @@ pub struct RunArgs {
     take: Take,
     #[command(flatten)]
     python: PythonArgs,
+    /// Arguments of the file's own, after --: what it finds in sys.argv
+    #[arg(last = true, value_name = "ARGUMENT")]
+    arguments: Vec<OsString>,
 }
 
 impl RunArgs {
@@ -111,7 +118,7 @@ impl RunArgs {
     pub fn run(self) -> Result<(), Failure> {
         let stopped = stop_flag()?;
         let run_dir = &self.run_dir.run_dir;
-        let mut process = Process::start(&self.python.path(), &self.file)?;
+        let mut process = Process::start_with(&self.python.path(), &self.file, &self.arguments)?;
         let lease = door::join(run_dir, &mut process)?;
         let names: Vec<&str> = process.hello.arms.iter().map(|arm| arm.name.as_str()).collect();
         let (first, all) = (names[0].to_owned(), names.join(", "));

@@ -10,6 +10,7 @@ mod output;
 mod agent;
 mod author;
 mod commit;
+mod datapath;
 mod demo;
 mod doctor;
 mod drivers;
@@ -65,6 +66,8 @@ enum Command {
     Model(model::ModelArgs),
     /// Run arms written in Python on live flows
     Run(author::RunArgs),
+    /// Let an agent built on portus drive this kernel's TCP
+    Datapath(datapath::DatapathArgs),
     /// List arms and policies, with the datapath programs
     Programs(programs::ProgramsArgs),
     /// Say what this host can do, what is missing, and the fix
@@ -136,6 +139,7 @@ fn run(command: Command) -> ExitCode {
         Command::Memory(args) => args.run(),
         Command::Model(args) => args.run(),
         Command::Run(args) => args.run(),
+        Command::Datapath(args) => args.run(),
         Command::Programs(args) => args.run(),
         Command::Doctor(args) => args.run(),
         Command::Demo(args) => args.run(),

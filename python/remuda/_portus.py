@@ -1,4 +1,5 @@
-"""Algorithms written for pyportus 0.6.1, unchanged: what `import pyportus` gives them here.
+"""Algorithms written for pyportus 0.6.1, unchanged: what `import pyportus` gives them here,
+and `import portus`, as the guide of CCP writes it.
 
 Differs from pyportus:
   - `start` notes the algorithm and returns; the host runs it;
@@ -9,9 +10,12 @@ Differs from pyportus:
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
@@ -34,7 +38,7 @@ class AlgBase:
 
 @dataclass(slots=True)
 class DatapathInfo:
-    """Who a flow is."""
+    """Who a flow is: addresses and ports as integers in host order, 0 for IPv6."""
 
     sock_id: int
     init_cwnd: int
@@ -74,6 +78,14 @@ class Datapath:
         self._fields.update({name.removeprefix("Control."): value for name, value in fields})
 
 
+def integers(end: tuple[str, int] | None) -> tuple[int, int]:
+    """An address and a port as CCP has them: of IPv4 alone."""
+    if end is None:
+        return 0, 0
+    address = ipaddress.ip_address(end[0])
+    return (int(address) if address.version == 4 else 0), end[1]
+
+
 class Adapted(Controller):
     """A pyportus algorithm as an arm; there is a subclass for each."""
 
@@ -83,7 +95,9 @@ class Adapted(Controller):
     def resume(self, path: PathState, now: float) -> Decision:
         """A new flow, or one taken over: pyportus knows no difference."""
         self._datapath = Datapath(list(self.programs), path.cwnd)
-        info = DatapathInfo(sock_id=id(self) & 0xFFFFFFFF, init_cwnd=path.cwnd, mss=path.mss)
+        own = id(self) & 0xFFFFFFFF
+        ends = (*integers(path.local), *integers(path.remote))
+        info = DatapathInfo(own, path.cwnd, path.mss, *ends)
         self._flow = self.algorithm.new_flow(self._datapath, info)
         return self._decision()
 
@@ -127,12 +141,23 @@ def start(ipc: str, algorithm: AlgBase, **_options: object) -> bool:
 
 
 def install() -> None:
-    """From now on `import pyportus` gives this."""
+    """From now on `import pyportus` and `import portus` give this."""
     module = ModuleType("pyportus", __doc__)
     vars(module).update(
         AlgBase=AlgBase, DatapathBase=Datapath, DatapathInfo=DatapathInfo, start=start
     )
-    sys.modules.setdefault("pyportus", module)
+    for name in ("pyportus", "portus"):
+        sys.modules.setdefault(name, module)
+
+
+def is_script(module: ModuleType, file: Path) -> bool:
+    """Whether the file starts an algorithm of pyportus only if it is run as a script."""
+    defines = any(
+        isinstance(value, type) and issubclass(value, AlgBase) and value is not AlgBase
+        for value in vars(module).values()
+    )
+    guard = re.compile(r"^if __name__ == ['\"]__main__['\"]", re.MULTILINE)
+    return defines and not STARTED and guard.search(file.read_text()) is not None
 
 
 def algorithms_of(module: ModuleType) -> list[AlgBase]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import inspect
+import ipaddress
 import json
 import math
 import os
 import re
+import runpy
 import socket
 import struct
 import sys
@@ -35,7 +37,7 @@ from remuda.author import (
     summary_of,
 )
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 HELLO, DECISION, FAILED = 1, 2, 3
 RESUME, MEASURE, CLOSE = 10, 11, 12
@@ -47,8 +49,9 @@ NONE32 = 2**32 - 1
 """Of a control register that was never set: it keeps its initial value."""
 
 # kind, flow, seq, arm, now; mss, cwnd, rate, ssthresh, srtt, rttvar, in flight, rtt_min,
-# rtt_min_long, rtt_max, delivery rate (NONE: unknown); flags: 1 ecn, 2 app-limited
-RESUME_FRAME = struct.Struct("<BIIIQ11QB")
+# rtt_min_long, rtt_max, delivery rate (NONE: unknown); flags: 1 ecn, 2 app-limited; address and
+# port of the sender and of the receiver, IPv4 as IPv6 writes it (zeros: unknown)
+RESUME_FRAME = struct.Struct("<BIIIQ11QB16sH16sH")
 # kind, flow, seq, now; acked, delivered, lost, marked; RTT last, min, max, sum, sum of squares,
 # count; send rate, delivery rate, in flight, cwnd; flags: 1 timed out, 2 app-limited,
 # 4 in recovery; which program reported; number of own fields, which follow. Of a report made of
@@ -93,6 +96,7 @@ def load(file: Path) -> ModuleType:
     """Imports the file, under a name that is no other module's.
 
     Its folder comes last: neither it nor its neighbours stand for a module of that name elsewhere.
+    A file for pyportus that starts its algorithm only as a script is run as one as well.
     """
     name = f"remuda_author_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
@@ -102,6 +106,12 @@ def load(file: Path) -> ModuleType:
     sys.modules[name] = module
     sys.path.append(str(file.parent.resolve()))
     spec.loader.exec_module(module)
+    if _portus.is_script(module, file):
+        try:
+            runpy.run_path(str(file), run_name="__main__")
+        except SystemExit:
+            if not _portus.STARTED:
+                raise
     return module
 
 
@@ -234,7 +244,15 @@ def known(value: int) -> int | None:
     return None if value == NONE else value
 
 
-def path_of(words: tuple[int, ...]) -> PathState:
+def end_of(address: bytes, port: int) -> tuple[str, int] | None:
+    """One end of a connection, if it is known."""
+    if not any(address):
+        return None
+    ip = ipaddress.IPv6Address(address)
+    return str(ip.ipv4_mapped or ip), port
+
+
+def path_of(words: tuple[Any, ...]) -> PathState:
     """A path, as a `RESUME` has it."""
     mss, cwnd, rate, ssthresh, srtt, rttvar, in_flight, rtt_min, rtt_long, rtt_max, fastest = words[
         :11
@@ -253,6 +271,8 @@ def path_of(words: tuple[int, ...]) -> PathState:
         delivery_rate=known(fastest),
         ecn=bool(words[11] & 1),
         app_limited=bool(words[11] & 2),
+        local=end_of(*words[12:14]),
+        remote=end_of(*words[14:16]),
     )
 
 
@@ -397,8 +417,9 @@ def serve(host: socket.socket, arms: list[type[Controller]]) -> None:
 
 
 def main() -> int:
-    """`python -P -m remuda._serve FILE FD`."""
+    """`python -P -m remuda._serve FILE FD [ARGUMENT...]`."""
     file, fd = Path(sys.argv[1]), int(sys.argv[2])
+    sys.argv = [sys.argv[1], *sys.argv[3:]]
     host = socket.socket(fileno=os.dup(fd))
     os.close(fd)
     _portus.install()

@@ -65,6 +65,10 @@ class PathState:
     """The peers negotiated ECN."""
     app_limited: bool = False
     """The last report was limited by the application."""
+    local: tuple[str, int] | None = None
+    """Address and port of the sender."""
+    remote: tuple[str, int] | None = None
+    """Address and port of the receiver."""
 
     @property
     def bdp(self) -> int | None:
@@ -152,7 +156,7 @@ class Controller:
     """Declares one more report field, as `(volatile bunched 0)`: beside 15 shared ones there is
     room for one. `#` begins a comment in all parts of a program."""
     control: ClassVar[str] = ""
-    """Declares control registers, as `(factor 2)`, four at most: `registers` sets them."""
+    """Declares control registers, as `(factor 2)`, 16 at most: `registers` sets them."""
     rules: ClassVar[str] = ""
     """Clauses of the program, after those of the shared signals: they see every ACK."""
     report_rule: ClassVar[str] = ""

@@ -1,5 +1,6 @@
 """What the process of an author says, frame by frame; the host is this test."""
 
+import ipaddress
 import json
 import socket
 import struct
@@ -24,11 +25,12 @@ class A(remuda.Controller):
 class Host:
     """The other end of an author's process."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *arguments: str) -> None:
         """Starts it."""
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(20)
         command = [sys.executable, "-P", "-m", "remuda._serve", str(file), str(theirs.fileno())]
+        command += arguments
         self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
         theirs.close()
 
@@ -36,10 +38,16 @@ class Host:
         """One frame."""
         return self.socket.recv(_serve.FRAME_BYTES_MAX)
 
-    def resume(self, flow: int, cwnd: int = 14_480, srtt_us: int = 40_000) -> bytes:
+    def resume(
+        self,
+        flow: int,
+        cwnd: int = 14_480,
+        srtt_us: int = 40_000,
+        ends: tuple[bytes, int, bytes, int] = (bytes(16), 0, bytes(16), 0),
+    ) -> bytes:
         """A flow starts."""
         path = (1_448, cwnd, NONE, NONE, srtt_us, 20_000, 0, srtt_us, srtt_us, srtt_us, NONE)
-        self.socket.send(_serve.RESUME_FRAME.pack(_serve.RESUME, flow, 1, 0, 0, *path, 0))
+        self.socket.send(_serve.RESUME_FRAME.pack(_serve.RESUME, flow, 1, 0, 0, *path, 0, *ends))
         return self.hear()
 
     def measure(self, flow: int, own: list[int], acked: int = 14_480, lost: int = 0) -> bytes:
@@ -67,8 +75,8 @@ def start() -> Iterator[list[Host]]:
         host.process.wait()
 
 
-def started(hosts: list[Host], file: Path) -> tuple[Host, dict[str, object]]:
-    host = Host(file)
+def started(hosts: list[Host], file: Path, *arguments: str) -> tuple[Host, dict[str, object]]:
+    host = Host(file, *arguments)
     hosts.append(host)
     hello = host.hear()
     assert hello[0] == _serve.HELLO, hello
@@ -266,3 +274,83 @@ def test_the_program_of_pyportus_is_read_as_portus_reads_it() -> None:
     again = _serve.whole_program("p", commented)
     assert (again.own, again.registers) == (program.own, program.registers)
     assert _serve.declared("(volatile a 0) # (b 0)\n(c 1)") == ["a", "c"]
+
+
+PORTUS = """
+import ipaddress
+import sys
+import {module} as portus
+
+class Flow:
+    def __init__(self, window):
+        self.window = window
+
+    def on_report(self, r):
+        pass
+
+class Windowed(portus.AlgBase):
+    def __init__(self, factor):
+        self.factor = factor
+
+    def datapath_programs(self):
+        return {{"p": "(def (Report (volatile acked 0))) (when true (report))"}}
+
+    def new_flow(self, datapath, info):
+        got = (info.src_ip, info.src_port, info.dst_ip, info.dst_port)
+        assert got == {expected}, got
+        datapath.set_program("p", [("Cwnd", info.init_cwnd // self.factor)])
+        return Flow(info.init_cwnd)
+
+{guard}
+    portus.start("unix", Windowed(int(sys.argv[1])))
+    {end}
+"""
+
+
+@pytest.mark.parametrize("module", ["portus", "pyportus"])
+@pytest.mark.parametrize("guard", ["if True:", 'if __name__ == "__main__":'])
+@pytest.mark.parametrize("end", ["pass", "sys.exit(0)"])
+def test_a_file_for_portus_runs_with_its_own_arguments_and_knows_the_addresses(
+    tmp_path: Path, start: list[Host], module: str, guard: str, end: str
+) -> None:
+    if guard == "if True:":
+        end = "pass"  # what exits while it is imported has no arms
+    file = tmp_path / "windowed.py"
+    expected = (0x0A000001, 443, 0xC0A80007, 50_123)
+    file.write_text(PORTUS.format(module=module, guard=guard, end=end, expected=expected))
+    host, hello = started(start, file, "2", "--more")
+    assert [arm["name"] for arm in hello["arms"]] == ["windowed"]
+    mapped = bytes(10) + b"\xff\xff"
+    ends = (mapped + bytes([10, 0, 0, 1]), 443, mapped + bytes([192, 168, 0, 7]), 50_123)
+    assert decision(host.resume(1, cwnd=14_480, ends=ends))[3] == 7_240
+    assert host.end() == 0
+
+
+def test_addresses_of_ipv6_are_whole_in_a_path_and_zero_in_portus(
+    tmp_path: Path, start: list[Host]
+) -> None:
+    local = ipaddress.IPv6Address("2001:db8::1").packed
+    remote = ipaddress.IPv6Address("2001:db8::2").packed
+    file = tmp_path / "seen.py"
+    file.write_text(
+        "import remuda\nclass Seen(remuda.Controller):\n"
+        "    def resume(self, path, now):\n"
+        "        assert path.local == ('2001:db8::1', 443), path.local\n"
+        "        assert path.remote == ('2001:db8::2', 9), path.remote\n"
+        "        return remuda.Decision(path.cwnd)\n"
+    )
+    host, _ = started(start, file)
+    decision(host.resume(1, ends=(local, 443, remote, 9)))
+    file = tmp_path / "windowed.py"
+    text = PORTUS.format(module="portus", guard="if True:", end="pass", expected=(0, 443, 0, 9))
+    file.write_text(text)
+    host, _ = started(start, file, "1")
+    decision(host.resume(1, ends=(local, 443, remote, 9)))
+
+
+def test_an_unknown_address_is_zero(tmp_path: Path, start: list[Host]) -> None:
+    file = tmp_path / "windowed.py"
+    text = PORTUS.format(module="portus", guard="if True:", end="pass", expected=(0, 0, 0, 0))
+    file.write_text(text)
+    host, _ = started(start, file, "1")
+    decision(host.resume(1))

@@ -250,7 +250,7 @@ mod tests {
     use crate::events::Recorder;
 
     const HELLO: &[u8] =
-        b"\x01{\"version\": 1, \"arms\": [{\"name\": \"knocks\", \"summary\": \"\",
+        b"\x01{\"version\": 2, \"arms\": [{\"name\": \"knocks\", \"summary\": \"\",
         \"report\": \"\", \"control\": \"\", \"rules\": \"\", \"report_rule\": \"\",
         \"reports_per_round\": 4, \"programs\": [{\"name\": \"report\", \"text\": \"\",
         \"own\": [], \"registers\": []}]}]}";

@@ -8,11 +8,12 @@ use remuda_algorithms::controller::CwndUse;
 use remuda_algorithms::units::{Bytes, Rate, Time};
 use remuda_algorithms::{Decision, Measurement, PathState};
 use serde::Deserialize;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use thiserror::Error;
 
 /// What both sides speak.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 pub const FRAME_BYTES_MAX: usize = 65_536;
 /// Of a longer traceback the end is kept.
 const FAILED_BYTES_MAX: usize = 16 << 10;
@@ -229,6 +230,16 @@ pub fn resume((flow, seq, arm): (u32, u32, u32), path: &PathState, now: Time) ->
         out.extend(word.to_le_bytes());
     }
     out.push(u8::from(path.ecn) | u8::from(path.app_limited) << 1);
+    let unknown = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+    let (local, remote) = path.ends.unwrap_or((unknown, unknown));
+    for end in [local, remote] {
+        let address = match end.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        out.extend(address.octets());
+        out.extend(end.port().to_le_bytes());
+    }
     out
 }
 
@@ -272,6 +283,98 @@ pub fn measure(
         out.extend(word.to_le_bytes());
     }
     out
+}
+
+/// One frame of ours, as an author in this process reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToAuthor {
+    Resume(Resume),
+    Measure {
+        flow: u32,
+        seq: u32,
+        /// Which of the arm's programs reported.
+        program: usize,
+        /// Its own fields.
+        own: Vec<u64>,
+    },
+    /// A flow has ended, or has another arm.
+    Close(u32),
+}
+
+/// What CCP's `CREATE` has of a [`resume`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resume {
+    pub flow: u32,
+    pub seq: u32,
+    pub mss: Bytes,
+    pub cwnd: Bytes,
+    /// IPv4 addresses and ports of both ends, in host order; 0 is unknown, or of IPv6.
+    pub ends: [u32; 4],
+}
+
+fn ipv4_end(r: &mut Reader<'_>) -> Option<[u32; 2]> {
+    let address = Ipv6Addr::from(r.take::<16>()?).to_ipv4_mapped();
+    let port = u16::from_le_bytes(r.take()?);
+    Some([address.map_or(0, u32::from), port.into()])
+}
+
+impl ToAuthor {
+    /// `None` of what is no frame of ours.
+    pub fn parse(frame: &[u8]) -> Option<Self> {
+        let (kind, body) = frame.split_first()?;
+        let mut r = Reader { left: body };
+        let flow = r.u32()?;
+        match *kind {
+            RESUME => {
+                let (seq, _arm) = (r.u32()?, r.u32()?);
+                let words = (0..12).map(|_| r.u64()).collect::<Option<Vec<_>>>()?;
+                let _flags = r.byte()?;
+                let [local, remote] = [ipv4_end(&mut r)?, ipv4_end(&mut r)?];
+                let ends = [local[0], local[1], remote[0], remote[1]];
+                let (mss, cwnd) = (Bytes(words[1]), Bytes(words[2]));
+                Some(Self::Resume(Resume { flow, seq, mss, cwnd, ends }))
+            }
+            MEASURE => {
+                let seq = r.u32()?;
+                for _ in 0..15 {
+                    r.u64()?;
+                }
+                let (_flags, program, count) = (r.byte()?, r.byte()?, r.byte()?);
+                let own = (0..count).map(|_| r.u64()).collect::<Option<Vec<_>>>()?;
+                Some(Self::Measure { flow, seq, program: program.into(), own })
+            }
+            CLOSE => Some(Self::Close(flow)),
+            _ => None,
+        }
+    }
+}
+
+/// A frame with what an author in this process has decided.
+pub fn decision(answer: &Answer) -> Vec<u8> {
+    let rate = |rate: Option<Rate>| rate.map_or(NONE, |rate| rate.bytes_per_sec());
+    let mut out = vec![DECISION];
+    out.extend([answer.flow, answer.seq].iter().flat_map(|word| word.to_le_bytes()));
+    let (decided, handed) = (answer.decision, answer.handed);
+    for word in [
+        decided.cwnd.0,
+        rate(decided.rate),
+        handed.cwnd.0,
+        handed.ssthresh.map_or(NONE, |ssthresh| ssthresh.0),
+        rate(handed.rate),
+    ] {
+        out.extend(word.to_le_bytes());
+    }
+    out.push(u8::try_from(answer.program).unwrap_or(u8::MAX));
+    out.push(u8::try_from(answer.registers.len()).unwrap_or(u8::MAX));
+    for value in &answer.registers {
+        out.extend(value.unwrap_or(NONE_REGISTER).to_le_bytes());
+    }
+    out
+}
+
+/// A frame that says why an author in this process cannot go on with a flow.
+pub fn failed(flow: u32, why: &str) -> Vec<u8> {
+    [&[FAILED], flow.to_le_bytes().as_slice(), why.as_bytes()].concat()
 }
 
 /// A flow ends, or goes to someone else.
@@ -327,12 +430,40 @@ mod tests {
 
     #[test]
     fn a_report_is_as_long_as_the_other_side_reads_it() {
-        // struct.Struct("<BIIQ14QBBB").size, and struct.Struct("<BIIIQ11QB").size
+        // struct.Struct("<BIIQ14QBBB").size, and struct.Struct("<BIIIQ11QB16sH16sH").size
         let m = Measurement::QUIET;
         assert_eq!(measure((1, 2), &m, (0, &[]), Time::ZERO).len(), 132);
         assert_eq!(measure((1, 2), &m, (0, &[1, 2]), Time::ZERO).len(), 148);
         let path = PathState::new(Bytes(1_448), Bytes(14_480));
-        assert_eq!(resume((1, 2, 0), &path, Time::ZERO).len(), 110);
+        assert_eq!(resume((1, 2, 0), &path, Time::ZERO).len(), 146);
+    }
+
+    #[test]
+    fn an_author_in_this_process_reads_what_is_written_and_writes_what_is_read() {
+        let mut path = PathState::new(Bytes(1_448), Bytes(14_480));
+        let ends = [([10, 0, 0, 1], 443), ([192, 168, 0, 7], 50_123)].map(SocketAddr::from);
+        path.ends = Some((ends[0], ends[1]));
+        let ends = [0x0a00_0001, 443, 0xc0a8_0007, 50_123];
+        let (mss, cwnd) = (Bytes(1_448), Bytes(14_480));
+        let want = ToAuthor::Resume(Resume { flow: 1, seq: 2, mss, cwnd, ends });
+        assert_eq!(ToAuthor::parse(&resume((1, 2, 0), &path, Time::ZERO)), Some(want));
+        let frame = measure((7, 3), &Measurement::QUIET, (1, &[5, 6]), Time::ZERO);
+        let want = ToAuthor::Measure { flow: 7, seq: 3, program: 1, own: vec![5, 6] };
+        assert_eq!(ToAuthor::parse(&frame), Some(want));
+        assert_eq!(ToAuthor::parse(&close(9)), Some(ToAuthor::Close(9)));
+        assert_eq!(ToAuthor::parse(&frame[..frame.len() - 1]), None);
+        let answer = Answer {
+            flow: 7,
+            seq: 3,
+            decision: Decision { cwnd, rate: Some(Rate::from_bytes_per_sec(1_000)) },
+            handed: Handed { cwnd, ssthresh: Some(mss), rate: None },
+            program: 1,
+            registers: vec![Some(5), None],
+        };
+        let parsed = FromAuthor::parse(&super::decision(&answer));
+        assert_eq!(parsed, Ok(FromAuthor::Answer(answer)));
+        let parsed = FromAuthor::parse(&failed(7, "why"));
+        assert_eq!(parsed, Ok(FromAuthor::Failed(7, "why".to_owned())));
     }
 
     proptest! {

@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
+use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -37,6 +38,11 @@ fn refuse<T>(file: &Path, rule: impl std::fmt::Display) -> Result<T, Error> {
 impl Process {
     /// Runs the arms of `file` with that Python, and waits for what they are.
     pub fn start(python: &Path, file: &Path) -> Result<Self, Error> {
+        Self::start_with(python, file, &[])
+    }
+
+    /// The same; the file finds `arguments` in its `sys.argv`.
+    pub fn start_with(python: &Path, file: &Path, arguments: &[OsString]) -> Result<Self, Error> {
         if !file.is_file() {
             return refuse(file, "there is no such file");
         }
@@ -49,6 +55,7 @@ impl Process {
             .args(["-P", "-u", "-m", "remuda._serve"])
             .arg(file)
             .arg(inherited.to_string())
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(std::io::stderr());
         // SAFETY: two system calls, which may be made between fork and exec.

@@ -94,7 +94,7 @@ fn limits() {
     refused(&hello(vec![arm("new", vec![])]), "0 programs");
     let long = ArmSpec { rules: " ".repeat(TEXT_BYTES_MAX + 1), ..one("new").arms.remove(0) };
     refused(&hello(vec![long]), "program new/report, `rules`: 16385 bytes: 16384 at most");
-    refused(&Hello { version: 2, arms: vec![] }, "it speaks version 2, this is 1");
+    refused(&Hello { version: 1, arms: vec![] }, "it speaks version 1, this is 2");
     let undeclared = ProgramSpec { registers: vec!["factor".to_owned()], ..program("report") };
     refused(&hello(vec![arm("new", vec![undeclared])]), "does not declare factor");
 }

@@ -22,6 +22,7 @@ use remuda_algorithms::{
 use remuda_wire::to_agent::{FlowInfo, Signals, State};
 use remuda_wire::{Order, Report};
 use settings::Settings;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -158,6 +159,10 @@ pub struct Context<'a> {
 fn path_of(info: &FlowInfo, cwnd: Bytes, mss: Bytes) -> PathState {
     let mut path = PathState::new(mss, cwnd);
     path.ecn = info.ecn;
+    let ends = [info.local, info.remote].map(SocketAddr::from);
+    if ends.iter().all(|end| !end.ip().is_unspecified()) {
+        path.ends = Some((ends[0], ends[1]));
+    }
     if info.ssthresh_bytes != NONE {
         path.ssthresh = Some(Bytes(info.ssthresh_bytes.into()));
     }

@@ -1,0 +1,155 @@
+//! `remuda datapath`: this kernel's TCP as the datapath of a portus agent.
+
+mod agent_socket;
+mod bridge;
+
+use crate::Failure;
+use crate::stop::stop_flag;
+use agent_socket::AgentSocket;
+use bridge::{Bridge, Counts, Notice};
+use ccp_agent::clock;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use remuda_bpf::{Datapath, Settings};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// The progress line is redrawn this often.
+const REDRAW_INTERVAL_NS: u64 = 200_000_000;
+
+/// Let an agent built on portus drive this kernel's TCP, until Ctrl-C.
+///
+/// The agent runs unchanged: it finds a CCP datapath at its unix socket, as libccp's are. The
+/// command may start before the agent: it waits. Flows run Reno while no agent is there, and while
+/// the agent does not read for half a second. When an agent comes, all live flows are announced to
+/// it. Only an agent of root or of your own user is obeyed. At the end every flow goes back to the
+/// kernel's own algorithm.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  An agent at portus' own place; a transfer that it drives
+    remuda datapath
+    iperf3 -c HOST -C ccp
+  Every new connection of a service, by an agent that called its socket \"mine\"
+    remuda datapath --socket /tmp/ccp/mine --cgroup /sys/fs/cgroup/system.slice/nginx.service")]
+pub struct DatapathArgs {
+    /// The agent's socket; portus makes /tmp/ccp/NAME of the name that the agent gives it
+    #[arg(long, value_name = "FILE", default_value = "/tmp/ccp/portus")]
+    socket: PathBuf,
+    /// The datapath's own socket, where the agent sends to [default: SOCKET.datapath]
+    #[arg(long, value_name = "FILE")]
+    own: Option<PathBuf>,
+    /// The name sockets ask for with TCP_CONGESTION; at most 15 characters
+    #[arg(long, value_name = "NAME", default_value = "ccp")]
+    name: String,
+    /// Take over every new TCP socket of this cgroup (v2 directory); may be given again
+    #[arg(long, value_name = "DIR")]
+    cgroup: Vec<PathBuf>,
+}
+
+/// The algorithm's name must be free: the kernel refuses a second one without saying so.
+fn check_free(name: &str) -> Result<(), Failure> {
+    remuda_bpf::check_name(name)?;
+    if !remuda_bpf::available().split_whitespace().any(|known| known == name) {
+        return Ok(());
+    }
+    Err(format!(
+        "this kernel has an algorithm {name:?} already: of a module, an agent, or another `remuda \
+         datapath`\nfix: end that one, or choose another name with --name"
+    )
+    .into())
+}
+
+fn default_own(socket: &Path) -> PathBuf {
+    let mut own = socket.as_os_str().to_owned();
+    own.push(".datapath");
+    own.into()
+}
+
+impl DatapathArgs {
+    fn load(&self) -> Result<Datapath, Failure> {
+        let settings = Settings { name: self.name.clone(), ..Settings::default() };
+        let mut datapath = Datapath::load(settings, clock::monotonic_ns())?;
+        datapath.attach()?;
+        for cgroup in &self.cgroup {
+            datapath.attach_cgroup(cgroup)?;
+        }
+        datapath.adopt()?;
+        Ok(datapath)
+    }
+
+    pub fn run(self) -> Result<(), Failure> {
+        let stopped = stop_flag()?;
+        check_free(&self.name)?;
+        let own = self.own.clone().unwrap_or_else(|| default_own(&self.socket));
+        let socket = AgentSocket::bind(&own, &self.socket)?;
+        let mut bridge = Bridge::new(self.load()?, socket);
+        let (name, agent) = (&self.name, self.socket.display());
+        eprintln!("remuda: TCP_CONGESTION={name} is for the agent at {agent}; Ctrl-C ends this");
+        let progress = Progress::new();
+        let mut drawn_ns = 0;
+        while !stopped.load(Ordering::Relaxed) {
+            bridge.turn(&mut |notice| progress.say(&notice))?;
+            let now_ns = clock::monotonic_ns();
+            if now_ns.saturating_sub(drawn_ns) > REDRAW_INTERVAL_NS {
+                drawn_ns = now_ns;
+                progress.draw(bridge.counts());
+            }
+        }
+        progress.0.finish_and_clear();
+        let counts = bridge.counts();
+        let (let_go, left) = bridge.let_go()?;
+        eprintln!("remuda: {}", said(counts));
+        eprintln!("remuda: {let_go} flows are back with the kernel's own algorithm");
+        if left > 0 {
+            return Err(format!(
+                "the kernel keeps {left} flows in this datapath's Reno\n\
+                 fix: `remuda datapath --name {name}` again takes them over; or end them"
+            )
+            .into());
+        }
+        Ok(())
+    }
+}
+
+fn said(counts: Counts) -> String {
+    let Counts { flows, reports, orders, refused } = counts;
+    format!("{flows} flows, {reports} reports sent, {orders} orders taken, {refused} refused")
+}
+
+/// One line on a terminal; nothing elsewhere.
+struct Progress(ProgressBar);
+
+impl Progress {
+    fn new() -> Self {
+        let style = ProgressStyle::with_template("{spinner} {msg}");
+        let bar = ProgressBar::new_spinner();
+        Self(bar.with_style(style.expect("a template without mistakes")))
+    }
+
+    fn draw(&self, counts: Counts) {
+        self.0.tick();
+        self.0.set_message(said(counts));
+    }
+
+    fn say(&self, notice: &Notice) {
+        self.0.suspend(|| eprintln!("remuda: {notice}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_datapath_s_own_address_lies_beside_the_agent_s() {
+        assert_eq!(default_own(Path::new("/tmp/ccp/a")), PathBuf::from("/tmp/ccp/a.datapath"));
+    }
+
+    #[test]
+    fn a_name_that_the_kernel_has_is_refused_with_the_fix() {
+        let error = check_free("reno").expect_err("the kernel always has reno").to_string();
+        assert!(error.contains("--name"), "{error}");
+        assert!(check_free("a name that is too long").is_err());
+    }
+}
