@@ -1,11 +1,12 @@
-//! An algorithm that measures how long its own orders take.
+//! An algorithm that measures the latency of its own orders.
 //!
-//! Its program stamps each report with the time, the algorithm sends the stamp back with a window,
-//! and the program, at the ACK where the stamp arrives, reports how old it is. So the flow itself
-//! measures the whole way, with one clock, whoever drives it and however.
+//! Its program stamps each report with the time. The algorithm returns the stamp together with a
+//! window, and at the ACK where the stamp arrives the program reports the stamp's age. So the flow
+//! measures the whole round itself, with one clock, on every datapath and transport.
 //!
-//! With a [`Host`] it first lets the host do what the product does with a report: decode it, step
-//! `cubic`, guard the decision. That decision is dropped, and the same as without a host is sent.
+//! With a [`Host`] the algorithm first lets the host do its usual work on a report: decode it, step
+//! `cubic`, guard the decision. That decision is dropped, and the same order is sent as without a
+//! host.
 
 use ccp_agent::clock;
 use ccp_agent::flow::Actuator;
@@ -21,11 +22,11 @@ use std::sync::{Arc, Mutex};
 
 const NAME: &str = "echo";
 
-/// The clock on the wire: microseconds of the monotonic one, modulo this, as registers are set in
-/// 32 bits. It wraps every quarter of an hour; the one stamp that meets it counts as 1 us.
+/// The program's clock: microseconds of the monotonic clock modulo this, because a register is set
+/// in 32 bits. It wraps every quarter of an hour; a stamp taken just before counts as 1 us.
 const CLOCK_WRAP_US: u64 = 1_000_000_000;
 
-/// `echo` comes last in an order, and first among the control registers.
+/// `echo` is the last field of an order, and the first control register.
 const ECHO: Register = Register::Control(0);
 
 const PROGRAM: &str = "(def (Report
@@ -70,9 +71,9 @@ const PROGRAM: &str = "(def (Report
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     pub reports: usize,
-    /// From a report to the answer in the flow's slot, in microseconds.
+    /// Time from a report to the answer in the flow's slot.
     pub written_us: Vec<f64>,
-    /// From a report to the ACK that obeyed, in microseconds.
+    /// Time from a report to the ACK that applies the answer.
     pub applied_us: Vec<f64>,
 }
 
@@ -82,7 +83,7 @@ impl Samples {
         self.written_us.push(now_us.saturating_sub(stamp_us) as f64);
     }
 
-    /// Notes an order that somebody else has just carried out.
+    /// Records an order that another thread has just written into the slot.
     pub fn carried_out(&mut self, order: &[u8]) {
         if let Ok(ToDatapath::UpdateFields { updates, .. }) = ToDatapath::parse(order)
             && let Some(echo) = updates.iter().find(|update| update.register == ECHO)
@@ -92,7 +93,7 @@ impl Samples {
     }
 }
 
-/// The product's flow host, and what portus handles now.
+/// The product's flow host, and the junction that has the message being handled.
 #[derive(Clone)]
 pub struct Product {
     pub host: Arc<Mutex<Host>>,
@@ -101,9 +102,10 @@ pub struct Product {
 
 pub struct Echo {
     pub samples: Arc<Mutex<Samples>>,
-    /// The windows to set, in turns, in segments.
+    /// The windows, in segments, that the algorithm sets in turn.
     pub windows_pkts: [u32; 2],
-    /// With it, an order that is sent is carried out; without, another process does that.
+    /// With a product, sending an order writes it into the slot; without, another process does
+    /// that.
     pub product: Option<Product>,
 }
 
@@ -115,7 +117,7 @@ pub struct EchoFlow<I: Ipc> {
     product: Option<(Product, Key)>,
 }
 
-/// The host's orders end here.
+/// Ignores the host's orders.
 struct Deaf;
 
 impl Actuator for Deaf {
@@ -161,7 +163,7 @@ impl<I: Ipc> Flow for EchoFlow<I> {
             return;
         };
         if let Some((product, key)) = &self.product {
-            // What this program does not report is 0.
+            // A field that this program does not report counts as 0.
             let reported = |name: &'static str| field(name).or(Some(0));
             lock(&product.host).report(key, reported, &mut Deaf);
         }

@@ -1,14 +1,16 @@
-//! From a report to the ACK that obeys the answer: ours beside portus over unix datagrams.
+//! Latency from a report to the ACK that applies the answer: this project's agent beside portus
+//! over unix datagrams.
 //!
 //! Both sides run the same program and the same algorithm (echo.rs) on the same kind of flow, in
-//! portus' run loop. Ours has our `Ipc` in it: ring buffer, validation, slots in shared memory, and
-//! the flow host's whole work on each report. The other one is an unmodified `portus::RunBuilder`
-//! behind its unix socket, with a bridge to the same BPF datapath (bridge.rs), in threads of one
-//! process: that spares it a change of address spaces.
+//! portus' run loop. Our side uses our `Ipc`: ring buffer, validation, slots in shared memory, and
+//! the flow host's whole work on each report. The other side is an unmodified `portus::RunBuilder`
+//! behind its unix socket, with a bridge to the same BPF datapath (bridge.rs). Its two halves are
+//! threads of one process, which saves it a change of address spaces.
 //!
-//! *Written* is when the answer stands in the flow's slot, *applied* when the flow's next ACK takes
-//! it. The ACKs' spacing is in the latter and is the same for both. Rounds that others disturbed
-//! (cpu.rs) are run again, within limits; of too few undisturbed ones nothing is concluded.
+//! *Written* is the time when the answer is in the flow's slot, *applied* the time when the flow's
+//! next ACK reads it. The ACKs' spacing is part of the latter, and is the same for both sides.
+//! Rounds that other work disturbed (cpu.rs) are repeated, within limits; too few undisturbed
+//! rounds give no verdict.
 
 use crate::bridge::{Bridge, agent_address};
 use crate::cpu::Meter;
@@ -31,17 +33,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const PERCENTS: [f64; 3] = [50.0, 95.0, 99.0];
-/// An ACK each 70 to 100 us, once waking and sending are in it, on processors that are half idle.
+/// An ACK every 70 to 100 us, including the time for waking and sending, so processors are about
+/// half idle.
 const TRICKLE: Load = Load::Trickle(Duration::from_micros(50));
-/// What is measured in this time from a flow's start does not count.
+/// Samples of this time after a flow's start do not count.
 const WARM_UP: Duration = Duration::from_millis(200);
 const TURN: Duration = Duration::from_millis(5);
 const REPORT_INTERVAL: Duration = Duration::from_millis(2);
-/// A round that takes so many times what its reports should take has failed.
+/// A round fails if it takes this many times as long as its reports should.
 const PATIENCE: u32 = 20;
-/// So many rounds are tried for each that is wanted.
+/// Most attempts for each wanted round.
 const ATTEMPTS: usize = 2;
-/// Wide enough for a bulk flow over veth not to starve, and changed at each report.
+/// Windows that do not limit a bulk flow over veth; they alternate at each report.
 const WINDOWS_PKTS: [u32; 2] = [300, 400];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +60,7 @@ struct Driver {
     samples: Arc<Mutex<Samples>>,
 }
 
-/// What a bench records of the host: nothing.
+/// A recorder that drops all events of the host.
 struct Silent;
 
 impl Recorder for Silent {
@@ -75,7 +78,7 @@ fn echo(samples: &Arc<Mutex<Samples>>, product: Option<Product>) -> Echo {
     Echo { samples: Arc::clone(samples), windows_pkts: WINDOWS_PKTS, product }
 }
 
-/// portus' run loop over our junction, as the agent has it.
+/// portus' run loop over our junction, as in the agent.
 fn ours(name: &str) -> Fallible<Driver> {
     let samples = Arc::<Mutex<Samples>>::default();
     let mut config = Config::default();
@@ -131,7 +134,7 @@ fn portus(name: &str) -> Fallible<Driver> {
 }
 
 impl Driver {
-    /// Waits until the flow has reported so often since it was warm, and gives what it measured.
+    /// Waits until the flow has sent `reports` reports after its warm-up, and returns the samples.
     fn measure(&self, reports: usize) -> Fallible<Samples> {
         std::thread::sleep(WARM_UP);
         *lock(&self.samples) = Samples::default();
@@ -158,7 +161,7 @@ impl Driver {
     }
 }
 
-/// What a flow measured, and whether others let it be.
+/// The samples of one flow, and whether other work left it undisturbed.
 fn round(pair: &VethPair, side: Side, load: Load, reports: usize) -> Fallible<(Samples, bool)> {
     let name = format!("bl{}", std::process::id());
     let driver = match side {
@@ -176,10 +179,10 @@ fn round(pair: &VethPair, side: Side, load: Load, reports: usize) -> Fallible<(S
     Ok((samples, quiet))
 }
 
-/// Samples of one side, by round.
+/// The samples of one side, by round.
 type Rounds = Vec<Samples>;
 
-/// Both sides' rounds, one beside the other.
+/// The rounds of both sides; rounds of one index ran one after the other.
 #[derive(Default)]
 struct Pairs {
     ours: Rounds,
@@ -193,7 +196,7 @@ impl Pairs {
     }
 }
 
-/// As many undisturbed rounds as are wanted, or all, and whether they are undisturbed.
+/// The wanted number of undisturbed rounds, or else all rounds, and whether they are undisturbed.
 fn rounds(load: Load, options: &Options) -> Fallible<(Pairs, bool)> {
     let veth = VethPair::new()?;
     let (mut quiet, mut all) = (Pairs::default(), Pairs::default());
@@ -226,7 +229,7 @@ fn line(label: &str, rounds: &Rounds, part: Part) {
     println!("| {label} | {} | {reports} | {} |", figures.join(" | "), pooled.len());
 }
 
-/// Ours over theirs, at each percentile, by round.
+/// Our figure over that of portus, at each percentile, by round.
 fn ratios(ours: &Rounds, theirs: &Rounds, part: Part) -> [Spread; PERCENTS.len()] {
     PERCENTS.map(|percent| {
         let at = |samples: &Samples| percentile(&sorted(part(samples).iter().copied()), percent);
