@@ -59,7 +59,6 @@ impl Connection {
         Self { sender, receiver }
     }
 
-    /// The sender's window.
     fn cwnd_pkts(&self) -> u32 {
         // SAFETY: all zeros is a valid value of a struct of integers.
         let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };

@@ -32,11 +32,7 @@ pub enum Error {
     },
     /// A file cannot be read or written, or has invalid content.
     #[error("{path}: {problem}", path = .path.display())]
-    File {
-        path: PathBuf,
-        /// The reason.
-        problem: String,
-    },
+    File { path: PathBuf, problem: String },
 }
 
 impl Error {

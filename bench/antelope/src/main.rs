@@ -46,7 +46,7 @@ struct Args {
     /// Number of seeds of every run, 1 to 10000 [default: 30; 1 with --live; 2 with --smoke]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: Option<u64>,
-    /// The first seed
+    /// The first seed; each further run of a case uses the next one
     #[arg(long, value_name = "N", default_value_t = 1, env = "SEED",
         value_parser = clap::value_parser!(u64).range(..1 << 40))]
     seed: u64,

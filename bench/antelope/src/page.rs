@@ -69,7 +69,6 @@ pub fn summary(lines: &[Line]) -> String {
     format!("{met} of {asked} targets met")
 }
 
-/// The simulator's part.
 pub fn simulated(
     head: &Head,
     table: &Table<'_>,

@@ -110,7 +110,6 @@ const BACKGROUND: u64 = 1;
 /// How long scenes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// The simulator's length.
     Full,
     /// A length that real time allows.
     Live,

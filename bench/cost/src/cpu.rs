@@ -20,7 +20,6 @@ const OTHERS_MAX: f64 = 0.2;
 /// `USER_HZ`: the unit of /proc/stat.
 const TICK_NS: u64 = 10_000_000;
 
-/// Processor times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
     pub own_ns: u64,
@@ -75,7 +74,6 @@ fn machine_ns(stat: &str) -> u64 {
     busy.sum::<u64>() * TICK_NS
 }
 
-/// Reads [`Cpu`] repeatedly.
 #[derive(Debug)]
 pub struct Meter {
     agent: Option<String>,

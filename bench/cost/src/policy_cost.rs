@@ -135,7 +135,7 @@ fn core_percent(options: &Options, driver: &[&str]) -> Fallible<f64> {
 
 /// The agent's shares of a core, over rounds.
 struct Cores {
-    /// Under the policy.
+    /// Under the policy, without a dry run.
     policy: Spread,
     arm: Spread,
     /// Under the policy in a dry run, less that under the fixed arm.

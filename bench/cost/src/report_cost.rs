@@ -33,9 +33,7 @@ const AUTHORED_REPORTS: u32 = 3_000;
 /// Size of the bottleneck's queue.
 const QUEUE_MAX: Bytes = Bytes(120_000);
 
-/// The computed path.
 pub struct Course {
-    /// The current time.
     pub now: Time,
     queue: Bytes,
 }

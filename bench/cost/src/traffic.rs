@@ -32,7 +32,6 @@ pub enum Load {
     Trickle(Duration),
 }
 
-/// A running flow.
 #[derive(Debug)]
 pub struct Traffic {
     stop: Arc<AtomicBool>,

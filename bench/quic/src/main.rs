@@ -60,7 +60,7 @@ struct Args {
     /// Write the table into this file, docs/quic.md, after each round
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// The remuda command
+    /// Path of the remuda command, which must be built
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: PathBuf,
 }

@@ -11,11 +11,7 @@ pub enum Error {
     Scenario(Box<remuda_scenarios::Error>),
     /// The simulator cannot run the scenario.
     #[error("{scenario}: {source}")]
-    Sim {
-        scenario: String,
-        /// The simulator's error.
-        source: Box<remuda_sim::Error>,
-    },
+    Sim { scenario: String, source: Box<remuda_sim::Error> },
     /// Real TCP cannot run the scenario.
     #[error(transparent)]
     Real(#[from] Box<remuda_real::Error>),
@@ -26,11 +22,7 @@ pub enum Error {
     Guest { scenario: String, source: Box<remuda_guest::Error> },
     /// A file has invalid content.
     #[error("{path}: {problem}", path = .path.display())]
-    File {
-        path: PathBuf,
-        /// The reason.
-        problem: String,
-    },
+    File { path: PathBuf, problem: String },
 }
 
 impl From<remuda_scenarios::Error> for Error {

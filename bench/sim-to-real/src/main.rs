@@ -67,7 +67,7 @@ struct Args {
     /// Show the cost of a simulated packet with 10 to 10,000 flows and exit
     #[arg(long)]
     cost: bool,
-    /// The remuda command
+    /// Path of the remuda command, which must be built
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: PathBuf,
 }

@@ -53,7 +53,7 @@ struct Args {
     /// Seed of sizes, pauses and faults
     #[arg(long, value_name = "N", default_value_t = 1, env = "SEED")]
     seed: u64,
-    /// The remuda command
+    /// Path of the remuda command, which must be built
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: PathBuf,
 }

@@ -34,7 +34,6 @@ impl Memory {
         self.samples.extend(resident_kib(&status).map(|kib| (share, kib)));
     }
 
-    /// The last sample.
     pub fn last_kib(&self) -> u64 {
         self.samples.last().map_or(0, |(_, kib)| *kib)
     }

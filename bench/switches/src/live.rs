@@ -29,7 +29,6 @@ pub enum Means {
     Kernel,
 }
 
-/// A running flow.
 struct Flow {
     testbed: Testbed,
     running: Running,

@@ -34,10 +34,7 @@ pub enum Error {
     },
     /// The plan has more runs than fit in memory.
     #[error("more than {most} runs; fewer --seeds, arms or environments")]
-    TooMany {
-        /// The limit.
-        most: usize,
-    },
+    TooMany { most: usize },
     /// The scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] remuda_scenarios::Error),
@@ -52,7 +49,6 @@ pub enum Error {
     /// An arm failed, and the agent gave its flow to another arm.
     #[error("{run}: {driver} gave its flow up after {t_s:.1} s: {why}")]
     GaveUp { run: String, driver: String, t_s: f64, why: String },
-    /// The simulator panicked.
     #[error("{run}: a defect of the simulator, see above")]
     Defect { run: String },
     /// The run failed in the process that ran it.

@@ -70,7 +70,7 @@ pub struct Starved {
     /// Index of the environment.
     pub environment: usize,
     pub driver: String,
-    /// `tested` or `neighbour`.
+    /// The kind of flow that starved: `tested` or `neighbour`.
     pub who: String,
     /// The drivers of the flows that starved.
     pub loser: String,

@@ -19,7 +19,6 @@ pub const RTT: usize = 13;
 /// One ACK, and the agent's messages before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The clock.
     pub now_ns: u64,
     /// The program that the flow runs from now on, as an index; `None`: no change.
     pub change: Option<usize>,

@@ -42,7 +42,6 @@ pub mod op {
     pub const MUL: u8 = 12;
     pub const NOTIF: u8 = 13;
     pub const SUB: u8 = 14;
-    /// Number of operations.
     pub const COUNT: usize = 15;
 }
 
@@ -93,7 +92,6 @@ const RECORD_BYTES: usize = 16;
 /// Kind and number of a register, or a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// One of [`kind`].
     pub kind: u8,
     pub index: u32,
 }
@@ -109,7 +107,6 @@ pub fn immediate(value: u32) -> Operand {
 /// One instruction: `result := left op right`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// One of [`op`].
     pub op: u8,
     pub result: Operand,
     pub left: Operand,

@@ -47,7 +47,6 @@ unsafe extern "C" {
 pub struct Step {
     /// Whole wire messages, in order. libccp's flow has number 1.
     pub messages: Vec<Vec<u8>>,
-    /// The clock.
     pub now_us: u64,
     /// The window in force; libccp has 32 bits for it.
     pub cwnd_bytes: u64,

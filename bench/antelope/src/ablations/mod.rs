@@ -163,7 +163,6 @@ fn without_brakes(config: &mut Config) {
 /// The result for a part at a place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Index into [`PARTS`].
     pub part: usize,
     pub ground: Ground,
     /// Number of environments, and number of seeds of each.

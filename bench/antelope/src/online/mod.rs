@@ -66,7 +66,6 @@ impl Amount {
 /// The result for a world.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Index into [`WORLDS`].
     pub world: usize,
     /// The trainer's output after each round, in one line.
     pub said: Vec<String>,

@@ -19,7 +19,7 @@ pub struct World {
 }
 
 struct Path {
-    /// One way.
+    /// One-way delay of each of the two links.
     delay_ms: f64,
     /// The TOML keys of the link to the receiver.
     down: String,

@@ -48,9 +48,7 @@ impl Target {
 pub struct Line {
     /// The row of the reference, A1 to A10.
     pub row: &'static str,
-    /// The measured quantity.
     pub what: String,
-    /// The paper's figure.
     pub paper: String,
     pub target: String,
     pub got: String,

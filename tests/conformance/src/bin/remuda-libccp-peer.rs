@@ -35,10 +35,10 @@ const CWND: u8 = 4;
 /// A CCP datapath on libccp, with one flow
 #[derive(Debug, Parser)]
 struct Args {
-    /// The agent's socket
+    /// Path of the unix datagram socket on which the agent listens
     #[arg(long, value_name = "FILE")]
     agent: PathBuf,
-    /// The socket to bind
+    /// Path of the unix datagram socket to bind
     #[arg(long, value_name = "FILE")]
     own: PathBuf,
     /// Lifetime of the flow, in milliseconds
@@ -110,7 +110,7 @@ struct Counts {
     cwnd_max: u32,
 }
 
-/// CLOCK_MONOTONIC, libccp's clock.
+/// Microseconds of CLOCK_MONOTONIC, which is libccp's clock.
 fn monotonic_us() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid out-pointer; the clock exists on every Linux.
