@@ -1,13 +1,13 @@
-//! Says what a program is built from, so that two programs can tell whether they run the same code:
-//! the SHA-256 of every source that decides what comes of a run.
+//! Gives the crate the SHA-256 of every source that decides the result of a run, so that two
+//! programs can tell whether they run the same code.
 
 use sha2::{Digest, Sha256};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// From the root: the crates below this one, this one, what they depend on, and what runs arms in
-/// Python.
+/// Paths from the root of the repository: this crate, the crates it depends on, and the Python
+/// files that run an author's arms.
 const SOURCES: [&str; 16] = [
     "Cargo.lock",
     "python/remuda/_portus.py",
@@ -26,10 +26,10 @@ const SOURCES: [&str; 16] = [
     "emulation/scenarios/src",
     "emulation/sim/src",
 ];
-/// A hash of eight bytes is one of few builds that meet.
+/// Eight bytes of the hash: two builds of different sources practically never share them.
 const HEX_DIGITS: usize = 16;
 
-/// All files of a folder and of those in it, or the one file.
+/// Adds every file below a folder to `found`; a path that is a file is added itself.
 fn files(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     if !path.is_dir() {
         found.push(path.to_owned());
@@ -51,7 +51,7 @@ fn main() -> std::io::Result<()> {
         files(&path, &mut found)?;
         found.sort();
         for file in found {
-            // From the root, so that it is the same wherever the tree lies.
+            // The path from the root, so that the hash does not depend on where the tree lies.
             let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
             let content = fs::read(&file)?;
             for part in [name.as_bytes(), &content] {

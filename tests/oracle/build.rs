@@ -1,4 +1,5 @@
-//! Compiles libccp's own C from where cargo keeps the `libccp` crate, unmodified, with a shim.
+//! Compiles libccp's own C files, unmodified and from cargo's copy of the `libccp` crate, with a
+//! shim.
 
 use std::env;
 use std::path::{Path, PathBuf};

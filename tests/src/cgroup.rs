@@ -1,13 +1,13 @@
-//! A cgroup of a test's own.
+//! A cgroup for one test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A cgroup v2 of our own, removed in the end.
+/// A cgroup v2, which is removed on drop.
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Makes it; `None` where there is no cgroup v2.
+    /// Creates the cgroup; `None` if the host has no cgroup v2.
     pub fn new(name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/mounts").ok()?;
         let root = mounts.lines().find_map(|line| {
@@ -24,7 +24,7 @@ impl Cgroup {
         &self.0
     }
 
-    /// Sockets made by `work` belong to the cgroup.
+    /// Runs `work` so that its sockets belong to the cgroup.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         let home = home_of(&self.0);
         move_to(&self.0);

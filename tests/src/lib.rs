@@ -1,5 +1,5 @@
-//! What the tests across folders share: the built binary, an agent of their own, and the word
-//! SKIPPED.
+//! Helpers that tests of several folders share: the built binary, an agent for one test, and the
+//! check for root.
 
 pub mod cgroup;
 pub mod message;
@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What measuring fails with; a person reads it.
+/// The error of a measurement, meant for a person.
 pub type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The `remuda` command under test: `REMUDA_BIN`, or the one built beside this test.
@@ -32,7 +32,7 @@ pub fn binary() -> PathBuf {
     path
 }
 
-/// Says so, loudly, and answers true, where the host cannot run live tests.
+/// Returns true, and prints SKIPPED, if this user cannot run live tests.
 pub fn skip() -> bool {
     // SAFETY: no arguments, no failure.
     let skip = unsafe { libc::geteuid() } != 0;
@@ -42,13 +42,13 @@ pub fn skip() -> bool {
     skip
 }
 
-/// Live tests run one at a time: they measure.
+/// Live tests run one at a time, because they measure.
 pub fn exclusive() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until it is so, and returns how long that took.
+/// Waits until `done` returns true; returns the time that this took.
 ///
 /// # Panics
 ///
@@ -62,7 +62,7 @@ pub fn wait_for(what: &str, limit: Duration, mut done: impl FnMut() -> bool) -> 
     clock.elapsed()
 }
 
-/// A run directory and a name of an agent that no other test has.
+/// The run directory and the name of an agent that belongs to one test.
 pub struct Place {
     folder: TempDir,
     /// The datapath's name for `TCP_CONGESTION`.
@@ -78,12 +78,12 @@ impl Place {
         Self { folder: folder(), name, on_module: false }
     }
 
-    /// A fresh one, whose agent has the kernel module for a datapath, and no other.
+    /// A place whose agent uses the kernel module as its only TCP datapath.
     pub fn with_module() -> Self {
         Self { folder: folder(), name: "ccp".to_owned(), on_module: true }
     }
 
-    /// Whether its datapath is the kernel module.
+    /// Whether the place's datapath is the kernel module.
     pub fn on_module(&self) -> bool {
         self.on_module
     }
@@ -92,14 +92,14 @@ impl Place {
         self.folder.path().join("run")
     }
 
-    /// Starts an agent here.
+    /// Starts an agent in this place.
     pub fn agent(&self, arguments: &[&str]) -> AgentChild {
         let own: &[&str] = if self.on_module { &["--no-bpf"] } else { &["--name", &self.name] };
         let all = [own, arguments].concat();
         AgentChild::start(&binary(), &self.run_dir(), &all).expect("the agent starts")
     }
 
-    /// A file for a test, such as a configuration.
+    /// Writes a file for the test, such as a configuration.
     pub fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::write(&path, text).expect("the file is written");
@@ -113,7 +113,7 @@ impl Default for Place {
     }
 }
 
-/// A path of that rate and delay one way, with a drop-tail buffer in BDPs.
+/// A path of that rate and one-way delay, with a drop-tail buffer in BDPs.
 pub fn wired(rate_mbit_per_sec: f64, delay_ms: f64, buffer_bdp: f64) -> Testbed {
     let link = LinkSpec {
         rate_mbit_per_sec: Some(rate_mbit_per_sec),

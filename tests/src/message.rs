@@ -1,4 +1,4 @@
-//! Messages of an agent, for benches that are one themselves.
+//! An agent's messages, for tests and benchmarks that act as the agent.
 
 use crate::Fallible;
 use remuda_wire::{Kind, Program, ToDatapath};
@@ -12,7 +12,7 @@ fn message(kind: Kind, sid: u32, body: &[u8]) -> Fallible<Vec<u8>> {
     Ok(message)
 }
 
-/// An `INSTALL` of a program's text, and the program it holds.
+/// An `INSTALL` message with a program's text, and the parsed program.
 pub fn install(uid: u32, text: &str) -> Fallible<(Vec<u8>, Program)> {
     let (bin, _) = portus::lang::compile(text.as_bytes(), &[])
         .map_err(|error| format!("a program does not compile: {error:?}"))?;
@@ -28,9 +28,9 @@ pub fn install(uid: u32, text: &str) -> Fallible<(Vec<u8>, Program)> {
     }
 }
 
-/// A `CHANGE_PROG`, with a window in bytes.
+/// A `CHANGE_PROG` message with a window in bytes.
 pub fn change_program(sid: u32, uid: u32, cwnd_bytes: u64) -> Fallible<Vec<u8>> {
-    /// An implicit register, as the wire numbers kinds.
+    /// The wire number of the kind "implicit register".
     const IMPLICIT: u8 = 2;
     let mut body = uid.to_le_bytes().to_vec();
     body.extend(1u32.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Another user of the host, without any right of root.
+//! Runs code as another user of the host, without any privilege.
 
 use std::io::Error;
 use std::net::UdpSocket;
@@ -7,11 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
-/// `nobody`, wherever there is one.
+/// The user `nobody`, which every host has.
 pub const UID: u32 = 65_534;
 
-/// Runs `work` as that user, in a thread that ends with it: credentials are a thread's, as the
-/// kernel has them, and only libc gives them to a whole process.
+/// Runs `work` as that user in a thread of its own. In the kernel credentials belong to a thread;
+/// only libc's wrappers change them for a whole process.
 pub fn as_other_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let worker = scope.spawn(|| {
@@ -26,7 +26,7 @@ pub fn as_other_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Puts the calling thread into a network namespace of its own, with loopback.
+/// Moves the calling thread into a new network namespace, with loopback up.
 pub fn enter_new_namespace() {
     // SAFETY: plain numbers; it changes this thread alone.
     let done = unsafe { libc::unshare(libc::CLONE_NEWNET) };
@@ -41,7 +41,7 @@ pub fn enter_new_namespace() {
     assert_eq!(done, 0, "{}", Error::last_os_error());
 }
 
-/// The command runs as that user.
+/// Makes a command run as that user.
 pub fn of_other_user(command: &mut Command) -> &mut Command {
     command.uid(UID).gid(UID)
 }

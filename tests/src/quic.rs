@@ -1,21 +1,21 @@
-//! `remuda quic-serve` and `remuda quic-get`, as a user has them.
+//! Runs `remuda quic-serve` and `remuda quic-get` as a user does.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A server; it ends with this.
+/// A server; it ends when this value is dropped.
 pub struct Server {
     child: Child,
     pub address: String,
-    /// SHA-256 of its certificate.
+    /// SHA-256 of the server's certificate.
     pub pin: String,
 }
 
 impl Server {
-    /// `remuda` is the command, in the namespace where it is to run. Its log is `serve.log` in the
-    /// folder that it serves.
+    /// Starts a server. `remuda` is the command, in the namespace where it should run. The server's
+    /// log is `serve.log` in the folder that it serves.
     pub fn start(
         mut remuda: Command,
         folder: &Path,
@@ -35,7 +35,7 @@ impl Server {
         Self { child, address, pin }
     }
 
-    /// What fetches a file of it, by the command `remuda`.
+    /// The command that fetches a file of this server, made from the command `remuda`.
     pub fn get(&self, mut remuda: Command, name: &str, to: &Path) -> Command {
         remuda.arg("quic-get").arg(format!("{}/{name}", self.address));
         remuda.args(["--pin", &self.pin, "-o"]).arg(to);
@@ -51,7 +51,7 @@ impl Drop for Server {
     }
 }
 
-/// A file of bytes that do not repeat soon.
+/// Writes a file whose bytes do not repeat soon.
 pub fn file(folder: &Path, name: &str, bytes: usize) -> PathBuf {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {

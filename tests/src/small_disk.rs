@@ -7,11 +7,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Runs `work` with a disk of 64 KiB at `at`, which nobody else sees but the processes it starts.
+/// Runs `work` with a disk of 64 KiB at `at`, which only `work` and the processes it starts can
+/// see.
 ///
 /// # Panics
 ///
-/// Without root; and as `work` does.
+/// Without root, or if `work` panics.
 pub fn with_small_disk(at: &Path, work: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let run = scope.spawn(|| {
@@ -27,11 +28,11 @@ pub fn with_small_disk(at: &Path, work: impl FnOnce() + Send) {
     });
 }
 
-/// Takes all its pages, for a file whose path is returned.
+/// Fills the disk with a file; returns the path of the file.
 ///
 /// # Panics
 ///
-/// If it has none left for a file.
+/// If the disk has no room for another file.
 pub fn fill(disk: &Path) -> PathBuf {
     let path = disk.join("filler");
     let mut filler = File::create(&path).expect("there is room yet");

@@ -1,5 +1,5 @@
-//! The agent dies, or hangs; the flows do not. Times are printed. What is asked of every datapath
-//! of Linux TCP.
+//! The agent dies or hangs, and the flows go on. Times are printed. The same requirements hold for
+//! every datapath of Linux TCP.
 
 use crate::{Place, wait_for, wired};
 use ccp_agent::child::AgentChild;
@@ -12,19 +12,19 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
-/// What the issue promises.
+/// The promised limit for the fallback.
 const FALLBACK_LIMIT: Duration = Duration::from_millis(500);
 const FLOWS: usize = 8;
-/// After the agent is back, every flow is ours again within this.
+/// After the agent has returned, it drives every flow again within this time.
 const TAKE_BACK_LIMIT: Duration = Duration::from_secs(2);
-/// What was reported before, to an agent that did not read, is read within this.
+/// Within this time the agent reads the reports that were queued while it did not read.
 const BACKLOG: Duration = Duration::from_millis(300);
 const TURN: Duration = Duration::from_millis(5);
-/// Eight slow starts at once lose so much that some flows wait for a timeout, and for a second one
-/// twice as long: without ACKs there is nothing to fall back from. That is not the agent's fault.
-/// It lasts no longer than so many round trips of the idle path.
+/// Eight slow starts at once lose so many packets that some flows wait for a timeout, and for a
+/// second one of twice the length. Without ACKs a flow cannot fall back, and this is not the
+/// agent's fault. It lasts at most this many round trips of the idle path.
 const SETTLED_RTTS: f64 = 100.0;
-/// The path, and its delay one way.
+/// The rate of the path, and its one-way delay.
 const FAST_MBIT_PER_SEC: f64 = 48.0;
 const DELAY_MS: f64 = 20.0;
 
@@ -41,7 +41,7 @@ fn start(path: &Testbed, name: &str) -> Vec<Running> {
         .collect()
 }
 
-/// Until slow start has ended everywhere.
+/// Waits until slow start has ended in all flows.
 fn settle(delay_ms: f64) {
     thread::sleep(Duration::from_secs_f64(2.0 * delay_ms * SETTLED_RTTS / 1e3));
 }
@@ -63,8 +63,8 @@ fn report(what: &str, times: &mut [Duration]) {
     println!("{what}: median {:.0} ms, longest {:.0} ms", ms(times.len() / 2), ms(times.len() - 1));
 }
 
-/// The longest time without a byte from `since` on, which is counted from the flow's first byte. A
-/// stall that began before counts whole.
+/// The longest time without a received byte after `since`, which counts from the flow's first byte.
+/// A stall that began before `since` counts with its whole length.
 fn longest_stall(outcome: &Outcome, since: Duration) -> Duration {
     let end = (outcome.elapsed, outcome.bytes);
     let moments: Vec<Duration> = outcome.progress.iter().chain([&end]).map(|(at, _)| *at).collect();
@@ -72,7 +72,7 @@ fn longest_stall(outcome: &Outcome, since: Duration) -> Duration {
     after.map(|pair| pair[1] - pair[0]).max().expect("it went on")
 }
 
-/// No flow stalls for more than 2 RTT + 500 ms, and each moves on after the fault.
+/// No flow stalls for more than 2 RTT + 500 ms, and each receives data after the fault.
 fn check_stalls(what: &str, outcomes: &[Outcome], (fault, rtt): (Duration, Duration)) {
     let mut stalls: Vec<Duration> =
         outcomes.iter().map(|outcome| longest_stall(outcome, fault)).collect();
@@ -86,7 +86,7 @@ fn driven(agent: &AgentChild) -> usize {
     rows.iter().filter(|row| row.state == "driven" && row.reports > 0).count()
 }
 
-/// Once what was queued has been read, each flow goes on to report, and takes another arm.
+/// After the queued reports have been read, each flow continues to report, and takes another arm.
 fn are_heard_and_obey(agent: &AgentChild) {
     thread::sleep(BACKLOG);
     let reports = || -> BTreeMap<u32, u64> {
@@ -101,8 +101,8 @@ fn are_heard_and_obey(agent: &AgentChild) {
     assert!(rows.iter().all(|row| row.arm == "reno"), "{rows:?}");
 }
 
-/// When each flow first had that change of state, counted from `since_us` by the datapath's stamps.
-/// What was before, such as the fallback of a busy host's hiccup, is not counted.
+/// The time from `since_us` until each flow first entered `state`, by the datapath's time stamps.
+/// Earlier changes, such as a fallback because the host was busy, do not count.
 fn after(agent: &AgentChild, state: &str, since_us: u64) -> BTreeMap<u64, Duration> {
     let mut first = BTreeMap::new();
     for event in agent.events().unwrap_or_default() {
@@ -117,12 +117,13 @@ fn after(agent: &AgentChild, state: &str, since_us: u64) -> BTreeMap<u64, Durati
     first
 }
 
-/// `kill -9`, and another agent.
+/// Kills the agent with `kill -9`, and starts another agent.
 pub fn killed_and_restarted(place: &Place) {
     killed_and_restarted_slower(place, 1.0);
 }
 
-/// The same on a processor that is so much slower. The path holds as much, and limits are the same.
+/// The same with links slower by `factor`, for a slow processor. The path's buffer holds as many
+/// packets, and the limits are the same.
 pub fn killed_and_restarted_slower(place: &Place, factor: f64) {
     // `fixed` holds its window, so the first change of a window is the fallback's.
     let agent = place.agent(&["--arm", "fixed"]);
@@ -149,8 +150,8 @@ pub fn killed_and_restarted_slower(place: &Place, factor: f64) {
         }
         thread::sleep(TURN);
     }
-    // Reno's first step shows an RTT after the fallback at the latest, as it counts a window of
-    // ACKs.
+    // Reno counts a window of ACKs, so its first step is visible an RTT after the fallback at the
+    // latest.
     let mut times: Vec<Duration> = fell_back.into_iter().flatten().collect();
     report("kill -9: first step of the fallback's window after", &mut times);
     let limit = FALLBACK_LIMIT + 2 * rtt;
@@ -176,8 +177,9 @@ pub fn killed_and_restarted_slower(place: &Place, factor: f64) {
     agent.stop().expect("it ends");
 }
 
-/// SIGSTOP, and SIGCONT, under an arm. One at a time: in a buffer this short BBR leaves CUBIC two
-/// segments, and whoever loses both of them stalls without any agent's doing.
+/// SIGSTOP and SIGCONT, with all flows under one arm. Arms do not share the path: in a buffer this
+/// short BBR leaves CUBIC two segments, and a flow that loses both of them stalls even with a
+/// healthy agent.
 pub fn stopped_and_continued(place: &Place, arm: &str) {
     let agent = place.agent(&["--arm", arm]);
     let path = wired(FAST_MBIT_PER_SEC, DELAY_MS, 1.0);
@@ -211,7 +213,7 @@ pub fn stopped_and_continued(place: &Place, arm: &str) {
     agent.stop().expect("it ends");
 }
 
-/// SIGTERM: the flows go on without an agent.
+/// SIGTERM: the flows continue without an agent.
 pub fn ended(place: &Place) {
     let agent = place.agent(&["--arm", "bbr"]);
     let path = wired(24.0, 10.0, 1.0);

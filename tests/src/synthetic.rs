@@ -1,4 +1,4 @@
-//! Programs of a given length, all of which runs at every ACK.
+//! Datapath programs of a given length, all of whose instructions run at every ACK.
 
 use crate::Fallible;
 use crate::message;
@@ -7,7 +7,7 @@ const HEAD: &str = "(def (Report (acked 0) (lost 0) (rtt 0) (rate 0) (flight 0) 
 (when true
 ";
 
-/// What programs of arms are made of: sums, extremes, averages, choices.
+/// Typical statements of arms' programs: sums, extremes, averages, choices.
 const STATEMENTS: [&str; 6] = [
     "(:= Report.acked (+ Report.acked Ack.bytes_acked))",
     "(:= Report.lost (+ Report.lost Ack.lost_pkts_sample))",
@@ -28,7 +28,7 @@ fn length(text: &str) -> Fallible<usize> {
     Ok(message::install(1, text)?.1.instructions())
 }
 
-/// The text of a program of exactly that many instructions at every ACK.
+/// The text of a program with exactly that many instructions at every ACK.
 pub fn program(instructions: usize) -> Fallible<String> {
     let mut statements = 0;
     while length(&text(statements + 1, 0)).is_ok_and(|length| length <= instructions) {

@@ -1,5 +1,5 @@
-//! Antelope on real TCP: flows arrive whole, their arm has a reason, what was seen is kept, and the
-//! next flow to the same destination begins with what suited it.
+//! Antelope on real TCP: flows arrive whole, a flow's arm has a reason, samples are stored, and the
+//! next flow to the same destination begins with the arm that suited the destination.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::run_dir;
@@ -14,7 +14,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// Six seconds of the path.
+/// About six seconds of data at the path's rate.
 const BYTES: u64 = 18_000_000;
 
 fn transfer(place: &Place, path: &Testbed, meanwhile: impl FnOnce()) -> Outcome {
@@ -56,7 +56,7 @@ fn a_flow_of_real_tcp_has_an_arm_a_reason_samples_and_a_successor() {
     assert_eq!(first[0]["arm"], "bbr", "nothing is known of the destination");
     transfer(&place, &path, || {});
     let next = events(&agent, "created").pop().expect("a second flow");
-    // Of several verdicts the heaviest counts, not the last.
+    // Of several verdicts the one with the largest weight counts, not the last one.
     let suited = events(&agent, "recalled").pop().expect("it knows its destination");
     assert_eq!(next["arm"], suited["arm"], "{next}");
     let left = events(&agent, "remembered");
@@ -78,13 +78,13 @@ fn a_flow_of_real_tcp_has_an_arm_a_reason_samples_and_a_successor() {
 
 /// Flows of one host that share its link.
 const MANY: usize = 40;
-/// How long they send, together.
+/// How long all flows send.
 const TOGETHER: Duration = Duration::from_secs(15);
-/// A flow whose packets are lost again and again waits for its timeouts, which double; whom its
-/// neighbours do not let live has waited for twenty seconds and more.
+/// A flow that loses its packets repeatedly waits for timeouts, which double each time. A flow that
+/// its neighbours starve has been seen to wait for twenty seconds and more.
 const STALL_MAX: Duration = Duration::from_secs(10);
 
-/// No flow starves, though each of them sees only its own losses.
+/// No flow starves, although each flow observes only its own losses.
 #[test]
 fn many_flows_on_one_link_know_of_each_other_and_all_go_on() {
     let _one = exclusive();

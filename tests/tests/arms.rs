@@ -1,4 +1,4 @@
-//! Every arm on this kernel's TCP: it fills a good part of a plain link, and hands its flow on.
+//! Every arm on this kernel's TCP: it fills most of a plain link, and hands its flow over.
 
 use ccp_agent::clock;
 use ccp_agent::host::Target;
@@ -7,12 +7,12 @@ use remuda_tests::{Place, exclusive, skip, wired};
 use std::thread;
 use std::time::Duration;
 
-/// At once; each has a link of its own, and the machine has to keep up with them all.
+/// Flows at a time; each has its own link, and the machine must be fast enough for all of them.
 const AT_ONCE: usize = 4;
 const RATE_MBIT_PER_SEC: f64 = 12.0;
-/// Long enough for those that climb from a slow start of their own.
+/// Long enough for arms that have a slow start of their own.
 const SPAN: Duration = Duration::from_secs(8);
-/// What any of them gets of it in its first seconds: a bound in words is "most of it".
+/// Least share of the link in the first seconds; in words: "most of it".
 const SHARE_MIN: f64 = 0.5;
 
 #[test]
@@ -24,7 +24,7 @@ fn every_arm_fills_most_of_a_link_and_its_successor_goes_on() {
     let place = Place::new();
     let agent = place.agent(&["--arm", "reno"]);
     let names: Vec<&str> = remuda_algorithms::arms().iter().map(|arm| arm.name).collect();
-    // fixed has no window of its own to find, remy no table, and dctcp wants a path with ECN
+    // `fixed` finds no window by itself, `remy` needs a table, and `dctcp` needs a path with ECN.
     let moving: Vec<&str> =
         names.into_iter().filter(|name| !["fixed", "remy", "dctcp"].contains(name)).collect();
     for some in moving.chunks(AT_ONCE) {

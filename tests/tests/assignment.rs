@@ -1,5 +1,5 @@
-//! How sockets come to the agent: by cgroup, and as the namespace's default; and what is left
-//! after.
+//! How the agent gets sockets: by cgroup, and as the namespace's default; and the state after the
+//! agent has ended.
 
 use ccp_agent::child::AgentChild;
 use remuda_bpf::DefaultAlgorithm;
@@ -60,7 +60,7 @@ fn the_default_is_taken_given_back_and_mended_after_a_crash() {
     let path = wired(24.0, 5.0, 1.0);
     let host = DefaultAlgorithm::current().expect("the default");
     let place = Place::new();
-    // In a namespace of its own, so that the host's default stays what it is.
+    // The test uses its own namespace, so that the host's default does not change.
     let current = || path.server().sysctl("net.ipv4.tcp_congestion_control").expect("the sysctl");
     let before = current();
     let agent = start_outliving(&place, &path, &["--arm", "cubic", "--take-default"]);
@@ -81,8 +81,8 @@ fn the_default_is_taken_given_back_and_mended_after_a_crash() {
     assert_eq!(DefaultAlgorithm::current().expect("the default"), host);
 }
 
-/// Starts an agent inside the server's namespace, from a thread that lives as long as the test: a
-/// child dies with the thread that started it.
+/// Starts an agent inside the server's namespace, from a thread that lives as long as the test: the
+/// agent dies with the thread that started it.
 fn start_outliving(place: &Place, path: &remuda_live::Testbed, arguments: &[&str]) -> AgentChild {
     use std::os::fd::AsRawFd;
     let home = fs::File::open("/proc/thread-self/ns/net").expect("our namespace");

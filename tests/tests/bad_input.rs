@@ -1,10 +1,10 @@
-//! Bad flags, names, configurations and traces: an error that names the input and the rule, a
-//! status other than 0, and nothing changed. No root is needed to be told.
+//! Bad flags, names, configurations and traces: the error names the input and the rule, the status
+//! is not 0, and nothing is changed. These errors need no root.
 
 use remuda_tests::{Place, binary, exclusive, skip};
 use std::process::Command;
 
-/// Runs `remuda` and gives its status and what it said.
+/// Runs `remuda`; returns whether it succeeded, and its output.
 fn remuda(arguments: &[&str]) -> (bool, String) {
     let out = Command::new(binary()).args(arguments).output().expect("the command runs");
     let said = [out.stdout, out.stderr].concat();

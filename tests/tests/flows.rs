@@ -1,4 +1,4 @@
-//! Real flows under a real agent: byte-exact while the policy changes, over IPv4 and IPv6.
+//! Real flows under a real agent stay byte-exact while the policy changes, over IPv4 and IPv6.
 
 use ccp_agent::host::Target;
 use remuda_live::transfer::Transfer;

@@ -1,5 +1,5 @@
-//! Who comes to a path in use finds it alike in the simulator and on real TCP: what its handshake
-//! tells is the queue's round trip, and nothing times out for nothing. Needs root.
+//! A flow that starts on a busy path behaves alike in the simulator and on real TCP: its handshake
+//! measures the round trip with the queue, and no timeout is spurious. Needs root.
 
 use remuda_real::{Agents, AuthorsFiles};
 use remuda_scenarios::Scenario;
@@ -8,7 +8,8 @@ use remuda_tests::{binary, exclusive, skip};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-/// 12 Mbit/s and 40 ms. A CUBIC keeps 120 segments queued and more, 120 ms; four come later.
+/// 12 Mbit/s and 40 ms. A CUBIC flow keeps 120 segments or more queued, which is 120 ms; four flows
+/// start later.
 fn scenario(driver: &str) -> Scenario {
     let text = format!(
         "duration_s = 12\nsample_ms = 0\n\

@@ -1,5 +1,5 @@
-//! Hostile and broken peers: on every socket a clear refusal, nothing changed, no exit, and no
-//! other flow touched.
+//! Hostile and broken peers: every socket refuses them clearly, nothing changes, the agent does not
+//! exit, and other flows are not affected.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::control::{Answer, Request, ask};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const FUZZED: usize = 4_000;
 
-/// An agent without BPF: the sockets need no root.
+/// An agent without BPF: its sockets need no root.
 fn without_bpf(place: &Place) -> AgentChild {
     let config = place.file("remuda.toml", "[agent]\nbpf = false\n");
     place.agent(&["--config", config.to_str().expect("a path")])
@@ -47,7 +47,7 @@ impl Peer {
         (bytes >= 8).then(|| u16::from_le_bytes([message[0], message[1]]))
     }
 
-    /// READY, the programs, CREATE, and its program: a whole conversation.
+    /// A whole conversation: READY, the programs, CREATE, and the flow's program.
     fn greets_and_is_answered(&self, sid: u32) {
         let mut message = Vec::new();
         encode_ready(&mut message, 1);
@@ -98,7 +98,7 @@ fn refused(agent: &AgentChild) -> u64 {
     }
 }
 
-/// Waits until as many messages were refused.
+/// Waits until `want` messages were refused.
 fn wait_refused(agent: &AgentChild, want: u64) {
     for _ in 0..500 {
         if refused(agent) >= want {
@@ -164,7 +164,7 @@ fn fuzzed_messages_end_nothing() {
             hostile.send(&bytes);
             sent += 1;
         }
-        // Our own receive buffer must not become what stalls us.
+        // The test must not block on its own full receive buffer.
         hostile.socket.set_nonblocking(true).expect("it does not block");
         while hostile.hear().is_some() {}
         hostile.socket.set_nonblocking(false).expect("it blocks");
@@ -253,7 +253,7 @@ fn a_hostile_control_client_gets_errors_and_others_their_answers() {
         BufReader::new(&stream).read_line(&mut reply).expect("an answer");
         assert!(reply.contains("error") && reply.contains(part), "{reply}");
     }
-    // Clients that say nothing do not keep others out for ever, nor the agent from its work.
+    // Silent clients must not keep other clients out for ever, nor stop the agent's work.
     let silent: Vec<_> = (0..8)
         .map(|_| UnixStream::connect(control_socket(agent.run_dir())).expect("it connects"))
         .collect();

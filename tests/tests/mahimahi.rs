@@ -1,4 +1,4 @@
-//! `mm-link`, `mm-delay` and `mm-loss`: links to the binary, nested, with real TCP. Needs root.
+//! `mm-link`, `mm-delay` and `mm-loss` as links to the binary, nested, with real TCP. Needs root.
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 
@@ -14,13 +14,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// How long anything may take.
+/// Limit for each wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One opportunity of 1504 bytes each millisecond.
 const RATE_MBIT_PER_SEC: f64 = 12.032;
 
-/// A folder with the three names, and a trace.
+/// A folder with the three commands and a trace.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in ["mm-link", "mm-delay", "mm-loss", "remuda"] {
@@ -30,7 +30,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// `line`, by words; `SCRIPT` in it is one word, run with bash.
+/// A command from the words of `line`; the word `SCRIPT` stands for bash with `script`.
 fn called(folder: &Path, line: &str, script: &str) -> Command {
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
     let mut words = line.split_whitespace();
@@ -46,7 +46,7 @@ fn called(folder: &Path, line: &str, script: &str) -> Command {
     command
 }
 
-/// Waits for an end within the bound; kills what does not end.
+/// Waits for the process to end within the limit; kills it otherwise.
 fn end(mut child: Child) -> Output {
     let clock = Clock::start();
     while child.try_wait().unwrap().is_none() {
@@ -66,7 +66,7 @@ fn done(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// A server on this host, and what it does with the one who calls.
+/// A server on this host; `work` handles the connection.
 fn serve<T: Send + 'static>(
     work: impl FnOnce(TcpStream) -> T + Send + 'static,
 ) -> (u16, thread::JoinHandle<T>) {
@@ -81,7 +81,7 @@ fn serve<T: Send + 'static>(
     (port, server)
 }
 
-/// The least round trip of ten, to one who echoes.
+/// The least round trip of ten, to a peer that echoes.
 fn round_trip(mut stream: TcpStream) -> Duration {
     let clock = Clock::start();
     let mut trip = || {
@@ -110,7 +110,8 @@ fn nested_delays_add_up_and_the_base_is_the_outermost() {
     let trip = server.join().unwrap();
     // Twice 35 ms, and at most a millisecond each way until the next opportunity.
     assert!((70..90).contains(&trip.as_millis()), "{trip:?}");
-    // A host's shells are 100.64.0.1, 100.65.0.1 and so on; those within have other endings.
+    // The shells that a host starts are 100.64.0.1, 100.65.0.1 and so on; nested shells end
+    // otherwise.
     assert!(base.starts_with("100.") && base.ends_with(".0.1\n"), "{base}");
 }
 
@@ -133,7 +134,7 @@ fn shells_stand_side_by_side_and_within_a_link_of_ours() {
         let measured = server.join().unwrap().as_millis() as u64;
         assert!((trip..trip + 15).contains(&measured), "{measured} ms");
     }
-    // Behind `remuda link`, the outermost end is that one's server.
+    // Behind `remuda link`, the outermost end is the server of that link.
     let script = "echo $MAHIMAHI_BASE; for i in 1 2 3 4 5 6 7 8 9 10; do \
                   iperf3 -n 100K -c $MAHIMAHI_BASE >/dev/null && exit 0; sleep 0.1; done; exit 1";
     let mut command = called(folder.path(), "remuda link --delay-ms 5 --server", "");
@@ -141,10 +142,10 @@ fn shells_stand_side_by_side_and_within_a_link_of_ours() {
     assert_eq!(done(&end(command.spawn().unwrap())).trim(), "10.11.0.2");
 }
 
-/// What an upload is of.
+/// Size of an upload.
 const UPLOAD_BYTES: u64 = 3_000_000;
 
-/// Takes an upload and hangs up; how fast it came, from its first byte on, in Mbit/s.
+/// Reads an upload and hangs up; returns its rate in Mbit/s, from the first byte on.
 fn swallow(mut stream: TcpStream) -> f64 {
     let (mut buffer, mut bytes) = (vec![0; 65_536], 0);
     let mut clock = None;
@@ -155,7 +156,8 @@ fn swallow(mut stream: TcpStream) -> f64 {
     bytes as f64 * 8.0 / 1e6 / clock.unwrap().elapsed().as_secs_f64()
 }
 
-/// Waits until the other end hangs up: a shell ends with its command, whatever is under way.
+/// Waits until the other end hangs up, because a shell ends with its command and cuts off packets
+/// on the way.
 const UPLOAD: &str =
     "exec 3<>/dev/tcp/$MAHIMAHI_BASE/PORT && head -c 3000000 /dev/zero >&3 && cat <&3";
 
@@ -180,14 +182,14 @@ fn a_trace_paces_an_upload_and_its_log_tells() {
     assert!((capacity / RATE_MBIT_PER_SEC - 1.0).abs() < 0.02, "{capacity} Mbit/s");
     assert!(log.totals.dropped_packets > 0, "slow start fills 20 packets");
     assert!(log.totals.departed_bytes > UPLOAD_BYTES);
-    // 20 packets wait 20 ms, and one more is under way.
+    // 20 packets wait for 20 ms, and one more is being sent.
     assert!(log.totals.delay_ms(99).unwrap() <= 22, "{:?}", log.totals.delay_ms(99));
     let names: Vec<&String> = log.flow_names.values().collect();
     assert!(names.iter().any(|name| name.starts_with("tcp 100.")), "{names:?}");
     mahimahis_own_reader_takes_it(&folder.path().join("up.log"));
 }
 
-/// What mm-delay-graph asks of a line: blanks between words, of which it looks at four.
+/// mm-delay-graph needs lines whose words are separated by blanks, and reads four of them.
 fn mahimahis_own_reader_takes_it(log: &Path) {
     let text = fs::read_to_string(log).unwrap();
     assert_eq!(text.matches("# base timestamp: 0\n").count(), 1);
@@ -210,13 +212,13 @@ fn all_loss_lets_nothing_through_and_the_status_is_the_commands() {
     for (direction, passed) in [("uplink 1", "124"), ("uplink 0", "1")] {
         let line = format!("mm-loss {direction} SCRIPT");
         let output = end(called(folder.path(), &line, script).spawn().unwrap());
-        // Without loss, nobody listens there: refused at once.
+        // Without loss the connection is refused at once, because nothing listens there.
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), passed, "{direction}");
         assert_eq!(output.status.code(), Some(7));
     }
 }
 
-/// Whether this namespace has a device that a shell made.
+/// Whether this namespace has a device of a shell.
 fn has_device() -> bool {
     let devices = fs::read_to_string("/proc/net/dev").unwrap();
     devices.lines().any(|line| line.trim_start().starts_with("remuda"))

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Two environments that real TCP can have, and one that it cannot.
+/// Two environments that real TCP supports, and one that it does not.
 const SUITE: &str = r#"
 title = "For tests"
 source = "this file"

@@ -1,5 +1,5 @@
-//! What suited a destination before is there for the next flow to it: before its first packet,
-//! after a restart, and whatever became of the agent or of its file.
+//! The arm that suited a destination is available to the next flow: before the flow's first packet,
+//! after a restart, and whatever happens to the agent or its file.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::clock;
@@ -27,20 +27,20 @@ use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Duration;
 
-/// No window that a kernel would begin with.
+/// A window with which no kernel would begin.
 const PKTS: u32 = 37;
 const BYTES: usize = 200_000;
 const TURNS: u32 = 500;
 const TURN: Duration = Duration::from_millis(20);
 
-/// A connection whose server end, which sends, asked for `algorithm` before it was there.
+/// A connection whose sending server end asked for `algorithm` before the connection was made.
 struct Connection {
     sender: TcpStream,
     receiver: TcpStream,
 }
 
 impl Connection {
-    /// From the server's namespace, to the client's address of that family.
+    /// A connection from the server's namespace to the client's address of that family.
     fn new(path: &Testbed, algorithm: &str, is_ipv6: bool) -> Self {
         let server: IpAddr = match is_ipv6 {
             true => path.server().ipv6().into(),
@@ -59,7 +59,6 @@ impl Connection {
         Self { sender, receiver }
     }
 
-    /// The sender's window, in segments.
     fn cwnd_pkts(&self) -> u32 {
         // SAFETY: all zeros is a valid value of a struct of integers.
         let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -72,7 +71,7 @@ impl Connection {
         info.tcpi_snd_cwnd
     }
 
-    /// Sends so many bytes, which all arrive.
+    /// Sends `bytes` bytes and checks that all arrive.
     fn send(&mut self, bytes: usize) {
         thread::scope(|scope| {
             let receiver = &mut self.receiver;
@@ -97,7 +96,7 @@ fn neighbour(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What an agent that stood here before has left of the client's neighbours.
+/// Writes the file of an earlier agent, with entries for the client's neighbours.
 fn seed(state_dir: &Path, path: &Testbed) {
     let mut memory = Memory::new(&MemoryConfig::default());
     for is_ipv6 in [false, true] {
@@ -123,7 +122,7 @@ fn agent(place: &Place, more: &[&str]) -> AgentChild {
     place.agent(&[&own, more].concat())
 }
 
-/// The fields of the first event of that name, when it is there.
+/// The fields of the first event of that name; waits for it.
 fn event(agent: &AgentChild, name: &str) -> serde_json::Value {
     for _ in 0..TURNS {
         let events = agent.events().expect("there is a log");
@@ -280,7 +279,7 @@ fn a_full_disk_costs_no_flow_and_not_the_old_file() {
     });
 }
 
-/// Rides what suited before, else CUBIC; and is of the opinion that BBR would suit.
+/// A policy that uses the remembered arm, or else CUBIC, and always reports that BBR would suit.
 struct Believer;
 
 impl Chooser for Believer {
@@ -307,13 +306,13 @@ static BELIEVER: Arm = Arm {
     ..cubic::ARM
 };
 
-/// Before anybody looks at the arms.
+/// Registers the policy, before the registry of arms is first read.
 fn add_believer() {
     static ADDED: Once = Once::new();
     ADDED.call_once(|| remuda_algorithms::add(&BELIEVER).expect("a name of its own"));
 }
 
-/// An agent in this process, so that it has an arm of this test's own.
+/// Runs an agent in this process, so that it has this test's own policy.
 fn with_believer(place: &Place, initial_cwnd_pkts: u32, work: impl FnOnce() + Send) {
     let mut config = Config::default();
     config.agent.default = BELIEVER.name.to_owned();
@@ -332,7 +331,7 @@ fn with_believer(place: &Place, initial_cwnd_pkts: u32, work: impl FnOnce() + Se
                 false
             }
         });
-        // Ended even if the work fails, or the scope would wait for ever.
+        // The agent is stopped even if the work panics; otherwise the scope would wait for ever.
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             assert!(there, "the agent answers");
             work();
@@ -351,7 +350,8 @@ fn arm_of_next(place: &Place, path: &Testbed, is_ipv6: bool) -> (u32, String) {
         let Ok(Answer::Flows { flows }) = ask(&place.run_dir(), &Request::Flows {}) else {
             panic!("the agent answers");
         };
-        // Closed flows of before may still be there: the last one is ours.
+        // Closed flows of earlier connections may still be listed: the last one is this
+        // connection's.
         if let Some(row) = flows.iter().rev().find(|row| row.reports > 0) {
             return (cwnd_pkts, row.arm.clone());
         }
@@ -379,7 +379,7 @@ fn what_one_flow_found_out_the_next_one_begins_with() {
                 thread::sleep(TURN * 5);
                 false
             }));
-            // The address itself forgotten, its network answers for it.
+            // After the address itself is forgotten, the entry of its network is used.
             let of = Some(Network::host(client(&path, is_ipv6)));
             let forgot = ask(&place.run_dir(), &Request::Forget { of });
             assert!(matches!(forgot, Ok(Answer::Forgot { destinations: 1 })), "{forgot:?}");
@@ -405,7 +405,7 @@ fn the_next_flow_jumps_to_half_of_what_one_had() {
             connection.send(60_000);
             connection.cwnd_pkts()
         };
-        // 42 segments, and an ACK of each raises the window by one at most.
+        // The window begins with 42 segments, and the ACK of each raises it by one at most.
         let slow_start = small();
         assert!((11..=52).contains(&slow_start), "{slow_start}");
         Connection::new(&path, &place.name, false).send(6_000_000);
@@ -413,7 +413,7 @@ fn the_next_flow_jumps_to_half_of_what_one_had() {
             thread::sleep(TURN);
             Some(small()).filter(|pkts| *pkts > 60)
         });
-        // 48 Mbit/s over 40 ms are 166 segments; there may have been a queue all along.
+        // 48 Mbit/s over 40 ms are 166 segments; the window may also have contained a queue.
         let jumped = jumped.expect("what the long flow had is known");
         assert!(jumped < 230, "{jumped}");
         let Ok(Answer::Memory { destinations }) = ask(&place.run_dir(), &Request::Memory {}) else {

@@ -1,5 +1,5 @@
 //! A model that live flows have taught, on real TCP: it predicts in the shadow, takes over because
-//! it is better, decides for flows that run, and one command goes back.
+//! it is better, decides for running flows, and one command restores the old model.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::run_dir;
@@ -18,16 +18,16 @@ use std::time::Duration;
 
 const TURNS: u32 = 500;
 const TURN: Duration = Duration::from_millis(20);
-/// A first sample of half a second, then four seconds at least.
+/// Time for a first sample of half a second and at least four seconds of further samples.
 const SHORT: Duration = Duration::from_secs(7);
 
-/// Trees of one leaf.
+/// A tree with one leaf.
 fn leaf(value: f32) -> Value {
     trees::leaf(value, COUNT)
 }
 
-/// The shipped one, but that bbr is the best arm anywhere, copa the next, and that all of them get
-/// e^6 times as much as any path has.
+/// The shipped model with other values: bbr is the best arm everywhere, copa the next, and every
+/// arm is predicted e^6 times as much as any path has.
 fn boasting() -> Value {
     let mut model: Value = serde_json::from_str(Model::shipped_text()).expect("it is JSON");
     let each = |of: &dyn Fn(&str) -> Value| {
@@ -47,7 +47,7 @@ fn boasting() -> Value {
     model
 }
 
-/// The same, which live flows taught modesty, and that copa gets four times as much.
+/// A correction of that model by live flows: it takes the factor e^6 back and raises copa.
 fn taught(base: &Value) -> Value {
     let mut model = base.clone();
     model["online"] = json!({
@@ -58,7 +58,7 @@ fn taught(base: &Value) -> Value {
     model
 }
 
-/// The last event of that name, when there are so many.
+/// The last of `count` events of that name; waits for them.
 fn event(agent: &AgentChild, name: &str, count: usize) -> Value {
     for _ in 0..TURNS {
         let events = agent.events().expect("there is a log");

@@ -1,5 +1,5 @@
-//! Native arms: a flow runs the kernel's own algorithm, is still measured and still switchable; and
-//! where a route locks the algorithm, it stays what it was.
+//! Native arms: a flow runs the kernel's own algorithm and can still be measured and switched;
+//! where a route locks the algorithm, the flow keeps it.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::clock;
@@ -13,7 +13,7 @@ use std::time::Duration;
 const TURN: Duration = Duration::from_millis(20);
 const PATIENCE_TURNS: usize = 150;
 
-/// The agent's rows once `holds`; fails with the last ones otherwise.
+/// The agent's rows once `holds` is true; panics with the last rows otherwise.
 fn rows(agent: &AgentChild, holds: impl Fn(&[Row]) -> bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for _ in 0..PATIENCE_TURNS {
@@ -109,7 +109,7 @@ fn flows_that_end_under_the_kernels_own_are_missed() {
     agent.stop().expect("it ends");
 }
 
-/// A switch that the kernel refuses: the flow runs on under the arm it had.
+/// A switch that the kernel refuses: the flow continues under its arm.
 #[test]
 fn a_route_that_locks_the_algorithm_is_said_and_the_flow_goes_on() {
     let _one = exclusive();
@@ -124,7 +124,7 @@ fn a_route_that_locks_the_algorithm_is_said_and_the_flow_goes_on() {
     let route = ["route", "replace", &to, "dev", &device, "congctl", "lock", &place.name];
     let status = path.server().command("ip").args(route).status().expect("ip runs");
     assert!(status.success(), "ip route replace ... congctl lock");
-    // The route names the algorithm: the flow is ours without asking.
+    // The route names the algorithm, so the flow is ours without a socket option.
     let transfer = Transfer::default();
     let flow = transfer.start(path.server(), path.client()).expect("it starts");
     let id = rows(&agent, |rows| rows.iter().any(|row| row.reports > 20))[0].id;
@@ -135,7 +135,7 @@ fn a_route_that_locks_the_algorithm_is_said_and_the_flow_goes_on() {
     let after = rows(&agent, |rows| rows[0].reports > row.reports + 20)[0].clone();
     assert!(after.acked_bytes > row.acked_bytes);
     assert_eq!(events(&agent, "vetoed"), 1);
-    // Our own arms change no algorithm of the kernel's, so they are not locked.
+    // Our own arms do not change the kernel's algorithm, so the lock does not affect them.
     agent.set(Target::Flow(id), "cubic").expect("it is set");
     rows(&agent, |rows| rows[0].arm == "cubic");
     flow.stop();

@@ -1,11 +1,11 @@
-//! A crate outside the workspace adds an arm: it builds, its own tests pass, and its arm is equal
-//! to ours.
+//! A crate outside the workspace adds an arm: it builds, its own tests pass, and its arm is listed,
+//! simulated and switched to.
 
 use remuda_tests::root;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Builds and tests the crate, beside this project's own build and with its versions of everything.
+/// Builds and tests the crate, with this project's target folder and versions of dependencies.
 fn build() -> PathBuf {
     let folder = root().join("tests/example-arm");
     std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).expect("a lock file");

@@ -1,4 +1,5 @@
-//! What applications and operators want of flows of real TCP: by users that may, and not by others.
+//! What applications and operators want of flows of real TCP: authorised users may set it, others
+//! may not.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::flow::Row;
@@ -28,7 +29,7 @@ use std::time::Duration;
 const TURNS: u32 = 500;
 const TURN: Duration = Duration::from_millis(10);
 
-/// The socket for applications, which other users reach: the folder is one of this test's own.
+/// The socket for applications, in a folder of this test that other users can reach.
 fn door(place: &Place) -> PathBuf {
     let folder = place.run_dir();
     let folder = folder.parent().expect("it lies in a folder");
@@ -36,7 +37,7 @@ fn door(place: &Place) -> PathBuf {
     application_socket(&place.run_dir())
 }
 
-/// A listener of loopback whose connections are read to their ends.
+/// A listener on loopback whose connections are read to their ends.
 fn sink() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port of loopback");
     let address = listener.local_addr().expect("an address");
@@ -51,7 +52,7 @@ fn sink() -> SocketAddr {
     address
 }
 
-/// A socket of the caller's that asks for the agent's algorithm.
+/// A socket of the calling user that asks for the agent's algorithm.
 fn unconnected(name: &str) -> OwnedFd {
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
         .expect("a socket");
@@ -68,7 +69,7 @@ fn connected(fd: OwnedFd, to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// What the agent says of the flow whose local port is that of this stream, once it wants that.
+/// The agent's row of the flow with this stream's local port, once the flow has that preference.
 fn wait_for(agent: &AgentChild, stream: &TcpStream, wants: &str) -> Row {
     let local = stream.local_addr().expect("an address").to_string();
     wait_for_one(agent, wants, |row| row.local == local)
@@ -269,7 +270,7 @@ fn an_operators_order_comes_before_and_the_configuration_after() {
     agent.stop().expect("it ends");
 }
 
-/// Waits for the flow of a program of another user's, and lets it end.
+/// Waits for the flow of another user's program, and lets the program end.
 fn program_wants(place: &Place, agent: &AgentChild, command: &mut Command, wants: &str) {
     let to = sink();
     command.args([&to.ip().to_string(), &to.port().to_string(), &place.name]);
@@ -304,7 +305,8 @@ fn programs_in_c_and_python_say_it_as_well() {
         .status();
     assert!(compiled.expect("there is a C compiler").success());
     program_wants(&place, &agent, &mut Command::new(built), "delay");
-    // The package's one module that this needs, where the other user can read it.
+    // The only module of the package that this test needs, copied to where the other user can read
+    // it.
     let module = root().join("python/remuda/preference.py");
     let module = fs::read_to_string(module).expect("it is there");
     let example = fs::read_to_string(client.join("examples/prefer.py")).expect("it is there");
@@ -322,7 +324,7 @@ fn descriptors(agent: &AgentChild) -> usize {
     fs::read_dir(format!("/proc/{}/fd", agent.pid())).expect("it lives").count()
 }
 
-/// A client of the socket for applications, as a hostile program would be one.
+/// A hostile client of the socket for applications.
 fn knock(path: &PathBuf) -> Option<OwnedFd> {
     let fd = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).ok()?;
     let address = nix::sys::socket::UnixAddr::new(path).ok()?;
@@ -330,7 +332,7 @@ fn knock(path: &PathBuf) -> Option<OwnedFd> {
 }
 
 fn send(fd: &OwnedFd, bytes: &[u8]) {
-    // A hostile client does not care whether it is heard.
+    // A hostile client ignores errors of sending.
     // SAFETY: an open descriptor, copied so that both close their own.
     let copy = unsafe { OwnedFd::from_raw_fd(libc::dup(fd.as_raw_fd())) };
     let _ = UnixDatagram::from(copy).send(bytes);

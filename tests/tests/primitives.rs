@@ -1,10 +1,11 @@
-//! The table of primitives and datapaths in ARCHITECTURE.md says what the capability bits say.
+//! The table of primitives and datapaths in ARCHITECTURE.md agrees with the capability bits.
 
 use remuda_tests::root;
 use remuda_wire::capability;
 use std::fs;
 
-/// Datapaths by their column; the module's bits are what its machines read from its device.
+/// The datapaths by their column. The module's bits are those that the kernel tests read from its
+/// device.
 const DATAPATHS: [(&str, u32); 5] = [
     ("BPF", remuda_bpf::announce::CAPABILITIES),
     ("module", capability::SIGNALS | capability::CCP),
@@ -13,7 +14,7 @@ const DATAPATHS: [(&str, u32); 5] = [
     ("simulator", capability::SIGNALS | capability::CCP),
 ];
 
-/// Cells of the table's rows, with those of its head first.
+/// The cells of the table's rows, the header row first.
 fn table() -> Vec<Vec<String>> {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there");
     let lines = text.lines().skip_while(|line| !line.starts_with("| primitive |"));

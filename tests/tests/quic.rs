@@ -1,4 +1,4 @@
-//! Files over QUIC on loopback, by the agent: no root, no BPF.
+//! Files over QUIC on loopback, driven by the agent: no root, no BPF.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::host::Target;
@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-/// Of whatever is waited for.
+/// Limit for each wait.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// An agent without BPF needs no root.
@@ -88,7 +88,7 @@ fn what_cannot_be_fetched_is_said_and_leaves_no_file() {
     }
 }
 
-/// The agent is told another arm while a transfer runs; then it dies; then it comes back.
+/// The arm changes while a transfer runs; then the agent dies; then a new agent starts.
 #[test]
 fn an_arm_is_changed_live_and_a_transfer_outlives_its_agent() {
     let _one = exclusive();

@@ -1,4 +1,4 @@
-//! The agent dies, or hangs; the flows do not: on the BPF datapath.
+//! The agent dies or hangs, and the flows go on: on the BPF datapath.
 
 use remuda_tests::{Place, exclusive, skip, survival};
 
@@ -10,7 +10,7 @@ fn killed_and_restarted() {
     }
 }
 
-/// Once with a window's arm and once with a paced one.
+/// Once with a window arm and once with a paced arm.
 #[test]
 fn stopped_and_continued() {
     let _one = exclusive();

@@ -1,5 +1,5 @@
-//! What goes wrong around a policy costs no flow a byte: a full disk, a poisoned folder of samples,
-//! a model that breaks under the agent that runs by it.
+//! Failures around a policy cost no flow a byte: a full disk, a corrupt file in the folder of
+//! samples, a model file that is damaged under a running agent.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::run_dir;
@@ -15,14 +15,14 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// Three seconds of the path.
+/// About three seconds of data at the path's rate.
 const BYTES: u64 = 9_000_000;
 
 fn path() -> Testbed {
     wired(24.0, 10.0, 4.0)
 }
 
-/// So many flows at a time: all of their bytes arrive, whatever happens meanwhile.
+/// Runs `flows` flows at a time and `meanwhile` beside them; all bytes must arrive.
 fn transfers(flows: usize, by: &str, path: &Testbed, meanwhile: impl FnOnce()) {
     let algorithm = Some(by.to_owned());
     let transfer = Transfer { bytes: Some(BYTES), algorithm, ..Transfer::default() };
@@ -34,7 +34,7 @@ fn transfers(flows: usize, by: &str, path: &Testbed, meanwhile: impl FnOnce()) {
     }
 }
 
-/// The first event of that name, if it comes within five seconds.
+/// The first event of that name; waits up to five seconds for it.
 fn event(agent: &AgentChild, name: &str) -> Value {
     for _ in 0..250 {
         let events = agent.events().expect("the event log");
@@ -46,7 +46,7 @@ fn event(agent: &AgentChild, name: &str) -> Value {
     panic!("no event {name}: {:?}", agent.events());
 }
 
-/// The lines of a file, each of which is whole.
+/// The parsed lines of a file; each line must be complete.
 fn lines(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).expect("a file");
     assert!(text.ends_with('\n'), "the last line is whole");
@@ -62,7 +62,7 @@ fn samples_on_a_full_disk_cost_no_flow_and_those_before_stay_whole() {
     let (path, place) = (path(), Place::new());
     let disk = place.run_dir().with_file_name("disk");
     with_small_disk(&disk, || {
-        // What somebody left there is no sample, and is not ours to touch.
+        // A file that another program left there is not a sample, and must not be changed.
         let dir = run_dir::samples_dir(&disk);
         DirBuilder::new().mode(0o700).create(&dir).expect("a private folder");
         let poison = dir.join("samples-0000000007.jsonl");
@@ -71,7 +71,7 @@ fn samples_on_a_full_disk_cost_no_flow_and_those_before_stay_whole() {
         let agent = place.agent(&["--policy", "antelope", "--state-dir", state_dir]);
         let samples = dir.join("samples-0000000008.jsonl");
         let mut filler = None;
-        // A page has room for ten samples, and a flow has two a second.
+        // A page has room for ten samples, and a flow takes two a second.
         transfers(3, &place.name, &path, || {
             thread::sleep(Duration::from_secs(2));
             assert_eq!(agent.flows().expect("it answers").len(), 3);

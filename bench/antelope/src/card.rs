@@ -1,11 +1,11 @@
-//! A10: what the shipped models were trained on, as the card in their file says it.
+//! Row A10: the training data of the shipped models, from the card in the model's file.
 
 use crate::Error;
 use serde::Deserialize;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Of a model's card, what A10 is about; `selector/models/README.md` has the rest.
+/// The fields of a model's card that A10 uses; `selector/models/README.md` describes the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Card {
     data: String,
@@ -21,17 +21,17 @@ struct File {
 }
 
 impl Card {
-    /// Reads the card of a model's file; `None` if there is no such file.
+    /// Reads the card of a model's file; `None` if the file does not exist.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, or has no card.
+    /// The file cannot be read, or has no card.
     pub fn load(path: &Path) -> Result<Option<Self>, Error> {
         match std::fs::read_to_string(path) {
             Ok(text) => {
                 serde_json::from_str::<File>(&text).map(|file| Some(file.card)).map_err(|error| {
                     let form = "selector/models/README.md has its form";
-                    Error::file(path, format!("no model with a card: {error}; {form}"))
+                    Error::file(path, format!("not a model with a card: {error}; {form}"))
                 })
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -39,7 +39,7 @@ impl Card {
         }
     }
 
-    /// What it was trained on, in words.
+    /// The training data, in words.
     pub fn words(&self) -> String {
         let Self { data, seed, environments_trained, environments_held_out, rows } = self;
         format!(
@@ -48,7 +48,7 @@ impl Card {
         )
     }
 
-    /// How many environments there are: those trained on, and those held out.
+    /// Number of environments for training, and number of held-out ones.
     pub fn counts(&self) -> (u64, u64) {
         (self.environments_trained, self.environments_held_out)
     }

@@ -1,42 +1,38 @@
-//! Everything that can go wrong with the table.
+//! Errors of the table.
 
 use std::path::PathBuf;
 
 /// Why there is no table.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A run failed, or cannot be kept.
+    /// A run failed, or its result cannot be stored.
     #[error(transparent)]
     Matrix(#[from] remuda_matrix::Error),
-    /// Real TCP cannot run it.
+    /// Real TCP cannot run a scenario.
     #[error(transparent)]
     Real(#[from] remuda_real::Error),
     #[error("stopped with {done} of {all} runs done; the same command goes on from there")]
     Stopped {
-        /// How many are kept.
+        /// Number of runs that are done and stored.
         done: usize,
-        /// How many there are.
+        /// Number of runs of the table.
         all: usize,
     },
-    /// This program's own file.
+    /// The program's own file cannot be read; its hash is needed for the store.
     #[error("cannot read this program: {0}")]
     Program(std::io::Error),
-    /// A name that is nothing's.
+    /// An option names something that does not exist.
     #[error("--{flag} {name}: {rule}")]
     Driver {
         flag: &'static str,
-        /// What it was set to.
+        /// The value of the option.
         name: String,
-        /// What is wrong with it.
+        /// The rule that the value breaks.
         rule: String,
     },
-    /// A file cannot be read or written, or does not hold what it must.
+    /// A file cannot be read or written, or has invalid content.
     #[error("{path}: {problem}", path = .path.display())]
-    File {
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    File { path: PathBuf, problem: String },
 }
 
 impl Error {

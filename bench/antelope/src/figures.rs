@@ -1,14 +1,15 @@
-//! What is taken from a run: plain figures, each defined here once.
+//! The figures of a run, each defined here once.
 //!
-//! - **goodput**: payload of the tested flows, over the time that they were there, all lives
-//!   together. So a request counts as long as it takes, and pauses between requests do not.
-//! - **delay**: one way, of segments; the mean and the 95th percentile of each flow, weighted by
-//!   its payload. Real TCP does not tell it: live, it is the bottleneck's queueing delay and the
-//!   propagation, whoever's packets they are.
+//! - **goodput**: payload of the tested flows over the sum of their lives. A request counts for as
+//!   long as it takes; a pause between requests does not count.
+//! - **delay**: one-way delay of segments: the mean and the 95th percentile of each flow, weighted
+//!   by the flow's payload. Real TCP does not report one-way delay; a live run uses the queueing
+//!   delay of all packets at the bottleneck plus the propagation delay.
 //! - **power**: goodput over the mean delay.
-//! - **time shares** of arms: the share of a flow's life that each had it, on average over flows,
-//!   as the paper's Table III.
-//! - **settled**: from a moment until the last change of arm before 10 s without one.
+//! - **time shares** of arms: the share of a flow's life in which each arm drove it, averaged over
+//!   flows, as in the paper's Table III.
+//! - **settled**: from an event until the last change of arm that is followed by 10 s without a
+//!   change.
 //! - **Jain's index** of n goodputs x: (sum x)^2 / (n sum x^2).
 
 use crate::scene::{ALL_FIVE_S, CUBIC_COMES_S};
@@ -18,46 +19,44 @@ use remuda_scenarios::outcome::{FlowOutcome, Outcome, Switch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// That long without a change, and a choice has settled.
+/// A choice has settled after this time without a change.
 const SETTLED_FOR_S: f64 = 10.0;
-/// What a switch costs is counted that long (reference, section 5.6).
+/// The cost of a switch is counted for this long after it.
 const AFTER_SWITCH_S: f64 = 2.0;
 
-/// What came of a run. `None` is what its scene does not ask for.
+/// The result of a run. A field is `None` if the scene does not measure it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
-    /// See this file's head.
     pub goodput_mbit_per_sec: f64,
-    /// See this file's head.
     pub delay_mean_ms: f64,
-    /// See this file's head.
     pub delay_p95_ms: f64,
-    /// Packets that the bottleneck dropped, of those that came.
+    /// Share of the packets arriving at the bottleneck that it dropped.
     pub dropped_percent: f64,
-    /// Segments of the tested flows that were sent again, of all they sent.
+    /// Share of the tested flows' segments that were sent again.
     pub resent_percent: f64,
-    /// The tested flows' lives, all together.
+    /// The sum of the tested flows' lives.
     pub life_s: f64,
-    /// By arm: its share of the tested flows' time.
+    /// Each arm's share of the tested flows' time.
     pub arms: BTreeMap<String, f64>,
-    /// Changes of arm, of all tested flows.
+    /// Changes of arm, summed over the tested flows.
     pub switches: u64,
-    /// A5: see this file's head; `None` if it did not settle.
+    /// A5: time until the choice of arm settled; `None` if it did not settle.
     pub settled_s: Option<f64>,
-    /// A5: goodput since the other flow came.
+    /// A5: goodput since the CUBIC flow came.
     pub beside_mbit_per_sec: Option<f64>,
-    /// A5: segments sent again since then, in two seconds on average.
+    /// A5: segments sent again since the CUBIC flow came, as a mean over two seconds.
     pub resent_pkts: Option<f64>,
-    /// A5: each switch since then: to which arm, and segments sent again within two seconds.
+    /// A5: each switch since the CUBIC flow came: the new arm, and the segments sent again within
+    /// two seconds.
     pub switched: Vec<(String, f64)>,
-    /// A6: Jain's index of each second that all are there: the mean.
+    /// A6: mean over the seconds in which all flows are active of Jain's index of that second.
     pub jain_mean: Option<f64>,
-    /// A6: of that whole time.
+    /// A6: Jain's index over all of that time.
     pub jain_whole: Option<f64>,
     /// A7: the tested flows' part of all payload.
     pub share: Option<f64>,
-    /// Others on the machine disturbed it.
+    /// Whether other processes of the machine disturbed the run.
     pub is_disturbed: bool,
 }
 
@@ -72,7 +71,7 @@ impl Figures {
         if self.life_s > 0.0 { self.switches as f64 * 60.0 / self.life_s } else { 0.0 }
     }
 
-    /// Of what came of a job.
+    /// The figures of a job's outcome.
     pub fn of(job: &Job, outcome: &Outcome) -> Self {
         let run = Run::of(job, outcome);
         let mut figures = run.common();
@@ -115,7 +114,7 @@ impl<'a> Run<'a> {
         self.tested.iter().filter_map(|flow| self.outcome.flows.get(*flow))
     }
 
-    /// From its start to its end, its stop or the scenario's.
+    /// From the flow's start to its finish, its stop or the scenario's end.
     fn life_s(&self, flow: &FlowOutcome) -> (f64, f64) {
         let stop_s = self.specs.get(flow.flow as usize).and_then(|spec| spec.stop_s);
         let last_s = stop_s.unwrap_or(f64::INFINITY).min(self.job.scenario.duration_s);
@@ -169,7 +168,8 @@ impl<'a> Run<'a> {
         all
     }
 
-    /// Bytes and segments sent again of a flow until a moment: at the last look before it.
+    /// Bytes received and segments sent again of a flow until `at_s`, taken at the last sample
+    /// before.
     fn until(&self, flow: u32, at_s: f64) -> (f64, f64) {
         let looks = self.outcome.flow_samples.iter().filter(|look| look.flow == flow);
         let before = looks.take_while(|look| look.t_s <= at_s + 1e-9).last();
@@ -203,7 +203,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The share of a life that each arm had, of a flow that `last` has at its end.
+/// Each arm's share of a flow's life; `last` is the arm in charge at its end.
 pub fn time_shares(
     last: &str,
     switches: &[Switch],
@@ -225,9 +225,9 @@ pub fn time_shares(
     shares
 }
 
-/// From `event_s` until the last change of arm before [`SETTLED_FOR_S`] without one; 0 if none
-/// comes for so long. `None` if that never is before the end. `moments` are of all changes, in
-/// order.
+/// Time from `event_s` until the last change of arm that is followed by [`SETTLED_FOR_S`] without a
+/// change; 0 if no change comes for that long. `None` if the flow ends before. `moments` has the
+/// times of all changes, in order.
 pub fn settled_s(moments: &[f64], event_s: f64, end_s: f64) -> Option<f64> {
     let mut settled_s = event_s;
     for at_s in moments.iter().filter(|at_s| **at_s >= event_s) {
@@ -239,18 +239,18 @@ pub fn settled_s(moments: &[f64], event_s: f64, end_s: f64) -> Option<f64> {
     (end_s - settled_s >= SETTLED_FOR_S).then_some(settled_s - event_s)
 }
 
-/// Jain's index; `None` if nothing arrived.
+/// `None` if nothing arrived.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let (sum, squares): (f64, f64) = (shares.iter().sum(), shares.iter().map(|it| it * it).sum());
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// `None` of none.
+/// `None` for an empty slice.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The place of `own` among `others`, the greatest first: 1 if none is greater.
+/// The rank of `own` among `others`, the greatest first: 1 if no value is greater.
 pub fn rank(own: f64, others: &[f64]) -> usize {
     1 + others.iter().filter(|other| **other > own).count()
 }

@@ -1,10 +1,12 @@
-//! A policy beside others, beside each fixed arm and beside the oracle, on environments of suites.
+//! Compares a policy with other policies, with each fixed arm and with an oracle, in the
+//! environments of suites.
 //!
-//! What counts is power: goodput over mean one-way delay. In each environment a driver has the
-//! median of its seeds, as a share of the oracle's: of the fixed arm that has the most there. So a
-//! policy can have more than 1. Of suites, environments in which others share the path are left
-//! out: power taken from them is none. Drawn environments (`emulation/samples`) all count.
-//! Intervals are bootstrapped over environments and seeds, the same draw for all drivers.
+//! The figure is power: goodput over mean one-way delay. In each environment a driver's power is
+//! the median of its seeds, as a share of the oracle's; the oracle is the fixed arm that has the
+//! most power there, so a policy can have more than 1. From suites only the environments without
+//! neighbours count, because a driver that takes power from neighbours does not earn it. Drawn
+//! environments (`emulation/samples`) all count. Intervals are bootstrapped over environments and
+//! seeds, with the same draw for all drivers.
 
 use crate::Error;
 use crate::measure::{Keep, Settings};
@@ -18,46 +20,47 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// What the matrix calls drawn environments.
+/// The matrix' name for the suite of drawn environments.
 const DRAWN: &str = "drawn";
-/// What it calls the arm that is best in each environment.
+/// The driver's name for the best arm of each environment.
 const ORACLE: &str = "oracle";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     pub driver: String,
-    /// Whether it is a fixed arm.
+    /// Whether the driver is a fixed arm.
     pub is_arm: bool,
-    /// Its power to the oracle's: the mean over environments.
+    /// Power over that of the oracle: the mean over environments.
     pub power: Interval,
-    /// How far the policy in question is ahead of it, in the same shares; of itself nothing.
+    /// How far the compared policy is ahead of this driver, in the same shares; `None` for the
+    /// policy itself.
     pub behind: Option<Interval>,
 }
 
-/// An environment, and how the policy in question did there.
+/// An environment in which the compared policy has less power than the oracle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lost {
-    /// Its suite and name.
+    /// Suite and name of the environment.
     pub environment: String,
-    /// Its power to the oracle's.
+    /// Power of the policy over that of the oracle.
     pub power: f64,
     pub best: String,
 }
 
-/// What the comparison says.
+/// The result of the comparison.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
-    /// How many environments count.
+    /// Number of environments that count.
     pub environments: usize,
     /// All drivers, the one with the most power first.
     pub places: Vec<Place>,
-    /// In how many the policy in question does worse than the oracle.
+    /// Number of environments in which the policy has less power than the oracle.
     pub behind_in: usize,
-    /// In which most of all, the worst first.
+    /// The environments in which the policy is furthest behind, the worst first.
     pub lost: Vec<Lost>,
 }
 
-/// The suite of that name, of a file, or drawn.
+/// The suite of a name: a shipped one, a file, or drawn environments.
 pub(crate) fn suite(name: &str) -> Result<Suite, Error> {
     if name.starts_with(PREFIX) {
         return Ok(remuda_samples::suite(name).map_err(remuda_matrix::Error::from)?);
@@ -68,7 +71,7 @@ pub(crate) fn suite(name: &str) -> Result<Suite, Error> {
     Ok(remuda_matrix::suite_named(name)?)
 }
 
-/// Whether nobody that listens to congestion is there but what is tested.
+/// Whether all flows that respond to congestion are tested ones.
 fn is_alone(job: &Job) -> bool {
     let tested = job.environment.tested_flows(&job.scenario);
     let flows = job.scenario.flows_expanded();
@@ -78,11 +81,11 @@ fn is_alone(job: &Job) -> bool {
     !flows.iter().map(|flow| &flow.driver).enumerate().any(other)
 }
 
-/// Runs all drivers in all environments of the suites in which they are alone.
+/// Runs all drivers in all environments that count.
 ///
 /// # Errors
 ///
-/// A suite that is none, a run that failed; [`Error::Stopped`].
+/// A suite does not exist, a run failed, or [`Error::Stopped`].
 pub fn run(
     (settings, suites, seeds): (&Settings, &[String], RangeInclusive<u64>),
     keep: &Keep,
@@ -93,7 +96,7 @@ pub fn run(
     let own = [settings.driver.clone()];
     let drivers = [&own[..], &settings.arms, &settings.against].concat();
     let mut plan = Plan::of(&suites, &Only::default(), &drivers, seeds)?;
-    // Drawn environments are as many paths are, neighbours and all.
+    // Drawn environments represent real paths, so they count with their neighbours.
     plan.jobs.retain(|job| job.environment.suite == DRAWN || is_alone(job));
     let store = keep.store("antelope-table head to head")?;
     let with = (store.as_ref(), &Arc::new(Config::default()));
@@ -123,7 +126,7 @@ fn oracle<'a>(rows: &'a [Row], arms: &[String]) -> Oracle<'a> {
     powers.into_iter().filter_map(|(name, of)| Some((name, best(of)?))).collect()
 }
 
-/// The matrix' own comparison, by power in place of its merit, with the oracle as one more arm.
+/// Rows for the matrix' own comparison: their merit is the power, and the oracle is one more arm.
 fn judged(rows: &[Row], oracle: &Oracle<'_>) -> Vec<Row> {
     let by_power = |row: &Row| Row { merit: row.power, ..row.clone() };
     let is_best = |row: &&Row| oracle.get(&(&*row.suite, &*row.environment)) == Some(&&*row.driver);
@@ -131,13 +134,13 @@ fn judged(rows: &[Row], oracle: &Oracle<'_>) -> Vec<Row> {
     rows.iter().map(by_power).chain(rows.iter().filter(is_best).map(named)).collect()
 }
 
-/// Of a regret: what is had.
+/// Turns a regret into the share that the driver has.
 fn had(regret: Interval) -> Interval {
     let bounds = regret.bounds.map(|[low, high]| [1.0 - high, 1.0 - low]);
     Interval { middle: 1.0 - regret.middle, bounds }
 }
 
-/// Compares `driver` with all others that have rows; those of `arms` are the oracle's choice.
+/// Compares `driver` with all other drivers that have rows; the oracle picks from `arms`.
 pub fn compare(rows: &[Row], driver: &str, arms: &[String]) -> Comparison {
     let oracle = oracle(rows, arms);
     let judged = judged(rows, &oracle);

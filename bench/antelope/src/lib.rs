@@ -1,10 +1,10 @@
-//! Antelope's acceptance table: rows A1 to A10 with the paper's figure, the target, and what comes
-//! of it here; and a policy head to head with others on environments that nothing was trained on.
+//! Antelope's acceptance table: rows A1 to A10 with the paper's figure, the target and our result,
+//! and a comparison of a policy with others in environments that no model was trained on.
 //!
-//! [`scene`] has the paper's networks, [`figures`] what is taken from a run, [`measure`] runs them
-//! by the matrix' runner, [`rows`] makes the table, [`head_to_head`] the comparison, [`page`]
-//! writes both down; [`ablations`] takes parts out; [`online`] learns from flows. What a policy
-//! costs is measured by `bench/cost`.
+//! [`scene`] has the paper's networks, [`figures`] defines the figures of a run, [`measure`] runs
+//! the scenes with the matrix' runner, [`rows`] makes the table, [`head_to_head`] the comparison,
+//! and [`page`] writes both. [`ablations`] leaves parts of the policy out; [`online`] learns from
+//! flows. `bench/cost` measures the cost of a policy.
 
 pub mod ablations;
 pub mod card;

@@ -1,7 +1,8 @@
-//! The table on real TCP: a run at a time, by agents of its own.
+//! The table on real TCP: one run at a time, each with its own agent.
 //!
-//! The outcome of a run on real TCP does not say when a policy changed arms: the agent's event log
-//! does. Its times are the datapath's; a flow's are counted from its first event.
+//! The outcome of a run on real TCP does not contain the policy's changes of arm; the agent's event
+//! log does. Its times are those of the datapath; a flow's times are counted from the flow's first
+//! event.
 
 use crate::Error;
 use crate::figures::Figures;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// A1, A3, A5 and A7; those of A1 and A3 in all of A8's modes.
+/// Rows A1, A3, A5 and A7; the scenes of A1 and A3 also run in all of A8's modes.
 pub const SCENES: [Scene; 2 + CELLS + 3] = [
     Scene::Wan(Files::Long),
     Scene::Wan(Files::Short),
@@ -30,19 +31,19 @@ pub const SCENES: [Scene; 2 + CELLS + 3] = [
     Scene::Friendliness,
 ];
 
-/// How often a run is run, at most, of which a hypervisor took too much.
+/// Most attempts at a run of which a hypervisor took too much processor time.
 const TRIES: u32 = 3;
 
-/// This kernel's release: another one is another result.
+/// This kernel's release, which is part of a result's key.
 pub fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Runs all of a plan.
+/// Runs a plan.
 ///
 /// # Errors
 ///
-/// What agents and testbed say before anything runs.
+/// An agent or the testbed fails before the first run.
 pub fn run(
     plan: &Plan,
     store: Option<&Store>,
@@ -77,7 +78,7 @@ pub fn run(
     Ok(done)
 }
 
-/// A flow that an agent saw come.
+/// A flow in the agent's event log.
 struct Seen<'a> {
     came_s: f64,
     arm: &'a str,
@@ -92,10 +93,11 @@ fn wall_s(event: &Value) -> f64 {
     event["t_unix_us"].as_u64().unwrap_or_default() as f64 / 1e6
 }
 
-/// Takes the tested flows' arms and switches from the events of the agent that drives them and no
-/// others: the flows that it saw come, in their order, are the tested ones in that of their starts.
+/// Adds arms and switches of the tested flows to an outcome, from the events of the agent that
+/// drives these flows only. The flows in the log, in order of appearance, are the tested flows in
+/// order of their starts.
 fn note_switches(outcome: &mut Outcome, tested: &[usize], events: &[Value]) {
-    // Numbers of flows only grow: their order is that in which they came.
+    // Flow numbers only grow, so their order is the order of appearance.
     let mut seen: BTreeMap<u64, Seen<'_>> = BTreeMap::new();
     for event in events {
         let Some(flow) = event["flow"].as_u64() else { continue };

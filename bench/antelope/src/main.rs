@@ -1,4 +1,4 @@
-//! Antelope's acceptance table, by one command.
+//! Measures Antelope's acceptance table.
 
 use clap::Parser;
 use remuda_antelope_table::card::Card;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Antelope's acceptance table: rows A1 to A10 with paper, target and what comes of it.
+/// Antelope's acceptance table: rows A1 to A10 with the paper's figure, the target and our result
 #[derive(Debug, Parser)]
 #[command(after_help = "\
 Examples:
@@ -32,25 +32,25 @@ Examples:
   What learning from live flows is worth, on two kinds of paths
     cargo run --release -p remuda-antelope-table -- --online --worlds CoDel,lossy
 
-What has been run is kept: stop it with Ctrl-C, and the same command goes on.")]
+Results are kept: after Ctrl-C the same command continues.")]
 struct Args {
-    /// The policy that the table is about
+    /// The policy that the table measures
     #[arg(long, value_name = "NAME", default_value = "antelope")]
     driver: String,
-    /// The fixed arms that it is held to
+    /// Fixed arms to compare with, separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_values = CANDIDATES)]
     arms: Vec<String>,
-    /// Other policies beside it [default: all there are]
+    /// Other policies to compare with, separated by commas [default: all other policies]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     against: Option<Vec<String>>,
-    /// How many seeds every run has
+    /// Number of seeds of every run, 1 to 10000 [default: 30; 1 with --live; 2 with --smoke]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: Option<u64>,
-    /// The first of them
+    /// The first seed; each further run of a case uses the next one
     #[arg(long, value_name = "N", default_value_t = 1, env = "SEED",
         value_parser = clap::value_parser!(u64).range(..1 << 40))]
     seed: u64,
-    /// Suites, suite files or drawn environments of the comparison with others
+    /// Suites, suite files or drawn environments for the comparison with other drivers
     #[arg(
         long,
         value_name = "NAME|FILE|drawn:FROM..TO",
@@ -58,39 +58,39 @@ struct Args {
         default_value = "drawn:1000000..1000300"
     )]
     held_out: Vec<String>,
-    /// How many seeds the comparison has
+    /// Number of seeds in the comparison with other drivers
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=10_000))]
     held_out_seeds: u64,
-    /// Rows A1, A3, A5, A7 and A8 on real TCP in place of the simulator (needs root)
+    /// Measure rows A1, A3, A5, A7 and A8 on real TCP instead of the simulator (needs root)
     #[arg(long)]
     live: bool,
-    /// What each part of the policy is worth, in place of the table: the whole beside the same
-    /// without it
+    /// Measure the value of each part of the policy instead of the table: the whole policy compared
+    /// with the policy without that part
     #[arg(long, conflicts_with = "live")]
     ablations: bool,
-    /// What learning from live flows is worth to antelope, in place of the table
+    /// Measure what the antelope policy gains by learning from live flows, instead of the table
     #[arg(long, conflicts_with_all = ["live", "ablations"])]
     online: bool,
-    /// On which hosts' paths that is looked at [default: all there are]
+    /// Hosts' paths on which --online learns, separated by commas [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "online")]
     worlds: Option<Vec<String>>,
-    /// The Python that trains, which needs remuda[train]
+    /// The Python interpreter that trains; it needs remuda[train]
     #[arg(long, value_name = "FILE", default_value = "target/venv/bin/python")]
     python: PathBuf,
-    /// As little as shows that it works: seconds of everything
+    /// A smoke test: a few seconds of every part
     #[arg(long)]
     smoke: bool,
-    /// Runs at a time [default: one for each core]
+    /// Number of runs at a time [default: one for each core]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Where runs are kept
+    /// Folder where the results of runs are kept
     #[arg(long, value_name = "DIR", default_value = "out/antelope")]
     keep: PathBuf,
-    /// Run everything, whatever is kept, and keep nothing
+    /// Run everything again and keep nothing
     #[arg(long, conflicts_with = "keep")]
     fresh: bool,
-    /// The model, whose card says what it was trained on
+    /// The model file whose card lists the training data
     #[arg(long, value_name = "FILE", default_value = "selector/models/antelope.json")]
     model: PathBuf,
     /// Write the table into this document, between its markers
@@ -101,7 +101,7 @@ struct Args {
     remuda: PathBuf,
 }
 
-/// Seeds where nothing else is said.
+/// Number of seeds if --seeds is absent.
 const SEEDS: u64 = 30;
 const SEEDS_LIVE: u64 = 1;
 const SEEDS_SMOKE: u64 = 2;
@@ -142,14 +142,14 @@ impl Args {
         })
     }
 
-    /// Their places among all there are.
+    /// Indices of the chosen worlds.
     fn worlds(&self) -> Result<Vec<usize>, Error> {
         let known: Vec<&str> = online::WORLDS.iter().map(|world| world.name).collect();
         let place = |name: &String| {
             known.iter().position(|it| it == name).ok_or_else(|| Error::Driver {
                 flag: "worlds",
                 name: name.clone(),
-                rule: format!("there is none of that name; fix: of {}", known.join(", ")),
+                rule: format!("there is no such world; fix: one of {}", known.join(", ")),
             })
         };
         match &self.worlds {
@@ -177,7 +177,7 @@ impl Args {
     }
 }
 
-/// Is set by Ctrl-C and its like; the second time they end the process at once.
+/// A flag that SIGINT and similar signals set; the second signal ends the process at once.
 fn stop_flag() -> std::io::Result<Arc<AtomicBool>> {
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -188,7 +188,7 @@ fn stop_flag() -> std::io::Result<Arc<AtomicBool>> {
     Ok(stopped)
 }
 
-/// Says how far it is, now and then.
+/// Returns a function that prints the progress every few seconds.
 fn told(what: &'static str) -> impl FnMut(&Progress) {
     const EVERY: Duration = Duration::from_secs(5);
     let (clock, mut next) = (Clock::start(), EVERY);
@@ -218,7 +218,7 @@ fn written(args: &Args, command: &str, text: &str) -> Result<(), Error> {
     }
 }
 
-/// Nothing is asked of what parts are worth.
+/// Runs the ablations; they have no target to meet.
 fn run_ablations(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let (settings, stopped) = (args.settings()?, stop_flag()?);
     let keep = Keep { folder: (!args.fresh).then(|| args.keep.clone()) };
@@ -230,7 +230,7 @@ fn run_ablations(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     Ok(written(args, "make antelope-ablations", &text)?)
 }
 
-/// Nothing is asked of it, either.
+/// Runs the learning; it has no target to meet.
 fn run_online(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let (settings, stopped) = (args.settings()?, stop_flag()?);
     let keep = Keep { folder: (!args.fresh).then(|| args.keep.clone()) };
@@ -243,7 +243,7 @@ fn run_online(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     Ok(written(args, "make antelope-online", &text)?)
 }
 
-/// Whether every target is met.
+/// Returns whether every target is met.
 fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let settings = args.settings()?;
     let stopped = stop_flag()?;

@@ -1,4 +1,4 @@
-//! Runs what the table is made of, and finds what came of it.
+//! Runs the table's cases and collects their figures.
 
 use crate::figures::Figures;
 use crate::scene::{Extent, Scene};
@@ -23,7 +23,7 @@ pub enum Mode {
 impl Mode {
     pub const ALL: [Self; 3] = [Self::Throughput, Self::Default, Self::Delay];
 
-    /// As scenarios and the table name it.
+    /// The name in scenarios and in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -33,24 +33,25 @@ impl Mode {
     }
 }
 
-/// A run, but for its seed: where, who, and what for.
+/// A run without its seed: the scene, the driver and the mode.
 pub type Case = (Scene, String, Mode);
 
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What the table is about.
+    /// The policy that the table measures.
     pub driver: String,
-    /// The fixed arms that it is held to.
+    /// The fixed arms to compare with.
     pub arms: Vec<String>,
     pub against: Vec<String>,
-    /// Every run with each of these.
+    /// The seeds of every run.
     pub seeds: RangeInclusive<u64>,
-    /// How much of everything.
+    /// How long scenes last.
     pub extent: Extent,
 }
 
 impl Settings {
-    /// All that is to be run. Real time does not allow other policies.
+    /// All cases of the given scenes. On real TCP, which runs in real time, other policies are left
+    /// out.
     pub fn cases(&self, scenes: &[Scene], engine: Engine) -> Vec<Case> {
         let is_sim = engine == Engine::Sim;
         let mut all = BTreeSet::new();
@@ -83,13 +84,12 @@ impl Settings {
         Ok(Plan { jobs })
     }
 
-    /// How many seeds there are.
     pub fn seeds(&self) -> usize {
         self.seeds.clone().count()
     }
 }
 
-/// Where what has been run is kept: nothing is run twice.
+/// Where results of runs are kept, so that no run is made twice.
 #[derive(Clone, Debug)]
 pub struct Keep {
     /// The folder; `None`: nothing is kept.
@@ -97,7 +97,7 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// What of this program is kept there under that name.
+    /// The store of this program's results under a name.
     pub fn store(&self, name: &str) -> Result<Option<Store>, Error> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let code = code_version().map_err(Error::Program)?;
@@ -105,18 +105,18 @@ impl Keep {
     }
 }
 
-/// What came of all cases: by case, the figures of each seed, in their order.
+/// The figures of all cases: those of each seed, in order, by case.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     by_case: BTreeMap<Case, Vec<Figures>>,
     seeds: usize,
 }
 
-/// Runs all cases in the simulator, so many at a time.
+/// Runs all cases in the simulator, `jobs` at a time.
 ///
 /// # Errors
 ///
-/// A run that failed; [`Error::Stopped`] if `stopped` was set before all was done.
+/// A run failed, or [`Error::Stopped`] if `stopped` was set before all runs were done.
 pub fn simulate(
     settings: &Settings,
     keep: &Keep,
@@ -132,11 +132,11 @@ pub fn simulate(
     Measured::of(cases, done, settings.seeds())
 }
 
-/// Runs those on real TCP that it is asked of, one after the other; `remuda` is the command.
+/// Runs the live scenes' cases on real TCP, one after the other; `remuda` is the command.
 ///
 /// # Errors
 ///
-/// As [`simulate`], and what agents and testbed say.
+/// Those of [`simulate`], of agents and of the testbed.
 pub fn live(
     settings: &Settings,
     keep: &Keep,
@@ -162,25 +162,25 @@ impl Measured {
         Ok(Self { by_case: cases.into_iter().map(of_case).collect(), seeds })
     }
 
-    /// Whether that was run.
+    /// Whether this case was run.
     pub fn has(&self, scene: Scene, driver: &str) -> bool {
         self.by_case.contains_key(&(scene, driver.to_owned(), Mode::Default))
     }
 
-    /// By seed; nothing of what was not run.
+    /// The figures by seed; empty if the case was not run.
     pub fn get(&self, scene: Scene, driver: &str, mode: Mode) -> &[Figures] {
         let case = (scene, driver.to_owned(), mode);
         self.by_case.get(&case).map_or(&[], Vec::as_slice)
     }
 
-    /// The runs that others on the machine disturbed.
+    /// The number of runs that other processes of the machine disturbed.
     pub fn disturbed(&self) -> usize {
         self.by_case.values().flatten().filter(|it| it.is_disturbed).count()
     }
 
-    /// The value of all seeds, and its interval over draws of them: the same draw wherever `of`
-    /// looks, as drivers share what a seed decides. `of` has places of seeds; `None` where it has
-    /// nothing to say of all of them.
+    /// The value over all seeds, and its interval over draws of seeds. `of` computes a value from
+    /// indices of seeds; it may look at several drivers, which all see the same draw because a seed
+    /// means the same to each. `None` if `of` has no value for all seeds.
     pub fn interval(&self, of: impl Fn(&[usize]) -> Option<f64>) -> Option<Interval> {
         let every: Vec<usize> = (0..self.seeds).collect();
         of(&every)?;
@@ -188,7 +188,7 @@ impl Measured {
     }
 }
 
-/// The mean over drawn seeds of a figure; `None` if a run has none.
+/// The mean of a figure over drawn seeds; `None` if a run does not have the figure.
 pub fn mean_of(
     figures: &[Figures],
     seeds: &[usize],

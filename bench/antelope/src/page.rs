@@ -1,4 +1,4 @@
-//! The page's parts, as Markdown: the same bytes for the same figures, but for the head.
+//! The parts of the page, as Markdown: the same figures give the same bytes, apart from the head.
 
 use crate::head_to_head::Comparison;
 use crate::measure::{Mode, mean_of};
@@ -6,7 +6,7 @@ use crate::rows::{Line, Table, with_bounds};
 use crate::scene::Scene;
 use std::fmt::Write as _;
 
-/// How the figures came about.
+/// The origin of the figures.
 #[derive(Clone, Debug)]
 pub struct Head {
     /// Commit, kernel and machine.
@@ -28,10 +28,10 @@ impl Head {
     }
 }
 
-/// A line of a page is no longer.
+/// Longest line of a page.
 const COLUMNS: usize = 100;
 
-/// A command that a shell takes as it took the one on a single line, in lines that fit the page.
+/// Breaks a command into lines that fit the page; a shell runs it as before.
 pub fn broken(command: &str) -> String {
     const BREAK: &str = " \\";
     let (mut out, mut columns) = (String::new(), 0);
@@ -62,14 +62,13 @@ fn lines(lines: &[Line]) -> String {
     out
 }
 
-/// How many lines ask for something, and how many are met.
+/// How many lines have a target, and how many of these meet it.
 pub fn summary(lines: &[Line]) -> String {
     let asked = lines.iter().filter(|line| line.met.is_some()).count();
     let met = lines.iter().filter(|line| line.met == Some(true)).count();
     format!("{met} of {asked} targets met")
 }
 
-/// What the simulator says.
 pub fn simulated(
     head: &Head,
     table: &Table<'_>,
@@ -83,7 +82,7 @@ pub fn simulated(
     out
 }
 
-/// What real TCP says.
+/// The part of real TCP.
 pub fn live(head: &Head, table: &Table<'_>, all: &[Line]) -> String {
     let mut out = head.text(table);
     let disturbed = table.measured.disturbed();
@@ -93,7 +92,7 @@ pub fn live(head: &Head, table: &Table<'_>, all: &[Line]) -> String {
     out
 }
 
-/// Every driver in every scene of A1 to A3, as the paper's figures 9 to 11.
+/// Every driver in every scene of A1 to A3, as in the paper's figures 9 to 11.
 fn drivers(table: &Table<'_>) -> String {
     let mut out = String::from(
         "\n### Every driver\n\nGoodput in Mbit/s, mean delay and its 95th percentile in ms, and \

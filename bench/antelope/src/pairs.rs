@@ -1,17 +1,17 @@
-//! Runs in pairs: a whole, and a variant of it on the same environment with the same seed.
+//! Pairs of runs: the whole policy and a variant, in the same environment with the same seed.
 //!
-//! A ratio is the geometric mean over environments, each with that of its seeds, of the variant's
-//! figure to that of the whole; of what may be 0, the difference of the means. Intervals are the
-//! matrix' own, bootstrapped over the pairs.
+//! A ratio is the variant's figure over that of the whole: the geometric mean over environments,
+//! each with the geometric mean of its seeds. For figures that may be 0 the difference of the means
+//! is used. Intervals are those of the matrix, bootstrapped over the pairs.
 
 use crate::figures::Figures;
 use remuda_matrix::{Drawn, Interval, bootstrap};
 
-/// A variant has that share of the whole's figure at least, and the whole that share of it: what
-/// one of them has nothing of would outweigh all else.
+/// Each side counts with at least this share of the other side's figure: otherwise a run with
+/// almost nothing would outweigh all others.
 const RATIO_MIN: f64 = 0.01;
 
-/// Of an environment, by seed: the whole, and the variant.
+/// The whole and the variant of one environment, by seed.
 pub type Pairs = Vec<(Figures, Figures)>;
 
 /// The means of both sides.
@@ -20,13 +20,13 @@ pub fn means(pairs: &[[f64; 2]]) -> [f64; 2] {
     [0, 1].map(|side| crate::figures::mean(&of(side)).unwrap_or(0.0))
 }
 
-/// The logarithm of the variant's figure to the whole's; `None` if neither has any.
+/// The logarithm of the variant's figure over that of the whole; `None` if both are 0.
 pub fn ratio((whole, without): &(Figures, Figures), of: fn(&Figures) -> f64) -> Option<f64> {
     let ratio = of(without) / of(whole);
     (!ratio.is_nan()).then(|| libm::log(ratio.clamp(RATIO_MIN, 1.0 / RATIO_MIN)))
 }
 
-/// The mean over environments, each with that of its seeds, of what pairs say.
+/// The mean over environments of the mean over seeds of the pairs' values, with its interval.
 pub fn interval(
     pairs: &[Pairs],
     of: impl Fn(&(Figures, Figures)) -> Option<f64>,

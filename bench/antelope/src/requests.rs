@@ -1,19 +1,17 @@
-//! Requests of files, as the paper's clients make them: sizes and moments drawn from a seed.
+//! Requests of files, as the paper's clients make them: sizes and times are drawn from a seed.
 
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Sizes, each as likely as any other.
+/// A uniform distribution of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// The least, in bytes.
     pub least_bytes: u64,
-    /// The most, in bytes.
     pub most_bytes: u64,
 }
 
 impl Sizes {
-    /// From `least` to `most`, in kB.
+    /// From `least` to `most` kB.
     pub const fn kb(least: u64, most: u64) -> Self {
         Self { least_bytes: least * 1_000, most_bytes: most * 1_000 }
     }
@@ -28,22 +26,23 @@ impl Sizes {
     }
 }
 
-/// A file that is asked for.
+/// A request for a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
     pub start_s: f64,
-    /// How much of it there is.
+    /// Size of the file.
     pub bytes: u64,
     /// When the client gives up.
     pub stop_s: Option<f64>,
 }
 
-/// Draws from a seed: each use has a stream of its own, so that none moves another.
+/// Random numbers of a seed. Each use has its own stream, so that no use changes the numbers of
+/// another.
 #[derive(Debug)]
 pub struct Draws(ChaCha8Rng);
 
 impl Draws {
-    /// The stream of that number.
+    /// The numbers of one stream.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(stream);
@@ -56,21 +55,22 @@ impl Draws {
     }
 }
 
-/// Milliseconds are enough, and read well in a scenario.
+/// Millisecond precision is enough, and readable in a scenario.
 fn to_ms(at_s: f64) -> f64 {
     (at_s * 1e3).round() / 1e3
 }
 
-/// One after the other from `from_s` until `end_s`: a client that asks for the next file when it
-/// has the last, or has given up. It gives up on what is slower than `floor_mbit_per_sec`, so that
-/// requests come at the same moments whoever drives them.
+/// Requests one after the other from `from_s` until `end_s`: a client asks for the next file when
+/// it has received the last one or has given up. It gives up on a file that arrives at less than
+/// `floor_mbit_per_sec`, and the times are computed from that rate, so that they are the same under
+/// every driver.
 pub fn in_turn(
     sizes: Sizes,
     floor_mbit_per_sec: f64,
     (from_s, end_s): (f64, f64),
     draws: &mut Draws,
 ) -> Vec<Request> {
-    /// A handshake, a slow start and a thought.
+    /// Time for a handshake, a slow start and the client's pause.
     const PAUSE_S: f64 = 1.0;
     let mut all = Vec::new();
     let mut at_s = from_s;
@@ -84,8 +84,8 @@ pub fn in_turn(
     all
 }
 
-/// Arrivals at random (Poisson) that offer a load from 0 until `end_s`. Each class of sizes comes
-/// with a share of the requests; the shares sum to 1.
+/// Random arrivals (Poisson) that offer a load from 0 until `end_s`. Each class of sizes has a
+/// share of the requests; the shares sum to 1.
 pub fn arriving(
     load_mbit_per_sec: f64,
     classes: &[(f64, Sizes)],
@@ -97,7 +97,7 @@ pub fn arriving(
     let mut all = Vec::new();
     let mut at_s = 0.0;
     loop {
-        // An exponential span: the share is below 1, and the logarithm is of more than 0.
+        // An exponential span: `1 - share` is above 0, so the logarithm is finite.
         at_s -= libm::log(1.0 - draws.share()) / per_sec;
         if to_ms(at_s) >= end_s {
             return all;

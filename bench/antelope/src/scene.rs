@@ -1,16 +1,16 @@
-//! Where the table's rows are measured: the paper's networks (section VI-C to VI-F), as suites of
-//! the matrix with one environment each.
+//! The scenes of the table's rows: the paper's networks (sections VI-C to VI-F), as suites of the
+//! matrix with one environment each.
 //!
-//! What the paper leaves open or cannot be emulated is decided in the reference, section 6, and
-//! said on the page. Files are asked for one after the other, each over a flow of its own; their
-//! sizes, and the background's, are drawn from the seed, the same for every driver.
+//! Choices that the paper leaves open, and features that cannot be emulated, are listed on the
+//! page. Files are requested one after the other, each over a flow of its own. Their sizes, and
+//! those of the background's, are drawn from the seed, so they are the same for every driver.
 
 use crate::requests::{Draws, Request, Sizes, arriving, in_turn};
 use remuda_matrix::Job;
 use remuda_scenarios::{Error, Suite};
 use std::fmt::Write as _;
 
-/// Which files are asked for.
+/// The sizes of the requested files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Files {
     /// 3 to 50 MB.
@@ -22,10 +22,10 @@ pub enum Files {
 }
 
 impl Files {
-    /// All of them, as the paper's figures have them.
+    /// In the order of the paper's figures.
     pub const ALL: [Self; 3] = [Self::Long, Self::Short, Self::Mixed];
 
-    /// As the table names them.
+    /// The name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Long => "long",
@@ -43,54 +43,55 @@ impl Files {
     }
 }
 
-/// How many cellular paths there are.
+/// The number of cellular paths.
 pub const CELLS: usize = 6;
 
-/// Where, and what happens there.
+/// A network and its traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scene {
     /// A1: the wide-area network.
     Wan(Files),
     /// A2: the data center.
     Datacenter(Files),
-    /// A3: a cellular path, by its number from 0 to below [`CELLS`].
+    /// A3: a cellular path, by its index below [`CELLS`].
     Cell(usize),
-    /// A5: a CUBIC comes at [`CUBIC_COMES_S`].
+    /// A5: a CUBIC flow comes at [`CUBIC_COMES_S`].
     CubicComes,
-    /// A6: five flows come, and leave.
+    /// A6: five flows come and leave.
     Fairness,
-    /// A7: three pairs, each with a CUBIC, come and leave.
+    /// A7: three pairs of a tested and a CUBIC flow come and leave.
     Friendliness,
 }
 
-/// When A5's CUBIC comes.
+/// When A5's CUBIC flow comes.
 pub const CUBIC_COMES_S: f64 = 20.0;
-/// When all of A6's flows are there, and until when.
+/// The span in which all of A6's flows are active.
 pub const ALL_FIVE_S: (f64, f64) = (25.0, 100.0);
 
-/// The wide-area network: the paper's 120 Mbit/s, scaled. A round trip of 100 ms, 5 BDP.
+/// The wide-area network: the paper's 120 Mbit/s, scaled down; a round trip of 100 ms, 5 BDP.
 const WAN: &str = "rate_mbit_per_sec = 50\ndelay_ms = 50\n\
                    queue = { kind = \"droptail\", limit_bdp = 5 }\n";
 const WAN_UP: &str = "delay_ms = 50\njitter_std_ms = 0.001\n";
-/// Its background: two CUBICs without an end, and requests of 1 kB to 1 MB that offer 33 Mbit/s.
-/// Together they lose 1.5 % of the packets, as the paper's.
+/// The background of the wide-area network: two CUBIC flows without an end, and requests of 1 kB to
+/// 1 MB that offer 33 Mbit/s. Together they lose 1.5 % of the packets, as the paper's background
+/// does.
 const WAN_ENDLESS: u32 = 2;
 const WAN_LOAD_MBIT_PER_SEC: f64 = 33.0;
 const WAN_BACKGROUND: [(f64, Sizes); 1] = [(1.0, Sizes::kb(1, 1_000))];
-/// 8 Gbit/s, scaled; a tenth of a BDP would be 3 packets.
+/// The paper's 8 Gbit/s, scaled down. A tenth of a BDP would be only 3 packets.
 const DATACENTER: &str = "rate_mbit_per_sec = 200\ndelay_ms = 1\n\
                           queue = { kind = \"droptail\", limit_packets = 10 }\n";
 const DATACENTER_UP: &str = "delay_ms = 1\njitter_std_ms = 0.001\n";
-/// As the paper's background, at a load that loses 0.1 to 0.2 % of its packets.
+/// The paper's background, at a load that loses 0.1 to 0.2 % of its packets.
 const DATACENTER_LOAD_MBIT_PER_SEC: f64 = 10.0;
 const DATACENTER_BACKGROUND: [(f64, Sizes); 3] =
     [(0.5, Sizes::kb(2, 100)), (0.4, Sizes::kb(100, 1_000)), (0.1, Sizes::kb(1_000, 50_000))];
-/// A5's path is the one that switches are measured on (`docs/switching.md`), with 4 BDP.
+/// A5 uses the path of the switch measurements (`docs/switching.md`), with 4 BDP.
 const SWITCHING: &str = "rate_mbit_per_sec = 24\ndelay_ms = 20\n\
                          queue = { kind = \"droptail\", limit_bdp = 4 }\n";
 const SWITCHING_UP: &str = "delay_ms = 20\njitter_std_ms = 0.001\n";
 const CELL_QUEUE: &str = "delay_ms = 20\nqueue = { kind = \"droptail\", limit_packets = 250 }\n";
-/// The generated ones; before them come two files.
+/// The generated cellular paths; two paths from files come before them.
 const CELL_GENERATORS: [(&str, &str); 4] = [
     ("driving", "kind = \"markov\", min_mbit_per_sec = 1, max_mbit_per_sec = 24, step_ms = 100"),
     ("walking", "kind = \"markov\", min_mbit_per_sec = 2, max_mbit_per_sec = 12, step_ms = 400"),
@@ -102,23 +103,22 @@ const CELL_FILES: [(&str, &str); 2] = [
     ("lte", "../../emulation/scenarios/sim-to-real/cell.trace"),
 ];
 
-/// Streams of a seed.
+/// The streams of a seed.
 const REQUESTS: u64 = 0;
 const BACKGROUND: u64 = 1;
 
-/// How much of everything: all of it, or as little as shows that it works.
+/// How long scenes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// As the simulator has time for.
     Full,
-    /// As real time allows.
+    /// A length that real time allows.
     Live,
-    /// Some seconds of everything, for a test.
+    /// Some seconds of every scene, for a test.
     Smoke,
 }
 
 impl Scene {
-    /// All of them, in the table's order.
+    /// All scenes, in the table's order.
     pub fn all() -> Vec<Self> {
         let wan = Files::ALL.map(Self::Wan);
         let datacenter = Files::ALL.map(Self::Datacenter);
@@ -127,7 +127,7 @@ impl Scene {
         wan.into_iter().chain(datacenter).chain(cells).chain(others).collect()
     }
 
-    /// The row of the table that it is of.
+    /// The row of the table that the scene belongs to.
     pub const fn row(self) -> &'static str {
         match self {
             Self::Wan(_) => "A1",
@@ -139,7 +139,7 @@ impl Scene {
         }
     }
 
-    /// As the table names it.
+    /// The name in the table.
     pub fn name(self) -> String {
         match self {
             Self::Wan(files) => format!("WAN, {}", files.name()),
@@ -159,7 +159,6 @@ impl Scene {
         }
     }
 
-    /// How long it lasts.
     fn duration_s(self, extent: Extent) -> f64 {
         let [full, live, smoke] = match self {
             Self::Wan(Files::Short) => [90.0, 60.0, 20.0],
@@ -264,11 +263,12 @@ impl Scene {
         text
     }
 
-    /// The job of a driver there, with what its flows' application wants, as a scenario says it.
+    /// The job of a driver in this scene. `who` has the driver and what its flows' application
+    /// wants, as a scenario spells it.
     ///
     /// # Errors
     ///
-    /// A driver that is none.
+    /// The driver does not exist.
     pub fn job(self, who: (&str, &str), seed: u64, extent: Extent) -> Result<Job, Error> {
         let (driver, wants) = who;
         let suite = Suite::parse(&self.text(seed, wants, extent), "antelope-table")?;
@@ -284,7 +284,7 @@ fn cell_name(cell: usize) -> &'static str {
     CELL_FILES.iter().map(|(name, _)| *name).chain(generated).nth(cell).unwrap_or("none")
 }
 
-/// Where the rate of a cellular path is from: a file of this repository, or the seed.
+/// The TOML of a cellular path's rate: a trace file of this repository, or a generator.
 fn cell_rate(cell: usize) -> String {
     match (CELL_FILES.get(cell), cell.checked_sub(CELL_FILES.len())) {
         (Some((_, file)), _) => {

@@ -1,5 +1,4 @@
-//! As little of the table as shows that it works, by a policy that is there: its structure, not its
-//! values.
+//! A smoke test of the table, with a policy that ships: it checks the structure, not the values.
 
 use remuda_antelope_table::measure::{Keep, Settings, simulate};
 use remuda_antelope_table::page::{self, Head};
@@ -20,7 +19,7 @@ fn settings() -> Settings {
     }
 }
 
-/// The page's part, its lines, and how many runs were kept from before.
+/// The page's part, the table's lines, and the number of runs that the store already had.
 fn table(keep: &Path) -> (String, Vec<Line>, usize) {
     let (settings, go) = (settings(), AtomicBool::new(false));
     let keep = Keep { folder: Some(keep.to_owned()) };
@@ -71,7 +70,7 @@ fn a_table_that_is_stopped_says_so() {
     assert!(matches!(error, Error::Stopped { done: 0, .. }), "{error}");
 }
 
-/// What a real one makes of it is `make train-antelope-smoke`'s.
+/// `make train-antelope-smoke` tests a real trainer.
 #[test]
 #[cfg_attr(
     debug_assertions,

@@ -1,8 +1,9 @@
-//! What each arm does by its source, in words, and the bounds it is held to.
+//! The behaviour of each arm according to its source, in words, and the bounds of its figures.
 //!
-//! Where a source has a formula for this path, the bound is the formula's, within [`TOLERANCE`];
-//! where it has words, the words are made a number. Both were written with the figures of a first
-//! survey known: no formula was changed for them, and an arm that misses is shown to miss.
+//! If a source has a formula for this path, the bound is the formula's value within [`TOLERANCE`];
+//! if it has words, the words are turned into a number. Both were written when the figures of a
+//! first survey were known. No formula was changed to fit them, and an arm that misses a bound is
+//! shown to miss it.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
@@ -10,16 +11,16 @@ pub enum Scene {
     Alone,
     /// The same with 4 BDPs.
     Deep,
-    /// 1 BDP, and 1 % of the packets lost.
+    /// 1 BDP, and 1 % of the packets are lost.
     Loss,
-    /// 2 BDPs, and a CUBIC that starts a second later.
+    /// 2 BDPs, and a CUBIC flow that starts a second later.
     BesideCubic,
-    /// 4 BDPs, marks above 20 packets.
+    /// 4 BDPs, and ECN marks above 20 packets.
     Marks,
 }
 
 impl Scene {
-    /// As the table names it.
+    /// The name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Alone => "alone, 1 BDP",
@@ -31,17 +32,17 @@ impl Scene {
     }
 }
 
-/// Where a bound comes from.
+/// The origin of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The formula in the words, within [`TOLERANCE`].
     Formula,
-    /// What the words say, made a number: "most of it", "starves nobody", "leaves it to others".
+    /// A number for the words "most of it", "starves nobody" or "leaves it to others".
     Words,
 }
 
 impl Basis {
-    /// As the table names it.
+    /// The name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Formula => "formula",
@@ -50,30 +51,30 @@ impl Basis {
     }
 }
 
-/// What is expected of an arm in a scene.
+/// The expected behaviour of an arm in a scene.
 #[derive(Clone, Copy, Debug)]
 pub struct Expectation {
     pub arm: &'static str,
     pub scene: Scene,
-    /// In words, with the source.
+    /// The behaviour in words, with the source.
     pub words: &'static str,
-    /// Where the bounds come from.
+    /// The origin of the bounds.
     pub basis: Basis,
-    /// The least and the most of the link that it has.
+    /// The least and the largest share of the link, 0 to 1.
     pub share: (f64, f64),
-    /// The least and the most of the queue's 95th percentile, in milliseconds.
+    /// The least and the largest 95th percentile of the queueing delay.
     pub queue_p95_ms: (f64, f64),
 }
 
-/// The formulas are of averages, and of a sender without ACKs that come in pairs.
+/// The formulas hold for averages, and for a sender whose ACKs do not come in pairs.
 pub const TOLERANCE: f64 = 0.25;
 
-/// That, within [`TOLERANCE`].
+/// A bound around a value, within [`TOLERANCE`].
 const fn about(value: f64) -> (f64, f64) {
     span(value, value)
 }
 
-/// From `low` to `high`, each within [`TOLERANCE`].
+/// A bound from `low` to `high`, each within [`TOLERANCE`].
 const fn span(low: f64, high: f64) -> (f64, f64) {
     (low * (1.0 - TOLERANCE), high * (1.0 + TOLERANCE))
 }
@@ -98,23 +99,23 @@ const fn formula(
     Expectation { basis: Basis::Formula, ..self::words(arm, scene, share, queue_p95_ms, words) }
 }
 
-/// The whole link, but for what start and probing cost.
+/// The whole link, less the cost of the start and of probing.
 const FULL: (f64, f64) = (0.95, 1.01);
-/// A queue of whatever length.
+/// A queue of any length.
 pub const ANY: (f64, f64) = (0.0, 1e6);
 /// Less than half a BDP.
 const SHORT: (f64, f64) = (0.0, 20.0);
-/// Neither starves: each has at least a quarter.
+/// Neither flow starves: each has at least a quarter.
 const FAIR: (f64, f64) = (0.25, 0.75);
-/// One packet's time at the bottleneck, in milliseconds.
+/// One packet's transmission time at the bottleneck.
 const PACKET_MS: f64 = 0.5;
-/// `sqrt(3 / (2 p))` at p = 0.01, of the 80 segments that the path holds (Mathis 1997).
+/// `sqrt(3 / (2 p))` at p = 0.01, over the 80 segments that the path holds (Mathis 1997).
 const MATHIS: f64 = 12.25 / 80.0;
 
 /// At least twice [`MATHIS`].
 const TWICE_RENO: (f64, f64) = (2.0 * MATHIS * (1.0 - TOLERANCE), 1.01);
 
-/// All of them. A BDP is 40 ms, or 80 packets.
+/// All expectations. A BDP is 40 ms, or 80 packets.
 #[rustfmt::skip]
 pub const ALL: &[Expectation] = &[
     formula("reno", Scene::Alone, FULL, about(38.0),
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
     use remuda_algorithms::ARMS;
 
-    /// Remy does what its table says, and `fixed` nothing.
+    /// `remy` follows its rule table, and `fixed` does nothing: there is nothing to expect.
     #[test]
     fn every_arm_is_expected_to_do_something() {
         for arm in ARMS.iter().filter(|arm| !["fixed", "remy"].contains(&arm.name)) {
@@ -218,10 +219,10 @@ mod tests {
         }
     }
 
-    /// In words: no arm but Allegro, whose paper tolerates what starves others, takes more than
-    /// three quarters of a link from CUBIC.
+    /// The rule in words: no arm takes more than three quarters of a link from CUBIC. Allegro is
+    /// the exception: its paper tolerates loss that starves others.
     #[test]
-    fn nobody_is_expected_to_starve_cubic() {
+    fn no_arm_but_allegro_is_expected_to_starve_cubic() {
         for e in ALL.iter().filter(|e| e.scene == Scene::BesideCubic && e.arm != "allegro") {
             assert!(e.share.1 <= 0.75, "{}", e.arm);
         }

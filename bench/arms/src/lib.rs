@@ -1,8 +1,8 @@
-//! Every arm against what its paper, RFC or draft says of it, in the simulator.
+//! Compares every arm in the simulator with its paper, RFC or draft.
 //!
-//! Four scenarios are the same for all: alone with a short and with a deep buffer, with random
-//! loss, and beside CUBIC. What an arm must do there stands in words in [`expectations`], and in
-//! numbers beside them.
+//! Four scenarios are the same for all arms: alone with a short and with a deep buffer, with random
+//! loss, and beside CUBIC. [`expectations`] has the expected behaviour of each arm in words and in
+//! numbers.
 
 pub mod expectations;
 
@@ -12,34 +12,34 @@ use remuda_scenarios::outcome::Outcome;
 use remuda_stats::{percentile, sorted};
 
 const RATE_MBIT_PER_SEC: f64 = 24.0;
-/// There and back, without a queue.
+/// Round trip without a queue.
 const RTT_MS: f64 = 40.0;
-/// How long a scene lasts, and from when on it counts.
+/// Seconds that a scene lasts, and the second from which figures count.
 const END_S: f64 = 60.0;
 const FROM_S: f64 = 20.0;
 
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The scenario is none.
+    /// The scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] remuda_scenarios::Error),
-    /// The simulator does not take it.
+    /// The simulator refuses the scenario.
     #[error(transparent)]
     Sim(#[from] remuda_sim::Error),
 }
 
-/// What came of a scene.
+/// The measured figures of a scene.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Got {
-    /// What share of the link the arm's flow had, 0 to 1.
+    /// The arm's share of the link, 0 to 1.
     pub share: f64,
-    /// The 95th percentile of the bottleneck's queue, in milliseconds.
+    /// The 95th percentile of the bottleneck's queueing delay.
     pub queue_p95_ms: f64,
     pub queue_mean_ms: f64,
 }
 
-/// The scene's link and flows, as a scenario's text.
+/// The scenario of a scene, as TOML.
 fn text(arm: &str, scene: Scene) -> String {
     let (buffer_bdp, loss_percent, ecn) = match scene {
         Scene::Alone => (1.0, 0.0, false),
@@ -83,7 +83,7 @@ fn got(outcome: &Outcome) -> Got {
         .map(|look| look.queue_bytes as f64 * 8.0 / (RATE_MBIT_PER_SEC * 1e3));
     let queues = sorted(queues);
     Got {
-        // Of a packet of 1500 bytes, 1448 are payload.
+        // 1448 of the 1500 bytes of a packet are payload.
         share: bytes * 8.0 / 1e6 / (RATE_MBIT_PER_SEC * 1448.0 / 1500.0),
         queue_p95_ms: percentile(&queues, 95.0),
         queue_mean_ms: queues.iter().sum::<f64>() / queues.len() as f64,
@@ -98,7 +98,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether it came as expected.
+    /// Whether the figures are within their bounds.
     pub fn met(&self) -> bool {
         let Expectation { share, queue_p95_ms, .. } = self.expectation;
         let (least, most) = *share;
@@ -107,7 +107,7 @@ impl Row {
             && (shortest..=longest).contains(&self.got.queue_p95_ms)
     }
 
-    /// As a line of Markdown.
+    /// The line in Markdown.
     pub fn line(&self) -> String {
         let Expectation { arm, scene, words, basis, share, queue_p95_ms } = self.expectation;
         let queue = if *queue_p95_ms == expectations::ANY {
@@ -130,7 +130,7 @@ impl Row {
     }
 }
 
-/// Measures all expectations of an arm, or of all.
+/// Measures all expectations of one arm, or of all arms.
 pub fn rows(arm: Option<&str>) -> Result<Vec<Row>, Error> {
     let meant = |e: &&'static Expectation| arm.is_none_or(|arm| arm == e.arm);
     expectations::ALL

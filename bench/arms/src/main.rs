@@ -1,4 +1,4 @@
-//! Every arm against what its paper says, as a table.
+//! Compares every arm with its paper, as a table.
 
 use clap::Parser;
 use remuda_algorithms::ARMS;
@@ -7,16 +7,16 @@ use remuda_arms::{Error, page, rows, run};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Every arm against what its paper says: scenario, expected, got.
+/// Compare every arm with its paper: scenario, expected and measured figures
 #[derive(Debug, Parser)]
 struct Args {
-    /// Only this arm
+    /// Measure only this arm [default: all arms]
     #[arg(long, value_name = "NAME")]
     arm: Option<String>,
     /// Write the page into this file
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Show what every arm does in every scene, expected or not
+    /// Show the figures of every arm in every scene, whether or not anything is expected there
     #[arg(long)]
     survey: bool,
 }

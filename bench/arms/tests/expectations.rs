@@ -1,4 +1,4 @@
-//! Every arm does in the simulator what its paper says, and the page about it is what is measured.
+//! In the simulator every arm behaves as its paper says, and docs/arms.md has the measured figures.
 
 use remuda_arms::{page, rows};
 use std::path::Path;

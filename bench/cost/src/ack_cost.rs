@@ -1,10 +1,10 @@
-//! What an ACK costs: nanoseconds in the datapath, by the length of the flow's program.
+//! The cost of an ACK: nanoseconds in the datapath, by the length of the flow's program.
 //!
-//! One bulk flow changes its program in mid-flow, round after round; the kernel counts how long the
-//! dispatcher ran, with the program it enters by tail call. That is read every few milliseconds and
-//! divided by the runs in between: single preemptions inside a run take microseconds and ruin a
-//! mean, but few of those windows. Figures are percentiles over windows, with what the counting
-//! itself takes in them; it is printed beside.
+//! One bulk flow changes its program in mid-flow, round after round. The kernel counts the run time
+//! of the dispatcher, including the program that it enters by tail call. We read the counter every
+//! few milliseconds and divide by the number of runs in between. A preemption inside a run takes
+//! microseconds and would spoil a mean, but it affects few of these windows. Figures are
+//! percentiles over windows. They include the cost of the counting, which is printed beside them.
 
 use crate::run_stats::{self, Counting};
 use crate::traffic::{Load, Traffic};
@@ -20,17 +20,18 @@ use std::time::Duration;
 
 const LENGTHS: [usize; 3] = [10, 40, 100];
 const WINDOW: Duration = Duration::from_millis(4);
-/// A window with fewer ACKs says little.
+/// A window with fewer ACKs is too noisy to count.
 const ACKS_MIN: u64 = 5;
 const SETTLE: Duration = Duration::from_millis(50);
 const WAIT_TURNS: u32 = 1_000;
-/// As wide as a bulk flow over veth makes it.
+/// As wide as a bulk flow over veth makes its window.
 const CWND_BYTES: u64 = 400 * 1_448;
 
 struct Case {
     label: String,
     uid: u32,
-    /// CCP instructions at every ACK; none of an arm's, whose events do not all run.
+    /// CCP instructions that run at every ACK; `None` for an arm's program, because not all of its
+    /// events run at every ACK.
     length: Option<usize>,
     insns: usize,
     windows: Vec<f64>,
@@ -42,7 +43,8 @@ struct Bench {
     datapath: Datapath,
     flow: Option<u32>,
     cases: Vec<Case>,
-    /// Held: the jump table does not keep a program whose last descriptor is gone.
+    /// Keeps the program loaded: the jump table does not hold a reference to a program whose last
+    /// descriptor is closed.
     _empty: OwnedFd,
 }
 
@@ -74,7 +76,7 @@ fn load(name: &str) -> Fallible<Bench> {
 }
 
 impl Bench {
-    /// Beats, and reads away what flows say.
+    /// Sends a heartbeat, and reads and drops the flows' messages.
     fn listen(&mut self) {
         self.datapath.beat(clock::monotonic_ns());
         let flow = &mut self.flow;
@@ -93,7 +95,7 @@ impl Bench {
         }
     }
 
-    /// The flow runs the program of `case`, and its windows are taken down.
+    /// Installs the program of `case` in the flow and records the windows.
     fn measure(&mut self, case: usize, span: Duration) -> Fallible<()> {
         let sid = self.flow.ok_or("the flow was never announced")?;
         self.datapath.handle(&message::change_program(sid, self.cases[case].uid, CWND_BYTES)?)?;
@@ -160,7 +162,7 @@ pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
     for round in 0..options.rounds {
         overheads.push(run_stats::overhead_ns()?);
         for turn in 0..bench.cases.len() {
-            // Another program begins each round.
+            // Each round begins with another program.
             let case = (turn + round) % bench.cases.len();
             bench.measure(case, span)?;
         }
@@ -178,7 +180,8 @@ pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
     Ok(vec![Promise::shown("cost per ACK of 10, 40 and 100 instructions", &figures(&bench.cases))])
 }
 
-/// What an instruction costs: between the shortest program and the longest one, by round.
+/// The cost of an instruction: the difference between the shortest and the longest program, by
+/// round.
 fn slope(cases: &[Case]) -> (Spread, String) {
     let sized: Vec<(&Case, usize)> =
         cases.iter().filter_map(|case| Some((case, case.length?))).collect();

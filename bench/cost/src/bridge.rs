@@ -1,9 +1,10 @@
 //! Linux TCP as a datapath behind a unix datagram socket, for any CCP agent.
 //!
-//! portus' own agents listen there, under /tmp/ccp; they know nothing of BPF. The bridge owns the
-//! BPF datapath, sends the agent what its flows say, less the message types that CCP does not have,
-//! and hands the agent's messages to the datapath as they are. What the agent has no room for waits
-//! here: it must not block, as the agent's sends to it do.
+//! portus' own agents listen under /tmp/ccp and know nothing of BPF. The bridge owns the BPF
+//! datapath. It sends the agent the messages of its flows, apart from the message types that CCP
+//! does not have, and passes the agent's messages to the datapath unchanged. Messages for which the
+//! agent's socket has no room wait here: the bridge must not block, although the agent's sends to
+//! it do.
 
 use crate::Fallible;
 use ccp_agent::clock;
@@ -16,14 +17,14 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where portus binds its sockets.
+/// The folder in which portus binds its sockets.
 const FOLDER: &str = "/tmp/ccp";
-/// Messages that may wait for the agent.
+/// Most messages that wait for the agent.
 const WAITING_MAX: usize = 4_096;
-/// Messages that wait are tried again this often.
+/// How often waiting messages are sent again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// A datapath, its socket, and its agent's address.
+/// A datapath, its socket, and the address of its agent.
 pub struct Bridge {
     datapath: Datapath,
     socket: UnixDatagram,
@@ -31,22 +32,22 @@ pub struct Bridge {
     agent: PathBuf,
     buffer: Vec<u8>,
     waiting: VecDeque<Vec<u8>>,
-    /// Messages that either side did not take, but for those to flows that have ended.
+    /// Messages that either side refused, apart from those to flows that have ended.
     pub refused: u64,
 }
 
-/// Where the portus agent of that name listens.
+/// The socket of the portus agent of a name.
 pub fn agent_address(name: &str) -> PathBuf {
     Path::new(FOLDER).join(name)
 }
 
-/// Whether it is one of CCP's own messages: an agent of the old world knows no others.
+/// Whether a message is one of CCP's own: a portus agent knows no other types.
 fn is_ccp(message: &[u8]) -> bool {
     message.first_chunk().is_some_and(|kind| u16::from_le_bytes(*kind) <= Kind::Ready as u16)
 }
 
 impl Bridge {
-    /// Between a datapath and the portus agent of that name, which listens already.
+    /// Connects a datapath with the portus agent of that name, which must be listening.
     pub fn new(datapath: Datapath, agent: &str) -> io::Result<Self> {
         let own = agent_address(&format!("{agent}.datapath"));
         let socket = UnixDatagram::bind(&own)?;
@@ -62,8 +63,8 @@ impl Bridge {
         })
     }
 
-    /// Waits until there is something to do, and does it. `handled` sees each message of the agent
-    /// once the datapath has taken it.
+    /// Waits until there is work, and does it. `handled` gets each message of the agent after the
+    /// datapath has accepted it.
     pub fn turn(&mut self, patience: Duration, handled: &mut dyn FnMut(&[u8])) -> Fallible<()> {
         self.wait(if self.waiting.is_empty() { patience } else { patience.min(RETRY) });
         self.datapath.beat(clock::monotonic_ns());
@@ -134,7 +135,8 @@ mod tests {
     const PATIENCE: Duration = Duration::from_millis(10);
     const TURNS: u32 = 1_000;
 
-    /// As portus' documentation has one: it asks for reports, and sets the window at each.
+    /// As in portus' documentation: the algorithm asks for reports, and sets the window at each
+    /// one.
     struct Fixed;
 
     struct FixedFlow<I: Ipc> {

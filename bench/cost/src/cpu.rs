@@ -1,37 +1,37 @@
-//! Processor time: what is counted, and what is not.
+//! Processor time: which time is counted for a flow, and which is not.
 //!
-//! Counted for a flow: all threads of this process (the sender, the receiver, and the measuring
-//! one, which sleeps), the agent's threads, and `ksoftirqd`. Without `CONFIG_IRQ_TIME_ACCOUNTING`
-//! the kernel charges a softirq, which on a veth pair carries each packet to its receiver and each
-//! ACK to its sender, to the thread it interrupts, so nearly all of it is in the first term; where
-//! it interrupts somebody else's thread it is not counted. The whole machine's busy time counts
-//! that too, everything else that runs meanwhile, and what a hypervisor took: it is printed beside,
-//! not judged. What is left of it is other people's work, and says whether a run was disturbed.
+//! Counted: all threads of this process (sender, receiver, and the measuring thread, which sleeps),
+//! the agent's threads, and `ksoftirqd`. On a veth pair a softirq carries each packet to its
+//! receiver and each ACK to its sender. Without `CONFIG_IRQ_TIME_ACCOUNTING` the kernel charges a
+//! softirq to the thread that it interrupts, so nearly all of that time is in the first term; a
+//! softirq that interrupts a thread of another process is not counted. The busy time of the whole
+//! machine includes those softirqs, all other processes and the time that a hypervisor took. It is
+//! printed, but has no bound. The rest of it, beyond the flow's own time, shows whether other work
+//! disturbed a run.
 
 use crate::Fallible;
 use std::fs;
 use std::time::Duration;
 
-/// A run during which others used more than this of one processor is disturbed. An idle processor
-/// that runs a softirq of the flow counts as others, too.
+/// A run in which others used more than this part of one processor is disturbed. A softirq of the
+/// flow on an idle processor counts as other work, too.
 const OTHERS_MAX: f64 = 0.2;
 
-/// `USER_HZ`: what /proc/stat counts in.
+/// `USER_HZ`: the unit of /proc/stat.
 const TICK_NS: u64 = 10_000_000;
 
-/// Processor times, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
     pub own_ns: u64,
-    /// The agent, if any.
+    /// Time of the agent, if there is one.
     pub agent_ns: u64,
-    /// The kernel's threads that run softirqs.
+    /// Time of the kernel's threads that run softirqs.
     pub ksoftirqd_ns: u64,
-    /// The whole machine, without idle and waiting, with what a hypervisor took from it.
+    /// Busy time of the whole machine, without idle and I/O wait, but with stolen time.
     pub machine_ns: u64,
 }
 
-/// Time of all threads of a process, from its schedstat files.
+/// Time of all threads of a process, from their schedstat files.
 fn process_ns(pid: &str) -> Fallible<u64> {
     let mut total = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -43,7 +43,7 @@ fn process_ns(pid: &str) -> Fallible<u64> {
     Ok(total)
 }
 
-/// Time of this process, with its threads that have ended.
+/// Time of this process, including threads that have ended.
 pub fn own_ns() -> u64 {
     // SAFETY: a struct of integers, for which zeros are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -65,7 +65,7 @@ fn ksoftirqd_pids() -> Fallible<Vec<String>> {
     Ok(pids)
 }
 
-/// The first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal, …
+/// Reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal, …
 fn machine_ns(stat: &str) -> u64 {
     let line = stat.lines().next().unwrap_or_default();
     let columns: Vec<u64> =
@@ -74,7 +74,6 @@ fn machine_ns(stat: &str) -> u64 {
     busy.sum::<u64>() * TICK_NS
 }
 
-/// Reads [`Cpu`] again and again.
 #[derive(Debug)]
 pub struct Meter {
     agent: Option<String>,
@@ -82,12 +81,12 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// With the agent's process, where one is to be counted.
+    /// `agent` is the id of the agent's process, if its time counts.
     pub fn new(agent: Option<u32>) -> Fallible<Self> {
         Ok(Self { agent: agent.map(|pid| pid.to_string()), ksoftirqd: ksoftirqd_pids()? })
     }
 
-    /// Since each of them started.
+    /// The times since each process started.
     pub fn read(&self) -> Fallible<Cpu> {
         let mut ksoftirqd_ns = 0;
         for pid in &self.ksoftirqd {
@@ -103,7 +102,7 @@ impl Meter {
 }
 
 impl Cpu {
-    /// What was used since `before`.
+    /// The times used since `before`.
     pub fn since(self, before: Self) -> Self {
         Self {
             own_ns: self.own_ns - before.own_ns,
@@ -113,17 +112,17 @@ impl Cpu {
         }
     }
 
-    /// What the flow cost.
+    /// The time that counts for the flow.
     pub fn flow_ns(self) -> u64 {
         self.own_ns + self.agent_ns + self.ksoftirqd_ns
     }
 
-    /// What others used in that time, of one processor.
+    /// The time of others, as a part of one processor.
     pub fn others(self, elapsed: Duration) -> f64 {
         self.machine_ns.saturating_sub(self.flow_ns()) as f64 / elapsed.as_nanos() as f64
     }
 
-    /// Whether others let the flow be in that time.
+    /// Whether other work left the flow undisturbed.
     pub fn is_quiet(self, elapsed: Duration) -> bool {
         self.others(elapsed) <= OTHERS_MAX
     }

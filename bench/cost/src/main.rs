@@ -1,8 +1,8 @@
-//! What the datapath and the agent cost, beside the kernel's own algorithm and beside portus.
+//! The cost of the datapath and the agent, beside the kernel's own algorithm and beside portus.
 //!
-//! All of it on this machine, on real TCP flows in network namespaces of its own. Other work may
-//! run beside, so every figure is a ratio, or a percentile, within one interleaved run, with its
-//! spread.
+//! Everything is measured on this machine, on real TCP flows in network namespaces. Other work may
+//! run at the same time, so every figure is a ratio, or a percentile, within one interleaved run,
+//! with its spread.
 
 mod ack_cost;
 mod bridge;
@@ -24,68 +24,69 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Bench {
-    /// Goodput and CPU per byte of cubic under the agent, against the kernel's own
+    /// Goodput and CPU time per byte of cubic under the agent, compared with the kernel's cubic
     Throughput,
     /// Nanoseconds per ACK, by the length of the program
     AckCost,
-    /// From a report to the ACK that obeys the answer, beside portus over unix datagrams
+    /// Time from a report to the ACK that applies the answer, beside portus over unix datagrams
     Latency,
-    /// From a decision to the ACK under the new program, and back from the kernel's own algorithms
+    /// Time from a switch's decision to the first ACK under the new program, and back from the
+    /// kernel's own algorithms
     SwitchCost,
-    /// Nanoseconds of a report and of a switch in each arm
+    /// Nanoseconds for a report and for a switch in each arm
     ReportCost,
-    /// What a policy costs that asks boosted trees: models, features, the agent for 100 flows
+    /// Cost of a policy that evaluates boosted trees: models, features, the agent for 100 flows
     PolicyCost,
     /// Packets per processor second of the simulator, and memory per flow
     Simulator,
 }
 
-/// Cost and latency of the datapath and the agent, beside the kernel's own and beside portus.
+/// Measure cost and latency of the datapath and the agent, beside the kernel's own algorithm and
+/// portus
 #[derive(Debug, Parser)]
 struct Options {
-    /// Only these; all, if none is named
+    /// The benchmarks to run [default: all]
     #[arg(value_enum)]
     benches: Vec<Bench>,
-    /// throughput: pairs of runs
+    /// throughput: number of pairs of runs
     #[arg(long, value_name = "N", default_value_t = 15)]
     pairs: usize,
-    /// throughput: seconds a flow runs
+    /// throughput: seconds that a flow runs
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     seconds: f64,
-    /// throughput: the kernel's cubic on both sides, for the noise of this machine
+    /// throughput: run the kernel's cubic on both sides, which shows the noise of this machine
     #[arg(long)]
     control: bool,
-    /// ack-cost, latency: rounds
+    /// ack-cost, latency: number of rounds
     #[arg(long, value_name = "N", default_value_t = 12)]
     rounds: usize,
-    /// ack-cost: milliseconds a program runs in a round
+    /// ack-cost: milliseconds that a program runs in a round
     #[arg(long, value_name = "MS", default_value_t = 400)]
     ack_ms: u64,
-    /// latency: reports a side in a round; switch-cost: switches
+    /// latency: reports of each side in a round; switch-cost: number of switches
     #[arg(long, value_name = "N", default_value_t = 600)]
     reports: usize,
-    /// policy-cost: the policy that drives the flows, and has a dry run
+    /// policy-cost: the policy that drives the flows; its configuration must know `dry_run`
     #[arg(long, value_name = "NAME", default_value = "antelope")]
     policy: String,
-    /// Write what is promised, and what came of it, into this document, between its markers
+    /// Write the table of promises and figures into this document, between its markers
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// The remuda command
+    /// Path of the remuda command, which must be built
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: PathBuf,
 }
 
-/// What came of a promise.
+/// The result for a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Met,
     Missed,
-    /// The machine was too busy to tell.
+    /// The machine was too busy for a verdict.
     Undecided,
-    /// Only a figure was promised.
+    /// The figure has no bound.
     Shown,
 }
 
@@ -95,7 +96,7 @@ impl Verdict {
     }
 }
 
-/// Something promised, and what came of it.
+/// A promise and its result.
 struct Promise {
     what: String,
     figure: String,
@@ -110,7 +111,7 @@ impl Promise {
     }
 }
 
-/// What makes the figures repeatable.
+/// Prints what a reader needs to repeat the figures.
 fn head(options: &Options) {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("# command: {}", std::env::args().collect::<Vec<_>>().join(" "));
@@ -134,7 +135,7 @@ fn summary(promises: &[Promise]) -> String {
     out
 }
 
-/// Into a document: with what makes the figures repeatable.
+/// Writes the table into a document, with what a reader needs to repeat the figures.
 fn write(path: &Path, table: &str) -> Fallible<()> {
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let head = format!("{}. Command:\n\n```\n", Origin::here());
@@ -170,7 +171,8 @@ fn run(options: &Options) -> Fallible<Vec<Promise>> {
     Ok(promises)
 }
 
-/// Says so, loudly, and answers true, where benches and live tests cannot run.
+/// Returns true, and prints a message, if the user is not root: benchmarks and live tests need
+/// root.
 fn skip() -> bool {
     // SAFETY: no arguments, no failure.
     let skip = unsafe { libc::geteuid() } != 0;

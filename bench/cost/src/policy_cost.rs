@@ -1,12 +1,12 @@
-//! What a policy that asks boosted trees costs: the features of a report, the models of all arms,
-//! and the agent's processor time for a hundred flows.
+//! The cost of a policy that evaluates boosted trees: the features of a report, the models of all
+//! arms, and the agent's processor time for a hundred flows.
 //!
-//! The models are those that come with the program. Rows are made up, and take turns, so that
-//! branches and caches learn none by heart. The agent's time is
-//! of real flows over one emulated link: all under a fixed arm; all under the policy, in a dry run
-//! that rides the same arm and does all else; and all under the policy as it is. What the policy
-//! costs is the second less the first (Zhou et al., Antelope, ICNP 2021, section VI-H); the third
-//! has in it what its arms cost, which they do without a policy, too.
+//! The models are the shipped ones. Rows are made up, and alternate, so that branch predictors and
+//! caches do not learn one of them. The agent's time is measured on real flows over one emulated
+//! link in three settings: all under a fixed arm; all under the policy in a dry run, which keeps
+//! the same arm and does all other work; and all under the policy. The policy's cost is the second
+//! setting less the first (Zhou et al., Antelope, ICNP 2021, section VI-H). The third setting also
+//! contains the cost of the chosen arms, which they have without a policy, too.
 
 use crate::cpu::Meter;
 use crate::report_cost::Course;
@@ -24,25 +24,25 @@ use std::hint::black_box;
 use std::time::Duration;
 
 const ROWS: usize = 512;
-/// Others use the machine as well: each figure is taken so many times.
+/// Other work uses the machine as well, so each figure is measured this often.
 const PASSES: usize = 9;
 const PREDICTIONS: usize = 50_000;
 const REPORTS: u32 = 100_000;
-/// All arms' models for one flow: the paper has 135 to 140 ms.
+/// Bound for the models of all arms for one flow; the paper has 135 to 140 ms.
 const PREDICTION_NS_MAX: f64 = 10_000.0;
-/// Of a core, for [`FLOWS`].
+/// Bound in per cent of a core, for [`FLOWS`] flows.
 const CORE_PERCENT_MAX: f64 = 3.0;
-/// What the policy is beside, and rides in a dry run.
+/// The arm that the policy is compared with, and keeps in a dry run.
 const ARM: &str = "cubic";
-/// A round differs from the next by more than a per cent of a core: the median of three would, too.
+/// Rounds differ by more than a per cent of a core, and so would the median of only three.
 const ROUNDS: usize = 9;
 const FLOWS: usize = 100;
 const RATE_MBIT_PER_SEC: f64 = 200.0;
-/// Start-ups are not what is meant.
+/// Time before the measurement, so that the flows' start-ups do not count.
 const SETTLING: Duration = Duration::from_secs(4);
 const SPAN: Duration = Duration::from_secs(10);
 
-/// The output step of splitmix64 (Steele, Lea and Flood, OOPSLA 2014), as a share of 1.
+/// The output step of splitmix64 (Steele, Lea and Flood, OOPSLA 2014), as a number from 0 to 1.
 fn share(seed: u64) -> f32 {
     let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -50,7 +50,7 @@ fn share(seed: u64) -> f32 {
     ((z ^ (z >> 31)) >> 40) as f32 / (1 << 24) as f32
 }
 
-/// Half of the values, and all but a hundredth, lie below these: over passes.
+/// The 50th and the 99th percentile, each with its spread over passes.
 struct Below {
     p50: Spread,
     p99: Spread,
@@ -65,13 +65,13 @@ impl Below {
     }
 }
 
-/// Features of a flow that there is none of: each from a thousandth to a thousand.
+/// Features of a made-up flow: each from a thousandth to a thousand.
 fn row(nth: usize) -> Features {
     let of = |at: usize| share((nth * features::COUNT + at) as u64);
     Features(std::array::from_fn(|at| 10f32.powf(6.0 * of(at) - 3.0)))
 }
 
-/// Nanoseconds of the scores of all arms for one flow, in ascending order.
+/// Nanoseconds for the scores of all arms for one flow, ascending.
 fn prediction_ns(model: &Model) -> Vec<f64> {
     let rows: Vec<Features> = (0..ROWS).map(row).collect();
     let took = (0..PREDICTIONS).map(|nth| {
@@ -83,7 +83,7 @@ fn prediction_ns(model: &Model) -> Vec<f64> {
     sorted(took)
 }
 
-/// Nanoseconds of taking a report into the features, in ascending order; and how many units ended.
+/// Nanoseconds for adding a report to the features, ascending; and the number of units that ended.
 fn feature_ns() -> (Vec<f64>, usize) {
     let mss = remuda_algorithms::units::Bytes(1_448);
     let decision = Decision { cwnd: Packets(120).to_bytes(mss), rate: None };
@@ -99,7 +99,8 @@ fn feature_ns() -> (Vec<f64>, usize) {
     (took, ended)
 }
 
-/// The agent's share of a core in percent, while it drives so many flows by what `driver` says.
+/// The agent's share of a core, in per cent, while it drives [`FLOWS`] flows; `driver` has the
+/// command-line options that choose the driver.
 fn core_percent(options: &Options, driver: &[&str]) -> Fallible<f64> {
     let folder = tempfile::tempdir()?;
     let name = format!("bp{}", std::process::id());
@@ -132,12 +133,12 @@ fn core_percent(options: &Options, driver: &[&str]) -> Fallible<f64> {
     Ok(used_ns as f64 / span_ns as f64 * 100.0)
 }
 
-/// The agent's shares of a core, by rounds.
+/// The agent's shares of a core, over rounds.
 struct Cores {
-    /// Under the policy as it is.
+    /// Under the policy, without a dry run.
     policy: Spread,
     arm: Spread,
-    /// Under the policy in a dry run, less that.
+    /// Under the policy in a dry run, less that under the fixed arm.
     more: Spread,
 }
 

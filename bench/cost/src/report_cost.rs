@@ -1,9 +1,10 @@
-//! What a report costs in each arm: nanoseconds of `on_measurement`, and what a switch to it costs
-//! in the agent, `hand_off` and `resume`. One core, no kernel: it needs no root.
+//! The cost of a report in each arm: nanoseconds of `on_measurement`; and the cost of a switch to
+//! the arm in the agent, `hand_off` and `resume`. This runs on one core without the kernel's TCP,
+//! and needs no root.
 //!
-//! Each arm drives a flow on a path of 24 Mbit/s and 40 ms that is there as arithmetic only: what
-//! it sends comes back a round trip later, and beyond the bottleneck's rate as a queue. Arms take
-//! turns by round, so that what else the machine does hits all.
+//! Each arm drives a flow on a computed path of 24 Mbit/s and 40 ms: sent data is acknowledged a
+//! round trip later, and data beyond the bottleneck's rate becomes a queue. Arms alternate by
+//! round, so that other work on the machine affects all of them.
 
 use crate::cpu::own_ns;
 use crate::{Fallible, Options, Promise};
@@ -23,29 +24,27 @@ const SWITCHES: u32 = 2_000;
 const MSS: Bytes = Bytes(1_448);
 const BOTTLENECK: Rate = Rate::from_bytes_per_sec(3_000_000);
 const RTT: Duration = Duration::from_millis(40);
-/// Between two reports: four a round trip.
+/// Time between two reports: four reports a round trip.
 const STEP: Duration = Duration::from_millis(10);
 /// The arm in Python whose reports are timed, and the interpreter that has the package.
 const AUTHORED: (&str, &str) = ("python/examples/aimd.py", "aimd");
 const PYTHON: &str = "target/venv/bin/python";
 const AUTHORED_REPORTS: u32 = 3_000;
-/// What the bottleneck's queue holds.
+/// Size of the bottleneck's queue.
 const QUEUE_MAX: Bytes = Bytes(120_000);
 
-/// The path, as arithmetic.
 pub struct Course {
-    /// The moment it is at.
     pub now: Time,
     queue: Bytes,
 }
 
 impl Course {
-    /// With an empty queue.
+    /// A path with an empty queue.
     pub fn new() -> Self {
         Self { now: Time::ZERO, queue: Bytes(0) }
     }
 
-    /// What the sender of that decision would be told after one step.
+    /// The measurement that the sender of `decision` gets after one step.
     pub fn step(&mut self, decision: Decision) -> Measurement {
         self.now = Time(self.now.0 + STEP);
         let rtt = RTT + Duration::from_secs_f64(self.queue.0 as f64 / 3e6);
@@ -90,7 +89,7 @@ fn report_ns(arm: &Arm) -> f64 {
     let (mut controller, _, mut decision) = start(arm);
     let mut course = Course::new();
     let mut spent = 0;
-    // In batches, so that reading the clock is not what is measured: each is its own few steps.
+    // In batches, so that reading the clock does not count.
     for _ in 0..REPORTS / 100 {
         let before = own_ns();
         for _ in 0..100 {
@@ -102,7 +101,7 @@ fn report_ns(arm: &Arm) -> f64 {
     spent as f64 / f64::from(REPORTS)
 }
 
-/// Nanoseconds of handing a flow from and to it.
+/// Nanoseconds of a hand-off from the arm and a resume to it.
 fn switch_ns(arm: &Arm) -> f64 {
     let (mut controller, mut path, mut decision) = start(arm);
     let mut course = Course::new();
@@ -120,8 +119,8 @@ fn switch_ns(arm: &Arm) -> f64 {
     (own_ns() - before) as f64 / f64::from(SWITCHES)
 }
 
-/// From a report to the decision of an arm in Python, in microseconds of time: it is another
-/// process's work, which in the agent nobody waits for.
+/// Microseconds of real time from a report to the decision of an arm in Python. Another process
+/// does this work, and the agent does not wait for it.
 fn authored_us() -> Fallible<Vec<f64>> {
     let (file, name) = AUTHORED;
     let mut process = Process::start(Path::new(PYTHON), Path::new(file))?;

@@ -6,30 +6,29 @@ use remuda_bpf::insn::{self, Insn};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// `BPF_EXIT`.
+/// The BPF instruction `EXIT`.
 const EXIT: u8 = 0x95;
-/// The least a test run accepts: an Ethernet header.
+/// The smallest packet that a test run accepts: an Ethernet header.
 const PACKET_BYTES: usize = 14;
 const EMPTY_RUNS: i32 = 1_000_000;
 const MAPS_MAX: usize = 64;
 
-/// What a program has run so far.
+/// The runs of a program so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Runs {
     pub count: u64,
-    /// For how long, in all.
+    /// The sum of all run times.
     pub time_ns: u64,
 }
 
-/// What the kernel knows of a program.
+/// The kernel's facts about a program.
 #[derive(Clone, Debug)]
 pub struct Info {
     pub id: u32,
-    /// BPF instructions, after the verifier.
+    /// Number of BPF instructions, after the verifier.
     pub instructions: usize,
-    /// Numbers of the maps it uses.
+    /// Ids of the maps that the program uses.
     pub maps: Vec<u32>,
-    /// See [`Runs`].
     pub runs: Runs,
 }
 
@@ -40,11 +39,11 @@ fn checked(result: i32) -> io::Result<i32> {
 /// Takes over a descriptor that a call has just returned.
 fn owned(fd: i32) -> io::Result<OwnedFd> {
     let fd = checked(fd)?;
-    // SAFETY: the caller passes what libbpf returned to it alone.
+    // SAFETY: the caller passes a descriptor that libbpf has just returned, and no one else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Statistics are counted while this lives; each run then costs two looks at the clock more.
+/// While this value lives, the kernel counts run times; each run then reads the clock twice.
 #[derive(Debug)]
 pub struct Counting {
     _fd: OwnedFd,
@@ -93,7 +92,7 @@ pub fn jump_table(program: &Info) -> Fallible<OwnedFd> {
     Err("the dispatcher has no jump table".into())
 }
 
-/// Puts `next` where the program numbered `id` stands in a jump table.
+/// Replaces the program with id `id` in a jump table by `next`.
 pub fn replace(table: &OwnedFd, id: u32, next: BorrowedFd<'_>) -> Fallible<()> {
     for index in 0..remuda_bpf::layout::PROGRAMS as u32 {
         let (key, mut found) = ((&raw const index).cast(), 0u32);
@@ -112,12 +111,12 @@ pub fn replace(table: &OwnedFd, id: u32, next: BorrowedFd<'_>) -> Fallible<()> {
     Err(format!("program {id} is not in the jump table").into())
 }
 
-/// `return 0`.
+/// A program that returns 0.
 pub fn empty() -> [Insn; 2] {
     [insn::mov_imm(0, 0), Insn { code: EXIT, ..Insn::default() }]
 }
 
-/// What the statistics themselves cost a run, in nanoseconds: those of a program that does nothing.
+/// The cost of the counting itself, in nanoseconds per run, measured with an empty program.
 pub fn overhead_ns() -> Fallible<f64> {
     let insns = empty();
     // SAFETY: all pointers outlive the call; no options.

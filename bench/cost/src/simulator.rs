@@ -1,5 +1,5 @@
-//! What the simulator costs: data packets per second of processor time, memory per flow, and how
-//! long the 690 single-flow environments of ccBench take.
+//! The cost of the simulator: data packets per second of processor time, memory per flow, and the
+//! time for the 690 single-flow environments of ccBench.
 
 use crate::cpu::own_ns;
 use crate::{Fallible, Promise, Verdict};
@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const ROUNDS: usize = 5;
 const PLAIN_PKTS_PER_SEC: f64 = 10e6;
 const FULL_PKTS_PER_SEC: f64 = 3e6;
-/// At ten thousand flows their state no longer fits a cache: so much more may a packet cost.
+/// With ten thousand flows the state does not fit a cache, so a packet may cost this many times as
+/// much.
 const SCALE_MAX: f64 = 3.0;
 const SHARE_MBIT_PER_SEC: f64 = 4.8;
 const CCBENCH_SECONDS_MAX: f64 = 120.0;
@@ -43,7 +44,7 @@ fn named(name: &str) -> FlowSpec {
     FlowSpec::driven_by(Driver::Named(name.to_owned()))
 }
 
-/// Data packets, and processor time in seconds.
+/// Number of data packets, and processor time in seconds.
 fn cost(scenario: &Scenario) -> Fallible<(u64, f64)> {
     let mut simulation = Simulation::new(scenario)?;
     let before_ns = own_ns();
@@ -113,7 +114,7 @@ fn resident_bytes() -> Fallible<u64> {
     Ok(pages * 4_096)
 }
 
-/// Ever more flows, each with the same share of the link.
+/// More and more flows, each with the same share of the link.
 fn scale() -> Fallible<Vec<Promise>> {
     println!("\n| flows | packets | ns a packet | KiB a flow |\n|---|---|---|---|");
     let mut costs = Vec::new();
@@ -145,8 +146,8 @@ fn scale() -> Fallible<Vec<Promise>> {
     ])
 }
 
-/// arXiv 2307.10054: five rates, alone and, from 10 s on, in steps every 7 s; five delays; six
-/// queues; 30 s each.
+/// The environments of arXiv 2307.10054: five rates, each constant and with steps every 7 s from 10
+/// s on; five delays; six queues; 30 s each.
 fn ccbench() -> Vec<Scenario> {
     let mut all = Vec::new();
     let rates = [12.0, 24.0, 48.0, 96.0, 192.0];

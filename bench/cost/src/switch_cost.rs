@@ -1,8 +1,8 @@
-//! What a switch takes: from the decision, which is when the agent hands the message to the
-//! datapath, to the flow's first ACK under the new program.
+//! The time of a switch: from the decision, when the agent gives the message to the datapath, to
+//! the flow's first ACK under the new program.
 //!
-//! A flow over veth alternates between two programs; and, for native arms, between the kernel's own
-//! algorithms and us. ACKs come as they come: their spacing is in the figure.
+//! A flow over veth alternates between two programs and, for native arms, between the kernel's own
+//! algorithms and ours. The ACKs' spacing is part of the figure.
 
 use crate::traffic::{Load, Traffic};
 use crate::{Options, Promise};
@@ -16,7 +16,7 @@ use remuda_wire::to_datapath::encode_native;
 use std::time::Duration;
 
 const CWND_BYTES: u64 = 400 * 1_448;
-/// An ACK each 70 to 100 us.
+/// An ACK every 70 to 100 us.
 const TRICKLE: Load = Load::Trickle(Duration::from_micros(50));
 const BETWEEN: Duration = Duration::from_millis(3);
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -42,20 +42,20 @@ impl Bench {
         Ok(())
     }
 
-    /// Listens until it is so; how long that took, in nanoseconds.
+    /// Reads messages until `holds` is true; returns the nanoseconds until then.
     fn until(&mut self, mut holds: impl FnMut(&Self) -> bool) -> Fallible<u64> {
         let start = clock::monotonic_ns();
         while !holds(self) {
             self.listen()?;
             if clock::monotonic_ns() - start > PATIENCE.as_nanos() as u64 {
-                return Err("the flow does not do as it is told".into());
+                return Err("the flow did not follow the order within the limit".into());
             }
             std::thread::sleep(TURN);
         }
         Ok(clock::monotonic_ns() - start)
     }
 
-    /// One change of program, in nanoseconds to the ACK that runs it.
+    /// One change of program: nanoseconds until the first ACK that runs it.
     fn change(&mut self, sid: u32, uid: u32) -> Fallible<f64> {
         self.listen()?;
         let decided = clock::monotonic_ns();

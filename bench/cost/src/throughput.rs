@@ -1,13 +1,14 @@
-//! One bulk flow over plain veth: `cubic` under the agent against the kernel's own `cubic`.
+//! One bulk flow over plain veth: `cubic` under the agent compared with the kernel's `cubic`.
 //!
-//! Pairs of runs, one after the other, in turns the one first and the other; every figure is the
-//! ratio of ours to the kernel's within a pair. A flow counts from its first byte on. Nothing
-//! between the two ends limits it, so the processors are the bottleneck, and goodput and processor
-//! time per byte say the same thing twice if no core idles. The agent runs all the time; its
-//! processor time counts only for its own flows.
+//! Two runs, one of each side, make a pair; the sides alternate in going first. Every figure is the
+//! ratio of ours to the kernel's within a pair. A flow counts from its first byte. Nothing between
+//! the two ends limits the flow, so the processors are the bottleneck; if no core idles, goodput
+//! and processor time per byte are two views of one figure. The agent runs all the time, but its
+//! processor time counts only during our flows.
 //!
-//! A pair that others disturbed (cpu.rs) is shown, and another one is run instead, within limits:
-//! which side a compiler beside hits is chance. Of too few undisturbed pairs nothing is concluded.
+//! A pair that other work disturbed (cpu.rs) is shown and repeated, within limits, because it is
+//! chance which side a compiler running beside it slows down. Too few undisturbed pairs give no
+//! verdict.
 
 use crate::cpu::{Cpu, Meter};
 use crate::traffic::{Load, Socket, Traffic};
@@ -20,11 +21,11 @@ use std::time::Duration;
 const GOODPUT_MIN: f64 = 0.95;
 const CPU_MAX: f64 = 1.15;
 const KERNELS: &str = "cubic";
-/// So many pairs are tried for each that is wanted.
+/// Most attempts for each wanted pair.
 const ATTEMPTS: usize = 3;
-/// With fewer undisturbed ones there is no verdict.
+/// Least number of undisturbed pairs for a verdict.
 const PAIRS_MIN: usize = 7;
-/// The sender's window is looked at this often.
+/// How often the sender's window is sampled.
 const LOOK: Duration = Duration::from_millis(20);
 
 struct Figures {
@@ -46,7 +47,7 @@ impl Figures {
         self.cpu.machine_ns as f64 / self.bytes
     }
 
-    /// What others used, of one processor.
+    /// Time of other work, as a part of one processor.
     fn others(&self) -> f64 {
         self.cpu.others(self.elapsed)
     }
@@ -121,14 +122,15 @@ pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
     let name = format!("bt{}", std::process::id());
     let arguments = ["--name", &name, "--arm", "cubic"];
     let agent = AgentChild::start(&options.remuda, &folder.path().join("run"), &arguments)?;
-    // In the control experiment "ours" is the kernel's own, too.
+    // In the control experiment our side is the kernel's algorithm, too.
     let (ours_name, ours_pid) = match options.control {
         true => (KERNELS, None),
         false => (name.as_str(), Some(agent.pid())),
     };
     head(options);
     let span = Duration::from_secs_f64(options.seconds);
-    // One for all flows: a new device drops packets until the kernel has seen its carrier.
+    // One pair of devices for all flows: a new device drops packets until the kernel has seen its
+    // carrier.
     let veth = VethPair::new()?;
     let run_pair = |kernel_first: bool| -> Fallible<(Figures, Figures)> {
         let early = kernel_first.then(|| run_flow(&veth, KERNELS, None, span)).transpose()?;

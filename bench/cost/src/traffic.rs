@@ -1,9 +1,9 @@
-//! One TCP flow over a pair of veth devices, with as little of ours in it as can be.
+//! One TCP flow over a pair of veth devices, with as little work of this process as possible.
 //!
 //! The transfers of `remuda_live` compute their content, which costs as much processor time as
-//! sending it; here one block is sent over and over. Sender and receiver keep to the first and the
-//! last processor: left to the scheduler, a flow is three times as fast or as slow as the next one,
-//! by where its ends happen to run.
+//! sending it; here one block is sent again and again. The sender keeps to the first processor and
+//! the receiver to the last: if the scheduler places them, one flow can be three times as fast as
+//! the next.
 
 use crate::Fallible;
 use ccp_agent::clock;
@@ -20,19 +20,18 @@ use std::time::Duration;
 const BULK_BYTES: usize = 256 << 10;
 /// One segment on Ethernet with TCP timestamps.
 const SEGMENT_BYTES: usize = 1_448;
-/// A flow that moves nothing for this long has failed.
+/// A flow that moves no byte for this long has failed.
 const STALL_LIMIT: Duration = Duration::from_secs(10);
 
-/// How a flow is used.
+/// How a flow sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// As fast as it goes: the processors are the bottleneck.
+    /// As fast as possible: the processors are the bottleneck.
     Bulk,
-    /// A segment each time, acknowledged at once, with a pause after it.
+    /// One segment at a time, acknowledged at once, with a pause after it.
     Trickle(Duration),
 }
 
-/// A flow under way.
 #[derive(Debug)]
 pub struct Traffic {
     stop: Arc<AtomicBool>,
@@ -42,7 +41,7 @@ pub struct Traffic {
     started_ns: u64,
 }
 
-/// What the kernel says of the sending socket.
+/// The kernel's figures of the sending socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Socket {
     pub cwnd_pkts: u32,
@@ -64,7 +63,7 @@ fn set_option(socket: &TcpStream, option: libc::c_int, value: libc::c_int) -> io
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The processors this process may use, in order.
+/// The processors that this process may use, in order.
 fn processors() -> Vec<usize> {
     // SAFETY: a bit set, for which zeros are valid, and an out-pointer of its size.
     let set = unsafe {
@@ -76,7 +75,7 @@ fn processors() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
 }
 
-/// This thread runs on that processor only.
+/// Pins this thread to one processor.
 fn keep_to(processor: usize) {
     // SAFETY: as above; a refusal leaves the thread free, which only adds noise.
     unsafe {
@@ -86,7 +85,7 @@ fn keep_to(processor: usize) {
     }
 }
 
-/// Sleeps of this thread last as long as they should, not up to 50 us longer.
+/// Sets this thread's timer slack to 1 ns; with the default a sleep may last 50 us longer.
 fn sleep_punctually() {
     // SAFETY: no pointers; a refusal only makes sleeps longer.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
@@ -121,7 +120,7 @@ fn receive(mut socket: TcpStream, load: Load, received: &AtomicU64) -> io::Resul
 }
 
 impl Traffic {
-    /// Starts a flow from the client to the server, whose sender runs `algorithm`.
+    /// Starts a flow from the client to the server; its sender runs `algorithm`.
     pub fn start(pair: &VethPair, algorithm: &str, load: Load) -> Fallible<Self> {
         let address = pair.server().ipv4();
         let listener = pair.server().run(|| TcpListener::bind((address, 0)))??;
@@ -155,13 +154,13 @@ impl Traffic {
         Ok(Self { stop, received, threads: vec![sending, receiving], socket, started_ns })
     }
 
-    /// Bytes that have arrived, and since when they are on their way.
+    /// The number of bytes that have arrived, and the time since the first one was sent.
     pub fn progress(&self) -> (u64, Duration) {
         let elapsed = clock::monotonic_ns() - self.started_ns;
         (self.received.load(Ordering::Relaxed), Duration::from_nanos(elapsed))
     }
 
-    /// The sending socket as it is now.
+    /// The current figures of the sending socket.
     pub fn socket(&self) -> Socket {
         // SAFETY: a struct of integers, for which zeros are valid.
         let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -184,7 +183,7 @@ impl Traffic {
         }
     }
 
-    /// Ends it, and says if either end failed.
+    /// Ends the flow; an error of either end is returned.
     pub fn finish(mut self) -> Fallible<()> {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {

@@ -1,10 +1,10 @@
-//! QUIC under the agent beside noq's own algorithms, behind the same emulated links, and quinn's
-//! window alone beside noq's window and rate.
+//! QUIC under the agent beside noq's own algorithms, over the same emulated links; and quinn, which
+//! takes a window only, beside noq, which takes a window and a rate.
 //!
-//! Each run has a path of its own, one flow, and lasts as long. The runs of a round are one of each
-//! side on each path, one after the other; each round begins with another side. Figures are medians
-//! over rounds with their spread. A run that a hypervisor disturbed is run again. The table is
-//! written after each round, so what an interrupted measurement has is not lost.
+//! Each run has its own path and one flow, and all runs last equally long. A round has one run of
+//! each side on each path, one after the other; each round begins with another side. Figures are
+//! medians over rounds with their spread. A run that a hypervisor disturbed is repeated. The table
+//! is written after each round, so an interrupted measurement keeps the finished rounds.
 
 mod page;
 mod quinn_server;
@@ -20,20 +20,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// A run takes this longer than its flow: namespaces, handshake, the end.
+/// Time that a run takes beyond its flow: namespaces, handshake, end.
 const AROUND: Duration = Duration::from_millis(300);
 
-/// QUIC under the agent beside noq's own algorithms, behind the same links (root).
+/// Compare QUIC under the agent with noq's own algorithms, over the same links (needs root)
 #[derive(Debug, Parser)]
 struct Args {
-    /// Seconds each run lasts
+    /// Seconds that each run lasts
     #[arg(long, value_name = "SECONDS", default_value_t = 12)]
     seconds: u64,
-    /// Runs of each side on each path
+    /// Number of runs of each side on each path
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    /// Who sends: noq:cubic, noq:newreno, noq:bbr; ours:ARM; quinn:ARM
+    /// Senders, separated by commas: noq:cubic, noq:newreno, noq:bbr; ours:ARM; quinn:ARM
     #[arg(
         long,
         value_name = "SIDE",
@@ -41,7 +41,8 @@ struct Args {
         default_value = "noq:cubic,ours:cubic,quinn:cubic,noq:bbr,ours:bbr,ours:bbr3,quinn:bbr"
     )]
     sides: Vec<Side>,
-    /// Paths: rate in Mbit/s, delay one way in ms, buffer in BDPs, random loss in per cent
+    /// Paths, separated by commas: rate in Mbit/s, one-way delay in ms, buffer in BDPs, random loss
+    /// in per cent
     #[arg(
         long,
         value_name = "RATE:DELAY:BUFFER:LOSS",
@@ -49,24 +50,24 @@ struct Args {
         default_value = "24:20:1:0,24:20:4:0,24:20:1:1"
     )]
     paths: Vec<Path>,
-    /// First seed of the links' random loss
+    /// The first seed of the links' random loss
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How often a run is run, at most, of which a hypervisor took more than 0.7 % of a processor
+    /// Most attempts at a run of which a hypervisor took more than 0.7 % of a processor
     #[arg(long, value_name = "N", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
     /// Write the table into this file, docs/quic.md, after each round
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// The remuda command
+    /// Path of the remuda command, which must be built
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: PathBuf,
 }
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// What has been measured: the runs of each side on each path, paths outside.
+/// The results so far: the runs of each side on each path, ordered by path.
 struct Measured<'a> {
     args: &'a Args,
     agent: AgentChild,
@@ -84,7 +85,7 @@ impl<'a> Measured<'a> {
         self.figures.iter().flatten().map(Vec::len).sum()
     }
 
-    /// How far it is, and how long the rest takes if nothing is run again.
+    /// The progress, and the time that the rest takes if no run is repeated.
     fn progress(&self) -> String {
         let Args { paths, sides, rounds, seconds, .. } = self.args;
         let (done, all) = (self.runs(), paths.len() * sides.len() * *rounds as usize);
@@ -93,7 +94,7 @@ impl<'a> Measured<'a> {
         format!("{done} of {all}, {gone} min gone, {left} min left")
     }
 
-    /// One run of each side on that path, beginning with another side each round.
+    /// Runs each side once on the path at index `at`, beginning with another side each round.
     fn round(&mut self, round: u64, at: usize) -> Fallible<()> {
         let Args { sides, seed, seconds, tries, .. } = self.args;
         let path = &self.args.paths[at];
@@ -106,7 +107,7 @@ impl<'a> Measured<'a> {
             let span = (Duration::from_secs(*seconds), self.agent.run_dir());
             let work = || run::run(side, path, seed + round, span);
             let again = |stolen: f64| {
-                eprintln!("{:.1} % of a processor was stolen: run again", stolen * 100.0);
+                eprintln!("{:.1} % of a processor was stolen: the run is repeated", stolen * 100.0);
             };
             let (got, stolen) = remuda_live::least_disturbed(*tries, work, again)?;
             self.figures[at][turn].push(got);
@@ -141,7 +142,7 @@ fn measure(args: &Args) -> Fallible<()> {
     let config = config.display().to_string();
     let arguments = ["--config", &config, "--arm", "cubic"];
     let mut measured = Measured::new(args, AgentChild::start(&args.remuda, &run_dir, &arguments)?);
-    // Before the page is written, which makes the tree another one.
+    // Before the page is written: writing it makes the tree dirty.
     let origin = Origin::here();
     for round in 0..args.rounds {
         for at in 0..args.paths.len() {

@@ -7,7 +7,7 @@ pub const HEAD: &str = "\
 | path | sender | goodput, Mbit/s: median (spread) | p95 of the queueing delay, ms | dropped, % |
 |---|---|---|---|---|";
 
-/// One side on one path.
+/// The line of one side on one path.
 pub fn row(path: &Path, side: &Side, figures: &[Figures]) -> String {
     let of = |figure: fn(&Figures) -> f64| Spread::of(figures.iter().map(figure));
     format!(

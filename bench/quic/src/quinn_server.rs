@@ -1,4 +1,4 @@
-//! A server by quinn that sends until it is stopped, to whoever asks for anything.
+//! A quinn server that answers every request with data until it is stopped.
 
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::rustls::crypto::ring;
@@ -18,7 +18,7 @@ const WINDOW_BYTES: u64 = 2 * 1_024 * 1_200;
 static CHUNK: [u8; 65_536] = [0; 65_536];
 const REQUEST_BYTES_MAX: usize = 4_096;
 
-/// A server that is bound and not running yet.
+/// A server that is bound and does not run yet.
 pub struct Server {
     endpoint: Endpoint,
     runtime: tokio::runtime::Runtime,
@@ -30,7 +30,7 @@ fn say(error: impl ToString) -> String {
 }
 
 impl Server {
-    /// Binds, with the agent of that run directory.
+    /// Binds the server; the agent of that run directory drives its flows.
     pub fn bind(address: SocketAddr, run_dir: &Path) -> Result<Self, String> {
         let made = rcgen::generate_simple_self_signed(["remuda".to_owned()]).map_err(say)?;
         let certificate = CertificateDer::from(made.cert);
@@ -66,12 +66,12 @@ impl Server {
         Ok(Self { endpoint, runtime, fingerprint })
     }
 
-    /// SHA-256 of its certificate, in digits.
+    /// SHA-256 of the server's certificate, in hexadecimal.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// Serves until `stop`.
+    /// Serves until `stop` is set.
     pub fn run(self, stop: &AtomicBool) {
         let endpoint = self.endpoint.clone();
         self.runtime.spawn(async move {

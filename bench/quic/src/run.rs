@@ -16,11 +16,11 @@ use std::thread;
 use std::time::Duration;
 use thiserror::Error;
 
-/// More than any run sends; the file has no blocks on the disk.
+/// More than any run sends; the file is sparse and takes no space on the disk.
 const FILE_BYTES: u64 = 64 << 30;
 const PORT: u16 = 4_433;
 
-/// Why a run did not come about.
+/// Why a run failed.
 #[derive(Debug, Error)]
 pub enum Error {
     #[error(transparent)]
@@ -29,24 +29,24 @@ pub enum Error {
     Transfer(#[from] Transfer),
     #[error("quinn: {0}")]
     Quinn(String),
-    /// The file that is sent.
+    /// The file to send cannot be created.
     #[error("the file to send: {0}")]
     File(#[from] std::io::Error),
 }
 
-/// Who decides how fast to send, and over which stack.
+/// The algorithm that drives the flow, and the QUIC stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// noq with its own.
+    /// noq with its own algorithm.
     Noq(Controller),
-    /// noq under the agent, by this arm.
+    /// noq under the agent, with this arm.
     Ours(String),
-    /// quinn under the agent, by this arm.
+    /// quinn under the agent, with this arm.
     Quinn(String),
 }
 
 impl Side {
-    /// What the agent gives its flows, if it has them.
+    /// The arm that the agent gives to its flows, if the agent drives the flow.
     pub fn arm(&self) -> Option<&str> {
         match self {
             Self::Noq(_) => None,
@@ -112,14 +112,14 @@ impl fmt::Display for Path {
     }
 }
 
-/// What came of it.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// Bytes of the file, over the whole run.
+    /// Bytes of the file that arrived, over the whole run.
     pub goodput_mbit_per_sec: f64,
-    /// 95th percentile over packets at the bottleneck, as the link saw it.
+    /// 95th percentile over the packets at the bottleneck, from the link's log.
     pub queueing_p95_ms: f64,
-    /// Of the packets that came to the bottleneck, those that it dropped, in per cent.
+    /// Share of the packets arriving at the bottleneck that it dropped.
     pub dropped_percent: f64,
 }
 
@@ -131,7 +131,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// A server that runs in a thread until it is told to stop.
+/// A server that runs in a thread until this value is dropped.
 struct Running {
     stop: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -142,7 +142,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed.
+            // The thread has printed its panic.
             let _ = thread.join();
         }
     }
@@ -173,7 +173,7 @@ fn serve(
     Ok(Running { stop, thread, pin })
 }
 
-/// Bytes received within the time.
+/// The number of bytes received in `seconds`.
 fn fetch(address: SocketAddr, pin: Fingerprint, seconds: Duration) -> Result<u64, Error> {
     let target = Target::parse(&format!("{address}/file"))?;
     let get = Get { target, pin, output: None, connections: 1 };

@@ -1,26 +1,26 @@
-//! A trace like a cell's: the rate wanders, rests and comes back.
+//! A trace like that of a cellular link: the rate wanders, rests and returns.
 //!
-//! Each tenth of a second the rate goes up a level, stays, or goes down one, a third each. Levels
-//! are spaced by about a fourth root of two to the two, so a walk takes seconds from end to end.
-//! Opportunities of a level lie evenly. All of it in integers from one seed: the same bytes on any
-//! machine.
+//! Every tenth of a second the rate goes up a level, stays, or goes down a level, with equal
+//! probability. The ratio of neighbouring levels is about the fourth root of two to two, so a walk
+//! from one end to the other takes seconds. The opportunities of a level are evenly spaced. All
+//! numbers are integers drawn from one seed, so the bytes are the same on every machine.
 
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt::Write;
 
-/// Opportunities of a tenth of a second; each is a 1500-byte packet, so 100 are 12 Mbit/s.
+/// Opportunities in a tenth of a second; each carries a 1500-byte packet, so 100 are 12 Mbit/s.
 const LEVELS_PER_STEP: [u64; 9] = [17, 25, 34, 50, 67, 100, 134, 167, 200];
 const STEP_MS: u64 = 100;
-/// Where it starts: 8 Mbit/s.
+/// The walk starts at 8 Mbit/s.
 const FIRST_LEVEL: usize = 4;
 
-/// How long the trace of the scenarios is, in tenths of a second.
+/// Length of the scenarios' trace, in tenths of a second.
 pub const STEPS: u64 = 160;
-/// What it is made from.
+/// Seed of the scenarios' trace.
 pub const SEED: u64 = 3;
 
-/// The trace: a millisecond a line, in Mahimahi's format. `steps` is above zero.
+/// The trace in Mahimahi's format, a millisecond a line. `steps` must be above zero.
 pub fn trace(seed: u64, steps: u64) -> String {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut level = FIRST_LEVEL;

@@ -1,47 +1,48 @@
-//! What a simulated packet costs, by the number of flows: cost must be linear in packets, whatever
-//! the number of flows that share them.
+//! The cost of a simulated packet by the number of flows. The cost must be linear in packets,
+//! independent of the number of flows that share them.
 //!
 //! Every row has about the same number of packets: a flow's share of the bottleneck is always
-//! [`SHARE_MBIT_PER_SEC`], and the more flows, the shorter the scenario.
+//! [`SHARE_MBIT_PER_SEC`], and a scenario with more flows is shorter.
 
 use crate::Error;
 use remuda_scenarios::{Driver, FlowSpec, LinkSpec, Scenario};
 use std::collections::BTreeMap;
 
-/// Nine packets a round trip: enough for a flow that controls its window.
+/// Nine packets a round trip, which is enough for a flow that controls its window.
 const SHARE_MBIT_PER_SEC: f64 = 1.1;
 const DELAY_MS: f64 = 50.0;
 const PACKET_BITS: f64 = 1500.0 * 8.0;
-/// How many times as much as with the fewest flows a packet may cost with the most: their state no
-/// longer fits the processor's caches, but the work for a packet is the same.
+/// Limit for the cost of a packet with the most flows over that with the fewest. The state of many
+/// flows does not fit the processor's caches, but the work for a packet is the same.
 pub const FACTOR_MAX: f64 = 3.0;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     pub flows: u32,
     pub packets: u64,
-    /// Processor time, in nanoseconds.
     pub cpu_ns: u64,
 }
 
 impl Cost {
-    /// For one data packet, with its ACK.
+    /// Nanoseconds for one data packet and its ACK.
     pub fn ns_per_packet(&self) -> f64 {
         self.cpu_ns as f64 / self.packets.max(1) as f64
     }
 }
 
-/// That many flows of `driver` over one bottleneck, until it has sent about `packets`.
+/// A scenario of `flows` flows of `driver` over one bottleneck, which lasts until about `packets`
+/// packets have been sent.
 pub fn scenario(driver: &Driver, flows: u32, packets: u64) -> Scenario {
     let rate = SHARE_MBIT_PER_SEC * f64::from(flows);
-    // All but the first shake hands before they send: a round trip and a half.
+    // All flows but the first have a handshake before they send, which takes a round trip and a
+    // half.
     let handshake_s = if flows > 1 { 3.0 * DELAY_MS / 1e3 } else { 0.0 };
     let duration_s = packets as f64 * PACKET_BITS / (rate * 1e6) + handshake_s;
     let mut down =
         LinkSpec { rate_mbit_per_sec: Some(rate), delay_ms: DELAY_MS, ..LinkSpec::default() };
     down.queue = remuda_link::QueueSpec::droptail_bdp(1.0);
     let up = LinkSpec { delay_ms: DELAY_MS, ..LinkSpec::default() };
-    // Starts spread over a round trip, so that no two flows are in step.
+    // Starts are spread over a round trip, so that no two flows are in step.
     let stagger_s = 2.0 * DELAY_MS / 1e3 / f64::from(flows);
     let flow = FlowSpec { count: flows, stagger_s, ..FlowSpec::driven_by(driver.clone()) };
     Scenario {
@@ -62,7 +63,7 @@ pub fn measure(driver: &Driver, flows: u32, packets: u64) -> Result<Cost, Error>
     Ok(Cost { flows, packets: outcome.packets, cpu_ns: cpu_ns() - before_ns })
 }
 
-/// Processor time of this thread, in nanoseconds.
+/// Processor time of this thread.
 fn cpu_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid out-pointer; the clock exists on every Linux.

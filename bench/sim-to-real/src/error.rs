@@ -1,4 +1,4 @@
-//! Everything that can go wrong with a comparison.
+//! Errors of a comparison.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -6,31 +6,23 @@ use std::path::{Path, PathBuf};
 /// Why there is no figure.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The scenario is none.
+    /// The scenario is invalid.
     #[error(transparent)]
     Scenario(Box<remuda_scenarios::Error>),
-    /// The simulator cannot run it.
+    /// The simulator cannot run the scenario.
     #[error("{scenario}: {source}")]
-    Sim {
-        scenario: String,
-        /// What the simulator says.
-        source: Box<remuda_sim::Error>,
-    },
-    /// Real TCP cannot run it.
+    Sim { scenario: String, source: Box<remuda_sim::Error> },
+    /// Real TCP cannot run the scenario.
     #[error(transparent)]
     Real(#[from] Box<remuda_real::Error>),
-    /// There is no guest.
+    /// The guest cannot be made.
     #[error(transparent)]
     NoGuest(#[from] remuda_guest::Error),
     #[error("{scenario}, in a guest: {source}")]
     Guest { scenario: String, source: Box<remuda_guest::Error> },
-    /// A file does not hold what it must.
+    /// A file has invalid content.
     #[error("{path}: {problem}", path = .path.display())]
-    File {
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    File { path: PathBuf, problem: String },
 }
 
 impl From<remuda_scenarios::Error> for Error {
@@ -46,7 +38,7 @@ impl From<remuda_real::Error> for Error {
 }
 
 impl Error {
-    /// Names the scenario that the simulator refuses.
+    /// Adds the name of the scenario that the simulator refuses.
     pub(crate) fn sim(scenario: &str, source: remuda_sim::Error) -> Self {
         Self::Sim { scenario: scenario.to_owned(), source: Box::new(source) }
     }

@@ -1,5 +1,5 @@
-//! Live runs in virtual machines, each in one of its own: what this machine does meanwhile changes
-//! nothing in them.
+//! Live runs in virtual machines, each in its own, so that other work on this machine does not
+//! change them.
 
 use crate::Error;
 use crate::measure::{Figures, NEVER, Ran, bottleneck};
@@ -10,20 +10,20 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where a guest finds its scenario.
+/// Path of the scenario in a guest.
 const SCENARIO: &str = "/scenario.toml";
-/// For an agent to start and to stop.
+/// Time for an agent to start and to stop.
 const AGENT_MAX: Duration = Duration::from_secs(5);
-/// One processor of 1 GHz carries no more.
+/// A guest's single processor of 1 GHz cannot carry more.
 pub const RATE_MAX_MBIT_PER_SEC: f64 = 100.0;
 
-/// Whether a guest is fast enough for a scenario. What traces say does not count.
+/// Whether a guest is fast enough for a scenario. The rates of traces are not checked.
 pub fn fits(scenario: &Scenario) -> bool {
     let rates = scenario.links.values().filter_map(|link| link.rate_mbit_per_sec);
     rates.max_by(f64::total_cmp).is_none_or(|rate| rate <= RATE_MAX_MBIT_PER_SEC)
 }
 
-/// What runs scenarios in guests.
+/// Runs scenarios in guests.
 #[derive(Debug)]
 pub struct Guests {
     guest: Guest,
@@ -31,7 +31,7 @@ pub struct Guests {
 }
 
 impl Guests {
-    /// With the kernel of a folder that `tools/guest.sh` made, this program and `remuda`.
+    /// Guests with the kernel of a folder that `tools/guest.sh` made, this program and `remuda`.
     pub fn new(kernel: &Path, remuda: &Path) -> Result<Self, Error> {
         let this = std::env::current_exe()
             .map_err(|error| Error::file(Path::new("/proc/self/exe"), error))?;
@@ -39,12 +39,12 @@ impl Guests {
         Ok(Self { guest: Guest::new(kernel, &[&this, remuda])?, remuda: format!("/bin/{name}") })
     }
 
-    /// The release of their kernel.
+    /// The release of the guests' kernel.
     pub fn kernel(&self) -> Result<String, Error> {
         Ok(self.guest.kernel_release()?)
     }
 
-    /// Runs a scenario in a guest of its own.
+    /// Runs a scenario in its own guest.
     pub fn run(&self, scenario: &Scenario) -> Result<Ran, Error> {
         let mut guest =
             self.guest.with_file(Path::new(SCENARIO), scenario.to_toml()?.as_bytes())?;
@@ -61,7 +61,7 @@ impl Guests {
     }
 }
 
-/// What a guest does: runs the scenario of a file, and prints its [`Ran`].
+/// The program inside a guest: runs the scenario of a file and prints its [`Ran`].
 pub fn run_alone(file: &Path, remuda: &Path) -> Result<(), Error> {
     let scenario = Scenario::load(file)?;
     let agents = Agents::start(remuda, &named_drivers([&scenario]), &AuthorsFiles::default())?;

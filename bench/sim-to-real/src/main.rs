@@ -1,7 +1,8 @@
-//! Sim to real: does the simulator say what real TCP does?
+//! Checks whether the simulator agrees with real TCP.
 //!
-//! The same scenario files run on this kernel's TCP, by its own algorithms and by ours under the
-//! agent, and in the simulator; the table compares goodput, queueing delay and retransmissions.
+//! The same scenario files run on this kernel's TCP, once with its own algorithms and once with
+//! ours under the agent, and in the simulator. The table compares goodput, queueing delay and
+//! retransmissions.
 
 use clap::Parser;
 use remuda_scenarios::{Driver, Scenario};
@@ -13,59 +14,60 @@ use remuda_stats::{Origin, RoundsOf, document};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The simulator beside real TCP, on the same scenario files.
+/// Compare the simulator with real TCP on the same scenario files
 #[derive(Debug, Parser)]
 struct Args {
-    /// Only scenarios whose name contains one of these
+    /// Run only scenarios whose name contains one of these texts, separated by commas
     #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     only: Vec<String>,
-    /// Where the scenario files lie
+    /// Folder of the scenario files
     #[arg(long, value_name = "DIR", default_value = "emulation/scenarios/sim-to-real")]
     scenarios: PathBuf,
-    /// How often each scenario is repeated
+    /// Number of rounds of each scenario
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: u64,
-    /// How often those are repeated whose names contain a text; may be given several times
+    /// Number of rounds of the scenarios whose name contains a text; may be given several times,
+    /// and the last match counts
     #[arg(long, value_name = "TEXT=N")]
     rounds_of: Vec<RoundsOf>,
-    /// Seconds each scenario lasts, in place of what its file says
+    /// Seconds that each scenario lasts [default: as in its file]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
-    /// First seed of the links' random loss
+    /// First seed of the links' random loss; each further round uses the next
     #[arg(long, value_name = "N", default_value_t = 1, env = "SEED")]
     seed: u64,
-    /// Live runs at once, but for guests; with two, the kernel's side and ours run at the same time
+    /// Number of live runs at a time on this host, guests not counted; with 2, the kernel's side
+    /// and ours run at the same time
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
-    /// How often a live run is run, at most, of which a hypervisor took more than 0.7 % of a
-    /// processor
+    /// Most attempts at a live run of which a hypervisor took more than 0.7 % of a processor
     #[arg(long, value_name = "N", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
-    /// Live runs up to 100 Mbit/s in virtual machines whose clock counts instructions, with the
-    /// kernel of this folder: `tools/guest.sh` makes target/guest/6.12
+    /// Make live runs up to 100 Mbit/s in virtual machines whose clock counts instructions, with
+    /// the kernel in this folder; `tools/guest.sh` makes target/guest/6.12
     #[arg(long, value_name = "DIR")]
     guest: Option<PathBuf>,
-    /// Run the scenario of this file live, by itself, print its figures as JSON, and end
+    /// Run only the scenario in this file, live, and print its figures as JSON
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["guest", "keep", "sim_only", "write"])]
     alone: Option<PathBuf>,
-    /// Only the simulator: needs no root
+    /// Run only the simulator; needs no root
     #[arg(long)]
     sim_only: bool,
     /// Write the table into this document, between its markers
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Keep live figures in this file, and do not repeat the live runs that it has already
+    /// Keep live figures in this file, and skip the live runs that the file has already
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
-    /// Write the scenarios' trace to this file, and end
+    /// Write the trace of the cell scenarios to this file and exit
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Show what a simulated packet costs with 10 to 10,000 flows, and end
+    /// Show the cost of a simulated packet with 10 to 10,000 flows and exit
     #[arg(long)]
     cost: bool,
-    /// The remuda command
+    /// Path of the remuda command, which must be built
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: PathBuf,
 }
@@ -94,7 +96,7 @@ fn scenarios(args: &Args) -> Result<Vec<Scenario>, Error> {
     Ok(all)
 }
 
-/// Says, on the side, what has just been measured.
+/// Prints a finished run to stderr.
 fn note(measured: &Measured) {
     let Measured { key, ran: Ran { figures, lost_by_host, stolen } } = measured;
     if key.side == Side::Sim {
@@ -116,7 +118,7 @@ fn note(measured: &Measured) {
     );
 }
 
-/// Whether all scenarios are within bounds.
+/// Returns whether all scenarios are within bounds.
 fn compare(args: &Args) -> Result<bool, Error> {
     let scenarios = scenarios(args)?;
     let guests = args.guest.as_ref().filter(|_| !args.sim_only);
@@ -157,7 +159,7 @@ fn compare(args: &Args) -> Result<bool, Error> {
     Ok(verdicts.iter().all(Verdict::is_met))
 }
 
-/// Whether a packet costs about the same whatever the number of flows.
+/// Returns whether the cost of a packet is about the same with any number of flows.
 fn show_cost() -> Result<bool, Error> {
     const PACKETS: u64 = 4_000_000;
     println!("| driver | flows | data packets | ns of processor a packet |\n|---|---|---|---|");

@@ -1,10 +1,10 @@
-//! Every side of every scenario, in rounds.
+//! Runs every side of every scenario, in rounds.
 //!
-//! A round runs a scenario three times with one seed: on real TCP by the kernel's own algorithms
-//! and by ours under the agent, and in the simulator by ours. With two live runs at once, the two
-//! real sides of a round share the machine, and what else it does hits both. On every side the host
-//! is late by a microsecond, each round otherwise; the simulator's figure of a round is the median
-//! over several such hosts.
+//! A round runs a scenario three times with one seed: on real TCP with the kernel's own algorithms,
+//! on real TCP with ours under the agent, and in the simulator with ours. With two live runs at a
+//! time, the two real sides of a round share the machine, so other work affects both. On every side
+//! the host's sending is delayed by about a microsecond at random, differently in each round; the
+//! simulator's figure of a round is the median over several such hosts.
 
 use crate::Error;
 use crate::guests::{self, Guests};
@@ -24,20 +24,20 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Whose algorithms drive the flows, and over what.
+/// Whose algorithms drive the flows, and on which engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// The kernel's own, on real TCP.
+    /// The kernel's own algorithms, on real TCP.
     Kernel,
-    /// Ours under the agent, on real TCP.
+    /// Our algorithms under the agent, on real TCP.
     Ours,
-    /// Ours in the simulator.
+    /// Our algorithms in the simulator.
     Sim,
 }
 
 impl Side {
-    /// As tables name it.
+    /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -49,16 +49,17 @@ impl Side {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Of all flows, over their lives.
+    /// Goodput of all flows, over their lives.
     pub goodput_mbit_per_sec: f64,
-    /// The 95th percentile over packets at the first flow's first link, the bottleneck.
+    /// The 95th percentile over the packets at the bottleneck, which is the first flow's first
+    /// link.
     pub queueing_p95_ms: f64,
     /// Segments that all flows sent again.
     pub retransmitted_pkts: u64,
 }
 
 impl Figures {
-    /// Of an outcome; `bottleneck` is the name of a link.
+    /// The figures of an outcome; `bottleneck` is the name of a link.
     pub fn of(outcome: &Outcome, bottleneck: &str) -> Self {
         let link = outcome.links.iter().find(|link| link.name == bottleneck);
         Self {
@@ -68,7 +69,7 @@ impl Figures {
         }
     }
 
-    /// The median of each figure; of none, zero.
+    /// The median of each figure; zeros for an empty slice.
     fn median(all: &[Self]) -> Self {
         let middle = |value: fn(&Self) -> f64| {
             Spread::of_any(all.iter().map(value)).map_or(0.0, |spread| spread.median)
@@ -84,37 +85,35 @@ impl Figures {
 #[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 pub struct Key {
     pub scenario: String,
-    /// How long it lasts.
     pub duration_s: f64,
     pub seed: u64,
     pub side: Side,
-    /// In a virtual machine, not on this machine's kernel.
+    /// Whether the run was in a virtual machine instead of on this machine's kernel.
     pub in_guest: bool,
 }
 
-/// One run, and what came of it.
+/// One run and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     #[serde(flatten)]
     pub key: Key,
-    /// What came of it.
     #[serde(flatten)]
     pub ran: Ran,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
     #[serde(flatten)]
     pub figures: Figures,
-    /// Packets that the host lost and the links did not; above zero, others disturbed the run.
+    /// Packets that the host lost and the links did not; above zero, other work disturbed the run.
     pub lost_by_host: u64,
-    /// What a hypervisor took meanwhile, of one processor.
+    /// Processor time that a hypervisor took during the run, as a part of one processor.
     pub stolen: f64,
 }
 
 impl Ran {
-    /// Whether others disturbed the run.
+    /// Whether other work disturbed the run.
     pub fn is_disturbed(&self) -> bool {
         self.lost_by_host > 0 || self.stolen > STOLEN_MAX
     }
@@ -122,37 +121,38 @@ impl Ran {
 
 #[derive(Debug)]
 pub struct Settings {
-    /// How often each scenario is repeated.
+    /// Number of rounds of each scenario.
     pub rounds: u64,
-    /// How often those are, whose names contain a text; of several the last.
+    /// Number of rounds of the scenarios whose name contains a text; the last match counts.
     pub rounds_of: Vec<RoundsOf>,
-    /// Of the first round; each further one has the next.
+    /// Seed of the first round; each further round has the next.
     pub seed: u64,
-    /// Live runs at once on this machine's kernel.
+    /// Number of live runs at a time on this machine's kernel.
     pub jobs: usize,
-    /// How often a live run is run, at most, of which too much was stolen.
+    /// Most attempts at a live run of which a hypervisor took too much.
     pub tries: u32,
     pub sim_only: bool,
     pub remuda: PathBuf,
-    /// What has live runs done, where it can; without it, all are on this machine's kernel.
+    /// Makes the live runs of suitable scenarios; without it, all live runs are on this machine's
+    /// kernel.
     pub guests: Option<Guests>,
-    /// Live runs that a line of this file has already are not repeated; others are added to it.
+    /// A live run that has a line in this file is not repeated; new runs are added to the file.
     pub keep: Option<PathBuf>,
 }
 
 /// How often the simulator runs a scenario in a round; odd.
 pub const SIM_DRAWS: u64 = 9;
-/// How late what leaves the other links is, as a standard deviation.
+/// Standard deviation of the delay that the host adds on the links other than the bottleneck.
 ///
-/// Without it a flow in the simulator, or in a guest, falls into step with its own queue, and stays
-/// in it: which packet finds the queue full is then decided once, for the whole run (phase effects:
-/// Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992), and a guest's
-/// next round is the same run again, to the packet. No real host is that exact; what it is late
-/// by anyway is a hundred times this.
+/// Without this delay a flow in the simulator, or in a guest, falls into step with its own queue
+/// and stays in it. Which packet finds the queue full is then decided once for the whole run (phase
+/// effects: Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992), and
+/// the next round in a guest repeats the run to the packet. No real host is that exact: its own
+/// delays are a hundred times larger than this one.
 pub const HOST_LATE_STD_MS: f64 = 0.001;
 
 impl Settings {
-    /// How often a scenario of that name is repeated.
+    /// The number of rounds of a scenario of that name.
     pub fn rounds_of(&self, name: &str) -> u64 {
         RoundsOf::rounds(name, &self.rounds_of, self.rounds)
     }
@@ -167,13 +167,13 @@ impl Settings {
     }
 }
 
-/// The link of which the queueing delay is compared.
+/// The link whose queueing delay is compared.
 pub fn bottleneck(scenario: &Scenario) -> &str {
     let link = scenario.flows.first().and_then(|flow| flow.route.first());
     link.map_or("down", String::as_str)
 }
 
-/// A scenario as one side runs it.
+/// The scenario in the form that one side runs.
 fn of_side(scenario: &Scenario, side: Side, seed: u64) -> Scenario {
     let mut scenario = with_late_host(&Scenario { seed, ..scenario.clone() });
     if side == Side::Kernel {
@@ -191,7 +191,7 @@ fn key(scenario: &Scenario, side: Side, in_guest: bool) -> Key {
     Key { scenario: name.clone(), duration_s: *duration_s, seed: *seed, side, in_guest }
 }
 
-/// Nobody stops a run.
+/// A flag that is never set: no run is stopped early.
 pub(crate) static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Live runs of earlier calls, from the lines of a file.
@@ -204,7 +204,7 @@ fn kept(path: &Path) -> Result<Vec<Measured>, Error> {
     text.lines().map(line).collect()
 }
 
-/// Runs all that is to run. `note` is told of every run as it ends.
+/// Makes all runs. `note` gets every run as it ends.
 pub fn run(
     scenarios: &[Scenario],
     settings: &Settings,
@@ -225,7 +225,7 @@ pub fn run(
     measured.retain(|it| wanted.iter().any(|task| key_of(task) == it.key));
     let is_new = |task: &(Scenario, Side)| measured.iter().all(|it| it.key != key_of(task));
     let mut tasks: VecDeque<_> = wanted.into_iter().filter(is_new).collect();
-    // The sides of a round one after the other, so that they run at the same time.
+    // The sides of a round are next to each other in the queue, so that they run at the same time.
     tasks.make_contiguous().sort_by_cached_key(|(task, side)| {
         let place = scenarios.iter().position(|scenario| scenario.name == task.name);
         (place, task.seed, *side)
@@ -233,7 +233,8 @@ pub fn run(
     if !settings.sim_only {
         let (in_guests, here): (VecDeque<_>, VecDeque<_>) =
             tasks.into_iter().partition(|(task, _)| settings.is_for_guest(task));
-        // Before guests, which take long: where an agent cannot run, that is known at once.
+        // Agents are started before guests, which take long, so that a host where no agent can run
+        // fails at once.
         let scenarios: Vec<Scenario> = here.iter().map(|(task, _)| task.clone()).collect();
         let agents =
             Agents::start(&settings.remuda, &named_drivers(&scenarios), &AuthorsFiles::default())?;
@@ -254,15 +255,15 @@ pub fn run(
     Ok(measured)
 }
 
-/// The links but the bottleneck.
+/// All links but the bottleneck.
 fn others(scenario: &mut Scenario) -> impl Iterator<Item = &mut LinkSpec> {
     let bottleneck = bottleneck(scenario).to_owned();
     let links = scenario.links.iter_mut();
     links.filter(move |(name, _)| **name != bottleneck).map(|(_, link)| link)
 }
 
-/// A scenario with a host that is late by a little. The bottleneck, and with it the loss of the nth
-/// packet, stays as it is.
+/// A scenario with a host that adds a small delay. The bottleneck is unchanged, so the loss of the
+/// nth packet is, too.
 fn with_late_host(scenario: &Scenario) -> Scenario {
     let mut scenario = scenario.clone();
     for link in others(&mut scenario) {
@@ -271,7 +272,7 @@ fn with_late_host(scenario: &Scenario) -> Scenario {
     scenario
 }
 
-/// The same with a host that is late by as much, but otherwise.
+/// The same scenario with another draw of that delay.
 fn with_draw(scenario: &Scenario, draw: u64) -> Scenario {
     let mut scenario = scenario.clone();
     for link in others(&mut scenario) {
@@ -294,7 +295,7 @@ fn run_sim(scenario: &Scenario, note: &impl Fn(&Measured)) -> Result<Measured, E
     Ok(measured)
 }
 
-/// On this machine's kernel; again if too much was stolen.
+/// Runs a scenario on this machine's kernel; repeats the run if a hypervisor took too much.
 fn run_here(scenario: &Scenario, tries: u32, agents: &Agents) -> Result<Ran, Error> {
     let again = |stolen: f64| {
         eprintln!("{:.1} % of a processor was stolen: run again", stolen * 100.0);
@@ -316,7 +317,7 @@ fn run_live(
     let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let work = || -> Result<(), Error> {
         while let Some((scenario, side)) = next() {
-            // After an error nobody starts another.
+            // After an error no further run starts.
             let stop = |_: &Error| tasks.lock().unwrap_or_else(PoisonError::into_inner).clear();
             let ran = live(&scenario).inspect_err(stop)?;
             let key = key(&scenario, side, settings.is_for_guest(&scenario));

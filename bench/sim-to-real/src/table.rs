@@ -1,4 +1,4 @@
-//! The table, as Markdown: it goes into the docs as it is.
+//! The table as Markdown, in the form in which it goes into the docs.
 
 use crate::guests::RATE_MAX_MBIT_PER_SEC;
 use crate::measure::{Figures, HOST_LATE_STD_MS, Measured, SIM_DRAWS, Settings, Side, of};
@@ -9,7 +9,7 @@ use crate::verdict::{
 use remuda_scenarios::Scenario;
 use remuda_stats::{Origin, Spread};
 
-/// What makes it repeatable, and what it is held to.
+/// The text above the table: how to repeat it, and the bounds.
 pub fn head(settings: &Settings, origin: &Origin, guests: Option<&str>) -> String {
     let Settings { rounds, seed, jobs, tries, .. } = settings;
     let kept = if settings.keep.is_some() { ", kept from call to call" } else { "" };
@@ -45,7 +45,7 @@ pub fn head(settings: &Settings, origin: &Origin, guests: Option<&str>) -> Strin
     )
 }
 
-/// The names of the columns.
+/// The header line of the table.
 pub fn columns() -> String {
     let mut names = vec!["scenario".to_owned()];
     for figure in ["goodput (Mbit/s)", "p95 of the queueing delay (ms)", "retransmitted (segments)"]
@@ -57,7 +57,7 @@ pub fn columns() -> String {
     format!("| {} |\n|{}", names.join(" | "), "---|".repeat(names.len()))
 }
 
-/// A line of it.
+/// A line of the table.
 pub fn row(verdict: &Verdict) -> String {
     let mut cells = vec![verdict.scenario.clone()];
     for row in &verdict.rows {
@@ -97,7 +97,7 @@ fn words(verdict: &Verdict) -> String {
     words
 }
 
-/// How many are within bounds.
+/// The number of scenarios within bounds.
 pub fn summary(verdicts: &[Verdict]) -> String {
     let all = verdicts.len();
     let met = |against: usize| verdicts.iter().filter(|it| it.missed(against).is_empty()).count();
@@ -110,7 +110,7 @@ pub fn summary(verdicts: &[Verdict]) -> String {
     )
 }
 
-/// What [`sim_line`] has.
+/// The header line for [`sim_line`].
 pub fn sim_columns() -> String {
     format!(
         "{:<32} {:>15} {:>18} {:>15}",

@@ -1,17 +1,17 @@
-//! Whether the simulator says what real TCP does.
+//! Decides whether the simulator agrees with real TCP.
 
 use crate::measure::{Figures, Measured, Side, of};
 use remuda_scenarios::Scenario;
 use remuda_stats::Spread;
 
-/// What the goodput may differ by, of the live one.
+/// Largest relative difference of the goodput from the live value.
 pub const GOODPUT_TOLERANCE: f64 = 0.05;
-/// What the 95th percentile of the queueing delay may differ by, of the live one,
+/// Largest relative difference of the queueing delay's 95th percentile from the live value,
 pub const DELAY_TOLERANCE: f64 = 0.10;
 pub const DELAY_TOLERANCE_MS: f64 = 2.0;
-/// How many times as many segments may be sent again, or as few,
+/// Largest factor, up or down, between the numbers of segments sent again,
 pub const RETRANSMITTED_FACTOR: f64 = 1.5;
-/// unless the counts differ by fewer than this: a single event of a short run more or less.
+/// unless the counts differ by fewer than this: a short run may have a single event more or less.
 pub const RETRANSMITTED_FLOOR_PKTS: f64 = 10.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Figure {
 impl Figure {
     pub const ALL: [Self; 3] = [Self::Goodput, Self::Delay, Self::Retransmitted];
 
-    /// As tables name it.
+    /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Goodput => "goodput",
@@ -42,7 +42,7 @@ impl Figure {
         }
     }
 
-    /// Whether `sim` is as near to `live` as promised.
+    /// Whether `sim` is within the bound around `live`.
     pub fn is_within(self, sim: f64, live: f64) -> bool {
         let apart = (sim - live).abs();
         match self {
@@ -56,11 +56,11 @@ impl Figure {
     }
 }
 
-/// The simulator against one live side, in one figure.
+/// The simulator compared with one live side, in one figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison {
-    /// The simulator's median over rounds divided by the live value of each round; `None` where
-    /// one of these is zero.
+    /// The simulator's median over rounds divided by the live value of each round; `None` if one of
+    /// these values is zero.
     pub ratio: Option<Spread>,
     /// Whether the medians are within bounds.
     pub is_met: bool,
@@ -70,9 +70,9 @@ pub struct Comparison {
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub figure: Figure,
-    /// Medians over rounds: the kernel's, ours, the simulator's.
+    /// Medians over rounds: the kernel's side, ours, the simulator's.
     pub medians: [f64; 3],
-    /// Against the kernel's, and against ours.
+    /// The comparison with the kernel's side, and with ours.
     pub against: [Comparison; 2],
 }
 
@@ -81,12 +81,12 @@ pub struct Verdict {
     pub scenario: String,
     /// In the order of [`Figure::ALL`].
     pub rows: Vec<Row>,
-    /// Runs that others disturbed.
+    /// Number of runs that other work disturbed.
     pub disturbed: usize,
 }
 
 impl Verdict {
-    /// Of the runs of a scenario; `None` if a side has none.
+    /// The verdict on a scenario's runs; `None` if a side has no run.
     pub fn of(scenario: &Scenario, measured: &[Measured]) -> Option<Self> {
         let values = |side, figure: Figure| -> Vec<f64> {
             of(measured, scenario, side).into_values().map(|figures| figure.of(figures)).collect()
@@ -114,13 +114,13 @@ impl Verdict {
         })
     }
 
-    /// What is beyond its bounds against a live side: 0 the kernel's, 1 ours.
+    /// The figures outside their bounds, against a live side: 0 is the kernel's, 1 is ours.
     pub fn missed(&self, against: usize) -> Vec<Figure> {
         let missed = self.rows.iter().filter(|row| !row.against[against].is_met);
         missed.map(|row| row.figure).collect()
     }
 
-    /// Whether everything is within bounds, against both.
+    /// Whether everything is within bounds, against both live sides.
     pub fn is_met(&self) -> bool {
         self.missed(0).is_empty() && self.missed(1).is_empty()
     }

@@ -1,5 +1,5 @@
-//! What happens to the agent: it is killed, is absent for a while, and comes back with another arm;
-//! now and then it hangs.
+//! Faults of the agent: it is killed, is absent for a while, and comes back with another arm;
+//! sometimes it hangs.
 
 use crate::load::Kind;
 use crate::{Fallible, Watch};
@@ -11,13 +11,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// In turn, one a life.
+/// The arms, one for each agent in turn.
 const ARMS: [&str; 4] = ["cubic", "bbr", "copa", "bbr3"];
-/// How long an agent lives, hangs included, in milliseconds.
+/// How long an agent lives, including hangs, in milliseconds.
 const LIFE_MS: Range<u64> = 25_000..31_000;
-/// Of each second life, how long it hangs: shorter and longer than the limit of 500 ms.
+/// How long every second agent hangs: from less to more than the heartbeat limit of 500 ms.
 const HANG_MS: Range<u64> = 100..4_000;
-/// Between a death and the next agent.
+/// Time between an agent's death and the next agent.
 const ABSENT_MS: Range<u64> = 0..3_000;
 
 pub struct Faults<'a> {
@@ -29,12 +29,12 @@ pub struct Faults<'a> {
     lives: usize,
     killed: u32,
     hung: u32,
-    /// Flows that had reported to an agent when a fault came: by BPF, by QUIC.
+    /// Flows that had reported to an agent when a fault came: over BPF, over QUIC.
     driven: [usize; 2],
 }
 
 impl<'a> Faults<'a> {
-    /// Of agents of this command; nothing happens yet.
+    /// Faults for agents of the command `remuda`; nothing starts yet.
     pub fn new(remuda: &'a Path, folder: &Path, with_bpf: bool, seed: u64) -> Self {
         Self {
             remuda,
@@ -54,17 +54,17 @@ impl<'a> Faults<'a> {
         &self.name
     }
 
-    /// Flows that were seen under an agent.
+    /// Number of flows that were seen under an agent.
     pub fn driven(&self, kind: Kind) -> usize {
         self.driven[kind as usize]
     }
 
-    /// How many there were.
+    /// The number of faults so far, as text.
     pub fn line(&self) -> String {
         format!("agent killed {} times, hung {} times", self.killed, self.hung)
     }
 
-    /// The next agent. It dies with the calling thread.
+    /// Starts the next agent. It dies with the calling thread.
     pub fn start(&mut self) -> Fallible<AgentChild> {
         let arm = ARMS[self.lives % ARMS.len()];
         self.lives += 1;
@@ -75,7 +75,7 @@ impl<'a> Faults<'a> {
         Ok(AgentChild::start(self.remuda, &self.run_dir, &arguments)?)
     }
 
-    /// From fault to fault, until the run is over; the agent that lives then.
+    /// Causes fault after fault until the run is over; returns the agent that lives then.
     pub fn run(&mut self, mut agent: AgentChild, watch: &mut Watch<'_>) -> Fallible<AgentChild> {
         loop {
             let life = self.draw(LIFE_MS);

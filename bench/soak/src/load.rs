@@ -1,4 +1,4 @@
-//! Transfers that come and go: several at a time, of mixed sizes, each checked byte by byte.
+//! Transfers that come and go: several at a time, of mixed sizes, each compared byte by byte.
 
 use crate::Fallible;
 use rand::{Rng, SeedableRng};
@@ -15,27 +15,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes, drawn from evenly: from what fits a first window to what outlives a few faults.
+/// Sizes, drawn with equal probability: from one that fits a first window to one that lasts through
+/// several faults.
 const SIZES: [u64; 8] = [1, 4_000, 16_000, 64_000, 250_000, 1_000_000, 2_000_000, 6_000_000];
-/// Between two transfers of a slot: up to this.
+/// The longest pause between two transfers of a slot.
 const PAUSE_MS_MAX: u64 = 500;
-/// An agent that was killed is back within this, and its name is asked for again this often.
+/// A killed agent is back within this time; meanwhile a transfer asks for its name again at this
+/// interval.
 const ABSENT_MAX: Duration = Duration::from_secs(15);
 const AGAIN: Duration = Duration::from_millis(100);
-/// A transfer that takes longer is lost. One of the largest gets a tenth of its share of the link
-/// in this time.
+/// A transfer that takes longer is lost. In this time one of the largest transfers is complete even
+/// with a tenth of its share of the link.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
-/// Which datapath carries it.
+/// The datapath that carries a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// Linux TCP under the BPF datapath.
     Bpf,
-    /// QUIC, by quic-serve.
+    /// QUIC, from `remuda quic-serve`.
     Quic,
 }
 
-/// A file that the server has.
+/// A file of the server.
 struct Served {
     bytes: u64,
     sha256: String,
@@ -45,7 +47,6 @@ struct Served {
 pub struct Files(Vec<Served>);
 
 impl Files {
-    /// Writes them.
     pub fn write(folder: &Path, seed: u64) -> Fallible<Self> {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut written = Vec::new();
@@ -63,28 +64,27 @@ impl Files {
     }
 }
 
-/// What all slots have done.
+/// The transfers of all slots so far.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Transfers that came whole: by BPF, by QUIC.
+    /// Complete transfers: over BPF, over QUIC.
     done: [AtomicU64; 2],
-    /// Of these, bytes.
+    /// Bytes of the complete transfers.
     bytes: AtomicU64,
     failed: Mutex<Vec<String>>,
 }
 
 impl Tally {
-    /// Transfers over that datapath that came whole.
+    /// The number of complete transfers over a datapath.
     pub fn done(&self, kind: Kind) -> u64 {
         self.done[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Bytes of all of them.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Transfers that are lost.
+    /// The number of lost transfers.
     pub fn failed(&self) -> usize {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -103,40 +103,37 @@ impl Tally {
     }
 }
 
-/// What the slots share.
+/// The state that all slots share.
 pub struct Load<'a> {
-    /// The path.
     pub testbed: &'a Testbed,
-    /// The server's files, and where they are: `HOST:PORT` and its certificate.
+    /// The server's files. `server` has its `HOST:PORT` and its certificate.
     pub files: &'a Files,
-    /// See [`Load::files`].
     pub server: Option<(String, Fingerprint)>,
     /// The agent's name for `TCP_CONGESTION`.
     pub algorithm: String,
-    /// What is done.
     pub tally: &'a Tally,
-    /// No more transfers are to begin.
+    /// Set when no more transfers may begin.
     pub over: &'a AtomicBool,
-    /// Since the start.
+    /// Runs since the start.
     pub clock: Clock,
 }
 
-/// One place for a transfer at a time.
+/// Runs one transfer at a time.
 pub struct Slot {
     kind: Kind,
     seed: u64,
-    /// When its transfer began, in milliseconds of the load's clock; `u64::MAX`: there is none.
+    /// When the current transfer began, in milliseconds of the load's clock; `u64::MAX` if there is
+    /// none.
     began_ms: AtomicU64,
     stop: Arc<AtomicBool>,
 }
 
 impl Slot {
-    /// An idle one.
     pub fn new(kind: Kind, seed: u64) -> Self {
         Self { kind, seed, began_ms: u64::MAX.into(), stop: Arc::default() }
     }
 
-    /// Ends a transfer that takes too long. TCP's ends by itself, as soon as nothing comes.
+    /// Stops a QUIC transfer that takes too long. TCP's ends by itself when no data comes.
     pub fn watch(&self, clock: &Clock) {
         let began = Duration::from_millis(self.began_ms.load(Ordering::Relaxed));
         if clock.elapsed() > began.saturating_add(LIMIT) {
@@ -144,7 +141,7 @@ impl Slot {
         }
     }
 
-    /// Transfers one after the other until it is over.
+    /// Runs one transfer after the other until the run is over.
     pub fn run(&self, load: &Load<'_>) {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         while !load.over.load(Ordering::Relaxed) {
@@ -163,8 +160,9 @@ impl Slot {
     }
 }
 
-/// Over TCP from the server's side to the client's, each byte compared. While there is no agent the
-/// kernel does not know the name, says so, and the socket stays as it was; who wants it asks again.
+/// A transfer over TCP from the server's side to the client's; each byte is compared. While no
+/// agent runs, the kernel refuses the name and the socket keeps its algorithm; the loop then
+/// tries again.
 fn send(load: &Load<'_>, bytes: u64, ipv6: bool) -> Result<u64, String> {
     let algorithm = Some(load.algorithm.clone());
     let transfer = Transfer { bytes: Some(bytes), algorithm, ipv6, ..Transfer::default() };
@@ -181,7 +179,7 @@ fn send(load: &Load<'_>, bytes: u64, ipv6: bool) -> Result<u64, String> {
     }
 }
 
-/// Over QUIC, by hash.
+/// A transfer over QUIC, compared by hash.
 fn fetch(load: &Load<'_>, file: &Served, stop: &Arc<AtomicBool>) -> Result<u64, String> {
     let (authority, pin) = load.server.as_ref().ok_or("there is no server")?;
     let get = || {

@@ -1,10 +1,9 @@
-//! A long run of what users do, and of what must not harm them: transfers come and go over both
-//! datapaths at once, while their agent is killed and started again about every 30 s, and hangs now
-//! and then.
+//! A long run of normal use with faults: transfers come and go over both datapaths at once, while
+//! their agent is killed and started again about every 30 s, and hangs sometimes.
 //!
-//! It fails if a transfer is lost, if a byte is wrong, if the agent drove no flow, or if a process
-//! needs more memory in the second half than a bound says. Everything is drawn from a seed, but
-//! what the host's scheduler does.
+//! The run fails if a transfer is lost, if a byte is wrong, if the agent drove no flow, or if a
+//! process needs more memory in the second half than a bound allows. All choices are drawn from a
+//! seed, except those of the host's scheduler.
 
 mod faults;
 mod load;
@@ -28,38 +27,38 @@ use std::time::Duration;
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
 const PORT: u16 = 4_433;
-/// One way, in milliseconds.
+/// One-way delay, in milliseconds.
 const DELAY_MS: f64 = 10.0;
 const BUFFER_BDP: f64 = 2.0;
 const MINUTE: Duration = Duration::from_secs(60);
 const TURN: Duration = Duration::from_millis(250);
-/// Memory is looked at this often.
+/// How often memory is sampled.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Transfers for long, while their agent is killed, hangs and comes back (root).
+/// Run transfers while their agent is killed, hangs and comes back (needs root)
 #[derive(Debug, Parser)]
 struct Args {
-    /// How long transfers begin
+    /// Minutes during which transfers begin
     #[arg(long, value_name = "MINUTES", default_value_t = 21.0)]
     minutes: f64,
-    /// Over which datapaths, at the same time
+    /// Datapaths to use at the same time, separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "bpf,quic")]
     datapath: Vec<Kind>,
-    /// Connections at a time over each, at most
+    /// Most connections at a time over each datapath
     #[arg(long, value_name = "N", default_value_t = 8)]
     connections: u64,
-    /// The link that all share, in Mbit/s
+    /// Rate of the link that all transfers share
     #[arg(long, value_name = "MBIT", default_value_t = 24.0)]
     rate: f64,
-    /// What sizes, pauses and faults are drawn from
+    /// Seed of sizes, pauses and faults
     #[arg(long, value_name = "N", default_value_t = 1, env = "SEED")]
     seed: u64,
-    /// The remuda command
+    /// Path of the remuda command, which must be built
     #[arg(long, value_name = "FILE", default_value = "target/release/remuda", env = "REMUDA_BIN")]
     remuda: PathBuf,
 }
 
-/// quic-serve as users run it; it ends with this.
+/// A quic-serve process, as users run it; it ends when this value is dropped.
 struct Server {
     child: Child,
     authority: String,
@@ -92,13 +91,13 @@ impl Drop for Server {
     }
 }
 
-/// How the run goes, minute by minute.
+/// The state of the run, printed every minute.
 struct Watch<'a> {
     clock: Clock,
     span: Duration,
     slots: &'a [Slot],
     tally: &'a Tally,
-    /// The server's, if there is one.
+    /// Process id of the server, if there is one.
     server: Option<u32>,
     memory: [Memory; 3],
     looked: Duration,
@@ -106,7 +105,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits; meanwhile it looks, ends what takes too long, and tells each minute what was done.
+    /// Waits. Meanwhile it samples memory, stops transfers that take too long, and prints a line
+    /// each minute.
     fn wait(&mut self, span: Duration, agent: Option<u32>, faults: &str) {
         let until = self.clock.elapsed() + span;
         while self.clock.elapsed() < until {
@@ -149,7 +149,7 @@ impl Watch<'_> {
         )
     }
 
-    /// What came of it: whether every promise is kept.
+    /// Prints the result; returns whether every promise is kept.
     fn judge(&self, kinds: &[Kind], faults: &Faults<'_>) -> bool {
         let mut is_kept = self.tally.failed() == 0;
         println!("whole run: {}, {}", self.line(), faults.line());

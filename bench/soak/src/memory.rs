@@ -1,24 +1,25 @@
-//! Resident memory of processes, and whether it grows.
+//! Samples the resident memory of processes and checks whether it grows.
 
 use std::fs;
 
-/// What the second half of a run may need beyond the first, of each process, in KiB. Connections
-/// come and go, and an allocator keeps what it once had; a leak of one flow's state, 1.3 kB, in
-/// each of 4,000 transfers is more.
+/// Most growth of a process from the first half of a run to the second. Connections come and go,
+/// and an allocator keeps memory that it once had. A leak of one flow's state, 1.3 kB, in each of
+/// 4,000 transfers would be more.
 pub const GROWTH_KIB_MAX: u64 = 4_096;
 
-/// Keeps what this process's many short threads have freed in one place: with one for each of them,
-/// as glibc has it by default, memory follows the luck of who meets whom, and hides a leak.
+/// Makes all threads of this process share one malloc arena. With glibc's default, an arena for
+/// each of the many short threads, memory use depends on how threads happen to share arenas, and
+/// hides a leak.
 pub fn one_arena() {
     // SAFETY: a number for the allocator, before there are threads.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
-/// What was seen of one process, or of all that had its place.
+/// The samples of one process, or of all processes that had one role.
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub name: &'static str,
-    /// Moment as a share of the run, and KiB.
+    /// Time as a share of the run, and resident memory in KiB.
     samples: Vec<(f64, u64)>,
 }
 
@@ -27,18 +28,17 @@ impl Memory {
         Self { name, samples: Vec::new() }
     }
 
-    /// Looks at a process; `share` of the run is over. One that is gone is not seen.
+    /// Samples a process at time `share` of the run. A process that has ended gives no sample.
     pub fn look(&mut self, pid: u32, share: f64) {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         self.samples.extend(resident_kib(&status).map(|kib| (share, kib)));
     }
 
-    /// What was seen last, in KiB.
     pub fn last_kib(&self) -> u64 {
         self.samples.last().map_or(0, |(_, kib)| *kib)
     }
 
-    /// The most in the first half, and in the second, in KiB.
+    /// The largest samples of the first and of the second half.
     pub fn halves_kib(&self) -> (u64, u64) {
         let most = |is_of: fn(f64) -> bool| {
             let of = self.samples.iter().filter(|(share, _)| is_of(*share));
@@ -47,14 +47,14 @@ impl Memory {
         (most(|share| share < 0.5), most(|share| share >= 0.5))
     }
 
-    /// Whether the second half keeps the bound.
+    /// Whether the second half is within the bound.
     pub fn keeps_bound(&self) -> bool {
         let (first, second) = self.halves_kib();
         second <= first + GROWTH_KIB_MAX
     }
 }
 
-/// `VmRSS` of /proc/PID/status.
+/// Reads `VmRSS` of /proc/PID/status.
 fn resident_kib(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! The part of a document that a command writes anew.
+//! Replaces the part of a document that a command writes.
 
 use std::fs;
 use std::io;
@@ -10,19 +10,19 @@ fn begin(command: &str) -> String {
     format!("<!-- begin: {command} writes this -->")
 }
 
-/// What `document` is with `part` between the markers; none if they are not both there, in order.
+/// `document` with `part` between the markers; `None` unless both markers are present and in order.
 fn with_part(document: &str, begin: &str, part: &str) -> Option<String> {
     let (before, rest) = document.split_once(begin)?;
     let (_, after) = rest.split_once(END)?;
     Some(format!("{before}{begin}\n\n{}\n\n{END}{after}", part.trim()))
 }
 
-/// Writes `part` between the markers of a file, the first of which names the command, and leaves
-/// the rest of it as it is.
+/// Writes `part` between the markers of a file, the first of which names the command. The rest of
+/// the file stays as it is.
 ///
 /// # Errors
 ///
-/// What reading or writing said; a file without those lines.
+/// The file cannot be read or written, or lacks the markers.
 pub fn write(path: &Path, command: &str, part: &str) -> io::Result<()> {
     let begin = begin(command);
     let document = with_part(&fs::read_to_string(path)?, &begin, part).ok_or_else(|| {

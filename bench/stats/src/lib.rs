@@ -1,4 +1,5 @@
-//! Medians, spreads and percentiles; how often things are measured, and where figures come from.
+//! Medians, spreads and percentiles, the number of rounds of a measurement, and the origin of
+//! figures.
 
 pub mod document;
 mod origin;
@@ -9,26 +10,26 @@ pub use rounds::RoundsOf;
 
 use std::fmt;
 
-/// The middle one of several values, and the outer ones.
+/// The median, the least and the greatest of several values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub low: f64,
-    /// The middle one, or the mean of the middle two.
+    /// The mean of the middle two values if their number is even.
     pub median: f64,
     pub high: f64,
 }
 
 impl Spread {
-    /// Of values, of which there is at least one.
+    /// The spread of at least one value.
     ///
     /// # Panics
     ///
-    /// Where there is none.
+    /// If there is no value.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         Self::of_any(values).expect("one value at least")
     }
 
-    /// Of values; `None` if there are none.
+    /// The spread of the values; `None` if there are none.
     pub fn of_any(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let sorted = sorted(values);
         let last = sorted.len().checked_sub(1)?;
@@ -38,7 +39,7 @@ impl Spread {
 }
 
 impl fmt::Display for Spread {
-    /// With the precision asked for: `{:.2}` gives `1.00 (0.93..1.05)`.
+    /// With the given precision: `{:.2}` gives `1.00 (0.93..1.05)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = f.precision().unwrap_or(3);
         let Self { low, median, high } = self;
@@ -52,7 +53,7 @@ pub fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     sorted
 }
 
-/// The least value that is not below `percent` of all of them (nearest rank).
+/// The least value that `percent` of all values do not exceed (nearest rank).
 pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]

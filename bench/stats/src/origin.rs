@@ -1,9 +1,9 @@
-//! Where figures come from: the commit, the kernel and the machine's size.
+//! The origin of figures: the commit, the kernel and the number of processors.
 
 use std::fmt;
 use std::process::Command;
 
-/// Printed above what is measured: `Commit 1f9493fa8a0c, kernel 6.18.44, 2 processors`.
+/// Printed above figures: `Commit 1f9493fa8a0c, kernel 6.18.44, 2 processors`.
 #[derive(Clone, Debug)]
 pub struct Origin {
     commit: String,
@@ -12,7 +12,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Of this process: the commit of the folder that it runs in, with `-dirty` if that differs.
+    /// The origin of this process. The commit is that of the current folder, with `-dirty` if files
+    /// differ from it.
     pub fn here() -> Self {
         let described = ["describe", "--always", "--dirty", "--abbrev=12", "--match="];
         let output = Command::new("git").args(described).output();
@@ -25,7 +26,7 @@ impl Origin {
         }
     }
 
-    /// Of what ran in virtual machines with this kernel, each of one processor.
+    /// The origin of runs in virtual machines of one processor with this kernel.
     pub fn in_guests(self, kernel: String) -> Self {
         Self { kernel, processors: 1, ..self }
     }

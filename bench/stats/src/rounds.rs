@@ -1,9 +1,9 @@
-//! How often each thing is measured: some more often than the others.
+//! The number of rounds of each measurement; some have more than others.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// `bbr=5`: what has `bbr` in its name, five times. A command line's option.
+/// The value of an option: `bbr=5` means five rounds for each name that contains `bbr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundsOf {
     text: String,
@@ -11,12 +11,12 @@ pub struct RoundsOf {
 }
 
 impl RoundsOf {
-    /// Whether it is of this name.
+    /// Whether `name` contains the text.
     pub fn is_of(&self, name: &str) -> bool {
         name.contains(&self.text)
     }
 
-    /// How often `name` is measured: as the last of `some` says that is of it, or else `otherwise`.
+    /// The number of rounds of `name`: that of the last match in `some`, or else `otherwise`.
     pub fn rounds(name: &str, some: &[Self], otherwise: u64) -> u64 {
         some.iter().rfind(|of| of.is_of(name)).map_or(otherwise, |of| of.rounds)
     }

@@ -1,9 +1,8 @@
-//! What a switch in mid-flow costs: one flow on one bottleneck, driven by one arm and then by
+//! The cost of a switch in mid-flow: one flow over one bottleneck, driven by one arm and then by
 //! another.
 //!
-//! The path is that of the measurements that the design rests on: 24 Mbit/s, 40 ms, droptail. What
-//! is measured is seen by the sender (retransmissions), at the receiver (goodput) and in the
-//! bottleneck's queue (round trips).
+//! The path has 24 Mbit/s, 40 ms and a droptail queue. Retransmissions are counted at the sender,
+//! goodput at the receiver, and round trips are computed from the bottleneck's queue.
 
 pub mod live;
 pub mod matrix;
@@ -18,75 +17,76 @@ use remuda_stats::{percentile, sorted};
 use std::sync::Arc;
 
 pub const RATE_MBIT_PER_SEC: f64 = 24.0;
-/// There and back, without a queue.
+/// Round trip without a queue.
 pub const RTT_MS: f64 = 40.0;
-/// After the switch, that long is looked at.
+/// Time after the switch that counts.
 const AFTER_S: f64 = 2.0;
-/// Before it, goodput is of a second, and round trips of some seconds more: a sawtooth's.
+/// Times before the switch that count: a second for goodput, and some seconds for round trips,
+/// which covers a sawtooth.
 const GOODPUT_BEFORE_S: f64 = 1.0;
 const RTT_BEFORE_S: f64 = 4.0;
-/// An arm by itself is in its steady state from here, until there.
+/// Span in which an arm by itself is in its steady state.
 const STEADY_FROM_S: f64 = 10.0;
 const STEADY_UNTIL_S: f64 = 40.0;
-/// Flapping: how often, and for how long.
+/// Interval and duration of the switches in [`flap`].
 const FLAP_EVERY_S: f64 = 2.0;
 const FLAP_FOR_S: f64 = 20.0;
 
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The scenario is none.
+    /// The scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] remuda_scenarios::Error),
-    /// The simulator does not take it.
+    /// The simulator refuses the scenario.
     #[error(transparent)]
     Sim(#[from] remuda_sim::Error),
-    /// The emulated link, or the flow over it.
+    /// The emulated link, or the flow over it, failed.
     #[error(transparent)]
     Live(#[from] remuda_live::Error),
     #[error(transparent)]
     Agent(#[from] ccp_agent::Error),
-    /// A file of the agent's, or a socket's option.
+    /// A file of the agent, or a socket option, failed.
     #[error("the live switch: {0}")]
     Folder(std::io::Error),
 }
 
-/// A flow: who drives it first, and what buffer it meets.
+/// A flow's first arm and its path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Path<'a> {
-    /// The arm that starts it.
+    /// The arm that starts the flow.
     pub arm: &'a str,
-    /// The bottleneck's buffer, in BDPs.
+    /// Size of the bottleneck's buffer.
     pub buffer_bdp: f64,
-    /// The seed of the run.
     pub seed: u64,
 }
 
-/// What was seen around a switch.
+/// The measurements around a switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
     /// Segments sent again in the two seconds after.
     pub retransmitted_pkts: f64,
-    /// In the second before, in Mbit/s.
+    /// Goodput in the second before, in Mbit/s.
     pub goodput_before: f64,
-    /// In the two seconds after, in Mbit/s.
+    /// Goodput in the two seconds after, in Mbit/s.
     pub goodput_after: f64,
-    /// The 95th percentile of the round trips before, in milliseconds.
+    /// The 95th percentile of the round trips in the seconds before.
     pub rtt_p95_before_ms: f64,
-    /// In the two seconds after.
+    /// The 95th percentile of the round trips in the two seconds after.
     pub rtt_p95_after_ms: f64,
 }
 
-/// What an arm does by itself.
+/// The measurements of an arm that runs without a switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steady {
-    /// Segments sent again in two seconds, on average.
+    /// Mean number of segments sent again in two seconds.
     pub retransmitted_pkts: f64,
-    /// The 95th percentile of its round trips, in milliseconds.
+    /// The 95th percentile of the round trips.
     pub rtt_p95_ms: f64,
 }
 
-/// The scenario of a path, with these switches, as text: what runs is what can be shown.
+/// The scenario of a path with these switches, made from TOML, so that the scenario that runs can
+/// be shown.
 fn scenario(
     path: &Path<'_>,
     switches: &[(f64, &str)],
@@ -121,7 +121,7 @@ fn run(scenario: &Scenario, hand_off: HandOff) -> Result<Outcome, Error> {
     Ok(simulation.outcome())
 }
 
-/// What the flow had delivered and sent again by then: the last look before.
+/// Bytes delivered and segments sent again until `at_s`, taken at the last sample before.
 fn by(outcome: &Outcome, at_s: f64) -> (f64, f64) {
     let looks = &outcome.flow_samples;
     let after = looks.partition_point(|look| look.t_s <= at_s);
@@ -135,7 +135,7 @@ fn goodput(outcome: &Outcome, from_s: f64, until_s: f64) -> f64 {
     bytes * 8.0 / 1e6 / (until_s - from_s)
 }
 
-/// The 95th percentile of the round trips that a packet would have had, in milliseconds.
+/// The 95th percentile of the round trips that a packet would have had.
 fn rtt_p95_ms(outcome: &Outcome, from_s: f64, until_s: f64) -> f64 {
     let down = outcome.links.iter().position(|link| link.name == "down").unwrap_or(0);
     let looks = outcome
@@ -146,7 +146,7 @@ fn rtt_p95_ms(outcome: &Outcome, from_s: f64, until_s: f64) -> f64 {
     RTT_MS + percentile(&sorted(queues), 95.0)
 }
 
-/// One switch at that moment.
+/// Measures one switch at `at_s`.
 pub fn switch(path: &Path<'_>, to: &str, at_s: f64, hand_off: HandOff) -> Result<Seen, Error> {
     let end_s = at_s + AFTER_S;
     let outcome = run(&scenario(path, &[(at_s, to)], end_s + 0.5)?, hand_off)?;
@@ -159,7 +159,7 @@ pub fn switch(path: &Path<'_>, to: &str, at_s: f64, hand_off: HandOff) -> Result
     })
 }
 
-/// An arm by itself.
+/// Measures an arm without a switch.
 pub fn steady(path: &Path<'_>) -> Result<Steady, Error> {
     let outcome = run(&scenario(path, &[], STEADY_UNTIL_S)?, HandOff::Warm)?;
     let resent = by(&outcome, STEADY_UNTIL_S).1 - by(&outcome, STEADY_FROM_S).1;
@@ -169,8 +169,8 @@ pub fn steady(path: &Path<'_>) -> Result<Steady, Error> {
     })
 }
 
-/// Segments sent again while two arms take turns, each for two seconds, and what the flow's first
-/// arm sends again by itself in as long.
+/// Segments sent again while two arms alternate every two seconds, and the segments that the first
+/// arm sends again by itself in as much time.
 pub fn flap(path: &Path<'_>, other: &str, hand_off: HandOff) -> Result<(f64, f64), Error> {
     let turns = (FLAP_FOR_S / FLAP_EVERY_S) as u32;
     let orders: Vec<(f64, &str)> = (0..turns)

@@ -1,5 +1,5 @@
-//! The same switch on this kernel's TCP, over an emulated link: by the agent, warm or cold; and by
-//! the kernel's own `setsockopt`, without an agent.
+//! The same switch on this kernel's TCP over an emulated link: by the agent, warm or cold; or by
+//! `setsockopt` between the kernel's own algorithms, without an agent.
 
 use crate::{
     AFTER_S, Error, GOODPUT_BEFORE_S, Path, RATE_MBIT_PER_SEC, RTT_BEFORE_S, RTT_MS, STEADY_FROM_S,
@@ -16,19 +16,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// An arm by itself is looked at until then: a simulated one until later, as its time is cheap.
+/// End of the steady state's measurement; simulated ones end later, because simulated time is
+/// cheap.
 const STEADY_UNTIL_S: f64 = 26.0;
 
-/// Who changes the algorithm.
+/// How the algorithm is changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Means {
-    /// The agent, ordered as `remuda set` does it.
+    /// By the agent, which gets the order of `remuda set`.
     Agent(HandOff),
-    /// `setsockopt(TCP_CONGESTION)`, between algorithms of the kernel's own.
+    /// By `setsockopt(TCP_CONGESTION)`, between the kernel's own algorithms.
     Kernel,
 }
 
-/// A flow under way.
 struct Flow {
     testbed: Testbed,
     running: Running,
@@ -77,7 +77,7 @@ impl Flow {
         Ok(Self { testbed, running, agent, started_us, _folder: folder })
     }
 
-    /// Waits for that second of its life.
+    /// Waits until the flow is `at_s` old.
     fn until(&self, at_s: f64) {
         let at_us = self.started_us + (at_s * 1e6) as u64;
         thread::sleep(Duration::from_micros(at_us.saturating_sub(clock::monotonic_us())));
@@ -87,7 +87,7 @@ impl Flow {
         self.running.retransmitted_pkts().unwrap_or(0).into()
     }
 
-    /// The 95th percentile of the round trips since the last call, in milliseconds.
+    /// The 95th percentile of the round trips since the last call.
     fn rtt_p95_ms(&mut self) -> Result<f64, Error> {
         let queueing = self.testbed.stats()?.down.link.queueing_delay;
         self.testbed.reset_stats()?;
@@ -120,7 +120,7 @@ fn mbit_per_sec(bytes: f64, span_us: u64) -> f64 {
     bytes * 8.0 / span_us as f64
 }
 
-/// One switch at that moment. See [`crate::switch`].
+/// Measures one switch at `at_s`. See [`crate::switch`].
 pub fn switch(
     remuda: &FilePath,
     path: &Path<'_>,
@@ -150,7 +150,7 @@ pub fn switch(
     Ok(seen)
 }
 
-/// An arm by itself. See [`crate::steady`].
+/// Measures an arm without a switch. See [`crate::steady`].
 pub fn steady(remuda: &FilePath, path: &Path<'_>, means: Means) -> Result<Steady, Error> {
     let mut flow = Flow::start(remuda, path, means)?;
     flow.until(STEADY_FROM_S);

@@ -1,4 +1,4 @@
-//! The switch matrix: every ordered pair of arms, warm and cold.
+//! Measures the switch matrix: every ordered pair of arms, warm and cold.
 
 use ccp_agent::guard::HandOff;
 use clap::Parser;
@@ -9,19 +9,20 @@ use remuda_switches::{Error, Path, flap, report};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What a switch in mid-flow costs: every ordered pair of arms on 24 Mbit/s and 40 ms.
+/// Measure the cost of a switch in mid-flow: every ordered pair of arms on 24 Mbit/s and 40 ms
 #[derive(Debug, Parser)]
 struct Args {
-    /// Only these arms
+    /// Measure only these arms, separated by commas [default: all arms; with --live six of them]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Buffers, in BDPs
+    /// Buffers in BDPs, separated by commas
     #[arg(long, value_name = "BDP", value_delimiter = ',', default_value = "1,4")]
     buffers: Vec<f64>,
-    /// When the switch is made, in seconds; a pair is judged by the median
+    /// Seconds after the start at which the switch is made, separated by commas; a pair is judged
+    /// by the median
     #[arg(long, value_name = "SECONDS", value_delimiter = ',', default_values_t = MOMENTS_S)]
     at: Vec<f64>,
-    /// Runs at once
+    /// Number of runs at a time
     #[arg(long, value_name = "N", default_value_t = 2)]
     jobs: usize,
     /// The seed of every run
@@ -31,14 +32,14 @@ struct Args {
     /// --live switching-live.md and switching-live.svg
     #[arg(long, value_name = "DIR")]
     write: Option<PathBuf>,
-    /// On this kernel's TCP in place of the simulator (needs root); warm, cold, and by the kernel's
-    /// own setsockopt
+    /// Measure on this kernel's TCP instead of the simulator (needs root): warm, cold, and with the
+    /// kernel's own setsockopt
     #[arg(long)]
     live: bool,
     /// The remuda command, for --live
     #[arg(long, value_name = "FILE", env = "REMUDA_BIN", default_value = "target/release/remuda")]
     remuda: PathBuf,
-    /// Two arms that take turns, every 2 s for 20 s, for every pair of these
+    /// Measure every pair of these arms alternating every 2 s for 20 s, instead of the matrix
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     flap: Vec<String>,
 }
@@ -79,9 +80,9 @@ fn flaps(args: &Args) -> Result<bool, Error> {
     Ok(met)
 }
 
-/// The arms whose pairs are measured live, if nothing else is said.
+/// The arms whose pairs are measured live by default.
 const LIVE_ARMS: [&str; 6] = ["reno", "cubic", "bbr", "vegas", "westwood", "copa"];
-/// And those that the kernel has of them.
+/// The kernel's own algorithms among these.
 const KERNEL_ARMS: [&str; 3] = ["reno", "cubic", "bbr"];
 
 fn live(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {

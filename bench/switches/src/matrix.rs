@@ -1,4 +1,4 @@
-//! Every ordered pair, and whether it keeps to its bounds.
+//! Every ordered pair of arms, and whether a switch keeps to its bounds.
 
 use crate::live::{self, Means};
 use crate::{Error, Path, Seen, Steady, steady, switch};
@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Retransmissions in the two seconds after: no more than this, or
+/// Bound for segments sent again in the two seconds after the switch: this many, or
 const RETRANSMITTED_MAX: f64 = 40.0;
 /// this many times what the target sends again by itself.
 const RETRANSMITTED_RATIO: f64 = 1.5;
-/// Goodput, of what it was in the second before.
+/// Bound for goodput after the switch, as a share of that in the second before.
 const GOODPUT_MIN: f64 = 0.95;
-/// Round trips, of the larger of what they were before and the target's own.
+/// Bound for round trips, over the larger of those before the switch and the target's own.
 const RTT_RATIO: f64 = 1.1;
 
-/// When the switch is made, in seconds, if nothing else is said.
+/// When the switch is made, in seconds, by default.
 pub const MOMENTS_S: [f64; 3] = [12.0, 13.7, 15.9];
 
-/// Every arm that moves by itself: `fixed` does not, and `remy` not without a table.
+/// Every arm that needs nothing else: `fixed` holds its window, and `remy` needs a table.
 pub fn arms() -> Vec<&'static str> {
     let names = remuda_algorithms::ARMS.iter().map(|arm| arm.name);
     names.filter(|name| !["fixed", "remy"].contains(name)).collect()
@@ -31,13 +31,13 @@ pub fn arms() -> Vec<&'static str> {
 pub struct Cell {
     pub from: &'static str,
     pub to: &'static str,
-    /// The buffer, in BDPs.
+    /// Size of the bottleneck's buffer.
     pub buffer_bdp: f64,
-    /// Retransmissions of the moments tried, and their bound.
+    /// Segments sent again, over the moments tried, and their bound.
     pub retransmitted_pkts: (Spread, f64),
-    /// Goodput after over goodput before.
+    /// Goodput after the switch over goodput before.
     pub goodput_ratio: Spread,
-    /// Round trips after, over the larger of those before and the target's own.
+    /// Round trips after the switch, over the larger of those before and the target's own.
     pub rtt_ratio: Spread,
 }
 
@@ -57,7 +57,7 @@ impl Cell {
         }
     }
 
-    /// The bounds it misses, by the median of its moments.
+    /// The bounds that the median over moments misses.
     pub fn missed(&self) -> Vec<&'static str> {
         let (resent, bound) = self.retransmitted_pkts;
         let bounds = [
@@ -69,7 +69,7 @@ impl Cell {
     }
 }
 
-/// What is to be measured.
+/// The settings of a matrix.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub arms: Vec<&'static str>,
@@ -77,11 +77,10 @@ pub struct Plan {
     /// When the switch is made, in seconds.
     pub moments_s: Vec<f64>,
     pub jobs: usize,
-    /// The seed of every run.
     pub seed: u64,
 }
 
-/// Works through `tasks`, so many at once; their results in the order of the tasks.
+/// Runs `work` on all tasks, several at a time; returns the results in the order of the tasks.
 fn all<T: Sync, R: Send>(
     tasks: &[T],
     jobs: usize,
@@ -105,7 +104,7 @@ fn all<T: Sync, R: Send>(
     done.into_inner().expect("no worker panics").into_values().collect()
 }
 
-/// The arms by themselves, by name and buffer.
+/// The arms without a switch, by name and buffer.
 fn steadies(
     plan: &Plan,
     steady: impl Fn(&Path<'_>) -> Result<Steady, Error> + Sync,
@@ -120,7 +119,8 @@ fn steadies(
     })
 }
 
-/// Every ordered pair of different arms on this kernel's TCP. `told` is called after each.
+/// Measures every ordered pair of different arms on this kernel's TCP. `told` is called after each
+/// pair.
 pub fn live_cells(
     plan: &Plan,
     remuda: &std::path::Path,
@@ -132,7 +132,7 @@ pub fn live_cells(
     cells_by(plan, (steady, switch), told)
 }
 
-/// Every ordered pair of different arms, simulated.
+/// Simulates every ordered pair of different arms.
 pub fn cells(plan: &Plan, hand_off: HandOff) -> Result<Vec<Cell>, Error> {
     let switch = |path: &Path<'_>, to: &str, at_s| switch(path, to, at_s, hand_off);
     cells_by(plan, (steady, switch), |_| {})

@@ -1,4 +1,4 @@
-//! The matrix as tables and as a picture: the same bytes for the same figures.
+//! The matrix as tables and as a picture; the same figures give the same bytes.
 
 use crate::matrix::{Cell, Plan};
 use ccp_agent::guard::HandOff;
@@ -7,12 +7,12 @@ use std::fmt::Write;
 /// Pixels of a cell of the picture, and of the names beside it.
 const CELL_PX: usize = 18;
 const NAMES_PX: usize = 80;
-/// A square has room for its heading.
+/// Least width of a square, which leaves room for its heading.
 const SIDE_MIN_PX: usize = 240;
-/// As many retransmissions as make a cell black.
+/// The number of retransmissions that makes a cell black.
 const BLACK_PKTS: f64 = 5_000.0;
 
-/// As headings have it.
+/// The word in headings.
 pub fn named(hand_off: HandOff) -> &'static str {
     match hand_off {
         HandOff::Warm => "warm",
@@ -24,7 +24,8 @@ fn find<'a>(cells: &'a [Cell], from: &str, to: &str, buffer_bdp: f64) -> Option<
     cells.iter().find(|cell| cell.from == from && cell.to == to && cell.buffer_bdp == buffer_bdp)
 }
 
-/// A matrix of one buffer in Markdown: the retransmissions of each pair; `*` misses a bound.
+/// The matrix of one buffer in Markdown: the retransmissions of each pair; `*` marks a missed
+/// bound.
 pub fn matrix(arms: &[&str], cells: &[Cell], buffer_bdp: f64) -> String {
     let mut out = String::from("| from, to |");
     for arm in arms {
@@ -66,14 +67,14 @@ pub fn misses(cells: &[Cell]) -> String {
     out
 }
 
-/// How many pairs keep to all bounds, and what they all send again.
+/// The number of pairs within all bounds, and the sum of their retransmissions.
 pub fn summary(cells: &[Cell]) -> String {
     let met = cells.iter().filter(|cell| cell.missed().is_empty()).count();
     let resent: f64 = cells.iter().map(|cell| cell.retransmitted_pkts.0.median).sum();
     format!("{met} of {} within bounds, {resent:.0} segments sent again in all", cells.len())
 }
 
-/// One switch in a line.
+/// One switch as a line of text.
 pub fn line(cell: &Cell) -> String {
     let (resent, bound) = cell.retransmitted_pkts;
     let misses = match cell.missed() {
@@ -103,7 +104,7 @@ bound.
 The darker, the more is sent again; a ring misses a bound.
 ";
 
-/// The live page: the same pair by each means side by side.
+/// The page of live measurements: the same pair by each means side by side.
 pub fn live_page(plan: &Plan, columns: &[(&str, &[Cell])], origin: &str) -> String {
     let mut out = format!("{LIVE_HEAD}\n{origin}\n\n");
     for (name, cells) in columns {

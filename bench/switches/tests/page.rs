@@ -1,5 +1,5 @@
-//! The page about switches says what would be measured now; and among the arms of the papers' first
-//! choice no switch misses a bound.
+//! The page about switches has the figures that a measurement now gives, and no warm switch among
+//! the usual arms misses a bound.
 
 use ccp_agent::guard::HandOff;
 use remuda_switches::matrix::{MOMENTS_S, Plan, arms, cells};
@@ -11,7 +11,7 @@ fn plan(arms: Vec<&'static str>) -> Plan {
     Plan { arms, buffers_bdp: vec![1.0, 4.0], moments_s: MOMENTS_S.to_vec(), jobs, seed: 1 }
 }
 
-/// Every ordered pair of every arm of `ARMS`, warm and cold: a minute and a half of one core.
+/// Every ordered pair of all arms, warm and cold: takes a minute and a half of one core.
 #[test]
 #[cfg_attr(
     debug_assertions,
@@ -43,8 +43,9 @@ fn a_warm_switch_among_the_usual_arms_misses_no_bound() {
     assert!(missed.is_empty(), "{missed}");
 }
 
-/// In words: among these, whatever the buffer and the moment (also in BBR's PROBE_RTT, some 10.15 s
-/// after the start), at most 20 segments are sent again in the two seconds after a switch.
+/// The rule in words: among these arms, with any buffer and at any moment (also in BBR's PROBE_RTT,
+/// some 10.15 s after the start), at most 20 segments are sent again in the two seconds after a
+/// switch.
 #[test]
 #[cfg_attr(
     debug_assertions,
@@ -60,8 +61,8 @@ fn a_warm_switch_among_the_first_arms_costs_next_to_nothing() {
     }
 }
 
-/// In words: two arms that take turns every two seconds for twenty send again no more than twice
-/// what the worse of the two does by itself.
+/// The rule in words: two arms that alternate every two seconds for twenty seconds send again at
+/// most twice as much as the worse of the two does by itself.
 #[test]
 #[cfg_attr(
     debug_assertions,

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// In the simulator an author may take its time: nobody else's flow is there to wait.
+/// The simulator waits for an author's code, so a slow answer delays no other flow.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// Starts the process of an author's file, whose arms are among `authors` until it is dropped.
+/// Starts the process that runs an author's file. Its arms are in `authors` until the returned
+/// process is dropped.
 pub fn start_author(file: &Path, python: &Path, authors: &Authors) -> Result<Process, Error> {
     let mut process = Process::start(python, file)?;
     let line = Arc::new(Line::new(process.take_socket()?, true, ANSWER_LIMIT));

@@ -1,11 +1,13 @@
-//! An author's file, and every module of his own that it can import.
+//! An author's file, and every module of the author's that the file can import.
 //!
-//! What an arm does is in its file and in what that imports. Which modules these are shows only
-//! when they are imported, at whatever moment; so all `.py` files are taken that an `import` can
-//! name, from the file's folder down: that of an environment (`venv/lib/python3.11/...`), of a
-//! hidden folder or of `node_modules/@a` it cannot. A file more is taken for a change at worst.
+//! The behaviour of an arm depends on its file and on the modules that the file imports. An import
+//! can happen at any moment, so the modules cannot be listed beforehand. We take every `.py` file
+//! below the file's folder that an `import` statement can name. Files of an environment
+//! (`venv/lib/python3.11/...`), of a hidden folder or of `node_modules/@a` cannot be named and are
+//! left out. A file that no arm imports can be taken too; a change to it then only causes a new
+//! run.
 //!
-//! What is not here: packages that are installed elsewhere, and files that the arm reads as data.
+//! Not included: packages that are installed elsewhere, and files that the arm reads as data.
 
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
@@ -15,22 +17,23 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// More is a folder that is not the author's own, as a home.
+/// A folder with more files is not a folder for one author's arms: it is a home, for example.
 const FILES_MAX: usize = 1_000;
 const BYTES_MAX: u64 = 16 << 20;
-/// What is looked at for them.
+/// Most directory entries that the search looks at.
 const ENTRIES_MAX: usize = 100_000;
 
 /// The file and its modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorFiles {
-    /// As it was named.
+    /// The path as the user named it.
     path: PathBuf,
-    /// What they hold, by their place below the file's folder.
+    /// The content of each file, by its path below the author's folder.
     contents: BTreeMap<PathBuf, Vec<u8>>,
 }
 
-/// They as they travel: in UTF-8, which Python takes a source for that does not say otherwise.
+/// The form in which the files are sent to another machine. Texts are UTF-8, the encoding that
+/// Python assumes unless a source file declares another one.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Travelling {
@@ -38,18 +41,18 @@ struct Travelling {
     texts: BTreeMap<PathBuf, String>,
 }
 
-/// What is still to be looked at, and what there is so far.
+/// The state of the search: folders still to visit, and files found so far.
 #[derive(Default)]
 struct Walk {
-    /// Each below the file's folder, with those above it as they are without links: one of these
-    /// may lead back.
+    /// Each folder's path below the author's folder, with the canonical paths of the folders above
+    /// it. A symbolic link that leads back to one of those is not followed.
     folders: Vec<(PathBuf, Vec<PathBuf>)>,
     contents: BTreeMap<PathBuf, Vec<u8>>,
     entries: usize,
     bytes: u64,
 }
 
-/// Whether `import` can name it.
+/// Whether `import` can name a module or package of this name.
 fn is_name(name: &str) -> bool {
     let is_first = |c: char| c.is_alphabetic() || c == '_';
     name.starts_with(is_first) && name.chars().all(|c| is_first(c) || c.is_numeric())
@@ -63,7 +66,7 @@ impl AuthorFiles {
             _ => Path::new("."),
         };
         let mut walk = Walk { folders: vec![Default::default()], ..Walk::default() };
-        // Itself, whatever it is called.
+        // The author's file is taken whatever its name.
         walk.take(root, own.clone(), path)?;
         while let Some((folder, above)) = walk.folders.pop() {
             walk.look(root, (&folder, above), path)?;
@@ -71,7 +74,7 @@ impl AuthorFiles {
         Ok(Self { path: path.to_owned(), contents: walk.contents })
     }
 
-    /// As a text, from which [`AuthorFiles::parse`] has them again.
+    /// The files as one text, which [`AuthorFiles::parse`] reads.
     pub fn to_text(&self) -> Result<String, Error> {
         let mut texts = BTreeMap::new();
         for (place, content) in &self.contents {
@@ -86,19 +89,19 @@ impl AuthorFiles {
             .map_err(|error| Error::AuthorFile { path: self.path.clone(), source: error.into() })
     }
 
-    /// Reads what [`AuthorFiles::to_text`] said.
+    /// Reads the text that [`AuthorFiles::to_text`] wrote.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         let Travelling { path, texts } = serde_json::from_str(text)?;
         let contents = texts.into_iter().map(|(place, text)| (place, text.into_bytes())).collect();
         Ok(Self { path, contents })
     }
 
-    /// As it was named.
+    /// The path as the user named it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes them below a folder, and says where the author's file is then.
+    /// Writes the files below `folder` and returns the path of the author's file there.
     pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
         for (place, content) in &self.contents {
             let at = folder.join(place);
@@ -108,7 +111,7 @@ impl AuthorFiles {
         Ok(folder.join(self.path.file_name().unwrap_or_default()))
     }
 
-    /// A hash of all of them: another one is another arm.
+    /// A hash of all the files. Arms with another hash count as other arms.
     pub fn hash(&self) -> String {
         let mut hash = Sha256::new();
         let own = self.path.file_name().unwrap_or_default();
@@ -156,10 +159,10 @@ impl Walk {
                 return Err(too_many(author));
             }
             let name = entry.file_name();
-            // Of a name that is no text, `import` can name nothing.
+            // `import` cannot name a file whose name is not Unicode.
             let Some(name) = name.to_str() else { continue };
             let place = folder.join(name);
-            // A link that leads nowhere is nothing to import.
+            // A broken symbolic link cannot be imported.
             let Ok(about) = fs::metadata(entry.path()) else { continue };
             if about.is_dir() && is_name(name) {
                 self.folders.push((place, above.clone()));
@@ -196,7 +199,7 @@ mod tests {
         write(at, "my-cca.py", "import gains, deep.er");
         write(at, "gains.py", "UP = 1.25");
         write(at, "deep/er/__init__.py", "");
-        // The way back to itself is no way on.
+        // A link to a folder above is not followed.
         std::os::unix::fs::symlink(at, at.join("deep/back")).unwrap();
         let hash = || AuthorFiles::read(&arm).unwrap().hash();
         let mut known = hash();

@@ -1,100 +1,70 @@
-//! What can go wrong with a matrix.
+//! Errors of a matrix.
 
 use std::path::PathBuf;
 
-/// Why a matrix, or one run of it, came to nothing.
+/// Why a matrix, or one run of it, has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such suite, driver or group.
+    /// No suite, driver or group has this name.
     #[error("{what} `{name}`: there are {known}\nfix: {fix}")]
     Unknown {
-        /// What kind of name it is.
+        /// The kind of name, as `suite`.
         what: &'static str,
         name: String,
         known: String,
-        /// What may have been meant.
+        /// What the user may have meant.
         fix: String,
     },
-    /// A pass/fail line of a suite is about nothing, or says nothing.
+    /// A pass/fail line of a suite names no metric, or a limit that its unit cannot have.
     #[error("{family}: expects `{line}`, and {rule}")]
     Expect {
-        /// The suite and the family.
+        /// The suite and the family of environments.
         family: String,
         line: String,
-        /// What is wrong with it, and the fix.
+        /// The rule that the line breaks, and the fix.
         rule: String,
     },
-    /// Nothing is left to run.
+    /// No environment of the chosen suites matches the filters.
     #[error(
         "no environment of these suites has {what}; fix: see `remuda matrix --list --suite NAME`"
     )]
     Nothing {
-        /// What was asked for.
+        /// The filters that the user gave.
         what: String,
     },
-    /// A range is a mistake.
+    /// The plan has more runs than fit in memory.
     #[error("more than {most} runs; fewer --seeds, arms or environments")]
-    TooMany {
-        /// How many there may be.
-        most: usize,
-    },
-    /// A scenario is none.
+    TooMany { most: usize },
+    /// The scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] remuda_scenarios::Error),
     #[error("{run}: {source}")]
-    Sim {
-        /// The environment, driver and seed.
-        run: String,
-        source: Box<remuda_sim::Error>,
-    },
-    /// A link is none.
+    Sim { run: String, source: Box<remuda_sim::Error> },
+    /// The link's description is invalid.
     #[error("{run}: {source}")]
-    Link {
-        /// The environment, driver and seed.
-        run: String,
-        source: remuda_link::SpecError,
-    },
-    /// Arrivals at random, and none came.
+    Link { run: String, source: remuda_link::SpecError },
+    /// Arrivals are random, and no flow arrived in this run.
     #[error("{run}: no tested flow arrived; raise load_mbit_per_sec or duration_s")]
-    NoFlow {
-        /// The environment, driver and seed.
-        run: String,
-    },
-    /// An arm failed, and its flow was given to another one.
+    NoFlow { run: String },
+    /// An arm failed, and the agent gave its flow to another arm.
     #[error("{run}: {driver} gave its flow up after {t_s:.1} s: {why}")]
-    GaveUp {
-        /// The environment, driver and seed.
-        run: String,
-        driver: String,
-        t_s: f64,
-        why: String,
-    },
-    /// A defect of ours.
+    GaveUp { run: String, driver: String, t_s: f64, why: String },
     #[error("{run}: a defect of the simulator, see above")]
-    Defect {
-        /// The environment, driver and seed.
-        run: String,
-    },
-    /// It was run elsewhere, and failed there.
+    Defect { run: String },
+    /// The run failed in the process that ran it.
     #[error("{run}: {why}")]
     Elsewhere {
-        /// The environment, driver and seed.
         run: String,
-        /// What was said there.
+        /// The error text of that process.
         why: String,
     },
-    /// What was to run jobs elsewhere does not.
+    /// The process that runs the jobs failed.
     #[error(transparent)]
     Remote(#[from] Box<crate::remote::RemoteError>),
-    /// A file of an author's, or of what it may import, cannot be read.
+    /// A file of an author, or one that the author's file may import, cannot be read.
     #[error("cannot read {path}: {source}", path = .path.display())]
-    AuthorFile {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Too much lies beside an author's file.
+    AuthorFile { path: PathBuf, source: std::io::Error },
+    /// The author's folder holds too many Python files.
     #[error(
         "{path}: below its folder are more than {files} .py files, or {mib} MiB of them, which it \
          may import, and each decides what its arms do\n\
@@ -103,17 +73,12 @@ pub enum Error {
     )]
     AuthorFolder {
         path: PathBuf,
-        /// How many there may be.
+        /// The largest number of files.
         files: usize,
-        /// How large they may be, together.
+        /// The largest total size, in MiB.
         mib: u64,
     },
-    /// The store cannot be written, or a trace not read.
+    /// The store cannot be written, or a trace cannot be read.
     #[error("{path}: {source}", path = .path.display())]
-    Store {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Store { path: PathBuf, source: std::io::Error },
 }

@@ -1,27 +1,29 @@
-//! What a driver takes from its neighbours, compared with what one of their own kind would take.
+//! Harm: what a driver takes from its neighbours beyond what a driver of the neighbours' own kind
+//! takes.
 //!
 //! Ware, Mukerjee, Seshan and Sherry, "Beyond Jain's Fairness Index" (HotNets 2019): a neighbour
-//! has a figure x beside one of its own kind, and y beside the tested driver. **Harm** is (x - y) /
-//! x where more is better, as of goodput, and (y - x) / y where less is, as of delay: 0 is none, 1
-//! is all, and below 0 it does better than beside its own. The paper compares with the neighbour
-//! alone; here it is compared with the run of the same environment and seed whose tested driver is
-//! the neighbour's, which is the harm that is accepted already.
+//! has a figure x beside a flow of its own kind, and y beside the tested driver. **Harm** is (x -
+//! y) / x for a figure where more is better, such as goodput, and (y - x) / y where less is better,
+//! such as delay. 0 is no harm, 1 is complete harm, and a value below 0 means that the neighbour
+//! does better than beside its own kind. The paper compares with a neighbour that is alone. We
+//! compare with the run of the same environment and seed whose tested driver is the neighbours'
+//! own: its harm is accepted already.
 
 use crate::row::Row;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What one run took from its neighbours.
+/// The harm of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Harm {
     pub suite: String,
     pub environment: String,
     pub driver: String,
-    /// Who was beside it.
+    /// The driver of the neighbours.
     pub neighbour: String,
     pub seed: u64,
     pub goodput: Option<f64>,
-    /// Of its delay: of the 95th percentile one way, which all on the path share.
+    /// Harm by the 95th percentile of one-way delay, which all flows on the path share.
     pub delay: f64,
 }
 
@@ -29,7 +31,8 @@ fn key(row: &Row) -> (&str, &str, u64) {
     (&row.suite, &row.environment, row.seed)
 }
 
-/// Of every run beside neighbours of one kind, whose own kind was tested there as well.
+/// The harm of every run whose neighbours are of one kind and for which a run exists that tests
+/// that kind.
 pub fn harms(rows: &[Row]) -> Vec<Harm> {
     let own = rows.iter().filter(|row| row.driver == row.neighbours);
     let own: BTreeMap<_, &Row> = own.map(|row| (key(row), row)).collect();

@@ -1,14 +1,15 @@
-//! A middle of many environments, and where it would lie had others been drawn: a 95 % interval by
-//! bootstrap (Efron, 1979), a thousand draws from a fixed seed.
+//! The median of many environments, with a 95 % bootstrap interval (Efron, 1979) of a thousand
+//! draws from a fixed seed.
 //!
-//! A draw takes as many environments with replacement, and of each as many of its seeds with
-//! replacement. Whatever is said of several drivers is worked out anew from each draw, all of them
-//! with the same environments and seeds: drivers share the trace of a seed, and where one did well
-//! by luck of the draw the others had the same luck. The middle is worked out by the same function,
-//! of everything; so what cannot be below 0 of any runs is not below 0 in an interval.
+//! A draw takes as many environments as there are, with replacement, and from each as many seeds as
+//! it has, with replacement. All drivers are compared on the same draw: drivers share the trace of
+//! a seed, so a lucky draw is lucky for all of them. The value of the whole sample is computed by
+//! the same function as that of a draw, so a figure that is never below 0 has no interval that
+//! reaches below 0.
 //!
-//! With fewer than six environments they are not drawn, only their seeds: the interval is of these
-//! environments. With fewer than six seeds as well there is none: so few values say nothing of
+//! With fewer than six environments only seeds are drawn, and the interval holds for these
+//! environments alone. If an environment has fewer than six seeds as well there is no interval: so
+//! few values say nothing about other seeds.
 //! others.
 
 use crate::metrics::{median, quantile};
@@ -18,28 +19,29 @@ use serde::Serialize;
 
 const DRAWS: usize = 1_000;
 const SEED: u64 = 1;
-/// The least and the largest of fewer values hold their median less than 95 % of the time.
+/// With fewer values, the range from the least to the largest holds their median with a probability
+/// below 95 %.
 pub const ENOUGH: usize = 6;
 
-/// A middle and its 95 % interval.
+/// A value of the whole sample and its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Interval {
-    /// The median, or the mean.
+    /// A median or a mean, whichever the figure is.
     pub middle: f64,
-    /// 2.5 % of the draws lie below, 2.5 % above; `None` of too few values.
+    /// The 2.5 % and 97.5 % quantiles of the draws; `None` for too few values.
     pub bounds: Option<[f64; 2]>,
 }
 
-/// An environment of a sample: a draw, or everything.
+/// One environment of a sample, with the seeds that count.
 #[derive(Clone, Debug)]
 pub struct Drawn {
     pub environment: usize,
-    /// The places of its seeds.
+    /// Indices into the environment's seeds.
     pub seeds: Vec<usize>,
 }
 
 impl Drawn {
-    /// The median of those of its seeds that have a value.
+    /// The median of the seeds that have a value.
     pub(crate) fn median(&self, of_seeds: &[Option<f64>]) -> Option<f64> {
         match &self.seeds[..] {
             [only] => of_seeds[*only],
@@ -48,14 +50,14 @@ impl Drawn {
     }
 }
 
-/// Everything, as a sample. `seeds` is how many each environment has.
+/// The whole sample. `seeds` has the number of seeds of each environment.
 pub(crate) fn every(seeds: &[usize]) -> Vec<Drawn> {
     let all = seeds.iter().enumerate();
     all.map(|(environment, count)| Drawn { environment, seeds: (0..*count).collect() }).collect()
 }
 
-/// Of each figure that `of` says of a sample, its value of everything and its interval. `seeds` is
-/// how many each environment has, one at least.
+/// The value and the interval of each figure that `of` computes from a sample. `seeds` has the
+/// number of seeds of each environment, at least one.
 pub fn bootstrap(seeds: &[usize], of: impl Fn(&[Drawn]) -> Vec<Option<f64>>) -> Vec<Interval> {
     let middles = of(&every(seeds));
     let many = seeds.len() >= ENOUGH;
@@ -85,8 +87,8 @@ pub fn bootstrap(seeds: &[usize], of: impl Fn(&[Drawn]) -> Vec<Option<f64>>) -> 
     middles.into_iter().zip(draws).map(interval).collect()
 }
 
-/// By environment, the values of its seeds: the median of the environments, each with the median
-/// of its seeds.
+/// The median over environments of the median over seeds. `values` has a list of seeds' values for
+/// each environment.
 pub fn median_of(values: &[Vec<f64>]) -> Interval {
     let known = values.iter().filter(|seeds| !seeds.is_empty());
     let known: Vec<Vec<Option<f64>>> =

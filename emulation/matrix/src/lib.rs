@@ -1,9 +1,9 @@
 //! The test matrix: drivers × environments × seeds, each a run, each run a row.
 //!
-//! A [`Plan`] says what is to run. [`run()`] does it, many at a time, asks a [`Store`] first
-//! whether a run of the same content is there already, and keeps what it did: so a matrix that was
-//! stopped goes on, and one run is never run twice. [`run_remotely`] does the same by a process
-//! that has them run elsewhere, each as [`Work`]. A [`Row`] is what came of a run, in the
+//! A [`Plan`] lists the runs. [`run()`] executes them on several threads. It first asks a [`Store`]
+//! for a run of the same content and stores what it ran itself, so a matrix that was stopped
+//! continues, and no run is made twice. [`run_remotely`] does the same with a process that runs the
+//! jobs elsewhere, each sent as [`Work`]. A [`Row`] is the result of a run, in the
 //! [metrics](metrics) of `emulation/matrix/README.md`.
 
 mod author;

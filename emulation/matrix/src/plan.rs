@@ -1,26 +1,24 @@
-//! What is to run: environments × drivers × seeds.
+//! The runs of a matrix: environments × drivers × seeds.
 
 use crate::error::Error;
 use crate::row::ROWS;
 use remuda_scenarios::{Environment, Expectation, Scenario, Suite, nearest, suite, suite_names};
 use std::collections::BTreeSet;
 
-/// As of a sweep of scenarios: a plan of more would fill the memory.
+/// The same limit as a sweep of scenarios: a larger plan would fill the memory.
 const RUNS_MAX: usize = 1_000_000;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// What it is like.
     pub environment: Environment,
     pub driver: String,
-    /// Decides every random draw.
+    /// Seed of every random draw of the run.
     pub seed: u64,
-    /// What is to happen.
     pub scenario: Scenario,
 }
 
 impl Job {
-    /// As errors and progress name it.
+    /// The name in errors and progress lines.
     pub fn name(&self) -> String {
         let Environment { suite, name, .. } = &self.environment;
         format!("{suite}/{name}, {}, seed {}", self.driver, self.seed)
@@ -30,16 +28,16 @@ impl Job {
 /// All runs, in the order of their rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// By environment, then driver, then seed.
+    /// Ordered by environment, then driver, then seed.
     pub jobs: Vec<Job>,
 }
 
-/// Which environments of the suites are wanted.
+/// A filter for the environments of the suites.
 #[derive(Clone, Debug, Default)]
 pub struct Only {
-    /// Their group, as `E`; empty: any.
+    /// Groups, as `E`; empty: all groups.
     pub groups: Vec<String>,
-    /// Parts of their names; empty: any.
+    /// Parts of environments' names; empty: all names.
     pub parts: Vec<String>,
 }
 
@@ -58,7 +56,6 @@ impl Only {
     }
 }
 
-/// The suite of that name.
 pub fn suite_named(name: &str) -> Result<Suite, Error> {
     let known: Vec<&str> = suite_names().collect();
     match suite(name) {
@@ -76,15 +73,15 @@ fn meant(said: &str, known: &[&str]) -> Option<String> {
     nearest(said, known.iter().copied()).map(|name| format!("`{name}`?"))
 }
 
-/// What says nothing of how well a run went.
+/// Columns that say nothing about how well a run went.
 const NO_METRICS: [&str; 3] = ["seed", "disturbed", "expected"];
 
-/// Units of what is at most 1, or little above it.
+/// Parts of the names of units whose values are at most 1, or a little above.
 const OF_ONE: [&str; 2] = ["share", "index"];
 const OF_ONE_MAX: f64 = 1.5;
 
-/// A line about a column that is not there would fail everybody, and so would one that takes a
-/// share for per cent.
+/// Refuses a line whose column does not exist, or whose limit is in per cent where the column is a
+/// share: every run would fail it.
 fn check_expectations(environment: &Environment) -> Result<(), Error> {
     let refuse = |line: &Expectation, rule| Error::Expect {
         family: format!("{}: {}", environment.suite, environment.family),
@@ -110,8 +107,8 @@ fn check_expectations(environment: &Environment) -> Result<(), Error> {
 }
 
 impl Plan {
-    /// Every wanted environment of the suites with every driver and every seed, each once: `smoke`
-    /// has environments of other suites.
+    /// Every environment that passes the filter, with every driver and every seed. An environment
+    /// that two suites share (`smoke` takes its own from others) is taken once.
     pub fn of(
         suites: &[Suite],
         only: &Only,

@@ -1,20 +1,23 @@
-//! Who does best: drivers side by side over the environments that all of them ran.
+//! Ranks drivers side by side over the environments that all of them ran.
 //!
-//! - In each environment a driver has the median of its seeds, of those that all drivers ran.
-//! - **regret**: one less its merit (`metrics/merit.rs`) over the best one's: what it misses of the
-//!   oracle that chooses per environment, never below 0. The mean over environments, by which
-//!   drivers are ranked: one that is best in most and useless in some is not the best.
-//! - **regret to the oracle over fixed arms**: one less its merit over that of the best arm of the
-//!   environment, not of a policy: the mean. A policy's is below 0 if it does better than whoever
-//!   picks the best arm for each environment beforehand.
-//! - **regret to the best fixed arm**: its regret less that of the one arm, not a policy, that has
-//!   the least. No arm's is below 0; a policy's is where it does better than any one arm for all.
-//! - **ahead**: its merit over that of the next driver, less one: the median over environments. It
-//!   may be below 0, as the ranking is by a mean: behind in most, and by far ahead in some.
-//! - **wins**: environments in which its merit is within 10 % of the best one's (ccBench's
-//!   winners).
-//! - All else are medians. Intervals: `interval.rs`; the best of each environment and the best
-//!   fixed arm are those of the draw, who is the next driver is as it is ranked.
+//! - In each environment a driver's figure is the median of its seeds, of those that all drivers
+//!   ran.
+//! - **regret**: 1 - merit / merit of the best driver of the environment (`metrics/merit.rs`),
+//!   which is never below 0. Drivers are ranked by its mean over environments: a driver that is
+//!   best in most environments and useless in some is not the best.
+//! - **regret to the oracle over fixed arms**: 1 - merit / merit of the best arm of the
+//!   environment, policies excluded; the mean. A policy's is below 0 if the policy does better than
+//!   an oracle that picks the best arm of each environment beforehand.
+//! - **regret to the best fixed arm**: the driver's regret less that of the arm, policies excluded,
+//!   with the least regret. No arm's is below 0; a policy's is if the policy does better than any
+//!   one arm used everywhere.
+//! - **ahead**: merit over that of the next driver in the ranking, less 1: the median over
+//!   environments. It may be below 0 because the ranking is by a mean: the driver is behind in most
+//!   environments and far ahead in some.
+//! - **wins**: environments in which the merit is within 10 % of the best (ccBench's winners).
+//! - All other figures are medians. `interval.rs` has the intervals: the best driver of each
+//!   environment and the best fixed arm are chosen anew in each draw; the next driver is that of
+//!   the ranking.
 
 use crate::interval::{Drawn, ENOUGH, Interval, bootstrap, every};
 use crate::metrics::{mean, median};
@@ -22,47 +25,45 @@ use crate::row::Row;
 use crate::shared::{FIGURES, Shared, best, share};
 use serde::Serialize;
 
-/// ccBench's: within a tenth of the best.
+/// ccBench's limit: within a tenth of the best.
 const WINS_WITHIN: f64 = 0.1;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Rank {
     pub driver: String,
-    /// How many environments count: those that all drivers ran.
+    /// Number of environments that all drivers ran.
     pub environments: usize,
-    /// In how many of them it is within 10 % of the best.
+    /// Number of environments in which the merit is within 10 % of the best.
     pub wins: usize,
-    /// What it misses of the best merit, 0 to 1: the mean.
+    /// Regret to the best driver of each environment, 0 to 1: the mean.
     pub regret: Interval,
-    /// How far its merit is above the next driver's, as a share of that; of the last one nothing.
+    /// Merit over that of the next driver, less 1; empty for the last driver.
     pub ahead: Interval,
-    /// What it misses beyond what the best fixed arm misses; below 0, of a policy: it misses less.
+    /// Regret less that of the best fixed arm; below 0 only for a policy.
     pub regret_to_fixed: Interval,
-    /// What it misses of the best arm of each environment: the mean; below 0, of a policy: it has
-    /// more.
+    /// Mean regret to the best arm of each environment; below 0 only for a policy.
     pub regret_to_oracle: Interval,
-    /// Of the link, where something limits it.
+    /// Over the environments where something limits the link.
     pub utilisation: Interval,
-    /// In the queue, the 95th percentile.
     pub queueing_p95_ms: Interval,
     pub retransmitted_percent: Interval,
-    /// Environments in which it starved, and in which it had more than an even share while a flow
-    /// starved.
+    /// Number of environments in which a flow of the driver starved, and in which it had more than
+    /// an equal share while a flow starved.
     pub starved: [usize; 2],
 }
 
-/// What is said of a driver in a sample.
+/// The figures of a driver in a sample.
 #[derive(Clone, Copy, Default)]
-struct Said {
+struct Figures {
     regret: Option<f64>,
     ahead: Option<f64>,
     regret_to_fixed: Option<f64>,
     regret_to_oracle: Option<f64>,
-    /// Of the other figures, in their order.
+    /// Medians of the other figures, in the order of [`FIGURES`].
     middles: [Option<f64>; FIGURES.len() - 1],
 }
 
-impl Said {
+impl Figures {
     fn all(self) -> impl Iterator<Item = Option<f64>> {
         let regrets = [self.regret, self.ahead, self.regret_to_fixed, self.regret_to_oracle];
         regrets.into_iter().chain(self.middles)
@@ -70,8 +71,9 @@ impl Said {
 }
 
 impl Shared<'_> {
-    /// By driver. `order` has the drivers as they are ranked, which says who is next to whom.
-    fn say(&self, sample: &[Drawn], order: &[usize]) -> Vec<Said> {
+    /// The figures of each driver. `order` has the drivers in the order of the ranking, which
+    /// defines the next driver.
+    fn figures(&self, sample: &[Drawn], order: &[usize]) -> Vec<Figures> {
         let merits = self.merits(sample);
         let best = best(&merits);
         let regrets: Vec<Option<f64>> = merits.iter().map(|own| regret(own, &best)).collect();
@@ -83,7 +85,7 @@ impl Shared<'_> {
                 let medians = self.medians(sample, driver, figure + 1);
                 median(&medians.flatten().collect::<Vec<_>>())
             });
-            Said {
+            Figures {
                 regret: regrets[driver],
                 ahead: None,
                 regret_to_fixed: regrets[driver].zip(fixed).map(|(own, fixed)| own - fixed),
@@ -91,13 +93,13 @@ impl Shared<'_> {
                 middles: others,
             }
         };
-        let mut said: Vec<Said> = (0..self.drivers.len()).map(of_driver).collect();
+        let mut figures: Vec<Figures> = (0..self.drivers.len()).map(of_driver).collect();
         for pair in order.windows(2) {
             let both = merits[pair[0]].iter().zip(&merits[pair[1]]);
             let ratios = both.filter(|(_, next)| **next > 0.0).map(|(own, next)| own / next - 1.0);
-            said[pair[0]].ahead = median(&ratios.collect::<Vec<_>>());
+            figures[pair[0]].ahead = median(&ratios.collect::<Vec<_>>());
         }
-        said
+        figures
     }
 
     fn starved(&self, driver: usize, of: impl Fn(&Row) -> bool) -> usize {
@@ -123,7 +125,8 @@ impl Shared<'_> {
         }
     }
 
-    /// Drawn from many environments, of which too few may have the figure.
+    /// Drops the interval if fewer environments than needed have the figure, although enough were
+    /// drawn.
     fn if_enough(&self, driver: usize, figure: usize, it: Interval) -> Interval {
         let has_one =
             |of: &&Vec<[Vec<_>; FIGURES.len()]>| of[driver][figure].iter().any(Option::is_some);
@@ -133,8 +136,8 @@ impl Shared<'_> {
     }
 }
 
-/// Whether the tested driver had more than an even share while somebody starved: who merely was
-/// there is not to blame.
+/// Whether the tested driver had more than an equal share while a flow starved. A driver that was
+/// only present is not to blame.
 fn starves(row: &Row, driver: &str) -> bool {
     row.starved_by.split(',').any(|name| name.trim() == driver)
 }
@@ -159,10 +162,10 @@ pub fn ranking(rows: &[Row]) -> Vec<Rank> {
     let mut order: Vec<usize> = (0..shared.drivers.len()).collect();
     order.sort_by(|a, b| regrets[*a].total_cmp(&regrets[*b]).then(wins[*b].cmp(&wins[*a])));
     let of = |sample: &[Drawn]| {
-        shared.say(sample, &order).into_iter().flat_map(Said::all).collect::<Vec<_>>()
+        shared.figures(sample, &order).into_iter().flat_map(Figures::all).collect::<Vec<_>>()
     };
     let intervals = bootstrap(&seeds, of);
-    let each = Said::default().all().count();
+    let each = Figures::default().all().count();
     let rank =
         |driver: &usize| shared.rank(*driver, &intervals[driver * each..][..each], wins[*driver]);
     order.iter().map(rank).collect()
@@ -197,7 +200,7 @@ mod tests {
         assert_eq!(said, [("b", 2), ("a", 1), ("c", 0)]);
         assert!((ranks[1].regret.middle - 0.25).abs() < 1e-12);
         assert!((ranks[2].regret.middle - 0.687_5).abs() < 1e-12);
-        // b has 9.1 to 10 and 8 to 4 of what a has, who is the best fixed arm but for b itself.
+        // b has 0.91 and 3 times the merit of a; a is the best fixed arm but for b.
         assert!((ranks[0].ahead.middle - ((0.91 + 2.0) / 2.0 - 1.0)).abs() < 1e-12);
         assert_eq!(ranks[0].regret_to_fixed.middle, 0.0);
         assert_eq!(ranks[2].ahead, Interval::default());

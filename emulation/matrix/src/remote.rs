@@ -1,20 +1,20 @@
-//! A process that has jobs run elsewhere: what it is told and what it says, a JSON object a line.
+//! The protocol with a process that runs jobs elsewhere: one JSON object a line.
 //!
-//! | told, on its standard input | |
+//! | request, on the standard input of the process | |
 //! |---|---|
 //! | `{"text": {"name": N, "text": T}}` | a trace or an author's files, before its first job |
-//! | `{"job": {"index": I, "texts": [N, ..], "work": W}}` | run it; W is the text of a [`Work`] |
+//! | `{"job": {"index": I, "texts": [N, ..], "work": W}}` | runs a job; W is the text of a [`Work`] |
 //!
-//! | says, on its standard output | |
+//! | reply, on its standard output | |
 //! |---|---|
-//! | `{"build": B}` | first: its [`BUILD`] |
-//! | `{"ahead": A}` | that it is ready, and that A jobs may be unanswered; or now another A |
-//! | `{"done": {"index": I, "row": R}}` | what came of a job, in any order |
-//! | `{"failed": {"index": I, "why": T}}` | that nothing came of it |
-//! | `{"broken": T}` | that it cannot go on, last |
+//! | `{"build": B}` | the first line: the process's [`BUILD`] |
+//! | `{"ahead": A}` | the process is ready, and A jobs may be unanswered; a later line changes A |
+//! | `{"done": {"index": I, "row": R}}` | the row of a job; jobs end in any order |
+//! | `{"failed": {"index": I, "why": T}}` | the job has no row, and why |
+//! | `{"broken": T}` | the last line: the process cannot continue, and why |
 //!
-//! Its input ends when it is to end, whatever is still under way. It is in a process group of its
-//! own, so that Ctrl-C is for us alone.
+//! The process ends when its input ends, even if jobs are still running. It has a process group of
+//! its own, so that Ctrl-C reaches this program only.
 
 use crate::row::Row;
 use crate::work::BUILD;
@@ -30,80 +30,71 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// A row has some 2 kB, and a traceback a few.
+/// A row has about 2 kB, and a traceback a few.
 const LINE_BYTES_MAX: u64 = 1 << 20;
-/// So many answers wait here, and the rest in the pipe.
+/// Most lines that wait here; further lines wait in the pipe.
 const LINES_WAITING_MAX: usize = 1_024;
-/// As of a plan's runs.
+/// The same limit as for the runs of a plan.
 const AHEAD_MAX: usize = 1_000_000;
-/// How often Ctrl-C is looked at.
+/// How often the reader checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
-/// A cluster may be far, or start here on a busy machine.
+/// Limit for the start: a cluster may be far away, or be started here on a busy machine.
 const START_LOOKS_MAX: u32 = 3 * 60 * 20;
-/// What it starts it is to end as well; then it is ended.
+/// Limit for the end, in which the process stops what it has started. Then it is killed.
 const END_LOOKS_MAX: u32 = 20 * 20;
-/// How much of a line that is none an error shows.
+/// Most characters of an invalid line that an error shows.
 const SHOWN_CHARS_MAX: usize = 200;
 
-/// Why jobs cannot be run elsewhere.
+/// Why jobs cannot run elsewhere.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// It does not even begin.
+    /// The process cannot be started.
     #[error("cannot start {program}: {source}")]
-    Start {
-        /// What was to be started.
-        program: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Start { program: String, source: std::io::Error },
     #[error("{program} was not ready within {limit_s} s; see above, or stop it and look there")]
-    Silent {
-        program: String,
-        /// How long it was waited for.
-        limit_s: u32,
-    },
-    /// It is gone before its work is done.
+    Silent { program: String, limit_s: u32 },
+    /// The process ended before its work was done.
     #[error("{program} ended ({how}) with {unanswered} runs unanswered; see above{fix}")]
     Ended {
         program: String,
-        /// How, as far as it is known.
+        /// The exit status, if it is known.
         how: String,
-        /// What it was given and said nothing of.
+        /// Number of jobs without an answer.
         unanswered: usize,
-        /// What to do, if it ended at once.
+        /// The fix, which depends on whether the process ended at once.
         fix: &'static str,
     },
-    /// It is of other sources: its rows would not be ours.
+    /// The process has other sources: its rows would not be those of this program.
     #[error(
         "{program} is {theirs}, and this command is {ours}: their results may differ\n\
          fix: build and install both from one tree"
     )]
     Build { program: String, theirs: String, ours: String },
-    /// It says what is no message.
-    #[error("{program} said `{line}`: {rule}")]
+    /// A line of the process is not a message, or breaks a rule of the protocol.
+    #[error("{program} wrote `{line}`: {rule}")]
     Odd {
         program: String,
-        /// What it said, cut to 200 characters.
+        /// The line, cut to 200 characters.
         line: String,
-        /// Which rule that breaks.
+        /// The rule that the line breaks.
         rule: String,
     },
-    /// It says itself that it cannot go on.
+    /// The process reports that it cannot continue.
     #[error("{program}: {why}")]
     Broken { program: String, why: String },
 }
 
-/// What it is told.
+/// A message to the process.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Told<'a> {
+pub(crate) enum Request<'a> {
     Text { name: &'a str, text: &'a str },
     Job { index: usize, texts: Vec<&'a str>, work: String },
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub(crate) enum Said {
+pub(crate) enum Reply {
     Build(String),
     Ahead(usize),
     Done { index: usize, row: Box<Row> },
@@ -111,23 +102,23 @@ pub(crate) enum Said {
     Broken(String),
 }
 
-/// The process; it ends with this.
+/// The process. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Remote {
     program: String,
     child: Child,
-    /// Until it is to end.
+    /// `None` once the process has been asked to end.
     input: Option<UnixStream>,
     lines: Receiver<String>,
     ahead: usize,
-    /// Whether it is of our build.
-    is_ours: bool,
-    /// How often it is still looked at once it is to end.
+    /// Whether the process has sent the build of this program.
+    is_same_build: bool,
+    /// How many more times the process is polled after it has been asked to end.
     looks_left: u32,
 }
 
 impl Remote {
-    /// Starts it, and waits until it is ready; `None` if `stopped` was set before it was.
+    /// Starts the process and waits until it is ready; `None` if `stopped` was set before.
     pub(crate) fn start(
         command: &mut Command,
         stopped: &AtomicBool,
@@ -138,14 +129,15 @@ impl Remote {
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).process_group(0);
         let spawned = command.spawn();
-        // The command has its end until it is told otherwise, and would never see ours close.
+        // `Command` keeps its copy of our socket until its stdin is set anew. With that copy open
+        // the process would never see the socket close.
         command.stdin(Stdio::null());
         let mut child = spawned.map_err(failed)?;
         let output = child.stdout.take().expect("it was piped");
         let (sender, lines) = sync_channel(LINES_WAITING_MAX);
         thread::spawn(move || {
             let mut output = BufReader::new(output);
-            // A line that has no end in a megabyte is handed on as it is, and refused.
+            // A line without an end within a megabyte is passed on as it is, and refused.
             while let Some(line) = next_line(&mut output) {
                 if sender.send(line).is_err() {
                     return;
@@ -154,21 +146,21 @@ impl Remote {
         });
         let (input, looks_left) = (Some(ours), END_LOOKS_MAX);
         let mut remote =
-            Self { program, child, input, lines, ahead: 0, is_ours: false, looks_left };
+            Self { program, child, input, lines, ahead: 0, is_same_build: false, looks_left };
         for _ in 0..START_LOOKS_MAX {
             if stopped.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            match (remote.hear(0)?, remote.is_ours) {
+            match (remote.receive(0)?, remote.is_same_build) {
                 (None, _) => {}
-                (Some(Said::Build(build)), false) => remote.check_build(build)?,
-                (Some(Said::Ahead(ahead)), true) => {
+                (Some(Reply::Build(build)), false) => remote.check_build(build)?,
+                (Some(Reply::Ahead(ahead)), true) => {
                     remote.set_ahead(ahead)?;
                     return Ok(Some(remote));
                 }
                 (Some(other), _) => {
-                    let rule = "it says `build` first, and then `ahead`";
-                    return Err(remote.odd(&format!("{other:?}"), rule));
+                    let rule = "the first line must be `build`, and then `ahead`";
+                    return Err(remote.invalid(&format!("{other:?}"), rule));
                 }
             }
         }
@@ -177,44 +169,45 @@ impl Remote {
     }
 
     fn check_build(&mut self, theirs: String) -> Result<(), Box<RemoteError>> {
-        self.is_ours = theirs == BUILD;
-        if self.is_ours {
+        self.is_same_build = theirs == BUILD;
+        if self.is_same_build {
             return Ok(());
         }
         let (program, ours) = (self.program.clone(), BUILD.to_owned());
         Err(Box::new(RemoteError::Build { program, theirs, ours }))
     }
 
-    /// How many jobs may be unanswered.
+    /// Most jobs that may be unanswered.
     pub(crate) fn ahead(&self) -> usize {
         self.ahead
     }
 
     pub(crate) fn set_ahead(&mut self, ahead: usize) -> Result<(), Box<RemoteError>> {
         if !(1..=AHEAD_MAX).contains(&ahead) {
-            return Err(self.odd(&format!("ahead {ahead}"), "must be from 1 to 1000000"));
+            return Err(self.invalid(&format!("ahead {ahead}"), "must be from 1 to 1000000"));
         }
         self.ahead = ahead;
         Ok(())
     }
 
-    /// Tells it something. That it is gone shows when it is heard, after all it has said.
-    pub(crate) fn tell(&mut self, told: &Told<'_>) {
-        let text = serde_json::to_string(told);
+    /// Sends a request. If the process has ended, [`Remote::receive`] reports it, after the last
+    /// reply.
+    pub(crate) fn send(&mut self, request: &Request<'_>) {
+        let text = serde_json::to_string(request);
         let text = text.expect("texts, numbers and lists of them can be written") + "\n";
         let mut rest = text.as_bytes();
         while let (Some(input), false) = (&self.input, rest.is_empty()) {
-            // A process that is gone is an error to say, not a signal to die of.
+            // A process that has ended must cause an error, not a SIGPIPE.
             match send(input.as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL) {
                 Ok(sent) => rest = &rest[sent..],
                 Err(nix::errno::Errno::EINTR) => {}
-                Err(_) => self.hang_up(),
+                Err(_) => self.close_input(),
             }
         }
     }
 
-    /// What it says next, if it says something soon. What is no message is an error.
-    pub(crate) fn hear(&mut self, unanswered: usize) -> Result<Option<Said>, Box<RemoteError>> {
+    /// The next message, or `None` if none arrives soon. An invalid line is an error.
+    pub(crate) fn receive(&mut self, unanswered: usize) -> Result<Option<Reply>, Box<RemoteError>> {
         let line = match self.lines.recv_timeout(LOOK) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) if self.input.is_some() => return Ok(None),
@@ -223,7 +216,7 @@ impl Remote {
                 return Ok(None);
             }
             Err(RecvTimeoutError::Timeout) => {
-                return Err(self.ended("it neither listens nor ends", unanswered));
+                return Err(self.ended("it neither reads its input nor ends", unanswered));
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let how = self.wait().map_or("still there".to_owned(), |it| it.to_string());
@@ -231,21 +224,21 @@ impl Remote {
             }
         };
         if line.len() as u64 >= LINE_BYTES_MAX {
-            return Err(self.odd(&line, "a line has less than 1 MiB"));
+            return Err(self.invalid(&line, "a line has less than 1 MiB"));
         }
         match serde_json::from_str(&line) {
-            Ok(Said::Broken(why)) => {
+            Ok(Reply::Broken(why)) => {
                 let program = self.program.clone();
                 Err(Box::new(RemoteError::Broken { program, why }))
             }
             Ok(said) => Ok(Some(said)),
-            Err(error) => Err(self.odd(line.trim_end(), &format!("is no message: {error}"))),
+            Err(error) => Err(self.invalid(line.trim_end(), &format!("is no message: {error}"))),
         }
     }
 
     fn ended(&self, how: &str, unanswered: usize) -> Box<RemoteError> {
         let (program, how) = (self.program.clone(), how.to_owned());
-        let fix = if self.is_ours {
+        let fix = if self.is_same_build {
             "\nfix: the same command goes on from there"
         } else {
             "\nfix: a Python that has the package: `tools/python.sh build`, then \
@@ -254,23 +247,23 @@ impl Remote {
         Box::new(RemoteError::Ended { program, how, unanswered, fix })
     }
 
-    /// It broke a rule of the head of this file.
-    pub(crate) fn odd(&self, line: &str, rule: &str) -> Box<RemoteError> {
+    /// The error for a line that breaks a rule of the protocol.
+    pub(crate) fn invalid(&self, line: &str, rule: &str) -> Box<RemoteError> {
         let line = line.chars().take(SHOWN_CHARS_MAX).collect();
         Box::new(RemoteError::Odd { program: self.program.clone(), line, rule: rule.to_owned() })
     }
 
-    /// Tells it to end; what it still says can be heard.
-    pub(crate) fn hang_up(&mut self) {
+    /// Closes the input, so that the process ends. Its remaining messages can still be read.
+    pub(crate) fn close_input(&mut self) {
         self.input = None;
     }
 
-    /// Waits until it has ended, as it is told to here; but not for ever.
+    /// Asks the process to end and waits until it has, for a limited time.
     fn wait(&mut self) -> Option<ExitStatus> {
-        self.hang_up();
+        self.close_input();
         for _ in 0..END_LOOKS_MAX {
             match self.child.try_wait() {
-                // What it says now nobody waits for, but it may wait for a reader.
+                // Read and drop remaining messages: the process may block on a full pipe.
                 Ok(None) => while self.lines.try_recv().is_ok() {},
                 Ok(status) => return status,
                 Err(_) => return None,
@@ -284,7 +277,7 @@ impl Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         if self.wait().is_none() {
-            // It is ours, and not waited for yet: the number is its own.
+            // The process has not been waited for, so its process id is still its own.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

@@ -1,9 +1,10 @@
-//! Runs a plan by a [`Remote`]: what is kept is looked up here, what is missing is run elsewhere.
+//! Runs a plan with a [`Remote`] process: stored rows are looked up here, the missing ones are run
+//! by the process.
 
 use crate::author_files::AuthorFiles;
 use crate::error::Error;
 use crate::plan::{Job, Plan};
-use crate::remote::{Remote, RemoteError, Said, Told};
+use crate::remote::{Remote, RemoteError, Reply, Request};
 use crate::row::Row;
 use crate::run::{Looked, Origin, Progress, Results, keep, look};
 use crate::store::Store;
@@ -15,33 +16,33 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What became of a plan.
+/// The results of a plan.
 #[derive(Debug)]
 pub struct Ran {
-    /// Of each job, in their order; `None` of one that was not run, or not to its end.
+    /// One entry a job, in order; `None` for a job that was not run to its end.
     pub rows: Vec<Option<Result<Row, Error>>>,
-    /// Why it did not go on to the end, if it did not.
+    /// Why the plan was not run to its end, if it was not.
     pub broken: Option<Error>,
 }
 
-/// What is under way.
+/// The state of a running plan.
 struct Matrix<'a, P> {
     plan: &'a Plan,
     store: Option<&'a Store>,
     results: Results<Row, P>,
-    /// The jobs without an answer, and under which names their rows are to be kept.
+    /// The jobs without an answer, with the key under which the store keeps their rows.
     unanswered: BTreeMap<usize, Option<String>>,
-    /// Authors' files as texts, by the names of these.
+    /// The name and the text of each author's files.
     authors: Vec<(String, String)>,
-    /// Traces by their paths, under the SHA-256 of their texts.
+    /// The name of each trace, which is the SHA-256 of its text, by its path.
     names: BTreeMap<PathBuf, String>,
-    /// The texts it has been told.
-    told: BTreeSet<String>,
+    /// The names of the texts that the process has received.
+    sent_texts: BTreeSet<String>,
 }
 
-/// Runs all of a plan by a process that `command` starts, if anything is to be run; see the head of
-/// `remote.rs`. Otherwise as [`run`](crate::run()); the process has its own configuration, and
-/// starts authors itself, from these files.
+/// Runs a plan like [`run`](crate::run()), in a process that `command` starts if any job is missing
+/// from the store; see the head of `remote.rs`. The process has its own configuration, and starts
+/// the authors from these files itself.
 pub fn run_remotely(
     (plan, authors): (&Plan, &[AuthorFiles]),
     store: Option<&Store>,
@@ -61,7 +62,7 @@ pub fn run_remotely(
         unanswered: BTreeMap::new(),
         authors,
         names: BTreeMap::new(),
-        told: BTreeSet::new(),
+        sent_texts: BTreeSet::new(),
     };
     let broken = matrix.run(command, stopped).err().map(Error::from);
     Ran { rows: matrix.results.all, broken }
@@ -78,7 +79,8 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
             let key = match look::<Row>(self.store, job) {
                 Ok(Looked::Missing(key)) => key,
                 Ok(Looked::Kept(row)) => {
-                    // Said in another way, as `window:05`, it is kept all the same.
+                    // A stored row may spell the driver otherwise, as `window:05`; it gets the name
+                    // of this plan.
                     self.results.finish(index, Ok((row.named_for(job), Origin::Kept)));
                     continue;
                 }
@@ -92,18 +94,18 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
             }
             let Some(remote) = &mut remote else { return Ok(()) };
             while self.unanswered.len() >= remote.ahead() && !is_stopped() {
-                self.hear(remote)?;
+                self.receive(remote)?;
             }
             self.give(remote, (index, job), key);
         }
         let Some(mut remote) = remote else { return Ok(()) };
         while !self.unanswered.is_empty() && !is_stopped() {
-            self.hear(&mut remote)?;
+            self.receive(&mut remote)?;
         }
         if !self.unanswered.is_empty() {
-            remote.hang_up();
-            // What is done by now is kept; that it ends then is as it should be.
-            while self.hear(&mut remote).is_ok() {}
+            remote.close_input();
+            // The answers received until now are kept. That the process ends now is no error.
+            while self.receive(&mut remote).is_ok() {}
         }
         Ok(())
     }
@@ -125,15 +127,15 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
             }
         };
         for (name, text) in self.authors.iter().chain(&new) {
-            if self.told.insert(name.clone()) {
-                remote.tell(&Told::Text { name, text });
+            if self.sent_texts.insert(name.clone()) {
+                remote.send(&Request::Text { name, text });
             }
         }
         self.unanswered.insert(index, key);
-        remote.tell(&Told::Job { index, texts: work.texts(), work: text });
+        remote.send(&Request::Job { index, texts: work.texts(), work: text });
     }
 
-    /// What a trace is called; `new` has its text if it was not read before.
+    /// The name of a trace. `new` gets its text if the trace was not read before.
     fn name_of(
         &mut self,
         path: &PathBuf,
@@ -151,24 +153,26 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
         Ok(name)
     }
 
-    /// Takes the next answer, if there is one soon.
-    fn hear(&mut self, remote: &mut Remote) -> Result<(), Box<RemoteError>> {
-        let Some(said) = remote.hear(self.unanswered.len())? else { return Ok(()) };
-        match said {
-            Said::Build(build) => Err(remote.odd(&build, "it says so once, and first")),
-            Said::Broken(why) => Err(remote.odd(&why, "is an error already")),
-            Said::Ahead(ahead) => remote.set_ahead(ahead),
-            Said::Failed { index, why } => {
+    /// Handles the next answer, if one arrives soon.
+    fn receive(&mut self, remote: &mut Remote) -> Result<(), Box<RemoteError>> {
+        let Some(reply) = remote.receive(self.unanswered.len())? else { return Ok(()) };
+        match reply {
+            Reply::Build(build) => {
+                Err(remote.invalid(&build, "`build` may only be the first line"))
+            }
+            Reply::Broken(why) => Err(remote.invalid(&why, "came after an error")),
+            Reply::Ahead(ahead) => remote.set_ahead(ahead),
+            Reply::Failed { index, why } => {
                 let (job, _) = self.asked(index, remote)?;
                 self.results.finish(index, Err(failed(job, why)));
                 Ok(())
             }
-            Said::Done { index, row } => {
+            Reply::Done { index, row } => {
                 let (job, key) = self.asked(index, remote)?;
                 if (*row).clone().named_for(job) != *row {
                     let rule = format!("run {index} is {}", job.name());
                     let theirs = format!("{}/{}, {}", row.suite, row.environment, row.driver);
-                    return Err(remote.odd(&format!("{theirs}, seed {}", row.seed), &rule));
+                    return Err(remote.invalid(&format!("{theirs}, seed {}", row.seed), &rule));
                 }
                 let kept = keep(self.store, key.as_deref(), *row);
                 self.results.finish(index, Ok(kept));
@@ -177,7 +181,7 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
         }
     }
 
-    /// The job that an answer is of, and under which name its row is to be kept.
+    /// The job of an answer, and the key under which the store keeps its row.
     fn asked(
         &mut self,
         index: usize,
@@ -189,7 +193,7 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
                 Some(Some(_)) => "that run is done already".to_owned(),
                 Some(None) => "it was not given that run".to_owned(),
             };
-            return Err(remote.odd(&format!("run {index}"), &rule));
+            return Err(remote.invalid(&format!("run {index}"), &rule));
         };
         Ok((&self.plan.jobs[index], key))
     }
@@ -197,7 +201,7 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
 
 fn failed(job: &Job, why: String) -> Error {
     let run = job.name();
-    // Where it ran, errors name it as here.
+    // The process's error begins with the name of the run, which [`Error`] adds itself.
     let why = why.strip_prefix(&format!("{run}: ")).map_or(why.clone(), str::to_owned);
     Error::Elsewhere { run, why }
 }

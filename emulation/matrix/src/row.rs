@@ -1,4 +1,4 @@
-//! What came of a run, as one row: see `emulation/matrix/README.md` for each metric's formula.
+//! The result of a run, as one row: see `emulation/matrix/README.md` for each metric's formula.
 
 use crate::metrics::{Completion, Delay, Fairness, Sharing, Throughput, merit};
 use crate::plan::Job;
@@ -7,135 +7,120 @@ use remuda_scenarios::{Environment, Expectation};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Of a hash that tells environments of one name apart.
+/// Bytes of the hash that tells environments of one name apart.
 const HASH_BYTES: usize = 8;
 
-/// A run and its metrics. `None` is what the run cannot say: no neighbour, no steps, no end.
+/// A run and its metrics. `None` where the run has no such figure: it has no neighbour, no step of
+/// the rate, no transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// The suite that has the environment.
     pub suite: String,
-    /// The letter of its group, or the paper's id.
+    /// The letter of the group, or the paper's id.
     pub group: String,
     pub family: String,
-    /// Its name, which no other of the suite has.
     pub environment: String,
-    /// What the environment is made of, whoever is tested and with whatever seed: a hash. Two rows
-    /// of one name and another hash are of two environments.
+    /// A hash of the environment's content, without the tested driver and the seed. Two rows of one
+    /// name and different hashes are of two environments.
     pub scenario: String,
-    /// What kind of path it is like.
+    /// The kind of path, as `cellular`.
     pub path: String,
-    /// Its place on each axis, as `axis=label` with blanks between.
+    /// The value on each axis, as `axis=label`, separated by blanks.
     pub factors: String,
     pub driver: String,
     pub engine: String,
-    /// 1 if others on the machine disturbed a live run, otherwise 0.
+    /// 1 if other processes of the machine disturbed a live run, otherwise 0.
     pub disturbed: u64,
-    /// Who shares the path: the drivers of all other flows that listen to congestion.
+    /// The drivers of all other flows that respond to congestion.
     pub neighbours: String,
     pub seed: u64,
-    /// The bottleneck's mean capacity over the run.
+    /// Mean capacity of the bottleneck over the run.
     pub capacity_mbit_per_sec: Option<f64>,
-    /// The round trip of the idle path.
+    /// Round trip of the path when no packet waits.
     pub path_rtt_ms: f64,
-    /// What the bottleneck's queue holds, in BDPs.
+    /// Size of the bottleneck's queue, in BDPs.
     pub queue_bdp: Option<f64>,
     /// Random loss of the bottleneck.
     pub path_loss_percent: f64,
-    /// How much the tested flows got.
+    /// Goodput of the tested flows.
     pub goodput_mbit_per_sec: f64,
-    /// How much of the link was used, by all flows.
+    /// Share of the bottleneck that all flows used.
     pub utilisation: Option<f64>,
-    /// Segments of the tested flows that were sent again.
+    /// Share of the tested flows' segments that were sent again.
     pub retransmitted_percent: f64,
-    /// Packets that the bottleneck dropped.
+    /// Share of the packets that the bottleneck dropped.
     pub dropped_percent: f64,
-    /// Time in the bottleneck's queue.
+    /// Time in the bottleneck's queue, with the transmission.
     pub queueing_mean_ms: f64,
-    /// Half waited no longer.
     pub queueing_p50_ms: f64,
-    /// 95 % waited no longer.
     pub queueing_p95_ms: f64,
-    /// 99 % waited no longer.
     pub queueing_p99_ms: f64,
-    /// One way, with the queue.
+    /// One-way delay, with the queue.
     pub delay_mean_ms: f64,
-    /// Half took no longer.
     pub delay_p50_ms: f64,
-    /// 95 % took no longer.
     pub delay_p95_ms: f64,
-    /// 99 % took no longer.
     pub delay_p99_ms: f64,
     /// Goodput over mean delay.
     pub power: f64,
     /// Goodput over the 95th percentile of the delay.
     pub power95: f64,
-    /// Goodput squared over mean delay: ccBench's.
+    /// Goodput squared over mean delay, as in ccBench.
     pub score: f64,
-    /// What the ranking compares: score, friendliness, or the inverse of the slowdown.
+    /// The figure that the ranking compares: see `metrics/merit.rs`.
     pub merit: f64,
-    /// Time from a step up of the rate until 90 % of it is used: the median.
+    /// Median time from a step up of the rate until 90 % of the new rate arrives.
     pub response_s: Option<f64>,
-    /// Jain's index over tenths of a second: the median.
+    /// Median Jain's index over spans of 100 ms.
     pub jain_100ms: Option<f64>,
-    /// Over seconds: the median.
+    /// Median Jain's index over spans of 1 s.
     pub jain_1s: Option<f64>,
-    /// Over the flows' lives.
+    /// Jain's index over the flows' lives.
     pub jain: Option<f64>,
     /// From the last arrival until each flow has its share for 5 s.
     pub convergence_s: Option<f64>,
-    /// Goodput of the flow with the longer round trip to that of the other.
+    /// Goodput of the flow with the longer round trip over that of the other.
     pub rtt_fairness: Option<f64>,
-    /// A tested flow's goodput to an even share, while its neighbours are there.
+    /// A tested flow's goodput over an equal share, while its neighbours are active.
     pub share: Option<f64>,
-    /// 1 less the distance of its goodput from an even share of the link.
+    /// 1 less the distance of the goodput from an equal share of the link, in such shares.
     pub friendliness: Option<f64>,
-    /// What each neighbour got then.
+    /// Mean goodput of a neighbour in that time.
     pub neighbour_mbit_per_sec: Option<f64>,
-    /// Who starved: `tested`, `neighbour`, or nobody.
+    /// `tested`, `neighbour`, or empty.
     pub starved: String,
-    /// The drivers of the flows that did.
+    /// The drivers of the flows that starved, separated by commas.
     pub starved_drivers: String,
-    /// The drivers of those that had more than an even share meanwhile.
+    /// The drivers of the flows that had more than an equal share in that time.
     pub starved_by: String,
     /// Share of the tested transfers that ended.
     pub completed_percent: Option<f64>,
-    /// Completion time of those below 100 kB.
+    /// Completion time of transfers below 100 kB.
     pub fct_small_p50_ms: Option<f64>,
-    /// 95 % took no longer.
     pub fct_small_p95_ms: Option<f64>,
-    /// 99 % took no longer.
     pub fct_small_p99_ms: Option<f64>,
-    /// Completion time of those of 100 kB to 1 MB.
+    /// Completion time of transfers of 100 kB to 1 MB.
     pub fct_medium_p50_ms: Option<f64>,
-    /// 95 % took no longer.
     pub fct_medium_p95_ms: Option<f64>,
-    /// 99 % took no longer.
     pub fct_medium_p99_ms: Option<f64>,
-    /// Completion time of those above 1 MB.
+    /// Completion time of transfers above 1 MB.
     pub fct_large_p50_ms: Option<f64>,
-    /// 95 % took no longer.
     pub fct_large_p95_ms: Option<f64>,
-    /// 99 % took no longer.
     pub fct_large_p99_ms: Option<f64>,
-    /// Completion time to that of an idle path: the median.
+    /// Completion time over that of an idle path.
     pub slowdown_p50: Option<f64>,
-    /// 95 % were slowed down no more.
     pub slowdown_p95: Option<f64>,
-    /// 99 % were slowed down no more.
     pub slowdown_p99: Option<f64>,
-    /// Changes of the tested flows' arms.
+    /// Number of changes of the tested flows' arms.
     pub switches: u64,
-    /// Segments sent again within 2 s after them.
+    /// Segments sent again within 2 s after a change of arm.
     pub switch_cost_pkts: Option<f64>,
-    /// Pass/fail lines of the environment.
+    /// Number of the environment's pass/fail lines.
     pub expected: u64,
-    /// Those that it fails, as `METRIC >= VALUE (VALUE)` with semicolons between.
+    /// The lines that failed, as `METRIC >= VALUE (VALUE)`, separated by semicolons.
     pub missed: String,
 }
 
-/// The one table of a matrix.
+/// The table of a matrix.
 pub const ROWS: Rows<Row> = Rows {
     name: "matrix",
     columns: &[
@@ -203,30 +188,29 @@ pub const ROWS: Rows<Row> = Rows {
     ],
 };
 
-/// What an environment is made of, whoever is tested and with whatever seed. Of a trace it has the
-/// name, as a worker on another machine has.
+/// A hash of the environment's content, without the tested driver and the seed. A trace counts by
+/// its name, because a worker on another machine has only that.
 pub fn scenario_hash(environment: &Environment) -> String {
-    // One that is none of its own has been refused before it ran.
+    // A scenario that is not valid has been refused before its run.
     let text = environment.scenario("reno", 0).ok().and_then(|it| it.to_toml().ok());
     let hash = Sha256::digest(text.unwrap_or_default());
     hash.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// All that was measured of a run.
+/// The measured figures of a run.
 pub(crate) struct Measured {
     pub throughput: Throughput,
     pub delay: Delay,
     pub fairness: Fairness,
     pub sharing: Sharing,
     pub completion: Completion,
-    /// Changes of arm, and segments sent again within 2 s after them.
+    /// Number of changes of arm, and segments sent again within 2 s after them.
     pub switches: (u64, Option<f64>),
-    /// The drivers of neighbours.
     pub neighbours: String,
 }
 
 impl Row {
-    /// Whoever asked for it first, the row says who asks now.
+    /// A stored row may spell the driver otherwise: the row gets the names of the job.
     pub(crate) fn named_for(self, job: &Job) -> Self {
         let environment = &job.environment;
         let factors = environment.factors.iter().map(|(axis, label)| format!("{axis}={label}"));
@@ -247,7 +231,7 @@ impl Row {
         Self { missed, ..row }
     }
 
-    /// What it has in a column of numbers; `None` for a column that is not there, or has none.
+    /// The value in a column of numbers; `None` if the column does not exist or is empty.
     pub fn value(&self, column: &str) -> Option<f64> {
         serde_json::to_value(self).ok()?.get(column)?.as_f64()
     }

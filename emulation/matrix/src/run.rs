@@ -1,4 +1,4 @@
-//! Runs a plan: many jobs at a time, none twice.
+//! Runs a plan on several threads, no job twice.
 
 use crate::error::Error;
 use crate::metrics;
@@ -15,51 +15,50 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 
-/// How far a matrix is.
+/// The progress of a matrix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Runs that are done, one way or the other.
+    /// Jobs that have ended, with or without a row.
     pub done: usize,
-    /// Those of them whose row was there already.
+    /// Jobs whose row was in the store.
     pub kept: usize,
-    /// Those that came to nothing.
+    /// Jobs that ended with an error.
     pub failed: usize,
-    /// Those whose row is there, but not for another time.
+    /// Jobs whose row could not be stored.
     pub unkept: Option<Unkept>,
     pub all: usize,
 }
 
-/// Rows that could not be kept: the table has them, and the next matrix runs them again.
+/// Rows that could not be stored: the table has them, but the next matrix runs these jobs again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unkept {
-    /// How many by now.
     pub runs: usize,
-    /// Which file it was of the first, and why.
+    /// The file and the error of the first of these rows.
     pub why: String,
 }
 
-/// Where a row is from.
+/// The source of a row.
 #[derive(Debug)]
 pub(crate) enum Origin {
-    /// It was there already.
+    /// The store had the row.
     Kept,
-    /// Of a run now; kept, if there is a store.
+    /// The job was run, and its row stored if there is a store.
     Run,
-    /// Of a run now, and could not be kept.
+    /// The job was run, and its row could not be stored.
     Unkept(Error),
 }
 
-/// What became of a job.
+/// The row of a job, or why there is none.
 pub(crate) type Finished<R> = Result<(R, Origin), Error>;
-/// Of each job of a plan, in their order; `None`: it was stopped before.
+/// One entry a job, in order; `None` if the matrix was stopped before the job ended.
 pub type Done<R> = Vec<Option<Result<R, Error>>>;
 
-/// What is kept of a run: a [`Row`] of the matrix, or figures of somebody else's.
+/// A value that a store can keep for a run: a [`Row`], or figures of another measurement.
 pub trait Kept: Serialize + DeserializeOwned + Send {}
 
 impl<R: Serialize + DeserializeOwned + Send> Kept for R {}
 
-/// What became of every job so far, in their order, and who hears of it.
+/// The results of all jobs so far, in order, and the function that gets the progress.
 pub(crate) struct Results<R, P> {
     pub(crate) all: Done<R>,
     so_far: Progress,
@@ -88,7 +87,7 @@ impl<R, P: FnMut(&Progress)> Results<R, P> {
     }
 }
 
-/// What a store has of a job: its row, or else under which name that is to be kept.
+/// What a store has of a job: the row, or else the key under which to store the row.
 pub(crate) enum Looked<R> {
     Kept(Box<R>),
     Missing(Option<String>),
@@ -103,14 +102,14 @@ pub(crate) fn look<R: Kept>(store: Option<&Store>, job: &Job) -> Result<Looked<R
     })
 }
 
-/// Keeps the row of a run, if there is a store. That it cannot does not cost the row: hours of runs
-/// would end with the disk that is full by then.
+/// Stores the row of a run, if there is a store. The row stays in the table if that fails: a full
+/// disk must not cost hours of runs.
 pub(crate) fn keep<R: Kept>(store: Option<&Store>, key: Option<&str>, row: R) -> (R, Origin) {
     let put = store.zip(key).map_or(Ok(()), |(store, key)| store.put(key, &row));
     (row, put.map_or_else(Origin::Unkept, |()| Origin::Run))
 }
 
-/// One run in the simulator; `None` if it was stopped. A run that panics costs no other.
+/// One run in the simulator; `None` if it was stopped. A panic costs this run only.
 pub(crate) fn simulate<R>(
     job: &Job,
     config: &Arc<Config>,
@@ -123,7 +122,7 @@ pub(crate) fn simulate<R>(
         let outcome = outcome.map_err(failed)?;
         outcome.map(|outcome| of(job, &outcome)).transpose()
     };
-    // What a run changes is its own.
+    // A run shares no state with others, so a panic leaves none of theirs broken.
     let ran = catch_unwind(AssertUnwindSafe(simulated));
     ran.unwrap_or_else(|_| Err(Error::Defect { run: job.name() }))
 }
@@ -136,7 +135,8 @@ struct Shared<'a, F> {
 }
 
 impl<F> Shared<'_, F> {
-    /// What is kept of a job, or else what comes of it now, which is kept. `None`: it was stopped.
+    /// Takes a job's result from the store, or runs the job and stores the result; `None` if it was
+    /// stopped.
     fn look_or_simulate<R: Kept>(&self, job: &Job) -> Result<Option<(R, Origin)>, Error>
     where
         F: Fn(&Job, &Outcome) -> Result<R, Error>,
@@ -150,14 +150,15 @@ impl<F> Shared<'_, F> {
     }
 }
 
-/// What decides a run may be said in two ways, as `window:5` and `window:05`: rows say who asks.
+/// One driver can be spelled in two ways, as `window:5` and `window:05`: rows get the spelling of
+/// the plan.
 fn named(plan: &Plan, ran: Done<Row>) -> Done<Row> {
     let pairs = ran.into_iter().zip(&plan.jobs);
     pairs.map(|(row, job)| row.map(|row| row.map(|row| row.named_for(job)))).collect()
 }
 
-/// Runs all of a plan on so many threads, and says what became of each job, in their order; of one
-/// that was not begun, or not ended, when `stopped` was set: `None`.
+/// Runs a plan on `threads` threads and returns the result of each job, in order: `None` for a job
+/// that had not ended when `stopped` was set.
 pub fn run(
     plan: &Plan,
     with: (Option<&Store>, &Arc<Config>),
@@ -167,8 +168,8 @@ pub fn run(
     named(plan, measure(plan, with, how, progress, metrics::row))
 }
 
-/// As [`run()`], for figures of one's own: `of` makes them of what came of a job. A store of them
-/// must be opened with a code that no rows of another kind are kept under.
+/// Like [`run()`], for figures that `of` makes of a job's outcome. The store must be opened with a
+/// code under which no rows of another kind are kept.
 pub fn measure<R: Kept>(
     plan: &Plan,
     (store, config): (Option<&Store>, &Arc<Config>),
@@ -202,17 +203,16 @@ pub fn measure<R: Kept>(
     results.all
 }
 
-/// What somebody else ran.
+/// A run that another engine has made, such as real TCP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watched {
-    /// What came of it.
     pub outcome: Outcome,
-    /// Whether others disturbed it: real TCP shares its machine.
+    /// Whether other processes disturbed the run: real TCP shares its machine.
     pub is_disturbed: bool,
 }
 
-/// Runs all of a plan one after the other, by `outcome_of`, which says `None` if it was stopped;
-/// otherwise as [`run()`].
+/// Runs a plan, one job after the other, with `outcome_of`, which returns `None` if it was stopped;
+/// otherwise like [`run()`].
 pub fn run_each(
     plan: &Plan,
     store: Option<&Store>,
@@ -227,7 +227,7 @@ pub fn run_each(
     named(plan, measure_each(plan, (store, stopped), progress, outcome_of, row))
 }
 
-/// As [`run_each`], for figures of one's own, as [`measure`].
+/// Like [`run_each`], for figures of another kind, like [`measure`].
 pub fn measure_each<R: Kept>(
     plan: &Plan,
     (store, stopped): (Option<&Store>, &AtomicBool),

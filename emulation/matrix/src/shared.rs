@@ -1,11 +1,11 @@
-//! What drivers can be compared by: the environments and seeds that all of them ran.
+//! The environments and seeds by which drivers can be compared: those that all of them ran.
 
 use crate::interval::Drawn;
 use crate::row::Row;
 use ccp_agent::catalogue::{self, Kind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What of a row is ranked, the merit first.
+/// The figures of a row that are ranked, the merit first.
 pub(crate) const FIGURES: [fn(&Row) -> Option<f64>; 4] = [
     |row| Some(row.merit),
     |row| row.utilisation,
@@ -13,17 +13,17 @@ pub(crate) const FIGURES: [fn(&Row) -> Option<f64>; 4] = [
     |row| Some(row.retransmitted_percent),
 ];
 
-/// A driver in an environment: the rows of the seeds that all drivers ran there.
+/// The runs of a driver in an environment, with the seeds that all drivers ran there.
 pub(crate) type Runs<'a> = Vec<&'a Row>;
 
-/// Environments that all drivers ran, with a seed that all of them ran there.
+/// The environments in which all drivers ran at least one common seed.
 pub(crate) struct Shared<'a> {
     pub(crate) drivers: Vec<&'a str>,
     /// Suite and name of each environment.
     pub(crate) names: Vec<(&'a str, &'a str)>,
-    /// By environment, then driver.
+    /// Indexed by environment, then driver.
     pub(crate) runs: Vec<Vec<Runs<'a>>>,
-    /// By environment, driver, figure, seed.
+    /// Indexed by environment, driver, figure, seed.
     pub(crate) values: Vec<Vec<[Vec<Option<f64>>; FIGURES.len()]>>,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Shared<'a> {
         Self { drivers, names, runs, values }
     }
 
-    /// Of a driver, by environment of the sample.
+    /// The medians of a driver's figure, one for each environment of the sample.
     pub(crate) fn medians<'b>(
         &'b self,
         sample: &'b [Drawn],
@@ -62,23 +62,23 @@ impl<'a> Shared<'a> {
         sample.iter().map(move |it| it.median(&self.values[it.environment][driver][figure]))
     }
 
-    /// By driver, then environment of the sample.
+    /// Indexed by driver, then environment of the sample.
     pub(crate) fn merits(&self, sample: &[Drawn]) -> Vec<Vec<f64>> {
         let of = |driver| self.medians(sample, driver, 0).map(|merit| merit.unwrap_or(0.0));
         (0..self.drivers.len()).map(|driver| of(driver).collect()).collect()
     }
 
-    /// Whether it is an arm, and no policy.
+    /// Whether the driver is an arm and not a policy.
     pub(crate) fn is_arm(&self, driver: usize) -> bool {
         !matches!(catalogue::kind(self.drivers[driver]), Ok(Kind::Policy))
     }
 
-    /// How many seeds each environment has.
+    /// The number of seeds of each environment.
     pub(crate) fn seeds(&self) -> Vec<usize> {
         self.runs.iter().map(|of| of.first().map_or(0, Vec::len)).collect()
     }
 
-    /// By environment, the merit of the best arm, which an oracle picks; `None` without arms.
+    /// The merit of the best arm in each environment, which an oracle picks; `None` without arms.
     pub(crate) fn oracle(&self, merits: &[Vec<f64>]) -> Option<Vec<f64>> {
         let arms = (0..merits.len()).filter(|driver| self.is_arm(*driver));
         let of_arms: Vec<Vec<f64>> = arms.map(|driver| merits[driver].clone()).collect();
@@ -86,13 +86,13 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// By environment of the sample.
+/// The best merit in each environment of the sample.
 pub(crate) fn best(merits: &[Vec<f64>]) -> Vec<f64> {
     let count = merits.first().map_or(0, Vec::len);
     (0..count).map(|place| merits.iter().map(|of| of[place]).fold(0.0, f64::max)).collect()
 }
 
-/// What is had of the best; all of it where nobody has anything.
+/// `own` as a share of `best`; 1 where no driver has any merit.
 pub(crate) fn share(own: f64, best: f64) -> f64 {
     if best > 0.0 { own / best } else { 1.0 }
 }

@@ -1,8 +1,9 @@
-//! What has been run: a file a run, under a name made of everything that decides it.
+//! Results of earlier runs: one file a run. Its name, the key, is made of everything that decides
+//! the result.
 //!
-//! The name is the SHA-256 of the program with the files of its authors, the scenario with its
-//! driver and seed, its traces, and what is tested in it. So nothing of an old program is ever
-//! taken for a result of a new one, and two matrices that share a run share its file.
+//! The key is the SHA-256 of the program, the authors' files, the scenario with its driver and
+//! seed, the content of its traces, and the list of tested flows. So a result of an old program is
+//! never taken for one of a new program, and two matrices that share a run share its file.
 
 use crate::error::Error;
 use crate::plan::Job;
@@ -19,7 +20,7 @@ pub struct Store {
     code: String,
 }
 
-/// What the program is: the SHA-256 of its file.
+/// The SHA-256 of the running program's file.
 pub fn code_version() -> io::Result<String> {
     let mut hash = Sha256::new();
     io::copy(&mut File::open(std::env::current_exe()?)?, &mut hash)?;
@@ -34,23 +35,23 @@ fn hex(hash: Sha256) -> String {
 }
 
 impl Store {
-    /// In that folder, which is made; `code` is what [`code_version`] says.
+    /// Opens a store in `folder`, which is created. `code` is the result of [`code_version`].
     pub fn open(folder: &Path, code: String) -> Result<Self, Error> {
         let failed = |source| Error::Store { path: folder.to_owned(), source };
         fs::create_dir_all(folder).map_err(failed)?;
         Ok(Self { folder: folder.to_owned(), code })
     }
 
-    /// Under which name a run is kept.
+    /// The key of a run.
     pub fn key(&self, job: &Job) -> Result<String, Error> {
         let mut hash = Sha256::new();
         let tested = job.environment.tested_flows(&job.scenario);
-        // With their lengths, so that no two texts run into each other.
+        // The length of each part is hashed too, so that two texts cannot run into each other.
         for part in [&self.code, &job.scenario.to_toml()?, &format!("{tested:?}")] {
             hash.update(part.len().to_le_bytes());
             hash.update(part);
         }
-        // A scenario names a trace; what decides is what it holds.
+        // A scenario names a trace, but the trace's content decides the result.
         for path in job.scenario.links.values().filter_map(|link| link.trace.as_ref()) {
             let failed = |source| Error::Store { path: path.clone(), source };
             let text = fs::read(path).map_err(failed)?;
@@ -64,12 +65,12 @@ impl Store {
         self.folder.join(&key[..2]).join(format!("{}.json", &key[2..]))
     }
 
-    /// What came of a run, if it is there. A file that cannot be read as a row is as none.
+    /// The stored result of a run. A file that cannot be parsed counts as missing.
     pub fn get<R: Kept>(&self, key: &str) -> Option<R> {
         serde_json::from_slice(&fs::read(self.path(key)).ok()?).ok()
     }
 
-    /// Keeps a row. The file has its name only when it is whole.
+    /// Stores a result. The file gets its name only when it is complete.
     pub fn put<R: Kept>(&self, key: &str, row: &R) -> Result<(), Error> {
         let path = self.path(key);
         let failed = |source| Error::Store { path: path.clone(), source };

@@ -1,11 +1,13 @@
-//! A driver beside each other one: what it has of the best fixed arm, less what the other has.
+//! Compares a driver with each other driver: its share of the best fixed arm, less the other's
+//! share.
 //!
-//! - Both have the median of their seeds in each environment, of those that all drivers ran, over
-//!   the merit of the best arm there: their shares of the oracle over fixed arms (`ranking.rs`).
-//! - **difference**: its share less the other's, the mean over environments. Its interval is of the
-//!   pair: both have the same environments and seeds in each draw (`interval.rs`). One that does
-//!   not reach 0 says which of the two does better.
-//! - **losses**: where its share is below the other's, the worst first.
+//! - A driver's share in an environment is the median merit of its seeds, of those that all drivers
+//!   ran, over the merit of the best arm there, that is of the oracle over fixed arms
+//!   (`ranking.rs`).
+//! - **difference**: the driver's share less the other's, the mean over environments. Each draw of
+//!   its interval takes the same environments and seeds for both (`interval.rs`). If the interval
+//!   does not reach 0, one of the two does better.
+//! - **losses**: the environments where the driver's share is below the other's, the worst first.
 
 use crate::interval::{Drawn, Interval, bootstrap, every};
 use crate::metrics::mean;
@@ -13,38 +15,38 @@ use crate::row::Row;
 use crate::shared::{Shared, share};
 use serde::Serialize;
 
-/// Losses told of a pair; the others are counted.
+/// Most losses that are listed of a pair; the others are only counted.
 const LOSSES_MAX: usize = 10;
 
-/// An environment in which a driver has less than another one.
+/// An environment in which a driver has a smaller share than another one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Loss {
     pub suite: String,
     pub environment: String,
-    /// What the driver has of the best arm's merit.
+    /// The driver's share of the best arm's merit.
     pub own: f64,
-    /// What the other one has.
+    /// The other driver's share.
     pub other: f64,
 }
 
-/// A driver beside another one.
+/// The comparison of a driver with another one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Versus {
     pub driver: String,
     pub other: String,
-    /// How many environments count.
+    /// Number of environments that count.
     pub environments: usize,
-    /// What it has of the best arm, less what the other has: the mean.
+    /// Share of the best arm less that of the other driver: the mean.
     pub difference: Interval,
-    /// In how many environments it has more.
+    /// Number of environments in which the driver has more.
     pub ahead_in: usize,
-    /// In how many it has less.
+    /// Number of environments in which the driver has less.
     pub behind_in: usize,
-    /// Where it has least in comparison, the worst first: 10 at most.
+    /// The environments where the driver loses most, the worst first: 10 at most.
     pub losses: Vec<Loss>,
 }
 
-/// By driver, then environment of the sample; nothing without an arm.
+/// Indexed by driver, then environment of the sample; `None` without an arm.
 fn shares(shared: &Shared<'_>, sample: &[Drawn]) -> Option<Vec<Vec<f64>>> {
     let merits = shared.merits(sample);
     let oracle = shared.oracle(&merits)?;
@@ -52,8 +54,8 @@ fn shares(shared: &Shared<'_>, sample: &[Drawn]) -> Option<Vec<Vec<f64>>> {
     Some(merits.iter().map(of).collect())
 }
 
-/// Each of `drivers` that is in the table beside each other driver there, by name. Nothing of a
-/// table without arms.
+/// Compares each of `drivers` that is in the table with each other driver of the table, in the
+/// order of names. Empty if the table has no arm.
 pub fn versus(rows: &[Row], drivers: &[&str]) -> Vec<Versus> {
     let shared = Shared::of(rows);
     let seeds = shared.seeds();
@@ -80,7 +82,7 @@ pub fn versus(rows: &[Row], drivers: &[&str]) -> Vec<Versus> {
     pairs.iter().zip(intervals).map(of).collect()
 }
 
-/// What is counted and listed of a pair.
+/// The counts and the losses of a pair.
 fn beside(shared: &Shared<'_>, own: &[f64], other: &[f64]) -> Versus {
     let loss = |((suite, name), (own, other)): (&(&str, &str), (&f64, &f64))| Loss {
         suite: (*suite).to_owned(),

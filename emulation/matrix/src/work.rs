@@ -1,4 +1,4 @@
-//! A job as it travels to where it runs.
+//! A job in the form in which it is sent to another process.
 
 use crate::error::Error;
 use crate::plan::Job;
@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What this program is built from: its version, and a hash of every source that decides what comes
-/// of a run. Two programs of one build give the same row of the same work.
+/// The version of this program and a hash of every source that decides the result of a run. Two
+/// programs of one build make the same row of the same work.
 pub const BUILD: &str = concat!(env!("CARGO_PKG_VERSION"), " of sources ", env!("REMUDA_SOURCES"));
 
-/// A job without a file of its own: whoever has it, and the texts it names, can run it.
+/// A job without files: a process that has it and the texts that it names can run it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Work {
     environment: Environment,
     driver: String,
     seed: u64,
-    /// As a scenario file says it.
+    /// The TOML of the scenario.
     scenario: String,
-    /// By link: the name of the text of its trace.
+    /// The name of the text of each link's trace, by link.
     pub(crate) traces: BTreeMap<String, String>,
-    /// The names of the texts of authors' files, in whose order they are started.
+    /// The names of the texts of authors' files, in the order in which the authors are started.
     pub(crate) authors: Vec<String>,
 }
 
 impl Work {
-    /// A job; `authors` is what the texts of authors' files are called, and `name` what that of
-    /// each of its traces is to be.
+    /// The work of a job. `authors` has the names of the texts of authors' files, and `name` gives
+    /// each trace the name of its text.
     pub fn of(
         job: &Job,
         authors: &[String],
@@ -50,12 +50,12 @@ impl Work {
         })
     }
 
-    /// Reads what [`Work::of`] said, as JSON.
+    /// Reads the JSON of a [`Work`].
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// The names of its texts, each once.
+    /// The names of the texts, each once.
     pub fn texts(&self) -> Vec<&str> {
         let all = self.traces.values().chain(&self.authors);
         let mut names: Vec<&str> = all.map(String::as_str).collect();

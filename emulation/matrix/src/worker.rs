@@ -1,4 +1,4 @@
-//! Runs jobs that came from elsewhere.
+//! Runs jobs that another process has sent.
 
 use crate::author::start_author;
 use crate::author_files::AuthorFiles;
@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
-/// Runs one job after the other. Authors' processes stay from job to job, as to start one takes
-/// longer than many a run; they end with this, or with the thread that ran their first job.
+/// Runs one job after the other. Authors' processes stay from job to job, because many a run is
+/// shorter than their start. They end when this value is dropped, or when the thread that ran their
+/// first job ends.
 #[derive(Debug)]
 pub struct Worker {
     python: PathBuf,
@@ -32,7 +33,7 @@ struct Authors {
     moved: Moved,
 }
 
-/// What is called one thing here, and another where the job is from.
+/// Pairs of paths: a file's path here, and its path on the machine that sent the job.
 #[derive(Clone, Debug, Default)]
 struct Moved(Vec<(String, String)>);
 
@@ -41,7 +42,7 @@ impl Moved {
         self.0.push((here.display().to_string(), there.display().to_string()));
     }
 
-    /// As it is called there.
+    /// Replaces the paths here in an error by those of the sending machine.
     fn named(&self, error: &impl ToString) -> String {
         self.0.iter().fold(error.to_string(), |text, (here, there)| text.replace(here, there))
     }
@@ -71,16 +72,17 @@ impl Authors {
 }
 
 impl Worker {
-    /// With the Python that runs authors' files.
+    /// `python` runs the authors' files.
     pub fn new(python: &Path) -> Self {
         Self { python: python.to_owned(), authors: Authors::default() }
     }
 
-    /// Runs a job in the simulator, and says its row as JSON, or why there is none. `texts` has
-    /// each of its texts, by name.
+    /// Runs a job in the simulator and returns its row as JSON, or why there is none. `texts` has
+    /// the texts that the work names, by name.
     pub fn run(&mut self, work: Work, texts: &BTreeMap<String, String>) -> Result<String, String> {
         if self.authors.names != work.authors {
-            // Those of before end first, and are not those of this job if its own do not start.
+            // End the authors of the last job first. If the start of the new ones fails, no old
+            // author stays for a later job.
             self.authors = Authors::default();
             self.authors = Authors::start(&work.authors, texts, &self.python)?;
         }
@@ -95,7 +97,7 @@ impl Worker {
                 return Err(format!("link `{link}` came without its trace {name}"));
             };
             let from = spec.trace.take().unwrap_or_default();
-            // The end of its name says what it holds.
+            // The extension of a trace's name says what format it has.
             let end = from.extension().unwrap_or_default();
             let to = folder.path().join(place.to_string()).with_extension(end);
             fs::write(&to, text).map_err(|error| format!("{}: {error}", to.display()))?;

@@ -1,4 +1,5 @@
-//! The same matrix gives the same table: again, over threads, and after it was stopped half way.
+//! The same matrix gives the same table: when it is repeated, on any number of threads, and after
+//! it was stopped half way.
 
 use ccp_agent::Config;
 use remuda_matrix::{Only, Plan, Progress, ROWS, Row, Store, run, suite_named};
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Short, and with something for every metric: neighbours, steps, transfers that end.
+/// Short runs that together fill every metric: neighbours, steps, transfers.
 const SUITE: &str = r#"
 title = "For tests"
 source = "this file"
@@ -54,7 +55,7 @@ fn plan() -> Plan {
     Plan::of(&suites, &Only::default(), &drivers, 1..=2).expect("it has environments")
 }
 
-/// Runs it; stops after so many runs that were not kept, if that is said.
+/// Runs a plan. With `stop_after`, stops after that many runs that were not in the store.
 fn rows(plan: &Plan, store: Option<&Store>, threads: usize, stop_after: Option<usize>) -> Vec<Row> {
     let (config, stopped) = (Arc::new(Config::default()), AtomicBool::new(false));
     let watch = |so_far: &Progress| {
@@ -97,7 +98,7 @@ fn the_same_matrix_gives_the_same_bytes_whatever_happens_on_the_way() {
     assert_eq!(read, whole);
 }
 
-/// As on a full disk: nothing can be written where rows are kept.
+/// A full disk is simulated: no file can be written in the store's folder.
 #[test]
 fn a_row_that_cannot_be_kept_is_in_the_table_and_said_to_be_unkept() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,7 +1,7 @@
-//! Jobs that a process has run elsewhere: every right answer is kept, and every wrong one is named.
+//! Jobs that another process runs: every valid answer is stored, and every invalid one is named.
 //!
-//! The process is a shell script that answers each job with what a file of its index holds, and
-//! ends where there is none.
+//! The process is a shell script that answers each job with the content of a file named for the
+//! job's index, and ends where there is no such file.
 
 use ccp_agent::Config;
 use remuda_matrix::{BUILD, Only, Plan, Ran, Row, Store, run, run_remotely, suite_named};
@@ -43,7 +43,7 @@ fn done(index: usize, row: &Row) -> String {
     format!(r#"{{"done":{{"index":{index},"row":{row}}}}}"#)
 }
 
-/// The script, with its first lines and an answer a job.
+/// The script, with its first lines and one answer for each job.
 fn fake(folder: &Path, ready: &str, answers: &[String]) -> Command {
     for (index, answer) in answers.iter().enumerate() {
         fs::write(folder.join(index.to_string()), format!("{answer}\n")).expect("it is written");
@@ -74,7 +74,7 @@ fn right_answers_are_kept_and_not_asked_for_again() {
         assert!(ran.broken.is_none(), "{:?}", ran.broken);
         assert_eq!(rows(ran).into_iter().flatten().collect::<Vec<_>>(), want);
     }
-    // The third job's answer is missing: what was said before is kept.
+    // The answer of the third job is missing: the earlier answers are kept.
     fs::remove_file(folder.path().join("2")).expect("it was there");
     let mut command = fake(folder.path(), &ready(1), &answers[..2]);
     let part = ran(&plan, Some(&store), &mut command);
@@ -89,7 +89,7 @@ fn right_answers_are_kept_and_not_asked_for_again() {
         kept = so_far.kept;
     });
     assert_eq!((kept, rows(whole)), (2, all.clone()));
-    // What cannot be kept is a row all the same.
+    // A row that cannot be stored is still returned.
     let runs = folder.path().join("full");
     let full = Store::open(&runs, "code".to_owned()).expect("a store");
     fs::remove_dir(&runs).expect("it is empty");
@@ -100,7 +100,7 @@ fn right_answers_are_kept_and_not_asked_for_again() {
         unkept.clone_from(&so_far.unkept);
     });
     assert_eq!((unkept.map(|it| it.runs), rows(whole)), (Some(4), all.clone()));
-    // Nothing is left to run, and nothing is started.
+    // All rows are stored, so the program, which does not exist, is not started.
     assert_eq!(rows(ran(&plan, Some(&store), &mut Command::new("/no/such"))), all);
 }
 
@@ -122,7 +122,7 @@ fn a_run_that_fails_elsewhere_costs_no_other() {
     assert_eq!(rows(ran).iter().flatten().count(), 3);
 }
 
-/// The first answer is right, the second is not.
+/// The first answer is valid, the second is not.
 #[test]
 fn what_is_no_answer_is_named_and_what_was_right_is_kept() {
     let plan = plan();
@@ -130,9 +130,9 @@ fn what_is_no_answer_is_named_and_what_was_right_is_kept() {
     let first = done(0, &want[0]);
     let null = done(1, &want[1]).replace("null", "\"much\"");
     for (second, said) in [
-        (done(99, &want[1]), "said `run 99`: there are 4 runs, from 0"),
-        (first.clone(), "said `run 0`: that run is done already"),
-        (done(3, &want[3]), "said `run 3`: it was not given that run"),
+        (done(99, &want[1]), "wrote `run 99`: there are 4 runs, from 0"),
+        (first.clone(), "wrote `run 0`: that run is done already"),
+        (done(3, &want[3]), "wrote `run 3`: it was not given that run"),
         (done(1, &want[3]), "seed 1`: run 1 is ccp/"),
         (null, "is no message: invalid type: string \"much\""),
         ("Traceback (most recent call last):".to_owned(), "is no message: expected value"),
@@ -140,7 +140,7 @@ fn what_is_no_answer_is_named_and_what_was_right_is_kept() {
         ("{\"later\":1}".to_owned(), "is no message: unknown variant `later`"),
         (format!("{first}{first}"), "is no message: trailing characters"),
         ("x".repeat(2 << 20), "a line has less than 1 MiB"),
-        (ready(1), "it says so once, and first"),
+        (ready(1), "`build` may only be the first line"),
         ("{\"ahead\":0}".to_owned(), "must be from 1 to 1000000"),
         ("{\"broken\":\"no cluster\"}".to_owned(), ": no cluster"),
     ] {
@@ -159,7 +159,7 @@ fn what_does_not_begin_well_is_not_given_anything() {
     let other = ready(1).replace("of sources ", "of sources 0");
     for (first, said) in [
         (other.as_str(), "fix: build and install both from one tree"),
-        ("{\"ahead\":1}", "it says `build` first, and then `ahead`"),
+        ("{\"ahead\":1}", "the first line must be `build`, and then `ahead`"),
         (&format!("{{\"build\":\"{BUILD}\"}}\n{{\"build\":\"{BUILD}\"}}"), "and then `ahead`"),
         (&ready(0), "must be from 1 to 1000000"),
         ("ready", "is no message"),
@@ -187,7 +187,8 @@ fn ctrl_c_ends_the_process_and_keeps_what_was_said() {
     let folder = tempfile::tempdir().expect("a folder");
     let plan = plan();
     let want = local(&plan);
-    // The first job is answered, the others never; a process that were not ended would hang this.
+    // The first job gets an answer, the others none; the test would hang if the process were not
+    // ended.
     let answers = [done(0, &want[0]), String::new(), String::new(), String::new()];
     let quiet = FAKE.replace("cat", "[ \"$index\" -gt 0 ] || cat").replace("exit 3", "true");
     let mut command = fake(folder.path(), &ready(4), &answers);

@@ -1,8 +1,8 @@
-//! Arms that were asked for by name.
+//! Checks the arms that the user names.
 
 use crate::error::Error;
 
-/// Refuses one that is not in the table.
+/// Refuses an arm that is not in the table.
 pub fn check_arms(known: &[String], asked: &[String]) -> Result<(), Error> {
     let Some(unknown) = asked.iter().find(|arm| !known.contains(arm)) else { return Ok(()) };
     let known = known.join(", ");

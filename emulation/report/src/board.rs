@@ -1,4 +1,4 @@
-//! Everything the page shows of a matrix: environments × drivers, and what stands out.
+//! The data of the page: environments × drivers, and notable results.
 
 use crate::cloud::Cloud;
 use crate::matrix::Matrix;
@@ -9,28 +9,28 @@ use remuda_matrix::{Harm, Rank, Row, Versus, harms, median, versus};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An environment; figures are medians over its seeds.
+/// An environment. Its figures are medians over seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Place {
     pub suite: String,
     pub name: String,
     pub group: String,
-    /// Its kind of path.
+    /// The kind of path, as `cellular`.
     pub path: String,
-    /// How much its bottleneck holds.
     pub buffer: Buffer,
-    /// Its mean capacity, in Mbit/s.
+    /// Mean capacity of the bottleneck; `None` if nothing limits it.
     pub capacity_mbit_per_sec: Option<f64>,
-    /// Its idle round trip, in milliseconds.
+    /// Round trip when no packet waits.
     pub rtt_ms: f64,
-    /// What its bottleneck holds, in BDPs.
+    /// Size of the bottleneck's queue; `None` if it has no limit.
     pub queue_bdp: Option<f64>,
-    /// Who else is there.
+    /// The drivers of the other flows that respond to congestion.
     pub neighbours: String,
 }
 
 impl Place {
-    /// Of all rows of an environment: what a seed changes is the median of them.
+    /// The environment of `rows`, which must be of one environment. A figure that differs by seed
+    /// becomes the median.
     pub(crate) fn of(rows: &[&Row]) -> Self {
         let first = rows.first().copied().cloned().unwrap_or_default();
         let queue_bdp = middle(rows, |row| row.queue_bdp);
@@ -48,91 +48,89 @@ impl Place {
     }
 }
 
-/// What a driver made of an environment: medians over seeds.
+/// Medians over seeds of one driver in one environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cell {
-    /// Its merit over that of the best driver there, 0 to 1.
+    /// Merit over that of the best driver of the environment, 0 to 1.
     pub of_best: f64,
     pub goodput_mbit_per_sec: f64,
     pub utilisation: Option<f64>,
-    /// In the queue, the 95th percentile, in milliseconds.
+    /// 95th percentile of the delay in the bottleneck's queue.
     pub queueing_p95_ms: f64,
-    /// Sent again, in percent.
     pub retransmitted_percent: f64,
-    /// To an even share, beside neighbours.
+    /// Goodput over an equal share, beside neighbours.
     pub share: Option<f64>,
-    /// Over slowdowns of transfers, the 95th percentile.
+    /// 95th percentile of the transfers' slowdown.
     pub slowdown_p95: Option<f64>,
 }
 
-/// A run in which somebody starved.
+/// A driver in an environment where a flow starved.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Starved {
-    /// The environment, by its place.
+    /// Index of the environment.
     pub environment: usize,
     pub driver: String,
-    /// Who starved: `tested` or `neighbour`.
+    /// The kind of flow that starved: `tested` or `neighbour`.
     pub who: String,
-    /// The drivers of the flows that did.
+    /// The drivers of the flows that starved.
     pub loser: String,
-    /// The drivers of those that had more than an even share.
+    /// The drivers of the flows that had more than an equal share.
     pub winner: String,
-    /// The tested flows' share of an even one.
+    /// The tested flows' goodput over an equal share.
     pub share: Option<f64>,
-    /// In how many of the seeds.
+    /// Number of seeds in which this happened.
     pub seeds: usize,
 }
 
-/// What a driver takes from neighbours of a kind.
+/// Harm of a driver to neighbours of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HarmTo {
     pub driver: String,
     pub neighbour: String,
-    /// In how many runs.
     pub runs: usize,
-    /// Of its goodput: the median.
+    /// Median harm to the neighbours' goodput.
     pub goodput: Option<f64>,
-    /// Of its delay: the median.
+    /// Median harm to the neighbours' delay.
     pub delay: Option<f64>,
-    /// Where it takes most of its goodput, and how much.
+    /// The environment of the largest harm to goodput, and that harm.
     pub worst: Option<(String, f64)>,
 }
 
-/// A run that misses a pass/fail line.
+/// A run that fails a pass/fail line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Missed {
-    /// The environment, by its place.
+    /// Index of the environment.
     pub environment: usize,
     pub driver: String,
     pub seed: u64,
-    /// The lines, with what they were.
+    /// The lines that failed, with the values.
     pub lines: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Board {
-    /// What the table says of itself.
+    /// The metadata of the table: program, commit, suites, arms.
     pub about: BTreeMap<String, String>,
-    /// How many runs it has.
     pub runs: usize,
     pub seeds: usize,
     pub drivers: Vec<String>,
     /// In the order of the rows.
     pub environments: Vec<Place>,
-    /// By environment, then driver; `None` where it was not run.
+    /// Indexed by environment, then driver; `None` where the driver did not run.
     pub cells: Vec<Vec<Option<Cell>>>,
-    /// By metric of [`METRICS`](crate::METRICS), then driver: environments with a value, ascending.
+    /// Indexed by metric of [`METRICS`](crate::METRICS), then driver: the environments with a
+    /// value, ascending.
     pub ascending: Vec<Vec<Vec<usize>>>,
-    /// Each with its ranking; the first has all environments.
+    /// The slices, each with its ranking; the first slice has all environments.
     pub slices: Vec<Slice>,
     pub starved: Vec<Starved>,
-    /// What each driver takes from neighbours of one kind, medians over environments.
+    /// Harm of each driver to neighbours of each kind, medians over environments.
     pub harms: Vec<HarmTo>,
-    /// Each policy beside each other driver, in all environments; nothing without an arm.
+    /// Each policy beside each other driver, over all environments; empty without an arm.
     pub versus: Vec<Versus>,
-    /// How many pass/fail lines there are in all runs.
+    /// Number of pass/fail lines, summed over all runs.
     pub expected: u64,
-    /// Which runs miss some.
+    /// The runs that fail a line.
     pub missed: Vec<Missed>,
 }
 
@@ -179,7 +177,7 @@ impl Board {
     }
 }
 
-/// Those that are policies.
+/// The drivers that are policies.
 fn policies(drivers: &[String]) -> Vec<&str> {
     let is_policy = |name: &&str| matches!(catalogue::kind(name), Ok(Kind::Policy));
     drivers.iter().map(String::as_str).filter(is_policy).collect()
@@ -208,7 +206,7 @@ fn cells(drivers: &[Vec<&Row>]) -> Vec<Option<Cell>> {
     drivers.iter().map(cell).collect()
 }
 
-/// In the order of the ranking.
+/// One entry a driver, in the order of the ranking.
 fn clouds(slice: &Slice, drivers: &[String], cells: &[Vec<Option<Cell>>]) -> Vec<Cloud> {
     let of = |rank: &Rank| {
         let column = drivers.iter().position(|name| *name == rank.driver)?;

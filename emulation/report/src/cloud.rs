@@ -1,6 +1,6 @@
-//! Where an arm lies between throughput and delay, and how sure that is: its mean over the
-//! environments that have a limit, and an ellipse that holds this mean with 95 % confidence, in the
-//! logarithm of the delay. Of fewer than six environments there is no ellipse, as there is no
+//! Where an arm lies between throughput and delay, and how certain that is: its mean over the
+//! environments with a limit, and an ellipse that holds this mean with 95 % confidence, in the
+//! logarithm of the delay. With fewer than six environments there is no ellipse, as there is no
 //! interval.
 
 use crate::board::Cell;
@@ -8,24 +8,24 @@ use crate::metric::{QUEUEING, UTILISATION};
 use remuda_matrix::ENOUGH;
 use serde::Serialize;
 
-/// What 95 % of a chi-squared variate of two degrees of freedom do not exceed.
+/// The 95 % quantile of the chi-squared distribution with two degrees of freedom.
 const CHI_SQUARED_95: f64 = 5.99;
 
-/// Of one driver in one slice.
+/// The cloud of one driver in one slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cloud {
     pub driver: String,
-    /// The mean of the decimal logarithms of the 95th percentiles of queueing delay, in ms.
+    /// Mean of the decimal logarithms of the 95th percentiles of queueing delay in ms.
     pub delay_log10_ms: f64,
     pub utilisation_percent: f64,
-    /// The ellipse: covariance of the mean times the quantile, of delay and delay, utilisation and
-    /// utilisation, delay and utilisation. All 0, so that there is nothing to draw, where there are
-    /// too few environments for one.
+    /// The ellipse: the variance of delay, the variance of utilisation, and their covariance, all
+    /// of the mean and times the quantile. All 0 with too few environments, so that nothing is
+    /// drawn.
     pub ellipse: [f64; 3],
 }
 
 impl Cloud {
-    /// Of a driver's cells; `None` if nothing limits any of them.
+    /// The cloud of a driver's cells; `None` if nothing limits any of them.
     pub fn of<'a>(driver: &str, cells: impl Iterator<Item = &'a Cell>) -> Option<Self> {
         let point = |cell| Some([QUEUEING.shown(cell)?.log10(), UTILISATION.shown(cell)?]);
         let points: Vec<[f64; 2]> = cells.filter_map(point).collect();
@@ -47,9 +47,9 @@ impl Cloud {
         })
     }
 
-    /// Its edge, as points of logarithm and percent.
+    /// Points on the ellipse: the logarithm of the delay, and the utilisation in per cent.
     pub fn edge(&self, points: usize) -> impl Iterator<Item = (f64, f64)> + '_ {
-        // Cholesky's factors of the covariance turn a circle into the ellipse.
+        // The Cholesky factors of the covariance turn a circle into the ellipse.
         let [xx, yy, xy] = self.ellipse;
         let across = xx.sqrt();
         let along = if across > 0.0 { xy / across } else { 0.0 };

@@ -1,24 +1,23 @@
-//! What was decided about a flow's arm, as the page shows it.
+//! The decisions about a flow's arm, as the page shows them.
 
 use ccp_agent::catalogue::{self, Kind};
 use remuda_scenarios::outcome::{Became, Decided};
 use serde::Serialize;
 
-/// More of a flow would make the page slow to open.
+/// More decisions of one flow would make the page slow to open.
 const DECISIONS_MAX: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decision {
     pub t_s: f64,
-    /// What became of it.
     pub became: Became,
     pub arm: String,
-    /// The arm that was wanted.
+    /// The arm that the policy chose.
     pub to: String,
     pub why: String,
-    /// What was expected of arms, by name.
+    /// The expected score of each arm, by name.
     pub scores: Vec<(String, String)>,
-    /// What else it was derived from, by name.
+    /// The other features of the decision, by name.
     pub features: Vec<(String, String)>,
 }
 
@@ -39,7 +38,7 @@ impl Decision {
         }
     }
 
-    /// In a line, without what it was derived from.
+    /// The decision in one line, without scores and features.
     pub fn told(&self) -> String {
         let Self { t_s, arm, to, why, .. } = self;
         match self.became {
@@ -50,15 +49,16 @@ impl Decision {
         }
     }
 
-    /// What it was derived from, scores first, in a line.
+    /// Scores, then features, in one line.
     pub fn derived(&self) -> String {
         let all = self.scores.iter().chain(&self.features);
         all.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Those that are shown, in order, and how many are not. Changes and vetoes come before decisions
-/// to stay, of which every second is shown, or third, and so on.
+/// The decisions that the page shows, in order, and the number of those left out. Switches and
+/// vetoes come first. Of the decisions to stay, every second one is shown, or every third, and so
+/// on.
 pub fn shown(all: &[Decided]) -> (Vec<Decision>, usize) {
     let stays = |it: &Decided| it.became == Became::Stayed;
     let others = all.iter().filter(|it| !stays(it)).count();

@@ -1,17 +1,19 @@
-//! What changed from one matrix to another: the same environments, drivers and seeds, run by run.
+//! Compares two matrices run by run: the same environment, driver and seed.
 //!
-//! A run is **equal** if all its figures are, to the last digit; **better** or **worse** if its
-//! merit changed by more than 2 %; otherwise about the same. A driver **fails** if its merit fell
-//! by more than 2 % with 95 % confidence (the whole interval of the median change is below 0.98;
-//! where there is no interval, the median is); if it fell to less than half in any environment,
-//! medians of seeds; or if it misses a pass/fail line or somebody starves, where that was not so
-//! before.
+//! A run is **equal** if all its figures are, to the last digit. It is **better** or **worse** if
+//! its merit changed by more than 2 %, and about the same otherwise. A driver **fails** in three
+//! cases: its merit fell by more than 2 % with 95 % confidence (the whole interval of the median
+//! change is below 0.98; without an interval, the median is); its median merit fell to less than
+//! half in any environment; or a run fails a pass/fail line or starves a flow and the older run did
+//! not.
 //!
-//! A row does not say which lines it passed, so each line that is missed now is asked of the older
-//! figures: who misses it by these as well is not worse. If the older row does not say so, it was
-//! not asked: then the **lines changed**, not the driver.
+//! A row does not list the lines that it passed. So we check each line that fails now against the
+//! older run's figures. If they fail it as well, the run is not worse. If they fail it and the
+//! older row does not list the line, the older suite did not have the line: then the **lines
+//! changed**, not the driver.
 //!
-//! Environments that have one name in both tables and are not the same are not compared, and runs
+//! Environments that have one name and differ between the tables are not compared, and runs that
+//! only one table has are counted. In both cases the comparison does not pass.
 //! that only one table has are counted: either leaves the whole without a pass.
 
 use crate::error::Error;
@@ -21,14 +23,14 @@ use remuda_scenarios::Expectation;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A merit that changed by less is about the same.
+/// Merits that differ by less are about the same.
 const ABOUT: f64 = 0.02;
-/// A merit that fell below this, of what it was, has collapsed.
+/// A merit that fell below this part of the old one has collapsed.
 const COLLAPSE: f64 = 0.5;
-/// So many changes are listed.
+/// Most changes that are listed.
 const LISTED: usize = 100;
 
-/// Whether a driver is as good as before.
+/// Whether a driver is as good as in the old table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -36,63 +38,59 @@ pub enum Verdict {
     Fail,
 }
 
-/// What became of a driver.
+/// The comparison of one driver.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DriverDiff {
     pub driver: String,
     /// Runs whose figures are the same to the last digit.
     pub equal: usize,
-    /// Runs that are about the same.
     pub about: usize,
-    /// Runs that are better.
     pub better: usize,
-    /// Runs that are worse.
     pub worse: usize,
-    /// New merit to old: the median over runs.
+    /// Merit in the new table over that in the old one: the median over runs.
     pub ratio: Interval,
-    /// Environments in which its merit fell to less than half.
+    /// Environments in which the median merit fell to less than half.
     pub collapsed: usize,
-    /// Runs that miss a line, or starve somebody, and did not before.
+    /// Runs that fail a line or starve a flow, and did not before.
     pub newly_missed: usize,
-    /// As good as before?
     pub verdict: Verdict,
 }
 
-/// A run that changed.
+/// A run whose result changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// The suite and the environment.
     pub environment: String,
     pub driver: String,
     pub seed: u64,
-    /// New merit to old.
+    /// Merit in the new table over that in the old one.
     pub ratio: f64,
-    /// Goodput before and now, in Mbit/s.
+    /// Old and new goodput.
     pub goodput_mbit_per_sec: [f64; 2],
-    /// The queue before and now, the 95th percentile, in milliseconds.
+    /// Old and new 95th percentile of the queueing delay.
     pub queueing_p95_ms: [f64; 2],
-    /// Sent again before and now, in percent.
+    /// Old and new share of segments sent again.
     pub retransmitted_percent: [f64; 2],
-    /// What is missed or starved now, and was not before.
+    /// The lines that fail now, or the flows that starve now, and did not before.
     pub newly_missed: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diff {
-    /// What the old table says of itself.
+    /// Metadata of the old table.
     pub old: BTreeMap<String, String>,
-    /// What the new one says.
+    /// Metadata of the new table.
     pub new: BTreeMap<String, String>,
-    /// Runs that both have.
+    /// Number of runs that both tables have.
     pub shared: usize,
-    /// Runs that only the old one has, and only the new one.
+    /// Number of runs that only the old table has, and only the new one.
     pub alone: [usize; 2],
-    /// Environments that are not the same in both, and are not compared.
+    /// Environments that differ between the tables and are not compared.
     pub altered: Vec<String>,
-    /// Environments whose pass/fail lines are known not to be the same in both, and which.
+    /// Environments whose pass/fail lines differ between the tables, with the lines.
     pub lines_changed: Vec<String>,
     pub drivers: Vec<DriverDiff>,
-    /// The runs whose merit changed most, first; a hundred at most.
+    /// The runs whose merit changed most, the largest change first; a hundred at most.
     pub changes: Vec<Change>,
 }
 
@@ -101,7 +99,7 @@ fn key(row: &Row) -> (&str, &str, &str, u64) {
 }
 
 fn ratio(old: f64, new: f64) -> f64 {
-    // Beyond a factor of ten it does not matter by how much.
+    // Beyond a factor of ten the size of the change does not matter.
     if old > 0.0 {
         (new / old).clamp(0.1, 10.0)
     } else if new > 0.0 {
@@ -111,19 +109,19 @@ fn ratio(old: f64, new: f64) -> f64 {
     }
 }
 
-/// Whatever lines they were asked.
+/// Whether all figures are equal, whichever pass/fail lines the rows have.
 fn is_equal(old: &Row, new: &Row) -> bool {
     let figures = |row: &Row| Row { expected: 0, missed: String::new(), ..row.clone() };
     figures(old) == figures(new)
 }
 
-/// What it misses: each line, and the same with its figure.
+/// The lines that the row fails: each line, and the same with its figure.
 fn missed(row: &Row) -> impl Iterator<Item = (&str, &str)> {
     let lines = row.missed.split("; ").filter(|line| !line.is_empty());
     lines.map(|line| (line.split(" (").next().unwrap_or(line), line))
 }
 
-/// Whether its figures meet a line, asked or not.
+/// Whether the row's figures meet a line, also one that the row's suite did not have.
 fn meets(row: &Row, line: &str) -> bool {
     let Ok(line) = line.parse::<Expectation>() else { return false };
     row.value(&line.metric).is_some_and(|value| line.is_met_by(value))
@@ -138,14 +136,15 @@ fn newly_missed(old: &Row, new: &Row) -> String {
     all.join("; ")
 }
 
-/// Lines of a row that another was not asked: its figures miss them, and it does not say so.
+/// Lines that `of` fails and the suite of `other` did not have: the figures of `other` fail the
+/// line, and `other` does not list it.
 fn not_asked<'a>(of: &'a Row, other: &Row) -> Vec<&'a str> {
     let is_said = |line: &str| missed(other).any(|(known, _)| known == line);
     let lines = missed(of).map(|(line, _)| line);
     lines.filter(|line| !meets(other, line) && !is_said(line)).collect()
 }
 
-/// By environment, which lines are new and which are gone, as far as the rows tell.
+/// The environments whose lines were added or removed, as far as the rows show it.
 fn lines_changed(pairs: &[(&Row, &Row)]) -> Vec<String> {
     let mut by_environment: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (old, new) in pairs {
@@ -165,11 +164,11 @@ fn lines_changed(pairs: &[(&Row, &Row)]) -> Vec<String> {
 }
 
 impl Diff {
-    /// From one matrix to another.
+    /// Compares two matrices.
     ///
     /// # Errors
     ///
-    /// They have no run in common.
+    /// The matrices have no run in common.
     pub fn of(old: &Matrix, new: &Matrix) -> Result<Self, Error> {
         let before: BTreeMap<_, &Row> = old.rows.iter().map(|row| (key(row), row)).collect();
         let shared: Vec<(&Row, &Row)> =
@@ -203,7 +202,7 @@ impl Diff {
         })
     }
 
-    /// Whether every run of the old table is compared, and every driver as good as before.
+    /// Whether every run of the old table is compared, and every driver is as good as before.
     pub fn passes(&self) -> bool {
         let [missing, _] = self.alone;
         let all = missing == 0 && self.altered.is_empty();
@@ -314,7 +313,7 @@ mod tests {
         let mut old = matrix(&[("x", "a", 1.0), ("y", "a", 1.0)]);
         old.rows.iter_mut().for_each(|row| (row.expected, row.queueing_p95_ms) = (1, 20.0));
         let mut new = old.clone();
-        // Its suite says `<= 60` before, `<= 10` now.
+        // The suite had `<= 60` before, and has `<= 10` now.
         new.rows[0].missed = "queueing_p95_ms <= 10 (20.000)".to_owned();
         let diff = Diff::of(&old, &new).unwrap();
         assert_eq!((diff.drivers[0].equal, diff.drivers[0].newly_missed), (2, 0));
@@ -322,7 +321,8 @@ mod tests {
         assert_eq!(diff.lines_changed, ["/x (now queueing_p95_ms <= 10)"]);
         let back = Diff::of(&new, &old).unwrap();
         assert_eq!(back.lines_changed, ["/x (no longer queueing_p95_ms <= 10)"]);
-        // With figures that moved the rule is the same, and a line that was met is missed.
+        // The figures changed too. The same rule applies: the old figures meet the line, the new
+        // ones fail it.
         new.rows[0].queueing_p95_ms = 30.0;
         new.rows[0].missed = "queueing_p95_ms <= 10 (30.000)".to_owned();
         assert!(Diff::of(&old, &new).unwrap().passes());

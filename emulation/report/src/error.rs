@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the report.
 
 use thiserror::Error;
 
@@ -11,7 +11,7 @@ pub enum Error {
     #[error("{path}: is no table of this version of `remuda matrix`: {source}")]
     Table {
         path: String,
-        /// What the reader said.
+        /// The error of the reader.
         source: Box<remuda_results::Error>,
     },
     #[error("{path}: has no rows; fix: run `remuda matrix` to its end, or to Ctrl-C")]
@@ -22,40 +22,39 @@ pub enum Error {
          fix: compare two matrices of the same suites, arms and seeds"
     )]
     NothingShared,
-    /// Time series of runs that are not in the table, or too many.
+    /// The user asks for time series of runs that are not in the table, or of too many.
     #[error("--series {said}: {rule}")]
     Series {
-        /// What was asked for.
+        /// The value of `--series`.
         said: String,
-        /// Which rule it breaks.
+        /// The rule that the value breaks, and the fix.
         rule: String,
     },
-    /// A suite that is not there any more, or refuses a driver.
+    /// A suite that no longer exists, or that refuses a driver.
     #[error(transparent)]
     Suite(#[from] Box<remuda_scenarios::Error>),
     /// A run that cannot be repeated.
     #[error(transparent)]
     Matrix(#[from] Box<remuda_matrix::Error>),
-    /// A run that fails.
     #[error("{run}: {source}")]
     Sim { run: String, source: Box<remuda_sim::Error> },
     /// A defect of the page's template.
     #[error("cannot make the page: {0}")]
     Page(#[from] Box<minijinja::Error>),
-    /// Something to show that is not there.
+    /// The user asks for paths or arms that do not exist, or for too many arms.
     #[error("{rule}")]
     Choice {
-        /// Which flag said what, what there is, and the fix.
+        /// The flag, the choices and the fix.
         rule: String,
     },
     /// A plot that cannot be drawn.
     #[error("cannot draw {name}: {what}")]
     Plot {
         name: String,
-        /// What the drawing library said.
+        /// The error of the drawing library.
         what: String,
     },
-    /// A number that JSON has not.
+    /// A number that JSON cannot express.
     #[error("cannot write the page's data: {0}")]
     Json(#[from] serde_json::Error),
 }

@@ -1,11 +1,11 @@
-//! The report of a test matrix: one page that needs no network, and what changed since another
+//! The report of a test matrix: one page that needs no network, and a comparison with another
 //! matrix.
 //!
-//! A [`Matrix`] is a table of `remuda matrix`. [`Board`] is all that the page shows of it:
-//! environments and drivers with their cells, [slices](Slice) of the environments with the ranking
-//! in each, who starves whom, which pass/fail lines are missed; beside it a [`Diff`] against
-//! another matrix and [`Series`] of runs that were asked for. [`page`] makes HTML of it, and
-//! whatever else wants to show it (`remuda report --text`) has the same numbers.
+//! A [`Matrix`] is a table of `remuda matrix`. [`Board`] has all that the page shows of the matrix:
+//! environments and drivers with their cells, [slices](Slice) of the environments with a ranking
+//! each, starved flows and failed pass/fail lines. A [`Diff`] compares with another matrix, and
+//! [`Series`] are time series of chosen runs. [`page`] makes the HTML; other views, such as `remuda
+//! report --text`, use the same numbers.
 
 mod arms;
 mod board;

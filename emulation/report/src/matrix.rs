@@ -1,20 +1,20 @@
-//! A table of `remuda matrix`, read back.
+//! Reads a table of `remuda matrix`.
 
 use crate::error::Error;
 use remuda_matrix::{ROWS, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Rows, and what the table says of itself.
+/// The rows and the metadata of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix {
     pub rows: Vec<Row>,
-    /// Program, commit, suites, arms.
+    /// Metadata: program, commit, suites, arms.
     pub about: BTreeMap<String, String>,
 }
 
 impl Matrix {
-    /// Each once, by name.
+    /// The drivers, each once, by name.
     pub fn drivers(&self) -> Vec<String> {
         let names: BTreeSet<&str> = self.rows.iter().map(|row| row.driver.as_str()).collect();
         names.into_iter().map(str::to_owned).collect()
@@ -24,7 +24,7 @@ impl Matrix {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, is no such table, or has no rows.
+    /// The file cannot be read, is not a table of a matrix, or has no rows.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file = if path.is_dir() { path.join("matrix.parquet") } else { path.to_owned() };
         let path = || file.display().to_string();

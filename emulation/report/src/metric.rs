@@ -1,4 +1,4 @@
-//! The figures of a cell that distributions are drawn of: by the page and for paper, from here.
+//! The figures of a cell whose distributions are drawn, both on the page and for papers.
 
 use crate::board::Cell;
 use serde::Serialize;
@@ -6,14 +6,14 @@ use serde::Serialize;
 /// A figure of a cell.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Metric {
-    /// In names of files and in links.
+    /// Name in file names and links.
     pub name: &'static str,
     pub key: &'static str,
-    /// With its unit, as at an axis.
+    /// Label of the axis, with the unit.
     pub label: &'static str,
-    /// From the field's unit to the label's.
+    /// Converts the field's unit to the label's.
     pub factor: f64,
-    /// Its axis is logarithmic, and begins here: less is drawn as this.
+    /// If set, the axis is logarithmic and begins here; smaller values are drawn at this value.
     pub least: Option<f64>,
     #[serde(skip)]
     of: fn(&Cell) -> Option<f64>,
@@ -37,7 +37,7 @@ pub const QUEUEING: Metric = Metric {
     of: |cell| Some(cell.queueing_p95_ms),
 };
 
-/// In the order in which they are offered.
+/// In the order in which the page offers them.
 pub const METRICS: [Metric; 6] = [
     Metric {
         name: "merit",
@@ -76,15 +76,15 @@ pub const METRICS: [Metric; 6] = [
 ];
 
 impl Metric {
-    /// In the label's unit, as it is drawn; `None` where there is none.
+    /// The value in the label's unit; `None` if the cell has none.
     pub fn shown(&self, cell: &Cell) -> Option<f64> {
         let value = (self.of)(cell)? * self.factor;
         value.is_finite().then(|| value.max(self.least.unwrap_or(f64::NEG_INFINITY)))
     }
 }
 
-/// By metric, then driver: the environments that have one, from the least to the largest. Those of
-/// a slice among them, in this order, are its distribution.
+/// Indexed by metric, then driver: the environments that have a value, ascending. The environments
+/// of a slice, in this order, are the slice's distribution.
 pub fn ascending(cells: &[Vec<Option<Cell>>], drivers: usize) -> Vec<Vec<Vec<usize>>> {
     let of = |metric: &Metric, driver: usize| {
         let places = cells.iter().enumerate();

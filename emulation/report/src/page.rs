@@ -1,8 +1,8 @@
-//! The page: one HTML file with its style, its program and its data inside.
+//! The page: one HTML file that contains its style, its program and its data.
 //!
-//! What can be said in words and tables without choosing is in the HTML itself; the rest is drawn
-//! by `page.js` from the data. All text is escaped by the template, all data as JSON in which no
-//! `<` is left, so nothing that a suite, a file of arms or a table says becomes markup.
+//! Fixed texts and tables are in the HTML; `page.js` draws what depends on the reader's choice from
+//! the data. The template escapes all text, and the data is JSON without any `<`, so no text of a
+//! suite, an author's file or a table becomes markup.
 
 use crate::board::Board;
 use crate::diff::Diff;
@@ -14,7 +14,7 @@ use minijinja::{AutoEscape, Environment, context};
 use remuda_matrix::Interval;
 use serde::Serialize;
 
-/// Everything that the program of the page draws from.
+/// The data for `page.js`.
 #[derive(Serialize)]
 struct Data<'a> {
     board: &'a Board,
@@ -23,7 +23,7 @@ struct Data<'a> {
     series: &'a [Series],
 }
 
-/// Who is best on a kind of path, in words.
+/// The best driver of a kind of path, in words.
 #[derive(Serialize)]
 struct Best {
     paths: String,

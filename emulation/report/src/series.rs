@@ -1,7 +1,7 @@
-//! What happened in a run, second by second.
+//! Time series of a run.
 //!
-//! A matrix keeps figures, not series: these runs are run again, which a simulation of the same
-//! program, scenario and seed does to the byte.
+//! A matrix stores figures, not series, so the runs are repeated. A simulation of the same program,
+//! scenario and seed gives the same bytes.
 
 use crate::arms::check_arms;
 use crate::decisions::{self, Decision};
@@ -17,80 +17,79 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A page of more would be slow to open.
+/// A page with more series would be slow to open.
 pub const RUNS_MAX: usize = 60;
-/// Points of a line.
+/// Most points of a line.
 const POINTS: usize = 300;
-/// Of a look at the very start, before which there is nothing: what comes right after it.
+/// Length of the span that stands for the first sample, which is at the start and has no span
+/// before it.
 const FIRST_SPAN_S: f64 = 0.1;
 
-/// A flow of it.
+/// The series of one flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowSeries {
     pub name: String,
-    /// Whether it is under test.
+    /// Whether the flow is under test.
     pub tested: bool,
-    /// When it was looked at.
+    /// The times of the samples.
     pub t_s: Vec<f64>,
-    /// What arrived since the look before, in Mbit/s.
+    /// Goodput since the sample before.
     pub goodput_mbit_per_sec: Vec<f64>,
-    /// The smoothed round trip, in milliseconds.
+    /// Smoothed round trip; `None` before the first measurement.
     pub srtt_ms: Vec<Option<f64>>,
-    /// The window, in packets.
     pub cwnd_pkts: Vec<f64>,
-    /// Which arm from when on.
+    /// The arms in charge, each with the time from which it was.
     pub arms: Vec<(f64, String)>,
-    /// What was decided about its arm, and why.
+    /// The decisions about the flow's arm that the page shows.
     pub decisions: Vec<Decision>,
-    /// Decisions that are not among them.
+    /// Number of further decisions.
     pub decisions_left_out: u64,
 }
 
-/// The bottleneck of it: the link of the first tested flow's route where packets waited longest.
+/// The bottleneck: the link of the first tested flow's route where packets waited longest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkSeries {
     pub name: String,
-    /// When it was looked at.
+    /// The times of the samples.
     pub t_s: Vec<f64>,
-    /// What it could have carried since the look before, in Mbit/s of IP bytes; empty: nothing
-    /// limits it.
+    /// What the link could have carried since the sample before, in Mbit/s of IP bytes; empty if
+    /// nothing limits it.
     pub capacity_mbit_per_sec: Vec<f64>,
     pub queue_pkts: Vec<u64>,
 }
 
-/// What is to be run again.
+/// The user's choice of runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     pub parts: &'a [String],
-    /// Arms; empty: all of the table.
+    /// Arms; empty: all arms of the table.
     pub arms: &'a [String],
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
-    /// Its suite and environment.
+    /// The suite and the environment.
     pub environment: String,
     pub driver: String,
     pub seed: u64,
-    /// How long it lasts.
     pub duration_s: f64,
-    /// Its flows, tested ones first; of many the first few.
+    /// The first flows, tested ones before others.
     pub flows: Vec<FlowSeries>,
-    /// Flows that are not among them.
+    /// Number of further flows.
     pub flows_left_out: usize,
     pub link: LinkSeries,
 }
 
-/// Flows of a run that are shown.
+/// Most flows of a run that the page shows.
 const FLOWS_MAX: usize = 8;
 
 impl Series {
-    /// Runs those again whose SUITE/ENVIRONMENT has one of the parts in it, with the wanted arms
+    /// Repeats the runs whose SUITE/ENVIRONMENT has one of the parts in it, with the wanted arms
     /// and the first seed.
     ///
     /// # Errors
     ///
-    /// None is in the matrix, too many are, its suite is not there any more, or a run fails.
+    /// No run matches, too many match, the suite no longer exists, or a run fails.
     pub fn of(
         matrix: &Matrix,
         Wanted { parts, arms }: Wanted<'_>,
@@ -147,7 +146,7 @@ impl Series {
     }
 }
 
-/// One that is not what it was when the table was made.
+/// The first environment that is not the same as when the table was made.
 fn changed<'a>(matrix: &Matrix, jobs: &[&'a Job]) -> Option<&'a Environment> {
     let is_other = |it: &&Environment| {
         let mut rows = matrix.rows.iter();
@@ -163,7 +162,7 @@ fn run(job: &Job, config: &Arc<Config>) -> Result<Series, Error> {
     let failed = |source| Error::Sim { run: job.name(), source: Box::new(source) };
     let outcome = outcome.map_err(failed)?.expect("nobody stops it");
     let tested = job.environment.tested_flows(&job.scenario);
-    // What is tested first, then its neighbours.
+    // Tested flows first, then their neighbours.
     let mut places: Vec<usize> = tested.clone();
     places.extend((0..outcome.flows.len()).filter(|place| !tested.contains(place)));
     let flows_left_out = places.len().saturating_sub(FLOWS_MAX);
@@ -201,14 +200,14 @@ fn link(job: &Job, outcome: &Outcome) -> LinkSeries {
 fn capacity(job: &Job, link: &str, looks_s: impl Iterator<Item = f64>) -> Vec<f64> {
     let links = job.scenario.seeded_links();
     let spec = links.iter().find(|(name, _)| name == link).map(|(_, spec)| spec);
-    // That it cannot be told would have been said when it was run.
+    // A capacity that cannot be computed would have failed the run before.
     let Some(capacity) = spec.and_then(|it| it.capacity(Direction::Down).ok()) else {
         return Vec::new();
     };
     let mut before_s = 0.0;
     let rates = looks_s.map(|at_s| {
         let from_s = std::mem::replace(&mut before_s, at_s);
-        // The first look is at the start.
+        // The first sample is at the start.
         let span = if at_s > from_s { (from_s, at_s) } else { (at_s, at_s + FIRST_SPAN_S) };
         let [from, to] = [span.0, span.1].map(|at_s| Nanos::from_millis_f64(at_s * 1e3));
         let bytes = capacity.bytes(from, to)?;

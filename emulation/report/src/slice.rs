@@ -1,5 +1,5 @@
-//! Slices of the environments, each with its own ranking: every kind of path, also by its buffer;
-//! every group; every suite.
+//! Slices of the environments, each with its own ranking: every kind of path, every kind of path
+//! with one class of buffer, every group, every suite.
 
 use crate::board::Place;
 use crate::cloud::Cloud;
@@ -7,24 +7,22 @@ use remuda_matrix::{Rank, Row, ranking};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How much the bottleneck can hold.
+/// How much the bottleneck's queue holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Buffer {
-    /// Less than one BDP.
     Shallow,
-    /// One to four BDPs.
     Moderate,
-    /// More than four, or without limit.
+    /// More than four BDPs, or without a limit.
     Deep,
-    /// A policer holds nothing, and drops.
+    /// A policer has no queue: it drops.
     None,
 }
 
 impl Buffer {
     const ALL: [Self; 4] = [Self::Shallow, Self::Moderate, Self::Deep, Self::None];
 
-    /// Of an environment's kind of path, and what its bottleneck holds.
+    /// The class of a queue, from the environment's kind of path and the queue's size.
     pub fn of(path: &str, queue_bdp: Option<f64>) -> Self {
         match queue_bdp {
             None if path == "policed" => Self::None,
@@ -34,7 +32,7 @@ impl Buffer {
         }
     }
 
-    /// In words, after "paths".
+    /// In words that follow "paths".
     pub const fn words(self) -> &'static str {
         match self {
             Self::Shallow => "with shallow buffers (below 1 BDP)",
@@ -45,21 +43,21 @@ impl Buffer {
     }
 }
 
-/// Environments that have something in common, and who does best there.
+/// Environments with a common property, and their ranking.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Slice {
-    /// What it is a slice by: `all`, `path`, `group` or `suite`.
+    /// The property: `all`, `path`, `group` or `suite`.
     pub by: &'static str,
     pub label: String,
-    /// Its environments, by their place in the board.
+    /// Indices of the environments in the board.
     pub environments: Vec<usize>,
     /// All drivers, the best first.
     pub ranks: Vec<Rank>,
-    /// Those of them that something limits, between throughput and delay.
+    /// The clouds of the drivers in the environments with a limit.
     pub clouds: Vec<Cloud>,
 }
 
-/// What a group's letter stands for (`emulation/scenarios/README.md`).
+/// The meaning of a group's letter (`emulation/scenarios/README.md`).
 fn group_words(group: &str) -> Option<&'static str> {
     Some(match group {
         "A" => "a steady flow",
@@ -82,7 +80,7 @@ fn group_words(group: &str) -> Option<&'static str> {
     })
 }
 
-/// All slices that have an environment: it is in them with all its seeds.
+/// All slices that have an environment. An environment counts with all its seeds.
 pub fn slices(rows: &[Row], places: &[Place]) -> Vec<Slice> {
     let by_name: BTreeMap<_, &Place> =
         places.iter().map(|it| ((it.suite.as_str(), it.name.as_str()), it)).collect();

@@ -1,4 +1,4 @@
-//! From an outcome to Arrow, and back.
+//! Converts an outcome to Arrow, and Arrow to rows.
 
 use crate::column::{Column, field};
 use crate::error::Error;
@@ -12,20 +12,21 @@ use remuda_scenarios::outcome::Outcome;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Of the tables' columns and metadata. Grows when a column changes its name, unit or meaning, or
-/// goes; not when one comes.
+/// Version of the tables' columns and metadata. Increase it when a column changes its name, unit or
+/// meaning, or is removed, but not when a column is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// What an outcome does not know of itself.
+/// Facts about an outcome that the outcome does not contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// The commit of what made it.
+    /// The commit of the program that made the outcome.
     pub commit: Option<String>,
-    /// The scenario as a file says it, so that a result can be made again from itself.
+    /// The scenario in the form of a scenario file, so that a result can be repeated from its own
+    /// table.
     pub scenario_toml: Option<String>,
 }
 
-/// What a table says of itself, by name and in the order of names.
+/// The metadata of a table, in the order of names.
 pub(crate) fn metadata(
     table: Table,
     outcome: Option<&Outcome>,
@@ -50,8 +51,8 @@ pub(crate) fn metadata(
     facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The columns that say which run a row is of: in the tables that are short, so that those of many
-/// runs can be laid one below the other.
+/// The columns that name the run of a row. Only the short tables have them; the rows of many runs
+/// can be put into one such table.
 fn run_fields(table: Table) -> Vec<Field> {
     match table {
         Table::Flows | Table::Links | Table::Switches | Table::Decisions => vec![
@@ -81,7 +82,7 @@ fn fields<T>(table: Table, columns: &[Column<T>]) -> Vec<Field> {
     run_fields(table).into_iter().chain(columns.iter().map(Column::field)).collect()
 }
 
-/// A table's columns, and what it says of itself.
+/// The columns and the metadata of a table.
 pub(crate) fn schema(table: Table, metadata: &BTreeMap<String, String>) -> SchemaRef {
     let fields = match table {
         Table::Flows => fields(table, FLOWS),
@@ -95,13 +96,13 @@ pub(crate) fn schema(table: Table, metadata: &BTreeMap<String, String>) -> Schem
     Arc::new(Schema::new_with_metadata(fields, metadata))
 }
 
-/// Rows from `from` on, at most `rows` of them.
+/// At most `rows` rows, beginning with row `from`.
 fn slice<T>(all: &[T], from: usize, rows: usize) -> &[T] {
     let from = from.min(all.len());
     &all[from..from.saturating_add(rows).min(all.len())]
 }
 
-/// A part of a table: at most `rows` rows from `from` on.
+/// A part of a table: at most `rows` rows, beginning with row `from`.
 pub(crate) fn part(
     table: Table,
     outcome: &Outcome,
@@ -125,16 +126,16 @@ pub(crate) fn part(
         .map_err(|source| Error::Arrow { table: table.name(), source })
 }
 
-/// A table of an outcome, whole.
+/// A whole table of an outcome.
 ///
-/// Its schema's metadata says what it is of (`scenario`, `engine`, `seed`, `duration_s`, `packets`,
-/// `commit` if known, `schema_version`), that of each field its `unit`.
+/// The schema's metadata describe the run (`scenario`, `engine`, `seed`, `duration_s`, `packets`,
+/// `commit` if known, `schema_version`), and the metadata of each field have its `unit`.
 pub fn batch(table: Table, outcome: &Outcome, about: &About) -> Result<RecordBatch, Error> {
     let schema = schema(table, &metadata(table, Some(outcome), about));
     part(table, outcome, &schema, (0, usize::MAX))
 }
 
-/// The rows of batches of a table.
+/// The rows of a table's batches.
 pub(crate) fn rows<T: Default>(
     table: &'static str,
     columns: &[Column<T>],

@@ -1,7 +1,7 @@
-//! A column: how a value gets out of a row of ours into Arrow, and back.
+//! A column: converts a field of a row to Arrow, and back.
 //!
-//! Whoever has rows of another kind lists their columns with [`column!`](crate::column!), and
-//! writes and reads them with [`Rows`](crate::Rows).
+//! A crate with another type of rows lists the columns with [`column!`](crate::column!), and writes
+//! and reads the rows with [`Rows`](crate::Rows).
 
 use crate::error::Error;
 use arrow_array::builder::StringBuilder;
@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How a value is read from a row, and put into one.
+/// Reads a value from a row, and writes a value into a row.
 pub enum Cells<T> {
     U32(fn(&T) -> u32, fn(&mut T, u32)),
     U64(fn(&T) -> u64, fn(&mut T, u64)),
@@ -24,14 +24,14 @@ pub enum Cells<T> {
 
 /// A column of rows of `T`.
 pub struct Column<T> {
-    /// The field's name, unit and all.
+    /// The field's name, which ends with the unit.
     pub name: &'static str,
     /// The unit; empty for texts.
     pub unit: &'static str,
     pub cells: Cells<T>,
 }
 
-/// A column that is a field of the row's type, of the same name.
+/// A column for the field of the same name in the row's type.
 #[macro_export]
 macro_rules! column {
     ($field:ident: Text) => {
@@ -50,7 +50,7 @@ macro_rules! column {
     };
 }
 
-/// A field whose metadata says its unit.
+/// An Arrow field whose metadata have the unit.
 pub(crate) fn field(name: &str, kind: DataType, nullable: bool, unit: &str) -> Field {
     let unit = (!unit.is_empty()).then(|| ("unit".to_owned(), unit.to_owned()));
     Field::new(name, kind, nullable).with_metadata(unit.into_iter().collect::<HashMap<_, _>>())
@@ -61,7 +61,7 @@ fn primitives<A: ArrowPrimitiveType>(values: impl Iterator<Item = A::Native>) ->
 }
 
 impl<T> Column<T> {
-    /// Its place in a schema.
+    /// The column's field in a schema.
     pub fn field(&self) -> Field {
         let (kind, nullable) = match self.cells {
             Cells::U32(..) => (DataType::UInt32, false),
@@ -89,7 +89,7 @@ impl<T> Column<T> {
         }
     }
 
-    /// Puts its values into rows, one each.
+    /// Writes the values of the column into the rows, one value a row.
     pub fn fill(
         &self,
         table: &'static str,

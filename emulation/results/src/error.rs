@@ -1,25 +1,20 @@
-//! What can go wrong with results.
+//! Errors of reading and writing results.
 
 use std::path::{Path, PathBuf};
 
 /// Why results were not written, or not read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file system refused.
+    /// The file system refused an operation.
     #[error("{path}: {source}", path = .path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Io { path: PathBuf, source: std::io::Error },
     #[error("{path}: {source}", path = .path.display())]
     Parquet { path: PathBuf, source: parquet::errors::ParquetError },
-    /// A table is not what it should be.
+    /// A table does not have the expected columns or values.
     #[error("table `{table}`: {rule}")]
     Table {
         table: &'static str,
-        /// What it must be.
+        /// The rule that the table breaks.
         rule: String,
     },
     #[error("table `{table}`: {source}")]
@@ -28,7 +23,7 @@ pub enum Error {
     #[error("plot of `{scenario}`: {what}")]
     Plot {
         scenario: String,
-        /// What the drawing library said.
+        /// The error of the drawing library.
         what: String,
     },
 }

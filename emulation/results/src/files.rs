@@ -1,4 +1,4 @@
-//! Parquet files: a folder an outcome, a file a table.
+//! Parquet files: a folder for each outcome, a file for each table.
 
 use crate::batch::{About, metadata, part, rows, schema};
 use crate::error::Error;
@@ -17,14 +17,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// Rows that are in memory a second time while they are written.
+/// Most rows that are converted at a time, because they are in memory twice meanwhile.
 const ROWS_AT_A_TIME: usize = 1 << 16;
 
 fn path_of(folder: &Path, table: Table) -> PathBuf {
     folder.join(format!("{}.parquet", table.name()))
 }
 
-/// A Parquet file that has its name only when it is whole.
+/// A Parquet file that gets its name only when it is complete.
 pub(crate) struct Whole {
     path: PathBuf,
     partial: PathBuf,
@@ -40,7 +40,7 @@ impl Whole {
         Self::create(&path_of(folder, table), schema(table, metadata), metadata)
     }
 
-    /// Begins a file of that name, in a folder that is there.
+    /// Creates the temporary file in an existing folder.
     pub(crate) fn create(
         path: &Path,
         schema: SchemaRef,
@@ -81,8 +81,9 @@ fn row_count(table: Table, outcome: &Outcome) -> usize {
     }
 }
 
-/// Writes an outcome into a folder, which is made if it is not there: `flows.parquet` and so on, a
-/// file a [`Table`]. What was there of these names is replaced, each file only once it is whole.
+/// Writes an outcome into a folder, which is created if necessary: `flows.parquet` and so on, a
+/// file for each [`Table`]. Files of these names are replaced, each only when the new one is
+/// complete.
 pub fn write(folder: &Path, outcome: &Outcome, about: &About) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(Error::io(folder))?;
     for table in Table::ALL {
@@ -97,15 +98,16 @@ pub fn write(folder: &Path, outcome: &Outcome, about: &About) -> Result<(), Erro
     Ok(())
 }
 
-/// Many outcomes in one folder: their flows, links, switches and decisions below each other.
+/// Many outcomes in one folder: their flows, links, switches and decisions, with the rows of all
+/// runs in one file a table.
 pub struct Sweep {
     files: Vec<(Table, Whole)>,
     about: About,
 }
 
 impl Sweep {
-    /// Begins `flows.parquet`, `links.parquet`, `switches.parquet` and `decisions.parquet` in a
-    /// folder, which is made if it is not there.
+    /// Starts `flows.parquet`, `links.parquet`, `switches.parquet` and `decisions.parquet` in a
+    /// folder, which is created if necessary.
     pub fn create(folder: &Path, about: &About) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(Error::io(folder))?;
         let tables = [Table::Flows, Table::Links, Table::Switches, Table::Decisions];
@@ -116,7 +118,6 @@ impl Sweep {
         Ok(Self { files, about: about.clone() })
     }
 
-    /// Adds an outcome's rows.
     pub fn add(&mut self, outcome: &Outcome) -> Result<(), Error> {
         for (table, file) in &mut self.files {
             if row_count(*table, outcome) > 0 {
@@ -127,20 +128,20 @@ impl Sweep {
         Ok(())
     }
 
-    /// Gives the files their names.
+    /// Completes the files and gives them their names.
     pub fn finish(self) -> Result<(), Error> {
         self.files.into_iter().try_for_each(|(_, file)| file.finish())
     }
 }
 
-/// What a Parquet file holds.
+/// The content of a Parquet file.
 pub(crate) struct Loaded {
     pub(crate) metadata: HashMap<String, String>,
     pub(crate) batches: Vec<RecordBatch>,
 }
 
 impl Loaded {
-    /// All of a file; `table` is what errors call it.
+    /// Reads a whole file. `table` is the table's name in errors.
     pub(crate) fn from(path: &Path, table: &'static str) -> Result<Self, Error> {
         let file = File::open(path).map_err(Error::io(path))?;
         let builder =
@@ -157,22 +158,22 @@ fn load(folder: &Path, table: Table) -> Result<Loaded, Error> {
     Loaded::from(&path_of(folder, table), table.name())
 }
 
-/// A fact of a table's metadata.
+/// A value in a table's metadata.
 fn fact<T>(loaded: &Loaded, key: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Error> {
     let table = Table::Flows.name();
     let Some(text) = loaded.metadata.get(key) else {
-        // Tables of several runs say a run's facts in columns.
+        // A table of several runs has these values in columns.
         let rule = match loaded.metadata.get("program") {
             Some(_) => "is of several runs; read one of the folders beside it, NAME-seedN".into(),
-            None => format!("its metadata lack `{key}`; it is no table of remuda's"),
+            None => format!("its metadata lack `{key}`; it is not a table of remuda"),
         };
         return Err(Error::Table { table, rule });
     };
-    let rule = || format!("its metadata say `{key}` is {text:?}, which it cannot be");
+    let rule = || format!("its metadata have the invalid value {text:?} for `{key}`");
     parse(text).ok_or_else(|| Error::Table { table, rule: rule() })
 }
 
-/// Reads an outcome that [`write()`] wrote.
+/// Reads an outcome that [`write()`] has written.
 pub fn read(folder: &Path) -> Result<Outcome, Error> {
     let flows = load(folder, Table::Flows)?;
     let mut outcome = Outcome {
@@ -203,20 +204,20 @@ pub fn read(folder: &Path) -> Result<Outcome, Error> {
     Ok(outcome)
 }
 
-/// The flow that a row of a table is of.
+/// The flow to which a row belongs.
 fn flow_of(outcome: &mut Outcome, table: Table, number: u32) -> Result<&mut FlowOutcome, Error> {
-    let rule = || format!("column `flow` says {number}, and there is no such flow");
+    let rule = || format!("column `flow` has {number}, and there is no such flow");
     let flow = outcome.flows.iter_mut().find(|flow| flow.flow == number);
     flow.ok_or_else(|| Error::Table { table: table.name(), rule: rule() })
 }
 
 fn decided(row: DecisionRow) -> Result<Decided, Error> {
     let refuse = |rule| Error::Table { table: Table::Decisions.name(), rule };
-    let unknown = || refuse(format!("column `became` says {:?}, which is nothing", row.became));
+    let unknown = || refuse(format!("column `became` has the unknown value {:?}", row.became));
     let became = Became::named(&row.became).ok_or_else(unknown)?;
     let features = serde_json::from_str(&row.features);
     let features = features.map_err(|error| {
-        refuse(format!("column `features` is no JSON object of texts: {error}"))
+        refuse(format!("column `features` is not a JSON object of texts: {error}"))
     })?;
     let DecisionRow { t_s, arm, to, why, .. } = row;
     Ok(Decided { t_s, became, arm, to, why, features })
@@ -235,9 +236,9 @@ mod tests {
         };
         assert!(decided(row("stayed", "{}")).is_ok());
         for (became, features, want) in [
-            ("left", "{}", "table `decisions`: column `became` says \"left\""),
-            ("stayed", "", "table `decisions`: column `features` is no JSON object"),
-            ("stayed", "{\"a\": 1}", "column `features` is no JSON object of texts"),
+            ("left", "{}", "table `decisions`: column `became` has the unknown value \"left\""),
+            ("stayed", "", "table `decisions`: column `features` is not a JSON object"),
+            ("stayed", "{\"a\": 1}", "column `features` is not a JSON object of texts"),
         ] {
             let error = decided(row(became, features)).unwrap_err().to_string();
             assert!(error.contains(want), "{error}");

@@ -1,8 +1,8 @@
 //! Results: Arrow and Parquet for machines, tables, plots and qlog for people.
 //!
-//! Everything but a [`LinkLog`] is a function of an [`Outcome`] alone, so that the same outcome
-//! gives the same bytes, whoever made it and wherever. Each table says in its metadata what it is
-//! of, and each column its unit.
+//! Everything but a [`LinkLog`] depends on an [`Outcome`] alone, so the same outcome gives the same
+//! bytes on every machine. Each table has metadata that describe its run, and each column metadata
+//! with its unit.
 //!
 //! ```
 //! use remuda_results::{About, Table, batch, read, write};

@@ -1,20 +1,19 @@
-//! Paper: a chart on it is an SVG document or a PNG file, on a machine without fonts as well.
+//! Charts as SVG documents and PNG files, also on a machine without fonts.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 use std::sync::OnceLock;
 
-/// What came of drawing.
+/// The result of a drawing operation.
 pub type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
-/// What is drawn on.
 pub type Area<DB> = DrawingArea<DB, Shift>;
 
-/// What can be drawn on both kinds of paper.
+/// A chart that can be drawn as SVG and as PNG.
 pub trait Chart {
-    /// Width and height, in points: pixels of an SVG.
+    /// Width and height, in points, which are the pixels of an SVG.
     fn size(&self) -> (u32, u32);
-    /// Draws all of it, on white, with so many pixels for each point.
+    /// Draws the whole chart on white, with `scale` pixels for each point.
     fn draw<DB: DrawingBackend>(&self, scale: u32, paper: &Area<DB>) -> Drawn<DB>;
 }
 
@@ -32,7 +31,7 @@ fn said(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// As an SVG document; an error is what the drawing library said.
+/// The chart as an SVG document; an error is the drawing library's.
 pub fn svg(chart: &impl Chart) -> Result<String, String> {
     with_font()?;
     let mut text = String::new();
@@ -45,8 +44,8 @@ pub fn svg(chart: &impl Chart) -> Result<String, String> {
     Ok(text)
 }
 
-/// As a PNG file with so many pixels for each point, that says how many there are in a metre of
-/// paper, if it is told; an error is what a library said.
+/// The chart as a PNG file with `scale` pixels for each point. `per_metre` is stored in the file as
+/// the pixels in a metre of paper. An error is a library's.
 pub fn png(chart: &impl Chart, scale: u32, per_metre: Option<u32>) -> Result<Vec<u8>, String> {
     with_font()?;
     let (width, height) = chart.size();

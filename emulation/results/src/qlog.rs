@@ -1,17 +1,18 @@
-//! qlog: what a flow did, for qvis and other tools that know it.
+//! qlog files of flows, for qvis and other tools.
 //!
-//! A contained JSON file of draft-ietf-quic-qlog-main-schema-02 (`qlog_version` 0.3), the one that
-//! qvis reads. Differs from a QUIC endpoint's: there are no packets, only looks at the flow every
-//! `sample_ms`. `transport:packet_sent` stands for all bytes that arrived between two looks,
-//! because qvis takes its time axis from that event alone; `recovery:packet_lost` for all that was
-//! sent again between them, and names the last such packet, for qvis draws a loss at the packet.
+//! A contained JSON file of draft-ietf-quic-qlog-main-schema-02 (`qlog_version` 0.3), the version
+//! that qvis reads. Differs from a QUIC endpoint's qlog: there are no packets, only samples of the
+//! flow every `sample_ms`. `transport:packet_sent` stands for all bytes that arrived between two
+//! samples, because qvis takes its time axis from that event alone. `recovery:packet_lost` stands
+//! for all segments that were sent again between two samples; it names the last such packet,
+//! because qvis draws a loss at its packet.
 
 use remuda_scenarios::outcome::{FlowOutcome, FlowSample, Outcome, Switch};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 fn event(t_s: f64, name: &str, data: Value) -> Value {
-    // Microseconds are what a sample's time is true to.
+    // A sample's time is exact to the microsecond.
     json!({ "time": (t_s * 1e6).round() / 1e3, "name": name, "data": data })
 }
 
@@ -32,14 +33,14 @@ fn metrics(sample: &FlowSample, mss_bytes: u32) -> Value {
     event(sample.t_s, "recovery:metrics_updated", Value::Object(data))
 }
 
-/// The bytes that arrived since the look before, as if they were one packet.
+/// The bytes that arrived since the sample before, as one packet.
 fn arrived(sample: &FlowSample, number: usize, bytes: u64) -> Value {
     let header = json!({ "packet_type": "1RTT", "packet_number": number });
     let data = json!({ "header": header, "raw": { "length": bytes } });
     event(sample.t_s, "transport:packet_sent", data)
 }
 
-/// So many segments were sent again since the look before.
+/// The segments that were sent again since the sample before.
 fn lost(sample: &FlowSample, number: usize, segments: u64) -> Value {
     let header = json!({ "packet_type": "1RTT", "packet_number": number });
     let data = json!({ "header": header, "segments_sent_again": segments });
@@ -52,11 +53,11 @@ fn switched(switch: &Switch) -> Value {
 }
 
 fn events(flow: &FlowOutcome, samples: &[&FlowSample], mss_bytes: u32) -> Vec<Value> {
-    // Never empty: qvis asks for the last event.
+    // The list is never empty, because qvis reads the last event.
     let data = json!({ "max_datagram_size": mss_bytes, "driver": flow.driver });
     let mut events = vec![event(flow.start_s, "recovery:parameters_set", data)];
     let mut switches = flow.switches.iter().peekable();
-    // From 1: some versions of qvis take a packet numbered 0 for one without a number.
+    // Numbers start at 1: some versions of qvis treat packet number 0 as a missing number.
     let (mut number, mut before, mut resent) = (0, 0, 0);
     for sample in samples.iter().filter(|sample| sample.t_s >= flow.start_s) {
         while let Some(switch) = switches.next_if(|switch| switch.t_s <= sample.t_s) {
@@ -68,7 +69,8 @@ fn events(flow: &FlowOutcome, samples: &[&FlowSample], mss_bytes: u32) -> Vec<Va
             number += 1;
             events.push(arrived(sample, number, bytes));
         }
-        // Before the first packet there is none to name: what was sent again waits for it.
+        // Before the first packet there is none to name, so segments sent again until then count at
+        // the first packet.
         let again = sample.retransmitted_pkts.saturating_sub(resent);
         if again > 0 && number > 0 {
             resent = sample.retransmitted_pkts;
@@ -109,8 +111,8 @@ fn file(outcome: &Outcome, flow: &FlowOutcome, events: Vec<Value>) -> Value {
     })
 }
 
-/// The qlog of each flow, a JSON text each, in the order of [`Outcome::flows`]. `mss_bytes` says a
-/// flow's segment's payload, by its place in the scenario.
+/// The qlog of each flow as JSON text, in the order of [`Outcome::flows`]. `mss_bytes` returns the
+/// payload of a flow's segment, by the flow's index in the scenario.
 pub fn qlog<'a>(
     outcome: &'a Outcome,
     mss_bytes: impl Fn(u32) -> u32 + 'a,

@@ -1,4 +1,4 @@
-//! Rows of another kind than an outcome's, as a Parquet file of their own.
+//! Rows of other types than an outcome's, in Parquet files of their own.
 
 use crate::batch::rows;
 use crate::column::Column;
@@ -10,17 +10,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A kind of rows: what its table is called, and its columns.
+/// A type of rows: the table's name and its columns.
 pub struct Rows<T: 'static> {
-    /// What errors call the table.
+    /// The table's name in errors.
     pub name: &'static str,
-    /// Its columns, in their order.
+    /// The columns, in their order.
     pub columns: &'static [Column<T>],
 }
 
 impl<T: Default> Rows<T> {
-    /// Writes a file, which has its name only when it is whole. `metadata` is what the table says
-    /// of itself. The same rows give the same bytes.
+    /// Writes a file, which gets its name only when it is complete. `metadata` is stored in the
+    /// table. The same rows give the same bytes.
     pub fn write(
         &self,
         path: &Path,
@@ -38,7 +38,7 @@ impl<T: Default> Rows<T> {
         file.finish()
     }
 
-    /// Reads a file, and what it says of itself.
+    /// Reads the rows and the metadata of a file.
     pub fn read(&self, path: &Path) -> Result<(Vec<T>, HashMap<String, String>), Error> {
         let Loaded { metadata, batches } = Loaded::from(path, self.name)?;
         Ok((rows(self.name, self.columns, &batches)?, metadata))

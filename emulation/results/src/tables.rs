@@ -1,4 +1,4 @@
-//! Which tables there are, and their columns.
+//! The tables and their columns.
 
 use crate::column;
 use crate::column::Column;
@@ -9,17 +9,17 @@ use remuda_scenarios::outcome::{
 /// The tables of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Table {
-    /// A row a flow.
+    /// A row for each flow.
     Flows,
-    /// A row a link.
+    /// A row for each link.
     Links,
-    /// A row a change of a flow's arm.
+    /// A row for each change of a flow's arm.
     Switches,
-    /// A row a decision about a flow's arm.
+    /// A row for each decision about a flow's arm.
     Decisions,
-    /// A row a look at a flow.
+    /// A row for each sample of a flow.
     FlowSamples,
-    /// A row a look at a link.
+    /// A row for each sample of a link.
     LinkSamples,
 }
 
@@ -33,7 +33,7 @@ impl Table {
         Self::LinkSamples,
     ];
 
-    /// Its name: a Parquet file's stem.
+    /// The table's name, which is the stem of its Parquet file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Flows => "flows",
@@ -46,7 +46,7 @@ impl Table {
     }
 }
 
-/// A change of a flow's arm, with the flow it is of.
+/// A change of arm, with its flow.
 #[derive(Default)]
 pub(crate) struct SwitchRow {
     pub flow: u32,
@@ -56,7 +56,7 @@ pub(crate) struct SwitchRow {
     pub why: String,
 }
 
-/// The changes of all flows, by flow and time.
+/// The changes of all flows, ordered by flow and time.
 pub(crate) fn switch_rows(outcome: &Outcome) -> Vec<SwitchRow> {
     let of_flow = |of: &FlowOutcome| {
         let flow = of.flow;
@@ -72,7 +72,7 @@ pub(crate) fn switch_rows(outcome: &Outcome) -> Vec<SwitchRow> {
     outcome.flows.iter().flat_map(of_flow).collect()
 }
 
-/// A decision, with the flow it is of; its features as a JSON object of texts.
+/// A decision, with its flow; its features are a JSON object of texts.
 #[derive(Default)]
 pub(crate) struct DecisionRow {
     pub flow: u32,
@@ -84,7 +84,7 @@ pub(crate) struct DecisionRow {
     pub features: String,
 }
 
-/// The decisions of all flows, by flow and time.
+/// The decisions of all flows, ordered by flow and time.
 pub(crate) fn decision_rows(outcome: &Outcome) -> Vec<DecisionRow> {
     let of_flow = |of: &FlowOutcome| {
         let flow = of.flow;

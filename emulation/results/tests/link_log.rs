@@ -1,4 +1,4 @@
-//! What a log says, beside what the link that wrote it counted.
+//! A log's totals equal the counters of the link that wrote the log.
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 
@@ -10,7 +10,7 @@ use remuda_results::LinkLog;
 
 const RTT: Nanos = Nanos::from_millis(40);
 
-/// Runs packets over a link and gives what it counted, beside its log, read again.
+/// Sends packets over a link; returns the link's counters and the log, read again.
 fn both(spec: &LinkSpec, packets: &[(u64, u32)], end: Nanos) -> (LinkStats, LinkLog) {
     let mut link: Link<u32> = spec.build(RTT, Direction::Up).unwrap();
     link.enable_log();
@@ -50,7 +50,7 @@ proptest! {
         prop_assert_eq!(log.totals.arrived_bytes, stats.bytes_in);
         prop_assert_eq!(log.totals.dropped_packets, stats.dropped.total());
         prop_assert_eq!(log.totals.dropped_bytes, stats.bytes_dropped);
-        // All is through by the end: what came and was not dropped has left.
+        // All packets are through by the end: a packet that was not dropped has left.
         let left = stats.packets_in - stats.dropped.total();
         prop_assert_eq!(log.totals.departed_packets, left);
         prop_assert_eq!(log.totals.departed_bytes, stats.bytes_in - stats.bytes_dropped);

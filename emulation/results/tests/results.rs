@@ -1,5 +1,5 @@
-//! Results: what is written is read back, the same outcome gives the same bytes, and pictures and
-//! qlog are what their readers take.
+//! Written results can be read back, the same outcome gives the same bytes, and pictures and qlog
+//! files are valid for their readers.
 
 use proptest::prelude::*;
 use remuda_results::{About, Sweep, Table, details, overview, png, qlog, read, svg, write};
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Two flows, of which the first changes its arm, over one link with a queue.
+/// Two flows over one link with a queue; the first flow changes its arm.
 fn outcome() -> Outcome {
     let flow = |flow: u32, name: &str, driver: &str, arm: &str| FlowOutcome {
         flow,
@@ -127,7 +127,7 @@ fn the_same_outcome_gives_the_same_bytes() {
     for again in 0..8 {
         assert!(written(&format!("again-{again}")) == first);
     }
-    // Over what was there before, too.
+    // Also where files of these names existed before.
     assert!(written("first") == first);
 }
 
@@ -167,7 +167,7 @@ fn a_png_is_one_and_has_text_without_a_font_on_this_machine() {
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut pixels).unwrap();
     assert_eq!((info.width, info.color_type), (2400, ::png::ColorType::Rgb));
-    // The title: dark pixels in the first 80 rows, and there is nothing else there.
+    // The title: dark pixels in the first 80 rows, which hold nothing else.
     let row = info.width as usize * 3;
     let dark = pixels[..row * 80].chunks(3).filter(|rgb| rgb.iter().all(|it| *it < 100)).count();
     assert!(dark > 200, "{dark} dark pixels of text");
@@ -221,7 +221,7 @@ fn a_qlog_is_what_qvis_reads() {
     let number = |event: &serde_json::Value| event["data"]["header"]["packet_number"].as_u64();
     let numbers: Vec<u64> = sent.iter().map(|it| number(it).unwrap()).collect();
     assert_eq!(numbers, (1..=sent.len() as u64).collect::<Vec<_>>());
-    // Looks 30, 60 and 90: one segment each, at the packet of that look.
+    // Samples 30, 60 and 90 have one segment each, at the packet of that sample.
     let lost = of("recovery:packet_lost");
     assert_eq!(lost.iter().map(|it| number(it).unwrap()).collect::<Vec<_>>(), [30, 60, 90]);
     for event in lost {
@@ -236,7 +236,7 @@ fn a_qlog_is_what_qvis_reads() {
     }
 }
 
-/// An event is time, name and data, the name one that draft-ietf-quic-qlog-quic-events-02 has.
+/// An event has time, name and data; its name is one of draft-ietf-quic-qlog-quic-events-02.
 fn each_event_is_one_of_the_schema(events: &[serde_json::Value]) {
     let names: [serde_json::Value; 5] = [
         "recovery:parameters_set",
@@ -250,7 +250,7 @@ fn each_event_is_one_of_the_schema(events: &[serde_json::Value]) {
         let keys: Vec<&String> = event.as_object().expect("an object").keys().collect();
         assert_eq!(keys, ["data", "name", "time"]);
         assert!(event["data"].is_object() && names.contains(&event["name"]));
-        // qvis tells its user of these, which were of draft 01.
+        // qvis warns about these keys, which draft 01 had.
         for old in ["packet_type", "packet_number", "packet_size"] {
             assert_eq!(event["data"].get(old), None, "{event}");
         }

@@ -1,8 +1,9 @@
-//! Simulates environments and keeps what came of them, a file for 25 environments.
+//! Simulates environments and stores the samples, a file for 25 environments.
 //!
-//! A file has its name only when it is whole, and says by which program and with which settings it
-//! was made: a collection that was stopped goes on where it was, and one by another program begins
-//! anew. The same settings give the same bytes, on every machine and with any number of threads.
+//! A file gets its name only when it is complete, and its metadata have the program and the
+//! settings. A collection that was stopped continues where it ended, and one of another program
+//! starts anew. The same settings give the same bytes, on every machine and with any number of
+//! threads.
 
 use crate::draw::Environment;
 use crate::plan::{ARMS, Plan, plans};
@@ -20,53 +21,53 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Environments of a file.
+/// Environments in each file.
 const PER_FILE: u64 = 25;
-/// Rows of a run that become states to decide in: rows of one run are much alike.
+/// Rows of a run that become decision states; the rows of one run are much alike, so a few are
+/// enough.
 const STATES: usize = 10;
-/// How much more often a state is of the first seconds, in which most flows live.
+/// Rows of the first 5 seconds, in which most flows live, are preferred as states, with a weight of
+/// 2.5.
 const EARLY: (f64, f64) = (5.0, 2.5);
 
-/// What is to be collected.
+/// The settings of a collection.
 #[derive(Clone, Debug)]
 pub struct Collection {
-    /// Where the files go.
     pub folder: PathBuf,
     /// The seed of the first environment.
     pub first: u64,
     pub environments: u64,
-    /// Random plans of each.
+    /// Random plans for each environment.
     pub plans: u64,
-    /// Simulations at a time.
+    /// Simulations that run at a time.
     pub threads: usize,
-    /// What else the files are to say of themselves: a file that says otherwise is made anew.
+    /// More metadata for the files. A file with other metadata is made anew.
     pub about: BTreeMap<String, String>,
 }
 
-/// How far it is.
+/// The progress of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Environments done, with those of before.
+    /// Environments that are done, including those of earlier files.
     pub done: u64,
     pub kept: u64,
     pub all: u64,
 }
 
-/// Why there is no collection.
+/// Why a collection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     #[error("{path}: {source}")]
     Folder { path: PathBuf, source: std::io::Error },
-    /// A file cannot be written.
     #[error("{0}")]
     Write(#[from] remuda_results::Error),
-    /// An environment cannot be simulated: the drawing is at fault.
+    /// An environment cannot be simulated: a defect of the drawing.
     #[error("environment {seed}: {rule}")]
     Environment { seed: u64, rule: String },
 }
 
-/// Policies are to do as planned, so the guard bounds windows and rates, and no switches.
+/// The guard limits windows and rates as usual, but no switch: the plan decides these.
 fn unguarded() -> Config {
     let mut config = Config::default();
     config.guard.dwell_ms_min = 0;
@@ -90,7 +91,7 @@ impl Collection {
         own.chain(self.about.clone()).collect()
     }
 
-    /// The files, each with its seeds.
+    /// The files, each with its range of seeds.
     fn files(&self) -> Vec<(PathBuf, std::ops::Range<u64>)> {
         let end = self.first + self.environments;
         let starts = (self.first..end).step_by(PER_FILE as usize);
@@ -101,20 +102,20 @@ impl Collection {
         starts.map(file).collect()
     }
 
-    /// The seeds of each file that is not there, for whoever has them collected elsewhere.
+    /// The seeds of each missing file, for a caller that collects them elsewhere.
     pub fn missing(&self) -> Vec<std::ops::Range<u64>> {
         let files = self.files().into_iter();
         files.filter(|(path, _)| !self.is_kept(path)).map(|(_, seeds)| seeds).collect()
     }
 
-    /// Whether it is there, whole, and of the same program and settings.
+    /// Whether the file exists, is complete, and has the same program and settings.
     fn is_kept(&self, path: &Path) -> bool {
         let Ok((_, said)) = table().read(path) else { return false };
         self.facts().iter().all(|(name, value)| said.get(name) == Some(value))
     }
 }
 
-/// Collects what is not there yet; `None` if it was stopped. `show` is told how far it is.
+/// Collects the missing files; `None` if it was stopped. `show` gets the progress.
 pub fn collect(
     collection: &Collection,
     stopped: &AtomicBool,
@@ -169,7 +170,7 @@ fn stop(failure: &Mutex<Option<Error>>, error: Error) {
     }
 }
 
-/// One file; whether it was not stopped.
+/// Writes one file; `false` if it was stopped.
 fn file(
     collection: &Collection,
     path: &Path,
@@ -229,7 +230,7 @@ fn rows_of(environment: &Environment, plan: &Plan, samples: Vec<Sample>) -> Vec<
     samples.into_iter().enumerate().map(row).collect()
 }
 
-/// Which samples of a run are states to decide in: some, by chance, rather early ones.
+/// Chooses at random which samples of a run are decision states, with a preference for early ones.
 fn states(environment: &Environment, plan: &Plan, samples: &[Sample]) -> Vec<bool> {
     let stream = plan.name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31) + u64::from(byte));
     let mut rng = ChaCha8Rng::seed_from_u64(environment.seed ^ 0x7374_6174);
@@ -272,7 +273,7 @@ mod tests {
         assert!(collection(two.path(), 2).missing().is_empty());
         assert!(bytes(one.path()) == bytes(two.path()));
         assert_eq!(run(&collection(one.path(), 1)).kept, 2);
-        // Of another program, or cut off: made anew.
+        // A file of another program, or one that is cut off, is made anew.
         let mut other = collection(one.path(), 1);
         other.about.insert("program".to_owned(), "another".to_owned());
         assert_eq!(run(&other).kept, 0);

@@ -1,41 +1,44 @@
-//! Draws environments: the training's and those held out are of one distribution, by other seeds,
-//! but that of the training's five of twelve are of kinds that would be too few.
+//! Draws environments by seed. Training and held-out environments use different seeds. Held-out
+//! ones, and seven of twelve blocks of the training's, come from one distribution; the other five
+//! blocks of the training's come from kinds of environments that would be too rare otherwise.
 //!
-//! Ranges are those of Table II of Zhou et al., Antelope (ICNP 2021), 12 to 8000 Mbit/s, 1 to 100
-//! ms and 0.1 to 6 BDPs, widened where paths of today are (4 Mbit/s, 200 ms) and cut where the time
-//! to simulate them would be (200 Mbit/s). Beside the paper's WAN, DCN and cellular: random loss,
-//! Wi-Fi's jitter, rates that step, and neighbours: CUBICs, a BBR, requests of 1 KB to many MB, a
-//! crowd of both, and up to 20 flows of the same arm. Where somebody shares the path, every second
-//! flow under test comes later than the others: it may never see the path without a queue.
+//! Ranges are those of Table II of Zhou et al., Antelope (ICNP 2021): 12 to 8000 Mbit/s, 1 to 100
+//! ms and 0.1 to 6 BDPs. They are wider where today's paths are (4 Mbit/s, 200 ms) and narrower
+//! where a simulation would take too long (200 Mbit/s). Beside the paper's WAN, data center and
+//! cellular paths there are random loss, Wi-Fi's jitter, rates that step, and neighbours: several
+//! CUBIC flows, a BBR flow, requests of 1 KB to many MB, a crowd of both, and up to 20 flows of the
+//! same arm. On a shared path every second flow under test starts later than the others, so it may
+//! never see the path without a queue.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt::Write as _;
 use std::ops::{Range, RangeInclusive};
 
-/// How long each flow under test lasts.
+/// Duration of each flow under test.
 pub const DURATION_S: f64 = 30.0;
-/// What the flow under test is called.
+/// The name of the flow under test.
 const TESTED: &str = "tested";
-/// What flows are called that do as it does, and an environment's neighbours that are only these.
+/// The name of the flows with the same driver as the flow under test. It also names the kind of
+/// neighbours that consists of such flows only.
 pub const ALIKE: &str = "alike";
 const ALIKE_AND_CUBICS: &str = "alike-and-cubics";
 
-/// One environment: a scenario, but for the flow under test.
+/// One environment: a scenario without the flow under test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Environment {
-    /// Its seed, and its name.
+    /// The seed, which is also the environment's name.
     pub seed: u64,
-    /// What kind of path it is.
+    /// The kind of path, as `cellular`.
     pub kind: &'static str,
     pub neighbours: &'static str,
     /// The round trip of the path without a queue.
     pub rtt_ms: f64,
-    /// When the flow under test starts.
     pub start_s: f64,
-    /// Flows beside it that do as it does: how many, and when they start.
+    /// The TOML keys `count` and `stagger_s` of the flows named [`ALIKE`]; `None` if there are
+    /// none.
     alike: Option<String>,
-    /// The scenario, without these and without the flow under test.
+    /// The scenario's TOML without these flows and without the flow under test.
     text: String,
 }
 
@@ -43,7 +46,7 @@ fn log_uniform(rng: &mut ChaCha8Rng, range: &Range<f64>) -> f64 {
     (rng.random_range(range.start.ln()..range.end.ln())).exp()
 }
 
-/// One of several, each with its weight.
+/// Picks one of several values, each with a weight.
 fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[(f64, T)]) -> T {
     let all: f64 = of.iter().map(|(weight, _)| weight).sum();
     let mut at = rng.random_range(0.0..all);
@@ -56,9 +59,9 @@ fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[(f64, T)]) -> T {
     of[of.len() - 1].1
 }
 
-/// A path whose rate steps up and down.
+/// The kind of a path whose rate steps up and down.
 pub const STEPS: &str = "steps";
-/// Kinds of path, and how often each is drawn.
+/// The kinds of path, each with its weight.
 const KINDS: [(f64, &str); 6] = [
     (0.34, "wired"),
     (0.12, "lossy"),
@@ -67,7 +70,7 @@ const KINDS: [(f64, &str); 6] = [
     (0.12, "datacenter"),
     (0.12, STEPS),
 ];
-/// Who shares it, and how often.
+/// The kinds of neighbours, each with its weight.
 const NEIGHBOURS: [(f64, &str); 9] = [
     (0.36, "none"),
     (0.14, "cubic"),
@@ -79,19 +82,20 @@ const NEIGHBOURS: [(f64, &str); 9] = [
     (0.09, ALIKE),
     (0.05, ALIKE_AND_CUBICS),
 ];
-/// What environments are drawn from; a data center has ranges of its own.
+/// The distribution from which environments are drawn; a data center has its own ranges of round
+/// trips and queues.
 struct Population {
     kinds: &'static [(f64, &'static str)],
-    /// Round trips without a queue, in milliseconds.
+    /// Round trips without a queue.
     rtt_ms: Range<f64>,
     /// Queues, in bandwidth-delay products.
     bdps: Range<f64>,
-    /// The least rate of a cell, to its highest.
+    /// The least rate of a cellular path over its highest rate.
     cell_least: Range<f64>,
     neighbours: &'static [(f64, &'static str)],
-    /// When an endless neighbour starts.
+    /// When a neighbour without a fixed size starts.
     comes_s: Range<f64>,
-    /// How often the flow under test comes later than its neighbours.
+    /// The probability that the flow under test starts later than its neighbours.
     late: f64,
 }
 const ALL: Population = Population {
@@ -103,7 +107,7 @@ const ALL: Population = Population {
     comes_s: 0.0..20.0,
     late: 0.5,
 };
-/// Paths that long flows share, where arms differ most and cost others most.
+/// Paths that long flows share: here arms differ most, and cost others most.
 const CROWDED: Population = Population {
     rtt_ms: 20.0..200.0,
     bdps: 1.0..6.0,
@@ -116,7 +120,7 @@ const CROWDED: Population = Population {
     ],
     ..ALL
 };
-/// A flow that has had a path with a queue for itself, until others come who fill it.
+/// A flow that has a path with a queue to itself, until other flows come and fill the queue.
 const OTHERS_COME: Population = Population {
     kinds: &[(0.7, "wired"), (0.1, "lossy"), (0.1, "cellular"), (0.1, STEPS)],
     rtt_ms: 10.0..120.0,
@@ -126,7 +130,7 @@ const OTHERS_COME: Population = Population {
     late: 0.0,
     ..ALL
 };
-/// Cells of somebody who stands or walks: their rates vary less.
+/// Cellular paths of a person that stands or walks: the rates vary less.
 const CALM_CELLS: Population = Population {
     kinds: &[(1.0, "cellular")],
     rtt_ms: 10.0..120.0,
@@ -135,11 +139,11 @@ const CALM_CELLS: Population = Population {
     neighbours: &[(0.8, "none"), (0.1, "cubic"), (0.1, "web-search")],
     ..ALL
 };
-/// Blocks of seeds, each a file of the collection, are this long.
+/// Seeds in a block. A block is also one file of the collection.
 const BLOCK_SEEDS: u64 = 25;
-/// What a model learns from, block by block and then anew. Of some paths it would see too few if
-/// all were drawn alike: a model that has seen few crowded ones takes the queue of others for its
-/// own.
+/// The distributions of the training's blocks; the list repeats. If all blocks had the same
+/// distribution, some paths would be too rare: a model that has seen few crowded paths attributes
+/// the queue of other flows to itself.
 const TO_LEARN_FROM: [&Population; 12] = [
     &ALL,
     &ALL,
@@ -154,15 +158,15 @@ const TO_LEARN_FROM: [&Population; 12] = [
     &OTHERS_COME,
     &CROWDED,
 ];
-/// How many flows do as the one under test does, beside it. What a policy makes of more is its
-/// own affair (`selector/src/antelope/policy.rs`).
+/// Number of flows beside the flow under test that have its driver. What a policy does with more
+/// companions is defined in `selector/src/antelope/policy.rs`.
 const ALIKE_COUNT: RangeInclusive<u32> = 1..=20;
-/// The same where CUBICs are there as well, at most as many.
+/// The same for environments that also have CUBIC flows.
 const ALIKE_AND_CUBICS_COUNT: RangeInclusive<u32> = 1..=5;
 /// How much later than its neighbours a flow under test may start.
 const LATE_S: Range<f64> = 3.0..12.0;
 
-/// What a bottleneck's keys are drawn around.
+/// The values that define a path.
 #[derive(Clone, Copy)]
 struct Path {
     kind: &'static str,
@@ -189,7 +193,7 @@ impl Path {
         Self { kind, rate_mbit_per_sec: rate, rtt_ms, queue_pkts }
     }
 
-    /// How its rate varies.
+    /// The TOML of the link's rate, which may vary.
     fn rate(&self, of: &Population, rng: &mut ChaCha8Rng) -> String {
         let rate = self.rate_mbit_per_sec;
         match self.kind {
@@ -214,7 +218,7 @@ impl Path {
         }
     }
 
-    /// Random loss and jitter.
+    /// The TOML of random loss and jitter.
     fn noise(&self, rng: &mut ChaCha8Rng) -> String {
         let mut text = String::new();
         let loss = match self.kind {
@@ -233,7 +237,7 @@ impl Path {
         text
     }
 
-    /// An endless one may leave again.
+    /// The TOML of neighbours without a fixed size; they stop at a random time.
     fn endless(comes_s: &Range<f64>, driver: &str, count: u32, rng: &mut ChaCha8Rng) -> String {
         let start_s = rng.random_range(comes_s.clone());
         let stagger_s = rng.random_range(0.0..2.0);
@@ -245,7 +249,7 @@ impl Path {
         )
     }
 
-    /// Requests that offer so much of the path's rate.
+    /// The TOML of requests whose load is `share` of the path's rate.
     fn requests(&self, sizes: &str, share: f64) -> String {
         let load = self.rate_mbit_per_sec * share;
         format!(
@@ -273,8 +277,8 @@ impl Path {
     }
 }
 
-/// The flows that do as the one under test does: few more often than many, and all of them there
-/// within some seconds.
+/// The TOML keys of the flows with the driver of the flow under test. Small counts are more likely
+/// than large ones, and all flows start within some seconds.
 fn alike(neighbours: &str, rng: &mut ChaCha8Rng) -> Option<String> {
     let counts = match neighbours {
         ALIKE => ALIKE_COUNT,
@@ -288,12 +292,12 @@ fn alike(neighbours: &str, rng: &mut ChaCha8Rng) -> Option<String> {
 }
 
 impl Environment {
-    /// The one of that seed: those held out, and most to learn from.
+    /// The environment of a seed, from the distribution of held-out environments.
     pub fn draw(seed: u64) -> Self {
         Self::of(&ALL, seed)
     }
 
-    /// The one of that seed to learn from.
+    /// The environment of a seed for training.
     pub fn to_learn_from(seed: u64) -> Self {
         let block = seed / BLOCK_SEEDS % TO_LEARN_FROM.len() as u64;
         Self::of(TO_LEARN_FROM[block as usize], seed)
@@ -321,7 +325,7 @@ impl Environment {
         Self { seed, kind, neighbours, rtt_ms, start_s, alike, text }
     }
 
-    /// With the flow under test, which comes last.
+    /// The TOML with the flow under test, which comes last.
     pub fn with(&self, driver: &str) -> String {
         let driver = format!("[[flows]]\ndriver = \"{driver}\"\n");
         let alike = self.alike.as_ref();

@@ -1,8 +1,10 @@
-//! Environments drawn by seed, and what each arm does in them: what selectors learn from.
+//! Environments drawn by seed, and samples of each arm in them: the data from which selectors
+//! learn.
 //!
-//! Each environment is simulated once for each arm, which has the flow throughout, and once for
-//! each random plan, in which arms take turns. All runs of an environment see the same path at the
-//! same time, as everything but the arm is decided by the seed: so the fixed runs say, for each
+//! Each environment is simulated once for each arm, which keeps the flow throughout, and once for
+//! each random plan, in which arms alternate. Except for the arm, the seed decides everything, so
+//! all runs of an environment see the same path at the same time. The runs of single arms therefore
+//! show, for each moment of any run, what each arm would achieve on the path from then on.
 //! moment of any run, what each arm would make of the path from there on.
 //!
 //! ```text

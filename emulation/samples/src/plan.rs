@@ -1,28 +1,28 @@
-//! Who rides when: each arm throughout, and random plans.
+//! Plans: which arm drives the flow at which time. Each arm throughout, and random plans.
 
 use crate::draw::{DURATION_S, Environment};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use remuda_selector::antelope::sampler::{SamplerConfig, Turn};
 
-/// The arms that a selector picks from: each is best somewhere, and none asks for more than a
-/// path has. In this order in rows and models.
+/// The arms that a selector picks from: each is best somewhere, and none asks for more than a path
+/// has. Rows and models use this order.
 pub const ARMS: [&str; 8] = remuda_selector::CANDIDATES;
-/// An arm's turn, in seconds: a dwell at least.
+/// How long an arm stays in charge; at least the minimum dwell of a switch.
 const TURN_S: std::ops::Range<f64> = 3.0..9.0;
-/// The first change, in seconds.
+/// When the first change happens.
 const FIRST_S: std::ops::Range<f64> = 0.5..3.0;
 
 /// One run of an environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The arm that has the flow throughout, or `random:N`.
+    /// The arm that drives the flow throughout, or `random:N`.
     pub name: String,
-    /// What the sampler does.
+    /// The configuration of the sampler policy.
     pub sampler: SamplerConfig,
 }
 
-/// The plans of an environment: one an arm, and so many random ones.
+/// The plans of an environment: one for each arm, and `random` random ones.
 pub fn plans(environment: &Environment, random: u64) -> Vec<Plan> {
     let fixed = ARMS.iter().map(|arm| {
         let sampler = SamplerConfig { first: (*arm).to_owned(), turns: Vec::new() };
@@ -32,7 +32,7 @@ pub fn plans(environment: &Environment, random: u64) -> Vec<Plan> {
 }
 
 fn random(environment: u64, number: u64) -> Plan {
-    // A stream of its own: neither the environment's nor another plan's.
+    // Each plan has a random stream of its own, apart from that of the environment.
     let mut rng = ChaCha8Rng::seed_from_u64(environment);
     rng.set_stream(number + 1);
     let arm = |rng: &mut ChaCha8Rng| ARMS[rng.random_range(0..ARMS.len())].to_owned();

@@ -4,30 +4,32 @@ use remuda_results::{Cells, Column, Rows, column};
 use remuda_selector::features::{COUNT, schema};
 use std::sync::OnceLock;
 
-/// What an arm did in a span of a run, and what was known of the path at its end.
+/// What an arm achieved in a span of a run, and what the sender knew of the path at the end of the
+/// span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The seed of the environment.
     pub environment: u64,
-    /// What kind of path it is.
+    /// The kind of path, as `cellular`.
     pub kind: String,
     pub neighbours: String,
     /// The round trip of the path without a queue.
     pub path_rtt_ms: f64,
-    /// Which of the environment's runs.
+    /// The name of the plan, which names the run in its environment.
     pub plan: String,
-    /// The arm that had the flow.
+    /// The arm in charge.
     pub arm: String,
-    /// When the span began, in seconds since the flow did.
+    /// Start of the span, in seconds since the flow's start.
     pub from_s: f64,
     pub until_s: f64,
-    /// Payload delivered over it.
+    /// Payload delivered in the span.
     pub seen_throughput_mbit_per_sec: f64,
-    /// Payload lost over it.
+    /// Payload lost in the span.
     pub seen_lost_mbit_per_sec: f64,
-    /// Mean round trip over it.
+    /// Mean round trip in the span.
     pub seen_rtt_mean_ms: f64,
-    /// The features at its end, of a row that is a state to decide in; a NaN is not known.
+    /// The features at the end of the span, if the row is a decision state; an unknown feature is
+    /// NaN.
     pub features: Option<[f32; COUNT]>,
 }
 
@@ -64,7 +66,8 @@ fn feature<const AT: usize>() -> Column<Row> {
     Column { name: &feature.name, unit: &feature.unit, cells: Cells::Maybe(get, set) }
 }
 
-/// Whether the row is a state: 1 or 0. Set before its features are.
+/// The column `state`: 1 if the row is a decision state, otherwise 0. Reading fills this column before
+/// those of the features.
 fn state() -> Column<Row> {
     let get = |row: &Row| u32::from(row.features.is_some());
     let set = |row: &mut Row, value| row.features = (value == 1).then_some([f32::NAN; COUNT]);

@@ -1,17 +1,17 @@
-//! Drawn environments as a suite: what training learns from, and what it has never seen, for
-//! matrices of any arm or policy.
+//! Drawn environments as a suite, so that matrices of any arm or policy can run those of the
+//! training and held-out ones.
 //!
-//! `drawn:FROM..TO` names those of the seeds from FROM on, without TO. Training begins at 0, so
-//! that high seeds are held out.
+//! `drawn:FROM..TO` names the environments of the seeds from FROM up to, but not including, TO. The
+//! training starts at seed 0, so high seeds are held out.
 
 use crate::draw::{self, Environment};
 use remuda_scenarios::{Error, Suite};
 use std::ops::Range;
 use toml::{Table, Value};
 
-/// How names of such suites begin.
+/// The prefix of the names of such suites.
 pub const PREFIX: &str = "drawn:";
-/// More is a mistake in a range.
+/// A larger range is a mistake.
 const ENVIRONMENTS_MAX: u64 = 100_000;
 
 fn refuse(name: &str, message: impl Into<String>) -> Error {
@@ -25,11 +25,11 @@ fn range(name: &str) -> Option<Range<u64>> {
     (1..=ENVIRONMENTS_MAX).contains(&count).then_some(seeds)
 }
 
-/// The suite of a name that begins with [`PREFIX`].
+/// The suite whose name begins with [`PREFIX`].
 ///
 /// # Errors
 ///
-/// It names no range of 1 to 100000 seeds.
+/// The name has no range of 1 to 100000 seeds.
 pub fn suite(name: &str) -> Result<Suite, Error> {
     let rule = "is no range of drawn environments; it is as drawn:1000000..1000300";
     let seeds = range(name).ok_or_else(|| refuse(name, rule))?;
@@ -49,7 +49,7 @@ pub fn suite(name: &str) -> Result<Suite, Error> {
 fn family(environment: &Environment) -> Result<Value, String> {
     let mut scenario: Table =
         toml::from_str(&environment.with("tested")).map_err(|error| error.to_string())?;
-    // A suite's runs have names and seeds of their own.
+    // A suite gives its runs names and seeds.
     scenario.remove("name");
     scenario.remove("seed");
     let text = |value: &str| Value::String(value.to_owned());

@@ -1,5 +1,5 @@
-//! An agent that CCP's own documentation could have: additive increase, multiplicative decrease,
-//! on an unmodified portus. It changes its program once.
+//! An agent like the examples in CCP's own documentation: additive increase, multiplicative
+//! decrease, on an unmodified portus. It changes its program once.
 
 use portus::ipc::Ipc;
 use portus::lang::Scope;
@@ -31,24 +31,24 @@ const STEADY: &str =
 (when (&& (> Report.lost 0) (> Micros 20000)) (:= Micros 0) (report))
 (when (> Micros wait_us) (:= Micros 0) (report))";
 
-/// What the agent did, for a test to see.
+/// The actions of the agent, which a test reads.
 #[derive(Default)]
 pub struct Notes {
     pub reports: u64,
-    /// Of the second program.
+    /// Reports of the second program.
     pub steady_reports: u64,
-    /// Windows, in bytes, in order.
+    /// The windows that the agent decided, in bytes, in order.
     pub decided: Vec<u64>,
-    /// What `Report.cwnd` said.
+    /// The values of `Report.cwnd`.
     pub seen_cwnd: Vec<u64>,
-    /// The flow has ended.
+    /// Whether the flow has ended.
     pub closed: bool,
 }
 
-/// Between a test and its agent.
+/// Shared between a test and its agent.
 pub type Shared = Arc<Mutex<Notes>>;
 
-/// A look at what the agent did.
+/// Calls `look` with the notes.
 pub fn with<T>(notes: &Shared, look: impl FnOnce(&mut Notes) -> T) -> T {
     look(&mut notes.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -56,7 +56,7 @@ pub fn with<T>(notes: &Shared, look: impl FnOnce(&mut Notes) -> T) -> T {
 /// Additive increase, multiplicative decrease.
 pub struct Aimd(pub Shared);
 
-/// One flow of it.
+/// One flow of [`Aimd`].
 pub struct AimdFlow<I: Ipc> {
     control: portus::Datapath<I>,
     scope: Scope,

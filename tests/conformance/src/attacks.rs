@@ -1,4 +1,4 @@
-//! Messages that no datapath may take: those that bring libccp down, and more.
+//! Messages that every datapath must refuse: those that crash libccp, and more.
 
 use crate::source::{
     Operand, Record, Source, Span, close, header, immediate, kind, op, operand, put,
@@ -14,7 +14,7 @@ fn assign(result: Operand, right: Operand) -> Record {
     Record { op: op::BIND, result, left: result, right }
 }
 
-/// A program with that many initial values, and those instructions in the body of one event.
+/// A program with `defines` initial values and one event, whose body is `body`.
 fn program(defines: u32, body: Vec<Record>) -> Source {
     let mut records: Vec<Record> =
         (0..defines).map(|index| define(kind::VOLATILE_REPORT, index)).collect();
@@ -42,8 +42,9 @@ fn change(sid: u32, uid: u32) -> Vec<u8> {
     message
 }
 
-/// The messages that write over libccp's tables, read beside them or never end
-/// (kernel-module.md, section 5), and what else a datapath must not take.
+/// The messages that make libccp write over its tables, read beside them or loop for ever
+/// (kernel-module.md, section 5), and other messages that a datapath must refuse, each with the
+/// reason.
 pub fn attacks(sid: u32) -> Vec<(&'static str, Vec<u8>, Reason)> {
     let report = operand(kind::VOLATILE_REPORT, 0);
     let read = |operand| program(1, vec![assign(report, operand)]).message();
@@ -69,7 +70,7 @@ pub fn attacks(sid: u32) -> Vec<(&'static str, Vec<u8>, Reason)> {
         ("an event beyond the program", endless.message(), Reason::Event),
         ("a read of temporary 8", read(operand(kind::TEMPORARY, 8)), Reason::Register),
         ("a read of primitive 15", read(operand(kind::PRIMITIVE, 15)), Reason::Register),
-        ("a kind of register that is not", read(operand(9, 0)), Reason::Register),
+        ("an unknown kind of register", read(operand(9, 0)), Reason::Register),
         (
             "a write to a primitive",
             program(1, vec![assign(operand(kind::PRIMITIVE, 0), immediate(1))]).message(),
@@ -78,11 +79,11 @@ pub fn attacks(sid: u32) -> Vec<(&'static str, Vec<u8>, Reason)> {
         ("a division by 0", program(1, vec![divide]).message(), Reason::Division),
         ("an update of Micros", update(sid, kind::IMPLICIT, 3, 1), Reason::Target),
         ("an update of a report register", update(sid, 5, 0, 1), Reason::Target),
-        ("200 updates that are one", update(sid, 0, 0, 200), Reason::Count),
+        ("200 updates announced, one sent", update(sid, 0, 0, 200), Reason::Count),
         ("an update cut short", cut, Reason::Count),
         ("a change with a byte too many", long, Reason::Count),
-        ("a program that is not", change(sid, 4_711), Reason::NoProgram),
-        ("a flow that is not", change(sid ^ 1, 1), Reason::NoFlow),
+        ("an unknown program", change(sid, 4_711), Reason::NoProgram),
+        ("an unknown flow", change(sid ^ 1, 1), Reason::NoFlow),
         ("a message for the agent", header_only(0), Reason::Type),
         ("no header", vec![3, 0, 4], Reason::Length),
     ]

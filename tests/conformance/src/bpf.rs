@@ -1,9 +1,9 @@
-//! What the BPF compiler makes of a program, run by the kernel on given numbers.
+//! Runs programs that the BPF compiler has made, in the kernel, on given numbers.
 //!
-//! The code is that of the live datapath: [`compile::body`] and [`compile::defines`]. The frame
-//! around it is ours, as the live one (bpf/program.h) reads a socket: it takes the primitives from
-//! a map, leaves every register in another, and goes to the next step. `BPF_PROG_TEST_RUN` repeats
-//! that for a whole stretch of steps in one call.
+//! The compiled code is that of the live datapath: [`compile::body`] and [`compile::defines`]. The
+//! frame around it is our own, in place of the live one (bpf/program.h), which reads a socket: it
+//! takes the primitives from a map, writes every register to another map, and goes to the next
+//! step. `BPF_PROG_TEST_RUN` repeats the frame for many steps in one call.
 
 use crate::Fallible;
 use crate::case::{Case, Outcome};
@@ -21,12 +21,12 @@ use std::mem::{offset_of, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// Steps of a case at most.
+/// Most steps of a case.
 const STEPS_MAX: usize = 1_024;
 const WORD: usize = 8;
 
-/// A step, in words: time, change, window, rate, primitives; then, for each control register,
-/// whether it is set and what to.
+/// Layout of a step, in words: time, change, window, rate, primitives; then, for each control
+/// register, whether it is set, and its value.
 const STEP_NOW: usize = 0;
 const STEP_CHANGE: usize = 1;
 const STEP_CWND: usize = 2;
@@ -34,11 +34,11 @@ const STEP_RATE: usize = 3;
 const STEP_PRIMITIVES: usize = 4;
 const STEP_CONTROL: usize = STEP_PRIMITIVES + PRIMITIVES;
 const STEP_WORDS: usize = STEP_CONTROL + 2 * CONTROL;
-/// What is left of a step: whether it reported, what, and all registers.
+/// Layout of a step's result: whether it sent a report, the report, and all registers.
 const OUT_REPORT: usize = 1;
 const OUT_REGISTERS: usize = OUT_REPORT + REPORT;
 const OUT_WORDS: usize = OUT_REGISTERS + REGISTERS;
-/// The flow, and the number of the next step.
+/// The flow, followed by the number of the next step.
 const FLOW_WORDS: usize = size_of::<Flow>() / WORD + 1;
 const FLOW_NEXT: usize = FLOW_WORDS - 1;
 
@@ -46,7 +46,8 @@ const R0: u8 = 0;
 const R1: u8 = 1;
 const R2: u8 = 2;
 const R3: u8 = 3;
-/// Kept over the program's code: the flow, this step, what is left of it, its number.
+/// Registers that the program's code preserves: the flow, the step, the step's result, the step's
+/// number.
 const FLOW: u8 = 6;
 const STEP: u8 = 7;
 const OUT: u8 = 8;
@@ -56,12 +57,12 @@ const LOAD_IMM64: u8 = 0x18;
 const PSEUDO_MAP_VALUE: u8 = 2;
 const EXIT: u8 = 0x95;
 const NANOS_PER_MICRO: i32 = 1_000;
-/// The kernel wants a packet to run such a program on; ours does not look at it.
+/// The kernel needs a packet to run such a program on; our program does not read it.
 const PACKET_BYTES: usize = 64;
 const LOG_BYTES: usize = 1 << 20;
 const LOG_SHOWN: usize = 2_000;
 
-/// A map of one entry, shared with the kernel.
+/// A BPF map of one entry, mapped into this process.
 struct Shared {
     fd: OwnedFd,
     base: NonNull<u64>,
@@ -97,9 +98,11 @@ impl Shared {
         }
     }
 
-    /// Its words. The kernel side runs only inside [`Bpf::test_run`], which borrows all maps.
+    /// The map's words. The kernel writes them only inside [`Bpf::test_run`], which borrows all
+    /// maps.
     fn words(&mut self) -> &mut [u64] {
-        // SAFETY: so many words are mapped as long as self lives, and nobody else touches them now.
+        // SAFETY: `self.words` words are mapped as long as `self` lives, and nothing else accesses
+        // them now.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.words) }
     }
 }
@@ -111,7 +114,7 @@ impl Drop for Shared {
     }
 }
 
-/// The BPF compiler, and the kernel.
+/// Compiles programs to BPF and runs them in the kernel.
 pub struct Bpf {
     flow: Shared,
     steps: Shared,
@@ -131,7 +134,7 @@ fn field(bytes: usize) -> i16 {
     i16::try_from(bytes).expect("a flow is smaller than a page")
 }
 
-/// Where each register of an [`Outcome`] lies in the flow.
+/// The offset in the flow of each register of an [`Outcome`].
 fn places() -> Vec<i16> {
     [
         (offset_of!(Registers, report), REPORT),
@@ -149,7 +152,7 @@ fn implicit(index: u32) -> i16 {
     register(offset_of!(Registers, implicit), index as usize)
 }
 
-/// `to = the address of the map's value`
+/// Emits `to = the address of the map's value`.
 fn map_value(asm: &mut Assembler, to: u8, map: &Shared) {
     let mut insn = Insn { code: LOAD_IMM64, imm: map.fd.as_raw_fd(), ..Insn::default() };
     insn.set_dst_reg(to);
@@ -158,7 +161,7 @@ fn map_value(asm: &mut Assembler, to: u8, map: &Shared) {
     asm.push(Insn::default());
 }
 
-/// `to = the address of entry NUMBER of the map's array`
+/// Emits `to = the address of entry NUMBER of the map's array`.
 fn entry(asm: &mut Assembler, to: u8, map: &Shared, words: usize) {
     map_value(asm, to, map);
     asm.push(i::mov(R0, NUMBER));
@@ -171,14 +174,14 @@ fn copy(asm: &mut Assembler, (from, at): (u8, i16), (to, there): (u8, i16)) {
     asm.push(i::store(to, there, R0));
 }
 
-/// Compiled code finds the flow in r1.
+/// Compiled code expects the flow in r1.
 fn splice(asm: &mut Assembler, code: Vec<Insn>) {
     asm.push(i::mov(R1, FLOW));
     code.into_iter().for_each(|insn| asm.push(insn));
 }
 
 impl Bpf {
-    /// Makes the maps. It needs root.
+    /// Creates the maps; needs root.
     pub fn new() -> Fallible<Self> {
         libbpf_rs::set_print(None);
         Ok(Self {
@@ -188,7 +191,7 @@ impl Bpf {
         })
     }
 
-    /// One step of a flow that runs `program`.
+    /// The code of one step of a flow that runs `program`.
     fn frame(&self, program: &Program) -> Vec<Insn> {
         let mut asm = Assembler::default();
         let done = asm.label();
@@ -209,7 +212,7 @@ impl Bpf {
         asm.finish()
     }
 
-    /// What run_program() does before the clauses.
+    /// What run_program() of the live frame does before the clauses.
     fn before(&self, asm: &mut Assembler, program: &Program) {
         let now = field(offset_of!(Flow, tcp.now_ns));
         let zero = field(offset_of!(Flow, time_zero_ns));
@@ -245,7 +248,7 @@ impl Bpf {
         copy(asm, (STEP, offset(STEP_RATE)), (FLOW, implicit(remuda_wire::program::RATE)));
     }
 
-    /// What run_program() does after them, and what is left to be seen.
+    /// What run_program() does after the clauses; then stores the result.
     fn after(&self, asm: &mut Assembler, program: &Program) {
         const REPORTS: u32 = 2;
         copy(asm, (FLOW, implicit(REPORTS)), (OUT, 0));
@@ -288,7 +291,7 @@ impl Bpf {
         self.flow.words().fill(0);
     }
 
-    /// Runs `program` for so many steps, from where the flow stands.
+    /// Runs `program` for `steps` steps, from the flow's current state.
     fn test_run(&mut self, program: &OwnedFd, steps: usize) -> Fallible<()> {
         let packet = [0u8; PACKET_BYTES];
         let mut options = sys::bpf_test_run_opts {
@@ -314,7 +317,8 @@ impl Bpf {
     }
 }
 
-/// Loads it as a traffic classifier, a kind that can be run on a packet of ours, many times.
+/// Loads a program as a traffic classifier: the kernel can run this type on a given packet many
+/// times.
 fn load(insns: &[Insn]) -> Fallible<OwnedFd> {
     let mut log = vec![0u8; LOG_BYTES];
     for verbose in [false, true] {

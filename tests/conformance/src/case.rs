@@ -11,54 +11,53 @@ const CHANGE_PROG: u16 = 4;
 /// libccp numbers its flows from 1.
 const SID: u32 = 1;
 const NANOS_PER_MICRO: u64 = 1_000;
-/// Where `Ack.now` stands among the primitives.
+/// Index of `Ack.now` among the primitives.
 pub const NOW: usize = 5;
-/// Where the RTT sample stands among the primitives; never 0, which libccp reads as "none".
+/// Index of the RTT sample among the primitives; never 0, which libccp reads as "none".
 pub const RTT: usize = 13;
 
-/// One ACK, and what the agent says before it.
+/// One ACK, and the agent's messages before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The clock, in nanoseconds.
     pub now_ns: u64,
-    /// The flow runs this program from now on.
+    /// The program that the flow runs from now on, as an index; `None`: no change.
     pub change: Option<usize>,
-    /// New values of control registers.
+    /// New values of control registers, by index.
     pub updates: Vec<(u32, u64)>,
-    /// The window in force, in bytes.
+    /// The window in force.
     pub cwnd_bytes: u64,
     /// The rate in force, in bytes per second.
     pub rate: u64,
-    /// What the datapath measured.
+    /// The primitives that the datapath has measured.
     pub primitives: [u64; PRIMITIVES],
 }
 
-/// A flow's life. Its first step names a program.
+/// A flow's life. Its first step must name a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Numbered from 2 by their `uid`.
+    /// The programs; their `uid`s count from 2.
     pub programs: Vec<Source>,
     pub steps: Vec<Step>,
-    /// Whether its numbers fit what libccp has for them.
+    /// Whether all numbers fit libccp's types.
     pub for_libccp: bool,
 }
 
-/// What is seen of a datapath after a step.
+/// The visible result of a step in a datapath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Every register; see [`crate::source::flat`].
     pub registers: [u64; REGISTERS],
-    /// The report sent, if one was.
+    /// The report that the step sent, if it sent one.
     pub report: Option<Vec<u64>>,
 }
 
 impl Step {
-    /// The clock, in microseconds.
+    /// The clock in microseconds.
     pub fn now_us(&self) -> u64 {
         self.now_ns / NANOS_PER_MICRO
     }
 
-    /// The new values, as the wire crate has them.
+    /// The new values in the form of the wire crate.
     pub fn wire_updates(&self) -> Vec<Update> {
         let update = |(index, value): &(u32, u64)| Update {
             register: Register::Control(*index),
@@ -67,7 +66,7 @@ impl Step {
         self.updates.iter().map(update).collect()
     }
 
-    /// What the agent says before the ACK, as wire messages.
+    /// The agent's messages before the ACK, in wire format.
     pub fn messages(&self, programs: &[Source]) -> Vec<Vec<u8>> {
         let mut message = match self.change {
             None if self.updates.is_empty() => return Vec::new(),
@@ -90,14 +89,14 @@ impl Step {
 }
 
 impl Case {
-    /// How many programs are in use, and instructions they have together.
+    /// The number of programs that the steps use, and the number of their instructions.
     pub fn size(&self) -> (usize, usize) {
         let used = |n: &usize| self.steps.iter().any(|step| step.change == Some(*n));
         let programs: Vec<usize> = (0..self.programs.len()).filter(used).collect();
         (programs.len(), programs.iter().map(|n| self.programs[*n].records.len()).sum())
     }
 
-    /// The programs, and the steps up to `until`.
+    /// The programs, and the steps up to `until`, as text.
     pub fn show(&self, until: usize) -> String {
         let mut text = String::new();
         for (number, program) in self.programs.iter().enumerate() {
@@ -125,7 +124,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// What differs between two outcomes, one a line; empty if nothing does.
+/// The differences between two outcomes, one a line; empty if there are none.
 pub fn differing((left, a): (&str, &Outcome), (right, b): (&str, &Outcome)) -> String {
     let mut text = String::new();
     for (number, (x, y)) in a.registers.iter().zip(&b.registers).enumerate() {

@@ -1,4 +1,4 @@
-//! The datapaths under test, behind one call.
+//! The datapaths under test, behind one interface.
 
 use crate::Fallible;
 use crate::case::{Case, Outcome};
@@ -7,22 +7,23 @@ use remuda_vm::{Machine, Primitives, Program};
 use remuda_wire::Register;
 use std::process::Command;
 
-/// Something that runs a case.
+/// A datapath that can run a case.
 pub trait Engine {
-    /// What it is, for people.
+    /// The name in messages.
     fn name(&self) -> &'static str;
-    /// What it does at each step. Shorter than the case, if it gives up; see [`Libccp`].
+    /// The result of each step. The list is shorter than the case if the engine gives up; see
+    /// [`Libccp`].
     fn run(&mut self, case: &Case) -> Fallible<Vec<Outcome>>;
 }
 
-/// libccp's own C, in another process.
+/// libccp's own C code, in another process.
 #[derive(Debug)]
 pub struct Libccp {
     oracle: Oracle,
 }
 
 impl Libccp {
-    /// Starts it with that command, which must serve as the oracle.
+    /// Starts libccp with a command that must serve as the oracle.
     pub fn start(command: Command) -> Fallible<Self> {
         let oracle = Oracle::start(command).map_err(|error| format!("the oracle: {error}"))?;
         Ok(Self { oracle })
@@ -34,7 +35,7 @@ impl Engine for Libccp {
         "libccp"
     }
 
-    /// Up to the first step at which libccp left the program.
+    /// Runs the case up to the first step at which libccp leaves the program.
     fn run(&mut self, case: &Case) -> Fallible<Vec<Outcome>> {
         let mut steps: Vec<remuda_oracle::Step> = Vec::with_capacity(case.steps.len());
         for step in &case.steps {

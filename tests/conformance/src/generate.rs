@@ -1,25 +1,25 @@
-//! Random programs that every datapath takes.
+//! Random programs that every datapath accepts.
 //!
-//! Half of the statements are what portus' compiler makes of a nested expression: temporaries one
-//! after the other, then the assignment. The other half are single instructions of any operation on
-//! any registers, which portus would never write and every parser accepts.
+//! Half of the statements have the form that portus' compiler makes of a nested expression:
+//! temporaries one after the other, then the assignment. The other half are single instructions
+//! with any operation on any registers, which portus would never write and every parser accepts.
 
 use crate::source::{Operand, Record, Source, Span, immediate, implicit, kind, op, operand};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use remuda_oracle::{CONTROL, LOCAL, PRIMITIVES, REPORT, TEMPORARY};
 
-/// An event is at most about a hundred instructions; 255 is the datapaths' limit.
+/// An event has at most about a hundred instructions; 255 is the datapaths' limit.
 const RECORDS_BEFORE_EVENT: usize = 140;
 const EVENTS_MAX: u32 = 6;
 const STATEMENTS_MAX: u32 = 5;
 const DEPTH: u32 = 3;
 const BLOCK_MAX: usize = 12;
 const TENTHS: u32 = 10;
-/// Factors of this size can be multiplied a few times.
+/// Factors of this size can be multiplied a few times without an overflow.
 const SMALL: u32 = 65_535;
 
-/// Operations of an expression, and how often each comes.
+/// Operations of an expression; one that is listed more often is drawn more often.
 const BINARY: [u8; 14] = [
     op::ADD,
     op::ADD,
@@ -62,7 +62,7 @@ struct Author<'a> {
     temporaries: u32,
 }
 
-/// One of a few, at random.
+/// One of several values, at random.
 pub fn pick<T: Copy>(rng: &mut impl Rng, from: &[T]) -> T {
     from[rng.random_range(0..from.len())]
 }
@@ -90,8 +90,8 @@ fn declare(rng: &mut ChaCha8Rng, kinds: (u8, u8), few: u32, limit: usize) -> Vec
     (0..count).map(|index| operand(kind(rng), index)).collect()
 }
 
-/// A program with that number. If `twice`, it may give a register two initial values, in which
-/// libccp has an order of its own.
+/// A random program with number `uid`. If `twice`, it may give a register two initial values;
+/// libccp applies these in an order of its own.
 pub fn program(rng: &mut ChaCha8Rng, uid: u32, twice: bool) -> Source {
     let mut report = declare(rng, (kind::REPORT, kind::VOLATILE_REPORT), 5, REPORT);
     if report.is_empty() {
@@ -119,7 +119,7 @@ impl Author<'_> {
         self.records.push(Record { op, result, left, right });
     }
 
-    /// Initial values, in any order: the fields of a report are counted, not numbered.
+    /// Writes initial values, in any order: the fields of a report are counted, not numbered.
     fn defines(&mut self, twice: bool) {
         let mut all: Vec<Operand> = self.report.iter().chain(&self.control).copied().collect();
         if twice && self.report.len() < REPORT && percent(self.rng, 20) {
@@ -139,7 +139,8 @@ impl Author<'_> {
         }
     }
 
-    /// Mostly of its own instructions; sometimes of another's, or of a part of several.
+    /// Writes an event. Mostly it has instructions of its own; sometimes those of another event, or
+    /// a part of several events.
     fn event(&mut self, last: Option<Span>) -> Span {
         let condition = match last {
             Some(last) if percent(self.rng, 4) => last.condition,
@@ -229,7 +230,7 @@ impl Author<'_> {
     fn any_instruction(&mut self) {
         let op = pick(self.rng, &ANY);
         let (target, mut left, mut right) = (self.target(), self.leaf(), self.leaf());
-        // What every parser of ours refuses, as it can only be a mistake.
+        // Our parsers refuse a division by a constant 0, because it can only be a mistake.
         if op == op::DIV && right == immediate(0) {
             right = immediate(1);
         }
@@ -239,7 +240,7 @@ impl Author<'_> {
         self.push(op, target, left, right);
     }
 
-    /// Leaves the value of a random expression in the operand it returns.
+    /// Writes a random expression; returns the operand that has its value.
     fn expression(&mut self, depth: u32) -> Operand {
         if depth == 0 || percent(self.rng, 25) {
             return self.leaf();
@@ -256,7 +257,8 @@ impl Author<'_> {
         result
     }
 
-    /// An operation; most of those that libccp may give up on with an operand that lets it go on.
+    /// Writes an operation. Most operations that can make libccp give up get an operand with which
+    /// it continues.
     fn binary(&mut self, op: u8, result: Operand, left: Operand, right: Operand) {
         let careful = percent(self.rng, 70);
         match op {
@@ -310,7 +312,7 @@ impl Author<'_> {
     }
 }
 
-/// Changes an instruction that leaves what libccp defines into one that does not.
+/// Changes an instruction whose result libccp does not define into one whose result it does.
 pub fn mend(rng: &mut impl Rng, record: &mut Record) {
     if record.result == operand(kind::IMPLICIT, implicit::MICROS) {
         record.right = immediate(0);

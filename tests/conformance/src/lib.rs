@@ -1,14 +1,14 @@
-//! libccp, the VM and the BPF compiler do the same.
+//! Checks that libccp, the VM and the BPF compiler do the same.
 //!
-//! Random programs run on random primitives through libccp's own C (a process of its own: crate
+//! Random programs run on random primitives through libccp's own C code (in another process: crate
 //! `remuda-oracle`), through the VM, and through the compiled BPF in the running kernel
 //! (`BPF_PROG_TEST_RUN`). After every ACK all registers and the report must be equal.
 //!
-//! A fourth one, the [`model`], is ours and the slowest: it says which steps leave what libccp
-//! defines (overflow, underflow, division by 0). From there on libccp is not compared, and the
-//! others must still be equal to each other.
+//! A fourth engine, the [`model`], is ours and the slowest. It finds the steps whose result libccp
+//! does not define (overflow, underflow, division by 0). From such a step on libccp is not
+//! compared, and the others must still be equal to each other.
 //!
-//! A difference is shrunk, and printed with its seed.
+//! A difference is reduced to a small case and printed with its seed.
 
 pub mod aimd;
 pub mod attacks;
@@ -24,10 +24,10 @@ pub mod source;
 pub mod stream;
 pub mod summary;
 
-/// What the parts of this crate fail with; a person reads it.
+/// The error of this crate's functions, meant for a person.
 pub type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Says so, loudly, and answers true, where the host cannot run compiled programs.
+/// Returns true, and prints a message, if this user cannot run compiled programs.
 pub fn skip() -> bool {
     // SAFETY: no arguments, no failure.
     let skip = unsafe { libc::geteuid() } != 0;

@@ -1,26 +1,26 @@
-//! Runs random programs through libccp, the VM and compiled BPF, and says whether they agree.
+//! Runs random programs through libccp, the VM and compiled BPF, and checks that they agree.
 
 use clap::Parser;
 use remuda_conformance::run::{Bench, Options};
 use std::io::{stdin, stdout};
 use std::process::{Command, ExitCode};
 
-/// The word with which this command is started again, to be libccp in a process of its own.
+/// The argument with which this command starts itself again, to run libccp in another process.
 const ORACLE: &str = "oracle";
 
-/// libccp, the VM and the BPF compiler do the same: random programs, random primitives.
+/// Check that libccp, the VM and the BPF compiler do the same, with random programs and primitives
 #[derive(Debug, Parser)]
 struct Args {
-    /// Program/primitive steps, at least
+    /// Least number of steps; a step is one program on one set of primitives
     #[arg(long, value_name = "N", default_value_t = 1_000_000, env = "STEPS")]
     steps: u64,
     /// Seed of programs and primitives
     #[arg(long, value_name = "SEED", default_value_t = 1, env = "SEED")]
     seed: u64,
-    /// Only this case of the seed, as a failure names it
+    /// Run only this case of the seed; a failure prints its number
     #[arg(long, value_name = "N")]
     case: Option<u64>,
-    /// What this process is (for its own use)
+    /// The role of this process (internal)
     #[arg(hide = true, value_parser = [ORACLE])]
     role: Option<String>,
 }

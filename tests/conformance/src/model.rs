@@ -1,11 +1,12 @@
-//! What a program means, as plainly as it can be written.
+//! The meaning of a program, in the simplest code that we could write.
 //!
-//! It reads the records as they travel, and shares no code with any datapath or parser. Beside what
-//! a step does it says whether libccp defines that: libccp leaves the program for that ACK at an
-//! overflow, an underflow or a division by 0, and has no meaning for a weight above ten tenths.
+//! The model reads wire records and shares no code with any datapath or parser. With the result of
+//! a step it returns whether libccp defines that result: at an overflow, an underflow or a division
+//! by 0 libccp leaves the program for that ACK, and a weight above ten tenths has no meaning in
+//! libccp.
 //!
-//! Initial values, and what keeps its value: a change of program sets what the program defines, and
-//! leaves temporary and local registers as they are, as libccp and the BPF frame do.
+//! A change of program sets the registers that the program defines, and leaves temporary and local
+//! registers as they are, as libccp and the BPF frame do.
 
 use crate::case::{Case, Outcome, Step};
 use crate::source::{Operand, Record, Source, flat, implicit, kind, op, operand};
@@ -13,18 +14,18 @@ use remuda_oracle::REGISTERS;
 
 const NANOS_PER_MICRO: u64 = 1_000;
 const EWMA_TENTHS: u64 = 10;
-/// As an initial value on the wire this means infinity, which is the second one.
+/// This initial value on the wire means infinity, which is [`INFINITY`].
 const DEFINE_INFINITY: u32 = 0x3fff_ffff;
 const INFINITY: u64 = u32::MAX as u64;
-/// Some 36 years. Beyond, nanoseconds in 64 bits end, and libccp's microseconds do not.
+/// About 36 years. Above this, nanoseconds overflow 64 bits, while libccp's microseconds do not.
 const MICROS_MAX: u64 = 1 << 50;
 
-/// Why libccp does not say what a step does.
+/// Why libccp does not define the result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {
-    /// It leaves the program.
+    /// libccp leaves the program.
     Aborts,
-    /// It goes on with a number that has no meaning.
+    /// libccp continues with a number that has no meaning.
     Undefined,
 }
 
@@ -48,7 +49,8 @@ fn initial(record: &Record) -> u64 {
     if record.right.index == DEFINE_INFINITY { INFINITY } else { record.right.index.into() }
 }
 
-/// From `from` up to `to` among 32-bit numbers that wrap; libccp counts the wrap as nothing.
+/// The distance from `from` to `to` among 32-bit numbers that wrap; libccp does not count the wrap
+/// itself as a step.
 fn distance(from: u32, to: u32) -> u32 {
     if to > from { to - from } else { (u32::MAX - from).wrapping_add(to) }
 }
@@ -78,7 +80,8 @@ impl Default for Model {
 }
 
 impl Model {
-    /// One step; and which record of the program libccp does not define, if one.
+    /// Runs one step; also returns the first record whose result libccp does not define, if there
+    /// is one.
     pub fn step(&mut self, case: &Case, step: &Step) -> (Outcome, Option<(usize, Beyond)>) {
         self.now_ns = step.now_ns;
         self.primitives = step.primitives;
@@ -113,7 +116,7 @@ impl Model {
         (Outcome { registers: self.registers, report }, self.beyond)
     }
 
-    /// What is in force after a step: window and rate.
+    /// The window and the rate in force after a step.
     pub fn in_force(&self, step: &Step) -> (u64, u64) {
         let or = |value: u64, before: u64| if value == 0 { before } else { value };
         (
@@ -177,7 +180,7 @@ impl Model {
         self.beyond.get_or_insert((at, how));
     }
 
-    /// `value`, or `limit` where there is none and libccp gives up.
+    /// `value`; if it is `None`, libccp gives up here, and the result is `limit`.
     fn or_abort(&mut self, at: usize, value: Option<u64>, limit: u64) -> u64 {
         if value.is_none() {
             self.beyond(at, Beyond::Aborts);
@@ -213,7 +216,7 @@ impl Model {
         self.write(result, value);
     }
 
-    /// libccp takes a product for an overflow if it wrapped to less than the left factor.
+    /// libccp detects an overflow by a product that is less than the left factor.
     fn product(&mut self, at: usize, a: u64, b: u64) -> u64 {
         a.checked_mul(b).unwrap_or_else(|| {
             let noticed = a.wrapping_mul(b) < a;

@@ -1,11 +1,11 @@
-//! A path with one bottleneck and a sender, as simple as a window needs to show what it does.
+//! A sender on a path with one bottleneck, just complex enough to show the effect of a window.
 //!
-//! Packets queue in front of a link of a fixed rate; beyond the buffer they are lost. A loss is
-//! known when a later packet is acknowledged, and nothing is sent again: only the window is under
-//! test. Time is a parameter.
+//! Packets queue in front of a link of a fixed rate; packets beyond the buffer are lost. The sender
+//! learns of a loss when a later packet is acknowledged, and sends nothing again: only the window
+//! is under test. Time is a parameter.
 //!
-//! The peer datapath on the `libccp` crate has a copy of its own, as a process that links that
-//! crate links little else.
+//! The peer datapath on the `libccp` crate compiles its own copy of this file, because a process
+//! that links that crate should link little else.
 
 use std::collections::VecDeque;
 
@@ -14,22 +14,22 @@ const RTO_US: u64 = 300_000;
 /// RFC 5681: below two segments ACKs are delayed.
 const CWND_MIN_PKTS: u64 = 2;
 
-/// A link and what is before and behind it.
+/// A bottleneck link, the round trip of its path and its buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     /// Rate of the bottleneck, in bytes per second.
     pub rate: u64,
-    /// Round trip without a queue, in microseconds.
+    /// Round trip without a queue.
     pub rtt_us: u64,
-    /// Packets that may wait.
+    /// Size of the buffer, in packets.
     pub buffer_pkts: u64,
-    /// Payload of a packet, in bytes.
+    /// Payload of a packet.
     pub mss_bytes: u64,
 }
 
 struct Packet {
     sent_us: u64,
-    /// When its ACK comes; never, if it is lost.
+    /// When its ACK comes; `None` if the packet is lost.
     acked_us: Option<u64>,
     delivered: u64,
     delivered_us: u64,
@@ -38,36 +38,34 @@ struct Packet {
 /// One ACK, or a timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
-    /// 1, but for a timeout.
+    /// Packets acknowledged: 1, or 0 for a timeout.
     pub acked_pkts: u64,
-    /// Packets now known to be lost.
+    /// Packets that the sender now knows to be lost.
     pub lost_pkts: u64,
-    /// Packets still on their way.
     pub in_flight_pkts: u64,
-    /// The packet's round trip; 0 for a timeout.
+    /// Round trip of the packet; 0 for a timeout.
     pub rtt_us: u64,
     /// Bytes per second delivered over the packet's round trip; 0 for a timeout.
     pub delivery_rate: u64,
-    /// Nothing came for long.
+    /// Whether this is a timeout, not an ACK.
     pub timed_out: bool,
 }
 
-/// A flow on it.
+/// A flow on a [`Link`].
 pub struct Path {
     link: Link,
     flight: VecDeque<Packet>,
-    /// When the link has sent all that waits.
+    /// When the link will have sent all packets in the queue.
     idle_us: u64,
-    /// When pacing lets the next packet go.
+    /// When pacing allows the next packet.
     next_us: u64,
     delivered: u64,
     delivered_us: u64,
-    /// Packets lost so far.
     pub lost_pkts: u64,
 }
 
 impl Path {
-    /// With nothing sent yet.
+    /// A flow that has sent nothing.
     pub fn new(link: Link) -> Self {
         Self {
             link,
@@ -80,12 +78,12 @@ impl Path {
         }
     }
 
-    /// Bytes acknowledged so far.
     pub fn acked_bytes(&self) -> u64 {
         self.delivered
     }
 
-    /// Sends what the window and the rate (bytes per second; 0: as the window says) allow.
+    /// Sends the packets that the window and the rate allow. `rate` is in bytes per second; 0 means
+    /// no pacing.
     pub fn send(&mut self, now_us: u64, cwnd_bytes: u64, rate: u64) {
         let mss = self.link.mss_bytes;
         let window = (cwnd_bytes / mss).max(CWND_MIN_PKTS);
@@ -94,7 +92,7 @@ impl Path {
         }
         while (self.flight.len() as u64) < window && (rate == 0 || self.next_us <= now_us) {
             if let Some(pause_us) = (mss * MICROS_PER_SEC).checked_div(rate) {
-                // what the loop around us was late by is not lost
+                // A late call of this function must not lower the rate.
                 self.next_us = self.next_us.max(now_us.saturating_sub(self.link.rtt_us)) + pause_us;
             }
             let service_us = mss * MICROS_PER_SEC / self.link.rate;
@@ -108,7 +106,7 @@ impl Path {
         }
     }
 
-    /// The next ACK that has come by now.
+    /// The next ACK that has arrived until `now_us`.
     pub fn next_ack(&mut self, now_us: u64) -> Option<Ack> {
         let Some(at) = self.flight.iter().position(|packet| packet.acked_us.is_some()) else {
             return self.timeout(now_us);
@@ -147,7 +145,7 @@ mod tests {
 
     const LINK: Link = Link { rate: 1_448_000, rtt_us: 20_000, buffer_pkts: 20, mss_bytes: 1_448 };
 
-    /// Runs a window and a rate for a while: acknowledged bytes, losses, largest round trip.
+    /// Runs a window and a rate until `until_us`: bytes acknowledged, losses, largest round trip.
     fn run(cwnd_pkts: u64, rate: u64, until_us: u64) -> (u64, u64, u64) {
         let mut path = Path::new(LINK);
         let mut rtt_us_max = 0;
@@ -166,7 +164,8 @@ mod tests {
         let want = 1_000_000 / 21_000 * 10 * 1_448;
         assert!(lost == 0 && bytes.abs_diff(want) < want / 10, "{bytes} of {want}");
         assert!(rtt_us < 32_000, "{rtt_us}");
-        // The window goes out at once; what does not fit at first is lost, and nothing after.
+        // The whole window is sent at once; only packets beyond the buffer are lost, and none
+        // later.
         let (bytes, lost, rtt_us) = run(35, 0, 1_000_000);
         assert!(lost < 35 - LINK.buffer_pkts + 2, "{lost}");
         assert!(bytes > 1_448_000 * 95 / 100, "{bytes}");

@@ -1,4 +1,4 @@
-//! Cases through all engines, one after the other, until so many steps agree or one does not.
+//! Runs cases through all engines, until the wanted number of steps agrees or a step differs.
 
 use crate::bpf::Bpf;
 use crate::case::{Case, Outcome, differing};
@@ -23,7 +23,7 @@ pub struct Options {
     pub only: Option<u64>,
 }
 
-/// One engine, and what it took so far.
+/// One engine, and the time that it has used.
 struct Timed {
     engine: Box<dyn Engine>,
     steps: u64,
@@ -34,13 +34,13 @@ pub struct Bench {
     engines: Vec<Timed>,
 }
 
-/// What one engine did, or why it did not.
+/// The outcomes of one engine, or its error.
 struct Ran {
     name: &'static str,
     outcomes: Vec<Outcome>,
 }
 
-/// Where two engines part.
+/// Where two engines differ.
 #[derive(Clone, Debug)]
 struct Difference {
     names: (&'static str, &'static str),
@@ -59,7 +59,7 @@ impl Timed {
 }
 
 impl Bench {
-    /// libccp behind `oracle`, the VM, and the BPF compiler where the host lets it run.
+    /// libccp behind `oracle`, the VM, and the BPF compiler if the user is root.
     pub fn new(oracle: Command) -> Fallible<Self> {
         let mut engines: Vec<Box<dyn Engine>> =
             vec![Box::new(Libccp::start(oracle)?), Box::new(Vm)];
@@ -74,13 +74,13 @@ impl Bench {
         Self { engines: engines.into_iter().map(timed).collect() }
     }
 
-    /// Runs a case through the engines that it is for.
+    /// Runs a case through the engines that can take it.
     fn run(&mut self, case: &Case) -> Fallible<Vec<Ran>> {
         let for_it = |timed: &&mut Timed| case.for_libccp || timed.engine.name() != LIBCCP;
         self.engines.iter_mut().filter(for_it).map(|timed| timed.run(case)).collect()
     }
 
-    /// Where they differ, from each other or from the model.
+    /// The first difference between two engines, or between an engine and the model.
     fn differ(&mut self, case: &Case, expected: &Expected) -> Fallible<Option<Difference>> {
         let ran = self.run(case)?;
         for one in &ran {
@@ -98,7 +98,7 @@ impl Bench {
         Ok(None)
     }
 
-    /// Runs one case, and counts it; an error says all there is to know of a difference.
+    /// Runs one case and counts it; a difference becomes an error with all details.
     fn check(&mut self, case: &Case, of: (u64, u64), summary: &mut Summary) -> Fallible<()> {
         let expected = stream::expected(case);
         let (seed, number) = of;
@@ -116,7 +116,8 @@ impl Bench {
             Some((step, _)) if name == LIBCCP => step,
             _ => case.steps.len(),
         };
-        // Each was equal to the model at every one of its steps, so they were to each other.
+        // Each engine was equal to the model at all its steps, so the engines were equal to each
+        // other.
         for (at, a) in used.iter().enumerate() {
             for b in &used[at + 1..] {
                 summary.compared((*a, *b), steps(a).min(steps(b)) as u64);
@@ -152,7 +153,7 @@ impl Bench {
         )
     }
 
-    /// Runs cases as the options say.
+    /// Runs cases according to the options.
     pub fn go(&mut self, options: &Options) -> Fallible<Summary> {
         let begun_ns = clock::monotonic_ns();
         let mut summary = Summary { seed: options.seed, ..Summary::default() };
@@ -172,7 +173,7 @@ impl Bench {
     }
 }
 
-/// How many steps of an engine are to be as the model has them.
+/// The number of an engine's steps that must equal the model's.
 fn limit(ran: &Ran, expected: &Expected) -> usize {
     match expected.beyond {
         Some((step, _)) if ran.name == LIBCCP => step,
@@ -180,12 +181,12 @@ fn limit(ran: &Ran, expected: &Expected) -> usize {
     }
 }
 
-/// Whether libccp goes on where the model says that it gives up.
+/// Whether libccp gave up at another step than the model says.
 fn gave_up_otherwise(ran: &Ran, case: &Case, expected: &Expected) -> bool {
     let gave_up = ran.outcomes.len() < case.steps.len();
     match expected.beyond {
         Some((step, Beyond::Aborts)) => ran.name == LIBCCP && ran.outcomes.len() != step,
-        // From an undefined number on, anything may follow.
+        // After an undefined number, anything may follow.
         Some((_, Beyond::Undefined)) => ran.name != LIBCCP && gave_up,
         None => gave_up,
     }
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
     use crate::source::op;
 
-    /// The model, but that the later of two is the larger.
+    /// The model with a bug: `maxwrap` gives the larger of two numbers instead of the later.
     struct Broken;
 
     impl Engine for Broken {

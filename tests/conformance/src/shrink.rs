@@ -1,10 +1,10 @@
-//! Makes a case that fails smaller, as long as it still fails: fewer steps, events, instructions.
+//! Reduces a failing case as long as it still fails: fewer steps, events, instructions.
 
 use crate::case::Case;
 use crate::source::{Record, Source, Span, immediate, kind};
 use remuda_wire::ToDatapath;
 
-/// How often a case is tried at most: each try runs every engine.
+/// Most tries for a case: each try runs every engine.
 const TRIES_MAX: usize = 3_000;
 
 struct Shrink<'a> {
@@ -31,7 +31,7 @@ fn is_valid(source: &Source) -> bool {
     matches!(ToDatapath::parse(&source.message()), Ok(ToDatapath::Install(_)))
 }
 
-/// Without the steps of a range; the next one changes to the program that would run by then.
+/// The case without a range of steps; the next step changes to the program that would run by then.
 fn without_steps(case: &Case, from: usize, to: usize) -> Option<Case> {
     let mut less = case.clone();
     let running = case.steps[..to].iter().rev().find_map(|step| step.change);
@@ -58,7 +58,7 @@ fn without_record(source: &Source, at: usize) -> Source {
     less
 }
 
-/// The same instruction on constants.
+/// The same instruction with constants as operands.
 fn simpler(record: Record) -> Vec<Record> {
     let mut all = Vec::new();
     for value in [0, 1] {
@@ -91,7 +91,7 @@ impl Shrink<'_> {
         fails
     }
 
-    /// Halves, quarters and so on from the end to the beginning.
+    /// Drops halves, quarters and so on, from the end to the beginning.
     fn fewer_steps(&mut self) {
         let mut size = self.best.steps.len() / 2;
         while size > 0 {

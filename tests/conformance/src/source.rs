@@ -1,25 +1,25 @@
-//! A datapath program as it travels, and as a person reads it.
+//! A datapath program in wire format, with a text form for people.
 //!
-//! Nothing here is checked: the datapaths' own parsers are under test. [`Source::message`] is the
-//! `INSTALL` that all of them get.
+//! Nothing is validated here, because the datapaths' own parsers are under test.
+//! [`Source::message`] is the `INSTALL` message that all datapaths get.
 
 use remuda_oracle::{CONTROL, IMPLICIT, LOCAL, PRIMITIVES, REPORT, TEMPORARY};
 use std::fmt;
 
 /// Kinds of registers on the wire.
 pub mod kind {
-    /// Settable by the agent.
+    /// The agent can set it.
     pub const CONTROL: u8 = 0;
     pub const IMMEDIATE: u8 = 1;
     /// Flag, fall through, report, Micros, Cwnd, Rate.
     pub const IMPLICIT: u8 = 2;
     pub const LOCAL: u8 = 3;
     pub const PRIMITIVE: u8 = 4;
-    /// Reported, and set anew after it.
+    /// Part of the report, and reset after it.
     pub const VOLATILE_REPORT: u8 = 5;
     pub const REPORT: u8 = 6;
     pub const TEMPORARY: u8 = 7;
-    /// Settable by the agent, and set anew after a report.
+    /// The agent can set it, and it is reset after a report.
     pub const VOLATILE_CONTROL: u8 = 8;
 }
 
@@ -32,33 +32,32 @@ pub mod op {
     pub const EQUIV: u8 = 4;
     pub const EWMA: u8 = 5;
     pub const GT: u8 = 6;
-    /// Copy if not 0.
+    /// Copies if the condition is not 0.
     pub const IF: u8 = 7;
     pub const LT: u8 = 8;
     pub const MAX: u8 = 9;
-    /// The later of two that wrap.
+    /// The later of two numbers that wrap.
     pub const MAXWRAP: u8 = 10;
     pub const MIN: u8 = 11;
     pub const MUL: u8 = 12;
     pub const NOTIF: u8 = 13;
     pub const SUB: u8 = 14;
-    /// How many there are.
     pub const COUNT: usize = 15;
 }
 
-/// Their names, as the language has them.
+/// The operations' names in the datapath language.
 pub const OP_NAMES: [&str; op::COUNT] = [
     "+", "bind", "def", "/", "==", "ewma", ">", "if", "<", "max", "maxwrap", "min", "*", "!if", "-",
 ];
 
-/// Implicit registers by number.
+/// The numbers of the implicit registers.
 pub mod implicit {
     /// Whether the event's condition holds.
     pub const FLAG: u32 = 0;
-    /// Whether the next event is looked at.
+    /// Whether the next event is evaluated.
     pub const FALLTHROUGH: u32 = 1;
     pub const REPORT: u32 = 2;
-    /// Microseconds since it was last assigned.
+    /// Microseconds since a program last assigned it.
     pub const MICROS: u32 = 3;
     /// The window, in bytes.
     pub const CWND: u32 = 4;
@@ -93,12 +92,10 @@ const RECORD_BYTES: usize = 16;
 /// Kind and number of a register, or a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// See [`kind`].
     pub kind: u8,
     pub index: u32,
 }
 
-/// Shorthand for an operand.
 pub fn operand(kind: u8, index: u32) -> Operand {
     Operand { kind, index }
 }
@@ -110,33 +107,32 @@ pub fn immediate(value: u32) -> Operand {
 /// One instruction: `result := left op right`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// See [`op`].
     pub op: u8,
     pub result: Operand,
     pub left: Operand,
     pub right: Operand,
 }
 
-/// Where an event's instructions are.
+/// The instructions of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first of the condition, and how many.
+    /// First index and number of the condition's instructions.
     pub condition: (u32, u32),
-    /// The first of the body, and how many.
+    /// First index and number of the body's instructions.
     pub body: (u32, u32),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The agent's number of it. libccp clears its table for 1.
+    /// The agent's number of the program. libccp clears its table when it gets 1.
     pub uid: u32,
     pub spans: Vec<Span>,
     /// Initial values, then instructions.
     pub records: Vec<Record>,
 }
 
-/// The number of a register among all of them, in the order of the oracle; `None` of a constant, a
-/// primitive, or one that is not compared.
+/// The index of a register among all registers, in the order of the oracle; `None` for a constant,
+/// a primitive, or a register that is not compared.
 pub fn flat(register: Operand) -> Option<usize> {
     let (base, limit) = match register.kind {
         kind::REPORT | kind::VOLATILE_REPORT => (0, REPORT),
@@ -150,7 +146,7 @@ pub fn flat(register: Operand) -> Option<usize> {
     (index < limit).then_some(base + index)
 }
 
-/// The name of a register by [`flat`] number.
+/// The name of a register, by its [`flat`] index.
 pub fn register_name(number: usize) -> String {
     let mut index = number;
     for (kind, count) in [
@@ -222,12 +218,12 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// How many of the records are initial values.
+    /// The number of records that are initial values.
     pub fn defines(&self) -> usize {
         self.records.iter().take_while(|record| record.op == op::DEF).count()
     }
 
-    /// How many fields its reports have.
+    /// The number of fields in the program's reports.
     pub fn report_fields(&self) -> usize {
         let reported =
             |record: &&Record| matches!(record.left.kind, kind::REPORT | kind::VOLATILE_REPORT);
@@ -252,7 +248,7 @@ impl Source {
         out
     }
 
-    /// Reads what portus sends; `None` if it is no whole `INSTALL`.
+    /// Parses portus' `INSTALL` message; `None` if it is incomplete or another message.
     pub fn read(message: &[u8]) -> Option<Self> {
         let word = |at: usize| {
             let bytes = message.get(at..at + 4)?;
@@ -288,7 +284,7 @@ impl Source {
         put(&mut out, &[uid, count(bin.events.len()), count(bin.instrs.len())]);
         out.extend(bin.serialize().map_err(|error| format!("{error:?}"))?);
         close(&mut out);
-        Ok(Self::read(&out).ok_or("what portus compiled is not whole")?)
+        Ok(Self::read(&out).ok_or("portus made an incomplete message")?)
     }
 }
 
@@ -296,7 +292,7 @@ fn count(items: usize) -> u32 {
     u32::try_from(items).unwrap_or(u32::MAX)
 }
 
-/// Starts a wire message.
+/// The header of a wire message; [`close`] sets the length.
 pub fn header(kind: u16, sid: u32) -> Vec<u8> {
     let mut out = kind.to_le_bytes().to_vec();
     out.extend([0, 0]);
@@ -308,7 +304,7 @@ pub fn put(out: &mut Vec<u8>, words: &[u32]) {
     out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
 }
 
-/// Fills in a message's length.
+/// Sets a message's length.
 pub fn close(out: &mut [u8]) {
     let length = u16::try_from(out.len()).unwrap_or(u16::MAX);
     out[2..4].copy_from_slice(&length.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Random flows: primitives, moments, updates, changes of program.
+//! Random flows: primitives, times, updates, changes of program.
 
 use crate::Fallible;
 use crate::case::{Case, NOW, Outcome, RTT, Step};
@@ -10,27 +10,26 @@ use rand_chacha::ChaCha8Rng;
 use remuda_algorithms::ARMS;
 use remuda_oracle::{CONTROL, PRIMITIVES};
 
-/// The agent's number of a case's first program: libccp clears its table for 1.
+/// The agent's number of a case's first program: libccp clears its table when it gets 1.
 const FIRST_UID: u32 = 2;
 const STEPS: std::ops::RangeInclusive<usize> = 100..=400;
 const RTT_NONE: u64 = u32::MAX as u64;
 const NANOS_PER_MICRO: u64 = 1_000;
-/// Where libccp has a bool.
+/// Index of the primitive that is a bool in libccp.
 const WAS_TIMEOUT: usize = 14;
-/// Where libccp has 64 bits.
+/// Indices of the primitives that have 64 bits in libccp.
 const WIDE: [usize; 3] = [11, 12, RTT];
-/// What is mended and tried again is done within so many turns, as each instruction is mended at
-/// most a few times.
+/// Most repairs of a case. Each instruction is repaired a few times at most, so that the loop ends.
 const MENDS_MAX: usize = 2_000;
 
-/// What a case is for.
+/// The numbers that a case uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Everything stays within what libccp defines.
+    /// Every result is one that libccp defines.
     Tame,
-    /// The numbers fit libccp, the results need not.
+    /// The numbers fit libccp's types; results need not.
     Rough,
-    /// Any 64 bits anywhere: not for libccp.
+    /// Any 64 bits anywhere: libccp does not run the case.
     Wild,
 }
 
@@ -84,7 +83,7 @@ fn primitives(rng: &mut impl Rng, manner: Manner, now_us: u64) -> [u64; PRIMITIV
     all
 }
 
-/// How long until the next ACK, in nanoseconds; whole microseconds, which is what libccp counts.
+/// Nanoseconds until the next ACK, in whole microseconds, which is libccp's unit.
 fn pause_ns(rng: &mut impl Rng, manner: Manner) -> u64 {
     let us = match rng.random_range(0..100) {
         0..15 => 0,
@@ -103,13 +102,13 @@ fn updates(rng: &mut impl Rng, manner: Manner) -> Vec<(u32, u64)> {
     let all = u32::try_from(CONTROL).expect("some thirty registers");
     let count = rng.random_range(1..=3);
     let one = |_| {
-        let registers = pick(rng, &[4, 8, all]); // mostly those that programs have
+        let registers = pick(rng, &[4, 8, all]); // mostly the registers that programs have
         (rng.random_range(0..registers), amount(rng, manner))
     };
     (0..count).map(one).collect()
 }
 
-/// The arms' own program, or a random one.
+/// A program of an arm, or a random one.
 fn one_program(rng: &mut ChaCha8Rng, uid: u32, manner: Manner) -> Fallible<Source> {
     if rng.random_range(0..20) == 0 {
         return Source::compile(uid, pick(rng, ARMS).program_text);
@@ -117,7 +116,7 @@ fn one_program(rng: &mut ChaCha8Rng, uid: u32, manner: Manner) -> Fallible<Sourc
     Ok(program(rng, uid, manner == Manner::Wild))
 }
 
-/// Steps, and which of them go on with what the program before left in force.
+/// Steps, and which of them keep the window and rate that the step before left in force.
 fn steps(rng: &mut ChaCha8Rng, manner: Manner, programs: usize) -> (Vec<Step>, Vec<bool>) {
     let mut now_ns = rng.random_range(1..1 << 40) * NANOS_PER_MICRO;
     let mut made = (Vec::new(), Vec::new());
@@ -138,12 +137,12 @@ fn steps(rng: &mut ChaCha8Rng, manner: Manner, programs: usize) -> (Vec<Step>, V
     made
 }
 
-/// Runs the case through the model and writes into each step what is in force by then. Gives the
-/// first instruction that libccp does not define.
+/// Runs the case through the model and sets the window and the rate in force at each step. Returns
+/// the first instruction whose result libccp does not define.
 fn settle(case: &mut Case, carry: &[bool]) -> Option<(usize, usize)> {
     let mut model = Model::default();
     let (mut in_force, mut running, mut first) = (None, 0, None);
-    // libccp has 32 bits for a window
+    // libccp has 32 bits for a window.
     let limit = if case.for_libccp { u64::from(u32::MAX) } else { u64::MAX };
     for (number, carries) in carry.iter().enumerate() {
         if let (Some((cwnd, rate)), true) = (in_force, carries) {
@@ -161,7 +160,7 @@ fn settle(case: &mut Case, carry: &[bool]) -> Option<(usize, usize)> {
     first
 }
 
-/// Case `number` of a seed, and what it is for.
+/// Case `number` of a seed, and the numbers that it uses.
 pub fn case(seed: u64, number: u64) -> Fallible<(Case, Manner)> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(number);
@@ -183,7 +182,7 @@ pub fn case(seed: u64, number: u64) -> Fallible<(Case, Manner)> {
     Ok((case, manner))
 }
 
-/// What the model says of a case: outcomes, the first step that libccp does not define, and how
+/// The model's results for a case: outcomes, the first step that libccp does not define, and how
 /// often each operation was executed.
 pub fn expected(case: &Case) -> Expected {
     let mut model = Model::default();
@@ -199,11 +198,10 @@ pub fn expected(case: &Case) -> Expected {
     expected
 }
 
-/// See [`expected`].
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
     pub outcomes: Vec<Outcome>,
-    /// The first step that libccp does not define, and how.
+    /// The first step that libccp does not define, and why.
     pub beyond: Option<(usize, Beyond)>,
     pub executed: [u64; op::COUNT],
 }

@@ -1,10 +1,10 @@
-//! What was compared, for people.
+//! The summary of a run, as text.
 
 use crate::source::{OP_NAMES, op};
 use std::fmt;
 use std::time::Duration;
 
-/// Two engines, and how many steps they were seen to do the same.
+/// Two engines, and the number of steps at which they were equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     pub names: (&'static str, &'static str),
@@ -24,19 +24,19 @@ pub struct Summary {
     pub reports: u64,
     /// Changes of program in mid-flow.
     pub changes: u64,
-    /// Updates of control registers.
+    /// Number of updates of control registers.
     pub updates: u64,
-    /// Cases at which libccp gave up.
+    /// Number of cases at which libccp gave up.
     pub libccp_gave_up: u64,
-    /// Cases that go on where libccp has no meaning, but does not notice.
+    /// Number of cases in which libccp continued without noticing a result that has no meaning.
     pub libccp_undefined: u64,
-    /// Cases with numbers that libccp has no room for.
+    /// Number of cases with numbers that do not fit libccp's types.
     pub not_for_libccp: u64,
     /// How often each operation was executed.
     pub executed: [u64; op::COUNT],
-    /// How long it took.
+    /// Duration of the whole run.
     pub elapsed: Duration,
-    /// Of that, each engine, with what it takes to hand it a case.
+    /// Name, steps and time of each engine, including the time to pass it the cases.
     pub engines: Vec<(&'static str, u64, Duration)>,
 }
 
@@ -45,7 +45,7 @@ fn per_sec(steps: u64, elapsed: Duration) -> f64 {
 }
 
 impl Summary {
-    /// Adds steps to a pair.
+    /// Adds steps at which two engines were equal.
     pub fn compared(&mut self, names: (&'static str, &'static str), steps: u64) {
         match self.pairs.iter_mut().find(|pair| pair.names == names) {
             Some(pair) => pair.steps += steps,
@@ -53,7 +53,7 @@ impl Summary {
         }
     }
 
-    /// Steps that two engines were compared at.
+    /// Number of steps at which two engines were compared.
     pub fn steps_of(&self, a: &str, b: &str) -> u64 {
         let of = |pair: &&Pair| pair.names == (a, b) || pair.names == (b, a);
         self.pairs.iter().find(|pair| of(pair)).map_or(0, |pair| pair.steps)

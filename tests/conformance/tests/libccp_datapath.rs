@@ -1,5 +1,5 @@
 //! Our agent drives a datapath built on the unmodified `libccp` crate: a flow runs `reno`, `cubic`
-//! and `bbr`, its window moves as decided, and it closes clean.
+//! and `bbr`, its window changes as the agent decides, and the flow closes cleanly.
 
 use ccp_agent::config::{AgentConfig, Config};
 use ccp_agent::control::{Answer, Request, ask};
@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Bytes per second of the bottleneck, and how long a flow lives, in milliseconds.
+/// Bottleneck rate in bytes per second, and lifetime of a flow in milliseconds.
 const RATE: u64 = 3_000_000;
 const MS: u64 = 3_000;
 const TURNS: u32 = 500;
@@ -68,7 +68,7 @@ impl Agent {
         }
     }
 
-    /// Ends it, and gives its event log.
+    /// Stops the agent and returns its event log.
     fn stop(mut self) -> String {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.take().expect("it runs").join().expect("it does not panic");
@@ -77,7 +77,7 @@ impl Agent {
     }
 }
 
-/// Runs the peer's flow to its end: what it counted.
+/// Runs the peer's flow to its end and returns the peer's counts.
 fn peer(agent: &Agent, own: &Path) -> HashMap<String, u64> {
     let out = Command::new(env!("CARGO_BIN_EXE_remuda-libccp-peer"))
         .args(["--ms", &MS.to_string(), "--rate", &RATE.to_string()])
@@ -99,7 +99,7 @@ fn peer(agent: &Agent, own: &Path) -> HashMap<String, u64> {
     line.split_whitespace().map(pair).collect()
 }
 
-/// A flow of that arm, from its start to its end.
+/// Runs a flow under an arm, from its start to its end, and returns the peer's counts.
 fn drive(arm: &str) -> HashMap<String, u64> {
     let agent = Agent::start(arm);
     let own = agent.folder.path().join("libccp");
@@ -134,7 +134,7 @@ fn drive(arm: &str) -> HashMap<String, u64> {
     counted
 }
 
-/// Of all arms: what was decided is what libccp set, and the path is used.
+/// The checks for all arms: libccp set the windows that the agent decided, and the path is used.
 fn assert_driven(counted: &HashMap<String, u64>) {
     assert_eq!((counted["mismatched"], counted["errors"]), (0, 0), "{counted:?}");
     let all = ccp_agent::programs::installs().expect("the arms' programs").count() as u64;

@@ -1,7 +1,8 @@
-//! An unmodified portus agent drives a datapath of ours, and hostile messages cost themselves.
+//! An unmodified portus agent drives one of our datapaths, and a hostile message costs only itself.
 //!
-//! The agent is a `portus::RunBuilder` with an AIMD (`remuda_conformance::aimd`). The datapath is
-//! the VM's, behind a unix datagram socket; it says all it has to say, also what CCP does not know.
+//! The agent is a `portus::RunBuilder` with an AIMD algorithm (`remuda_conformance::aimd`). The
+//! datapath is the VM's, behind a unix datagram socket; it sends all its messages, including the
+//! types that CCP does not know.
 
 use ccp_agent::clock;
 use portus::ipc::{BackendBuilder, Blocking, unix};
@@ -24,7 +25,7 @@ const MSS: u32 = 1_448;
 const LINK: Link = Link { rate: 1_500_000, rtt_us: 20_000, buffer_pkts: 20, mss_bytes: MSS as u64 };
 const TICK: Duration = Duration::from_micros(500);
 
-/// portus insists on /tmp/ccp; from there a name can lead anywhere.
+/// portus always uses /tmp/ccp; a name relative to it can point to any folder.
 fn start_agent(folder: &FilePath) -> (CCPHandle, PathBuf, Shared) {
     let address = folder.join("agent");
     let name = format!("../..{}", address.display());
@@ -34,13 +35,13 @@ fn start_agent(folder: &FilePath) -> (CCPHandle, PathBuf, Shared) {
     (run.spawn_thread().run().expect("portus starts"), address, notes)
 }
 
-/// What the datapath does to the one flow, and its way to the agent.
+/// The datapath's callbacks for the one flow, and its socket to the agent.
 struct Host {
     socket: Arc<UnixDatagram>,
     agent: PathBuf,
     cwnd_bytes: u64,
     rate: u64,
-    /// Windows set, in order.
+    /// The windows that were set, in order.
     applied: Vec<u64>,
     not_sent: u64,
     fell_back: u64,
@@ -80,7 +81,7 @@ struct Flying {
     address: PathBuf,
     sid: u32,
     path: Path,
-    /// ACKs that the agent's program had.
+    /// ACKs on which the agent's program ran.
     obeyed: u64,
 }
 
@@ -119,7 +120,7 @@ impl Flying {
         Self { datapath, socket, address, sid, path: Path::new(LINK), obeyed: 0 }
     }
 
-    /// Takes the agent's messages; how many were refused.
+    /// Reads the agent's messages; returns the number of refused ones.
     fn listen(&mut self) -> u64 {
         let mut message = [0; 32_768];
         let mut refused = 0;
@@ -154,7 +155,7 @@ impl Flying {
         self.obeyed += u64::from(control == Control::Agent);
     }
 
-    /// Runs for a while; how many messages were refused.
+    /// Runs for `span`; returns the number of refused messages.
     fn run(&mut self, span: Duration) -> u64 {
         let until_us = clock::monotonic_us() + span.as_micros() as u64;
         let mut refused = 0;
@@ -183,8 +184,8 @@ impl Flying {
     }
 }
 
-/// Whether the windows set are those decided, in order; a later one may take the place of an
-/// earlier one that no ACK has seen.
+/// Checks that the windows set are those decided, in order. A later window may replace an earlier
+/// one before any ACK.
 fn assert_applied(applied: &[u64], decided: &[u64]) {
     let mut rest = decided.iter();
     for window in applied {
@@ -214,7 +215,7 @@ fn an_unmodified_portus_agent_drives_our_datapath() {
     let host = flying.datapath.ops();
     let (applied, not_sent, fell_back) = (host.applied.clone(), host.not_sent, host.fell_back);
     let (decided, seen) = with(&notes, |notes| (notes.decided.clone(), notes.seen_cwnd.clone()));
-    // The agent may have decided once more since the applied ones were copied.
+    // The agent may have decided once more since the applied windows were copied.
     assert_applied(&applied, &decided);
     assert_eq!((not_sent, fell_back), (0, 0));
     assert!(seen.iter().all(|cwnd| decided.contains(cwnd)), "{seen:?} of {decided:?}");

@@ -17,7 +17,6 @@ use remuda_algorithms::{Arm, report_each_round, signals};
 /// The shared signals, by round trip.
 const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
 
-/// What `main` adds.
 pub static ARM: Arm = Arm {
     name: "scalable",
     summary: "a hundredth more for what is acknowledged, an eighth less after a loss",

@@ -1,47 +1,48 @@
-//! What a guest's console says: how the command ended, and what the kernel found wrong.
+//! Reads a guest's console: the status of the command, and the faults that the kernel reported.
 
-/// `init.sh` says so when the command has ended.
+/// `init.sh` prints this when the command has ended.
 const ENDED: &str = "guest: ended with status ";
-/// How much of a console an error shows, if nothing was found wrong.
+/// Number of lines that an error shows if the kernel reported no fault.
 const LAST_LINES: usize = 60;
-/// And how much from the first complaint on: two reports of lockdep.
+/// Number of lines that an error shows from the first complaint on: enough for two reports of
+/// lockdep.
 const COMPLAINT_LINES: usize = 400;
 
-/// How the kernel, or one of its detectors, begins to say that something is wrong.
+/// The first words with which the kernel, or one of its detectors, reports a fault.
 const COMPLAINTS: [&str; 9] = [
     // KASAN, SLUB, sleeping in atomic context, the watchdog of soft lockups.
     "BUG",
-    // Of WARN_ON(), refcount_t, lockdep and RCU.
+    // From WARN_ON(), refcount_t, lockdep and RCU.
     "WARNING:",
     "UBSAN:",
     "Oops",
     "general protection fault",
     "Kernel panic",
     "Call Trace:",
-    // The watchdog of hung tasks, RCU's stalls, locks that nobody initialised.
+    // From the watchdog of hung tasks, RCU's stall detector, and locks that were never initialised.
     "INFO: ",
-    // Somebody holds a device, and a namespace with it, for ever.
+    // A reference to a device, and so to its namespace, is never released.
     "unregister_netdevice: waiting for",
 ];
 
-/// The lines in which something is wrong.
+/// The lines in which the kernel reports a fault.
 pub(crate) fn complaints(console: &str) -> Vec<&str> {
     console.lines().filter(|line| is_complaint(line)).collect()
 }
 
 fn is_complaint(line: &str) -> bool {
     COMPLAINTS.iter().any(|complaint| {
-        // DEBUG is none.
+        // `DEBUG` contains `BUG`, but is not a complaint.
         line.match_indices(complaint).any(|(at, _)| !line[..at].ends_with(char::is_alphanumeric))
     })
 }
 
-/// Of the command, if it ended.
+/// The status of the command, if the command ended.
 pub(crate) fn status(console: &str) -> Option<i32> {
     console.lines().rev().find_map(|line| line.strip_prefix(ENDED)?.trim().parse().ok())
 }
 
-/// What an error shows: from the first complaint on, or the end.
+/// The part of the console that an error shows: from the first complaint on, or the end.
 pub(crate) fn last_words(console: &str) -> String {
     let lines: Vec<&str> = console.lines().collect();
     let end = lines.len().saturating_sub(LAST_LINES);

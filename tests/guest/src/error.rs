@@ -1,47 +1,47 @@
-//! What can go wrong with a guest.
+//! Errors of running a guest.
 
 use std::io;
 use std::time::Duration;
 
-/// Why there is no result.
+/// Why a guest gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The folder of the kernel is not what `tools/guest.sh` makes.
+    /// The kernel's folder lacks the files that `tools/guest.sh` makes.
     #[error("{folder}: no kernel for guests ({source})\nfix: bash tools/guest.sh")]
     NoKernel {
         folder: String,
-        /// What reading it said.
+        /// The error of reading the folder.
         source: io::Error,
     },
-    /// Something on this side failed.
+    /// An operation on the host failed.
     #[error("cannot {doing}: {source}")]
     Host { doing: String, source: io::Error },
     /// A tool that prepares the image failed.
     #[error("{tool} {file}: {said}")]
     Tool {
         tool: &'static str,
-        /// What it was to work on.
+        /// The file that the tool worked on.
         file: String,
         said: String,
     },
-    /// QEMU does not run, or fails.
+    /// QEMU cannot be started, or fails.
     #[error("no guest: {said}\nfix: bash tools/guest.sh")]
     Qemu { said: String },
-    /// The command in it failed.
+    /// The command in the guest failed.
     #[error("the guest's command ended with status {status}; its console ends:\n{console}")]
     Failed {
         status: i32,
         /// The console's last lines.
         console: String,
     },
-    /// The command in it printed something else.
+    /// The command in the guest printed something other than the expected JSON.
     #[error("the guest's command did not print what it should ({source}): {output}")]
     Output {
-        /// What is wrong with it.
+        /// The error of parsing the output.
         source: serde_json::Error,
         output: String,
     },
-    /// It ran for longer than it may.
+    /// The guest ran longer than its limit.
     #[error("the guest has not ended after {} s; its console ends:\n{console}", limit.as_secs())]
     Late {
         /// The limit, by the host's clock.
@@ -49,7 +49,7 @@ pub enum Error {
         /// The console's last lines.
         console: String,
     },
-    /// It ended, and the command in it did not.
+    /// The guest ended before its command did.
     #[error("the guest ended before its command did; its console ends:\n{console}")]
     Died {
         /// The console's last lines.
@@ -58,7 +58,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err`: a failure of this host while doing something.
+    /// For `map_err`: an operation on the host that failed.
     pub fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         |source| Self::Host { doing, source }

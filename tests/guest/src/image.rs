@@ -10,11 +10,11 @@ use std::process::Command;
 
 const INIT: &str = include_str!("init.sh");
 const LEAKS: &str = include_str!("leaks.sh");
-/// What [`INIT`] mounts on, and writes to.
+/// The folders on which [`INIT`] mounts file systems, or to which it writes.
 const FOLDERS: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "modules"];
 const EXECUTABLE: u32 = 0o755;
 
-/// An archive in the making.
+/// An archive that is being written.
 #[derive(Debug, Default)]
 pub(crate) struct Image {
     bytes: Vec<u8>,
@@ -22,8 +22,8 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// One that loads what `/load` says and starts what `/command` says, with the busybox and the
-    /// modules of a folder.
+    /// An image with the busybox and the modules of a folder. It loads the modules that `/load`
+    /// names and starts the command in `/command`.
     pub(crate) fn bootable(folder: &Path) -> Result<Self, Error> {
         let mut image = Self::default();
         for folder in FOLDERS {
@@ -40,7 +40,7 @@ impl Image {
         Ok(image)
     }
 
-    /// A program of this host into `/bin`, without what debuggers want, and its libraries.
+    /// Adds a program of this host to `/bin`, without debugging information, and its libraries.
     pub(crate) fn add_program(&mut self, program: &Path) -> Result<(), Error> {
         self.add_stripped(program, "--strip-all", "bin")?;
         let said = tool("ldd", Command::new("ldd").arg(program), program)?;
@@ -54,9 +54,9 @@ impl Image {
         Ok(())
     }
 
-    /// A kernel module of this host into `/modules`, likewise.
+    /// Adds a kernel module of this host to `/modules`, without debugging information.
     pub(crate) fn add_module(&mut self, module: &Path) -> Result<(), Error> {
-        // The kernel links it by its symbols.
+        // The kernel links a module by its symbols, so they stay.
         self.add_stripped(module, "--strip-debug", "modules")
     }
 
@@ -68,15 +68,15 @@ impl Image {
         self.add_file(&stripped, Path::new(into).join(name))
     }
 
-    /// A file of this host.
+    /// Adds a file of this host.
     pub(crate) fn add_file(&mut self, path: &Path, at: impl AsRef<Path>) -> Result<(), Error> {
         let content = fs::read(path).map_err(Error::doing(format!("read {}", path.display())))?;
         self.add(at, &content)
     }
 
-    /// A file with this content, executable; again is once.
+    /// Adds an executable file with this content. A path that was added before is skipped.
     pub(crate) fn add(&mut self, at: impl AsRef<Path>, content: &[u8]) -> Result<(), Error> {
-        // An archive's paths begin at the root without saying so.
+        // Paths in an archive are relative to the root.
         let at = at.as_ref();
         let at = at.strip_prefix("/").unwrap_or(at);
         if let Some(folder) = at.parent() {
@@ -85,12 +85,12 @@ impl Image {
         self.entry(at, ModeFileType::Regular, content)
     }
 
-    /// The archive. The kernel unpacks several, one behind the other.
+    /// The finished archive. The kernel unpacks several archives, one after the other.
     pub(crate) fn into_bytes(self) -> Result<Vec<u8>, Error> {
         trailer(self.bytes).map_err(Error::doing("end an archive"))
     }
 
-    /// A folder and those that it lies in: the kernel makes none that has no entry.
+    /// Adds a folder and the folders above it: the kernel creates only folders that have an entry.
     fn add_folder(&mut self, folder: &Path) -> Result<(), Error> {
         let mut path = PathBuf::new();
         for part in folder.components().filter(|part| matches!(part, Component::Normal(_))) {
@@ -119,7 +119,7 @@ impl Image {
     }
 }
 
-/// What a tool prints, if it works.
+/// Runs a tool and returns its output.
 fn tool(tool: &'static str, command: &mut Command, file: &Path) -> Result<String, Error> {
     let output = command.output().map_err(Error::doing(format!("run {tool}")))?;
     if !output.status.success() {
@@ -129,7 +129,8 @@ fn tool(tool: &'static str, command: &mut Command, file: &Path) -> Result<String
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The paths in what `ldd` says: `libz.so.1 => /lib/libz.so.1 (0x7f00)`, `/lib64/ld.so (0x7f00)`.
+/// The paths in the output of `ldd`: `libz.so.1 => /lib/libz.so.1 (0x7f00)`, `/lib64/ld.so
+/// (0x7f00)`.
 fn libraries(said: &str) -> Vec<String> {
     let path = |line: &str| {
         let word = line.split_whitespace().find(|word| word.starts_with('/'))?;

@@ -1,12 +1,12 @@
 //! Programs of this workspace in a virtual machine whose clock counts instructions.
 //!
 //! A [`Guest`] is QEMU's own processor (TCG) with `-icount`: each instruction takes a nanosecond of
-//! the guest's time, and while nothing is to be done its clock leaps to what comes next. So a late
-//! or busy host, or a hypervisor that takes its processors away, changes nothing in it: real
-//! kernel, real TCP, real BPF. Two runs are alike, but not the same: the kernel draws numbers of
-//! its own. What that costs: there is one processor, of 1 GHz, and a second of its work takes the
-//! host about ten. [`Options`] has other processors, for races. `tools/guest.sh` fetches kernels,
-//! Debian's, and `tools/debug-kernel.sh` builds one that looks for faults in itself.
+//! the guest's time, and when the guest is idle its clock jumps to the next event. So a slow or
+//! busy host, or a hypervisor that takes its processors away, changes nothing in the guest: real
+//! kernel, real TCP, real BPF. Two runs are alike but not the same, because the kernel draws random
+//! numbers. The price: the guest has one processor of 1 GHz, and a second of its work takes the
+//! host about ten. [`Options`] offers other processors, for races. `tools/guest.sh` fetches
+//! Debian's kernels, and `tools/debug-kernel.sh` builds a kernel that detects its own faults.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -40,20 +40,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The kernel in the folder that `tools/guest.sh` makes.
+/// Name of the kernel in the folder that `tools/guest.sh` makes.
 const KERNEL: &str = "vmlinuz";
 
-/// In which a guest boots, by its own clock, and more.
+/// More than the time in which a guest boots, by the guest's clock.
 const BOOT_MAX: Duration = Duration::from_secs(10);
-/// A guest that takes longer than this for each of its own seconds hangs.
+/// A guest that takes longer than this for each second of its clock hangs.
 const SLOWNESS_MAX: u32 = 100;
 
-/// What a guest may take by the host's clock for a command that takes it so long by its own.
+/// The limit by the host's clock for a command that takes `own` by the guest's clock.
 pub fn limit(own: Duration) -> Duration {
     (BOOT_MAX + own) * SLOWNESS_MAX
 }
 
-/// A virtual machine with programs, started anew for each command.
+/// A virtual machine with programs; it boots anew for each command.
 #[derive(Debug)]
 pub struct Guest {
     kernel: PathBuf,
@@ -61,30 +61,30 @@ pub struct Guest {
     options: Options,
 }
 
-/// A command that has ended.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub status: i32,
     pub output: String,
-    /// What the kernel, and the command's errors, said.
+    /// The messages of the kernel, and the command's standard error.
     pub console: String,
 }
 
 impl Ended {
-    /// The console's lines in which the kernel found something wrong. There are none in a test that
-    /// passes.
+    /// The console's lines in which the kernel reports a fault. A test passes only if there are
+    /// none.
     pub fn console_complaints(&self) -> Vec<&str> {
         console::complaints(&self.console)
     }
 }
 
 impl Guest {
-    /// With the kernel of a folder that `tools/guest.sh` made, and programs of this host, each
-    /// under its name in `/bin`.
+    /// A guest with the kernel of a folder that `tools/guest.sh` made, and programs of this host,
+    /// each under its name in `/bin`.
     ///
     /// # Errors
     ///
-    /// [`Error::NoKernel`] with the fix, and what reading a program said.
+    /// [`Error::NoKernel`], which contains the fix, or an error of reading a program.
     pub fn new(folder: &Path, programs: &[&Path]) -> Result<Self, Error> {
         let kernel = folder.join(KERNEL);
         let name = || folder.display().to_string();
@@ -96,28 +96,29 @@ impl Guest {
         Ok(Self { kernel, image: image.into_bytes()?, options: Options::default() })
     }
 
-    /// The same with other options.
+    /// The same guest with other options.
     pub fn with_options(self, options: Options) -> Self {
         Self { options, ..self }
     }
 
-    /// The same with one more file.
+    /// The same guest with one more file.
     ///
     /// # Errors
     ///
-    /// A file of 4 GiB or more does not fit.
+    /// The file has 4 GiB or more.
     pub fn with_file(&self, at: &Path, content: &[u8]) -> Result<Self, Error> {
         let mut more = Image::default();
         more.add(at, content)?;
         self.with(more)
     }
 
-    /// The same with a kernel module of this host under its name in `/modules`, beside those of the
-    /// kernel's folder. It is loaded if [`Options::modules`] names it, or by what the command does.
+    /// The same guest with a kernel module of this host under its name in `/modules`, beside the
+    /// modules of the kernel's folder. It is loaded if [`Options::modules`] names it, or by the
+    /// command.
     ///
     /// # Errors
     ///
-    /// What reading it said.
+    /// The file cannot be read.
     pub fn with_module(&self, module: &Path) -> Result<Self, Error> {
         let mut more = Image::default();
         more.add_module(module)?;
@@ -129,20 +130,21 @@ impl Guest {
         Ok(Self { kernel: self.kernel.clone(), image, options: self.options.clone() })
     }
 
-    /// Its kernel's release, as `uname -r` says it.
+    /// The release of the guest's kernel, as `uname -r` prints it.
     ///
     /// # Errors
     ///
-    /// Those of [`Guest::run`]: it boots.
+    /// Those of [`Guest::run`], because the guest boots.
     pub fn kernel_release(&self) -> Result<String, Error> {
         Ok(self.run(&["uname", "-r"], limit(Duration::ZERO))?.output.trim().to_owned())
     }
 
-    /// Runs a command that takes it so long by its own clock, and prints JSON: what that says.
+    /// Runs a command that takes at most `own` by the guest's clock and prints JSON; returns the
+    /// parsed output.
     ///
     /// # Errors
     ///
-    /// Those of [`Guest::run`]; a status other than zero; an output that is not of this type.
+    /// Those of [`Guest::run`]; a status other than zero; an output that does not have this type.
     pub fn run_json<T: DeserializeOwned>(
         &self,
         command: &[impl AsRef<str>],
@@ -155,12 +157,12 @@ impl Guest {
         serde_json::from_str(&output).map_err(|source| Error::Output { source, output })
     }
 
-    /// Boots it, runs a command, and waits for its end, by the host's clock for about so long at
-    /// most.
+    /// Boots the guest, runs a command and waits until it ends, for about `limit` by the host's
+    /// clock.
     ///
     /// # Errors
     ///
-    /// That of QEMU; and where the command did not come to its end, with the console's last lines.
+    /// An error of QEMU; or the command did not end, with the console's last lines.
     pub fn run(&self, command: &[impl AsRef<str>], limit: Duration) -> Result<Ended, Error> {
         let folder = tempfile::tempdir().map_err(Error::doing("make a folder"))?;
         let at = |name: &str| folder.path().join(name);
@@ -195,7 +197,7 @@ impl Guest {
     }
 }
 
-/// For a shell: each word as it is.
+/// Quotes each word for a shell.
 fn shell_words(command: &[impl AsRef<str>]) -> String {
     let quoted = command.iter().map(|word| format!("'{}'", word.as_ref().replace('\'', r"'\''")));
     quoted.collect::<Vec<_>>().join(" ")

@@ -8,21 +8,21 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 const TURN: Duration = Duration::from_millis(100);
-/// One instruction a nanosecond; idle time takes none of the host's.
+/// An instruction takes a nanosecond; idle time takes no time of the host.
 const CLOCK: &str = "shift=0,sleep=off";
-/// Without its sources of randomness; and without pages of five levels, as a kernel with KASAN that
-/// boots on those takes an interrupt at the wrong time for an access of wild memory.
+/// Without the processor's sources of randomness; and without five-level page tables, on which a
+/// kernel with KASAN can report a false access to wild memory when an interrupt comes during boot.
 const PROCESSOR: &str = "max,-rdrand,-rdseed,-la57";
-/// Its date is not the host's.
+/// A fixed date, independent of the host's.
 const DATE: &str = "base=2026-01-01,clock=vm";
-/// Warnings of the kernel and worse are on the console.
+/// The console shows the kernel's warnings and worse.
 const PARAMETERS: &str = "console=ttyS0 loglevel=5 nokaslr panic=-1 panic_on_oops=1";
 
-/// A virtual machine, for as long as this lives.
+/// A virtual machine that runs until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Machine(Child);
 
-/// Where it finds what it is made of, and leaves what it says.
+/// The files from which a machine boots and to which it writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Files<'a> {
     pub(crate) kernel: &'a Path,
@@ -35,7 +35,7 @@ pub(crate) struct Files<'a> {
 impl Machine {
     pub(crate) fn start(files: Files<'_>, options: &Options) -> Result<Self, Error> {
         let said = fs::File::create(files.said).map_err(Error::doing("make a file for a guest"))?;
-        // It dies with us, however we end.
+        // The machine dies with this thread, whatever ends it.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
             .args(arguments(files, options))
@@ -46,7 +46,7 @@ impl Machine {
         Ok(Self(child))
     }
 
-    /// How it ended, if it did in time.
+    /// The machine's exit status, if it ends within the limit.
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>, Error> {
         let turns = limit.as_millis() / TURN.as_millis();
         for _ in 0..=turns {
@@ -62,7 +62,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // It may have ended; there is no other use for either error.
+        // The machine may have ended already, so both errors are ignored.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,25 +1,26 @@
-//! What a guest is, beside its kernel and what lies in it.
+//! The options of a guest.
 
-/// The default is for measuring, and for what is to happen alike each time.
+/// The default is for measurements, and for tests that should run alike each time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many, and whose time they take.
+    /// The processors, and the clock that they use.
     pub processors: Processors,
-    /// Memory, in MiB. Its image takes of it, packed and unpacked.
+    /// Memory, in MiB. The image takes part of it, both packed and unpacked.
     pub memory_mib: u32,
-    /// For the kernel, in addition: `panic_on_warn=1`.
+    /// More kernel parameters, as `panic_on_warn=1`.
     pub parameters: Vec<String>,
-    /// Which of the modules in `/modules` are loaded before the command runs, in this order.
+    /// The modules in `/modules` that are loaded before the command runs, in this order.
     pub modules: Vec<String>,
 }
 
-/// A guest's processors, and its clock with them.
+/// A guest's processors, and with them its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processors {
-    /// One, of which each instruction takes a nanosecond of the guest's time: it does the same
-    /// however busy the host is.
+    /// One processor, whose instructions each take a nanosecond of the guest's time: its speed does
+    /// not depend on the host's load.
     Counted,
-    /// So many, each a thread of the host, whose time is the guest's: for races, not for figures.
+    /// This many processors, each a thread of the host, with the host's clock: for races, not for
+    /// figures.
     Parallel(u32),
 }
 

@@ -1,20 +1,20 @@
-//! Several guests at a time.
+//! Runs several guests at a time.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// So many guests run at once: one for each processor.
+/// How many guests run at a time: one for each processor.
 pub fn at_once() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// Does the work of each job, in this order, as many at once as there are processors; `done` hears
-/// of each as it ends. After an error nobody starts another.
+/// Runs `work` on each job, in this order, as many at a time as there are processors. `done` gets
+/// each result as the job ends. After an error no further job starts.
 ///
 /// # Errors
 ///
-/// The first that a work gave.
+/// The first error of `work`.
 pub fn each<J: Sync, R, E: Send>(
     jobs: &[J],
     work: impl Fn(&J) -> Result<R, E> + Sync,

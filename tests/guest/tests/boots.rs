@@ -1,4 +1,4 @@
-//! A guest boots Debian's kernel, runs what it is told, and says how that ended.
+//! A guest boots Debian's kernel, runs a command and reports its end.
 
 use remuda_guest::{Ended, Error, Guest, Options, Processors};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What `tools/guest.sh` makes; `None`, said loudly, if it has not run.
+/// The folder that `tools/guest.sh` makes; prints a message and returns `None` if it does not
+/// exist.
 fn kernel() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest/6.12");
     if folder.join("vmlinuz").exists() {

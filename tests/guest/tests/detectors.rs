@@ -1,5 +1,5 @@
-//! The debug kernel finds the faults that it is there to find: each kind of them is committed by a
-//! module (`faults/`), in a guest. A test that passes on that kernel means something then.
+//! The debug kernel detects the faults for which it is built: a module (`faults/`) commits one
+//! fault of each kind in a guest. This shows that a test that passes on that kernel is meaningful.
 
 use remuda_guest::{Ended, Guest, Options, Processors};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// The kernel of `tools/debug-kernel.sh`; `None`, said loudly, if that has not run.
+/// The kernel of `tools/debug-kernel.sh`; prints a message and returns `None` if it is not built.
 fn kernel() -> Option<PathBuf> {
     let folder = root().join("target/guest/debug");
     if folder.join("vmlinuz").exists() {
@@ -35,11 +35,11 @@ fn module() -> &'static Path {
     })
 }
 
-/// Boots it, and commits these faults, one after the other.
+/// Boots the guest and commits these faults, one after the other.
 fn commit(kernel: &Path, faults: &[&str], then: &str) -> Ended {
     let options = Options {
         processors: Processors::Parallel(2),
-        // Of several faults of memory, KASAN tells of the first only, but for this.
+        // Without this option KASAN reports only the first fault.
         parameters: vec!["kasan_multi_shot".into()],
         modules: Vec::new(),
         ..Options::default()
@@ -76,7 +76,7 @@ fn faults_of_memory_and_of_context_are_found() {
     }
 }
 
-/// Each in a guest of its own: lockdep speaks once, and not at all once memory is corrupt.
+/// Each fault in a guest of its own: lockdep reports once, and not at all after memory is corrupt.
 #[test]
 fn faults_of_locks_are_found() {
     let Some(kernel) = kernel() else { return };

@@ -1,5 +1,5 @@
-//! Flows come and go while agents are killed and started: for seconds, in two rounds that are
-//! alike, or for as long as one likes.
+//! Flows come and go while agents are killed and started: in two rounds of some seconds, or for a
+//! given time.
 
 use crate::memory::Memory;
 use crate::storm::Storm;
@@ -7,14 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 const ROUNDS: u32 = 2;
-/// What a namespace leaves behind is cleared up by then.
+/// Time in which the kernel frees what a namespace leaves behind.
 const CLEARED: Duration = Duration::from_secs(1);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(60);
-/// As many as halves need to be compared.
+/// Least number of samples, so that both halves can be compared.
 const SAMPLES_MIN: u32 = 8;
 
-/// Every flow is byte-exact, none is left in the table, and memory is after the second round what
-/// it was after the first.
+/// Every flow is byte-exact, no flow is left in the table, and memory after the second round is
+/// what it was after the first.
 pub fn churn(mbit_per_sec: f64, span: Duration) {
     let after: Vec<Memory> = (0..ROUNDS)
         .map(|_| {
@@ -31,8 +31,8 @@ pub fn churn(mbit_per_sec: f64, span: Duration) {
     after[1].check_since(&after[0]);
 }
 
-/// The same without a break; what there is of memory in the second half is no more than in the
-/// first. It says how it goes on the console, each minute.
+/// The same without a break. The largest memory of the second half must not exceed that of the
+/// first. The console gets a line of progress each minute.
 pub fn soak(mbit_per_sec: f64, span: Duration) {
     let every = SAMPLE_INTERVAL.min(span / SAMPLES_MIN);
     let storm = Storm::new(mbit_per_sec);

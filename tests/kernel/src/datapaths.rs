@@ -1,5 +1,5 @@
-//! One agent process drives three stacks at once: Linux TCP by BPF, Linux TCP by the module, and
-//! QUIC, all over one emulated path; its policy is changed for all of them.
+//! One agent process drives three stacks at once over one emulated path: Linux TCP by BPF, Linux
+//! TCP by the module, and QUIC. A change of its policy reaches all of them.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::flow::Row;
@@ -21,7 +21,7 @@ const TURN: Duration = Duration::from_millis(20);
 const DRIVERS: [&str; 4] = ["bbr", "cubic", "copa", "rein"];
 const PORT: u16 = 4433;
 
-/// The rows, once there is one of each datapath and each has reported.
+/// The agent's rows, once each datapath has a flow that has sent reports.
 fn flows(agent: &AgentChild, holds: impl Fn(&Row) -> bool) -> Vec<Row> {
     let clock = Clock::start();
     loop {
@@ -44,7 +44,7 @@ fn quic(path: &Testbed, folder: &Path, run_dir: &Path) -> (Server, Child) {
     (server, get)
 }
 
-/// Three flows over one path, of one agent; every change of policy reaches all three.
+/// Three flows of one agent over one path; every change of policy reaches all three.
 pub fn at_once() {
     let place = Place::new();
     let agent = place.agent(&["--policy", "rein"]);

@@ -1,4 +1,4 @@
-//! A bare agent: the module's device, read and written as it is.
+//! A minimal agent that reads and writes the module's device directly.
 
 use remuda_wire::ToAgent;
 use std::fs::{File, OpenOptions};
@@ -18,19 +18,19 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Opens it: nobody else may have it.
+    /// Opens the device; only one process may have it open.
     pub fn open() -> Self {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(nix::libc::O_NONBLOCK);
         Self { file: options.open(PATH).expect("the device opens") }
     }
 
-    /// Writes a message, or several.
+    /// Writes one or several messages.
     pub fn write(&mut self, message: &[u8]) -> io::Result<()> {
         self.file.write(message).map(|_| ())
     }
 
-    /// What waits, message by message; each must be one of the protocol's.
+    /// Reads the waiting messages; each must be valid in the protocol.
     pub fn read(&mut self) -> Vec<Vec<u8>> {
         let mut buffer = vec![0; READ_BYTES];
         let mut messages = Vec::new();
@@ -47,7 +47,7 @@ impl Agent {
         messages
     }
 
-    /// The flow announced last, of what waits.
+    /// The flow that was announced last among the waiting messages.
     pub fn sid(&mut self) -> Option<u32> {
         let messages = self.read();
         messages.iter().rev().find_map(|message| match ToAgent::parse(message) {
@@ -56,7 +56,7 @@ impl Agent {
         })
     }
 
-    /// Reads away what comes, beside the caller, as an agent that hangs loses its flows.
+    /// Reads and drops messages in a thread, because an agent that does not read loses its flows.
     pub fn keep_reading(&self) -> io::Result<Reader> {
         let mut file = self.file.try_clone()?;
         let over = Arc::new(AtomicBool::new(false));
@@ -64,7 +64,7 @@ impl Agent {
         let thread = thread::spawn(move || {
             let mut buffer = vec![0; READ_BYTES];
             while !is_over.load(Ordering::Relaxed) {
-                // There may be nothing.
+                // There may be no message.
                 let _ = file.read(&mut buffer);
                 thread::sleep(TURN);
             }

@@ -1,4 +1,4 @@
-//! An agent drives flows, of both families, in namespaces of their own; its policy is changed.
+//! An agent drives IPv4 and IPv6 flows in their own namespaces, and its policy is changed.
 
 use crate::module::counter;
 use ccp_agent::child::AgentChild;
@@ -14,7 +14,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(10);
 const TURN: Duration = Duration::from_millis(10);
 const DRIVERS: [&str; 6] = ["cubic", "bbr", "rein", "reno", "copa", "westwood"];
-/// Of the link's rate, in goodput: headers, and the start.
+/// Least goodput as a share of the link's rate; the rest is headers and the start.
 const SHARE_MIN: f64 = 0.85;
 
 fn flow(path: &Testbed, ipv6: bool, bytes: Option<u64>) -> Running {
@@ -36,7 +36,8 @@ fn driven(agent: &AgentChild) -> usize {
     rows.iter().filter(|row| row.state == "driven" && row.reports > 0).count()
 }
 
-/// A window arm and a paced one fill a link of that rate. The path holds as much at any.
+/// A window arm and a paced arm fill a link of that rate. The path's buffer holds as many packets
+/// at every rate.
 pub fn drives(mbit_per_sec: f64) {
     let place = Place::with_module();
     for arm in ["cubic", "bbr"] {
@@ -63,7 +64,7 @@ pub fn drives(mbit_per_sec: f64) {
     assert_eq!(counter("reports_lost"), 0);
 }
 
-/// A server that listens on IPv6 has flows over IPv4: they are named as such.
+/// A server that listens on IPv6 accepts flows over IPv4; the agent must list them as IPv4.
 fn mapped(agent: &AgentChild) {
     let listener = TcpListener::bind("[::]:0").expect("a socket for both families");
     set_algorithm(listener.as_raw_fd(), "ccp").expect("it is known");
@@ -75,7 +76,7 @@ fn mapped(agent: &AgentChild) {
     wait_for("a flow named as IPv4", named);
 }
 
-/// Twenty flows, byte-exact, while every few hundred milliseconds another arm takes them.
+/// Twenty flows stay byte-exact while another arm takes them every few hundred milliseconds.
 pub fn switches() {
     const FLOWS: usize = 20;
     const BYTES: u64 = 1_500_000;

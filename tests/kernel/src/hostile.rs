@@ -1,4 +1,4 @@
-//! Messages that make no sense, to a module with a live flow: refused, and harm nobody.
+//! Invalid messages to a module with a live flow: each is refused and harms no flow.
 
 use crate::device::Agent;
 use crate::module::counter;
@@ -19,7 +19,7 @@ use std::time::Duration;
 const SEED: u64 = 1;
 const MESSAGES: usize = 400;
 
-/// Not a rule, but a bound: in a machine of the host's time, where the host is busy.
+/// A generous limit, for machines that use the clock of a busy host.
 const LIMIT: Duration = Duration::from_secs(20);
 const TURN: Duration = Duration::from_millis(20);
 
@@ -34,7 +34,7 @@ fn wait_for<T>(what: &str, mut result: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Programs and orders that are well formed, and some that are not.
+/// Random messages: well-formed programs and orders, and invalid ones.
 fn message(rng: &mut ChaCha8Rng, sid: u32) -> Vec<u8> {
     let uid = rng.random_range(1..=80);
     let mut message = Vec::new();
@@ -66,7 +66,7 @@ fn updates(rng: &mut ChaCha8Rng) -> Vec<Update> {
         .collect()
 }
 
-/// The attacks on libccp one by one, then so long what a seed draws, while flows come and go.
+/// The attacks on libccp one by one, then random messages for `span`, while flows come and go.
 pub fn attacks_and_noise(mbit_per_sec: f64, span: Duration) {
     let mut agent = Agent::open();
     let path = wired(mbit_per_sec, 100.0 / mbit_per_sec, 1.0);
@@ -77,7 +77,7 @@ pub fn attacks_and_noise(mbit_per_sec: f64, span: Duration) {
         let name = format!("refused_{}", reason as u32);
         let before = counter(&name);
         let written = agent.write(&message);
-        // A flow that is gone is no fault of the agent's.
+        // A message for a flow that has ended is not an error of the agent.
         let taken = matches!(reason, remuda_vm::Reason::NoFlow);
         assert_eq!(written.is_ok(), taken, "{what}: {written:?}");
         assert_eq!(counter(&name), before + 1, "{what}: not refused as {reason:?}");
@@ -98,7 +98,8 @@ pub fn attacks_and_noise(mbit_per_sec: f64, span: Duration) {
         let short = short.start(path.server(), path.client()).expect("it starts");
         thread::sleep(Duration::from_millis(50));
         sid = agent.sid().unwrap_or(sid);
-        // Whatever it was told to do, it ends once the agent is gone; it is not waited for here.
+        // Whatever the messages did to this flow, it ends after the agent has gone; the test does
+        // not wait.
         drop(short);
         flows += 1;
     }

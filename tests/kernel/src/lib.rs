@@ -1,20 +1,20 @@
-//! The kernel module in virtual machines, from outside: it is built for a machine's kernel, put
-//! into it, and told by `remuda-kernel` what to do there.
+//! Tests the kernel module in virtual machines: builds it for a machine's kernel, adds it to the
+//! machine's image, and runs scenarios there with `remuda-kernel`.
 
 use remuda_guest::{Ended, Error, Guest, Options, Processors, limit};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Where a machine has modules.
+/// Modules that a machine loads.
 const LOADED: [&str; 1] = ["tun"];
-/// A machine that warns has failed.
+/// A warning of the kernel ends the machine.
 const PARAMETERS: [&str; 2] = ["panic_on_warn=1", "softlockup_panic=1"];
 
-/// The clock of parallel processors is the host's, on which they may wait, and boot.
+/// Parallel processors use the host's clock; this factor leaves time for waiting and booting.
 const PARALLEL_SLOWNESS_MAX: u32 = 3;
 
-/// A kernel of tests, and what runs on it.
+/// A kernel under test, and the programs that run on it.
 #[derive(Debug)]
 pub struct Machine {
     guest: Guest,
@@ -25,7 +25,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The folder of a kernel that modules can be built for; `None`, said loudly, if it is not there.
+/// The folder of a kernel with headers; prints a message and returns `None` if it does not exist.
 pub fn kernel(name: &str) -> Option<PathBuf> {
     let folder = root().join("target/guest").join(name);
     if folder.join("headers").exists() {
@@ -35,7 +35,7 @@ pub fn kernel(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Builds the module of a folder of this repository for a kernel; where it is.
+/// Builds the module of a folder of this repository for a kernel; returns the module's path.
 pub fn build(kernel: &Path, folder: &str) -> Result<PathBuf, String> {
     let kernel = kernel.canonicalize().map_err(|error| {
         let name = kernel.display();
@@ -51,11 +51,11 @@ pub fn build(kernel: &Path, folder: &str) -> Result<PathBuf, String> {
 }
 
 impl Machine {
-    /// With a kernel's folder, `remuda`, `remuda-kernel`, and modules.
+    /// A machine with a kernel's folder, `remuda`, `remuda-kernel`, and modules.
     ///
     /// # Errors
     ///
-    /// What reading one of them said.
+    /// One of the files cannot be read.
     pub fn new(
         kernel: &Path,
         processors: Processors,
@@ -75,11 +75,12 @@ impl Machine {
         Ok(Self { guest, processors })
     }
 
-    /// For a program that measures: with `remuda` and `remuda-kernel` that lie beside it.
+    /// A machine for a program that measures, with the `remuda` and `remuda-kernel` in that
+    /// program's folder.
     ///
     /// # Errors
     ///
-    /// What reading one of them said.
+    /// One of the files cannot be read.
     pub fn beside_this_program(
         kernel: &Path,
         processors: Processors,
@@ -90,7 +91,7 @@ impl Machine {
         Self::new(kernel, processors, (&programs[0], &programs[1]), modules)
     }
 
-    /// Its kernel's release, as `uname -r` says it.
+    /// The release of the machine's kernel, as `uname -r` prints it.
     ///
     /// # Errors
     ///
@@ -99,7 +100,7 @@ impl Machine {
         self.guest.kernel_release()
     }
 
-    /// Runs scenarios, which take it so long by its own clock, one after the other.
+    /// Runs scenarios, one after the other, which take at most `own` by the machine's clock.
     ///
     /// # Errors
     ///
@@ -108,8 +109,8 @@ impl Machine {
         self.run_script(r#"remuda-kernel "$@""#, scenarios, own)
     }
 
-    /// The same on a kernel of `tools/debug-kernel.sh`, and the search for lost memory: its status
-    /// is not 0 if there is any.
+    /// The same on a kernel of `tools/debug-kernel.sh`, followed by a search for leaked memory; the
+    /// status is not 0 if there is any.
     ///
     /// # Errors
     ///

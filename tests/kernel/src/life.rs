@@ -1,4 +1,4 @@
-//! Loading and unloading.
+//! Loading and unloading the module.
 
 use crate::device;
 use crate::module::{self, counter};
@@ -14,11 +14,11 @@ use std::thread;
 use std::time::Duration;
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-/// Sockets of a scenario that has ended live on for a while.
+/// Sockets of a scenario that has ended still exist for a while.
 const TURNS: u32 = 200;
 const TURN: Duration = Duration::from_millis(100);
 
-/// Unloads it as soon as the last socket lets it.
+/// Unloads the module as soon as no socket uses it.
 pub fn unload_soon() {
     for _ in 0..TURNS {
         match module::unload() {
@@ -30,7 +30,7 @@ pub fn unload_soon() {
     panic!("still used after {:?}: {:?}", TURN * TURNS, module::counters());
 }
 
-/// Parameters out of their bounds are refused, and leave nothing behind.
+/// Parameters outside their bounds are refused, and nothing stays loaded.
 pub fn parameters() {
     for bad in ["flows=0", "flows=2000000", "programs=3", "records_kib=1", "cwnd_pkts_max=1"] {
         assert_eq!(module::load(bad), Err(Errno::EINVAL), "{bad}");
@@ -49,7 +49,8 @@ pub fn parameters() {
     assert!(!module::is_loaded());
 }
 
-/// Refused while a flow, an agent or a namespace's default uses it; clean afterwards; again.
+/// Unloading is refused while a flow, an agent or a namespace's default uses the module; afterwards
+/// it works, and can be repeated.
 pub fn unload() {
     for _ in 0..2 {
         module::load("").expect("it loads");

@@ -1,5 +1,5 @@
-//! What runs in a virtual machine to test tcp_remuda: scenarios by name, each loads the module and
-//! leaves it unloaded. A rule that is broken is a panic, and a status other than 0.
+//! The program that tests tcp_remuda inside a virtual machine. It runs scenarios by name; each
+//! loads the module and leaves it unloaded. A broken rule is a panic, and a status other than 0.
 //!
 //! `tests/scenarios.rs` boots the machines.
 
@@ -20,17 +20,18 @@ use clap::Parser;
 use remuda_tests::{Place, survival};
 use std::time::Duration;
 
-/// Scenarios of the kernel module, for a virtual machine: they load and unload it, as root.
+/// Run scenarios of the kernel module in a virtual machine; they load and unload the module, as
+/// root
 #[derive(Debug, Parser)]
 #[command(name = "remuda-kernel")]
 struct Args {
-    /// Which, in this order; all that are there, without one.
+    /// Scenarios, in the order in which they run [default: all]
     scenarios: Vec<String>,
-    /// How long churn, soak and attacks go on, by the machine's clock, in seconds.
+    /// Duration of churn, soak and attacks, in seconds of the machine's clock
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     seconds: u64,
-    /// What links are slower by, for a slow kernel: in `functional`, `killed`, `full`,
-    /// `hostile`, `churn` and `soak`.
+    /// Factor by which links are slower, for a slow kernel; applies to `functional`, `killed`,
+    /// `full`, `hostile`, `churn` and `soak`
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     slower: f64,
 }
@@ -61,7 +62,7 @@ const SCENARIOS: [(&str, Scenario); 13] = [
 
 fn run(name: &str, scenario: Scenario, args: &Args) {
     println!("{name}: begins");
-    // Those load it by themselves, in ways of their own.
+    // These scenarios load the module themselves, with other parameters.
     let loads = !["parameters", "unload", "full", "overhead"].contains(&name);
     if loads {
         module::load("").expect("the module loads");

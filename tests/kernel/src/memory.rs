@@ -1,14 +1,14 @@
-//! What the kernel's own memory is, by `/proc/meminfo`: slabs, and what is mapped page by page, as
+//! The kernel's own memory, from `/proc/meminfo`: slabs, and memory that is mapped page by page, as
 //! the module's tables are.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 
-/// A folder for each kind of object that slabs hold.
+/// A folder for each kind of object in slabs.
 const KINDS: &str = "/sys/kernel/slab";
 
-/// More than that is not noise, in KiB: slabs hold pages that are part empty, and processes have
-/// stacks in mapped pages.
+/// Growth above these limits is not noise. Slabs hold partly empty pages, and processes have stacks
+/// in mapped pages.
 const SLAB_NOISE_KIB: u64 = 2_048;
 const MAPPED_NOISE_KIB: u64 = 1_024;
 
@@ -19,9 +19,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Now, without what the kernel keeps of files in case it is asked again, nor slabs that hold
-    /// nothing. A kernel with KASAN keeps what has been freed in a quarantine, which a host that is
-    /// busy fills more slowly; this empties it.
+    /// The current memory, without page cache and empty slabs. A kernel with KASAN keeps freed
+    /// objects in a quarantine, which fills more slowly on a busy host; shrinking the slabs empties
+    /// it.
     pub fn now() -> Self {
         fs::write("/proc/sys/vm/drop_caches", "3").expect("root may");
         for kind in fs::read_dir(KINDS).expect("it is in a kernel with SLUB").flatten() {
@@ -35,13 +35,13 @@ impl Memory {
         Self { slab_kib: kib("Slab:"), mapped_kib: kib("VmallocUsed:") }
     }
 
-    /// The most of each.
+    /// The larger value of each field.
     pub fn most(all: &[Self]) -> Self {
         let most = |of: fn(&Self) -> u64| all.iter().map(of).max().unwrap_or(0);
         Self { slab_kib: most(|at| at.slab_kib), mapped_kib: most(|at| at.mapped_kib) }
     }
 
-    /// It has not grown beyond noise since then.
+    /// Panics if memory has grown beyond noise since `before`.
     pub fn check_since(&self, before: &Self) {
         let slab_kib = before.slab_kib + SLAB_NOISE_KIB;
         let mapped_kib = before.mapped_kib + MAPPED_NOISE_KIB;

@@ -1,9 +1,9 @@
-//! What an ACK costs in the module, in instructions, beside the kernel's own algorithms.
+//! Measures the cost of an ACK in the module, in instructions, beside the kernel's own algorithms.
 //!
 //! For a machine whose clock counts instructions: `tests/kernel/probe` measures the calls of one
-//! kernel function. `tcp_ack()` is the whole work of the stack at an ACK; what is below it is the
-//! algorithm's part. The flow is past its slow start each time, and hardly anything is lost
-//! meanwhile.
+//! kernel function. `tcp_ack()` is the whole work of the stack at an ACK; the called function of
+//! the algorithm is its own part. The flow is past slow start, and almost nothing is lost during a
+//! measurement.
 
 use crate::device::Agent;
 use crate::module;
@@ -17,19 +17,19 @@ use std::time::Duration;
 
 const PROBE: &str = "remuda_probe";
 const ANNOUNCED: Duration = Duration::from_millis(300);
-/// Slow start is over then, and what it lost has come again.
+/// By then slow start is over, and its losses have been repaired.
 const SETTLE: Duration = Duration::from_millis(2_500);
 const SPAN: Duration = Duration::from_secs(2);
-/// With fewer ACKs between two losses, the work of recovery would show.
+/// With fewer ACKs between two losses, the work of recovery would distort the figures.
 const LOSSES_APART: u64 = 200;
-/// As many as the path holds, and some more.
+/// A few segments more than the path holds.
 const CWND_BYTES: u64 = 24 * 1_448;
 /// The module's callback at an ACK.
 const OWN: &str = "ccp_cong_control";
-/// What gives reports to the agent.
+/// The function that passes reports to the agent.
 const READ: &str = "tcp_remuda:device_read";
 const LENGTHS: [usize; 3] = [10, 40, 100];
-/// At every ACK, behind what is there.
+/// A report at every ACK, appended to a program.
 const REPORT: &str = "    (fallthrough))\n(when true (report))";
 
 fn parameter(name: &str) -> u64 {
@@ -38,18 +38,18 @@ fn parameter(name: &str) -> u64 {
     text.trim().parse().expect("a number")
 }
 
-/// Calls of one function in a while.
+/// The calls of one function in a span of time.
 struct Measured {
     calls: u64,
-    /// What one takes, in instructions.
+    /// Instructions of one call.
     each: f64,
 }
 
-/// The calls of a function while this lives.
+/// Counts the calls of a function until it is dropped.
 struct Probe;
 
 impl Probe {
-    /// For the sockets of a local port, which are its first argument; 0 is for all calls.
+    /// Counts calls whose first argument is a socket of the local port; 0 counts all calls.
     fn of(function: &str, port: u16) -> Self {
         let file = File::open(format!("/modules/{PROBE}.ko")).expect("the image has the probe");
         let parameters = CString::new(format!("function={function} port={port}")).expect("no NUL");
@@ -76,7 +76,7 @@ impl Drop for Probe {
     }
 }
 
-/// Of a flow under an algorithm, that runs that program if it is ours.
+/// Measures a function during a flow under an algorithm; `program` is for our own algorithm.
 fn measure(function: &str, algorithm: &str, program: Option<&str>) -> Fallible<Measured> {
     let path = wired(20.0, 5.0, 8.0);
     let mut agent = program.map(|_| Agent::open());
@@ -95,7 +95,7 @@ fn measure(function: &str, algorithm: &str, program: Option<&str>) -> Fallible<M
     thread::sleep(SETTLE);
     let retransmitted = || running.retransmitted_pkts().ok_or("the flow is gone");
     let before = retransmitted()?;
-    // The other end of the flow is in the same kernel.
+    // Both ends of the flow are in one kernel, so the probe selects the sender's port.
     let port = if function == READ { 0 } else { running.sender_address.port() };
     let measured = Probe::of(function, port).measure();
     let lost = u64::from(retransmitted()? - before);
@@ -130,7 +130,7 @@ fn lines() -> Fallible<()> {
     let label = format!("ccp, {} instructions and a report at each ACK", LENGTHS[0]);
     let reporting = line(&label, "ccp", OWN, Some(&text))?;
     let read = measure(READ, "ccp", Some(&text))?;
-    // A report at each ACK: there are as many.
+    // Reports and ACKs are equal in number, so this is the number of reports in a read().
     let at_once = reporting.calls as f64 / read.calls as f64;
     println!("\n| a report | instructions |\n|---|---|");
     println!("| is made and queued, at the ACK | {:.0} |", reporting.each - silent[0].each);
@@ -138,7 +138,7 @@ fn lines() -> Fallible<()> {
     Ok(())
 }
 
-/// The tables, on standard output.
+/// Prints the tables to standard output.
 pub fn table() {
     println!("| algorithm | ACKs | `tcp_ack()` | calls of its own part | its own part |");
     println!("|---|---|---|---|---|");

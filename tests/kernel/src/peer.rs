@@ -1,4 +1,4 @@
-//! An unmodified portus agent drives the module by its own char transport.
+//! An unmodified portus agent drives the module through portus' own char transport.
 
 use crate::module::counter;
 use portus::RunBuilder;
@@ -23,7 +23,7 @@ fn wait_for(what: &str, holds: impl Fn() -> bool) {
     panic!("{what}: not in {:?}", TURN * TURNS);
 }
 
-/// It decides, the flow's window follows, and it hears of the flow's end.
+/// The agent decides, the flow's window follows, and the agent is informed of the flow's end.
 pub fn drives() {
     let sock = kp::Socket::<Nonblocking>::new().expect("the device opens");
     let notes = Shared::default();

@@ -1,4 +1,4 @@
-//! Flows that come and go by the hundred, of both families, while agents are killed and started.
+//! Hundreds of IPv4 and IPv6 flows come and go while agents are killed and started.
 
 use crate::module::counter;
 use remuda_live::transfer::Transfer;
@@ -10,14 +10,14 @@ use std::thread;
 use std::time::Duration;
 
 const THREADS: usize = 4;
-/// Of flows: some end before an agent has heard of them, some outlive one.
+/// Sizes of flows: some flows end before an agent knows of them, others live longer than an agent.
 const BYTES: [u64; 4] = [30_000, 3_000, 300_000, 30_000];
-/// Of agents: some are killed as soon as they are there.
+/// Lifetimes of agents: some are killed as soon as they have started.
 const LIVES_MS: [u64; 4] = [1_500, 1, 1_000, 300];
 const LIMIT: Duration = Duration::from_secs(60);
 const TURN: Duration = Duration::from_millis(100);
 
-/// Sets it, also where this is dropped by a panic.
+/// Sets the flag when it is dropped, also by a panic.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -26,7 +26,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// All that happened so far.
+/// Counts of what has happened so far.
 pub struct Storm {
     place: Place,
     path: Testbed,
@@ -37,7 +37,7 @@ pub struct Storm {
 }
 
 impl Storm {
-    /// On a path of its own, of that rate. It holds as much at any.
+    /// Runs on its own path of that rate. The path's buffer holds as many packets at every rate.
     pub fn new(mbit_per_sec: f64) -> Self {
         let [flows, bytes, agents] = [0; 3].map(AtomicU64::new);
         let over = AtomicBool::new(false);
@@ -51,8 +51,8 @@ impl Storm {
         }
     }
 
-    /// Goes on for so long, and calls that after each agent's end. A transfer that is lost, or not
-    /// byte-exact, is a panic, and ends all.
+    /// Continues for `span`, and calls `between` after each agent's end. A transfer that is lost,
+    /// or not byte-exact, is a panic and ends the storm.
     pub fn rage(&self, span: Duration, mut between: impl FnMut(Duration)) {
         thread::scope(|scope| {
             let _ends = Ends(&self.over);
@@ -92,7 +92,7 @@ impl Storm {
         }
     }
 
-    /// Takes its path away; no flow is left in the module's table.
+    /// Removes the path; afterwards the module's table must be empty.
     pub fn end(self) {
         drop(self.path);
         let clock = Clock::start();

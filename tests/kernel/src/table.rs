@@ -1,4 +1,4 @@
-//! More flows than there is room for: those left over run without an agent, and end.
+//! More flows than the module's table has room for: the others run without an agent, and end.
 
 use crate::life::unload_soon;
 use crate::module::{self, counter};
@@ -7,12 +7,13 @@ use remuda_tests::{Place, wired};
 use std::thread;
 use std::time::Duration;
 
-/// The least table there is, and more flows.
+/// The smallest possible table, and a larger number of flows.
 const ROOM: u64 = 64;
 const FLOWS: u64 = 80;
 const BYTES: u64 = 200_000;
 
-/// Every flow ends byte-exact; as many as fit are the agent's. The path holds as much at any rate.
+/// Every flow ends byte-exact; the agent drives as many as fit. The path's buffer holds as many
+/// packets at every rate.
 pub fn full(mbit_per_sec: f64) {
     module::load("flows=64").expect("it loads");
     let place = Place::with_module();
@@ -30,7 +31,7 @@ pub fn full(mbit_per_sec: f64) {
     for flow in running {
         assert!(flow.join().expect("it ends intact").bytes > 0);
     }
-    // There is room again.
+    // The table has room again.
     let next = transfer(Some(BYTES)).start(path.server(), path.client()).expect("it starts");
     assert_eq!(next.join().expect("byte-exact").bytes, BYTES);
     let events = agent.events().expect("the event log");

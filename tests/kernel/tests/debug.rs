@@ -1,12 +1,12 @@
-//! The module on a kernel that looks for faults in itself (`tools/debug-kernel.sh`): it has nothing
-//! to say, and no memory is lost. `tests/guest` sees that each detector finds its fault.
+//! The module on a kernel that detects its own faults (`tools/debug-kernel.sh`): the kernel must
+//! not complain, and no memory may leak. `tests/guest` checks that each detector finds its fault.
 
 use remuda_guest::Processors;
 use remuda_kernel::{Machine, build, kernel};
 use std::path::Path;
 use std::time::Duration;
 
-/// What the longest takes by a machine's own clock.
+/// Limit for the longest run, by a machine's clock.
 const OWN: Duration = Duration::from_secs(300);
 
 fn run(processors: Processors, scenarios: &[&str]) {
@@ -21,7 +21,7 @@ fn run(processors: Processors, scenarios: &[&str]) {
     assert_eq!(ended.console_complaints(), [""; 0], "{}", ended.console);
 }
 
-/// What has limits of time, where time is counted.
+/// Scenarios with time limits run where the clock counts instructions.
 #[test]
 fn a_kernel_that_looks_for_faults_finds_none_in_what_it_does() {
     run(Processors::Counted, &["--slower", "8", "unload", "functional", "killed", "full"]);

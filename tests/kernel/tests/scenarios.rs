@@ -1,12 +1,12 @@
-//! The module's scenarios on Debian's kernels, in virtual machines: on one counted processor, where
-//! time is instructions, and on two at once, for races.
+//! The module's scenarios on Debian's kernels, in virtual machines: on one processor whose clock
+//! counts instructions, and on two parallel processors for races.
 
 use remuda_guest::Processors;
 use remuda_kernel::{Machine, build, kernel};
 use std::path::Path;
 use std::time::Duration;
 
-/// What the longest takes by a machine's own clock.
+/// Limit for the longest run, by a machine's clock.
 const OWN: Duration = Duration::from_secs(120);
 
 fn run(name: &str, processors: Processors, scenarios: &[&str]) {
@@ -55,13 +55,13 @@ fn attacks_and_churn_harm_nothing_on_6_12() {
     run("6.12", Processors::Parallel(2), &RACES);
 }
 
-/// With BPF, which 6.1 does not do.
+/// With the BPF datapath, which kernel 6.1 does not support.
 #[test]
 fn an_agent_drives_three_datapaths_at_once_on_6_12() {
     run("6.12", Processors::Counted, &["datapaths"]);
 }
 
-/// Debian's newest kernel is there to compile for: a warning is an error.
+/// The module is only compiled for Debian's newest kernel: a compiler warning is an error.
 #[test]
 fn it_compiles_for_the_newest_kernel() {
     let Some(folder) = kernel("newest") else { return };

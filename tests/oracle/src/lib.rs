@@ -1,11 +1,13 @@
-//! libccp behind a pipe: what its own C does with a program and a stream of primitives.
+//! Runs libccp behind a pipe: the results of its own C code for a program and a stream of
+//! primitives.
 //!
-//! [`serve`] runs in a process of its own, as libccp trusts what it is given: a wrong count writes
-//! past its tables, and some loops never end. [`Oracle`] is the other end. One request is one case:
-//! a fresh flow, then step by step the messages of an agent and an ACK. All time is a parameter.
+//! [`serve`] runs in a process of its own, because libccp trusts its input: a wrong count makes it
+//! write beyond its tables, and some loops never end. [`Oracle`] is the other end of the pipe. One
+//! request is one case: a fresh flow, then for each step the messages of an agent and an ACK. Time
+//! is a parameter.
 //!
-//! The C is compiled from the files of the `libccp` crate. The crate's Rust half is not linked: it
-//! exports C symbols such as `log`, which `f64::ln` then calls.
+//! The C code is compiled from the files of the `libccp` crate. The crate's Rust half is not
+//! linked, because it exports C symbols such as `log`, which `f64::ln` would then call.
 
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::raw::{c_char, c_int};
@@ -19,7 +21,7 @@ pub const CONTROL: usize = 32;
 pub const IMPLICIT: usize = 6;
 pub const TEMPORARY: usize = 8;
 pub const LOCAL: usize = 8;
-/// All of them, in this order.
+/// All registers, in this order.
 pub const REGISTERS: usize = REPORT + CONTROL + IMPLICIT + TEMPORARY + LOCAL;
 /// libccp's primitives, in the order of the wire protocol.
 pub const PRIMITIVES: usize = 15;
@@ -27,9 +29,9 @@ pub const PRIMITIVES: usize = 15;
 const IN_WORDS: usize = 3 + PRIMITIVES;
 const OUT_WORDS: usize = 2 + REPORT + REGISTERS;
 const WORD: usize = 8;
-/// What a pipe takes at once.
+/// Capacity of a pipe.
 const PIPE_BYTES: usize = 1 << 16;
-/// libccp's result goes before the words.
+/// libccp's result, followed by the words.
 const ANSWER_WORDS: usize = 1 + OUT_WORDS;
 
 // SAFETY: each is called by one thread alone, with buffers of the sizes in oracle.c; `message` is
@@ -40,32 +42,31 @@ unsafe extern "C" {
     fn remuda_oracle_step(input: *const u64, output: *mut u64) -> c_int;
 }
 
-/// One ACK, and what the agent says before it.
+/// One ACK, and the agent's messages before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Whole wire messages, in order. libccp's flow is 1.
+    /// Whole wire messages, in order. libccp's flow has number 1.
     pub messages: Vec<Vec<u8>>,
-    /// The clock, in microseconds.
     pub now_us: u64,
-    /// The window in force, in bytes; libccp has 32 bits for it.
+    /// The window in force; libccp has 32 bits for it.
     pub cwnd_bytes: u64,
     /// The rate in force, in bytes per second.
     pub rate: u64,
-    /// What the datapath measured; libccp has 32 bits for most.
+    /// The primitives; libccp has 32 bits for most of them.
     pub primitives: [u64; PRIMITIVES],
 }
 
-/// What libccp did at one step.
+/// The result of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// 0, or the error with which libccp left the program, or refused a message.
+    /// 0, or the error with which libccp left the program or refused a message.
     pub result: i32,
-    /// The report sent, if one was.
+    /// The report that the step sent, if it sent one.
     pub report: Option<Vec<u64>>,
     pub registers: [u64; REGISTERS],
 }
 
-/// libccp's word for "this program could not go on": overflow, underflow, or division by 0.
+/// Whether libccp left the program: because of an overflow, an underflow or a division by 0.
 pub fn is_abort(result: i32) -> bool {
     (-94..=-91).contains(&result)
 }
@@ -118,7 +119,7 @@ fn write_step(output: &mut impl Write, step: &Step) -> io::Result<()> {
     write_words(output, &step.primitives)
 }
 
-/// Runs one step and gives libccp's result and the words of oracle.c.
+/// Runs one step; returns libccp's result and the words of oracle.c.
 fn run(step: &mut Step) -> (i32, [u64; OUT_WORDS]) {
     let mut words = [0; OUT_WORDS];
     let mut refused = 0;
@@ -181,7 +182,7 @@ impl Oracle {
         Ok(Self { child, input, output })
     }
 
-    /// Runs one case on a fresh flow. An error means that libccp is gone: it crashed.
+    /// Runs one case on a fresh flow. An error means that libccp's process has ended.
     pub fn run(&mut self, steps: &[Step]) -> io::Result<Vec<Answer>> {
         let input = self.input.as_mut().ok_or(ErrorKind::BrokenPipe)?;
         input.write_all(&length(steps.len())?)?;

@@ -1,8 +1,9 @@
-//! What each part of the policy is worth: the whole of it beside the same without that part.
+//! The value of each part of the policy: the whole policy compared with the policy without that
+//! part.
 //!
-//! Which parts, where each is looked at, and by what it is judged was fixed before anything was
-//! run, from what the part is for. Whole and variant meet the same environments and seeds, one by
-//! one (`src/pairs.rs`).
+//! The parts, the places where each is measured and the figures that judge each were fixed before
+//! the first run, from the purpose of the part. Whole and variant run the same environments and
+//! seeds, and are compared pair by pair (`src/pairs.rs`).
 
 mod page;
 
@@ -24,7 +25,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Short requests of a drawn path: so many, so far apart, so long.
+/// Short requests on a drawn path: their number, the seconds between two starts, and their size.
 const REQUESTS: u32 = 14;
 const REQUESTS_APART_S: f64 = 2.0;
 const REQUEST_BYTES: u64 = 1_000_000;
@@ -34,15 +35,16 @@ enum Course {
     /// A scene of the table, with every seed.
     Scene(Scene),
     Drawn,
-    /// They, with short requests one after the other in place of a flow without an end.
+    /// The drawn environments, with short requests one after the other in place of a flow without
+    /// an end.
     Requests,
 }
 
-/// Where a part is looked at.
+/// A place where a part is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ground {
     course: Course,
-    /// Of the drawn environments those whose names begin so.
+    /// Counts only the drawn environments whose names begin with this; empty: all of them.
     kind: &'static str,
 }
 
@@ -51,7 +53,7 @@ impl Ground {
         Self { course, kind: "" }
     }
 
-    /// As the page names it.
+    /// The name on the page.
     pub fn name(&self) -> String {
         match self.course {
             Course::Scene(scene) => scene.name(),
@@ -62,7 +64,7 @@ impl Ground {
     }
 }
 
-/// By what a part is judged.
+/// A figure by which a part is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
     /// Goodput over mean delay.
@@ -71,17 +73,17 @@ pub enum Judge {
     Resent,
 }
 
-/// A part that can be taken out.
+/// A part that can be left out.
 #[derive(Debug)]
 pub struct Part {
-    /// As the page names what is left out.
+    /// The name of the part on the page.
     pub name: &'static str,
-    /// The settings without it.
+    /// The settings that leave the part out.
     pub settings: &'static [&'static str],
     without: fn(&mut Config),
-    /// Where it is meant to matter.
+    /// The places where the part should matter.
     pub grounds: &'static [Ground],
-    /// What it is meant to be good for.
+    /// The figures that the part should improve.
     pub judges: &'static [Judge],
 }
 
@@ -158,26 +160,26 @@ fn without_brakes(config: &mut Config) {
     config.guard.switches_per_minute_max = 1_000;
 }
 
-/// A part on a ground.
+/// The result for a part at a place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Which, by its place in [`PARTS`].
     pub part: usize,
     pub ground: Ground,
-    /// How many environments, and how many seeds each.
+    /// Number of environments, and number of seeds of each.
     pub counts: (usize, usize),
-    /// Without it, to the whole.
+    /// Power without the part over that of the whole.
     pub power: Interval,
     pub goodput: Interval,
     pub delay: Interval,
-    /// Of the whole and of the variant, and how much more it is without: in per cent of all sent.
+    /// Share of segments sent again, in per cent: of the whole and of the variant, and the
+    /// difference.
     pub resent: ([f64; 2], Interval),
-    /// Of the whole and of the variant, in a minute.
+    /// Changes of arm a minute, of the whole and of the variant.
     pub switches: [f64; 2],
 }
 
 impl Finding {
-    /// What is worse without the part, and what is better, of what it is judged by.
+    /// Of the part's judges: those that are worse without the part, and those that are better.
     pub fn verdicts(&self) -> [Vec<Judge>; 2] {
         let side = |judge: &Judge| {
             let (it, even, more_is_better) = match judge {
@@ -222,7 +224,7 @@ impl Finding {
     }
 }
 
-/// The drawn environments, and the seeds of each.
+/// Suites of drawn environments, and the seeds of each environment.
 pub type Held<'a> = (&'a [String], RangeInclusive<u64>);
 
 fn jobs(course: Course, settings: &Settings, held: &Held<'_>) -> Result<Vec<Job>, Error> {
@@ -235,7 +237,7 @@ fn jobs(course: Course, settings: &Settings, held: &Held<'_>) -> Result<Vec<Job>
     let drivers = [settings.driver.clone()];
     let mut jobs = Plan::of(&suites?, &Only::default(), &drivers, held.1.clone())?.jobs;
     for job in jobs.iter_mut().filter(|_| course == Course::Requests) {
-        // The tested flow comes last.
+        // The tested flow is the last one.
         if let Some(flow) = job.scenario.flows.last_mut() {
             (flow.count, flow.stagger_s) = (REQUESTS, REQUESTS_APART_S);
             flow.bytes = Some(REQUEST_BYTES);
@@ -244,7 +246,7 @@ fn jobs(course: Course, settings: &Settings, held: &Held<'_>) -> Result<Vec<Job>
     Ok(jobs)
 }
 
-/// Each course that somebody looks at, with the places of the parts that do.
+/// Each course that some part uses, with the indices of these parts.
 fn courses() -> BTreeMap<Course, Vec<usize>> {
     let mut courses: BTreeMap<Course, Vec<usize>> = BTreeMap::new();
     for (part, of) in PARTS.iter().enumerate() {
@@ -258,14 +260,15 @@ fn courses() -> BTreeMap<Course, Vec<usize>> {
     courses
 }
 
-/// What came of the runs of a course, without that part, or of the whole: in the order of its jobs.
+/// The figures of a course's runs, in the order of its jobs: without a part (its index), or of the
+/// whole (`None`).
 type Figured = BTreeMap<(Course, Option<usize>), Vec<Figures>>;
 
-/// Runs the whole, and it without each part, where that part is looked at.
+/// Runs the whole policy, and the policy without each part at the places of that part.
 ///
 /// # Errors
 ///
-/// As [`crate::measure::simulate`].
+/// The errors of [`crate::measure::simulate`].
 pub fn run(
     settings: &Settings,
     held: &Held<'_>,
@@ -300,7 +303,7 @@ pub fn run(
     Ok(findings(&figured, &plans))
 }
 
-/// All of a plan without that part, or as far as it came before it was stopped.
+/// Runs a plan without a part; returns what was done until it was stopped.
 fn simulate(
     plan: &Plan,
     part: Option<usize>,
@@ -312,7 +315,7 @@ fn simulate(
     if let Some(part) = part {
         (PARTS[part].without)(&mut config);
     }
-    // What names a run says nothing of the agent's settings.
+    // The key of a run does not contain the agent's settings, so the name of the store does.
     let store = keep.store(&format!("antelope-table ablations {config:?}"))?;
     let of = |job: &Job, outcome: &Outcome| Ok(Figures::of(job, outcome));
     let with = (store.as_ref(), &Arc::new(config));
@@ -335,7 +338,7 @@ fn findings(figured: &Figured, plans: &BTreeMap<Course, Plan>) -> Vec<Finding> {
                 }
             }
             let pairs: Vec<Pairs> = pairs.into_values().collect();
-            // Of a kind that was not drawn there is nothing to say.
+            // No environment of this kind was drawn, so there is no result.
             if !pairs.is_empty() {
                 findings.push(Finding::of(part, *ground, &pairs));
             }
@@ -353,7 +356,7 @@ mod tests {
         Figures { goodput_mbit_per_sec, delay_mean_ms, resent_percent, ..Figures::default() }
     }
 
-    /// Of the second part, which multiplies the power by that if it is left out.
+    /// A finding about the second part, whose omission multiplies the power by `power`.
     pub(super) fn finding(power: f64) -> Finding {
         let pair = (figures(10.0, 20.0, 1.0), figures(10.0, 20.0 / power, 1.0));
         Finding::of(2, CHANGING[0], &vec![vec![pair]; 8])
@@ -374,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_of_pairs_and_its_sign_decides() {
-        // Environments of very different rates: half the power without it, in each of them.
+        // Environments of very different rates; each has half the power without the part.
         let pair = |nth: usize| {
             let rate = 10f64.powi(nth as i32 % 4);
             vec![(figures(rate, 20.0, 1.0), figures(rate, 40.0, 1.0 + nth as f64 / 10.0))]
@@ -409,7 +412,7 @@ mod tests {
         for job in &jobs {
             let flows = job.scenario.flows_expanded();
             let tested = job.environment.tested_flows(&job.scenario);
-            // Beside them may be flows alike, which have no end.
+            // Flows alike may run beside the requests; they have no end.
             let requests = tested.iter().filter(|flow| flows[**flow].bytes.is_some());
             let requests: Vec<_> = requests.map(|flow| &flows[*flow]).collect();
             assert_eq!(requests.len(), REQUESTS as usize, "{}", job.name());

@@ -42,7 +42,7 @@ fn line(finding: &Finding) -> String {
     )
 }
 
-/// What a part costs when it is left out, in one line.
+/// The cost of leaving a part out, in one line.
 fn summary(part: usize, findings: &[Finding]) -> String {
     let of: Vec<&Finding> = findings.iter().filter(|it| it.part == part).collect();
     let places = |side: usize| of.iter().filter(|it| !it.verdicts()[side].is_empty()).count();

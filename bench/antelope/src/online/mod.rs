@@ -1,14 +1,14 @@
-//! What learning from live flows is worth, on hosts of paths that training does not have.
+//! The gain from learning from live flows, on hosts whose paths are not in the training data.
 //!
-//! In each world ([`WORLDS`]) flows ride under the policy, and try other arms as it may be told to;
-//! what the policy saw of them is written as the agent writes it; the trainer that an operator runs
-//! (`python -m remuda.training.online`) corrects the model, or keeps it; flows of the next round
-//! ride under what came of it. Then other flows, which nothing was learned from and which try
-//! nothing, ride under the model that ships and under the last one, on the same paths; and every
-//! fixed arm does, so that it is seen what there was to gain.
+//! In each world ([`WORLDS`]) flows run under the policy, which also tries other arms as an
+//! operator may configure it to. Its samples are written as the agent writes them. The trainer that
+//! an operator runs (`python -m remuda.training.online`) corrects the model or keeps it, and the
+//! flows of the next round run under the result. Then other flows, from which nothing was learned
+//! and which try no other arms, run on the same paths under the shipped model and under the last
+//! one. Every fixed arm runs there too, to show the largest possible gain.
 //!
-//! Nobody judges in shadow here, as the agent does before a model takes over: the last model has
-//! all flows, better or not. So these figures are of the trainer alone.
+//! Unlike in the agent, no shadow evaluation precedes a model's use: the last model drives all
+//! flows, better or not. So these figures measure the trainer alone.
 
 mod page;
 mod worlds;
@@ -39,15 +39,15 @@ use std::thread;
 const DRIVER: &str = "antelope";
 /// How often the trainer runs.
 const ROUNDS: u64 = 2;
-/// Flows that try other arms do so this often, if they live as long.
+/// Seconds between two trials of other arms in a flow that lives as long.
 const EXPLORE_EVERY_S: u64 = 10;
-/// Flows that models are compared by have seeds from here on.
+/// The first seed of the flows on which models are compared.
 const JUDGED_FROM: u64 = 1_000_000;
-/// All samples of a world.
+/// Limit for all samples of a world.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// How much is run: flows of a round and their seconds, flows that models are compared by and
-/// theirs.
+/// The amount of runs: number and seconds of the flows of a round, and number and seconds of the
+/// flows on which models are compared.
 #[derive(Clone, Copy, Debug)]
 struct Amount {
     learn: (u64, f64),
@@ -63,46 +63,47 @@ impl Amount {
     }
 }
 
-/// What came of a world.
+/// The result for a world.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Which, by its place in [`WORLDS`].
     pub world: usize,
-    /// What the trainer said after each round, in one line.
+    /// The trainer's output after each round, in one line.
     pub said: Vec<String>,
-    /// How many flows were compared.
+    /// Number of flows on which the models were compared.
     pub flows: usize,
-    /// With the last model, to the shipped one; `None` if that has stayed.
+    /// The last model over the shipped one; `None` if the trainer kept the shipped model.
     pub learned: Option<Learned>,
-    /// The best fixed arm of each flow, to the shipped model.
+    /// Power of the best fixed arm of each flow over that of the shipped model.
     pub room: Interval,
-    /// Flows that try other arms, to those that do not, both with the shipped model.
+    /// Power of flows that try other arms over that of flows that do not, both with the shipped
+    /// model.
     pub explored: Interval,
-    /// By arm its share of the flows' time, with the shipped model and with the last one.
+    /// Each arm's share of the flows' time, with the shipped model and with the last one.
     pub arms: [BTreeMap<String, f64>; 2],
 }
 
-/// Power, goodput and delay with what was learned, to those without.
+/// Power, goodput and delay with the last model over those with the shipped one.
 #[derive(Clone, Debug)]
 pub struct Learned {
     /// Goodput over mean delay.
     pub power: Interval,
     pub goodput: Interval,
     pub delay: Interval,
-    /// In per cent of all sent: of both, and how much more it is.
+    /// Share of segments sent again, in per cent: with the shipped and with the last model, and the
+    /// difference.
     pub resent: ([f64; 2], Interval),
 }
 
-/// What learns, and how.
+/// The trainer and its interpreter.
 #[derive(Debug)]
 pub struct Trainer {
-    /// The Python that has `remuda.training`.
+    /// The Python interpreter that has `remuda.training`.
     pub python: PathBuf,
     pub seed: u64,
 }
 
 impl Trainer {
-    /// Corrects the model by the samples, or leaves it: what it has to say of that.
+    /// Corrects the model by the samples, or keeps it; returns the trainer's output.
     fn run(&self, model: &Path, samples: &Path, out: &Path) -> Result<String, Error> {
         let mut command = Command::new(&self.python);
         command.args(["-P", "-m", "remuda.training.online", "--model"]).arg(model);
@@ -114,7 +115,7 @@ impl Trainer {
         let output = command.output().map_err(|error| failed(&error))?;
         if output.status.success() {
             let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-            // The model's place is nobody's business.
+            // The path of the output is of no interest on the page.
             Ok(said.replace(&format!(" {}:", out.display()), ""))
         } else {
             Err(failed(&String::from_utf8_lossy(&output.stderr).trim()))
@@ -129,7 +130,7 @@ fn config(model: Option<&Arc<Model>>, explores: bool) -> Arc<Config> {
     Arc::new(config)
 }
 
-/// What the policy of that run's tested flow saw.
+/// The samples that the policy took of a job's tested flow.
 fn sampled(job: &Job, config: &Arc<Config>) -> Result<Vec<Sample>, Error> {
     let failed = |error| Error::file(Path::new(&job.name()), error);
     let mut simulation = Simulation::with_config(&job.scenario, config)
@@ -140,7 +141,7 @@ fn sampled(job: &Job, config: &Arc<Config>) -> Result<Vec<Sample>, Error> {
     Ok(simulation.samples(tested).to_vec())
 }
 
-/// How far it all is, and whether to go on.
+/// The progress of the whole measurement, and whether to continue.
 struct Course<'a> {
     threads: usize,
     stopped: &'a AtomicBool,
@@ -158,7 +159,7 @@ impl Course<'_> {
         }
     }
 
-    /// Those of every job, in their order.
+    /// The samples of every job, in order.
     fn sample(&mut self, jobs: &[Job], config: &Arc<Config>) -> Result<Vec<Vec<Sample>>, Error> {
         let next = AtomicUsize::new(0);
         let stopped = self.stopped;
@@ -209,7 +210,7 @@ impl Course<'_> {
     }
 }
 
-/// What is asked of each world.
+/// The settings that all worlds share.
 struct Asked<'a> {
     settings: &'a Settings,
     amount: Amount,
@@ -217,20 +218,21 @@ struct Asked<'a> {
     trainer: &'a Trainer,
 }
 
-/// A model with the text that it is of.
+/// A model with its text.
 struct Version {
     text: String,
     model: Arc<Model>,
 }
 
 impl Asked<'_> {
-    /// Jobs of a world, so many from that seed on.
+    /// Jobs in a world: `count` flows of `s` seconds, with seeds from `from` on.
     fn jobs(&self, world: &World, driver: &str, (from, (count, s)): (u64, (u64, f64))) -> Jobs {
         let of = |seed| world.job(driver, seed, s).map_err(remuda_matrix::Error::from);
         Ok((from..from + count).map(of).collect::<Result<_, _>>()?)
     }
 
-    /// Learns for some rounds: the last model, if it is not the shipped one, and what was said.
+    /// Learns for some rounds. Returns the last model, if it is not the shipped one, and the
+    /// trainer's outputs.
     fn learn(
         &self,
         world: &World,
@@ -248,7 +250,7 @@ impl Asked<'_> {
             let model = last.as_ref().map(|version: &Version| &version.model);
             let all = course.sample(&self.jobs(world, DRIVER, seeds)?, &config(model, true))?;
             let unkept = |error: ccp_agent::Error| Error::file(&samples, error);
-            // Taken anew, so that it is closed while it is read.
+            // Opened anew each round, so that the file is closed while the trainer reads it.
             let mut files = SampleFiles::simulated(&samples, BYTES_MAX).map_err(unkept)?;
             for of_flow in all {
                 flow += 1;
@@ -332,7 +334,7 @@ fn learned(shipped: &[Figures], after: &[Figures]) -> Learned {
     }
 }
 
-/// The mean over flows.
+/// Mean over flows of each arm's share of the time.
 fn shares(all: &[Figures]) -> BTreeMap<String, f64> {
     let mut shares = BTreeMap::new();
     for (arm, share) in all.iter().flat_map(|it| &it.arms) {
@@ -341,11 +343,11 @@ fn shares(all: &[Figures]) -> BTreeMap<String, f64> {
     shares
 }
 
-/// Learns in each of the worlds, and finds what that is worth.
+/// Learns in each of the worlds, and measures the gain.
 ///
 /// # Errors
 ///
-/// A trainer that does not run, a run that failed; [`Error::Stopped`] if `stopped` was set.
+/// The trainer does not run, a run failed, or [`Error::Stopped`] if `stopped` was set.
 pub fn run(
     (settings, worlds): (&Settings, &[usize]),
     keep: &Keep,

@@ -1,7 +1,7 @@
-//! Hosts whose paths are not, or hardly, among those that models are trained on.
+//! Hosts whose paths are absent, or rare, in the models' training data.
 //!
-//! Which ones, and what they are drawn from, was fixed before anything was run. One is among them
-//! that training has: there is nothing to learn there, and nothing should be lost.
+//! The hosts and their distributions were fixed before the first run. One host has paths as in the
+//! training data: there is nothing to learn, and nothing should be lost.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -10,18 +10,18 @@ use remuda_scenarios::{Error, Suite};
 
 #[derive(Debug)]
 pub struct World {
-    /// As the page names it.
+    /// The name on the page.
     pub name: &'static str,
-    /// What its paths are like.
+    /// A description of the paths.
     pub about: &'static str,
-    /// The keys of both links, and the flows beside the tested one.
+    /// Draws the links' keys, and the flows beside the tested one.
     path: fn(&mut ChaCha8Rng) -> Path,
 }
 
 struct Path {
-    /// One way, in milliseconds.
+    /// One-way delay of each of the two links.
     delay_ms: f64,
-    /// Of the link to the receiver.
+    /// The TOML keys of the link to the receiver.
     down: String,
     others: String,
 }
@@ -69,7 +69,7 @@ fn log_uniform(rng: &mut ChaCha8Rng, least: f64, most: f64) -> f64 {
     libm::exp(rng.random_range(libm::log(least)..libm::log(most)))
 }
 
-/// A drop-tail queue of that many BDPs.
+/// The TOML of a drop-tail queue of `bdps` BDPs.
 fn droptail(rate_mbit_per_sec: f64, bdps: f64) -> String {
     format!(
         "rate_mbit_per_sec = {rate_mbit_per_sec:.3}\n\
@@ -142,11 +142,11 @@ impl World {
         )
     }
 
-    /// A flow of that driver, on the path of that seed, for so long. It comes last.
+    /// A flow of `driver` for `duration_s` on the path of a seed. The tested flow is the last one.
     ///
     /// # Errors
     ///
-    /// A driver that is none.
+    /// The driver does not exist.
     pub fn job(&self, driver: &str, seed: u64, duration_s: f64) -> Result<Job, Error> {
         let suite = Suite::parse(&self.text(seed, duration_s), "antelope-online")?;
         let environment = suite.environments()?.swap_remove(0);

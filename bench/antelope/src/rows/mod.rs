@@ -1,5 +1,5 @@
-//! The table's lines: paper, target, got. A line is met if its middle value is within the target;
-//! the interval beside it says how sure that is.
+//! The table's lines: the paper's figure, the target, our result. A line meets its target if its
+//! central value does; the interval beside it shows the uncertainty.
 
 mod networks;
 mod others;
@@ -8,20 +8,20 @@ use crate::card::Card;
 use crate::measure::{Measured, Settings};
 use remuda_matrix::Interval;
 
-/// What is asked of a value.
+/// The target of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
-    /// Nothing: it is shown.
+    /// No target: the value is only shown.
     Shown,
     AtLeast(f64),
     AtMost(f64),
     Above(f64),
-    /// From the one to the other.
+    /// From the first to the second value.
     Within(f64, f64),
 }
 
 impl Target {
-    /// Whether a value is as asked; `None` if nothing is.
+    /// Whether a value meets the target; `None` without a target.
     pub fn is_met_by(self, value: f64) -> Option<bool> {
         match self {
             Self::Shown => None,
@@ -48,18 +48,16 @@ impl Target {
 pub struct Line {
     /// The row of the reference, A1 to A10.
     pub row: &'static str,
-    /// What is looked at.
     pub what: String,
-    /// What the paper has.
     pub paper: String,
     pub target: String,
     pub got: String,
-    /// Whether it is as asked; `None` if nothing is.
+    /// Whether the target is met; `None` without a target.
     pub met: Option<bool>,
 }
 
 impl Line {
-    /// Of a value, with so many digits.
+    /// A line for a value with its number of digits.
     fn of(
         (row, what, paper): (&'static str, String, &str),
         target: Target,
@@ -74,14 +72,14 @@ impl Line {
     }
 }
 
-/// As `0.97 (0.95 to 0.99)`.
+/// For example `0.97 (0.95 to 0.99)`.
 pub fn with_bounds(value: Interval, digits: usize) -> String {
     let Interval { middle, bounds } = value;
     let bounds = bounds.map(|[low, high]| format!(" ({low:.digits$} to {high:.digits$})"));
     format!("{middle:.digits$}{}", bounds.unwrap_or_default())
 }
 
-/// What was measured, and of whom.
+/// The measurements and their settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a> {
     pub measured: &'a Measured,
@@ -89,7 +87,7 @@ pub struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Rows A1 to A10 of the simulator.
+    /// Rows A1 to A10 from the simulator.
     pub fn lines(&self, card: Option<&Card>) -> Vec<Line> {
         let mut lines = self.wan();
         lines.extend(self.datacenter());
@@ -104,7 +102,7 @@ impl Table<'_> {
         lines
     }
 
-    /// Rows A1, A3, A5, A7 and A8 of real TCP.
+    /// Rows A1, A3, A5, A7 and A8 from real TCP.
     pub fn live_lines(&self) -> Vec<Line> {
         let mut lines = self.wan();
         lines.extend(self.cellular());

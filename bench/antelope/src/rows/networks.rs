@@ -1,4 +1,4 @@
-//! A1 to A4: three networks, and what they say together.
+//! Rows A1 to A4: three networks, and figures over all of them.
 
 use super::{Line, Table, Target};
 use crate::figures::{Figures, rank};
@@ -8,9 +8,9 @@ use remuda_matrix::Interval;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// An arm that has less of the time is not named.
+/// An arm with a smaller share of the time is not listed.
 const NAMED_FROM: f64 = 0.01;
-/// The arms that the paper picks from, and that row A3 of the reference counts.
+/// The arms that the paper picks from; row A3 of the reference ranks among these.
 const OF_THE_PAPER: [&str; 6] = ["cubic", "bbr", "c2tcp", "vegas", "illinois", "westwood"];
 
 fn goodput(figures: &Figures) -> f64 {
@@ -34,7 +34,8 @@ impl Table<'_> {
         &self.settings.driver
     }
 
-    /// The mean over seeds of a driver's figure; 0 is as none, as a ratio to it says nothing.
+    /// The mean of a driver's figure over seeds. 0 counts as missing, because a ratio to 0 means
+    /// nothing.
     fn mean(
         &self,
         (scene, driver): (Scene, &str),
@@ -45,8 +46,8 @@ impl Table<'_> {
         mean_of(figures, seeds, |it| Some(of(it))).filter(|mean| *mean > 0.0)
     }
 
-    /// Over networks, each with the same weight: the mean over its scenes of what `of` finds there
-    /// with some seeds.
+    /// The mean over networks, each with the same weight, of the mean over a network's scenes of
+    /// `of`, which gets indices of seeds.
     fn over(
         &self,
         networks: &[Vec<Scene>],
@@ -63,7 +64,7 @@ impl Table<'_> {
         })
     }
 
-    /// A driver's figure to another's.
+    /// A driver's figure over that of another driver.
     fn ratio(
         &self,
         networks: &[Vec<Scene>],
@@ -76,7 +77,8 @@ impl Table<'_> {
         })
     }
 
-    /// The goodput of each scene's best arm to an arm's: what picking among them can reach.
+    /// The goodput of each scene's best arm over that of one arm: the most that a choice among arms
+    /// can reach.
     fn room(&self, networks: &[Vec<Scene>], other: &str) -> Option<Interval> {
         self.over(networks, |scene, seeds| {
             let (_, arms) = self.of_arms(scene, seeds, goodput)?;
@@ -96,7 +98,7 @@ impl Table<'_> {
         Some((own, self.settings.arms.iter().map(arm).collect()))
     }
 
-    /// The mean over scenes of the goodput to that of each one's best arm.
+    /// The mean over scenes of the goodput over that of the scene's best arm.
     fn share_of_best(&self, scenes: &[Scene]) -> Option<Interval> {
         self.over(&[scenes.to_vec()], |scene, seeds| {
             let (own, arms) = self.of_arms(scene, seeds, goodput)?;
@@ -112,7 +114,8 @@ impl Table<'_> {
         })
     }
 
-    /// The place among the paper's arms alone, and of how many; `None` if there are no others.
+    /// The rank among the paper's arms alone, and their number with the policy; `None` if the table
+    /// has no other arms than these.
     fn rank_in_paper(&self, scene: Scene, of: fn(&Figures) -> f64) -> Option<(usize, usize)> {
         let every: Vec<usize> = (0..self.settings.seeds()).collect();
         let (own, all) = self.of_arms(scene, &every, of)?;
@@ -137,7 +140,7 @@ impl Table<'_> {
         line
     }
 
-    /// By arm: its share of the time, over scenes and seeds.
+    /// Each arm's share of the time, over scenes and seeds.
     fn shares(&self, scenes: &[Scene], seeds: &[usize]) -> BTreeMap<String, f64> {
         let mut shares: BTreeMap<String, f64> = BTreeMap::new();
         let runs = (scenes.len() * seeds.len()).max(1) as f64;
@@ -156,7 +159,7 @@ impl Table<'_> {
         self.measured.interval(|seeds| Some(share(seeds) * 100.0))
     }
 
-    /// The arms that a scene's flows had, the one of the most time first.
+    /// The arms of a scene's flows, the arm with the most time first.
     fn picks(&self, scenes: &[Scene]) -> Vec<(String, f64)> {
         let every: Vec<usize> = (0..self.settings.seeds()).collect();
         let mut picks: Vec<_> = self.shares(scenes, &every).into_iter().collect();

@@ -1,4 +1,4 @@
-//! A5 to A8: a change, fairness, and what applications want.
+//! Rows A5 to A8: a change of the path's traffic, fairness, and the modes of applications.
 
 use super::networks::cells;
 use super::{Line, Table, Target, with_bounds};
@@ -8,9 +8,9 @@ use crate::scene::{Files, Scene};
 use remuda_matrix::Interval;
 use std::fmt::Write as _;
 
-/// Reference, section 5.6: so many segments, or
+/// The bound for segments sent again after a switch: this many, or
 const RESENT_PKTS: f64 = 40.0;
-/// so many times what the arm sends again by itself.
+/// this many times what the arm sends again when it runs alone.
 const RESENT_FACTOR: f64 = 1.5;
 
 impl Table<'_> {
@@ -18,7 +18,7 @@ impl Table<'_> {
         self.measured.get(scene, &self.settings.driver, Mode::Default)
     }
 
-    /// The mean over seeds of a figure that every run of the scene has.
+    /// The mean over seeds of a figure; `None` unless every run of the scene has it.
     fn mean_figure(&self, scene: Scene, of: fn(&Figures) -> Option<f64>) -> Option<Interval> {
         let figures = self.tested(scene);
         let is_there = figures.iter().all(|it| of(it).is_some());
@@ -50,7 +50,7 @@ impl Table<'_> {
         vec![settled, to_bbr, self.switches()]
     }
 
-    /// What is sent again after switches, against section 5.6's bound.
+    /// Segments sent again after switches, compared with the bound.
     fn switches(&self) -> Line {
         let steady = |arm: &str, seed: usize| {
             let alone = self.measured.get(Scene::CubicComes, arm, Mode::Default).get(seed);
@@ -108,7 +108,7 @@ impl Table<'_> {
         lines
     }
 
-    /// The median over seeds of each mode; of several scenes, the mean of theirs.
+    /// The medians over seeds of each mode; for several scenes, the mean of their medians.
     fn mode_line(
         &self,
         what: &str,

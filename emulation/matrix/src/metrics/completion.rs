@@ -1,27 +1,27 @@
-//! How long transfers take that have an end.
+//! How long transfers of a fixed size take.
 //!
 //! - **completion time**: from the start of a tested transfer until its last byte is acknowledged,
-//!   by size: below 100 kB, to 1 MB, above. Those that did not end have none, and count in
-//!   **completed**.
-//! - **slowdown**: that, over what an idle path takes: one round trip and the time to send all of
-//!   it at the bottleneck's mean capacity. (The handshake is not simulated.)
+//!   in three classes of size: below 100 kB, to 1 MB, above. Transfers that did not end have no
+//!   completion time; **completed** counts those that did.
+//! - **slowdown**: completion time over the time that an idle path takes: one round trip and the
+//!   transmission of all bytes at the bottleneck's mean capacity. (The simulator has no handshake.)
 
 use super::{Run, quantile};
 use remuda_link::Nanos;
 use remuda_scenarios::HEADER_BYTES;
 
-/// Where one class of sizes ends and the next begins, in bytes.
+/// Upper limits of the small and the medium class.
 const SMALL_BYTES: u64 = 100_000;
 const MEDIUM_BYTES: u64 = 1_000_000;
 
-/// See this file's head. Three quantiles each: 50, 95 and 99 %.
+/// The three quantiles are 50, 95 and 99 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Completion {
-    /// Of the tested transfers, how many ended.
+    /// Share of the tested transfers that ended.
     pub completed_percent: Option<f64>,
-    /// Completion times of the small, the medium and the large ones.
+    /// Completion times of the small, the medium and the large transfers.
     pub fct_ms: [Option<[f64; 3]>; 3],
-    /// Of all of them.
+    /// Slowdown of the transfers of all sizes.
     pub slowdown: Option<[f64; 3]>,
 }
 

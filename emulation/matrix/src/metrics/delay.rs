@@ -1,38 +1,32 @@
 //! How long packets took.
 //!
 //! - **queueing delay**: from arrival at the bottleneck's queue to the end of transmission, over
-//!   all packets that passed, whoever sent them (RFC 7928, section 2.6).
+//!   all packets that passed, of all flows (RFC 7928, section 2.6).
 //! - **one-way delay**: from the sender to the receiver, of every segment of a tested flow that
-//!   arrived (RFC 7679); of several tested flows the mean of each one's figure. Real TCP does not
-//!   tell it: live, it is the queueing delay and the propagation of the links that data crosses, as
-//!   it is at the start, without jitter and whoever's packets they are. ccBench's delay, and what
-//!   power is made with: goodput over mean delay (Kleinrock, 1979), power95 over the 95th
-//!   percentile (LingBo, section 5.1), and goodput squared over mean delay (ccBench).
+//!   arrived (RFC 7679). With several tested flows it is the mean of their figures. Real TCP does
+//!   not report one-way delay. A live run uses the queueing delay of all packets plus the
+//!   propagation delay, as at the start and without jitter, of the links that data crosses. This is
+//!   ccBench's delay. Power is made with it: goodput over mean delay (Kleinrock, 1979), power95
+//!   over the 95th percentile (LingBo, section 5.1), and score is goodput squared over mean delay
+//!   (ccBench).
 
 use super::{Run, mean};
 use remuda_link::{Direction, Nanos};
 use remuda_scenarios::outcome::FlowOutcome;
 
-/// See this file's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delay {
-    /// The round trip of the first tested flow's idle path.
+    /// The round trip of the first tested flow's path when no packet waits.
     pub path_rtt_ms: f64,
-    /// What the bottleneck's queue holds, in BDPs of that; `None`: it has no limit.
+    /// Size of the bottleneck's queue in BDPs of that path; `None` if the queue has no limit.
     pub queue_bdp: Option<f64>,
     pub queueing_mean_ms: f64,
-    /// Half waited no longer.
     pub queueing_p50_ms: f64,
-    /// 95 % waited no longer.
     pub queueing_p95_ms: f64,
-    /// 99 % waited no longer.
     pub queueing_p99_ms: f64,
     pub one_way_mean_ms: f64,
-    /// Half took no longer.
     pub one_way_p50_ms: f64,
-    /// 95 % took no longer.
     pub one_way_p95_ms: f64,
-    /// 99 % took no longer.
     pub one_way_p99_ms: f64,
 }
 
@@ -63,8 +57,8 @@ impl Delay {
     }
 }
 
-/// What its queue holds, by the mean capacity; a queue that counts packets holds full ones. A
-/// policer keeps none.
+/// Size of the bottleneck's queue, in BDPs of the mean capacity. A limit in packets counts as full
+/// packets. A policer has no queue.
 fn queue_bdp(run: &Run<'_>, rtt: Nanos) -> Option<f64> {
     if run.bottleneck_spec.policer.is_some() {
         return None;

@@ -1,31 +1,31 @@
 //! How evenly the tested flows share.
 //!
-//! - **Jain's index** of n shares x: (Σx)² / (n Σx²), 1 if even, 1/n if one has all (Jain, Chiu and
-//!   Hawe, 1984). Over the flows' lives it is of their goodputs. Over tenths of a second and over
-//!   seconds it is of what arrived in each, and the median of those in which the same two flows or
-//!   more were there from begin to end; none where the looks are further apart.
-//! - **convergence**: from the last arrival until every flow's goodput over a second stays within
-//!   10 % of an even share for 5 s. A run without it says so by having none.
-//! - **RTT fairness**: where two flows differ in their round trip, the goodput of the one with the
-//!   longer to that of the other, while both are there (RFC 7928, section 6.3).
+//! - **Jain's index** of n shares x: (Σx)² / (n Σx²), 1 if the shares are equal, 1/n if one flow
+//!   has everything (Jain, Chiu and Hawe, 1984). `jain` is over the goodputs of the flows' lives.
+//!   `jain_100ms` and `jain_1s` are over the bytes that arrived in spans of that length: the median
+//!   of the spans in which the same flows, at least two, were active from begin to end. They are
+//!   empty where samples are further apart than the span.
+//! - **convergence**: from the last arrival of a flow until every flow's goodput over a second
+//!   stays within 10 % of an equal share for 5 s; empty if that never happens.
+//! - **RTT fairness**: for two flows of different round trips, the goodput of the flow with the
+//!   longer one over that of the other, while both are active (RFC 7928, section 6.3).
 
 use super::{Run, median};
 use remuda_scenarios::outcome::FlowSample;
 
-/// How near to an even share counts as having it.
+/// A flow this near to an equal share counts as having its share.
 const SHARE_WITHIN: f64 = 0.1;
 const HELD_S: f64 = 5.0;
 
-/// See this file's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Fairness {
-    /// Over tenths of a second.
+    /// Median of the spans of 100 ms.
     pub jain_100ms: Option<f64>,
     pub jain_1s: Option<f64>,
     pub jain: Option<f64>,
-    /// From the last arrival until all have their share.
+    /// From the last arrival until every flow has its share.
     pub convergence_s: Option<f64>,
-    /// The longer round trip's goodput to the other's.
+    /// Goodput of the flow with the longer round trip over that of the other.
     pub rtt_fairness: Option<f64>,
 }
 
@@ -56,14 +56,14 @@ pub(crate) fn jain(shares: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// What has arrived of a flow.
+/// The arrivals of one flow.
 struct OfFlow {
     life_s: (f64, f64),
-    /// Moments, with the bytes until then.
+    /// Time of a sample, and the bytes that arrived until then.
     looks: Vec<(f64, u64)>,
 }
 
-/// What has arrived of some flows, at every look.
+/// The arrivals of some flows, at every sample.
 pub(crate) struct Arrived {
     flows: Vec<OfFlow>,
 }
@@ -83,13 +83,13 @@ impl Arrived {
         Self { flows: flows.iter().map(of).collect() }
     }
 
-    /// Bytes of a flow until a moment: at the last look before it.
+    /// Bytes of a flow that arrived until `at_s`, taken at the last sample before it.
     pub(crate) fn until(list: &[(f64, u64)], at_s: f64) -> u64 {
         let after = list.partition_point(|(t_s, _)| *t_s <= at_s + 1e-9);
         after.checked_sub(1).map_or(0, |last| list[last].1)
     }
 
-    /// What arrived in a span of each flow that is there all the time; `None` for the others.
+    /// Bytes that arrived in a span, for each flow that is active in all of it; `None` for others.
     pub(crate) fn between(&self, from_s: f64, to_s: f64) -> Vec<Option<f64>> {
         let of = |flow: &OfFlow| {
             let (start_s, end_s) = flow.life_s;
@@ -160,7 +160,7 @@ fn rtt_fairness(run: &Run<'_>, arrived: &Arrived) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Flows of steady rates, each from its start to 60 s, looked at ten times a second.
+    /// Flows of constant rates, each from its start to 60 s, with ten samples a second.
     fn steady(flows: &[(f64, f64)]) -> Arrived {
         let of = |(start_s, bytes_per_sec): &(f64, f64)| {
             let looks = (0..=600).map(|n| f64::from(n) / 10.0).filter(|t_s| t_s >= start_s);

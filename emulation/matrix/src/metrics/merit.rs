@@ -1,10 +1,10 @@
-//! What decides which driver did better in an environment.
+//! Merit: the figure by which drivers are compared in an environment.
 //!
-//! - beside neighbours: **friendliness** (`sharing.rs`). A driver that starves them has the whole
-//!   link, and would win by any figure of its own.
-//! - transfers, where all that is tested has an end: those completed over the 95th percentile of
-//!   their **slowdown** (`completion.rs`).
-//! - otherwise: **score**, goodput squared over mean one-way delay; ccBench's first league.
+//! - Beside neighbours: **friendliness** (`sharing.rs`). A driver that starves its neighbours has
+//!   the whole link, and would win by any figure of its own.
+//! - If every tested flow is a transfer of a fixed size: the share that completed over the 95th
+//!   percentile of the **slowdown** (`completion.rs`).
+//! - Otherwise: **score**, goodput squared over mean one-way delay, as in ccBench's first league.
 
 use super::{Completion, Sharing};
 

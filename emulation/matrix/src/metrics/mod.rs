@@ -1,4 +1,4 @@
-//! The metrics, each defined once: a file each, with formula and source.
+//! The metrics. Each file defines one group, with formula and source.
 
 mod completion;
 mod delay;
@@ -24,17 +24,17 @@ use remuda_scenarios::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use remuda_scenarios::{FlowSpec, LinkSpec, Nanos, Scenario};
 use std::collections::BTreeSet;
 
-/// A run and what came of it, as the metrics see it.
+/// A run and its outcome, as the metrics read them.
 pub(crate) struct Run<'a> {
     pub(crate) scenario: &'a Scenario,
-    /// Each flow by itself.
+    /// One entry a flow, after flows with a count or arrivals are expanded.
     pub(crate) flows: Vec<FlowSpec>,
     pub(crate) outcome: &'a Outcome,
-    /// The tested flows, by their place.
+    /// Indices of the tested flows.
     pub(crate) tested: Vec<usize>,
-    /// All others that listen to congestion.
+    /// Indices of all other flows that respond to congestion.
     pub(crate) neighbours: Vec<usize>,
-    /// The link of the first tested flow's route that can carry least.
+    /// The link with the least capacity on the route of the first tested flow.
     pub(crate) bottleneck: &'a LinkOutcome,
     pub(crate) bottleneck_spec: LinkSpec,
     pub(crate) capacity: Capacity,
@@ -87,8 +87,9 @@ impl<'a> Run<'a> {
         flows.iter().filter_map(|flow| all.get(*flow)).collect::<Vec<_>>().into_iter()
     }
 
-    /// An arm stays in charge, unless the scenario orders otherwise; one that fails, as an author's
-    /// may, leaves its flow to another, and what comes then is none of its own.
+    /// Fails if an arm lost its flow. An arm keeps its flow unless the scenario orders a switch. If
+    /// it fails, as an author's arm may, another arm takes over, and the rest of the run is not a
+    /// result of the tested arm.
     fn check_it_stayed(&self, job: &Job) -> Result<(), Error> {
         if matches!(catalogue::kind(&job.driver), Ok(Kind::Policy)) {
             return Ok(());
@@ -106,13 +107,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Each once, with commas between.
+    /// The neighbours' drivers, each once, separated by commas.
     fn neighbour_drivers(&self) -> String {
         let drivers = self.neighbours.iter().map(|flow| self.flows[*flow].driver.to_string());
         drivers.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
     }
 
-    /// When a flow is there: from its start to its end, its stop or the scenario's end.
+    /// When a flow is active: from its start until it finishes, is stopped or the scenario ends.
     pub(crate) fn life_s(&self, flow: usize) -> (f64, f64) {
         let spec = &self.flows[flow];
         let end_s = self.outcome.flows.get(flow).and_then(|it| it.end_s);
@@ -121,7 +122,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Everything that a run says.
+/// The row of a run.
 pub(crate) fn row(job: &Job, outcome: &Outcome) -> Result<Row, Error> {
     let run = Run::of(job, outcome)?;
     run.check_it_stayed(job)?;
@@ -137,7 +138,8 @@ pub(crate) fn row(job: &Job, outcome: &Outcome) -> Result<Row, Error> {
     Ok(Row::of(job, outcome.engine.name(), measured))
 }
 
-/// The value that this share of the values does not exceed: the nearest rank. `None` of none.
+/// The least value that a `share` of the values does not exceed (nearest rank); `None` for an empty
+/// slice.
 pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -145,12 +147,12 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
-/// Their sum over their number; `None` of none.
+/// `None` for an empty slice.
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The middle one; of two, their mean. `None` of none.
+/// The mean of the two middle values if their number is even; `None` for an empty slice.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

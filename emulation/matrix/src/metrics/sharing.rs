@@ -1,15 +1,16 @@
-//! What the tested flows leave to others, while both are there.
+//! What the tested flows leave to their neighbours while all of them are active.
 //!
-//! - **share**: a tested flow's goodput on average, over that of all flows on average: 1 is even, 0
-//!   is nothing. From 5 s after the last of them has come, or half of the time if that is less.
-//! - **friendliness**: 1 - |g / f - 1|, not below 0, where g is what a tested flow got on average
-//!   in that time, and f an even share of what the bottleneck could have carried: ccBench's second
-//!   league ranks by the distance from it. Taking too much counts as much as getting too little.
-//! - **starved**: a flow that has less than a tenth of an even share over all of that time, if it
-//!   is at least 10 s; the tested one, or a neighbour. (RFC 9743, section 5.1, asks for it without
-//!   a number.)
+//! - **share**: mean goodput of the tested flows over the mean goodput of all flows: 1 is equal, 0
+//!   is nothing. It counts from 5 s after the last of the flows has started, or from half of the
+//!   common time if that is less.
+//! - **friendliness**: 1 - |g / f - 1|, not below 0. g is the mean goodput of the tested flows in
+//!   that time, and f an equal share of what the bottleneck could have carried. ccBench's second
+//!   league ranks by the distance from f. Taking too much counts as much as getting too little.
+//! - **starved**: a flow got less than a tenth of an equal share over all of that time, and the
+//!   time is at least 10 s. The value says whether a tested flow or a neighbour starved. (RFC 9743,
+//!   section 5.1, asks for this without giving a number.)
 //!
-//! Harm compares two runs: `harm.rs`.
+//! Harm compares two runs: see `harm.rs`.
 
 use super::Run;
 use super::fairness::Arrived;
@@ -17,27 +18,26 @@ use remuda_link::Nanos;
 use remuda_scenarios::HEADER_BYTES;
 use std::collections::BTreeSet;
 
-/// The start of sharing that does not count.
+/// Seconds at the start of sharing that do not count.
 const SETTLING_S: f64 = 5.0;
-/// Below this part of an even share a flow starves,
+/// A flow starves if it has less than this part of an equal share
 const STARVED_SHARE: f64 = 0.1;
-/// over at least so long.
+/// over at least this many seconds.
 const STARVED_S: f64 = 10.0;
 
-/// See this file's head.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sharing {
-    /// A tested flow's to an even share.
+    /// The tested flows' goodput over an equal share.
     pub share: Option<f64>,
-    /// 1 is an even share of the link, 0 nothing or twice that.
+    /// 1 is an equal share of the link; 0 is nothing, or twice that share.
     pub friendliness: Option<f64>,
-    /// What each neighbour got, on average.
+    /// Mean goodput of a neighbour.
     pub neighbour_mbit_per_sec: Option<f64>,
-    /// `tested`, `neighbour`, or nothing.
+    /// `tested`, `neighbour`, or empty.
     pub starved: &'static str,
-    /// The drivers of the flows that starved, each once, with commas between.
+    /// The drivers of the flows that starved, each once, separated by commas.
     pub starved_drivers: String,
-    /// The drivers of those with more than an even share, where somebody starved.
+    /// If a flow starved, the drivers of the flows with more than an equal share.
     pub starved_by: String,
 }
 
@@ -56,7 +56,7 @@ impl Sharing {
         let met_s = lives.iter().map(|life| life.0).fold(0.0, f64::max);
         let end_s = lives.iter().map(|life| life.1).fold(f64::INFINITY, f64::min);
         let from_s = met_s + SETTLING_S.min((end_s - met_s) / 2.0);
-        // Looks are each 0.1 s: a span between two of them is exact.
+        // Samples are 0.1 s apart, so a span between two of them is exact.
         let from_s = (from_s * 10.0).round() / 10.0;
         let bytes = Arrived::of(run, &all).between(from_s, end_s);
         let Some(bytes) = bytes.into_iter().collect::<Option<Vec<f64>>>() else {

@@ -1,5 +1,5 @@
-//! What changes of arm cost: segments that a tested flow sent again within 2 s after each, together
-//! (as `docs/switching.md` counts them). None without a change.
+//! What changes of arm cost: the segments that a tested flow sent again within 2 s after a change,
+//! summed over all changes (as `docs/switching.md` counts them); empty without a change.
 
 use super::Run;
 

@@ -1,16 +1,18 @@
-//! How much got through, and how soon after the link became faster.
+//! How much payload arrived, and how soon flows used a link that became faster.
 //!
 //! - **goodput**: payload of the tested flows that arrived, each byte once, over the time from the
-//!   first one's start to the last one's end (RFC 7928, section 2.5).
-//! - **utilisation**: IP bytes of the payload of all flows that cross the bottleneck, headers
-//!   added, over what it could have carried in the whole run ([`Capacity`](remuda_link::Capacity));
-//!   Pantheon's. At most 1, but for a policer's burst.
-//! - **retransmitted**: segments of the tested flows sent again, of all they sent.
-//! - **dropped**: packets the bottleneck dropped, of all that came to it; Pantheon's loss.
-//! - **response**: where the link's rate steps up, the time until the first half second in which
-//!   90 % of the new rate arrives; the median over steps, a step without it counting in full. Only
-//!   where a constant rate has steps of half a second or more, and one flow is alone. (ccBench's
-//!   responsiveness; shorter looks would take the filling of a hole for a rate.)
+//!   start of the first flow to the end of the last one (RFC 7928, section 2.5).
+//! - **utilisation**: payload of all flows that cross the bottleneck, plus their headers, over the
+//!   IP bytes that the link could have carried in the whole run
+//!   ([`Capacity`](remuda_link::Capacity)), as in Pantheon. At most 1, except for a policer's
+//!   burst.
+//! - **retransmitted**: share of the segments sent by the tested flows that were sent again.
+//! - **dropped**: share of the packets arriving at the bottleneck that it dropped; Pantheon's loss.
+//! - **response**: after a step up of the link's rate, the time until the first half second in
+//!   which 90 % of the new rate arrives. The value is the median over steps; a step that never
+//!   reaches 90 % counts with its full length. It is measured only on a link of constant rate whose
+//!   steps last half a second or more, with one flow. (ccBench's responsiveness; over a shorter
+//!   window the arrival of data behind a filled hole would look like a rate.)
 
 use super::fairness::Arrived;
 use super::{Run, median};
@@ -18,26 +20,21 @@ use remuda_link::{LinkSpec, Nanos};
 use remuda_scenarios::outcome::FlowSample;
 use remuda_scenarios::{FlowSpec, HEADER_BYTES};
 
-/// The share of the new rate that counts as reached.
+/// Part of the new rate that counts as reached.
 const REACHED: f64 = 0.9;
 const WINDOW_S: f64 = 0.5;
 
-/// See this file's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Throughput {
-    /// Payload of the tested flows.
     pub goodput_mbit_per_sec: f64,
-    /// The bottleneck's mean capacity; `None` if nothing limits it.
+    /// Mean capacity of the bottleneck; `None` if nothing limits it.
     pub capacity_mbit_per_sec: Option<f64>,
-    /// How much of it was used.
     pub utilisation: Option<f64>,
-    /// Random loss: in the long run, or at the start if it changes.
+    /// Random loss of the path: the long-run mean, or the value at the start if it changes.
     pub path_loss_percent: f64,
-    /// Sent again, of what was sent.
     pub retransmitted_percent: f64,
-    /// Dropped, of what came.
     pub dropped_percent: f64,
-    /// From a step up to 90 % of it.
+    /// From a step up until 90 % of the new rate arrives.
     pub response_s: Option<f64>,
 }
 
@@ -79,7 +76,7 @@ impl Throughput {
     }
 }
 
-/// A time in which the link is faster than before.
+/// A span of time in which the link is faster than before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct StepUp {
     at_s: f64,
@@ -87,7 +84,7 @@ struct StepUp {
     until_s: f64,
 }
 
-/// The steps up that last long enough to see an answer to them.
+/// The steps up that last long enough to measure the response.
 fn steps_up(spec: &LinkSpec, duration_s: f64) -> Vec<StepUp> {
     let Some(first) = spec.rate_mbit_per_sec else { return Vec::new() };
     let period_s = spec.rate_steps_period_s.unwrap_or(f64::INFINITY);

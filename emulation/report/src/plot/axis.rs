@@ -1,4 +1,4 @@
-//! Axes: where their ticks are, and what is written there.
+//! Axes: their ranges, ticks and texts.
 
 use super::canvas::Pen;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
@@ -7,12 +7,12 @@ use plotters::prelude::*;
 use remuda_results::paper::Area;
 use std::ops::Range;
 
-/// From where to where, and its words.
+/// The range and the label of an axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
     /// In the label's unit, or in its decimal logarithm.
     pub range: Range<f64>,
-    /// Whether it is the logarithm.
+    /// Whether the range is in decimal logarithms.
     pub is_log: bool,
     pub label: String,
 }
@@ -29,7 +29,7 @@ fn steps(start: f64, end: f64) -> Vec<f64> {
 pub type Plane<'a, DB> = ChartContext<'a, DB, Cartesian2d<Axis, Axis>>;
 
 impl Axis {
-    /// Of values in the label's unit, from the least to the largest.
+    /// An axis that holds `values`, which are in the label's unit.
     pub fn of(label: &str, values: impl Iterator<Item = f64>, is_log: bool) -> Self {
         let shown = |value: f64| if is_log { value.log10() } else { value };
         let (low, high) = values
@@ -43,12 +43,12 @@ impl Axis {
         Self { range, is_log, label: label.to_owned() }
     }
 
-    /// Where a value lies.
+    /// The position of a value on the axis.
     pub fn at(&self, value: f64) -> f64 {
         if self.is_log { value.log10() } else { value }
     }
 
-    /// At 1, 2 and 5 of every power of ten, or some five steps of such a size.
+    /// At 1, 2 and 5 of every power of ten, or about five round steps.
     pub fn ticks(&self) -> Vec<f64> {
         let Range { start, end } = self.range;
         if !self.is_log {
@@ -58,7 +58,7 @@ impl Axis {
         let all = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|digit: f64| (digit, power)));
         let all = all.map(|(digit, power)| digit.log10() + f64::from(power));
         let inside: Vec<f64> = all.filter(|it| *it >= start - 1e-9 && *it <= end + 1e-9).collect();
-        // Of a wide range the powers are enough, and of a narrow one they are too few.
+        // A wide range shows only the powers, a narrow one needs more ticks.
         let is_power = |it: &f64| (it - it.round()).abs() < 1e-9;
         let powers: Vec<f64> = inside.iter().copied().filter(is_power).collect();
         match (powers.len(), inside.len()) {
@@ -68,7 +68,7 @@ impl Axis {
         }
     }
 
-    /// What is written at one: no zeros that say nothing.
+    /// The text at a tick, without trailing zeros.
     pub fn text(&self, tick: f64) -> String {
         let value = if self.is_log { 10f64.powf(tick) } else { tick };
         let text = format!("{value:.4}");
@@ -100,7 +100,7 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// Two axes with their grid.
+/// Draws two axes with their grid.
 pub fn plane<'a, DB: DrawingBackend>(
     pen: Pen,
     area: &'a Area<DB>,

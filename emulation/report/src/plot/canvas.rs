@@ -1,7 +1,7 @@
-//! Paper of one column's width, and a chart on it as both kinds of file.
+//! A chart of one column's width, written as SVG and as PNG.
 //!
-//! Sizes are in points of a paper 480 wide. In a column of 3.33 inches its letters are 7 points
-//! high, and a PNG, which says so, has 576 pixels an inch.
+//! Sizes are in points of a paper 480 points wide. In a column of 3.33 inches the letters are 7
+//! points high. A PNG has 576 pixels an inch, and its metadata say so.
 
 use crate::error::Error;
 use plotters::prelude::*;
@@ -9,15 +9,16 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use remuda_results::paper::{self, Chart};
 
 pub const WIDTH: u32 = 480;
-/// Even: the drawing library halves it, and rounds each letter by itself.
+/// Even, because the drawing library halves the size and rounds each letter by itself.
 pub const TEXT: u32 = 14;
-/// Of figures in a field.
+/// Text size of the figures in a field.
 pub const SMALL_TEXT: u32 = 12;
 /// Pixels of a PNG for each point.
 const PNG_SCALE: u32 = 4;
 const PIXELS_PER_METRE: u32 = 22_677;
 
-/// Okabe and Ito's colours, which people tell apart who see fewer; those that show on white.
+/// The colours of Okabe and Ito, which colour-blind people can tell apart; only those that show on
+/// white.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -27,28 +28,28 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(86, 180, 233),
     RGBColor(0, 0, 0),
 ];
-/// For print in black and white: how long a line's dashes and gaps are, in points; 0 is a solid
+/// For print in black and white: the length of a line's dashes and gaps, in points; 0 is a solid
 /// line.
 const DASHES: [(i32, i32); COLOURS_MAX] =
     [(0, 0), (8, 3), (2, 3), (16, 4), (5, 6), (2, 7), (11, 9)];
-/// What is there and not meant.
+/// For data that is not highlighted.
 pub const GREY: RGBColor = RGBColor(120, 120, 120);
 
-/// So many lines are told apart.
+/// Most lines that a reader can tell apart.
 pub const COLOURS_MAX: usize = COLOURS.len();
 
-/// Of the arm that is drawn at this place.
+/// The colour of the arm at this place.
 pub fn colour(place: usize) -> RGBColor {
     COLOURS[place % COLOURS.len()]
 }
 
-/// Of its line: how long its dashes and their gaps are, in points; `None` of a solid one.
+/// The length of the dashes and gaps of the line at this place, in points; `None` for a solid line.
 pub fn dashes(place: usize) -> Option<(i32, i32)> {
     let (dash, gap) = DASHES[place % COLOURS_MAX];
     (dash > 0).then_some((dash, gap))
 }
 
-/// How many pixels a point has.
+/// Pixels for each point.
 #[derive(Clone, Copy)]
 pub struct Pen(pub u32);
 
@@ -57,18 +58,18 @@ impl Pen {
         points * self.0 as i32
     }
 
-    /// A line's width, in pixels.
+    /// Width of a line, in pixels.
     pub fn width(self, points: u32) -> u32 {
         points * self.0
     }
 
-    /// Letters of this size, whose middle or end lies where they are put.
+    /// Text of this size, aligned at its middle or end.
     pub fn text(self, points: u32, at: HPos) -> TextStyle<'static> {
         let font = ("sans-serif", points * self.0).into_font();
         font.color(&BLACK).pos(Pos::new(at, VPos::Center))
     }
 
-    /// In black, of a title or an axis.
+    /// Black text for titles and axes.
     pub fn plain(self) -> TextStyle<'static> {
         ("sans-serif", TEXT * self.0).into_font().color(&BLACK)
     }
@@ -78,12 +79,10 @@ fn failed(name: &str) -> impl Fn(String) -> Error {
     move |what| Error::Plot { name: name.to_owned(), what }
 }
 
-/// As an SVG document.
 pub fn svg(name: &str, chart: &impl Chart) -> Result<String, Error> {
     paper::svg(chart).map_err(failed(name))
 }
 
-/// As a PNG file.
 pub fn png(name: &str, chart: &impl Chart) -> Result<Vec<u8>, Error> {
     paper::png(chart, PNG_SCALE, Some(PIXELS_PER_METRE)).map_err(failed(name))
 }

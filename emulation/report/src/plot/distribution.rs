@@ -1,4 +1,5 @@
-//! The share of the environments in which an arm has at most so much.
+//! The cumulative distribution of a metric: the share of the environments in which an arm has at
+//! most a value.
 
 use super::axis::{Axis, plane};
 use super::canvas::{Pen, TEXT, WIDTH, colour, dashes};
@@ -17,18 +18,19 @@ const PLOT_HEIGHT: u32 = 300;
 const LEGEND_COLUMNS: usize = 3;
 const LEGEND_ROW: u32 = 20;
 const LEFT: i32 = 60;
-/// Of a line in the legend: the longest dash, its gap, and some of the next dash.
+/// Length of a line in the legend: the longest dash, its gap, and part of the next dash.
 const KEY: i32 = 34;
 
 pub struct Distribution<'a> {
     title: String,
     x: Axis,
-    /// Of each marked arm, ascending.
+    /// The values of each highlighted arm, ascending.
     lines: Vec<(&'a str, Vec<f64>)>,
 }
 
 impl<'a> Distribution<'a> {
-    /// Of the metric at this place; `None` if no environment of the slice has it.
+    /// The distribution of the metric at `place`; `None` if no environment of the slice has the
+    /// metric.
     pub fn of(board: &Board, slice: &Slice, marked: &[&'a str], place: usize) -> Option<Self> {
         let metric = &METRICS[place];
         let inside: BTreeSet<usize> = slice.environments.iter().copied().collect();
@@ -62,7 +64,7 @@ impl<'a> Distribution<'a> {
     }
 }
 
-/// Told from others by its colour and by its dashes.
+/// Draws a line in the colour and the dashes of its place.
 fn line<DB: DrawingBackend, Point: Clone + 'static>(
     pen: Pen,
     place: usize,
@@ -92,7 +94,7 @@ impl Chart for Distribution<'_> {
         let y = Axis { range: 0.0..100.0, is_log: false, label };
         let mut chart = plane(pen, &area, (&self.x, &y))?;
         let pitch = (WIDTH as i32 - LEFT) / LEGEND_COLUMNS as i32;
-        // The first lies above the others where they are the same.
+        // Drawn last to first, so that the first line lies on top where lines coincide.
         for (place, (driver, values)) in self.lines.iter().enumerate().rev() {
             let stroke = colour(place).stroke_width(pen.width(2));
             if !values.is_empty() {

@@ -1,4 +1,4 @@
-//! Merit by arm and group, in percent of the best arm of each environment.
+//! Merit by arm and group, in per cent of the best arm of each environment.
 
 use super::canvas::{Pen, SMALL_TEXT, TEXT, WIDTH};
 use crate::board::Board;
@@ -9,26 +9,26 @@ use remuda_results::paper::{Area, Chart, Drawn};
 
 const TITLE_HEIGHT: i32 = 26;
 const ROW: u32 = 20;
-/// Of names on the left.
+/// Width of the names on the left.
 const NAMES: u32 = 96;
 const RIGHT: u32 = 8;
-/// A field that holds `100`, and one as wide as is good.
+/// Smallest and largest width of a field; the smallest holds `100`.
 const FIELD_MIN: u32 = 23;
 const FIELD_MAX: u32 = 60;
 const KEY_ROW: u32 = 16;
 /// Small letters that fit into a line of the key.
 const KEY_CHARS: usize = 72;
-/// A paper's own ids of groups may be long.
+/// A paper's own ids of groups may be long, so they are cut to this length.
 const GROUP_CHARS: usize = 6;
-/// Full merit; none is white.
+/// Colour of full merit; no merit is white.
 const FULL: RGBColor = RGBColor(42, 120, 214);
-/// Black letters are legible on it.
+/// Black text is legible up to this mix of the colour.
 const FULL_MIX: f64 = 0.6;
 
 pub struct Heat<'a> {
     arms: Vec<&'a str>,
     groups: Vec<&'a Slice>,
-    /// What the groups' letters stand for.
+    /// The meaning of the groups' letters.
     key: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ fn wrapped(parts: impl Iterator<Item = String>, most: usize) -> Vec<String> {
 }
 
 impl<'a> Heat<'a> {
-    /// Arms in the order of the ranking over all.
+    /// Arms are in the order of the ranking over all environments.
     pub fn of(board: &'a Board) -> Self {
         let ranks = board.slices.first().map_or(&[][..], |all| &all.ranks[..]);
         let groups: Vec<&Slice> = board.slices.iter().filter(|it| it.by == "group").collect();
@@ -68,7 +68,7 @@ impl<'a> Heat<'a> {
         (room / self.groups.len().max(1) as u32).clamp(FIELD_MIN, FIELD_MAX)
     }
 
-    /// Of the best there, 0 to 1; `None` where the arm and all others did not run.
+    /// Share of the best merit, 0 to 1; `None` if the group has no environment that all arms ran.
     fn merit(group: &Slice, arm: &str) -> Option<f64> {
         let rank = group.ranks.iter().find(|it| it.driver == arm)?;
         (rank.environments > 0).then_some(1.0 - rank.regret.middle)

@@ -1,7 +1,7 @@
-//! The charts of the page for paper: each as SVG and as PNG, white, a column wide.
+//! The page's charts for papers: each as SVG and as PNG, on white, one column wide.
 //!
-//! They show what the page shows, of the same numbers: the [ranking](Slice::ranks) with its
-//! intervals, [clouds](crate::Cloud) between throughput and delay, the distribution of every
+//! They show the same numbers as the page: the [ranking](Slice::ranks) with its intervals,
+//! [clouds](crate::Cloud) between throughput and delay, the distribution of every
 //! [`Metric`](crate::Metric), and merit by arm and group.
 
 mod axis;
@@ -23,18 +23,16 @@ use ranking::Ranking;
 use remuda_results::paper::Chart;
 use scatter::Scatter;
 
-/// So many arms are marked where none are asked for, as on the page.
+/// Number of arms that are highlighted if the user names none, as on the page.
 const MARKED: usize = 5;
-/// No slice is called by more.
+/// Longest name of a slice in a file name.
 const SLUG_MAX: usize = 80;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plot {
-    /// What it shows, as a file is named: `ranking-all-paths`.
+    /// The stem of the file's name, as `ranking-all-paths`.
     pub name: String,
-    /// As an SVG document.
     pub svg: String,
-    /// As a PNG file.
     pub png: Vec<u8>,
 }
 
@@ -45,20 +43,20 @@ impl Plot {
     }
 }
 
-/// Small letters and digits, with hyphens for all else.
+/// Lower-case letters and digits; all other characters become hyphens.
 fn slug(text: &str) -> String {
     let letter = |it: char| if it.is_ascii_alphanumeric() { it.to_ascii_lowercase() } else { ' ' };
     let plain: String = text.chars().map(letter).take(SLUG_MAX).collect();
     plain.split_whitespace().collect::<Vec<_>>().join("-")
 }
 
-/// Under a title, what all charts of a slice say.
+/// The subtitle of every chart of a slice.
 fn title(slice: &Slice) -> String {
     let count = slice.environments.len();
     format!("{}: {count} {}", slice.label, if count == 1 { "environment" } else { "environments" })
 }
 
-/// The slices that have one of these parts in their label, or are called so; all paths without.
+/// The slices whose label has one of these parts in it, or equals it; without parts, all paths.
 fn wanted<'a>(board: &'a Board, parts: &[String]) -> Result<Vec<&'a Slice>, Error> {
     if parts.is_empty() {
         return Ok(board.slices.iter().take(1).collect());
@@ -81,7 +79,7 @@ fn wanted<'a>(board: &'a Board, parts: &[String]) -> Result<Vec<&'a Slice>, Erro
     Ok(all)
 }
 
-/// As many as there are colours.
+/// Refuses more arms than there are colours.
 fn check_count(arms: &[String]) -> Result<(), Error> {
     if arms.len() > COLOURS_MAX {
         let rule = format!("--arm: {} arms; {COLOURS_MAX} are told apart in a plot", arms.len());
@@ -90,13 +88,13 @@ fn check_count(arms: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// All charts of the paths whose label has one of these parts in it (of all paths if there are
-/// none). Of arms those are marked that are given, otherwise the five best of each.
+/// All charts of the slices whose label has one of `paths` in it, or of all paths if `paths` is
+/// empty. The charts highlight the given arms, or the five best of each slice if `arms` is empty.
 ///
 /// # Errors
 ///
-/// Paths or arms that are not in the table, more arms than there are colours, or a chart that the
-/// library cannot draw.
+/// The table does not have the paths or arms, there are more arms than colours, or the library
+/// cannot draw a chart.
 pub fn plots(board: &Board, paths: &[String], arms: &[String]) -> Result<Vec<Plot>, Error> {
     check_arms(&board.drivers, arms)?;
     check_count(arms)?;

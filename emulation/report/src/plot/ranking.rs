@@ -1,4 +1,4 @@
-//! The ranking: what each arm misses of the best one's merit, with its interval.
+//! The ranking: each arm's regret to the best merit, with its interval.
 
 use super::axis::Axis;
 use super::canvas::{GREY, Pen, SMALL_TEXT, TEXT, WIDTH, colour};
@@ -12,7 +12,7 @@ use remuda_results::paper::{Area, Chart, Drawn};
 const TITLE_HEIGHT: i32 = 26;
 const ROW: u32 = 21;
 const AXIS_HEIGHT: u32 = 46;
-/// Of names on the left, of figures on the right.
+/// Width of the names on the left and of the figures on the right.
 const NAMES: i32 = 96;
 const FIGURES: i32 = 112;
 
@@ -44,7 +44,7 @@ impl<'a> Ranking<'a> {
         Self { title: title(slice), ranks: &slice.ranks, marked: marked.to_vec(), x }
     }
 
-    /// An interval where there is one, and the mean.
+    /// Draws the mean, and the interval if there is one.
     fn row<DB: DrawingBackend>(
         &self,
         (pen, paper): (Pen, &Area<DB>),

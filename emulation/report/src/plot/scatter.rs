@@ -1,4 +1,4 @@
-//! Throughput and delay: every arm at its mean, marked ones with their ellipse.
+//! Throughput and delay: every arm at its mean, highlighted arms with their ellipse.
 
 use super::axis::{Axis, plane};
 use super::canvas::{GREY, Pen, TEXT, WIDTH, colour};
@@ -12,7 +12,7 @@ use remuda_results::paper::{Area, Chart, Drawn};
 
 const HEIGHT: u32 = 400;
 const TITLE_HEIGHT: i32 = 26;
-/// Corners of an ellipse.
+/// Corners of the polygon that stands for an ellipse.
 const EDGE_POINTS: usize = 120;
 const DOT_RADIUS: i32 = 4;
 /// How far a name may be moved from its dot, in steps of half a line.
@@ -34,7 +34,7 @@ fn overlap(one: &Place, other: &Place) -> bool {
 }
 
 impl<'a> Scatter<'a> {
-    /// `None` if nothing limits any of its environments.
+    /// `None` if nothing limits any of the slice's environments.
     pub fn of(slice: &'a Slice, marked: &[&'a str]) -> Option<Self> {
         let clouds = &slice.clouds;
         let least = |of: fn(&Cloud) -> f64| clouds.iter().map(of).reduce(f64::min);
@@ -69,7 +69,7 @@ impl<'a> Scatter<'a> {
         cloud.edge(EDGE_POINTS).map(inside).collect()
     }
 
-    /// Beside its dot, or as near to it as there is room.
+    /// A place for a name: beside its dot, or as near to the dot as there is room.
     fn place(pen: Pen, dot: (i32, i32), size: (u32, u32), room: (&Place, &[Place])) -> Place {
         let (width, height) = (size.0 as i32, pen.px(TEXT as i32));
         let (inside, taken) = room;

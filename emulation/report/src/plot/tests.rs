@@ -4,7 +4,7 @@ use remuda_matrix::Row;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Arms whose names lie on each other in a scatter, and one that would be markup.
+/// Arms whose names overlap in a scatter plot, and one that is markup if it is not escaped.
 const ARMS: [&str; 8] = ["rein", "bbr", "cubic", "copa", "vegas", "<b>&", "reno", "westwood"];
 
 fn board() -> Board {

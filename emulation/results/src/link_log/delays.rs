@@ -1,8 +1,8 @@
-//! Delays in whole milliseconds, and their quantiles as Mahimahi's scripts take them.
+//! Delays in whole milliseconds, and their quantiles as Mahimahi's scripts compute them.
 
 use std::collections::BTreeMap;
 
-/// How often each delay was.
+/// How often each delay occurred.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Delays {
     times: BTreeMap<u64, u64>,
@@ -15,7 +15,7 @@ impl Delays {
         self.count += 1;
     }
 
-    /// The delay at the place `percent` of all, in order.
+    /// The delay at `percent` of the sorted delays.
     pub(super) fn quantile_ms(&self, percent: u64) -> Option<u64> {
         let place = place(self.count, percent)?;
         let mut below = 0;
@@ -26,7 +26,7 @@ impl Delays {
     }
 }
 
-/// Of what came at each moment, the least delay.
+/// The least delay of the packets that arrived in each millisecond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SignalDelays {
     least_ms: BTreeMap<u64, u64>,
@@ -38,10 +38,11 @@ impl SignalDelays {
         *least = (*least).min(delay_ms);
     }
 
-    /// Over every millisecond from the first to the last that a packet came in.
+    /// A quantile over every millisecond from the first arrival to the last.
     ///
-    /// Between two of them stand, backwards, the later one's delay and 1, 2, 3 ms: a run that is
-    /// counted, not made, for a log may be of two moments, weeks apart.
+    /// Milliseconds without an arrival get, backwards from the next arrival, its delay plus 1, 2, 3
+    /// ms. These values are counted without storing them, because a log may have two arrivals that
+    /// are weeks apart.
     pub(super) fn quantile_ms(&self, percent: u64) -> Option<u64> {
         let (first, _) = self.least_ms.first_key_value()?;
         let (last, _) = self.least_ms.last_key_value()?;
@@ -55,7 +56,7 @@ impl SignalDelays {
         Some(low)
     }
 
-    /// How many milliseconds have a delay of at most this.
+    /// The number of milliseconds whose delay is at most this.
     fn at_most(&self, delay_ms: u64) -> u64 {
         let (mut count, mut before) = (0, None);
         for (came, least) in &self.least_ms {
@@ -67,7 +68,7 @@ impl SignalDelays {
     }
 }
 
-/// None of none; the last of all for 100 %.
+/// The index of a quantile: `None` without values, the last value for 100 %.
 fn place(count: u64, percent: u64) -> Option<u64> {
     let last = count.checked_sub(1)?;
     Some(((u128::from(count) * u128::from(percent) / 100) as u64).min(last))
@@ -92,7 +93,7 @@ mod tests {
         let mut delays = SignalDelays::default();
         delays.count(0, 5);
         delays.count(4_000_000_000, 7);
-        // 3999999999 fillers, from 8 up.
+        // 3,999,999,999 milliseconds without an arrival, with delays from 8 ms upwards.
         assert_eq!(delays.quantile_ms(50), Some(2_000_000_006));
     }
 

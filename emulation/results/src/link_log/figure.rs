@@ -1,19 +1,19 @@
-//! Logs drawn: throughput under capacity, queueing delay, drops.
+//! Plots of logs: throughput and capacity, queueing delay, drops.
 
 use super::{LinkLog, LogBin};
 use crate::error::Error;
 use crate::plot::{Figure, Line, Panel, paint_png, paint_svg};
 use std::collections::BTreeMap;
 
-/// More logs than this are a carpet.
+/// More logs in one plot cannot be told apart.
 const LOGS_MAX: usize = 8;
 
-/// The plot of some logs, as an SVG document.
+/// The plot of logs, as an SVG document.
 pub fn link_log_svg(logs: &[LinkLog]) -> Result<String, Error> {
     paint_svg(&title(logs), &figure(logs))
 }
 
-/// The plot of some logs, as a PNG file.
+/// The plot of logs, as a PNG file.
 pub fn link_log_png(logs: &[LinkLog]) -> Result<Vec<u8>, Error> {
     paint_png(&title(logs), &figure(logs))
 }
@@ -78,7 +78,7 @@ fn mbit_per_sec(log: &LinkLog, bytes: u64) -> f64 {
     bytes as f64 * 8.0 / 1e3 / log.bin_ms as f64
 }
 
-/// A point in the middle of each bin, and zeros at both ends of where there is none.
+/// A point in the middle of each bin, and zeros at both ends of a gap.
 fn points(
     bins: &BTreeMap<u64, LogBin>,
     bin_ms: u64,

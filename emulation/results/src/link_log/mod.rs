@@ -1,8 +1,8 @@
-//! Logs of links, ours and Mahimahi's, in sum and over time.
+//! Totals and time series of links' logs, both of remuda and of Mahimahi.
 //!
 //! The figures are those of `mm-throughput-graph` and `mm-delay-graph`, from the first event to the
-//! last; a quantile is, as theirs, the value at the place `n * q`, rounded down, of `n` in order.
-//! Differs from them: drops count, and a log with drops is read to its end.
+//! last. As in these, a quantile `q` of `n` sorted values is the value at index `n * q`, rounded
+//! down. Differs from them: drops count, and a log with drops is read to its end.
 
 mod delays;
 mod figure;
@@ -16,40 +16,41 @@ use remuda_link::{Line, LogEntry, LogReader, ReadError};
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
-/// What one log says.
+/// The figures of one log.
 #[derive(Clone, Debug)]
 pub struct LinkLog {
-    /// Where it was read from.
+    /// The path from which the log was read.
     pub name: String,
     /// The queue, as the log's head names it.
     pub queue: Option<String>,
-    /// How long a bin of [`bins`](Self::bins) is.
+    /// Length of a bin of [`bins`](Self::bins).
     pub bin_ms: u64,
-    /// Of the whole log.
+    /// Totals of the whole log.
     pub totals: LogTotals,
-    /// Of each flow, by its number; 0 are those not known.
+    /// Totals of each flow, by number; flow 0 has the packets without a flow.
     pub flows: BTreeMap<u32, LogTotals>,
-    /// What flows are called, where the log says it.
+    /// The names of flows, where the log has them.
     pub flow_names: BTreeMap<u32, String>,
-    /// Over time, by number from the base timestamp on; those without an event are not there.
+    /// The bins, by number counted from the base timestamp; a bin without an event is absent.
     pub bins: BTreeMap<u64, LogBin>,
     span_ms: Option<(u64, u64)>,
     signal: SignalDelays,
 }
 
-/// Why a log says nothing.
+/// Why a log has no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkLogError {
-    /// It could not be read, or one of its lines is wrong.
+    /// The file cannot be read, or a line is invalid.
     #[error("{name}: {error}")]
     Read { name: String, error: ReadError },
-    /// There is no event in it.
+    /// The log has no event.
     #[error("{name}: no event; is it a log of a link, and did a packet pass?")]
     Empty { name: String },
 }
 
 impl LinkLog {
-    /// Reads a log to its end. Takes memory by milliseconds with events, not by events.
+    /// Reads a log to its end. The memory grows with the milliseconds that have events, not with
+    /// the events.
     ///
     /// # Panics
     ///
@@ -104,32 +105,31 @@ impl LinkLog {
         }
     }
 
-    /// From the first event to the last.
+    /// Time from the first event to the last.
     pub fn duration_s(&self) -> f64 {
         self.span_ms.map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 / 1e3)
     }
 
-    /// A mean over the log's duration; none if it has none.
+    /// Mean rate over the log's duration; `None` if the duration is zero.
     pub fn mbit_per_sec(&self, bytes: u64) -> Option<f64> {
         let seconds = self.duration_s();
         (seconds > 0.0).then(|| bytes as f64 * 8.0 / 1e6 / seconds)
     }
 
-    /// What could have been delivered, on the average; none on a link without a rate.
+    /// Mean capacity; `None` on a link without a rate.
     pub fn capacity_mbit_per_sec(&self) -> Option<f64> {
         let bytes = self.totals.capacity_bytes;
         self.mbit_per_sec(bytes).filter(|_| bytes > 0)
     }
 
-    /// The share of the capacity that was used, in percent.
     pub fn utilisation_percent(&self) -> Option<f64> {
         let capacity = self.totals.capacity_bytes as f64;
         (capacity > 0.0).then(|| 100.0 * self.totals.departed_bytes as f64 / capacity)
     }
 
-    /// A quantile, in percent, of how long a message made at a moment takes to get through, looked
-    /// at each millisecond: as the packet that came then and left first; where none came, a
-    /// millisecond more than what is made a millisecond later.
+    /// A quantile of the delay of a message that is sent at some millisecond, over all
+    /// milliseconds. The delay is that of the packet that arrived in that millisecond and left
+    /// first. A millisecond without an arrival has 1 ms more than the next one.
     pub fn signal_delay_ms(&self, percent: u64) -> Option<u64> {
         self.signal.quantile_ms(percent)
     }

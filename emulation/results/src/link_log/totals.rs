@@ -1,12 +1,12 @@
-//! What of a log adds up.
+//! Sums over a log.
 
 use super::Delays;
 use remuda_link::LogEntry;
 
-/// Sums of a log, or of one of its flows.
+/// Sums over a log, or over one flow of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogTotals {
-    /// What could have been delivered; of a flow, nothing.
+    /// Bytes that the link could have delivered; 0 for a flow.
     pub capacity_bytes: u64,
     pub arrived_packets: u64,
     pub arrived_bytes: u64,
@@ -37,29 +37,27 @@ impl LogTotals {
         }
     }
 
-    /// A quantile, in percent, of the queueing delays of the packets that left.
+    /// A quantile of the queueing delays of the packets that left.
     pub fn delay_ms(&self, percent: u64) -> Option<u64> {
         self.delays.quantile_ms(percent)
     }
 
-    /// The share of the packets that came and were dropped, in percent.
+    /// Share of the arriving packets that were dropped.
     pub fn dropped_percent(&self) -> Option<f64> {
         let arrived = self.arrived_packets as f64;
         (arrived > 0.0).then(|| 100.0 * self.dropped_packets as f64 / arrived)
     }
 }
 
-/// Sums of a bin of time.
+/// Sums over one bin of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogBin {
-    /// What could have been delivered.
+    /// Bytes that the link could have delivered.
     pub capacity_bytes: u64,
     pub departed_bytes: u64,
-    /// How many packets left.
     pub departed_packets: u64,
-    /// The queueing delays of those that left, together, in ms.
+    /// Sum of the queueing delays of the packets that left.
     pub delay_ms_sum: u64,
-    /// The largest of them.
     pub delay_ms_max: u64,
     pub dropped_packets: u64,
 }
@@ -81,7 +79,7 @@ impl LogBin {
     }
 }
 
-/// A log may claim anything.
+/// Saturates, because a log may contain any number.
 fn add(sum: &mut u64, value: u64) {
     *sum = sum.saturating_add(value);
 }

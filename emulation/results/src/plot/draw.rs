@@ -1,31 +1,31 @@
-//! Where things go on the paper.
+//! The layout of a plot.
 
 use super::{Figure, Line, Panel, Strip};
 use crate::paper::{Area, Chart, Drawn};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-// In points: a pixel of an SVG, two of a PNG.
+// In points: one pixel of an SVG, two pixels of a PNG.
 const WIDTH: u32 = 1200;
 const PANEL_HEIGHT: u32 = 220;
 const TITLE_HEIGHT: u32 = 44;
 const STRIP_HEIGHT: u32 = 20;
 const STRIPS_GAP: u32 = 8;
 const LEGEND_WIDTH: u32 = 200;
-/// Left of the upward axis's numbers.
+/// Space to the left of the vertical axis's numbers.
 const LEFT: u32 = 10;
-/// The upward axis's title and numbers.
+/// Width of the vertical axis's title and numbers.
 const AXIS_WIDTH: u32 = 64;
 const RIGHT: u32 = 14;
-/// Even: the drawing library halves it, and rounds each letter by itself.
+/// Even, because the drawing library halves the size and rounds each letter by itself.
 const TEXT_SIZE: u32 = 14;
 const TITLE_SIZE: u32 = 20;
 const LEGEND_PITCH: u32 = 20;
 
-/// A letter's width, about: a band that is narrower than its name has none.
+/// Approximate width of a letter: a band that is narrower than its name gets no name.
 const LETTER_WIDTH: f64 = 7.5;
 const LEGEND_LINES_MAX: usize = 9;
-/// The longest name that fits beside its plot.
+/// The longest name that fits beside the plot.
 const NAME_CHARS_MAX: usize = 22;
 
 fn strips_height(figure: &Figure) -> u32 {
@@ -54,7 +54,7 @@ fn shortened(name: &str) -> String {
     format!("{start}…")
 }
 
-/// How many pixels a point has.
+/// Pixels for each point.
 #[derive(Clone, Copy)]
 struct Pen(u32);
 
@@ -92,7 +92,7 @@ impl Pen {
         Ok(())
     }
 
-    /// The arms of one flow, above the plots and in their time.
+    /// Draws the arms of one flow, above the panels and on their time axis.
     fn strip<DB: DrawingBackend>(
         self,
         area: &Area<DB>,

@@ -1,4 +1,4 @@
-//! Plots: delivery rate with the arms in charge, window, RTT and queues over time.
+//! Plots over time: delivery rate with the arms in charge, window, RTT and queues.
 
 mod draw;
 
@@ -8,7 +8,7 @@ use plotters::prelude::*;
 use remuda_scenarios::outcome::{FlowOutcome, FlowSample, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Okabe and Ito's colours, which people tell apart who see fewer.
+/// The colours of Okabe and Ito, which colour-blind people can tell apart.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -19,13 +19,13 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 0, 0),
     RGBColor(160, 150, 30),
 ];
-/// Pixels of a PNG for each of an SVG: enough for a letter to be in its place.
+/// Pixels of a PNG for each pixel of an SVG; with fewer, letters are visibly misplaced.
 const PNG_SCALE: u32 = 2;
-/// More lines than this are a carpet.
+/// More lines cannot be told apart.
 const LINES_MAX: usize = 40;
-/// More strips than this leave no room for the plot.
+/// More strips leave no room for the plot.
 const STRIPS_MAX: usize = 8;
-/// More points than this are finer than a pixel.
+/// More points are finer than a pixel.
 const POINTS_MAX: usize = 2_000;
 
 /// A line over time.
@@ -36,7 +36,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// In the colour of this number, with no more points than can be seen.
+    /// A line in the colour of `number`, with no more points than a reader can see.
     pub(crate) fn new(name: String, number: usize, points: Vec<(f64, f64)>) -> Self {
         Self { name, colour: colour(number), points: thinned(points) }
     }
@@ -47,25 +47,25 @@ impl Line {
     }
 }
 
-/// One plot of several, below each other.
+/// One of several plots, drawn one below the other.
 pub(crate) struct Panel {
     pub(crate) title: &'static str,
     pub(crate) lines: Vec<Line>,
 }
 
-/// The arms a flow had, one after the other.
+/// The arms of a flow, one after the other.
 pub(crate) struct Strip {
     flow: String,
-    /// From, to, and the arm's colour and name.
+    /// Start, end, colour and name of each arm.
     bands: Vec<(f64, f64, RGBColor, String)>,
 }
 
-/// Everything there is to draw.
+/// Everything that a plot shows.
 pub(crate) struct Figure {
     pub(crate) title: String,
-    /// What is not drawn, if anything.
+    /// A note on what is not drawn, if anything.
     pub(crate) left_out: Option<String>,
-    /// Where the axis of time ends.
+    /// The end of the time axis.
     pub(crate) end_s: f64,
     pub(crate) strips: Vec<Strip>,
     pub(crate) panels: Vec<Panel>,
@@ -75,7 +75,7 @@ fn colour(index: usize) -> RGBColor {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Keeps the least and the largest of every few points, where there are too many.
+/// If there are too many points, keeps the least and the largest of every group of neighbours.
 fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     if points.len() <= POINTS_MAX {
         return points;
@@ -93,7 +93,7 @@ fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Mbit/s between looks at one flow.
+/// Delivery rate in Mbit/s between the samples of one flow.
 fn rates(samples: &[&FlowSample]) -> Vec<(f64, f64)> {
     let rate = |pair: &[&FlowSample]| {
         let span_s = pair[1].t_s - pair[0].t_s;
@@ -118,7 +118,7 @@ fn bands(flow: &FlowOutcome, end_s: f64, arms: &BTreeMap<&str, RGBColor>) -> Str
     Strip { flow: flow.name.clone(), bands }
 }
 
-/// A strip for each of the first flows that changed its arm.
+/// A strip for each of the first flows that changed their arm.
 fn strips(outcome: &Outcome, end_s: f64) -> Vec<Strip> {
     let switching = || outcome.flows.iter().filter(|flow| !flow.switches.is_empty());
     let mut names: BTreeSet<&str> = BTreeSet::new();
@@ -130,7 +130,7 @@ fn strips(outcome: &Outcome, end_s: f64) -> Vec<Strip> {
     switching().take(STRIPS_MAX).map(|flow| bands(flow, end_s, &arms)).collect()
 }
 
-/// One value over time, of each flow.
+/// One value over time, a line for each flow.
 fn flow_lines(
     flows: &[(&FlowOutcome, Vec<&FlowSample>)],
     points: impl Fn(&[&FlowSample]) -> Vec<(f64, f64)>,
@@ -189,7 +189,8 @@ impl Figure {
         if !lines.is_empty() {
             panels.push(Panel { title: "queue, packets", lines });
         }
-        // Where all is over long before the end, what happened would be a line at the left.
+        // If the last event is long before the scenario's end, the axis ends early: otherwise all
+        // lines would be squeezed into its left edge.
         let last_s = outcome.flow_samples.iter().map(|sample| sample.t_s).fold(0.0, f64::max);
         let end_s = if last_s > 0.0 { last_s } else { outcome.duration_s };
         let end_s = end_s.max(f64::MIN_POSITIVE);
@@ -214,12 +215,12 @@ pub fn png(outcome: &Outcome) -> Result<Vec<u8>, Error> {
     paint_png(&outcome.scenario, &Figure::of(outcome)?)
 }
 
-/// A figure as an SVG document; errors name what it is of.
+/// A figure as an SVG document; errors contain `name`.
 pub(crate) fn paint_svg(name: &str, figure: &Figure) -> Result<String, Error> {
     paper::svg(figure).map_err(failed(name))
 }
 
-/// A figure as a PNG file; errors name what it is of.
+/// A figure as a PNG file; errors contain `name`.
 pub(crate) fn paint_png(name: &str, figure: &Figure) -> Result<Vec<u8>, Error> {
     paper::png(figure, PNG_SCALE, None).map_err(failed(name))
 }

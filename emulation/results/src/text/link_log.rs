@@ -1,9 +1,9 @@
-//! Logs of links as tables.
+//! Text tables of links' logs.
 
 use super::{figure, maybe, table};
 use crate::link_log::{LinkLog, LogTotals};
 
-/// A row a log: what mm-throughput-graph and mm-delay-graph say, and its drops.
+/// A row for each log: the figures of mm-throughput-graph and mm-delay-graph, and the drops.
 pub fn link_logs(logs: &[LinkLog]) -> String {
     let mut rows = table(
         &[
@@ -38,7 +38,7 @@ pub fn link_logs(logs: &[LinkLog]) -> String {
     format!("{rows}\n")
 }
 
-/// A row a flow of each log, by number.
+/// A row for each flow of each log, by number.
 pub fn link_flows(logs: &[LinkLog]) -> String {
     let mut rows = table(
         &[

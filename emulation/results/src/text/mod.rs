@@ -1,4 +1,4 @@
-//! Tables for people.
+//! Text tables for the terminal.
 
 mod link_log;
 
@@ -9,12 +9,12 @@ use remuda_scenarios::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// More flows than this are summed up by driver.
+/// With more flows, the table has a row for each driver instead.
 const FLOWS_MAX: usize = 20;
-/// More links than this are left out, but for the busiest.
+/// With more links, the table has those with the longest queues.
 const LINKS_MAX: usize = 20;
 
-/// A table with these columns, of which the first `texts` are words and the rest figures.
+/// A table with these columns, of which the first `texts` hold words and the others figures.
 fn table(columns: &[&str], texts: usize) -> Table {
     let mut table = Table::new();
     table
@@ -27,7 +27,7 @@ fn table(columns: &[&str], texts: usize) -> Table {
     table
 }
 
-/// Three significant digits, but no digits of a whole number cut off.
+/// Three significant digits; a whole number keeps all its digits.
 fn figure(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -43,7 +43,7 @@ fn maybe(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), figure)
 }
 
-/// What share `part` is of `whole`.
+/// `part` as a percentage of `whole`.
 fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
@@ -95,14 +95,14 @@ fn flow_table(flows: &[FlowOutcome]) -> Table {
     table
 }
 
-/// The least, the middle and the largest.
+/// The least value, the median and the largest value.
 fn spread(mut values: Vec<f64>) -> [Option<f64>; 3] {
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1);
     [values.first().copied(), values.get(last / 2).copied(), values.last().copied()]
 }
 
-/// A row a driver.
+/// A row for each driver.
 fn driver_table(outcome: &Outcome) -> Table {
     let mut by_driver: BTreeMap<&str, Vec<&FlowOutcome>> = BTreeMap::new();
     for flow in &outcome.flows {
@@ -174,7 +174,7 @@ fn link_table(links: &[&LinkOutcome], duration_s: f64) -> Table {
     table
 }
 
-/// One outcome: a line of what it is, a table of its flows, and one of its links.
+/// One outcome: a line with its totals, a table of its flows, and a table of its links.
 pub fn details(outcome: &Outcome) -> String {
     let mut text = format!(
         "{}: {} s of {}, seed {}; {} Mbit/s together",
@@ -202,12 +202,12 @@ pub fn details(outcome: &Outcome) -> String {
     text
 }
 
-/// The largest of what rows have.
+/// The largest value over the rows.
 fn worst<T>(rows: &[T], of: impl Fn(&T) -> Option<f64>) -> Option<f64> {
     rows.iter().filter_map(of).max_by(f64::total_cmp)
 }
 
-/// Many outcomes, a row each, in the order given.
+/// Many outcomes, a row for each, in the given order.
 pub fn overview<'a>(outcomes: impl IntoIterator<Item = &'a Outcome>) -> String {
     let columns = [
         "scenario",

@@ -1,8 +1,8 @@
 //! A datapath on the unmodified `libccp` crate: one flow on a simulated path, in real time, driven
 //! by the agent behind a unix datagram socket. At the end it prints one line of `key=value`.
 //!
-//! A process of its own: the crate exports C symbols such as `log`, which floating-point code then
-//! calls. It links nothing of Remuda's.
+//! It is a process of its own because the crate exports C symbols such as `log`, which
+//! floating-point code in the same process would then call. It links no crate of Remuda.
 
 #[path = "../path.rs"]
 mod path;
@@ -22,7 +22,7 @@ use std::time::Duration;
 const MSS: u32 = 1_448;
 const INITIAL_PKTS: u32 = 10;
 const TICK: Duration = Duration::from_micros(500);
-/// An agent that a busy host holds up has this long, a second, to take a message.
+/// Tries to send a message to the agent: about a second, in case a busy host delays the agent.
 const PATIENCE_TURNS: u32 = 2_000;
 const MESSAGE_BYTES: usize = 32_768;
 const MEASURE: u8 = 1;
@@ -32,16 +32,16 @@ const UPDATE_BYTES: usize = 13;
 const IMPLICIT: u8 = 2;
 const CWND: u8 = 4;
 
-/// A CCP datapath on libccp, with one flow.
+/// A CCP datapath on libccp, with one flow
 #[derive(Debug, Parser)]
 struct Args {
-    /// The agent's socket
+    /// Path of the unix datagram socket on which the agent listens
     #[arg(long, value_name = "FILE")]
     agent: PathBuf,
-    /// The socket to bind
+    /// Path of the unix datagram socket to bind
     #[arg(long, value_name = "FILE")]
     own: PathBuf,
-    /// How long the flow lives, in milliseconds
+    /// Lifetime of the flow, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 3_000)]
     ms: u64,
     /// Rate of the bottleneck, in bytes per second
@@ -50,12 +50,12 @@ struct Args {
     /// Round trip without a queue, in microseconds
     #[arg(long, value_name = "US", default_value_t = 20_000)]
     rtt_us: u64,
-    /// Packets that may wait
+    /// Size of the bottleneck's queue, in packets
     #[arg(long, value_name = "N", default_value_t = 41)]
     buffer_pkts: u64,
 }
 
-/// The way to the agent.
+/// The socket to the agent.
 struct Wire {
     socket: Arc<UnixDatagram>,
     agent: PathBuf,
@@ -80,7 +80,7 @@ impl DatapathOps for Wire {
     }
 }
 
-/// What libccp told the flow.
+/// The window and the rate that libccp has set.
 #[derive(Default)]
 struct Controlled {
     cwnd_bytes: u32,
@@ -110,7 +110,7 @@ struct Counts {
     cwnd_max: u32,
 }
 
-/// CLOCK_MONOTONIC, which is what libccp counts in.
+/// Microseconds of CLOCK_MONOTONIC, which is libccp's clock.
 fn monotonic_us() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid out-pointer; the clock exists on every Linux.
@@ -118,7 +118,7 @@ fn monotonic_us() -> u64 {
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
 }
 
-/// The window that a message of the agent decides.
+/// The window that a message of the agent sets.
 fn decided(message: &[u8]) -> Option<u32> {
     let body = match *message.first()? {
         UPDATE_FIELDS => message.get(12..)?,
@@ -147,7 +147,7 @@ fn primitives(ack: &Ack, flow: &Controlled) -> Primitives {
         .with_snd_rate(flow.rate.into())
 }
 
-/// Hands the agent's messages to libccp; the last window they decide.
+/// Passes the agent's messages to libccp; returns the last window that they set.
 fn listen(
     datapath: &libccp::Datapath,
     socket: &UnixDatagram,
@@ -162,7 +162,7 @@ fn listen(
             counts.decided += 1;
             *wanted = Some(cwnd);
         }
-        // libccp knows no heartbeats
+        // libccp has no heartbeat message.
         if message.first().is_some_and(|kind| *kind <= CHANGE_PROG)
             && let Err(error) = datapath.recv_msg(message)
         {

@@ -1,4 +1,4 @@
-//! What an ACK costs in the kernel module, in instructions: docs/kernel-module.md.
+//! Measures the cost of an ACK in the kernel module, in instructions: docs/kernel-module.md.
 
 use clap::Parser;
 use remuda_guest::Processors;
@@ -9,12 +9,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// All lines, by the machine's own clock.
+/// Limit for the whole measurement, by the machine's clock.
 const OWN: Duration = Duration::from_secs(150);
 
-/// What an ACK costs in the module, beside the kernel's own reno and cubic, in instructions.
+/// Measure the cost of an ACK in the module, beside the kernel's own reno and cubic, in
+/// instructions
 ///
-/// It runs in a virtual machine whose clock counts them, for some five minutes.
+/// It runs in a virtual machine whose clock counts instructions, and takes about five minutes.
 #[derive(Debug, Parser)]
 #[command(name = "remuda-kernel-cost")]
 struct Args {

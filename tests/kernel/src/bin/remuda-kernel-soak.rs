@@ -1,5 +1,5 @@
-//! The kernel module under churn for as long as one likes: flows come and go while agents are
-//! killed, on two processors whose clock is the host's.
+//! The kernel module under churn for a given time: flows come and go while agents are killed, on
+//! two processors that use the host's clock.
 
 use clap::Parser;
 use remuda_guest::Processors;
@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Churns the kernel module in a virtual machine; fails if a transfer is lost or not byte-exact, if
-/// the kernel complains, or if memory grows.
+/// Run flows and agents against the kernel module in a virtual machine; fails if a transfer is lost
+/// or not byte-exact, if the kernel complains, or if memory grows
 #[derive(Debug, Parser)]
 #[command(name = "remuda-kernel-soak")]
 struct Args {
     /// The kernel: a folder with headers, as `tools/guest.sh --headers` makes it
     #[arg(long, value_name = "DIR", default_value = "target/guest/6.12")]
     guest: PathBuf,
-    /// How long, by the clock of the host
+    /// Duration in seconds, by the host's clock
     #[arg(long, value_name = "SECONDS", default_value_t = 1_260)]
     seconds: u64,
 }
