@@ -1,8 +1,8 @@
 //! Where the table's rows are measured: the paper's networks (section VI-C to VI-F), as suites of
 //! the matrix with one environment each.
 //!
-//! What the paper leaves open or cannot be emulated is decided in the reference, section 6, and
-//! said on the page. Files are asked for one after the other, each over a flow of its own; their
+//! `docs/antelope.md` says how this code decides what the paper leaves open and what cannot be
+//! emulated. Files are asked for one after the other, each over a flow of its own; their
 //! sizes, and the background's, are drawn from the seed, the same for every driver.
 
 use crate::requests::{Draws, Request, Sizes, arriving, in_turn};

@@ -1,9 +1,8 @@
 //! What a switch in mid-flow costs: one flow on one bottleneck, driven by one arm and then by
 //! another.
 //!
-//! The path is that of the measurements that the design rests on: 24 Mbit/s, 40 ms, droptail. What
-//! is measured is seen by the sender (retransmissions), at the receiver (goodput) and in the
-//! bottleneck's queue (round trips).
+//! The path: 24 Mbit/s, 40 ms, droptail. The sender counts retransmissions, the receiver goodput;
+//! round trips come from the bottleneck's queue.
 
 pub mod live;
 pub mod matrix;
