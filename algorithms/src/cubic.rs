@@ -51,8 +51,8 @@ const C_NUM: u128 = 4;
 const C_DEN: u128 = 10;
 /// Cubic milliseconds in a cubic second.
 const CUBIC_MS: u128 = 1_000_000_000;
-/// Taking over (ARCHITECTURE.md): an older window at the last reduction says nothing of the path of
-/// today.
+/// Taking over (docs/hand-off.md): an older window at the last reduction says nothing about the
+/// path now.
 const W_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// CUBIC, for one flow.
@@ -154,7 +154,7 @@ impl Rule for Curve {
 }
 
 impl Curve {
-    /// Taking over (ARCHITECTURE.md): the last reduction counts if it is young and not undone
+    /// Taking over (docs/hand-off.md): the last reduction counts if it is young and not undone
     /// since; otherwise the window of now is the origin of the curve. On a path without history
     /// nothing is known.
     pub fn resume(path: &PathState, now: Time) -> Self {

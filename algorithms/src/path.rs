@@ -10,7 +10,7 @@ use crate::units::{Bytes, Packets, Rate, Time};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A minimum RTT older than this may be of another path (BBR, Copa and the design use 10 s).
+/// A minimum RTT older than this may be of another path (BBR and Copa use 10 s).
 const RTT_MIN_WINDOW: Duration = Duration::from_secs(10);
 /// Linux' `net.ipv4.tcp_min_rtt_wlen`.
 const RTT_MIN_LONG_WINDOW: Duration = Duration::from_secs(300);
@@ -20,7 +20,7 @@ const RTTVAR_WEIGHT: u32 = 4;
 /// RFC 5681 section 3.1: a window below two segments cannot be acknowledged without delay.
 pub const CWND_MIN: Packets = Packets(2);
 
-/// What a datapath can, of what not each can: ARCHITECTURE.md has the table.
+/// Abilities that not every datapath has: docs/wire-protocol.md has the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
     /// It runs algorithms of its host's own ([`crate::native`]).

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// The ceiling of every window: what the 32 bits of the wire protocol's `Cwnd` register hold.
 pub const CWND_MAX: Bytes = Bytes(u32::MAX as u64);
-/// Taking over (ARCHITECTURE.md): the least window to take a flow over with, if it has as much.
+/// Taking over (docs/hand-off.md): the least window to take a flow over with, if it has as much.
 const RESUME_MIN: Packets = Packets(4);
 /// tcp_cubic.c `hystart_low_window`: trains of a smaller window say nothing.
 const HYSTART_MIN: Packets = Packets(16);
@@ -93,7 +93,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Takes a path over (ARCHITECTURE.md): the window is what the path holds (what is
+    /// Takes a path over (docs/hand-off.md): the window is what the path holds (what is
     /// in flight, or the delivery rate times the smoothed RTT) if it is smaller than the window in
     /// force, and slow start ends at the known BDP, never at infinity.
     pub fn resume(path: &PathState, now: Time) -> Self {

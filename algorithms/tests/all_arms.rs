@@ -349,8 +349,8 @@ fn names_are_unique_and_programs_are_named_after_their_arm() {
     }
 }
 
-/// libccp's limits (reference/ccp.md section 4): eight temporaries. The arm's own report fields
-/// come after the shared ones, as it says.
+/// A program uses at most the eight temporaries that libccp has, and the arm's own report fields
+/// follow the shared ones.
 #[test]
 fn every_program_compiles_within_the_limits() {
     for arm in ARMS {

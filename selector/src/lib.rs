@@ -58,8 +58,8 @@ pub fn policy(name: &str) -> Option<&'static Policy> {
     POLICIES.iter().find(|policy| policy.name == name)
 }
 
-/// The settings of all policies, a table each. Defaults are the papers', or where a paper has
-/// none, the reference's (section 6).
+/// The settings of all policies, a table each. Defaults are the papers'; where a paper has none,
+/// the policy's file says why.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyConfig {

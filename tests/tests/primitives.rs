@@ -1,4 +1,4 @@
-//! The table of primitives and datapaths in ARCHITECTURE.md agrees with the capability bits.
+//! The table of primitives in docs/wire-protocol.md says what the capability bits say.
 
 use remuda_tests::root;
 use remuda_wire::capability;
@@ -16,7 +16,7 @@ const DATAPATHS: [(&str, u32); 5] = [
 
 /// The cells of the table's rows, the header row first.
 fn table() -> Vec<Vec<String>> {
-    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there");
+    let text = fs::read_to_string(root().join("docs/wire-protocol.md")).expect("it is there");
     let lines = text.lines().skip_while(|line| !line.starts_with("| primitive |"));
     let rows = lines.take_while(|line| line.starts_with('|'));
     let cells = |line: &str| -> Vec<String> {

@@ -1,26 +1,28 @@
-//! What the documents say exists: commands, flags, names, files, targets, limits. Needs no root.
+//! What the pages name exists: commands, flags, files, targets, limits, figures. Needs no root.
 
 use ccp_agent::catalogue;
+use remuda_selector::POLICIES;
 use remuda_tests::{binary, root};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
-/// The documents held to it.
-const DOCUMENTS: [&str; 7] = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "datapath/bpf/README.md",
-    "docs/online.md",
-    "emulation/live/README.md",
-];
-/// Endings of a name that is a file's.
-const FILE_ENDINGS: [&str; 7] = [".rs", ".c", ".h", ".md", ".toml", ".sh", ".py"];
+/// Bounds of the two pages that everybody reads.
+const README_LINES_MAX: usize = 150;
+const ARCHITECTURE_BYTES_MAX: usize = 25_600;
 
 fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every page that git tracks.
+fn pages() -> Vec<String> {
+    let output = Command::new("git").arg("-C").arg(root()).args(["ls-files", "*.md"]).output();
+    let listed = String::from_utf8(output.expect("git runs").stdout).expect("names are UTF-8");
+    let pages: Vec<String> = listed.lines().map(str::to_owned).collect();
+    assert!(pages.len() > 20, "pages are not found");
+    pages
 }
 
 /// Lines within fences, each with its number; a line that ends in a backslash goes on.
@@ -112,17 +114,23 @@ fn mistakes(words: &[String], helps: &mut BTreeMap<String, String>) -> Vec<Strin
     if !names(&top, sub) {
         return vec![format!("there is no `remuda {sub}`")];
     }
-    let help = helps.entry(sub.to_owned()).or_insert_with(|| help(&[sub])).clone();
+    // `remuda train antelope` has flags of its own.
+    let under = words.get(1).filter(|word| sub == "train" && !word.starts_with('-'));
+    let path: Vec<&str> = std::iter::once(sub).chain(under.map(String::as_str)).collect();
+    let help = helps.entry(path.join(" ")).or_insert_with(|| help(&path)).clone();
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate() {
         let flag = word.split('=').next().unwrap_or(word);
         if flag.starts_with("--") && !names(&help, flag) {
-            found.push(format!("remuda {sub} has no {flag}"));
+            found.push(format!("remuda {} has no {flag}", path.join(" ")));
         }
         let value = words.get(at + 1).map(String::as_str).unwrap_or_default();
         let is_placeholder = !value.is_empty() && value.chars().all(|c| c.is_ascii_uppercase());
-        if ["--policy", "--arm", "--text"].contains(&flag) && !is_placeholder {
-            found.extend(catalogue::kind(value).err().map(|error| error.to_string()));
+        let is_driver =
+            ["--policy", "--arm"].contains(&flag) || (sub, flag) == ("programs", "--text");
+        if is_driver && !is_placeholder {
+            let kinds = value.split(',').filter(|name| *name != "all").map(catalogue::kind);
+            found.extend(kinds.filter_map(|kind| kind.err().map(|error| error.to_string())));
         }
     }
     found
@@ -131,8 +139,8 @@ fn mistakes(words: &[String], helps: &mut BTreeMap<String, String>) -> Vec<Strin
 #[test]
 fn readme_commands_exist_with_their_flags() {
     let (mut helps, mut broken, mut seen) = (BTreeMap::new(), Vec::new(), 0);
-    for document in DOCUMENTS {
-        let content = text(document);
+    for document in pages() {
+        let content = text(&document);
         for (number, line) in fenced(&content).into_iter().chain(quoted(&content)) {
             let Some(words) = command(&line) else {
                 continue;
@@ -147,41 +155,49 @@ fn readme_commands_exist_with_their_flags() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// The lines of the first fence after a heading.
-fn fence_after(document: &str, heading: &str) -> Vec<String> {
+/// Cells of the rows of the first table after a heading, without its head.
+fn rows_after(document: &str, heading: &str) -> Vec<Vec<String>> {
     let after = document.split(heading).nth(1).unwrap_or_else(|| panic!("no {heading}"));
-    let fence = after.split("```").nth(1).expect("a fence");
-    fence.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
+    let table = after.lines().skip_while(|line| !line.starts_with('|')).skip(2);
+    let rows = table.take_while(|line| line.starts_with('|'));
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()
+    };
+    rows.map(cells).collect()
+}
+
+fn bare(cell: &str) -> &str {
+    cell.trim_matches('`')
 }
 
 #[test]
-fn readme_every_path_of_the_tree_exists() {
-    let lines = fence_after(&text("README.md"), "## The tree\n");
-    let mut folder = "";
-    for line in &lines {
-        let name = line.split_whitespace().next().expect("the line is not empty");
-        let path = if line.starts_with(' ') { format!("{folder}{name}") } else { name.to_owned() };
-        let found = root().join(&path);
-        assert!(found.exists(), "README.md, the tree: {path} does not exist");
-        assert_eq!(found.is_dir(), path.ends_with('/'), "README.md, the tree: {path}");
-        if !line.starts_with(' ') {
-            folder = name;
-        }
+fn architecture_lists_every_package_with_its_folder() {
+    let rows = rows_after(&text("ARCHITECTURE.md"), "## The parts\n");
+    let listed: BTreeMap<&str, &str> =
+        rows.iter().map(|row| (bare(&row[0]), bare(&row[1]))).collect();
+    for folder in listed.keys() {
+        assert!(root().join(folder).is_dir(), "ARCHITECTURE.md: {folder} is not a folder");
     }
-    for manifest in workspace_members() {
-        let known = lines.iter().any(|line| {
-            let name = line.split_whitespace().next().unwrap_or_default();
-            manifest.starts_with(name.trim_end_matches('/'))
-        });
-        assert!(known, "README.md, the tree lacks {manifest}");
+    for member in workspace_members() {
+        let manifest: toml::Table =
+            text(&format!("{member}/Cargo.toml")).parse().expect("Cargo has read it before us");
+        let name = manifest["package"]["name"].as_str().expect("a package has a name");
+        assert_eq!(
+            listed.get(member.as_str()),
+            Some(&name),
+            "ARCHITECTURE.md, the parts: {member}"
+        );
     }
 }
 
 #[test]
-fn readme_names_every_arm_and_policy() {
-    let readme = text("README.md");
-    for name in catalogue::names() {
-        assert!(readme.contains(&format!("`{name}`")), "README.md lacks `{name}`");
+fn the_page_of_algorithms_says_what_the_code_says() {
+    let page = text("docs/algorithms.md");
+    let row = |name: &str, summary: &str| format!("| `{name}` | {summary} |\n");
+    let arms: String = remuda_algorithms::ARMS.iter().map(|a| row(a.name, a.summary)).collect();
+    let policies: String = POLICIES.iter().map(|p| row(p.name, p.summary)).collect();
+    for table in [arms, policies] {
+        assert!(page.contains(&table), "docs/algorithms.md: put this table there:\n{table}");
     }
 }
 
@@ -191,49 +207,51 @@ fn workspace_members() -> Vec<String> {
     members.iter().filter_map(|member| member.as_str().map(str::to_owned)).collect()
 }
 
-/// A path from the root, as prose names it: with a folder, and not a pattern.
-fn is_path(span: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-    let ends = span.ends_with('/') || FILE_ENDINGS.iter().any(|ending| span.ends_with(ending));
-    let relative = span.starts_with(|c: char| c.is_ascii_lowercase() || c == '.');
-    let placeholder = span.contains("NAME");
-    span.contains('/') && span.chars().all(plain) && ends && relative && !placeholder
+/// Headings as the address of a link names them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let keeps = |c: &char| c.is_alphanumeric() || *c == ' ' || *c == '-' || *c == '_';
+    let anchor = |line: &str| -> String {
+        line.trim_start_matches('#').trim().to_lowercase().chars().filter(keeps).collect()
+    };
+    headings.map(|line| anchor(line).replace(' ', "-")).collect()
 }
 
 #[test]
-fn documents_name_files_that_exist() {
+fn links_lead_somewhere() {
     let (mut broken, mut seen) = (Vec::new(), 0);
-    for document in DOCUMENTS {
-        let folder = root().join(document);
-        let folder = folder.parent().expect("a document lies in a folder");
-        let content = text(document);
-        for (number, span) in quoted(&content).into_iter().filter(|(_, span)| is_path(span)) {
+    for document in pages() {
+        let file = root().join(&document);
+        let folder = file.parent().expect("a document lies in a folder");
+        let content = text(&document);
+        let targets = content.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.contains("://")) {
             seen += 1;
-            // `out/` is what commands write.
-            if !root().join(&span).exists() && !folder.join(&span).exists() {
-                broken.push(format!("{document}:{number}: {span} does not exist"));
-            }
-        }
-        for target in content.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let path = target.split('#').next().unwrap_or_default();
-            if !target.contains("://") && !folder.join(path).exists() {
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let to = if path.is_empty() { file.clone() } else { folder.join(path) };
+            let has_anchor = anchor.is_empty()
+                || fs::read_to_string(&to).is_ok_and(|page| anchors(&page).contains(anchor));
+            if !to.exists() || !has_anchor {
                 broken.push(format!("{document}: the link {target} leads nowhere"));
             }
         }
     }
-    assert!(seen > 50, "paths are not found");
+    assert!(seen > 50, "links are not found");
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
 #[test]
 fn documents_name_targets_that_make_has() {
     let makefile = text("Makefile");
-    for document in DOCUMENTS {
-        let content = text(document);
+    for document in pages() {
+        let content = text(&document);
         for (number, line) in fenced(&content).into_iter().chain(quoted(&content)) {
-            let Some(target) = line.strip_prefix("make ").map(str::trim) else {
+            let Some(target) =
+                line.strip_prefix("make ").and_then(|rest| rest.split(['#', '&']).next())
+            else {
                 continue;
             };
+            let target = target.trim();
             let has = makefile.lines().any(|line| line.starts_with(&format!("{target}:")));
             assert!(has, "{document}:{number}: make has no {target}");
         }
@@ -289,29 +307,32 @@ fn row<'a>(document: &'a str, first: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn architecture_lists_every_event_with_its_fields() {
-    let document = text("ARCHITECTURE.md");
-    for (variant, fields) in variants("ccp-agent/src/events.rs", "Event") {
-        let name = snake(&variant);
-        let row = row(&document, &name).unwrap_or_else(|| panic!("no event `{name}`"));
-        for field in fields {
-            assert!(row.contains(&format!("`{field}`")), "event `{name}` has `{field}`: {row}");
-        }
+fn the_page_of_events_is_what_the_code_records() {
+    let rows = rows_after(&text("docs/events.md"), "# The event log\n");
+    let mut listed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in &rows {
+        let fields = row[2].split('`').skip(1).step_by(2).map(str::to_owned);
+        listed.insert(bare(&row[0]).to_owned(), fields.collect());
     }
+    let recorded: BTreeMap<String, BTreeSet<String>> = variants("ccp-agent/src/events.rs", "Event")
+        .into_iter()
+        .map(|(variant, fields)| (snake(&variant), fields.into_iter().collect()))
+        .collect();
+    assert_eq!(listed, recorded, "docs/events.md (left) and ccp-agent/src/events.rs (right)");
 }
 
 #[test]
-fn architecture_lists_every_rule_of_the_guard() {
-    let document = text("ARCHITECTURE.md");
+fn the_page_of_policies_lists_every_rule_of_the_guard() {
+    let document = text("docs/policies.md");
     for (variant, _) in variants("ccp-agent/src/guard.rs", "Rule") {
         let name = snake(&variant);
-        assert!(row(&document, &name).is_some(), "ARCHITECTURE.md lacks the rule `{name}`");
+        assert!(row(&document, &name).is_some(), "docs/policies.md lacks the rule `{name}`");
     }
 }
 
 #[test]
-fn architecture_lists_every_message_with_its_number() {
-    let document = text("ARCHITECTURE.md");
+fn the_page_of_the_wire_lists_every_message_with_its_number() {
+    let document = text("docs/wire-protocol.md");
     for line in enum_body("datapath/wire/src/lib.rs", "Kind").lines().map(str::trim) {
         let Some((name, number)) = line.trim_end_matches(',').split_once(" = ") else {
             continue;
@@ -319,7 +340,7 @@ fn architecture_lists_every_message_with_its_number() {
         let name = snake(name).to_uppercase();
         let start = format!("| {number} | `{name}` |");
         let known = document.lines().any(|line| line.starts_with(&start));
-        assert!(known, "ARCHITECTURE.md lacks message {start}");
+        assert!(known, "docs/wire-protocol.md lacks message {start}");
     }
 }
 
@@ -336,18 +357,95 @@ fn architecture_has_every_call_of_a_controller() {
 
 /// Each limit is quoted with its definition: the file must have it word by word.
 #[test]
-fn architecture_limits_are_the_ones_in_force() {
-    let document = text("ARCHITECTURE.md");
-    let table = document.split("## Limits\n").nth(1).expect("the limits");
+fn the_page_of_limits_quotes_the_code() {
+    let rows = rows_after(&text("docs/limits.md"), "# Limits\n");
     let mut seen = 0;
-    for row in table.lines().filter(|line| line.starts_with("| ") && line.contains('`')) {
-        let quoted: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+    for row in rows {
+        let quoted: Vec<&str> = row[1].split('`').skip(1).step_by(2).collect();
         for pair in quoted.chunks_exact(2) {
             seen += 1;
             assert!(text(pair[1]).contains(pair[0]), "{}: {:?} is not there", pair[1], pair[0]);
         }
     }
     assert!(seen > 20, "limits are not found");
+}
+
+#[test]
+fn the_two_first_pages_stay_short() {
+    let lines = text("README.md").lines().count();
+    assert!(lines <= README_LINES_MAX, "README.md has {lines} lines, {README_LINES_MAX} at most");
+    let bytes = text("ARCHITECTURE.md").len();
+    assert!(
+        bytes <= ARCHITECTURE_BYTES_MAX,
+        "ARCHITECTURE.md has {bytes} bytes, {ARCHITECTURE_BYTES_MAX} at most"
+    );
+}
+
+fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A figure of README.md is a quotation from the page beside it.
+#[test]
+fn readme_figures_are_those_of_their_pages() {
+    let rows = rows_after(&text("README.md"), "## What it gained\n");
+    assert!(rows.len() > 5, "figures are not found");
+    for row in rows {
+        let page = row[2].split(['(', ')']).nth(1).expect("a link to the page");
+        let quotation = row[1].trim_matches('"');
+        let has = on_one_line(&text(page)).contains(quotation);
+        assert!(has, "README.md: {page} does not say {quotation:?}");
+    }
+}
+
+/// The transcript is what the command prints; `...` stands for lines that are left out.
+#[test]
+fn readme_transcript_is_what_the_command_prints() {
+    let readme = text("README.md");
+    let section = readme.split("## A run\n").nth(1).expect("a run");
+    let mut shown = section.split("```").nth(1).expect("a fence").lines().skip(1);
+    let command = command(shown.next().expect("a command")).expect("a remuda command");
+    let output =
+        Command::new(binary()).args(&command).current_dir(root()).output().expect("it runs");
+    let printed = String::from_utf8(output.stdout).expect("a table is text");
+    let mut lines = printed.lines();
+    for line in shown.filter(|line| *line != "...") {
+        let has = lines.any(|printed| printed == line);
+        assert!(has, "README.md shows {line:?}; remuda {} prints\n{printed}", command.join(" "));
+    }
+}
+
+#[test]
+fn pages_name_the_capabilities_that_doctor_looks_for() {
+    let doctor = text("cli/src/doctor.rs");
+    let list = doctor.split("const CAPABILITIES").nth(1).and_then(|rest| rest.split(';').nth(1));
+    let names: Vec<&str> = list.expect("a list").split('"').skip(1).step_by(2).collect();
+    assert!(!names.is_empty(), "capabilities are not found");
+    for (page, name) in ["README.md", "docs/operating.md"]
+        .iter()
+        .flat_map(|page| names.iter().chain(["SYS_ADMIN"].iter()).map(move |name| (*page, *name)))
+    {
+        assert!(text(page).contains(&format!("CAP_{name}")), "{page} lacks CAP_{name}");
+    }
+}
+
+/// Pages of a folder of links must not miss one that is there.
+#[test]
+fn the_list_of_pages_is_complete() {
+    let list = text("docs/README.md");
+    for page in pages() {
+        let name = match page.strip_prefix("docs/") {
+            Some(name) => name.to_owned(),
+            None if page.starts_with("datapath/") || page.starts_with("emulation/") => {
+                format!("../{page}")
+            }
+            None => continue,
+        };
+        let is_of_examples =
+            Path::new(&page).components().any(|part| part.as_os_str() == "examples");
+        let known = name == "README.md" || is_of_examples || list.contains(&format!("({name})"));
+        assert!(known, "docs/README.md lacks {name}");
+    }
 }
 
 #[test]

@@ -186,7 +186,7 @@ impl Bbr {
         bbr
     }
 
-    /// Taking over (ARCHITECTURE.md): DRAIN if more than a BDP is in flight, else PROBE_BW, at
+    /// Taking over (docs/hand-off.md): DRAIN if more than a BDP is in flight, else PROBE_BW, at
     /// cruise.
     fn mode_of_known_path(&self, now: Time) -> Mode {
         if self.path.in_flight > self.inflight(Gain::ONE) {

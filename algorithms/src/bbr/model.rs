@@ -57,7 +57,7 @@ struct Aggregation {
 }
 
 impl Model {
-    /// Taking over (ARCHITECTURE.md): the bandwidth filter starts from the path's delivery rate.
+    /// Taking over (docs/hand-off.md): the bandwidth filter starts from the path's delivery rate.
     /// The minimum RTT is the one of five minutes, as the one of ten seconds may be of a standing
     /// queue; and it is good for ten more seconds, in which BBR drains the queue itself (both as
     /// `bbr_init`). The bandwidth is the maximum of the last `bw_window` rounds, or of whatever

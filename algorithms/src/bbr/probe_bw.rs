@@ -12,7 +12,7 @@ const GAINS: [Gain; 8] =
     [Gain(1_250), Gain(750), Gain::ONE, Gain::ONE, Gain::ONE, Gain::ONE, Gain::ONE, Gain::ONE];
 /// tcp_bbr.c `bbr_cycle_rand`: any phase but the draining one may be the first.
 const FIRST_PHASES: u64 = 7;
-/// On a path taken over (ARCHITECTURE.md), the first probe for more comes after up to two round
+/// On a path taken over (docs/hand-off.md), the first probe for more comes after up to two round
 /// trips more.
 const CRUISE_ROUNDS: u64 = 3;
 /// tcp_bbr.c `bbr_quantization_budget`: two segments more while probing, or a small BDP would

@@ -207,7 +207,7 @@ impl Bbr3 {
         bbr
     }
 
-    /// Taking over (ARCHITECTURE.md): DRAIN if more than a BDP is in flight, else cruise.
+    /// Taking over (docs/hand-off.md): DRAIN if more than a BDP is in flight, else cruise.
     fn mode_of_known_path(&self, now: Time) -> Mode {
         if self.path.in_flight > self.inflight(Gain::ONE) {
             return Mode::Drain;

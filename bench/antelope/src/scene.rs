@@ -1,9 +1,9 @@
 //! The scenes of the table's rows: the paper's networks (sections VI-C to VI-F), as suites of the
 //! matrix with one environment each.
 //!
-//! Choices that the paper leaves open, and features that cannot be emulated, are listed on the
-//! page. Files are requested one after the other, each over a flow of its own. Their sizes, and
-//! those of the background's, are drawn from the seed, so they are the same for every driver.
+//! `docs/antelope.md` says how this code decides what the paper leaves open and what cannot be
+//! emulated. Files are asked for one after the other, each over a flow of its own; their
+//! sizes, and the background's, are drawn from the seed, the same for every driver.
 
 use crate::requests::{Draws, Request, Sizes, arriving, in_turn};
 use remuda_matrix::Job;

@@ -1,6 +1,6 @@
 //! The bits of `HELLO`: what a datapath measures and does, of what not every datapath can.
 //!
-//! ARCHITECTURE.md has a table of primitives and datapaths; a test holds the bits to it.
+//! docs/wire-protocol.md has a table of primitives and datapaths; a test holds the bits to it.
 
 /// A datapath runs algorithms of its host's own: it takes a `NATIVE`.
 pub const NATIVE: u32 = 1 << 8;

@@ -44,7 +44,8 @@ pub fn parameters() {
         panic!("it greets its agent first: {greeting:?}");
     };
     assert_eq!((hello.flows_max, hello.programs_max), (64, 64));
-    assert_eq!(hello.capabilities, capability::SIGNALS | capability::CCP, "as ARCHITECTURE.md");
+    let bits = capability::SIGNALS | capability::CCP;
+    assert_eq!(hello.capabilities, bits, "as docs/wire-protocol.md");
     unload_soon();
     assert!(!module::is_loaded());
 }

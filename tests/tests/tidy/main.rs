@@ -5,6 +5,7 @@
 
 mod rust;
 mod tree;
+mod words;
 
 use remuda_bpf::layout::{self, Registers};
 use remuda_tests::root;
@@ -220,7 +221,8 @@ fn tidy_lines_fit_in_100_columns() {
         let is_prose = source.has_extension(&["md"]);
         for (line, content) in source.numbered() {
             // Neither a table nor an address can be wrapped.
-            if is_prose && (content.starts_with('|') || content.contains("://")) {
+            let is_table = content.starts_with(['|', '│', '┌', '╞', '└']);
+            if is_prose && (is_table || content.contains("://")) {
                 continue;
             }
             let tabs = content.matches('\t').count();
@@ -473,15 +475,25 @@ fn tidy_every_algorithm_says_how_it_differs_from_its_paper() {
     }
 }
 
+/// Folders whose C runs in a kernel.
+const GPL: [&str; 5] = [
+    "datapath/bpf/src/bpf/",
+    "datapath/kernel/",
+    "datapath/tcp/",
+    "tests/guest/faults/",
+    "tests/kernel/probe/",
+];
+/// Pages that say which licence a file has.
+const LICENSED_BY: [&str; 2] = ["README.md", "CONTRIBUTING.md"];
+
 #[test]
 fn tidy_kernel_code_is_gpl_and_names_its_few_types() {
     let mut broken = Vec::new();
     let include = ["vmlinux", ".h"].concat();
     for source in sources() {
-        let folders = ["datapath/bpf/src/bpf/", "datapath/kernel/", "datapath/tcp/"];
         let is_c = source.path.ends_with(".c") || source.path.ends_with(".h");
         if is_c
-            && folders.iter().any(|folder| source.path.starts_with(folder))
+            && GPL.iter().any(|folder| source.path.starts_with(folder))
             && !source.text.contains("SPDX-License-Identifier: GPL-2")
         {
             broken.push(format!("{}:1: no SPDX line", source.path));
@@ -492,6 +504,34 @@ fn tidy_kernel_code_is_gpl_and_names_its_few_types() {
         }
     }
     verdict("kernel code is GPL-2.0, its types are kernel_types.h", &broken);
+}
+
+#[test]
+fn tidy_pages_and_manifests_name_the_licence_of_each_file() {
+    let mut broken = Vec::new();
+    let identifier = ["SPDX-License-", "Identifier: "].concat();
+    let manifests = manifests();
+    for source in sources() {
+        let first = source.text.lines().next().unwrap_or_default();
+        let Some(licence) = first.split(&identifier).nth(1) else { continue };
+        if !licence.starts_with("GPL-2.0") || licence.contains("Apache") {
+            continue;
+        }
+        if !GPL.iter().any(|folder| source.path.starts_with(folder)) {
+            broken.push(format!("{}:1: its folder is not in GPL of tidy/main.rs", source.path));
+        }
+        let inside = |m: &&Manifest| source.path.starts_with(&format!("{}/", m.folder()));
+        let package = manifests.iter().filter(inside).max_by_key(|m| m.path.len());
+        if let Some(package) = package.filter(|m| !text(&m.path).contains("GPL-2.0-only")) {
+            broken.push(format!("{}: its `license` lacks GPL-2.0-only", package.path));
+        }
+    }
+    for (page, folder) in LICENSED_BY.iter().flat_map(|page| GPL.map(|folder| (page, folder))) {
+        if !text(page).contains(&format!("`{folder}`")) {
+            broken.push(format!("{page}: says nothing of the licence of {folder}"));
+        }
+    }
+    verdict("the licence that pages and manifests name is that of the files", &broken);
 }
 
 #[test]

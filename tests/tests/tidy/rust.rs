@@ -13,7 +13,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// Lines of what ships.
+    /// Lines of what ships: neither tests nor programs of bench/, which measure.
     pub fn shipped(&self) -> impl Iterator<Item = (usize, &str)> {
         let shipped = |(at, _): &(usize, &str)| !self.is_test.get(at - 1).copied().unwrap_or(false);
         (1..).zip(self.code.lines()).filter(shipped)
@@ -158,7 +158,7 @@ fn test_modules(source: &Source, code: &str) -> Vec<String> {
 }
 
 fn is_test_path(path: &str) -> bool {
-    path.split('/').any(|part| ["tests", "examples", "benches"].contains(&part))
+    path.split('/').any(|part| ["tests", "examples", "bench", "benches"].contains(&part))
 }
 
 pub fn rust() -> Vec<Code> {

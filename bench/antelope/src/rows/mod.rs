@@ -46,7 +46,7 @@ impl Target {
 /// A line of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// The row of the reference, A1 to A10.
+    /// The row of `docs/antelope.md`, A1 to A10.
     pub row: &'static str,
     pub what: String,
     pub paper: String,

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 /// An arm with a smaller share of the time is not listed.
 const NAMED_FROM: f64 = 0.01;
-/// The arms that the paper picks from; row A3 of the reference ranks among these.
+/// The arms that the paper picks from, and that row A3 counts.
 const OF_THE_PAPER: [&str; 6] = ["cubic", "bbr", "c2tcp", "vegas", "illinois", "westwood"];
 
 fn goodput(figures: &Figures) -> f64 {

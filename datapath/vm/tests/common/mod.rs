@@ -127,8 +127,7 @@ pub fn change_prog(sid: u32, uid: u32, updates: &[(Operand, u64)]) -> Vec<u8> {
     message(Kind::ChangeProg, sid, &body)
 }
 
-/// The messages with which libccp was broken (kernel-module.md, section 5, and ccp.md, 4.2), by
-/// what each did.
+/// Messages that break libccp, each with what it does there.
 pub fn attacks(sid: u32) -> Vec<(&'static str, Vec<u8>)> {
     let report = (5, 0);
     let two_binds = [bind(FLAG, constant(1)), bind(WANTS_REPORT, constant(1))];
