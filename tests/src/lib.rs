@@ -42,6 +42,21 @@ pub fn skip() -> bool {
     skip
 }
 
+/// Returns true, and prints SKIPPED, if the agent's BPF datapath cannot run the kernel's own
+/// algorithms as arms: a host may refuse the iterator that measures their flows.
+pub fn lacks_native_arms(agent: &AgentChild) -> bool {
+    let events = agent.events().expect("the event log");
+    let native = serde_json::json!("native algorithms");
+    let lacks = events.iter().any(|event| {
+        event["event"] == "datapath_ready"
+            && event["lacks"].as_array().is_some_and(|lacks| lacks.contains(&native))
+    });
+    if lacks {
+        eprintln!("SKIPPED: this host refuses BPF iterators over a map, so it has no native arms");
+    }
+    lacks
+}
+
 /// Live tests run one at a time, because they measure.
 pub fn exclusive() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());

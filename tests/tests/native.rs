@@ -6,7 +6,7 @@ use ccp_agent::clock;
 use ccp_agent::flow::Row;
 use ccp_agent::host::Target;
 use remuda_live::transfer::{Running, Transfer};
-use remuda_tests::{Place, exclusive, skip, wired};
+use remuda_tests::{Place, exclusive, lacks_native_arms, skip, wired};
 use std::thread;
 use std::time::Duration;
 
@@ -49,6 +49,9 @@ fn a_flow_goes_to_the_kernels_own_and_comes_back_and_is_measured_all_the_while()
     }
     let place = Place::new();
     let agent = place.agent(&["--arm", "cubic"]);
+    if lacks_native_arms(&agent) {
+        return;
+    }
     let path = wired(24.0, 10.0, 1.0);
     for ipv6 in [false, true] {
         let algorithm = Some(place.name.clone());
@@ -90,6 +93,9 @@ fn flows_that_end_under_the_kernels_own_are_missed() {
     }
     let place = Place::new();
     let agent = place.agent(&["--arm", "native:cubic"]);
+    if lacks_native_arms(&agent) {
+        return;
+    }
     let path = wired(100.0, 5.0, 1.0);
     for _ in 0..3 {
         let transfer = Transfer {
@@ -118,6 +124,9 @@ fn a_route_that_locks_the_algorithm_is_said_and_the_flow_goes_on() {
     }
     let place = Place::new();
     let agent = place.agent(&["--arm", "bbr"]);
+    if lacks_native_arms(&agent) {
+        return;
+    }
     let path = wired(24.0, 10.0, 1.0);
     let to = path.client().ipv4().to_string();
     let device = path.server().device().to_owned();

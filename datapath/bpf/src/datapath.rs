@@ -541,6 +541,12 @@ impl Datapath {
         self.free.update(&[], &index.to_ne_bytes(), MapFlags::ANY).map_err(tried("freeing a slot"))
     }
 
+    /// Whether the host lets flows under the kernel's own algorithms be measured, so that these can
+    /// be arms.
+    pub fn runs_native_arms(&self) -> bool {
+        self.can_look
+    }
+
     /// Whether the flow runs an algorithm of the kernel's own.
     pub fn is_native(&self, sid: u32) -> bool {
         self.slots.native_state(sid).is_native
