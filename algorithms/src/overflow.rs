@@ -11,7 +11,7 @@
 //! grows by [`GROWTH`] of what is acknowledged, so that a buffer that ends earlier than the aim
 //! costs a few segments and not a window of them.
 
-use crate::controller::Measurement;
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Bytes, Gain, Packets, Time};
 use std::time::Duration;
@@ -69,7 +69,7 @@ fn is_queue(delay: Duration, path: &PathState) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::measurement::RttSamples;
     use crate::script::path;
 
     fn at(ms: u64) -> Time {

@@ -1,10 +1,11 @@
 //! What is known of the path, whoever learned it. The flow keeps it, not the algorithm.
 //!
 //! It is all that survives a switch. An algorithm's private state dies with its owner; starting a
-//! flow and taking one over are the same call, [`crate::Controller::resume`].
+//! flow and taking one over are the same call, [`crate::Arm::resume`].
 
-use crate::controller::{Decision, Measurement};
+use crate::arm::Decision;
 use crate::filter::Windowed;
+use crate::measurement::Measurement;
 use crate::preference::Preference;
 use crate::units::{Bytes, Packets, Rate, Time};
 use std::time::Duration;
@@ -226,7 +227,7 @@ impl PathState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::measurement::RttSamples;
 
     const MSS: Bytes = Bytes(1448);
 

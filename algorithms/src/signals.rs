@@ -135,6 +135,10 @@ macro_rules! report_each_round {
     };
 }
 
+/// The program of an arm that needs nothing else.
+pub const REPORT_EACH_ROUND: &str =
+    concat!(crate::signals!(report: "", control: ""), crate::report_each_round!());
+
 /// Stand in [`OPEN`] where someone's own declarations go.
 const REPORT_MARK: &str = "\u{1}";
 const CONTROL_MARK: &str = "\u{2}";

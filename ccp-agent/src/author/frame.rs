@@ -4,7 +4,7 @@
 //! A frame is one datagram of a SOCK_SEQPACKET socket: its kind in a byte, then little-endian
 //! integers. Whatever comes is checked whole before any of it is used.
 
-use remuda_algorithms::controller::CwndUse;
+use remuda_algorithms::CwndUse;
 use remuda_algorithms::units::{Bytes, Rate, Time};
 use remuda_algorithms::{Decision, Measurement, PathState};
 use serde::Deserialize;

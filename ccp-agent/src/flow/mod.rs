@@ -1,5 +1,6 @@
 //! One flow: report → measurement → controller → guard → registers. The switch is switch.rs.
 
+mod driver;
 mod jump;
 mod remembering;
 mod switch;
@@ -11,16 +12,17 @@ use crate::decode;
 use crate::events::{Event, Recorder};
 use crate::guard::{Guard, Rule};
 use crate::prefer::{By, Wants, Wish};
-use remuda_algorithms::controller::OWN_REGISTERS_MAX;
 use remuda_algorithms::signals::{REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{
-    Controller, Decision, Measurement, PathState, ProgramId, Proposal, Readiness, Registers, Why,
+    Decision, Measurement, OWN_REGISTERS_MAX, PathState, ProgramId, Proposal, Readiness, Registers,
+    Why,
 };
 use remuda_wire::to_agent::{FlowInfo, Signals, State};
 use std::time::Duration;
 use told::Intervened;
 
+pub use driver::Driver;
 pub use told::Guarded;
 
 /// At most one clamp is recorded per flow in this time.
@@ -87,7 +89,7 @@ pub struct Flow {
     pub refused: bool,
     /// A policy of it has had something to sample.
     pub is_sampled: bool,
-    controller: Box<dyn Controller>,
+    controller: Driver,
     guard: Guard,
     started_us: u64,
     program: Option<ProgramId>,
@@ -143,7 +145,7 @@ impl Flow {
         id: u32,
         info: FlowInfo,
         (cwnd, mss): (Bytes, Bytes),
-        (driver, controller): (String, Box<dyn Controller>),
+        (driver, controller): (String, Driver),
         started_us: u64,
     ) -> Self {
         let path = path_of(&info, cwnd, mss);
@@ -312,6 +314,22 @@ impl Flow {
         self.obey(decision, now, ctx);
     }
 
+    /// When [`Self::on_wake`] is due, if its arm has set a timer: since the flow began, as all times
+    /// of its arms are.
+    pub fn wake_at(&self) -> Option<Time> {
+        self.controller.wake_at()
+    }
+
+    /// The arm's timer has gone off, with a report or without one. Before its time this does
+    /// nothing.
+    pub fn on_wake(&mut self, now: Time, ctx: &mut Context<'_>) {
+        if self.wake_at().is_some_and(|at| now >= at)
+            && let Some(decision) = self.controller.on_wake(now)
+        {
+            self.obey(decision, now, ctx);
+        }
+    }
+
     /// What was delivered since the last report, by the datapath's count if it has one.
     fn delivered(&mut self, m: &Measurement) -> Bytes {
         let Some(signals) = self.signals.filter(|s| s.mss_bytes > 0) else { return m.acked };
@@ -397,7 +415,8 @@ impl Flow {
         self.path.rate = decision.rate;
         let told = self.path.enforceable(self.paced_jump(decision));
         let (cwnd, rate) = decode::registers(told);
-        let registers = self.controller.registers();
+        let mut registers = Registers::NONE;
+        self.controller.registers(&mut registers);
         let own = registers.as_slice();
         let mut fields = [("", 0); 4 + OWN_REGISTERS_MAX];
         fields[..2].copy_from_slice(&[("Cwnd", cwnd), ("Rate", rate)]);

@@ -107,38 +107,29 @@ impl Flow {
 pub(super) mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::flow::{Actuator, Context};
-    use remuda_algorithms::{
-        Controller, Decision, Measurement, PathState, ProgramId, Verdict, cubic,
-    };
+    use crate::flow::{Actuator, Context, Driver};
+    use remuda_algorithms::{Measurement, PathState, ProgramId, Proposal, Verdict};
     use remuda_selector::antelope::memory::MemoryConfig;
+    use remuda_selector::{ArmRunner, Policy};
     use remuda_wire::to_agent::{FlowInfo, Signals, State};
     use std::sync::{Arc, Mutex};
 
-    /// CUBIC, with an opinion of what would suit the path.
+    /// Stays with CUBIC, with an opinion of what would suit the path.
     struct Opinionated {
-        cubic: Box<dyn Controller>,
         opinion: Arc<Mutex<Option<&'static str>>>,
         suited: Arc<Mutex<Option<&'static str>>>,
     }
 
-    impl Controller for Opinionated {
-        fn arm(&self) -> &'static str {
-            self.cubic.arm()
-        }
-        fn program(&self) -> ProgramId {
-            self.cubic.program()
-        }
-        fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+    impl Policy for Opinionated {
+        fn begin(&mut self, path: &PathState, _now: Time) -> &'static str {
             *self.suited.lock().unwrap() = path.suited;
-            self.cubic.resume(path, now)
+            "cubic"
         }
-        fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
-            self.cubic.on_measurement(m, now)
+        fn observe(&mut self, _m: &Measurement, _arm: &'static str, _now: Time) {}
+        fn proposal(&mut self) -> Option<Proposal> {
+            None
         }
-        fn hand_off(&self, path: &mut PathState) {
-            self.cubic.hand_off(path);
-        }
+        fn taken(&mut self, _arm: &'static str, _now: Time) {}
         fn remembers(&self) -> bool {
             true
         }
@@ -188,11 +179,7 @@ pub(super) mod tests {
         /// took 100 ms.
         pub fn beginning(id: u32, remote: &str, mut memory: Memory, cwnd_pkts: u64) -> Self {
             let (opinion, suited) = (Arc::default(), Arc::default());
-            let controller = Opinionated {
-                cubic: cubic::ARM.build(),
-                opinion: Arc::clone(&opinion),
-                suited: Arc::clone(&suited),
-            };
+            let policy = Opinionated { opinion: Arc::clone(&opinion), suited: Arc::clone(&suited) };
             let info = FlowInfo {
                 local: ("192.0.2.1".parse().unwrap(), 1),
                 remote: (remote.parse().unwrap(), 2),
@@ -205,7 +192,8 @@ pub(super) mod tests {
                 cookie: 0,
                 requested: String::new(),
             };
-            let driven = ("opinionated".to_owned(), Box::new(controller) as Box<dyn Controller>);
+            let driver = Driver::Policy(Box::new(ArmRunner::new(policy)));
+            let driven = ("opinionated".to_owned(), driver);
             let mut flow = Flow::new(id, info, (Bytes(cwnd_pkts * 1_448), Bytes(1_448)), driven, 0);
             let mut notes = Notes::default();
             flow.recall(&mut memory, 0);

@@ -11,7 +11,7 @@ use ccp_agent::author;
 use ccp_agent::flow::{Actuator, Context, Flow};
 use ccp_agent::programs::{Compiled, installed_as};
 use ccp_agent::{Config, catalogue, decode, programs};
-use remuda_algorithms::controller::OWN_FIELDS_MAX;
+use remuda_algorithms::OWN_FIELDS_MAX;
 use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Arm, ProgramId, Registers, Sample, Why, arms};

@@ -7,18 +7,19 @@
 //! Differs from the paper: a plan may have one arm only. Those runs say what each arm would have
 //! made of the same path at the same time.
 
-use crate::riding::{Chooser, Riding};
+use crate::arm_runner::ArmRunner;
+use crate::policy::{Policy, PolicyInfo};
 use crate::sampling::Sampling;
-use crate::{ConfigError, Policy, check};
+use crate::{ConfigError, check};
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{Measurement, PathState, Proposal, Sample, Why, cubic};
 use serde::{Deserialize, Serialize};
 
 /// Its line in [`crate::POLICIES`].
-pub const POLICY: Policy = Policy {
+pub const POLICY: PolicyInfo = PolicyInfo {
     name: "sampler",
     summary: "rides arms by a plan and samples what each does: training data for antelope",
-    build: |config| Box::new(Riding::new(Sampler::new(config.sampler.clone()))),
+    build: |config| Box::new(ArmRunner::new(Sampler::new(config.sampler.clone()))),
 };
 
 /// A plan of more is none.
@@ -83,7 +84,7 @@ impl Sampler {
     }
 }
 
-impl Chooser for Sampler {
+impl Policy for Sampler {
     fn begin(&mut self, _path: &PathState, now: Time) -> &'static str {
         *self = Self::new(self.config.clone());
         (self.began, self.sampling) = (now, Sampling::begin(now));
@@ -111,7 +112,7 @@ impl Chooser for Sampler {
         self.proposal.take()
     }
 
-    fn switched(&mut self, arm: &'static str, now: Time) {
+    fn taken(&mut self, arm: &'static str, now: Time) {
         self.sampling.switched(self.arm, now);
         self.arm = arm;
     }
@@ -124,8 +125,8 @@ impl Chooser for Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remuda_algorithms::RttSamples;
     use remuda_algorithms::units::Bytes;
-    use remuda_algorithms::{Controller, RttSamples};
     use std::time::Duration;
 
     fn plan(turns: &[(f64, &str)]) -> SamplerConfig {
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn arms_take_turns_as_planned_and_each_is_sampled() {
-        let mut sampler = Riding::new(Sampler::new(plan(&[(1.0, "bbr"), (2.0, "cubic")])));
+        let mut sampler = ArmRunner::new(Sampler::new(plan(&[(1.0, "bbr"), (2.0, "cubic")])));
         let path = PathState::new(Bytes(1_000), Bytes(10_000));
         sampler.resume(&path, Time::ZERO);
         assert_eq!(sampler.arm(), "vegas");
