@@ -13,9 +13,8 @@ pub const REPORTS_PER_ROUND: u32 = 4;
 /// Enough where a quarter of a round trip is too late: a window that doubles, a rate that probes.
 pub const REPORTS_PER_ROUND_MANY: u32 = 16;
 
-/// How many control registers a program may have of its own. They are compared and copied at every
-/// report, so there are as few as the arms need.
-pub const OWN_REGISTERS_MAX: usize = 4;
+/// How many control registers a program may have of its own. CCP's `bbr` has five.
+pub const OWN_REGISTERS_MAX: usize = 16;
 
 /// The name of a datapath program, `algorithm/program`. It is unique in the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,47 +28,39 @@ pub struct Decision {
     pub rate: Option<Rate>,
 }
 
-/// Values for control registers of an arm's own program, by name.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Registers {
-    values: [(&'static str, u32); OWN_REGISTERS_MAX],
-    count: usize,
+/// Values for control registers of an arm's own program, by name. Takes memory only once it has
+/// some, and keeps that memory for the next values.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Registers(Vec<(&'static str, u32)>);
+
+impl Clone for Registers {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    fn clone_from(&mut self, other: &Self) {
+        self.0.clone_from(&other.0);
+    }
 }
 
 impl Registers {
-    pub const NONE: Self = Self { values: [("", 0); OWN_REGISTERS_MAX], count: 0 };
+    pub const NONE: Self = Self(Vec::new());
 
     /// Adds one; beyond [`OWN_REGISTERS_MAX`] it is not taken.
     pub fn push(&mut self, name: &'static str, value: u32) {
-        if let Some(place) = self.values.get_mut(self.count) {
-            *place = (name, value);
-            self.count += 1;
+        if self.0.len() < OWN_REGISTERS_MAX {
+            self.0.push((name, value));
         }
     }
 
-    /// Leaves none. Costs nothing, however many there were.
     pub fn clear(&mut self) {
-        self.count = 0;
-    }
-
-    /// Makes these the same as `other`, and copies only those that `other` has.
-    pub fn copy_from(&mut self, other: &Self) {
-        self.values[..other.count].copy_from_slice(other.as_slice());
-        self.count = other.count;
+        self.0.clear();
     }
 
     pub fn as_slice(&self) -> &[(&'static str, u32)] {
-        &self.values[..self.count]
+        &self.0
     }
 }
-
-impl PartialEq for Registers {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
-    }
-}
-
-impl Eq for Registers {}
 
 /// Whether an arm takes a flow as it is now, or gives it away (FreeBSD's `tfb_tcp_handoff_ok`).
 #[derive(Clone, Debug, PartialEq, Eq)]

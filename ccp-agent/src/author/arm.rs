@@ -121,7 +121,7 @@ impl Arm for Authored {
     }
 
     fn registers(&self, registers: &mut Registers) {
-        registers.copy_from(&self.registers);
+        registers.clone_from(&self.registers);
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {

@@ -100,6 +100,8 @@ pub struct Flow {
     sent: Option<(u32, u32)>,
     reporting: (u32, u32),
     registers: Registers,
+    /// Those that the arm wants now; a buffer, so that a report takes no memory.
+    next_registers: Registers,
     vetoed: Option<(&'static str, &'static str)>,
     /// A proposal that the moment does not suit, and since when.
     deferred: Option<(Proposal, Time)>,
@@ -122,6 +124,35 @@ pub struct Context<'a> {
     pub actuator: &'a mut dyn Actuator,
     /// No program reports more often than this, in microseconds.
     pub report_us: u32,
+}
+
+/// The values of registers that go with one order.
+struct Fields {
+    fields: [(&'static str, u32); 4 + OWN_REGISTERS_MAX],
+    own: usize,
+}
+
+impl Fields {
+    fn of(
+        window: [(&'static str, u32); 2],
+        own: &[(&'static str, u32)],
+        (report_us, per_round): (u32, u32),
+    ) -> Self {
+        let mut fields = [("", 0); 4 + OWN_REGISTERS_MAX];
+        fields[..2].copy_from_slice(&window);
+        fields[2..2 + own.len()].copy_from_slice(own);
+        let reporting = [(REPORT_INTERVAL, report_us), (REPORTS_PER_ROUND, per_round)];
+        fields[2 + own.len()..4 + own.len()].copy_from_slice(&reporting);
+        Self { fields, own: own.len() }
+    }
+
+    fn all(&self) -> &[(&'static str, u32)] {
+        &self.fields[..4 + self.own]
+    }
+
+    fn without_reporting(&self) -> &[(&'static str, u32)] {
+        &self.fields[..2 + self.own]
+    }
 }
 
 fn path_of(info: &FlowInfo, cwnd: Bytes, mss: Bytes) -> PathState {
@@ -179,6 +210,7 @@ impl Flow {
             sent: None,
             reporting: (0, 0),
             registers: Registers::NONE,
+            next_registers: Registers::NONE,
             vetoed: None,
             deferred: None,
             clamp_recorded: None,
@@ -415,35 +447,31 @@ impl Flow {
         self.path.rate = decision.rate;
         let told = self.path.enforceable(self.paced_jump(decision));
         let (cwnd, rate) = decode::registers(told);
-        let mut registers = Registers::NONE;
-        self.controller.registers(&mut registers);
-        let own = registers.as_slice();
-        let mut fields = [("", 0); 4 + OWN_REGISTERS_MAX];
-        fields[..2].copy_from_slice(&[("Cwnd", cwnd), ("Rate", rate)]);
-        fields[2..2 + own.len()].copy_from_slice(own);
-        fields[2 + own.len()] = (REPORT_INTERVAL, reporting.0);
-        fields[3 + own.len()] = (REPORTS_PER_ROUND, reporting.1);
+        let fields = [("Cwnd", cwnd), ("Rate", rate)];
+        self.next_registers.clear();
+        self.controller.registers(&mut self.next_registers);
+        let order = || Fields::of(fields, self.next_registers.as_slice(), reporting);
         let program = self.controller.program();
         if self.program != Some(program) || self.native != native {
             self.program = Some(program);
             self.native = native;
             self.delivered_pkts = None; // what was before it starts is none of its reports'
-            ctx.actuator.set_program(program, &fields[..4 + own.len()]);
+            ctx.actuator.set_program(program, order().all());
             if let Some(name) = native {
                 let ssthresh = self.path.ssthresh.unwrap_or_default();
                 let ssthresh = u32::try_from(ssthresh.0).unwrap_or(u32::MAX);
                 ctx.actuator.run_native(name, ssthresh);
             }
         } else if self.reporting != reporting {
-            ctx.actuator.update(&fields[..4 + own.len()]);
-        } else if self.registers != registers {
-            ctx.actuator.update(&fields[..2 + own.len()]);
+            ctx.actuator.update(order().all());
+        } else if self.registers != self.next_registers {
+            ctx.actuator.update(order().without_reporting());
         } else if self.sent != Some((cwnd, rate)) || !self.in_force(cwnd) {
-            ctx.actuator.update(&fields[..2]);
+            ctx.actuator.update(&fields);
         }
         self.sent = Some((cwnd, rate));
         self.reporting = reporting;
-        self.registers = registers;
+        std::mem::swap(&mut self.registers, &mut self.next_registers);
         self.path.cwnd = told.cwnd;
     }
 

@@ -14,7 +14,7 @@ use ccp_agent::{Config, catalogue, decode, programs};
 use remuda_algorithms::OWN_FIELDS_MAX;
 use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::units::Bytes;
-use remuda_algorithms::{Arm, ProgramId, Registers, Sample, Why, arms};
+use remuda_algorithms::{ArmInfo, ProgramId, Registers, Sample, Why, arms};
 use remuda_scenarios::{FlowSpec, SwitchOrder};
 use remuda_vm::Program;
 use remuda_wire::program::{REPORT_REGISTERS, Register};
@@ -34,7 +34,7 @@ pub struct Installed {
 }
 
 /// What the agent wants of a datapath.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Orders {
     /// A program to run, by its place in [`Programs`].
     pub program: Option<usize>,
@@ -112,7 +112,7 @@ impl Programs {
     }
 }
 
-fn install((index, arm): (usize, &&Arm)) -> Result<Installed, String> {
+fn install((index, arm): (usize, &&ArmInfo)) -> Result<Installed, String> {
     let id = arm.program;
     let uid = u32::try_from(index + 1).map_err(|_| "there are too many arms".to_owned())?;
     let compiled = programs::compiled(id.0, arm.program_text, uid).map_err(|e| e.to_string())?;
@@ -155,7 +155,7 @@ impl Wire<'_> {
                 REPORT_INTERVAL => &mut self.0.report_us,
                 REPORTS_PER_ROUND => &mut self.0.per_round,
                 own => {
-                    self.0.own = self.0.own.with(own, *value);
+                    self.0.own.push(own, *value);
                     continue;
                 }
             };
