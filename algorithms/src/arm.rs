@@ -137,8 +137,8 @@ impl ArmInfo {
         self.make.map(|make| make(loaded))
     }
 
-    /// The same facts for good, for an arm that comes at run time and is made by something else. The
-    /// caller bounds how many there are: none is ever freed, and equal ones share one place.
+    /// The same facts for good, for an arm that comes at run time and is made by something else.
+    /// The caller bounds how many there are: none is ever freed, and equal ones share one place.
     pub fn leaked(self) -> &'static Self {
         &interned(MadeElsewhere(Self { make: None, ..self })).0
     }
@@ -158,8 +158,8 @@ impl PartialEq for MadeElsewhere {
     }
 }
 
-/// One algorithm on one flow. Pure: no clock, no I/O, no randomness of its own. An arm may own other
-/// arms and pass every call on to them.
+/// One algorithm on one flow. Pure: no clock, no I/O, no randomness of its own. An arm may own
+/// other arms and pass every call on to them.
 pub trait Arm: Send {
     fn info(&self) -> &'static ArmInfo;
 

@@ -109,8 +109,8 @@ impl Dctcp {
         let delivered = std::mem::take(&mut self.delivered).0.max(1);
         let marked = std::mem::take(&mut self.marked).0.min(delivered);
         let share = window::scale(Bytes(ONE), Bytes(marked), Bytes(delivered)).0;
-        let kept = self.rule.alpha - self.rule.alpha / G_DIVISOR;
-        self.rule.alpha = (kept + share / G_DIVISOR).min(ONE);
+        let left = self.rule.alpha - self.rule.alpha / G_DIVISOR;
+        self.rule.alpha = (left + share / G_DIVISOR).min(ONE);
     }
 }
 

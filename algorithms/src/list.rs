@@ -1,4 +1,4 @@
-//! The arms there are: [`ARMS`], and those that a program built on these crates adds to them.
+//! All arms: [`ARMS`], and those that a program built on these crates adds to them.
 
 use crate::{ARMS, ArmInfo, native};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -13,23 +13,23 @@ static LISTED: OnceLock<Vec<&'static ArmInfo>> = OnceLock::new();
 /// Why an arm was not added. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// Its name is not one.
+    /// The name breaks the rule for names.
     #[error(
         "{0:?} is no name of an arm: 1 to {NAME_BYTES_MAX} of a to z, 0 to 9 and _, a letter first"
     )]
     Name(String),
-    /// Its name is another's.
-    #[error("an arm {0:?} is there already")]
+    /// Another arm or policy has the name.
+    #[error("an arm or policy {0:?} is there already")]
     Taken(String),
-    /// Its program has the name of another one.
+    /// Another program has the name of its program.
     #[error("arm {arm:?}: another program is called {program:?}\nfix: name it {arm}/report")]
     Program { arm: String, program: String },
-    /// The arms have been looked at.
+    /// Something has asked for the list already.
     #[error("arm {0:?} comes too late\nfix: add it before the agent, a simulation or a listing")]
     Late(String),
 }
 
-/// Whether an arm may be called that.
+/// Whether an arm may have that name.
 pub fn is_name(name: &str) -> bool {
     let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     name.len() <= NAME_BYTES_MAX

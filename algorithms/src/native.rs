@@ -1,7 +1,7 @@
-//! An algorithm of the host's own kernel, as an arm: `native:cubic`, `native:bbr`, what there is.
+//! An algorithm of the host's own kernel, as an arm: `native:cubic`, `native:bbr` and so on.
 //!
-//! The flow runs the kernel's code, and nothing of ours at its ACKs: this controller only goes on
-//! learning the path, from what the datapath finds when it looks at the socket, so that another arm
+//! The flow runs the kernel's code, and nothing of ours at its ACKs: this arm only goes on learning
+//! the path, from what the datapath finds when it looks at the socket, so that another arm
 //! can take over. The papers Antelope and Rein choose among these; and they are the baseline of
 //! fidelity.
 //!
@@ -19,7 +19,7 @@ use crate::reno;
 use crate::units::Time;
 use crate::window;
 
-/// What their names begin with.
+/// What the names of such arms begin with.
 pub const PREFIX: &str = "native:";
 /// `TCP_CA_NAME_MAX`, without the 0 at its end.
 pub const NAME_BYTES_MAX: usize = 15;
@@ -40,8 +40,8 @@ pub fn kernel_name(arm: &str) -> Option<&str> {
 }
 
 impl Native {
-    /// The arm of that name; `None` if its name is not one of such an arm. Whether the kernel has
-    /// the algorithm is the caller's to know: every name asked for is kept for good.
+    /// The arm of that name; `None` if the name is not `native:` and an algorithm's name. The
+    /// caller checks that the kernel has the algorithm: memory for each name is never freed.
     pub fn new(arm: &str) -> Option<Self> {
         let kernels = kernel_name(arm)?;
         let info = ArmInfo {

@@ -32,7 +32,7 @@ pub struct Overflow(Option<(Duration, Time)>);
 
 impl Overflow {
     /// What is known of it: the largest delay of ten seconds, if a window arm answered a loss in
-    /// that time. An approximation: who lost then need not have been behind that delay.
+    /// that time. An approximation: the flow that lost need not have been behind that delay.
     pub fn resume(path: &PathState) -> Self {
         let seen = path.rtt_max().filter(|delay| is_queue(*delay, path));
         Self(seen.zip(path.w_max).map(|(delay, (_, at))| (delay, at)))

@@ -1,4 +1,4 @@
-//! What is known of the path, whoever learned it. The flow keeps it, not the algorithm.
+//! What is known of the path, whichever arm learned it. It belongs to the flow, not to the arm.
 //!
 //! It is all that survives a switch. An algorithm's private state dies with its owner; starting a
 //! flow and taking one over are the same call, [`crate::Arm::resume`].
@@ -54,7 +54,7 @@ pub struct PathState {
     pub rttvar: Duration,
     /// The most bytes in flight in the last report.
     pub in_flight: Bytes,
-    /// Losses reported before this belong to the reduction already made, whoever made it.
+    /// Losses reported before this belong to the reduction already made, by any arm.
     pub recovery_until: Time,
     /// The window at the last reduction, and when that was.
     pub w_max: Option<(Bytes, Time)>,

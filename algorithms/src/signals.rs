@@ -139,7 +139,7 @@ macro_rules! report_each_round {
 pub const REPORT_EACH_ROUND: &str =
     concat!(crate::signals!(report: "", control: ""), crate::report_each_round!());
 
-/// Stand in [`OPEN`] where someone's own declarations go.
+/// Stand in [`OPEN`] where an arm's own declarations go.
 const REPORT_MARK: &str = "\u{1}";
 const CONTROL_MARK: &str = "\u{2}";
 const OPEN: &str = signals!(report: "\u{1}", control: "\u{2}");

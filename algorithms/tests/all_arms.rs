@@ -1,5 +1,4 @@
-//! What must hold for every algorithm, whatever it is told. A new one is enrolled by its line in
-//! `ARMS`.
+//! What must hold for every arm, whatever is reported. A line in `ARMS` enrols a new one.
 
 use portus::lang::Reg;
 use proptest::prelude::*;
@@ -186,7 +185,7 @@ proptest! {
     }
 }
 
-/// Who is told to hand off before its first report leaves half of its window at least: nothing has
+/// An arm that hands off before its first report leaves half of its window at least: nothing has
 /// been measured that would be a reason for less.
 #[test]
 fn handing_off_at_once_leaves_a_window() {
@@ -211,9 +210,9 @@ fn handing_off_at_once_leaves_a_window() {
 }
 
 proptest! {
-    /// Nothing of a former flow is left: what a controller learned dies with its charge.
+    /// Nothing of a former flow is left in an arm that takes another one.
     #[test]
-    fn a_controller_takes_its_second_flow_like_its_first(
+    fn an_arm_takes_its_second_flow_like_its_first(
         path in any_path(),
         before in any_script(),
         script in any_script(),
@@ -236,7 +235,7 @@ proptest! {
     }
 }
 
-/// Known problem 4: who learns the base RTT in a standing queue takes the queue for the path.
+/// An arm that learned the base RTT in a standing queue would take the queue for the path.
 #[test]
 fn a_base_rtt_is_not_learned_in_a_standing_queue() {
     for name in ["vegas", "c2tcp", "copa", "ledbat", "bbr", "bbr3", "verus"] {
@@ -268,7 +267,7 @@ fn a_base_rtt_is_not_learned_in_a_standing_queue() {
             };
             cwnd = controller.on_measurement(&m, Time(Duration::from_millis(ms))).cwnd;
         }
-        // Who takes the queue for others' may compete with them, within what the flow had.
+        // An arm that takes the queue for others' may compete with them, within what the flow had.
         let most = path.cwnd * Gain(1_050);
         assert!(cwnd <= most, "{name}: {:?} became {cwnd:?}", path.cwnd);
     }

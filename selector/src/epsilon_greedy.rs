@@ -303,11 +303,11 @@ mod tests {
     fn what_the_guard_undoes_has_cost_something() {
         let mut policy = policy(EpsilonGreedyConfig { turns_min: 1, ..greedy() });
         assert_eq!(drive(&mut policy, 5, copa_is_best).len(), 1);
-        policy.switch_to("vegas", &path(), at(5_000)).expect("it rides it");
+        policy.switch_to("vegas", &path(), at(5_000)).expect("it is a candidate");
         for ms in (5_010..=7_000).step_by(10) {
             policy.on_measurement(&report(100, 90), at(ms));
         }
-        policy.switch_to("cubic", &path(), at(7_000)).expect("it rides it");
+        policy.switch_to("cubic", &path(), at(7_000)).expect("it is a candidate");
         let costs = policy.policy().costs.of;
         assert!(costs[place("vegas").expect("it is one")] > Some(1.0), "{costs:?}");
         assert_eq!(policy.verdict().expect("cubic").arm, "cubic");

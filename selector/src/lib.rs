@@ -17,7 +17,7 @@ pub mod rtt_sample;
 pub mod sampling;
 #[cfg(test)]
 mod scripted;
-pub mod sums;
+pub mod span_totals;
 pub mod trees;
 pub mod turn;
 

@@ -163,8 +163,8 @@ impl Class {
     }
 }
 
-/// The arms that Rein rides.
-const RIDDEN: [&str; 3] = [cubic::ARM.name, bbr::ARM.name, westwood::ARM.name];
+/// The arms that Rein picks from.
+const ARMS_OF_REIN: [&str; 3] = [cubic::ARM.name, bbr::ARM.name, westwood::ARM.name];
 
 /// Rein, for one flow.
 pub struct Rein {
@@ -206,7 +206,7 @@ impl Policy for Rein {
     }
 
     fn picks(&self, arm: &str) -> bool {
-        RIDDEN.contains(&arm)
+        ARMS_OF_REIN.contains(&arm)
     }
 }
 
@@ -444,7 +444,7 @@ mod tests {
     #[test]
     fn an_arm_that_is_not_reins_is_refused() {
         let mut rein = started();
-        for other in ARMS.iter().filter(|arm| !RIDDEN.contains(&arm.name)) {
+        for other in ARMS.iter().filter(|arm| !ARMS_OF_REIN.contains(&arm.name)) {
             assert!(rein.switch_to(other.name, &path(), at_ms(10)).is_err(), "{}", other.name);
         }
         assert_eq!(rein.arm(), "cubic");

@@ -1,4 +1,4 @@
-//! The baselines on a small network: they ride the candidates, use the link, and are the same in
+//! The baselines on a small network: they run the candidates, use the link, and are the same in
 //! each run.
 
 mod fluid;
@@ -37,7 +37,7 @@ fn run(driver: &str, (mbit_per_sec, rtt_ms): (u64, u64)) -> (f64, Vec<&'static s
 }
 
 #[test]
-fn they_ride_the_candidates_and_use_the_link() {
+fn they_run_the_candidates_and_use_the_link() {
     for driver in BASELINES {
         for link in LINKS {
             let (share, arms) = run(driver, link);

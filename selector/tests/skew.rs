@@ -12,7 +12,7 @@ use std::time::Duration;
 const MSS: Bytes = Bytes(1_448);
 
 fn policies() -> (Box<ArmRunner>, Box<ArmRunner>) {
-    // Both ride CUBIC throughout: a dry run changes nothing.
+    // Both run CUBIC throughout: a dry run changes nothing.
     let first = "cubic".to_owned();
     let antelope = AntelopeConfig { dry_run: true, first, decide_ms: 1, ..Default::default() };
     let config = PolicyConfig { antelope, ..PolicyConfig::default() };

@@ -302,8 +302,7 @@ mod tests {
 
     #[test]
     fn the_cross_traffic_is_what_the_link_does_not_deliver_to_us() {
-        let mut nimbus = Nimbus::default();
-        nimbus.link = 3_000_000.0;
+        let nimbus = Nimbus { link: 3_000_000.0, ..Nimbus::default() };
         // Sent 1.5, delivered 1.0 of 3.0: others had 3.0 in the ratio of what was queued.
         assert_eq!(nimbus.cross(1_500_000.0, 1_000_000.0), 3_000_000.0);
         assert_eq!(nimbus.cross(3_000_000.0, 3_000_000.0), 0.0);
@@ -311,8 +310,7 @@ mod tests {
 
     #[test]
     fn a_pulse_is_up_for_a_quarter_and_adds_nothing_in_all() {
-        let mut nimbus = Nimbus::default();
-        nimbus.link = 1_000_000.0;
+        let nimbus = Nimbus { link: 1_000_000.0, ..Nimbus::default() };
         let pulses: Vec<f64> = (0..200).map(|ms| nimbus.pulse(5.0, at(ms))).collect();
         assert!((pulses[25] - 250_000.0).abs() < 1.0, "{}", pulses[25]);
         assert_eq!(pulses.iter().filter(|pulse| **pulse > 1.0).count(), 49);

@@ -5,9 +5,9 @@
 //!   my_cca.py ── remuda._serve ── socket ── Line ── Authored, an Arm like any other
 //! ```
 //!
-//! What an author's process says is hostile until checked: names, programs, numbers. An exception
-//! in it, an answer that takes too long, or its end, cost its flows a fallback to Reno, with an
-//! event that says why; nobody else's flow waits for it.
+//! What an author's process sends is hostile until checked: names, programs, numbers. An exception
+//! in the process, an answer that takes too long, or its end, costs its flows a fallback to Reno,
+//! with an event that says why; no other flow waits for it.
 
 mod arm;
 pub mod door;
@@ -68,7 +68,7 @@ pub struct Program {
     pub own: Vec<&'static str>,
     folds: Vec<Fold>,
     registers: Vec<&'static str>,
-    /// It has none of the shared signals.
+    /// Its text is all the author's: it has none of the shared signals.
     is_foreign: bool,
 }
 
@@ -84,8 +84,8 @@ struct Inner {
     uids: Uids,
 }
 
-/// The numbers of programs. A datapath has room for few, and takes none out: who comes gets those
-/// of authors who have left, whose programs his then replace.
+/// The numbers of programs. A datapath has room for few and removes none, so a new author gets the
+/// numbers of authors that have left, and its programs replace theirs.
 #[derive(Debug, Default)]
 struct Uids {
     /// How many were ever given.
@@ -148,7 +148,7 @@ impl Authors {
         Ok(names)
     }
 
-    /// Takes out whom nobody can reach any more. Returns their arms' names.
+    /// Removes the authors whose connection has ended. Returns their arms' names.
     pub fn remove_ended(&self) -> Vec<&'static str> {
         let mut gone = Vec::new();
         let inner = &mut *self.lock();
@@ -201,7 +201,7 @@ impl Authors {
         self.lock().arms().flat_map(|arm| &arm.programs).find(|program| program.id == id).cloned()
     }
 
-    /// Takes in what their processes have said. Returns the arms that it is about.
+    /// Takes in the messages of their processes. Returns the arms that they are about.
     pub fn receive(&self) -> Vec<&'static str> {
         let authors: Vec<(Arc<Line>, Vec<&'static str>)> = self
             .lock()

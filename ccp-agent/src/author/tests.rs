@@ -1,4 +1,4 @@
-//! Whose arms there are, under which numbers, and what is refused.
+//! Which arms are added, under which numbers, and what is refused.
 
 use super::fake::{decision, line, pair};
 use super::*;

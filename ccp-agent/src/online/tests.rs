@@ -375,7 +375,7 @@ fn a_model_in_force_that_is_spoilt_is_set_aside_and_the_base_takes_its_place() {
     };
     let write = |path: PathBuf, text: &str| fs::write(path, text).expect("it is written");
     let unix_s = |s: u64| {
-        let base = digest_of(&model(2.0).to_string());
+        let base = digest_of(model(2.0).to_string());
         format!("{{\"version\":1,\"base\":\"{base}\",\"since_unix_s\":{s}}}")
     };
     type Spoil<'a> = &'a dyn Fn(&Place);

@@ -1,8 +1,8 @@
-//! Collects what models learn from: rides arms by a plan, and samples what each does.
+//! Collects what models learn from: runs arms by a plan, and samples what each does.
 //!
 //! Zhou et al., Antelope (ICNP 2021), section VI-B: "we set the sender to a fixed CCA then randomly
-//! switch to other algorithms to observe their performance". Whoever runs it draws the plan, so
-//! that it is pure and one seed gives the same samples.
+//! switch to other algorithms to observe their performance". The caller draws the plan, so the
+//! sampler is pure and one seed gives the same samples.
 //!
 //! Differs from the paper: a plan may have one arm only. Those runs say what each arm would have
 //! made of the same path at the same time.
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// Its line in [`crate::POLICIES`].
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "sampler",
-    summary: "rides arms by a plan and samples what each does: training data for antelope",
+    summary: "runs arms by a plan and samples what each does: training data for antelope",
     build: |config| Box::new(ArmRunner::new(Sampler::new(config.sampler.clone()))),
 };
 
@@ -30,7 +30,6 @@ const TURNS_MAX: usize = 1_000;
 pub struct Turn {
     /// When it is due, in seconds since the flow began.
     pub at_s: f64,
-    /// Whose turn it is.
     pub arm: String,
 }
 
@@ -142,16 +141,16 @@ mod tests {
         assert_eq!(sampler.arm(), "vegas");
         let samples = RttSamples { count: 20, ..RttSamples::one(Duration::from_millis(20)) };
         let m = Measurement { rtt: Some(samples), delivered: Bytes(9_000), ..Measurement::QUIET };
-        let mut ridden = Vec::new();
+        let mut ran = Vec::new();
         for step in 1..=30 {
             let now = Time(Duration::from_millis(step * 100));
             sampler.on_measurement(&m, now);
             if let Some(proposal) = sampler.proposal() {
                 sampler.switch_to(proposal.to, &path, now).expect("an arm");
             }
-            ridden.extend(sampler.sample().map(|sample| sample.arm));
+            ran.extend(sampler.sample().map(|sample| sample.arm));
         }
-        assert_eq!(ridden, ["vegas", "vegas", "bbr", "bbr", "cubic", "cubic"]);
+        assert_eq!(ran, ["vegas", "vegas", "bbr", "bbr", "cubic", "cubic"]);
     }
 
     #[test]

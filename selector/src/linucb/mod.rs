@@ -1,4 +1,5 @@
-//! LinUCB: each arm's reward is linear in what is known of the flow; the highest bound rides.
+//! LinUCB: each arm's reward is linear in what is known of the flow; the arm of the highest bound
+//! gets the flow.
 //!
 //! L. Li, W. Chu, J. Langford, R. Schapire, "A Contextual-Bandit Approach to Personalized News
 //! Article Recommendation", WWW 2010, section 3.1, algorithm 1 (disjoint linear models). Of context
