@@ -25,10 +25,8 @@
 //!   - a retransmission timeout halves the rate;
 //!   - a known path is taken over at 0.99 of what it delivers, without doubling.
 
-use crate::Arm;
-use crate::controller::{
-    Controller, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY, Registers,
-};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY, Registers};
+use crate::measurement::Measurement;
 use crate::monitor_intervals;
 use crate::path::PathState;
 use crate::pcc::Trials;
@@ -39,12 +37,16 @@ use crate::window;
 pub const PROGRAM: &str = monitor_intervals!();
 
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "allegro",
     summary: "rates by trial; losses below 5 % do not count (PCC Allegro)",
     program: ProgramId("allegro/intervals"),
     program_text: PROGRAM,
-    make: |_| Box::new(Allegro::new()),
+    own_fields: OWN_FIELDS,
+    reports_per_round: REPORTS_PER_ROUND_MANY,
+    paces: true,
+    make: Some(|_| Box::new(Allegro::default())),
+    ..ArmInfo::DEFAULT
 };
 
 /// Section 2.2: losses below this hardly count, and much above it.
@@ -124,25 +126,13 @@ fn step(rate: Rate, faster: bool, thousandths: u64) -> Rate {
     rate * Gain(gain)
 }
 
-impl Controller for Allegro {
-    fn arm(&self) -> &'static str {
-        ARM.name
+impl Arm for Allegro {
+    fn info(&self) -> &'static ArmInfo {
+        &ARM
     }
 
-    fn program(&self) -> ProgramId {
-        ARM.program
-    }
-
-    fn reports_per_round(&self) -> u32 {
-        REPORTS_PER_ROUND_MANY
-    }
-
-    fn own_fields(&self) -> &[&'static str] {
-        OWN_FIELDS
-    }
-
-    fn registers(&self) -> Registers {
-        self.trials.registers()
+    fn registers(&self, registers: &mut Registers) {
+        self.trials.registers(registers);
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
@@ -176,12 +166,13 @@ impl Controller for Allegro {
     }
 }
 
-impl Allegro {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
+impl Default for Allegro {
+    fn default() -> Self {
         Self::over(&window::no_path(), Time::ZERO)
     }
+}
 
+impl Allegro {
     fn over(path: &PathState, now: Time) -> Self {
         let mut trials = Trials::resume(path, now);
         let base = trials.rate();
@@ -297,12 +288,6 @@ impl Decisive {
     }
 }
 
-impl Default for Allegro {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,7 +309,7 @@ mod tests {
     #[test]
     fn fills_a_link_and_keeps_to_it() {
         let mut link = Link::new(24, 40, 120_000);
-        link.run(&mut Allegro::new(), 20_000);
+        link.run(&mut Allegro::default(), 20_000);
         assert!(link.filled(10_000) > 0.93, "{}", link.filled(10_000));
     }
 
@@ -332,7 +317,7 @@ mod tests {
     fn a_deep_buffer_is_not_taken_for_room() {
         // Eight BDPs, 320 ms: what is sent beyond the link's rate comes back without a loss.
         let mut link = Link::new(24, 40, 960_000);
-        let mut allegro = Allegro::new();
+        let mut allegro = Allegro::default();
         link.run(&mut allegro, 30_000);
         assert!(link.filled(10_000) > 0.93, "{}", link.filled(10_000));
         assert!(link.dropped(10_000) < 0.02, "{}", link.dropped(10_000));
@@ -342,7 +327,7 @@ mod tests {
     #[test]
     fn it_leaves_the_least_rate() {
         let mut link = Link::new(3, 40, 60_000);
-        let mut allegro = Allegro::new();
+        let mut allegro = Allegro::default();
         allegro.resume(&link.known_path(), Time::ZERO);
         for _ in 0..8 {
             allegro.decide_about(allegro.base * HALF, Time::ZERO);
@@ -368,7 +353,7 @@ mod tests {
     fn three_percent_of_random_loss_leave_it_three_quarters_of_the_link() {
         let mut link = Link::new(24, 40, 120_000);
         link.loss = 0.03;
-        link.run(&mut Allegro::new(), 30_000);
+        link.run(&mut Allegro::default(), 30_000);
         assert!(link.filled(15_000) > 0.75, "{}", link.filled(15_000));
     }
 
@@ -376,7 +361,7 @@ mod tests {
     fn a_known_path_is_taken_over_without_doubling() {
         let link = Link::new(24, 40, 120_000);
         let path = link.known_path();
-        let mut allegro = Allegro::new();
+        let mut allegro = Allegro::default();
         let first = allegro.resume(&path, Time::ZERO).rate.expect("a rate");
         assert_eq!(first, link.rate * Gain(990));
         assert!(matches!(allegro.phase, Phase::Deciding(_)));
@@ -385,7 +370,7 @@ mod tests {
     #[test]
     fn a_timeout_halves_the_rate() {
         let mut link = Link::new(24, 40, 120_000);
-        let mut allegro = Allegro::new();
+        let mut allegro = Allegro::default();
         link.run(&mut allegro, 10_000);
         let before = allegro.base;
         let timeout = Measurement { timed_out: true, ..Measurement::QUIET };

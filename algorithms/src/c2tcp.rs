@@ -20,25 +20,21 @@
 //!   - on a known path R is that of five minutes;
 //!   - alpha is fixed at the patch's default, not moved by an application's target.
 
-use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
+use crate::arm::{ArmInfo, ProgramId};
 use crate::cubic::Curve;
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Bytes, Time};
-use crate::window::{self, Window};
-use crate::{report_each_round, signals};
+use crate::window::{self, Window, WindowArm};
 use std::time::Duration;
 
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "c2tcp",
     summary: "CUBIC that backs off when round trips stay long (C2TCP)",
     program: ProgramId("c2tcp/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(C2tcp::new()),
+    make: Some(window::make::<C2tcp>),
+    ..ArmInfo::DEFAULT
 };
 
 /// The patch's `TCP_C2TCP_ALPHA_INIT`, 200 of 100: the setpoint and the interval in least RTTs.
@@ -65,59 +61,30 @@ struct Above {
     count: u32,
 }
 
-impl Controller for C2tcp {
-    fn arm(&self) -> &'static str {
-        ARM.name
+impl WindowArm for C2tcp {
+    const INFO: &'static ArmInfo = &ARM;
+
+    fn over(path: &PathState, now: Time) -> Self {
+        let window = Window::resume(path, now).with_hystart();
+        let rule = Curve::resume(&window.path, now);
+        Self { window, rule, rtt_min: path.rtt_min_long(), above: None, credit: Bytes(0) }
     }
 
-    fn program(&self) -> ProgramId {
-        ARM.program
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn reports_per_round(&self) -> u32 {
-        self.window.reports_per_round()
-    }
-
-    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        self.window = Window::resume(path, now).with_hystart();
-        self.rule = Curve::resume(&self.window.path, now);
-        self.rtt_min = path.rtt_min_long();
-        self.above = None;
-        self.credit = Bytes(0);
-        self.window.decision()
-    }
-
-    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+    fn step(&mut self, m: &Measurement, now: Time) {
         self.window.step(&mut self.rule, m, now);
         if let Some(rtt) = m.rtt.filter(|_| !m.in_recovery && !m.timed_out) {
             let least = self.rtt_min.map_or(rtt.min, |min| min.min(rtt.min));
             self.rtt_min = Some(least);
             self.judge(rtt.min, least.saturating_mul(ALPHA), (m, now));
         }
-        self.window.decision()
-    }
-
-    fn can_hand_off(&self) -> Readiness {
-        self.window.can_hand_off()
-    }
-
-    fn hand_off(&self, path: &mut PathState) {
-        self.window.hand_off(path);
     }
 }
 
 impl C2tcp {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
-        Self {
-            window: Window::resume(&window::no_path(), Time::ZERO).with_hystart(),
-            rule: Curve::default(),
-            rtt_min: None,
-            above: None,
-            credit: Bytes(0),
-        }
-    }
-
     fn judge(&mut self, rtt: Duration, setpoint: Duration, (m, now): (&Measurement, Time)) {
         if rtt <= setpoint {
             self.above = None;
@@ -153,16 +120,11 @@ fn over_root(span: Duration, count: u32) -> Duration {
     Duration::from_nanos(u64::try_from(square.isqrt()).unwrap_or(u64::MAX))
 }
 
-impl Default for C2tcp {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::arm::Arm;
+    use crate::measurement::RttSamples;
     use crate::script::{MSS, path, windows};
 
     /// A report each 10 ms of a full window, with these round trips: the window after each, in

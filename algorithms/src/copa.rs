@@ -26,29 +26,27 @@
 //!   - a window that is not used does not grow (RFC 7661);
 //!   - takes a known path over at its BDP and 1 / delta segments, with v = 1.
 
-use crate::Arm;
-use crate::controller::{
-    Controller, CwndUse, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY,
-};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY};
 use crate::filter::Windowed;
+use crate::measurement::{CwndUse, Measurement};
 use crate::path::PathState;
 use crate::recovery::{Recovery, congested, episode_rtt};
 use crate::round::Round;
 use crate::units::{Bytes, Packets, Rate, Time};
 use crate::window;
-use crate::{report_each_round, signals};
 use std::time::Duration;
 
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "copa",
     summary: "two segments of its own in the queue, more among buffer fillers (Copa)",
     program: ProgramId("copa/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Copa::new()),
+    // So that the standing RTT is of half a round trip, and not of a whole one.
+    reports_per_round: REPORTS_PER_ROUND_MANY,
+    paces: true,
+    answers_losses: false,
+    make: Some(|_| Box::new(Copa::default())),
+    ..ArmInfo::DEFAULT
 };
 
 /// Section 2.1: delta is 0.5; this is 1 / delta.
@@ -113,18 +111,9 @@ struct Competition {
     full_rounds: u32,
 }
 
-impl Controller for Copa {
-    fn arm(&self) -> &'static str {
-        ARM.name
-    }
-
-    fn program(&self) -> ProgramId {
-        ARM.program
-    }
-
-    /// So that the standing RTT is of half a round trip, and not of a whole one.
-    fn reports_per_round(&self) -> u32 {
-        REPORTS_PER_ROUND_MANY
+impl Arm for Copa {
+    fn info(&self) -> &'static ArmInfo {
+        &ARM
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
@@ -191,9 +180,8 @@ impl Controller for Copa {
     }
 }
 
-impl Copa {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
+impl Default for Copa {
+    fn default() -> Self {
         let path = window::no_path();
         Self {
             rtt_min: None,
@@ -206,7 +194,9 @@ impl Copa {
             path,
         }
     }
+}
 
+impl Copa {
     fn decision(&self) -> Decision {
         let rtt = self.standing.least().or(self.path.srtt);
         let rate = rtt.filter(|rtt| !rtt.is_zero()).map(|rtt| {
@@ -256,12 +246,6 @@ impl Copa {
         let rate = self.path.delivery_rate().filter(|rate| *rate > Rate::default());
         let own = rate.map(|rate| OWN_QUEUE.to_bytes(self.path.mss) / rate);
         self.competition.end_round(self.rtt_min.map(|min| min.get()), own.unwrap_or_default());
-    }
-}
-
-impl Default for Copa {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -354,7 +338,7 @@ mod tests {
     #[test]
     fn fills_a_link_with_a_few_segments_queued() {
         let mut link = Link::new(24, 40, 480_000);
-        link.run(&mut Copa::new(), 30_000);
+        link.run(&mut Copa::default(), 30_000);
         // This link works in steps of 10 ms, ten times what Copa queues; bench/arms has a real one.
         assert!(link.filled(10_000) > 0.7, "{}", link.filled(10_000));
         assert!(link.queue_ms(10_000) < 20.0, "{}", link.queue_ms(10_000));
@@ -409,8 +393,8 @@ mod tests {
         let link = Link::new(24, 40, 480_000);
         let mut known = link.known_path();
         known.cwnd = Packets(400).to_bytes(MSS);
-        let first = Copa::new().resume(&known, Time::ZERO);
+        let first = Copa::default().resume(&known, Time::ZERO);
         assert_eq!(first.cwnd, link.rate * Duration::from_millis(40) + MSS + MSS);
-        assert_eq!(Copa::new().resume(&path(10), Time::ZERO).cwnd, path(10).cwnd);
+        assert_eq!(Copa::default().resume(&path(10), Time::ZERO).cwnd, path(10).cwnd);
     }
 }

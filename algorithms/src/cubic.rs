@@ -16,24 +16,20 @@
 //! by HyStart's delay rule; the curve is followed in bytes and per report, not per ACK; cube root
 //! by bisection, all in integers.
 
-use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
+use crate::arm::{ArmInfo, ProgramId};
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Bytes, Gain, Time};
-use crate::window::{self, Rule, Window};
-use crate::{report_each_round, signals};
+use crate::window::{self, Rule, Window, WindowArm};
 use std::time::Duration;
 
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "cubic",
     summary: "a cubic curve of time, 0.7 after a loss (RFC 9438)",
     program: ProgramId("cubic/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Cubic::new()),
+    make: Some(window::make::<Cubic>),
+    ..ArmInfo::DEFAULT
 };
 
 /// RFC 9438 section 4.6: beta, 0.7.
@@ -82,35 +78,24 @@ struct Epoch {
     w_est: Bytes,
 }
 
-impl Controller for Cubic {
-    fn arm(&self) -> &'static str {
-        ARM.name
+impl WindowArm for Cubic {
+    const INFO: &'static ArmInfo = &ARM;
+
+    fn over(path: &PathState, now: Time) -> Self {
+        let window = Window::resume(path, now).with_hystart();
+        let rule = Curve::resume(&window.path, now);
+        Self { window, rule }
     }
 
-    fn program(&self) -> ProgramId {
-        ARM.program
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn reports_per_round(&self) -> u32 {
-        self.window.reports_per_round()
+    fn step(&mut self, m: &Measurement, now: Time) {
+        self.window.step(&mut self.rule, m, now);
     }
 
-    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        self.window = Window::resume(path, now).with_hystart();
-        self.rule = Curve::resume(&self.window.path, now);
-        self.window.decision()
-    }
-
-    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
-        self.window.step(&mut self.rule, m, now)
-    }
-
-    fn can_hand_off(&self) -> Readiness {
-        self.window.can_hand_off()
-    }
-
-    fn hand_off(&self, path: &mut PathState) {
-        self.window.hand_off(path);
+    fn amend(&self, path: &mut PathState) {
         if let (Some((_, at)), Some(w_max)) = (path.w_max, self.rule.w_max) {
             path.w_max = Some((w_max, at));
         }
@@ -199,23 +184,10 @@ fn cube_root(cube: u128) -> u64 {
     low
 }
 
-impl Cubic {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
-        let window = Window::resume(&window::no_path(), Time::ZERO).with_hystart();
-        Self { window, rule: Curve::default() }
-    }
-}
-
-impl Default for Cubic {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arm::Arm;
     use crate::script::{MSS, RTT, path, report, windows};
     use crate::units::Packets;
     use proptest::prelude::*;

@@ -16,24 +16,21 @@
 //! Differs from RFC 8257: growth and slow start are Reno's (window.rs); M counts segments, as Linux
 //! does, not bytes.
 
-use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
+use crate::arm::{ArmInfo, ProgramId};
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::reno::Additive;
 use crate::units::{Bytes, Packets, Time};
-use crate::window::{self, Rule, Window};
-use crate::{report_each_round, signals};
-
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
+use crate::window::{self, Rule, Window, WindowArm};
 
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "dctcp",
     summary: "a cut in proportion to the marks (DCTCP, RFC 8257); needs ECN",
     program: ProgramId("dctcp/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Dctcp::new()),
+    needs_ecn: true,
+    make: Some(window::make::<Dctcp>),
+    ..ArmInfo::DEFAULT
 };
 
 /// RFC 8257 section 4.2: g, 1/16.
@@ -64,35 +61,24 @@ struct Proportional {
     additive: Additive,
 }
 
-impl Controller for Dctcp {
-    fn arm(&self) -> &'static str {
-        ARM.name
-    }
+impl WindowArm for Dctcp {
+    const INFO: &'static ArmInfo = &ARM;
 
-    fn program(&self) -> ProgramId {
-        ARM.program
-    }
-
-    fn reports_per_round(&self) -> u32 {
-        self.window.reports_per_round()
-    }
-
-    fn can_resume(&self, path: &PathState) -> Readiness {
-        if !path.datapath.marks {
-            Readiness::Refuse("its datapath does not count ECN marks")
-        } else if !path.ecn {
-            Readiness::Refuse("the peers did not agree on ECN")
-        } else {
-            Readiness::Ready
+    fn over(path: &PathState, now: Time) -> Self {
+        let additive = Additive::default();
+        Self {
+            window: Window::resume(path, now),
+            rule: Proportional { alpha: ALPHA_FIRST, is_loss: false, additive },
+            delivered: Packets(0),
+            marked: Packets(0),
         }
     }
 
-    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        *self = Self { window: Window::resume(path, now), ..Self::new() };
-        self.window.decision()
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+    fn step(&mut self, m: &Measurement, now: Time) {
         self.delivered += m.delivered.to_packets(self.window.path.mss);
         self.marked += m.ecn_marked;
         self.rule.is_loss = m.lost > Packets(0) || m.timed_out;
@@ -100,15 +86,6 @@ impl Controller for Dctcp {
         if self.window.round_ended() {
             self.end_round();
         }
-        self.window.decision()
-    }
-
-    fn can_hand_off(&self) -> Readiness {
-        self.window.can_hand_off()
-    }
-
-    fn hand_off(&self, path: &mut PathState) {
-        self.window.hand_off(path);
     }
 }
 
@@ -127,40 +104,21 @@ impl Rule for Proportional {
 }
 
 impl Dctcp {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
-        Self {
-            window: Window::resume(&window::no_path(), Time::ZERO),
-            rule: Proportional {
-                alpha: ALPHA_FIRST,
-                is_loss: false,
-                additive: Additive::default(),
-            },
-            delivered: Packets(0),
-            marked: Packets(0),
-        }
-    }
-
     /// RFC 8257 section 3.3, steps 4 to 6.
     fn end_round(&mut self) {
         let delivered = std::mem::take(&mut self.delivered).0.max(1);
         let marked = std::mem::take(&mut self.marked).0.min(delivered);
         let share = window::scale(Bytes(ONE), Bytes(marked), Bytes(delivered)).0;
-        let kept = self.rule.alpha - self.rule.alpha / G_DIVISOR;
-        self.rule.alpha = (kept + share / G_DIVISOR).min(ONE);
-    }
-}
-
-impl Default for Dctcp {
-    fn default() -> Self {
-        Self::new()
+        let left = self.rule.alpha - self.rule.alpha / G_DIVISOR;
+        self.rule.alpha = (left + share / G_DIVISOR).min(ONE);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::arm::{Arm, Readiness};
+    use crate::measurement::RttSamples;
     use crate::script::{MSS, RTT, path, windows};
 
     /// Rounds of a window of 100 segments, of which so many are marked: alpha in millionths after.

@@ -5,23 +5,21 @@
 //!
 //! Differs from sourdough's default controller, a constant: the value is the path's at resume.
 
-use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId};
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Rate, Time};
 use crate::window;
-use crate::{report_each_round, signals};
-
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
 
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "fixed",
     summary: "keeps the window and the rate that it is given",
     program: ProgramId("fixed/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Fixed::new()),
+    answers_losses: false,
+    adapts: false,
+    make: Some(|_| Box::new(Fixed::default())),
+    ..ArmInfo::DEFAULT
 };
 
 /// A constant window and rate.
@@ -30,13 +28,9 @@ pub struct Fixed {
     decision: Decision,
 }
 
-impl Controller for Fixed {
-    fn arm(&self) -> &'static str {
-        ARM.name
-    }
-
-    fn program(&self) -> ProgramId {
-        ARM.program
+impl Arm for Fixed {
+    fn info(&self) -> &'static ArmInfo {
+        &ARM
     }
 
     fn resume(&mut self, path: &PathState, _now: Time) -> Decision {
@@ -57,17 +51,10 @@ impl Controller for Fixed {
     }
 }
 
-impl Fixed {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
-        let path = window::no_path();
-        Self { decision: Decision { cwnd: path.cwnd, rate: path.rate } }
-    }
-}
-
 impl Default for Fixed {
     fn default() -> Self {
-        Self::new()
+        let path = window::no_path();
+        Self { decision: Decision { cwnd: path.cwnd, rate: path.rate } }
     }
 }
 
@@ -80,7 +67,7 @@ mod tests {
     fn nothing_moves_it() {
         let mut path = PathState::new(Bytes(1448), Bytes(28_960));
         path.rate = Some(Rate::from_bytes_per_sec(1_000_000));
-        let mut fixed = Fixed::new();
+        let mut fixed = Fixed::default();
         let first = fixed.resume(&path, Time::ZERO);
         assert_eq!(first, Decision { cwnd: path.cwnd, rate: path.rate });
         let storm = Measurement { lost: Packets(9), timed_out: true, ..Measurement::QUIET };

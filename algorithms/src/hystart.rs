@@ -10,7 +10,7 @@
 //!   - no limit L on the growth of one ACK: a report carries many ACKs;
 //!   - the growth itself is the window's (window.rs), which asks [`HyStart::divisor`].
 
-use crate::controller::RttSamples;
+use crate::measurement::RttSamples;
 use std::time::Duration;
 
 /// RFC 9406 section 4.3: `MIN_RTT_THRESH`.

@@ -20,24 +20,20 @@
 //! Differs from Linux: in integers of a thousandth, not of 1/128 and 1/64; on a known path the base
 //! and the largest RTT are the path's.
 
-use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
+use crate::arm::{ArmInfo, ProgramId};
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Bytes, Gain, Packets, Time};
-use crate::window::{self, Rule, Window};
-use crate::{report_each_round, signals};
+use crate::window::{self, Rule, Window, WindowArm};
 use std::time::Duration;
 
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "illinois",
     summary: "Reno, bold while the queue is empty (Illinois)",
     program: ProgramId("illinois/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Illinois::new()),
+    make: Some(window::make::<Illinois>),
+    ..ArmInfo::DEFAULT
 };
 
 /// tcp_illinois.c `ALPHA_BASE`, `ALPHA_MIN`, `ALPHA_MAX`: segments a round trip.
@@ -81,42 +77,26 @@ struct Adaptive {
     credit: Bytes,
 }
 
-impl Controller for Illinois {
-    fn arm(&self) -> &'static str {
-        ARM.name
+impl WindowArm for Illinois {
+    const INFO: &'static ArmInfo = &ARM;
+
+    fn over(path: &PathState, now: Time) -> Self {
+        let base = path.rtt_min_of_data();
+        let largest = path.rtt_max().unwrap_or_default();
+        let rule = Adaptive { base, largest, ..Adaptive::new() };
+        Self { window: Window::resume(path, now), rule }
     }
 
-    fn program(&self) -> ProgramId {
-        ARM.program
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn reports_per_round(&self) -> u32 {
-        self.window.reports_per_round()
-    }
-
-    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        self.window = Window::resume(path, now);
-        self.rule = Adaptive::new();
-        self.rule.base = path.rtt_min_of_data();
-        self.rule.largest = path.rtt_max().unwrap_or_default();
-        self.window.decision()
-    }
-
-    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+    fn step(&mut self, m: &Measurement, now: Time) {
         self.rule.observe(m);
         self.window.step(&mut self.rule, m, now);
         if self.window.round_ended() {
             self.rule.end_round(&self.window.path);
         }
-        self.window.decision()
-    }
-
-    fn can_hand_off(&self) -> Readiness {
-        self.window.can_hand_off()
-    }
-
-    fn hand_off(&self, path: &mut PathState) {
-        self.window.hand_off(path);
     }
 }
 
@@ -219,24 +199,11 @@ fn thousandths(value: u128) -> Gain {
     Gain(u64::try_from(value).unwrap_or(u64::MAX).min(ALPHA_MAX.0))
 }
 
-impl Illinois {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
-        let window = Window::resume(&window::no_path(), Time::ZERO);
-        Self { window, rule: Adaptive::new() }
-    }
-}
-
-impl Default for Illinois {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::arm::Arm;
+    use crate::measurement::RttSamples;
     use crate::script::{MSS, RTT, path, windows};
 
     const MS: u128 = 1_000_000;

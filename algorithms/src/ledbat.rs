@@ -23,24 +23,20 @@
 //!     first slowdown comes ten seconds later, and the first round trip's delay, which is of the
 //!     predecessor's queue, is not answered.
 
-use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
+use crate::arm::{ArmInfo, ProgramId};
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Bytes, Gain, Time};
-use crate::window::{self, Rule, Window};
-use crate::{report_each_round, signals};
+use crate::window::{self, Rule, Window, WindowArm};
 use std::time::Duration;
 
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "ledbat",
     summary: "background traffic: takes what others leave (LEDBAT++)",
     program: ProgramId("ledbat/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Ledbat::new()),
+    make: Some(window::make::<Ledbat>),
+    ..ArmInfo::DEFAULT
 };
 
 /// Section 4.4: `TARGET`.
@@ -94,25 +90,36 @@ struct Yielding {
     credit: Bytes,
 }
 
-impl Controller for Ledbat {
-    fn arm(&self) -> &'static str {
-        ARM.name
+impl WindowArm for Ledbat {
+    const INFO: &'static ArmInfo = &ARM;
+
+    fn over(path: &PathState, now: Time) -> Self {
+        let mut window = Window::resume(path, now);
+        let known = window.path.bdp();
+        if let Some(bdp) = known {
+            window.leave_slow_start(window.path.cwnd.min(bdp));
+        }
+        let gain = gain(path.rtt_min_long());
+        Self {
+            window,
+            rule: Yielding { gain, held: false, credit: Bytes(0) },
+            round_min: None,
+            inherited_until: match known {
+                Some(_) => now + path.srtt.unwrap_or_default().min(KNOWN_BASE),
+                None => now,
+            },
+            phase: match known {
+                Some(_) => Phase::Running { next: now + KNOWN_BASE },
+                None => Phase::Starting,
+            },
+        }
     }
 
-    fn program(&self) -> ProgramId {
-        ARM.program
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn reports_per_round(&self) -> u32 {
-        self.window.reports_per_round()
-    }
-
-    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        *self = Self::over(path, now);
-        self.window.decision()
-    }
-
-    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+    fn step(&mut self, m: &Measurement, now: Time) {
         self.rule.gain = gain(self.window.path.rtt_min_long());
         self.window.set_slow_start_gain(self.rule.gain);
         self.window.step(&mut self.rule, m, now);
@@ -127,19 +134,14 @@ impl Controller for Ledbat {
             }
             self.end_round(now);
         }
-        self.window.decision()
     }
 
-    fn can_hand_off(&self) -> Readiness {
-        match self.phase {
-            Phase::Slow { .. } => Readiness::Defer("LEDBAT++ empties the queue"),
-            _ => self.window.can_hand_off(),
-        }
+    fn busy(&self) -> Option<&'static str> {
+        matches!(self.phase, Phase::Slow { .. }).then_some("LEDBAT++ empties the queue")
     }
 
     /// A slowdown's two segments are not handed off.
-    fn hand_off(&self, path: &mut PathState) {
-        self.window.hand_off(path);
+    fn amend(&self, path: &mut PathState) {
         if let Phase::Slow { before, .. } = self.phase {
             path.cwnd = window::bound(path, before);
         }
@@ -168,33 +170,6 @@ impl Rule for Yielding {
 }
 
 impl Ledbat {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
-        Self::over(&window::no_path(), Time::ZERO)
-    }
-
-    fn over(path: &PathState, now: Time) -> Self {
-        let mut window = Window::resume(path, now);
-        let known = window.path.bdp();
-        if let Some(bdp) = known {
-            window.leave_slow_start(window.path.cwnd.min(bdp));
-        }
-        let gain = gain(path.rtt_min_long());
-        Self {
-            window,
-            rule: Yielding { gain, held: false, credit: Bytes(0) },
-            round_min: None,
-            inherited_until: match known {
-                Some(_) => now + path.srtt.unwrap_or_default().min(KNOWN_BASE),
-                None => now,
-            },
-            phase: match known {
-                Some(_) => Phase::Running { next: now + KNOWN_BASE },
-                None => Phase::Starting,
-            },
-        }
-    }
-
     /// The queueing delay of the round that has just ended.
     fn delay(&self) -> Option<Duration> {
         Some(self.round_min?.saturating_sub(self.window.path.rtt_min_long()?))
@@ -254,12 +229,6 @@ impl Ledbat {
     }
 }
 
-impl Default for Ledbat {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Section 4.2: `1 / min(16, ceil(2 T / B))`.
 fn gain(base: Option<Duration>) -> Gain {
     let base = base.unwrap_or(TARGET).as_nanos().max(1);
@@ -270,7 +239,8 @@ fn gain(base: Option<Duration>) -> Gain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::arm::Arm;
+    use crate::measurement::RttSamples;
     use crate::script::{MSS, RTT, path, windows};
     use crate::units::Packets;
 

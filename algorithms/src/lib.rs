@@ -1,28 +1,31 @@
-//! Congestion-control algorithms as pure controllers.
+//! Congestion-control algorithms, the arms, as pure state machines.
 //!
 //! One file, one algorithm. A new one edits two places: its file, and its line in [`ARMS`].
 
 pub mod allegro;
+pub mod arm;
 pub mod bbr;
 pub mod bbr3;
 pub mod c2tcp;
-pub mod controller;
 pub mod copa;
 pub mod cubic;
 pub mod dctcp;
 pub mod filter;
 pub mod fixed;
-pub mod herd;
 pub mod hystart;
 pub mod illinois;
-pub mod kept;
+pub mod interned;
 pub mod ledbat;
+pub mod list;
+pub mod loaded;
+pub mod measurement;
 pub mod native;
 pub mod nimbus;
 pub mod overflow;
 pub mod path;
 pub mod pcc;
 pub mod preference;
+pub mod proposal;
 pub mod proteus;
 pub mod proteus_s;
 pub mod recovery;
@@ -42,59 +45,20 @@ pub mod wants;
 pub mod westwood;
 pub mod window;
 
-pub use controller::{
-    Controller, Decision, Measurement, ProgramId, Proposal, Readiness, Registers, RttSamples, Why,
-};
-pub use herd::{add, arm, arms};
+pub use arm::{Arm, ArmInfo, Decision, OWN_REGISTERS_MAX, ProgramId, Readiness, Registers};
+pub use list::{add, arm, arms};
+pub use loaded::{Loadable, Loaded, Slot};
+pub use measurement::{CwndUse, Measurement, OWN_FIELDS_MAX, RttSamples};
 pub use path::{Abilities, PathState};
 pub use preference::Preference;
+pub use proposal::{Proposal, Reason, Why};
 pub use sample::{Sample, Seen, Verdict};
 pub use wants::Wants;
-
-use std::sync::Arc;
-
-/// One algorithm of the herd: what the agent needs to build it and to install its program.
-#[derive(Clone, Copy)]
-pub struct Arm {
-    /// The name in commands, configuration, logs and models.
-    pub name: &'static str,
-    /// One line for `remuda programs` and help texts.
-    pub summary: &'static str,
-    /// The program it runs in the datapath.
-    pub program: ProgramId,
-    /// Its text, in CCP's language.
-    pub program_text: &'static str,
-    /// Makes one for a flow: see [`Arm::build`].
-    pub make: fn(&Settings) -> Box<dyn Controller>,
-}
-
-/// What arms need beside a path.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
-    pub remy: Option<Arc<remy::tree::Tree>>,
-}
-
-impl Arm {
-    /// Builds one for a flow. It drives nothing until [`Controller::resume`].
-    pub fn build(&self) -> Box<dyn Controller> {
-        self.build_with(&Settings::default())
-    }
-
-    /// Builds one with these settings.
-    pub fn build_with(&self, settings: &Settings) -> Box<dyn Controller> {
-        (self.make)(settings)
-    }
-}
-
-impl std::fmt::Debug for Arm {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Arm").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+pub use window::WindowArm;
 
 /// Every algorithm of this crate, one line each. [`arms`] are these and those added.
 #[rustfmt::skip]
-pub const ARMS: &[Arm] = &[
+pub const ARMS: &[ArmInfo] = &[
     fixed::ARM,
     reno::ARM,
     cubic::ARM,

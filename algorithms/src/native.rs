@@ -1,7 +1,7 @@
-//! An algorithm of the host's own kernel, as an arm: `native:cubic`, `native:bbr`, what there is.
+//! An algorithm of the host's own kernel, as an arm: `native:cubic`, `native:bbr` and so on.
 //!
-//! The flow runs the kernel's code, and nothing of ours at its ACKs: this controller only goes on
-//! learning the path, from what the datapath finds when it looks at the socket, so that another arm
+//! The flow runs the kernel's code, and nothing of ours at its ACKs: this arm only goes on learning
+//! the path, from what the datapath finds when it looks at the socket, so that another arm
 //! can take over. The papers Antelope and Rein choose among these; and they are the baseline of
 //! fidelity.
 //!
@@ -11,14 +11,15 @@
 //!     what the algorithm keeps for itself (CUBIC's `W_max`, BBR's model) starts anew;
 //!   - a look is a sample of many ACKs: largest and smallest of a report are of the looks in it.
 
-use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
-use crate::kept::kept;
+use crate::arm::{Arm, ArmInfo, Decision};
+use crate::interned::interned_str;
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::reno;
 use crate::units::Time;
 use crate::window;
 
-/// What their names begin with.
+/// What the names of such arms begin with.
 pub const PREFIX: &str = "native:";
 /// `TCP_CA_NAME_MAX`, without the 0 at its end.
 pub const NAME_BYTES_MAX: usize = 15;
@@ -26,7 +27,7 @@ pub const NAME_BYTES_MAX: usize = 15;
 /// One of the kernel's algorithms, for one flow.
 #[derive(Clone, Debug)]
 pub struct Native {
-    arm: &'static str,
+    info: &'static ArmInfo,
     path: PathState,
     decision: Decision,
 }
@@ -39,35 +40,26 @@ pub fn kernel_name(arm: &str) -> Option<&str> {
 }
 
 impl Native {
-    /// The arm of that name; `None` if its name is not one of such an arm. Whether the kernel has
-    /// the algorithm is the caller's to know: every name asked for is kept for good.
+    /// The arm of that name; `None` if the name is not `native:` and an algorithm's name. The
+    /// caller checks that the kernel has the algorithm: memory for each name is never freed.
     pub fn new(arm: &str) -> Option<Self> {
-        kernel_name(arm)?;
+        let kernels = kernel_name(arm)?;
+        let info = ArmInfo {
+            name: interned_str(arm),
+            summary: "an algorithm of the kernel's own",
+            native: Some(interned_str(kernels)),
+            make: None,
+            ..reno::ARM
+        };
         let path = window::no_path();
         let decision = Decision { cwnd: path.cwnd, rate: None };
-        Some(Self { arm: kept(arm), path, decision })
+        Some(Self { info: info.leaked(), path, decision })
     }
 }
 
-impl Controller for Native {
-    fn arm(&self) -> &'static str {
-        self.arm
-    }
-
-    fn program(&self) -> ProgramId {
-        reno::ARM.program
-    }
-
-    fn native(&self) -> Option<&'static str> {
-        kernel_name(self.arm)
-    }
-
-    fn can_resume(&self, path: &PathState) -> Readiness {
-        if path.datapath.native {
-            Readiness::Ready
-        } else {
-            Readiness::Refuse("its datapath runs no algorithm of the kernel's own")
-        }
+impl Arm for Native {
+    fn info(&self) -> &'static ArmInfo {
+        self.info
     }
 
     fn resume(&mut self, path: &PathState, _now: Time) -> Decision {
@@ -91,13 +83,14 @@ impl Controller for Native {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arm::Readiness;
     use crate::script::{MSS, path};
     use crate::units::{Bytes, Packets};
 
     #[test]
     fn a_name_is_the_kernels_behind_the_prefix() {
         let arm = Native::new("native:cubic").expect("a name");
-        assert_eq!((arm.arm(), arm.native()), ("native:cubic", Some("cubic")));
+        assert_eq!((arm.info().name, arm.info().native), ("native:cubic", Some("cubic")));
         for no_name in ["cubic", "native:", "native:a name", "native:0123456789abcdef"] {
             assert!(Native::new(no_name).is_none(), "{no_name}");
         }

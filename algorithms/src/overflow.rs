@@ -11,7 +11,7 @@
 //! grows by [`GROWTH`] of what is acknowledged, so that a buffer that ends earlier than the aim
 //! costs a few segments and not a window of them.
 
-use crate::controller::Measurement;
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Bytes, Gain, Packets, Time};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct Overflow(Option<(Duration, Time)>);
 
 impl Overflow {
     /// What is known of it: the largest delay of ten seconds, if a window arm answered a loss in
-    /// that time. An approximation: who lost then need not have been behind that delay.
+    /// that time. An approximation: the flow that lost need not have been behind that delay.
     pub fn resume(path: &PathState) -> Self {
         let seen = path.rtt_max().filter(|delay| is_queue(*delay, path));
         Self(seen.zip(path.w_max).map(|(delay, (_, at))| (delay, at)))
@@ -69,7 +69,7 @@ fn is_queue(delay: Duration, path: &PathState) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::measurement::RttSamples;
     use crate::script::path;
 
     fn at(ms: u64) -> Time {

@@ -1,10 +1,11 @@
-//! What is known of the path, whoever learned it. The flow keeps it, not the algorithm.
+//! What is known of the path, whichever arm learned it. It belongs to the flow, not to the arm.
 //!
 //! It is all that survives a switch. An algorithm's private state dies with its owner; starting a
-//! flow and taking one over are the same call, [`crate::Controller::resume`].
+//! flow and taking one over are the same call, [`crate::Arm::resume`].
 
-use crate::controller::{Decision, Measurement};
+use crate::arm::Decision;
 use crate::filter::Windowed;
+use crate::measurement::Measurement;
 use crate::preference::Preference;
 use crate::units::{Bytes, Packets, Rate, Time};
 use std::net::SocketAddr;
@@ -54,7 +55,7 @@ pub struct PathState {
     pub rttvar: Duration,
     /// The most bytes in flight in the last report.
     pub in_flight: Bytes,
-    /// Losses reported before this belong to the reduction already made, whoever made it.
+    /// Losses reported before this belong to the reduction already made, by any arm.
     pub recovery_until: Time,
     /// The window at the last reduction, and when that was.
     pub w_max: Option<(Bytes, Time)>,
@@ -231,7 +232,7 @@ impl PathState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::measurement::RttSamples;
 
     const MSS: Bytes = Bytes(1448);
 

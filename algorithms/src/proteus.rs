@@ -14,23 +14,19 @@
 //! interval is here (a slope below its standard error is none), and the majority of three pairs;
 //! the filter of single RTT samples and the one over six intervals are not.
 
-use crate::Arm;
-use crate::controller::ProgramId;
-use crate::monitor_intervals;
-use crate::pcc::gradient::{Climber, Goal, Tag};
+use crate::arm::{ArmInfo, ProgramId};
+use crate::pcc::gradient::{Climber, Goal, SHARED, Tag};
 use crate::pcc::monitor::Interval;
 use crate::units::Bytes;
 use crate::vivace::{DELAY_WEIGHT, EXPONENT, LOSS_WEIGHT};
 
-pub const PROGRAM: &str = monitor_intervals!();
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "proteus",
     summary: "Vivace that ignores a shrinking queue, three pairs (PCC Proteus-P)",
     program: ProgramId("proteus/intervals"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Climber::new(&ARM, GOAL)),
+    make: Some(|_| Box::new(Climber::new(&ARM, GOAL))),
+    ..SHARED
 };
 
 /// Section 5: the majority of three pairs.
@@ -51,7 +47,7 @@ mod tests {
     #[test]
     fn fills_a_link_with_a_short_queue() {
         let mut link = Link::new(24, 40, 480_000);
-        link.run(&mut *ARM.build(), 40_000);
+        link.run(&mut *ARM.build().expect("it has a maker"), 40_000);
         assert!(link.filled(20_000) > 0.88, "{}", link.filled(20_000));
         assert!(link.queue_ms(20_000) < 60.0, "{}", link.queue_ms(20_000));
     }

@@ -11,23 +11,19 @@
 //! Differs from the paper as proteus.rs does. A deviation below that of a slope that is noise is
 //! none.
 
-use crate::Arm;
-use crate::controller::ProgramId;
-use crate::monitor_intervals;
-use crate::pcc::gradient::{Climber, Goal, Tag};
+use crate::arm::{ArmInfo, ProgramId};
+use crate::pcc::gradient::{Climber, Goal, SHARED, Tag};
 use crate::pcc::monitor::Interval;
 use crate::proteus::{self, PAIRS};
 use crate::units::Bytes;
 
-pub const PROGRAM: &str = monitor_intervals!();
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "proteus_s",
     summary: "background: goes away when round trips vary (PCC Proteus-S)",
     program: ProgramId("proteus_s/intervals"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Climber::new(&ARM, GOAL)),
+    make: Some(|_| Box::new(Climber::new(&ARM, GOAL))),
+    ..SHARED
 };
 
 const DEVIATION_WEIGHT: f64 = 1500.0;
@@ -52,7 +48,7 @@ mod tests {
     #[test]
     fn alone_it_uses_most_of_a_link() {
         let mut link = Link::new(24, 40, 480_000);
-        link.run(&mut *ARM.build(), 60_000);
+        link.run(&mut *ARM.build().expect("it has a maker"), 60_000);
         assert!(link.filled(30_000) > 0.7, "{}", link.filled(30_000));
         assert!(link.queue_ms(30_000) < 40.0, "{}", link.queue_ms(30_000));
     }

@@ -6,7 +6,7 @@
 //!
 //! Differs from RFC 6582: `recover` is a moment, not a sequence number, since a report has none.
 
-use crate::controller::Measurement;
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Packets, Time};
 use std::time::Duration;

@@ -7,23 +7,19 @@
 //!   - halves cwnd, as Linux does, where equation (4) halves FlightSize;
 //!   - slow start, timeouts and the end of slow start are window.rs's, with its differences.
 
-use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
+use crate::arm::{ArmInfo, ProgramId};
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Bytes, Time};
-use crate::window::{self, Rule, Window};
-use crate::{report_each_round, signals};
-
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
+use crate::window::{self, Rule, Window, WindowArm};
 
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "reno",
     summary: "one segment more a round trip, half after a loss (RFC 5681)",
     program: ProgramId("reno/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Reno::new()),
+    make: Some(window::make::<Reno>),
+    ..ArmInfo::DEFAULT
 };
 
 /// RFC 5681 equation (4): a half.
@@ -43,34 +39,19 @@ pub struct Additive {
     credit: Bytes,
 }
 
-impl Controller for Reno {
-    fn arm(&self) -> &'static str {
-        ARM.name
+impl WindowArm for Reno {
+    const INFO: &'static ArmInfo = &ARM;
+
+    fn over(path: &PathState, now: Time) -> Self {
+        Self { window: Window::resume(path, now), rule: Additive::default() }
     }
 
-    fn program(&self) -> ProgramId {
-        ARM.program
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn reports_per_round(&self) -> u32 {
-        self.window.reports_per_round()
-    }
-
-    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        *self = Self { window: Window::resume(path, now), rule: Additive::default() };
-        self.window.decision()
-    }
-
-    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
-        self.window.step(&mut self.rule, m, now)
-    }
-
-    fn can_hand_off(&self) -> Readiness {
-        self.window.can_hand_off()
-    }
-
-    fn hand_off(&self, path: &mut PathState) {
-        self.window.hand_off(path);
+    fn step(&mut self, m: &Measurement, now: Time) {
+        self.window.step(&mut self.rule, m, now);
     }
 }
 
@@ -93,23 +74,10 @@ impl Rule for Additive {
     }
 }
 
-impl Reno {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
-        let window = Window::resume(&window::no_path(), Time::ZERO);
-        Self { window, rule: Additive::default() }
-    }
-}
-
-impl Default for Reno {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arm::Arm;
     use crate::script::{MSS, RTT, path, report, windows};
     use crate::units::Packets;
 

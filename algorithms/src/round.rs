@@ -4,7 +4,7 @@
 //! packets, but that is the moment at which more bytes have left, delivered or lost, than were in
 //! flight when the round started, which is seen after an ACK and before what it lets go.
 
-use crate::controller::Measurement;
+use crate::measurement::Measurement;
 use crate::units::Bytes;
 
 /// The round trips of one flow.

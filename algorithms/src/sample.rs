@@ -1,4 +1,4 @@
-//! What a policy saw of an arm: a row for whoever learns from it.
+//! What a policy saw of an arm: a row to learn from.
 
 use crate::units::Time;
 

@@ -1,6 +1,7 @@
 //! For tests: a script of round trips in, a line of windows out.
 
-use crate::controller::{Controller, Measurement, RttSamples};
+use crate::arm::Arm;
+use crate::measurement::{Measurement, RttSamples};
 use crate::path::PathState;
 use crate::units::{Bytes, Packets, Time};
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub fn report(event: char, cwnd: Bytes) -> Measurement {
 
 /// Runs `script` from a window of `cwnd_pkts`, a report a round trip: the window after each report,
 /// in segments.
-pub fn windows(controller: &mut dyn Controller, path: &PathState, script: &str) -> String {
+pub fn windows(controller: &mut dyn Arm, path: &PathState, script: &str) -> String {
     let mut cwnd = controller.resume(path, Time::ZERO).cwnd;
     let mut pkts = Vec::new();
     for (round, event) in (1u32..).zip(script.chars()) {

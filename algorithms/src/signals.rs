@@ -135,7 +135,11 @@ macro_rules! report_each_round {
     };
 }
 
-/// Stand in [`OPEN`] where someone's own declarations go.
+/// The program of an arm that needs nothing else.
+pub const REPORT_EACH_ROUND: &str =
+    concat!(crate::signals!(report: "", control: ""), crate::report_each_round!());
+
+/// Stand in [`OPEN`] where an arm's own declarations go.
 const REPORT_MARK: &str = "\u{1}";
 const CONTROL_MARK: &str = "\u{2}";
 const OPEN: &str = signals!(report: "\u{1}", control: "\u{2}");

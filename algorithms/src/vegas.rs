@@ -22,25 +22,21 @@
 //!     queue;
 //!   - a window that is not used does not grow (RFC 7661).
 
-use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
+use crate::arm::{ArmInfo, ProgramId};
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::reno::Additive;
 use crate::units::{Bytes, Packets, Time};
-use crate::window::{self, Rule, Window};
-use crate::{report_each_round, signals};
+use crate::window::{self, Rule, Window, WindowArm};
 use std::time::Duration;
 
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "vegas",
     summary: "two to four segments in the queue, by round trips (Vegas)",
     program: ProgramId("vegas/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Vegas::new()),
+    make: Some(window::make::<Vegas>),
+    ..ArmInfo::DEFAULT
 };
 
 /// tcp_vegas.c `alpha`: with less in the queue, the window grows.
@@ -71,32 +67,28 @@ struct Still {
     additive: Additive,
 }
 
-impl Controller for Vegas {
-    fn arm(&self) -> &'static str {
-        ARM.name
+impl WindowArm for Vegas {
+    const INFO: &'static ArmInfo = &ARM;
+
+    fn over(path: &PathState, now: Time) -> Self {
+        Self {
+            window: Window::resume(path, now),
+            rule: Still::default(),
+            base: path.rtt_min_long(),
+            round_min: None,
+            samples: 0,
+        }
     }
 
-    fn program(&self) -> ProgramId {
-        ARM.program
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn reports_per_round(&self) -> u32 {
-        self.window.reports_per_round()
-    }
-
-    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        self.window = Window::resume(path, now);
-        self.rule = Still::default();
-        self.base = path.rtt_min_long();
-        self.start_round();
-        self.window.decision()
-    }
-
-    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+    fn step(&mut self, m: &Measurement, now: Time) {
         self.window.step(&mut self.rule, m, now);
         if m.lost > Packets(0) || m.timed_out || m.in_recovery {
             self.start_round();
-            return self.window.decision();
+            return;
         }
         if let Some(rtt) = m.rtt {
             self.base = Some(self.base.map_or(rtt.min, |base| base.min(rtt.min)));
@@ -107,15 +99,6 @@ impl Controller for Vegas {
             self.judge(m);
             self.start_round();
         }
-        self.window.decision()
-    }
-
-    fn can_hand_off(&self) -> Readiness {
-        self.window.can_hand_off()
-    }
-
-    fn hand_off(&self, path: &mut PathState) {
-        self.window.hand_off(path);
     }
 }
 
@@ -130,17 +113,6 @@ impl Rule for Still {
 }
 
 impl Vegas {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
-        Self {
-            window: Window::resume(&window::no_path(), Time::ZERO),
-            rule: Still::default(),
-            base: None,
-            round_min: None,
-            samples: 0,
-        }
-    }
-
     fn start_round(&mut self) {
         self.round_min = None;
         self.samples = 0;
@@ -169,12 +141,6 @@ impl Vegas {
     }
 }
 
-impl Default for Vegas {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// `bytes * num / den`; a span of zero counts as a nanosecond.
 fn scale_by(bytes: Bytes, num: Duration, den: Duration) -> Bytes {
     let wide = u128::from(bytes.0).saturating_mul(num.as_nanos()) / den.as_nanos().max(1);
@@ -184,7 +150,8 @@ fn scale_by(bytes: Bytes, num: Duration, den: Duration) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::arm::Arm;
+    use crate::measurement::RttSamples;
     use crate::script::{MSS, RTT, path, windows};
 
     /// What was sent under the window `before` is delivered in one round trip of `rtt_us`, under

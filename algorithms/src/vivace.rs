@@ -13,22 +13,18 @@
 //! authors' code has the 0.01); see gradient.rs for the control, and for what keeps the link fuller
 //! than the paper's does.
 
-use crate::Arm;
-use crate::controller::ProgramId;
-use crate::monitor_intervals;
-use crate::pcc::gradient::{Climber, Goal, Tag};
+use crate::arm::{ArmInfo, ProgramId};
+use crate::pcc::gradient::{Climber, Goal, SHARED, Tag};
 use crate::pcc::monitor::Interval;
 use crate::units::Bytes;
 
-pub const PROGRAM: &str = monitor_intervals!();
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "vivace",
     summary: "up the slope of a utility of rate, delay and loss (PCC Vivace)",
     program: ProgramId("vivace/intervals"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Climber::new(&ARM, GOAL)),
+    make: Some(|_| Box::new(Climber::new(&ARM, GOAL))),
+    ..SHARED
 };
 
 /// Section 3: t, b and c.
@@ -50,14 +46,14 @@ fn utility(interval: &Interval<Tag>, slope: f64, mss: Bytes) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Controller;
+    use crate::arm::Arm;
     use crate::pcc::link::Link;
     use crate::units::Time;
 
     #[test]
     fn fills_a_link_with_a_short_queue() {
         let mut link = Link::new(24, 40, 480_000);
-        link.run(&mut *ARM.build(), 40_000);
+        link.run(&mut *ARM.build().expect("it has a maker"), 40_000);
         assert!(link.filled(20_000) > 0.93, "{}", link.filled(20_000));
         assert!(link.queue_ms(20_000) < 40.0, "{}", link.queue_ms(20_000));
     }
@@ -66,7 +62,7 @@ mod tests {
     fn one_percent_of_random_loss_does_not_stop_it() {
         let mut link = Link::new(24, 40, 120_000);
         link.loss = 0.01;
-        link.run(&mut *ARM.build(), 40_000);
+        link.run(&mut *ARM.build().expect("it has a maker"), 40_000);
         assert!(link.filled(20_000) > 0.88, "{}", link.filled(20_000));
     }
 

@@ -10,25 +10,21 @@
 //!   - a loss before the first bandwidth sample halves the window, where Linux leaves two segments;
 //!   - on a known path the filters start from its delivery rate and minimum RTT.
 
-use crate::Arm;
-use crate::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
+use crate::arm::{ArmInfo, ProgramId};
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::reno::Additive;
 use crate::units::{Bytes, Rate, Time};
-use crate::window::{self, Rule, Window};
-use crate::{report_each_round, signals};
+use crate::window::{self, Rule, Window, WindowArm};
 use std::time::Duration;
 
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "westwood",
     summary: "Reno, but a loss leaves what the path delivered (Westwood+)",
     program: ProgramId("westwood/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Westwood::new()),
+    make: Some(window::make::<Westwood>),
+    ..ArmInfo::DEFAULT
 };
 
 /// tcp_westwood.c `TCP_WESTWOOD_RTT_MIN`: the least time over which a sample is taken.
@@ -55,36 +51,20 @@ struct Delivered {
     sample: Bytes,
 }
 
-impl Controller for Westwood {
-    fn arm(&self) -> &'static str {
-        ARM.name
+impl WindowArm for Westwood {
+    const INFO: &'static ArmInfo = &ARM;
+
+    fn over(path: &PathState, now: Time) -> Self {
+        Self { window: Window::resume(path, now), rule: Delivered::resume(path, now) }
     }
 
-    fn program(&self) -> ProgramId {
-        ARM.program
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn reports_per_round(&self) -> u32 {
-        self.window.reports_per_round()
-    }
-
-    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        self.window = Window::resume(path, now);
-        self.rule = Delivered::resume(path, now);
-        self.window.decision()
-    }
-
-    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+    fn step(&mut self, m: &Measurement, now: Time) {
         self.rule.observe(m, now);
-        self.window.step(&mut self.rule, m, now)
-    }
-
-    fn can_hand_off(&self) -> Readiness {
-        self.window.can_hand_off()
-    }
-
-    fn hand_off(&self, path: &mut PathState) {
-        self.window.hand_off(path);
+        self.window.step(&mut self.rule, m, now);
     }
 }
 
@@ -150,24 +130,11 @@ impl Delivered {
     }
 }
 
-impl Westwood {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
-        let window = Window::resume(&window::no_path(), Time::ZERO);
-        Self { window, rule: Delivered::default() }
-    }
-}
-
-impl Default for Westwood {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::arm::Arm;
+    use crate::measurement::RttSamples;
     use crate::script::{MSS, RTT, path, windows};
     use crate::units::Packets;
 

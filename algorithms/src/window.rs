@@ -10,10 +10,10 @@
 //!   - the loss window after a timeout is two segments, not one: a datapath's floor;
 //!   - retransmission and PRR are the datapath's, and so is the undoing of a spurious reduction.
 
-use crate::controller::{
-    CwndUse, Decision, Measurement, REPORTS_PER_ROUND, REPORTS_PER_ROUND_MANY, Readiness,
-};
+use crate::arm::{Arm, ArmInfo, Decision, REPORTS_PER_ROUND, REPORTS_PER_ROUND_MANY, Readiness};
 use crate::hystart::HyStart;
+use crate::loaded::Loaded;
+use crate::measurement::{CwndUse, Measurement};
 use crate::path::PathState;
 use crate::recovery::{Recovery, congested, episode_rtt};
 use crate::round::Round;
@@ -44,6 +44,68 @@ pub trait Rule {
 
     /// For `span`, the sender did not use its window.
     fn unused(&mut self, _span: Duration) {}
+}
+
+/// An arm whose window a [`Rule`] moves: what it says itself. The rest of [`Arm`] follows from its
+/// window.
+pub trait WindowArm: Sized + Send {
+    /// See [`Arm::info`].
+    const INFO: &'static ArmInfo;
+
+    /// Starts a flow, or takes one over: nothing of a former flow is left.
+    fn over(path: &PathState, now: Time) -> Self;
+
+    fn window(&self) -> &Window;
+
+    /// Takes in one report: moves the window.
+    fn step(&mut self, m: &Measurement, now: Time);
+
+    /// Why this is no moment to hand the flow over, beside slow start.
+    fn busy(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Adds to what the window has handed off.
+    fn amend(&self, _path: &mut PathState) {}
+
+    /// An arm that has no flow yet.
+    fn new() -> Self {
+        Self::over(&no_path(), Time::ZERO)
+    }
+}
+
+/// [`ArmInfo::make`] of such an arm.
+pub fn make<W: WindowArm + 'static>(_loaded: &Loaded) -> Box<dyn Arm> {
+    Box::new(W::new())
+}
+
+impl<W: WindowArm> Arm for W {
+    fn info(&self) -> &'static ArmInfo {
+        W::INFO
+    }
+
+    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+        *self = W::over(path, now);
+        self.window().decision()
+    }
+
+    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+        self.step(m, now);
+        self.window().decision()
+    }
+
+    fn hand_off(&self, path: &mut PathState) {
+        self.window().hand_off(path);
+        self.amend(path);
+    }
+
+    fn can_hand_off(&self) -> Readiness {
+        self.busy().map_or_else(|| self.window().can_hand_off(), Readiness::Defer)
+    }
+
+    fn reports_per_round(&self) -> u32 {
+        self.window().reports_per_round()
+    }
 }
 
 /// `cwnd` within the floor of the path and the ceiling of the wire.

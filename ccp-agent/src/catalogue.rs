@@ -1,14 +1,15 @@
 //! Everything that can drive a flow, by name: arms and policies, interchangeable.
 
+use crate::flow::Driver;
 use crate::{Config, Error};
-use remuda_algorithms::{Controller, arms, native};
-use remuda_selector::POLICIES;
+use remuda_algorithms::{arms, native};
+use remuda_selector::policies;
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Arm,
-    /// A controller over arms.
+    /// It picks arms.
     Policy,
 }
 
@@ -19,7 +20,7 @@ pub fn is_ours(name: &str) -> bool {
 
 /// All names of this program's own, for help and error texts.
 pub fn names() -> Vec<&'static str> {
-    POLICIES.iter().map(|p| p.name).chain(arms().iter().map(|a| a.name)).collect()
+    policies().iter().map(|p| p.name).chain(arms().iter().map(|a| a.name)).collect()
 }
 
 /// What `name` is, of this program's own or an author's.
@@ -46,21 +47,22 @@ fn kind_beside(name: &str, authored: &[&'static str]) -> Result<Kind, Error> {
     }
 }
 
-/// Builds the controller of that name.
-pub fn build(name: &str, config: &Config) -> Result<Box<dyn Controller>, Error> {
+/// Builds what drives a flow by that name.
+pub fn build(name: &str, config: &Config) -> Result<Driver, Error> {
     if let Some(policy) = remuda_selector::policy(name) {
-        return Ok((policy.build)(&config.policy));
+        return Ok(Driver::Policy((policy.build)(&config.policy)));
     }
     if let Some(authored) = config.authors.build(name) {
-        return Ok(authored);
+        return Ok(Driver::Author(authored));
     }
     if let Some(kernels) = native::kernel_name(name) {
         remuda_bpf::check_native(kernels)?;
-        let arm = native::Native::new(name).map(|arm| Box::new(arm) as Box<dyn Controller>);
-        return arm.ok_or_else(|| unknown(name, &[]));
+        let arm = native::Native::new(name).ok_or_else(|| unknown(name, &[]))?;
+        return Ok(Driver::Arm(Box::new(arm)));
     }
     remuda_algorithms::arm(name)
-        .map(|arm| arm.build_with(&config.settings))
+        .and_then(|arm| arm.build_with(&config.loaded))
+        .map(Driver::Arm)
         .ok_or_else(|| unknown(name, &config.authors.names()))
 }
 

@@ -7,11 +7,11 @@ use crate::online::OnlineConfig;
 use crate::prefer::Rules;
 use crate::samples::SamplesConfig;
 use crate::{Error, catalogue};
-use remuda_algorithms::Settings;
-use remuda_algorithms::remy::tree::{self, Tree};
+use remuda_algorithms::Loaded;
+use remuda_algorithms::remy::{self, tree, tree::Tree};
 use remuda_selector::PolicyConfig;
 use remuda_selector::antelope::memory::MemoryConfig;
-use remuda_selector::antelope::model::{self, Model, Slot};
+use remuda_selector::antelope::model::{self, Model};
 use remuda_selector::linucb::prior::{self, Prior};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -48,7 +48,7 @@ pub struct Config {
     pub prefer: Rules,
     /// What [`Config::load`] has read of it.
     #[serde(skip)]
-    pub settings: Settings,
+    pub loaded: Loaded,
     /// Arms that run in processes of their own; they come and go.
     #[serde(skip)]
     pub authors: Authors,
@@ -205,10 +205,11 @@ impl Config {
             let bytes = bounded(path, tree::BYTES_MAX)?;
             let refuse = |rule: String| refusal(path, "arms.remy_table", &rule);
             let tree = Tree::parse(&bytes).map_err(|error| refuse(error.to_string()))?;
-            self.settings.remy = Some(tree);
+            self.loaded.put(remy::TABLE, tree);
         }
         if let Some(path) = &self.policy.antelope.model {
-            self.policy.antelope.loaded = Some(Slot::new(Arc::new(antelope_model(path)?)));
+            let model = Arc::new(antelope_model(path)?);
+            self.policy.antelope.loaded = Some(self.loaded.put("antelope", model));
         }
         let linucb = &mut self.policy.linucb;
         if let Some(path) = &linucb.prior {

@@ -13,8 +13,9 @@ use crate::online::{self, Online, Report};
 use crate::prefer::{self, Order};
 use crate::{Error, catalogue, programs, run_dir};
 use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
+use remuda_algorithms::Slot;
 use remuda_selector::antelope::memory::{self, Network};
-use remuda_selector::antelope::model::{Model, Slot};
+use remuda_selector::antelope::model::Model;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -184,8 +185,8 @@ pub fn authored_rows(authors: &Authors) -> Vec<ProgramRow> {
         let program = arm.programs().first()?;
         let (instructions, fields) = program.compiled.size();
         Some(ProgramRow {
-            arm: arm.name.to_owned(),
-            summary: arm.summary.clone(),
+            arm: arm.info.name.to_owned(),
+            summary: arm.info.summary.to_owned(),
             program: program.id.0.to_owned(),
             instructions,
             fields,
@@ -259,7 +260,7 @@ fn report(host: &Mutex<Host>) -> Report {
         return online::with(&online, host, |online| online.report());
     }
     let loaded = lock(host).config.policy.antelope.loaded.clone();
-    Report::unwatched(&loaded.as_ref().map_or_else(Model::shipped, Slot::model))
+    Report::unwatched(&loaded.as_ref().map_or_else(Model::shipped, Slot::get))
 }
 
 fn order(

@@ -1,9 +1,9 @@
 //! A report becomes a measurement, a decision becomes register values. Units are converted here and
 //! nowhere else.
 
-use remuda_algorithms::controller::{CwndUse, OWN_FIELDS_MAX};
 use remuda_algorithms::signals::FIELDS;
 use remuda_algorithms::units::{Bytes, Packets, Rate};
+use remuda_algorithms::{CwndUse, OWN_FIELDS_MAX};
 use remuda_algorithms::{Decision, Measurement, RttSamples};
 use remuda_wire::to_agent::Signals;
 use std::time::Duration;

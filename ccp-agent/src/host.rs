@@ -10,7 +10,7 @@ use crate::catalogue::{self, Kind};
 use crate::config::Config;
 use crate::datapath::{Agent, Obey, Peer};
 use crate::events::{Event, Recorder};
-use crate::flow::{Flow, Row, Start};
+use crate::flow::{Driver, Flow, Row, Start};
 use crate::flows::{Flows, Step};
 use crate::memory::Memory;
 use crate::online::Online;
@@ -18,7 +18,7 @@ use crate::prefer::Preferences;
 use crate::samples::Basket;
 use crate::{Error, clock, programs};
 use remuda_algorithms::units::Bytes;
-use remuda_algorithms::{Abilities, Controller, Why, native};
+use remuda_algorithms::{Abilities, Why, native};
 use remuda_selector::antelope::memory::Network;
 use remuda_wire::to_agent::{Create, FlowInfo, Hello};
 use remuda_wire::{Event as Said, Order, capability};
@@ -159,11 +159,7 @@ impl Host {
 
     /// What drives a new flow that asks for `requested`: that, if it is an arm or a policy that its
     /// datapath can run, else the default.
-    fn driver(
-        &self,
-        requested: &str,
-        abilities: Abilities,
-    ) -> Result<(String, Box<dyn Controller>), Error> {
+    fn driver(&self, requested: &str, abilities: Abilities) -> Result<(String, Driver), Error> {
         // Asking the kernel for an algorithm may load a module, so only a datapath that can use
         // one asks.
         let is_usable = abilities.native || native::kernel_name(requested).is_none();

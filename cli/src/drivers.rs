@@ -2,9 +2,8 @@
 
 use crate::Failure;
 use ccp_agent::{Config, catalogue};
-use remuda_algorithms::PathState;
-use remuda_algorithms::controller::Readiness;
 use remuda_algorithms::units::Bytes;
+use remuda_algorithms::{PathState, Readiness};
 
 /// As of any new flow: no arm asks for more. What some ask for, the path below has.
 const MSS: Bytes = Bytes(1_448);
@@ -14,10 +13,11 @@ const CWND: Bytes = Bytes(10 * 1_448);
 /// came of that would be called by the arm's name.
 pub fn check(name: &str, config: &Config) -> Result<(), Failure> {
     catalogue::kind_of(name, config)?;
-    let Some(arm) = remuda_algorithms::arm(name) else { return Ok(()) };
+    let arm = remuda_algorithms::arm(name).and_then(|arm| arm.build_with(&config.loaded));
+    let Some(arm) = arm else { return Ok(()) };
     let mut best = PathState::new(MSS, CWND);
     best.ecn = true;
-    match arm.build_with(&config.settings).can_resume(&best) {
+    match arm.can_resume(&best) {
         Readiness::Refuse(why) => {
             let fix = "`remuda agent --config FILE` can; no other command has a configuration";
             Err(format!("{name} can drive no flow, as {why}\nfix: {fix}").into())

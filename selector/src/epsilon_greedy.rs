@@ -25,22 +25,23 @@
 //!   - an arm drawn with 5 % is exploration, of which the guard allows a share of the flow's life.
 //!     One picked because it was not tried is not counted so, unless `budget_optimism` is set.
 
+use crate::arm_runner::ArmRunner;
 use crate::candidates::{CANDIDATES, first, place};
 use crate::draw::Draws;
-use crate::riding::{Chooser, Riding};
+use crate::policy::{Policy, PolicyInfo};
 use crate::turn::{Outcome, Turn};
-use crate::{ConfigError, Policy, check, check_dwell};
-use remuda_algorithms::controller::Reason;
+use crate::{ConfigError, check, check_dwell};
+use remuda_algorithms::Reason;
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{Measurement, PathState, Proposal, Verdict, Why};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Its line in [`crate::POLICIES`].
-pub const POLICY: Policy = Policy {
+pub const POLICY: PolicyInfo = PolicyInfo {
     name: "epsilon_greedy",
     summary: "the arm that cost least so far, now and then any (as bpftune; a baseline)",
-    build: |config| Box::new(Riding::new(EpsilonGreedy::new(config.epsilon_greedy.clone()))),
+    build: |config| Box::new(ArmRunner::new(EpsilonGreedy::new(config.epsilon_greedy.clone()))),
 };
 
 /// The settings. Defaults are bpftune's, but for the dwell, which is the guard's.
@@ -184,7 +185,7 @@ impl EpsilonGreedy {
     }
 }
 
-impl Chooser for EpsilonGreedy {
+impl Policy for EpsilonGreedy {
     fn begin(&mut self, path: &PathState, now: Time) -> &'static str {
         *self = Self::new(self.config.clone());
         self.draws = Draws::of(path, now);
@@ -209,12 +210,12 @@ impl Chooser for EpsilonGreedy {
         self.proposal.take()
     }
 
-    fn switched(&mut self, arm: &'static str, now: Time) {
+    fn taken(&mut self, arm: &'static str, now: Time) {
         self.learn();
         self.turn = self.turn.next(arm, now);
     }
 
-    fn rides(&self, arm: &str) -> bool {
+    fn picks(&self, arm: &str) -> bool {
         place(arm).is_some()
     }
 
@@ -228,10 +229,9 @@ mod tests {
     use super::*;
     use crate::scripted::{at, drive, holds, path, proposals, report, suits, whatever_is_reported};
     use proptest::prelude::*;
-    use remuda_algorithms::Controller;
 
-    fn policy(config: EpsilonGreedyConfig) -> Riding<EpsilonGreedy> {
-        let mut policy = Riding::new(EpsilonGreedy::new(config));
+    fn policy(config: EpsilonGreedyConfig) -> ArmRunner<EpsilonGreedy> {
+        let mut policy = ArmRunner::new(EpsilonGreedy::new(config));
         policy.resume(&path(), Time::ZERO);
         policy
     }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn where_a_destination_is_known_it_begins_with_what_suited_it_and_learns_at_once() {
-        let mut policy = Riding::new(EpsilonGreedy::new(greedy()));
+        let mut policy = ArmRunner::new(EpsilonGreedy::new(greedy()));
         policy.resume(&suits("bbr"), Time::ZERO);
         assert_eq!(policy.arm(), "bbr");
         assert_eq!(drive(&mut policy, 12, copa_is_best)[1].0, 5);
@@ -303,12 +303,12 @@ mod tests {
     fn what_the_guard_undoes_has_cost_something() {
         let mut policy = policy(EpsilonGreedyConfig { turns_min: 1, ..greedy() });
         assert_eq!(drive(&mut policy, 5, copa_is_best).len(), 1);
-        policy.switch_to("vegas", &path(), at(5_000)).expect("it rides it");
+        policy.switch_to("vegas", &path(), at(5_000)).expect("it is a candidate");
         for ms in (5_010..=7_000).step_by(10) {
             policy.on_measurement(&report(100, 90), at(ms));
         }
-        policy.switch_to("cubic", &path(), at(7_000)).expect("it rides it");
-        let costs = policy.chooser().costs.of;
+        policy.switch_to("cubic", &path(), at(7_000)).expect("it is a candidate");
+        let costs = policy.policy().costs.of;
         assert!(costs[place("vegas").expect("it is one")] > Some(1.0), "{costs:?}");
         assert_eq!(policy.verdict().expect("cubic").arm, "cubic");
     }
@@ -354,7 +354,7 @@ mod tests {
                 turns_min: 1,
                 ..EpsilonGreedyConfig::default()
             };
-            holds(Riding::new(EpsilonGreedy::new(config)), &reports)?;
+            holds(ArmRunner::new(EpsilonGreedy::new(config)), &reports)?;
         }
     }
 }

@@ -1,50 +1,38 @@
-//! Policies: controllers that ride one algorithm of the herd, and change it in mid-flow.
+//! Policies: each picks one algorithm for a flow, and changes it in mid-flow.
 //!
 //! One file, one policy. A new one edits two places: its file, and its line in [`POLICIES`]; if it
 //! can be configured, also its table in [`PolicyConfig`].
 
 pub mod antelope;
+pub mod arm_runner;
 pub mod candidates;
 pub mod draw;
 pub mod epsilon_greedy;
 pub mod features;
 pub mod linucb;
+pub mod policy;
 pub mod random;
 pub mod rein;
-pub mod riding;
 pub mod rtt_sample;
 pub mod sampling;
 #[cfg(test)]
 mod scripted;
-pub mod sums;
+pub mod span_totals;
 pub mod trees;
 pub mod turn;
 
+pub use arm_runner::ArmRunner;
 pub use candidates::CANDIDATES;
+pub use policy::{Policy, PolicyInfo};
 
-use remuda_algorithms::Controller;
+use remuda_algorithms::ARMS;
+use remuda_algorithms::list::{Refusal, is_name};
 use serde::{Deserialize, Serialize};
-
-/// One policy: what the agent needs to build it for a flow.
-#[derive(Clone, Copy)]
-pub struct Policy {
-    /// The name in commands, configuration and logs.
-    pub name: &'static str,
-    /// One line for help texts.
-    pub summary: &'static str,
-    /// Builds one for a flow. It drives nothing until [`Controller::resume`].
-    pub build: fn(&PolicyConfig) -> Box<dyn Controller>,
-}
-
-impl std::fmt::Debug for Policy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Policy").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Every policy, one line each.
 #[rustfmt::skip]
-pub const POLICIES: &[Policy] = &[
+pub const POLICIES: &[PolicyInfo] = &[
     rein::POLICY,
     antelope::policy::POLICY,
     antelope::sampler::POLICY,
@@ -53,9 +41,34 @@ pub const POLICIES: &[Policy] = &[
     linucb::POLICY,
 ];
 
+static ADDED: Mutex<Vec<&'static PolicyInfo>> = Mutex::new(Vec::new());
+
+/// Adds a policy of another crate, equal to the others from then on: commands, scenarios and the
+/// agent know its name. Call it before anything looks a policy up.
+pub fn add(policy: &'static PolicyInfo) -> Result<(), Refusal> {
+    let name = policy.name;
+    if !is_name(name) {
+        return Err(Refusal::Name(name.to_owned()));
+    }
+    if self::policy(name).is_some() || ARMS.iter().any(|arm| arm.name == name) {
+        return Err(Refusal::Taken(name.to_owned()));
+    }
+    added().push(policy);
+    Ok(())
+}
+
+fn added() -> MutexGuard<'static, Vec<&'static PolicyInfo>> {
+    ADDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All policies: [`POLICIES`], and those that a program built on these crates has added.
+pub fn policies() -> Vec<&'static PolicyInfo> {
+    POLICIES.iter().chain(added().iter().copied()).collect()
+}
+
 /// The policy of that name.
-pub fn policy(name: &str) -> Option<&'static Policy> {
-    POLICIES.iter().find(|policy| policy.name == name)
+pub fn policy(name: &str) -> Option<&'static PolicyInfo> {
+    policies().into_iter().find(|policy| policy.name == name)
 }
 
 /// The settings of all policies, a table each. Defaults are the papers'; where a paper has none,

@@ -10,22 +10,23 @@
 //!     of its own: one flow, replayed, has the same arms;
 //!   - an arm stays for 10 s and 20 round trips: the guard lets six switches a minute pass.
 
+use crate::arm_runner::ArmRunner;
 use crate::candidates::{CANDIDATES, place};
 use crate::draw::Draws;
-use crate::riding::{Chooser, Riding};
+use crate::policy::{Policy, PolicyInfo};
 use crate::sampling::Sampling;
 use crate::turn::Turn;
-use crate::{ConfigError, Policy, check_dwell};
+use crate::{ConfigError, check_dwell};
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{Measurement, PathState, Proposal, Sample, Why};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Its line in [`crate::POLICIES`].
-pub const POLICY: Policy = Policy {
+pub const POLICY: PolicyInfo = PolicyInfo {
     name: "random",
     summary: "another arm every dwell, drawn from eight (a baseline)",
-    build: |config| Box::new(Riding::new(Random::new(config.random.clone()))),
+    build: |config| Box::new(ArmRunner::new(Random::new(config.random.clone()))),
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,7 +77,7 @@ impl Random {
     }
 }
 
-impl Chooser for Random {
+impl Policy for Random {
     fn begin(&mut self, path: &PathState, now: Time) -> &'static str {
         *self = Self::new(self.config.clone());
         self.draws = Draws::of(path, now);
@@ -106,12 +107,12 @@ impl Chooser for Random {
         self.proposal.take()
     }
 
-    fn switched(&mut self, arm: &'static str, now: Time) {
+    fn taken(&mut self, arm: &'static str, now: Time) {
         self.sampling.switched(self.turn.arm(), now);
         self.turn = self.turn.next(arm, now);
     }
 
-    fn rides(&self, arm: &str) -> bool {
+    fn picks(&self, arm: &str) -> bool {
         place(arm).is_some()
     }
 
@@ -125,10 +126,9 @@ mod tests {
     use super::*;
     use crate::scripted::{at, drive, holds, path, report, suits, whatever_is_reported};
     use proptest::prelude::*;
-    use remuda_algorithms::Controller;
 
-    fn random() -> Riding<Random> {
-        Riding::new(Random::new(RandomConfig::default()))
+    fn random() -> ArmRunner<Random> {
+        ArmRunner::new(Random::new(RandomConfig::default()))
     }
 
     /// The arms of a flow, with the seconds at which they took it.
@@ -184,7 +184,7 @@ mod tests {
         #[test]
         fn whatever_is_reported_the_arm_is_a_candidate(reports in whatever_is_reported()) {
             let config = RandomConfig { dwell_ms: 100 };
-            holds(Riding::new(Random::new(config)), &reports)?;
+            holds(ArmRunner::new(Random::new(config)), &reports)?;
         }
     }
 }

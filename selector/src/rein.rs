@@ -38,10 +38,11 @@
 //! Known to fail: a flow that never sees the empty path, as others keep the queue full before it
 //! starts, takes the standing queue for the base RTT, and a large buffer for a small one.
 
-use crate::riding::{Chooser, Riding};
+use crate::arm_runner::ArmRunner;
+use crate::policy::{Policy, PolicyInfo};
 use crate::rtt_sample::{RttSample, micros};
-use crate::{ConfigError, Policy, check};
-use remuda_algorithms::controller::Reason;
+use crate::{ConfigError, check};
+use remuda_algorithms::Reason;
 use remuda_algorithms::filter::Windowed;
 use remuda_algorithms::recovery::congested;
 use remuda_algorithms::units::Time;
@@ -50,10 +51,10 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Its line in [`crate::POLICIES`].
-pub const POLICY: Policy = Policy {
+pub const POLICY: PolicyInfo = PolicyInfo {
     name: "rein",
     summary: "cubic first; westwood on WiFi, bbr on small buffers (Rein)",
-    build: |config| Box::new(Riding::new(Rein::new(config.rein.clone()))),
+    build: |config| Box::new(ArmRunner::new(Rein::new(config.rein.clone()))),
 };
 
 /// When to propose again what the guard has vetoed: its least dwell time (guard.rs in the agent).
@@ -162,8 +163,8 @@ impl Class {
     }
 }
 
-/// The arms that Rein rides.
-const RIDDEN: [&str; 3] = [cubic::ARM.name, bbr::ARM.name, westwood::ARM.name];
+/// The arms that Rein picks from.
+const ARMS_OF_REIN: [&str; 3] = [cubic::ARM.name, bbr::ARM.name, westwood::ARM.name];
 
 /// Rein, for one flow.
 pub struct Rein {
@@ -178,7 +179,7 @@ pub struct Rein {
     proposal: Option<Proposal>,
 }
 
-impl Chooser for Rein {
+impl Policy for Rein {
     fn begin(&mut self, path: &PathState, now: Time) -> &'static str {
         *self = Self::new(self.config.clone());
         let at_us = micros(now.0);
@@ -199,13 +200,13 @@ impl Chooser for Rein {
         self.proposal.take()
     }
 
-    fn switched(&mut self, _arm: &'static str, now: Time) {
+    fn taken(&mut self, _arm: &'static str, now: Time) {
         self.next_at = now + Duration::from_secs(self.config.reevaluate_secs);
         self.start_sample(now);
     }
 
-    fn rides(&self, arm: &str) -> bool {
-        RIDDEN.contains(&arm)
+    fn picks(&self, arm: &str) -> bool {
+        ARMS_OF_REIN.contains(&arm)
     }
 }
 
@@ -323,7 +324,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use remuda_algorithms::units::{Bytes, Packets, Rate};
-    use remuda_algorithms::{ARMS, Controller, RttSamples};
+    use remuda_algorithms::{ARMS, RttSamples};
 
     const MSS: Bytes = Bytes(1_448);
 
@@ -351,7 +352,7 @@ mod tests {
 
     /// Feeds a report each 10 ms from the last moment until `until_ms`: all that it decides.
     fn feed(
-        rein: &mut Riding<Rein>,
+        rein: &mut ArmRunner<Rein>,
         m: &Measurement,
         span_ms: std::ops::Range<u64>,
     ) -> Vec<Proposal> {
@@ -363,8 +364,8 @@ mod tests {
         decided
     }
 
-    fn started() -> Riding<Rein> {
-        let mut rein = Riding::new(Rein::new(ReinConfig::default()));
+    fn started() -> ArmRunner<Rein> {
+        let mut rein = ArmRunner::new(Rein::new(ReinConfig::default()));
         rein.resume(&path(), Time::ZERO);
         // The empty path, before its queue fills.
         rein.on_measurement(&report(&[40]), at_ms(5));
@@ -435,7 +436,7 @@ mod tests {
         rein.hand_off(&mut path);
         let first = rein.switch_to(decided[0].to, &path, at_ms(1_000)).expect("an arm of Rein");
         assert!(first.cwnd <= path.cwnd && first.rate.is_some());
-        assert_eq!((rein.arm(), rein.program()), (bbr::ARM.name, bbr::ARM.program));
+        assert_eq!((rein.arm(), rein.running().program()), (bbr::ARM.name, bbr::ARM.program));
         assert_eq!(feed(&mut rein, &m, 1_010..31_000), []);
         assert_eq!(feed(&mut rein, &m, 31_000..31_100)[0].to, "bbr");
     }
@@ -443,7 +444,7 @@ mod tests {
     #[test]
     fn an_arm_that_is_not_reins_is_refused() {
         let mut rein = started();
-        for other in ARMS.iter().filter(|arm| !RIDDEN.contains(&arm.name)) {
+        for other in ARMS.iter().filter(|arm| !ARMS_OF_REIN.contains(&arm.name)) {
             assert!(rein.switch_to(other.name, &path(), at_ms(10)).is_err(), "{}", other.name);
         }
         assert_eq!(rein.arm(), "cubic");
@@ -454,13 +455,13 @@ mod tests {
         let mut rein = started();
         let m = Measurement { app_limited: true, ..report(&[42, 60, 110, 45, 70]) };
         feed(&mut rein, &m, 10..2_000);
-        assert_eq!(rein.chooser().sample.count(), 1);
+        assert_eq!(rein.policy().sample.count(), 1);
     }
 
     #[test]
     fn the_papers_own_threshold_is_a_setting() {
         let config = ReinConfig { large_buffer_rtt_p95_ms: Some(60), ..ReinConfig::default() };
-        let mut rein = Riding::new(Rein::new(config));
+        let mut rein = ArmRunner::new(Rein::new(config));
         rein.resume(&path(), Time::ZERO);
         let m = Measurement { lost: Packets(1), ..report(&[62, 63, 64]) };
         assert_eq!(feed(&mut rein, &m, 10..2_000)[0].to, "cubic");
@@ -491,7 +492,7 @@ mod tests {
             ),
         ) {
             let config = ReinConfig { sample_round_trips: 1, ..Default::default() };
-            let mut rein = Riding::new(Rein::new(config));
+            let mut rein = ArmRunner::new(Rein::new(config));
             let mut path = path();
             rein.resume(&path, Time::ZERO);
             for ([a, b, c, d, e, f, g, at], [timed_out, app_limited, in_recovery, has_rtt], to)

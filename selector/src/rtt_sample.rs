@@ -23,15 +23,15 @@ const SUB_BITS: u32 = 3;
 const OCTAVES: usize = 27;
 const BINS: usize = OCTAVES << SUB_BITS;
 
-/// Sums of round trips. Sums of bogus reports saturate.
+/// Totals of round trips. They saturate, as a report may hold any number.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct RttTotals {
     count: u64,
     sum_us: u128,
     sq_sum_us2: u128,
 }
 
-impl Sums {
+impl RttTotals {
     fn add(&mut self, rtt: &RttSamples) {
         self.count = self.count.saturating_add(rtt.count);
         self.sum_us = self.sum_us.saturating_add(rtt.sum_us.into());
@@ -55,11 +55,11 @@ impl Sums {
 /// A sample of round trips.
 #[derive(Clone, Debug)]
 pub struct RttSample {
-    all: Sums,
+    all: RttTotals,
     min: Option<Duration>,
     max: Duration,
     /// The half round trip under way.
-    window: Sums,
+    window: RttTotals,
     window_start: Time,
     windows: u64,
     /// Scatter within finished windows, and its degrees of freedom.
@@ -72,10 +72,10 @@ impl RttSample {
     /// An empty sample, which starts now.
     pub fn new(now: Time) -> Self {
         Self {
-            all: Sums::default(),
+            all: RttTotals::default(),
             min: None,
             max: Duration::ZERO,
-            window: Sums::default(),
+            window: RttTotals::default(),
             window_start: now,
             windows: 0,
             scatter_us2: 0.0,
@@ -103,12 +103,12 @@ impl RttSample {
         self.scatter_us2 += self.window.scatter_us2().min(cap_us2);
         self.freedom = self.freedom.saturating_add(self.window.count - 1);
         self.windows += 1;
-        self.window = Sums::default();
+        self.window = RttTotals::default();
         self.window_start = now;
     }
 
     fn count_into_bins(&mut self, rtt: &RttSamples) {
-        let mut one = Sums::default();
+        let mut one = RttTotals::default();
         one.add(rtt);
         let (mean_us, std_us) = (one.mean_us(), one.std_us());
         let (min_us, max_us) = (micros(rtt.min), micros(rtt.max).max(micros(rtt.min)));

@@ -4,7 +4,7 @@
 //! ([`crate::features`]).
 
 use crate::features::{Unit, Units};
-use crate::sums::Sums;
+use crate::span_totals::SpanTotals;
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{Measurement, Sample};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct Sampling {
     latest: Option<Unit>,
     since: Time,
     last: Time,
-    sums: Sums,
+    totals: SpanTotals,
     sample: Option<Sample>,
 }
 
@@ -31,7 +31,7 @@ impl Sampling {
 
     /// Takes in a report of the flow, which `arm` has; the data unit, if one ends with it.
     pub fn add(&mut self, m: &Measurement, arm: &'static str, now: Time) -> Option<Unit> {
-        self.sums.add(m, now - self.last);
+        self.totals.add(m, now - self.last);
         self.last = now;
         let unit = self.units.add(m, now);
         self.latest = unit.or(self.latest);
@@ -44,14 +44,14 @@ impl Sampling {
     /// Another arm has the flow now: what the one before did is not mixed with what it does.
     pub fn switched(&mut self, from: &'static str, now: Time) {
         self.cut(from, now);
-        (self.since, self.sums) = (now, Sums::default());
+        (self.since, self.totals) = (now, SpanTotals::default());
     }
 
     fn cut(&mut self, arm: &'static str, now: Time) {
-        let (Some(latest), Some(seen)) = (self.latest, self.sums.seen()) else { return };
+        let (Some(latest), Some(seen)) = (self.latest, self.totals.seen()) else { return };
         let features = latest.features.0.into();
         self.sample = Some(Sample { arm, from: self.since, until: now, seen, features });
-        (self.since, self.sums) = (now, Sums::default());
+        (self.since, self.totals) = (now, SpanTotals::default());
     }
 
     /// The sample that has ended, once.

@@ -1,10 +1,11 @@
 //! What the tests of the policies share: scripted measurements, and what holds of any.
 
+use crate::arm_runner::ArmRunner;
 use crate::candidates::place;
-use crate::riding::{Chooser, Riding};
+use crate::policy::Policy;
 use proptest::prelude::*;
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
-use remuda_algorithms::{ARMS, Controller, Measurement, PathState, Proposal, RttSamples};
+use remuda_algorithms::{ARMS, Measurement, PathState, Proposal, RttSamples};
 use std::time::Duration;
 
 pub const MSS: Bytes = Bytes(1_448);
@@ -45,8 +46,8 @@ pub fn report(bytes: u64, rtt_ms: u64) -> Measurement {
 
 /// Reports `of(arm, ms)` every 10 ms and carries out each proposal at once: the arms, each with the
 /// second at which it took the flow.
-pub fn drive<C: Chooser>(
-    policy: &mut Riding<C>,
+pub fn drive<C: Policy>(
+    policy: &mut ArmRunner<C>,
     secs: u64,
     of: impl Fn(&'static str, u64) -> Measurement,
 ) -> Vec<(u64, &'static str)> {
@@ -60,8 +61,8 @@ pub fn drive<C: Chooser>(
 }
 
 /// The same; `each` sees every proposal, with the arm in charge before it.
-pub fn proposals<C: Chooser>(
-    policy: &mut Riding<C>,
+pub fn proposals<C: Policy>(
+    policy: &mut ArmRunner<C>,
     secs: u64,
     of: impl Fn(&'static str, u64) -> Measurement,
     mut each: impl FnMut(u64, &Proposal, &'static str),
@@ -125,7 +126,10 @@ pub fn whatever_is_reported() -> impl Strategy<Value = Vec<Anything>> {
 }
 
 /// What holds of a policy over the candidates, whatever is reported.
-pub fn holds<C: Chooser>(mut policy: Riding<C>, reports: &[Anything]) -> Result<(), TestCaseError> {
+pub fn holds<C: Policy>(
+    mut policy: ArmRunner<C>,
+    reports: &[Anything],
+) -> Result<(), TestCaseError> {
     let mut path = path();
     policy.resume(&path, Time::ZERO);
     for (m, now, to) in reports {

@@ -4,7 +4,7 @@
 //! turn that begins with a switch counts from two round trips on. A turn that is too short to say
 //! something of the arm, or in most of which the application had too little to send, says nothing.
 
-use crate::sums::Sums;
+use crate::span_totals::SpanTotals;
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{Measurement, Seen};
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct Turn {
     last: Time,
     settles: bool,
     srtt: Option<Duration>,
-    sums: Sums,
+    totals: SpanTotals,
     rtt_min: Option<Duration>,
     reports: u32,
     app_limited: u32,
@@ -50,7 +50,7 @@ impl Turn {
             last: now,
             settles: false,
             srtt: None,
-            sums: Sums::default(),
+            totals: SpanTotals::default(),
             rtt_min: None,
             reports: 0,
             app_limited: 0,
@@ -79,7 +79,7 @@ impl Turn {
         if self.settles && now - self.began < settling {
             return;
         }
-        self.sums.add(m, span);
+        self.totals.add(m, span);
         self.reports = self.reports.saturating_add(1);
         self.app_limited = self.app_limited.saturating_add(m.app_limited.into());
         if let Some(rtt) = m.rtt {
@@ -96,9 +96,9 @@ impl Turn {
     /// What came of it, if it says something.
     pub fn outcome(&self) -> Option<Outcome> {
         let (srtt, rtt_min) = (self.srtt?, self.rtt_min?);
-        let long = self.sums.span() >= srtt.saturating_mul(SPAN_RTTS_MIN);
+        let long = self.totals.span() >= srtt.saturating_mul(SPAN_RTTS_MIN);
         let limited = self.app_limited > self.reports / 2;
-        let seen = self.sums.seen().filter(|_| long && !limited)?;
+        let seen = self.totals.seen().filter(|_| long && !limited)?;
         Some(Outcome { seen, rtt_min_ms: rtt_min.as_secs_f64() * 1e3 })
     }
 }

@@ -1,9 +1,9 @@
-//! The baselines on a small network: they ride the candidates, use the link, and are the same in
+//! The baselines on a small network: they run the candidates, use the link, and are the same in
 //! each run.
 
 mod fluid;
 
-use fluid::{Flow, Link, Net, at_ms};
+use fluid::{Driver, Flow, Link, Net, at_ms};
 use remuda_selector::{CANDIDATES, PolicyConfig, policy};
 
 const BASELINES: [&str; 3] = ["random", "epsilon_greedy", "linucb"];
@@ -16,14 +16,16 @@ fn run(driver: &str, (mbit_per_sec, rtt_ms): (u64, u64)) -> (f64, Vec<&'static s
     let build = policy(driver).expect("a policy").build;
     let link = Link::wired(mbit_per_sec, rtt_ms, 15);
     let mut arms = Vec::new();
-    let mut net = Net::new(link, vec![Flow::new(build(&PolicyConfig::default()), 0)]);
+    let mut net =
+        Net::new(link, vec![Flow::new(Driver::Policy(build(&PolicyConfig::default())), 0)]);
     net.run_with(SECS * 1_000, |flow, now_ms| {
-        let Some(proposal) = flow.controller.proposal() else { return };
-        if proposal.to == flow.controller.arm() {
+        let Driver::Policy(runner) = &mut flow.driver else { return };
+        let Some(proposal) = runner.proposal() else { return };
+        if proposal.to == runner.arm() {
             return;
         }
-        flow.controller.hand_off(&mut flow.path);
-        let switched = flow.controller.switch_to(proposal.to, &flow.path, at_ms(now_ms));
+        runner.hand_off(&mut flow.path);
+        let switched = runner.switch_to(proposal.to, &flow.path, at_ms(now_ms));
         // An arm that does not take the path is what the host vetoes.
         if let Ok(decision) = switched {
             flow.obey(decision);
@@ -35,7 +37,7 @@ fn run(driver: &str, (mbit_per_sec, rtt_ms): (u64, u64)) -> (f64, Vec<&'static s
 }
 
 #[test]
-fn they_ride_the_candidates_and_use_the_link() {
+fn they_run_the_candidates_and_use_the_link() {
     for driver in BASELINES {
         for link in LINKS {
             let (share, arms) = run(driver, link);

@@ -3,7 +3,7 @@
 
 mod fluid;
 
-use fluid::{Flow, Link, Net, at_ms};
+use fluid::{Driver, Flow, Link, Net, at_ms};
 use remuda_selector::{PolicyConfig, policy};
 
 /// Megabits per second, and milliseconds of an empty link's round trip.
@@ -40,18 +40,20 @@ fn jitter_ms(mean_ms: f64, std_ms: f64, rho: f64, seed: u64) -> Vec<u64> {
 fn decisions(link: Link, competitors: &[u64]) -> Vec<(String, &'static str)> {
     let rein = policy("rein").expect("Rein").build;
     let cubic = remuda_algorithms::arm("cubic").expect("CUBIC");
-    let mut flows = vec![Flow::new(rein(&PolicyConfig::default()), 0)];
-    flows.extend(competitors.iter().map(|&start_ms| Flow::new(cubic.build(), start_ms)));
+    let mut flows = vec![Flow::new(Driver::Policy(rein(&PolicyConfig::default())), 0)];
+    let other = || Driver::Arm(cubic.build().expect("it is made here"));
+    flows.extend(competitors.iter().map(|&start_ms| Flow::new(other(), start_ms)));
     let mut decided = Vec::new();
     Net::new(link, flows).run_with(SECS * 1_000, |flow, now_ms| {
-        let Some(proposal) = flow.controller.proposal() else {
+        let Driver::Policy(runner) = &mut flow.driver else { return };
+        let Some(proposal) = runner.proposal() else {
             return;
         };
         let class = proposal.why.features.into_iter().find(|(name, _)| *name == "class");
         decided.push((class.expect("a class").1, proposal.to));
-        if proposal.to != flow.controller.arm() {
-            flow.controller.hand_off(&mut flow.path);
-            let switched = flow.controller.switch_to(proposal.to, &flow.path, at_ms(now_ms));
+        if proposal.to != runner.arm() {
+            runner.hand_off(&mut flow.path);
+            let switched = runner.switch_to(proposal.to, &flow.path, at_ms(now_ms));
             flow.obey(switched.expect("an arm of Rein"));
         }
     });

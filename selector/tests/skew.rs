@@ -3,16 +3,16 @@
 
 use proptest::prelude::*;
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
-use remuda_algorithms::{Controller, Measurement, PathState, RttSamples, Sample};
+use remuda_algorithms::{Measurement, PathState, RttSamples, Sample};
 use remuda_selector::antelope::policy::AntelopeConfig;
 use remuda_selector::features::{COUNT, schema};
-use remuda_selector::{PolicyConfig, policy};
+use remuda_selector::{ArmRunner, PolicyConfig, policy};
 use std::time::Duration;
 
 const MSS: Bytes = Bytes(1_448);
 
-fn policies() -> (Box<dyn Controller>, Box<dyn Controller>) {
-    // Both ride CUBIC throughout: a dry run changes nothing.
+fn policies() -> (Box<ArmRunner>, Box<ArmRunner>) {
+    // Both run CUBIC throughout: a dry run changes nothing.
     let first = "cubic".to_owned();
     let antelope = AntelopeConfig { dry_run: true, first, decide_ms: 1, ..Default::default() };
     let config = PolicyConfig { antelope, ..PolicyConfig::default() };

@@ -8,11 +8,11 @@ use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::run_dir;
 use nix::sys::signal::Signal;
 use remuda_algorithms::units::Time;
-use remuda_algorithms::{Arm, Measurement, PathState, Proposal, Verdict, cubic};
+use remuda_algorithms::{Measurement, PathState, Proposal, Verdict};
 use remuda_live::Testbed;
 use remuda_live::transfer::set_algorithm;
 use remuda_selector::antelope::memory::{Memory, MemoryConfig, Network};
-use remuda_selector::riding::{Chooser, Riding};
+use remuda_selector::{ArmRunner, Policy, PolicyInfo};
 use remuda_tests::small_disk::{fill, with_small_disk};
 use remuda_tests::{Place, binary, exclusive, skip, wired};
 use std::fs;
@@ -282,7 +282,7 @@ fn a_full_disk_costs_no_flow_and_not_the_old_file() {
 /// A policy that uses the remembered arm, or else CUBIC, and always reports that BBR would suit.
 struct Believer;
 
-impl Chooser for Believer {
+impl Policy for Believer {
     fn begin(&mut self, path: &PathState, _now: Time) -> &'static str {
         path.suited.unwrap_or("cubic")
     }
@@ -290,7 +290,7 @@ impl Chooser for Believer {
     fn proposal(&mut self) -> Option<Proposal> {
         None
     }
-    fn switched(&mut self, _arm: &'static str, _now: Time) {}
+    fn taken(&mut self, _arm: &'static str, _now: Time) {}
     fn verdict(&self) -> Option<Verdict> {
         Some(Verdict { arm: "bbr", score: 0.8 })
     }
@@ -299,17 +299,16 @@ impl Chooser for Believer {
     }
 }
 
-static BELIEVER: Arm = Arm {
+static BELIEVER: PolicyInfo = PolicyInfo {
     name: "believer",
     summary: "rides what suited before",
-    make: |_| Box::new(Riding::new(Believer)),
-    ..cubic::ARM
+    build: |_| Box::new(ArmRunner::new(Believer)),
 };
 
 /// Registers the policy, before the registry of arms is first read.
 fn add_believer() {
     static ADDED: Once = Once::new();
-    ADDED.call_once(|| remuda_algorithms::add(&BELIEVER).expect("a name of its own"));
+    ADDED.call_once(|| remuda_selector::add(&BELIEVER).expect("a name of its own"));
 }
 
 /// Runs an agent in this process, so that it has this test's own policy.

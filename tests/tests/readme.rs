@@ -345,13 +345,23 @@ fn the_page_of_the_wire_lists_every_message_with_its_number() {
 }
 
 #[test]
-fn architecture_has_every_call_of_a_controller() {
+fn architecture_has_every_call_of_an_arm_a_policy_and_an_author() {
     let document = text("ARCHITECTURE.md");
-    let contract = text("algorithms/src/controller.rs");
-    let body = contract.split("pub trait Controller").nth(1).expect("the contract");
-    let calls = body.lines().filter_map(|line| line.trim().strip_prefix("fn ")?.split('(').next());
-    for call in calls {
-        assert!(document.contains(&format!("| `{call}(")), "ARCHITECTURE.md lacks {call}()");
+    for (file, name) in [
+        ("algorithms/src/arm.rs", "pub trait Arm: Send {"),
+        ("selector/src/policy.rs", "pub trait Policy: Send {"),
+        ("ccp-agent/src/author/arm.rs", "pub trait Author: Arm {"),
+    ] {
+        let contract = text(file);
+        let body = contract.split(name).nth(1).expect("the contract");
+        let body = body.split("\n}\n").next().expect("its end");
+        let calls =
+            body.lines().filter_map(|line| line.trim().strip_prefix("fn ")?.split('(').next());
+        let calls: Vec<&str> = calls.collect();
+        assert!(calls.len() > 3, "{file}: no calls are found");
+        for call in calls {
+            assert!(document.contains(&format!("| `{call}(")), "ARCHITECTURE.md lacks {call}()");
+        }
     }
 }
 

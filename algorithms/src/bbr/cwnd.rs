@@ -1,7 +1,7 @@
 //! BBR's window: the target, approached by what is acknowledged; in the first round of a recovery
 //! one packet out for one packet in; afterwards the window of before.
 
-use crate::controller::Measurement;
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::recovery::{Recovery, episode_rtt};
 use crate::units::{Bytes, Packets, Time};

@@ -29,15 +29,12 @@ mod probe_bw;
 pub mod probe_rtt;
 pub mod startup;
 
-use crate::Arm;
-use crate::controller::{
-    Controller, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY, Readiness,
-};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY, Readiness};
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::round::Round;
 use crate::units::{Bytes, Gain, Rate, Time};
 use crate::window;
-use crate::{report_each_round, signals};
 use cwnd::Cwnd;
 use model::Model;
 use probe_bw::Cycle;
@@ -45,16 +42,17 @@ use probe_rtt::ProbeRtt;
 use startup::FullPipe;
 use std::time::Duration;
 
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "bbr",
     summary: "paces at the bottleneck's rate, two BDPs in flight at most (BBR v1)",
     program: ProgramId("bbr/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Bbr::new()),
+    // So that a phase of the gain cycle, which lasts one minimum RTT, ends when it should.
+    reports_per_round: REPORTS_PER_ROUND_MANY,
+    paces: true,
+    answers_losses: false,
+    make: Some(|_| Box::new(Bbr::default())),
+    ..ArmInfo::DEFAULT
 };
 
 /// tcp_bbr.c `bbr_pacing_margin_percent`: 1 % below, so that a queue drains rather than grows.
@@ -87,18 +85,9 @@ enum Mode {
     ProbeRtt(ProbeRtt),
 }
 
-impl Controller for Bbr {
-    fn arm(&self) -> &'static str {
-        ARM.name
-    }
-
-    fn program(&self) -> ProgramId {
-        ARM.program
-    }
-
-    /// So that a phase of the gain cycle, which lasts one minimum RTT, ends when it should.
-    fn reports_per_round(&self) -> u32 {
-        REPORTS_PER_ROUND_MANY
+impl Arm for Bbr {
+    fn info(&self) -> &'static ArmInfo {
+        &ARM
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
@@ -155,12 +144,13 @@ impl Controller for Bbr {
     }
 }
 
-impl Bbr {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
+impl Default for Bbr {
+    fn default() -> Self {
         Self::over(&window::no_path(), Time::ZERO)
     }
+}
 
+impl Bbr {
     fn over(path: &PathState, now: Time) -> Self {
         let path = window::sane(path);
         let model = Model::resume(&path, BW_ROUNDS, now);
@@ -308,16 +298,10 @@ impl Bbr {
     }
 }
 
-impl Default for Bbr {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::measurement::RttSamples;
     use crate::script::{MSS, path};
     use crate::units::Packets;
 
@@ -352,7 +336,7 @@ mod tests {
     fn starts_at_2885_thousandths_of_a_window_a_round_trip() {
         let mut path = path(10);
         path.observe_rtt(RTT, RTT, RTT, 0);
-        let first = Bbr::new().resume(&path, Time::ZERO);
+        let first = Bbr::default().resume(&path, Time::ZERO);
         assert_eq!(first.cwnd, path.cwnd);
         assert_eq!(first.rate, Some((path.cwnd / RTT) * startup::HIGH_GAIN));
     }
@@ -360,7 +344,7 @@ mod tests {
     #[test]
     fn a_known_path_is_taken_over_without_startup() {
         for (in_flight, drains) in [(BDP, false), (BDP + BDP, true)] {
-            let mut bbr = Bbr::new();
+            let mut bbr = Bbr::default();
             let first = bbr.resume(&known_path(200, in_flight), at_ms(2));
             assert_eq!(bbr.mode == Mode::Drain, drains);
             assert_eq!(matches!(bbr.mode, Mode::ProbeBw(_)), !drains);
@@ -370,13 +354,13 @@ mod tests {
 
     #[test]
     fn a_window_above_two_bdps_is_cut_when_the_path_is_taken_over() {
-        let first = Bbr::new().resume(&known_path(1_000, BDP), at_ms(2));
+        let first = Bbr::default().resume(&known_path(1_000, BDP), at_ms(2));
         assert!(first.cwnd <= Packets(200).to_bytes(MSS), "{first:?}");
     }
 
     /// A BBR that cruises from 2 ms on, fed until `until_ms` with what `in_flight` says.
     fn cruising(until_ms: u64, in_flight: fn(Decision) -> Bytes) -> (Bbr, Decision) {
-        let mut bbr = Bbr::new();
+        let mut bbr = Bbr::default();
         let mut decision = bbr.resume(&known_path(100, BDP), at_ms(2));
         for ms in (12..until_ms).step_by(10) {
             let m = Measurement {

@@ -1,7 +1,7 @@
 //! BBR's model of the path: bandwidth, minimum RTT, and how ACKs bunch up.
 
-use crate::controller::Measurement;
 use crate::filter::Windowed;
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Bytes, Gain, Packets, Rate, Time};
 use std::time::Duration;
@@ -194,7 +194,7 @@ impl Aggregation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::measurement::RttSamples;
 
     const MSS: Bytes = Bytes(1_448);
     const RATE: Rate = Rate::from_bytes_per_sec(3_000_000);

@@ -1,7 +1,7 @@
 //! PROBE_BW cycles through eight gains: a quarter more to see whether there is more, a quarter
 //! less to drain what that has queued, then six round trips at the rate of the bottleneck.
 
-use crate::controller::Measurement;
+use crate::measurement::Measurement;
 use crate::units::{Bytes, Gain, Packets, Time};
 use std::time::Duration;
 

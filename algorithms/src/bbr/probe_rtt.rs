@@ -1,7 +1,7 @@
 //! PROBE_RTT: every ten seconds without a new minimum, four segments in flight for 200 ms and a
 //! round trip, so that the queue is empty and the minimum RTT shows.
 
-use crate::controller::Measurement;
+use crate::measurement::Measurement;
 use crate::units::{Bytes, Time};
 use std::time::Duration;
 

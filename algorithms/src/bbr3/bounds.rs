@@ -4,7 +4,7 @@
 //! segment was sent; the losses of a round trip are compared with what was in flight in the one
 //! before, which is when they were sent.
 
-use crate::controller::Measurement;
+use crate::measurement::Measurement;
 use crate::units::{Bytes, Gain, Packets, Rate, Time};
 use std::collections::VecDeque;
 

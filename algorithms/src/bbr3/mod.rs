@@ -25,34 +25,30 @@
 mod bounds;
 mod probe_bw;
 
-use crate::Arm;
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY, Readiness};
 use crate::bbr::PACING_MARGIN;
 use crate::bbr::cwnd::Cwnd;
 use crate::bbr::model::Model;
 use crate::bbr::probe_rtt::ProbeRtt;
 use crate::bbr::startup::FullPipe;
-use crate::controller::{
-    Controller, CwndUse, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY, Readiness,
-};
+use crate::measurement::{CwndUse, Measurement};
 use crate::path::PathState;
 use crate::round::Round;
 use crate::units::{Bytes, Gain, Packets, Rate, Time};
 use crate::window;
-use crate::{report_each_round, signals};
 use bounds::Bounds;
 use probe_bw::{CWND_GAIN, Cycle, Phase};
 use std::time::Duration;
 
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "bbr3",
     summary: "BBR that answers losses and leaves room for others (BBR v3)",
     program: ProgramId("bbr3/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Bbr3::new()),
+    reports_per_round: REPORTS_PER_ROUND_MANY,
+    paces: true,
+    make: Some(|_| Box::new(Bbr3::default())),
+    ..ArmInfo::DEFAULT
 };
 
 /// Section 5.6.1 `StartupPacingGain`: 4 ln 2.
@@ -104,17 +100,9 @@ struct MinRtt {
     short: (Duration, Time),
 }
 
-impl Controller for Bbr3 {
-    fn arm(&self) -> &'static str {
-        ARM.name
-    }
-
-    fn program(&self) -> ProgramId {
-        ARM.program
-    }
-
-    fn reports_per_round(&self) -> u32 {
-        REPORTS_PER_ROUND_MANY
+impl Arm for Bbr3 {
+    fn info(&self) -> &'static ArmInfo {
+        &ARM
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
@@ -172,12 +160,13 @@ impl Controller for Bbr3 {
     }
 }
 
-impl Bbr3 {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
+impl Default for Bbr3 {
+    fn default() -> Self {
         Self::over(&window::no_path(), Time::ZERO)
     }
+}
 
+impl Bbr3 {
     fn over(path: &PathState, now: Time) -> Self {
         let path = window::sane(path);
         let model = Model::resume(&path, BW_CYCLES, now);
@@ -442,16 +431,10 @@ impl Bbr3 {
     }
 }
 
-impl Default for Bbr3 {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::measurement::RttSamples;
     use crate::script::path;
 
     const RATE: Rate = Rate::from_bytes_per_sec(3_000_000);
@@ -484,7 +467,7 @@ mod tests {
 
     /// Runs a BBR that took over at 2 ms; the phases it was in, with when they began.
     fn phases(until_ms: u64, lost: impl Fn(u64, &Bbr3) -> u64) -> (Bbr3, Vec<(u64, String)>) {
-        let mut bbr = Bbr3::new();
+        let mut bbr = Bbr3::default();
         let mut decision = bbr.resume(&known_path(BDP), at_ms(2));
         let mut seen: Vec<(u64, String)> = Vec::new();
         for ms in (12..until_ms).step_by(10) {
@@ -507,7 +490,7 @@ mod tests {
     #[test]
     fn a_known_path_is_taken_over_at_cruise_or_draining() {
         for (in_flight, drains) in [(BDP, false), (BDP + BDP, true)] {
-            let mut bbr = Bbr3::new();
+            let mut bbr = Bbr3::default();
             let first = bbr.resume(&known_path(in_flight), at_ms(2));
             assert_eq!(bbr.mode == Mode::Drain, drains);
             assert!(first.rate <= Some(RATE));
@@ -541,7 +524,7 @@ mod tests {
 
     #[test]
     fn startup_ends_when_a_round_trip_loses_too_much() {
-        let mut bbr = Bbr3::new();
+        let mut bbr = Bbr3::default();
         bbr.resume(&path(10), at_ms(0));
         for ms in (10..200).step_by(10) {
             let m = Measurement { lost: Packets(3), in_recovery: true, ..steady(BDP) };

@@ -22,14 +22,12 @@
 
 mod detector;
 
-use crate::Arm;
-use crate::controller::{
-    Controller, CwndUse, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY,
-};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY};
 use crate::cubic::Cubic;
+use crate::measurement::{CwndUse, Measurement};
 use crate::path::PathState;
 use crate::units::{Bytes, Packets, Rate, Time};
-use crate::window;
+use crate::window::{self, WindowArm};
 use crate::{report_each_round, signals};
 use detector::{Detector, Sample, Verdict};
 use std::f64::consts::TAU;
@@ -50,12 +48,17 @@ pub const PROGRAM: &str = concat!(
 );
 
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "nimbus",
     summary: "a short queue, or CUBIC if others fill the buffer (Nimbus)",
     program: ProgramId("nimbus/rates"),
     program_text: PROGRAM,
-    make: |_| Box::new(Nimbus::new()),
+    own_fields: OWN_FIELDS,
+    // A pulse is up for 50 ms.
+    reports_per_round: REPORTS_PER_ROUND_MANY,
+    paces: true,
+    make: Some(|_| Box::new(Nimbus::default())),
+    ..ArmInfo::DEFAULT
 };
 
 const OWN_FIELDS: &[&str] = &["Report.rates"];
@@ -107,22 +110,9 @@ enum Mode {
     Delay,
 }
 
-impl Controller for Nimbus {
-    fn arm(&self) -> &'static str {
-        ARM.name
-    }
-
-    fn program(&self) -> ProgramId {
-        ARM.program
-    }
-
-    /// A pulse is up for 50 ms.
-    fn reports_per_round(&self) -> u32 {
-        REPORTS_PER_ROUND_MANY
-    }
-
-    fn own_fields(&self) -> &[&'static str] {
-        OWN_FIELDS
+impl Arm for Nimbus {
+    fn info(&self) -> &'static ArmInfo {
+        &ARM
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
@@ -163,12 +153,13 @@ impl Controller for Nimbus {
     }
 }
 
-impl Nimbus {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
+impl Default for Nimbus {
+    fn default() -> Self {
         Self::over(&window::no_path(), Time::ZERO)
     }
+}
 
+impl Nimbus {
     /// A known path is taken over in the competitive mode: it is the one that cannot be starved.
     fn over(path: &PathState, now: Time) -> Self {
         let path = window::sane(path);
@@ -287,16 +278,10 @@ fn rates(m: &Measurement) -> (f64, f64) {
     ((rates >> 32) as f64, (rates & u64::from(u32::MAX)) as f64)
 }
 
-impl Default for Nimbus {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::{OWN_FIELDS_MAX, RttSamples};
+    use crate::measurement::{OWN_FIELDS_MAX, RttSamples};
     use crate::script::path;
 
     fn report(sent: u64, delivered: u64, rtt_ms: u64) -> Measurement {
@@ -317,8 +302,7 @@ mod tests {
 
     #[test]
     fn the_cross_traffic_is_what_the_link_does_not_deliver_to_us() {
-        let mut nimbus = Nimbus::new();
-        nimbus.link = 3_000_000.0;
+        let nimbus = Nimbus { link: 3_000_000.0, ..Nimbus::default() };
         // Sent 1.5, delivered 1.0 of 3.0: others had 3.0 in the ratio of what was queued.
         assert_eq!(nimbus.cross(1_500_000.0, 1_000_000.0), 3_000_000.0);
         assert_eq!(nimbus.cross(3_000_000.0, 3_000_000.0), 0.0);
@@ -326,8 +310,7 @@ mod tests {
 
     #[test]
     fn a_pulse_is_up_for_a_quarter_and_adds_nothing_in_all() {
-        let mut nimbus = Nimbus::new();
-        nimbus.link = 1_000_000.0;
+        let nimbus = Nimbus { link: 1_000_000.0, ..Nimbus::default() };
         let pulses: Vec<f64> = (0..200).map(|ms| nimbus.pulse(5.0, at(ms))).collect();
         assert!((pulses[25] - 250_000.0).abs() < 1.0, "{}", pulses[25]);
         assert_eq!(pulses.iter().filter(|pulse| **pulse > 1.0).count(), 49);
@@ -337,7 +320,7 @@ mod tests {
 
     #[test]
     fn alone_it_comes_to_the_delay_mode_and_among_elastic_flows_back() {
-        let mut nimbus = Nimbus::new();
+        let mut nimbus = Nimbus::default();
         nimbus.resume(&path(10), at(0));
         let mut now = 0;
         while now < 20_000 {
@@ -357,7 +340,7 @@ mod tests {
 
     #[test]
     fn the_delay_mode_slows_down_when_the_queue_is_long() {
-        let mut nimbus = Nimbus::new();
+        let mut nimbus = Nimbus::default();
         let mut known = path(100);
         known.observe(&report(3_000_000, 3_000_000, 40), at(0));
         nimbus.resume(&known, at(0));

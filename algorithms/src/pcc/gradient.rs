@@ -31,10 +31,9 @@
 
 use super::Trials;
 use super::monitor::{Interval, OWN_FIELDS};
-use crate::Arm;
-use crate::controller::{
-    Controller, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY, Registers,
-};
+use crate::arm::{Arm, ArmInfo, Decision, REPORTS_PER_ROUND_MANY, Registers};
+use crate::measurement::Measurement;
+use crate::monitor_intervals;
 use crate::path::PathState;
 use crate::units::{Bytes, Gain, Rate, Time};
 use crate::window;
@@ -76,20 +75,31 @@ pub type Utility = fn(&Interval<Tag>, f64, Bytes) -> f64;
 /// What an interval is for: its place among the trials.
 pub type Tag = usize;
 
+const PROGRAM: &str = monitor_intervals!();
+
+/// What arms of this control share.
+pub const SHARED: ArmInfo = ArmInfo {
+    program_text: PROGRAM,
+    own_fields: OWN_FIELDS,
+    reports_per_round: REPORTS_PER_ROUND_MANY,
+    paces: true,
+    ..ArmInfo::DEFAULT
+};
+
 /// An arm that is this rate control with a utility of its own, for one flow.
 #[derive(Clone, Debug)]
 pub struct Climber {
-    arm: &'static Arm,
+    info: &'static ArmInfo,
     goal: Goal,
     gradient: Gradient,
 }
 
 impl Climber {
     /// One that has no flow yet.
-    pub fn new(arm: &'static Arm, goal: Goal) -> Self {
+    pub fn new(info: &'static ArmInfo, goal: Goal) -> Self {
         let goal = Goal { pairs: goal.pairs.clamp(1, PAIRS_MAX), ..goal };
         let gradient = Gradient::resume(&window::no_path(), goal, Time::ZERO);
-        Self { arm, goal, gradient }
+        Self { info, goal, gradient }
     }
 
     /// Whether it still doubles its rate.
@@ -98,25 +108,13 @@ impl Climber {
     }
 }
 
-impl Controller for Climber {
-    fn arm(&self) -> &'static str {
-        self.arm.name
+impl Arm for Climber {
+    fn info(&self) -> &'static ArmInfo {
+        self.info
     }
 
-    fn program(&self) -> ProgramId {
-        self.arm.program
-    }
-
-    fn reports_per_round(&self) -> u32 {
-        REPORTS_PER_ROUND_MANY
-    }
-
-    fn own_fields(&self) -> &[&'static str] {
-        OWN_FIELDS
-    }
-
-    fn registers(&self) -> Registers {
-        self.gradient.trials.registers()
+    fn registers(&self, registers: &mut Registers) {
+        self.gradient.trials.registers(registers);
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {

@@ -1,7 +1,8 @@
 //! For tests: one rate-based sender on a fluid link, in steps of 10 ms, with the program's part of
 //! the monitor intervals played.
 
-use crate::controller::{Controller, Decision, Measurement, OWN_FIELDS_MAX, RttSamples};
+use crate::arm::{Arm, Decision, Registers};
+use crate::measurement::{Measurement, OWN_FIELDS_MAX, RttSamples};
 use crate::path::PathState;
 use crate::script::MSS;
 use crate::units::{Bytes, Packets, Rate, Time};
@@ -83,15 +84,15 @@ impl Link {
     }
 
     /// Runs a new flow until `end_ms`.
-    pub fn run(&mut self, controller: &mut dyn Controller, end_ms: u64) {
+    pub fn run(&mut self, controller: &mut dyn Arm, end_ms: u64) {
         let path = crate::script::path(10);
         let decision = controller.resume(&path, self.now());
         self.go_on(controller, decision, end_ms);
     }
 
     /// Runs a flow of which this was decided, until `end_ms`.
-    pub fn go_on(&mut self, controller: &mut dyn Controller, mut decision: Decision, end_ms: u64) {
-        let mut registers = controller.registers();
+    pub fn go_on(&mut self, controller: &mut dyn Arm, mut decision: Decision, end_ms: u64) {
+        let mut registers = registers_of(controller);
         let mut boundaries = VecDeque::new();
         // What was sent in each step, and when its ACKs come.
         let mut flight: VecDeque<(Time, Time)> = VecDeque::new();
@@ -116,8 +117,8 @@ impl Link {
             }
             let m = Measurement { own, ..self.step(rate, (path, rtt)) };
             decision = controller.on_measurement(&m, now);
-            if controller.registers() != registers {
-                registers = controller.registers();
+            if registers_of(controller) != registers {
+                registers = registers_of(controller);
                 boundaries.push_back(now);
             }
         }
@@ -163,4 +164,10 @@ impl Link {
             ..Measurement::QUIET
         }
     }
+}
+
+fn registers_of(arm: &dyn Arm) -> Registers {
+    let mut registers = Registers::NONE;
+    arm.registers(&mut registers);
+    registers
 }

@@ -15,7 +15,8 @@ pub mod gradient;
 pub mod link;
 pub mod monitor;
 
-use crate::controller::{Decision, Measurement, Registers};
+use crate::arm::{Decision, Registers};
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::recovery::{Recovery, congested, episode_rtt};
 use crate::units::{Bytes, Gain, Packets, Rate, Time};
@@ -140,8 +141,8 @@ impl<T> Trials<T> {
     }
 
     /// What the program must hold.
-    pub fn registers(&self) -> Registers {
-        self.monitor.registers()
+    pub fn registers(&self, registers: &mut Registers) {
+        self.monitor.registers(registers);
     }
 
     /// What is in force.
@@ -177,7 +178,7 @@ fn known_rtt(path: &PathState) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::measurement::RttSamples;
     use crate::script::{MSS, path};
 
     const RTT: Duration = Duration::from_millis(40);

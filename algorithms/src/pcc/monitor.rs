@@ -24,7 +24,8 @@
 //!     counts for the next interval;
 //!   - the slope of the RTT is that of the reports' means, each weighted by its samples.
 
-use crate::controller::{Measurement, Registers};
+use crate::arm::Registers;
+use crate::measurement::Measurement;
 use crate::units::{Bytes, Gain, Packets, Rate, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -126,8 +127,8 @@ impl<T> Monitor<T> {
     }
 
     /// What the program must hold.
-    pub fn registers(&self) -> Registers {
-        Registers::NONE.with(INTERVAL, self.number)
+    pub fn registers(&self, registers: &mut Registers) {
+        registers.push(INTERVAL, self.number);
     }
 
     /// When the interval that is being sent began.
@@ -311,7 +312,7 @@ fn micros(span: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::{OWN_FIELDS_MAX, RttSamples};
+    use crate::measurement::{OWN_FIELDS_MAX, RttSamples};
 
     const MSS: Bytes = Bytes(1_000);
     const RATE: Rate = Rate::from_bytes_per_sec(1_000_000);

@@ -15,16 +15,14 @@
 
 pub mod tree;
 
-use crate::Arm;
-use crate::controller::{
-    Controller, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY, Readiness,
-};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY, Readiness};
+use crate::loaded::Slot;
+use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::recovery::{Recovery, congested, episode_rtt};
 use crate::units::{Bytes, Rate, Time};
 use crate::window;
 use crate::{report_each_round, signals};
-use std::sync::Arc;
 use std::time::Duration;
 use tree::{Memory, Tree};
 
@@ -70,17 +68,25 @@ pub const PROGRAM: &str = concat!(
     report_each_round!()
 );
 
+/// The name of its table among those loaded.
+pub const TABLE: &str = "remy";
 const OWN_FIELDS: &[&str] = &["Report.gaps"];
 /// Of each of the three.
 const GAP_BITS: u32 = 21;
 
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "remy",
     summary: "follows a rule table that Remy has computed (needs one)",
     program: ProgramId("remy/memory"),
     program_text: PROGRAM,
-    make: |settings| Box::new(Remy::new(settings.remy.clone())),
+    own_fields: OWN_FIELDS,
+    reports_per_round: REPORTS_PER_ROUND_MANY,
+    paces: true,
+    answers_losses: false,
+    loads: Some(TABLE),
+    make: Some(|loaded| Box::new(Remy::new(loaded.slot(TABLE)))),
+    ..ArmInfo::DEFAULT
 };
 
 /// The largest window of a table (whisker.cc).
@@ -93,7 +99,7 @@ const INTERSEND_MS_MIN: f64 = 0.001;
 /// Remy, for one flow.
 #[derive(Clone, Debug)]
 pub struct Remy {
-    table: Option<Arc<Tree>>,
+    table: Option<Slot<Tree>>,
     path: PathState,
     memory: Memory,
     recovery: Recovery,
@@ -102,21 +108,9 @@ pub struct Remy {
     rate: Option<Rate>,
 }
 
-impl Controller for Remy {
-    fn arm(&self) -> &'static str {
-        ARM.name
-    }
-
-    fn program(&self) -> ProgramId {
-        ARM.program
-    }
-
-    fn reports_per_round(&self) -> u32 {
-        REPORTS_PER_ROUND_MANY
-    }
-
-    fn own_fields(&self) -> &[&'static str] {
-        OWN_FIELDS
+impl Arm for Remy {
+    fn info(&self) -> &'static ArmInfo {
+        &ARM
     }
 
     fn can_resume(&self, _path: &PathState) -> Readiness {
@@ -167,11 +161,11 @@ impl Controller for Remy {
 
 impl Remy {
     /// One that has no flow yet, by this table.
-    pub fn new(table: Option<Arc<Tree>>) -> Self {
+    pub fn new(table: Option<Slot<Tree>>) -> Self {
         Self::over(table, &window::no_path(), Time::ZERO)
     }
 
-    fn over(table: Option<Arc<Tree>>, path: &PathState, now: Time) -> Self {
+    fn over(table: Option<Slot<Tree>>, path: &PathState, now: Time) -> Self {
         let path = window::sane(path);
         let mss = path.mss.0 as f64;
         let known = path.delivery_rate().zip(path.srtt).zip(path.rtt_min_long());
@@ -198,7 +192,7 @@ impl Remy {
     /// The rule of the memory, once for each segment.
     fn act(&mut self, packets: u64) {
         let Some(table) = &self.table else { return };
-        let action = table.action(&self.memory);
+        let action = table.get().action(&self.memory);
         for _ in 0..packets.min(ACTIONS_MAX) {
             let next = self.window * action.window_multiple + action.window_increment;
             self.window = next.clamp(0.0, WINDOW_MAX);
@@ -213,13 +207,13 @@ impl Remy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::{OWN_FIELDS_MAX, RttSamples};
+    use crate::measurement::{OWN_FIELDS_MAX, RttSamples};
     use crate::script::{MSS, path};
     use crate::units::Packets;
 
     fn remy() -> Remy {
         let table = tree::divided_at(1.5, (1, 1.0, 0.5), (0, 0.9, 2.0));
-        Remy::new(Some(Tree::parse(&table).expect("a table")))
+        Remy::new(Some(Slot::new(Tree::parse(&table).expect("a table"))))
     }
 
     fn report(rtt_ms: u64, packets: u64) -> Measurement {

@@ -4,6 +4,7 @@
 //! inner nodes divide a box of the memory, and whose leaves, the whiskers, hold an action. Only
 //! what a sender needs is read; what the optimizer kept beside it is passed over.
 
+use crate::loaded::{Loadable, digest_of};
 use prost::Message;
 use std::sync::Arc;
 
@@ -65,6 +66,7 @@ pub enum TableError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     root: Node,
+    digest: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -130,6 +132,12 @@ impl Memory {
     }
 }
 
+impl Loadable for Tree {
+    fn digest(&self) -> &str {
+        &self.digest
+    }
+}
+
 impl Tree {
     pub fn parse(bytes: &[u8]) -> Result<Arc<Self>, TableError> {
         if bytes.len() > BYTES_MAX {
@@ -137,7 +145,8 @@ impl Tree {
         }
         let tree = WhiskerTree::decode(bytes).map_err(|e| TableError::Format(e.to_string()))?;
         let mut nodes = 0;
-        Ok(Arc::new(Self { root: Node::of(&tree, &mut nodes)? }))
+        let digest = digest_of(bytes);
+        Ok(Arc::new(Self { root: Node::of(&tree, &mut nodes)?, digest }))
     }
 
     /// What to do. A memory that no box holds has the rule of the box that comes nearest.

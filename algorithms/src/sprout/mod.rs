@@ -20,29 +20,25 @@
 
 mod forecast;
 
-use crate::Arm;
-use crate::controller::{
-    Controller, CwndUse, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY,
-};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY};
+use crate::measurement::{CwndUse, Measurement};
 use crate::overflow::{self, Overflow};
 use crate::path::PathState;
 use crate::recovery::{Recovery, congested, episode_rtt};
 use crate::units::{Bytes, Packets, Rate, Time};
 use crate::window;
-use crate::{report_each_round, signals};
 use forecast::{Belief, HORIZON, TICK_S};
 use std::time::Duration;
 
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "sprout",
     summary: "what a varying link delivers in 100 ms (sender-side, ~Sprout)",
     program: ProgramId("sprout/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Sprout::new()),
+    reports_per_round: REPORTS_PER_ROUND_MANY,
+    answers_losses: false,
+    make: Some(|_| Box::new(Sprout::default())),
+    ..ArmInfo::DEFAULT
 };
 
 /// The delay that is tolerated, in ticks: 100 ms (section 3.4).
@@ -73,17 +69,9 @@ pub struct Sprout {
     cwnd: Bytes,
 }
 
-impl Controller for Sprout {
-    fn arm(&self) -> &'static str {
-        ARM.name
-    }
-
-    fn program(&self) -> ProgramId {
-        ARM.program
-    }
-
-    fn reports_per_round(&self) -> u32 {
-        REPORTS_PER_ROUND_MANY
+impl Arm for Sprout {
+    fn info(&self) -> &'static ArmInfo {
+        &ARM
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
@@ -115,12 +103,13 @@ impl Controller for Sprout {
     }
 }
 
-impl Sprout {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
+impl Default for Sprout {
+    fn default() -> Self {
         Self::over(&window::no_path(), Time::ZERO)
     }
+}
 
+impl Sprout {
     fn over(path: &PathState, now: Time) -> Self {
         let path = window::sane(path);
         let unit = unit(path.delivery_rate(), path.mss);
@@ -206,22 +195,16 @@ fn unit(rate: Option<Rate>, mss: Bytes) -> Bytes {
     unit
 }
 
-impl Default for Sprout {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::measurement::RttSamples;
     use crate::pcc::link::Link;
     use crate::script::{MSS, path};
 
     /// A link of so many segments in 20 ms, and 40 ms: the window after each tick.
     fn windows(ticks: usize, link: impl Fn(usize) -> u64) -> Vec<u64> {
-        let mut sprout = Sprout::new();
+        let mut sprout = Sprout::default();
         let mut cwnd = sprout.resume(&path(10), Time::ZERO).cwnd;
         (1..=ticks)
             .map(|tick| {
@@ -260,7 +243,7 @@ mod tests {
     fn a_buffer_that_overflowed_is_not_filled_again_for_ten_seconds() {
         let rate = Rate::from_bytes_per_sec(3_000_000);
         let delivered = rate * Duration::from_millis(20);
-        let mut sprout = Sprout::new();
+        let mut sprout = Sprout::default();
         let windows: Vec<Bytes> = (1..=600)
             .map(|tick| {
                 let delay = Duration::from_millis(if tick == 1 { 40 } else { 80 });
@@ -286,7 +269,7 @@ mod tests {
     #[test]
     fn a_shallow_buffer_is_not_filled_for_good() {
         let mut link = Link::new(24, 40, 120_000);
-        link.run(&mut Sprout::new(), 60_000);
+        link.run(&mut Sprout::default(), 60_000);
         assert!(link.filled(10_000) > 0.95, "{}", link.filled(10_000));
         assert!(link.dropped(10_000) < 0.002, "{}", link.dropped(10_000));
     }

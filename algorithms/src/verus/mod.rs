@@ -24,30 +24,25 @@
 
 mod profile;
 
-use crate::Arm;
-use crate::controller::{
-    Controller, CwndUse, Decision, Measurement, ProgramId, REPORTS_PER_ROUND_MANY,
-};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY};
+use crate::measurement::{CwndUse, Measurement};
 use crate::overflow::{self, Overflow};
 use crate::path::PathState;
 use crate::recovery::{Recovery, congested, episode_rtt};
 use crate::units::{Bytes, Time};
 use crate::window;
-use crate::{report_each_round, signals};
 use profile::Profile;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The shared signals, by round trip.
-pub const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
-
 /// Its line in [`crate::ARMS`].
-pub const ARM: Arm = Arm {
+pub const ARM: ArmInfo = ArmInfo {
     name: "verus",
     summary: "aims at a delay by a learned delay profile (Verus)",
     program: ProgramId("verus/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Verus::new()),
+    reports_per_round: REPORTS_PER_ROUND_MANY,
+    make: Some(|_| Box::new(Verus::default())),
+    ..ArmInfo::DEFAULT
 };
 
 /// `DELTA1` and `DELTA2`, in seconds.
@@ -93,17 +88,9 @@ enum Phase {
     },
 }
 
-impl Controller for Verus {
-    fn arm(&self) -> &'static str {
-        ARM.name
-    }
-
-    fn program(&self) -> ProgramId {
-        ARM.program
-    }
-
-    fn reports_per_round(&self) -> u32 {
-        REPORTS_PER_ROUND_MANY
+impl Arm for Verus {
+    fn info(&self) -> &'static ArmInfo {
+        &ARM
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
@@ -150,12 +137,13 @@ impl Controller for Verus {
     }
 }
 
-impl Verus {
-    /// One that has no flow yet.
-    pub fn new() -> Self {
+impl Default for Verus {
+    fn default() -> Self {
         Self::over(&window::no_path(), Time::ZERO)
     }
+}
 
+impl Verus {
     /// A known path is taken over without slow start: its BDP and its window are the first points.
     fn over(path: &PathState, now: Time) -> Self {
         let path = window::sane(path);
@@ -286,23 +274,17 @@ impl Verus {
     }
 }
 
-impl Default for Verus {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::RttSamples;
+    use crate::measurement::RttSamples;
     use crate::pcc::link::Link;
     use crate::script::{path, windows};
 
     #[test]
     fn fills_a_link_and_holds_the_delay_below_twice_the_least() {
         let mut link = Link::new(24, 40, 1_200_000);
-        link.run(&mut Verus::new(), 30_000);
+        link.run(&mut Verus::default(), 30_000);
         assert!(link.filled(10_000) > 0.8, "{}", link.filled(10_000));
         assert!(link.queue_ms(10_000) < 45.0, "{}", link.queue_ms(10_000));
     }
@@ -311,14 +293,14 @@ mod tests {
     fn a_shallow_buffer_is_not_filled_again_and_again() {
         // One BDP: it ends at the twice the least delay that Verus aims at.
         let mut link = Link::new(24, 40, 120_000);
-        link.run(&mut Verus::new(), 30_000);
+        link.run(&mut Verus::default(), 30_000);
         assert!(link.filled(10_000) > 0.8, "{}", link.filled(10_000));
         assert!(link.dropped(10_000) < 0.001, "{}", link.dropped(10_000));
     }
 
     #[test]
     fn a_loss_leaves_seven_tenths() {
-        assert_eq!(windows(&mut Verus::new(), &path(100), "l"), "70");
+        assert_eq!(windows(&mut Verus::default(), &path(100), "l"), "70");
     }
 
     #[test]
@@ -330,7 +312,7 @@ mod tests {
             ..Measurement::QUIET
         };
         known.observe(&m, Time::ZERO);
-        let mut verus = Verus::new();
+        let mut verus = Verus::default();
         verus.resume(&known, Time::ZERO);
         assert_eq!(verus.phase, Phase::Running);
     }

@@ -10,9 +10,10 @@ use crate::cpu::own_ns;
 use crate::{Fallible, Options, Promise};
 use ccp_agent::author::{Authors, Line, Process};
 use ccp_agent::clock;
-use remuda_algorithms::controller::CwndUse;
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
-use remuda_algorithms::{Arm, Controller, Decision, Measurement, PathState, RttSamples, arms};
+use remuda_algorithms::{
+    Arm, ArmInfo, CwndUse, Decision, Measurement, PathState, RttSamples, arms,
+};
 use remuda_stats::{Spread, percentile, sorted};
 use std::hint::black_box;
 use std::path::Path;
@@ -78,14 +79,14 @@ fn path() -> PathState {
     path
 }
 
-fn start(arm: &Arm) -> (Box<dyn Controller>, PathState, Decision) {
+fn start(arm: &ArmInfo) -> (Box<dyn Arm>, PathState, Decision) {
     let path = path();
-    let mut controller = arm.build();
+    let mut controller = arm.build().expect("this crate makes it");
     let first = controller.resume(&path, Time::ZERO);
     (controller, path, first)
 }
 
-fn report_ns(arm: &Arm) -> f64 {
+fn report_ns(arm: &ArmInfo) -> f64 {
     let (mut controller, _, mut decision) = start(arm);
     let mut course = Course::new();
     let mut spent = 0;
@@ -102,7 +103,7 @@ fn report_ns(arm: &Arm) -> f64 {
 }
 
 /// Nanoseconds of a hand-off from the arm and a resume to it.
-fn switch_ns(arm: &Arm) -> f64 {
+fn switch_ns(arm: &ArmInfo) -> f64 {
     let (mut controller, mut path, mut decision) = start(arm);
     let mut course = Course::new();
     for _ in 0..200 {
@@ -161,7 +162,8 @@ fn authored() -> Fallible<Promise> {
 
 pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
     println!("\n## Cost of a report, by arm\n");
-    let measured: Vec<&Arm> = arms().iter().copied().filter(|arm| arm.name != "remy").collect();
+    let measured: Vec<&ArmInfo> =
+        arms().iter().copied().filter(|arm| arm.loads.is_none()).collect();
     let mut figures = vec![(Vec::new(), Vec::new()); measured.len()];
     for _ in 0..options.rounds {
         for (arm, (reports, switches)) in measured.iter().zip(&mut figures) {

@@ -1,6 +1,6 @@
 //! Where authors' processes come to a running agent, and leave it.
 //!
-//! A SOCK_SEQPACKET socket in the run directory, for root and the agent's own user. Who comes sends
+//! A SOCK_SEQPACKET socket in the run directory, for root and the agent's own user. A client sends
 //! one frame, the announcement of its arms, and with it our end of the author's socket
 //! (SCM_RIGHTS); it is answered with one line: `ok`, or what is wrong. The arms are there for as
 //! long as that connection is; if they are to be there no longer, a last line says why.
@@ -133,7 +133,7 @@ fn serve(client: &OwnedFd, authors: &Authors, host: &Mutex<Host>) {
     }
 }
 
-/// Until one of both is gone; the other is then told.
+/// Waits until the client or the author's line ends, and ends the other: a client gets the reason.
 fn attend(client: &OwnedFd, line: &Line) {
     loop {
         if let Some(why) = line.over() {
@@ -142,7 +142,7 @@ fn attend(client: &OwnedFd, line: &Line) {
         let mut fds = [PollFd::new(client.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, LOOK_MS) {
             Ok(0) | Err(Errno::EINTR) => {}
-            // It has nothing more to say: it ends.
+            // A client sends nothing more, so this is its end.
             _ => return line.end("its author has left"),
         }
     }

@@ -4,7 +4,7 @@
 //! A frame is one datagram of a SOCK_SEQPACKET socket: its kind in a byte, then little-endian
 //! integers. Whatever comes is checked whole before any of it is used.
 
-use remuda_algorithms::controller::CwndUse;
+use remuda_algorithms::CwndUse;
 use remuda_algorithms::units::{Bytes, Rate, Time};
 use remuda_algorithms::{Decision, Measurement, PathState};
 use serde::Deserialize;
@@ -15,7 +15,7 @@ use thiserror::Error;
 /// What both sides speak.
 pub const PROTOCOL_VERSION: u32 = 2;
 pub const FRAME_BYTES_MAX: usize = 65_536;
-/// Of a longer traceback the end is kept.
+/// A longer traceback loses its beginning.
 const FAILED_BYTES_MAX: usize = 16 << 10;
 
 const HELLO: u8 = 1;
@@ -94,7 +94,7 @@ pub struct Answer {
     pub flow: u32,
     pub seq: u32,
     pub decision: Decision,
-    /// What a successor would be told now.
+    /// What a successor would get now.
     pub handed: Handed,
     /// Which of its programs is to run.
     pub program: usize,
@@ -102,7 +102,7 @@ pub struct Answer {
     pub registers: Vec<Option<u32>>,
 }
 
-/// What a successor is told.
+/// What a successor gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
     pub cwnd: Bytes,

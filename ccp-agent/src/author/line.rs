@@ -1,4 +1,4 @@
-//! The connection to the process of an author's arms, and who waits for it.
+//! The connection to the process of an author's arms, and what waits for it.
 //!
 //! In the simulator time stands still until the author has answered. In the agent nobody waits: a
 //! report is sent if the one before is answered, and is added to the next one otherwise; answers
@@ -81,7 +81,7 @@ pub struct Line {
     /// An answer that takes longer is none.
     limit: Duration,
     flows: Mutex<Flows>,
-    /// Who waits has the socket for itself.
+    /// The thread that waits has the socket for itself.
     turn: Mutex<()>,
     next: AtomicU32,
     over: Mutex<Option<String>>,
@@ -229,7 +229,7 @@ impl Line {
             flows.waiting.pop_front();
         }
         if flows.waiting.len() + flows.closed.len() > QUEUED_MAX {
-            self.end("the author's process does not read what it is told");
+            self.end("the author's process does not read its messages");
         }
     }
 

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! process of the author                       agent, or simulator
-//!   my_cca.py ── remuda._serve ── socket ── Line ── Authored, a Controller like any other
+//!   my_cca.py ── remuda._serve ── socket ── Line ── Authored, an Arm like any other
 //! ```
 //!
-//! What an author's process says is hostile until checked: names, programs, numbers. An exception
-//! in it, an answer that takes too long, or its end, cost its flows a fallback to Reno, with an
-//! event that says why; nobody else's flow waits for it.
+//! What an author's process sends is hostile until checked: names, programs, numbers. An exception
+//! in the process, an answer that takes too long, or its end, costs its flows a fallback to Reno,
+//! with an event that says why; no other flow waits for it.
 
-mod controller;
+mod arm;
 pub mod door;
 #[cfg(test)]
 mod fake;
@@ -17,7 +17,7 @@ pub mod frame;
 mod line;
 mod process;
 
-pub use controller::Authored;
+pub use arm::{Author, Authored};
 pub use frame::Handed;
 pub use line::Line;
 pub use process::Process;
@@ -25,10 +25,9 @@ pub use process::Process;
 use crate::programs::{self, Compiled, Fold};
 use crate::{Error, catalogue};
 use frame::{ArmSpec, Hello, PROTOCOL_VERSION, ProgramSpec};
-use remuda_algorithms::controller::{OWN_FIELDS_MAX, OWN_REGISTERS_MAX};
-use remuda_algorithms::kept::kept;
+use remuda_algorithms::interned::interned_str;
 use remuda_algorithms::signals::{self, Parts};
-use remuda_algorithms::{Controller, ProgramId};
+use remuda_algorithms::{ArmInfo, OWN_FIELDS_MAX, OWN_REGISTERS_MAX, ProgramId};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,13 +50,10 @@ pub const UID_FIRST: u32 = 1 << 16;
 /// One arm of an author.
 #[derive(Debug)]
 pub struct AuthorArm {
-    pub name: &'static str,
-    /// One line about it.
-    pub summary: String,
+    pub info: &'static ArmInfo,
     /// The author's number of it.
     index: u32,
     programs: Vec<Arc<Program>>,
-    reports_per_round: u32,
 }
 
 /// One of its programs.
@@ -72,24 +68,24 @@ pub struct Program {
     pub own: Vec<&'static str>,
     folds: Vec<Fold>,
     registers: Vec<&'static str>,
-    /// It has none of the shared signals.
+    /// Its text is all the author's: it has none of the shared signals.
     is_foreign: bool,
 }
 
 #[derive(Debug)]
-struct Author {
+struct Connected {
     line: Arc<Line>,
     arms: Vec<Arc<AuthorArm>>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    authors: Vec<Author>,
+    authors: Vec<Connected>,
     uids: Uids,
 }
 
-/// The numbers of programs. A datapath has room for few, and takes none out: who comes gets those
-/// of authors who have left, whose programs his then replace.
+/// The numbers of programs. A datapath has room for few and removes none, so a new author gets the
+/// numbers of authors that have left, and its programs replace theirs.
 #[derive(Debug, Default)]
 struct Uids {
     /// How many were ever given.
@@ -140,26 +136,26 @@ impl Authors {
         let mut arms = made.collect::<Result<Vec<_>, _>>()?;
         let mut inner = self.lock();
         for (at, arm) in arms.iter().enumerate() {
-            let here = inner.arms().any(|other| other.name == arm.name);
-            let twice = arms[..at].iter().any(|other| other.name == arm.name);
-            if here || twice || catalogue::is_ours(arm.name) {
-                return refuse(format!("an arm or policy {:?} is there already", arm.name));
+            let here = inner.arms().any(|other| other.info.name == arm.info.name);
+            let twice = arms[..at].iter().any(|other| other.info.name == arm.info.name);
+            if here || twice || catalogue::is_ours(arm.info.name) {
+                return refuse(format!("an arm or policy {:?} is there already", arm.info.name));
             }
         }
         arms.iter_mut().for_each(|arm| arm.number(&mut inner.uids));
-        let names = arms.iter().map(|arm| arm.name).collect();
-        inner.authors.push(Author { line, arms: arms.into_iter().map(Arc::new).collect() });
+        let names = arms.iter().map(|arm| arm.info.name).collect();
+        inner.authors.push(Connected { line, arms: arms.into_iter().map(Arc::new).collect() });
         Ok(names)
     }
 
-    /// Takes out whom nobody can reach any more. Returns their arms' names.
+    /// Removes the authors whose connection has ended. Returns their arms' names.
     pub fn remove_ended(&self) -> Vec<&'static str> {
         let mut gone = Vec::new();
         let inner = &mut *self.lock();
         inner.authors.retain(|author| {
             let over = author.line.over().is_some();
             if over {
-                gone.extend(author.arms.iter().map(|arm| arm.name));
+                gone.extend(author.arms.iter().map(|arm| arm.info.name));
                 let programs = author.arms.iter().flat_map(|arm| &arm.programs);
                 inner.uids.free.extend(programs.map(|program| program.uid));
             }
@@ -170,7 +166,7 @@ impl Authors {
 
     /// The names of their arms.
     pub fn names(&self) -> Vec<&'static str> {
-        self.lock().arms().map(|arm| arm.name).collect()
+        self.lock().arms().map(|arm| arm.info.name).collect()
     }
 
     pub fn arms(&self) -> Vec<Arc<AuthorArm>> {
@@ -184,14 +180,14 @@ impl Authors {
         lines.filter(|line| line.over().is_none()).cloned().collect()
     }
 
-    /// Builds a controller of that arm.
-    pub fn build(&self, name: &str) -> Option<Box<dyn Controller>> {
+    /// Builds that arm for a flow.
+    pub fn build(&self, name: &str) -> Option<Box<dyn Author>> {
         let inner = self.lock();
-        let here = |author: &&Author| author.line.over().is_none();
+        let here = |author: &&Connected| author.line.over().is_none();
         inner.authors.iter().filter(here).find_map(|author| {
-            let arm = author.arms.iter().find(|arm| arm.name == name)?;
+            let arm = author.arms.iter().find(|arm| arm.info.name == name)?;
             let authored = Authored::new(Arc::clone(&author.line), Arc::clone(arm));
-            Some(Box::new(authored) as Box<dyn Controller>)
+            Some(Box::new(authored) as Box<dyn Author>)
         })
     }
 
@@ -205,14 +201,14 @@ impl Authors {
         self.lock().arms().flat_map(|arm| &arm.programs).find(|program| program.id == id).cloned()
     }
 
-    /// Takes in what their processes have said. Returns the arms that it is about.
+    /// Takes in the messages of their processes. Returns the arms that they are about.
     pub fn receive(&self) -> Vec<&'static str> {
         let authors: Vec<(Arc<Line>, Vec<&'static str>)> = self
             .lock()
             .authors
             .iter()
             .map(|author| {
-                (Arc::clone(&author.line), author.arms.iter().map(|arm| arm.name).collect())
+                (Arc::clone(&author.line), author.arms.iter().map(|arm| arm.info.name).collect())
             })
             .collect();
         let said = authors.into_iter().filter(|(line, _)| !line.receive().is_empty());
@@ -228,7 +224,7 @@ impl Inner {
 
 impl AuthorArm {
     fn new(index: u32, spec: &ArmSpec) -> Result<Self, Error> {
-        if !remuda_algorithms::herd::is_name(&spec.name) {
+        if !remuda_algorithms::list::is_name(&spec.name) {
             return refuse(format!("{:?} is no name of an arm", spec.name));
         }
         if spec.programs.is_empty() || spec.programs.len() > PROGRAMS_MAX {
@@ -248,12 +244,19 @@ impl AuthorArm {
         }
         let programs = spec.programs.iter().map(|program| Program::new(spec, program));
         let programs = programs.collect::<Result<Vec<_>, _>>()?;
-        Ok(Self {
-            programs: programs.into_iter().map(Arc::new).collect(),
-            name: kept(&spec.name),
-            summary: spec.summary.chars().filter(|c| !c.is_control()).take(100).collect(),
-            index,
+        let summary: String = spec.summary.chars().filter(|c| !c.is_control()).take(100).collect();
+        let info = ArmInfo {
+            name: interned_str(&spec.name),
+            summary: interned_str(&summary),
+            program: programs[0].id,
+            program_text: "",
             reports_per_round: spec.reports_per_round,
+            ..ArmInfo::DEFAULT
+        };
+        Ok(Self {
+            info: info.leaked(),
+            programs: programs.into_iter().map(Arc::new).collect(),
+            index,
         })
     }
 
@@ -337,12 +340,12 @@ impl Program {
         }
         let folds = programs::folds(&text);
         Ok(Self {
-            id: ProgramId(kept(&name)),
+            id: ProgramId(interned_str(&name)),
             folds: own.iter().map(|field| compiled.fold(field, &folds)).collect(),
             compiled: Arc::new(compiled),
             uid: 0,
-            own: own.iter().map(|field| kept(field)).collect(),
-            registers: spec.registers.iter().map(|register| kept(register)).collect(),
+            own: own.iter().map(|field| interned_str(field)).collect(),
+            registers: spec.registers.iter().map(|register| interned_str(register)).collect(),
             is_foreign,
         })
     }

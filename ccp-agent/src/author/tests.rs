@@ -1,4 +1,4 @@
-//! Whose arms there are, under which numbers, and what is refused.
+//! Which arms are added, under which numbers, and what is refused.
 
 use super::fake::{decision, line, pair};
 use super::*;
@@ -88,6 +88,15 @@ fn names_are_nobody_elses() {
     refused(&hello(vec![arm("new", same)]), "two programs are called \"Default-1.2\"");
 }
 
+/// An arm whose program, all of its own, declares so many control registers.
+fn one_with_registers(count: usize) -> Hello {
+    let registers: Vec<String> = (0..count).map(|number| format!("r{number}")).collect();
+    let declared: String = registers.iter().map(|name| format!("({name} 0)")).collect();
+    let text = format!("(def (Report (volatile acked 0)) {declared})\n(when true (report))");
+    let own = vec!["acked".to_owned()];
+    hello(vec![arm("new", vec![ProgramSpec { text, own, registers, ..program("report") }])])
+}
+
 #[test]
 fn limits() {
     refused(&hello(vec![]), "0 arms");
@@ -97,6 +106,10 @@ fn limits() {
     refused(&Hello { version: 1, arms: vec![] }, "it speaks version 1, this is 2");
     let undeclared = ProgramSpec { registers: vec!["factor".to_owned()], ..program("report") };
     refused(&hello(vec![arm("new", vec![undeclared])]), "does not declare factor");
+    refused(&one_with_registers(17), "has 17 control registers of its own: 16 at most");
+    let authors = Authors::default();
+    let added = authors.add(mute(), &one_with_registers(16));
+    assert_eq!(added.expect("CCP's bbr has more than four"), ["new"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! One flow: report → measurement → controller → guard → order. The switch is switch.rs.
 
+mod driver;
 mod intervention;
 mod jump;
 mod remembering;
@@ -16,8 +17,8 @@ use crate::programs::{self, Installed};
 use intervention::Intervention;
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{
-    Abilities, Controller, Decision, Measurement, PathState, Preference, ProgramId, Proposal,
-    Readiness, Registers, Why,
+    Abilities, Decision, Measurement, PathState, Preference, ProgramId, Proposal, Readiness,
+    Registers, Why,
 };
 use remuda_wire::to_agent::{FlowInfo, Signals, State};
 use remuda_wire::{Order, Report};
@@ -26,6 +27,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use driver::Driver;
 pub use intervention::Guarded;
 pub use row::Row;
 
@@ -115,7 +117,7 @@ pub struct Flow {
     refused: bool,
     /// A policy of it has had something to sample.
     is_sampled: bool,
-    controller: Box<dyn Controller>,
+    controller: Driver,
     guard: Guard,
     started_us: u64,
     /// The moment of the step under way, by the datapath's monotonic clock, in microseconds.
@@ -130,6 +132,8 @@ pub struct Flow {
     sent: Option<(u32, u32)>,
     reporting: (u32, u32),
     registers: Registers,
+    /// Those that the arm wants now; a buffer, so that a report takes no memory.
+    next_registers: Registers,
     vetoed: Option<(&'static str, &'static str)>,
     /// A proposal that the moment does not suit, and since when.
     deferred: Option<(Proposal, Time)>,
@@ -176,7 +180,7 @@ fn path_of(info: &FlowInfo, cwnd: Bytes, mss: Bytes) -> PathState {
 
 impl Flow {
     /// A flow that nothing drives yet: see [`Self::start`].
-    pub fn new(start: Start, driver: String, controller: Box<dyn Controller>) -> Self {
+    pub fn new(start: Start, driver: String, controller: Driver) -> Self {
         let Start { id, sid, info, cwnd, mss, abilities, at_us } = start;
         let mut path = path_of(&info, cwnd, mss);
         path.datapath = abilities;
@@ -212,6 +216,7 @@ impl Flow {
             sent: None,
             reporting: (0, 0),
             registers: Registers::NONE,
+            next_registers: Registers::NONE,
             vetoed: None,
             deferred: None,
             clamp_recorded: None,
@@ -422,6 +427,24 @@ impl Flow {
         self.obey(decision, now, ctx);
     }
 
+    /// When [`Self::on_wake`] is due, if its arm has set a timer: since the flow began, as all times
+    /// of its arms are.
+    pub fn wake_at(&self) -> Option<Time> {
+        self.controller.wake_at()
+    }
+
+    /// The arm's timer has gone off, with a report or without one. Before its time this does
+    /// nothing.
+    pub fn on_wake(&mut self, ctx: &mut Context<'_>) {
+        self.at_us = ctx.now_us;
+        let now = self.now();
+        if self.wake_at().is_some_and(|at| now >= at)
+            && let Some(decision) = self.controller.on_wake(now)
+        {
+            self.obey(decision, now, ctx);
+        }
+    }
+
     /// What was delivered since the last report, by the datapath's count if it has one.
     fn delivered(&mut self, m: &Measurement) -> Bytes {
         let Some(signals) = self.signals.filter(|s| s.mss_bytes > 0) else { return m.acked };
@@ -510,7 +533,8 @@ impl Flow {
         self.path.rate = decision.rate;
         let enforced = self.path.enforceable(self.paced_jump(decision));
         let (cwnd, rate) = decode::registers(enforced);
-        let registers = self.controller.registers();
+        self.next_registers.clear();
+        self.controller.registers(&mut self.next_registers);
         let program = self.controller.program();
         let is_new = self.program != Some(program) || self.native != native;
         if is_new {
@@ -520,11 +544,11 @@ impl Flow {
             self.running = programs::find(program, &ctx.config.authors);
         }
         let is_rate_new = is_new || self.reporting != reporting;
-        let are_own_new = is_rate_new || self.registers != registers;
+        let are_own_new = is_rate_new || self.registers != self.next_registers;
         let is_in_force = self.sent == Some((cwnd, rate)) && self.in_force(cwnd);
         self.sent = Some((cwnd, rate));
         self.reporting = reporting;
-        self.registers = registers;
+        std::mem::swap(&mut self.registers, &mut self.next_registers);
         if are_own_new || !is_in_force {
             let mut settings = self.window_and_rate(cwnd, rate);
             if are_own_new {

@@ -107,38 +107,29 @@ impl Flow {
 pub(super) mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::flow::{Context, Start};
-    use remuda_algorithms::{
-        Controller, Decision, Measurement, PathState, ProgramId, Verdict, cubic,
-    };
+    use crate::flow::{Context, Driver, Start};
+    use remuda_algorithms::{Measurement, PathState, Proposal, Verdict};
     use remuda_selector::antelope::memory::MemoryConfig;
+    use remuda_selector::{ArmRunner, Policy};
     use remuda_wire::to_agent::{FlowInfo, Signals, State};
     use std::sync::{Arc, Mutex};
 
-    /// CUBIC, with an opinion of what would suit the path.
+    /// Stays with CUBIC, with an opinion of what would suit the path.
     struct Opinionated {
-        cubic: Box<dyn Controller>,
         opinion: Arc<Mutex<Option<&'static str>>>,
         suited: Arc<Mutex<Option<&'static str>>>,
     }
 
-    impl Controller for Opinionated {
-        fn arm(&self) -> &'static str {
-            self.cubic.arm()
-        }
-        fn program(&self) -> ProgramId {
-            self.cubic.program()
-        }
-        fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+    impl Policy for Opinionated {
+        fn begin(&mut self, path: &PathState, _now: Time) -> &'static str {
             *self.suited.lock().unwrap() = path.suited;
-            self.cubic.resume(path, now)
+            "cubic"
         }
-        fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
-            self.cubic.on_measurement(m, now)
+        fn observe(&mut self, _m: &Measurement, _arm: &'static str, _now: Time) {}
+        fn proposal(&mut self) -> Option<Proposal> {
+            None
         }
-        fn hand_off(&self, path: &mut PathState) {
-            self.cubic.hand_off(path);
-        }
+        fn taken(&mut self, _arm: &'static str, _now: Time) {}
         fn remembers(&self) -> bool {
             true
         }
@@ -180,11 +171,7 @@ pub(super) mod tests {
         /// took 100 ms.
         pub fn beginning(id: u32, remote: &str, mut memory: Memory, cwnd_pkts: u64) -> Self {
             let (opinion, suited) = (Arc::default(), Arc::default());
-            let controller = Opinionated {
-                cubic: cubic::ARM.build(),
-                opinion: Arc::clone(&opinion),
-                suited: Arc::clone(&suited),
-            };
+            let policy = Opinionated { opinion: Arc::clone(&opinion), suited: Arc::clone(&suited) };
             let info = FlowInfo {
                 local: ("192.0.2.1".parse().unwrap(), 1),
                 remote: (remote.parse().unwrap(), 2),
@@ -206,7 +193,8 @@ pub(super) mod tests {
                 abilities: Default::default(),
                 at_us: 0,
             };
-            let mut flow = Flow::new(start, "opinionated".to_owned(), Box::new(controller));
+            let driver = Driver::Policy(Box::new(ArmRunner::new(policy)));
+            let mut flow = Flow::new(start, "opinionated".to_owned(), driver);
             let mut notes = Notes::default();
             flow.recall(&mut memory, 0);
             flow.start(&mut Context {

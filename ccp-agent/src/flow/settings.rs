@@ -1,7 +1,7 @@
 //! The values of registers that go with an order, by register instead of by name.
 
 use super::{Context, Flow};
-use remuda_algorithms::controller::OWN_REGISTERS_MAX;
+use remuda_algorithms::OWN_REGISTERS_MAX;
 use remuda_algorithms::signals::{REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_wire::to_datapath::Update;
 use remuda_wire::{Order, Register};

@@ -5,12 +5,12 @@
 //! comes, and is undone if it has made things worse.
 
 use super::intervention::Intervention;
-use super::{Context, Flow};
+use super::{Context, Driver, Flow};
 use crate::events::Event;
 use crate::guard::{HandOff, RollBack, Rule};
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{
-    Controller, Decision, Measurement, PathState, Proposal, Readiness, Why, native, reno,
+    Decision, Measurement, PathState, Proposal, Readiness, Why, WindowArm, native, reno,
 };
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Flow {
     /// does where DCTCP finds no ECN.
     pub(super) fn refused(&mut self, reason: &str, ctx: &mut Context<'_>) {
         self.veto(self.driver.clone(), reason.to_owned(), ctx);
-        self.controller = reno::ARM.build();
+        self.controller = Driver::Arm(Box::new(reno::Reno::new()));
         self.driver = reno::ARM.name.to_owned();
         self.why = Why::because(format!("{reason}; {} takes any path", reno::ARM.name));
         self.arm_since = self.now();
@@ -36,7 +36,7 @@ impl Flow {
         ctx.recorder.record(Some(self.id), &event);
         let path = self.handed_off(ctx);
         let driver = std::mem::replace(&mut self.driver, reno::ARM.name.to_owned());
-        self.controller = reno::ARM.build();
+        self.controller = Driver::Arm(Box::new(reno::Reno::new()));
         let first = self.controller.resume(&path, now);
         self.path = path;
         let said = reason.trim_end().lines().last().unwrap_or_default();
@@ -100,7 +100,7 @@ impl Flow {
     pub(super) fn take_over(
         &mut self,
         name: String,
-        mut next: Box<dyn Controller>,
+        mut next: Driver,
         why: Why,
         ctx: &mut Context<'_>,
     ) {

@@ -48,7 +48,7 @@ impl Wire {
                 self.0.push((None, named(program, updates)));
             }
             Order::Native { name, ssthresh_bytes, .. } => {
-                let name = remuda_algorithms::kept::kept(name);
+                let name = remuda_algorithms::interned::interned_str(name);
                 self.0.push((Some(name), vec![("ssthresh".to_owned(), ssthresh_bytes)]));
             }
             Order::Install(_) => {}

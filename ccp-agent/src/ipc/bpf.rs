@@ -72,8 +72,7 @@ impl Datapath for BpfEnd {
     }
 
     fn keep_house(&mut self, agent: &mut dyn Agent, _now_ns: u64) {
-        self.reconciles =
-            self.bpf.reconcile(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
+        self.reconciles = self.bpf.reconcile(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
     }
 
     fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {

@@ -34,8 +34,8 @@ use crate::host::Host;
 use crate::lock::lock;
 use crate::{Error, clock, run_dir};
 use drift::{Drift, Drifted};
-use remuda_algorithms::Sample;
-use remuda_selector::antelope::model::{Model, Slot, digest_of};
+use remuda_algorithms::{Sample, Slot};
+use remuda_selector::antelope::model::{Model, digest_of};
 use scores::{Miss, Scores};
 use shadow::{Judged, Shadow};
 use spans::{Outcome, Spans};
@@ -47,7 +47,7 @@ use store::{Place, State, Store};
 pub struct Online {
     config: OnlineConfig,
     store: Store,
-    slot: Slot,
+    slot: Slot<Model>,
     /// The configured or shipped one.
     base: Arc<Model>,
     /// By the wall clock, for people.
@@ -114,7 +114,7 @@ impl Online {
         let mut online = Self {
             config: config.online.clone(),
             store: Store::take(&run_dir::models_dir(&config.state_dir()))?,
-            base: slot.model(),
+            base: slot.get(),
             slot,
             since_unix_s: clock::wall().as_secs(),
             spans: Spans::default(),
@@ -211,7 +211,7 @@ impl Online {
 
     /// Why it cannot be in the shadow of the model in force.
     fn refusal(&self, model: &Model) -> Option<String> {
-        let in_force = self.slot.model();
+        let in_force = self.slot.get();
         let Some(lineage) = model.lineage() else {
             return Some(
                 "online: it is missing, as of a model that no live flow taught".to_owned(),
@@ -260,7 +260,7 @@ impl Online {
     }
 
     fn score(&mut self, outcome: &Outcome) {
-        let in_force = self.slot.model();
+        let in_force = self.slot.get();
         let said = in_force.value(&outcome.features, outcome.arm);
         let Some(miss) = said.map(|said| Miss::of(&said, &outcome.came)) else { return };
         self.scores.add(outcome.arm, miss, outcome.is_first);
@@ -301,7 +301,7 @@ impl Online {
 
     fn take_over(&mut self, gain: Interval) {
         let Some(shadow) = self.candidate.take() else { return };
-        let before = self.slot.model();
+        let before = self.slot.get();
         let place =
             if before.digest() == self.base.digest() { Place::Base } else { Place::Current };
         let state = State::new(self.base.digest(), clock::wall().as_secs());
@@ -317,7 +317,7 @@ impl Online {
 
     /// That model is in force from now on.
     fn put(&mut self, model: Arc<Model>, why: &str, flows: u64, gain: Option<Interval>) {
-        let [from, to] = [&self.slot.model(), &model].map(|it| it.digest().to_owned());
+        let [from, to] = [&self.slot.get(), &model].map(|it| it.digest().to_owned());
         self.events.push(Event::Model { from, to, why: why.to_owned(), flows, gain });
         self.slot.put(model);
         self.since_unix_s = clock::wall().as_secs();
@@ -365,7 +365,7 @@ impl Online {
     ///
     /// It is already. Or it is in force, and that could not be kept.
     pub fn back_to_base(&mut self) -> Result<Report, Error> {
-        if self.slot.model().digest() == self.base.digest() {
+        if self.slot.get().digest() == self.base.digest() {
             let is = "the configured or shipped model is in force already";
             return Err(Error::Refused(format!("{is}\nfix: none is needed")));
         }

@@ -108,7 +108,7 @@ impl Report {
 impl Online {
     /// What there is to show.
     pub fn report(&self) -> Report {
-        let model = self.slot.model();
+        let model = self.slot.get();
         let drift = self.drifted.map(|it| DriftRow { usual: it.usual, now: it.now, flows: it.of });
         let shadows = [("candidate", &self.candidate), ("previous", &self.previous)];
         let rows = shadows

@@ -2,8 +2,8 @@ use super::*;
 use crate::events::Recorder;
 use crate::samples::SampleKeeper;
 use proptest::prelude::*;
-use remuda_algorithms::Seen;
 use remuda_algorithms::units::Time;
+use remuda_algorithms::{Seen, Slot};
 use remuda_selector::features::{COUNT, Features, SchemaHash, schema};
 use remuda_selector::trees;
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ impl Place {
 
     /// What teaches the model in force to say `by` more.
     fn leave_taught(&self, online: &Online, by: f32) {
-        self.leave(&taught(&model(2.0), online.slot.model().digest(), by));
+        self.leave(&taught(&model(2.0), online.slot.get().digest(), by));
     }
 }
 
@@ -141,8 +141,8 @@ fn flow(online: &mut Online, number: u32, got: f64) {
 }
 
 /// What the model in force says of the path.
-fn says(slot: &Slot) -> f32 {
-    let value = slot.model().value(&Features([f32::NAN; COUNT]), "bbr");
+fn says(slot: &Slot<Model>) -> f32 {
+    let value = slot.get().value(&Features([f32::NAN; COUNT]), "bbr");
     value.expect("it knows bbr").ln_throughput
 }
 
@@ -247,7 +247,7 @@ fn a_model_that_turns_out_worse_than_the_one_before_is_left_by_itself() {
 fn hostile_candidates_are_refused_by_rule_and_cost_nothing() {
     let mut place = Place::new();
     let mut online = place.online();
-    let parent = online.slot.model().digest().to_owned();
+    let parent = online.slot.get().digest().to_owned();
     let good = taught(&model(2.0), &parent, -2.0);
     let text = good.to_string();
     let path = place.file("candidate.json");
@@ -287,7 +287,7 @@ proptest! {
     ) {
         let mut place = Place::new();
         let mut online = place.online();
-        let good = taught(&model(2.0), online.slot.model().digest(), -2.0).to_string();
+        let good = taught(&model(2.0), online.slot.get().digest(), -2.0).to_string();
         let mut bytes = good.into_bytes();
         let place_of = |share: f64, bytes: &[u8]| (bytes.len() as f64 * share) as usize;
         let changed = place_of(at, &bytes);
@@ -308,7 +308,7 @@ proptest! {
 fn links_folders_pipes_and_what_is_too_long_or_anothers_are_no_candidates() {
     let mut place = Place::new();
     let mut online = place.online();
-    let good = taught(&model(2.0), online.slot.model().digest(), -2.0).to_string();
+    let good = taught(&model(2.0), online.slot.get().digest(), -2.0).to_string();
     let elsewhere = place.folder.path().join("elsewhere");
     fs::write(&elsewhere, &good).expect("it is written");
     let path = place.file("candidate.json");
@@ -375,7 +375,7 @@ fn a_model_in_force_that_is_spoilt_is_set_aside_and_the_base_takes_its_place() {
     };
     let write = |path: PathBuf, text: &str| fs::write(path, text).expect("it is written");
     let unix_s = |s: u64| {
-        let base = digest_of(&model(2.0).to_string());
+        let base = digest_of(model(2.0).to_string());
         format!("{{\"version\":1,\"base\":\"{base}\",\"since_unix_s\":{s}}}")
     };
     type Spoil<'a> = &'a dyn Fn(&Place);
@@ -493,7 +493,7 @@ fn samples_of_flows_bring_a_candidate_into_force_and_the_host_has_it() {
     let place = Place::new();
     let (host, heard, keeper) = agent(&place);
     let slot = lock(&host).config.policy.antelope.loaded.clone().expect("a slot");
-    place.leave(&taught(&model(2.0), slot.model().digest(), -2.0));
+    place.leave(&taught(&model(2.0), slot.get().digest(), -2.0));
     hear(&heard, "model_candidate");
     for number in 1..=3 {
         let mut host = lock(&host);

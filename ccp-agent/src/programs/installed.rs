@@ -5,7 +5,7 @@
 use super::{Compiled, compiled, installed_as};
 use crate::author::{self, Authors};
 use crate::{Error, decode};
-use remuda_algorithms::controller::OWN_FIELDS_MAX;
+use remuda_algorithms::OWN_FIELDS_MAX;
 use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL, REPORTS_PER_ROUND};
 use remuda_algorithms::{Measurement, ProgramId, arms};
 use remuda_wire::Register;

@@ -14,7 +14,7 @@ pub use installed::{Installed, OwnFields, find, installs, ours};
 use crate::Error;
 use portus::lang::Reg;
 use remuda_algorithms::signals::Composed;
-use remuda_algorithms::{Arm, ProgramId, arms};
+use remuda_algorithms::{ArmInfo, ProgramId, arms};
 use remuda_wire::program::{Register, TEMPORARY_REGISTERS};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -40,8 +40,9 @@ impl fmt::Display for Place {
 fn check_all() -> Result<(), Error> {
     for arm in arms() {
         check(arm.program.0, arm.program_text)?;
-        let differs =
-            |other: &&Arm| other.program == arm.program && other.program_text != arm.program_text;
+        let differs = |other: &&ArmInfo| {
+            other.program == arm.program && other.program_text != arm.program_text
+        };
         if arms().iter().any(differs) {
             let rule = "two arms have different programs of this name".to_owned();
             return Err(Error::Program { name: arm.program.0.to_owned(), rule });
@@ -56,7 +57,7 @@ pub fn installed_as(program: ProgramId) -> &'static str {
     let text_of = |program: ProgramId| {
         arms().iter().find(|arm| arm.program == program).map(|arm| arm.program_text)
     };
-    let same = |arm: &&&Arm| text_of(program) == Some(arm.program_text);
+    let same = |arm: &&&ArmInfo| text_of(program) == Some(arm.program_text);
     arms().iter().find(same).map_or(program.0, |arm| arm.program.0)
 }
 

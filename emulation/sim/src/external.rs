@@ -1,7 +1,7 @@
 //! A flow that somebody outside drives, step by step: a training environment.
 
 use crate::tcp::sender::{AckSample, Sender, State};
-use remuda_algorithms::controller::CwndUse;
+use remuda_algorithms::CwndUse;
 use remuda_algorithms::units::{Bytes, Packets, Rate};
 use remuda_algorithms::{Decision, Measurement, RttSamples};
 use std::time::Duration;

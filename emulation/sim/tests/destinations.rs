@@ -2,17 +2,17 @@
 
 use ccp_agent::Config;
 use remuda_algorithms::units::Time;
-use remuda_algorithms::{Arm, Measurement, PathState, Proposal, Verdict, cubic};
+use remuda_algorithms::{Measurement, PathState, Proposal, Verdict};
 use remuda_scenarios::Scenario;
 use remuda_scenarios::outcome::Outcome;
-use remuda_selector::riding::{Chooser, Riding};
+use remuda_selector::{ArmRunner, Policy, PolicyInfo};
 use remuda_sim::Simulation;
 use std::sync::{Arc, Once};
 
 /// Rides what suited before, else CUBIC; and is of the opinion that BBR would suit.
 struct Believer;
 
-impl Chooser for Believer {
+impl Policy for Believer {
     fn begin(&mut self, path: &PathState, _now: Time) -> &'static str {
         path.suited.unwrap_or("cubic")
     }
@@ -20,7 +20,7 @@ impl Chooser for Believer {
     fn proposal(&mut self) -> Option<Proposal> {
         None
     }
-    fn switched(&mut self, _arm: &'static str, _now: Time) {}
+    fn taken(&mut self, _arm: &'static str, _now: Time) {}
     fn verdict(&self) -> Option<Verdict> {
         Some(Verdict { arm: "bbr", score: 0.8 })
     }
@@ -29,11 +29,10 @@ impl Chooser for Believer {
     }
 }
 
-static BELIEVER: Arm = Arm {
+static BELIEVER: PolicyInfo = PolicyInfo {
     name: "believer",
     summary: "rides what suited before",
-    make: |_| Box::new(Riding::new(Believer)),
-    ..cubic::ARM
+    build: |_| Box::new(ArmRunner::new(Believer)),
 };
 
 /// Two paths; a long flow and two short ones on one of them, one on the other.
@@ -84,7 +83,7 @@ back = ["up"]
 
 fn add_believer() {
     static ADDED: Once = Once::new();
-    ADDED.call_once(|| remuda_algorithms::add(&BELIEVER).expect("a name of its own"));
+    ADDED.call_once(|| remuda_selector::add(&BELIEVER).expect("a name of its own"));
 }
 
 fn run(change: impl FnOnce(&mut Config)) -> (Outcome, Vec<u64>) {

@@ -248,7 +248,7 @@ impl Memory {
     pub fn jump(&mut self, address: IpAddr, jumper: &Jumper, now_s: u64) -> Option<Bytes> {
         let is_known = |entry: &&Entry| entry.resume.bdp_bytes > 0.0;
         let known = self.known_of(Network::host(address), now_s).find(is_known)?.resume.clone();
-        // Who jumps at the same time is known of the network, whose flows share the path.
+        // Jumps at the same time are counted by network, as its flows share the path.
         let around = &mut self.entries.peek_mut(&Network::around(address))?.resume;
         let unvalidated = std::mem::take(&mut around.unvalidated);
         let mut resume = Resume { unvalidated, ..known };

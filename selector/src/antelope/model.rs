@@ -17,17 +17,15 @@
 //! Beside scores there are values ([`value`]), which a running agent can hold against what comes;
 //! and in a model that was trained on live flows, what those have taught ([`Model::lineage`]).
 
-mod slot;
 pub mod value;
 
-pub use slot::Slot;
+pub use remuda_algorithms::loaded::digest_of;
 pub use value::{Lineage, Norm, Value};
 
 use crate::features::{COUNT, Features, SchemaHash, schema};
 use crate::trees::{self, Ensemble, Saved};
-use remuda_algorithms::Preference;
+use remuda_algorithms::{Loadable, Preference};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use value::{SavedByArm, SavedOnline, Values};
@@ -185,13 +183,14 @@ pub struct Model {
     digest: String,
 }
 
-fn refuse(what: impl Into<String>, rule: &'static str) -> Error {
-    Error::Rule { what: what.into(), rule }
+impl Loadable for Model {
+    fn digest(&self) -> &str {
+        &self.digest
+    }
 }
 
-/// The SHA-256 of a model's file, in hexadecimal digits.
-pub fn digest_of(text: &str) -> String {
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+fn refuse(what: impl Into<String>, rule: &'static str) -> Error {
+    Error::Rule { what: what.into(), rule }
 }
 
 fn known_arms(names: &[String]) -> Result<Vec<&'static str>, Error> {

@@ -21,16 +21,17 @@
 //!     guard's budget for it: what learns from live flows otherwise sees only what a model picks;
 //!   - scores are shares of the best arm's reward, with their uncertainty ([`super::model`]).
 
-use super::model::{Model, Score, Slot};
+use super::model::{Model, Score};
+use crate::arm_runner::ArmRunner;
 use crate::draw::Draws;
 use crate::features::{Features, Unit};
-use crate::riding::{Chooser, Riding};
+use crate::policy::{Policy, PolicyInfo};
 use crate::sampling::Sampling;
-use crate::{ConfigError, Policy, check};
-use remuda_algorithms::controller::Reason;
+use crate::{ConfigError, check};
+use remuda_algorithms::Reason;
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{
-    Measurement, PathState, Preference, Proposal, Sample, Verdict, Why, bbr, copa, cubic,
+    Measurement, PathState, Preference, Proposal, Sample, Slot, Verdict, Why, bbr, cubic,
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -38,10 +39,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Its line in [`crate::POLICIES`].
-pub const POLICY: Policy = Policy {
+pub const POLICY: PolicyInfo = PolicyInfo {
     name: "antelope",
-    summary: "boosted trees predict how well each arm would do; the best one rides (Antelope)",
-    build: |config| Box::new(Riding::new(Antelope::new(config.antelope.clone()))),
+    summary: "boosted trees predict how well each arm would do; the best one gets the flow (Antelope)",
+    build: |config| Box::new(ArmRunner::new(Antelope::new(config.antelope.clone()))),
 };
 
 /// A proposal that the guard or the moment has not let pass is made again after this.
@@ -57,8 +58,6 @@ const WORTH_TRYING: f32 = 0.5;
 
 /// More companions than these no flow has that models are trained on.
 const COMPANIONS_KNOWN: f32 = 20.0;
-/// Arms that do not answer losses, as far as [`AntelopeConfig::lost_percent_max`] goes.
-const BLIND_TO_LOSS: [&str; 2] = [bbr::ARM.name, copa::ARM.name];
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -91,7 +90,7 @@ pub struct AntelopeConfig {
     /// Where what [`Self::model`] was read into is, or what has taken over since; absent: the one
     /// that comes with the program, for good.
     #[serde(skip)]
-    pub loaded: Option<Slot>,
+    pub loaded: Option<Slot<Model>>,
 }
 
 impl Default for AntelopeConfig {
@@ -139,8 +138,12 @@ impl AntelopeConfig {
     }
 
     fn model(&self) -> Arc<Model> {
-        self.loaded.as_ref().map_or_else(Model::shipped, Slot::model)
+        self.loaded.as_ref().map_or_else(Model::shipped, Slot::get)
     }
+}
+
+fn answers_losses(arm: &str) -> bool {
+    remuda_algorithms::arm(arm).is_none_or(|info| info.answers_losses)
 }
 
 /// What the last decision found.
@@ -219,7 +222,7 @@ impl Antelope {
         let known = |name| features.get(name).unwrap_or(0.0);
         let is_crowded = known("companions") > COMPANIONS_KNOWN;
         if is_crowded && f64::from(known("lost_percent_long")) > self.config.lost_percent_max {
-            let barred = scores.iter_mut().filter(|score| BLIND_TO_LOSS.contains(&score.arm));
+            let barred = scores.iter_mut().filter(|score| !answers_losses(score.arm));
             barred.for_each(|score| (score.mean, score.uncertainty) = (0.0, 0.0));
         }
         Scores(scores)
@@ -259,7 +262,7 @@ impl Antelope {
 
     /// Takes the model in force: what another one was about to agree on does not count.
     fn renew(&mut self) {
-        let model = self.config.loaded.as_ref().map(Slot::model);
+        let model = self.config.loaded.as_ref().map(Slot::get);
         if let Some(model) = model.filter(|model| !Arc::ptr_eq(model, &self.model)) {
             (self.model, self.agreed) = (model, None);
         }
@@ -312,7 +315,7 @@ impl Antelope {
     }
 }
 
-impl Chooser for Antelope {
+impl Policy for Antelope {
     fn begin(&mut self, path: &PathState, now: Time) -> &'static str {
         *self = Self::new(self.config.clone());
         self.wants = path.wants;
@@ -338,7 +341,7 @@ impl Chooser for Antelope {
         self.proposal.take()
     }
 
-    fn switched(&mut self, arm: &'static str, now: Time) {
+    fn taken(&mut self, arm: &'static str, now: Time) {
         self.sampling.switched(self.arm, now);
         (self.arm, self.units, self.agreed) = (arm, 0, None);
         let is_tried = self.to_try.take() == Some(arm);
@@ -372,8 +375,8 @@ impl Chooser for Antelope {
 mod tests {
     use super::super::model::tests::constant;
     use super::*;
+    use remuda_algorithms::RttSamples;
     use remuda_algorithms::units::Bytes;
-    use remuda_algorithms::{Controller, RttSamples};
 
     fn config(default: [f32; 2]) -> AntelopeConfig {
         let loaded = Some(Slot::new(constant(default, [1.0, 0.2], [0.2, 1.0])));
@@ -384,15 +387,15 @@ mod tests {
         PathState::new(Bytes(1_000), Bytes(10_000))
     }
 
-    fn started(config: AntelopeConfig) -> Riding<Antelope> {
-        let mut antelope = Riding::new(Antelope::new(config));
+    fn started(config: AntelopeConfig) -> ArmRunner<Antelope> {
+        let mut antelope = ArmRunner::new(Antelope::new(config));
         antelope.resume(&path(), Time::ZERO);
         antelope
     }
 
     /// A data unit each 50 ms from one moment to the other: what is proposed, and when.
     fn feed(
-        antelope: &mut Riding<Antelope>,
+        antelope: &mut ArmRunner<Antelope>,
         span_ms: std::ops::Range<u64>,
     ) -> Vec<(u64, Proposal)> {
         let samples = RttSamples { count: 20, ..RttSamples::one(Duration::from_millis(20)) };
@@ -450,7 +453,7 @@ mod tests {
         let lossy = |(companions, lost_percent): (f32, f32)| {
             let mut antelope = started(config([0.9, 0.5]));
             feed(&mut antelope, 50..150);
-            let chooser = antelope.chooser();
+            let chooser = antelope.policy();
             let mut features = chooser.sampling.latest().expect("a unit").features;
             for (name, value) in [("companions", companions), ("lost_percent_long", lost_percent)] {
                 let at = features.named().position(|it| it.0 == name);
@@ -491,7 +494,7 @@ mod tests {
     #[test]
     fn what_suited_a_destination_has_the_flow_first_if_the_model_knows_it() {
         for (suited, want) in [(Some("vegas"), "vegas"), (Some("reno"), "bbr"), (None, "bbr")] {
-            let mut antelope = Riding::new(Antelope::new(config([0.5, 0.5])));
+            let mut antelope = ArmRunner::new(Antelope::new(config([0.5, 0.5])));
             let mut path = path();
             path.suited = suited;
             antelope.resume(&path, Time::ZERO);
@@ -506,7 +509,7 @@ mod tests {
             (Preference::THROUGHPUT, "bbr"),
             (Preference::DELAY, "vegas"),
         ] {
-            let mut antelope = Riding::new(Antelope::new(config([0.9, 0.8])));
+            let mut antelope = ArmRunner::new(Antelope::new(config([0.9, 0.8])));
             let mut path = path();
             path.wants = wants;
             antelope.resume(&path, Time::ZERO);

@@ -1,24 +1,25 @@
-//! Collects what models learn from: rides arms by a plan, and samples what each does.
+//! Collects what models learn from: runs arms by a plan, and samples what each does.
 //!
 //! Zhou et al., Antelope (ICNP 2021), section VI-B: "we set the sender to a fixed CCA then randomly
-//! switch to other algorithms to observe their performance". Whoever runs it draws the plan, so
-//! that it is pure and one seed gives the same samples.
+//! switch to other algorithms to observe their performance". The caller draws the plan, so the
+//! sampler is pure and one seed gives the same samples.
 //!
 //! Differs from the paper: a plan may have one arm only. Those runs say what each arm would have
 //! made of the same path at the same time.
 
-use crate::riding::{Chooser, Riding};
+use crate::arm_runner::ArmRunner;
+use crate::policy::{Policy, PolicyInfo};
 use crate::sampling::Sampling;
-use crate::{ConfigError, Policy, check};
+use crate::{ConfigError, check};
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{Measurement, PathState, Proposal, Sample, Why, cubic};
 use serde::{Deserialize, Serialize};
 
 /// Its line in [`crate::POLICIES`].
-pub const POLICY: Policy = Policy {
+pub const POLICY: PolicyInfo = PolicyInfo {
     name: "sampler",
-    summary: "rides arms by a plan and samples what each does: training data for antelope",
-    build: |config| Box::new(Riding::new(Sampler::new(config.sampler.clone()))),
+    summary: "runs arms by a plan and samples what each does: training data for antelope",
+    build: |config| Box::new(ArmRunner::new(Sampler::new(config.sampler.clone()))),
 };
 
 /// A plan of more is none.
@@ -29,7 +30,6 @@ const TURNS_MAX: usize = 1_000;
 pub struct Turn {
     /// When it is due, in seconds since the flow began.
     pub at_s: f64,
-    /// Whose turn it is.
     pub arm: String,
 }
 
@@ -83,7 +83,7 @@ impl Sampler {
     }
 }
 
-impl Chooser for Sampler {
+impl Policy for Sampler {
     fn begin(&mut self, _path: &PathState, now: Time) -> &'static str {
         *self = Self::new(self.config.clone());
         (self.began, self.sampling) = (now, Sampling::begin(now));
@@ -111,7 +111,7 @@ impl Chooser for Sampler {
         self.proposal.take()
     }
 
-    fn switched(&mut self, arm: &'static str, now: Time) {
+    fn taken(&mut self, arm: &'static str, now: Time) {
         self.sampling.switched(self.arm, now);
         self.arm = arm;
     }
@@ -124,8 +124,8 @@ impl Chooser for Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remuda_algorithms::RttSamples;
     use remuda_algorithms::units::Bytes;
-    use remuda_algorithms::{Controller, RttSamples};
     use std::time::Duration;
 
     fn plan(turns: &[(f64, &str)]) -> SamplerConfig {
@@ -135,22 +135,22 @@ mod tests {
 
     #[test]
     fn arms_take_turns_as_planned_and_each_is_sampled() {
-        let mut sampler = Riding::new(Sampler::new(plan(&[(1.0, "bbr"), (2.0, "cubic")])));
+        let mut sampler = ArmRunner::new(Sampler::new(plan(&[(1.0, "bbr"), (2.0, "cubic")])));
         let path = PathState::new(Bytes(1_000), Bytes(10_000));
         sampler.resume(&path, Time::ZERO);
         assert_eq!(sampler.arm(), "vegas");
         let samples = RttSamples { count: 20, ..RttSamples::one(Duration::from_millis(20)) };
         let m = Measurement { rtt: Some(samples), delivered: Bytes(9_000), ..Measurement::QUIET };
-        let mut ridden = Vec::new();
+        let mut ran = Vec::new();
         for step in 1..=30 {
             let now = Time(Duration::from_millis(step * 100));
             sampler.on_measurement(&m, now);
             if let Some(proposal) = sampler.proposal() {
                 sampler.switch_to(proposal.to, &path, now).expect("an arm");
             }
-            ridden.extend(sampler.sample().map(|sample| sample.arm));
+            ran.extend(sampler.sample().map(|sample| sample.arm));
         }
-        assert_eq!(ridden, ["vegas", "vegas", "bbr", "bbr", "cubic", "cubic"]);
+        assert_eq!(ran, ["vegas", "vegas", "bbr", "bbr", "cubic", "cubic"]);
     }
 
     #[test]

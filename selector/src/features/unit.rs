@@ -2,7 +2,7 @@
 
 use super::past::{Past, Pasts};
 use super::{COUNT, Features};
-use crate::sums::MSS_UNKNOWN;
+use crate::span_totals::MSS_UNKNOWN;
 use remuda_algorithms::Measurement;
 use remuda_algorithms::filter::Windowed;
 use remuda_algorithms::units::{Bytes, Rate, Time};

@@ -1,4 +1,5 @@
-//! LinUCB: each arm's reward is linear in what is known of the flow; the highest bound rides.
+//! LinUCB: each arm's reward is linear in what is known of the flow; the arm of the highest bound
+//! gets the flow.
 //!
 //! L. Li, W. Chu, J. Langford, R. Schapire, "A Contextual-Bandit Approach to Personalized News
 //! Article Recommendation", WWW 2010, section 3.1, algorithm 1 (disjoint linear models). Of context
@@ -36,15 +37,16 @@ pub mod prior;
 pub mod ridge;
 
 use crate::antelope::reward::{Achieved, RewardConfig};
+use crate::arm_runner::ArmRunner;
 use crate::candidates::{CANDIDATES, first, place};
 use crate::features::Features;
-use crate::riding::{Chooser, Riding};
+use crate::policy::{Policy, PolicyInfo};
 use crate::sampling::Sampling;
 use crate::turn::{Outcome, Turn};
-use crate::{ConfigError, Policy, check, check_dwell};
+use crate::{ConfigError, check, check_dwell};
 use context::{Context, context};
 use prior::Prior;
-use remuda_algorithms::controller::Reason;
+use remuda_algorithms::Reason;
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{Measurement, PathState, Preference, Proposal, Sample, Verdict, Why};
 use ridge::{Estimate, Ridge};
@@ -54,10 +56,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Its line in [`crate::POLICIES`].
-pub const POLICY: Policy = Policy {
+pub const POLICY: PolicyInfo = PolicyInfo {
     name: "linucb",
     summary: "the arm of the highest bound of a linear reward (LinUCB; a baseline)",
-    build: |config| Box::new(Riding::new(LinUcb::new(config.linucb.clone()))),
+    build: |config| Box::new(ArmRunner::new(LinUcb::new(config.linucb.clone()))),
 };
 
 /// Each millisecond of delay counts, in each turn.
@@ -202,7 +204,7 @@ fn highest(
         .fold(start, |best, at| if of(&estimates[at]) > of(&estimates[best]) { at } else { best })
 }
 
-impl Chooser for LinUcb {
+impl Policy for LinUcb {
     fn begin(&mut self, path: &PathState, now: Time) -> &'static str {
         *self = Self::new(self.config.clone());
         self.wants = path.wants;
@@ -229,13 +231,13 @@ impl Chooser for LinUcb {
         self.proposal.take()
     }
 
-    fn switched(&mut self, arm: &'static str, now: Time) {
+    fn taken(&mut self, arm: &'static str, now: Time) {
         self.learn();
         self.sampling.switched(self.turn.arm(), now);
         self.next_turn(arm, now);
     }
 
-    fn rides(&self, arm: &str) -> bool {
+    fn picks(&self, arm: &str) -> bool {
         place(arm).is_some()
     }
 

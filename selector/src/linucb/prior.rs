@@ -55,12 +55,12 @@ pub enum PriorError {
 struct File {
     version: u32,
     schema: String,
-    arms: BTreeMap<String, Sums>,
+    arms: BTreeMap<String, SavedArm>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Sums {
+struct SavedArm {
     a: Vec<Vec<f64>>,
     b: Vec<f64>,
 }
@@ -94,25 +94,25 @@ impl Prior {
             return refuse(what, format!("this program's is {ours}\nfix: {fix}"));
         }
         let mut prior = Self::default();
-        for (arm, sums) in &file.arms {
+        for (arm, saved) in &file.arms {
             let Some(at) = place(arm) else {
                 let known = CANDIDATES.join(", ");
                 return refuse(format!("arms.{arm}"), format!("an arm must be one of {known}"));
             };
-            prior.0[at] = Arc::new(ridge(arm, sums)?);
+            prior.0[at] = Arc::new(ridge(arm, saved)?);
         }
         Ok(prior)
     }
 }
 
-fn ridge(arm: &str, sums: &Sums) -> Result<Ridge, PriorError> {
-    let b = row(&format!("arms.{arm}.b"), &sums.b)?;
+fn ridge(arm: &str, saved: &SavedArm) -> Result<Ridge, PriorError> {
+    let b = row(&format!("arms.{arm}.b"), &saved.b)?;
     let name = format!("arms.{arm}.a");
-    if sums.a.len() != LENGTH {
-        return refuse(&name, format!("it has {} rows and must have {LENGTH}", sums.a.len()));
+    if saved.a.len() != LENGTH {
+        return refuse(&name, format!("it has {} rows and must have {LENGTH}", saved.a.len()));
     }
     let mut a = identity();
-    for (at, (to, from)) in a.iter_mut().zip(&sums.a).enumerate() {
+    for (at, (to, from)) in a.iter_mut().zip(&saved.a).enumerate() {
         *to = row(&format!("{name}[{at}]"), from)?;
     }
     let scale = a.iter().flatten().fold(1.0, |most: f64, cell| most.max(cell.abs()));

@@ -4,10 +4,9 @@ use super::*;
 use crate::features::COUNT;
 use crate::scripted::{at, drive, holds, path, proposals, report, suits, whatever_is_reported};
 use proptest::prelude::*;
-use remuda_algorithms::Controller;
 
-fn policy(config: LinUcbConfig) -> Riding<LinUcb> {
-    let mut policy = Riding::new(LinUcb::new(config));
+fn policy(config: LinUcbConfig) -> ArmRunner<LinUcb> {
+    let mut policy = ArmRunner::new(LinUcb::new(config));
     policy.resume(&path(), Time::ZERO);
     policy
 }
@@ -21,8 +20,8 @@ fn copa_earns(other: u64) -> impl Fn(&'static str, u64) -> Measurement {
 }
 
 /// What is expected of each arm by a policy that has seen `secs` of it.
-fn means(policy: &Riding<LinUcb>) -> Vec<f64> {
-    let chooser = policy.chooser();
+fn means(policy: &ArmRunner<LinUcb>) -> Vec<f64> {
+    let chooser = policy.policy();
     let x = chooser.context.expect("a unit has ended");
     chooser.estimates(&x).iter().map(|it| it.mean).collect()
 }
@@ -83,9 +82,9 @@ fn one_flow_teaches_no_other() {
     let config = LinUcbConfig { learned: learned(), ..LinUcbConfig::default() };
     let mut policy = policy(config.clone());
     drive(&mut policy, 60, copa_earns(10));
-    assert_ne!(policy.chooser().arms, config.learned.0);
+    assert_ne!(policy.policy().arms, config.learned.0);
     policy.resume(&path(), at(60_000));
-    assert_eq!(policy.chooser().arms, config.learned.0);
+    assert_eq!(policy.policy().arms, config.learned.0);
 }
 
 #[test]
@@ -128,7 +127,7 @@ fn what_the_application_limits_is_not_learned_from() {
 
 #[test]
 fn what_suited_before_is_first() {
-    let mut policy = Riding::new(LinUcb::new(LinUcbConfig::default()));
+    let mut policy = ArmRunner::new(LinUcb::new(LinUcbConfig::default()));
     policy.resume(&suits("bbr3"), Time::ZERO);
     assert_eq!(policy.arm(), "bbr3");
 }
@@ -150,6 +149,6 @@ proptest! {
     #[test]
     fn whatever_is_reported_the_arm_is_a_candidate(reports in whatever_is_reported()) {
         let config = LinUcbConfig { dwell_ms: 100, ..LinUcbConfig::default() };
-        holds(Riding::new(LinUcb::new(config)), &reports)?;
+        holds(ArmRunner::new(LinUcb::new(config)), &reports)?;
     }
 }

@@ -3,7 +3,8 @@
 //! retransmission queue (a lost segment is sent again like any other), ACKs are never lost.
 
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
-use remuda_algorithms::{Controller, Decision, Measurement, PathState, RttSamples};
+use remuda_algorithms::{Arm, Decision, Measurement, PathState, RttSamples};
+use remuda_selector::ArmRunner;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -38,9 +39,32 @@ struct Segment {
     lost: bool,
 }
 
+/// What drives a sender.
+#[allow(dead_code, reason = "each test uses a part")]
+pub enum Driver {
+    Arm(Box<dyn Arm>),
+    Policy(Box<ArmRunner>),
+}
+
+impl Driver {
+    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
+        match self {
+            Self::Arm(arm) => arm.resume(path, now),
+            Self::Policy(runner) => runner.resume(path, now),
+        }
+    }
+
+    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
+        match self {
+            Self::Arm(arm) => arm.on_measurement(m, now),
+            Self::Policy(runner) => runner.on_measurement(m, now),
+        }
+    }
+}
+
 /// One sender. `start_ms` is when it starts.
 pub struct Flow {
-    pub controller: Box<dyn Controller>,
+    pub driver: Driver,
     pub path: PathState,
     pub start_ms: u64,
     pub delivered: Bytes,
@@ -59,9 +83,9 @@ pub struct Flow {
 }
 
 impl Flow {
-    pub fn new(controller: Box<dyn Controller>, start_ms: u64) -> Self {
+    pub fn new(driver: Driver, start_ms: u64) -> Self {
         Self {
-            controller,
+            driver,
             path: PathState::new(MSS, Packets(10).to_bytes(MSS)),
             start_ms,
             delivered: Bytes(0),
@@ -79,7 +103,7 @@ impl Flow {
     }
 
     fn resume(&mut self, now_ms: u64) {
-        let decision = self.controller.resume(&self.path, at_ms(now_ms));
+        let decision = self.driver.resume(&self.path, at_ms(now_ms));
         self.obey(decision);
     }
 
@@ -134,7 +158,7 @@ impl Flow {
         self.report = Measurement::QUIET;
         self.report_ms = now_ms;
         self.path.observe(&m, at_ms(now_ms));
-        let decision = self.controller.on_measurement(&m, at_ms(now_ms));
+        let decision = self.driver.on_measurement(&m, at_ms(now_ms));
         self.obey(decision);
         true
     }

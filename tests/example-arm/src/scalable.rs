@@ -7,22 +7,17 @@
 //!     it, but with Reno's RFC 3465 counting of bytes;
 //!   - slow start, timeouts and what is one loss are those of Remuda's windows.
 
-use remuda_algorithms::controller::{Controller, Decision, Measurement, ProgramId, Readiness};
-use remuda_algorithms::path::PathState;
 use remuda_algorithms::reno::Additive;
 use remuda_algorithms::units::{Bytes, Gain, Packets, Time};
-use remuda_algorithms::window::{self, Rule, Window};
-use remuda_algorithms::{Arm, report_each_round, signals};
+use remuda_algorithms::window::{self, Rule, Window, WindowArm};
+use remuda_algorithms::{ArmInfo, Measurement, PathState, ProgramId};
 
-/// The shared signals, by round trip.
-const PROGRAM: &str = concat!(signals!(report: "", control: ""), report_each_round!());
-
-pub static ARM: Arm = Arm {
+pub static ARM: ArmInfo = ArmInfo {
     name: "scalable",
     summary: "a hundredth more for what is acknowledged, an eighth less after a loss",
     program: ProgramId("scalable/report"),
-    program_text: PROGRAM,
-    make: |_| Box::new(Scalable::new()),
+    make: Some(window::make::<Scalable>),
+    ..ArmInfo::DEFAULT
 };
 
 /// Section 3: `a` of the paper, 0.01.
@@ -60,41 +55,19 @@ impl Rule for Multiplicative {
     }
 }
 
-impl Scalable {
-    fn new() -> Self {
-        let window = Window::resume(&window::no_path(), Time::ZERO);
-        Self { window, rule: Multiplicative::default() }
-    }
-}
+impl WindowArm for Scalable {
+    const INFO: &'static ArmInfo = &ARM;
 
-impl Controller for Scalable {
-    fn arm(&self) -> &'static str {
-        ARM.name
+    fn over(path: &PathState, now: Time) -> Self {
+        Self { window: Window::resume(path, now), rule: Multiplicative::default() }
     }
 
-    fn program(&self) -> ProgramId {
-        ARM.program
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn reports_per_round(&self) -> u32 {
-        self.window.reports_per_round()
-    }
-
-    fn resume(&mut self, path: &PathState, now: Time) -> Decision {
-        *self = Self { window: Window::resume(path, now), rule: Multiplicative::default() };
-        self.window.decision()
-    }
-
-    fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
-        self.window.step(&mut self.rule, m, now)
-    }
-
-    fn can_hand_off(&self) -> Readiness {
-        self.window.can_hand_off()
-    }
-
-    fn hand_off(&self, path: &mut PathState) {
-        self.window.hand_off(path);
+    fn step(&mut self, m: &Measurement, now: Time) {
+        self.window.step(&mut self.rule, m, now);
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) const NAME_BYTES_MAX: usize = 32;
 /// No destination needs more in the file: what holds for one.
 pub const DESTINATION_BYTES_MAX: usize = 1_024;
 
-/// Why a kept memory cannot be taken.
+/// Why a saved memory is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Not JSON, or not of the form.

@@ -1,12 +1,12 @@
 //! What an arm makes of a path from here on, and what live flows have taught of it.
 //!
-//! A value is of the arm that rides for the next [`SPAN`]: throughput, less what is lost, and
-//! one-way delay, as logarithms over what the path is known to hold ([`Norm`]). So what comes of a
-//! flow can be held against what was predicted, which cannot be done with a share of the best arm's
-//! reward: nobody sees the other arms.
+//! A value is of the arm that has the flow for the next [`SPAN`]: throughput, less what is lost,
+//! and one-way delay, as logarithms over what the path is known to hold ([`Norm`]). So what comes
+//! of a flow can be held against what was predicted, which cannot be done with a share of the best
+//! arm's reward: nobody sees the other arms.
 //!
 //! An online model has two kinds of corrections to the values of its parent: one shared by all
-//! arms, of what is alike whoever rides, and one an arm, of which there are as many as there were
+//! arms, of what is alike for all arms, and one an arm, of which there are as many as there were
 //! live rows for. Only the latter move scores ([`Online::factor`]).
 
 use super::{Error, refuse};
@@ -203,9 +203,9 @@ impl Online {
         self.corrections.map(|arms| arms[at].as_ref().map_or(0.0, says))
     }
 
-    /// By what the arm's score is to be multiplied, for who wants that: e to the power of what the
-    /// corrections make of the logarithm of throughput and delay, each with its weight; a quarter
-    /// to four. What is shared by all arms changes no order, and is left out.
+    /// By what an application that wants that multiplies the arm's score: e to the power of what
+    /// the corrections make of the logarithm of throughput and delay, each with its weight; a
+    /// quarter to four. What is shared by all arms changes no order, and is left out.
     pub fn factor(&self, at: usize, features: &Features, wants: Preference) -> f32 {
         let Two { throughput, delay } = self.correction(at, features);
         let ln = wants.throughput as f32 * throughput - wants.delay as f32 * delay;

@@ -1,13 +1,35 @@
-//! An author's arm as a controller: what its process last decided.
+//! An author's arm: what its process last decided.
 
 use super::line::{Line, Own};
 use super::{AuthorArm, Program};
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{
-    Controller, Decision, Measurement, PathState, ProgramId, Registers, window,
+    Arm, ArmInfo, Decision, Measurement, PathState, ProgramId, Registers, window,
 };
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What only an arm needs that somebody else's code runs: it may be late, and it may fail.
+pub trait Author: Arm {
+    /// Whether the program has none of the shared signals: [`Arm::own_fields`] are all its fields,
+    /// and they reach the arm by [`Self::take_fields`].
+    fn is_foreign(&self) -> bool {
+        false
+    }
+
+    /// All fields of the report whose measurement comes next, of a foreign program.
+    fn take_fields(&mut self, _fields: &[u64]) {}
+
+    /// A decision that was not ready when it was asked for, if there is one now.
+    fn late(&mut self) -> Option<Decision> {
+        None
+    }
+
+    /// Why it cannot go on, if so: the agent then replaces it.
+    fn failure(&mut self) -> Option<String> {
+        None
+    }
+}
 
 /// More reports than this within [`BURST_SPAN`] are no signal any more: at 10 Gbit/s a program that
 /// reports at every twentieth segment has fewer.
@@ -74,41 +96,32 @@ impl Authored {
         self.program = answer.program.min(self.arm.programs.len() - 1);
         self.decision = answer.decision;
         self.handed = Some(answer.handed);
-        let names = self.running().registers.iter();
-        let set = names.zip(&answer.registers).filter_map(|(name, value)| Some((*name, (*value)?)));
-        self.registers = set.fold(Registers::NONE, |all, (name, value)| all.with(name, value));
+        self.registers.clear();
+        for (name, value) in self.arm.programs[self.program].registers.iter().zip(&answer.registers)
+        {
+            if let Some(value) = *value {
+                self.registers.push(name, value);
+            }
+        }
         true
     }
 }
 
-impl Controller for Authored {
-    fn arm(&self) -> &'static str {
-        self.arm.name
+impl Arm for Authored {
+    fn info(&self) -> &'static ArmInfo {
+        self.arm.info
     }
 
     fn program(&self) -> ProgramId {
         self.running().id
     }
 
-    fn reports_per_round(&self) -> u32 {
-        self.arm.reports_per_round
-    }
-
     fn own_fields(&self) -> &[&'static str] {
         &self.running().own
     }
 
-    fn is_foreign(&self) -> bool {
-        self.running().is_foreign
-    }
-
-    fn take_fields(&mut self, fields: &[u64]) {
-        self.fields.clear();
-        self.fields.extend(fields);
-    }
-
-    fn registers(&self) -> Registers {
-        self.registers
+    fn registers(&self, registers: &mut Registers) {
+        registers.clone_from(&self.registers);
     }
 
     fn resume(&mut self, path: &PathState, now: Time) -> Decision {
@@ -138,20 +151,31 @@ impl Controller for Authored {
         self.decision
     }
 
-    fn late(&mut self) -> Option<Decision> {
-        self.learn().then_some(self.decision)
-    }
-
-    fn failure(&mut self) -> Option<String> {
-        self.line.failure(self.flow)
-    }
-
     fn hand_off(&self, path: &mut PathState) {
         let Some(handed) = self.handed else { return };
         // What an author says of itself raises no window: a successor starts from the one in force.
         path.cwnd = handed.cwnd.min(path.cwnd).max(path.cwnd_floor());
         path.ssthresh = handed.ssthresh.or(path.ssthresh);
         path.rate = handed.rate;
+    }
+}
+
+impl Author for Authored {
+    fn is_foreign(&self) -> bool {
+        self.running().is_foreign
+    }
+
+    fn take_fields(&mut self, fields: &[u64]) {
+        self.fields.clear();
+        self.fields.extend(fields);
+    }
+
+    fn late(&mut self) -> Option<Decision> {
+        self.learn().then_some(self.decision)
+    }
+
+    fn failure(&mut self) -> Option<String> {
+        self.line.failure(self.flow)
     }
 }
 

@@ -1,15 +1,15 @@
-//! Sums of a span: what was delivered, lost and measured in it.
+//! Totals of a span of time: what was delivered, lost and measured in it.
 
 use remuda_algorithms::units::{Bytes, Packets};
 use remuda_algorithms::{Measurement, Seen};
 use std::time::Duration;
 
-/// A datapath that does not tell has segments of this size.
+/// The segment size to assume where a datapath reports none.
 pub const MSS_UNKNOWN: Bytes = Bytes(1448);
 
-/// Of a span that grows.
+/// Totals of a span that grows with each report.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sums {
+pub struct SpanTotals {
     span: Duration,
     delivered_bytes: f64,
     lost_bytes: f64,
@@ -17,8 +17,8 @@ pub struct Sums {
     rtts: f64,
 }
 
-impl Sums {
-    /// Takes in a report, which is of so long a time.
+impl SpanTotals {
+    /// Takes in a report that covers a time of that length.
     pub fn add(&mut self, m: &Measurement, span: Duration) {
         let mss = if m.mss > Bytes(0) { m.mss } else { MSS_UNKNOWN };
         self.span = self.span.saturating_add(span);
@@ -34,7 +34,7 @@ impl Sums {
         self.span
     }
 
-    /// What was seen; nothing of no time, or without a round trip.
+    /// What was seen; `None` if the span has no length or no round trip was sampled.
     pub fn seen(&self) -> Option<Seen> {
         let span_s = self.span.as_secs_f64();
         let mbit_per_sec = |bytes: f64| bytes * 8.0 / 1e6 / span_s;
