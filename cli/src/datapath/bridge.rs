@@ -115,7 +115,7 @@ impl Outbox {
             Ok(ToAgent::Create { sid, .. }) => {
                 self.programs.insert(sid, None);
             }
-            Ok(ToAgent::Measure { sid, fields, .. }) if fields == 0 => {
+            Ok(ToAgent::Measure { sid, fields: 0, .. }) => {
                 self.programs.remove(&sid);
             }
             Ok(ToAgent::Measure { sid, uid, .. })
