@@ -20,9 +20,8 @@ pub const REPORTS_PER_ROUND_MANY: u32 = 16;
 /// How many report fields a program may have of its own: CCP's language has 16, of which the shared
 /// signals take 15.
 pub const OWN_FIELDS_MAX: usize = 1;
-/// How many control registers a program may have of its own. They are compared and copied at every
-/// report, so there are as few as the arms need.
-pub const OWN_REGISTERS_MAX: usize = 4;
+/// How many control registers a program may have of its own: as many as CCP's language has.
+pub const OWN_REGISTERS_MAX: usize = 16;
 
 /// The name of a datapath program, `algorithm/program`. It is unique in the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -307,6 +306,12 @@ pub trait Controller: Send {
     /// Whether the program has none of the shared signals: [`Self::own_fields`] are all its fields,
     /// and they reach the controller by [`Self::take_fields`].
     fn is_foreign(&self) -> bool {
+        false
+    }
+
+    /// Whether its program sets the window or the rate itself. Of such a program only what is newly
+    /// decided is sent: to send the last decision again would undo what the program has done.
+    fn steers_itself(&self) -> bool {
         false
     }
 

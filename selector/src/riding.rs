@@ -95,6 +95,10 @@ impl<C: Chooser> Controller for Riding<C> {
         self.arm.is_foreign()
     }
 
+    fn steers_itself(&self) -> bool {
+        self.arm.steers_itself()
+    }
+
     fn take_fields(&mut self, fields: &[u64]) {
         self.arm.take_fields(fields);
     }

@@ -102,6 +102,10 @@ impl Controller for Authored {
         self.running().is_foreign
     }
 
+    fn steers_itself(&self) -> bool {
+        self.running().steers_itself
+    }
+
     fn take_fields(&mut self, fields: &[u64]) {
         self.fields.clear();
         self.fields.extend(fields);

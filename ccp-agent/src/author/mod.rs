@@ -5,10 +5,14 @@
 //!   my_cca.py ── remuda._serve ── socket ── Line ── Authored, a Controller like any other
 //! ```
 //!
+//! An algorithm of a Rust crate that is built on portus is an author's as well, in a thread of this
+//! process: [`congalg`].
+//!
 //! What an author's process says is hostile until checked: names, programs, numbers. An exception
 //! in it, an answer that takes too long, or its end, cost its flows a fallback to Reno, with an
 //! event that says why; nobody else's flow waits for it.
 
+pub mod congalg;
 mod controller;
 pub mod door;
 #[cfg(test)]
@@ -74,6 +78,8 @@ pub struct Program {
     registers: Vec<&'static str>,
     /// It has none of the shared signals.
     is_foreign: bool,
+    /// It assigns to the window or the rate.
+    steers_itself: bool,
 }
 
 #[derive(Debug)]
@@ -344,6 +350,7 @@ impl Program {
             own: own.iter().map(|field| kept(field)).collect(),
             registers: spec.registers.iter().map(|register| kept(register)).collect(),
             is_foreign,
+            steers_itself: ["Cwnd", "Rate"].iter().any(|name| folds.contains_key(*name)),
         })
     }
 }

@@ -420,6 +420,8 @@ impl Flow {
                 let ssthresh = u32::try_from(ssthresh.0).unwrap_or(u32::MAX);
                 ctx.actuator.run_native(name, ssthresh);
             }
+        } else if self.controller.steers_itself() {
+            self.send_news(&fields[..2 + own.len()], ctx);
         } else if self.reporting != reporting {
             ctx.actuator.update(&fields[..4 + own.len()]);
         } else if self.registers != registers {
@@ -431,6 +433,25 @@ impl Flow {
         self.reporting = reporting;
         self.registers = registers;
         self.path.cwnd = told.cwnd;
+    }
+
+    /// Of window, rate and registers those that are not as they were sent last.
+    fn send_news(&self, fields: &[(&'static str, u32)], ctx: &mut Context<'_>) {
+        let (cwnd, rate) = self.sent.unzip();
+        let before = |name| match name {
+            "Cwnd" => cwnd,
+            "Rate" => rate,
+            own => self.registers.as_slice().iter().find(|it| it.0 == own).map(|it| it.1),
+        };
+        let mut news = [("", 0); 2 + OWN_REGISTERS_MAX];
+        let mut count = 0;
+        for field in fields.iter().filter(|(name, value)| before(name) != Some(*value)) {
+            news[count] = *field;
+            count += 1;
+        }
+        if count > 0 {
+            ctx.actuator.update(&news[..count]);
+        }
     }
 
     /// Whether the datapath already had this window: it changes it by itself after a timeout.
