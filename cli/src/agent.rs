@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::drivers;
+use ccp_agent::author::{Authors, congalg};
 use ccp_agent::catalogue::{self, Kind};
 use ccp_agent::{Config, Error};
 use clap::Args;
@@ -46,8 +47,9 @@ pub struct AgentArgs {
     print_config: bool,
 }
 
-fn of_kind(name: String, wanted: Kind) -> Result<String, Error> {
-    let is = catalogue::kind(&name)?;
+fn of_kind(name: String, wanted: Kind, authors: &Authors) -> Result<String, Error> {
+    let is_authored = authors.names().contains(&name.as_str());
+    let is = if is_authored { Kind::Arm } else { catalogue::kind(&name)? };
     if is == wanted {
         return Ok(name);
     }
@@ -64,6 +66,9 @@ impl AgentArgs {
             Some(path) => Config::read(path)?,
             None => Config::default(),
         };
+        congalg::join(&config.authors, congalg::Served::Agent)?;
+        let authors = config.authors.clone();
+        let of_kind = |name, kind| of_kind(name, kind, &authors);
         let agent = &mut config.agent;
         if let Some(policy) = self.policy {
             agent.default = of_kind(policy, Kind::Policy)?;

@@ -2,7 +2,7 @@
 
 use crate::stop::stop_flag;
 use crate::{Failure, RunDirArgs};
-use ccp_agent::author::{Authors, Process, door};
+use ccp_agent::author::{Authors, Process, congalg, door};
 use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::host::Target;
 use clap::{Args, ValueEnum};
@@ -49,6 +49,7 @@ pub struct AuthorArgs {
 impl AuthorArgs {
     /// Starts their processes, which end with what is returned.
     pub fn start(&self, authors: &Authors) -> Result<Vec<Process>, Failure> {
+        congalg::join(authors, congalg::Served::Simulator)?;
         let python = self.python();
         let start = |file: &PathBuf| Ok(start_author(file, &python, authors)?);
         self.author.iter().map(start).collect()

@@ -30,6 +30,7 @@ mod table;
 mod train;
 mod why;
 
+pub use ccp_agent::author::congalg;
 use clap::{Parser, Subcommand};
 use remuda_live::mahimahi::{MmDelayArgs, MmLinkArgs, MmLossArgs};
 use std::ffi::OsString;
@@ -107,6 +108,29 @@ struct RunDirArgs {
     /// The agent's run directory
     #[arg(long, value_name = "DIR", default_value = "/run/remuda", env = "REMUDA_RUN_DIR")]
     run_dir: PathBuf,
+}
+
+/// Makes an algorithm that is built on portus an arm of that name, in every command that the
+/// process runs from now on: call it before [`main`]. The algorithm's crate is used unchanged.
+/// `make` builds an instance for each agent or simulation.
+///
+/// ```ignore
+/// fn main() -> std::process::ExitCode {
+///     if let Err(refusal) = remuda::with_portus("mine", || Mine::default()) {
+///         eprintln!("{refusal}");
+///         return std::process::ExitCode::FAILURE;
+///     }
+///     remuda::main()
+/// }
+/// ```
+///
+/// An error says what is wrong: a name that is taken, or a program that no datapath would run.
+pub fn with_portus<A, F>(name: &str, make: F) -> Result<(), ccp_agent::Error>
+where
+    A: congalg::CongAlg<congalg::Loopback> + 'static,
+    F: Fn() -> A + Send + Sync + 'static,
+{
+    congalg::bring(name, make)
 }
 
 /// Anything a command can fail with; every one says the fix.

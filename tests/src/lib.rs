@@ -4,6 +4,7 @@
 pub mod cgroup;
 pub mod message;
 pub mod other_user;
+pub mod peers;
 pub mod quic;
 pub mod small_disk;
 pub mod survival;

@@ -4,9 +4,10 @@ use portus::ipc::{BackendBuilder, Blocking, Ipc, unix};
 use portus::lang::Scope;
 use portus::{CCPHandle, CongAlg, DatapathInfo, DatapathTrait, Flow, Report, RunBuilder};
 use remuda_live::transfer::Transfer;
-use remuda_tests::{binary, exclusive, skip, wait_for, wired};
+use remuda_tests::peers::{Pulses, Reno};
+use remuda_tests::{binary, exclusive, root, skip, wait_for, wired};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -104,11 +105,16 @@ struct Datapath {
 }
 
 impl Datapath {
+    /// With an agent whose socket has the name of the algorithm.
     fn start(name: &str, folder: &tempfile::TempDir) -> Self {
+        Self::at(name, &at(name), folder)
+    }
+
+    fn at(name: &str, socket: &Path, folder: &tempfile::TempDir) -> Self {
         let log = folder.path().join("stderr");
         let file = std::fs::File::create(&log).expect("a file");
         let mut command = Command::new(binary());
-        command.args(["datapath", "--name", name, "--socket"]).arg(at(name));
+        command.args(["datapath", "--name", name, "--socket"]).arg(socket);
         let child = command.stdout(Stdio::null()).stderr(file).spawn().expect("it starts");
         let datapath = Self { child, log };
         datapath.wait_for("is for the agent");
@@ -217,4 +223,105 @@ fn a_second_datapath_is_refused_with_the_fix() {
     let said = again(["--socket", &at(&name).display().to_string()]);
     assert!(said.contains("fix:") && said.contains("--own"), "{said}");
     datapath.stop();
+}
+
+/// Goodput of a transfer that an agent drives, in Mbit/s of 24, from its third second on.
+fn goodput(name: &str) -> f64 {
+    let path = wired(24.0, 10.0, 1.0);
+    let transfer = Transfer { algorithm: Some(name.to_owned()), ..Transfer::default() };
+    let running = transfer.start(path.server(), path.client()).expect("it starts");
+    std::thread::sleep(Duration::from_secs(6));
+    running.stop();
+    let outcome = running.join().expect("every byte arrives as it was sent");
+    outcome.goodput_mbit_per_sec(Duration::from_secs(3), Duration::from_secs(6))
+}
+
+#[test]
+fn peers_that_report_each_round_and_that_pulse_fill_most_of_a_link() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = name();
+    let datapath = Datapath::start(&name, &folder);
+    for pulses in [false, true] {
+        let sock = unix::Socket::<Blocking>::new(&name).expect("the agent binds");
+        let run = RunBuilder::new(BackendBuilder { sock });
+        let agent = if pulses {
+            run.default_alg(Pulses).spawn_thread().run()
+        } else {
+            run.default_alg(Reno).spawn_thread().run()
+        };
+        let agent = agent.expect("portus starts");
+        let comings = if pulses { 2 } else { 1 };
+        wait_for("the agent", LIMIT, || datapath.said().matches("drives").count() == comings);
+        let got = goodput(&name);
+        println!("{}: {got:.1} Mbit/s of 24", if pulses { "pulses" } else { "reno" });
+        assert!(got > 14.0, "{got}");
+        agent.kill();
+        agent.wait().expect("no panic");
+    }
+    let said = datapath.stop();
+    assert!(said.contains(" 0 refused"), "{said}");
+    let _ = std::fs::remove_file(at(&name));
+}
+
+/// Builds the newest release of CCP's own reno and cubic that a registry has, unchanged, once. It
+/// is of portus 0.7, which speaks the same messages, but writes /tmp/ccp/ before every address.
+fn generic_cong_avoid() -> Option<PathBuf> {
+    let place = root().join("target/peers");
+    if !place.join("bin/cubic").exists() {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["install", "--debug", "--features", "bin", "--version", "0.4.0", "--root"]);
+        cargo.arg(&place).arg("generic_cong_avoid");
+        if !cargo.status().is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: generic_cong_avoid 0.4.0 cannot be built: no registry?");
+            return None;
+        }
+    }
+    Some(place.join("bin"))
+}
+
+/// An agent in a process of its own; it ends with this.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn ccp_s_own_reno_and_cubic_drive_this_kernel_s_tcp() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let Some(bin) = generic_cong_avoid() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = name();
+    // portus 0.7 sends to /tmp/ccp//tmp/ccp/...: with this link that is the datapath's own socket.
+    let link = at("tmp");
+    if !link.exists() {
+        std::fs::create_dir_all("/tmp/ccp").expect("a folder");
+        std::os::unix::fs::symlink("/tmp", &link).expect("a link");
+    }
+    // Its own socket has no other name.
+    let datapath = Datapath::at(&name, &at("portus"), &folder);
+    for (coming, program) in ["reno", "cubic"].into_iter().enumerate() {
+        let agent = Command::new(bin.join(program)).stdout(Stdio::null()).spawn();
+        let agent = Process(agent.expect("it starts"));
+        let came = || datapath.said().matches("drives").count() == coming + 1;
+        wait_for("the agent", LIMIT, came);
+        let got = goodput(&name);
+        println!("CCP's {program}: {got:.1} Mbit/s of 24");
+        assert!(got > 14.0, "{program}: {got}");
+        drop(agent);
+    }
+    let said = datapath.stop();
+    assert!(said.contains(" 0 refused"), "{said}");
+    let _ = std::fs::remove_file(at("portus"));
+    let _ = std::fs::remove_file(link);
 }

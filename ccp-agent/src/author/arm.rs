@@ -17,6 +17,12 @@ pub trait Author: Arm {
         false
     }
 
+    /// Whether its program sets the window or the rate itself. For such a program the agent sends
+    /// only what is newly decided: the last decision, sent again, would undo what the program did.
+    fn steers_itself(&self) -> bool {
+        false
+    }
+
     /// All fields of the report whose measurement comes next, of a foreign program.
     fn take_fields(&mut self, _fields: &[u64]) {}
 
@@ -163,6 +169,10 @@ impl Arm for Authored {
 impl Author for Authored {
     fn is_foreign(&self) -> bool {
         self.running().is_foreign
+    }
+
+    fn steers_itself(&self) -> bool {
+        self.running().steers_itself
     }
 
     fn take_fields(&mut self, fields: &[u64]) {

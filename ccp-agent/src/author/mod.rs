@@ -5,11 +5,15 @@
 //!   my_cca.py ── remuda._serve ── socket ── Line ── Authored, an Arm like any other
 //! ```
 //!
+//! An algorithm of a Rust crate that is built on portus is an author's as well, in a thread of this
+//! process: [`congalg`].
+//!
 //! What an author's process sends is hostile until checked: names, programs, numbers. An exception
 //! in the process, an answer that takes too long, or its end, costs its flows a fallback to Reno,
 //! with an event that says why; no other flow waits for it.
 
 mod arm;
+pub mod congalg;
 pub mod door;
 #[cfg(test)]
 mod fake;
@@ -70,6 +74,8 @@ pub struct Program {
     registers: Vec<&'static str>,
     /// Its text is all the author's: it has none of the shared signals.
     is_foreign: bool,
+    /// It assigns to the window or the rate.
+    steers_itself: bool,
 }
 
 #[derive(Debug)]
@@ -347,6 +353,7 @@ impl Program {
             own: own.iter().map(|field| interned_str(field)).collect(),
             registers: spec.registers.iter().map(|register| interned_str(register)).collect(),
             is_foreign,
+            steers_itself: ["Cwnd", "Rate"].iter().any(|name| folds.contains_key(*name)),
         })
     }
 }

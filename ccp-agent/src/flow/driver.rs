@@ -174,6 +174,14 @@ impl Driver {
         }
     }
 
+    /// See [`Author::steers_itself`].
+    pub fn steers_itself(&self) -> bool {
+        match self {
+            Self::Author(arm) => arm.steers_itself(),
+            Self::Arm(_) | Self::Policy(_) => false,
+        }
+    }
+
     /// See [`Author::take_fields`].
     pub fn take_fields(&mut self, fields: &[u64]) {
         if let Some(author) = self.author() {

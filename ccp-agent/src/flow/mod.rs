@@ -546,10 +546,16 @@ impl Flow {
         let is_rate_new = is_new || self.reporting != reporting;
         let are_own_new = is_rate_new || self.registers != self.next_registers;
         let is_in_force = self.sent == Some((cwnd, rate)) && self.in_force(cwnd);
+        let steers_itself = self.controller.steers_itself();
+        let news = (steers_itself && !is_new).then(|| self.news(cwnd, rate));
         self.sent = Some((cwnd, rate));
         self.reporting = reporting;
         std::mem::swap(&mut self.registers, &mut self.next_registers);
-        if are_own_new || !is_in_force {
+        if let Some(settings) = news {
+            if !settings.is_empty() {
+                self.send(&settings, ctx);
+            }
+        } else if are_own_new || !is_in_force {
             let mut settings = self.window_and_rate(cwnd, rate);
             if are_own_new {
                 self.add_own(&mut settings);

@@ -23,6 +23,10 @@ impl Default for Settings {
 }
 
 impl Settings {
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     fn as_slice(&self) -> &[Update] {
         &self.updates[..self.count]
     }
@@ -44,6 +48,25 @@ impl Flow {
         let mut settings = Settings::default();
         self.add(&mut settings, "Cwnd", cwnd);
         self.add(&mut settings, "Rate", rate);
+        settings
+    }
+
+    /// Of the window, the rate and the program's own registers, those with another value than was
+    /// sent last.
+    pub(super) fn news(&self, cwnd: u32, rate: u32) -> Settings {
+        let (sent_cwnd, sent_rate) = self.sent.unzip();
+        let mut settings = Settings::default();
+        for (name, value, before) in [("Cwnd", cwnd, sent_cwnd), ("Rate", rate, sent_rate)] {
+            if before != Some(value) {
+                self.add(&mut settings, name, value);
+            }
+        }
+        for (name, value) in self.next_registers.as_slice() {
+            let before = self.registers.as_slice().iter().find(|(of, _)| of == name);
+            if before.map(|(_, before)| before) != Some(value) {
+                self.add(&mut settings, name, *value);
+            }
+        }
         settings
     }
 

@@ -98,6 +98,11 @@ pub fn check_composed(name: &str, composed: &Composed) -> Result<(), Error> {
     })
 }
 
+/// The names that a program declares, in order; report fields as `Report.NAME`.
+pub fn declared(name: &str, text: &str) -> Result<Vec<String>, Error> {
+    text::declared(&without_comments(text)).map_err(|fault| refusal(name, text, fault))
+}
+
 /// What is wrong with a program, and where if that is known.
 struct Wrong {
     fault: Option<Fault>,

@@ -183,6 +183,13 @@ pub fn outline(text: &str) -> Result<Outline, Fault> {
     Ok(Outline { def: def.span.clone(), clauses })
 }
 
+/// What a program without comments declares, in order; report fields as `Report.NAME`.
+pub fn declared(text: &str) -> Result<Vec<String>, Fault> {
+    let lists = lists(text)?;
+    let Some(def) = lists.first() else { return fault(0, SHAPE) };
+    Ok(Names::declared_in(def)?.own)
+}
+
 /// The lists that the text is made of.
 pub fn lists(text: &str) -> Result<Vec<List<'_>>, Fault> {
     let (mut open, mut done): (Vec<List<'_>>, Vec<List<'_>>) = (Vec::new(), Vec::new());
