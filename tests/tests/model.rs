@@ -51,7 +51,7 @@ fn boasting() -> Value {
 fn taught(base: &Value) -> Value {
     let mut model = base.clone();
     model["online"] = json!({
-        "parent": digest_of(&base.to_string()), "rows": 100, "flows": 10,
+        "parent": digest_of(base.to_string()), "rows": 100, "flows": 10,
         "shared": { "throughput": leaf(-6.0), "delay": leaf(0.0) },
         "corrections": { "throughput": { "copa": leaf(2.0) }, "delay": {} }
     });

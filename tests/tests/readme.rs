@@ -91,7 +91,8 @@ fn words(line: &str) -> Vec<String> {
 fn command(line: &str) -> Option<Vec<String>> {
     let mut words = words(line).into_iter().skip_while(|word| word == "$" || word == "sudo");
     let program = words.next()?;
-    (program == "remuda").then(|| words.take_while(|word| word != "--").collect())
+    let is_ours = program == "remuda" || program.ends_with("/remuda");
+    is_ours.then(|| words.take_while(|word| word != "--").collect())
 }
 
 fn help(arguments: &[&str]) -> String {
@@ -378,6 +379,28 @@ fn the_page_of_limits_quotes_the_code() {
         }
     }
     assert!(seen > 20, "limits are not found");
+}
+
+#[test]
+fn the_page_of_the_module_has_its_parameters_with_their_defaults() {
+    let (source, header) = ("datapath/kernel/main.c", "datapath/vm/include/remuda_announce.h");
+    let code = text(source);
+    let defaults = code.lines().filter_map(|line| {
+        let (name, value) = line.strip_prefix("static unsigned int ")?.split_once(" = ")?;
+        Some((name.to_owned(), value.trim_end_matches(';').to_owned()))
+    });
+    // A default may be a constant of the header.
+    let value = |value: String| {
+        let define = format!("#define {value} ");
+        let constant = text(header).lines().find_map(|line| {
+            Some(line.strip_prefix(&define)?.split_whitespace().next()?.to_owned())
+        });
+        constant.unwrap_or(value)
+    };
+    let in_force: BTreeMap<String, String> = defaults.map(|(name, of)| (name, value(of))).collect();
+    let rows = rows_after(&text("datapath/kernel/README.md"), "## Use\n");
+    let listed = rows.iter().map(|row| (bare(&row[0]).to_owned(), row[1].clone())).collect();
+    assert_eq!(in_force, listed, "{source} (left) and its page (right)");
 }
 
 #[test]

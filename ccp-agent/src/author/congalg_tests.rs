@@ -127,11 +127,11 @@ fn a_panic_costs_its_flows_a_fallback_and_later_flows_nothing() {
     ill.resume(&path(20_000, 666), Time::ZERO);
     let why = ill.failure().expect("it failed");
     assert!(why.contains("not this one"), "{why}");
-    report(&mut *well, &[5, 0]);
+    report(&mut well, &[5, 0]);
     assert!(well.failure().expect("its state is gone").contains("panicked"));
     let mut later = build();
     later.resume(&path(20_000, 443), Time::ZERO);
-    assert_eq!(report(&mut *later, &[5, 0]).cwnd, Bytes(21_000));
+    assert_eq!(report(&mut later, &[5, 0]).cwnd, Bytes(21_000));
     assert_eq!(later.failure(), None);
 }
 

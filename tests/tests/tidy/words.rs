@@ -122,25 +122,34 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// The tree's files and folders.
-struct Tree(BTreeSet<PathBuf>);
+/// The tree's files and folders, from the root; and the end of each of their paths.
+struct Tree {
+    all: BTreeSet<PathBuf>,
+    ends: BTreeSet<PathBuf>,
+}
 
 impl Tree {
     fn new() -> Self {
-        let mut all = BTreeSet::new();
+        let (mut all, mut ends) = (BTreeSet::new(), BTreeSet::new());
         for path in paths() {
             all.extend(Path::new(&path).ancestors().map(Path::to_owned));
         }
-        Self(all)
+        for path in &all {
+            let mut parts = path.components();
+            while parts.next().is_some() {
+                ends.insert(parts.as_path().to_owned());
+            }
+        }
+        Self { all, ends }
     }
 
     /// Whether `named` is there: from the file that names it, from a folder above that, or as the
     /// end of a path.
     fn has(&self, from: &str, named: &str) -> bool {
-        let above = Path::new(from).ancestors().skip(1);
-        let found = above.map(|folder| plain(&folder.join(named))).any(|p| self.0.contains(&p));
+        let mut above = Path::new(from).ancestors().skip(1);
         let end = plain(Path::new(named));
-        found || self.0.iter().any(|path| path.ends_with(&end))
+        self.ends.contains(&end)
+            || above.any(|folder| self.all.contains(&plain(&folder.join(named))))
     }
 }
 
