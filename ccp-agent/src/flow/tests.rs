@@ -19,8 +19,7 @@ impl Recorder for Notes {
 type Sent = (Option<&'static str>, Vec<(String, u32)>);
 
 /// The names that a register may have.
-const NAMES: [&str; 8] =
-    ["Cwnd", "Rate", "report_us", "per_round", "gain", "echo", "cwnd_gain", "segments"];
+const NAMES: [&str; 5] = ["Cwnd", "Rate", "report_us", "per_round", "interval"];
 
 /// Keeps orders as people read them: programs and registers by name.
 #[derive(Default)]
