@@ -146,7 +146,6 @@ impl ArmInfo {
 
 struct MadeElsewhere(ArmInfo);
 
-/// Equal facts.
 impl PartialEq for MadeElsewhere {
     fn eq(&self, other: &Self) -> bool {
         let texts =

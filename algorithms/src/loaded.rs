@@ -50,7 +50,6 @@ impl<T> Clone for Slot<T> {
     }
 }
 
-/// The same place.
 impl<T> PartialEq for Slot<T> {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

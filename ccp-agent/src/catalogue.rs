@@ -9,7 +9,6 @@ use remuda_selector::policies;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Arm,
-    /// It picks arms.
     Policy,
 }
 

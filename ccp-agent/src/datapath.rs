@@ -79,8 +79,8 @@ pub trait Datapath: Obey {
         u16::MAX
     }
 
-    /// The agent ends: flows go back to the kernel's own algorithm where a kernel has them. How many
-    /// did, and how many did not.
+    /// The agent ends: flows go back to the kernel's own algorithm where a kernel has them. How
+    /// many did, and how many did not.
     fn let_go(&mut self) -> LetGo {
         LetGo::default()
     }

@@ -53,13 +53,10 @@ pub struct Counts {
     pub refused: u64,
 }
 
-/// The agent's state.
 pub struct Host {
     /// The configuration in force.
     pub config: Config,
-    /// What happened, counted.
     pub counts: Counts,
-    /// Where samples go.
     pub samples: Basket,
     /// Which model is in force, and how it does; none where no other can be. Its lock is never
     /// taken with the host's held.
@@ -110,7 +107,6 @@ fn abilities(bits: u32) -> Abilities {
 }
 
 impl Host {
-    /// Without flows.
     pub fn new(config: Config, recorder: Box<dyn Recorder>) -> Self {
         Self {
             default_of_ours: config.agent.default.clone(),
@@ -288,7 +284,6 @@ impl Host {
         }
     }
 
-    /// A flow ended.
     fn close(&mut self, key: &Key) {
         let Some(id) = self.ids.remove(key) else { return };
         self.keys.remove(&id);

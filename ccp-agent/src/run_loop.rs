@@ -75,8 +75,8 @@ impl<'a> RunLoop<'a> {
         Self { datapaths, host, authors, housekept_ns: 0, in_kernel: InKernel::default() }
     }
 
-    /// Runs until `stop`, then lets the flows go. `ready` is called once the kernel's datapaths have
-    /// their programs and what is remembered.
+    /// Runs until `stop`, then lets the flows go. `ready` is called once the kernel's datapaths
+    /// have their programs and what is remembered.
     pub fn run(mut self, stop: &AtomicBool, ready: impl FnOnce()) -> LetGo {
         self.begin();
         ready();
@@ -131,8 +131,8 @@ impl<'a> RunLoop<'a> {
         is_busy
     }
 
-    /// Brings what the BPF datapath knows of destinations a step nearer to what is remembered. True:
-    /// there is more to do at once.
+    /// Brings what the BPF datapath knows of destinations a step nearer to what is remembered.
+    /// True: there is more to do at once.
     fn remember(&mut self, now_ns: u64) -> bool {
         let Some(bpf) = &mut self.datapaths.bpf else { return false };
         self.in_kernel.follow(bpf.bpf(), self.host, now_ns).unwrap_or_else(|error| {

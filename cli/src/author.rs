@@ -87,8 +87,8 @@ enum Take {
 /// Each class of the file that derives from `remuda.Controller` is an arm of the agent while this
 /// runs, equal to the others for `remuda set`; policies choose among the arms they were built with.
 /// A class that derives from pyportus' `AlgBase` is one as well, and so is what the
-/// file gives `portus.start`: a file written for pyportus runs unchanged. It runs in a process of its own.
-/// When it ends, its flows go to Reno, and new flows to what they went to before.
+/// file gives `portus.start`: a file written for pyportus runs unchanged. It runs in a process of
+/// its own. When it ends, its flows go to Reno, and new flows to what they went to before.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,5 @@
-//! Rust algorithms built on portus as arms of ours, in the simulator: unchanged, and like any other.
+//! Rust algorithms built on portus as arms of ours, in the simulator: unchanged, and like any
+//! other.
 
 use ccp_agent::Config;
 use ccp_agent::author::congalg::{self, Served};

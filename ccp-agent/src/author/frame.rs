@@ -294,7 +294,6 @@ pub enum ToAuthor {
         seq: u32,
         /// Which of the arm's programs reported.
         program: usize,
-        /// Its own fields.
         own: Vec<u64>,
     },
     /// A flow has ended, or has another arm.

@@ -50,7 +50,6 @@ struct Totals {
     switches: u64,
     /// Payload acknowledged, in bytes.
     acked_bytes: u64,
-    /// Segments marked lost.
     lost_pkts: u64,
 }
 
@@ -70,7 +69,6 @@ pub struct Start {
     pub at_us: u64,
 }
 
-/// Reports a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReportNeed {
     /// As often as its arm asks for.
@@ -427,8 +425,8 @@ impl Flow {
         self.obey(decision, now, ctx);
     }
 
-    /// When [`Self::on_wake`] is due, if its arm has set a timer: since the flow began, as all times
-    /// of its arms are.
+    /// When [`Self::on_wake`] is due, if its arm has set a timer: since the flow began, as all
+    /// times of its arms are.
     pub fn wake_at(&self) -> Option<Time> {
         self.controller.wake_at()
     }

@@ -23,7 +23,6 @@ use std::collections::HashMap;
 pub struct Step<'a> {
     /// The configuration in force.
     pub config: &'a Config,
-    /// Where events go.
     pub recorder: &'a mut dyn Recorder,
     /// Where the flow's orders go.
     pub orders: &'a mut Orders<'a>,

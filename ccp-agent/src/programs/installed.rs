@@ -23,7 +23,6 @@ pub struct Installed {
     pub id: ProgramId,
     /// The agent's number of it.
     pub uid: u32,
-    /// Its text, compiled.
     pub compiled: Arc<Compiled>,
     /// Authors come after a datapath got its programs, so theirs are installed when a flow first
     /// runs one.

@@ -41,7 +41,6 @@ pub enum Sent {
     Gone,
 }
 
-/// What was received.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received<'a> {
     Nothing,

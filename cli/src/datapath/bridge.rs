@@ -70,7 +70,6 @@ impl fmt::Display for Notice {
 /// What went over the bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Live now.
     pub flows: usize,
     pub reports: u64,
     pub orders: u64,

@@ -23,7 +23,6 @@ pub const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// The time between two looks grows with what a look costs, so that looks take at most a tenth of a
 /// core: the iterator passes every live flow, and writes a record for each native one.
 const LOOK_COST_INVERSE: u32 = 10;
-/// An upper estimate.
 const LIVE_FLOW_COST: Duration = Duration::from_nanos(200);
 /// An upper estimate, with the record and the VM.
 const NATIVE_FLOW_COST: Duration = Duration::from_micros(2);

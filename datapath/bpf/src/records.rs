@@ -25,7 +25,6 @@ impl Records {
         })
     }
 
-    /// Keeps the room.
     pub fn clear(&mut self) {
         self.0.clear();
     }

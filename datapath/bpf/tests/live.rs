@@ -273,8 +273,7 @@ fn name_of(agent: &Agent) -> String {
     hello.expect("the datapath greets first")
 }
 
-/// Returns true, and prints SKIPPED, on a host that refuses what measures flows under the kernel's
-/// own algorithms.
+/// True, and says SKIPPED, where the kernel refuses what measures its own algorithms.
 fn lacks_native_arms(agent: &Agent) -> bool {
     let lacks = !agent.datapath.runs_native_arms();
     if lacks {

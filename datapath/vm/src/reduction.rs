@@ -26,6 +26,7 @@ pub struct Repair {
     pub srtt_ns: u64,
 }
 
+// SAFETY: the C function reads one `Repair` through the pointer and keeps nothing of it.
 unsafe extern "C" {
     fn remuda_repair_window(repair: *const Repair) -> u64;
 }

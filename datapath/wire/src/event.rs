@@ -57,7 +57,6 @@ pub enum Event<'a> {
         /// When, by the datapath's monotonic clock, in microseconds.
         at_us: u64,
     },
-    /// A flow ended.
     Closed {
         /// The datapath's number of the flow.
         sid: u32,

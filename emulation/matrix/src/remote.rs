@@ -3,7 +3,8 @@
 //! | request, on the standard input of the process | |
 //! |---|---|
 //! | `{"text": {"name": N, "text": T}}` | a trace or an author's files, before its first job |
-//! | `{"job": {"index": I, "texts": [N, ..], "work": W}}` | runs a job; W is the text of a [`Work`] |
+//! | `{"job": {"index": I, "texts": [N, ..], "work": W}}` | runs a job; W is the text of a [`Work`]
+//! |
 //!
 //! | reply, on its standard output | |
 //! |---|---|

@@ -66,8 +66,8 @@ fn feature<const AT: usize>() -> Column<Row> {
     Column { name: &feature.name, unit: &feature.unit, cells: Cells::Maybe(get, set) }
 }
 
-/// The column `state`: 1 if the row is a decision state, otherwise 0. Reading fills this column before
-/// those of the features.
+/// The column `state`: 1 if the row is a decision state, otherwise 0. Reading fills this column
+/// before those of the features.
 fn state() -> Column<Row> {
     let get = |row: &Row| u32::from(row.features.is_some());
     let set = |row: &mut Row, value| row.features = (value == 1).then_some([f32::NAN; COUNT]);

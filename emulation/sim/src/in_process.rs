@@ -65,7 +65,8 @@ impl Orders {
     }
 }
 
-/// The programs of all arms by their numbers: ours, decoded once in a process, and those of authors.
+/// The programs of all arms by their numbers: ours, decoded once in a process, and those of
+/// authors.
 #[derive(Clone, Debug)]
 pub struct Programs {
     ours: &'static [Program],
@@ -208,7 +209,6 @@ impl InProcess {
         self.arm
     }
 
-    /// Reports taken in.
     pub fn reports(&self) -> u64 {
         self.reports
     }

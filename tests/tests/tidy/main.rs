@@ -110,6 +110,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "remuda-scenarios",
             "remuda-selector",
             "remuda-sim",
+            "remuda-wire",
         ],
     ),
 ];
@@ -120,7 +121,7 @@ const TESTED_WITH: &[(&str, &str)] =
 
 /// Crates that do no I/O, and all that they may be built on.
 const PURE: &[(&str, &[&str])] = &[
-    ("algorithms", &["libm", "prost", "serde", "thiserror"]),
+    ("algorithms", &["libm", "prost", "serde", "sha2", "thiserror"]),
     ("selector", &["lru", "remuda-algorithms", "serde", "serde_json", "sha2", "thiserror", "toml"]),
     (
         "emulation/link",
