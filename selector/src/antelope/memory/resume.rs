@@ -11,7 +11,7 @@
 //!     window: windows hold queues;
 //!   - flows that jump at the same time have together what one has alone, as they share the path;
 //!   - half is for a flow without a preference: one that wants throughput alone jumps all the way,
-//!   and one that wants short delays does not, as a jump may queue;
+//!     and one that wants short delays does not, as a jump may queue;
 //!   - if more than [`LOST_MAX`] of a jump is lost, the next is half as far, and comes back by a
 //!     quarter with each that came through. The flow itself answers losses as its arm does.
 
