@@ -3,8 +3,7 @@
 //! | request, on the standard input of the process | |
 //! |---|---|
 //! | `{"text": {"name": N, "text": T}}` | a trace or an author's files, before its first job |
-//! | `{"job": {"index": I, "texts": [N, ..], "work": W}}` | runs a job; W is the text of a [`Work`]
-//! |
+//! | `{"job": {"index": I, "texts": [N, ..], "work": W}}` | runs a job; W is a [`Work`] |
 //!
 //! | reply, on its standard output | |
 //! |---|---|

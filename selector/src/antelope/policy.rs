@@ -41,8 +41,8 @@ use std::time::Duration;
 /// Its line in [`crate::POLICIES`].
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "antelope",
-    summary: "boosted trees predict how well each arm would do; the best one gets the flow
-    (Antelope)",
+    summary: "boosted trees predict how well each arm would do; the best one gets the flow \
+              (Antelope)",
     build: |config| Box::new(ArmRunner::new(Antelope::new(config.antelope.clone()))),
 };
 
