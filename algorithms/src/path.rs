@@ -8,7 +8,7 @@ use crate::filter::Windowed;
 use crate::measurement::Measurement;
 use crate::preference::Preference;
 use crate::units::{Bytes, Packets, Rate, Time};
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::time::Duration;
 
 /// A minimum RTT older than this may be of another path (BBR and Copa use 10 s).
