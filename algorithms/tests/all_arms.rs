@@ -383,7 +383,7 @@ fn sends_after(info: &ArmInfo, lost_in_ten: u64) -> (Bytes, Option<Rate>) {
     (decision.cwnd, decision.rate)
 }
 
-/// The arms that try rates out are none of these: what comes of their trials is not in the reports.
+/// Arms that try rates out are excused from the loss part: these reports do not answer trials.
 #[test]
 fn the_facts_of_an_arm_are_so() {
     for info in ARMS.iter().filter(|info| info.loads.is_none()) {

@@ -1,8 +1,8 @@
 //! The agent's state, behind one lock: its flows, and what operators and applications want.
 //!
 //! The run loop's thread takes in what datapaths say; the control socket's thread lists flows and
-//! notes what it wants. Only the run loop reaches a datapath: the other thread asks for a *poke*,
-//! which the run loop delivers to the flow.
+//! notes orders. Only the run loop reaches a datapath: the other thread adds the flow to the list
+//! of *pokes*, and the run loop then lets the flow carry out its orders.
 
 mod prefer;
 

@@ -1,9 +1,10 @@
 //! How often each flow may report, so that all together stay below `reports_per_sec_max`.
 //!
-//! Only busy flows count: flows that have reported in the last two seconds. While what they want
-//! fits, each reports as often as its arm asks for. Else each has what it needs at least, once a
-//! round trip, and of the rest a share in proportion to what it wants beyond that. If not even the
-//! least fits, each has the same part of its least.
+//! Only busy flows count: flows that have reported in the last two seconds. If the limit has room
+//! for all of them, each flow reports as often as its arm asks for. Otherwise each flow first gets
+//! one report a round trip, and the flows share what remains in proportion to how many more
+//! reports their arms ask for. If the limit has no room even for one report a round trip each, the
+//! same factor slows all flows down.
 
 use crate::config::Config;
 use crate::flow::{Flow, ReportNeed};

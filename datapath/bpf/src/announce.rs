@@ -80,7 +80,8 @@ pub fn state(event: &layout::Event) -> remuda_wire::Event<'static> {
     remuda_wire::Event::State { sid: event.sid, state, cwnd_bytes, at_us: event.now_ns / 1_000 }
 }
 
-/// Hands a report to `sink`; a record that is not as long as it says is none.
+/// Hands the report of a record to `sink`. A record whose length differs from its count of fields
+/// is dropped.
 pub fn report(record: &[u8], sink: impl FnOnce(Report<'_>)) {
     let Some(head) = layout::read::<ReportHead>(record) else {
         return;

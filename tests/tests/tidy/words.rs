@@ -11,14 +11,7 @@ const DOC_WORDS_MAX: usize = 3;
 /// Files with docs of three words or fewer, and how many. Their rewriting in plain words is under
 /// way: a count may shrink and never grow, and a file without one is to be taken out.
 const SHORT_DOCS: &[(&str, usize)] = &[
-    ("bench/arms/src/main.rs", 1),
-    ("bench/cost/src/main.rs", 3),
     ("bench/fidelity/src/main.rs", 1),
-    ("bench/quic/src/main.rs", 1),
-    ("bench/sim-to-real/src/main.rs", 1),
-    ("bench/soak/src/load.rs", 7),
-    ("bench/soak/src/main.rs", 1),
-    ("bench/switches/src/main.rs", 3),
     ("cli/src/agent.rs", 1),
     ("cli/src/author.rs", 4),
     ("cli/src/demo/mod.rs", 1),
@@ -37,7 +30,6 @@ const SHORT_DOCS: &[(&str, usize)] = &[
     ("emulation/live/src/args.rs", 1),
     ("emulation/live/src/mahimahi/args.rs", 4),
     ("emulation/live/src/mahimahi/queue.rs", 2),
-    ("tests/conformance/src/bin/remuda-libccp-peer.rs", 1),
 ];
 
 /// Endings of a path that prose names.
