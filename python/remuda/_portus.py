@@ -1,5 +1,6 @@
-"""Algorithms written for pyportus 0.6.1, unchanged: what `import pyportus` gives them here,
-and `import portus`, as the guide of CCP writes it.
+"""What `import pyportus` and `import portus` give a file written for pyportus 0.6.1.
+
+The file runs unchanged; the guide of CCP writes `import portus`.
 
 Differs from pyportus:
   - `start` notes the algorithm and returns; the host runs it;
