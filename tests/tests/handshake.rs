@@ -8,17 +8,19 @@ use remuda_tests::{binary, exclusive, skip};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-/// 12 Mbit/s and 40 ms. A CUBIC flow keeps 120 segments or more queued, which is 120 ms; four flows
-/// start later.
+/// 12 Mbit/s and 40 ms. A CUBIC flow keeps 60 segments or more queued, which is 60 ms; four flows
+/// start later. The queue marks and does not drop: a flow of ten segments that loses its last ones
+/// needs a timeout, and the test is about timeouts that no loss needs.
 fn scenario(driver: &str) -> Scenario {
     let text = format!(
         "duration_s = 12\nsample_ms = 0\n\
          [links.down]\nrate_mbit_per_sec = 12\ndelay_ms = 20\n\
-         queue = {{ kind = 'droptail', limit_packets = 200 }}\n\
+         queue = {{ kind = 'red', limit_packets = 1000, min_packets = 130, max_packets = 290, \
+         drop_percent_max = 2, ecn = true }}\n\
          [links.up]\ndelay_ms = 20\njitter_std_ms = 0.001\n\
-         [[flows]]\ndriver = '{driver}'\nname = 'first'\n\
+         [[flows]]\ndriver = '{driver}'\nname = 'first'\necn = true\n\
          [[flows]]\ndriver = '{driver}'\nname = 'late'\ncount = 4\nstart_s = 6\nstagger_s = 1.5\n\
-         bytes = 14480\n"
+         bytes = 14480\necn = true\n"
     );
     Scenario::parse(&text, "handshake").expect("it is one")
 }
