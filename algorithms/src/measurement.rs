@@ -81,6 +81,9 @@ pub struct Measurement {
     pub app_limited: bool,
     /// The datapath is repairing losses (RFC 6675, RFC 8985) or a timeout.
     pub in_recovery: bool,
+    /// The datapath has found its last recovery spurious: nothing was lost, the packets came late
+    /// (RFC 3522, RFC 3708). The losses of this report, if it is not in recovery, are of that kind.
+    pub undone: bool,
     /// The window the datapath had when it reported.
     pub cwnd: Bytes,
     /// Size of a segment, which grows with the path's MTU; 0 if the datapath does not tell.
@@ -111,6 +114,7 @@ impl Measurement {
         in_flight: Bytes(0),
         app_limited: false,
         in_recovery: false,
+        undone: false,
         cwnd: Bytes(0),
         mss: Bytes(0),
         ack_train: Duration::ZERO,
@@ -145,6 +149,7 @@ impl Measurement {
             in_flight: self.in_flight.max(next.in_flight),
             app_limited: self.app_limited || next.app_limited,
             in_recovery: next.in_recovery,
+            undone: self.undone || next.undone,
             cwnd: next.cwnd,
             mss: next.mss,
             ack_train: self.ack_train.max(next.ack_train),
@@ -152,6 +157,11 @@ impl Measurement {
             companions: next.companions,
             own: next.own,
         }
+    }
+
+    /// Whether the report carries a loss that the datapath still believes in.
+    pub fn has_loss(&self) -> bool {
+        self.lost > Packets(0) && (self.in_recovery || !self.undone)
     }
 
     /// How much of a window of `cwnd` the sender used: as the datapath says, or by what was in

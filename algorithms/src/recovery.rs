@@ -71,6 +71,13 @@ impl Recovery {
         self.trusted_until = now + rtt.saturating_mul(TRUSTED_RTTS).max(TRUSTED_MIN);
     }
 
+    /// Ends the episode: the datapath has found it spurious.
+    pub fn cancel(&mut self, now: Time) {
+        self.until = self.until.min(now);
+        self.repairing = false;
+        self.heard = false;
+    }
+
     /// Takes in one report, after it was acted upon.
     pub fn observe(&mut self, m: &Measurement, now: Time) {
         self.repairing = self.repairing && self.covers(m, now);
@@ -81,7 +88,7 @@ impl Recovery {
 /// Whether a report carries a sign of congestion: a loss, or a mark (RFC 3168 section 6.1.2: to be
 /// answered as a loss).
 pub fn congested(m: &Measurement) -> bool {
-    m.lost > Packets(0) || m.ecn_marked > Packets(0)
+    m.has_loss() || m.ecn_marked > Packets(0)
 }
 
 /// The round trip that an episode lasts: the larger of the smoothed one and the last report's.

@@ -155,6 +155,25 @@ mod tests {
     }
 
     #[test]
+    fn a_spurious_recovery_or_timeout_is_undone() {
+        check("aalz", "20 40 20 40");
+        check("aalaaz", "20 40 20 20 21 40");
+        check("aatz", "20 40 2 40");
+    }
+
+    #[test]
+    fn what_was_undone_is_not_undone_again_and_the_next_loss_counts() {
+        check("aalzlaaz", "20 40 20 40 20 20 21 40");
+        check("aalzz", "20 40 20 40 40");
+        check("aazz", "20 40 40 40");
+    }
+
+    #[test]
+    fn congestion_avoidance_goes_on_from_a_window_that_was_restored() {
+        check("aalaalzaa", "20 40 20 20 21 10 21 22 23");
+    }
+
+    #[test]
     fn an_unused_window_does_not_grow() {
         check("auuuu", "20 20 20 20 20");
         check("aluuaa", "20 10 10 10 11 12");

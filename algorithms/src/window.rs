@@ -8,7 +8,10 @@
 //!   - a report carries many ACKs, on a short path those of many round trips; one report at most
 //!     doubles the window in slow start;
 //!   - the loss window after a timeout is two segments, not one: a datapath's floor;
-//!   - retransmission and PRR are the datapath's, and so is the undoing of a spurious reduction.
+//!   - retransmission and PRR are the datapath's, and so is the detection of a spurious recovery
+//!     (RFC 3522, RFC 3708, RFC 5682). The window and the threshold of before it are restored here,
+//!     as by `tcp_undo_cwnd_reduction()` and `tcp_reno_undo_cwnd()` in Linux. An arm that takes the
+//!     flow over during the recovery restores nothing: what it was given is all that it has had.
 
 use crate::arm::{Arm, ArmInfo, Decision, REPORTS_PER_ROUND, REPORTS_PER_ROUND_MANY, Readiness};
 use crate::hystart::HyStart;
@@ -119,6 +122,11 @@ pub fn scale(a: Bytes, num: Bytes, den: Bytes) -> Bytes {
     Bytes(u64::try_from(wide).unwrap_or(u64::MAX))
 }
 
+/// Linux' `tcp_current_ssthresh()`: a window above this threshold does not go back to slow start.
+fn three_quarters(cwnd: Bytes) -> Bytes {
+    Bytes(cwnd.0 / 4 * 3)
+}
+
 /// The path as a controller may trust it: a segment has at least one byte.
 pub fn sane(path: &PathState) -> PathState {
     let mut path = path.clone();
@@ -151,7 +159,17 @@ pub struct Window {
     round_ended: bool,
     /// How much of what is acknowledged slow start adds.
     slow_start_gain: Gain,
+    /// What the last reduction changed; `None` before the first, and once it has been undone.
+    before_reduction: Option<Before>,
     last_at: Time,
+}
+
+/// A window that was reduced, as it was before.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    cwnd: Bytes,
+    /// `None`: no threshold was known.
+    ssthresh: Option<Bytes>,
 }
 
 impl Window {
@@ -181,6 +199,7 @@ impl Window {
             unanswered: false,
             round_ended: false,
             slow_start_gain: Gain::ONE,
+            before_reduction: None,
             last_at: now,
         }
     }
@@ -203,6 +222,9 @@ impl Window {
     /// Takes in one report.
     pub fn step(&mut self, rule: &mut impl Rule, m: &Measurement, now: Time) -> Decision {
         self.path.observe(m, now);
+        if m.undone {
+            self.undo(now);
+        }
         let covered = self.recovery.covers(m, now);
         let leaving = self.recovery.ends_with(m, now);
         if m.timed_out {
@@ -210,7 +232,7 @@ impl Window {
         } else if congested(m) && !covered {
             self.restarting = false;
             // A loss is reported at once: what its report acknowledges came before it.
-            if m.lost > Packets(0) && !leaving {
+            if m.has_loss() && !leaving {
                 self.use_ack(rule, m, now);
             }
             self.reduce(rule, now);
@@ -289,6 +311,7 @@ impl Window {
     /// The threshold of a loss, and slow start towards it from the floor.
     pub fn restart(&mut self, rule: &mut impl Rule, now: Time) {
         self.reduce(rule, now);
+        self.before_reduction = None;
         self.path.cwnd = self.path.cwnd_floor();
     }
 
@@ -322,11 +345,30 @@ impl Window {
         }
     }
 
+    /// `tcp_undo_cwnd_reduction()`: the last reduction answered packets that were late, not lost. A
+    /// window that has grown beyond the former one since stays.
+    fn undo(&mut self, now: Time) {
+        let Some(before) = self.before_reduction.take() else { return };
+        self.path.cwnd = self.path.cwnd.max(before.cwnd);
+        self.path.ssthresh =
+            before.ssthresh.and_then(|former| Some(self.path.ssthresh?.max(former)));
+        self.recovery.cancel(now);
+        self.restarting = false;
+        self.unanswered = false;
+    }
+
     /// RFC 5681 equation (4): a new threshold, never above the window and never below the floor.
     fn reduce(&mut self, rule: &mut impl Rule, now: Time) {
         let left = rule.reduce(&self.path).min(self.path.cwnd);
         // A window is counted in segments: what is beyond the last whole one is never sent.
         let left = left.to_packets(self.path.mss).to_bytes(self.path.mss);
+        self.before_reduction = Some(Before {
+            cwnd: self.path.cwnd,
+            ssthresh: self
+                .path
+                .ssthresh
+                .map(|ssthresh| ssthresh.max(three_quarters(self.path.cwnd))),
+        });
         self.path.w_max = Some((self.path.cwnd, now));
         self.path.ssthresh = Some(bound(&self.path, left));
     }

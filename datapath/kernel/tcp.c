@@ -224,7 +224,9 @@ static u32 ccp_ssthresh(struct sock *sk)
 
 static u32 ccp_undo_cwnd(struct sock *sk)
 {
-	return tcp_sk(sk)->snd_cwnd;
+	struct remuda_socket *s = inet_csk_ca(sk);
+
+	return undone_cwnd(&s->tcp, tcp_sk(sk));
 }
 
 static struct tcp_congestion_ops ccp __read_mostly = {

@@ -10,8 +10,8 @@
 #include "remuda_reduction.h"
 #include "remuda_tcp.h"
 
-/* The window wanted is the socket's, if the stack changed that since we set it, as after a timeout.
- * What it would undo as spurious it asks us for, and gets the window as it is.
+/* If the stack changed the socket's window since we set it, as after a timeout, the stack's window
+ * becomes the one wanted.
  */
 static __always_inline void note_cwnd(struct remuda_tcp *t, const struct tcp_sock *tp)
 {
@@ -31,6 +31,23 @@ static __always_inline void want_cwnd(struct remuda_tcp *t, const struct tcp_soc
 
 	if (mss)
 		t->cwnd_pkts = bound_cwnd(tp, bytes / mss);
+}
+
+/* The stack has found its last recovery, or timeout, spurious (undo_cwnd). A window-based flow gets
+ * the window of before it back at once, as by tcp_reno_undo_cwnd(); the next report says so, and the
+ * agent's algorithm restores its own state. A paced flow keeps its window: its algorithm has not
+ * taken it back for the loss.
+ */
+static __always_inline u32 undone_cwnd(struct remuda_tcp *t, const struct tcp_sock *tp)
+{
+	u32 cwnd = tp->snd_cwnd;
+
+	t->report_flags |= REPORT_UNDONE;
+	if (t->paced || tp->prior_cwnd <= cwnd)
+		return cwnd;
+	if (t->cwnd_pkts < tp->prior_cwnd)
+		t->cwnd_pkts = bound_cwnd(tp, tp->prior_cwnd);
+	return tp->prior_cwnd;
 }
 
 /* The stack begins to repair losses. It starts to count prr_out anew, also if a recovery follows

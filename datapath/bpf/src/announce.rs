@@ -108,6 +108,7 @@ pub fn report(record: &[u8], sink: impl FnOnce(Report<'_>)) {
         in_recovery: is(layout::REPORT_IN_RECOVERY),
         cwnd_full: is(layout::REPORT_CWND_FULL),
         cwnd_half: is(layout::REPORT_CWND_HALF),
+        undone: is(layout::REPORT_UNDONE),
     };
     let (sid, uid) = (head.event.sid, head.program_uid);
     sink(Report { sid, uid, fields: &fields[..count], signals: Some(signals) });

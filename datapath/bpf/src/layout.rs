@@ -37,6 +37,8 @@ pub const REPORT_IN_RECOVERY: u32 = 2;
 pub const REPORT_CWND_FULL: u32 = 4;
 /// See `REPORT_CWND_HALF`.
 pub const REPORT_CWND_HALF: u32 = 8;
+/// See `REPORT_UNDONE`.
+pub const REPORT_UNDONE: u32 = 16;
 
 /// `enum remuda_event_kind`.
 pub const CREATED: u32 = 1;

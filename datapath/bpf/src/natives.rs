@@ -285,6 +285,7 @@ impl Native {
             in_recovery: look.flags & layout::REPORT_IN_RECOVERY != 0,
             cwnd_full: is(layout::REPORT_CWND_FULL),
             cwnd_half: is(layout::REPORT_CWND_HALF),
+            undone: false,
         };
         self.flags = 0;
         let uid = self.machine.program_uid()?;

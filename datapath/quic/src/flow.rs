@@ -13,7 +13,7 @@ use crate::ledger::Ledger;
 use crate::reno::{CWND_MIN_DATAGRAMS, Reno};
 use remuda_vm::{
     Ack, FlowStart, Primitives, RTT_NONE, SIGNAL_APP_LIMITED, SIGNAL_CWND_FULL, SIGNAL_CWND_HALF,
-    SIGNAL_IN_RECOVERY,
+    SIGNAL_IN_RECOVERY, SIGNAL_UNDONE,
 };
 use remuda_wire::to_agent::FlowInfo;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -123,6 +123,8 @@ pub struct Flow {
     in_flight_bytes: u64,
     in_flight_bytes_max: u64,
     is_cwnd_full: bool,
+    /// The last loss was spurious.
+    is_undone: bool,
     rate_incoming: u64,
     rate_outgoing: u64,
     /// Segments of one mss, modulo 2^32, and what was delivered beyond them.
@@ -149,6 +151,7 @@ impl Flow {
             in_flight_bytes: 0,
             in_flight_bytes_max: 0,
             is_cwnd_full: false,
+            is_undone: false,
             rate_incoming: 0,
             rate_outgoing: 0,
             delivered_pkts: 0,
@@ -251,6 +254,18 @@ impl Flow {
         }
     }
 
+    /// The packets of the last loss have arrived after all: a flow that is not paced gets the window
+    /// of before it back, and the next report says so. The stack calls it before it reports the ACK.
+    pub fn spurious(&mut self) {
+        self.settle();
+        let Some(recovery) = self.recovery.filter(|recovery| recovery.is_repair) else { return };
+        self.is_undone = true;
+        self.recovery = Some(Recovery { is_on: false, ..recovery });
+        if self.rate == 0 {
+            self.cwnd_bytes = self.cwnd_bytes.max(recovery.cwnd_bytes);
+        }
+    }
+
     /// What comes without an ACK is an event of its own.
     fn open(&mut self, now: Instant) -> &mut Batch {
         let now_ns = self.datapath.clock().at_ns(now);
@@ -306,6 +321,7 @@ impl Flow {
         }
         self.in_flight_bytes_max = self.in_flight_bytes;
         self.is_cwnd_full = false;
+        self.is_undone = false;
     }
 
     /// A path of which nothing has been acknowledged is not announced: its peer may not exist.
@@ -408,6 +424,7 @@ impl Flow {
             (SIGNAL_IN_RECOVERY, is_repairing),
             (SIGNAL_CWND_FULL, self.is_cwnd_full),
             (SIGNAL_CWND_HALF, is_half),
+            (SIGNAL_UNDONE, self.is_undone),
         ];
         flags.iter().map(|(bit, is_set)| if *is_set { *bit } else { 0 }).sum()
     }

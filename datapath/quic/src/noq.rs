@@ -118,6 +118,10 @@ impl Controller for Remuda {
         self.flow().congestion(now, sent, is_persistent_congestion, is_ecn);
     }
 
+    fn on_spurious_congestion_event(&mut self) {
+        self.flow().spurious();
+    }
+
     fn on_mtu_update(&mut self, new_mtu: u16) {
         self.flow().mtu(new_mtu);
     }

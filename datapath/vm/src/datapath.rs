@@ -23,6 +23,8 @@ pub const SIGNAL_IN_RECOVERY: u32 = 2;
 pub const SIGNAL_CWND_FULL: u32 = 4;
 /// Of [`Ack::signals`]: a flight used at least half of the window.
 pub const SIGNAL_CWND_HALF: u32 = 8;
+/// Of [`Ack::signals`]: the last recovery was spurious, and has been undone.
+pub const SIGNAL_UNDONE: u32 = 16;
 
 /// What a datapath does to its flows, and how it reaches its agent. Callbacks run inside the
 /// methods of [`Datapath`], and a panic in one ends the process. `flow` is the number that

@@ -88,6 +88,8 @@ pub struct Signals {
     pub cwnd_full: bool,
     /// A flight used at least half of the window.
     pub cwnd_half: bool,
+    /// The datapath has found its last recovery spurious since the last report.
+    pub undone: bool,
 }
 
 /// A flow changed hands between the agent and the datapath's own control.
@@ -326,6 +328,7 @@ const SIGNALS_APP_LIMITED: u32 = 1;
 const SIGNALS_IN_RECOVERY: u32 = 2;
 const SIGNALS_CWND_FULL: u32 = 4;
 const SIGNALS_CWND_HALF: u32 = 8;
+const SIGNALS_UNDONE: u32 = 16;
 
 impl Signals {
     fn parse(r: &mut Reader<'_>) -> Result<Self, Error> {
@@ -346,6 +349,7 @@ impl Signals {
             in_recovery: flags & SIGNALS_IN_RECOVERY != 0,
             cwnd_full: flags & SIGNALS_CWND_FULL != 0,
             cwnd_half: flags & SIGNALS_CWND_HALF != 0,
+            undone: flags & SIGNALS_UNDONE != 0,
         })
     }
 
@@ -356,7 +360,8 @@ impl Signals {
         let flags = u32::from(self.app_limited) * SIGNALS_APP_LIMITED
             + u32::from(self.in_recovery) * SIGNALS_IN_RECOVERY
             + u32::from(self.cwnd_full) * SIGNALS_CWND_FULL
-            + u32::from(self.cwnd_half) * SIGNALS_CWND_HALF;
+            + u32::from(self.cwnd_half) * SIGNALS_CWND_HALF
+            + u32::from(self.undone) * SIGNALS_UNDONE;
         for word in [
             self.srtt_us,
             self.rtt_min_us,
@@ -408,8 +413,7 @@ mod tests {
         let hello = Hello { version: 1, name: "bpf".into(), ..Hello::default() };
         hello.encode(&mut out);
         check(&out, &ToAgent::Hello(hello));
-        let signals =
-            Signals { now_us: 5, in_recovery: true, cwnd_half: true, ..Signals::default() };
+        let signals = Signals { now_us: 5, in_recovery: true, undone: true, ..Signals::default() };
         signals.encode(&mut out, 9);
         check(&out, &ToAgent::Signals { sid: 9, signals });
         let info = FlowInfo {

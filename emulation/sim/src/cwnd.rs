@@ -41,6 +41,15 @@ impl CwndSetter {
         }
     }
 
+    /// `undone_cwnd()`: the last recovery was spurious.
+    pub fn undo(&mut self, sender: &mut Sender, paced: bool) {
+        if paced || sender.prior_cwnd_pkts <= sender.cwnd_pkts {
+            return;
+        }
+        self.wanted_pkts = self.wanted_pkts.max(sender.prior_cwnd_pkts);
+        sender.cwnd_pkts = sender.prior_cwnd_pkts;
+    }
+
     pub fn begin(&mut self, now_ns: u64) {
         self.delivered_pkts = 0;
         self.began_ns = now_ns;

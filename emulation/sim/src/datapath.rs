@@ -26,6 +26,7 @@ struct Flags {
     app_limited: bool,
     cwnd_full: bool,
     cwnd_half: bool,
+    undone: bool,
 }
 
 /// One flow's datapath, and the agent behind it.
@@ -109,6 +110,10 @@ impl Datapath {
 
     /// What an ACK, or the sender's timer, makes of the window and the rate.
     pub fn on_ack(&mut self, sender: &mut Sender, sample: &AckSample, now_ns: u64) {
+        if sample.undone {
+            self.cwnd.undo(sender, sender.pacer.rate().is_some());
+            self.flags.undone = true;
+        }
         if sample.recovery_began {
             self.cwnd.begin(now_ns);
         }
@@ -218,6 +223,7 @@ impl Datapath {
             in_recovery: sender.state() >= State::Recovery,
             cwnd_full: flags.cwnd_full,
             cwnd_half: flags.cwnd_half,
+            undone: flags.undone,
         }
     }
 }

@@ -26,6 +26,7 @@ impl External {
         m.acked += Bytes(u64::from(sample.acked_pkts) * mss);
         m.delivered += Bytes(u64::from(sample.delivered_pkts) * mss);
         m.ecn_marked += Packets(sample.ce_pkts.into());
+        m.undone |= sample.undone;
         m.timed_out |= sender.take_timed_out();
         m.in_flight = m.in_flight.max(Bytes(u64::from(sender.in_flight_pkts()) * mss));
         if let Some(rtt_ns) = sample.rtt_ns {

@@ -228,7 +228,7 @@ impl TcpFlow {
         }
         self.one_ways.record(packet.took_us(now_ns));
         let smoothed_ns = || self.sender.rtt().smoothed_ns();
-        match self.receiver.receive(packet.seq, packet.ce, now_ns, smoothed_ns) {
+        match self.receiver.receive(packet, now_ns, smoothed_ns) {
             Reply::Now => Some(self.receiver.ack(self.sender.flow)),
             Reply::At(at_ns) => {
                 if at_ns < self.armed.ack_ns {

@@ -24,13 +24,19 @@ impl Range {
         self.start >= self.end
     }
 
+    /// Whether it covers all of `other`.
+    pub fn covers(self, other: Self) -> bool {
+        self.start <= other.start && other.end <= self.end
+    }
+
     /// Whether `seq` is one of them.
     pub fn contains(self, seq: u32) -> bool {
         self.start <= seq && seq < self.end
     }
 }
 
-fn clock_us(now_ns: u64) -> u32 {
+/// The clock of timestamps, in microseconds modulo 2^32.
+pub fn clock_us(now_ns: u64) -> u32 {
     (now_ns / 1_000) as u32
 }
 
@@ -70,8 +76,8 @@ pub struct Packet {
     pub sacks: [Range; SACK_BLOCKS],
     /// Its length, from the IP header on.
     pub bytes: u32,
-    /// Of a segment or a SYN-ACK, and of what answers the latter: when it was sent, in microseconds
-    /// of the simulation, modulo 2^32.
+    /// The timestamp of RFC 7323, in microseconds of the simulation, modulo 2^32: when a segment or a
+    /// SYN-ACK was sent; of an ACK and of what answers a SYN-ACK, the time that it echoes.
     pub sent_us: u32,
     /// The place in its route of the link it crosses now.
     pub hop: u8,
@@ -124,6 +130,16 @@ impl Packet {
         ect: false,
         ce: false,
     };
+}
+
+impl Packet {
+    /// RFC 2883: the first block of an ACK reports what has come twice, if it lies below the number
+    /// expected next, or within the block that follows.
+    pub fn came_twice(&self) -> Option<Range> {
+        let [first, second, _] = self.sacks;
+        let is_second = first.end <= self.seq || (!second.is_empty() && second.covers(first));
+        (!first.is_empty() && is_second).then_some(first)
+    }
 }
 
 impl remuda_link::Packet for Packet {

@@ -163,6 +163,7 @@ const SHARED: &[(&str, u64)] = &[
     ("REPORT_IN_RECOVERY", layout::REPORT_IN_RECOVERY as u64),
     ("REPORT_CWND_FULL", layout::REPORT_CWND_FULL as u64),
     ("REPORT_CWND_HALF", layout::REPORT_CWND_HALF as u64),
+    ("REPORT_UNDONE", layout::REPORT_UNDONE as u64),
     ("REMUDA_CREATED", layout::CREATED as u64),
     ("REMUDA_CLOSED", layout::CLOSED as u64),
     ("REMUDA_REPORT", layout::REPORT as u64),

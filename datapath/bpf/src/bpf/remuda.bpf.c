@@ -246,7 +246,11 @@ u32 BPF_PROG(remuda_ssthresh, struct sock *sk)
 SEC("struct_ops")
 u32 BPF_PROG(remuda_undo_cwnd, struct sock *sk)
 {
-	return tcp_sk(sk)->snd_cwnd;
+	struct remuda_flow *f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
+
+	if (!f)
+		return tcp_sk(sk)->snd_cwnd;
+	return undone_cwnd(&f->tcp, tcp_sk(sk));
 }
 
 SEC(".struct_ops.link")

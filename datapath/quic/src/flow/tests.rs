@@ -116,6 +116,24 @@ fn a_limited_application_and_persistent_congestion() {
 }
 
 #[test]
+fn a_spurious_loss_gives_the_window_back() {
+    let place = Place::new();
+    let mut sender = Sender::new(&place.datapath(HOUR));
+    let sent = sender.now;
+    sender.flow.spurious();
+    sender.fills();
+    sender.ack(1..4, 0..1, sent);
+    let before = 10 * MSS;
+    assert!(sender.flow.window() < before);
+    sender.flow.spurious();
+    assert_eq!(sender.flow.window(), before);
+    sender.ack(4..5, 0..0, sent);
+    let batch = sender.flow.batch.take().expect("an ACK");
+    let signals = sender.flow.measure(&batch).signals;
+    assert_eq!(signals & (SIGNAL_UNDONE | SIGNAL_IN_RECOVERY), SIGNAL_UNDONE);
+}
+
+#[test]
 fn primitives_of_an_ack() {
     let place = Place::new();
     let mut sender = Sender::new(&place.datapath(HOUR));

@@ -2,15 +2,19 @@
 //!
 //! A segment is lost once one sent later has been delivered, and a reordering window has passed
 //! since. The window is zero while no reordering was seen and the losses are clear (three segments
-//! delivered beyond, or a recovery under way); else a quarter of the minimum RTT.
-//!
-//! Differs from Linux: no DSACK, so the window does not widen.
+//! delivered beyond, or a recovery under way); else a quarter of the minimum RTT, and another quarter
+//! for each round trip in which a DSACK has come, up to the smoothed RTT, for sixteen recoveries.
 
 use crate::tcp::scoreboard::{Scoreboard, Segment};
 use std::collections::VecDeque;
 
 /// `tp->reordering`: RFC 5681's three duplicates.
 const REORDERING: u32 = 3;
+
+/// `TCP_RACK_RECOVERY_THRESH`: for so many recoveries a widened window stays.
+const WIDENED_RECOVERIES: u32 = 16;
+/// `reo_wnd_steps` at most, in quarters of the minimum RTT.
+const STEPS_MAX: u32 = 0xff;
 
 /// The state of RFC 8985 section 6.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +30,14 @@ pub struct Rack {
     fack: u32,
     /// Reordering has been seen.
     reordered: bool,
+    /// A DSACK has come since the window was last widened.
+    came_twice: bool,
+    /// `reo_wnd_steps` beyond the first.
+    widened_steps: u32,
+    /// `reo_wnd_persist`, in recoveries.
+    widened_for: u32,
+    /// Segments delivered when the window was last widened.
+    widened_at_pkts: u32,
 }
 
 impl Rack {
@@ -57,11 +69,47 @@ impl Rack {
         }
     }
 
+    /// A DSACK has come.
+    pub fn came_twice(&mut self) {
+        self.came_twice = true;
+    }
+
+    /// `tcp_rack_update_reo_wnd()`: at most once a round trip. `prior_pkts` is how many segments had
+    /// been delivered when the segment was sent that this ACK delivers, `delivered_pkts` how many
+    /// are now.
+    #[inline]
+    pub fn widen(&mut self, prior_pkts: Option<u32>, delivered_pkts: u32) {
+        if !self.came_twice && self.widened_steps == 0 {
+            return;
+        }
+        let Some(prior_pkts) = prior_pkts.filter(|pkts| *pkts > 0) else { return };
+        if prior_pkts < self.widened_at_pkts {
+            self.came_twice = false;
+        }
+        if std::mem::take(&mut self.came_twice) {
+            self.widened_steps = (self.widened_steps + 1).min(STEPS_MAX - 1);
+            self.widened_at_pkts = delivered_pkts;
+            self.widened_for = WIDENED_RECOVERIES;
+        } else if self.widened_for == 0 {
+            self.widened_steps = 0;
+        }
+    }
+
+    /// A recovery is over, and was not spurious.
+    pub fn recovered(&mut self) {
+        self.widened_for = self.widened_for.saturating_sub(1);
+    }
+
+    /// A recovery was undone: what was taken for lost is looked at again.
+    pub fn recheck(&mut self) {
+        self.advanced = true;
+    }
+
     fn reordering_window_ns(&self, board: &Scoreboard, recovering: bool, limits: Limits) -> u64 {
         if !self.reordered && (recovering || board.sacked_pkts() >= REORDERING) {
             return 0;
         }
-        (limits.rtt_min_ns / 4).min(limits.srtt_ns)
+        (limits.rtt_min_ns / 4 * u64::from(1 + self.widened_steps)).min(limits.srtt_ns)
     }
 
     /// RFC 8985 section 6.2, step 5: marks what is lost in `board`, counts it in `lost`. `Some` is

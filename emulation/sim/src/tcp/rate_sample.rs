@@ -80,6 +80,12 @@ impl DeliveryRate {
         }
     }
 
+    /// `rs->prior_delivered`: segments that had been delivered when the segment was sent that this
+    /// ACK delivers; `None` if it delivers none.
+    pub fn prior_pkts(&self) -> Option<u32> {
+        self.prior.map(|prior| prior.delivered_pkts)
+    }
+
     /// `tcp_rate_gen()`: the ACK's sample, if it has one over at least `rtt_min_ns`.
     pub fn sample(&mut self, now_ns: u64, rtt_min_ns: Option<u64>) -> Option<RateSample> {
         if self.app_limited_until != 0 && self.delivered_pkts > self.app_limited_until {

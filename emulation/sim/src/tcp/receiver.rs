@@ -7,7 +7,10 @@
 //! millisecond or a twentieth of the round trip apart (`tcp_comp_sack_delay_ns`). SACK blocks in
 //! the order of RFC 2018 section 4.
 //!
-//! Differs from Linux: the receive window is never the limit; no DSACK.
+//! A segment that comes twice is reported in the first block (RFC 2883). An ACK echoes the timestamp
+//! of the segment that RFC 7323 section 4.3 names.
+//!
+//! Differs from Linux: the receive window is never the limit.
 
 use crate::packet::{Packet, Range, SACK_BLOCKS};
 use crate::tcp::receive_window::ReceiveWindow;
@@ -52,6 +55,12 @@ pub struct Receiver {
     every: u32,
     window: ReceiveWindow,
     rtt_ns: u64,
+    /// What came twice, for the next ACK; empty if nothing did.
+    twice: Range,
+    /// `TS.Recent`: the timestamp to echo, in microseconds modulo 2^32.
+    echo_us: u32,
+    /// `Last.ACK.sent`: the number expected next when the last ACK went.
+    answered: u32,
 }
 
 impl Receiver {
@@ -70,6 +79,9 @@ impl Receiver {
             every: if delayed { 2 } else { 1 },
             window: ReceiveWindow::new(mss_bytes),
             rtt_ns,
+            twice: Range::default(),
+            echo_us: 0,
+            answered: 0,
         }
     }
 
@@ -86,12 +98,16 @@ impl Receiver {
     /// Takes a segment in. `rtt_ns` says the round trip that timestamps show, once there is one.
     pub fn receive(
         &mut self,
-        seq: u32,
-        ce: bool,
+        packet: &Packet,
         now_ns: u64,
         rtt_ns: impl FnOnce() -> Option<u64>,
     ) -> Reply {
-        self.ce_pkts += u32::from(ce);
+        let seq = packet.seq;
+        self.ce_pkts += u32::from(packet.ce);
+        let is_later = (packet.sent_us.wrapping_sub(self.echo_us) as i32) >= 0;
+        if seq <= self.answered && (is_later || self.answered == 0) {
+            self.echo_us = packet.sent_us;
+        }
         if seq >= self.expected && self.window.rises() {
             self.quick |= 1;
         }
@@ -110,6 +126,7 @@ impl Receiver {
             self.keep(seq);
             self.reply_to_gap(now_ns)
         } else {
+            self.twice = Range { start: seq, end: seq + 1 };
             Reply::Now
         }
     }
@@ -119,7 +136,12 @@ impl Receiver {
         self.unacked = 0;
         self.due_ns = None;
         self.quick = self.quick.saturating_sub(1);
-        Packet::ack(flow, self.expected, self.blocks, self.ce_pkts)
+        self.answered = self.expected;
+        let twice = std::mem::take(&mut self.twice);
+        let [first, second, _] = self.blocks;
+        let blocks = if twice.is_empty() { self.blocks } else { [twice, first, second] };
+        let ack = Packet::ack(flow, self.expected, blocks, self.ce_pkts);
+        Packet { sent_us: self.echo_us, ..ack }
     }
 
     fn advance(&mut self, now_ns: u64) -> Reply {
@@ -173,6 +195,9 @@ impl Receiver {
             _ => self.beyond.len(),
         };
         let new = Range { start: seq, end: seq + 1 };
+        if self.beyond.get(place).is_some_and(|range| range.contains(seq)) {
+            self.twice = new;
+        }
         let mut merged = new;
         match self.beyond.get_mut(place) {
             Some(range) if range.start <= new.end => {
@@ -218,7 +243,7 @@ mod tests {
     const FIRST_WINDOW: u32 = 65_535 / 1448;
 
     fn receive(receiver: &mut Receiver, seq: u32, now_ns: u64) -> Reply {
-        receiver.receive(seq, false, now_ns, || None)
+        receiver.receive(&Packet::data((0, seq), 1_500, false, now_ns), now_ns, || None)
     }
 
     fn started() -> Receiver {
@@ -258,6 +283,37 @@ mod tests {
         let raises = (room - FIRST_WINDOW).div_ceil(2);
         assert_eq!(alone(&mut receiver, 16..116, 40_000_000), raises - 1);
         assert_eq!(alone(&mut receiver, 116..132, 79_999_999), 0);
+    }
+
+    #[test]
+    fn a_segment_that_comes_twice_is_reported_once_in_the_first_block() {
+        let mut receiver = started();
+        assert_eq!(receive(&mut receiver, 3, 0), Reply::Now);
+        let ack = receiver.ack(0);
+        assert_eq!(blocks(&ack), [(3, 4)]);
+        assert_eq!(ack.came_twice(), Some(Range { start: 3, end: 4 }));
+        for seq in [18, 19, 18] {
+            assert_eq!(receive(&mut receiver, seq, 0), Reply::Now);
+        }
+        let ack = receiver.ack(0);
+        assert_eq!(blocks(&ack), [(18, 19), (18, 20)]);
+        assert_eq!(ack.came_twice(), Some(Range { start: 18, end: 19 }));
+        assert_eq!(receiver.ack(0).came_twice(), None);
+    }
+
+    #[test]
+    fn an_ack_echoes_the_first_segment_that_it_answers_or_the_one_that_fills_the_hole() {
+        let mut receiver = Receiver::new(40_000_000, true, 1448);
+        let mut echo_us = |seq, sent_us: u64| {
+            let packet = Packet::data((0, seq), 1_500, false, sent_us * 1_000);
+            receiver.receive(&packet, 90_000_000, || None);
+            if seq == 1 { None } else { Some(receiver.ack(0).sent_us) }
+        };
+        assert_eq!(echo_us(0, 10), Some(10));
+        assert_eq!((echo_us(1, 11), echo_us(2, 12)), (None, Some(11)));
+        assert_eq!(echo_us(4, 14), Some(11), "RFC 7323: segment 3 is missing");
+        assert_eq!(echo_us(3, 13), Some(13), "the original, late");
+        assert_eq!(echo_us(3, 99), Some(99), "a retransmission");
     }
 
     #[test]

@@ -80,6 +80,20 @@ impl Scoreboard {
         self.sacked_pkts
     }
 
+    /// `retrans_out`.
+    pub fn resent_pkts(&self) -> u32 {
+        self.resent_pkts
+    }
+
+    /// Nothing is lost after all (`tcp_undo_cwnd_reduction()`, `unmark_loss`).
+    pub fn unmark_lost(&mut self) {
+        if self.lost_pkts > 0 {
+            self.segments.iter_mut().for_each(|segment| segment.flags &= !LOST);
+        }
+        self.lost_pkts = 0;
+        self.waiting_pkts = 0;
+    }
+
     /// `tcp_packets_in_flight()`.
     pub fn in_flight_pkts(&self) -> u32 {
         let out = self.segments.len() as u32 + self.resent_pkts;
@@ -279,7 +293,7 @@ mod tests {
         /// Whatever happens in whatever order, the counts are those of the flags.
         #[test]
         fn counts_are_those_of_the_flags(
-            steps in prop::collection::vec((0u8..6, 0u32..40), 1..200),
+            steps in prop::collection::vec((0u8..7, 0u32..40), 1..200),
         ) {
             let mut board = board(5);
             for (at, (what, seq)) in (100u64..).zip(steps) {
@@ -294,7 +308,8 @@ mod tests {
                         let expected = (board.una() + seq % 4).min(board.next());
                         board.acknowledge(expected, |_, _, _, _| {});
                     }
-                    _ => { if seq == 0 { board.mark_all_lost(); } }
+                    5 => { if seq == 0 { board.mark_all_lost(); } }
+                    _ => { if seq == 1 { board.unmark_lost(); } }
                 }
                 let count = |flag: u8| {
                     board.segments.iter().filter(|s| s.flags & flag != 0).count() as u32

@@ -3,18 +3,18 @@
 //!
 //! The states and their order are those of net/ipv4/tcp_input.c `tcp_fastretrans_alert()`; loss
 //! detection is rack.rs; tail loss probes are RFC 8985 section 7; timeouts RFC 6298 and
-//! `tcp_enter_loss()`.
+//! `tcp_enter_loss()`; what shows that a recovery was spurious is undo.rs.
 //!
-//! Differs from Linux: segments are all of the MSS; nothing is undone (no Eifel, F-RTO or DSACK);
-//! the send buffer is never the limit; a lost segment of which only the ACK's timestamp could tell
+//! Differs from Linux: segments are all of the MSS; no F-RTO; the send buffer is never the limit; a lost segment of which only the ACK's timestamp could tell
 //! the round trip has no RTT sample.
 
-use crate::packet::{HEADER_BYTES, Packet};
+use crate::packet::{HEADER_BYTES, Packet, clock_us};
 use crate::tcp::pacing::Pacer;
 use crate::tcp::rack::{Limits, Rack};
 use crate::tcp::rate_sample::{DeliveryRate, RateSample};
 use crate::tcp::rtt::{RTO_MIN_NS, RttEstimator};
 use crate::tcp::scoreboard::Scoreboard;
+use crate::tcp::undo::Undo;
 
 /// `TCP_TIMEOUT_MIN`: two jiffies at 250 Hz.
 const PROBE_SLACK_NS: u64 = 8_000_000;
@@ -56,6 +56,8 @@ pub struct AckSample {
     pub rate: Option<RateSample>,
     /// A recovery, or the answer to a mark, began with it.
     pub recovery_began: bool,
+    /// It showed that the last recovery, or timeout, was spurious.
+    pub undone: bool,
 }
 
 /// Counts of a sender's life.
@@ -94,6 +96,7 @@ pub struct Sender {
     rate: DeliveryRate,
     state: State,
     recovery_end: u32,
+    undo: Undo,
     ce_seen_pkts: u32,
     ect: bool,
     timed_out: bool,
@@ -124,6 +127,7 @@ impl Sender {
             rate: DeliveryRate::default(),
             state: State::Open,
             recovery_end: 0,
+            undo: Undo::default(),
             ce_seen_pkts: 0,
             ect,
             timed_out: false,
@@ -234,9 +238,9 @@ impl Sender {
             self.backoff = 0;
             self.probed_until = self.probed_until.filter(|until| self.board.una() < *until);
         }
-        if self.state >= State::Cwr && self.board.una() >= self.recovery_end {
-            self.state = State::Open;
-        }
+        self.note_twice(ack, una);
+        self.leave_recovery(ack, &mut sample);
+        self.rack.widen(self.rate.prior_pkts(), self.rate.delivered_pkts());
         let recovering = self.state >= State::Recovery;
         let limits = self.limits();
         let rack = &mut self.rack;
@@ -248,6 +252,51 @@ impl Sender {
             self.set_alarm(wait_ns, now_ns);
         }
         sample
+    }
+
+    /// `tcp_check_dsack()`: what has come twice is a sign of a spurious retransmission if it is not
+    /// of before the recovery, and was acknowledged before.
+    fn note_twice(&mut self, ack: &Packet, una: u32) {
+        let Some(twice) = ack.came_twice() else { return };
+        self.rack.came_twice();
+        for seq in (twice.start..twice.end).filter(|seq| *seq < una) {
+            self.undo.came_twice(seq);
+        }
+    }
+
+    /// Whether the repair is over, and whether there was anything to repair: the order of
+    /// `tcp_fastretrans_alert()`.
+    fn leave_recovery(&mut self, ack: &Packet, sample: &mut AckSample) {
+        let is_over = self.state >= State::Cwr && self.board.una() >= self.recovery_end;
+        if self.is_spurious(ack, sample.acked_pkts > 0, is_over) {
+            self.undo_reduction(sample);
+        } else if is_over {
+            if self.state == State::Recovery {
+                self.rack.recovered();
+            }
+            self.state = State::Open;
+        }
+    }
+
+    fn is_spurious(&self, ack: &Packet, has_advanced: bool, is_over: bool) -> bool {
+        let original_arrived = || has_advanced && self.undo.original_arrived(ack.sent_us);
+        match self.state {
+            State::Open | State::Disorder | State::Cwr => self.undo.all_came_twice(),
+            State::Recovery => {
+                let nothing_out = is_over || self.board.resent_pkts() == 0;
+                self.undo.all_came_twice() || (nothing_out && original_arrived())
+            }
+            State::Loss => has_advanced && (self.undo.all_came_twice() || original_arrived()),
+        }
+    }
+
+    /// `tcp_undo_cwnd_reduction()`. The window is the control's (control.rs).
+    fn undo_reduction(&mut self, sample: &mut AckSample) {
+        self.ssthresh_pkts = self.ssthresh_pkts.max(self.undo.take());
+        self.board.unmark_lost();
+        self.rack.recheck();
+        self.state = State::Open;
+        sample.undone = true;
     }
 
     /// What the ACK delivers, and the round trips it tells of (`tcp_clean_rtx_queue()`).
@@ -309,6 +358,13 @@ impl Sender {
 
     /// `tcp_init_cwnd_reduction()`.
     fn reduce(&mut self, state: State) {
+        if state == State::Cwr {
+            self.undo.forget();
+        } else if self.state != State::Cwr {
+            let kept_pkts = self.cwnd_pkts / 4 * 3;
+            let ssthresh_pkts = self.ssthresh_pkts.max(kept_pkts);
+            self.undo.begin(self.board.una(), self.board.resent_pkts(), ssthresh_pkts);
+        }
         self.state = state;
         self.recovery_end = self.board.next();
         self.prior_cwnd_pkts = self.cwnd_pkts;
@@ -350,6 +406,7 @@ impl Sender {
         let mut pkts = 0;
         while pkts < burst {
             if let Some(seq) = self.board.first_to_resend() {
+                self.undo.resent(clock_us(now_ns));
                 self.resend(seq, now_ns, out);
             } else if self.board.next() < self.written_pkts {
                 self.send_new(now_ns, out);
@@ -463,6 +520,7 @@ impl Sender {
         self.cwnd_pkts = self.board.in_flight_pkts() + 1;
         self.backoff += 1;
         if let Some(seq) = self.board.first_to_resend() {
+            self.undo.resent(clock_us(now_ns));
             self.resend(seq, now_ns, out);
         }
         let timeout_ns = self.rtt.timeout_ns(self.backoff);
