@@ -18,13 +18,15 @@ mod table;
 
 use clap::Parser;
 use remuda_stats::{RoundsOf, document};
-use run::{Round, Scenario};
+use run::{Round, Scenario, Trouble};
 use std::process::ExitCode;
 use table::{Verdict, row};
 
 /// What the issue promises.
 const GOODPUT_TOLERANCE: f64 = 0.05;
 const DELAY_TOLERANCE: f64 = 0.15;
+/// On a path with reordering or pauses: of goodput, and of the segments sent again.
+const TROUBLE_TOLERANCE: f64 = 0.1;
 const ONE_WAY_MS: f64 = 20.0;
 
 /// Our arms against the kernel's own algorithms of their names, side by side.
@@ -47,7 +49,8 @@ struct Args {
     #[arg(long, value_name = "RATE", value_delimiter = ',', default_value = "24,96")]
     rates: Vec<f64>,
     /// Only these buffers, in BDPs; `loss` is 1 BDP with 0.01 % of random loss, `mark` is 1 BDP of
-    /// which a quarter may be full before packets are marked (ECN)
+    /// which a quarter may be full before packets are marked (ECN); `reorder` is 1 BDP where 2 % of
+    /// the packets travel 8 ms longer, `idle` 1 BDP and an application that pauses
     #[arg(long, value_name = "BDP", value_delimiter = ',', default_value = "0.5,1,4,loss")]
     buffers: Vec<String>,
     /// First seed of the links' random loss
@@ -83,9 +86,15 @@ fn scenarios(args: &Args) -> Result<Vec<Scenario>, String> {
     for arm in &args.arms {
         for rate in &args.rates {
             for buffer in &args.buffers {
+                let mut trouble = Trouble::None;
                 let (buffer_bdp, loss_percent, marks) = match buffer.as_str() {
                     "loss" => (1.0, 0.01, false),
                     "mark" => (1.0, 0.0, true),
+                    "reorder" | "idle" => {
+                        let is_idle = buffer == "idle";
+                        trouble = if is_idle { Trouble::Idle } else { Trouble::Reordering };
+                        (1.0, 0.0, false)
+                    }
                     number => {
                         let bdp = number.parse().map_err(|e| format!("--buffers {number}: {e}"))?;
                         (bdp, 0.0, false)
@@ -98,6 +107,7 @@ fn scenarios(args: &Args) -> Result<Vec<Scenario>, String> {
                     buffer_bdp,
                     loss_percent,
                     marks,
+                    trouble,
                 });
             }
         }

@@ -1,7 +1,7 @@
 //! One flow over one emulated path.
 
-use remuda_live::transfer::Transfer;
-use remuda_live::{Error, LinkSpec, PathSpec, QueueSpec, Testbed};
+use remuda_live::transfer::{Pauses, Transfer};
+use remuda_live::{Error, LinkSpec, PathSpec, QueueSpec, ReorderingSpec, Testbed};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +19,23 @@ pub struct Scenario {
     pub loss_percent: f64,
     /// The bottleneck marks what finds [`MARK_BDP`] waiting.
     pub marks: bool,
+    pub trouble: Trouble,
 }
+
+/// What may make an algorithm send again what was not lost, or more than the path takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    None,
+    /// [`REORDERING`]: packets are overtaken.
+    Reordering,
+    /// [`PAUSES`]: the application is idle at times.
+    Idle,
+}
+
+/// Far fewer than half of the packets, by less than a quarter of the round trip.
+pub const REORDERING: ReorderingSpec = ReorderingSpec { percent: 2.0, extra_ms: 8.0 };
+/// Parts of some ten windows, and pauses of several timeouts (RFC 6298: 200 ms at least in Linux).
+pub const PAUSES: Pauses = Pauses { bytes: 4_000_000, pause: Duration::from_millis(2_000) };
 
 /// A quarter of a bandwidth-delay product. DCTCP needs more than a seventh to fill a path (M.
 /// Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010, section 3.4).
@@ -33,6 +49,8 @@ impl Scenario {
     pub fn buffer_argument(&self) -> String {
         match self {
             Self { marks: true, .. } => "mark".to_owned(),
+            Self { trouble: Trouble::Reordering, .. } => "reorder".to_owned(),
+            Self { trouble: Trouble::Idle, .. } => "idle".to_owned(),
             Self { loss_percent, .. } if *loss_percent > 0.0 => "loss".to_owned(),
             Self { buffer_bdp, .. } => buffer_bdp.to_string(),
         }
@@ -57,7 +75,9 @@ impl Scenario {
             seed,
             ..LinkSpec::default()
         };
-        let down = LinkSpec { loss_percent: self.loss_percent, ..up.clone() };
+        let is_reordering = self.trouble == Trouble::Reordering;
+        let reordering = is_reordering.then_some(REORDERING);
+        let down = LinkSpec { loss_percent: self.loss_percent, reordering, ..up.clone() };
         PathSpec { up, down, ..PathSpec::default() }
     }
 }
@@ -66,9 +86,14 @@ impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { arm, rate_mbit_per_sec, buffer_bdp, loss_percent, .. } = self;
         let marks = if self.marks { ", marks" } else { "" };
+        let trouble = match self.trouble {
+            Trouble::None => "",
+            Trouble::Reordering => ", reordering",
+            Trouble::Idle => ", idle at times",
+        };
         write!(
             f,
-            "{arm}, {rate_mbit_per_sec} Mbit/s, {buffer_bdp} BDP, {loss_percent} % loss{marks}"
+            "{arm}, {rate_mbit_per_sec} Mbit/s, {buffer_bdp} BDP, {loss_percent} % loss{marks}{trouble}"
         )
     }
 }
@@ -170,6 +195,7 @@ fn run_side(side: &Side<'_>, seconds: Duration) -> Result<Figures, Error> {
         algorithm: Some(algorithm.to_owned()),
         receiver_algorithm: is_dctcp.then(|| DCTCP.to_owned()),
         verify: false,
+        pauses: (scenario.trouble == Trouble::Idle).then_some(PAUSES),
         ..Transfer::default()
     };
     let running = transfer.start(testbed.server(), testbed.client())?;

@@ -1,7 +1,7 @@
 //! Ratios and their table, as Markdown: it goes into the docs as it is.
 
-use crate::run::{Figures, Round, Scenario};
-use crate::{Args, DELAY_TOLERANCE, GOODPUT_TOLERANCE};
+use crate::run::{Figures, PAUSES, REORDERING, Round, Scenario, Trouble};
+use crate::{Args, DELAY_TOLERANCE, GOODPUT_TOLERANCE, TROUBLE_TOLERANCE};
 use remuda_live::STOLEN_MAX;
 use remuda_stats::Spread;
 use std::fmt::Write;
@@ -53,6 +53,11 @@ impl Verdict {
 
     /// Whether both medians lie within their bounds.
     pub fn met(&self) -> bool {
+        if self.scenario.trouble != Trouble::None {
+            let [kernel, ours] = self.retransmitted;
+            return (self.goodput_ratio.median - 1.0).abs() <= TROUBLE_TOLERANCE
+                && (ours - kernel).abs() <= TROUBLE_TOLERANCE * kernel;
+        }
         (self.goodput_ratio.median - 1.0).abs() <= GOODPUT_TOLERANCE
             && (self.delay_ratio.median - 1.0).abs() <= DELAY_TOLERANCE
     }
@@ -64,13 +69,15 @@ pub fn head(args: &Args) -> String {
     format!(
         "{seconds} s a run, seeds from {seed}.\n\
          Bounds: goodput within {} %, 95th percentile of the queueing delay within {} %, of which\n\
-         less than {DELAY_FLOOR_MS} ms is none.\n\n\
+         less than {DELAY_FLOOR_MS} ms is none; with reordering or pauses, goodput and segments\n\
+         sent again within {} %.\n\n\
          | arm | Mbit/s | buffer | rounds | goodput kernel / ours (Mbit/s) | ratio (spread) | \
          p95 queue kernel / ours (ms) | ratio (spread) | kernel's again | \
          retransmitted kernel / ours | disturbed runs | |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|",
         GOODPUT_TOLERANCE * 100.0,
-        DELAY_TOLERANCE * 100.0
+        DELAY_TOLERANCE * 100.0,
+        TROUBLE_TOLERANCE * 100.0
     )
 }
 
@@ -80,6 +87,10 @@ pub fn row(v: &Verdict) -> String {
     let beside = match s.mark_above_packets() {
         Some(packets) => format!(", marks above {packets} packets"),
         None if s.loss_percent > 0.0 => format!(" + {} % loss", s.loss_percent),
+        None if s.trouble == Trouble::Reordering => {
+            format!(", {} % {} ms late", REORDERING.percent, REORDERING.extra_ms)
+        }
+        None if s.trouble == Trouble::Idle => format!(", {:?} pauses", PAUSES.pause),
         None => String::new(),
     };
     let spread = |r: &Spread| match rounds {

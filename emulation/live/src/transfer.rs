@@ -32,11 +32,28 @@ pub struct Transfer {
     pub ipv6: bool,
     /// Compare every byte that arrives. Costs processor time.
     pub verify: bool,
+    /// The sending application pauses; `None` sends all the time.
+    pub pauses: Option<Pauses>,
+}
+
+/// An application that writes a part, waits, and writes the next part.
+#[derive(Clone, Copy, Debug)]
+pub struct Pauses {
+    pub bytes: u64,
+    /// From the last write of a part to the first one of the next.
+    pub pause: Duration,
 }
 
 impl Default for Transfer {
     fn default() -> Self {
-        Self { bytes: None, algorithm: None, receiver_algorithm: None, ipv6: false, verify: true }
+        Self {
+            bytes: None,
+            algorithm: None,
+            receiver_algorithm: None,
+            ipv6: false,
+            verify: true,
+            pauses: None,
+        }
     }
 }
 
@@ -136,9 +153,15 @@ fn tcp_info(socket: RawFd) -> Option<libc::tcp_info> {
     (result == 0).then_some(info)
 }
 
-fn send(mut socket: TcpStream, bytes: Option<u64>, stop: &AtomicBool) -> io::Result<u32> {
+fn send(
+    mut socket: TcpStream,
+    bytes: Option<u64>,
+    pauses: Option<Pauses>,
+    stop: &AtomicBool,
+) -> io::Result<u32> {
     let mut block = vec![0; BLOCK_BYTES];
     let mut offset = 0;
+    let mut pause_at = pauses.map_or(u64::MAX, |pauses| pauses.bytes);
     while bytes.is_none_or(|bytes| offset < bytes) && !stop.load(Ordering::Relaxed) {
         let left = bytes.map_or(BLOCK_BYTES as u64, |bytes| bytes - offset);
         let length = left.min(BLOCK_BYTES as u64) as usize;
@@ -152,6 +175,10 @@ fn send(mut socket: TcpStream, bytes: Option<u64>, stop: &AtomicBool) -> io::Res
             }
         }
         offset += sent as u64;
+        if let Some(pauses) = pauses.filter(|_| offset >= pause_at) {
+            std::thread::sleep(pauses.pause);
+            pause_at = offset + pauses.bytes;
+        }
     }
     socket.shutdown(std::net::Shutdown::Write)?;
     // The receiver closes once it has everything; until then segments may have to go again.
@@ -243,10 +270,11 @@ impl Transfer {
         let socket = sender.try_clone().map_err(doing("set up a transfer"))?;
         let stop = Arc::new(AtomicBool::new(false));
         let received = Arc::new(AtomicU64::new(0));
-        let (bytes, verify, clock) = (self.bytes, self.verify, Clock::start());
+        let (bytes, pauses) = (self.bytes, self.pauses);
+        let (verify, clock) = (self.verify, Clock::start());
         let sender = std::thread::spawn({
             let stop = Arc::clone(&stop);
-            move || send(sender, bytes, &stop)
+            move || send(sender, bytes, pauses, &stop)
         });
         let receiver = std::thread::spawn({
             let received = Arc::clone(&received);
