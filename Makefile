@@ -134,6 +134,12 @@ fidelity-modules: build guest ## The same of vegas, westwood, illinois and dctcp
 		--arms vegas,westwood,illinois,dctcp --rates 24 --buffers 1,4,mark --rounds 1 --seconds 20 \
 		--write docs/fidelity.md --part 'make fidelity-modules'
 
+.PHONY: fidelity-recovery
+fidelity-recovery: build guest ## The same of reno and cubic where packets are overtaken, or the application pauses
+	$(CARGO) run --release -p remuda-fidelity -- --guest target/guest/6.12 \
+		--arms reno,cubic --rates 24,48 --buffers reorder,idle --rounds 3 --seconds 20 \
+		--write docs/fidelity.md --part 'make fidelity-recovery'
+
 .PHONY: netem
 netem: guest ## Our emulator beside the kernel's netem; writes docs/netem.md
 	@bash tools/setup.sh iproute2

@@ -84,6 +84,9 @@ pub struct Measurement {
     /// The datapath has found its last recovery spurious: nothing was lost, the packets came late
     /// (RFC 3522, RFC 3708). The losses of this report, if it is not in recovery, are of that kind.
     pub undone: bool,
+    /// The flow sent again after it was idle for longer than a timeout: `cwnd` is the restart window
+    /// of RFC 5681 section 4.1, or has grown from it. A paced flow is not restarted.
+    pub restarted: bool,
     /// The window the datapath had when it reported.
     pub cwnd: Bytes,
     /// Size of a segment, which grows with the path's MTU; 0 if the datapath does not tell.
@@ -115,6 +118,7 @@ impl Measurement {
         app_limited: false,
         in_recovery: false,
         undone: false,
+        restarted: false,
         cwnd: Bytes(0),
         mss: Bytes(0),
         ack_train: Duration::ZERO,
@@ -150,6 +154,7 @@ impl Measurement {
             app_limited: self.app_limited || next.app_limited,
             in_recovery: next.in_recovery,
             undone: self.undone || next.undone,
+            restarted: self.restarted || next.restarted,
             cwnd: next.cwnd,
             mss: next.mss,
             ack_train: self.ack_train.max(next.ack_train),

@@ -174,6 +174,13 @@ mod tests {
     }
 
     #[test]
+    fn after_an_idle_time_slow_start_leads_back_to_the_threshold() {
+        // The threshold of the loss, 20, is above three quarters of 24.
+        check("aalaaaaaiaaaa", "20 40 20 20 21 22 23 24 10 20 21 22 23");
+        check("aaiaaa", "20 40 10 20 40 80");
+    }
+
+    #[test]
     fn an_unused_window_does_not_grow() {
         check("auuuu", "20 20 20 20 20");
         check("aluuaa", "20 10 10 10 11 12");

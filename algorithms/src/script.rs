@@ -17,11 +17,12 @@ pub fn path(cwnd_pkts: u64) -> PathState {
 /// The report of one round trip, by its letter:
 /// `a` acknowledges a full window, `l` loses a segment before anything else, `L` after a full
 /// window, `e` is `a` with a mark, `t` times out, `r` is `a` and `R` is `L` while the datapath is
-/// in recovery, `q` is silent, `z` is `q` and undoes the last recovery, `u` acknowledges a quarter of the window, as no more of it was used.
+/// in recovery, `q` is silent, `z` is `q` and undoes the last recovery, `i` is
+/// `q` after an idle time that left a window of ten segments, `u` acknowledges a quarter of the window, as no more of it was used.
 pub fn report(event: char, cwnd: Bytes) -> Measurement {
     let used = match event {
         'u' => Bytes(cwnd.0 / 4),
-        'q' | 't' | 'z' => Bytes(0),
+        'q' | 't' | 'z' | 'i' => Bytes(0),
         _ => cwnd,
     };
     Measurement {
@@ -33,8 +34,9 @@ pub fn report(event: char, cwnd: Bytes) -> Measurement {
         timed_out: event == 't',
         in_recovery: "rRt".contains(event),
         undone: event == 'z',
+        restarted: event == 'i',
         rtt: Some(RttSamples::one(RTT)),
-        cwnd,
+        cwnd: if event == 'i' { Packets(10).to_bytes(MSS) } else { cwnd },
         ..Measurement::QUIET
     }
 }

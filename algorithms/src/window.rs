@@ -8,6 +8,8 @@
 //!   - a report carries many ACKs, on a short path those of many round trips; one report at most
 //!     doubles the window in slow start;
 //!   - the loss window after a timeout is two segments, not one: a datapath's floor;
+//!   - the restart window after an idle time is the datapath's (Linux' `tcp_cwnd_restart()`); here
+//!     the threshold follows it;
 //!   - retransmission and PRR are the datapath's, and so is the detection of a spurious recovery
 //!     (RFC 3522, RFC 3708, RFC 5682). The window and the threshold of before it are restored here,
 //!     as by `tcp_undo_cwnd_reduction()` and `tcp_reno_undo_cwnd()` in Linux. An arm that takes the
@@ -225,6 +227,9 @@ impl Window {
         if m.undone {
             self.undo(now);
         }
+        if m.restarted {
+            self.restart_after_idle(rule, m, now);
+        }
         let covered = self.recovery.covers(m, now);
         let leaving = self.recovery.ends_with(m, now);
         if m.timed_out {
@@ -343,6 +348,16 @@ impl Window {
         if acked > Bytes(0) {
             self.path.cwnd = rule.grow(&self.path, acked, now).max(self.path.cwnd);
         }
+    }
+
+    /// `tcp_cwnd_restart()`, which the datapath has made: slow start leads back to three quarters of
+    /// the window of before at least.
+    fn restart_after_idle(&mut self, rule: &mut impl Rule, m: &Measurement, now: Time) {
+        rule.unused(now - self.last_at);
+        let kept = three_quarters(self.path.cwnd);
+        self.path.ssthresh = self.path.ssthresh.map(|ssthresh| ssthresh.max(kept));
+        self.path.cwnd = bound(&self.path, self.path.cwnd.min(m.cwnd));
+        self.before_reduction = None;
     }
 
     /// `tcp_undo_cwnd_reduction()`: the last reduction answered packets that were late, not lost. A

@@ -11,10 +11,13 @@
 
 #define REMUDA_CA_STATE(sk) (inet_csk(sk)->icsk_ca_state)
 #define REMUDA_IS_CWND_LIMITED(tp) ((tp)->is_cwnd_limited)
+#define REMUDA_RESTARTS_AFTER_IDLE(sk)                                                             \
+	READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_slow_start_after_idle)
 #define REMUDA_CWND_PKTS_MAX remuda_limits.cwnd_pkts_max
 #define REMUDA_RATE_MAX remuda_limits.rate_bytes_per_sec_max
 
 #include "cwnd.h"
+#include "idle.h"
 #include "primitives.h"
 #include "reno.h"
 
@@ -229,6 +232,14 @@ static u32 ccp_undo_cwnd(struct sock *sk)
 	return undone_cwnd(&s->tcp, tcp_sk(sk));
 }
 
+static void ccp_cwnd_event(struct sock *sk, enum tcp_ca_event event)
+{
+	struct remuda_socket *s = inet_csk_ca(sk);
+
+	if (event == CA_EVENT_TX_START)
+		note_transmission(&s->tcp, sk, tcp_jiffies32);
+}
+
 static struct tcp_congestion_ops ccp __read_mostly = {
 	.name = "ccp",
 	.owner = THIS_MODULE,
@@ -239,6 +250,7 @@ static struct tcp_congestion_ops ccp __read_mostly = {
 	.set_state = ccp_set_state,
 	.cong_control = ccp_cong_control,
 	.undo_cwnd = ccp_undo_cwnd,
+	.cwnd_event = ccp_cwnd_event,
 };
 
 int remuda_tcp_init(void)

@@ -33,6 +33,15 @@ static __always_inline void want_cwnd(struct remuda_tcp *t, const struct tcp_soc
 		t->cwnd_pkts = bound_cwnd(tp, bytes / mss);
 }
 
+/* An order of before an idle time does not raise the window of after it: the agent hears of the
+ * restart by the next report.
+ */
+static __always_inline bool is_stale_raise(const struct remuda_tcp *t, const struct tcp_sock *tp,
+					   u64 bytes)
+{
+	return t->report_flags & REPORT_RESTARTED && bytes > (u64)t->cwnd_pkts * tp->mss_cache;
+}
+
 /* The stack has found its last recovery, or timeout, spurious (undo_cwnd). A window-based flow gets
  * the window of before it back at once, as by tcp_reno_undo_cwnd(); the next report says so, and the
  * agent's algorithm restores its own state. A paced flow keeps its window: its algorithm has not

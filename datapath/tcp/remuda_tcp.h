@@ -5,6 +5,7 @@
  *
  *   - the kernel's types, or the members of them that are read here;
  *   - REMUDA_CA_STATE(sk) and REMUDA_IS_CWND_LIMITED(tp), as both are bit fields;
+ *   - REMUDA_RESTARTS_AFTER_IDLE(sk), the sysctl net.ipv4.tcp_slow_start_after_idle;
  *   - REMUDA_CWND_PKTS_MAX and REMUDA_RATE_MAX (bytes per second), the ceilings.
  *
  * All of it runs under the socket's lock. 64-bit machines only: it divides.
@@ -18,6 +19,7 @@
 #define REPORT_CWND_FULL 4 /* the window held the sender back */
 #define REPORT_CWND_HALF 8 /* a flight used at least half of it */
 #define REPORT_UNDONE 16   /* the stack found its last recovery spurious */
+#define REPORT_RESTARTED 32 /* the flow was idle, and its window is a restart window */
 
 /* A flow, between two of its ACKs. */
 struct remuda_tcp {

@@ -109,6 +109,7 @@ pub fn report(record: &[u8], sink: impl FnOnce(Report<'_>)) {
         cwnd_full: is(layout::REPORT_CWND_FULL),
         cwnd_half: is(layout::REPORT_CWND_HALF),
         undone: is(layout::REPORT_UNDONE),
+        restarted: is(layout::REPORT_RESTARTED),
     };
     let (sid, uid) = (head.event.sid, head.program_uid);
     sink(Report { sid, uid, fields: &fields[..count], signals: Some(signals) });

@@ -39,6 +39,8 @@ pub const REPORT_CWND_FULL: u32 = 4;
 pub const REPORT_CWND_HALF: u32 = 8;
 /// See `REPORT_UNDONE`.
 pub const REPORT_UNDONE: u32 = 16;
+/// See `REPORT_RESTARTED`.
+pub const REPORT_RESTARTED: u32 = 32;
 
 /// `enum remuda_event_kind`.
 pub const CREATED: u32 = 1;

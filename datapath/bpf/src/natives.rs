@@ -286,6 +286,7 @@ impl Native {
             cwnd_full: is(layout::REPORT_CWND_FULL),
             cwnd_half: is(layout::REPORT_CWND_HALF),
             undone: false,
+            restarted: false,
         };
         self.flags = 0;
         let uid = self.machine.program_uid()?;

@@ -41,6 +41,7 @@
 #define REMUDA_CWND_FULL 4 /* the window held the sender back */
 #define REMUDA_CWND_HALF 8 /* a flight used at least half of it */
 #define REMUDA_UNDONE 16   /* the last recovery was spurious, and has been undone */
+#define REMUDA_RESTARTED 32 /* the flow was idle, and its window is a restart window */
 
 /* Whose a flow is. */
 enum remuda_state {

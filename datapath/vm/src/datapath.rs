@@ -25,6 +25,8 @@ pub const SIGNAL_CWND_FULL: u32 = 4;
 pub const SIGNAL_CWND_HALF: u32 = 8;
 /// Of [`Ack::signals`]: the last recovery was spurious, and has been undone.
 pub const SIGNAL_UNDONE: u32 = 16;
+/// Of [`Ack::signals`]: the flow was idle, and its window is a restart window (RFC 5681 section 4.1).
+pub const SIGNAL_RESTARTED: u32 = 32;
 
 /// What a datapath does to its flows, and how it reaches its agent. Callbacks run inside the
 /// methods of [`Datapath`], and a panic in one ends the process. `flow` is the number that

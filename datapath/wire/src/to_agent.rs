@@ -90,6 +90,9 @@ pub struct Signals {
     pub cwnd_half: bool,
     /// The datapath has found its last recovery spurious since the last report.
     pub undone: bool,
+    /// The flow was idle since the last report, and its window is a restart window (RFC 5681 section
+    /// 4.1).
+    pub restarted: bool,
 }
 
 /// A flow changed hands between the agent and the datapath's own control.
@@ -329,6 +332,7 @@ const SIGNALS_IN_RECOVERY: u32 = 2;
 const SIGNALS_CWND_FULL: u32 = 4;
 const SIGNALS_CWND_HALF: u32 = 8;
 const SIGNALS_UNDONE: u32 = 16;
+const SIGNALS_RESTARTED: u32 = 32;
 
 impl Signals {
     fn parse(r: &mut Reader<'_>) -> Result<Self, Error> {
@@ -350,6 +354,7 @@ impl Signals {
             cwnd_full: flags & SIGNALS_CWND_FULL != 0,
             cwnd_half: flags & SIGNALS_CWND_HALF != 0,
             undone: flags & SIGNALS_UNDONE != 0,
+            restarted: flags & SIGNALS_RESTARTED != 0,
         })
     }
 
@@ -361,7 +366,8 @@ impl Signals {
             + u32::from(self.in_recovery) * SIGNALS_IN_RECOVERY
             + u32::from(self.cwnd_full) * SIGNALS_CWND_FULL
             + u32::from(self.cwnd_half) * SIGNALS_CWND_HALF
-            + u32::from(self.undone) * SIGNALS_UNDONE;
+            + u32::from(self.undone) * SIGNALS_UNDONE
+            + u32::from(self.restarted) * SIGNALS_RESTARTED;
         for word in [
             self.srtt_us,
             self.rtt_min_us,
@@ -413,7 +419,13 @@ mod tests {
         let hello = Hello { version: 1, name: "bpf".into(), ..Hello::default() };
         hello.encode(&mut out);
         check(&out, &ToAgent::Hello(hello));
-        let signals = Signals { now_us: 5, in_recovery: true, undone: true, ..Signals::default() };
+        let signals = Signals {
+            now_us: 5,
+            in_recovery: true,
+            undone: true,
+            restarted: true,
+            ..Signals::default()
+        };
         signals.encode(&mut out, 9);
         check(&out, &ToAgent::Signals { sid: 9, signals });
         let info = FlowInfo {

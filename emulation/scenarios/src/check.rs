@@ -20,6 +20,8 @@ const FLOWS_MAX: u64 = 100_000;
 /// On average, so that chance does not lead beyond [`FLOWS_MAX`].
 const ARRIVALS_MAX: f64 = 50_000.0;
 const LINKS_MAX: usize = 10_000;
+/// What an application writes at once, at most.
+const WRITE_BYTES_MAX: u64 = 1_000_000_000;
 const CWND_PKTS_MAX: u32 = 10_000;
 /// An IPv4 packet has at most 65535 bytes, 52 of them headers with timestamps.
 const MSS_BYTES_MAX: u32 = 65_483;
@@ -285,6 +287,13 @@ fn validate_application(flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result
             let rule = "an unresponsive flow needs app_rate_mbit_per_sec, the rate it sends at";
             check(!unresponsive, || key("driver"), &flow.driver, rule)?;
         }
+    }
+    if let Some(bytes) = flow.app_write_bytes {
+        let fits = (1..=WRITE_BYTES_MAX).contains(&bytes);
+        check(fits, || key("app_write_bytes"), bytes, "must be between 1 and 1000000000")?;
+        let is_paced = flow.app_rate_mbit_per_sec.is_some() && !unresponsive;
+        let rule = "needs app_rate_mbit_per_sec, and a driver other than \"unresponsive\"";
+        check(is_paced, || key("app_write_bytes"), bytes, rule)?;
     }
     let rule = "only driver = \"unresponsive\" sends so; leave it out";
     check(unresponsive || !flow.poisson, || key("poisson"), true, rule)

@@ -39,6 +39,10 @@ pub struct FlowSpec {
     /// How fast its application writes; without, faster than it can send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_rate_mbit_per_sec: Option<f64>,
+    /// How much its application writes at once, at `app_rate_mbit_per_sec` on average: it is idle
+    /// between two writes. Without, some milliseconds' worth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app_write_bytes: Option<u64>,
     /// Unresponsive flows: packets come as a Poisson process, not evenly spaced.
     pub poisson: bool,
     /// The window it starts with, in segments (RFC 6928).
@@ -86,6 +90,7 @@ impl Default for FlowSpec {
             arrivals: None,
             bytes: None,
             app_rate_mbit_per_sec: None,
+            app_write_bytes: None,
             poisson: false,
             init_cwnd_pkts: 10,
             wants: Wants::DEFAULT,

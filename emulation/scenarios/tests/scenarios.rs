@@ -94,6 +94,9 @@ fn a_value_out_of_bounds_is_refused_with_key_value_and_rule() {
     refused(&flow("start_s = 5\nstop_s = 5"), &["`flows.0.stop_s` is 5: must be after", "5 s"]);
     refused(&flow("bytes = 0"), &["`flows.0.bytes` is 0: must be at least 1"]);
     refused(&flow("app_rate_mbit_per_sec = 0"), &["`flows.0.app_rate_mbit_per_sec` is 0"]);
+    refused(&flow("app_write_bytes = 5000"), &["needs app_rate_mbit_per_sec"]);
+    let zero = "app_rate_mbit_per_sec = 1\napp_write_bytes = 0";
+    refused(&flow(zero), &["`flows.0.app_write_bytes` is 0"]);
     refused(&flow("poisson = true"), &["`flows.0.poisson` is true: only driver"]);
     refused(&flow("init_cwnd_pkts = 0"), &["`flows.0.init_cwnd_pkts` is 0: must be between 1"]);
     refused(&flow("mss_bytes = 70000"), &["`flows.0.mss_bytes` is 70000: must be between 16"]);

@@ -39,6 +39,13 @@ impl Control {
         }
     }
 
+    /// The sender begins to send again after an idle time.
+    pub fn on_restart(&mut self, sender: &mut Sender, idle_ns: u64) {
+        if let Self::Datapath(datapath) = self {
+            datapath.on_restart(sender, idle_ns);
+        }
+    }
+
     /// The sender's timer found a loss: there is no ACK to tell of it.
     pub fn on_recovery(&mut self, now_ns: u64) {
         if let Self::Datapath(datapath) = self {

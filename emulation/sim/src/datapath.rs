@@ -27,6 +27,7 @@ struct Flags {
     cwnd_full: bool,
     cwnd_half: bool,
     undone: bool,
+    restarted: bool,
 }
 
 /// One flow's datapath, and the agent behind it.
@@ -131,6 +132,16 @@ impl Datapath {
         self.cwnd.settle(sender, sample, paced, now_ns);
     }
 
+    /// The sender begins to send again after it was idle for `idle_ns`, longer than its timeout:
+    /// `note_transmission()`.
+    pub fn on_restart(&mut self, sender: &mut Sender, idle_ns: u64) {
+        if sender.pacer.rate().is_none() {
+            sender.restart(idle_ns);
+            self.cwnd = CwndSetter::new(sender.cwnd_pkts);
+            self.flags.restarted = true;
+        }
+    }
+
     /// The sender's timer found a loss.
     pub fn on_recovery(&mut self, now_ns: u64) {
         self.cwnd.begin(now_ns);
@@ -149,8 +160,11 @@ impl Datapath {
             for (index, value) in orders.controls.iter().filter(|_| self.running.is_some()) {
                 self.machine.set_control(*index, *value);
             }
+            // An order of before an idle time does not raise the window of after it.
+            let most_pkts = if self.flags.restarted { self.cwnd.wanted_pkts() } else { u32::MAX };
             if let Some(cwnd_bytes) = orders.cwnd_bytes {
-                self.cwnd.want(cwnd_bytes / u64::from(sender.mss_bytes));
+                let pkts = cwnd_bytes / u64::from(sender.mss_bytes);
+                self.cwnd.want(pkts.min(most_pkts.into()));
             }
             if let Some(rate) = orders.rate_bytes_per_sec {
                 pace_at(sender, rate);
@@ -224,6 +238,7 @@ impl Datapath {
             cwnd_full: flags.cwnd_full,
             cwnd_half: flags.cwnd_half,
             undone: flags.undone,
+            restarted: flags.restarted,
         }
     }
 }

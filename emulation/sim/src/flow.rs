@@ -71,7 +71,10 @@ impl Application {
     fn new(spec: &FlowSpec) -> Option<Self> {
         let rate = spec.app_rate_mbit_per_sec? * 1e6 / 8.0;
         let segment_ns = f64::from(spec.mss_bytes) / rate * 1e9;
-        let pkts_per_write = (WRITE_INTERVAL_NS as f64 / segment_ns).ceil().max(1.0);
+        let pkts_per_write = match spec.app_write_bytes {
+            Some(bytes) => f64::from(segments(bytes, spec.mss_bytes)),
+            None => (WRITE_INTERVAL_NS as f64 / segment_ns).ceil().max(1.0),
+        };
         Some(Self {
             left_pkts: spec.bytes.map_or(u32::MAX, |bytes| segments(bytes, spec.mss_bytes)),
             pkts_per_write: pkts_per_write as u32,
@@ -303,6 +306,9 @@ impl TcpFlow {
 
     /// Sends what may go, and sets the timers that follow from it.
     pub fn send(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
+        if let Some(idle_ns) = self.sender.idle_ns(now_ns) {
+            self.control.on_restart(&mut self.sender, idle_ns);
+        }
         self.sender.send(now_ns, out);
         let flow = self.sender.flow;
         if let Some(at_ns) = self.sender.alarm_ns().filter(|at_ns| *at_ns < self.armed.loss_ns) {

@@ -38,6 +38,9 @@ typedef _Bool bool;
 #define TCP_CA_Recovery 3
 #define TCP_CA_Loss 4
 
+/* enum tcp_ca_event, include/net/tcp.h */
+#define CA_EVENT_TX_START 0
+
 /* enum sk_pacing, include/net/sock.h */
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1
@@ -69,8 +72,13 @@ struct ns_common {
 	unsigned int inum;
 };
 
+struct netns_ipv4 {
+	u8 sysctl_tcp_slow_start_after_idle;
+};
+
 struct net {
 	struct ns_common ns;
+	struct netns_ipv4 ipv4;
 };
 
 typedef struct {
@@ -109,6 +117,7 @@ struct inet_sock {
 
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	u32 icsk_rto; /* in jiffies */
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	__u8 icsk_ca_state : 5;
 	u64 icsk_ca_priv[13];
@@ -147,6 +156,7 @@ struct tcp_sock {
 	u32 rate_delivered;
 	u32 rate_interval_us;
 	u32 srtt_us; /* smoothed, times 8 */
+	u32 lsndtime; /* when data was last sent, in jiffies */
 	u32 write_seq;
 	u32 snd_una;
 	u64 bytes_acked;
@@ -202,6 +212,7 @@ struct tcp_congestion_ops {
 	void (*set_state)(struct sock *sk, u8 new_state);
 	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs);
 	u32 (*undo_cwnd)(struct sock *sk);
+	void (*cwnd_event)(struct sock *sk, u32 event);
 };
 
 static __always_inline struct tcp_sock *tcp_sk(struct sock *sk)

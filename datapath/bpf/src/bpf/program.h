@@ -66,7 +66,7 @@ static __always_inline void take_slot(struct remuda_flow *f, struct sock *sk)
 			f->r.control[i] = slot->control[i];
 	if (!words_are_whole(slot, seq))
 		return;
-	if (flags & SLOT_CWND)
+	if (flags & SLOT_CWND && !is_stale_raise(&f->tcp, tcp_sk(sk), cwnd))
 		want_cwnd(&f->tcp, tcp_sk(sk), cwnd);
 	if (flags & SLOT_RATE) {
 		f->tcp.paced = rate != 0;

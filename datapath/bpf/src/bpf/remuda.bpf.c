@@ -12,6 +12,7 @@
 #include "maps.h"
 #include "destinations.h"
 #include "fallback.h"
+#include "idle.h"
 #include "program.h"
 #include "native.h"
 #include "assign.h"
@@ -253,6 +254,18 @@ u32 BPF_PROG(remuda_undo_cwnd, struct sock *sk)
 	return undone_cwnd(&f->tcp, tcp_sk(sk));
 }
 
+SEC("struct_ops")
+void BPF_PROG(remuda_cwnd_event, struct sock *sk, u32 event)
+{
+	struct remuda_flow *f;
+
+	if (event != CA_EVENT_TX_START)
+		return;
+	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
+	if (f)
+		note_transmission(&f->tcp, sk, bpf_jiffies64());
+}
+
 SEC(".struct_ops.link")
 struct tcp_congestion_ops remuda_ops = {
 	.name = "remuda",
@@ -263,6 +276,7 @@ struct tcp_congestion_ops remuda_ops = {
 	.set_state = (void *)remuda_set_state,
 	.cong_control = (void *)remuda_cong_control,
 	.undo_cwnd = (void *)remuda_undo_cwnd,
+	.cwnd_event = (void *)remuda_cwnd_event,
 };
 
 /* Never attached: it makes the loader verify and relocate the template. */

@@ -18,6 +18,8 @@ use crate::tcp::undo::Undo;
 
 /// `TCP_TIMEOUT_MIN`: two jiffies at 250 Hz.
 const PROBE_SLACK_NS: u64 = 8_000_000;
+/// `TCP_INIT_CWND`, RFC 6928.
+const RESTART_CWND_PKTS: u32 = 10;
 
 /// `icsk_ca_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,6 +108,8 @@ pub struct Sender {
     is_cwnd_limited: bool,
     out_pkts_max: u32,
     usage_until: u32,
+    /// When it last sent a segment.
+    sent_ns: u64,
 }
 
 impl Sender {
@@ -137,6 +141,7 @@ impl Sender {
             is_cwnd_limited: false,
             out_pkts_max: 0,
             usage_until: 0,
+            sent_ns: 0,
         }
     }
 
@@ -372,6 +377,27 @@ impl Sender {
         self.ssthresh_pkts = (self.cwnd_pkts / 2).max(2);
     }
 
+    /// How long it was idle, in nanoseconds, if it has something to send after an idle time longer
+    /// than its timeout (`tcp_slow_start_after_idle_check()`).
+    pub fn idle_ns(&self, now_ns: u64) -> Option<u64> {
+        if self.board.out_pkts() > 0 || self.counts.sent_pkts == 0 {
+            return None;
+        }
+        let idle_ns = now_ns - self.sent_ns;
+        let begins = self.board.next() < self.written_pkts;
+        (begins && idle_ns > self.rtt.timeout_ns(0)).then_some(idle_ns)
+    }
+
+    /// `tcp_cwnd_restart()`: the window is halved for every timeout that it was idle, down to ten
+    /// segments.
+    pub fn restart(&mut self, idle_ns: u64) {
+        let least_pkts = self.cwnd_pkts.min(RESTART_CWND_PKTS);
+        let halvings = (idle_ns - 1) / self.rtt.timeout_ns(0);
+        self.ssthresh_pkts = self.ssthresh_pkts.max(self.cwnd_pkts / 4 * 3);
+        let halved_pkts = self.cwnd_pkts >> halvings.min(u64::from(u32::BITS - 1));
+        self.cwnd_pkts = halved_pkts.max(least_pkts);
+    }
+
     /// Sends what may go. `out` gets each packet.
     pub fn send(&mut self, now_ns: u64, mut out: impl FnMut(Packet)) {
         let mut sent = false;
@@ -435,6 +461,7 @@ impl Sender {
     fn emit(&mut self, seq: u32, now_ns: u64, out: &mut impl FnMut(Packet)) {
         self.rack.sent(seq, now_ns);
         self.counts.sent_pkts += 1;
+        self.sent_ns = now_ns;
         self.prr_out_pkts += u32::from(matches!(self.state, State::Cwr | State::Recovery));
         let bytes = self.mss_bytes + HEADER_BYTES;
         out(Packet::data((self.flow, seq), bytes, self.ect, now_ns));
