@@ -64,7 +64,7 @@ pub enum TraceError {
     #[error("{path}: cannot read the trace: {source}", path = .path.display())]
     Read { path: PathBuf, source: std::io::Error },
     /// The path is a folder, a pipe or a device.
-    #[error("{path}: is no file; a trace is a text file", path = .path.display())]
+    #[error("{path}: is not a regular file; a trace is a text file", path = .path.display())]
     NotAFile { path: PathBuf },
     #[error("{path}: is above 256 MiB; shorten the trace (head -c)", path = .path.display())]
     TooLong { path: PathBuf },
@@ -231,7 +231,7 @@ mod tests {
         assert!(error.starts_with("/nonexistent/x.trace: cannot read the trace"), "{error}");
         for path in ["/dev/zero", "/tmp"] {
             let error = Trace::load(Path::new(path)).unwrap_err().to_string();
-            assert_eq!(error, format!("{path}: is no file; a trace is a text file"));
+            assert_eq!(error, format!("{path}: is not a regular file; a trace is a text file"));
         }
     }
 

@@ -65,7 +65,7 @@ impl Series {
         rate: f64,
     ) -> Result<(), SeriesError> {
         if !at_s.is_finite() {
-            return Err(refuse(place(), "the moment is no number of seconds"));
+            return Err(refuse(place(), "the moment must be a number of seconds"));
         }
         if !(0.0..=MBIT_PER_SEC_MAX).contains(&rate) {
             let rule = format!("the rate is {rate}: it must be between 0 and 100000 Mbit/s");
@@ -210,7 +210,7 @@ mod tests {
             ("0,12\n0,13\n", "line 2: 0 s does not come after"),
             ("0,-1\n", "line 1: the rate is -1: it must be between 0"),
             ("0,nan\n", "line 1: the rate is NaN"),
-            ("inf,1\n", "line 1: the moment is no number"),
+            ("inf,1\n", "line 1: the moment must be a number"),
             ("0,100000\n100,100000\n", "the series: holds more than 100 million"),
             ("0,1\n5000000,1\n", "the series: lasts longer than 49 days"),
         ] {
