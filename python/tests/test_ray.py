@@ -224,7 +224,7 @@ def test_an_author_s_arms_run_there_as_here_with_what_they_import(folder: Path) 
 @pytest.mark.parametrize(
     ("words", "python", "said"),
     [
-        (["--ray-address", "auto"], sys.executable, "--ray-address is of --engine ray"),
+        (["--ray-address", "auto"], sys.executable, "--ray-address needs --engine ray"),
         (["--engine", "ray"], "/no/such", "cannot start /no/such -P -m remuda._ray"),
         (["--engine", "ray"], sys.executable, f"fix: {sys.executable} -m pip install 'ray>="),
     ],

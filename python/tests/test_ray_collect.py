@@ -85,7 +85,7 @@ def test_ctrl_c_keeps_whole_files_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "python", "said"),
     [
-        (["--ray-address", "auto"], sys.executable, "--ray-address is of --engine ray"),
+        (["--ray-address", "auto"], sys.executable, "--ray-address needs --engine ray"),
         (["--engine", "ray"], "/no/such", "fix: pip install remuda[ray]"),
         (["--engine", "ray"], sys.executable, f"fix: {sys.executable} -m pip install 'ray>="),
     ],

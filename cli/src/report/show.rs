@@ -1,4 +1,4 @@
-//! What `remuda report` prints.
+//! The text that `remuda report` prints.
 
 use super::series;
 use crate::matrix::{ahead, ranking_table, spread};
@@ -7,7 +7,7 @@ use remuda_matrix::Interval;
 use remuda_report::{Board, Diff, Series, Starved, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What changed first, as on the page. Whoever asks for time series wants these, not all else.
+/// Changes come first, as on the page. With time series, the other tables are left out.
 pub fn text(of: &Board, what_changed: Option<&Diff>, runs: &[Series]) -> String {
     let mut parts: Vec<String> = what_changed.map(diff).into_iter().collect();
     parts.extend(runs.iter().map(series::shown));
@@ -17,7 +17,7 @@ pub fn text(of: &Board, what_changed: Option<&Diff>, runs: &[Series]) -> String 
     parts.join("\n\n")
 }
 
-/// The ranking, who is best on which paths, who starves whom, what is missed.
+/// The ranking, the best arms by path, starvation, harm, and missed lines.
 fn board(board: &Board) -> String {
     let mut parts = vec![best(board), starving(board), harm(board), lines(board)];
     if let Some(all) = board.slices.first() {
@@ -42,7 +42,7 @@ fn best(board: &Board) -> String {
     shown.to_string()
 }
 
-/// Who, and how often whom.
+/// Which drivers starve which, and how often.
 fn starving(board: &Board) -> String {
     if board.starved.is_empty() {
         return "Nobody starves.".to_owned();
@@ -110,7 +110,7 @@ const fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Changes of a percent and less are told apart.
+/// Three decimals, so that changes below one percent show.
 fn ratio(it: Interval) -> String {
     match it.bounds {
         None => format!("{:.3}", it.middle),
@@ -170,7 +170,7 @@ fn diff(diff: &Diff) -> String {
     text
 }
 
-/// Why the newer table is not as good as the older one.
+/// Why the newer table is worse than the older one.
 pub fn failing(diff: &Diff) -> String {
     let failing = diff.drivers.iter().filter(|it| it.verdict == Verdict::Fail);
     let names: Vec<&str> = failing.map(|it| it.driver.as_str()).collect();
@@ -194,7 +194,7 @@ mod tests {
     use remuda_matrix::Row;
     use remuda_report::{LinkSeries, Matrix};
 
-    /// Of one arm in forty environments.
+    /// A table of one arm in forty environments.
     fn matrix(merit: impl Fn(usize) -> f64) -> Matrix {
         let row = |place: usize| Row {
             suite: "s".to_owned(),
@@ -214,11 +214,11 @@ mod tests {
         let text = text(&Board::of(&new), Some(&diff), &[]);
         let first = text.lines().find(|line| line.contains("cubic")).unwrap();
         assert!(first.contains("PASS"), "{first}");
-        let said = first.split("  ").find(|cell| cell.contains(" to ")).unwrap().trim();
-        let figures: Vec<&str> = said.split(['(', ')', ' ']).filter(|it| !it.is_empty()).collect();
-        let [middle, low, "to", high] = figures[..] else { panic!("{said}") };
-        assert_eq!(middle, "1.022", "{said}");
-        assert!(low.len() == 5 && high.len() == 5 && low < middle && middle < high, "{said}");
+        let cell = first.split("  ").find(|cell| cell.contains(" to ")).unwrap().trim();
+        let figures: Vec<&str> = cell.split(['(', ')', ' ']).filter(|it| !it.is_empty()).collect();
+        let [middle, low, "to", high] = figures[..] else { panic!("{cell}") };
+        assert_eq!(middle, "1.022", "{cell}");
+        assert!(low.len() == 5 && high.len() == 5 && low < middle && middle < high, "{cell}");
         assert!(text.find("new merit to old") < text.find("Nobody starves."), "{text}");
     }
 

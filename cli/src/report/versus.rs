@@ -1,10 +1,10 @@
-//! A driver beside each other one, as a table.
+//! A driver compared with each other driver, as a table.
 
 use crate::matrix::spread;
 use crate::table::{figure, table};
 use remuda_matrix::Versus;
 
-/// Places listed of a pair: the page has more.
+/// The most environments listed for a pair; the page lists more.
 const PLACES: usize = 3;
 
 fn places(it: &Versus) -> String {
@@ -20,10 +20,10 @@ fn places(it: &Versus) -> String {
     lines.join("\n")
 }
 
-/// All pairs, those with the least difference first.
+/// All pairs as a table, the smallest difference first.
 pub fn shown(pairs: &[Versus]) -> String {
     if pairs.is_empty() {
-        return "There is no arm to compare by, or nobody to compare with.".to_owned();
+        return "There is no arm to compare by, or no other driver to compare with.".to_owned();
     }
     let mut pairs: Vec<&Versus> = pairs.iter().collect();
     pairs.sort_by(|a, b| {

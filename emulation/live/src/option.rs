@@ -5,7 +5,7 @@ use remuda_link::{
     ReorderingSpec,
 };
 
-/// RED's thresholds.
+/// RED's thresholds for the average queue length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RedRange {
     /// No packet is dropped while the average is below this.

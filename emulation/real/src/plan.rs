@@ -67,7 +67,7 @@ pub struct Plan {
     pub path: PathSpec,
     /// The names of the links, in the scenario's order.
     pub links: Vec<String>,
-    /// Every single flow.
+    /// The flows, one entry for each of `count`.
     pub flows: Vec<PlannedFlow>,
     pub duration: Duration,
     /// The interval between samples; `None` for no samples.

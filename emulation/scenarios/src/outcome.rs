@@ -208,7 +208,6 @@ pub struct FlowSample {
     pub pacing_mbit_per_sec: Option<f64>,
     /// The smoothed RTT; `None` before the first sample.
     pub srtt_ms: Option<f64>,
-    /// Segments in flight.
     pub in_flight_pkts: u32,
     /// Payload that has arrived since the start.
     pub delivered_bytes: u64,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub enum Control {
-    /// A constant window.
+    /// A constant window, without a datapath program.
     Fixed,
     /// A datapath program and the agent.
     Datapath(Box<Datapath>),
@@ -29,7 +29,6 @@ impl Control {
         }
     }
 
-    /// Processes an ACK.
     pub fn on_ack(&mut self, sender: &mut Sender, sample: &AckSample, now_ns: u64) {
         match self {
             Self::Fixed => {}

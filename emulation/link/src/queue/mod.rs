@@ -148,7 +148,6 @@ impl<P: Packet> Queue<P> {
         Self { state, limit, fifo: Fifo::new(), marked: 0 }
     }
 
-    /// Packets that wait.
     pub fn packets(&self) -> u64 {
         match &self.state {
             State::FqCoDel(queues) => queues.packets(),
@@ -156,7 +155,6 @@ impl<P: Packet> Queue<P> {
         }
     }
 
-    /// Bytes that wait.
     pub fn bytes(&self) -> u64 {
         match &self.state {
             State::FqCoDel(queues) => queues.bytes(),

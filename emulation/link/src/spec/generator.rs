@@ -167,7 +167,7 @@ impl GeneratorSpec {
         check(packets <= PACKETS_MAX, "generator.round_s", round_s, rule)
     }
 
-    /// Makes one round.
+    /// Generates the opportunities of one round.
     pub(super) fn make(&self, rng: &mut ChaCha8Rng) -> Generated {
         let round_ms = whole_ms(self.round_s() * 1e3);
         match *self {
