@@ -45,21 +45,21 @@ fn best(board: &Board) -> String {
 /// Which drivers starve which, and how often.
 fn starving(board: &Board) -> String {
     if board.starved.is_empty() {
-        return "Nobody starves.".to_owned();
+        return "No driver starves another.".to_owned();
     }
     let mut counts: BTreeMap<(String, String), Vec<&Starved>> = BTreeMap::new();
     for it in &board.starved {
         let pair = (it.winner.clone(), it.loser.clone());
         counts.entry(pair).or_default().push(it);
     }
-    let mut shown = table(&["who", "starves", "environments", "tested", "as in"]);
-    for ((who, whom), all) in &counts {
+    let mut shown = table(&["driver", "starves", "environments", "tested", "as in"]);
+    for ((driver, victim), all) in &counts {
         let places: BTreeSet<usize> = all.iter().map(|it| it.environment).collect();
         let tested: BTreeSet<&str> = all.iter().map(|it| it.driver.as_str()).collect();
         let place = &board.environments[all[0].environment];
         let name = format!("{}/{}", place.suite, place.name);
         let tested = tested.into_iter().collect::<Vec<_>>().join(", ");
-        shown.add_row([who, whom, &places.len().to_string(), &tested, &name]);
+        shown.add_row([driver, victim, &places.len().to_string(), &tested, &name]);
     }
     shown.to_string()
 }
@@ -68,7 +68,7 @@ fn harm(board: &Board) -> String {
     if board.harms.is_empty() {
         return String::new();
     }
-    let columns = ["who", "takes of", "runs", "goodput, %", "delay, %", "most, %", "in"];
+    let columns = ["driver", "takes of", "runs", "goodput, %", "delay, %", "most, %", "in"];
     let mut shown = table(&columns);
     let percent = |share: Option<f64>| figure(share.map(|it| it * 100.0));
     for it in &board.harms {
@@ -83,7 +83,7 @@ fn harm(board: &Board) -> String {
             place.unwrap_or_default(),
         ]);
     }
-    format!("{shown}\nHarm: beyond what a neighbour of its own kind would take; medians.")
+    format!("{shown}\nHarm: beyond what the neighbour's own driver would take; medians.")
 }
 
 fn lines(board: &Board) -> String {
@@ -153,7 +153,7 @@ fn diff(diff: &Diff) -> String {
         "{shown}\nOver {} runs that both tables have; {old} only the older one has, {new} only the \
          newer.\nA run is better or worse if its merit changed by more than 2 %. An arm fails if \
          its merit fell by more than 2 % with 95 %\nconfidence, or to less than half in any \
-         environment, or if it misses a line or somebody starves and did not before.",
+         environment, or if it misses a line or a flow starves that did not before.",
         diff.shared
     );
     if !diff.altered.is_empty() {
@@ -219,7 +219,7 @@ mod tests {
         let [middle, low, "to", high] = figures[..] else { panic!("{cell}") };
         assert_eq!(middle, "1.022", "{cell}");
         assert!(low.len() == 5 && high.len() == 5 && low < middle && middle < high, "{cell}");
-        assert!(text.find("new merit to old") < text.find("Nobody starves."), "{text}");
+        assert!(text.find("new merit to old") < text.find("No driver starves another."), "{text}");
     }
 
     #[test]
@@ -240,6 +240,6 @@ mod tests {
         assert_eq!(alone, "cubic in s/e0, seed 1");
         let beside = text(&board, Some(&diff), &[run]);
         assert!(beside.contains("PASS") && beside.ends_with(&alone), "{beside}");
-        assert!(!beside.contains("Nobody starves."), "{beside}");
+        assert!(!beside.contains("No driver starves another."), "{beside}");
     }
 }
