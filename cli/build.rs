@@ -1,12 +1,12 @@
-//! Notes the commit that the command is built from, for what its results say of themselves.
+//! Stores the commit of the build, which the command writes into its results.
 
 use std::path::Path;
 use std::process::Command;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // Moves with every commit and checkout. What is changed and not committed is not seen here; a
-    // matrix tells two such builds apart by the hash of their sources.
+    // These files change with every commit and checkout. Uncommitted changes do not change them; a
+    // matrix distinguishes such builds by the hash of their sources.
     for file in [".git/HEAD", ".git/logs/HEAD"] {
         println!("cargo::rerun-if-changed={}", root.join(file).display());
     }

@@ -10,39 +10,40 @@ use std::path::PathBuf;
 
 /// Run the agent until Ctrl-C or SIGTERM.
 ///
-/// Sockets come to it by name (TCP_CONGESTION=remuda), by cgroup, or as the host's default. When it
-/// ends they go back to the kernel's own algorithm; when it dies or hangs, they fall back to Reno
-/// from the window they have, and are taken back when it returns.
+/// The agent drives TCP sockets that name it (TCP_CONGESTION=remuda), those of a cgroup, or all new
+/// sockets of the host if it is the default. When the agent ends, its sockets return to the
+/// kernel's own algorithm. If it dies or hangs, its sockets fall back to Reno with their current
+/// window, and the agent takes them back when it returns.
 #[derive(Debug, Args)]
 pub struct AgentArgs {
     /// Drive new flows by this policy (see `remuda programs`)
     #[arg(long, value_name = "NAME", conflicts_with = "arm")]
     policy: Option<String>,
-    /// Drive new flows by this one algorithm
+    /// Drive new flows by this one algorithm (see `remuda programs`)
     #[arg(long, value_name = "NAME")]
     arm: Option<String>,
-    /// Configuration (TOML); flags override it
+    /// Configuration file (TOML); flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The name sockets ask for with TCP_CONGESTION; at most 15 characters
+    /// The name that sockets give to TCP_CONGESTION; at most 15 characters
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Where the sockets, the lock and the event log go; a private directory
+    /// A private directory for the sockets, the lock and the event log
     #[arg(long, value_name = "DIR", env = "REMUDA_RUN_DIR")]
     run_dir: Option<PathBuf>,
-    /// Where what is remembered of destinations is kept; a private directory
+    /// A private directory for what the agent remembers of destinations
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// Take over every new TCP socket of this cgroup (v2 directory); may be given again
+    /// Drive every new TCP socket of this cgroup (v2 directory); may be given several times
     #[arg(long, value_name = "DIR")]
     cgroup: Vec<PathBuf>,
-    /// Be the default algorithm of this network namespace until the agent ends
+    /// Make the agent the default algorithm of this network namespace until it ends
     #[arg(long)]
     take_default: bool,
-    /// Leave this host's TCP to the kernel module (datapath/kernel), which needs no BPF
+    /// Use the kernel module (datapath/kernel) for this host's TCP instead of BPF
     #[arg(long)]
     no_bpf: bool,
-    /// Print the configuration in force, as TOML, and do not run
+    /// Print the configuration in force as TOML, and exit
     #[arg(long)]
     print_config: bool,
 }
@@ -94,7 +95,6 @@ impl AgentArgs {
         Ok((config, self.print_config))
     }
 
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         let (config, print_only) = self.config()?;
         let text = toml::to_string(&config)?;

@@ -14,19 +14,18 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-/// How often Ctrl-C and the process are looked at.
+/// How often the loop checks for Ctrl-C and for the end of the process.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Which Python runs an author's file.
+/// The Python that runs an author's file.
 #[derive(Clone, Debug, Args)]
 pub struct PythonArgs {
-    /// The Python that has the package `remuda` [default: of $VIRTUAL_ENV, or python3]
+    /// A Python with the package `remuda` [default: that of $VIRTUAL_ENV, or python3]
     #[arg(long, value_name = "FILE", env = "REMUDA_PYTHON")]
     python: Option<PathBuf>,
 }
 
 impl PythonArgs {
-    /// It.
     pub fn path(&self) -> PathBuf {
         let of_environment =
             || std::env::var_os("VIRTUAL_ENV").map(|at| Path::new(&at).join("bin/python"));
@@ -35,10 +34,10 @@ impl PythonArgs {
     }
 }
 
-/// Files of arms in Python, for the simulator.
+/// Files with arms in Python, for the simulator.
 #[derive(Debug, Args)]
 pub struct AuthorArgs {
-    /// Arms in Python, as drivers of scenarios: each class of the file that derives from
+    /// Python file whose arms can be drivers in scenarios: each class that derives from
     /// `remuda.Controller`. May be given several times
     #[arg(long, value_name = "FILE")]
     author: Vec<PathBuf>,
@@ -47,7 +46,7 @@ pub struct AuthorArgs {
 }
 
 impl AuthorArgs {
-    /// Starts their processes, which end with what is returned.
+    /// Starts a process for each file. A process ends when its `Process` is dropped.
     pub fn start(&self, authors: &Authors) -> Result<Vec<Process>, Failure> {
         congalg::join(authors, congalg::Served::Simulator)?;
         let python = self.python();
@@ -55,67 +54,67 @@ impl AuthorArgs {
         self.author.iter().map(start).collect()
     }
 
-    /// The files by their names.
+    /// The files and the Python, for agents on real TCP.
     pub fn named(&self) -> AuthorsFiles {
         AuthorsFiles { python: self.python(), files: self.author.clone() }
     }
 
-    /// The Python that has the package `remuda`.
+    /// A Python with the package `remuda`.
     pub fn python(&self) -> PathBuf {
         self.python.path()
     }
 
-    /// All files, and the modules that each may import: what their arms do.
+    /// All files with the modules that each may import: everything that decides what an arm does.
     pub fn files(&self) -> Result<Vec<AuthorFiles>, Failure> {
         self.author.iter().map(|file| Ok(AuthorFiles::read(file)?)).collect()
     }
 }
 
-/// Which flows an author's arm is given at once.
+/// The flows that the first arm of a file drives at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Take {
-    /// None: `remuda set` gives it flows
+    /// No flows; give it flows with `remuda set`
     None,
-    /// Those to come
+    /// All flows that start from now on
     New,
-    /// Those to come and those that run
+    /// New and running flows
     All,
 }
 
 /// Run arms written in Python on live flows, until Ctrl-C.
 ///
-/// Each class of the file that derives from `remuda.Controller` is an arm of the agent while this
-/// runs, equal to the others for `remuda set`; policies choose among the arms they were built with.
-/// A class that derives from pyportus' `AlgBase` is one as well, and so is what the
-/// file gives `portus.start`: a file written for pyportus runs unchanged. It runs in a process of
-/// its own. When it ends, its flows go to Reno, and new flows to what they went to before.
+/// Each class of the file that derives from `remuda.Controller` becomes an arm of the agent while
+/// this command runs, and `remuda set` accepts it like any other arm. Policies choose only among
+/// the arms they were built with. A class that derives from pyportus' `AlgBase` becomes an arm too,
+/// and so does what the file passes to `portus.start`: a file written for pyportus runs unchanged.
+/// The arms run in a process of their own. When it ends, its flows fall back to Reno, and new flows
+/// get the driver they had before.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  See that it works, in the simulator
+  Try an arm in the simulator first
     remuda sim one-cubic.toml --author my_cca.py --set 'flows.*.driver=my_cca'
-  All flows of the agent, old and new, by the first arm of the file
+  Drive all flows of the agent, running and new, by the first arm of the file
     remuda run my_cca.py --take all
-  A file for pyportus, with options of its own
+  Run a pyportus file that has options
     remuda run my_cca.py --take new -- --gain 2")]
 pub struct RunArgs {
     #[command(flatten)]
     run_dir: RunDirArgs,
-    /// The Python file
+    /// The Python file with the arms
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Which flows its first arm is given at once
+    /// The flows that the file's first arm drives at once
     #[arg(long, value_enum, default_value = "none")]
     take: Take,
     #[command(flatten)]
     python: PythonArgs,
-    /// Arguments of the file's own, after --: what it finds in sys.argv
+    /// Arguments for the file, after --; it finds them in sys.argv
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<OsString>,
 }
 
 impl RunArgs {
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         let stopped = stop_flag()?;
         let run_dir = &self.run_dir.run_dir;

@@ -14,47 +14,47 @@ use remuda_bpf::{Datapath, Settings};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// The progress line is redrawn this often.
+/// How often the progress line is redrawn.
 const REDRAW_INTERVAL_NS: u64 = 200_000_000;
 
 /// Let an agent built on portus drive this kernel's TCP, until Ctrl-C.
 ///
-/// The agent runs unchanged: it finds a CCP datapath at its unix socket, as libccp's are. The
-/// command may start before the agent: it waits. Flows run Reno while no agent is there, and while
-/// the agent does not read for half a second. When an agent comes, all live flows are announced to
-/// it. Only an agent of root or of your own user is obeyed. At the end every flow goes back to the
-/// kernel's own algorithm.
+/// The agent runs unchanged: it finds a CCP datapath at its Unix socket, like those of libccp. This
+/// command may start before the agent. Flows run Reno while no agent listens, and when the agent
+/// has read nothing for half a second. A new agent gets all live flows announced. The command obeys
+/// only agents of root or of your own user. When it ends, every flow returns to the kernel's own
+/// algorithm.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  An agent at portus' own place; a transfer that it drives
+  Serve an agent at portus' default socket, and start a transfer that it drives
     remuda datapath
     iperf3 -c HOST -C ccp
-  Every new connection of a service, by an agent that called its socket \"mine\"
+  Let an agent with the socket name \"mine\" drive every new connection of a service
     remuda datapath --socket /tmp/ccp/mine --cgroup /sys/fs/cgroup/system.slice/nginx.service")]
 pub struct DatapathArgs {
-    /// The agent's socket; portus makes /tmp/ccp/NAME of the name that the agent gives it
+    /// The agent's socket; portus uses /tmp/ccp/NAME with the agent's name
     #[arg(long, value_name = "FILE", default_value = "/tmp/ccp/portus")]
     socket: PathBuf,
-    /// The datapath's own socket, where the agent sends to [default: SOCKET.datapath]
+    /// The socket to which the agent sends [default: SOCKET.datapath]
     #[arg(long, value_name = "FILE")]
     own: Option<PathBuf>,
-    /// The name sockets ask for with TCP_CONGESTION; at most 15 characters
+    /// The name that sockets give to TCP_CONGESTION; at most 15 characters
     #[arg(long, value_name = "NAME", default_value = "ccp")]
     name: String,
-    /// Take over every new TCP socket of this cgroup (v2 directory); may be given again
+    /// Drive every new TCP socket of this cgroup (v2 directory); may be given several times
     #[arg(long, value_name = "DIR")]
     cgroup: Vec<PathBuf>,
 }
 
-/// The algorithm's name must be free: the kernel refuses a second one without saying so.
+/// Refuses a name that the kernel already has: the kernel rejects a second one without an error.
 fn check_free(name: &str) -> Result<(), Failure> {
     remuda_bpf::check_name(name)?;
     if !remuda_bpf::available().split_whitespace().any(|known| known == name) {
         return Ok(());
     }
     Err(format!(
-        "this kernel has an algorithm {name:?} already: of a module, an agent, or another `remuda \
+        "this kernel already has an algorithm {name:?}: a module, an agent, or another `remuda \
          datapath`\nfix: end that one, or choose another name with --name"
     )
     .into())
@@ -99,7 +99,7 @@ impl DatapathArgs {
         progress.0.finish_and_clear();
         let counts = bridge.counts();
         let (let_go, left) = bridge.let_go()?;
-        eprintln!("remuda: {}", said(counts));
+        eprintln!("remuda: {}", summary(counts));
         eprintln!("remuda: {let_go} flows are back with the kernel's own algorithm");
         if left > 0 {
             return Err(format!(
@@ -112,12 +112,12 @@ impl DatapathArgs {
     }
 }
 
-fn said(counts: Counts) -> String {
+fn summary(counts: Counts) -> String {
     let Counts { flows, reports, orders, refused } = counts;
     format!("{flows} flows, {reports} reports sent, {orders} orders taken, {refused} refused")
 }
 
-/// One line on a terminal; nothing elsewhere.
+/// A progress line on a terminal; nothing without one.
 struct Progress(ProgressBar);
 
 impl Progress {
@@ -129,7 +129,7 @@ impl Progress {
 
     fn draw(&self, counts: Counts) {
         self.0.tick();
-        self.0.set_message(said(counts));
+        self.0.set_message(summary(counts));
     }
 
     fn say(&self, notice: &Notice) {

@@ -9,24 +9,24 @@ use remuda_bpf::{Datapath, DefaultAlgorithm, Settings};
 use std::fs;
 use std::path::Path;
 
-/// Say what this host can do, what is missing, and the fix.
+/// Check what this host can do, and print what is missing and the fix.
 ///
-/// Ends with status 0 if the agent can drive this host's TCP.
+/// The exit status is 0 if the agent can drive this host's TCP.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     #[command(flatten)]
     run_dir: RunDirArgs,
 }
 
-/// Include/uapi/linux/capability.h
+/// From include/uapi/linux/capability.h: the bits of capabilities.
 const CAPABILITIES: [(&str, u32); 3] = [("NET_ADMIN", 12), ("PERFMON", 38), ("BPF", 39)];
 const CAP_SYS_ADMIN: u32 = 21;
 
 enum Verdict {
     Good(String),
-    /// Something optional is missing.
+    /// An optional feature is missing. Contains its state and the fix.
     Lacks(String, &'static str),
-    /// The agent cannot run.
+    /// The agent cannot run. Contains the state and the fix.
     Bad(String, &'static str),
 }
 
@@ -94,13 +94,13 @@ fn load() -> Verdict {
     }
 }
 
-/// What the module says of itself, if it is loaded: name and number a line.
+/// The module's counters, if it is loaded: a name and a number on each line.
 fn module_counters() -> Option<String> {
     read("/proc/net/tcp_remuda")
 }
 
-fn module(said: Option<&str>) -> Verdict {
-    let Some(said) = said else {
+fn module(counters: Option<&str>) -> Verdict {
+    let Some(counters) = counters else {
         return Lacks(
             "tcp_remuda is not loaded".to_owned(),
             "only where BPF cannot: datapath/kernel/README.md",
@@ -108,9 +108,9 @@ fn module(said: Option<&str>) -> Verdict {
     };
     let count = |name: &str| {
         let of = |line: &str| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
-        said.lines().find_map(of).unwrap_or_default()
+        counters.lines().find_map(of).unwrap_or_default()
     };
-    let agent = if count("agent") == "1" { "an agent has it" } else { "no agent has it" };
+    let agent = if count("agent") == "1" { "an agent uses it" } else { "no agent uses it" };
     Good(format!("tcp_remuda: {agent}, {} flows of {}", count("flows"), count("flows_max")))
 }
 
@@ -121,7 +121,7 @@ fn natives() -> Verdict {
         Good(known)
     } else {
         Lacks(
-            format!("{known}: without {native}, to which flows go back"),
+            format!("{known}: without {native}, which flows return to"),
             "modprobe tcp_cubic, or `native = \"reno\"` in the configuration",
         )
     }
@@ -150,7 +150,7 @@ fn cgroups() -> Verdict {
         Some(path) => Good(format!("v2 at {path}")),
         None => Lacks(
             "no cgroup v2".to_owned(),
-            "mount -t cgroup2 none /sys/fs/cgroup/unified, to take flows over by cgroup",
+            "mount -t cgroup2 none /sys/fs/cgroup/unified, to select flows by cgroup",
         ),
     }
 }
@@ -176,10 +176,9 @@ fn agent(run_dir: &Path) -> Verdict {
 }
 
 impl DoctorArgs {
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         let run_dir = &self.run_dir.run_dir;
-        let mut out = table(&["", "what", "how it is", "fix"]);
+        let mut out = table(&["", "what", "state", "fix"]);
         let loaded = module_counters();
         let (mut bad, mut without) = (0, 0);
         for (what, verdict) in [
@@ -197,7 +196,7 @@ impl DoctorArgs {
             let (mark, how, fix) = match verdict {
                 Good(how) => ("ok", how, ""),
                 Lacks(how, fix) => ("--", how, fix),
-                // The module needs nothing of what BPF does.
+                // The module does not need what BPF needs.
                 Bad(how, fix) if loaded.is_some() => {
                     without += 1;
                     ("--", how, fix)
@@ -212,7 +211,9 @@ impl DoctorArgs {
             return Err(format!("{bad} of the above must be fixed before the agent can run").into());
         }
         if without > 0 {
-            println!("the agent can drive this host's TCP by the module: remuda agent --no-bpf");
+            println!(
+                "the agent can drive this host's TCP through the module: remuda agent --no-bpf"
+            );
         } else {
             println!("the agent can drive this host's TCP");
         }

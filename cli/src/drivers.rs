@@ -1,16 +1,16 @@
-//! Whether a driver can drive anything, before it is run: by its name, and by what it needs.
+//! Checks before a run whether a driver exists and can drive flows.
 
 use crate::Failure;
 use ccp_agent::{Config, catalogue};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{PathState, Readiness};
 
-/// As of any new flow: no arm asks for more. What some ask for, the path below has.
+/// The values of a new flow. No arm needs more; the other needs are set in `check`.
 const MSS: Bytes = Bytes(1_448);
 const CWND: Bytes = Bytes(10 * 1_448);
 
-/// Refuses a name that is none, and an arm that as things are would leave every flow to Reno: what
-/// came of that would be called by the arm's name.
+/// Refuses an unknown name, and an arm that would leave every flow to Reno, because the results
+/// would carry the arm's name.
 pub fn check(name: &str, config: &Config) -> Result<(), Failure> {
     catalogue::kind_of(name, config)?;
     let arm = remuda_algorithms::arm(name).and_then(|arm| arm.build_with(&config.loaded));
@@ -19,7 +19,7 @@ pub fn check(name: &str, config: &Config) -> Result<(), Failure> {
     best.ecn = true;
     match arm.can_resume(&best) {
         Readiness::Refuse(why) => {
-            let fix = "`remuda agent --config FILE` can; no other command has a configuration";
+            let fix = "use `remuda agent --config FILE`; no other command reads a configuration";
             Err(format!("{name} can drive no flow, as {why}\nfix: {fix}").into())
         }
         Readiness::Ready | Readiness::Defer(_) => Ok(()),

@@ -9,27 +9,27 @@ use ccp_agent::prefer::Wants;
 use clap::Args;
 use std::time::Duration;
 
-/// Show the live flows: peer, arm, window, rate, RTT, and why.
+/// Show the live flows: peer, arm, window, rate, RTT, and the reason for the arm.
 #[derive(Debug, Args)]
 pub struct FlowsArgs {
     #[command(flatten)]
     run_dir: RunDirArgs,
-    /// Show it again and again until Ctrl-C
+    /// Update the table until Ctrl-C
     #[arg(long)]
     watch: bool,
-    /// Seconds between two looks, with --watch
+    /// Seconds between two updates, with --watch
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, requires = "watch")]
     interval_s: f64,
-    /// Say why each flow, or flow ID, has its arm: since when, what the policy looked at and
-    /// expected of each arm, and what the guard did last
+    /// Show why each flow, or the flow ID, has its arm: since when, the policy's inputs and what it
+    /// expected of each arm, and the guard's last action
     #[arg(long, value_name = "ID", num_args = 0..=1)]
     why: Option<Option<u32>>,
-    /// One JSON object a flow instead of a table
+    /// Print one JSON object for each flow instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Erases the screen and goes to its upper left corner.
+/// Clears the screen and moves the cursor to the upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
 const COLUMNS: [&str; 12] = [
@@ -48,7 +48,7 @@ const COLUMNS: [&str; 12] = [
 ];
 
 fn print_table(rows: &[Row]) {
-    // There is no column of what is wanted where nobody wants anything.
+    // The column of preferences is shown only if a flow has one.
     let wanting = rows.iter().any(|row| row.wants != Wants::DEFAULT);
     let mut columns = COLUMNS.to_vec();
     if wanting {
@@ -79,15 +79,15 @@ fn print_table(rows: &[Row]) {
 }
 
 impl FlowsArgs {
-    fn look(&self) -> Result<Vec<Row>, Failure> {
+    fn fetch(&self) -> Result<Vec<Row>, Failure> {
         match ask(&self.run_dir.run_dir, &Request::Flows {})? {
-            Answer::Flows { flows } => self.asked(flows),
+            Answer::Flows { flows } => self.selected(flows),
             other => Err(format!("the agent answered {other:?}").into()),
         }
     }
 
-    /// The one that `--why` names, or all.
-    fn asked(&self, mut rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
+    /// The flow that `--why` names, or all flows.
+    fn selected(&self, mut rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
         let Some(Some(id)) = self.why else { return Ok(rows) };
         rows.retain(|row| row.id == id);
         if rows.is_empty() {
@@ -110,16 +110,15 @@ impl FlowsArgs {
         Ok(())
     }
 
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         if !self.watch {
-            return self.show(&self.look()?);
+            return self.show(&self.fetch()?);
         }
         if !(0.1..=3_600.0).contains(&self.interval_s) {
             return Err(format!("--interval-s {}: 0.1 to 3600 seconds", self.interval_s).into());
         }
         loop {
-            let rows = self.look()?;
+            let rows = self.fetch()?;
             if !self.json {
                 print!("{CLEAR}");
             }
@@ -129,12 +128,12 @@ impl FlowsArgs {
     }
 }
 
-/// Give a flow, all flows, or those to come another arm or policy.
+/// Give a flow, all flows, or new flows another arm or policy.
 #[derive(Debug, Args)]
 pub struct SetArgs {
     #[command(flatten)]
     run_dir: RunDirArgs,
-    /// A flow's number (see `remuda flows`), `all` (running and new ones), or `new`
+    /// A flow's number (see `remuda flows`), `all` (running and new flows), or `new`
     #[arg(value_name = "FLOW|all|new", value_parser = target)]
     flow: Target,
     /// An arm or a policy (see `remuda programs`)
@@ -154,7 +153,6 @@ fn target(text: &str) -> Result<Target, String> {
 }
 
 impl SetArgs {
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         let request = Request::Set { target: self.flow, to: self.to.clone() };
         match ask(&self.run_dir.run_dir, &request)? {

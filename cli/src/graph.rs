@@ -1,4 +1,4 @@
-//! `remuda graph`: logs of links, ours and Mahimahi's, as a table and a plot.
+//! `remuda graph`: shows logs of links, ours and Mahimahi's, as a table and a plot.
 
 use crate::Failure;
 use remuda_results::{LinkLog, link_flows, link_log_png, link_log_svg, link_logs};
@@ -7,21 +7,22 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// An hour: a coarser plot is of nothing.
+/// An hour; a coarser plot would show nothing.
 const BIN_MS_MAX: u64 = 3_600_000;
 
-/// What logs of links say: capacity, throughput, queueing delay and drops.
+/// Show capacity, throughput, queueing delay and drops from logs of links.
 ///
-/// Reads what `remuda link` and Mahimahi's mm-link write with --uplink-log and --downlink-log.
+/// Reads the logs that `remuda link` and Mahimahi's mm-link write with --uplink-log and
+/// --downlink-log.
 #[derive(Debug, clap::Args)]
 pub struct GraphArgs {
     /// Logs in Mahimahi's format
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
-    /// Draws throughput under capacity, queueing delay and drops over time to FILE.svg or FILE.png
+    /// Draw throughput under capacity, queueing delay and drops over time into FILE.svg or FILE.png
     #[arg(long, value_name = "FILE", value_parser = plot_file)]
     plot: Option<PathBuf>,
-    /// How long a bin of the plot is, in ms
+    /// The length of a bin of the plot, in ms
     #[arg(
         long,
         value_name = "MS",
@@ -29,10 +30,10 @@ pub struct GraphArgs {
         value_parser = clap::value_parser!(u64).range(1..=BIN_MS_MAX)
     )]
     bin_ms: u64,
-    /// A row for each flow too, where the log tells flows apart
+    /// Also print a row for each flow, if the log distinguishes flows
     #[arg(long)]
     flows: bool,
-    /// One JSON object a log instead of a table
+    /// Print one JSON object for each log instead of a table
     #[arg(long, conflicts_with = "flows")]
     json: bool,
 }
@@ -71,12 +72,12 @@ fn ending(path: &Path) -> Option<&str> {
     path.extension()?.to_str()
 }
 
-/// Refuses another ending before the logs are read.
+/// Refuses another file ending before the logs are read.
 fn plot_file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match ending(&path) {
         Some("svg" | "png") => Ok(path),
-        _ => Err("must end in .svg or .png, which says what to draw".to_owned()),
+        _ => Err("must end in .svg or .png, which selects the format".to_owned()),
     }
 }
 

@@ -1,14 +1,14 @@
-//! Scenario files and suite files: who gives one to the command that takes the other is told so.
+//! Recognises a suite file given as a scenario, and a scenario file given as a suite.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use toml::Table;
 
-/// A longer file is not looked into: what is wrong with it is said of the kind it was given as.
+/// A longer file is not checked here; the parser's error for the given kind must do.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What only a suite has, and what only a scenario.
+/// Keys that only a suite has, and keys that only a scenario has.
 const OF_SUITES: [&str; 2] = ["families", "pick"];
 const OF_SCENARIOS: [&str; 2] = ["links", "flows"];
 
@@ -19,7 +19,7 @@ fn key_of(path: &Path, keys: [&'static str; 2]) -> Option<&'static str> {
     keys.into_iter().find(|key| table.contains_key(*key))
 }
 
-/// Of a file that is no scenario: that it is a suite, if it is one.
+/// The error for a file that is no scenario, if it is a suite.
 pub fn suite_for_scenario(path: &Path) -> Option<String> {
     let key = key_of(path, OF_SUITES)?;
     let file = path.display();
@@ -29,7 +29,7 @@ pub fn suite_for_scenario(path: &Path) -> Option<String> {
     ))
 }
 
-/// Of a file that is no suite: that it is a scenario, if it is one.
+/// The error for a file that is no suite, if it is a scenario.
 pub fn scenario_for_suite(path: &Path) -> Option<String> {
     let key = key_of(path, OF_SCENARIOS)?;
     let file = path.display();

@@ -1,9 +1,9 @@
 //! `remuda`: one command for the agent, its flows, the emulators and the demonstration.
 //!
-//! It is a library so that a program with arms of its own can be the same command with those beside
-//! ours: `tests/example-arm`.
+//! The crate is a library, so that a program with its own arms can be the same command with those
+//! arms added: `tests/example-arm`.
 
-// First: what it prints with, all others print with.
+// First, because its macros replace `print!` and `println!` in all modules below.
 #[macro_use]
 mod output;
 
@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A congestion-control plane for a host: one agent runs every congestion-control algorithm, a
-/// policy gives each TCP flow the one that suits its path, and changes it in mid-flow.
+/// policy gives each TCP flow the algorithm that suits its path, and changes it in mid-flow.
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
@@ -50,20 +50,20 @@ struct Cli {
 enum Command {
     /// Run the agent until Ctrl-C or SIGTERM
     Agent(agent::AgentArgs),
-    /// Show the live flows: peer, arm, window, rate, RTT, and why
+    /// Show the live flows: peer, arm, window, rate, RTT, and the reason for the arm
     Flows(flows::FlowsArgs),
-    /// Give a flow, all flows, or those to come another arm or policy
+    /// Give a flow, all flows, or new flows another arm or policy
     Set(flows::SetArgs),
-    /// Say what flows want: delay, throughput, or weights between
+    /// Set what flows prefer: short delays, throughput, or weights between the two
     ///
-    /// Policies read it. Running flows are told at once, those to come when they start. The newest
-    /// order that means a flow counts, before what its application has said and before the
-    /// configuration's [[prefer]]. Of a rule, all must hold that is given. An order is gone when
-    /// the agent ends.
+    /// Some policies use the preference. Running flows get it at once, new flows when they start.
+    /// If several orders match a flow, the newest counts; an order counts before the application's
+    /// own preference and before [[prefer]] in the configuration. A flow must match all given
+    /// conditions. Orders are lost when the agent ends.
     Prefer(prefer::PreferArgs),
-    /// Show what suited destinations before, or have it forgotten
+    /// Show what the agent remembers of destinations, or make it forget
     Memory(memory::MemoryArgs),
-    /// Show the model that antelope picks by and how it does; or go back to the one before
+    /// Show antelope's model and how well it predicts; or return to an earlier model
     Model(model::ModelArgs),
     /// Run arms written in Python on live flows
     Run(author::RunArgs),
@@ -71,48 +71,48 @@ enum Command {
     Datapath(datapath::DatapathArgs),
     /// List arms and policies, with the datapath programs
     Programs(programs::ProgramsArgs),
-    /// Say what this host can do, what is missing, and the fix
+    /// Check what this host can do, and print what is missing and the fix
     Doctor(doctor::DoctorArgs),
     /// Download files over three paths, by rein and by each arm alone, and compare
     Demo(demo::DemoArgs),
     /// Run scenarios in the simulator
     Sim(sim::SimArgs),
-    /// How good arms and policies are, on every kind of path
+    /// Compare arms and policies on every kind of path
     Matrix(matrix::MatrixArgs),
-    /// What a matrix says, and what changed since another one
+    /// Report the results of a matrix, and what changed since another one
     Report(report::ReportArgs),
-    /// Train what a policy picks by
+    /// Train the model of a policy
     Train(train::TrainArgs),
-    /// What logs of links say: capacity, throughput, queueing delay and drops; and a plot
+    /// Show capacity, throughput, queueing delay and drops from logs of links, with a plot
     Graph(graph::GraphArgs),
-    /// Serve the files of a folder over QUIC, the agent deciding how fast
+    /// Serve the files of a folder over QUIC, with the agent's congestion control
     QuicServe(quic::ServeArgs),
     /// Fetch a file from `remuda quic-serve`
     QuicGet(quic::GetArgs),
-    /// Run a command behind an emulated link, as mm-link does
+    /// Run a command behind an emulated link
     Link(Box<remuda_live::args::LinkArgs>),
-    /// Run a command behind Mahimahi's mm-link: bottlenecks that traces pace
+    /// Run a command behind a link driven by traces, as Mahimahi's mm-link does
     MmLink(Box<MmLinkArgs>),
-    /// Run a command behind Mahimahi's mm-delay
+    /// Run a command behind a delay, as Mahimahi's mm-delay does
     MmDelay(MmDelayArgs),
-    /// Run a command behind Mahimahi's mm-loss
+    /// Run a command behind random loss, as Mahimahi's mm-loss does
     MmLoss(MmLossArgs),
 }
 
-/// Names by which the binary is one of Mahimahi's commands.
+/// The binary acts as one of Mahimahi's commands when called by these names.
 const SHELLS: [&str; 3] = ["mm-link", "mm-delay", "mm-loss"];
 
-/// Where the agent's sockets are, the same for every command that talks to it.
+/// The agent's run directory, for every command that talks to the agent.
 #[derive(Debug, clap::Args)]
 struct RunDirArgs {
-    /// The agent's run directory
+    /// The agent's run directory, which contains its sockets
     #[arg(long, value_name = "DIR", default_value = "/run/remuda", env = "REMUDA_RUN_DIR")]
     run_dir: PathBuf,
 }
 
-/// Makes an algorithm that is built on portus an arm of that name, in every command that the
-/// process runs from now on: call it before [`main`]. The algorithm's crate is used unchanged.
-/// `make` builds an instance for each agent or simulation.
+/// Adds an algorithm built on portus as an arm with this name, for every command of this process.
+/// Call it before [`main`]. The algorithm's crate is used unchanged. `make` builds an instance for
+/// each agent or simulation.
 ///
 /// ```ignore
 /// fn main() -> std::process::ExitCode {
@@ -124,7 +124,7 @@ struct RunDirArgs {
 /// }
 /// ```
 ///
-/// An error says what is wrong: a name that is taken, or a program that no datapath would run.
+/// Returns an error if the name is taken, or if no datapath would run the algorithm's program.
 pub fn with_portus<A, F>(name: &str, make: F) -> Result<(), ccp_agent::Error>
 where
     A: congalg::CongAlg<congalg::Loopback> + 'static,
@@ -133,10 +133,10 @@ where
     congalg::bring(name, make)
 }
 
-/// Anything a command can fail with; every one says the fix.
+/// An error of any command. Its message names the fix.
 type Failure = Box<dyn std::error::Error>;
 
-/// The command, with the process's arguments.
+/// Runs the command with the process's arguments.
 pub fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
@@ -145,7 +145,7 @@ pub fn main() -> ExitCode {
     output::ending(ExitCode::FAILURE, || parsed().unwrap_or_else(|error| explain(&error)))
 }
 
-/// What is wrong with the arguments; or the help and the version, which are results.
+/// Prints the error in the arguments; or the help or the version, which are no errors.
 fn explain(error: &clap::Error) -> ExitCode {
     let done = error.print();
     if !error.use_stderr() {
@@ -188,10 +188,11 @@ fn run(command: Command) -> ExitCode {
     }
 }
 
-/// Of a report that cannot tell.
+/// The exit status of a report that cannot compare.
 const TROUBLE: u8 = 2;
 
-/// As of diff: 0 if all is as good as it must be, 1 if not, 2 if that cannot be told.
+/// The exit status is like that of diff: 0 if the checks pass, 1 if one fails, 2 if the report
+/// cannot be made.
 fn report(args: &report::ReportArgs) -> ExitCode {
     match args.run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -206,7 +207,7 @@ fn report(args: &report::ReportArgs) -> ExitCode {
     }
 }
 
-/// The exit status is the command's own.
+/// The exit status is that of the command behind the link.
 fn status(name: &str, done: Result<i32, remuda_live::Error>) -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
@@ -217,7 +218,8 @@ fn status(name: &str, done: Result<i32, remuda_live::Error>) -> ExitCode {
     }
 }
 
-/// The process's arguments. Called by one of Mahimahi's names, through a link, it is that command.
+/// The process's arguments. If the process was called by one of Mahimahi's names, adds that name as
+/// the subcommand.
 fn arguments() -> Vec<OsString> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let called = words.first().and_then(|path| Path::new(path).file_name()).map(ToOwned::to_owned);

@@ -6,27 +6,27 @@ use ccp_agent::control::{Answer, Request, ask};
 use clap::Args;
 use remuda_selector::antelope::memory::{Network, Row};
 
-/// Show what suited destinations before, or have it forgotten.
+/// Show what the agent remembers of destinations, or make it forget.
 ///
-/// A destination is an address, or its network: /24 of IPv4, /56 of IPv6. A flow to it begins with
-/// the arm of the largest weight, and with the initial window that it was given, if it was. After
-/// the first round trip it jumps to half of the bandwidth-delay product that flows had there.
+/// A destination is an address or its network: /24 of IPv4, /56 of IPv6. A new flow to it begins
+/// with the arm of the largest weight, and with its initial window if one is set. After the first
+/// round trip the flow jumps to half of the bandwidth-delay product that earlier flows had there.
 #[derive(Debug, Args)]
 pub struct MemoryArgs {
     #[command(flatten)]
     run_dir: RunDirArgs,
-    /// Forget the destinations in this network, an address among them, or all
+    /// Forget the destinations in this network, a single address, or all
     #[arg(long, value_name = "PREFIX|all", value_parser = scope)]
     forget: Option<Scope>,
-    /// Begin flows to an address or its network with so many segments; 0: as others
+    /// Begin flows to an address or network with this many segments; 0: like other flows
     #[arg(long, value_name = "PREFIX=PKTS", value_parser = initial_cwnd, conflicts_with = "forget")]
     initial_cwnd: Option<(Network, u32)>,
-    /// One JSON object a destination instead of a table
+    /// Print one JSON object for each destination instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// What to forget.
+/// The destinations to forget.
 #[derive(Clone, Copy, Debug)]
 enum Scope {
     All,
@@ -41,7 +41,7 @@ fn scope(text: &str) -> Result<Scope, String> {
 }
 
 fn initial_cwnd(text: &str) -> Result<(Network, u32), String> {
-    let form = "an address or network, `=` and a number of segments, as 192.0.2.0/24=40";
+    let form = "an address or network, `=` and a number of segments, such as 192.0.2.0/24=40";
     let (of, pkts) = text.split_once('=').ok_or(form)?;
     let of = of.parse::<Network>().map_err(|error| error.to_string())?;
     Ok((of, pkts.parse().map_err(|_| form)?))
@@ -65,7 +65,6 @@ fn print_table(rows: &[Row]) {
 }
 
 impl MemoryArgs {
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         let request = match (self.forget, self.initial_cwnd) {
             (Some(Scope::All), _) => Request::Forget { of: None },

@@ -6,30 +6,32 @@ use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::online::{DriftRow, ModelRow, Report, Score, ShadowRow};
 use clap::{Args, ValueEnum};
 
-/// Digits of a digest that tell models apart.
+/// How many digits of a digest are shown; enough to distinguish models.
 const DIGITS: usize = 12;
 
-/// Show the model that antelope picks by, how well it predicts, and what may take over; or go back.
+/// Show antelope's model, how well it predicts, and the candidates; or return to an earlier model.
 ///
-/// Errors are of natural logarithms, of what came less what was predicted: 0.1 is a tenth. A gain
-/// is by how much less a model's squared error is than that of the one in force, on the same flows.
+/// Errors are natural logarithms of the measured value minus that of the prediction: 0.1 is about a
+/// tenth. A gain is by how much a model's squared error is lower than that of the model in force,
+/// on the same flows.
 #[derive(Debug, Args)]
 pub struct ModelArgs {
     #[command(flatten)]
     run_dir: RunDirArgs,
-    /// Go back, for new and running flows: to the model before, or to the configured or shipped one
+    /// Return, for new and running flows, to the previous model, or to the configured or shipped
+    /// one
     #[arg(value_enum)]
     to: Option<To>,
-    /// One JSON object instead of text
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum To {
-    /// To the model that was in force before; a candidate is dropped
+    /// The model that was in force before; drops a candidate
     Back,
-    /// To the configured or shipped model; a candidate is dropped
+    /// The configured or shipped model; drops a candidate
     Base,
 }
 
@@ -103,7 +105,6 @@ fn print(report: &Report) {
 }
 
 impl ModelArgs {
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         let request = match self.to {
             None => Request::Model {},
@@ -146,8 +147,8 @@ mod tests {
             gain: None,
             judged_at_flows: Some(30),
         };
-        let said = shadow(&row);
-        assert!(said.contains("3 flows, 5 predictions, squared error 0.250; no gain known"));
-        assert!(said.ends_with("judged at 30 flows"), "{said}");
+        let line = shadow(&row);
+        assert!(line.contains("3 flows, 5 predictions, squared error 0.250; no gain known"));
+        assert!(line.ends_with("judged at 30 flows"), "{line}");
     }
 }

@@ -1,11 +1,11 @@
-//! What the command prints, and its end if that cannot be printed.
+//! Printing, and the end of the command if it cannot print.
 //!
-//! `println!` and `print!` are ours in this crate, as the standard library's panic on a full disk
-//! or a pipe whose reader is gone. Here the command ends as others do: on a full disk with an error
-//! that says so; with a reader that has had enough, as `head`, silently by SIGPIPE. It unwinds
-//! first, so that agents, authors' processes and locks end as at any other end.
+//! This crate replaces `println!` and `print!`, because those of the standard library panic on a
+//! full disk or a closed pipe. Here the command ends as others do: on a full disk with an error;
+//! after the reader has closed the pipe, as `head` does, silently by SIGPIPE. It unwinds first, so
+//! that agents, authors' processes and locks end properly.
 //!
-//! `eprintln!` and `eprint!` are ours as well: what nobody can read any more ends nothing.
+//! It also replaces `eprintln!` and `eprint!`: a closed standard error does not end the command.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write, stderr, stdout};
@@ -29,10 +29,10 @@ macro_rules! eprintln {
     };
 }
 
-/// Why standard output takes nothing more. No panic: it is unwound to [`ending`], and no further.
+/// Why standard output cannot be written. Not a panic: it unwinds to [`ending`] and no further.
 struct Unwritable(io::Error);
 
-/// As of `print!`.
+/// Implements `print!`.
 pub fn print(text: Arguments<'_>) {
     let write = || {
         let mut out = stdout().lock();
@@ -42,22 +42,22 @@ pub fn print(text: Arguments<'_>) {
     printed(write());
 }
 
-/// Of what somebody else has printed to standard output: ends the command if it could not be.
+/// Ends the command if output that another function has printed could not be written.
 pub fn printed(done: io::Result<()>) {
     if let Err(error) = done {
         resume_unwind(Box::new(Unwritable(error)));
     }
 }
 
-/// As of `eprint!`.
+/// Implements `eprint!`.
 pub fn eprint(text: Arguments<'_>) {
-    // There is nowhere to say that this cannot be said.
+    // This error cannot be reported anywhere.
     let _ = stderr().lock().write_fmt(text);
 }
 
-/// Runs a command; it ends with that status if its output cannot be written.
+/// Runs a command. Returns `unwritable` if its output cannot be written.
 pub fn ending(unwritable: ExitCode, command: impl FnOnce() -> ExitCode) -> ExitCode {
-    // Nothing of the command is looked at after it.
+    // Unwind safe: no state of the command is used after it.
     let ended = catch_unwind(AssertUnwindSafe(command));
     match ended.map_err(|thrown| thrown.downcast::<Unwritable>()) {
         Ok(status) => status,
@@ -73,9 +73,9 @@ pub fn ending(unwritable: ExitCode, command: impl FnOnce() -> ExitCode) -> ExitC
     }
 }
 
-/// What a shell expects of a command before `head`. Rust ignores that signal from the start.
+/// Ends as a shell expects of a command before `head`. Rust ignores this signal from the start.
 fn end_with_reader() {
-    // SAFETY: to the default action, which is the end of this process.
+    // SAFETY: sets the default action, which ends this process.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::raise(libc::SIGPIPE);

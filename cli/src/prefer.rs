@@ -7,34 +7,34 @@ use ccp_agent::prefer::{Order, Parts, Row, Rule, Wants};
 use clap::{ArgGroup, Args};
 use std::path::Path;
 
-/// Say what flows want: delay, throughput, or weights between.
+/// Set what flows prefer: short delays, throughput, or weights between the two.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").multiple(true)))]
 pub struct PreferArgs {
     #[command(flatten)]
     run_dir: RunDirArgs,
-    /// `default`, `delay`, `throughput`, or weights of 0 to 1: `throughput=0.7,delay=1`
+    /// `default`, `delay`, `throughput`, or weights from 0 to 1: `throughput=0.7,delay=1`
     #[arg(requires = "which", required_unless_present_any = ["list", "clear"])]
     wants: Option<Wants>,
     /// One running flow, by its number (see `remuda flows`)
     #[arg(long, value_name = "NUMBER", group = "which", conflicts_with_all = RULE)]
     flow: Option<u32>,
-    /// This end's port, or a range such as 8000-8099
+    /// The local port, or a range such as 8000-8099
     #[arg(long, value_name = "PORT", group = "which")]
     local_port: Option<String>,
-    /// The cgroup that the sockets are made in: a v2 directory, or its id
+    /// The cgroup of the process that creates the sockets: a v2 directory, or its id
     #[arg(long, value_name = "DIR|ID", group = "which")]
     cgroup: Option<String>,
-    /// SO_MARK of the sockets, or a value in the bits of a mask such as 0x10/0xff
+    /// SO_MARK of the sockets, or a value with a mask such as 0x10/0xff
     #[arg(long, value_name = "MARK", group = "which")]
     mark: Option<String>,
-    /// The other end's address, or a prefix such as 10.0.0.0/8
+    /// The remote address, or a prefix such as 10.0.0.0/8
     #[arg(long, value_name = "PREFIX", group = "which")]
     destination: Option<String>,
-    /// Show orders and the configuration's rules, in the order in which they count
+    /// Show orders and the rules of the configuration, in the order in which they count
     #[arg(long, conflicts_with_all = ["wants", "which", "clear"])]
     list: bool,
-    /// Take back an order by its number (see --list), or all of them
+    /// Remove an order by its number (see --list), or all orders
     #[arg(
         long,
         value_name = "NUMBER",
@@ -42,14 +42,14 @@ pub struct PreferArgs {
         conflicts_with_all = ["wants", "which"],
     )]
     clear: Option<Option<u32>>,
-    /// The agent's answer as JSON, one object a line
+    /// Print the agent's answer as JSON, one object on each line
     #[arg(long)]
     json: bool,
 }
 
 const RULE: [&str; 4] = ["local_port", "cgroup", "mark", "destination"];
 
-/// The agent's folder is not ours.
+/// Makes the path absolute, because the agent has another working directory.
 fn absolute(cgroup: &str) -> Result<String, Failure> {
     if cgroup.parse::<u64>().is_ok() {
         return Ok(cgroup.to_owned());
@@ -57,11 +57,11 @@ fn absolute(cgroup: &str) -> Result<String, Failure> {
     let path = Path::new(cgroup)
         .canonicalize()
         .map_err(|error| format!("--cgroup {cgroup}: {error}\nfix: a directory of cgroup v2"))?;
-    Ok(path.to_str().ok_or("--cgroup: a path that is no text")?.to_owned())
+    Ok(path.to_str().ok_or("--cgroup: the path must be Unicode")?.to_owned())
 }
 
 fn print_list(rows: &[Row]) {
-    let mut out = table(&["order", "flows", "want"]);
+    let mut out = table(&["order", "flows", "prefer"]);
     for row in rows {
         let order = row.order.map_or_else(|| "configured".to_owned(), |number| number.to_string());
         out.add_row([order, row.on.clone(), row.wants.to_string()]);
@@ -103,14 +103,15 @@ impl PreferArgs {
                 println!("order {order}: {wants}; it counts for {flows} running flows");
             }
             Answer::PreferredNoMore { orders, flows } => {
-                println!("{orders} orders taken back; {flows} running flows want something else");
+                println!(
+                    "{orders} orders removed; {flows} running flows have another preference now"
+                );
             }
             other => return Err(format!("the agent answered {other:?}").into()),
         }
         Ok(())
     }
 
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         self.show(&ask(&self.run_dir.run_dir, &self.request()?)?)
     }

@@ -7,8 +7,8 @@ use clap::Args;
 
 /// List arms and policies, with the datapath programs.
 ///
-/// It needs no agent: what is listed is what this `remuda` knows. If one runs, arms that authors
-/// have brought it (`remuda run`) are listed too.
+/// Works without an agent: lists what this `remuda` knows. If an agent runs, also lists arms that
+/// `remuda run` has added to it.
 #[derive(Debug, Args)]
 pub struct ProgramsArgs {
     #[command(flatten)]
@@ -19,7 +19,6 @@ pub struct ProgramsArgs {
 }
 
 impl ProgramsArgs {
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         if let Some(name) = &self.text {
             let arm = remuda_algorithms::arm(name).ok_or_else(|| {

@@ -11,30 +11,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often progress is shown.
-const TURN: Duration = Duration::from_millis(200);
+/// How often the progress is updated.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Serve the files of a folder over QUIC, until Ctrl-C.
 ///
-/// The agent of the run directory decides how fast each connection sends: `remuda flows` shows
-/// them, and `remuda set` changes them as any other flow. Without an agent they run NewReno. The
-/// certificate is made at start; clients know it by the fingerprint that is printed.
+/// The agent of the run directory controls the rate of each connection: `remuda flows` shows the
+/// connections, and `remuda set` changes their arm like that of any other flow. Without an agent
+/// they run NewReno. The server makes a new certificate at each start; clients check it by the
+/// fingerprint that the server prints.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// The folder; nothing outside of it is served, links out of it neither
+    /// The folder to serve; nothing outside it is served, not even through links
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Address and UDP port; port 0 takes any
+    /// Address and UDP port; port 0 chooses a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4433")]
     listen: SocketAddr,
-    /// Who decides how fast to send: the agent, or noq's own algorithm for comparison
+    /// The congestion control: the agent, or one of noq's algorithms for comparison
     #[arg(long, value_name = "NAME", default_value = "agent")]
     controller: ControllerArg,
     #[command(flatten)]
     run_dir: RunDirArgs,
 }
 
-/// [`Controller`] as a word.
+/// [`Controller`] for the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ControllerArg {
     Agent,
@@ -55,7 +56,6 @@ impl From<ControllerArg> for Controller {
 }
 
 impl ServeArgs {
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         let settings = Serve {
             folder: self.folder,
@@ -64,10 +64,10 @@ impl ServeArgs {
             run_dir: self.run_dir.run_dir,
         };
         let stop = stop_flag()?;
-        let server = Server::bind(&settings, |served| eprintln!("{}", told(&served)))?;
+        let server = Server::bind(&settings, |served| eprintln!("{}", line(&served)))?;
         if server.datapath().is_some_and(|datapath| !datapath.has_agent()) {
             let run_dir = settings.run_dir.display();
-            eprintln!("remuda: no agent in {run_dir}: NewReno until one comes");
+            eprintln!("remuda: no agent in {run_dir}: connections run NewReno until one starts");
             eprintln!("fix: remuda agent --run-dir {run_dir}");
         }
         println!("listening {}\npin {}", server.address(), server.fingerprint());
@@ -76,7 +76,7 @@ impl ServeArgs {
     }
 }
 
-fn told(served: &Served) -> String {
+fn line(served: &Served) -> String {
     let Served { remote, file, elapsed, sent } = served;
     match sent {
         Ok((bytes, sha256)) => {
@@ -86,7 +86,7 @@ fn told(served: &Served) -> String {
     }
 }
 
-/// Bytes, the time they took, and their rate.
+/// Bytes, their time and their rate.
 fn amount(bytes: u64, elapsed: Duration) -> String {
     let secs = elapsed.as_secs_f64();
     let rate = bytes as f64 * 8e-6 / secs.max(1e-9);
@@ -99,20 +99,19 @@ pub struct GetArgs {
     /// Server and file: HOST:PORT/FILE
     #[arg(value_name = "ADDRESS")]
     address: String,
-    /// Where to write it; by default its own name, here
+    /// The file to write [default: the file's own name, in the current folder]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The fingerprint that the server has printed
     #[arg(long, value_name = "SHA256")]
     pin: Option<String>,
-    /// Fetch it so many times at once, each over a connection of its own, and compare; for tests
+    /// Fetch the file this many times at once, each over its own connection, and compare; for tests
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     connections: u16,
 }
 
 impl GetArgs {
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         let target = Target::parse(&self.address)?;
         let pin = self.pin.ok_or(remuda_quic_transfer::Error::NoPin)?;
@@ -135,7 +134,7 @@ impl GetArgs {
     }
 }
 
-/// Bytes and rate so far, on a terminal; gone when it is dropped.
+/// Bytes and rate so far, on a terminal. Dropping it removes the line.
 struct Progress(ProgressBar);
 
 impl Progress {
@@ -148,7 +147,7 @@ impl Progress {
             while let Some(bar) = shown.upgrade().filter(|bar| !bar.is_finished()) {
                 bar.set_position(received.load(Ordering::Relaxed));
                 drop(bar);
-                std::thread::sleep(TURN);
+                std::thread::sleep(UPDATE_INTERVAL);
             }
         });
         Self(bar)

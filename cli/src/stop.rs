@@ -1,11 +1,11 @@
-//! Ctrl-C, as something to look at.
+//! Ctrl-C as a flag.
 
 use crate::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Is set by Ctrl-C and its like; the second time they end the process at once.
+/// A flag that Ctrl-C, SIGTERM and SIGHUP set. The second signal ends the process at once.
 pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

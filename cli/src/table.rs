@@ -1,8 +1,7 @@
-//! Tables for people: columns as wide as they need, nothing drawn that does not help.
+//! Tables for people, with columns as wide as their content.
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-/// A table with these columns.
 pub fn table(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table
@@ -12,7 +11,7 @@ pub fn table(columns: &[&str]) -> Table {
     table
 }
 
-/// A figure, or a dash where there is none; small ones to three decimals.
+/// Formats a number: one decimal, or three below 1; a dash for `None`.
 pub fn figure(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! Why a flow has the arm it has, for a person.
+//! Explains to a person why a flow has its arm.
 
 use crate::table::table;
 use ccp_agent::catalogue::{self, Kind};
@@ -6,7 +6,7 @@ use ccp_agent::flow::Guarded;
 use ccp_agent::flow::Row;
 use remuda_selector::features::schema;
 
-/// What the last part of a feature's name says of its unit, where the schema does not have it.
+/// The unit of a feature by the end of its name, for features that are not in the schema.
 const UNITS: [(&str, &str); 7] = [
     ("_mbit_per_sec", "Mbit/s"),
     ("_percent", "%"),
@@ -17,14 +17,14 @@ const UNITS: [(&str, &str); 7] = [
     ("_s", "s"),
 ];
 
-/// The unit of a feature; empty if it has none, as a class or a ratio.
+/// The unit of a feature; empty if it has none, like a class or a ratio.
 fn unit(name: &str) -> &'static str {
     let known = schema().features.iter().find(|feature| feature.name == name);
     let by_name = || UNITS.iter().find(|(end, _)| name.ends_with(end)).map(|(_, unit)| *unit);
     known.map(|feature| feature.unit.as_str()).or_else(by_name).unwrap_or_default()
 }
 
-/// For how long, as people say it.
+/// A duration in words.
 fn span(seconds: f64) -> String {
     match seconds {
         s if s < 120.0 => format!("{s:.1} s"),
@@ -70,8 +70,8 @@ fn shown(row: &Row) -> String {
     parts.join("\n")
 }
 
-/// Each flow: its arm and since when, why, what the guard did last, what was expected of each arm
-/// and from what.
+/// The explanation for each flow: its arm and since when, the reason, the guard's last action, what
+/// the policy expected of each arm, and from which inputs.
 pub fn text(rows: &[Row]) -> String {
     let mut parts: Vec<String> = rows.iter().map(shown).collect();
     parts.push(format!("{} flows", rows.len()));

@@ -1,4 +1,4 @@
-//! `remuda graph` as a person has it: logs in, a table and a plot out. Needs no root.
+//! Runs `remuda graph`: logs in, a table and a plot out. Needs no root.
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// As Mahimahi writes one: a base that is not zero, drops, no flows.
+/// A log as Mahimahi writes it: with a base above zero, drops, and no flows.
 const THEIRS: &str = "# mahimahi mm-link (Uplink) [up.trace] > up.log\n# command line: mm-link\n\
                       # queue: droptail [packets=1]\n# init timestamp: 1700000000000\n\
                       # base timestamp: 100\n# mahimahi config: x\n100 + 1504\n101 # 1504\n\
@@ -26,8 +26,8 @@ fn graph(folder: &Path, line: &str) -> Output {
 #[track_caller]
 fn done(folder: &Path, line: &str) -> String {
     let output = graph(folder, line);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {stderr}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -53,12 +53,12 @@ fn json_has_what_mahimahis_scripts_say() {
     let folder = folder();
     let text = done(folder.path(), "theirs.log --json");
     let log: serde_json::Value = serde_json::from_str(&text).unwrap();
-    // 3 opportunities and 2 departures of 1504 bytes in 1 s; of delays 1 and 20, the second.
+    // 3 opportunities and 2 departures of 1504 bytes in 1 s. Of the delays 1 and 20, the second.
     assert_eq!(log["duration_s"], 1.0);
     assert_eq!(log["capacity_mbit_per_sec"], 3.0 * 1504.0 * 8.0 / 1e6);
     assert_eq!(log["throughput_mbit_per_sec"], 2.0 * 1504.0 * 8.0 / 1e6);
     assert_eq!((&log["delay_p50_ms"], &log["delay_p95_ms"]), (&20.into(), &20.into()));
-    // Came at 0 and at 10, delays 1 and 20: between them 29 down to 21. 11 values, the 11th.
+    // Packets came at 0 and at 10, with delays 1 and 20; in between, 29 down to 21. The 11th of 11.
     assert_eq!(log["signal_delay_p95_ms"], 29);
     assert_eq!((&log["dropped_packets"], &log["dropped_bytes"]), (&1.into(), &1504.into()));
     assert_eq!((&log["queue"], &log["flows"]), (&"droptail [packets=1]".into(), &0.into()));
@@ -92,7 +92,7 @@ fn a_mistake_is_named_with_file_line_and_rule() {
         ("", "<LOG>"),
     ] {
         let output = graph(folder.path(), line);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(part), "{line}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(part), "{line}: {stderr}");
     }
 }

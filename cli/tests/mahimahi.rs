@@ -1,5 +1,5 @@
-//! What `mm-link`, `mm-delay` and `mm-loss` refuse, through links of those names. Needs no root;
-//! `tests/tests/mahimahi.rs` has what they do.
+//! Wrong arguments of `mm-link`, `mm-delay` and `mm-loss`, called through links of those names.
+//! Needs no root; `tests/tests/mahimahi.rs` tests what the commands do.
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 
@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-/// The binary, called by another name, from a folder of its own.
+/// The binary, called by another name from this folder.
 fn called(folder: &Path, line: &str) -> Command {
     let mut words = line.split_whitespace();
     let path = folder.join(words.next().unwrap());
@@ -22,8 +22,8 @@ fn called(folder: &Path, line: &str) -> Command {
 #[track_caller]
 fn refused(command: &mut Command, part: &str) {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains(part), "{part} in {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains(part), "{part} in {stderr}");
     assert!(output.stdout.is_empty(), "nothing runs");
 }
 

@@ -1,4 +1,4 @@
-//! `remuda matrix` as a person has it: suites in, a ranking and a table out. Needs no root.
+//! Runs `remuda matrix`: suites in, a ranking and a table out. Needs no root.
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 
@@ -34,8 +34,8 @@ fn matrix(folder: &Path, line: &str) -> Command {
 
 fn run(folder: &Path, line: &str) -> (Output, String) {
     let output = matrix(folder, line).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output, said)
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, printed)
 }
 
 fn folder() -> tempfile::TempDir {
@@ -48,11 +48,11 @@ fn folder() -> tempfile::TempDir {
 fn a_suite_of_ones_own_gives_a_ranking_and_a_table() {
     let folder = folder();
     let line = "--suite mine.toml --arm cubic,bbr --seeds 1..2";
-    let (output, said) = run(folder.path(), line);
+    let (output, printed) = run(folder.path(), line);
     let table = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}");
+    assert!(output.status.success(), "{printed}");
     assert!(table.contains("cubic") && table.contains("Over 2 environments"), "{table}");
-    assert!(said.contains("8 of 8 runs"), "{said}");
+    assert!(printed.contains("8 of 8 runs"), "{printed}");
     let path = folder.path().join("out/matrix/matrix.parquet");
     let (rows, about) = ROWS.read(&path).unwrap();
     assert_eq!((rows.len(), rows[0].suite.as_str()), (8, "mine"));
@@ -69,8 +69,8 @@ fn a_suite_of_ones_own_gives_a_ranking_and_a_table() {
 #[test]
 fn json_is_a_line_a_run() {
     let folder = folder();
-    let (output, said) = run(folder.path(), "--suite mine.toml --arm reno --json --quiet");
-    assert!(said.is_empty(), "{said}");
+    let (output, printed) = run(folder.path(), "--suite mine.toml --arm reno --json --quiet");
+    assert!(printed.is_empty(), "{printed}");
     let text = String::from_utf8(output.stdout).unwrap();
     let rows: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -121,62 +121,68 @@ fn bad_words_are_refused_with_what_there_is() {
         ("--suite mine.toml --out mine.toml/x", "cannot write to --out mine.toml/x"),
         ("--suite mine.toml --keep mine.toml/x", "cannot keep runs in mine.toml/x: "),
     ] {
-        let (output, said) = run(folder.path(), line);
-        assert!(!output.status.success() && said.contains(part), "{line}: {said}");
+        let (output, printed) = run(folder.path(), line);
+        assert!(!output.status.success() && printed.contains(part), "{line}: {printed}");
     }
 }
 
-/// What cannot be written of the cache, or of the table, costs no more than that.
+/// A run that cannot be kept, or a table that cannot be written, costs nothing else.
 #[test]
 fn runs_that_cannot_be_kept_are_in_the_table_with_a_warning() {
     let folder = folder();
     let kept = folder.path().join("kept");
     fs::create_dir(&kept).unwrap();
-    // A key's first two digits are a folder: now each of them is a file.
+    // A key's first two digits name a folder: make each of them a file.
     (0..=255).for_each(|byte| fs::write(kept.join(format!("{byte:02x}")), "").unwrap());
     let line = "--suite mine.toml --arm cubic,reno --keep kept";
-    let (output, said) = run(folder.path(), line);
-    assert!(output.status.success(), "{said}");
-    assert_eq!(said.matches("cannot keep a run: kept/").count(), 1, "{said}");
-    assert!(said.contains("the next matrix runs it again") && said.contains("fix: "), "{said}");
-    assert!(said.contains("4 of 4 runs in ") && said.contains("s, 4 of them not kept"), "{said}");
+    let (output, printed) = run(folder.path(), line);
+    assert!(output.status.success(), "{printed}");
+    assert_eq!(printed.matches("cannot keep a run: kept/").count(), 1, "{printed}");
+    assert!(
+        printed.contains("the next matrix runs it again") && printed.contains("fix: "),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("4 of 4 runs in ") && printed.contains("s, 4 of them not kept"),
+        "{printed}"
+    );
     let table = folder.path().join("out/matrix/matrix.parquet");
     assert_eq!(ROWS.read(&table).unwrap().0.len(), 4);
     fs::remove_file(&table).unwrap();
     fs::create_dir(&table).unwrap();
-    let (output, said) = run(folder.path(), &format!("{line} --json --quiet"));
-    assert!(!output.status.success(), "{said}");
-    assert_eq!(said.matches("cannot keep a run: kept/").count(), 1, "{said}");
+    let (output, printed) = run(folder.path(), &format!("{line} --json --quiet"));
+    assert!(!output.status.success(), "{printed}");
+    assert_eq!(printed.matches("cannot keep a run: kept/").count(), 1, "{printed}");
     assert!(
-        said.contains("matrix.parquet: ") && said.contains("goes on from what is kept"),
-        "{said}"
+        printed.contains("matrix.parquet: ") && printed.contains("goes on from what is kept"),
+        "{printed}"
     );
-    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 4, "they are said");
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 4, "they are printed");
 }
 
 #[test]
 fn a_second_matrix_is_refused_one_s_folder_and_shares_its_runs() {
     let folder = folder();
-    // Ours stands for a matrix that runs.
+    // This lock stands for a running matrix.
     let out = folder.path().join("out/matrix");
     fs::create_dir_all(&out).unwrap();
     let mut lock = fs::File::create(out.join(".lock")).unwrap();
     write!(lock, "{}", std::process::id()).unwrap();
-    // SAFETY: of a file that is open.
+    // SAFETY: the file is open.
     assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }, 0);
     let line = "--suite mine.toml --arm cubic --keep out/matrix/runs";
-    let (output, said) = run(folder.path(), line);
+    let (output, printed) = run(folder.path(), line);
     let who = format!("--out out/matrix: another matrix (process {}) writes", std::process::id());
-    assert!(!output.status.success() && said.contains(&who), "{said}");
+    assert!(!output.status.success() && printed.contains(&who), "{printed}");
     assert!(!out.join("runs").exists(), "it has run nothing");
-    let (output, said) = run(folder.path(), &format!("{line} --out other"));
-    assert!(output.status.success(), "{said}");
+    let (output, printed) = run(folder.path(), &format!("{line} --out other"));
+    assert!(output.status.success(), "{printed}");
     drop(lock);
-    let (output, said) = run(folder.path(), line);
-    assert!(output.status.success(), "{said}");
+    let (output, printed) = run(folder.path(), line);
+    assert!(output.status.success(), "{printed}");
 }
 
-/// The first Ctrl-C lets nothing be lost; the same command goes on.
+/// Ctrl-C loses no completed run, and the same command continues.
 #[test]
 fn ctrl_c_keeps_what_was_run() {
     let folder = folder();
@@ -193,12 +199,12 @@ fn ctrl_c_keeps_what_was_run() {
         thread::sleep(Duration::from_millis(50));
     }
     let pid = libc::pid_t::try_from(child.id()).unwrap();
-    // SAFETY: it only sends a signal, to our own child.
+    // SAFETY: only sends a signal to our own child.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "{said}");
-    assert!(said.contains("of 276 runs done; the same command goes on from there"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{printed}");
+    assert!(printed.contains("of 276 runs done; the same command goes on from there"), "{printed}");
     let (rows, _) = ROWS.read(&folder.path().join("out/matrix/matrix.parquet")).unwrap();
     assert!(!rows.is_empty() && rows.len() < 276, "{}", rows.len());
 }
@@ -206,8 +212,8 @@ fn ctrl_c_keeps_what_was_run() {
 fn report(folder: &Path, line: &str) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_remuda"));
     let output = command.arg("report").args(line.split(' ')).current_dir(folder).output().unwrap();
-    let said = [&output.stdout[..], &output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    let printed = [&output.stdout[..], &output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&printed).into_owned())
 }
 
 #[test]
@@ -219,30 +225,30 @@ fn a_report_compares_and_its_exit_status_says_what_came_of_it() {
     matrix("--suite mine.toml --arm reno,cubic --out same --quiet");
     matrix("--suite mine.toml --arm reno --out fewer --quiet");
     assert!(fs::read_to_string(at.join("before/report.html")).unwrap().contains("cubic"));
-    let (status, said) = report(at, "same --against before --text --check");
-    assert_eq!(status, Some(0), "{said}");
-    assert!(said.contains("PASS") && !said.contains("FAIL"), "{said}");
-    let (status, said) = report(at, "fewer --against before --text --check");
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("runs of the older table are missing"), "{said}");
+    let (status, printed) = report(at, "same --against before --text --check");
+    assert_eq!(status, Some(0), "{printed}");
+    assert!(printed.contains("PASS") && !printed.contains("FAIL"), "{printed}");
+    let (status, printed) = report(at, "fewer --against before --text --check");
+    assert_eq!(status, Some(1), "{printed}");
+    assert!(printed.contains("runs of the older table are missing"), "{printed}");
     fs::write(at.join("mine.toml"), SUITE.replace("= 12,", "= 13,")).unwrap();
     matrix("--suite mine.toml --arm reno,cubic --out altered --quiet");
-    let (status, said) = report(at, "altered --against before --text --check");
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("are not the same environments in both"), "{said}");
-    let (status, said) = report(at, "before --series buffer --suite mine.toml");
-    assert_eq!(status, Some(2), "{said}");
-    assert!(said.contains("has changed since"), "{said}");
-    let (status, said) = report(at, "before --series buffer");
-    assert_eq!(status, Some(2), "{said}");
-    assert!(said.contains("add --suite mine.toml"), "{said}");
+    let (status, printed) = report(at, "altered --against before --text --check");
+    assert_eq!(status, Some(1), "{printed}");
+    assert!(printed.contains("are not the same environments in both"), "{printed}");
+    let (status, printed) = report(at, "before --series buffer --suite mine.toml");
+    assert_eq!(status, Some(2), "{printed}");
+    assert!(printed.contains("has changed since"), "{printed}");
+    let (status, printed) = report(at, "before --series buffer");
+    assert_eq!(status, Some(2), "{printed}");
+    assert!(printed.contains("add --suite mine.toml"), "{printed}");
     fs::write(at.join("no.parquet"), "none").unwrap();
     for (line, part) in [
         ("nowhere --text", "nowhere: is not there"),
         ("no.parquet --text", "is no table of this version"),
     ] {
-        let (status, said) = report(at, line);
-        assert!(status == Some(2) && said.contains(part), "{line}: {said}");
+        let (status, printed) = report(at, line);
+        assert!(status == Some(2) && printed.contains(part), "{line}: {printed}");
     }
 }
 
@@ -257,13 +263,13 @@ fn a_chart_that_cannot_be_is_refused_before_there_is_a_page() {
         ("m --out p.html --plot plots --paths lunar", "--paths lunar: no paths of the table"),
         ("m --out p.html --plot file/x", "--plot file/x: cannot write there"),
     ] {
-        let (status, said) = report(at, line);
-        assert!(status == Some(2) && said.contains(part), "{line}: {said}");
+        let (status, printed) = report(at, line);
+        assert!(status == Some(2) && printed.contains(part), "{line}: {printed}");
         assert!(!at.join("p.html").exists() && !at.join("plots").exists(), "{line}");
     }
-    let (status, said) = report(at, "m --out p.html --plot plots");
-    assert_eq!(status, Some(0), "{said}");
-    assert!(said.starts_with("p.html\nplots/ranking-all-paths.svg\n"), "{said}");
+    let (status, printed) = report(at, "m --out p.html --plot plots");
+    assert_eq!(status, Some(0), "{printed}");
+    assert!(printed.starts_with("p.html\nplots/ranking-all-paths.svg\n"), "{printed}");
 }
 
 #[test]
@@ -277,7 +283,10 @@ fn a_stricter_line_alone_makes_no_arm_worse() {
         let line = format!("--suite mine.toml --arm reno,cubic --out {name} --quiet");
         assert!(run(at, &line).0.status.success(), "{name}");
     }
-    let (status, said) = report(at, "strict --against loose --text --check");
-    assert_eq!(status, Some(0), "{said}");
-    assert!(said.contains("now queueing_p95_ms <= 0.001") && !said.contains("FAIL"), "{said}");
+    let (status, printed) = report(at, "strict --against loose --text --check");
+    assert_eq!(status, Some(0), "{printed}");
+    assert!(
+        printed.contains("now queueing_p95_ms <= 0.001") && !printed.contains("FAIL"),
+        "{printed}"
+    );
 }

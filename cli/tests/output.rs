@@ -1,4 +1,4 @@
-//! Output that goes nowhere: a full disk, and a reader that is gone. Needs no root.
+//! Output that cannot be written: a full disk, and a closed pipe. Needs no root.
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 
@@ -17,7 +17,7 @@ const SUITE: &str = "title = 'Mine'\nsource = 'me'\n[scenario]\nduration_s = 1\n
                      [[families]]\nname = 'a'\ngroup = 'A'\npath = 'wired'\n";
 const LOG: &str = "# base timestamp: 0\n0 # 1504\n0 + 1504\n1 - 1504 1\n";
 
-/// What prints, and its status if it cannot; `matrix` comes before `report`, which reads its table.
+/// Commands that print, and their exit status if they cannot. `report` reads the table of `matrix`.
 const LINES: [(&str, i32); 10] = [
     ("--help", 1),
     ("--version", 1),
@@ -44,8 +44,8 @@ fn run(folder: &Path, line: &str, stdout: impl Into<Stdio>) -> (Output, String) 
     command.args(line.split(' ')).current_dir(folder).env("REMUDA_RUN_DIR", folder.join("run"));
     let child = command.stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output, said)
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, printed)
 }
 
 fn full() -> File {
@@ -56,10 +56,10 @@ fn full() -> File {
 fn a_full_disk_is_an_error_that_says_so() {
     let folder = folder();
     for (line, status) in LINES {
-        let (output, said) = run(folder.path(), line, full());
-        assert_eq!(output.status.code(), Some(status), "{line}: {said}");
+        let (output, printed) = run(folder.path(), line, full());
+        assert_eq!(output.status.code(), Some(status), "{line}: {printed}");
         let why = "remuda: cannot write to standard output: No space left on device";
-        assert!(said.contains(why) && !said.contains("panicked"), "{line}: {said}");
+        assert!(printed.contains(why) && !printed.contains("panicked"), "{line}: {printed}");
     }
     assert!(folder.path().join("out/matrix/matrix.parquet").exists(), "it is no part of that");
     assert!(folder.path().join("out/matrix/report.html").exists(), "nor is this");
@@ -71,9 +71,12 @@ fn a_reader_that_is_gone_ends_the_command_without_a_word() {
     for (line, _) in LINES {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let (output, said) = run(folder.path(), line, writer);
-        assert_eq!(output.status.signal(), Some(libc::SIGPIPE), "{line}: {said}");
-        assert!(!said.contains("standard output") && !said.contains("panicked"), "{line}: {said}");
+        let (output, printed) = run(folder.path(), line, writer);
+        assert_eq!(output.status.signal(), Some(libc::SIGPIPE), "{line}: {printed}");
+        assert!(
+            !printed.contains("standard output") && !printed.contains("panicked"),
+            "{line}: {printed}"
+        );
     }
     assert!(folder.path().join("out/matrix/report.html").exists());
 }

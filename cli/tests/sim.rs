@@ -1,4 +1,4 @@
-//! `remuda sim` as a person has it: files in, files and a table out. Needs no root.
+//! Runs `remuda sim`: scenarios in, files and a table out. Needs no root.
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 
@@ -26,8 +26,8 @@ fn run(folder: &Path, line: &str) -> Output {
 #[track_caller]
 fn done(folder: &Path, line: &str) -> String {
     let output = run(folder, line);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {printed}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -39,7 +39,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Every file below, with its bytes.
+/// Every file under `folder`, with its bytes.
 fn tree(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -67,7 +67,7 @@ fn the_bytes_do_not_depend_on_the_number_of_jobs() {
     assert_eq!(one, four);
     assert_eq!(one.lines().count(), 12);
     let (one, four) = (tree(&folder.path().join("one")), tree(&folder.path().join("four")));
-    // Tables of all runs, and for each run six tables, a plot and two logs.
+    // The tables of all runs, and for each run six tables, a plot and two logs.
     assert_eq!(one.len(), 4 + 12 * 9);
     for (one, four) in one.iter().zip(&four) {
         assert!(one == four, "{} differs", one.0.display());
@@ -113,8 +113,8 @@ fn a_mistake_is_named_with_its_file_and_the_fix() {
         ("set/a.toml --vary seed", "KEY=A,B"),
     ] {
         let output = run(folder.path(), line);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(part), "{line}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && printed.contains(part), "{line}: {printed}");
     }
 }
 
@@ -124,9 +124,12 @@ fn one_run_that_fails_costs_no_other() {
     let text = SHORT.replace("rate_mbit_per_sec = 12", "trace = 'missing.trace'");
     fs::write(folder.path().join("set/c.toml"), text).unwrap();
     let output = run(folder.path(), "set --out out --jobs 2");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
-    assert!(said.contains("missing.trace") && said.contains("1 of 3 runs failed"), "{said}");
+    assert!(
+        printed.contains("missing.trace") && printed.contains("1 of 3 runs failed"),
+        "{printed}"
+    );
     assert!(read(&folder.path().join("out/a-seed1")).is_ok());
     assert!(read(&folder.path().join("out/b-seed1")).is_ok());
     assert!(!folder.path().join("out/c-seed1").exists());
@@ -148,12 +151,15 @@ fn ctrl_c_keeps_what_has_finished() {
     }
     assert!(last.exists(), "the short ones take no 30 s");
     thread::sleep(Duration::from_millis(200));
-    // SAFETY: the child has not been waited for, so its number is nobody else's.
+    // SAFETY: the child has not been waited for, so its process id is still its own.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("stopped with 2 of 3 runs done; what had finished is kept"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(
+        printed.contains("stopped with 2 of 3 runs done; what had finished is kept"),
+        "{printed}"
+    );
     assert!(read(&folder.path().join("out/a-seed1")).is_ok());
     assert!(folder.path().join("out/flows.parquet").exists());
     assert!(String::from_utf8_lossy(&output.stdout).contains("a: 3 s of sim"));

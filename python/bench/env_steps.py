@@ -1,8 +1,8 @@
 """Environment steps per CPU-second from Python: single, and vectorised on one thread.
 
-A CPU-second is the process's own, over all its threads, so other work on the machine costs nothing
-but cache. Actions are drawn before the clock starts. Each case is measured several times, and the
-best is what the machine can do.
+The CPU time is that of this process, over all its threads: other work on the machine affects it
+only through the caches. Actions are drawn before the clock starts. Each case is measured several
+times, and the best result counts.
 """
 
 import argparse
@@ -24,7 +24,7 @@ GOAL_VECTOR = 200_000
 
 
 def commit() -> str:
-    """Of the sources this was started from, with a `+` if they have been changed since."""
+    """The commit of these sources, with a `+` if files have changed since."""
     here = Path(__file__).parent
     try:
         run = ["git", "-C", str(here), "rev-parse", "--short", "HEAD"]
@@ -36,7 +36,7 @@ def commit() -> str:
 
 
 def resident_bytes() -> int:
-    """Of this process."""
+    """The resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
 
 
@@ -50,7 +50,7 @@ def best(repeats: int, measure: Callable[[], tuple[float, ...]]) -> tuple[float,
 
 
 def single(steps: int, seed: int, settings: remuda.CongestionSettings) -> tuple[float, ...]:
-    """One environment, reset where an episode ends."""
+    """Steps one environment, and resets it at the end of each episode."""
     env = remuda.CongestionEnv(settings)
     env.reset(seed=seed)
     actions = np.random.default_rng(seed).uniform(-1, 1, (steps, 1)).astype(np.float32)
@@ -67,7 +67,7 @@ def single(steps: int, seed: int, settings: remuda.CongestionSettings) -> tuple[
 def vector(
     steps: int, seed: int, settings: remuda.CongestionSettings, count: int, threads: int
 ) -> tuple[float, ...]:
-    """Many environments, which start anew by themselves."""
+    """Steps many environments, which reset themselves."""
     envs = remuda.CongestionVecEnv(count, settings, threads=threads)
     envs.reset(seed=seed)
     rounds = max(1, steps // count)
@@ -82,7 +82,7 @@ def vector(
 
 
 def memory_per_env(count: int, seed: int, settings: remuda.CongestionSettings) -> float:
-    """In bytes, in the middle of episodes."""
+    """Bytes for each environment, in the middle of episodes."""
     remuda.CongestionVecEnv(1, settings).reset(seed=seed)
     before = resident_bytes()
     envs = remuda.CongestionVecEnv(count, settings)
@@ -93,7 +93,7 @@ def memory_per_env(count: int, seed: int, settings: remuda.CongestionSettings) -
 
 
 def python_only_us(calls: int) -> float:
-    """What a step costs besides the simulation: one on a link that carries next to nothing."""
+    """The time of a step without the simulation: on a link that carries almost nothing."""
     settings = remuda.CongestionSettings(
         bandwidth_mbit_per_sec=0.05,
         rtt_ms=1,
@@ -110,8 +110,8 @@ def python_only_us(calls: int) -> float:
     return (time.process_time() - started) / calls * 1e6
 
 
-def said(settings: remuda.CongestionSettings) -> None:
-    """Which links what follows is of."""
+def show_links(settings: remuda.CongestionSettings) -> None:
+    """Prints the settings of the links of the following lines."""
     print(
         f"# {settings.bandwidth_mbit_per_sec} Mbit/s, {settings.rtt_ms} ms, "
         f"{settings.queue_bdp} BDP of queue, {settings.loss_percent} % loss"
@@ -119,7 +119,7 @@ def said(settings: remuda.CongestionSettings) -> None:
 
 
 def show(name: str, figures: tuple[float, ...], goal: float | None = None) -> None:
-    """One line."""
+    """Prints one line of the table."""
     rate, packet_rate, per_step = figures
     verdict = ""
     if goal is not None:
@@ -134,7 +134,7 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=200_000, help="of one repeat")
+    parser.add_argument("--steps", type=int, default=200_000, help="steps of each repeat")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--envs", type=int, default=64)
     arguments = parser.parse_args()
@@ -147,20 +147,21 @@ def main() -> None:
     load = os.getloadavg()[0]
     print(f"# commit {commit()}, seed {seed}, best of {repeats}, load {load:.1f}, random actions")
     settings = remuda.CongestionSettings()
-    said(settings)
+    show_links(settings)
     show("single", best(repeats, lambda: single(steps // 4, seed, settings)), GOAL_SINGLE)
     for threads in (1, 2):
         run = functools.partial(vector, steps, seed, settings, count, threads)
-        # What two threads cost each other is the machine's: the goal is of one core.
+        # How much two threads slow each other down depends on the machine, so the goal is for one
+        # core.
         goal = GOAL_VECTOR if threads == 1 else None
         show(f"{count} vectorised, {threads} thread(s)", best(repeats, run), goal)
     wide = dataclasses.replace(settings, bandwidth_mbit_per_sec=(1.0, 48.0), rtt_ms=(10.0, 200.0))
-    said(wide)
+    show_links(wide)
     show(
         f"{count} vectorised, 1 thread(s)",
         best(repeats, lambda: vector(steps, seed, wide, count, 1)),
     )
-    print(f"{'a step but for the simulation':34} {python_only_us(200_000):>11.2f} us")
+    print(f"{'a step without the simulation':34} {python_only_us(200_000):>11.2f} us")
     print(f"{'memory per environment':34} {memory_per_env(1_000, seed, settings) / 1e3:>11.1f} kB")
 
 

@@ -1,13 +1,13 @@
-"""A controller of one's own: one segment more a round trip, half after a loss."""
+"""An algorithm: one segment more in each round trip, half of the window after a loss."""
 
 import remuda
 
 
 class Aimd(remuda.Controller):
-    """One segment more a round trip, half after a loss, in Python."""
+    """One segment more in each round trip, half of the window after a loss, in Python."""
 
     def resume(self, path: remuda.PathState, now: float) -> remuda.Decision:
-        """Goes on from the window the path has."""
+        """Starts with the current window of the path."""
         self.mss = path.mss
         self.cwnd = float(path.cwnd)
         self.ssthresh = path.ssthresh or path.bdp
@@ -15,7 +15,7 @@ class Aimd(remuda.Controller):
         return remuda.Decision(self.cwnd)
 
     def on_measurement(self, m: remuda.Measurement, now: float) -> remuda.Decision:
-        """Doubles a round trip until the first loss; then grows by a segment."""
+        """Doubles the window in each round trip until the first loss; then adds one segment."""
         if (m.lost or m.timed_out) and now >= self.repaired_at:
             self.cwnd = max(self.cwnd / 2, 2 * self.mss)
             self.ssthresh = int(self.cwnd)
@@ -27,5 +27,5 @@ class Aimd(remuda.Controller):
         return remuda.Decision(self.cwnd)
 
     def hand_off(self, path: remuda.PathState) -> None:
-        """Whoever comes next starts no slow start beyond this."""
+        """The next arm does no slow start beyond this threshold."""
         path.ssthresh = self.ssthresh

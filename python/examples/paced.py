@@ -1,10 +1,10 @@
-"""A rate instead of a window, and a field and a register of the program's own."""
+"""An algorithm that sets a rate, with its own report field and control register."""
 
 import remuda
 
 
 class Paced(remuda.Controller):
-    """Sends at what the path delivers, a quarter more in one round trip of eight, in Python."""
+    """Sends at the path's delivery rate, in one of eight round trips a quarter more, in Python."""
 
     # The datapath counts how many ACKs found more in flight than `limit_bytes`.
     report = "(volatile crowded 0)"
@@ -17,7 +17,7 @@ class Paced(remuda.Controller):
 """
 
     def resume(self, path: remuda.PathState, now: float) -> remuda.Decision:
-        """Starts at what the path is known to deliver, or at a window a round trip."""
+        """Starts at the known delivery rate, or at one window in each round trip."""
         self.mss = path.mss
         self.rtt = path.rtt_min or path.srtt or 0.1
         self.rate = float(path.delivery_rate or path.cwnd / self.rtt)
@@ -26,7 +26,7 @@ class Paced(remuda.Controller):
         return self.decision()
 
     def on_measurement(self, m: remuda.Measurement, now: float) -> remuda.Decision:
-        """Learns the fastest delivery of ten round trips, and the shortest round trip."""
+        """Remembers the highest delivery rate of ten round trips, and the shortest round trip."""
         if m.rtt:
             self.rtt = min(self.rtt, m.rtt.min)
         if m.delivery_rate and not m.app_limited:
@@ -41,9 +41,9 @@ class Paced(remuda.Controller):
         return self.decision()
 
     def decision(self) -> remuda.Decision:
-        """Two round trips of it in flight at most."""
+        """At most two round trips' worth of data in flight."""
         return remuda.Decision(max(2 * self.rate * self.rtt, 4 * self.mss), self.rate)
 
     def registers(self) -> dict[str, int]:
-        """What counts as crowded: a quarter more than the path holds."""
+        """The limit above which an ACK counts as crowded: a quarter more than the path holds."""
         return {"limit_bytes": int(1.25 * max(self.fastest) * self.rtt)}

@@ -1,11 +1,11 @@
-"""An algorithm written for pyportus 0.6.1, as it is."""
+"""An algorithm written for pyportus 0.6.1, unchanged."""
 # ruff: noqa: ANN001, ANN201, ANN204
 
 import pyportus as portus
 
 
 class RenoFlow:
-    """One flow."""
+    """The state of one flow."""
 
     INIT_CWND = 10
 
@@ -18,7 +18,7 @@ class RenoFlow:
         self.datapath.set_program("default", [("Cwnd", int(self.cwnd))])
 
     def on_report(self, r):
-        """Half after a loss, one segment more a window otherwise."""
+        """Halves the window after a loss; otherwise adds one segment for each window."""
         if r.loss > 0 or r.sacked > 0:
             self.cwnd /= 2
         else:
@@ -28,10 +28,10 @@ class RenoFlow:
 
 
 class PortusReno(portus.AlgBase):
-    """Reno as pyportus' example has it."""
+    """Reno, as in pyportus' example."""
 
     def datapath_programs(self):
-        """One program: what was acknowledged, and what was lost, each round trip."""
+        """One program, which reports acknowledged and lost data in each round trip."""
         return {
             "default": """\
                 (def (Report
@@ -63,7 +63,7 @@ class PortusReno(portus.AlgBase):
         }
 
     def new_flow(self, datapath, datapath_info):
-        """One object a flow."""
+        """Creates one object for each flow."""
         return RenoFlow(datapath, datapath_info)
 
 

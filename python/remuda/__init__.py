@@ -1,6 +1,6 @@
 """Congestion control: scenarios, results and training environments.
 
-Run a scenario in the simulator, and look at what came of it without a copy::
+Run a scenario in the simulator, and read the results without a copy::
 
     result = remuda.run("two-cubics.toml", seed=7)
     print(result, result.summary()["goodput_mbit_per_sec"])
@@ -12,12 +12,12 @@ Drive a flow yourself, one step at a time::
     env = gymnasium.make("remuda/Congestion-v0")
     envs = remuda.CongestionVecEnv(64, threads=2)
 
-Write an algorithm of your own, and run it beside the others: see `Controller`.
+Write an algorithm, and run it beside the others: see `Controller`.
 
-Say to a running agent what you want of a socket: see `prefer`.
+Set what a socket prefers, at a running agent: see `prefer`.
 
-Names end in their unit, as in scenario files. Everything is decided by a seed: the same seed gives
-the same result, on any machine.
+Names end in their unit, as in scenario files. The seed decides every result: the same seed gives
+the same result on any machine.
 """
 
 from gymnasium.envs.registration import register as _register
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 ENV_ID = "remuda/Congestion-v0"
-"""What `gymnasium.make` and `gymnasium.make_vec` know the environment by."""
+"""The name of the environment for `gymnasium.make` and `gymnasium.make_vec`."""
 
 _register(
     id=ENV_ID,

@@ -1,4 +1,4 @@
-"""What of `remuda` is written in Rust. Use it through `remuda`."""
+"""The part of `remuda` that is written in Rust. Use it through `remuda`."""
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
@@ -34,7 +34,7 @@ _Path = str | PathLike[str]
 
 @final
 class Scenario:
-    """What is to happen: links, and flows over them. It never changes."""
+    """Links, and flows over them. Immutable."""
 
     @classmethod
     def load(cls, path: _Path) -> Self:
@@ -42,17 +42,17 @@ class Scenario:
 
     @classmethod
     def parse(cls, text: str, name: str = "scenario") -> Self:
-        """Checks a TOML text; `name` is what errors call it."""
+        """Checks a TOML text; errors contain `name`."""
 
     @classmethod
     def from_dict(cls, table: dict[str, Any], name: str = "scenario") -> Self:
         """Checks a dict with the keys of a scenario file."""
 
     def to_toml(self) -> str:
-        """As a file says it, with every value that has a default."""
+        """The scenario as the text of a TOML file, with all values that have a default."""
 
     def with_seed(self, seed: int) -> Scenario:
-        """The same with another seed."""
+        """The same scenario with another seed."""
 
     @property
     def name(self) -> str: ...
@@ -62,11 +62,11 @@ class Scenario:
     def seed(self) -> int: ...
     @property
     def link_names(self) -> list[str]:
-        """In the order in which results number them."""
+        """In the order of the numbers of links in results."""
 
     @property
     def flow_names(self) -> list[str]:
-        """In the order in which results number them: groups counted out."""
+        """In the order of the numbers of flows in results; a group has one name for each flow."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -76,9 +76,9 @@ class Scenario:
 
 @final
 class Table:
-    """A table of a result. It never changes, and is read without a copy.
+    """A table of a result. Immutable, and read without a copy.
 
-    Anything that speaks Arrow's PyCapsule interface takes it: `pyarrow.table(table)`,
+    Libraries that support Arrow's PyCapsule interface accept it: `pyarrow.table(table)`,
     `polars.DataFrame(table)`.
     """
 
@@ -90,21 +90,21 @@ class Table:
     def num_columns(self) -> int: ...
     @property
     def metadata(self) -> dict[str, str]:
-        """What the table says of itself: scenario, engine, seed, duration, version."""
+        """Facts about the table: scenario, engine, seed, duration, version."""
 
     def to_numpy(self, column: str, *, zero_copy_only: bool = False) -> NDArray[Any]:
         """A column as a NumPy array.
 
-        Numbers are seen where they lie, read-only, without a copy. Copies are: numbers with gaps
-        (which become NaN) and texts (objects).
+        The array of a column of numbers shares the table's memory, and is read-only. Numbers with
+        gaps (which become NaN) and texts (objects) are copied.
 
         Raises:
-            KeyError: if there is no such column.
-            ValueError: if it would be a copy, and `zero_copy_only` is true.
+            KeyError: if the table has no column of this name.
+            ValueError: if `zero_copy_only` is true and the array would be a copy.
         """
 
     def __getitem__(self, column: str, /) -> NDArray[Any]:
-        """The same as `to_numpy(column)`."""
+        """Returns `to_numpy(column)`."""
 
     def __contains__(self, column: str, /) -> bool: ...
     def __len__(self) -> int: ...
@@ -116,13 +116,13 @@ class Table:
 
 @final
 class Column:
-    """A column of numbers, as Python's buffers are: what a NumPy array of `Table` rests on."""
+    """A column of numbers as a Python buffer: the memory of a NumPy array of `Table`."""
 
     def __len__(self) -> int: ...
 
 @final
 class Result:
-    """What came of a scenario."""
+    """The result of a scenario."""
 
     @property
     def scenario(self) -> str:
@@ -134,19 +134,19 @@ class Result:
     def duration_s(self) -> float: ...
     @property
     def flows(self) -> Table:
-        """A row a flow: goodput, round trips, losses."""
+        """One row for each flow: goodput, round trips, losses."""
 
     @property
     def links(self) -> Table:
-        """A row a link: packets, drops, queueing."""
+        """One row for each link: packets, drops, queueing."""
 
     @property
     def switches(self) -> Table:
-        """A row a change of a flow's arm."""
+        """One row for each change of a flow's arm."""
 
     @property
     def decisions(self) -> Table:
-        """A row a decision about a flow's arm: what became of it, and why."""
+        """One row for each decision about a flow's arm: its effect and its reason."""
 
     @property
     def flow_samples(self) -> Table:
@@ -157,13 +157,13 @@ class Result:
         """The time series of links: queues, every `sample_ms`."""
 
     def summary(self) -> dict[str, Any]:
-        """All flows together, in a few figures."""
+        """A few figures over all flows."""
 
     def write(self, folder: _Path) -> None:
-        """Writes its tables into a folder, as Parquet.
+        """Writes the tables into a folder, as Parquet files.
 
         Raises:
-            OSError: if the file system refuses.
+            OSError: if the folder or a file cannot be written.
         """
 
     def __eq__(self, other: object, /) -> bool: ...
@@ -174,14 +174,14 @@ _AnyScenario = _Path | dict[str, Any] | Scenario
 def run(scenario: _AnyScenario, seed: int | None = None) -> Result:
     """Runs a scenario in the simulator.
 
-    Other threads go on meanwhile, and Ctrl-C ends it.
+    Other Python threads run meanwhile. Ctrl-C ends the run.
 
     Args:
-        scenario: a TOML file's path, a dict with its keys, or a `Scenario`.
-        seed: instead of the scenario's own.
+        scenario: the path of a TOML file, a dict with its keys, or a `Scenario`.
+        seed: the seed, instead of the scenario's.
 
     Raises:
-        ValueError: if the scenario breaks a rule; it names key and rule.
+        ValueError: if the scenario breaks a rule; the message names the key and the rule.
         OSError: if a file cannot be read.
     """
 
@@ -193,15 +193,15 @@ def run_many(
     """Runs scenarios in the simulator, several at a time.
 
     Args:
-        scenarios: what `run` takes, each of them.
-        seeds: one for each scenario, instead of their own.
-        jobs: how many at a time; without, one for each core. It changes no result.
+        scenarios: each as `run` accepts it.
+        seeds: one seed for each scenario, instead of the scenario's.
+        jobs: how many to run at a time; by default one for each core. It changes no result.
 
     Returns:
-        Results in the order of scenarios.
+        The results in the order of the scenarios.
 
     Raises:
-        ValueError: if a scenario breaks a rule; it names key and rule.
+        ValueError: if a scenario breaks a rule; the message names the key and the rule.
         OSError: if a file cannot be read.
     """
 
@@ -218,40 +218,40 @@ class Worker:
         """Runs a job.
 
         Args:
-            work: the job, as the command says it.
-            texts: each of its traces and authors' files, by name.
+            work: the job, as the command describes it.
+            texts: the traces and authors' files of the job, by name.
 
         Returns:
-            Its row, as JSON.
+            The row of the job, as JSON.
 
         Raises:
-            ValueError: if nothing comes of it; it says why.
+            ValueError: if the job fails; the message contains the reason.
         """
 
 def collect(folder: _Path, seeds: tuple[int, int], plans: int, about: dict[str, str]) -> None:
     """Simulates environments into a folder, as `remuda train antelope --collect` does.
 
     Args:
-        folder: where the files go; what is there already, and the same, is kept.
-        seeds: of the first environment, and the one after the last.
-        plans: runs of each environment in which arms take random turns.
-        about: what the files are to say of themselves beside their settings.
+        folder: where the files are written; a file that is there already and the same is kept.
+        seeds: the seed of the first environment, and the seed after the last one.
+        plans: runs of each environment in which arms change at random.
+        about: facts that the files contain beside their settings.
 
     Raises:
         ValueError: if an environment cannot be simulated, or a file cannot be written.
     """
 
 def read(folder: _Path) -> Result:
-    """Reads one run: what `Result.write` has written, or `remuda sim --out` in NAME-seedN.
+    """Reads one run that `Result.write` has written, or `remuda sim --out` in NAME-seedN.
 
     Raises:
-        OSError: if the file system refuses.
-        ValueError: if its tables are of several runs, or none of remuda's.
+        OSError: if a file cannot be read.
+        ValueError: if the tables are of several runs, or not tables of remuda.
     """
 
 @final
 class Env:
-    """One environment: `remuda.CongestionEnv` is made of it."""
+    """One environment; `remuda.CongestionEnv` uses it."""
 
     def __new__(cls, settings: Mapping[str, Any]) -> Self: ...
     @property
@@ -265,7 +265,7 @@ class Env:
 
 @final
 class Envs:
-    """Many environments: `remuda.CongestionVecEnv` is made of it."""
+    """Many environments; `remuda.CongestionVecEnv` uses it."""
 
     def __new__(
         cls,

@@ -1,12 +1,12 @@
-"""What `import pyportus` and `import portus` give a file written for pyportus 0.6.1.
+"""The modules `pyportus` and `portus` for files that are written for pyportus 0.6.1.
 
-The file runs unchanged; the guide of CCP writes `import portus`.
+Such a file runs unchanged; the guide of CCP uses `import portus`.
 
 Differs from pyportus:
-  - `start` notes the algorithm and returns; the host runs it;
-  - an exception in `new_flow` or `on_report` costs its flow a fallback, not the agent its life;
-  - `datapath_programs` is called, not read from the source: it may compute its programs;
-  - rates and windows that are negative or no numbers are errors, with the line that gave them.
+  - `start` stores the algorithm and returns; the host runs it;
+  - an exception in `new_flow` or `on_report` puts its flow into fallback, and the agent goes on;
+  - `datapath_programs` is called, and not read from the source, so it may compute its programs;
+  - a rate or window that is negative or not a number is an error, with the line that set it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ STARTED: list[AlgBase] = []
 
 
 class AlgBase:
-    """Base of an algorithm, as pyportus has it."""
+    """The base class of an algorithm, as in pyportus."""
 
     def datapath_programs(self) -> dict[str, str]:
         """The datapath programs, by name."""
         raise NotImplementedError
 
     def new_flow(self, datapath: Datapath, datapath_info: DatapathInfo) -> Any:  # noqa: ANN401
-        """Makes what drives a flow: an object with `on_report(self, report)`."""
+        """Creates the object that drives a flow, with a method `on_report(self, report)`."""
         raise NotImplementedError
 
 
 @dataclass(slots=True)
 class DatapathInfo:
-    """Who a flow is: addresses and ports as integers in host order, 0 for IPv6."""
+    """The identity of a flow: addresses and ports as integers in host order, 0 for IPv6."""
 
     sock_id: int
     init_cwnd: int
@@ -51,10 +51,10 @@ class DatapathInfo:
 
 
 class Datapath:
-    """What a flow may do to its datapath; it takes effect when `on_report` returns."""
+    """The controls of a flow's datapath. Changes take effect when `on_report` returns."""
 
     def __init__(self, names: list[str], cwnd: int) -> None:
-        """Of a flow that has no program yet."""
+        """Starts without a program."""
         self._names = names
         self._program = 0
         self._fields: dict[str, int] = {"Cwnd": cwnd}
@@ -62,25 +62,27 @@ class Datapath:
     def set_program(
         self, program_name: str, fields: Iterable[tuple[str, int]] | None = None
     ) -> None:
-        """The flow runs another program."""
+        """Makes the flow run another program."""
         if program_name not in self._names:
-            raise ValueError(f"no datapath program {program_name!r}: there are {self._names}")
+            raise ValueError(
+                f"no datapath program {program_name!r}: the programs are {self._names}"
+            )
         self._program = self._names.index(program_name)
         kept = {"Cwnd", "Rate"} & self._fields.keys()
         self._fields = {name: self._fields[name] for name in kept}
         self.update_fields(fields or [])
 
     def update_field(self, reg_name: str, value: int) -> None:
-        """A new value of a register: `Cwnd`, `Rate`, or one that the program declares."""
+        """Sets a register: `Cwnd`, `Rate`, or one that the program declares."""
         self.update_fields([(reg_name, value)])
 
     def update_fields(self, fields: Iterable[tuple[str, int]]) -> None:
-        """New values of several."""
+        """Sets several registers."""
         self._fields.update({name.removeprefix("Control."): value for name, value in fields})
 
 
 def integers(end: tuple[str, int] | None) -> tuple[int, int]:
-    """An address and a port as CCP has them: of IPv4 alone."""
+    """An address and a port as CCP represents them; the address of IPv6 is 0."""
     if end is None:
         return 0, 0
     address = ipaddress.ip_address(end[0])
@@ -88,13 +90,13 @@ def integers(end: tuple[str, int] | None) -> tuple[int, int]:
 
 
 class Adapted(Controller):
-    """A pyportus algorithm as an arm; there is a subclass for each."""
+    """Runs a pyportus algorithm as an arm; each algorithm has its own subclass."""
 
     algorithm: ClassVar[AlgBase]
     programs: ClassVar[dict[str, str]]
 
     def resume(self, path: PathState, now: float) -> Decision:
-        """A new flow, or one taken over: pyportus knows no difference."""
+        """Starts a new flow, or takes one over: pyportus does not distinguish these."""
         self._datapath = Datapath(list(self.programs), path.cwnd)
         own = id(self) & 0xFFFFFFFF
         ends = (*integers(path.local), *integers(path.remote))
@@ -103,16 +105,16 @@ class Adapted(Controller):
         return self._decision()
 
     def on_measurement(self, m: Measurement, now: float) -> Decision:
-        """The fields of the report are attributes."""
+        """Passes the report's fields as attributes."""
         self._flow.on_report(SimpleNamespace(**m.own))
         return self._decision()
 
     def program(self) -> int:
-        """Which of the programs the flow runs."""
+        """The number of the program that the flow runs."""
         return self._datapath._program
 
     def registers(self) -> dict[str, int]:
-        """The control registers that it has set."""
+        """The control registers that the algorithm has set."""
         fields = self._datapath._fields
         return {name: fields[name] for name in fields if name not in ("Cwnd", "Rate")}
 
@@ -122,11 +124,11 @@ class Adapted(Controller):
 
 
 def adapted(algorithm: AlgBase) -> type[Adapted]:
-    """The arm that runs it."""
+    """Returns the arm that runs an algorithm."""
     name = type(algorithm).__name__
     programs = dict(algorithm.datapath_programs())
     if not programs:
-        raise ValueError(f"{name}.datapath_programs() has none")
+        raise ValueError(f"{name}.datapath_programs() returned no program")
     body = {
         "__doc__": type(algorithm).__doc__,
         "algorithm": algorithm,
@@ -136,13 +138,13 @@ def adapted(algorithm: AlgBase) -> type[Adapted]:
 
 
 def start(ipc: str, algorithm: AlgBase, **_options: object) -> bool:
-    """Notes what is to be run; which datapath it reaches is the host's business."""
+    """Stores the algorithm. The host decides with which datapath it runs."""
     STARTED.append(algorithm)
     return True
 
 
 def install() -> None:
-    """From now on `import pyportus` and `import portus` give this."""
+    """Makes `import pyportus` and `import portus` return this module."""
     module = ModuleType("pyportus", __doc__)
     vars(module).update(
         AlgBase=AlgBase, DatapathBase=Datapath, DatapathInfo=DatapathInfo, start=start
@@ -152,7 +154,7 @@ def install() -> None:
 
 
 def is_script(module: ModuleType, file: Path) -> bool:
-    """Whether the file starts an algorithm of pyportus only if it is run as a script."""
+    """Whether the file starts a pyportus algorithm only when it runs as a script."""
     defines = any(
         isinstance(value, type) and issubclass(value, AlgBase) and value is not AlgBase
         for value in vars(module).values()
@@ -162,7 +164,7 @@ def is_script(module: ModuleType, file: Path) -> bool:
 
 
 def algorithms_of(module: ModuleType) -> list[AlgBase]:
-    """Those that the file has started, or else one of each class that it defines."""
+    """The algorithms that the file has started; without any, one of each class that it defines."""
     if STARTED:
         return list(STARTED)
     classes = [value for value in vars(module).values() if isinstance(value, type)]

@@ -1,8 +1,9 @@
 """Runs jobs of `remuda matrix` on a Ray cluster: `python -P -m remuda._ray`.
 
-The command tells a JSON object a line, and hears one: the head of `emulation/matrix/src/remote.rs`
-has all of them. Jobs go to workers by the batch, as long runs one by one and short ones together,
-and a batch whose worker dies is given to another. The end of our input is ours.
+The command writes one JSON object on each line of our standard input, and reads one on each line of
+our standard output: `emulation/matrix/src/remote.rs` describes all of them. Workers get jobs in
+batches: long runs alone, short runs together. If a worker dies, another one gets its batch. This
+process ends when its input ends.
 """
 
 from __future__ import annotations
@@ -25,30 +26,30 @@ from remuda import _work
 from remuda._native import BUILD
 
 BATCH_S = 0.5
-"""A task costs some milliseconds; a worker that dies costs a batch."""
+"""The duration of a batch: a task costs some milliseconds, and a worker that dies costs a batch."""
 BATCH_MAX = 32
-"""So many rows are below the 100 kB that Ray hands over without storing them."""
+"""The rows of so many jobs stay below 100 kB, which Ray returns without storing them."""
 DEATHS_MAX = 16
-"""A run whose workers die so often is what they die of."""
+"""A run with which so many workers have died counts as the cause."""
 LOOK_S = 0.05
-"""How often the command is listened to while runs are under way."""
+"""How often the command's messages are read while runs are in progress."""
 CLUSTER_LOOK_S = 5.0
-"""How often it is looked whether the cluster has grown."""
+"""How often the size of the cluster is checked."""
 CONNECT_S = 10.0
-"""As long as a far machine may take to answer at all."""
+"""The longest time in which a remote machine may answer."""
 STORE_BYTES = 2**28
-"""What a cluster of our own keeps in memory: traces and authors' files, and little else."""
+"""The memory of a local cluster's store, for little more than traces and authors' files."""
 
 FIX = "fix: install remuda[ray] of this build there"
 
 
 class BrokenError(Exception):
-    """Why nothing more can be run."""
+    """Why no more runs are possible."""
 
 
 @dataclass
 class Job:
-    """One run."""
+    """One run: its number, its description, and the names of its texts."""
 
     index: int
     work: str
@@ -57,31 +58,31 @@ class Job:
 
 @dataclass
 class Engine:
-    """Hands jobs to workers."""
+    """Distributes jobs to workers."""
 
     ray: Any
-    """The module."""
+    """The module `ray`."""
     say: Callable[[str], None]
     jobs: int | None
-    """How many runs at a time; `None`: as many as the cluster has processors."""
+    """How many runs at a time; `None`: one for each processor of the cluster."""
     waiting: deque[Job] = field(default_factory=deque)
     alone: deque[Job] = field(default_factory=deque)
-    """Of a batch that failed: each is to fail or not by itself."""
+    """Jobs of a batch that failed: each runs alone, so that only the faulty one fails."""
     under_way: dict[Any, list[Job]] = field(default_factory=dict)
-    """What workers have, by what will be the answer."""
+    """The jobs of each batch that a worker has, by the reference of its answer."""
     texts: dict[str, Any] = field(default_factory=dict)
-    """Where the cluster keeps traces and authors' files."""
+    """References to traces and authors' files in the cluster's store."""
     slots: int = 1
     ran: int = 0
     took_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Looks at the cluster."""
+        """Determines how many runs fit into the cluster."""
         self.task = self.ray.remote(max_retries=DEATHS_MAX)(_work.run_batch)
-        self.look()
+        self.update_slots()
 
-    def look(self) -> bool:
-        """Looks how many runs fit at a time; whether that has changed."""
+    def update_slots(self) -> bool:
+        """Determines how many runs fit at a time. Returns whether that has changed."""
         before = self.slots
         processors = int(self.ray.cluster_resources().get("CPU", 0))
         self.slots = max(1, self.jobs or processors)
@@ -89,11 +90,11 @@ class Engine:
 
     @property
     def ahead(self) -> int:
-        """How many jobs may be here at a time: two batches for each that runs."""
+        """How many jobs may wait here at a time: two batches for each run."""
         return 2 * BATCH_MAX * self.slots
 
-    def told(self, line: str) -> None:
-        """Takes what the command says."""
+    def receive(self, line: str) -> None:
+        """Processes a message of the command."""
         message = json.loads(line)
         if "text" in message:
             text = message["text"]
@@ -102,18 +103,18 @@ class Engine:
             self.waiting.append(Job(**message["job"]))
 
     def batch(self) -> list[Job]:
-        """The next jobs for one worker."""
+        """The next jobs for one worker; removes them from the queue."""
         if self.alone:
             return [self.alone.popleft()]
         size = 1
         if self.ran:
             fit = int(BATCH_S * self.ran / max(self.took_s, 1e-9))
-            # The last ones are shared out.
+            # The last jobs are spread over all workers.
             size = max(1, min(fit, BATCH_MAX, len(self.waiting) // self.slots))
         return [self.waiting.popleft() for _ in range(min(size, len(self.waiting)))]
 
     def give(self) -> None:
-        """Gives out what waits: to each worker one batch, and one that is next."""
+        """Sends waiting jobs to workers: each gets one batch to run, and one that waits there."""
         most = self.jobs or 2 * self.slots
         while (self.waiting or self.alone) and len(self.under_way) < most:
             batch = self.batch()
@@ -123,7 +124,7 @@ class Engine:
             self.under_way[self.task.remote(BUILD, works, names, *texts)] = batch
 
     def gather(self) -> None:
-        """Passes on what is done, if something is soon."""
+        """Waits shortly, and passes on the results that have arrived."""
         refs = list(self.under_way)
         if not self.ray.wait(refs, num_returns=1, timeout=LOOK_S)[0]:
             return
@@ -143,22 +144,22 @@ class Engine:
                 self.say(line)
 
     def failed(self, batch: list[Job], error: Exception) -> None:
-        """No answer came of a batch: whose fault is it?"""
-        why = str(error).strip()
-        if "No module named 'remuda" in why:
+        """Handles a batch without an answer: finds out which job was the cause."""
+        reason = str(error).strip()
+        if "No module named 'remuda" in reason:
             raise BrokenError(f"a worker has no package `remuda`\n{FIX}")
         if len(batch) > 1:
             self.alone.extend(batch)
         else:
-            self.say(_work.failed(batch[0].index, why))
+            self.say(_work.failed(batch[0].index, reason))
 
     def run(self, lines: queue.SimpleQueue[str | None]) -> None:
-        """Goes on until the command has no more to say."""
+        """Runs jobs until the command ends the input."""
         looked_at = time.monotonic()
         while True:
             line = next_of(lines, wait=not self.under_way)
             while line:
-                self.told(line)
+                self.receive(line)
                 line = next_of(lines, wait=False)
             if line is None:
                 return
@@ -167,12 +168,12 @@ class Engine:
                 self.gather()
             if time.monotonic() - looked_at > CLUSTER_LOOK_S:
                 looked_at = time.monotonic()
-                if self.look():
+                if self.update_slots():
                     self.say(json.dumps({"ahead": self.ahead}))
 
 
 def next_of(lines: queue.SimpleQueue[str | None], *, wait: bool) -> str | None:
-    """The next line; `None` is the end, and a text without anything that there is none yet."""
+    """The next line; `None` at the end of the input, and an empty text if no line has arrived."""
     try:
         return lines.get(block=wait)
     except queue.Empty:
@@ -182,17 +183,17 @@ def next_of(lines: queue.SimpleQueue[str | None], *, wait: bool) -> str | None:
 def read(
     source: Iterable[str], lines: queue.SimpleQueue[str | None], ready: threading.Event
 ) -> None:
-    """Takes lines as they come, so that whoever writes them never waits."""
+    """Reads lines as they arrive, so that the command never waits while it writes."""
     for line in source:
         lines.put(line)
     if not ready.is_set():
-        # Ray may look for a cluster for minutes; what it has started ends with us.
+        # Ray may try to find a cluster for minutes. What Ray has started ends with this process.
         os._exit(1)
     lines.put(None)
 
 
 def check(address: str) -> None:
-    """Whether somebody listens there: Ray itself would try for minutes, and say little."""
+    """Fails if nothing listens at HOST:PORT: Ray would try for minutes, with unclear errors."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdecimal():
         return
@@ -201,14 +202,14 @@ def check(address: str) -> None:
 
 
 def start(ray: Any, address: str | None, jobs: int | None) -> None:  # noqa: ANN401
-    """Joins the cluster, or starts one on this machine, which ends with us."""
+    """Connects to the cluster, or starts one on this machine, which ends with this process."""
     common = {"logging_level": logging.ERROR, "log_to_driver": True}
     if address is not None:
         try:
             check(address)
             ray.init(address=address, **common)
         except (OSError, OverflowError, ValueError, RuntimeError) as error:
-            fix = "fix: start it with `ray start`, or leave --ray-address out"
+            fix = "fix: start the cluster with `ray start`, or leave --ray-address out"
             raise BrokenError(f"no Ray cluster at {address}: {error}\n{fix}") from error
         return
     own = {"include_dashboard": False, "object_store_memory": STORE_BYTES}
@@ -216,8 +217,8 @@ def start(ray: Any, address: str | None, jobs: int | None) -> None:  # noqa: ANN
 
 
 def imported() -> Any:  # noqa: ANN401
-    """Ray, which is an extra."""
-    # A matrix is nobody else's business.
+    """Imports Ray, which is an optional extra."""
+    # Ray reports no usage statistics.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -231,10 +232,10 @@ def imported() -> Any:  # noqa: ANN401
 def main() -> int:
     """Serves the command at our standard input and output."""
     parser = argparse.ArgumentParser(prog="python -m remuda._ray", description=__doc__)
-    parser.add_argument("--address", help="the cluster; without, one of our own")
+    parser.add_argument("--address", help="the cluster; without it, a new local one")
     parser.add_argument("--jobs", type=int, help="how many runs at a time")
     arguments = parser.parse_args()
-    # Whatever else prints, also below us, prints to standard error.
+    # Everything else that this process prints goes to standard error.
     output = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
 

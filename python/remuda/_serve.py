@@ -1,8 +1,8 @@
 """Runs the arms of one file for a host at the other end of a socket: `python -P -m remuda._serve`.
 
 A frame is a datagram of a SOCK_SEQPACKET socket: its kind in one byte, then little-endian integers,
-as the structures below; times in microseconds, rates in bytes per second, and 0 or the largest
-value for what is not known, as said. `ccp-agent/src/author/frame.rs` is the other end.
+as in the structures below. Times are in microseconds, rates in bytes per second. The largest value
+or 0 stands for an unknown value, as noted. `ccp-agent/src/author/frame.rs` is the other end.
 """
 
 from __future__ import annotations
@@ -46,57 +46,59 @@ FRAME_BYTES_MAX = 65_536
 FAILED_BYTES_MAX = 16_384
 NONE = 2**64 - 1
 NONE32 = 2**32 - 1
-"""Of a control register that was never set: it keeps its initial value."""
+"""The value of a control register that was never set: it keeps its initial value."""
 
 # kind, flow, seq, arm, now; mss, cwnd, rate, ssthresh, srtt, rttvar, in flight, rtt_min,
 # rtt_min_long, rtt_max, delivery rate (NONE: unknown); flags: 1 ecn, 2 app-limited; address and
-# port of the sender and of the receiver, IPv4 as IPv6 writes it (zeros: unknown)
+# port of the sender and of the receiver, IPv4 as a mapped IPv6 address (zeros: unknown)
 RESUME_FRAME = struct.Struct("<BIIIQ11QB16sH16sH")
 # kind, flow, seq, now; acked, delivered, lost, marked; RTT last, min, max, sum, sum of squares,
-# count; send rate, delivery rate, in flight, cwnd; flags: 1 timed out, 2 app-limited,
-# 4 in recovery; which program reported; number of own fields, which follow. Of a report made of
-# several, volatile own fields are added up as the program gathers them, others are as of the last.
+# count; send rate, delivery rate, in flight, cwnd; flags: 1 timed out, 2 app-limited, 4 in
+# recovery; number of the program that reported; number of own fields, which follow. If several
+# reports were merged into one, volatile own fields are combined as the program combines them, and
+# the other own fields are those of the last report.
 MEASURE_FRAME = struct.Struct("<BIIQ14QBBB")
-# kind, flow, seq; cwnd, rate (NONE: none); what is handed off: cwnd, ssthresh, rate (NONE: none);
-# which program is to run; number of registers, which follow as u32, in the order declared
+# kind, flow, seq; cwnd, rate (NONE: none); for the hand-off: cwnd, ssthresh, rate (NONE: none);
+# number of the program to run; number of registers, which follow as u32, in the order declared
 DECISION_FRAME = struct.Struct("<BII5QBB")
 FLOW_FRAME = struct.Struct("<BI")
 
 
 class Unfit(Exception):  # noqa: N818, as it is no error of ours
-    """A file that cannot be run; says what is wrong with it."""
+    """A file that cannot be run. The message contains the reason."""
 
 
 @dataclass(slots=True)
 class Flow:
-    """One flow, and who drives it."""
+    """One flow, and the controller that drives it."""
 
     controller: Controller
     path: PathState
     programs: list[Program]
 
     def program(self) -> int:
-        """Which program it is to run."""
+        """The number of the program that the flow shall run."""
         made = self.controller
         return made.program() if isinstance(made, _portus.Adapted) else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a program declares of its own."""
+    """What a program declares in addition to the shared signals."""
 
     name: str
     text: str
-    """The whole of it; empty if the host makes it, around the shared signals."""
+    """The complete program; empty if the host builds it around the shared signals."""
     own: list[str]
     registers: list[str]
 
 
 def load(file: Path) -> ModuleType:
-    """Imports the file, under a name that is no other module's.
+    """Imports the file, under a name that no other module has.
 
-    Its folder comes last: neither it nor its neighbours stand for a module of that name elsewhere.
-    A file for pyportus that starts its algorithm only as a script is run as one as well.
+    Its folder is last in the search path, so that the file and its neighbours replace no module of
+    the same name. A file for pyportus that starts its algorithm only as a script also runs as a
+    script.
     """
     name = f"remuda_author_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
@@ -116,7 +118,7 @@ def load(file: Path) -> ModuleType:
 
 
 def without_comments(text: str) -> str:
-    """A program's text as it is compiled."""
+    """The text of a program without comments."""
     return re.sub(r"#[^\n]*", "", text)
 
 
@@ -180,7 +182,7 @@ ATTRIBUTES: dict[str, type] = {
 
 
 def checked(arm: type[Controller]) -> type[Controller]:
-    """The arm, if its class attributes are what they should be."""
+    """Returns the arm. Fails if a class attribute has a wrong type."""
     for name, kind in ATTRIBUTES.items():
         value = getattr(arm, name)
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -199,14 +201,15 @@ def arms_of(module: ModuleType) -> list[type[Controller]]:
     names = [name_of(arm) for arm in arms]
     for name in names:
         if not NAME.fullmatch(name):
-            raise Unfit(f"{name!r} is no name of an arm: a to z, 0 to 9 and _, a letter first")
+            rule = "use a to z, 0 to 9 and _, a letter first"
+            raise Unfit(f"{name!r} is not a valid name of an arm: {rule}")
         if names.count(name) > 1:
             raise Unfit(f"two arms are called {name!r}: set `name` of one")
     return arms
 
 
 def described(arm: type[Controller]) -> dict[str, Any]:
-    """What the host is told of an arm."""
+    """The description of an arm for the host."""
     return {
         "name": name_of(arm),
         "summary": summary_of(arm),
@@ -220,7 +223,7 @@ def described(arm: type[Controller]) -> dict[str, Any]:
 
 
 def announcement(arms: list[type[Controller]]) -> bytes:
-    """The `HELLO`: what arms there are, and their programs."""
+    """The frame `HELLO`, which describes the arms and their programs."""
     about = [described(arm) for arm in arms]
     text = json.dumps({"version": PROTOCOL_VERSION, "arms": about}).encode()
     if len(text) >= FRAME_BYTES_MAX:
@@ -229,23 +232,23 @@ def announcement(arms: list[type[Controller]]) -> bytes:
 
 
 def failed(number: int, text: str) -> bytes:
-    """The `FAILED` of a flow, or of the file as a whole (0); of a long text the end."""
+    """The frame `FAILED` of a flow, or of the whole file (0). A long text is cut at its start."""
     encoded = text.encode(errors="backslashreplace")
     return FLOW_FRAME.pack(FAILED, number) + encoded[-FAILED_BYTES_MAX:]
 
 
 def seconds(micros: int) -> float | None:
-    """A time that may be unknown."""
+    """A time in seconds; `None` if it is unknown."""
     return None if micros == NONE else micros / 1e6
 
 
 def known(value: int) -> int | None:
-    """A number that may be unknown."""
+    """A number; `None` if it is unknown."""
     return None if value == NONE else value
 
 
 def end_of(address: bytes, port: int) -> tuple[str, int] | None:
-    """One end of a connection, if it is known."""
+    """Address and port of one end of a connection; `None` if unknown."""
     if not any(address):
         return None
     ip = ipaddress.IPv6Address(address)
@@ -253,7 +256,7 @@ def end_of(address: bytes, port: int) -> tuple[str, int] | None:
 
 
 def path_of(words: tuple[Any, ...]) -> PathState:
-    """A path, as a `RESUME` has it."""
+    """The path in a `RESUME` frame."""
     mss, cwnd, rate, ssthresh, srtt, rttvar, in_flight, rtt_min, rtt_long, rtt_max, fastest = words[
         :11
     ]
@@ -277,7 +280,7 @@ def path_of(words: tuple[Any, ...]) -> PathState:
 
 
 def rtt_of(words: tuple[int, ...]) -> RttSamples | None:
-    """The round trips of a report."""
+    """The round-trip samples of a report; `None` without samples."""
     last, least, most, total, squares, count = words
     if not count:
         return None
@@ -294,7 +297,7 @@ def rtt_of(words: tuple[int, ...]) -> RttSamples | None:
 
 
 def measurement_of(frame: bytes, programs: list[Program]) -> tuple[int, Measurement]:
-    """The moment and the report of a `MEASURE`."""
+    """The time and the report in a `MEASURE` frame."""
     words = MEASURE_FRAME.unpack_from(frame)
     own = programs[words[19]].own
     now_us, acked, delivered, lost, marked = words[3:8]
@@ -319,8 +322,8 @@ def measurement_of(frame: bytes, programs: list[Program]) -> tuple[int, Measurem
     return now_us, m
 
 
-def whole(value: Any, what: str) -> int:  # noqa: ANN401, as it is what an author gave
-    """A number of bytes, as it travels; says what it was if it is none."""
+def whole(value: Any, what: str) -> int:  # noqa: ANN401, as an author may return anything
+    """A number of bytes as an integer. The error for another value contains that value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{what} is {value!r}, not a number")
     if not math.isfinite(value) or value < 0:
@@ -329,12 +332,12 @@ def whole(value: Any, what: str) -> int:  # noqa: ANN401, as it is what an autho
 
 
 def optional(value: Any, what: str) -> int:  # noqa: ANN401, as above
-    """The same, of what may be `None`."""
+    """The same for a value that may be `None`."""
     return NONE if value is None else whole(value, what)
 
 
 def register(value: Any, name: str) -> int:  # noqa: ANN401, as above
-    """The value of a control register of 32 bits, whose largest means that it is not set."""
+    """The value of a control register of 32 bits. The largest value is reserved for `not set`."""
     word = whole(value, f"control register {name}")
     if word >= NONE32:
         raise ValueError(f"control register {name} is {value!r}: it must be below {NONE32}")
@@ -345,12 +348,12 @@ class Server:
     """The arms of one file, and their flows."""
 
     def __init__(self, arms: list[type[Controller]]) -> None:
-        """Without flows."""
+        """Starts without flows."""
         self.arms = arms
         self.flows: dict[int, Flow] = {}
 
     def answer(self, frame: bytes) -> bytes | None:
-        """What to say to one frame; `None` if nothing."""
+        """The answer to a frame; `None` if it needs no answer."""
         kind = frame[0]
         if kind == CLOSE:
             self.flows.pop(FLOW_FRAME.unpack_from(frame)[1], None)
@@ -358,13 +361,13 @@ class Server:
         _, number, seq = struct.unpack_from("<BII", frame)
         try:
             decision = self.resume(frame) if kind == RESUME else self.measure(frame)
-            return self.said(number, seq, decision)
+            return self.decided(number, seq, decision)
         except (Exception, SystemExit):
             self.flows.pop(number, None)
             return failed(number, traceback.format_exc())
 
     def resume(self, frame: bytes) -> Decision:
-        """A flow starts, or is taken over."""
+        """Starts a flow, or takes one over."""
         _, number, _, arm, now_us, *words = RESUME_FRAME.unpack(frame)
         path = path_of(tuple(words))
         made: Controller = self.arms[arm]()
@@ -372,17 +375,17 @@ class Server:
         return made.resume(path, now_us / 1e6)
 
     def measure(self, frame: bytes) -> Decision:
-        """A flow's report."""
+        """Processes a flow's report."""
         _, number, _ = struct.unpack_from("<BII", frame)
         flow = self.flows[number]
         now_us, m = measurement_of(frame, flow.programs)
         return flow.controller.on_measurement(m, now_us / 1e6)
 
-    def said(self, number: int, seq: int, decision: Decision) -> bytes:
-        """A decision, with what would be handed off now."""
+    def decided(self, number: int, seq: int, decision: Decision) -> bytes:
+        """The frame of a decision, with the values for a hand-off at this moment."""
         flow = self.flows[number]
         if not isinstance(decision, Decision):
-            raise TypeError(f"a remuda.Decision is due, not {decision!r}")
+            raise TypeError(f"the result must be a remuda.Decision, not {decision!r}")
         cwnd = whole(decision.cwnd, "Decision.cwnd")
         rate = optional(decision.rate, "Decision.rate")
         path = flow.path
@@ -408,7 +411,7 @@ class Server:
 
 
 def serve(host: socket.socket, arms: list[type[Controller]]) -> None:
-    """Answers until the host hangs up."""
+    """Answers frames until the host closes the socket."""
     server = Server(arms)
     while frame := host.recv(FRAME_BYTES_MAX):
         answer = server.answer(frame)
@@ -417,7 +420,7 @@ def serve(host: socket.socket, arms: list[type[Controller]]) -> None:
 
 
 def main() -> int:
-    """`python -P -m remuda._serve FILE FD [ARGUMENT...]`."""
+    """Runs `python -P -m remuda._serve FILE FD [ARGUMENT...]`."""
     file, fd = Path(sys.argv[1]), int(sys.argv[2])
     sys.argv = [sys.argv[1], *sys.argv[3:]]
     host = socket.socket(fileno=os.dup(fd))
@@ -431,7 +434,7 @@ def main() -> int:
     except (Exception, SystemExit):
         refusal = traceback.format_exc()
     else:
-        # A host that hangs up has ended; so do we. Ctrl-C is the host's to act on.
+        # If the host has closed the socket, this process ends. The host reacts to Ctrl-C.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
             host.send(hello)
             serve(host, arms)

@@ -1,4 +1,4 @@
-"""What a Ray worker does with jobs of `remuda matrix`."""
+"""Runs jobs of `remuda matrix` in a Ray worker."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from remuda._native import BUILD, Worker
 
 WORKER = Worker(sys.executable)
-"""Keeps authors' processes from batch to batch."""
+"""Keeps authors' processes alive between batches."""
 
 
 @dataclass
 class Answer:
-    """What came of several jobs."""
+    """The results of a batch of jobs."""
 
     build: str
-    """What the worker is built from; of another build than asked for, it has run nothing."""
+    """The build of the worker. If it differs from the requested one, the worker has run nothing."""
     took_s: float
-    """How long they took, all of them."""
+    """How long all jobs took together."""
     lines: list[str]
-    """A message to the command for each."""
+    """One message to the command for each job."""
 
 
 def run_batch(build: str, works: list[tuple[int, str]], names: list[str], *texts: str) -> Answer:
-    """Runs jobs, one after the other; `texts` are traces and authors' files of these names."""
+    """Runs jobs, one after the other; `texts` are traces and authors' files with these names."""
     if build != BUILD:
         return Answer(BUILD, 0.0, [])
     started = time.perf_counter()
@@ -36,14 +36,14 @@ def run_batch(build: str, works: list[tuple[int, str]], names: list[str], *texts
 
 
 def line(index: int, work: str, texts: dict[str, str]) -> str:
-    """Runs one job."""
+    """Runs one job. Returns the message with its row or its error."""
     try:
-        # The row goes on as it is: JSON read and written again might have other digits.
+        # The row is not parsed: JSON that is read and written again might have other digits.
         return f'{{"done":{{"index":{index},"row":{WORKER.run(work, texts)}}}}}'
     except ValueError as error:
         return failed(index, str(error))
 
 
 def failed(index: int, why: str) -> str:
-    """Says that nothing came of a job."""
+    """The message that a job has failed."""
     return json.dumps({"failed": {"index": index, "why": why}})

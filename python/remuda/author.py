@@ -1,6 +1,6 @@
-"""Write a congestion-control algorithm in Python, and run it as an arm equal to the others.
+"""Write a congestion-control algorithm in Python, and run it as an arm like the others.
 
-Subclass `Controller`, and say what to do with a report::
+Derive a class from `Controller`, which reacts to reports::
 
     class Halves(remuda.Controller):
         '''One segment more a round trip, half after a loss.'''
@@ -17,9 +17,9 @@ Subclass `Controller`, and say what to do with a report::
             return remuda.Decision(self.cwnd)
 
 Then `remuda sim SCENARIO --author halves.py --set 'flows.*.driver=halves'` runs it in the
-simulator, and `remuda run halves.py` on live flows. It runs in a process of its own: what it takes
-long for delays its own flows alone. An exception costs its flow a fallback, and is an event with
-its traceback.
+simulator, and `remuda run halves.py` on live flows. The algorithm runs in its own process: if it is
+slow, it delays only its own flows. An exception puts its flow into fallback, and the agent logs an
+event with the traceback.
 
 Units: bytes, bytes per second, seconds.
 """
@@ -34,37 +34,38 @@ from typing import ClassVar
 
 @dataclass(slots=True)
 class PathState:
-    """What is known of a path, whoever learned it: all that survives a switch.
+    """The knowledge about a path, which a flow keeps when its arm changes.
 
-    `None` is what is not known.
+    `None` stands for an unknown value.
     """
 
     mss: int
     """Maximum segment size, in bytes."""
     cwnd: int
-    """The window in force, in bytes."""
+    """The current window, in bytes."""
     rate: int | None = None
-    """The pacing rate in force, in bytes per second; `None`: the datapath's, from the window."""
+    """The current pacing rate, in bytes per second; `None`: the datapath derives it from the
+    window."""
     ssthresh: int | None = None
     """Slow-start threshold, in bytes; `None` until the path has shown a loss."""
     srtt: float | None = None
     """Smoothed round trip (RFC 6298), in seconds."""
     rttvar: float = 0.0
-    """Its variance (RFC 6298), in seconds."""
+    """The variation of the round trip (RFC 6298), in seconds."""
     in_flight: int = 0
     """The most bytes in flight in the last report."""
     rtt_min: float | None = None
-    """Shortest round trip of 10 s, in seconds."""
+    """The shortest round trip in 10 s, in seconds."""
     rtt_min_long: float | None = None
-    """Shortest round trip of 300 s, in seconds."""
+    """The shortest round trip in 300 s, in seconds."""
     rtt_max: float | None = None
-    """Longest round trip of 10 s, in seconds."""
+    """The longest round trip in 10 s, in seconds."""
     delivery_rate: int | None = None
-    """Fastest delivery of 10 s, in bytes per second."""
+    """The highest delivery rate in 10 s, in bytes per second."""
     ecn: bool = False
-    """The peers negotiated ECN."""
+    """Whether the connection uses ECN."""
     app_limited: bool = False
-    """The last report was limited by the application."""
+    """Whether the application limited the rate in the last report."""
     local: tuple[str, int] | None = None
     """Address and port of the sender."""
     remote: tuple[str, int] | None = None
@@ -72,7 +73,7 @@ class PathState:
 
     @property
     def bdp(self) -> int | None:
-        """Bytes that the path holds without a queue, if that is known."""
+        """Bytes that the path holds without a queue; `None` if unknown."""
         if self.delivery_rate is None or self.rtt_min is None:
             return None
         return int(self.delivery_rate * self.rtt_min)
@@ -93,12 +94,12 @@ class RttSamples:
     std: float
     """The standard deviation."""
     count: int
-    """How many; at least 1."""
+    """The number of samples, at least 1."""
 
 
 @dataclass(slots=True)
 class Measurement:
-    """One report of the datapath, since the one before."""
+    """One report of the datapath: what happened since the previous report."""
 
     acked: int
     """Bytes newly acknowledged, in order."""
@@ -111,7 +112,7 @@ class Measurement:
     timed_out: bool
     """A retransmission timeout fired."""
     rtt: RttSamples | None
-    """Round trips sampled; `None` if there was none."""
+    """The round-trip samples; `None` without samples."""
     send_rate: int
     """The largest send rate sampled, in bytes per second."""
     delivery_rate: int
@@ -119,71 +120,72 @@ class Measurement:
     in_flight: int
     """The most bytes that were in flight."""
     app_limited: bool
-    """The application had nothing to send for a part of it: rates are lower bounds."""
+    """The application had no data to send for part of the time, so rates are lower bounds."""
     in_recovery: bool
-    """The datapath repairs losses or a timeout."""
+    """The datapath is repairing losses or a timeout."""
     cwnd: int
-    """The window in force, in bytes."""
+    """The current window, in bytes."""
     own: dict[str, int]
     """The program's own report fields, by name.
 
-    What is reported while you are busy comes as one report: counts are summed, extremes stay the
-    most extreme, and of other volatile fields and those that are not it has the last value.
+    Reports that arrive while your code is busy are merged into one: counts are summed, minima and
+    maxima cover all of them, and every other field has its last value.
     """
 
 
 @dataclass(slots=True)
 class Decision:
-    """What the datapath should do next."""
+    """What the datapath does next."""
 
     cwnd: float
     """The congestion window, in bytes."""
     rate: float | None = None
-    """The pacing rate, in bytes per second; `None` leaves pacing to the datapath."""
+    """The pacing rate, in bytes per second; `None`: the datapath derives it from the window."""
 
 
 class Controller:
-    """One flow's congestion control. There is an object of your class for each flow.
+    """The congestion control of one flow. Each flow has its own object of your class.
 
-    Class attributes say what the arm is; all have defaults.
+    Class attributes describe the arm; all of them have defaults.
     """
 
     name: ClassVar[str] = ""
-    """The arm's name; by default the class's, in lower case with _ between its words."""
+    """The arm's name; by default the name of the class, in lower case with _ between its words."""
     summary: ClassVar[str] = ""
-    """One line about it; by default the first of the class's docstring."""
+    """One line about the arm; by default the first line of the class's docstring."""
     report: ClassVar[str] = ""
-    """Declares one more report field, as `(volatile bunched 0)`: beside 15 shared ones there is
-    room for one. `#` begins a comment in all parts of a program."""
+    """Declares one more report field, such as `(volatile bunched 0)`. The program has room for one
+    beside the 15 shared fields. `#` begins a comment in all parts of a program."""
     control: ClassVar[str] = ""
-    """Declares control registers, as `(factor 2)`, 16 at most: `registers` sets them."""
+    """Declares control registers, such as `(factor 2)`, 16 at most; `registers` sets them."""
     rules: ClassVar[str] = ""
-    """Clauses of the program, after those of the shared signals: they see every ACK."""
+    """Clauses of the program after those of the shared signals; they run at every ACK."""
     report_rule: ClassVar[str] = ""
-    """When to report; by default each part of a round trip, and at once after a loss."""
+    """When to report; by default several times in each round trip, and at once after a loss."""
     reports_per_round: ClassVar[int] = 4
-    """How often in a round trip to report, if the rule is the default one."""
+    """How many reports in each round trip, with the default rule."""
 
     def resume(self, path: PathState, now: float) -> Decision:
         """Starts a flow, or takes one over from another arm. `now` is in seconds.
 
-        The first decision never raises the window above `path.cwnd`: the agent sees to it.
+        The agent does not let the first decision raise the window above `path.cwnd`.
         """
         raise NotImplementedError
 
     def on_measurement(self, m: Measurement, now: float) -> Decision:
-        """Takes in one report and decides. `now` is in seconds."""
+        """Processes one report and returns a decision. `now` is in seconds."""
         raise NotImplementedError
 
     def hand_off(self, path: PathState) -> None:
-        """Writes what it knows of the path, for whoever takes the flow over.
+        """Writes what the controller knows about the path, for the arm that takes the flow over.
 
-        `path.cwnd`, `path.ssthresh` and `path.rate` are taken from it; they hold what was decided
-        last. It is called after each decision, so that nobody has to wait for it later.
+        The agent uses `path.cwnd`, `path.ssthresh` and `path.rate`. At the call, cwnd and rate have
+        the values of the last decision. The agent calls this method after each decision, so that a
+        change of the arm need not wait for it.
         """
 
     def registers(self) -> dict[str, int]:
-        """What the control registers are to hold, by name; set together with each decision."""
+        """The values of the control registers, by name; each decision sets them."""
         return {}
 
 
@@ -191,7 +193,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 def name_of(arm: type[Controller]) -> str:
-    """The name the arm goes by."""
+    """The name of the arm."""
     if "name" in vars(arm) and arm.name:
         return arm.name
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", arm.__name__).lower()

@@ -1,4 +1,4 @@
-"""One flow that you drive, as a `gymnasium` environment."""
+"""A flow that your program drives, as a `gymnasium` environment."""
 
 from __future__ import annotations
 
@@ -16,52 +16,53 @@ Action = NDArray[np.float32]
 
 
 class CongestionEnv(gymnasium.Env[Observation, Action]):
-    """One flow that you drive: its sending rate, or its window, step by step.
+    """One flow whose sending rate, or window, you set step by step.
 
-    A step is one round trip (`step_rtts`). Packets, queue, losses, retransmissions and pacing are
-    the simulator's; see `CongestionSettings` for links and scenarios.
+    A step takes one round trip (`step_rtts`). The simulator provides packets, queue, losses,
+    retransmissions and pacing; see `CongestionSettings` for links and scenarios.
 
-    Action: `Box(-1, 1, (1,))`. As in Aurora, `a` multiplies what is in force by `1 + scale * a` if
-    it is positive, by `1 / (1 - scale * a)` if not, with `scale` the setting `action_scale`: an
-    action and its negative cancel out. What lies beyond the box counts as its edge. A rate stays
-    between two segments a round trip and twice the fastest delivery seen so far; a window between
-    two segments and 10 bandwidth-delay products as seen so far.
+    Action: `Box(-1, 1, (1,))`. As in Aurora, an action `a` multiplies the current rate or window by
+    `1 + scale * a` if it is positive, and by `1 / (1 - scale * a)` if not, with `scale` the setting
+    `action_scale`: an action and its negative cancel out. A value outside of the box counts as its
+    edge. A rate stays between two segments in a round trip and twice the highest delivery rate so
+    far; a window stays between two segments and 10 bandwidth-delay products measured so far.
 
     Observation: `Box(low, high, (history * 8,), float32)`, the last `history` steps one after the
-    other, the newest last, 0 where there was none. Only what a sender can measure:
+    other, the newest last, 0 for steps before the episode. It has only what a sender can measure:
 
-    | feature            | range  | unit | what it is                                            |
+    | feature            | range  | unit | meaning                                               |
     | ------------------ | ------ | ---- | ----------------------------------------------------- |
-    | `send_ratio`       | 0..5   | 1    | fastest sending over fastest delivery of the step     |
+    | `send_ratio`       | 0..5   | 1    | highest sending rate over highest delivery rate       |
     | `latency_ratio`    | 0..10  | 1    | mean round trip over the shortest of the episode      |
     | `latency_gradient` | -1..1  | s/s  | change of the mean round trip over a step's length    |
     | `loss_rate`        | 0..1   | 1    | segments lost over segments lost or delivered         |
     | `ecn_rate`         | 0..1   | 1    | segments marked over segments delivered               |
     | `delivery_ratio`   | 0..2   | 1    | delivered bytes/s over the fastest delivery seen      |
-    | `rate_ratio`       | 0..10  | 1    | the rate in force over the fastest delivery seen; with|
+    | `rate_ratio`       | 0..10  | 1    | the current rate over the fastest delivery seen; with |
     |                    |        |      | `control="window"`: the window over the BDP seen      |
     | `in_flight_bdp`    | 0..10  | 1    | most bytes in flight over the BDP seen                |
 
-    BDP is the fastest delivery times the shortest round trip seen so far. `FEATURES` says the same.
+    BDP is the highest delivery rate times the shortest round trip so far. `FEATURES` has the same.
 
     Reward: `throughput_weight * share - delay_weight * min(10, (rtt - base_rtt) / base_rtt) -
-    loss_weight * loss_rate`, with `share` the delivered bytes over what the bottleneck can carry
-    and `rtt` the mean round trip of the step. Unlike the observation, the reward knows the link.
+    loss_weight * loss_rate`, where `share` is the delivered bytes over what the bottleneck can
+    carry, and `rtt` is the mean round trip of the step. Unlike the observation, the reward uses the
+    true link.
 
-    `info` has of the last step: `time_s`, `throughput_mbit_per_sec`, `rtt_ms`, `loss_rate`,
-    `rate_mbit_per_sec`, `cwnd_pkts`, and of the link: `bandwidth_mbit_per_sec`, `base_rtt_ms`,
+    `info` has figures of the last step: `time_s`, `throughput_mbit_per_sec`, `rtt_ms`, `loss_rate`,
+    `rate_mbit_per_sec`, `cwnd_pkts`; and of the link: `bandwidth_mbit_per_sec`, `base_rtt_ms`, and
     after a reset `queue_bdp` and `loss_percent` if they were drawn.
 
-    An episode is truncated after `episode_steps`, or at its scenario's end; it terminates when a
-    flow with `bytes` has them delivered. The same seed gives the same episodes.
+    An episode is truncated after `episode_steps`, or at its scenario's end. It terminates when a
+    flow with `bytes` has delivered them. The same seed gives the same episodes.
 
     Args:
-        settings: what the environment is to be.
-        render_mode: none there is.
+        settings: the settings of the environment.
+        render_mode: must be `None`.
         changes: settings that differ from `settings`.
 
     Raises:
-        ValueError: if a setting or the scenario breaks a rule; it names key and rule.
+        ValueError: if a setting or the scenario breaks a rule; the message names key and rule.
         OSError: if the scenario's file cannot be read.
     """
 
@@ -74,9 +75,9 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
         render_mode: None = None,
         **changes: Any,  # noqa: ANN401  # checked by name and value
     ) -> None:
-        """Makes the environment; `reset` starts the first episode."""
+        """Creates the environment; `reset` starts the first episode."""
         if render_mode is not None:
-            raise ValueError(f"`render_mode` is {render_mode!r}: must be None, there is none")
+            raise ValueError(f"`render_mode` is {render_mode!r}: must be None")
         self.render_mode = None
         self.settings = CongestionSettings.of(settings, changes)
         self._env = _native.Env(self.settings.to_native())
@@ -94,8 +95,9 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
         """Starts an episode.
 
         Args:
-            seed: decides it and those that follow it; without, the next one of the last seed.
-            options: none there are.
+            seed: decides this episode and the following ones; by default, the random state of the
+                last seed continues.
+            options: not used.
 
         Returns:
             The first observation, after three round trips at the first rate, and `info`.
@@ -108,7 +110,7 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
         return observation, self._env.reset(seed, observation)
 
     def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Makes a step.
+        """Executes a step.
 
         Args:
             action: one number, of shape `(1,)`.

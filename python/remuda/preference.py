@@ -1,13 +1,13 @@
-"""What an application wants of a TCP socket, said to a running agent."""
+"""Sets what a TCP socket prefers, at a running agent."""
 
 import errno
 import os
 import socket
 
 SOCKET = "/run/remuda.sock"
-"""Where an agent listens, unless its run directory is another one."""
+"""The agent's socket in its default run directory."""
 SOCKET_VARIABLE = "REMUDA_SOCKET"
-"""An environment variable with another path."""
+"""An environment variable with the path of another socket."""
 
 _NAMES = {"default": (1.0, 1.0), "delay": (0.0, 1.0), "throughput": (1.0, 0.0)}
 _TIMEOUT_S = 2.0
@@ -19,33 +19,33 @@ def _weights(wants: str | tuple[float, float]) -> tuple[int, int]:
     weights = _NAMES.get(wants) if isinstance(wants, str) else wants
     if weights is None or len(weights) != 2 or not all(0 <= weight <= 1 for weight in weights):
         raise ValueError(
-            f"wants = {wants!r}: it is one of {', '.join(_NAMES)}, or two weights of 0 to 1"
+            f"wants = {wants!r}: must be one of {', '.join(_NAMES)}, or two weights from 0 to 1"
         )
     throughput, delay = (round(weight * _WEIGHT_MAX) for weight in weights)
     if throughput == delay == 0:
-        raise ValueError(f"wants = {wants!r}: not both weights are below a thousandth")
+        raise ValueError(f"wants = {wants!r}: one weight must be a thousandth at least")
     return throughput, delay
 
 
 def prefer(
     sock: socket.socket, wants: str | tuple[float, float], *, path: str | None = None
 ) -> None:
-    """Says to the agent what is wanted of a TCP socket: a policy then picks by it.
+    """Sets what a TCP socket prefers; a policy then chooses its arm by that.
 
-    It may be said before the socket connects, after it, and again. The descriptor is passed to the
-    agent, which looks at whose it is and closes its copy. Nothing of the connection changes when
-    there is no agent, or it refuses. It waits for four seconds at most.
+    You may call it before the socket connects, after that, and again. The function passes the
+    descriptor to the agent, which checks its owner and closes its copy. If no agent runs, or the
+    agent refuses, the connection stays as it is. The call takes four seconds at most.
 
     Args:
-        sock: The socket. It must be of the caller's user, or the caller root.
+        sock: The socket. The caller must be its user, or root.
         wants: "delay", "throughput", "default", or the weights of throughput and delay, 0 to 1.
-        path: The agent's socket for applications, if not at `REMUDA_SOCKET` or /run/remuda.sock.
+        path: The agent's socket for applications [default: $REMUDA_SOCKET or /run/remuda.sock].
 
     Raises:
         ValueError: `wants` is neither a name nor two weights.
-        PermissionError: The socket is another user's.
-        BlockingIOError: The agent is asked too often.
-        OSError: There is no agent, or it refuses what is no TCP connection.
+        PermissionError: The socket belongs to another user.
+        BlockingIOError: The agent gets too many requests.
+        OSError: No agent runs, or the socket is not a TCP connection.
     """
     throughput, delay = _weights(wants)
     path = path or os.environ.get(SOCKET_VARIABLE, SOCKET)

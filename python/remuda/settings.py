@@ -1,4 +1,4 @@
-"""What an environment is to be, what it observes, and in which spaces."""
+"""The settings of an environment, its features, and its spaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remuda import _native
 from remuda._native import Scenario
 
 Range = float | tuple[float, float]
-"""One value, or the lowest and the highest of those to draw from."""
+"""One value, or the lowest and the highest value to draw from."""
 
 _RANGES = ("bandwidth_mbit_per_sec", "rtt_ms", "queue_bdp", "loss_percent", "start_ratio")
 
@@ -31,72 +31,72 @@ class Feature(NamedTuple):
 
 
 FEATURES: tuple[Feature, ...] = tuple(Feature(*feature) for feature in _native.FEATURES)
-"""What an observation tells of each step, in order."""
+"""The numbers that an observation has of each step, in order."""
 
 METRICS: tuple[str, ...] = _native.METRICS
-"""What `info` tells of a step, in order of the native half."""
+"""The figures that `info` has of a step, in the order of the native part."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CongestionSettings:
-    """What an environment is to be.
+    """The settings of an environment.
 
-    Without a `scenario`, each episode has a link of its own, drawn from five ranges: a number, or
-    `(low, high)`. Bandwidth, round trip, queue and start are drawn by magnitude (their logarithm
-    evenly), loss evenly.
+    Without a `scenario`, each episode has its own link, drawn from five ranges: a number, or `(low,
+    high)`. Bandwidth, round trip, queue and start are drawn so that their logarithm is uniform;
+    loss is uniform.
     """
 
     bandwidth_mbit_per_sec: Range = (1.0, 20.0)
-    """The bottleneck, in IP bytes: 0.05 to 10000."""
+    """The bottleneck's rate, in IP bytes: 0.05 to 10000."""
     rtt_ms: Range = (10.0, 100.0)
     """The round trip without queueing: 0.1 to 10000."""
     queue_bdp: Range = (0.2, 4.0)
     """The bottleneck's drop-tail queue, in bandwidth-delay products: 0.01 to 1000."""
     loss_percent: Range = (0.0, 1.0)
-    """Loss that no queue causes: 0 to 90."""
+    """Loss without congestion: 0 to 90."""
     start_ratio: Range = (0.3, 1.5)
-    """The first sending rate, in bandwidths: 0.001 to 100. As Aurora's."""
+    """The first sending rate, as a multiple of the bandwidth: 0.001 to 100. As in Aurora."""
     scenario: str | PathLike[str] | Mapping[str, Any] | Scenario | None = None
-    """Where episodes happen instead: its one flow with `driver = "external"` is driven, from
-    `init_cwnd_pkts` per round trip on. Each episode has a seed of its own."""
+    """A scenario for all episodes instead: its one flow with `driver = "external"` is driven, and
+    starts with `init_cwnd_pkts` in each round trip. Each episode has its own seed."""
     step_rtts: float = 1.0
     """How long a step is, in round trips without queueing: 0.1 to 100."""
     episode_steps: int | None = 400
-    """Steps of an episode; `None`: as many as the scenario lasts."""
+    """The steps of an episode; `None`: until the scenario ends."""
     history: int = 10
-    """Steps that an observation tells of: 1 to 1000."""
+    """The number of steps in an observation: 1 to 1000."""
     control: Literal["rate", "window"] = "rate"
-    """What an action changes: the sending rate, with a window of twice what it needs; or the
-    window, with nothing paced."""
+    """What an action changes: the sending rate, with a window of twice what the rate needs; or the
+    window, without pacing."""
     action_scale: float = 0.25
-    """How much an action of 1 changes: by a factor of 1 plus this. Aurora's is 0.025."""
+    """How much an action of 1 changes: the factor is 1 plus this. Aurora uses 0.025."""
     throughput_weight: float = 1.0
-    """What a full link is worth."""
+    """The reward of a full link."""
     delay_weight: float = 0.25
-    """What a queueing delay of one base round trip costs."""
+    """The cost of a queueing delay of one base round trip."""
     loss_weight: float = 1.5
-    """What losing everything costs."""
+    """The cost of losing all packets."""
 
     @classmethod
     def of(
         cls, settings: CongestionSettings | None, changes: Mapping[str, Any]
     ) -> CongestionSettings:
-        """These settings, or the default ones, with some changed.
+        """Returns `settings`, or the default ones, with some values changed.
 
         Raises:
-            ValueError: if there is no setting of that name; it names the setting.
+            ValueError: if a setting does not exist; the message names it.
         """
         known = [field.name for field in dataclasses.fields(cls)]
         for name in changes:
             if name not in known:
-                raise ValueError(f"`{name}` is no setting; there are: {', '.join(known)}")
+                raise ValueError(f"`{name}` is not a setting; the settings are: {', '.join(known)}")
         return dataclasses.replace(settings or cls(), **changes)
 
     def to_native(self) -> dict[str, Any]:
-        """As the native half wants them.
+        """The settings as the native part needs them.
 
         Raises:
-            ValueError: if a value is of the wrong kind; it names the setting.
+            ValueError: if a value has a wrong type; the message names the setting.
         """
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for name in _RANGES:
@@ -127,7 +127,7 @@ _KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
 )
 
 
-def _pair(name: str, value: Any) -> tuple[float, float]:  # noqa: ANN401  # it is what is checked
+def _pair(name: str, value: Any) -> tuple[float, float]:  # noqa: ANN401  # checked here
     """`(low, high)` of a range."""
     try:
         low, high = (value, value) if isinstance(value, _NUMBER) else value

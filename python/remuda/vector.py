@@ -1,4 +1,4 @@
-"""Many flows that you drive at once, as a `gymnasium` vector environment."""
+"""Many flows that your program drives at once, as a `gymnasium` vector environment."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ _SEED_MAX = 2**64 - 1
 class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
     """Many `CongestionEnv`, stepped in Rust without the interpreter.
 
-    Environment `i` does what a single one would do with its seed and actions, however many there
-    are, and however many threads step them.
+    Environment `i` does the same as a single one with its seed and actions, for any number of
+    environments and threads.
 
-    Every array that `reset` and `step` return is new and is written in place: nothing is copied,
-    and nothing changes later. With `out`, observations are written there instead, every time.
+    Every array that `reset` and `step` return is new, and Rust writes directly into it: nothing is
+    copied, and nothing changes later. With `out`, all observations are written into that array.
 
-    `info` has an array for each of `METRICS`, and a mask beside it, as gymnasium's have; with
-    `AutoresetMode.SAME_STEP` also `final_obs` and `final_info` of those that ended.
+    `info` has an array for each of `METRICS`, with a mask, as in gymnasium's environments. With
+    `AutoresetMode.SAME_STEP` it also has `final_obs` and `final_info` of environments whose episode
+    ended.
 
     Args:
-        num_envs: how many.
-        settings: what each is to be.
-        threads: how many threads step them; 1 is your own.
-        autoreset_mode: when one whose episode is over starts the next: in the step after, whose
-            action is ignored and whose reward is 0 (`NEXT_STEP`); in the same step (`SAME_STEP`);
-            when `reset(options={"reset_mask": mask})` says so (`DISABLED`).
-        out: an array of your own for observations, float32, of shape `(num_envs, history * 8)`.
-        render_mode: none there is.
+        num_envs: the number of environments.
+        settings: the settings of each environment.
+        threads: how many threads step them; 1 uses the caller's thread.
+        autoreset_mode: when an environment whose episode is over starts the next one: in the
+            following step, whose action is ignored and whose reward is 0 (`NEXT_STEP`); in the
+            same step (`SAME_STEP`); at `reset(options={"reset_mask": mask})` (`DISABLED`).
+        out: your array for observations, float32, of shape `(num_envs, history * 8)`.
+        render_mode: must be `None`.
         changes: settings that differ from `settings`.
 
     Raises:
-        ValueError: if a setting or the scenario breaks a rule; it names key and rule.
+        ValueError: if a setting or the scenario breaks a rule; the message names key and rule.
         OSError: if the scenario's file cannot be read.
     """
 
@@ -65,9 +66,9 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
         render_mode: None = None,
         **changes: Any,  # noqa: ANN401  # checked by name and value
     ) -> None:
-        """Makes the environments; `reset` starts the first episodes."""
+        """Creates the environments; `reset` starts the first episodes."""
         if render_mode is not None:
-            raise ValueError(f"`render_mode` is {render_mode!r}: must be None, there is none")
+            raise ValueError(f"`render_mode` is {render_mode!r}: must be None")
         for name, count in (("num_envs", num_envs), ("threads", threads)):
             if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
                 raise ValueError(f"`{name}` is {count!r}: must be a whole number above 0")
@@ -100,7 +101,7 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
         return out
 
     def _seeds(self, seed: int | Sequence[int | None]) -> list[int | None]:
-        """One for each environment."""
+        """Returns one seed for each environment."""
         if isinstance(seed, int):
             seeds: list[Any] = [seed + index for index in range(self.num_envs)]
         else:
@@ -124,16 +125,16 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
         """Starts an episode in each environment.
 
         Args:
-            seed: environment `i` gets `seed + i`, or the `i`th of them; without, each goes on from
-                its last seed.
-            options: `reset_mask`, a bool array: only where it is true.
+            seed: environment `i` gets `seed + i`, or seed `i` of a sequence; by default the
+                random state of its last seed continues.
+            options: `reset_mask`, a bool array: resets only the environments where it is true.
 
         Returns:
             The first observations and `info`.
 
         Raises:
-            ValueError: if there are not as many seeds as environments, if one is below 0 or above
-                2**64 - 1, or if the mask is none.
+            ValueError: if the number of seeds is not that of environments, if a seed is below 0 or
+                above 2**64 - 1, or if the mask has a wrong type or shape.
         """
         is_first = self._np_random is None
         if isinstance(seed, np.integer):
@@ -155,17 +156,17 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
         return observations, self._infos(metrics)
 
     def step(self, actions: Actions) -> tuple[Observations, Rewards, Flags, Flags, dict[str, Any]]:
-        """Makes a step in each environment.
+        """Executes a step in each environment.
 
         Args:
-            actions: one number each, of shape `(num_envs, 1)`.
+            actions: one number for each, of shape `(num_envs, 1)`.
 
         Returns:
-            Observations, rewards, who terminated, who was truncated, `info`.
+            Observations, rewards, which terminated, which were truncated, `info`.
 
         Raises:
-            ValueError: if an action is no number, or there are not as many as environments. Then
-                no environment has stepped.
+            ValueError: if an action is not a number, or the number of actions is not that of
+                environments. Then no environment has stepped.
             RuntimeError: with `AutoresetMode.DISABLED`, if an episode is over.
         """
         actions = np.ascontiguousarray(actions, np.float32)
@@ -203,7 +204,7 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
         return infos
 
     def _add_final(self, infos: dict[str, Any], over: Flags) -> None:
-        """What gymnasium's own vector environments tell of episodes that ended in this step."""
+        """Adds what gymnasium's vector environments return for episodes that have just ended."""
         final = np.full(self.num_envs, None, dtype=object)
         metrics = np.zeros((self.num_envs, len(METRICS)), np.float64)
         for index in np.flatnonzero(over):

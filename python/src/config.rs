@@ -1,28 +1,29 @@
-//! What an environment is to be.
+//! The settings of an environment.
 
 use crate::error::Error;
 use rand::RngCore;
 use remuda_scenarios::Scenario;
 use std::fmt;
 
-/// A window of 1 to 170 packets fills these. Observations are ratios, so what is learned on them
-/// holds on faster links too, and a step is some 20 packets' work. PCC-RL (Aurora's) trains on 1.2
-/// to 6 Mbit/s and 100 to 1000 ms.
+/// A window of 1 to 170 packets fills these links. Observations are ratios, so a trained model also
+/// works on faster links; and a step needs only about 20 packets. PCC-RL (Aurora) trains on 1.2 to
+/// 6 Mbit/s and 100 to 1000 ms.
 const BANDWIDTH: Range = Range { low: 1.0, high: 20.0 };
 const RTT: Range = Range { low: 10.0, high: 100.0 };
 const QUEUE: Range = Range { low: 0.2, high: 4.0 };
 const LOSS: Range = Range { low: 0.0, high: 1.0 };
 /// Aurora (Jay et al., ICML 2019, `network_sim.py`) starts between 0.3 and 1.5 times the link.
 const START: Range = Range { low: 0.3, high: 1.5 };
-/// As many as Aurora's.
+/// As many as in Aurora.
 const EPISODE_STEPS: u32 = 400;
 const HISTORY: usize = 10;
-/// Aurora's 0.025 needs 28 round trips to double; this needs three, about as slow start does not.
+/// Aurora's 0.025 needs 28 round trips to double the rate. This needs about three, and slow start
+/// one.
 const ACTION_SCALE: f64 = 0.25;
 
 const HISTORY_MAX: usize = 1_000;
 const EPISODE_STEPS_MAX: u32 = 10_000_000;
-/// Half of what a scenario may last: the warm-up has room.
+/// Half of the longest scenario, which leaves room for the warm-up.
 const EPISODE_S_MAX: f64 = 500_000.0;
 
 /// From `low` to `high`, both included.
@@ -43,13 +44,13 @@ impl Range {
         if fits { Ok(()) } else { Err(Error::invalid(key, self, rule)) }
     }
 
-    /// Draws one value, each as likely as any other.
+    /// Draws one value, uniformly.
     pub(crate) fn draw(self, rng: &mut impl RngCore) -> f64 {
         let drawn = self.low + (self.high - self.low) * share(rng);
         drawn.clamp(self.low, self.high)
     }
 
-    /// Draws one value, each order of magnitude as likely as any other. Needs `low` above 0.
+    /// Draws one value, with a uniform logarithm. Needs `low` above 0.
     pub(crate) fn draw_by_magnitude(self, rng: &mut impl RngCore) -> f64 {
         let drawn = self.low * (self.high / self.low).powf(share(rng));
         drawn.clamp(self.low, self.high)
@@ -62,24 +63,25 @@ impl fmt::Display for Range {
     }
 }
 
-/// From 0 to below 1, in steps of 2^-53: all that a double between them can tell apart.
+/// A number from 0 to below 1, in steps of 2^-53: the finest steps that doubles have in all of that
+/// range.
 fn share(rng: &mut impl RngCore) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// What the links of episodes are drawn from. Bandwidth, round trip and queue are drawn by
-/// magnitude, loss and start evenly.
+/// The ranges from which the links of episodes are drawn. The logarithms of bandwidth, round trip
+/// and queue are uniform; loss and start are uniform.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranges {
-    /// Bottleneck, in IP bytes.
+    /// The bottleneck's rate, in IP bytes.
     pub bandwidth_mbit_per_sec: Range,
-    /// Round trip without queueing.
+    /// The round trip without queueing.
     pub rtt_ms: Range,
     /// The bottleneck's drop-tail queue, in bandwidth-delay products.
     pub queue_bdp: Range,
-    /// Loss that no queue causes.
+    /// Loss without congestion, as a share of packets.
     pub loss_percent: Range,
-    /// The first sending rate, in bandwidths.
+    /// The first sending rate, as a multiple of the bandwidth.
     pub start_ratio: Range,
 }
 
@@ -128,56 +130,54 @@ impl Ranges {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Paths {
-    /// Each on a link of its own, drawn at its start.
+    /// Each episode on its own link, drawn at its start.
     Drawn(Ranges),
-    /// All in this scenario, which has one `external` flow; each with a seed of its own.
+    /// All episodes in this scenario, which has one `external` flow; each with its own seed.
     Given(Box<Scenario>),
 }
 
 /// What an action changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Control {
-    /// The sending rate; the window follows at twice what the rate needs.
+    /// The sending rate; the window is twice what the rate needs.
     #[default]
     Rate,
     /// The window; nothing is paced.
     Window,
 }
 
-/// What a reward weighs; see [`crate::Env`].
+/// The weights of a reward; see [`crate::Env`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
-    /// Of the share of the bottleneck that was used.
+    /// The weight of the used share of the bottleneck.
     pub throughput: f64,
-    /// Of the queueing delay, in base round trips.
+    /// The weight of the queueing delay, in base round trips.
     pub delay: f64,
-    /// Of the share of packets lost.
+    /// The weight of the share of lost packets.
     pub loss: f64,
 }
 
 impl Default for Weights {
-    /// A full link with a full queue of one BDP is worth three quarters of one without, and a
-    /// sender at twice the link nothing.
+    /// A full link with a full queue of one BDP gives three quarters of the reward of a full link
+    /// without a queue; a sender at twice the link rate gets nothing.
     fn default() -> Self {
         Self { throughput: 1.0, delay: 0.25, loss: 1.5 }
     }
 }
 
-/// What an environment is to be.
+/// The settings of an environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub paths: Paths,
-    /// How long a step is, in base round trips.
+    /// The length of a step, in base round trips.
     pub step_rtts: f64,
-    /// Steps of an episode; `None`: as many as the scenario lasts.
+    /// The steps of an episode; `None`: until the scenario ends.
     pub episode_steps: Option<u32>,
-    /// Steps that an observation tells of.
+    /// The number of steps in an observation.
     pub history: usize,
-    /// What an action changes.
     pub control: Control,
-    /// How much an action of 1 changes: by 1 plus this.
+    /// How much an action of 1 changes: the factor is 1 plus this.
     pub action_scale: f64,
-    /// What a reward weighs.
     pub weights: Weights,
 }
 
@@ -196,11 +196,11 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Checks every value. The first that breaks a rule is named.
+    /// Checks every value. The error names the first that breaks a rule.
     pub fn validate(&self) -> Result<(), Error> {
         if let Paths::Drawn(ranges) = &self.paths {
             ranges.validate()?;
-            let rule = "must be set, unless a scenario says how long an episode is";
+            let rule = "must be set, unless a scenario sets how long an episode is";
             let Some(steps) = self.episode_steps else {
                 return Err(Error::invalid("episode_steps", "not set", rule));
             };

@@ -1,11 +1,11 @@
-//! One flow that somebody outside drives, a step at a time.
+//! One flow that an outside program drives, step by step.
 //!
 //! As in Aurora (Jay et al., ICML 2019) an action multiplies the sending rate, and an observation
-//! tells of the last steps in ratios that need no scale.
+//! has ratios of the last steps, which need no scaling.
 //!
 //! Differs from Aurora: the link is the simulator's, with packets, a real queue and TCP's recovery,
-//! not a fluid one; rates and delays in the reward are relative to the link, so that a fast link is
-//! worth no more than a slow one; and every draw comes from the seed.
+//! instead of a fluid model; rates and delays in the reward are relative to the link, so that a
+//! fast link gives no more than a slow one; and the seed decides every draw.
 
 use crate::config::{Config, Control};
 use crate::error::{Error, hold_length};
@@ -20,38 +20,38 @@ use remuda_sim::Simulation;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Room for the queue that a rate makes: the window must not hold back what the rate says.
+/// The window leaves room for the queue that a rate causes, so that only the rate limits the flow.
 const CWND_GAIN: f64 = 2.0;
-/// RFC 6928's initial window: a rate so low that its window would be less is sent in one burst.
+/// RFC 6928's initial window. A rate that needs a smaller window is sent in one burst.
 const CWND_PKTS_MIN: f64 = 10.0;
-/// A rate is at most so many times what the path has shown to carry: what slow start sends into it.
-/// Above, all that is learned is how to lose packets, at the price of simulating them.
+/// The highest rate, as a multiple of the highest delivery rate so far, as in slow start. Higher
+/// rates would only lose packets, which cost time to simulate.
 const RATE_GAIN_MAX: f64 = 2.0;
-/// The same of a window: the deepest queue that is drawn and the path, twice over.
+/// The same for a window: twice the path and the deepest queue that is drawn.
 const WINDOW_GAIN_MAX: f64 = 10.0;
-/// RFC 5681 section 3.1: fewer segments cannot be acknowledged without delay.
+/// RFC 5681 section 3.1: with fewer segments every acknowledgement is delayed.
 const PKTS_MIN: f64 = 2.0;
-/// More queueing than this, in base round trips, costs a reward no more.
+/// Queueing above this, in base round trips, costs no more reward.
 const DELAY_MAX: f64 = 10.0;
 
-/// What a step gave.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     pub reward: f64,
-    /// All that the flow had to send has been delivered.
+    /// The flow has delivered all its data.
     pub terminated: bool,
-    /// The episode is as long as it may be.
+    /// The episode has reached its longest duration.
     pub truncated: bool,
 }
 
 impl Step {
-    /// No further step can be made.
+    /// Whether the episode is over.
     pub fn is_over(&self) -> bool {
         self.terminated || self.truncated
     }
 }
 
-/// What [`Metrics`] are called, with their units.
+/// The names of [`Metrics`], with units.
 pub const METRICS: [&str; 8] = [
     "time_s",
     "throughput_mbit_per_sec",
@@ -63,45 +63,46 @@ pub const METRICS: [&str; 8] = [
     "base_rtt_ms",
 ];
 
-/// The last step in figures for people, as [`METRICS`] names them. The throughput is of payload; a
-/// round trip is 0 until one has been measured, and a rate 0 if nothing is paced.
+/// Figures of the last step, in the order of [`METRICS`]. The throughput is that of payload. A
+/// round trip is 0 until one has been measured, and a rate is 0 without pacing.
 pub type Metrics = [f64; METRICS.len()];
 
 struct Episode {
     simulation: Simulation,
-    /// Rate in bytes per second, or window in bytes: what actions change.
+    /// The rate in bytes per second, or the window in bytes, that actions change.
     in_force: f64,
     decision: Decision,
     steps: u32,
-    /// Payload that has arrived.
+    /// The payload that has arrived.
     delivered: Bytes,
     seen: Seen,
     is_over: bool,
 }
 
-/// One flow that somebody outside drives.
+/// One flow that an outside program drives.
 ///
-/// One step: the action changes what is in force, the simulation goes on for a step's length, and
-/// what was measured meanwhile is observed. An action `a` from -1 to 1 multiplies the rate (or the
-/// window) by `1 + scale * a` if it is positive, by `1 / (1 - scale * a)` if not: an action and its
-/// negative cancel out. The least is two segments a round trip; the most is twice the fastest
-/// delivery seen, or a window of ten bandwidth-delay products.
+/// In a step, the action changes the rate or window, the simulation runs for the length of a step,
+/// and the measurements become an observation. An action `a` from -1 to 1 multiplies the rate (or
+/// window) by `1 + scale * a` if it is positive, and by `1 / (1 - scale * a)` if not: an action and
+/// its negative cancel out. The minimum is two segments in a round trip. The maximum is twice the
+/// highest delivery rate so far, or a window of ten bandwidth-delay products.
 ///
 /// The reward of a step is
 ///
 /// `throughput * share - delay * min(10, (rtt - base_rtt) / base_rtt) - loss * loss_rate`
 ///
-/// with [`crate::Weights`], `share` the delivered bytes over what the bottleneck could send, and
-/// `rtt` the mean round trip. Unlike an observation, it knows the path.
+/// with the weights of [`crate::Weights`], where `share` is the delivered bytes over what the
+/// bottleneck could send, and `rtt` is the mean round trip. Unlike an observation, the reward uses
+/// the true path.
 ///
-/// Memory: the simulation's, and `history` times 32 bytes.
+/// Memory: that of the simulation, and `history` times 32 bytes.
 pub struct Env {
     config: Arc<Config>,
     course: Course,
     rng: ChaCha8Rng,
     observer: Observer,
     episode: Option<Episode>,
-    /// Of the episodes before.
+    /// The packets of previous episodes.
     packets_sent: u64,
 }
 
@@ -112,7 +113,8 @@ impl std::fmt::Debug for Env {
 }
 
 impl Env {
-    /// An environment whose episodes are drawn from seed 0 until [`Self::reset`] says another.
+    /// An environment whose episodes are drawn from seed 0, until [`Self::reset`] gets another
+    /// seed.
     pub fn new(config: Config) -> Result<Self, Error> {
         Self::sharing(Arc::new(config))
     }
@@ -121,7 +123,7 @@ impl Env {
         config.validate()?;
         let course = Course::new(&config)?;
         let observer = Observer::new(config.history);
-        // What the engine refuses it shall refuse now, not at the first step.
+        // Reports what the engine refuses now, instead of at the first step.
         Simulation::new(&course.scenario)?;
         let rng = ChaCha8Rng::seed_from_u64(0);
         Ok(Self { config, course, rng, observer, episode: None, packets_sent: 0 })
@@ -132,7 +134,7 @@ impl Env {
         self.observer.observation().len()
     }
 
-    /// Starts an episode, drawn anew: from `seed`, or from where the last one ended.
+    /// Starts an episode, drawn from `seed`, or from the random state after the last episode.
     pub fn reset(&mut self, seed: Option<u64>, observation: &mut [f32]) -> Result<(), Error> {
         hold_length("observation", observation.len(), self.observation_len())?;
         if let Some(seed) = seed {
@@ -163,7 +165,7 @@ impl Env {
         Ok(())
     }
 
-    /// Makes one step. An action beyond -1 or 1 counts as that.
+    /// Executes one step. An action outside of -1 to 1 counts as the nearest of these.
     pub fn step(&mut self, action: f32, observation: &mut [f32]) -> Result<Step, Error> {
         hold_length("observation", observation.len(), self.observation_len())?;
         if !action.is_finite() {
@@ -191,12 +193,12 @@ impl Env {
         self.observer.observation()
     }
 
-    /// What is true of the path of this episode.
+    /// The true properties of this episode's path.
     pub fn truth(&self) -> &Truth {
         &self.course.truth
     }
 
-    /// The last step in figures.
+    /// The figures of the last step.
     pub fn metrics(&self) -> Metrics {
         let Some(episode) = &self.episode else { return [0.0; METRICS.len()] };
         let mbit = |bytes_per_sec: f64| bytes_per_sec * 8.0 / 1e6;
@@ -220,7 +222,7 @@ impl Env {
     }
 }
 
-/// What an action multiplies by.
+/// The factor by which an action multiplies.
 fn factor(action: f64, scale: f64) -> f64 {
     if action >= 0.0 { 1.0 + scale * action } else { 1.0 / (1.0 - scale * action) }
 }
@@ -239,7 +241,7 @@ fn seconds(span: Nanos) -> f64 {
 }
 
 impl Episode {
-    /// Keeps what is in force to what the path can carry, as far as that has been seen.
+    /// Limits the rate or window to what the path can carry, as far as that is known.
     fn bound(&mut self, course: &Course, control: Control, observer: &Observer) {
         let mss_bytes = f64::from(course.mss_bytes);
         let rtt_s = observer.rtt_min_s().unwrap_or(course.base_rtt_s());
@@ -253,12 +255,12 @@ impl Episode {
                 (low, observer.bdp_bytes().map(|bdp| bdp * WINDOW_GAIN_MAX))
             }
         };
-        // Until something has been delivered nothing is known to be too much.
+        // Before the first delivery no upper limit is known.
         let high = high.unwrap_or(f64::INFINITY).max(CWND_PKTS_MIN * low);
         self.in_force = self.in_force.clamp(low, high);
     }
 
-    /// Puts into force what is to be.
+    /// Applies the current rate or window to the flow.
     fn decide(&mut self, course: &Course, control: Control) {
         self.decision = match control {
             Control::Rate => {
@@ -274,7 +276,7 @@ impl Episode {
         self.simulation.decide(course.flow, self.decision);
     }
 
-    /// Lets a step pass, and observes it.
+    /// Simulates one step, and observes it.
     fn advance(&mut self, course: &Course, control: Control, observer: &mut Observer) {
         self.simulation.run_until(self.simulation.now() + course.step);
         let m = self.simulation.take_measurement(course.flow);

@@ -1,6 +1,7 @@
-//! Many environments at once, over threads.
+//! Many environments at once, on several threads.
 //!
-//! Which thread steps which environment changes nothing: each has its own seed and simulation.
+//! The result does not depend on which thread steps which environment: each has its own seed and
+//! simulation.
 
 use crate::config::Config;
 use crate::env::{Env, METRICS, Metrics, Step};
@@ -10,34 +11,35 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::fmt;
 use std::sync::Arc;
 
-/// More would be a mistake, not a machine.
+/// A larger number is probably a mistake.
 const THREADS_MAX: usize = 1_024;
-/// A few kilobytes each, at least.
+/// Each needs a few kilobytes at least.
 const ENVS_MAX: usize = 1_000_000;
 
 /// When an environment whose episode is over starts the next one (`gymnasium`'s names).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Autoreset {
-    /// In the step after: that step's action is ignored, and its reward is 0.
+    /// In the following step: its action is ignored, and its reward is 0.
     #[default]
     NextStep,
-    /// In the same step: its observation is the next episode's first, its last one is kept apart.
+    /// In the same step: it returns the first observation of the next episode, and keeps the last
+    /// one of the old episode apart.
     SameStep,
-    /// Never: whoever steps resets it.
+    /// Never: the caller resets the environment.
     Disabled,
 }
 
-/// Where a step of all environments is written: one row each.
+/// Where a step of all environments writes its results: one row for each.
 #[derive(Debug)]
 pub struct Batch<'a> {
     /// Observations, one after the other.
     pub observations: &'a mut [f32],
     pub rewards: &'a mut [f64],
-    /// 1 if all that the flow had to send has been delivered.
+    /// 1 if the flow has delivered all its data.
     pub terminated: &'a mut [u8],
-    /// 1 if the episode is as long as it may be.
+    /// 1 if the episode has reached its longest duration.
     pub truncated: &'a mut [u8],
-    /// [`METRICS`] of each.
+    /// [`METRICS`] of each environment.
     pub metrics: &'a mut [f64],
 }
 
@@ -45,7 +47,7 @@ pub struct Batch<'a> {
 struct Slot {
     env: Env,
     is_over: bool,
-    /// The last observation and figures of the episode that just ended.
+    /// The last observation and figures of an episode that has just ended.
     last: Option<(Vec<f32>, Metrics)>,
 }
 
@@ -74,7 +76,7 @@ struct Row<'a> {
 }
 
 impl Envs {
-    /// `count` environments, stepped by `threads` threads: 1 is the caller's own.
+    /// Creates `count` environments, stepped by `threads` threads: 1 is the caller's own.
     pub fn new(
         config: Config,
         count: usize,
@@ -91,18 +93,17 @@ impl Envs {
             |_| Ok(Slot { env: Env::sharing(Arc::clone(&config))?, is_over: true, last: None });
         let slots: Vec<Slot> = (0..count).map(slot).collect::<Result<_, Error>>()?;
         let pool = (threads > 1).then(|| ThreadPoolBuilder::new().num_threads(threads).build());
-        let rule = "the system gives no threads; use threads=1";
+        let rule = "the system cannot start threads; use threads=1";
         let pool = pool.transpose().map_err(|_| Error::invalid("threads", threads, rule))?;
         let observation_len = slots[0].env.observation_len();
         Ok(Self { slots, autoreset, observation_len, pool })
     }
 
-    /// How many environments there are.
     pub fn count(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many numbers the observation of one has.
+    /// How many numbers an observation has.
     pub fn observation_len(&self) -> usize {
         self.observation_len
     }
@@ -122,8 +123,8 @@ impl Envs {
         self.slots.iter().map(|slot| slot.env.packets_sent()).sum()
     }
 
-    /// Starts an episode in each environment of which `mask` is not 0, from its seed if it has one.
-    /// The other rows are left as they are observed now.
+    /// Starts an episode in each environment where `mask` is not 0, from its seed if it has one.
+    /// The other rows get their current observations.
     pub fn reset(
         &mut self,
         seeds: &[Option<u64>],
@@ -166,7 +167,7 @@ impl Envs {
         }
     }
 
-    /// Makes a step in each environment. Fails as a whole if an action is no number, before any
+    /// Executes a step in each environment. If an action is not finite, fails before any
     /// environment has stepped.
     pub fn step(&mut self, actions: &[f32], batch: Batch<'_>) -> Result<(), Error> {
         let (count, len) = (self.count(), self.observation_len);
@@ -264,7 +265,7 @@ mod tests {
         Config { paths, episode_steps: Some(STEPS), history: 2, ..Config::default() }
     }
 
-    /// What came of a step, as a whole.
+    /// All results of a step.
     #[derive(Clone, Debug, PartialEq)]
     struct Seen {
         observations: Vec<f32>,
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!(after.observations, begun.observations);
         assert_eq!(after.metrics, begun.metrics);
         same.step(&[0.0; COUNT]).unwrap();
-        assert!(same.envs.last_of(0).is_none(), "it is told once");
+        assert!(same.envs.last_of(0).is_none(), "it is returned once");
         while same.envs.last_of(0).is_none() {
             same.step(&[0.0; COUNT]).unwrap();
         }

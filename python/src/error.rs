@@ -1,45 +1,43 @@
-//! Everything that can be wrong with an environment.
+//! Errors of environments.
 
-/// Why an environment could not be made, or could not step.
+/// Why an environment cannot be created, or cannot step.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// One setting breaks a rule.
     #[error("`{key}` is {value}: {rule}")]
     Invalid {
         key: &'static str,
-        /// What it was set to.
+        /// The value that was set.
         value: String,
-        /// What it must be.
+        /// The rule for the value.
         rule: &'static str,
     },
-    /// The scenario is none that an environment can drive.
+    /// An environment cannot drive this scenario.
     #[error("scenario {name}: {rule}")]
     Unfit {
         name: String,
-        /// What it must have.
+        /// The rule that the scenario breaks.
         rule: String,
     },
-    /// The scenario is none.
+    /// The scenario itself is invalid.
     #[error(transparent)]
     Scenario(#[from] remuda_scenarios::Error),
-    /// The simulator refused it.
+    /// The simulator refused the scenario.
     #[error(transparent)]
     Simulation(#[from] remuda_sim::Error),
-    /// An action that is no number.
+    /// An action that is not finite.
     #[error("the action is {action}: must be a finite number")]
     Action { action: f32 },
     #[error("no episode runs: call reset() first, and again after one has ended")]
     Over,
-    /// A buffer of the wrong length.
     #[error("`{key}` has {found} values: must have {wanted}")]
     Length {
-        /// What the buffer is for.
         key: &'static str,
         found: usize,
-        /// What it must have.
+        /// The length that the buffer must have.
         wanted: usize,
     },
-    /// Any of these, in one of many environments.
+    /// An error in one of many environments.
     #[error("environment {index}: {source}")]
     In { index: usize, source: Box<Error> },
 }
@@ -50,7 +48,7 @@ impl Error {
     }
 }
 
-/// Refuses a buffer of the wrong length.
+/// Returns an error if a buffer has a wrong length.
 pub(crate) fn hold_length(key: &'static str, found: usize, wanted: usize) -> Result<(), Error> {
     if found == wanted { Ok(()) } else { Err(Error::Length { key, found, wanted }) }
 }

@@ -1,8 +1,8 @@
-//! The native half of the `remuda` Python package, and the environments it trains in.
+//! The native part of the `remuda` Python package, and the training environments.
 //!
-//! [`Env`] is one flow that somebody outside drives, one step at a time; [`Envs`] is many of them
-//! at once. Both are plain Rust, and of use without Python. The Python module itself comes with the
-//! feature `python`, which maturin turns on: so that this crate builds and tests without a Python.
+//! [`Env`] is one flow that an outside program drives, step by step; [`Envs`] is many of them at
+//! once. Both are plain Rust and work without Python. The feature `python`, which maturin enables,
+//! adds the Python module; without it, this crate builds and tests without Python.
 //!
 //! ```
 //! use remuda_python::{Config, Env};

@@ -1,4 +1,4 @@
-//! What an environment tells of a flow: only what a sender can measure.
+//! The observations of a flow: only what a sender can measure.
 
 use remuda_algorithms::Measurement;
 use remuda_algorithms::units::Bytes;
@@ -8,23 +8,21 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Feature {
     pub name: &'static str,
-    /// Its unit; 1 is a ratio.
+    /// The unit; 1 for a ratio.
     pub unit: &'static str,
-    /// It is never lower.
     pub low: f32,
-    /// It is never higher.
     pub high: f32,
     pub about: &'static str,
 }
 
-/// The numbers that an observation has of each step, in their order. What lies beyond a range is
-/// cut to it, and all are 0 for steps before the episode.
+/// The numbers that an observation has of each step, in order. Values outside of a range are cut to
+/// it, and all are 0 for steps before the episode.
 #[rustfmt::skip]
 pub const FEATURES: [Feature; 8] = [
     Feature { name: "send_ratio", unit: "1", low: 0.0, high: 5.0,
-        about: "fastest sending over fastest delivery; above 1 a queue grows" },
+        about: "highest sending rate over highest delivery rate; above 1 a queue grows" },
     Feature { name: "latency_ratio", unit: "1", low: 0.0, high: 10.0,
-        about: "mean round trip over the shortest seen; the last known where none was measured" },
+        about: "mean round trip over the shortest seen; the last known one if none was measured" },
     Feature { name: "latency_gradient", unit: "s/s", low: -1.0, high: 1.0,
         about: "change of the mean round trip since the step before, over the length of a step" },
     Feature { name: "loss_rate", unit: "1", low: 0.0, high: 1.0,
@@ -39,18 +37,18 @@ pub const FEATURES: [Feature; 8] = [
         about: "most bytes in flight over BDP: fastest delivery times shortest round trip seen" },
 ];
 
-/// What a step showed; rewards are made of it.
+/// What was measured in a step; rewards are computed from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// Delivered, in bytes per second.
+    /// The delivery rate in bytes per second.
     pub bytes_per_sec: f64,
-    /// The mean round trip, in seconds; the last known if none was measured.
+    /// The mean round trip, in seconds; the last known one if none was measured.
     pub rtt_s: Option<f64>,
     /// Segments lost over segments lost or delivered.
     pub loss_rate: f64,
 }
 
-/// Makes features of measurements, and remembers those of the last steps.
+/// Computes features from measurements, and stores those of the last steps.
 #[derive(Clone, Debug)]
 pub struct Observer {
     history: Vec<f32>,
@@ -65,37 +63,37 @@ fn ratio(part: f64, whole: f64) -> Option<f64> {
 }
 
 impl Observer {
-    /// Of a flow that starts.
+    /// An observer before the start of a flow, for `history` steps.
     pub fn new(history: usize) -> Self {
         let history = vec![0.0; history * FEATURES.len()];
         Self { history, mss_bytes: 1.0, rtt_min_s: None, rtt_s: None, delivery_max: 0.0 }
     }
 
-    /// Forgets all: another flow starts, with segments of this size.
+    /// Forgets everything, for the start of another flow with segments of this size.
     pub fn restart(&mut self, mss_bytes: u32) {
         self.history.fill(0.0);
         self.mss_bytes = f64::from(mss_bytes.max(1));
         (self.rtt_min_s, self.rtt_s, self.delivery_max) = (None, None, 0.0);
     }
 
-    /// The shortest round trip seen, in seconds.
+    /// The shortest round trip so far, in seconds.
     pub fn rtt_min_s(&self) -> Option<f64> {
         self.rtt_min_s
     }
 
-    /// The fastest delivery seen, in bytes per second; `None` before the first.
+    /// The highest delivery rate so far, in bytes per second; `None` before the first.
     pub fn delivery_max(&self) -> Option<f64> {
         (self.delivery_max > 0.0).then_some(self.delivery_max)
     }
 
-    /// Fastest delivery times shortest round trip, in bytes.
+    /// The highest delivery rate times the shortest round trip, in bytes.
     pub fn bdp_bytes(&self) -> Option<f64> {
         Some(self.delivery_max()? * self.rtt_min_s?)
     }
 
-    /// Takes in one step of length `span`, in which `delivered` is known to have arrived: behind a
-    /// hole as well, so that filling one is no burst. `in_force` says, once the maxima are known,
-    /// what the action changes, as a share of what the path seems to carry.
+    /// Processes one step of length `span`, in which `delivered` bytes arrived. That includes bytes
+    /// behind a hole, so that filling the hole is no burst. `in_force` is called after the maxima
+    /// are updated, and returns the rate or window as a share of what the path seems to carry.
     pub fn take(
         &mut self,
         m: &Measurement,
@@ -133,7 +131,7 @@ impl Observer {
         Seen { bytes_per_sec, rtt_s: self.rtt_s, loss_rate }
     }
 
-    /// What is not known is 0.
+    /// Unknown values become 0.
     fn push(&mut self, values: [Option<f64>; FEATURES.len()]) {
         self.history.copy_within(FEATURES.len().., 0);
         let newest = self.history.len() - FEATURES.len();

@@ -1,4 +1,4 @@
-//! The path of an episode: drawn, or a scenario's.
+//! The path of an episode: drawn, or that of a scenario.
 
 use crate::config::{Config, Paths, Ranges};
 use crate::error::Error;
@@ -11,52 +11,51 @@ const DOWN: &str = "down";
 const UP: &str = "up";
 /// IPv4 and TCP headers with the timestamp option.
 const HEADER_BYTES: u32 = 52;
-/// Before the first observation the rate holds for so many round trips: ACKs come in the second,
-/// and in the third they measure what is delivered, and not how the flow started.
+/// How many round trips the rate is constant before the first observation: ACKs arrive in the
+/// second, and in the third they measure the delivery rate instead of the flow's start.
 const WARM_UP_RTTS: f64 = 3.0;
-/// A path without delay still needs time to pass between two decisions.
+/// The shortest step, for paths without delay.
 const STEP_MIN: Nanos = Nanos(100_000);
 
-/// What is true of a path, and hidden from who learns.
+/// The true properties of a path, which are hidden from the learner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truth {
-    /// The bottleneck, in bytes of payload per second.
+    /// The bottleneck's rate, in bytes of payload per second.
     pub payload_bytes_per_sec: f64,
-    /// The same in IP bytes.
+    /// The bottleneck's rate, in IP bytes.
     pub bandwidth_mbit_per_sec: f64,
     /// The round trip without queueing.
     pub base_rtt: Nanos,
-    /// The bottleneck's queue, in bandwidth-delay products, where it was drawn.
+    /// The bottleneck's queue, in bandwidth-delay products, if it was drawn.
     pub queue_bdp: Option<f64>,
-    /// Loss that no queue causes, where it was drawn.
+    /// Loss without congestion, if it was drawn.
     pub loss_percent: Option<f64>,
 }
 
-/// A path that episodes start on.
+/// The path of episodes, and the times of their flow.
 #[derive(Clone, Debug)]
 pub struct Course {
-    /// What happens in an episode. Its seed changes, and what is drawn of it.
+    /// The scenario of an episode. Each episode changes its seed and its drawn values.
     pub scenario: Scenario,
-    /// The place of the flow that an environment drives.
+    /// The index of the flow that an environment drives.
     pub flow: usize,
     pub mss_bytes: u32,
     pub start: Nanos,
-    /// When it stops, at the latest.
+    /// The latest time at which the flow stops.
     pub end: Nanos,
-    /// How much it has to send, if not without end.
+    /// The flow's bytes; `None` if it sends without end.
     pub bytes: Option<u64>,
-    /// How long a step is.
+    /// The length of a step.
     pub step: Nanos,
-    /// Steps before the first observation.
+    /// The number of steps before the first observation.
     pub warm_up_steps: u32,
     /// The first rate, in bytes of payload per second.
     pub start_bytes_per_sec: f64,
-    /// What is true of the path.
     pub truth: Truth,
 }
 
 impl Course {
-    /// The course that a configuration says. One that is drawn holds until the first draw.
+    /// Creates the course of a configuration. Drawn values are placeholders until the first draw.
     pub fn new(config: &Config) -> Result<Self, Error> {
         match &config.paths {
             Paths::Drawn(_) => Self::of(template(), config),
@@ -64,13 +63,13 @@ impl Course {
         }
     }
 
-    /// The round trip to reckon with before one has been measured, in seconds; never 0.
+    /// The round trip to assume before one has been measured, in seconds; never 0.
     pub fn base_rtt_s(&self) -> f64 {
         reckoned_s(self.truth.base_rtt)
     }
 
-    /// Draws what an episode needs, a seed at least. The same draws come from the same state of
-    /// `rng`, and always as many.
+    /// Draws what an episode needs: a seed, and a link if links are drawn. Takes the same number of
+    /// draws from `rng` for each episode of a configuration.
     pub fn draw(&mut self, config: &Config, rng: &mut impl RngCore) {
         self.scenario.seed = rng.next_u64() >> 1; // TOML's integers are signed
         if let Paths::Drawn(ranges) = &config.paths {
@@ -106,7 +105,7 @@ impl Course {
         };
         self.start_bytes_per_sec = start_ratio * payload_bytes_per_sec;
         self.step = step_of(base_rtt, config);
-        // One step more than is used, so that the last is whole.
+        // One step more than needed, so that the last one is complete.
         let steps =
             u64::from(config.episode_steps.unwrap_or(0)) + u64::from(self.warm_up_steps) + 1;
         self.end = self.start + Nanos(self.step.0.saturating_mul(steps));
@@ -115,7 +114,7 @@ impl Course {
 
     fn of(mut scenario: Scenario, config: &Config) -> Result<Self, Error> {
         scenario.validate()?;
-        // Nobody reads its time series.
+        // No one reads the time series.
         scenario.sample_ms = 0.0;
         let unfit = |rule: String| Error::Unfit { name: scenario.name.clone(), rule };
         let flows = scenario.flows_expanded();
@@ -162,7 +161,7 @@ impl Course {
     }
 }
 
-/// What is drawn is put in at each episode; until then it only has to be a scenario.
+/// A valid scenario, whose drawn values are replaced at each episode.
 fn template() -> Scenario {
     let link =
         |rate_mbit_per_sec| LinkSpec { rate_mbit_per_sec, delay_ms: 20.0, ..LinkSpec::default() };
@@ -187,7 +186,7 @@ fn payload(mbit_per_sec: f64, mss_bytes: u32) -> f64 {
     mbit_per_sec * 1e6 / 8.0 * share
 }
 
-/// The slowest link of the flow's data, in Mbit/s: a trace counts as its mean.
+/// The rate of the slowest link of the flow's data path, in Mbit/s; a trace counts with its mean.
 fn bottleneck(scenario: &Scenario, flow: &FlowSpec) -> Result<f64, String> {
     let mut slowest: Option<f64> = None;
     for name in &flow.route {

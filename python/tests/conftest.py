@@ -1,4 +1,4 @@
-"""What tests share."""
+"""Scenarios that several test files use."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def two_flows(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Two fixed windows over a link of 12 Mbit/s, 40 ms; they need no agent."""
+    """Two constant windows over a link of 12 Mbit/s and 40 ms; they need no agent."""
     scenario: dict[str, Any] = {
         "name": "two windows",
         "duration_s": 5,
@@ -32,5 +32,5 @@ def external(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
 
 @pytest.fixture
 def scenario() -> dict[str, Any]:
-    """A scenario that is over at once."""
+    """A scenario that is simulated within a moment."""
     return two_flows()

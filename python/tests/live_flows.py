@@ -1,4 +1,4 @@
-"""Live flows for tests: a model that knows what they do, and files as the agent writes them."""
+"""Live flows for tests: a model that predicts them, and files in the agent's format."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ FEATURES = ["rate_max_mbit_per_sec", "rtt_min_ms", "queue"]
 HASH = "5c4e3a"
 RATE_MAX, RTT_MIN = 20.0, 40.0
 Off = Callable[[str, float], float]
-"""Of an arm and a queue: ln(the throughput that is / the one that the model predicts)."""
+"""For an arm and a queue: ln(the true throughput / the throughput that the model predicts)."""
 
 
 def wanted(kind: str, arm: int, queue: float) -> float:
-    """What an arm makes of a path, as the model was trained to predict."""
+    """The value of an arm on a path, as the model is trained to predict it."""
     return -0.3 * arm * queue if kind == "throughput" else 0.5 + 0.2 * arm * queue
 
 
 def model(path: Path) -> None:
-    """Writes a model that predicts that."""
+    """Writes a model that predicts `wanted`."""
     atomic.write(path, model_text())
 
 
 @functools.cache
 def model_text() -> bytes:
-    """The file of a model that predicts that."""
+    """The file of a model that predicts `wanted`."""
     rng = np.random.default_rng(1)
     rows = np.column_stack([np.full(4_000, RATE_MAX), np.full(4_000, RTT_MIN), rng.random(4_000)])
     rows = rows.astype(np.float32)
@@ -53,40 +53,40 @@ def model_text() -> bytes:
 
 def head(began_unix_us: int = 1_000_000, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
     """The first line of a file."""
-    said = {"format": 1, "schema_version": 1, "schema_hash": HASH, "features": FEATURES}
-    return said | {"version": "0.1.0", "began_unix_us": began_unix_us} | changes
+    line = {"format": 1, "schema_version": 1, "schema_hash": HASH, "features": FEATURES}
+    return line | {"version": "0.1.0", "began_unix_us": began_unix_us} | changes
 
 
 def row(flow: int, arm: str, from_s: float, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
     """A sample of half a second."""
-    said: dict[str, Any] = {"flow": flow, "arm": arm, "from_s": from_s, "until_s": from_s + 0.5}
+    line: dict[str, Any] = {"flow": flow, "arm": arm, "from_s": from_s, "until_s": from_s + 0.5}
     seen = {"seen_throughput_mbit_per_sec": 10.0, "seen_lost_mbit_per_sec": 0.0}
-    said |= seen | {"seen_rtt_mean_ms": 60.0, "features": [RATE_MAX, RTT_MIN, 0.5]}
-    return said | changes
+    line |= seen | {"seen_rtt_mean_ms": 60.0, "features": [RATE_MAX, RTT_MIN, 0.5]}
+    return line | changes
 
 
 def write(path: Path, lines: list[Any]) -> None:
-    """A file of lines; a text is a line as it is."""
+    """Writes a file of lines; a text is written unchanged."""
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{text}\n" for text in texts))
 
 
 def flows(folder: Path, count: int, off: Off, *, worse: bool = False, seed: int = 1) -> None:
-    """Flows of 20 s that change their arm once; `off` says how wrong the model is there.
+    """Writes flows of 20 s that change their arm once; `off` is the error of the model.
 
-    Flows have luck of their own, and so has each half second. If `worse`, bbr rides only where
-    the queue is above 0.5.
+    Each flow has a random error, and so has each half second. If `worse`, bbr drives flows only
+    where the queue is above 0.5.
     """
     rng = np.random.default_rng(seed)
     lines: list[Any] = [head()]
     for flow in range(1, count + 1):
         queue, luck = rng.random(), rng.normal(0.0, 0.2)
-        ridden = rng.choice(len(ARMS), 2)
+        arms = rng.choice(len(ARMS), 2)
         if worse and queue <= 0.5:
-            ridden = rng.choice([0, 2, 3], 2)
+            arms = rng.choice([0, 2, 3], 2)
         for step in range(40):
-            at = int(ridden[step // 20])
+            at = int(arms[step // 20])
             error = luck + off(ARMS[at], queue) + rng.normal(0.0, 0.2)
             seen = RATE_MAX * np.exp(wanted("throughput", at, queue) + error)
             half = RTT_MIN / 2

@@ -1,4 +1,4 @@
-//! How a simulation is cut into slices changes nothing: Python looks for Ctrl-C between them.
+//! Results do not depend on the slices of a simulation, between which Python checks for Ctrl-C.
 
 use remuda_scenarios::{Nanos, Scenario};
 use remuda_sim::Simulation;

@@ -1,4 +1,4 @@
-"""Arms in Python, in the simulator and on this kernel's TCP: equal to the others."""
+"""Arms in Python, in the simulator and on this kernel's TCP."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def remuda(*arguments: str | Path, ok: bool = True) -> subprocess.CompletedProce
 
 
 def simulated(tmp_path: Path, file: Path, *settings: str, scenario: str = SCENARIO) -> dict:
-    """The one run's results, as JSON."""
+    """The results of the only run, as JSON."""
     path = tmp_path / "scenario.toml"
     path.write_text(scenario)
     sets = [part for setting in settings for part in ("--set", setting)]
@@ -160,7 +160,7 @@ TYPO = "(when true (:= Report.mine Flow.rtt_smaple_us) (fallthrough))"
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "expected"),
     [
         (f"rules = '{TYPO}'", "rtt_sample_us"),
         (f"rules = '{TYPO}'", "`rules`, line 1, column 28:"),
@@ -173,7 +173,7 @@ TYPO = "(when true (:= Report.mine Flow.rtt_smaple_us) (fallthrough))"
     ],
 )
 def test_a_mistake_in_a_program_or_a_name_is_said_before_anything_runs(
-    tmp_path: Path, body: str, said: str
+    tmp_path: Path, body: str, expected: str
 ) -> None:
     file = tmp_path / "wrong.py"
     file.write_text(
@@ -184,7 +184,7 @@ def test_a_mistake_in_a_program_or_a_name_is_said_before_anything_runs(
     path = tmp_path / "scenario.toml"
     path.write_text(SCENARIO)
     done = remuda("sim", path, "--author", file, ok=False)
-    assert said in done.stderr
+    assert expected in done.stderr
     assert "wrong" in done.stderr
 
 
@@ -192,10 +192,10 @@ def test_a_mistake_in_a_program_or_a_name_is_said_before_anything_runs(
 
 
 class Agent:
-    """An agent of this test's own, and flows over loopback."""
+    """An agent of this test, and flows over loopback."""
 
     def __init__(self, folder: Path) -> None:
-        """Starts it."""
+        """Starts the agent."""
         self.run_dir = folder / "run"
         self.name = f"py{os.getpid()}"
         arguments = ["--run-dir", str(self.run_dir), "--name", self.name, "--arm", "cubic"]
@@ -205,12 +205,12 @@ class Agent:
         self.wait(lambda: (self.run_dir / "author.sock").exists())
 
     def ask(self, *arguments: str) -> str:
-        """A command to it."""
+        """Runs a command that talks to the agent."""
         head, *rest = arguments
         return remuda(head, "--run-dir", self.run_dir, *rest).stdout
 
     def run(self, file: Path, *arguments: str) -> subprocess.Popen[str]:
-        """Brings an author's arms, for as long as the process lives."""
+        """Adds an author's arms, until the process ends."""
         command = [str(REMUDA), "run", "--run-dir", str(self.run_dir), *arguments, str(file)]
         environment = {**os.environ, "REMUDA_PYTHON": sys.executable}
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -220,7 +220,7 @@ class Agent:
         return process
 
     def flow(self) -> None:
-        """A connection over loopback that is kept busy."""
+        """Starts a connection over loopback that always has data to send."""
         listener = socket.create_server(("127.0.0.1", 0))
         sender = socket.create_connection(listener.getsockname())
         sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, self.name.encode())
@@ -249,24 +249,24 @@ class Agent:
             threading.Thread(target=work, daemon=True).start()
 
     def rows(self) -> list[dict]:
-        """Its flows."""
+        """The live flows."""
         return [json.loads(line) for line in self.ask("flows", "--json").splitlines()]
 
     def events(self, name: str) -> list[dict]:
-        """What it has recorded of that kind."""
+        """The recorded events of this name."""
         lines = (self.run_dir / "events.jsonl").read_text().splitlines()
         return [event for event in map(json.loads, lines) if event["event"] == name]
 
     def wait(self, holds: object) -> None:
-        """Until it is so."""
+        """Waits until a condition holds."""
         for _ in range(400):
             if holds():
                 return
             time.sleep(0.02)
-        raise AssertionError("it did not come to be")
+        raise AssertionError("the condition did not become true")
 
     def end(self) -> None:
-        """Everything."""
+        """Ends all flows and processes."""
         self.stop.set()
         for end in self.sockets:
             end.close()
@@ -280,7 +280,7 @@ class Agent:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
-    """An agent, if this is root."""
+    """An agent, if the tests run as root."""
     if os.geteuid() != 0:
         pytest.skip("SKIPPED: needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON)")
     started = Agent(tmp_path)

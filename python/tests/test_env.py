@@ -98,7 +98,7 @@ def test_a_reward_weighs_throughput_delay_and_loss() -> None:
         weights = {f"{key}_weight": float(key == name) for key in ("throughput", "delay", "loss")}
         env = plain(start_ratio=1.5, **weights)
         _, reward[name], _, _, info = run(env, 30)
-    # A rate of 1.5 links: a full link, a full queue of one BDP, and a third of it lost.
+    # A rate of 1.5 links: a full link, a full queue of one BDP, and a third of the packets lost.
     assert reward["throughput"] == pytest.approx(1, abs=0.05)
     assert reward["delay"] == pytest.approx(-1, abs=0.15)
     assert reward["loss"] == pytest.approx(-1 / 3, abs=0.08)
@@ -175,7 +175,7 @@ def test_traffic_beside_it_costs_throughput() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({"rtt_ms": (40, 20)}, "`rtt_ms` is (40, 20): must be (low, high)"),
         ({"rtt_ms": "fast"}, "`rtt_ms` is 'fast': must be a number or (low, high)"),
@@ -187,16 +187,16 @@ def test_traffic_beside_it_costs_throughput() -> None:
         ({"episode_steps": -3}, "`episode_steps` is -3: must be"),
         ({"control": "brake"}, '`control` is "brake": must be "rate" or "window"'),
         ({"loss_weight": float("nan")}, "`loss_weight` is NaN: must be"),
-        ({"colour": 1}, "`colour` is no setting; there are: bandwidth_mbit_per_sec, rtt_ms"),
+        ({"colour": 1}, "`colour` is not a setting; the settings are: bandwidth_mbit_per_sec"),
         ({"scenario": {"duration_s": 1}}, "links"),
         ({"scenario": external(count=2)}, "scenario two windows: must have exactly one flow"),
         ({"render_mode": "human"}, "`render_mode` is 'human': must be None"),
     ],
 )
-def test_a_bad_setting_names_key_and_rule(changes: dict[str, Any], said: str) -> None:
+def test_a_bad_setting_names_key_and_rule(changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValueError) as caught:
         remuda.CongestionEnv(**changes)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_misuse_is_refused() -> None:

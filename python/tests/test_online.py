@@ -1,4 +1,4 @@
-"""Online training: what live flows teach a model, and when it may take over."""
+"""Online training: what a model learns from live flows, and when it is used."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def corrections(of: files.Model, kind: str = "throughput") -> dict[str, float]:
 
 
 def test_an_arm_that_gets_half_is_corrected_and_the_others_are_not(tmp_path: Path) -> None:
-    said = trained(tmp_path, bbr_half)
-    assert said.startswith("written: ")
+    output = trained(tmp_path, bbr_half)
+    assert output.startswith("written: ")
     path = tmp_path / "models/candidate.json"
     assert [stat.S_IMODE(of.stat().st_mode) for of in (path, path.parent)] == [0o600, 0o700]
     got = candidate(tmp_path)
@@ -82,13 +82,13 @@ def test_an_arm_that_gets_half_is_corrected_and_the_others_are_not(tmp_path: Pat
     }
     modes = {check["mode"] for check in got.document["checks"]}
     assert {"shared_delay", "correction_throughput", "value_delay"} <= modes
-    # The same flows give the same bytes; and held against it, they have nothing more to teach.
+    # The same flows give the same bytes, and teach the corrected model nothing more.
     first = path.read_bytes()
-    assert online.train(arguments(tmp_path)) == said
+    assert online.train(arguments(tmp_path)) == output
     assert path.read_bytes() == first
     again = online.train(arguments(tmp_path, parent="models/candidate.json"))
     assert again.startswith("kept: no better than the model in force")
-    # As the arm is again what the model once said, its correction goes.
+    # Once the arm again does what the model predicted first, its correction vanishes.
     flows(tmp_path / "samples", 150, right, seed=2)
     back = online.train(arguments(tmp_path, parent="models/candidate.json"))
     assert back.startswith("written: ")
@@ -130,7 +130,7 @@ def test_one_long_odd_flow_moves_nothing(tmp_path: Path) -> None:
 
 def test_too_few_flows_teach_nothing(tmp_path: Path) -> None:
     assert "are too few, of 50 flows" in trained(tmp_path, bbr_half, 20)
-    # Of arms hardly ridden there is no correction.
+    # Arms with little data get no correction.
     few = online.enough(read_outcomes(tmp_path), len(ARMS))
     assert few == []
     for path in (tmp_path / "samples").iterdir():
@@ -156,8 +156,9 @@ def test_what_cannot_be_read_is_said_with_the_fix(
 
 
 def words(folder: Path) -> list[str]:
-    said = vars(arguments(folder))
-    return [word for name in ("model", "samples", "out") for word in (f"--{name}", str(said[name]))]
+    options = vars(arguments(folder))
+    names = ("model", "samples", "out")
+    return [word for name in names for word in (f"--{name}", str(options[name]))]
 
 
 def broken(document: Any, path: str, value: Any) -> bytes:  # noqa: ANN401
@@ -173,10 +174,10 @@ TREE = "/values/delay/bbr/learner/gradient_booster/model/trees/0"
 REFUSED = [
     ("/format", 1, "it must be format 2"),
     ("/arms", [], "arms: it must be 1 to 32 names"),
-    ("/arms", ["bbr", "bbr"], "arms: each must be there once"),
+    ("/arms", ["bbr", "bbr"], "arms: no name may occur twice"),
     ("/values", {}, "values: it must have ensembles"),
     ("/values/delay", {}, "values: there must be an entry for each arm"),
-    ("/values/delay/reno", {}, "values.delay: it must have arms of the model alone"),
+    ("/values/delay/reno", {}, "values.delay: it must have only arms of the model"),
     ("/values/delay/bbr", {}, "values.delay.bbr: KeyError"),
     ("/values/delay/bbr/learner/objective/name", "x", "it must be trees"),
     ("/values/delay/bbr/learner/learner_model_param/num_feature", "4", "num_feature must be 3"),
@@ -208,7 +209,7 @@ def test_a_model_that_breaks_a_rule_is_refused_and_named(
     model(tmp_path / "model.json")
     document = json.loads((tmp_path / "model.json").read_text())
     (tmp_path / "model.json").write_bytes(broken(document, path, value))
-    with pytest.raises(ValueError, match="fix: train it anew") as caught:
+    with pytest.raises(ValueError, match="fix: train it again") as caught:
         files.read(tmp_path / "model.json")
     assert why in str(caught.value)
     assert "model.json" in str(caught.value)
@@ -227,24 +228,24 @@ REMUDA = Path(os.environ.get("REMUDA_BIN", ROOT / "target/release/remuda"))
 
 
 def command(folder: Path, *more: str, python: str = sys.executable) -> list[str]:
-    """Of an agent whose state directory this is."""
+    """A command for an agent with this state directory."""
     assert REMUDA.exists(), f"{REMUDA} is not there; fix: make build"
     what = ["--online", "--state-dir", str(folder), "--python", python]
     return [str(REMUDA), "train", "antelope", *what, *more]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--samples", "/no/such"], "fix: name the agent's folder, --samples DIR"),
         (["--model", "/no/such"], "No such file or directory: '/no/such'"),
         (["--config", "/no/such"], "/no/such: there is no such file"),
         (["--python", "/no/such"], "fix: pip install remuda[train]"),
-        (["--every", "1x"], "a number and s, m, h or d, as 30m"),
+        (["--every", "1x"], "a number and s, m, h or d, such as 30m"),
         (["--collect"], "cannot be used with"),
     ],
 )
-def test_the_command_says_what_is_wrong(tmp_path: Path, words: list[str], said: str) -> None:
+def test_the_command_says_what_is_wrong(tmp_path: Path, words: list[str], expected: str) -> None:
     (tmp_path / "models").mkdir()
     model(tmp_path / "models/current.json")
     line = command(tmp_path)
@@ -253,7 +254,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, words: list[str], said: 
         words = []
     ended = subprocess.run([*line, *words], capture_output=True, text=True, timeout=60)
     assert ended.returncode != 0
-    assert said in ended.stderr
+    assert expected in ended.stderr
     assert not ended.stdout
 
 
@@ -268,15 +269,15 @@ def test_the_command_trains_again_until_ctrl_c(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     assert running.wait(timeout=20) == 0
     running.communicate()
-    # In the midst of a training, which ends as well.
+    # In the middle of a training, which ends as well.
     flows(tmp_path / "samples", 2_000, bbr_half)
     line = command(tmp_path)
     running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
     assert "outcomes of 2000 flows" in running.stderr.readline()
     running.send_signal(signal.SIGINT)
-    out, said = running.communicate(timeout=20)
+    out, output = running.communicate(timeout=20)
     assert running.returncode != 0
     assert not out
-    assert "stopped: nothing was written" in said
+    assert "stopped: nothing was written" in output
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["current.json"]

@@ -1,4 +1,4 @@
-"""What `prefer` says to an agent, and what it makes of the answer; the agent is this test."""
+"""The requests of `prefer`, and its reactions to answers; this test acts as the agent."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from remuda.preference import prefer
 
 
 class Agent:
-    """It answers each client with the same."""
+    """Gives each client the same answer."""
 
     def __init__(self, path: Path) -> None:
         """Binds the path."""
@@ -26,7 +26,7 @@ class Agent:
         self.thread.start()
 
     def serve(self) -> None:
-        """Until somebody says nothing."""
+        """Answers clients until one sends nothing."""
         while True:
             client, _ = self.socket.accept()
             with client:
@@ -40,7 +40,7 @@ class Agent:
                     client.send(self.answer)
 
     def end(self) -> None:
-        """Says nothing."""
+        """Connects and sends nothing, which ends the agent."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
             last.connect(self.path)
         self.thread.join()

@@ -58,40 +58,40 @@ RUNS = 3 * 2 * 8
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With a suite, and the trace it names."""
+    """A folder with a suite and its trace."""
     (tmp_path / "mine.toml").write_text(SUITE)
     (tmp_path / "cell.csv").write_text("0,24\n1,6\n2,36\n3,12\n")
     return tmp_path
 
 
 def command(*words: str, out: str = "out", python: str = sys.executable) -> list[str]:
-    """A matrix over the suite."""
+    """The command of a matrix over the suite."""
     assert REMUDA.exists(), f"{REMUDA} is not there; fix: make build"
     what = ["--suite", "mine.toml", "--seeds", "1..8", "--out", out, "--python", python]
     return [str(REMUDA), "matrix", *what, *words]
 
 
 def done(folder: Path, *words: str, out: str = "out") -> subprocess.CompletedProcess[str]:
-    """Runs it to its end."""
+    """Runs the command to its end."""
     line = command(*words, out=out)
     return subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=240)
 
 
 def kept(out: Path) -> int:
-    """How many rows there are by now."""
+    """How many rows have been stored so far."""
     return sum(1 for _ in out.glob("runs/*/*.json"))
 
 
-def wait(what: Callable[[], bool], said: str) -> None:
-    """Waits until something is so."""
+def wait(what: Callable[[], bool], expected: str) -> None:
+    """Waits until a condition holds."""
     until = time.monotonic() + 120
     while not what():
-        assert time.monotonic() < until, said
+        assert time.monotonic() < until, expected
         time.sleep(0.02)
 
 
 def named(pid: int) -> str:
-    """What a process is called; nothing of one that has ended."""
+    """The name of a process; empty if it has ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -100,7 +100,7 @@ def named(pid: int) -> str:
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """All processes below one, by name."""
+    """All descendants of a process, by name."""
     found = {}
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, children.read_text().split()):
@@ -109,7 +109,7 @@ def descendants(pid: int) -> dict[int, str]:
 
 
 def at_work(raylet: int) -> list[int]:
-    """The processes of a worker that run something now: Ray calls them by what they run."""
+    """The worker processes that run a task now: Ray names them by the task."""
     found = []
     for pid in descendants(raylet):
         with contextlib.suppress(OSError):
@@ -120,7 +120,7 @@ def at_work(raylet: int) -> list[int]:
 
 @pytest.fixture
 def cluster() -> Iterator[Any]:
-    """A head that runs nothing, and two workers with a processor each."""
+    """A head node that runs nothing; the test adds workers."""
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 2**27}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster
@@ -144,11 +144,11 @@ def test_a_worker_that_is_killed_half_way_loses_nothing(
     for pid in [*at_work(raylet.pid), raylet.pid]:
         os.kill(pid, signal.SIGKILL)
     before = kept(folder / "ray")
-    _, said = running.communicate(timeout=240)
-    assert running.returncode == 0, said
+    _, output = running.communicate(timeout=240)
+    assert running.returncode == 0, output
     assert before < RUNS, "it was over before a worker was killed"
     assert raylet.wait(timeout=20) == -signal.SIGKILL
-    assert f"{RUNS} of {RUNS} runs" in said
+    assert f"{RUNS} of {RUNS} runs" in output
     tables = [folder / out / "matrix.parquet" for out in ("local", "ray")]
     here, there = (pq.read_table(table) for table in tables)
     assert here.num_rows == RUNS
@@ -165,9 +165,9 @@ def test_ctrl_c_keeps_what_a_cluster_of_its_own_has_run(folder: Path) -> None:
     below = descendants(running.pid)
     assert any("raylet" in name for name in below.values()), below
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    _, output = running.communicate(timeout=60)
     assert running.returncode != 0
-    assert f"of {RUNS} runs done; the same command goes on from there" in said
+    assert f"of {RUNS} runs done; the same command goes on from there" in output
     rows = pq.read_table(folder / "out/matrix.parquet").num_rows
     assert 2 <= rows == kept(folder / "out") < RUNS
     wait(lambda: not any(named(pid) == name for pid, name in below.items()), f"an end of {below}")
@@ -204,33 +204,33 @@ def test_an_author_s_arms_run_there_as_here_with_what_they_import(folder: Path) 
         assert (ended.returncode, ended.stderr) == (0, "")
     tables = [folder / out / "matrix.parquet" for out in ("local", "ray")]
     assert tables[0].read_bytes() == tables[1].read_bytes()
-    # What it imports decides what it does, and of what is kept whether that is of it.
+    # The modules that a file imports are part of the key of kept runs.
     rows = kept(folder / "ray")
     (folder / "gains.py").write_text("GAIN = 3\n")
     ended = done(folder, *words, *ray_here, out="ray")
     assert (ended.returncode, kept(folder / "ray")) == (0, 2 * rows)
     assert tables[0].read_bytes() != tables[1].read_bytes()
-    # What an arm fails with is said as here.
+    # An error of an arm has the same text as in a local run.
     words[3] = "odd"
-    said = [
+    output = [
         [line for line in done(folder, *words, *engine).stderr.splitlines() if "gave" in line]
         for engine in ([], ray_here)
     ]
-    assert len(said[0]) == 3 * 8
-    assert "ValueError: seven" in said[0][0]
-    assert said[0] == said[1]
+    assert len(output[0]) == 3 * 8
+    assert "ValueError: seven" in output[0][0]
+    assert output[0] == output[1]
 
 
 @pytest.mark.parametrize(
-    ("words", "python", "said"),
+    ("words", "python", "expected"),
     [
-        (["--ray-address", "auto"], sys.executable, "--ray-address is of --engine ray"),
+        (["--ray-address", "auto"], sys.executable, "--ray-address needs --engine ray"),
         (["--engine", "ray"], "/no/such", "cannot start /no/such -P -m remuda._ray"),
         (["--engine", "ray"], sys.executable, f"fix: {sys.executable} -m pip install 'ray>="),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_fix(
-    folder: Path, words: list[str], python: str, said: str
+    folder: Path, words: list[str], python: str, expected: str
 ) -> None:
     (folder / "ray.py").write_text("raise ImportError('no Ray here')\n")
     environment = {**os.environ, "PYTHONPATH": str(folder)}
@@ -239,24 +239,24 @@ def test_what_cannot_be_is_refused_with_the_fix(
         line, cwd=folder, capture_output=True, text=True, env=environment, timeout=60
     )
     assert ended.returncode != 0
-    assert said in ended.stderr
+    assert expected in ended.stderr
     assert not ended.stdout
 
 
 class FakeRay:
-    """A cluster of three processors that answers at once; it is its own task as well."""
+    """A cluster of three processors that answers at once; also the task object itself."""
 
     def __init__(self, answer: Callable[[list[int]], _work.Answer]) -> None:
-        """Says what a worker does."""
+        """Sets what a worker answers."""
         self.answer = answer
         self.batches: list[list[int]] = []
 
     def cluster_resources(self) -> dict[str, float]:
-        """What it has."""
+        """The resources of the cluster."""
         return {"CPU": 3.0}
 
     def remote(self, *given: Any, **_options: Any) -> Any:  # noqa: ANN401
-        """What a task is made by; and what gives it out."""
+        """Returns the decorator of a task; or, as the task, starts it."""
         if not given:
             return lambda _function: self
         build, works, names, *texts = given
@@ -265,40 +265,40 @@ class FakeRay:
         return len(self.batches) - 1
 
     def put(self, text: str) -> str:
-        """Keeps a trace."""
+        """Stores a trace."""
         return text
 
     def wait(self, refs: list[int], **_limits: Any) -> tuple[list[int], list[int]]:  # noqa: ANN401
-        """All is done at once."""
+        """Returns all tasks as done."""
         return refs, []
 
     def get(self, ref: int) -> _work.Answer:
-        """What a worker said."""
+        """The answer of a worker."""
         return self.answer(self.batches[ref])
 
 
 def answers(fake: FakeRay, jobs: int, limit: int | None = None) -> list[dict[str, Any]]:
-    """What an engine says of so many jobs, of which each third has a trace."""
-    said: list[dict[str, Any]] = []
-    engine = _ray.Engine(fake, lambda line: said.append(json.loads(line)), limit)
+    """The messages of an engine for a number of jobs, of which every third has a trace."""
+    output: list[dict[str, Any]] = []
+    engine = _ray.Engine(fake, lambda line: output.append(json.loads(line)), limit)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     lines.put(json.dumps({"text": {"name": "t", "text": "text of t"}}))
     for index in range(jobs):
         texts = ["t"] if index % 3 == 0 else []
         lines.put(json.dumps({"job": {"index": index, "texts": texts, "work": "{}"}}))
     while lines.qsize():
-        engine.told(lines.get() or "")
+        engine.receive(lines.get() or "")
     while engine.waiting or engine.alone or engine.under_way:
         engine.give()
         assert len(engine.under_way) <= (limit or 6)
         engine.gather()
     lines.put(None)
     engine.run(lines)
-    return said
+    return output
 
 
 def ran(each_s: float) -> Callable[[list[int]], _work.Answer]:
-    """Every run takes so long."""
+    """A worker in which every run takes this long."""
 
     def answer(batch: list[int]) -> _work.Answer:
         lines = [json.dumps({"done": index}) for index in batch]
@@ -315,8 +315,8 @@ def test_short_runs_go_together_and_long_ones_alone(
     each_s: float, jobs: int, limit: int | None, largest: int
 ) -> None:
     fake = FakeRay(ran(each_s))
-    said = answers(fake, jobs, limit)
-    assert sorted(message["done"] for message in said) == list(range(jobs))
+    output = answers(fake, jobs, limit)
+    assert sorted(message["done"] for message in output) == list(range(jobs))
     assert max(len(batch) for batch in fake.batches) == largest
 
 
@@ -327,10 +327,10 @@ def test_a_batch_that_fails_is_run_one_by_one_and_costs_the_one() -> None:
         return ran(0.01)(batch)
 
     fake = FakeRay(answer)
-    said = answers(fake, 60)
-    failed = [message["failed"] for message in said if "failed" in message]
+    output = answers(fake, 60)
+    failed = [message["failed"] for message in output if "failed" in message]
     assert failed == [{"index": 40, "why": "the worker died"}]
-    assert len(said) == 60
+    assert len(output) == 60
     assert [40] in fake.batches
 
 

@@ -1,4 +1,4 @@
-"""`remuda train antelope --collect --engine ray`: the same files as here, made elsewhere."""
+"""`remuda train antelope --collect --engine ray`: the same files as without Ray."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REMUDA = Path(os.environ.get("REMUDA_BIN", ROOT / "target/release/remuda"))
 def command(
     folder: Path, environments: int, *words: str, python: str = sys.executable
 ) -> list[str]:
-    """A collection of files of 25 environments."""
+    """The command of a collection in files of 25 environments."""
     assert REMUDA.exists(), f"{REMUDA} is not there; fix: make build"
     what = ["--collect", "--data", str(folder), "--environments", str(environments)]
     return [str(REMUDA), "train", "antelope", *what, "--threads", "2", "--python", python, *words]
@@ -57,7 +57,7 @@ def test_a_cluster_makes_the_same_files_and_goes_on_where_it_was(tmp_path: Path)
     assert sorted(path.name for path in there.iterdir()) == names
     for name in names:
         assert (there / name).read_bytes() == (here / name).read_bytes()
-    # A file that is gone, or cut off, is made anew, and no other.
+    # A missing or incomplete file is made again, and no other.
     whole = (there / names[1]).read_bytes()
     (there / names[1]).write_bytes(whole[: len(whole) // 2])
     untouched = (there / names[0]).stat().st_mtime_ns
@@ -76,42 +76,42 @@ def test_ctrl_c_keeps_whole_files_alone(tmp_path: Path) -> None:
         assert running.poll() is None, running.communicate()
         time.sleep(0.1)
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    _, output = running.communicate(timeout=60)
     assert running.returncode != 0
-    assert "the same command goes on where it was" in said
+    assert "the same command goes on where it was" in output
     assert all(path.suffix == ".parquet" for path in (tmp_path / "data").iterdir())
 
 
 @pytest.mark.parametrize(
-    ("words", "python", "said"),
+    ("words", "python", "expected"),
     [
-        (["--ray-address", "auto"], sys.executable, "--ray-address is of --engine ray"),
+        (["--ray-address", "auto"], sys.executable, "--ray-address needs --engine ray"),
         (["--engine", "ray"], "/no/such", "fix: pip install remuda[ray]"),
         (["--engine", "ray"], sys.executable, f"fix: {sys.executable} -m pip install 'ray>="),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_fix(
-    tmp_path: Path, words: list[str], python: str, said: str
+    tmp_path: Path, words: list[str], python: str, expected: str
 ) -> None:
     (tmp_path / "ray.py").write_text("raise ImportError('no Ray here')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     line = command(tmp_path / "data", 1, *words, python=python)
     ended = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=60)
     assert ended.returncode != 0
-    assert said in ended.stderr
+    assert expected in ended.stderr
     assert not ended.stdout
 
 
 class FakeRay:
-    """A cluster that answers at once; it is its own task as well."""
+    """A cluster that answers at once; also the task object itself."""
 
     def __init__(self, answer: Callable[[tuple[int, int]], tuple[str, bytes]]) -> None:
-        """Says what a worker does."""
+        """Sets what a worker answers."""
         self.answer = answer
         self.given: list[tuple[int, int]] = []
 
     def remote(self, *given: Any, **_options: Any) -> Any:  # noqa: ANN401
-        """What a task is made by; and what gives it out."""
+        """Returns the decorator of a task; or, as the task, starts it."""
         if not given:
             return lambda _function: self
         assert given[0] == BUILD
@@ -119,38 +119,38 @@ class FakeRay:
         return given[1]
 
     def wait(self, refs: list[Any], **_limits: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
-        """One is done."""
+        """Returns the first task as done."""
         return refs[:1], refs[1:]
 
     def get(self, ref: tuple[int, int]) -> tuple[str, bytes]:
-        """What a worker said."""
+        """The answer of a worker."""
         return self.answer(ref)
 
 
 def run(
     folder: Path, answer: Callable[[tuple[int, int]], tuple[str, bytes]], stop_after: int = 99
 ) -> list[dict[str, Any]]:
-    """What is said of five files, two at a time."""
-    said: list[dict[str, Any]] = []
+    """The messages for five files, two at a time."""
+    output: list[dict[str, Any]] = []
     stopped = threading.Event()
 
     def say(message: dict[str, Any]) -> None:
-        said.append(json.loads(json.dumps(message)))
-        if len(said) == stop_after:
+        output.append(json.loads(json.dumps(message)))
+        if len(output) == stop_after:
             stopped.set()
 
     seeds = [(first, first + 25) for first in range(0, 125, 25)]
     task = ray_collect.Task(folder / "data", 1, {}, seeds)
     ray_collect.run(FakeRay(answer), task, lambda: 2, say, stopped)
-    return said
+    return output
 
 
 def test_each_file_is_put_into_its_place_and_said(tmp_path: Path) -> None:
     def answer(seeds: tuple[int, int]) -> tuple[str, bytes]:
         return BUILD, f"of {seeds[0]}".encode()
 
-    said = run(tmp_path, answer)
-    assert sorted(message["done"] for message in said) == [
+    output = run(tmp_path, answer)
+    assert sorted(message["done"] for message in output) == [
         [at, at + 25] for at in range(0, 125, 25)
     ]
     assert (tmp_path / "data/samples-50-75.parquet").read_text() == "of 50"

@@ -1,4 +1,4 @@
-"""What README.md shows does what it says."""
+"""The examples in README.md run."""
 
 import re
 from pathlib import Path

@@ -20,7 +20,7 @@ import remuda
 
 def test_a_result_holds_what_the_physics_say(scenario: dict[str, Any]) -> None:
     result = remuda.run(scenario)
-    # 30 segments of 1448 bytes in flight over 40 ms are 8.7 Mbit/s, less what ACKs are delayed.
+    # 30 segments of 1448 bytes in flight over 40 ms are 8.7 Mbit/s, minus the delay of ACKs.
     goodput = result.flows["goodput_mbit_per_sec"]
     assert goodput.shape == (2,)
     assert goodput.sum() == pytest.approx(8.2, abs=0.5)
@@ -102,7 +102,7 @@ def bad(key: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 @pytest.mark.parametrize(
-    ("scenario", "said"),
+    ("scenario", "expected"),
     [
         (bad("duration_s", -1), "`duration_s` is -1: must be above 0"),
         (bad("duration_s", None), "`scenario.duration_s`: is None: leave the key out"),
@@ -115,13 +115,13 @@ def bad(key: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
         (bad("flows", [{"driver": "native:cubic"}]), "native"),
     ],
 )
-def test_a_bad_scenario_names_key_and_rule(scenario: dict[str, Any], said: str) -> None:
+def test_a_bad_scenario_names_key_and_rule(scenario: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValueError) as caught:
         remuda.run(scenario)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
     with pytest.raises(ValueError) as caught:
         remuda.run_many([two_flows(), scenario])
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_what_is_no_scenario_is_refused(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_what_is_no_scenario_is_refused(tmp_path: Path) -> None:
         remuda.run(7)  # type: ignore[arg-type]
     endless: dict[str, Any] = {}
     endless["links"] = endless
-    with pytest.raises(ValueError, match="no scenario goes so deep"):
+    with pytest.raises(ValueError, match="nested too deep"):
         remuda.run(endless)
     with pytest.raises(ValueError, match="`jobs` is 0: must be from 1 to 1024"):
         remuda.run_many([two_flows()], jobs=0)
@@ -140,7 +140,7 @@ def test_what_is_no_scenario_is_refused(tmp_path: Path) -> None:
 
 
 def endless() -> dict[str, Any]:
-    """Minutes of work, or hours."""
+    """A scenario that takes minutes or hours."""
     table = two_flows(duration_s=1e6, sample_ms=0)
     table["links"]["down"]["rate_mbit_per_sec"] = 1_000
     table["flows"] = [{"driver": "window:3000"}]
@@ -149,7 +149,7 @@ def endless() -> dict[str, Any]:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """As in a terminal: what runs in the background has SIGINT ignored."""
+    """Handles SIGINT as in a terminal: background processes ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""What the process of an author says, frame by frame; the host is this test."""
+"""The frames of an author's process; this test acts as the host."""
 
 import ipaddress
 import json
@@ -26,7 +26,7 @@ class Host:
     """The other end of an author's process."""
 
     def __init__(self, file: Path, *arguments: str) -> None:
-        """Starts it."""
+        """Starts the process."""
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(20)
         command = [sys.executable, "-P", "-m", "remuda._serve", str(file), str(theirs.fileno())]
@@ -35,7 +35,7 @@ class Host:
         theirs.close()
 
     def hear(self) -> bytes:
-        """One frame."""
+        """Receives one frame."""
         return self.socket.recv(_serve.FRAME_BYTES_MAX)
 
     def resume(
@@ -45,13 +45,13 @@ class Host:
         srtt_us: int = 40_000,
         ends: tuple[bytes, int, bytes, int] = (bytes(16), 0, bytes(16), 0),
     ) -> bytes:
-        """A flow starts."""
+        """Starts a flow. Returns the answer."""
         path = (1_448, cwnd, NONE, NONE, srtt_us, 20_000, 0, srtt_us, srtt_us, srtt_us, NONE)
         self.socket.send(_serve.RESUME_FRAME.pack(_serve.RESUME, flow, 1, 0, 0, *path, 0, *ends))
         return self.hear()
 
     def measure(self, flow: int, own: list[int], acked: int = 14_480, lost: int = 0) -> bytes:
-        """A flow reports."""
+        """Sends a report of a flow. Returns the answer."""
         rtt = (41_000, 40_000, 42_000, 82_000, 2 * 41_000**2, 2)
         words = (acked, acked, lost, 0, *rtt, 360_000, 361_000, 14_480, 14_480)
         head = _serve.MEASURE_FRAME.pack(_serve.MEASURE, flow, 2, 1_000_000, *words, 0, 0, len(own))
@@ -59,7 +59,7 @@ class Host:
         return self.hear()
 
     def end(self) -> int:
-        """Hangs up, and waits for its end."""
+        """Closes the socket, and waits for the process to end."""
         self.socket.close()
         return self.process.wait(timeout=20)
 
@@ -84,7 +84,7 @@ def started(hosts: list[Host], file: Path, *arguments: str) -> tuple[Host, dict[
 
 
 def failure(frame: bytes) -> str:
-    """The text of a `FAILED`."""
+    """The text of a `FAILED` frame."""
     assert frame[0] == _serve.FAILED
     return frame[5:].decode()
 
@@ -145,7 +145,7 @@ def test_an_exception_is_its_flows_alone_with_the_traceback(
 
 
 @pytest.mark.parametrize(
-    ("raised", "said"),
+    ("raised", "expected"),
     [
         ("sys.exit('enough')", "SystemExit: enough"),
         (r"raise ValueError('\udcff')", r"ValueError: \udcff"),
@@ -153,7 +153,7 @@ def test_an_exception_is_its_flows_alone_with_the_traceback(
     ],
 )
 def test_whatever_is_raised_ends_its_flow_and_not_the_file(
-    start: list[Host], tmp_path: Path, raised: str, said: str
+    start: list[Host], tmp_path: Path, raised: str, expected: str
 ) -> None:
     file = tmp_path / "raises.py"
     file.write_text(
@@ -167,13 +167,13 @@ def test_whatever_is_raised_ends_its_flow_and_not_the_file(
     host, _ = started(start, file)
     decision(host.resume(1))
     failed = host.measure(1, [])
-    assert said in failure(failed)
+    assert expected in failure(failed)
     assert len(failed) <= _serve.FAILED_BYTES_MAX + 5
     decision(host.resume(2))
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         ("2**32 - 1", "control register factor is 4294967295: it must be below 4294967295"),
         ("-1", "control register factor is -1"),
@@ -181,7 +181,7 @@ def test_whatever_is_raised_ends_its_flow_and_not_the_file(
     ],
 )
 def test_a_control_register_has_32_bits(
-    start: list[Host], tmp_path: Path, value: str, said: str
+    start: list[Host], tmp_path: Path, value: str, expected: str
 ) -> None:
     file = tmp_path / "sets.py"
     file.write_text(
@@ -192,7 +192,7 @@ def test_a_control_register_has_32_bits(
         f"    def registers(self): return {{'factor': {value}}}\n"
     )
     host, _ = started(start, file)
-    assert said in failure(host.resume(1))
+    assert expected in failure(host.resume(1))
 
 
 @pytest.mark.parametrize("name", ["json", "remuda", "socket"])
@@ -213,9 +213,9 @@ def test_a_file_may_have_the_name_of_a_module(start: list[Host], tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
-        ("None", "a remuda.Decision is due"),
+        ("None", "must be a remuda.Decision"),
         ("remuda.Decision('much')", "Decision.cwnd is 'much'"),
         ("remuda.Decision(float('nan'))", "finite"),
         ("remuda.Decision(-1)", "not negative"),
@@ -223,7 +223,7 @@ def test_a_file_may_have_the_name_of_a_module(start: list[Host], tmp_path: Path,
     ],
 )
 def test_a_decision_that_is_none_is_an_exception_that_says_so(
-    start: list[Host], tmp_path: Path, value: str, said: str
+    start: list[Host], tmp_path: Path, value: str, expected: str
 ) -> None:
     file = tmp_path / "odd.py"
     file.write_text(
@@ -232,18 +232,18 @@ def test_a_decision_that_is_none_is_an_exception_that_says_so(
         f"    def resume(self, path, now):\n        return {value}\n"
     )
     host, _ = started(start, file)
-    assert said in failure(host.resume(1))
+    assert expected in failure(host.resume(1))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("x = 1\n", "no class in it derives from remuda.Controller"),
         ("import remuda\n1 / 0\n", "ZeroDivisionError"),
         (
             "import remuda\nclass A(remuda.Controller):\n    name = 'No Name'\n"
             "    def resume(self, path, now): ...\n",
-            "no name of an arm",
+            "is not a valid name of an arm",
         ),
         ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
         (ARM.format("report = 5"), "A.report is 5, not str"),
@@ -253,7 +253,7 @@ def test_a_decision_that_is_none_is_an_exception_that_says_so(
     ],
 )
 def test_a_file_that_cannot_be_run_says_why(
-    start: list[Host], tmp_path: Path, text: str, said: str
+    start: list[Host], tmp_path: Path, text: str, expected: str
 ) -> None:
     file = tmp_path / "unfit.py"
     file.write_text(text)
@@ -261,7 +261,7 @@ def test_a_file_that_cannot_be_run_says_why(
     start.append(host)
     failed = host.hear()
     assert failed[0] == _serve.FAILED
-    assert said in failed[5:].decode()
+    assert expected in failed[5:].decode()
     assert host.process.wait(timeout=20) == 1
 
 
@@ -314,7 +314,7 @@ def test_a_file_for_portus_runs_with_its_own_arguments_and_knows_the_addresses(
     tmp_path: Path, start: list[Host], module: str, guard: str, end: str
 ) -> None:
     if guard == "if True:":
-        end = "pass"  # what exits while it is imported has no arms
+        end = "pass"  # a file that exits during its import has no arms
     file = tmp_path / "windowed.py"
     expected = (0x0A000001, 443, 0xC0A80007, 50_123)
     file.write_text(PORTUS.format(module=module, guard=guard, end=end, expected=expected))

@@ -1,4 +1,4 @@
-"""Results as Arrow and NumPy: without a copy where that can be."""
+"""Results as Arrow tables and NumPy arrays: without a copy if possible."""
 
 import gc
 
@@ -79,7 +79,7 @@ def test_gaps_and_texts_are_copies(result: remuda.Result) -> None:
     with pytest.raises(ValueError, match="`end_s` is of type Float64 with nulls and cannot"):
         result.flows.to_numpy("end_s", zero_copy_only=True)
     assert result.flows["arm"].dtype == object
-    with pytest.raises(ValueError, match="`name` is of type Utf8 and cannot be seen"):
+    with pytest.raises(ValueError, match="`name` is of type Utf8 and cannot be read"):
         result.flows.to_numpy("name", zero_copy_only=True)
 
 
@@ -92,7 +92,7 @@ def test_a_table_says_what_it_is(result: remuda.Result) -> None:
     assert units[b"unit"] == b"Mbit/s"
     assert "goodput_mbit_per_sec" in result.flows and "goodput" not in result.flows
     assert repr(result.links).startswith("<remuda.Table: 2 rows of ")
-    with pytest.raises(KeyError, match="there is no column goodput; there are: "):
+    with pytest.raises(KeyError, match="no column goodput; the columns are: "):
         result.flows["goodput"]
 
 

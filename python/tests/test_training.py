@@ -1,4 +1,4 @@
-"""What models are trained on and how: rewards, labels, trees, files."""
+"""The data and the methods of training: rewards, labels, trees, files."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def states(throughput: list[float], delay_ms: list[float]) -> samples.States:
 @pytest.mark.parametrize(
     ("form", "mode", "want"),
     [
-        # Twice the throughput at four times the delay; by the paper's form and in shares.
+        # Twice the throughput at four times the delay; in the paper's form, as shares.
         ("power", "default", [1.0, 0.5]),
         ("power", "throughput", [0.5, 1.0]),
         ("power", "delay", [1.0, 0.25]),
-        # Delays up to sixteen smallest ones count as the smallest.
+        # Delays up to 16 times the smallest count as the smallest.
         ("weighed", "default", [0.5, 1.0]),
         ("weighed", "delay", [1.0, 1.0]),
         ("paper", "default", [0.5, 1.0]),
@@ -50,7 +50,7 @@ def test_rewards_by_hand(form: str, mode: str, want: list[float]) -> None:
 
 
 def collection(folder: Path, environments: int, about: dict[str, str] | None = None) -> None:
-    """Two arms over 10 s: bbr has twice cubic's throughput in odd environments, a half in even."""
+    """Two arms over 10 s. bbr has twice cubic's throughput in odd environments, else half."""
     rows = []
     for environment in range(environments):
         bbr = 20.0 if environment % 2 else 5.0
@@ -75,10 +75,10 @@ def collection(folder: Path, environments: int, about: dict[str, str] | None = N
                         "rate_max_mbit_per_sec": 20.0,
                     }
                 )
-    said = {"arms": ",".join(ARMS), "features": ",".join(FEATURES), "schema_version": "1"}
-    said |= {"schema_hash": "00", "plans": "1", "commit": "abc"} | (about or {})
+    facts = {"arms": ",".join(ARMS), "features": ",".join(FEATURES), "schema_version": "1"}
+    facts |= {"schema_hash": "00", "plans": "1", "commit": "abc"} | (about or {})
     frame = pl.DataFrame(rows, schema_overrides={"environment": pl.UInt64})
-    frame.write_parquet(folder / f"samples-0-{environments}.parquet", metadata=said)
+    frame.write_parquet(folder / f"samples-0-{environments}.parquet", metadata=facts)
 
 
 def arguments(folder: Path, *more: str) -> argparse.Namespace:
@@ -90,35 +90,35 @@ def test_what_an_arm_made_of_the_path_is_what_its_own_run_did(tmp_path: Path) ->
     collection(tmp_path, 2)
     got = samples.read(tmp_path, ARMS, FEATURES, horizon_s=4.0)
     assert len(got) > 20
-    # Less what was lost; the one-way delay is 50 ms less half of 40.
+    # Without lost bytes; the one-way delay is 50 ms minus half of 40.
     odd = got.environment == 1
     assert got.throughput[odd] == pytest.approx(np.tile([9.0, 18.0], (odd.sum(), 1)))
     assert got.throughput[~odd] == pytest.approx(np.tile([9.0, 4.5], ((~odd).sum(), 1)))
     assert got.delay_ms == pytest.approx(np.full((len(got), 2), 30.0))
     assert got.rtt_ms == pytest.approx(np.full((len(got), 2), 50.0))
-    # So late that less than a third of the horizon is left.
+    # States with less than a third of the horizon after them are left out.
     assert got.at_s.max() <= 10 - 4 / 3
 
 
 def test_a_model_is_trained_written_and_predicts_what_xgboost_does(tmp_path: Path) -> None:
     collection(tmp_path, 20)
-    said = arguments(tmp_path)
-    scores = antelope.train(said)
+    options = arguments(tmp_path)
+    scores = antelope.train(options)
     assert scores["default"] > 0.99 > scores["default_best_fixed_arm"]
-    document = json.loads(said.out.read_text())
+    document = json.loads(options.out.read_text())
     assert document["card"]["environments_held_out"] == 4
     assert document["arms"] == ARMS
     assert len(document["checks"]) == antelope.CHECKS + 4
-    # bbr's 18 or 4.5 of 20 Mbit/s; 30 ms are 1.5 times half of 40.
+    # bbr has 18 or 4.5 of 20 Mbit/s; 30 ms are 1.5 times half of 40.
     assert scores["value_throughput_rmse"] < 0.3 * np.log(18 / 4.5)
     assert scores["value_delay_rmse"] < 0.01
-    model = files.read(said.out)
+    model = files.read(options.out)
     row = np.array([[40.0, 42.0, 20.0]], dtype=np.float32)
     assert model.predict("delay", "cubic", row) == pytest.approx([np.log(1.5)], abs=1e-3)
     assert model.predict("throughput", "bbr", row) > model.predict("throughput", "cubic", row)
-    first = said.out.read_bytes()
-    antelope.train(said)
-    assert said.out.read_bytes() == first
+    first = options.out.read_bytes()
+    antelope.train(options)
+    assert options.out.read_bytes() == first
 
 
 def test_values_by_hand() -> None:
@@ -126,7 +126,7 @@ def test_values_by_hand() -> None:
     features = np.array([[40, 20], [np.nan, 20], [40, np.nan], [40, 0]], dtype=np.float32)
     known = values.known(features, names)
     assert known.tolist() == [True, False, False, True]
-    # Half of the largest rate, then less than nothing; 50 ms less 20, then less than half of 40.
+    # Half of the largest rate, then nothing; 50 ms minus 20, then less than half of 40.
     got = values.of(features[known], names, np.array([10.0, 0.0]), np.array([50.0, 30.0]))
     assert got["throughput"] == pytest.approx([np.log(0.5), 0.0])
     assert got["delay"] == pytest.approx([np.log(1.5), 0.0])
@@ -134,9 +134,9 @@ def test_values_by_hand() -> None:
 
 def test_a_joint_model_has_members_that_differ(tmp_path: Path) -> None:
     collection(tmp_path, 20)
-    said = arguments(tmp_path, "--kind=joint", "--members=2")
-    antelope.train(said)
-    members = json.loads(said.out.read_text())["modes"]["default"]["all"]
+    options = arguments(tmp_path, "--kind=joint", "--members=2")
+    antelope.train(options)
+    members = json.loads(options.out.read_text())["modes"]["default"]["all"]
     assert len(members) == 2
     assert members[0] != members[1]
 

@@ -24,7 +24,7 @@ def actions(value: float = 0.1) -> np.ndarray[Any, Any]:
 
 
 def assert_same(one: Any, two: Any) -> None:  # noqa: ANN401
-    """Of what gymnasium's environments return."""
+    """Asserts that two results of gymnasium environments are equal."""
     if isinstance(one, dict):
         assert one.keys() == two.keys()
         for key in one:
@@ -144,7 +144,7 @@ def test_infos_have_every_figure_and_a_mask() -> None:
 
 
 def test_misuse_is_refused() -> None:
-    for changes, said in (
+    for changes, expected in (
         ({"threads": 0}, "`threads` is 0: must be a whole number above 0"),
         ({"threads": 5000}, "`threads` is 5000: must be from 1 to 1024"),
         ({"autoreset_mode": "never"}, "'never' is not a valid AutoresetMode"),
@@ -152,7 +152,7 @@ def test_misuse_is_refused() -> None:
     ):
         with pytest.raises(ValueError) as caught:
             make(**changes)
-        assert said in str(caught.value)
+        assert expected in str(caught.value)
     with pytest.raises(ValueError, match="`num_envs` is 0: must be"):
         remuda.CongestionVecEnv(0)
     envs = make()
@@ -166,7 +166,7 @@ def test_misuse_is_refused() -> None:
 
 
 def test_who_minds_the_delay_earns_more() -> None:
-    """A rule of one line beats chance and holding still: there is something to learn."""
+    """A simple rule beats chance and a constant rate, so learning is possible."""
     count, latency = 64, [feature.name for feature in remuda.FEATURES].index("latency_ratio") - 8
     draw = np.random.default_rng(1)
     earned = []

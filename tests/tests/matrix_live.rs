@@ -83,7 +83,7 @@ fn what_real_tcp_cannot_have_is_refused_with_the_reason() {
     for (arguments, reason) in [
         (["--arm", "cubic", "--only", "farther"], "`flows.tested.extra_delay_ms` is 5"),
         (["--arm", "window:9", "--only", "alone"], "must be an arm or policy with an agent"),
-        (["--arm", "cubic", "--jobs", "2"], "--jobs is not of --engine live"),
+        (["--arm", "cubic", "--jobs", "2"], "--jobs cannot be used with --engine live"),
     ] {
         let refused = matrix(folder.path(), &arguments);
         let said = String::from_utf8_lossy(&refused.stderr);

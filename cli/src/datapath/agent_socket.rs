@@ -1,8 +1,8 @@
-//! The datapath's unix datagram socket, connected to the agent's.
+//! The datapath's Unix datagram socket, connected to the agent's socket.
 //!
-//! Connected, because then the kernel lets only the agent send to it, says when the agent has room,
-//! and refuses to send to an agent that has ended. portus gives its socket's file a new inode when
-//! it starts, which is how a restart shows.
+//! On a connected socket the kernel accepts messages only from the agent, reports when the agent
+//! has room, and refuses to send to an agent that has ended. portus creates a new file for its
+//! socket when it starts, so a new inode shows a restart.
 
 use crate::Failure;
 use rustix::net::{
@@ -16,28 +16,28 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-/// Tells one socket's file from the next one of the same path: device, inode, and the moment of
-/// its making, as inodes are used again.
+/// Identifies a socket's file among files of the same path: device, inode and change time, because
+/// inode numbers are reused.
 type Identity = (u64, u64, i64, i64);
 
-/// Whether an agent listens.
+/// Whether an agent listens at its socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
     Absent,
     Here,
-    /// Another one than at the last look.
+    /// A different agent than at the last check.
     New,
-    /// There is one that is not obeyed; the text says why.
+    /// An agent of another user listens, and is not obeyed. Contains the reason.
     Untrusted(String),
 }
 
-/// What became of a message.
+/// The result of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     Done,
-    /// The agent has no room now.
+    /// The agent has no room at the moment.
     Full,
-    /// Nobody listens any more.
+    /// No agent listens any more.
     Gone,
 }
 
@@ -45,7 +45,7 @@ pub enum Sent {
 pub enum Received<'a> {
     Nothing,
     Message(&'a [u8]),
-    /// A message of that user, who is not trusted.
+    /// A message from this user, who is not trusted.
     OfUser(u32),
 }
 
@@ -70,7 +70,7 @@ fn is_trusted(uid: u32) -> bool {
 }
 
 impl AgentSocket {
-    /// Binds `own`, and makes its folder if there is none, as portus does.
+    /// Binds `own`, and creates its folder if it does not exist, as portus does.
     pub fn bind(own: &Path, agent: &Path) -> Result<Self, Failure> {
         let at = |error: io::Error| format!("{}: {error}", own.display());
         if let Some(folder) = own.parent() {
@@ -78,7 +78,7 @@ impl AgentSocket {
         }
         if listens(own) {
             return Err(format!(
-                "{} is the socket of a datapath that runs\n\
+                "{} is the socket of a running datapath\n\
                  fix: end that one, or choose another address with --own",
                 own.display()
             )
@@ -88,7 +88,7 @@ impl AgentSocket {
             Ok(about) if about.file_type().is_socket() => fs::remove_file(own).map_err(at)?,
             Ok(_) => {
                 let fix = "fix: remove it, or choose another address with --own";
-                return Err(format!("{} is there and no socket\n{fix}", own.display()).into());
+                return Err(format!("{} exists and is not a socket\n{fix}", own.display()).into());
             }
             Err(_) => {}
         }
@@ -112,7 +112,7 @@ impl AgentSocket {
         &self.agent
     }
 
-    /// Looks whether an agent listens, and connects to one that is new.
+    /// Checks whether an agent listens, and connects to a new one.
     pub fn look(&mut self) -> Presence {
         let Ok(about) = fs::metadata(&self.agent) else {
             self.connected = None;
@@ -148,13 +148,13 @@ impl AgentSocket {
         }
     }
 
-    /// The next message, if one is there.
+    /// The next message, if one has arrived.
     pub fn receive(&mut self) -> Received<'_> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut room = [IoSliceMut::new(&mut self.buffer)];
         let flags = RecvFlags::DONTWAIT;
-        // An error is that of an agent that has ended, which the next look shows as well.
+        // The only error is from an agent that has ended; the next check finds that as well.
         let Ok(got) = recvmsg(&self.socket, &mut room, &mut control, flags) else {
             return Received::Nothing;
         };
@@ -171,7 +171,7 @@ impl AgentSocket {
 
 impl Drop for AgentSocket {
     fn drop(&mut self) {
-        // The next datapath removes it otherwise.
+        // If removing fails, the next datapath removes the file.
         let _ = fs::remove_file(&self.own);
     }
 }

@@ -1,9 +1,9 @@
 //! Carries CCP's messages between the BPF datapath and the agent's socket.
 //!
-//! portus knows neither heartbeats nor a way to ask for flows again. So the bridge does both for
-//! it: it gives the heartbeat while the agent is there and reads, and announces all flows to an
-//! agent that is new. portus' algorithms commonly panic at a report of another
-//! program than the one they last set, so such reports are kept from the agent.
+//! portus has no heartbeats, and cannot ask for flows again. The bridge does both for it: it sends
+//! the heartbeat while the agent listens and reads, and announces all flows to a new agent.
+//! Algorithms on portus usually panic at a report of a program other than the one they set last, so
+//! the bridge withholds such reports.
 
 use super::agent_socket::{AgentSocket, Presence, Received, Sent};
 use crate::Failure;
@@ -15,20 +15,20 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 
-/// The agent is looked for, and the heartbeat given, this often: three times in the span after
-/// which flows fall back.
+/// How often the bridge checks for an agent and sends the heartbeat. Flows fall back after three
+/// times this without a heartbeat.
 const LOOK_INTERVAL_NS: u64 = 50_000_000;
 const WAIT_MS: i32 = 50;
-/// An agent that takes nothing for this long counts as hung.
+/// An agent that reads nothing for this long counts as hung.
 const HUNG_AFTER_NS: u64 = 500_000_000;
-/// Lost lifecycle events are found this often.
+/// How often the bridge looks for flows whose events were lost.
 const RECONCILE_INTERVAL_NS: u64 = 200_000_000;
-/// Different refusals that are said; further ones are only counted.
-const REFUSALS_SAID_MAX: usize = 20;
-/// Messages of the agent taken before its reports are sent again.
+/// The most different refusals that are printed; others are only counted.
+const REFUSALS_PRINTED_MAX: usize = 20;
+/// The most messages taken from the agent before sending to it again.
 const RECEIVE_MAX: usize = 256;
 
-/// Something to tell the person at the terminal.
+/// A message for the user at the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     Waiting(PathBuf),
@@ -45,7 +45,7 @@ impl fmt::Display for Notice {
             Self::Waiting(at) => write!(
                 f,
                 "no agent listens at {}: flows run Reno until one does\n\
-                 fix: start it; or give its socket with --socket",
+                 fix: start the agent, or give its socket with --socket",
                 at.display()
             ),
             Self::Came(at) => write!(f, "the agent at {} drives the flows", at.display()),
@@ -59,7 +59,7 @@ impl fmt::Display for Notice {
             }
             Self::Untrusted(why) => write!(
                 f,
-                "{why}, which is neither root nor you: it is not obeyed\n\
+                "{why}, which is neither root nor you: its agent is not obeyed\n\
                  fix: run the agent as root, or as the user of this command"
             ),
             Self::Refused(why) => write!(f, "an order of the agent is refused: {why}"),
@@ -67,13 +67,13 @@ impl fmt::Display for Notice {
     }
 }
 
-/// What went over the bridge.
+/// What passed the bridge so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub flows: usize,
     pub reports: u64,
     pub orders: u64,
-    /// Orders that the datapath did not take, but for those to flows that have ended.
+    /// Orders that the datapath refused, without those to flows that have ended.
     pub refused: u64,
 }
 
@@ -82,22 +82,22 @@ pub struct Bridge {
     socket: AgentSocket,
     outbox: Outbox,
     presence: Presence,
-    /// Since when the agent has had no room.
+    /// When the agent's socket became full; `None` if it has room.
     full_since_ns: Option<u64>,
-    /// The person has been told that it hangs.
+    /// Whether the user has been told that the agent hangs.
     hung: bool,
     looked_ns: u64,
     reconciled_ns: u64,
     counts: Counts,
-    said: HashSet<String>,
+    printed: HashSet<String>,
     started: bool,
 }
 
-/// What waits for the agent, and what of the datapath's messages it gets.
+/// Messages that wait for the agent, and the filter of those it gets.
 #[derive(Default)]
 struct Outbox {
     waiting: VecDeque<Vec<u8>>,
-    /// Live flows, and the program that the agent last gave each.
+    /// Live flows, each with the program that the agent set last.
     programs: HashMap<u32, Option<u32>>,
 }
 
@@ -107,7 +107,7 @@ impl Outbox {
         self.programs.clear();
     }
 
-    /// Takes a message of the datapath.
+    /// Queues a message of the datapath, unless the agent should not get it.
     fn push(&mut self, message: &[u8]) {
         match ToAgent::parse(message) {
             Ok(ToAgent::Ready { .. }) => {}
@@ -124,7 +124,7 @@ impl Outbox {
         self.waiting.push_back(message.to_vec());
     }
 
-    /// The datapath has taken that order.
+    /// Records an order that the datapath has accepted.
     fn obeyed(&mut self, order: &[u8]) {
         if let Ok(ToDatapath::ChangeProg { sid, uid, .. }) = ToDatapath::parse(order)
             && let Some(program) = self.programs.get_mut(&sid)
@@ -150,7 +150,7 @@ impl Bridge {
             looked_ns: 0,
             reconciled_ns: 0,
             counts: Counts::default(),
-            said: HashSet::new(),
+            printed: HashSet::new(),
             started: false,
         }
     }
@@ -159,7 +159,8 @@ impl Bridge {
         Counts { flows: self.outbox.programs.len(), ..self.counts }
     }
 
-    /// Gives every flow back to the kernel's own algorithm: how many, and how many stayed.
+    /// Returns every flow to the kernel's own algorithm. Returns how many went, and how many
+    /// stayed.
     pub fn let_go(mut self) -> Result<(u64, u64), Failure> {
         Ok(self.datapath.let_go()?)
     }
@@ -183,7 +184,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Whether an agent is there that reads.
+    /// Whether an agent listens and reads.
     fn is_served(&self) -> bool {
         matches!(self.presence, Presence::Here | Presence::New) && !self.hung
     }
@@ -210,14 +211,14 @@ impl Bridge {
         self.started = true;
     }
 
-    /// The next drain says READY, and what flows there are.
+    /// Makes the next drain send READY and announce all live flows.
     fn announce_all(&mut self) {
         self.outbox.clear();
         self.full_since_ns = None;
         self.hung = false;
         let mut resync = Vec::new();
         encode_bare(&mut resync, Kind::Resync);
-        // It is our own message, and asks nothing of the kernel.
+        // Cannot fail: the message is our own and uses no kernel call.
         let _ = self.datapath.handle(&resync);
         self.reconciled_ns = 0;
     }
@@ -231,7 +232,7 @@ impl Bridge {
         }
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends queued messages while the agent has room.
     fn send(&mut self, now_ns: u64, notify: &mut dyn FnMut(Notice)) {
         if !matches!(self.presence, Presence::Here | Presence::New) {
             self.outbox.waiting.clear();
@@ -250,7 +251,7 @@ impl Bridge {
                     return;
                 }
                 Sent::Gone => {
-                    self.looked_ns = 0; // the next turn finds out
+                    self.looked_ns = 0; // the next turn checks for the agent
                     self.outbox.waiting.clear();
                     return;
                 }
@@ -261,8 +262,9 @@ impl Bridge {
         }
     }
 
-    /// The agent has no room. Until it has, the datapath is not drained: its rings are the queue,
-    /// which bounds what waits here. Reports that find a ring full are lost, as on any datapath.
+    /// The agent's socket is full. Until it has room, the datapath is not drained: its rings are
+    /// the queue, which bounds the messages waiting here. Reports that find a ring full are lost,
+    /// as on any datapath.
     fn full(&mut self, now_ns: u64, notify: &mut dyn FnMut(Notice)) {
         let since_ns = *self.full_since_ns.get_or_insert(now_ns);
         if !self.hung && now_ns.saturating_sub(since_ns) >= HUNG_AFTER_NS {
@@ -278,7 +280,8 @@ impl Bridge {
                 Received::Message(message) => message,
                 Received::OfUser(uid) => {
                     let why = format!("user {uid} has sent an order");
-                    if self.said.len() < REFUSALS_SAID_MAX && self.said.insert(why.clone()) {
+                    if self.printed.len() < REFUSALS_PRINTED_MAX && self.printed.insert(why.clone())
+                    {
                         notify(Notice::Untrusted(why));
                     }
                     continue;
@@ -293,7 +296,8 @@ impl Bridge {
                 Err(error) => {
                     self.counts.refused += 1;
                     let why = error.to_string();
-                    if self.said.len() < REFUSALS_SAID_MAX && self.said.insert(why.clone()) {
+                    if self.printed.len() < REFUSALS_PRINTED_MAX && self.printed.insert(why.clone())
+                    {
                         notify(Notice::Refused(why));
                     }
                 }
@@ -305,7 +309,7 @@ impl Bridge {
         let room = if self.full_since_ns.is_some() { libc::POLLOUT } else { 0 };
         let [events, reports] = self.datapath.poll_fds();
         let own = (self.socket.fd(), libc::POLLIN | room);
-        // While the agent has no room, the datapath's rings are left alone.
+        // While the agent has no room, the datapath's rings are not read.
         let rings = if room == 0 { libc::POLLIN } else { 0 };
         let mut polled = [(events, rings), (reports, rings), own]
             .map(|(fd, events)| libc::pollfd { fd, events, revents: 0 });
@@ -334,11 +338,11 @@ mod tests {
         Create::default().encode(&mut out, 7);
         outbox.push(&out);
         encode_measure(&mut out, 7, 1, &[5]);
-        outbox.push(&out); // of the agent before
+        outbox.push(&out); // a report of the previous agent's program
         encode_change_prog(&mut out, 7, 2, &[]);
         outbox.obeyed(&out);
         encode_measure(&mut out, 7, 1, &[5]);
-        outbox.push(&out); // on its way while the program changed
+        outbox.push(&out); // a report sent before the program changed
         assert_eq!(kinds(&outbox), [5, 0]);
         encode_measure(&mut out, 7, 2, &[5]);
         outbox.push(&out);

@@ -1,4 +1,4 @@
-//! What happens now: a block that is painted again and again, or lines where there is no terminal.
+//! The state of the demonstration: a block that is redrawn on a terminal, or lines without one.
 
 use super::paths::{PATHS, Plan};
 use super::record::Run;
@@ -9,12 +9,12 @@ use std::io::{IsTerminal, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often a line is written where there is no terminal.
+/// How often a line is written without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// A terminal cuts long lines instead of wrapping them, and wraps again.
+/// Makes a terminal cut long lines; `WRAP_ON` makes it wrap them again.
 const WRAP_OFF: &str = "\x1b[?7l";
 const WRAP_ON: &str = "\x1b[?7h";
-/// Clears from here to the end of the screen.
+/// Clears the screen from the cursor to the end.
 const CLEAR_BELOW: &str = "\x1b[J";
 
 /// What a path does now.
@@ -27,21 +27,21 @@ pub enum Lane {
     },
     Running {
         driver: String,
-        /// The arm in charge.
+        /// The arm that drives the download.
         arm: String,
-        /// How long it has run.
+        /// The time since the download's first byte.
         at: Duration,
         received_bytes: u64,
         srtt_ms: Option<f64>,
-        /// Why that arm is in charge.
+        /// Why this arm drives the download.
         why: String,
     },
-    /// All its downloads have ended.
+    /// All downloads of the path have ended.
     Done,
 }
 
 impl Lane {
-    /// A download, as the agent sees it.
+    /// A running download, with the agent's row for its flow if an agent drives it.
     pub fn running(driver: &str, at: Duration, received_bytes: u64, row: Option<Row>) -> Self {
         let driver = driver.to_owned();
         match row {
@@ -60,17 +60,17 @@ impl Lane {
 #[derive(Debug)]
 struct State {
     lanes: Vec<Lane>,
-    /// Of each lane: downloads that ended, and the time they took.
+    /// For each lane: the number of downloads that ended, and their total time.
     ended: Vec<(u32, Duration)>,
     notes: Vec<String>,
 }
 
-/// Where the paths say what they do.
+/// The shared state to which all paths report.
 #[derive(Debug)]
 pub struct Board(Mutex<State>);
 
 impl Board {
-    /// Before anything has run.
+    /// The state before the first download.
     pub fn new() -> Self {
         Self(Mutex::new(State {
             lanes: vec![Lane::Waiting; PATHS.len()],
@@ -83,17 +83,17 @@ impl Board {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A path does something else.
+    /// Sets what a path does now.
     pub fn set(&self, path: usize, lane: Lane) {
         self.lock().lanes[path] = lane;
     }
 
-    /// Something to say once.
+    /// Adds a line that is shown once.
     pub fn note(&self, note: String) {
         self.lock().notes.push(note);
     }
 
-    /// A download has ended, `took` after it was prepared.
+    /// Records that a download has ended, `took` after its preparation began.
     pub fn ended(&self, run: &Run, took: Duration) {
         let mut state = self.lock();
         let (count, total) = &mut state.ended[run.path];
@@ -133,7 +133,7 @@ impl<'a> Display<'a> {
         Self { board, plan, clock, is_terminal, painted_lines: 0, line_at: Duration::ZERO }
     }
 
-    /// Shows what is new. Standard error may be closed; the downloads go on.
+    /// Shows the current state. If standard error is closed, the downloads go on.
     pub fn show(&mut self) {
         let now = self.clock.elapsed();
         let mut text = String::new();
@@ -160,7 +160,7 @@ impl<'a> Display<'a> {
     }
 }
 
-/// What is to come, by what each path's downloads took so far.
+/// The estimated remaining time, from how long each path's downloads took so far.
 fn left(state: &State, plan: &Plan, now: Duration) -> Duration {
     let of_lane = plan.rounds * u32::try_from(plan.drivers.len()).unwrap_or(u32::MAX);
     let left_of = |(count, total): &(u32, Duration)| {

@@ -18,7 +18,7 @@ use clap::Args;
 use live::{Board, Display};
 use page::Content;
 use paths::Plan;
-use race::{Race, Reins};
+use race::{Control, Race};
 use record::Run;
 use remuda_live::Clock;
 use results::Facts;
@@ -29,38 +29,38 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use summary::Summary;
 
-/// Rein, and the three arms it picks from, each alone.
+/// Rein, and the three arms it chooses from, each alone.
 const DRIVERS: [&str; 4] = ["rein", "cubic", "bbr", "westwood"];
 const MEGABYTE: u64 = 1_000_000;
 
 /// Download real files over three paths, by rein and by each arm alone, and compare.
 ///
-/// The paths (wired with a small buffer, wired with a large one, WiFi-like) are emulated links
-/// between network namespaces; the TCP is this kernel's own. On each path one competing CUBIC flow
-/// runs. It shows live which arm each download has and why; at the end it prints the completion
-/// times and writes an HTML page with plots, and the numbers beside it. Needs root.
+/// The paths (wired with a small buffer, wired with a large buffer, WiFi-like) are emulated links
+/// between network namespaces; the TCP is this kernel's own. A competing CUBIC flow runs on each
+/// path. The display shows which arm each download has, and why. At the end the command prints the
+/// completion times, and writes an HTML page with plots and files with the numbers. Needs root.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Size of the file, in MB of 1000000 bytes, 1 to 1000 [default: 10, or 5 with --quick]
+    /// Size of the file in MB of 1000000 bytes, 1 to 1000 [default: 10, or 5 with --quick]
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..=1000))]
     file_mb: Option<u64>,
-    /// Downloads by each driver on each path, 1 to 100 [default: 2, or 1 with --quick]
+    /// Downloads for each driver on each path, 1 to 100 [default: 2, or 1 with --quick]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
-    /// Smaller files, once: about 40 seconds
+    /// Smaller files, downloaded once: about 40 seconds
     #[arg(long)]
     quick: bool,
-    /// Decides the order of downloads, and the loss and jitter of the links
+    /// Seed of the order of downloads, and of the links' loss and jitter
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// What drives the downloads: arms and policies, separated by commas
+    /// The drivers to compare: arms and policies, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_values = DRIVERS)]
     drivers: Vec<String>,
-    /// Start no download that could not end within this time, in seconds
+    /// Start no download that might not end within this time, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 165,
           value_parser = clap::value_parser!(u64).range(5..=86_400))]
     within_s: u64,
-    /// Where the page goes; the numbers go beside it, with the ending .csv
+    /// The file of the page; the numbers go into .csv files beside it
     #[arg(long, value_name = "FILE", default_value = "out/demo.html")]
     html: PathBuf,
 }
@@ -84,7 +84,6 @@ impl DemoArgs {
         })
     }
 
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         let plan = self.plan()?;
         let (plan, runs) = if unprivileged::is_root() {
@@ -99,7 +98,7 @@ impl DemoArgs {
     }
 }
 
-/// Writes the page, and the numbers beside it.
+/// Writes the page, and the files with the numbers beside it.
 fn write(plan: &Plan, runs: &[Run], summary: &Summary, page: &Path) -> Result<(), Failure> {
     let doing = |path: &Path, error| format!("cannot write {}: {error}", path.display());
     let stem = page.file_stem().ok_or("--html: it must name a file")?.to_string_lossy();
@@ -121,21 +120,21 @@ fn write(plan: &Plan, runs: &[Run], summary: &Summary, page: &Path) -> Result<()
     Ok(())
 }
 
-/// Says what is missing, and runs what can run.
+/// Prints what needs root, and runs what works without.
 fn without_root(plan: Plan) -> Result<(Plan, Vec<Run>), Failure> {
     eprintln!("{}", unprivileged::NOTICE);
     let plan = unprivileged::plan(plan);
     let entered = unprivileged::enter_user_namespace().map_err(Failure::from);
-    match entered.and_then(|()| race(&plan, Reins::Kernel)) {
+    match entered.and_then(|()| race(&plan, Control::Kernel)) {
         Ok(runs) => Ok((plan, runs)),
         Err(error) => {
-            println!("{}", unprivileged::herd()?);
+            println!("{}", unprivileged::arms_and_policies()?);
             Err(format!("nothing ran without root: {error}").into())
         }
     }
 }
 
-/// Runs the plan under an agent of its own, in a private directory that goes with it.
+/// Runs the plan under its own agent, in a temporary private directory.
 fn with_agent(plan: &Plan) -> Result<Vec<Run>, Failure> {
     let folder = tempfile::tempdir()?;
     // Unique among the agents of this host, and at most 15 characters.
@@ -143,17 +142,17 @@ fn with_agent(plan: &Plan) -> Result<Vec<Run>, Failure> {
     let run_dir = folder.path().join("run");
     let binary = std::env::current_exe()?;
     let agent = AgentChild::start(&binary, &run_dir, &["--policy", "rein", "--name", &name])?;
-    let runs = race(plan, Reins::Agent(&agent, &name))?;
+    let runs = race(plan, Control::Agent(&agent, &name))?;
     agent.stop()?;
     Ok(runs)
 }
 
-fn race(plan: &Plan, reins: Reins<'_>) -> Result<Vec<Run>, Failure> {
+fn race(plan: &Plan, control: Control<'_>) -> Result<Vec<Run>, Failure> {
     let stopped = stop_flag()?;
     let (board, clock) = (Board::new(), Clock::start());
     let mut display = Display::new(&board, plan, clock);
     let gate = Mutex::new(());
-    let race = Race { plan, reins, board: &board, stopped: &stopped, clock, gate };
+    let race = Race { plan, control, board: &board, stopped: &stopped, clock, gate };
     let runs = race.run(|| display.show()).map_err(|failure| failure as Failure)?;
     if stopped.load(Ordering::Relaxed) {
         return Err("stopped; nothing was written, and nothing is left running".into());

@@ -1,4 +1,4 @@
-//! One self-contained HTML page: no script, no network.
+//! A self-contained HTML page: no script, no network access.
 
 use super::paths::{PATHS, Plan, RATE_MBIT_PER_SEC};
 use super::plot::{Band, Bar, BarPlot, Series, TimePlot, escape};
@@ -9,28 +9,27 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 const TEMPLATE: &str = include_str!("page.html");
-const INTRO: &str = "Every download ran under rein, which starts with cubic and picks an arm from \
-                     what it measures, and under each arm alone.";
+const INTRO: &str = "Every download ran under rein, which starts with cubic and chooses an arm \
+                     from what it measures, and under each arm alone.";
 const INTRO_WITHOUT_REIN: &str = "Rein did not run.";
-/// Goodput is drawn over so many spans of a download, none shorter than the least.
+/// The number of spans of a download in the goodput plot; none is shorter than the minimum below.
 const GOODPUT_SPANS: u32 = 50;
 const GOODPUT_SPAN_MIN: Duration = Duration::from_millis(250);
 
-/// What the page shows.
+/// The content of the page.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
-    /// What was to run.
     pub plan: &'a Plan,
     pub runs: &'a [Run],
     pub summary: &'a Summary,
-    /// What was run, by name.
+    /// Facts about the run, by name.
     pub facts: &'a Facts,
-    /// Names of the files beside it: runs and samples.
+    /// Names of the files beside the page: runs and samples.
     pub files: [&'a str; 2],
 }
 
-/// Puts values in the place of their names in a template, in one pass: a value that looks like a
-/// name stays as it is.
+/// Replaces names in a template by values, in one pass: a value that looks like a name is not
+/// replaced again.
 fn fill(template: &str, values: &[(&str, String)]) -> String {
     let mut parts = template.split("{{");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -43,7 +42,7 @@ fn fill(template: &str, values: &[(&str, String)]) -> String {
     out
 }
 
-/// The style of a driver or an arm.
+/// The style class of a driver or an arm.
 fn class(name: &str) -> &'static str {
     let known = ["rein", "cubic", "bbr", "westwood", "reno"];
     known.into_iter().find(|it| *it == name).unwrap_or("other")
@@ -206,7 +205,7 @@ fn table(
     html + "</tbody></table>"
 }
 
-/// What the paper measured, in its own words' order.
+/// The completion times in the paper.
 fn paper() -> String {
     let times = PAPER_TIMES_S.map(|(driver, time_s)| format!("{driver} {time_s:.2} s"));
     format!(
@@ -215,7 +214,7 @@ fn paper() -> String {
     )
 }
 
-/// Which arm had the flow, and when.
+/// The spans of time in which each arm drove the flow.
 fn bands(run: &Run) -> Vec<Band> {
     let mut bands: Vec<Band> = Vec::new();
     for sample in &run.samples {
@@ -242,7 +241,7 @@ fn rtt(run: &Run) -> Vec<(f64, f64)> {
     run.samples.iter().filter_map(point).collect()
 }
 
-/// Mbit/s over spans of a download.
+/// The goodput in Mbit/s over spans of a download.
 fn goodput(run: &Run) -> Vec<(f64, f64)> {
     let span = (run.elapsed / GOODPUT_SPANS).max(GOODPUT_SPAN_MIN);
     let (mut from, mut points) = ((Duration::ZERO, 0), Vec::new());

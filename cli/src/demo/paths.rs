@@ -1,23 +1,23 @@
-//! The three paths, and who runs on them in which order: data, and no clock.
+//! The three paths, and the order in which drivers run on them. Pure data, without a clock.
 
 use remuda_live::{LinkSpec, PathSpec, QueueSpec};
 use std::time::Duration;
 
 /// 3 MB/s, as in the paper.
 pub const RATE_MBIT_PER_SEC: f64 = 24.0;
-/// One way: 40 ms there and back, as in the paper.
+/// One-way: 40 ms in both directions together, as in the paper.
 pub const DELAY_MS: f64 = 20.0;
-/// Acknowledgements share their way with nothing; this many BDPs never fill.
+/// Only acknowledgements go up, so a queue of this many BDPs never fills.
 const UP_QUEUE_BDPS: f64 = 8.0;
 
-/// A path of the demonstration. Rate and delay are the same for all.
+/// A path of the demonstration. Rate and delay are the same on all paths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Path {
     pub key: &'static str,
     pub title: &'static str,
-    /// What the paper's Rein picks here.
+    /// The arm that the paper's Rein chooses here.
     pub suits: &'static str,
-    /// Droptail buffer before the bottleneck, in BDPs.
+    /// Drop-tail buffer before the bottleneck, in BDPs.
     pub buffer_bdps: f64,
     /// Standard deviation of the delay.
     pub jitter_std_ms: f64,
@@ -25,7 +25,7 @@ pub struct Path {
     pub jitter_correlation: f64,
 }
 
-/// Rein's section 5.2: two wired networks that differ in the buffer, and a WiFi-like one.
+/// Rein's section 5.2: two wired networks with different buffers, and a WiFi-like one.
 pub const PATHS: [Path; 3] = [
     Path {
         key: "wired_1_bdp",
@@ -48,15 +48,15 @@ pub const PATHS: [Path; 3] = [
         title: "WiFi-like",
         suits: "westwood",
         buffer_bdps: 2.0,
-        // A radio sends again what it lost, so TCP sees delay that varies within milliseconds (some
-        // 30 packets here), and hardly a loss.
+        // A radio retransmits what it loses. So TCP sees a delay that varies within milliseconds
+        // (about 30 packets here), and almost no loss.
         jitter_std_ms: 20.0,
         jitter_correlation: 0.97,
     },
 ];
 
 impl Path {
-    /// As the emulator takes it. Downloads go down: from the server to the client.
+    /// The path for the emulator. Downloads go down, from the server to the client.
     pub fn spec(&self, seed: u64) -> PathSpec {
         let up = LinkSpec {
             rate_mbit_per_sec: Some(RATE_MBIT_PER_SEC),
@@ -92,32 +92,30 @@ impl Path {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Who drives the downloads.
+    /// The drivers of the downloads.
     pub drivers: Vec<String>,
     /// How often each driver downloads the file on each path.
     pub rounds: u32,
-    /// Size of the file.
     pub file_bytes: u64,
-    /// Decides loss, jitter and order.
+    /// The seed of loss, jitter and order.
     pub seed: u64,
-    /// No download starts that could not end within this time.
+    /// No download starts that might not end within this time.
     pub within: Duration,
 }
 
-/// One download to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heat {
     /// Index into [`PATHS`].
     pub path: usize,
     pub driver: String,
     pub round: u32,
-    /// Of the link's random draws: the same for all drivers of a round.
+    /// The seed of the links, the same for all drivers of a round.
     pub seed: u64,
 }
 
 impl Plan {
-    /// What runs on a path, one after the other. Each driver takes each place in turn, so that none
-    /// has the quiet or the busy moments of the machine to itself.
+    /// The downloads on a path, in order. The order rotates from round to round, so that no driver
+    /// always runs in the quiet or the busy moments of the machine.
     pub fn heats(&self, path: usize) -> Vec<Heat> {
         let mut heats = Vec::new();
         for round in 0..self.rounds {
@@ -130,7 +128,7 @@ impl Plan {
         heats
     }
 
-    /// How long the download takes with half of the path, its fair share.
+    /// The time of a download at half of the path's rate, its fair share.
     pub fn fair_time(&self) -> Duration {
         Duration::from_secs_f64(self.file_bytes as f64 * 8.0 / (RATE_MBIT_PER_SEC * 1e6 / 2.0))
     }

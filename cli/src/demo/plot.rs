@@ -1,26 +1,26 @@
-//! Plots as inline SVG, of a size that a phone shows at full scale.
+//! Plots as inline SVG, in a size that a phone shows without scaling.
 
 use std::fmt::Write as _;
 
-/// What is drawn on: pixels of a phone's width.
+/// The width of a plot: that of a phone in pixels.
 const WIDTH: f64 = 360.0;
 const TIME_HEIGHT: f64 = 230.0;
 const LEFT: f64 = 36.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 36.0;
 const BOTTOM: f64 = 38.0;
-/// The strip above a plot that names the arm in charge.
+/// The height of the strip above a plot that shows the driving arm.
 const STRIP: f64 = 6.0;
-/// A letter's width, about: a band that is narrower than its name has none.
+/// The approximate width of a letter: a band narrower than its name shows no name.
 const LETTER_WIDTH: f64 = 6.2;
 const BAR_LEFT: f64 = 76.0;
 const BAR_RIGHT: f64 = 64.0;
 const BAR_PITCH: f64 = 30.0;
 const BAR_HEIGHT: f64 = 14.0;
-/// About so many steps an axis.
+/// The approximate number of steps of an axis.
 const STEPS: f64 = 5.0;
 
-/// Makes any text safe between tags and in attributes.
+/// Escapes text for use between tags and in attributes.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -36,7 +36,7 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// A value in the unit of an axis that starts at 0.
+/// The scale of an axis that starts at 0.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     most: f64,
@@ -46,7 +46,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// An axis to `most` or a little further: to the next of its steps.
+    /// An axis from 0 to `most`, extended to the next step.
     fn new(most: f64, from_px: f64, to_px: f64) -> Self {
         let most = if most.is_finite() && most > 0.0 { most } else { 1.0 };
         let rough = most / STEPS;
@@ -68,17 +68,17 @@ impl Scale {
 #[derive(Clone, Debug)]
 pub struct Series {
     pub name: String,
-    /// For the style sheet.
+    /// The style class of its colour on the page.
     pub class: &'static str,
-    /// Seconds, and what the axis says.
+    /// Seconds, and the value in the unit of the axis.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A span of time.
+/// A span of time in which one arm drove the flow.
 #[derive(Clone, Debug)]
 pub struct Band {
     pub name: String,
-    /// For the style sheet.
+    /// The style class of its colour on the page.
     pub class: &'static str,
     pub span_s: (f64, f64),
 }
@@ -86,13 +86,13 @@ pub struct Band {
 #[derive(Clone, Debug)]
 pub struct TimePlot {
     pub title: String,
-    /// Of the upward axis.
+    /// The unit of the vertical axis.
     pub unit: &'static str,
-    /// The end of the upward axis.
+    /// The end of the vertical axis.
     pub most: f64,
-    /// The last one lies on top.
+    /// The last series is drawn on top.
     pub series: Vec<Series>,
-    /// The arm in charge.
+    /// The spans of the driving arms.
     pub bands: Vec<Band>,
 }
 
@@ -191,11 +191,11 @@ fn line_svg(series: &Series, x: Scale, y: Scale) -> String {
 #[derive(Clone, Debug)]
 pub struct Bar {
     pub name: String,
-    /// For the style sheet.
+    /// The style class of its colour on the page.
     pub class: &'static str,
-    /// Its end; `None` where there is nothing to show.
+    /// The length of the bar; `None` without a value.
     pub mean: Option<f64>,
-    /// What it is the mean of.
+    /// The values of which `mean` is the mean.
     pub values: Vec<f64>,
     pub text: String,
 }
@@ -205,7 +205,7 @@ pub struct BarPlot {
     pub title: String,
     /// The end of the axis.
     pub most: f64,
-    /// From top to bottom.
+    /// In order from top to bottom.
     pub bars: Vec<Bar>,
 }
 

@@ -1,4 +1,4 @@
-//! The downloads: on every path one after the other, on all paths at the same time.
+//! Runs the downloads: one after the other on each path, on all paths at the same time.
 
 use super::live::{Board, Lane};
 use super::paths::{Heat, PATHS, Plan};
@@ -13,45 +13,45 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Who competes with every download: the kernel's own, as in the paper.
+/// The competing flow's algorithm: the kernel's own, as in the paper.
 pub const CROSS_TRAFFIC: &str = "cubic";
-/// How often a download is looked at.
+/// How often a download is sampled.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the agent may take to list a new flow.
+/// How often to ask whether the agent lists a new flow.
 const FLOW_TURNS: u32 = 400;
 const FLOW_TURN: Duration = Duration::from_millis(5);
-/// A download ends unfinished after so many times its fair share, and a little.
+/// A download is stopped after this many times its fair time, plus `PATIENCE_FLOOR`.
 const PATIENCE: u32 = 4;
 const PATIENCE_FLOOR: Duration = Duration::from_secs(5);
 
-/// An error that a thread can hand over.
+/// An error that can be sent between threads.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What drives the downloads.
+/// The source of the drivers.
 #[derive(Clone, Copy, Debug)]
-pub enum Reins<'a> {
-    /// An agent, under the name that sockets ask for.
+pub enum Control<'a> {
+    /// An agent, and the name that sockets give to TCP_CONGESTION.
     Agent(&'a AgentChild, &'a str),
     /// The kernel's own algorithms.
     Kernel,
 }
 
-/// What all paths share.
+/// State that all paths share.
 pub struct Race<'a> {
     pub plan: &'a Plan,
-    pub reins: Reins<'a>,
-    /// Where its progress shows.
+    pub control: Control<'a>,
+    /// The display of the progress.
     pub board: &'a Board,
-    /// Set to end it early.
+    /// Set to end the race early.
     pub stopped: &'a AtomicBool,
-    /// Runs since its start.
+    /// Runs since the start of the race.
     pub clock: Clock,
-    /// One flow starts at a time: the agent gives new flows the driver that was set last.
+    /// Held while a flow starts: the agent gives new flows the driver that was set last.
     pub gate: Mutex<()>,
 }
 
 impl Race<'_> {
-    /// Runs every path in a thread of its own. `show` is called again and again until all end.
+    /// Runs every path in its own thread. Calls `show` repeatedly until all have ended.
     pub fn run(&self, mut show: impl FnMut()) -> Result<Vec<Run>, Failure> {
         thread::scope(|scope| {
             let lanes: Vec<_> = (0..PATHS.len())
@@ -93,7 +93,7 @@ impl Race<'_> {
             let before = self.clock.elapsed();
             let run = match self.heat(&heat, left) {
                 Ok(Some(run)) => run,
-                // Ctrl-C reaches the agent as well: what fails after it fails because of it.
+                // Ctrl-C also ends the agent: errors after it are a consequence, and are ignored.
                 Err(error) if !self.is_stopped() => return Err(error),
                 Ok(None) | Err(_) => break,
             };
@@ -103,12 +103,14 @@ impl Race<'_> {
         Ok(runs)
     }
 
-    /// One download, in a testbed of its own: nothing of the one before is left in a queue.
+    /// Runs one download in its own testbed, so that no packets of the previous one remain in
+    /// queues.
     fn heat(&self, heat: &Heat, left: Duration) -> Result<Option<Run>, Failure> {
         let testbed = Testbed::new(&PATHS[heat.path].spec(heat.seed))?;
         self.board.set(heat.path, Lane::Starting { driver: heat.driver.clone() });
-        // Just before the download: had it filled the queue first, no driver would see the path
-        // without one, and take the queue for the path's own delay.
+        // The competing flow starts just before the download. If it had filled the queue first, no
+        // driver would see the path without a queue, and all would take the queueing delay for the
+        // path's delay.
         let cross = Transfer { algorithm: Some(CROSS_TRAFFIC.to_owned()), ..Transfer::default() };
         let cross = cross.start(testbed.server(), testbed.client())?;
         let (download, flow) = self.start(heat, &testbed)?;
@@ -126,14 +128,14 @@ impl Race<'_> {
         Ok(Some(finished(heat, outcome, notes, completed)))
     }
 
-    /// Starts a download, and finds the agent's number for it.
+    /// Starts a download. Returns it with the agent's number for its flow.
     fn start(&self, heat: &Heat, testbed: &Testbed) -> Result<(Running, Option<u32>), Failure> {
         let transfer = |algorithm: &str| Transfer {
             bytes: Some(self.plan.file_bytes),
             algorithm: Some(algorithm.to_owned()),
             ..Transfer::default()
         };
-        let Reins::Agent(agent, name) = self.reins else {
+        let Control::Agent(agent, name) = self.control else {
             let transfer = transfer(&heat.driver);
             return Ok((transfer.start(testbed.server(), testbed.client())?, None));
         };
@@ -141,7 +143,8 @@ impl Race<'_> {
         let known: Vec<u32> = agent.flows()?.iter().map(|row| row.id).collect();
         agent.set(Target::New, &heat.driver)?;
         let download = transfer(name).start(testbed.server(), testbed.client())?;
-        // Namespaces have the same addresses, and may use the same port: the flow is also new.
+        // Namespaces have the same addresses and may use the same port, so the flow must also be
+        // new.
         let local = download.sender_address.to_string();
         let is_it = |row: &&Row| row.local == local && !known.contains(&row.id);
         for _ in 0..FLOW_TURNS {
@@ -154,7 +157,7 @@ impl Race<'_> {
         Err(format!("the agent does not list the flow from {local}").into())
     }
 
-    /// Looks at a download until it ends, or has taken too long, or all is to stop.
+    /// Samples a download until it ends, takes too long, or the race is stopped.
     fn watch(
         &self,
         heat: &Heat,
@@ -177,7 +180,7 @@ impl Race<'_> {
     }
 
     fn row(&self, flow: Option<u32>) -> Result<Option<Row>, Failure> {
-        let (Reins::Agent(agent, _), Some(id)) = (self.reins, flow) else { return Ok(None) };
+        let (Control::Agent(agent, _), Some(id)) = (self.control, flow) else { return Ok(None) };
         Ok(agent.flows()?.into_iter().find(|row| row.id == id))
     }
 

@@ -1,21 +1,21 @@
-//! What is noted of a download.
+//! The record of a download.
 
 use ccp_agent::flow::Row;
 use std::time::Duration;
 
-/// One look at a download.
+/// The state of a download at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Since the download's first byte.
     pub at: Duration,
     pub received_bytes: u64,
-    /// The arm in charge.
+    /// The arm that drives the download.
     pub arm: String,
     pub srtt_ms: Option<f64>,
     pub cwnd_pkts: u64,
 }
 
-/// What a policy decided, and from what.
+/// A decision of a policy, with its inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// Since the download's first byte.
@@ -26,36 +26,35 @@ pub struct Choice {
     pub features: Vec<(String, String)>,
 }
 
-/// A download that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// Index into [`super::paths::PATHS`].
     pub path: usize,
     pub driver: String,
     pub round: u32,
-    /// Whether the whole file arrived; if not, `elapsed` is a lower bound.
+    /// Whether the whole file arrived. If not, `elapsed` is a lower bound.
     pub completed: bool,
     /// From the first byte sent to the last one received.
     pub elapsed: Duration,
-    /// What arrived, every byte compared.
+    /// Bytes that arrived; each was compared with the byte sent.
     pub received_bytes: u64,
     pub retransmitted_pkts: u32,
-    /// Bytes that had arrived, by time, at every 50 ms or so.
+    /// Bytes that had arrived, by time, about every 50 ms.
     pub progress: Vec<(Duration, u64)>,
-    /// Looks at the flow, at every 100 ms or so; empty without an agent.
+    /// Samples of the flow, about every 100 ms; empty without an agent.
     pub samples: Vec<Sample>,
-    /// In the order they were made.
+    /// In order of time.
     pub choices: Vec<Choice>,
 }
 
 impl Run {
-    /// The arm that had the flow when it ended.
+    /// The arm that drove the flow at its end.
     pub fn last_arm(&self) -> &str {
         self.samples.last().map_or(&self.driver, |sample| &sample.arm)
     }
 }
 
-/// The notes taken while a download runs.
+/// What is recorded while a download runs.
 #[derive(Debug, Default)]
 pub struct Notes {
     pub samples: Vec<Sample>,
@@ -64,7 +63,7 @@ pub struct Notes {
 
 impl Notes {
     pub fn take(&mut self, at: Duration, received_bytes: u64, row: &Row) {
-        // Only a policy's decision has features.
+        // Only a decision of a policy has features.
         let last = self.choices.last().map(|choice| (&choice.why, &choice.features));
         if !row.features.is_empty() && last != Some((&row.why, &row.features)) {
             let (why, features) = (row.why.clone(), row.features.clone());
@@ -84,7 +83,7 @@ impl Notes {
 pub mod tests {
     use super::*;
 
-    /// A download of a second at 8 Mbit/s that `arms` had one after the other.
+    /// A download of 1 MB that `arms` drove one after the other.
     pub fn run(path: usize, driver: &str, elapsed_s: f64, arms: &[&str]) -> Run {
         let tenth =
             |n: usize| Duration::from_secs_f64(elapsed_s * n as f64 / arms.len().max(1) as f64);

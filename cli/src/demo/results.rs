@@ -1,4 +1,4 @@
-//! The numbers, in files that say what they are.
+//! The numbers, in files that describe themselves.
 
 use super::paths::{PATHS, Plan};
 use super::race::CROSS_TRAFFIC;
@@ -7,12 +7,12 @@ use crate::commit::commit;
 use std::fmt::Write as _;
 use std::fs;
 
-/// What was run, by name: for the head of a file and for the page.
+/// Facts about the run, by name: for the head of a file and for the page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts(pub Vec<(String, String)>);
 
 impl Facts {
-    /// Of this process and this plan.
+    /// The facts of this process and this plan.
     pub fn of(plan: &Plan) -> Self {
         let words = std::env::args().skip(1);
         let command = std::iter::once("remuda".to_owned()).chain(words).collect::<Vec<_>>();
@@ -64,18 +64,18 @@ fn field(text: &str) -> String {
 }
 
 fn choices(run: &Run) -> String {
-    let said = run.choices.iter().map(|choice| {
+    let texts = run.choices.iter().map(|choice| {
         let features: Vec<String> =
             choice.features.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let (at_s, arm) = (choice.at.as_secs_f64(), &choice.arm);
         format!("{at_s:.1} s {arm}: {} [{}]", choice.why, features.join(" "))
     });
-    said.collect::<Vec<_>>().join("; ")
+    texts.collect::<Vec<_>>().join("; ")
 }
 
-/// One line a download.
+/// A CSV file with one line for each download.
 pub fn runs_csv(facts: &Facts, runs: &[Run]) -> String {
-    let mut text = facts.head("one line a download");
+    let mut text = facts.head("one line for each download");
     text += "# completed: 0 if it was given up; then time_s is a lower bound\n\
              path,driver,round,completed,time_s,received_bytes,retransmitted_pkts,arm_last,\
              choices\n";
@@ -96,9 +96,9 @@ pub fn runs_csv(facts: &Facts, runs: &[Run]) -> String {
     text
 }
 
-/// One line a look at a download.
+/// A CSV file with one line for each sample of a download.
 pub fn samples_csv(facts: &Facts, runs: &[Run]) -> String {
-    let mut text = facts.head("one line a look at a download");
+    let mut text = facts.head("one line for each sample of a download");
     text += "# at_s: since the download's first byte; srtt_ms is empty before the first sample\n\
              path,driver,round,at_s,received_bytes,arm,srtt_ms,cwnd_pkts\n";
     for run in runs {

@@ -1,11 +1,11 @@
-//! Completion times, compared as the paper does, and what rein picked.
+//! Completion times, compared as in the paper, and the arms that rein chose.
 
 use super::paths::{PATHS, Plan};
 use super::record::Run;
 use crate::table::table;
 use std::fmt;
 
-/// Whose gain is counted.
+/// The driver whose gain over the others is computed.
 pub const POLICY: &str = "rein";
 /// Rein's section 5.2: seconds for 30 MB, the mean over its three environments.
 pub const PAPER_TIMES_S: [(&str, f64); 4] =
@@ -18,7 +18,7 @@ pub struct Times {
     pub least_s: f64,
     pub most_s: f64,
     pub count: usize,
-    /// Some did not complete: the true times are longer.
+    /// Whether a download did not complete: the true mean is then larger.
     pub is_bound: bool,
 }
 
@@ -52,26 +52,26 @@ impl fmt::Display for Times {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     pub driver: String,
-    /// By path; `None` where it did not run.
+    /// For each path; `None` if the driver did not run there.
     pub times: Vec<Option<Times>>,
-    /// The mean of the paths' means; `None` unless it ran on all.
+    /// The mean of the paths' means; `None` unless the driver ran on all paths.
     pub mean_s: Option<f64>,
-    /// Whether that mean is a lower bound.
+    /// Whether the mean is a lower bound.
     pub is_bound: bool,
     /// How much longer this driver takes than rein, in per cent of rein's time.
     pub rein_gains_percent: Option<f64>,
 }
 
-/// What rein picked on a path.
+/// The arms that rein chose on a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pick {
     /// Index into [`PATHS`].
     pub path: usize,
     /// The arm at the end of each download.
     pub arms: Vec<String>,
-    /// Downloads that ended with the arm that the paper's Rein picks.
+    /// How many downloads ended with the arm that the paper's Rein chooses.
     pub as_paper: usize,
-    /// Why, a line a download.
+    /// The reasons, one line for each download.
     pub why: String,
 }
 
@@ -84,7 +84,6 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Compares what has run.
     pub fn of(plan: &Plan, runs: &[Run]) -> Self {
         let mut lines: Vec<Line> = plan.drivers.iter().map(|driver| line(driver, runs)).collect();
         let rein = lines.iter().find(|line| line.driver == POLICY && !line.is_bound);
@@ -97,7 +96,7 @@ impl Summary {
         Self { lines, picks }
     }
 
-    /// The comparison in a sentence, whoever wins.
+    /// The comparison in one sentence, whether rein wins or not.
     pub fn verdict(&self) -> String {
         let rein = self.lines.iter().find(|line| line.driver == POLICY);
         let Some(rein_s) = rein.and_then(|line| line.mean_s) else {
@@ -145,11 +144,11 @@ fn why(run: &Run) -> String {
     if run.choices.is_empty() {
         return "it ended before rein had seen enough to decide".to_owned();
     }
-    let said = run.choices.iter().map(|choice| {
+    let texts = run.choices.iter().map(|choice| {
         let at_s = choice.at.as_secs_f64();
         format!("at {at_s:.1} s: {}", choice.why)
     });
-    said.collect::<Vec<_>>().join("; ")
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 fn seconds(mean_s: Option<f64>, is_bound: bool) -> String {
@@ -158,7 +157,7 @@ fn seconds(mean_s: Option<f64>, is_bound: bool) -> String {
 }
 
 impl Line {
-    /// The cells of a table: driver, a time for each path, the mean, rein's gain.
+    /// The cells of a table row: driver, a time for each path, the mean, rein's gain.
     pub fn cells(&self) -> Vec<String> {
         let mut cells = vec![self.driver.clone()];
         let time = |times: &Option<Times>| times.map_or("-".to_owned(), |it| it.to_string());
@@ -171,7 +170,7 @@ impl Line {
     }
 }
 
-/// The columns of that table.
+/// The columns of the table of completion times.
 pub fn columns() -> Vec<String> {
     let mut columns = vec!["driver".to_owned()];
     columns.extend(PATHS.iter().map(|path| format!("{}, s", path.title)));
@@ -181,7 +180,7 @@ pub fn columns() -> Vec<String> {
 }
 
 impl Pick {
-    /// The cells of a table: path, arms, what the paper picks, why.
+    /// The cells of a table row: path, arms, the paper's choice, reasons.
     pub fn cells(&self) -> [String; 4] {
         let path = &PATHS[self.path];
         let agrees = format!("{} ({} of {})", path.suits, self.as_paper, self.arms.len());
@@ -189,8 +188,8 @@ impl Pick {
     }
 }
 
-/// The columns of that table.
-pub const PICK_COLUMNS: [&str; 4] = ["path", "rein ended with", "the paper's pick", "why"];
+/// The columns of the table of rein's choices.
+pub const PICK_COLUMNS: [&str; 4] = ["path", "rein ended with", "the paper's choice", "why"];
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -218,7 +217,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Rein's times on the three paths beside cubic's.
+    /// The summary of these times of rein and cubic on the three paths.
     fn summary(rein_s: [f64; 3], cubic_s: [f64; 3], cubic_completes: bool) -> Summary {
         let plan = Plan {
             drivers: ["rein", "cubic"].map(str::to_owned).to_vec(),

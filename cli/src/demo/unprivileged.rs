@@ -1,43 +1,43 @@
-//! Without root: the same downloads under the kernel's own algorithms, in a user namespace.
+//! The demonstration without root: the same downloads by the kernel's own algorithms, in a user
+//! namespace.
 //!
-//! There this process may make network namespaces and TUN devices, but load no BPF program: the
-//! agent, its arms and rein have to stay away.
+//! In a user namespace this process may create network namespaces and TUN devices, but may not load
+//! BPF programs. So the agent, its arms and rein cannot run.
 
 use super::paths::Plan;
 use ccp_agent::control::{policy_rows, program_rows};
 use std::fs;
 use std::io;
 
-/// Linux' algorithms that the demonstration compares, where the kernel has them.
+/// The kernel's algorithms to compare, if the kernel has them.
 const WANTED: [&str; 4] = ["cubic", "bbr", "westwood", "reno"];
 
-/// Whether this process runs as root.
 pub fn is_root() -> bool {
     // SAFETY: reads a number and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// What is said first.
+/// Printed before anything else.
 pub const NOTICE: &str = "\
-remuda demo: this is not root, so no BPF program can be loaded: no agent, no rein, no arm of ours.
+remuda demo: not root, so no BPF program can be loaded: no agent, no rein and no arm can run.
 fix: sudo remuda demo
-What can run without: the same downloads under this kernel's own algorithms.";
+Without root, the same downloads run by this kernel's own algorithms:";
 
-/// Becomes root of a user namespace of its own. The process must have one thread only.
+/// Becomes root of a new user namespace. The process must have only one thread.
 pub fn enter_user_namespace() -> io::Result<()> {
     // SAFETY: both read a number and cannot fail.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-    // SAFETY: no pointers; no other thread runs that could share what is given up.
+    // SAFETY: no pointers; no other thread runs that could share the old namespace.
     if unsafe { libc::unshare(libc::CLONE_NEWUSER) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // user_namespaces(7): a process may map its group only after it gave up setgroups.
+    // user_namespaces(7): a process may map its group only after it has denied setgroups.
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("0 {uid} 1"))?;
     fs::write("/proc/self/gid_map", format!("0 {gid} 1"))
 }
 
-/// The plan for this kernel's own algorithms.
+/// The same plan with the kernel's own algorithms as drivers.
 pub fn plan(plan: Plan) -> Plan {
     let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     Plan { drivers: natives(&known.unwrap_or_default()), ..plan }
@@ -48,9 +48,9 @@ fn natives(known: &str) -> Vec<String> {
     WANTED.iter().filter(is_known).map(|name| (*name).to_owned()).collect()
 }
 
-/// What root would see, where nothing can run.
-pub fn herd() -> Result<String, ccp_agent::Error> {
-    let mut text = "the herd, which `sudo remuda demo` would run:\n".to_owned();
+/// Lists the arms and policies that root could run.
+pub fn arms_and_policies() -> Result<String, ccp_agent::Error> {
+    let mut text = "arms and policies, which `sudo remuda demo` can run:\n".to_owned();
     for row in program_rows()? {
         text += &format!("  {:<10} {}\n", row.arm, row.summary);
     }
@@ -71,8 +71,8 @@ mod tests {
     }
 
     #[test]
-    fn the_herd_lists_arms_and_policies() {
-        let text = herd().expect("the programs are ours");
+    fn the_list_has_arms_and_policies() {
+        let text = arms_and_policies().expect("the programs are ours");
         assert!(text.contains("westwood") && text.contains("rein"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! What runs a matrix: this process, a Ray cluster, or real TCP.
+//! The engines of a matrix: this process, a Ray cluster, or real TCP.
 
 use super::live;
 use crate::Failure;
@@ -12,55 +12,57 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-/// Where runs run.
+/// The engine that executes runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Engine {
-    /// Simulated, in this process
+    /// The simulator in this process
     Local,
-    /// Simulated, on a Ray cluster, by the Python package's extra `remuda[ray]`
+    /// The simulator on a Ray cluster, through the Python extra `remuda[ray]`
     Ray,
-    /// On real TCP, in real time, one after the other (needs root)
+    /// Real TCP in real time, one run after the other (needs root)
     Live,
 }
 
-/// Where runs run, and how many at a time.
+/// The engine, and how many runs it executes at a time.
 #[derive(Debug, Args)]
 pub struct EngineArgs {
-    /// What runs them; `local` and `ray` give the same table
+    /// What executes the runs; `local` and `ray` give the same table
     #[arg(long, value_enum, default_value = "local")]
     engine: Engine,
-    /// The Ray cluster, as HOST:PORT, ray://HOST:PORT or `auto` [default: one of its own, here]
+    /// The Ray cluster, as HOST:PORT, ray://HOST:PORT or `auto` [default: a new local cluster]
     #[arg(long, value_name = "ADDR")]
     ray_address: Option<String>,
-    /// How many runs at a time [default: one for each core, of this machine or of the cluster]
+    /// How many runs at a time [default: one for each core of this machine or of the cluster]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
 }
 
 impl EngineArgs {
-    /// Refuses what cannot be, before anything is done.
+    /// Refuses combinations of options that make no sense.
     pub fn check(&self) -> Result<(), Failure> {
         if self.ray_address.is_some() && self.engine != Engine::Ray {
-            return Err("--ray-address is of --engine ray; add that, or leave it out".into());
+            return Err(
+                "--ray-address needs --engine ray; add that, or leave out the address".into()
+            );
         }
         if self.is_live() && self.jobs.is_some() {
-            let rule = "live runs share processors, and are run one after the other";
-            return Err(format!("--jobs is not of --engine live: {rule}").into());
+            let rule = "live runs share the processors, so they run one after the other";
+            return Err(format!("--jobs cannot be used with --engine live: {rule}").into());
         }
         Ok(())
     }
 
-    /// Whether runs are on real TCP.
+    /// Whether the runs use real TCP.
     pub fn is_live(&self) -> bool {
         self.engine == Engine::Live
     }
 
-    /// Leaves out what it cannot run, and says so.
+    /// Removes runs that the engine cannot execute. Returns a message if there were any.
     pub fn fit(&self, plan: &mut Plan) -> Result<Option<String>, Failure> {
         if self.is_live() { live::fit(plan) } else { Ok(None) }
     }
 
-    /// Runs all of a plan.
+    /// Executes all runs of a plan.
     pub fn run(
         &self,
         (plan, authors): (&Plan, &AuthorArgs),
@@ -82,7 +84,7 @@ impl EngineArgs {
         if let Some(address) = &self.ray_address {
             command.args(["--address", address]);
         }
-        // A cluster of one's own has no size yet.
+        // The size of a new local cluster is not known yet.
         let jobs = self.jobs.or_else(|| self.ray_address.is_none().then(cores));
         if let Some(jobs) = jobs {
             command.args(["--jobs", &jobs.to_string()]);

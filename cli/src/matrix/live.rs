@@ -1,4 +1,5 @@
-//! Runs on real TCP: a scenario at a time, between network namespaces, by agents of its own.
+//! Runs on real TCP: one scenario at a time between network namespaces, each driver with its own
+//! agent.
 
 use crate::Failure;
 use remuda_live::STOLEN_MAX;
@@ -7,16 +8,16 @@ use remuda_real::{Agents, AuthorsFiles, check, named_drivers};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-/// How often a run is run, at most, of which a hypervisor took too much.
+/// How often a run is repeated, at most, if a hypervisor took too much time from it.
 const TRIES: u32 = 3;
 
-/// This kernel's release: another one is another result.
+/// This kernel's release. Another kernel may give other results.
 pub fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Refuses what real TCP cannot have at all, and leaves out environments that it cannot have: how
-/// many, and why.
+/// Removes the runs that real TCP does not support. Returns how many, and why. Fails if it supports
+/// none.
 pub fn fit(plan: &mut Plan) -> Result<Option<String>, Failure> {
     if !rustix::process::geteuid().is_root() {
         return Err("--engine live makes network namespaces and loads BPF: run it as root".into());
@@ -33,12 +34,12 @@ pub fn fit(plan: &mut Plan) -> Result<Option<String>, Failure> {
     let left_out = all - plan.jobs.len();
     let Some(first) = reasons.first().filter(|_| left_out > 0) else { return Ok(None) };
     if plan.jobs.is_empty() {
-        return Err(format!("real TCP cannot have any of these runs, as {first}").into());
+        return Err(format!("real TCP supports none of these runs, as {first}").into());
     }
     Ok(Some(format!("{left_out} of {all} runs left out that real TCP cannot have, as {first}")))
 }
 
-/// Runs all of a plan.
+/// Executes all runs of a plan.
 pub fn run(
     (plan, authors): (&Plan, &AuthorsFiles),
     store: Option<&Store>,

@@ -1,4 +1,4 @@
-//! `remuda matrix`: drivers × environments × seeds, and how good each is.
+//! `remuda matrix`: runs drivers × environments × seeds, and ranks the drivers.
 
 mod engine;
 mod live;
@@ -31,81 +31,81 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What stands for every arm and policy there is, but for arms that never change their window, and
-/// those that need a table: no table is loaded.
+/// Stands for every arm and policy, except arms that never change their window, and arms that need
+/// a table, because the matrix loads none.
 const ALL: &str = "all";
-/// What is run if nothing is asked for.
+/// The suite that runs by default.
 const SUITE: &str = "smoke";
 
-/// How good arms and policies are, on every kind of path.
+/// Compare arms and policies on every kind of path.
 ///
-/// Runs every arm given in every environment of the suites, with every seed, in the simulator, many
-/// at a time, and says who does best. A run that was run before, by the same program, is not run
-/// again: stop a matrix with Ctrl-C, and the same command goes on.
+/// Runs every given arm in every environment of the suites with every seed, many at a time in the
+/// simulator, and ranks the arms. A run that the same program has completed before is not run
+/// again: stop a matrix with Ctrl-C, and the same command continues it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  Which suites there are; and the environments of one
+  List the suites; and the environments of one suite
     remuda matrix --list
     remuda matrix --list --suite wireless
-  All arms on sixty environments of every kind, in minutes
+  Run all arms in sixty environments of every kind, in minutes
     remuda matrix --arm all
-  ccBench's 690 environments, for one arm
+  Run ccBench's 690 environments for one arm
     remuda matrix --suite ccbench-solo --arm cubic
-  Three arms on deep buffers of cellular paths, ten seeds each
+  Run three arms on deep buffers of cellular paths, ten seeds each
     remuda matrix --suite wireless --only cell/ --arm cubic,bbr,copa --seeds 1..10
-  An arm in Python beside two others
+  Run an arm in Python beside two others
     remuda matrix --author my_cca.py --arm my_cca,cubic,bbr
-  The kernel's own beside ours, on real TCP, in real time (needs root)
+  Run the kernel's algorithms beside ours on real TCP, in real time (needs root)
     remuda matrix --engine live --suite ccp --arm cubic,native:cubic,bbr,native:bbr
-  On environments that the training of antelope has not seen
+  Run environments that the training of antelope has not seen
     remuda matrix --suite drawn:1000000..1000300 --arm antelope,rein,bbr
-  On the Ray cluster this machine is part of
+  Run on the Ray cluster of this machine
     remuda matrix --arm all --engine ray --ray-address auto
 
-Under --out: matrix.parquet, a row a run; emulation/matrix/README.md says what its columns are;
-report.html, what it says; `remuda report` compares it with another one.")]
+Under --out: matrix.parquet, one row for each run (its columns: emulation/matrix/README.md),
+and the page report.html. `remuda report` compares a table with another one.")]
 pub struct MatrixArgs {
     /// Suites that come with the program, or suite files [default: smoke]
     #[arg(long, value_name = "NAME|FILE", value_delimiter = ',')]
     suite: Vec<String>,
-    /// Arms and policies; `all` stands for every one but `fixed` and `remy`
+    /// Arms and policies; `all` stands for every one except `fixed` and `remy`
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "cubic,bbr")]
     arm: Vec<String>,
-    /// Only environments that have this in SUITE/NAME
+    /// Run only environments whose SUITE/NAME contains this
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only environments of this group, A to P, or of this id of a paper, as B2
+    /// Run only environments of this group, A to P, or of this id of a paper, such as B2
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     group: Vec<String>,
-    /// Every run with every seed from A to B, both included
+    /// Run everything with every seed from A to B, both included
     #[arg(long, value_name = "A..B", default_value = "1..1")]
     seeds: Seeds,
     #[command(flatten)]
     authors: AuthorArgs,
-    /// Where the table goes
+    /// The folder of the table
     #[arg(long, value_name = "DIR", default_value = "out/matrix")]
     out: PathBuf,
-    /// Where runs are kept [default: runs/ under --out]
+    /// The folder of completed runs [default: runs/ under --out]
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Runs everything, whatever is kept, and keeps nothing
+    /// Run everything again, and keep no runs
     #[arg(long, conflicts_with = "keep")]
     fresh: bool,
     #[command(flatten)]
     engine: EngineArgs,
-    /// Lists suites, or with --suite their environments, and runs nothing
+    /// List the suites, or with --suite their environments, and run nothing
     #[arg(long)]
     list: bool,
-    /// Prints one JSON object a run instead of the ranking
+    /// Print one JSON object for each run instead of the ranking
     #[arg(long)]
     json: bool,
-    /// Prints neither ranking nor progress
+    /// Print neither ranking nor progress
     #[arg(long)]
     quiet: bool,
 }
 
-/// A suite that comes with the program, or of a file.
+/// A suite that comes with the program, or from a file.
 pub fn suite_of(name: &str) -> Result<Suite, Failure> {
     if name.starts_with(remuda_samples::suite::PREFIX) {
         return Ok(remuda_samples::suite(name)?);
@@ -114,7 +114,7 @@ pub fn suite_of(name: &str) -> Result<Suite, Failure> {
     if !name.ends_with(".toml") {
         let is_file = path.is_file() && !suite_names().any(|known| known == name);
         let rule = "a suite is a TOML file, whose name ends in .toml";
-        let fix = "fix: rename it if it is one; `remuda matrix --list` has those that come with us";
+        let fix = "fix: rename the file; `remuda matrix --list` shows the suites of the program";
         return if is_file {
             Err(format!("--suite {name}: {rule}\n{fix}").into())
         } else {
@@ -126,10 +126,10 @@ pub fn suite_of(name: &str) -> Result<Suite, Failure> {
     Ok(suite.map_err(|error| scenario_for_suite(path).unwrap_or_else(|| refuse(error)))?)
 }
 
-/// Every driver by its name, each once.
-fn drivers(said: &[String], config: &Config, is_live: bool) -> Result<Vec<String>, Failure> {
+/// The drivers to run, without repetitions.
+fn drivers(given: &[String], config: &Config, is_live: bool) -> Result<Vec<String>, Failure> {
     let mut all: Vec<String> = Vec::new();
-    for name in said {
+    for name in given {
         let names = if name == ALL {
             let is_meant = |name: &&str| {
                 let arm = remuda_algorithms::arm(name);
@@ -138,10 +138,11 @@ fn drivers(said: &[String], config: &Config, is_live: bool) -> Result<Vec<String
             catalogue::names().into_iter().filter(is_meant).map(str::to_owned).collect()
         } else {
             if name.starts_with("native:") && !is_live {
-                let rule = "is the kernel's own, and runs on real TCP only: add --engine live";
+                let rule =
+                    "is an algorithm of the kernel, and runs on real TCP only: add --engine live";
                 return Err(format!("--arm {name}: {rule}").into());
             }
-            // A window is no arm, and known to the simulator alone.
+            // A constant window is not an arm, and only the simulator knows it.
             if !name.starts_with("window:") {
                 let named = |error| format!("--arm {name}: {error}");
                 drivers::check(name, config).map_err(named)?;
@@ -157,7 +158,7 @@ fn drivers(said: &[String], config: &Config, is_live: bool) -> Result<Vec<String
     Ok(all)
 }
 
-/// Neighbours of what is tested are named by suites.
+/// Checks the drivers that suites name for the neighbours of the tested flow.
 fn check_neighbours(plan: &Plan, config: &Config) -> Result<(), Failure> {
     for name in named_drivers(plan.jobs.iter().map(|job| &job.scenario)) {
         let named = |error| format!("a flow of these environments: {error}");
@@ -167,7 +168,6 @@ fn check_neighbours(plan: &Plan, config: &Config) -> Result<(), Failure> {
 }
 
 impl MatrixArgs {
-    /// Runs it.
     pub fn run(self) -> Result<(), Failure> {
         if self.list {
             return self.print_list();
@@ -195,23 +195,23 @@ impl MatrixArgs {
         let unkept = bar.clear();
         let (rows, failures) = parted(ran.rows);
         if let (true, Some(why)) = (rows.is_empty(), &ran.broken) {
-            // A table of before is worth more than one of nothing.
+            // Keep an existing table: it is worth more than an empty one.
             return Err(why.to_string().into());
         }
         let all = plan.jobs.len();
         let partial = (rows.len() < all).then(|| format!("{} of {all} runs", rows.len()));
         let matrix = Matrix { rows, about: self.about(partial) };
-        // Before anything is printed, as `| head` ends us there; and where it cannot be written,
-        // what was run is at least said.
+        // Write the table before printing, because `| head` would end the process. If writing
+        // fails, the ranking is still printed.
         let written = self.write(&matrix);
         self.print(&matrix.rows)?;
         if !self.quiet {
             eprintln!("{}", show::done(&matrix.rows, all, unkept, clock.elapsed()));
         }
-        let said = written.map(|written| self.say_where(&written, &matrix.rows));
+        let shown = written.map(|written| self.print_paths(&written, &matrix.rows));
         let done = matrix.rows.len();
         let verdict = verdict(&failures, done, all, stopped.load(Ordering::Relaxed));
-        said?;
+        shown?;
         let done = done + failures.len();
         match ran.broken {
             None => verdict,
@@ -219,7 +219,7 @@ impl MatrixArgs {
         }
     }
 
-    /// Writes the table, and the report if there is anything to report.
+    /// Writes the table, and the report unless the table is empty.
     fn write(&self, matrix: &Matrix) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
         let table = self.out.join("matrix.parquet");
         let doing =
@@ -232,7 +232,7 @@ impl MatrixArgs {
         Ok(written)
     }
 
-    fn say_where(&self, written: &[(&str, PathBuf)], rows: &[Row]) {
+    fn print_paths(&self, written: &[(&str, PathBuf)], rows: &[Row]) {
         if self.quiet {
             return;
         }
@@ -244,7 +244,7 @@ impl MatrixArgs {
         }
     }
 
-    /// What is asked for, or else the default.
+    /// The given suites, or the default suite.
     fn suite_names(&self) -> Vec<&str> {
         match &self.suite[..] {
             [] => vec![SUITE],
@@ -252,19 +252,19 @@ impl MatrixArgs {
         }
     }
 
-    /// Two files of one name would be one suite to their rows.
+    /// Refuses two files with the same stem, because their rows would carry the same suite name.
     fn suites(&self) -> Result<Vec<Suite>, Failure> {
         let mut all: BTreeMap<String, &str> = BTreeMap::new();
         let mut suites = Vec::new();
-        for said in self.suite_names() {
-            let suite = suite_of(said)?;
-            match all.insert(suite.name.clone(), said) {
-                Some(before) if before == said => {}
+        for given in self.suite_names() {
+            let suite = suite_of(given)?;
+            match all.insert(suite.name.clone(), given) {
+                Some(before) if before == given => {}
                 Some(before) => {
-                    let fix = "rows would not tell them apart; fix: rename one";
+                    let fix = "their rows could not be distinguished; fix: rename one";
                     let name = &suite.name;
                     return Err(
-                        format!("--suite {before} and {said} are both `{name}`: {fix}").into()
+                        format!("--suite {before} and {given} are both `{name}`: {fix}").into()
                     );
                 }
                 None => suites.push(suite),
@@ -288,7 +288,7 @@ impl MatrixArgs {
         Ok(Some(Store::open(&folder, code).map_err(doing)?))
     }
 
-    /// What the table says of itself: nothing that two runs of one matrix do not share.
+    /// Facts for the table's metadata. They must be equal in two runs of the same matrix.
     fn about(&self, partial: Option<String>) -> BTreeMap<String, String> {
         let facts = [
             ("program", Some(concat!("remuda ", env!("CARGO_PKG_VERSION")).to_owned())),
@@ -300,8 +300,8 @@ impl MatrixArgs {
             ("suites", Some(self.suite_names().join(","))),
             ("arms", Some(self.arm.join(","))),
         ];
-        let said = facts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        said.collect()
+        let known = facts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        known.collect()
     }
 
     fn print(&self, rows: &[Row]) -> Result<(), Failure> {
@@ -329,7 +329,7 @@ impl MatrixArgs {
     }
 }
 
-/// What came of runs, and what came of none.
+/// Splits finished runs into rows and errors.
 fn parted(runs: Vec<Option<Result<Row, Error>>>) -> (Vec<Row>, Vec<Error>) {
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
     for finished in runs.into_iter().flatten() {
@@ -341,7 +341,7 @@ fn parted(runs: Vec<Option<Result<Row, Error>>>) -> (Vec<Row>, Vec<Error>) {
     (rows, failures)
 }
 
-/// What failed, and whether all was done.
+/// Prints the failures. Returns an error if a run failed or was not done.
 fn verdict(failures: &[Error], done: usize, all: usize, stopped: bool) -> Result<(), Failure> {
     for failure in failures {
         eprintln!("remuda matrix: {failure}");
@@ -363,9 +363,9 @@ mod tests {
     #[test]
     fn all_stands_for_every_driver_that_needs_no_settings() {
         let config = Config::default();
-        let names = |said: &[&str]| {
-            let said: Vec<String> = said.iter().map(|it| (*it).to_owned()).collect();
-            drivers(&said, &config, false).map_err(|error| error.to_string())
+        let names = |given: &[&str]| {
+            let given: Vec<String> = given.iter().map(|it| (*it).to_owned()).collect();
+            drivers(&given, &config, false).map_err(|error| error.to_string())
         };
         let all = names(&["all", "cubic"]).unwrap();
         assert!(all.contains(&"rein".to_owned()) && all.contains(&"bbr3".to_owned()), "{all:?}");

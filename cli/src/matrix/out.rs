@@ -1,7 +1,7 @@
-//! The folder of a matrix's table: one matrix at a time writes there.
+//! The output folder of a matrix. Only one matrix at a time may write there.
 //!
-//! Two of them would replace each other's table and report, and write one file half by half before
-//! it has its name. What is kept of runs, under --keep, any number of them may share.
+//! Two of them would replace each other's table and report, and would mix their writes to one file.
+//! Completed runs (--keep) may be shared by any number.
 
 use crate::Failure;
 use rustix::fs::{FlockOperation, flock};
@@ -10,24 +10,24 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-/// Who holds the lock writes its process's number here. It stays behind: to remove it would be to
-/// take it from whoever opened it meanwhile.
+/// The lock's owner writes its process id here. The file is never removed: another process may have
+/// it open already.
 const LOCK: &str = ".lock";
-/// A process's number, and no more of whatever else may lie there.
+/// The length of a process id; a longer text is not read.
 const PID_BYTES_MAX: u64 = 20;
 
-/// A folder that is ours until this is dropped, or the process ends in whatever way.
+/// An output folder that is locked until this is dropped, or the process ends in any way.
 #[derive(Debug)]
 pub struct Out {
     _lock: File,
 }
 
 impl Out {
-    /// Makes the folder, tries to write there before hours of work end in a wrong name, and locks
+    /// Creates the folder, writes there before hours of work might fail on a wrong name, and locks
     /// it.
     pub fn take(folder: &Path) -> Result<Self, Failure> {
         let doing = |error| {
-            let fix = "fix: an --out DIR that can be written to";
+            let fix = "fix: give an --out DIR that you can write to";
             format!("cannot write to --out {}: {error}\n{fix}", folder.display())
         };
         fs::create_dir_all(folder).map_err(doing)?;
@@ -35,7 +35,7 @@ impl Out {
         options.create(true).truncate(false).read(true).write(true);
         let mut file = options.open(folder.join(LOCK)).map_err(doing)?;
         let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        // On a file system without locks nobody can tell.
+        // A file system without locks returns another error: then there is no protection.
         if locked == Err(Errno::WOULDBLOCK) {
             return Err(taken(folder, &mut file));
         }
@@ -49,11 +49,11 @@ impl Out {
 fn taken(folder: &Path, lock: &mut File) -> Failure {
     let mut pid = String::new();
     let read = lock.take(PID_BYTES_MAX).read_to_string(&mut pid);
-    let is_said = read.is_ok() && pid.parse::<u32>().is_ok();
-    let who = if is_said { format!(" (process {pid})") } else { String::new() };
+    let is_pid = read.is_ok() && pid.parse::<u32>().is_ok();
+    let owner = if is_pid { format!(" (process {pid})") } else { String::new() };
     let folder = folder.display();
-    let rule = format!("--out {folder}: another matrix{who} writes there");
-    let keep = "with --keep DIR the two share what they run";
+    let rule = format!("--out {folder}: another matrix{owner} writes there");
+    let keep = "with --keep DIR both can share their runs";
     format!("{rule}\nfix: wait for it, or give another --out; {keep}").into()
 }
 
@@ -67,12 +67,12 @@ mod tests {
         let path = folder.path().join("a/b");
         let first = Out::take(&path).unwrap();
         let error = Out::take(&path).unwrap_err().to_string();
-        let said = format!(
+        let start = format!(
             "--out {}: another matrix (process {}) writes there\nfix: ",
             path.display(),
             std::process::id()
         );
-        assert!(error.starts_with(&said), "{error}");
+        assert!(error.starts_with(&start), "{error}");
         drop(first);
         fs::write(path.join(LOCK), "a text that is longer than any process's number").unwrap();
         let again = Out::take(&path).unwrap();
@@ -90,6 +90,6 @@ mod tests {
         fs::create_dir_all(path.join(LOCK)).unwrap();
         let error = Out::take(&path).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot write to --out {}: ", path.display())));
-        assert!(error.ends_with("fix: an --out DIR that can be written to"), "{error}");
+        assert!(error.ends_with("fix: give an --out DIR that you can write to"), "{error}");
     }
 }

@@ -1,21 +1,21 @@
-//! How far a matrix is: a bar on a terminal, a line now and then elsewhere, nothing on short work;
-//! and at once if a row cannot be kept, as whoever is told early can still make room.
+//! The progress of a matrix: a bar on a terminal, occasional lines without one, nothing for short
+//! work. Warns at once if a row cannot be kept, so that the user can still make room.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use remuda_matrix::{Progress, Unkept};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// Work that is done sooner needs no bar.
+/// Work that ends sooner needs no bar.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// How often a line is written where there is no terminal.
+/// How often a line is written without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// What that costs, and the fix.
+/// What a run that is not kept costs, and the fix.
 const UNKEPT: &str = "\
-    its row goes into the table, but the next matrix runs it again, as all that cannot be kept\n\
+    its row goes into the table, but the next matrix runs it again, like all that cannot be kept\n\
     fix: make room there now, or --keep DIR elsewhere the next time";
 
-/// What is shown on standard error meanwhile.
+/// The progress on standard error.
 pub struct Bar {
     quiet: bool,
     runs: usize,
@@ -25,12 +25,11 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Of so many runs.
     pub fn new(runs: usize, quiet: bool) -> Self {
         Self { quiet, runs, bar: None, line_at: LINE_EVERY, unkept: None }
     }
 
-    /// Shows how far it is, if it is time to.
+    /// Shows the progress, if it is time to.
     pub fn show(&mut self, so_far: &Progress, elapsed: Duration) {
         if let (None, Some(first)) = (&self.unkept, &so_far.unkept) {
             self.warn(first);
@@ -49,7 +48,7 @@ impl Bar {
         }
     }
 
-    /// Who wants to hear nothing of progress wants to hear of this.
+    /// Prints a warning, also with --quiet.
     fn warn(&self, first: &Unkept) {
         let warning = format!("remuda matrix: cannot keep a run: {}\n{UNKEPT}", first.why);
         match &self.bar {
@@ -58,7 +57,7 @@ impl Bar {
         }
     }
 
-    /// Takes the bar away, and says how many runs could not be kept.
+    /// Removes the bar. Returns how many runs could not be kept.
     pub fn clear(self) -> usize {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
@@ -71,12 +70,12 @@ fn bar(runs: usize) -> ProgressBar {
     let target = ProgressDrawTarget::stderr();
     let bar = ProgressBar::with_draw_target(Some(runs as u64), target);
     let style = ProgressStyle::with_template("{bar:40} {msg}");
-    // The template is a constant; a plain bar is as good if it were wrong.
+    // The template is a constant; if it were wrong, a plain bar would do.
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
 }
 
-/// How far it is, and how long it will still take if it goes on so. What was kept took no time.
+/// The progress and the estimated remaining time. Runs kept from before took no time.
 fn message(so_far: &Progress, elapsed: Duration) -> String {
     let Progress { done, kept, failed, all, .. } = *so_far;
     let mut text = format!("{done} of {all} runs");

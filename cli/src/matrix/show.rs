@@ -1,4 +1,4 @@
-//! What a matrix prints.
+//! The tables and lines that a matrix prints.
 
 use crate::Failure;
 use crate::table::{figure, table};
@@ -6,14 +6,14 @@ use remuda_matrix::{Interval, Plan, Rank, Row};
 use remuda_scenarios::Suite;
 use std::time::Duration;
 
-/// A share, 1000 %: more of them is hard to read.
+/// From this share (1000 %) on, a factor is easier to read than percent.
 const FACTOR_FROM: f64 = 10.0;
 
 pub fn ranking(rows: &[Row]) -> String {
     ranking_table(&remuda_matrix::ranking(rows))
 }
 
-/// Drivers, the best first.
+/// The drivers as a table, the best first.
 pub fn ranking_table(ranks: &[Rank]) -> String {
     let environments = ranks.first().map_or(0, |rank| rank.environments);
     let mut shown = table(&[
@@ -57,7 +57,7 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
     )
 }
 
-/// A middle, and its interval if it has one.
+/// The middle of an interval, with its bounds if it has them.
 pub fn spread(it: Interval, factor: f64) -> String {
     let show = |value: f64| figure(Some(value * factor));
     match it.bounds {
@@ -66,7 +66,7 @@ pub fn spread(it: Interval, factor: f64) -> String {
     }
 }
 
-/// How far one is ahead of the next, in percent; above 1000 % as a factor, with its interval.
+/// How far one driver is ahead of the next, in percent; above 1000 % as a factor.
 pub fn ahead(it: Interval) -> String {
     let [low, high] = it.bounds.unwrap_or([it.middle; 2]);
     if it.middle.max(high) > FACTOR_FROM {
@@ -109,13 +109,13 @@ pub fn environments(plan: &Plan) -> String {
     shown.to_string()
 }
 
-/// What was done, what of it the next matrix runs again, and how long it took.
+/// How many runs were done, how many could not be kept, and how long it took.
 pub fn done(rows: &[Row], all: usize, unkept: usize, took: Duration) -> String {
     let again = if unkept > 0 { format!(", {unkept} of them not kept") } else { String::new() };
     format!("remuda matrix: {} of {all} runs in {:.1} s{again}", rows.len(), took.as_secs_f64())
 }
 
-/// How many runs miss pass/fail lines, if there are any such lines.
+/// How many runs miss pass/fail lines; `None` without such lines.
 pub fn missed(rows: &[Row]) -> Option<String> {
     let lines: u64 = rows.iter().map(|row| row.expected).sum();
     let missing = rows.iter().filter(|row| !row.missed.is_empty()).count();

@@ -1,5 +1,5 @@
-//! `remuda report`: what a matrix says, as a page or in the terminal, and what changed since
-//! another one.
+//! `remuda report`: reports the results of a matrix as a page or in the terminal, and what changed
+//! since another matrix.
 
 mod plot;
 mod series;
@@ -19,73 +19,74 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the page is called that lies beside a table.
+/// The name of the page beside a table.
 const PAGE: &str = "report.html";
 
-/// What a matrix says: one page that needs no network, or tables in the terminal.
+/// Report the results of a matrix: one page that needs no network, or tables in the terminal.
 ///
-/// The page has who is best on every kind of path, rankings, throughput and delay, distributions,
-/// every environment, who starves whom, and the pass/fail lines. `remuda matrix` writes it beside
-/// its table; this writes it again, with what changed since another table, or with time series.
+/// The page shows the best arm on every kind of path, rankings, throughput and delay,
+/// distributions, every environment, which flows starve others, and the pass/fail lines. `remuda
+/// matrix` writes the page beside its table; this command writes it again, optionally with a
+/// comparison with another table, or with time series.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  The page of the last matrix, again
+  Write the page of the last matrix again
     remuda report
-  What did my change do? A matrix before it, one after it, and the difference
+  See the effect of a change: run a matrix before it and after it, and compare
     remuda matrix --arm all --out out/before
     remuda matrix --arm all --out out/after
     remuda report out/after --against out/before
-  In the terminal, and with an exit status for CI: 0, 1 if an arm became worse, 2 on trouble
+  Compare in the terminal, with an exit status for CI: 0, 1 if an arm became worse, 2 on errors
     remuda report out/after --against out/before --text --check
-  What happened, second by second, where a name has cell/ in it
+  Show time series of the environments with cell/ in their name
     remuda report --series wireless/cell/owd_ms=20
-  The same in the terminal, for one arm
+  Show the same in the terminal, for one arm
     remuda report --series wireless/cell/owd_ms=20 --arm rein --text
-  Does a policy do better than each arm, and where does it not?
+  See where a policy does better than each arm, and where it does not
     remuda report --text --versus rein
-  Charts for a paper, as SVG and PNG: three arms on two kinds of path
+  Draw charts for a paper, as SVG and PNG: three arms on two kinds of path
     remuda report --plot out/plots --paths 'cellular paths,wired paths' --arm rein,bbr,cubic")]
 pub struct ReportArgs {
-    /// A table of `remuda matrix`, or the folder it is in
+    /// A table of `remuda matrix`, or its folder
     #[arg(value_name = "TABLE", default_value = "out/matrix")]
     table: PathBuf,
-    /// An older table, or its folder: says what changed from there to TABLE
+    /// An older table, or its folder: shows what changed from it to TABLE
     #[arg(long, value_name = "TABLE")]
     against: Option<PathBuf>,
-    /// Adds time series of the environments that have this in SUITE/NAME: runs them again, with
-    /// the table's first seed and every arm of it, or those of --arm
+    /// Add time series of the environments whose SUITE/NAME contains this. Runs them again with the
+    /// table's first seed, and with all its arms or those of --arm
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     series: Vec<String>,
-    /// Suite files that TABLE has environments of, for --series
+    /// Suite files with environments of TABLE, for --series
     #[arg(long, value_name = "FILE", value_delimiter = ',', requires = "series")]
     suite: Vec<String>,
     #[command(flatten)]
     authors: AuthorArgs,
-    /// Where the page goes [default: report.html beside the table]
+    /// The file of the page [default: report.html beside the table]
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
     out: Option<PathBuf>,
-    /// Also draws the charts into DIR, each as SVG and as PNG, white, a column of a paper wide:
+    /// Also draw the charts into DIR, each as SVG and PNG on white, as wide as a column of a paper:
     /// ranking, throughput and delay, distributions, merit by arm and group
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-    /// Paths to draw, by a part of what the page calls them, as `cellular paths` [default: all
+    /// Paths to draw, by a part of their name on the page, such as `cellular paths` [default: all
     /// paths]
     #[arg(long, value_name = "PART", value_delimiter = ',', requires = "plot")]
     paths: Vec<String>,
-    /// Arms of --series [default: all of the table], and those to mark in the charts of --plot
-    /// [default: the five best]. All are ranked, whichever are marked
+    /// Arms of --series [default: all of the table], and arms to mark in the charts of --plot
+    /// [default: the five best]. The charts rank all arms in any case
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     arm: Vec<String>,
-    /// Prints these policies or arms beside each other one: what each has of the best arm of each
-    /// environment less what the other has, and where it has least in comparison
+    /// Compare these policies or arms with each other driver: the difference of what both reach of
+    /// the best arm of each environment, and where the first falls behind most
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "text")]
     versus: Vec<String>,
-    /// Prints tables instead of writing a page; with --series, time series and what changed alone
+    /// Print tables instead of writing a page; with --series, only time series and changes
     #[arg(long)]
     text: bool,
-    /// Ends with status 1 if a run misses a pass/fail line, or, with --against, if an arm fails or
-    /// runs are missing; then only lines count that were not missed before
+    /// Exit with status 1 if a run misses a pass/fail line. With --against: if an arm fails or runs
+    /// are missing; then a missed line counts only if it was not missed before
     #[arg(long)]
     check: bool,
 }
@@ -102,11 +103,10 @@ fn write(path: &Path, html: &str) -> Result<(), Failure> {
         .map_err(|error| format!("cannot write {}: {error}", path.display()).into())
 }
 
-/// Why a report does not end well.
+/// Why a report does not succeed.
 pub enum Failed {
-    /// Something is not as good as it must be.
     Check(String),
-    /// There is no report.
+    /// The report could not be made.
     Trouble(Failure),
 }
 
@@ -117,7 +117,6 @@ impl<E: Into<Failure>> From<E> for Failed {
 }
 
 impl ReportArgs {
-    /// Makes it.
     pub fn run(&self) -> Result<(), Failed> {
         self.check_arms_are_of_something()?;
         let matrix = Matrix::read(&self.table)?;
@@ -147,7 +146,7 @@ impl ReportArgs {
         }
     }
 
-    /// The charts' files, before all else: what is refused here leaves no page.
+    /// Draws the charts before anything else is written, so that an error leaves no page behind.
     fn drawn(&self, board: &Board) -> Result<Option<String>, Failure> {
         let Some(folder) = &self.plot else { return Ok(None) };
         let plots = plots(board, &self.paths, &self.arm)?;
@@ -158,10 +157,10 @@ impl ReportArgs {
         if self.arm.is_empty() || self.plot.is_some() || !self.series.is_empty() {
             return Ok(());
         }
-        Err("--arm: says whom --series and --plot show; fix: add one of these, or leave it".into())
+        Err("--arm: needs --series or --plot; fix: add one of these, or leave it out".into())
     }
 
-    /// What `--versus` prints, after all else.
+    /// The comparison of `--versus`, printed last.
     fn versus_of(&self, matrix: &Matrix) -> Result<String, Failure> {
         let known = matrix.drivers();
         if let Some(name) = self.versus.iter().find(|name| !known.contains(name)) {
@@ -193,7 +192,7 @@ impl ReportArgs {
         Ok(Series::of(matrix, wanted, &self.suites(matrix)?, &config)?)
     }
 
-    /// Those that the table has environments of.
+    /// The suites whose environments are in the table.
     fn suites(&self, matrix: &Matrix) -> Result<Vec<Suite>, Failure> {
         let given = self.suite.iter().map(|name| suite_of(name)).collect::<Result<Vec<_>, _>>()?;
         let mut all = given;
@@ -234,7 +233,7 @@ mod tests {
     #[test]
     fn a_flag_that_says_nothing_is_refused() {
         for (line, part) in [
-            ("--arm bbr", "--arm: says whom --series and --plot show; fix: add one of these"),
+            ("--arm bbr", "--arm: needs --series or --plot; fix: add one of these"),
             ("--paths wired", "--plot <DIR>"),
             ("--suite a.toml", "--series <PART>"),
             ("--text --out a.html", "cannot be used with"),

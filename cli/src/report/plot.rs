@@ -5,11 +5,13 @@ use remuda_report::Plot;
 use std::fs;
 use std::path::Path;
 
-/// Writes each chart in both kinds; says the paths of all files, a line each.
+/// Writes each chart in both formats. Returns the paths of all files, one on each line.
 pub fn write(folder: &Path, plots: &[Plot]) -> Result<String, Failure> {
     let refused = |error: std::io::Error| {
         let folder = folder.display();
-        format!("--plot {folder}: cannot write there: {error}; fix: say a folder of your own")
+        format!(
+            "--plot {folder}: cannot write there: {error}; fix: give a folder that you can write to"
+        )
     };
     fs::create_dir_all(folder).map_err(refused)?;
     let mut files = Vec::new();
@@ -34,13 +36,13 @@ mod tests {
         let (name, svg) = ("ranking-all-paths".to_owned(), "<svg/>".to_owned());
         let plots = [Plot { name, svg, png: vec![1, 2] }];
         let at = folder.path().join("a/b");
-        let said = write(&at, &plots).unwrap();
+        let paths = write(&at, &plots).unwrap();
         let [svg, png] = ["svg", "png"].map(|it| at.join(format!("ranking-all-paths.{it}")));
-        assert_eq!(said, format!("{}\n{}", svg.display(), png.display()));
+        assert_eq!(paths, format!("{}\n{}", svg.display(), png.display()));
         assert_eq!(fs::read_to_string(&svg).unwrap(), "<svg/>");
         assert_eq!(fs::read(png).unwrap(), [1, 2]);
         let error = write(&svg, &plots).unwrap_err().to_string();
         assert!(error.starts_with(&format!("--plot {}: cannot write there: ", svg.display())));
-        assert!(error.ends_with("; fix: say a folder of your own"), "{error}");
+        assert!(error.ends_with("; fix: give a folder that you can write to"), "{error}");
     }
 }

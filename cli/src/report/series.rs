@@ -1,12 +1,12 @@
-//! What happened in a run, as a table: a row a span of time.
+//! The time series of a run as a table, one row for each span of time.
 
 use crate::table::{figure, table};
 use remuda_report::{FlowSeries, Series};
 
-/// So many rows are read, and fit on a screen.
+/// The number of rows: few enough for a screen.
 const ROWS: usize = 30;
 
-/// The mean of what was looked at from one moment to another.
+/// The mean of the samples in a span; `None` without samples.
 fn mean(t_s: &[f64], span: (f64, f64), value: impl Fn(usize) -> Option<f64>) -> Option<f64> {
     let inside = t_s.iter().enumerate().filter(|(_, at)| **at > span.0 && **at <= span.1);
     let all: Vec<f64> = inside.filter_map(|(place, _)| value(place)).collect();
@@ -17,7 +17,7 @@ fn goodput(flow: &FlowSeries, span: (f64, f64)) -> Option<f64> {
     mean(&flow.t_s, span, |place| Some(flow.goodput_mbit_per_sec[place]))
 }
 
-/// The arm at a moment.
+/// The arm at this moment.
 fn arm(flow: &FlowSeries, at_s: f64) -> String {
     let last = flow.arms.iter().rev().find(|(from, _)| *from <= at_s);
     last.map(|(_, arm)| arm.clone()).unwrap_or_default()
@@ -32,7 +32,7 @@ fn decisions(flow: &FlowSeries, span: (f64, f64)) -> String {
 fn rows(run: &Series, flow: &FlowSeries) -> String {
     let mut others: Vec<&FlowSeries> = run.flows.iter().filter(|it| *it != flow).collect();
     if run.flows_left_out > 0 {
-        // Their sum would not be of all.
+        // The sum would not include all flows, so it is not shown.
         others.clear();
     }
     let mut columns = vec!["until, s", "goodput, Mbit/s"];
@@ -44,7 +44,7 @@ fn rows(run: &Series, flow: &FlowSeries) -> String {
     let mut shown = table(&columns);
     for row in 0..ROWS {
         let [from, to] = [row, row + 1].map(|it| run.duration_s * it as f64 / ROWS as f64);
-        // What is looked at when all begins is of the first row.
+        // The first row includes the sample at the very start.
         let span = (if row == 0 { -1.0 } else { from }, to);
         let queue = mean(&run.link.t_s, span, |at| Some(run.link.queue_pkts[at] as f64));
         let srtt = mean(&flow.t_s, span, |at| flow.srtt_ms[at]);
@@ -63,7 +63,7 @@ fn rows(run: &Series, flow: &FlowSeries) -> String {
     shown.to_string()
 }
 
-/// Each tested flow of a run.
+/// The tables of all tested flows of a run.
 pub fn shown(run: &Series) -> String {
     let mut parts = vec![format!("{} in {}, seed {}", run.driver, run.environment, run.seed)];
     let link = &run.link;

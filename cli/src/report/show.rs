@@ -1,4 +1,4 @@
-//! What `remuda report` prints.
+//! The text that `remuda report` prints.
 
 use super::series;
 use crate::matrix::{ahead, ranking_table, spread};
@@ -7,7 +7,7 @@ use remuda_matrix::Interval;
 use remuda_report::{Board, Diff, Series, Starved, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What changed first, as on the page. Whoever asks for time series wants these, not all else.
+/// Changes come first, as on the page. With time series, the other tables are left out.
 pub fn text(of: &Board, what_changed: Option<&Diff>, runs: &[Series]) -> String {
     let mut parts: Vec<String> = what_changed.map(diff).into_iter().collect();
     parts.extend(runs.iter().map(series::shown));
@@ -17,7 +17,7 @@ pub fn text(of: &Board, what_changed: Option<&Diff>, runs: &[Series]) -> String 
     parts.join("\n\n")
 }
 
-/// The ranking, who is best on which paths, who starves whom, what is missed.
+/// The ranking, the best arms by path, starvation, harm, and missed lines.
 fn board(board: &Board) -> String {
     let mut parts = vec![best(board), starving(board), harm(board), lines(board)];
     if let Some(all) = board.slices.first() {
@@ -42,24 +42,24 @@ fn best(board: &Board) -> String {
     shown.to_string()
 }
 
-/// Who, and how often whom.
+/// Which drivers starve which, and how often.
 fn starving(board: &Board) -> String {
     if board.starved.is_empty() {
-        return "Nobody starves.".to_owned();
+        return "No driver starves another.".to_owned();
     }
     let mut counts: BTreeMap<(String, String), Vec<&Starved>> = BTreeMap::new();
     for it in &board.starved {
         let pair = (it.winner.clone(), it.loser.clone());
         counts.entry(pair).or_default().push(it);
     }
-    let mut shown = table(&["who", "starves", "environments", "tested", "as in"]);
-    for ((who, whom), all) in &counts {
+    let mut shown = table(&["driver", "starves", "environments", "tested", "as in"]);
+    for ((driver, victim), all) in &counts {
         let places: BTreeSet<usize> = all.iter().map(|it| it.environment).collect();
         let tested: BTreeSet<&str> = all.iter().map(|it| it.driver.as_str()).collect();
         let place = &board.environments[all[0].environment];
         let name = format!("{}/{}", place.suite, place.name);
         let tested = tested.into_iter().collect::<Vec<_>>().join(", ");
-        shown.add_row([who, whom, &places.len().to_string(), &tested, &name]);
+        shown.add_row([driver, victim, &places.len().to_string(), &tested, &name]);
     }
     shown.to_string()
 }
@@ -68,7 +68,7 @@ fn harm(board: &Board) -> String {
     if board.harms.is_empty() {
         return String::new();
     }
-    let columns = ["who", "takes of", "runs", "goodput, %", "delay, %", "most, %", "in"];
+    let columns = ["driver", "takes of", "runs", "goodput, %", "delay, %", "most, %", "in"];
     let mut shown = table(&columns);
     let percent = |share: Option<f64>| figure(share.map(|it| it * 100.0));
     for it in &board.harms {
@@ -83,7 +83,7 @@ fn harm(board: &Board) -> String {
             place.unwrap_or_default(),
         ]);
     }
-    format!("{shown}\nHarm: beyond what a neighbour of its own kind would take; medians.")
+    format!("{shown}\nHarm: beyond what the neighbour's own driver would take; medians.")
 }
 
 fn lines(board: &Board) -> String {
@@ -110,7 +110,7 @@ const fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Changes of a percent and less are told apart.
+/// Three decimals, so that changes below one percent show.
 fn ratio(it: Interval) -> String {
     match it.bounds {
         None => format!("{:.3}", it.middle),
@@ -153,7 +153,7 @@ fn diff(diff: &Diff) -> String {
         "{shown}\nOver {} runs that both tables have; {old} only the older one has, {new} only the \
          newer.\nA run is better or worse if its merit changed by more than 2 %. An arm fails if \
          its merit fell by more than 2 % with 95 %\nconfidence, or to less than half in any \
-         environment, or if it misses a line or somebody starves and did not before.",
+         environment, or if it misses a line or a flow starves that did not before.",
         diff.shared
     );
     if !diff.altered.is_empty() {
@@ -170,7 +170,7 @@ fn diff(diff: &Diff) -> String {
     text
 }
 
-/// Why the newer table is not as good as the older one.
+/// Why the newer table is worse than the older one.
 pub fn failing(diff: &Diff) -> String {
     let failing = diff.drivers.iter().filter(|it| it.verdict == Verdict::Fail);
     let names: Vec<&str> = failing.map(|it| it.driver.as_str()).collect();
@@ -194,7 +194,7 @@ mod tests {
     use remuda_matrix::Row;
     use remuda_report::{LinkSeries, Matrix};
 
-    /// Of one arm in forty environments.
+    /// A table of one arm in forty environments.
     fn matrix(merit: impl Fn(usize) -> f64) -> Matrix {
         let row = |place: usize| Row {
             suite: "s".to_owned(),
@@ -214,12 +214,12 @@ mod tests {
         let text = text(&Board::of(&new), Some(&diff), &[]);
         let first = text.lines().find(|line| line.contains("cubic")).unwrap();
         assert!(first.contains("PASS"), "{first}");
-        let said = first.split("  ").find(|cell| cell.contains(" to ")).unwrap().trim();
-        let figures: Vec<&str> = said.split(['(', ')', ' ']).filter(|it| !it.is_empty()).collect();
-        let [middle, low, "to", high] = figures[..] else { panic!("{said}") };
-        assert_eq!(middle, "1.022", "{said}");
-        assert!(low.len() == 5 && high.len() == 5 && low < middle && middle < high, "{said}");
-        assert!(text.find("new merit to old") < text.find("Nobody starves."), "{text}");
+        let cell = first.split("  ").find(|cell| cell.contains(" to ")).unwrap().trim();
+        let figures: Vec<&str> = cell.split(['(', ')', ' ']).filter(|it| !it.is_empty()).collect();
+        let [middle, low, "to", high] = figures[..] else { panic!("{cell}") };
+        assert_eq!(middle, "1.022", "{cell}");
+        assert!(low.len() == 5 && high.len() == 5 && low < middle && middle < high, "{cell}");
+        assert!(text.find("new merit to old") < text.find("No driver starves another."), "{text}");
     }
 
     #[test]
@@ -240,6 +240,6 @@ mod tests {
         assert_eq!(alone, "cubic in s/e0, seed 1");
         let beside = text(&board, Some(&diff), &[run]);
         assert!(beside.contains("PASS") && beside.ends_with(&alone), "{beside}");
-        assert!(!beside.contains("Nobody starves."), "{beside}");
+        assert!(!beside.contains("No driver starves another."), "{beside}");
     }
 }

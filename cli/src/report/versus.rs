@@ -1,10 +1,10 @@
-//! A driver beside each other one, as a table.
+//! A driver compared with each other driver, as a table.
 
 use crate::matrix::spread;
 use crate::table::{figure, table};
 use remuda_matrix::Versus;
 
-/// Places listed of a pair: the page has more.
+/// The most environments listed for a pair; the page lists more.
 const PLACES: usize = 3;
 
 fn places(it: &Versus) -> String {
@@ -20,17 +20,18 @@ fn places(it: &Versus) -> String {
     lines.join("\n")
 }
 
-/// All pairs, those with the least difference first.
+/// All pairs as a table, the smallest difference first.
 pub fn shown(pairs: &[Versus]) -> String {
     if pairs.is_empty() {
-        return "There is no arm to compare by, or nobody to compare with.".to_owned();
+        return "There is no arm to compare by, or no other driver to compare with.".to_owned();
     }
     let mut pairs: Vec<&Versus> = pairs.iter().collect();
     pairs.sort_by(|a, b| {
         let by_name = a.driver.cmp(&b.driver);
         by_name.then(a.difference.middle.total_cmp(&b.difference.middle))
     });
-    let columns = ["who", "beside", "has more, points", "ahead in", "behind in", "least, %"];
+    let columns =
+        ["driver", "compared with", "has more, points", "ahead in", "behind in", "least, %"];
     let mut shown = table(&columns);
     for it in &pairs {
         shown.add_row([
@@ -45,9 +46,9 @@ pub fn shown(pairs: &[Versus]) -> String {
     let count = pairs.first().map_or(0, |it| it.environments);
     format!(
         "{shown}\nOver {count} environments that all of them ran. Points: percent of the merit of \
-         the best arm of each environment,\nthe mean of what one has of it less what the other \
-         has; in brackets the 95 % interval of the pair. One that does not\nreach 0 says which of \
-         the two does better. Least: where it has least in comparison, its percent to the other's."
+         the best arm of each environment,\nthe mean difference between the two; in brackets its \
+         95 % interval. An interval without 0 shows\nwhich of the two does better. Least: where \
+         the driver has least in comparison, its percent to the other's."
     )
 }
 

@@ -1,4 +1,4 @@
-//! The files of one run.
+//! Writes the files of a run.
 
 use super::PlotKind;
 use super::plan::{Run, slug};
@@ -7,13 +7,13 @@ use remuda_results::{About, Outcome, png, qlog, svg, write};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is to be written, and where.
+/// The files to write, and their folder.
 #[derive(Clone, Debug)]
 pub struct Files {
     pub folder: PathBuf,
-    /// Whether plots are drawn.
+    /// The format of the plots; `None` for no plots.
     pub plot: Option<PlotKind>,
-    /// Whether flows are logged.
+    /// Whether each flow gets a qlog file.
     pub qlog: bool,
     pub commit: Option<String>,
 }
@@ -24,7 +24,8 @@ fn put(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
 }
 
 impl Files {
-    /// Makes the folder and tries it, before hours of work end in a full disk or a wrong name.
+    /// Creates the folder and writes to it, before hours of work might fail on a full disk or a
+    /// wrong name.
     pub fn prepare(&self) -> Result<(), Failure> {
         let folder = self.folder.display();
         let doing = |error| format!("cannot write to --out {folder}: {error}");
@@ -34,7 +35,7 @@ impl Files {
         Ok(fs::remove_file(&trial).map_err(doing)?)
     }
 
-    /// Writes all files of a run into a folder of its own.
+    /// Writes all files of a run into the run's own folder.
     pub fn write(&self, run: &Run, outcome: &Outcome) -> Result<(), Failure> {
         let folder = self.folder.join(&run.folder);
         let scenario_toml = Some(run.scenario.to_toml()?);

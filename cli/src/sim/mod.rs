@@ -1,4 +1,4 @@
-//! `remuda sim`: scenarios, many at a time, in the simulator.
+//! `remuda sim`: runs scenarios in the simulator, many at a time.
 
 mod files;
 mod plan;
@@ -24,62 +24,62 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use sweep::{Finished, Options};
 
-/// More runs than this are a line each in the table.
+/// With more runs than this, the table has one line for each run.
 const DETAILED_MAX: usize = 3;
-/// Where pictures and logs go if nothing is said.
+/// The default folder of plots and logs.
 const OUT: &str = "out/sim";
 
-/// What a plot is drawn as.
+/// The format of a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PlotKind {
-    /// Lines that scale
+    /// Vector graphics, as plot.svg
     Svg,
-    /// Pixels
+    /// Pixel graphics, as plot.png
     Png,
 }
 
 /// Run scenarios in the simulator.
 ///
-/// A scenario is a TOML file of links and flows; a folder stands for every .toml in it. Each flow
-/// runs the real datapath program and the real controller over simulated TCP. The same scenario
-/// and seed give the same bytes, on any machine and with any number of jobs.
+/// A scenario is a TOML file of links and flows; a folder stands for every .toml file in it. Each
+/// flow runs the real datapath program and the real controller over simulated TCP. The same
+/// scenario and seed give the same bytes, on any machine and with any number of jobs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  One scenario, and what came of it as a table
+  Run one scenario and show the results as a table
     remuda sim emulation/scenarios/examples/two-cubics.toml
-  With plots, logs for qvis, and Parquet files
+  Also write plots, logs for qvis, and Parquet files
     remuda sim two-cubics.toml --out out/two --plot --qlog
-  Ten seeds of every scenario of a folder, on four cores
+  Run every scenario of a folder with ten seeds, on four cores
     remuda sim emulation/scenarios/examples --seeds 1..10 --jobs 4 --out out/all
-  Another arm and a sweep over delays and buffers: 10 runs
+  Set another arm, and vary delays and buffers: 10 runs
     remuda sim one-cubic.toml --set 'flows.*.driver=bbr' \\
       --vary 'links.*.delay_ms=5,40' --vary links.down.queue.limit_bdp=0.5,1,2,4,8
-  For other programs: one JSON object a run
+  For other programs: print one JSON object for each run
     remuda sim one-cubic.toml --json | jq '.flows[].goodput_mbit_per_sec'
 
 Under --out: flows.parquet, links.parquet, switches.parquet and decisions.parquet of all runs, and
-a folder for each run with these and its time series, flow_samples.parquet and
+a folder for each run with these tables and its time series, flow_samples.parquet and
 link_samples.parquet.")]
 pub struct SimArgs {
     /// Scenario files, or folders of them
     #[arg(required = true, value_name = "SCENARIO")]
     scenarios: Vec<PathBuf>,
-    /// Where results go [without: only the table; with --plot or --qlog: out/sim]
+    /// The folder of the results [default: print only the table; with --plot or --qlog: out/sim]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The seed, in place of the scenarios' own
+    /// The seed, instead of the scenarios' own
     #[arg(long, value_name = "N", env = "SEED",
           value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     seed: Option<u64>,
-    /// Runs each scenario with every seed from A to B, both included
+    /// Run each scenario with every seed from A to B, both included
     #[arg(long, value_name = "A..B", conflicts_with = "seed")]
     seeds: Option<Seeds>,
-    /// Sets a value of every scenario, as in flows.0.driver=bbr; `*` stands for every flow or
-    /// every link, and nothing after the `=` takes the key out. May be given several times
+    /// Set a value in every scenario, such as flows.0.driver=bbr; `*` stands for every flow or
+    /// every link, and an empty value removes the key. May be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<Override>,
-    /// Runs each scenario with every value of a key; given several times: with every combination
+    /// Run each scenario with every value of a key; if given several times, with every combination
     #[arg(long, value_name = "KEY=A,B,...")]
     vary: Vec<Vary>,
     #[command(flatten)]
@@ -87,17 +87,17 @@ pub struct SimArgs {
     /// How many runs at a time [default: one for each core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
-    /// Draws each run: delivery rate and arms, window, RTT, queues; --plot=png for pixels
+    /// Draw each run: delivery rate and arms, window, RTT, queues; --plot=png for PNG
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true,
           default_missing_value = "svg")]
     plot: Option<PlotKind>,
-    /// Writes each flow as a qlog file, which qvis shows
+    /// Write each flow as a qlog file, which qvis shows
     #[arg(long)]
     qlog: bool,
-    /// Prints one JSON object a run instead of the table; without the time series
+    /// Print one JSON object for each run instead of the table, without the time series
     #[arg(long)]
     json: bool,
-    /// Prints neither table nor progress
+    /// Print neither table nor progress
     #[arg(long)]
     quiet: bool,
 }
@@ -118,7 +118,6 @@ impl SimArgs {
         Some(Files { folder, plot, qlog, commit })
     }
 
-    /// Runs them.
     pub fn run(self) -> Result<(), Failure> {
         let config = Arc::new(Config::default());
         let _authors = self.authors.start(&config.authors)?;
@@ -164,7 +163,7 @@ impl SimArgs {
     }
 }
 
-/// One line, without the time series.
+/// The outcome as one line of JSON, without the time series.
 fn json(outcome: &Outcome) -> Result<String, Failure> {
     let mut value = serde_json::to_value(outcome)?;
     if let Some(fields) = value.as_object_mut() {
@@ -174,7 +173,7 @@ fn json(outcome: &Outcome) -> Result<String, Failure> {
     Ok(value.to_string())
 }
 
-/// The tables over all runs, in the order in which they were asked for.
+/// Writes the tables over all runs, in the order of the plan.
 fn write_all(files: &Files, finished: &[Finished]) -> Result<(), Failure> {
     let about = About { commit: files.commit.clone(), scenario_toml: None };
     let mut tables = Sweep::create(&files.folder, &about)?;
@@ -184,7 +183,7 @@ fn write_all(files: &Files, finished: &[Finished]) -> Result<(), Failure> {
     Ok(tables.finish()?)
 }
 
-/// What failed, and whether all was done.
+/// Prints the failures. Returns an error if a run failed or was not done.
 fn verdict(runs: &[Run], finished: &[Finished], stopped: bool) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for (run, finished) in runs.iter().zip(finished) {

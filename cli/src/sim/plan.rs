@@ -1,4 +1,4 @@
-//! What is to be run: scenarios times values times seeds.
+//! The runs of `remuda sim`: scenarios × values × seeds.
 
 use crate::Failure;
 use crate::drivers;
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::slice;
 use std::str::FromStr;
 
-/// A sweep beyond this is a mistake in a range: its plan alone would fill the memory.
+/// A larger sweep is probably a mistake in a range: its plan alone would fill the memory.
 const RUNS_MAX: usize = 1_000_000;
-/// File systems take no longer names, and what tells runs apart comes last.
+/// The longest name that file systems accept, minus what distinguishes runs, which comes last.
 const FOLDER_BYTES_MAX: usize = 200;
 
-/// Seeds from the first to the last, both included.
+/// Seeds from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seeds {
     first: u64,
@@ -49,11 +49,11 @@ impl FromStr for Seeds {
     }
 }
 
-/// The values that a key is to have, one after the other.
+/// A key and the values to try, one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vary {
     key: String,
-    /// Each as it was given, and what it changes.
+    /// Each value as given, and the change that it makes.
     values: Vec<(String, Override)>,
 }
 
@@ -72,19 +72,18 @@ impl FromStr for Vary {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// What is to happen.
     pub scenario: Scenario,
-    /// The folder of its results, which no other run has.
+    /// The name of the folder of its results, unique in the plan.
     pub folder: String,
 }
 
-/// All runs, in the order in which their results are given.
+/// All runs, in the order of the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub runs: Vec<Run>,
 }
 
-/// The files that a path of the command line stands for.
+/// The scenario files of a path of the command line.
 fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -104,21 +103,21 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// What a key is called in a scenario's name: its last part, if that tells it from the others.
+/// The key's label in a scenario's name: the last part of the key, if that is unique.
 fn label<'a>(key: &'a str, vary: &[Vary]) -> &'a str {
     let last = |key: &'a str| key.rsplit('.').next().unwrap_or(key);
     let same = vary.iter().filter(|other| other.key.rsplit('.').next() == Some(last(key)));
     if same.count() > 1 { key } else { last(key) }
 }
 
-/// One value of each key: what is changed, and how it is called.
+/// One value for each key: the changes, and the text for the scenario's name.
 #[derive(Clone, Default)]
 struct Combination {
     changes: Vec<Override>,
     name: String,
 }
 
-/// Every combination; the last key changes fastest.
+/// Every combination of values; the last key changes fastest.
 fn combinations(vary: &[Vary]) -> Vec<Combination> {
     let mut all = vec![Combination::default()];
     for Vary { key, values } in vary {
@@ -135,7 +134,8 @@ fn combinations(vary: &[Vary]) -> Vec<Combination> {
     all
 }
 
-/// A name for a file: what is not a letter, a digit or one of `._=-` becomes `-`.
+/// Turns a name into a file name: replaces every character other than letters, digits and `._=-` by
+/// `-`.
 pub fn slug(name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() || "._=-".contains(c) { c } else { '-' };
     let slug: String = name.chars().map(letter).collect();
@@ -144,16 +144,18 @@ pub fn slug(name: &str) -> String {
     if slug.is_empty() { "-".to_owned() } else { slug.to_owned() }
 }
 
-/// Whether the simulator can run it.
+/// Refuses drivers that the simulator cannot run.
 fn check_drivers(path: &Path, scenario: &Scenario, config: &Config) -> Result<(), Failure> {
     for (index, flow) in scenario.flows.iter().enumerate() {
         let rule = match &flow.driver {
             Driver::Named(name) => drivers::check(name, config).err().map(|it| it.to_string()),
             Driver::Native(name) => Some(format!(
-                "the kernel's own {name} runs on real TCP only\nfix: driver = \"{name}\" is ours"
+                "{name} is an algorithm of the kernel and runs on real TCP only\n\
+                 fix: use ours: driver = \"{name}\""
             )),
             Driver::External => Some(
-                "an external flow needs an environment\nfix: run it from Python, or set a driver"
+                "an external flow needs an environment\n\
+                 fix: run it from Python, or set another driver"
                     .to_owned(),
             ),
             Driver::Window(_) | Driver::Unresponsive => None,
@@ -167,7 +169,7 @@ fn check_drivers(path: &Path, scenario: &Scenario, config: &Config) -> Result<()
 }
 
 impl Plan {
-    /// Reads and checks every scenario, before anything runs.
+    /// Reads and checks every scenario before anything runs.
     pub fn of(
         paths: &[PathBuf],
         set: &[Override],
@@ -298,7 +300,7 @@ mod tests {
     fn what_the_simulator_cannot_run_is_refused_before_anything_runs() {
         for (driver, part) in [
             ("flows.0.driver=cubicc", "a.toml: `flows.0.driver` is cubicc: "),
-            ("flows.0.driver=native:bbr", "is native:bbr: the kernel's own bbr runs on real TCP"),
+            ("flows.0.driver=native:bbr", "is native:bbr: bbr is an algorithm of the kernel"),
             ("flows.0.driver=remy", "is remy: remy can drive no flow, as no rule table is loaded"),
             ("flows.0.driver=external", "is external: an external flow needs an environment"),
             ("flows.0.count=0", "a.toml: `flows` is 0 flows"),

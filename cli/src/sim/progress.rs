@@ -1,4 +1,5 @@
-//! How far a sweep is: a bar on a terminal, a line now and then elsewhere, nothing on short work.
+//! The progress of a sweep: a bar on a terminal, occasional lines without one, nothing for short
+//! work.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use remuda_results::Outcome;
@@ -7,17 +8,16 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Work that is done sooner needs no bar.
+/// Work that ends sooner needs no bar.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// How often a line is written where there is no terminal.
+/// How often a line is written without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// What all workers have done, in simulated milliseconds.
+/// The work that all threads have done, in simulated milliseconds.
 #[derive(Debug, Default)]
 pub struct Work(AtomicU64);
 
 impl Work {
-    /// Some more is done.
     pub fn add(&self, simulated_ms: u64) {
         self.0.fetch_add(simulated_ms, Ordering::Relaxed);
     }
@@ -27,7 +27,7 @@ impl Work {
     }
 }
 
-/// What is shown on standard error meanwhile.
+/// The progress on standard error.
 pub struct Progress {
     quiet: bool,
     total_ms: u64,
@@ -37,12 +37,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of so much work.
     pub fn new(total_ms: u64, runs: usize, quiet: bool) -> Self {
         Self { quiet, total_ms, runs, bar: None, line_at: LINE_EVERY }
     }
 
-    /// Shows how far it is, if it is time to.
+    /// Shows the progress, if it is time to.
     pub fn show(&mut self, work: &Work, runs_done: usize, elapsed: Duration) {
         if self.quiet || elapsed < PATIENCE {
             return;
@@ -59,7 +58,6 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
     pub fn clear(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
@@ -70,12 +68,12 @@ impl Progress {
 fn bar(total_ms: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total_ms), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{bar:40} {msg}");
-    // The template is a constant; a plain bar is as good if it were wrong.
+    // The template is a constant; if it were wrong, a plain bar would do.
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
 }
 
-/// How far it is, and how long it will still take if it goes on so.
+/// The progress and the estimated remaining time.
 fn message(
     done_ms: u64,
     total_ms: u64,
@@ -91,7 +89,7 @@ fn message(
     text
 }
 
-/// What was done, and how fast.
+/// How much was done, and how fast.
 pub fn summary(outcomes: &[&Outcome], elapsed: Duration) -> String {
     let simulated_s: f64 = outcomes.iter().map(|outcome| outcome.duration_s).sum();
     let packets: u64 = outcomes.iter().map(|outcome| outcome.packets).sum();

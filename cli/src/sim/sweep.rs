@@ -1,4 +1,5 @@
-//! Many runs over threads. Each run is by itself, so no result depends on how many run at a time.
+//! Executes runs on several threads. Runs are independent, so no result depends on the number of
+//! threads.
 
 use super::files::Files;
 use super::plan::Run;
@@ -15,21 +16,21 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// How often the display and Ctrl-C are looked at.
+/// How often the display is updated.
 const LOOK: Duration = Duration::from_millis(100);
-/// What became of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub enum Finished {
-    /// It was stopped, or never started.
+    /// The run was stopped or never started.
     Not,
-    /// It could not run, or its files could not be written.
+    /// The run failed, or its files could not be written.
     Failed(String),
-    /// It ran; its time series are in its files.
+    /// The run is complete; its time series are only in its files.
     Done(Box<Outcome>),
 }
 
 impl Finished {
-    /// Of a run that is done.
+    /// The outcome of a complete run.
     pub fn outcome(&self) -> Option<&Outcome> {
         match self {
             Self::Done(outcome) => Some(outcome),
@@ -38,18 +39,18 @@ impl Finished {
     }
 }
 
-/// How a sweep is run.
+/// The options of a sweep.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
     /// How many runs at a time.
     pub jobs: usize,
-    /// What is written of each.
+    /// The files to write for each run.
     pub files: Option<&'a Files>,
-    /// Of the agent in each simulation.
+    /// The configuration of the agent in each simulation.
     pub config: &'a Arc<Config>,
-    /// Set when no more is to be done.
+    /// Set to stop the sweep.
     pub stopped: &'a AtomicBool,
-    /// Whether nothing is shown.
+    /// Whether to show no progress.
     pub quiet: bool,
     pub clock: Clock,
 }
@@ -71,15 +72,15 @@ impl Shared<'_> {
         if let Some(files) = self.options.files {
             files.write(run, &outcome)?;
         }
-        // Of a long sweep, only what the tables need stays in memory.
+        // In a long sweep, memory holds only what the tables need.
         outcome.flow_samples = Vec::new();
         outcome.link_samples = Vec::new();
         Ok(Finished::Done(Box::new(outcome)))
     }
 
-    /// A run that panics costs no other.
+    /// Catches a panic, so that other runs go on.
     fn run_safely(&self, run: &Run) -> Finished {
-        // What a run changes is its own, but for counters that any value is right for.
+        // Unwind safe: a run shares only counters, for which any value is valid.
         match catch_unwind(AssertUnwindSafe(|| self.run(run))) {
             Ok(Ok(finished)) => finished,
             Ok(Err(failure)) => Finished::Failed(failure.to_string()),
@@ -87,7 +88,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Takes one run after the other, until there is none.
+    /// Executes one run after the other until none is left.
     fn work(&self, results: &Sender<(usize, Finished)>) {
         while !self.options.stopped.load(Ordering::Relaxed) {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -100,7 +101,7 @@ impl Shared<'_> {
     }
 }
 
-/// Runs all, and says what became of each, in their order.
+/// Executes all runs. Returns the result of each, in their order.
 pub fn run(runs: &[Run], options: Options<'_>) -> Vec<Finished> {
     let total_ms = runs.iter().map(|run| run.scenario.duration().as_millis()).sum();
     let shared = Shared { runs, next: AtomicUsize::new(0), work: Work::default(), options };

@@ -1,4 +1,4 @@
-//! `remuda train`: collects what policies learn from, and trains them.
+//! `remuda train`: collects the data from which policies learn, and trains their models.
 
 mod online;
 mod ray;
@@ -17,94 +17,94 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-/// Without a terminal, a line is written after so many environments more.
+/// Without a terminal, a line is written after each of this many environments.
 const LINE_EVERY: u64 = 200;
 
-/// Train what a policy picks by.
+/// Train the model of a policy.
 #[derive(Debug, Args)]
 pub struct TrainArgs {
     #[command(subcommand)]
     policy: TrainPolicy,
 }
 
-/// What simulates.
+/// The engine of the simulations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Engine {
-    /// This process
+    /// The simulator in this process
     Local,
-    /// A Ray cluster, by the Python package's extra `remuda[ray]`
+    /// A Ray cluster, through the Python extra `remuda[ray]`
     Ray,
 }
 
-/// What can be trained.
+/// The policies that can be trained.
 #[derive(Debug, Subcommand)]
 enum TrainPolicy {
-    /// Antelope's boosted trees
+    /// Train antelope's boosted trees
     Antelope(AntelopeArgs),
 }
 
-/// Simulates drawn environments, once for each arm and with arms in random turns, and trains a
-/// model per arm and mode on what came of them; or corrects the model in force by live flows.
+/// Train a model for antelope from simulations; or correct the model in force by live flows.
 ///
-/// Without --collect, --fit and --online a model is made from nothing. A collection that was
-/// stopped with Ctrl-C goes on where it was; the same seeds and the same program give the same
-/// model, byte for byte.
+/// Simulates drawn environments, once with each arm alone and again with arms in random order, and
+/// trains a model for each arm and mode on the results. Without --collect, --fit and --online it
+/// does all of that. A collection that was stopped with Ctrl-C continues where it was. The same
+/// seeds and the same program give the same model, byte for byte.
 ///
-/// With --online the samples that the agent keeps of live flows are held against what the model in
-/// force predicted. If a corrected model errs less on flows held out, beyond chance, it is written
-/// to models/candidate.json of the state directory, where the agent tries it in shadow; if not,
+/// With --online it compares the agent's samples of live flows with the predictions of the model in
+/// force. If a corrected model has a smaller error on held-out flows, beyond chance, it is written
+/// to models/candidate.json of the state directory, where the agent tries it in shadow. Otherwise
 /// nothing is written, which is no failure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  All of it: the data, and the model
+  Collect the data and train the model
     remuda train antelope
-  More data, elsewhere, now and then stopped
+  Collect more data elsewhere; the command may be stopped and repeated
     remuda train antelope --collect --environments 20000 --data /srv/samples
-  Another model of the same data
+  Train another model on the same data
     remuda train antelope --fit --data /srv/samples --model joint.json -- --kind joint --members 5
   Collect on a Ray cluster
     remuda train antelope --collect --engine ray --ray-address head:6379
-  Have an agent use it
+  Make an agent use the model
     [policy.antelope] in its configuration: model = \"joint.json\"
   Correct the model in force by live flows, every six hours, until Ctrl-C
     remuda train antelope --online --every 6h
 
-Training needs Python 3.11 with remuda[train], collecting on Ray with remuda[ray]; --python or \
-$REMUDA_PYTHON says which.")]
+Training needs Python 3.11 with remuda[train], collecting on Ray needs remuda[ray]; --python or \
+$REMUDA_PYTHON chooses the Python.")]
 struct AntelopeArgs {
-    /// Only collects
+    /// Only collect; train no model
     #[arg(long, conflicts_with = "fit")]
     collect: bool,
-    /// Only trains, on what was collected
+    /// Only train, on data collected before
     #[arg(long)]
     fit: bool,
-    /// Where the samples are, or go
+    /// The folder of the samples
     #[arg(long, value_name = "DIR", default_value = "out/antelope/samples")]
     data: PathBuf,
-    /// Where the model goes [default: out/antelope/model.json]; with --online, the model in force
-    /// [default: the agent's, as --config and --state-dir say]
+    /// The file of the model [default: out/antelope/model.json]; with --online, the model in force
+    /// [default: the agent's, from --config and --state-dir]
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// How many environments
+    /// The number of environments
     #[arg(long, value_name = "COUNT", default_value_t = 9_600)]
     environments: u64,
-    /// The seed of the first environment; each has the next one
+    /// The seed of the first environment; each further one has the next seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     first: u64,
-    /// Runs of each environment in which arms take random turns
+    /// Runs of each environment in which arms change at random
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     plans: u64,
-    /// Simulations at a time [default: as many as there are processors, here or in the cluster]
+    /// Simulations at a time [default: the number of processors, here or in the cluster]
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
-    /// What simulates; both give the same files
+    /// What executes the simulations; both give the same files
     #[arg(long, value_enum, default_value = "local")]
     engine: Engine,
-    /// The Ray cluster, as HOST:PORT, ray://HOST:PORT or `auto` [default: one of its own, here]
+    /// The Ray cluster, as HOST:PORT, ray://HOST:PORT or `auto` [default: a new local cluster]
     #[arg(long, value_name = "ADDR")]
     ray_address: Option<String>,
-    /// Corrects the model in force by what the agent has kept of live flows
+    /// Correct the model in force by the agent's samples of live flows
     #[arg(long, conflicts_with_all = [
         "collect", "fit", "data", "environments", "first", "plans", "threads", "engine",
     ])]
@@ -113,13 +113,12 @@ struct AntelopeArgs {
     live: online::LiveArgs,
     #[command(flatten)]
     python: PythonArgs,
-    /// For the training itself: `-- --help` lists what it takes
+    /// Arguments for the training program: `-- --help` lists them
     #[arg(last = true, value_name = "ARGS")]
     training: Vec<String>,
 }
 
 impl TrainArgs {
-    /// Does what was asked for.
     pub fn run(&self) -> Result<(), Failure> {
         match &self.policy {
             TrainPolicy::Antelope(args) => antelope(args),
@@ -129,7 +128,7 @@ impl TrainArgs {
 
 fn antelope(args: &AntelopeArgs) -> Result<(), Failure> {
     if args.ray_address.is_some() && args.engine != Engine::Ray {
-        return Err("--ray-address is of --engine ray; add that, or leave it out".into());
+        return Err("--ray-address needs --engine ray; add that, or leave out the address".into());
     }
     if args.online {
         let online = online::Online {
@@ -150,7 +149,7 @@ fn antelope(args: &AntelopeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Collects; whether it was not stopped.
+/// Collects samples. Returns whether it completed.
 fn collected(args: &AntelopeArgs) -> Result<bool, Failure> {
     let stopped = stop_flag()?;
     let about = [
@@ -172,7 +171,7 @@ fn collected(args: &AntelopeArgs) -> Result<bool, Failure> {
         Engine::Local => collect(&collection, &stopped, show)?,
         Engine::Ray => {
             let address = args.ray_address.as_deref();
-            // A cluster of one's own has no size yet.
+            // The size of a new local cluster is not known yet.
             let jobs = args.threads.or_else(|| address.is_none().then(all));
             let cluster = ray::Cluster { python: &args.python.path(), address, jobs };
             cluster.collect(&collection, &stopped, show)?
@@ -186,18 +185,18 @@ fn collected(args: &AntelopeArgs) -> Result<bool, Failure> {
     Ok(done.is_some() && !stopped.load(Ordering::Relaxed))
 }
 
-/// What to do if a Python does not train.
+/// The fix if a Python cannot train.
 const FIX: &str = "fix: pip install remuda[train], or name another Python with --python";
 
-/// A module of the package, to be run.
+/// A command that runs a module of the Python package.
 fn module(python: &Path, name: &str) -> Command {
     let mut command = Command::new(python);
-    // -P: what lies in the folder at hand is no module of ours.
+    // -P: a file in the current folder must not replace a module of ours.
     command.args(["-P", "-m", name]);
     command
 }
 
-/// Whether the training was only asked what it takes.
+/// Whether the arguments only ask for the help of the training program.
 fn is_help(training: &[String]) -> bool {
     training.iter().any(|arg| arg == "--help" || arg == "-h")
 }
@@ -215,7 +214,7 @@ fn fit(args: &AntelopeArgs) -> Result<(), Failure> {
     if is_help(&args.training) { Ok(()) } else { check(&path) }
 }
 
-/// Reads a model as the agent does, and says what it is.
+/// Reads a model as the agent does, and prints its size.
 fn check(path: &Path) -> Result<(), Failure> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let model = remuda_selector::antelope::model::Model::parse(&text);
@@ -225,7 +224,7 @@ fn check(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is shown on standard error meanwhile.
+/// The progress on standard error.
 struct Shown {
     bar: Option<ProgressBar>,
     next_line: Mutex<u64>,
@@ -238,7 +237,7 @@ impl Shown {
             let bar = ProgressBar::with_draw_target(Some(all), target);
             let style =
                 ProgressStyle::with_template("{bar:40} {pos} of {len} environments, {eta} left");
-            // The template is a constant; a plain bar is as good if it were wrong.
+            // The template is a constant; if it were wrong, a plain bar would do.
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });

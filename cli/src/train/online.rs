@@ -1,5 +1,4 @@
-//! `remuda train antelope --online`: corrects the model in force by live flows, once or again and
-//! again.
+//! `remuda train antelope --online`: corrects the model in force by live flows, once or repeatedly.
 
 use super::{FIX, check, is_help, module};
 use crate::Failure;
@@ -16,36 +15,36 @@ use std::thread;
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// The exit status of a training that has said what is wrong, and the fix.
+/// The exit status of a training that has printed its error and the fix.
 const REFUSED: i32 = 2;
-/// Flows come first: so much lower a priority than theirs.
+/// The training's nice value: live flows have priority.
 const NICE: i32 = 10;
-/// How often Ctrl-C and the training are looked at.
+/// How often the loop checks for Ctrl-C and for the end of the training.
 const LOOK: Duration = Duration::from_millis(50);
-/// It ends within seconds; then it is ended.
+/// The number of checks before a training that does not end is killed.
 const END_LOOKS_MAX: u32 = 10 * 20;
-/// A round takes seconds, and what it reads changes by the hour.
+/// The shortest interval: a training takes seconds, and its data changes by the hour.
 const EVERY_LEAST: Duration = Duration::from_secs(10);
 
-/// Where the agent keeps what it has seen, and how often that is learned from.
+/// Where the agent keeps its samples, and how often to train on them.
 #[derive(Debug, Args)]
 pub struct LiveArgs {
-    /// The agent's configuration, for its state directory and model
+    /// The agent's configuration file, for its state directory and model
     #[arg(long, value_name = "FILE", requires = "online")]
     config: Option<PathBuf>,
-    /// The agent's state directory [default: the configuration's, or /var/lib/remuda]
+    /// The agent's state directory [default: that of the configuration, or /var/lib/remuda]
     #[arg(long, value_name = "DIR", requires = "online")]
     state_dir: Option<PathBuf>,
     /// The agent's samples of live flows [default: samples in the state directory]
     #[arg(long, value_name = "DIR", requires = "online")]
     samples: Option<PathBuf>,
-    /// Trains again, so long after each training, until Ctrl-C: 90s, 30m, 6h or 1d
+    /// Train again after this time, until Ctrl-C: 90s, 30m, 6h or 1d
     #[arg(long, value_name = "TIME", value_parser = every, requires = "online")]
     every: Option<Duration>,
 }
 
 fn every(text: &str) -> Result<Duration, String> {
-    let form = "a number and s, m, h or d, as 30m; at least 10s";
+    let form = "a number and s, m, h or d, such as 30m; at least 10s";
     let unit_s = match text.chars().last() {
         Some('s') => 1,
         Some('m') => 60,
@@ -58,27 +57,27 @@ fn every(text: &str) -> Result<Duration, String> {
     if time < EVERY_LEAST { Err(form.to_owned()) } else { Ok(time) }
 }
 
-/// What is to be done.
+/// The settings of an online training.
 pub struct Online<'a> {
     pub live: &'a LiveArgs,
-    /// The model in force, if it is said.
+    /// The model in force, if it was given.
     pub model: Option<&'a Path>,
     pub python: &'a Path,
-    /// For the training itself.
+    /// Arguments for the training program.
     pub training: &'a [String],
 }
 
-/// Files of an agent.
+/// The files of an agent.
 struct Places {
     samples: PathBuf,
     current: PathBuf,
     candidate: PathBuf,
-    /// The model of its configuration.
+    /// The model in the agent's configuration.
     configured: Option<PathBuf>,
 }
 
 impl Online<'_> {
-    /// Trains; until `stopped`, if it is to do so again and again.
+    /// Trains once, or with `--every` until `stopped` is set.
     pub fn run(&self, stopped: &AtomicBool) -> Result<(), Failure> {
         let places = self.places()?;
         nice(NICE)?;
@@ -89,7 +88,7 @@ impl Online<'_> {
         let mut is_first = true;
         while !stopped.load(Ordering::Relaxed) {
             match self.round(&places, stopped) {
-                // What is wrong from the start will not mend itself.
+                // An error in the first training is a wrong setting, which time does not repair.
                 Err(error) if is_first => return Err(error),
                 Err(error) => eprintln!("remuda: {error}\nremuda: trying again in {every:?}"),
                 Ok(_) => {}
@@ -120,7 +119,7 @@ impl Online<'_> {
         })
     }
 
-    /// Trains once; whether it was not stopped.
+    /// Trains once. Returns whether it completed.
     fn round(&self, places: &Places, stopped: &AtomicBool) -> Result<bool, Failure> {
         let mut shipped = NamedTempFile::new()?;
         let model = match (self.model, &places.configured) {
@@ -135,18 +134,22 @@ impl Online<'_> {
         let mut command = module(self.python, "remuda.training.online");
         command.arg("--model").arg(model).arg("--samples").arg(&places.samples);
         command.arg("--out").arg(&places.candidate).args(self.training);
-        let Some(said) = self.ran(&mut command, stopped)? else { return Ok(false) };
-        print!("{said}");
-        if said.starts_with("written: ") && !is_help(self.training) {
+        let Some(output) = self.output_of(&mut command, stopped)? else { return Ok(false) };
+        print!("{output}");
+        if output.starts_with("written: ") && !is_help(self.training) {
             check(&places.candidate)?;
         }
         Ok(true)
     }
 
-    /// What the training has said at its end; nothing if it was stopped.
-    fn ran(&self, command: &mut Command, stopped: &AtomicBool) -> Result<Option<String>, Failure> {
+    /// Runs the training and returns its output; `None` if it was stopped.
+    fn output_of(
+        &self,
+        command: &mut Command,
+        stopped: &AtomicBool,
+    ) -> Result<Option<String>, Failure> {
         let python = self.python.display();
-        // A group of its own: Ctrl-C is for us, and we end it.
+        // The training gets its own process group: Ctrl-C goes to us, and we end the training.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|error| format!("{python}: {error}\n{FIX}"))?;
         let status = loop {
@@ -160,21 +163,21 @@ impl Online<'_> {
             thread::sleep(LOOK);
         };
         if status.code() == Some(REFUSED) {
-            return Err("nothing was trained: see above".into());
+            return Err("nothing was trained: see the error above".into());
         }
         if !status.success() {
             return Err(format!("{python} -m remuda.training.online: {status}\n{FIX}").into());
         }
-        let mut said = String::new();
-        // Its verdict is a line, which the pipe holds.
-        child.stdout.take().map_or(Ok(0), |mut output| output.read_to_string(&mut said))?;
-        Ok(Some(said))
+        let mut text = String::new();
+        // The output is one line, which fits into the pipe.
+        child.stdout.take().map_or(Ok(0), |mut output| output.read_to_string(&mut text))?;
+        Ok(Some(text))
     }
 }
 
-/// Ends a training, as Ctrl-C would: what it writes it writes whole or not at all.
+/// Ends a training as Ctrl-C would. The training writes its file whole or not at all.
 fn end(child: &mut Child) {
-    // It is ours, and not waited for yet: the number is its own. If it is gone, so much the better.
+    // The child has not been waited for, so its process id is still its own. If it has ended, fine.
     let _ = kill_process(Pid::from_child(child), Signal::INT);
     for _ in 0..END_LOOKS_MAX {
         if !matches!(child.try_wait(), Ok(None)) {
@@ -196,7 +199,7 @@ mod tests {
             assert_eq!(every(text), Ok(Duration::from_secs(want_s)), "{text}");
         }
         for text in ["", "s", "90", "1.5h", "-1h", "9s", "0d", "1h ", "99999999999d", "1µ"] {
-            assert!(every(text).expect_err(text).contains("as 30m"), "{text}");
+            assert!(every(text).expect_err(text).contains("such as 30m"), "{text}");
         }
     }
 }

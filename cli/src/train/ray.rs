@@ -1,7 +1,7 @@
-//! Collecting on a Ray cluster: a process in Python hands files out, and puts them into place.
+//! Collects on a Ray cluster: a Python process distributes files to workers, and stores them.
 //!
-//! `python/remuda/training/ray_collect.py` is that process, and says what it is
-//! told and what it says. Which files are missing, and whether what came is whole, is decided here.
+//! `python/remuda/training/ray_collect.py` is that process, and describes its input and output.
+//! This module decides which files are missing, and whether a stored file is complete.
 
 use crate::Failure;
 use crate::train::module;
@@ -18,33 +18,33 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// How often Ctrl-C is looked at.
+/// How often the loop checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
-/// A cluster of one's own ends within seconds; then it is ended.
+/// The number of checks before a process that does not end is killed.
 const END_LOOKS_MAX: u32 = 20 * 20;
-/// So many answers wait here, and the rest in the pipe.
+/// The most lines that wait here; others wait in the pipe.
 const LINES_WAITING_MAX: usize = 1_024;
 
-/// Where files are made.
+/// The Ray cluster that makes the files.
 pub struct Cluster<'a> {
     pub python: &'a Path,
-    /// None: one of its own.
+    /// `None`: a new local cluster.
     pub address: Option<&'a str>,
-    /// How many files at a time; none: as many as fit.
+    /// How many files at a time; `None`: as many as fit.
     pub jobs: Option<usize>,
 }
 
-/// What the process says.
+/// A line of the process's output.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-enum Said {
+enum Message {
     Build(String),
     Done((u64, u64)),
     Broken(String),
 }
 
 impl Cluster<'_> {
-    /// Collects what is not there yet; `None` if it was stopped. `show` is told how far it is.
+    /// Collects the missing files; `None` if it was stopped. Calls `show` with the progress.
     pub fn collect(
         &self,
         collection: &Collection,
@@ -64,19 +64,19 @@ impl Cluster<'_> {
         let (plans, about) = (collection.plans, &collection.about);
         let task = json!({ "folder": folder, "plans": plans, "about": about, "seeds": seeds });
         let process = self.start(&task.to_string())?;
-        while let Some(said) = process.hear(stopped)? {
-            match said {
-                Said::Build(theirs) if theirs == BUILD => {}
-                Said::Build(theirs) => {
-                    let fix = "fix: build and install both from one tree";
+        while let Some(message) = process.receive(stopped)? {
+            match message {
+                Message::Build(theirs) if theirs == BUILD => {}
+                Message::Build(theirs) => {
+                    let fix = "fix: build and install both from the same tree";
                     let both = format!("{theirs}, and this command is {BUILD}");
                     return Err(format!("{}: it is {both}\n{fix}", self.python.display()).into());
                 }
-                Said::Done((first, end)) => {
+                Message::Done((first, end)) => {
                     progress.done += end.saturating_sub(first);
                     show(progress);
                 }
-                Said::Broken(why) => return Err(why.into()),
+                Message::Broken(why) => return Err(why.into()),
             }
         }
         drop(process);
@@ -100,7 +100,7 @@ impl Cluster<'_> {
         if let Some(jobs) = self.jobs {
             command.args(["--jobs", &jobs.to_string()]);
         }
-        // A group of its own: Ctrl-C is for us, and the end of its input tells it.
+        // The process gets its own group: Ctrl-C goes to us, and the end of its input ends it.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let fix = "fix: pip install remuda[ray], or name another Python with --python";
         let named = |error| format!("{}: {error}\n{fix}", self.python.display());
@@ -116,28 +116,28 @@ impl Cluster<'_> {
         });
         let mut process = Process { child, lines };
         if let Some(input) = &mut process.child.stdin {
-            // If it is gone, that shows when it is heard.
+            // If the process has ended, `receive` finds that.
             let _ = writeln!(input, "{task}");
         }
         Ok(process)
     }
 }
 
-/// The process; it ends with this.
+/// The process. Dropping it ends the process.
 struct Process {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Process {
-    /// What it says next; nothing once it has ended, or `stopped` is set.
-    fn hear(&self, stopped: &AtomicBool) -> Result<Option<Said>, Failure> {
+    /// The next line of output; `None` once the process has ended or `stopped` is set.
+    fn receive(&self, stopped: &AtomicBool) -> Result<Option<Message>, Failure> {
         while !stopped.load(Ordering::Relaxed) {
             match self.lines.recv_timeout(LOOK) {
                 Ok(line) => {
                     let shown: String = line.chars().take(200).collect();
-                    let said = serde_json::from_str(&line);
-                    return said.map(Some).map_err(|error| format!("`{shown}`: {error}").into());
+                    let message = serde_json::from_str(&line);
+                    return message.map(Some).map_err(|error| format!("`{shown}`: {error}").into());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
@@ -151,14 +151,14 @@ impl Drop for Process {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         for _ in 0..END_LOOKS_MAX {
-            // What it says now nobody waits for, but it may wait for a reader.
+            // Its output is no longer needed, but the process may wait for a reader.
             while self.lines.try_recv().is_ok() {}
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
             thread::sleep(LOOK);
         }
-        // It is ours, and not waited for yet: the number is its own.
+        // The child has not been waited for, so its process id is still its own.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

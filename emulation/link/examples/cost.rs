@@ -1,8 +1,8 @@
 //! What a packet costs: nanoseconds of processor time for push, departure and pop together.
 //!
-//! `cost [MILLION_PACKETS [LINK]]`: each link whose name has LINK in it (default: all) carries that
-//! many packets of 1500 bytes (default 5) from a sender that keeps a window in flight, as the
-//! simulator's do: it asks for the next event, pops what is due, and sends a packet for each that
+//! `cost [MILLION_PACKETS [LINK]]`: each link whose name contains LINK (default: all) carries that
+//! many million packets of 1500 bytes (default 5). As in the simulator, the sender keeps a window
+//! in flight: it asks for the next event, pops what is due, and sends one packet for each that
 //! arrived.
 
 use remuda_link::{
@@ -12,9 +12,9 @@ use remuda_link::{
 use std::io::Write;
 
 const RTT: Nanos = Nanos::from_millis(40);
-/// At 96 Mbit/s and 40 ms: 320 packets, of which 300 wait.
+/// Packets in flight. At 96 Mbit/s and 40 ms the path holds 320; the other 300 wait in the queue.
 const LOADED: usize = 620;
-/// The same path, half used.
+/// Packets in flight on the same path, which is then half used.
 const UNLOADED: usize = 160;
 
 /// As large as a simulated segment.
@@ -33,13 +33,13 @@ impl Packet for Segment {
     }
 }
 
-/// Nanoseconds this thread has run, as the scheduler counts them.
+/// Nanoseconds of processor time this thread has used, from the scheduler's count.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Nanoseconds a packet, and the packets lost for each thousand delivered.
+/// Returns the nanoseconds a packet costs, and the packets lost for each thousand delivered.
 fn cost(mut link: Link<Segment>, window: usize, packets: u64) -> (f64, f64) {
     let mut now = Nanos::ZERO;
     for number in 0..window {
@@ -48,7 +48,8 @@ fn cost(mut link: Link<Segment>, window: usize, packets: u64) -> (f64, f64) {
     let (mut delivered, mut dropped, mut missing) = (0, 0u32, 0);
     let start = cpu_ns();
     while delivered < packets {
-        // All is lost: the sender's timer.
+        // When all packets are lost there is no next event: wait 1 ms, as a retransmission timer
+        // would.
         now = link.next_event().map_or(now + Nanos::from_millis(1), |at| at.max(now));
         if missing > 0 && link.packets_held() == 0 {
             missing -= 1;

@@ -1,9 +1,9 @@
-//! Packets that arrive are held back and released together, as a radio link or a cable modem does
-//! with acknowledgements.
+//! Aggregation: the link holds arrived packets and releases them together, as a radio link or a
+//! cable modem does with acknowledgements.
 //!
-//! What arrives is held until the next multiple of the interval since the link's start, or until
-//! `packets_max` are held, whichever comes first; then all that is held is delivered at once, in
-//! order. A packet that arrives at a multiple of the interval is delivered then.
+//! Packets are held until the next multiple of the interval since the link's start, or until
+//! `packets_max` of them are held, whichever comes first. Then all held packets are delivered at
+//! once, in order. A packet that arrives exactly at a multiple of the interval is delivered then.
 
 use crate::passage::Passage;
 use crate::time::Nanos;
@@ -13,28 +13,28 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aggregation {
     pub interval: Nanos,
-    /// Above zero; none is no bound.
+    /// Above zero. `None`: only the interval releases packets.
     pub packets_max: Option<usize>,
 }
 
-/// Holds what has arrived. Arrivals must come in the order of their time.
+/// Holds the packets that have arrived. Arrivals must come in the order of their time.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregator<P> {
     rule: Aggregation,
     held: VecDeque<Passage<P>>,
-    /// When what is held is released, unless the bound is met before.
+    /// When the held packets are released, unless `packets_max` is reached before.
     due: Nanos,
     released: VecDeque<Passage<P>>,
 }
 
-/// What a link knows of arrivals that are still to come.
+/// What a link knows of future arrivals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlook {
-    /// No arrival before this; none at all if none.
+    /// No packet arrives before this moment. `None`: no packet is on its way.
     pub(crate) next: Option<Nanos>,
-    /// When the arrival that meets the bound comes, if that is certain.
+    /// When the packet arrives that fills the group to `packets_max`, if that moment is certain.
     pub(crate) filling: Option<Nanos>,
-    /// How many packets are to arrive.
+    /// How many packets are on their way.
     pub(crate) packets: usize,
 }
 
@@ -43,12 +43,12 @@ impl<P> Aggregator<P> {
         Self { rule, held: VecDeque::new(), due: Nanos::ZERO, released: VecDeque::new() }
     }
 
-    /// How many packets are here.
+    /// Packets held or released, and not yet popped.
     pub(crate) fn len(&self) -> usize {
         self.held.len() + self.released.len()
     }
 
-    /// How many arrivals meet the bound.
+    /// How many more arrivals fill the group to `packets_max`.
     pub(crate) fn missing(&self) -> Option<usize> {
         self.rule.packets_max.map(|max| max.saturating_sub(self.held.len()).max(1))
     }
@@ -67,7 +67,8 @@ impl<P> Aggregator<P> {
         }
     }
 
-    /// The next packet that is released by `now`; all that arrives by then must have arrived.
+    /// Takes the next packet that is released by `now`. Every arrival up to `now` must have been
+    /// passed to `arrive` before.
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<Passage<P>> {
         if self.due <= now {
             self.release(self.due);
@@ -103,7 +104,7 @@ impl<P> Aggregator<P> {
 mod tests {
     use super::*;
 
-    /// When packets that arrive at these milliseconds are delivered.
+    /// The release times of packets that arrive at `arrivals_ms`.
     fn delivered(packets_max: Option<usize>, arrivals_ms: &[u64]) -> Vec<u64> {
         let rule = Aggregation { interval: Nanos::from_millis(100), packets_max };
         let mut aggregator = Aggregator::new(rule);

@@ -1,4 +1,4 @@
-//! What a link writes down: counters, its log, and the drops that nobody has asked for yet.
+//! What a link records: counters, its log, and dropped packets that no one has popped yet.
 
 use crate::log::{LogEvent, LogKind};
 use crate::packet::Packet;
@@ -8,7 +8,6 @@ use crate::time::Nanos;
 use crate::varying::Meter;
 use std::collections::VecDeque;
 
-/// A packet that was dropped, and when.
 #[derive(Clone, Debug)]
 pub(crate) struct Dropped<P> {
     pub(crate) packet: P,
@@ -26,7 +25,7 @@ pub(crate) struct Books<P> {
 #[derive(Clone, Debug)]
 struct Log {
     events: Vec<LogEvent>,
-    /// Of a rate; a trace's opportunities are told one by one.
+    /// Set on a link with a rate. A trace logs each opportunity itself.
     capacity: Option<Meter>,
 }
 
@@ -51,14 +50,14 @@ impl<P: Packet> Books<P> {
         self.log.iter_mut().flat_map(|log| log.events.drain(..))
     }
 
-    /// A packet comes, of this many bytes on the link.
+    /// Records that a packet comes to the link; `bytes` is its length there.
     pub(crate) fn arrival(&mut self, at: Nanos, packet: &P, bytes: u32) {
         self.counters.totals.packets_in += 1;
         self.counters.totals.bytes_in += u64::from(packet.bytes());
         self.record_of(at, LogKind::Arrival { bytes }, packet);
     }
 
-    /// A packet that arrived then has left the bottleneck at `at`.
+    /// Records that a packet left the bottleneck at `at`, having arrived at `arrived`.
     pub(crate) fn departure(&mut self, at: Nanos, packet: &P, bytes: u32, arrived: Nanos) {
         let delay = at - arrived;
         self.counters.waited(delay);
@@ -72,7 +71,7 @@ impl<P: Packet> Books<P> {
         self.dropped.push_back(Dropped { packet: held.packet, reason, at });
     }
 
-    /// The bottleneck could have sent this many bytes.
+    /// Logs that the bottleneck could have sent `bytes` at `at`.
     pub(crate) fn opportunity(&mut self, at: Nanos, bytes: u64) {
         if let Some(log) = &mut self.log {
             let kind = LogKind::Opportunity { bytes };
@@ -80,7 +79,7 @@ impl<P: Packet> Books<P> {
         }
     }
 
-    /// Asks a packet for its flow only where somebody reads it.
+    /// Asks the packet for its flow only if there is a log.
     #[inline]
     fn record_of(&mut self, at: Nanos, kind: LogKind, packet: &P) {
         if let Some(log) = &mut self.log {
@@ -88,7 +87,8 @@ impl<P: Packet> Books<P> {
         }
     }
 
-    /// Logs, for each millisecond over by `now`, what a rate could have sent in it.
+    /// Logs, for each millisecond that has ended by `now`, how much the link's rate could have sent
+    /// in it.
     pub(crate) fn capacity_until(&mut self, now: Nanos) {
         let Some(log) = &mut self.log else { return };
         let Some(meter) = &mut log.capacity else { return };

@@ -5,22 +5,24 @@ use crate::trace::Trace;
 use crate::varying::VaryingRate;
 use std::sync::Arc;
 
-/// The work of a byte: eight bits, a second each, at 1 bit/s.
+/// Work is counted in bits/s times nanoseconds. At 1 bit/s a byte takes eight seconds: this much
+/// work.
 pub(crate) const BIT_NANOS: u64 = 8 * 1_000_000_000;
 
-/// A constant rate, exact: what is left of a nanosecond after one packet counts for the next.
+/// A constant rate. The arithmetic is exact: the fraction of a nanosecond that one packet leaves
+/// over counts for the next.
 #[derive(Clone, Debug)]
 pub(crate) struct ConstantRate {
     bits_per_sec: u64,
-    /// The end of the last transmission, in whole nanoseconds, and
+    /// The end of the last transmission, in whole nanoseconds. `rest` holds the fraction.
     free_at: Nanos,
-    /// the rest of it, in 1 / `bits_per_sec` nanoseconds.
+    /// In 1 / `bits_per_sec` nanoseconds.
     rest: u64,
     last: Airtime,
 }
 
-/// How long a packet takes. Most are as long as the one before, and a division costs more than all
-/// the rest of a transmission.
+/// How long a packet takes to send. Kept because most packets are as long as the one before, and a
+/// division costs more than the rest of `send`.
 #[derive(Clone, Copy, Debug)]
 struct Airtime {
     bytes: u32,
@@ -35,7 +37,8 @@ impl ConstantRate {
         Self { bits_per_sec, free_at: Nanos::ZERO, rest: 0, last }
     }
 
-    /// When a packet that is ready at `now` has been sent. Rounded up: never faster than the rate.
+    /// When a packet that is ready at `now` has been sent. Rounded up, so that the link is never
+    /// faster than its rate.
     #[inline]
     pub(crate) fn send(&mut self, bytes: u32, now: Nanos) -> Nanos {
         if now > self.end() {
@@ -62,20 +65,20 @@ impl ConstantRate {
     }
 }
 
-/// What it takes to send a packet, in bits/s times nanoseconds.
+/// The work of sending a packet, in bits/s times nanoseconds.
 pub(crate) fn work_of(bytes: u32) -> u64 {
-    // 2^32 bytes would overflow 64 bits; an IP packet has 2^16 at most.
+    // More than 2^31 bytes would overflow 64 bits. An IP packet has at most 2^16.
     u64::from(bytes.min(1 << 20)) * BIT_NANOS
 }
 
-/// The position in a trace.
+/// The position in a trace that is being played.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceClock {
     trace: Arc<Trace>,
     once: bool,
     base: Nanos,
     next: usize,
-    /// The next opportunity; none once a trace that plays once is over.
+    /// The next opportunity; `None` after the end of a trace that plays once.
     at: Option<Nanos>,
 }
 
@@ -86,7 +89,7 @@ impl TraceClock {
         clock
     }
 
-    /// The next opportunity; none once a trace that plays once is over.
+    /// The next opportunity; `None` after the end of a trace that plays once.
     #[inline]
     pub(crate) fn next_opportunity(&self) -> Option<Nanos> {
         self.at
@@ -96,7 +99,7 @@ impl TraceClock {
         self.at.is_none()
     }
 
-    /// Uses the next opportunity, or loses it.
+    /// Moves past the next opportunity, whether a packet uses it or not.
     pub(crate) fn step(&mut self) {
         self.next += 1;
         if self.next == self.trace.timestamps_ms().len() {
@@ -110,7 +113,7 @@ impl TraceClock {
         self.at = Some(self.moment());
     }
 
-    /// Loses every opportunity up to and at `now`, without walking whole rounds.
+    /// Moves past every opportunity up to and at `now`. Skips whole rounds at once.
     pub(crate) fn skip_past(&mut self, now: Nanos) {
         if self.at.is_none_or(|at| at > now) {
             return;
@@ -121,7 +124,8 @@ impl TraceClock {
             return;
         }
         if rounds > 1 {
-            // Into the round before the one that holds `now`: its last stamp may be `now` itself.
+            // Go to the round before the one that holds `now`: its last timestamp may be `now`
+            // itself.
             self.base = self.base + Nanos((rounds - 1) * self.trace.period().0);
             self.next = 0;
             self.at = Some(self.moment());
@@ -136,7 +140,7 @@ impl TraceClock {
     }
 }
 
-/// A rate that is known ahead: when a packet will have been sent is known when it is begun.
+/// A rate known in advance: the end of a transmission is known when it begins.
 #[derive(Clone, Debug)]
 pub(crate) enum Pace {
     Unlimited,
@@ -156,7 +160,6 @@ impl Pace {
     }
 }
 
-/// What limits the link.
 #[derive(Clone, Debug)]
 pub(crate) enum Bottleneck {
     Paced(Pace),

@@ -1,4 +1,5 @@
-//! What a link could have carried in a span of time: the measure of what was made of it.
+//! How much a link could have carried in a span of time. A flow's utilisation is measured against
+//! it.
 
 use crate::schedule::Schedule;
 use crate::time::Nanos;
@@ -6,10 +7,10 @@ use crate::trace::{OPPORTUNITY_BYTES, TUN_HEADER_BYTES, Trace};
 use crate::varying::SpeedClock;
 use std::sync::Arc;
 
-/// What an opportunity counts: a full packet.
+/// The IP bytes of one opportunity: a full packet.
 const OPPORTUNITY_IP_BYTES: f64 = (OPPORTUNITY_BYTES - TUN_HEADER_BYTES) as f64;
 
-/// What limits a link: its rate or trace, its outages, its policer.
+/// The limits of a link: its rate or trace, its outages, its policer.
 #[derive(Clone, Debug)]
 pub struct Capacity {
     pub(crate) limit: CapacityLimit,
@@ -25,8 +26,9 @@ pub(crate) enum CapacityLimit {
 }
 
 impl Capacity {
-    /// The IP bytes that it could carry from one moment to another; `None` if nothing limits it. A
-    /// policer lets its rate through, its burst not counted; on a trace, over the whole span.
+    /// The IP bytes the link could carry from `from` to `to`; `None` if nothing limits it. A
+    /// policer's burst is not counted. On a trace, the policer's rate is compared over the whole
+    /// span; with a rate, at every moment.
     pub fn bytes(&self, from: Nanos, to: Nanos) -> Option<f64> {
         let span_s = (to - from).0 as f64 / 1e9;
         let policed = self.policer_bits_per_sec.map(|rate| rate as f64 / 8.0 * span_s);
@@ -56,7 +58,7 @@ impl Capacity {
         let mut outages = SpeedClock::new(Some(Schedule::constant(1)), self.outages.clone());
         let period = trace.period();
         let mut count = 0u64;
-        // The last moment of a round is also the start of the next one.
+        // The last moment of a round is also the start of the next.
         let before = (from.0 / period.0).saturating_sub(1);
         let mut base = if once { Nanos::ZERO } else { Nanos(before * period.0) };
         while base < to {

@@ -3,13 +3,13 @@
 use rand::RngCore;
 use rand_chacha::ChaCha8Rng;
 
-/// 2^64, the number of values a draw can take.
+/// 2^64: the number of values a draw can take.
 const DRAWS: f64 = 18_446_744_073_709_551_616.0;
 
 /// 2^-53: a double holds 53 bits of a fraction.
 const FRACTION_STEP: f64 = 1.0 / 9_007_199_254_740_992.0;
 
-/// A probability as the threshold below which a 64-bit draw falls.
+/// A probability, as the threshold below which a 64-bit draw falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chance {
     threshold: u64,
@@ -22,7 +22,7 @@ impl Chance {
     }
 
     pub(crate) fn draw(self, rng: &mut ChaCha8Rng) -> bool {
-        // One draw whatever the probability, so that a change of it moves no other draw.
+        // Draw even at 0 and 100 %, so that changing the probability moves no other draw.
         rng.next_u64() < self.threshold || self.certain
     }
 }

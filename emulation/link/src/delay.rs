@@ -10,28 +10,30 @@
 //!
 //! x is an AR(1) process of mean 0 and standard deviation `std`; c is the correlation of one
 //! packet's jitter with the next one's. n_k is a standard normal variate, approximated by the sum
-//! of twelve uniform ones less six (Irwin–Hall): mean 0, variance 1, never beyond 6, and exact on
-//! every machine, where a logarithm is not. Two consequences to know: delay is not negative, so a
-//! `std` above a third of the delay lifts the mean; and without reordering a late packet holds
-//! back those behind it, so the mean lies above `delay` on a busy link.
+//! of twelve uniform ones less six (Irwin–Hall). It has mean 0 and variance 1, never exceeds 6, and
+//! is exact on every machine, which a logarithm is not.
 //!
-//! Where the path changes, `delay` is that of the moment `t_k`. After a change to a shorter path,
-//! packets on it would overtake the last ones on the longer path. They do so only where jitter may
-//! reorder; otherwise they wait for them at the other end and arrive together with the last.
+//! Both limits lift the mean delay above `delay`. Delay is never negative, so a `std` above a third
+//! of the delay lifts the mean. Without reordering a late packet holds back those behind it, so the
+//! mean is higher on a busy link.
+//!
+//! Where the path changes, `delay` is the value at the moment `t_k`. After a change to a shorter
+//! path, packets would overtake the last ones on the longer path. They do so only if jitter may
+//! reorder. Otherwise they wait, and arrive together with the last packet of the longer path.
 
 use crate::schedule::{Cursor, Schedule};
 use crate::time::Nanos;
 use rand::RngCore;
 use rand_chacha::ChaCha8Rng;
 
-/// 2^32, the number of values one uniform draw can take.
+/// 2^32: the number of values one uniform draw can take.
 const DRAWS: f64 = 4_294_967_296.0;
 
 /// Decides when a packet that left the bottleneck reaches the other end.
 #[derive(Clone, Debug)]
 pub struct Delay {
     base: Nanos,
-    /// Where the base changes: what it is at a moment, and the least it ever is.
+    /// A base delay that changes: its value at a moment, and its minimum.
     path: Option<Box<(Cursor<Nanos>, Nanos)>>,
     std_ns: f64,
     correlation: f64,
@@ -69,14 +71,14 @@ impl Delay {
         self
     }
 
-    /// Lets jitter, and a change to a shorter path, change the order of packets.
+    /// Allows jitter, and a change to a shorter path, to reorder packets.
     pub fn with_reordering(mut self, reorders: bool) -> Self {
         self.reorders = reorders;
         self
     }
 
-    /// When a packet that leaves the bottleneck at `departed` is delivered. Moments must not go
-    /// back.
+    /// When a packet that leaves the bottleneck at `departed` is delivered. `departed` must not
+    /// decrease from call to call.
     #[inline]
     pub fn deliver_at(&mut self, departed: Nanos) -> Nanos {
         if let Some(path) = &mut self.path {
@@ -94,7 +96,7 @@ impl Delay {
         at
     }
 
-    /// The least that any packet is delayed.
+    /// The minimum delay of any packet.
     pub fn at_least(&self) -> Nanos {
         if self.std_ns > 0.0 {
             return Nanos::ZERO;
@@ -102,7 +104,7 @@ impl Delay {
         self.path.as_ref().map_or(self.base, |path| path.1)
     }
 
-    /// Whether packets arrive in the order they left.
+    /// Whether packets arrive in the order in which they left.
     pub fn keeps_order(&self) -> bool {
         !self.reorders || (self.std_ns == 0.0 && self.path.is_none())
     }
@@ -122,7 +124,7 @@ impl Delay {
 
     fn standard_normal(&mut self) -> f64 {
         let sum: u64 = (0..12).map(|_| u64::from(self.rng.next_u32())).sum();
-        // Half a step per draw centres the sum: draws are the lower ends of their intervals.
+        // Each draw is the lower end of an interval: adding half a step per draw centres the sum.
         (sum as f64 + 6.0) / DRAWS - 6.0
     }
 }
@@ -140,7 +142,7 @@ mod tests {
             .with_reordering(reorders)
     }
 
-    /// Delays of packets a second apart, in ms less the base.
+    /// Delays of packets sent a second apart, in ms, minus the base.
     fn deviations(mut delay: Delay, packets: u64) -> Vec<f64> {
         (0..packets)
             .map(|k| {
@@ -179,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_shorter_path_overtakes_only_where_order_may_change() {
-        // 50 ms, from 10 ms on 20 ms, from 60 ms on 80 ms; a packet every 5 ms.
+        // The delay is 50 ms, 20 ms from 10 ms on, and 80 ms from 60 ms on; a packet every 5 ms.
         let steps = [(10, 20), (60, 80)].map(|(at, ms)| (Nanos::from_millis(at), ms));
         let steps = steps.map(|(at, ms)| (at, Nanos::from_millis(ms))).to_vec();
         let arrivals = |reorders| {

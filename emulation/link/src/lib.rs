@@ -1,9 +1,8 @@
 //! The link model: what happens to a packet between two hosts.
 //!
-//! One direction of a path is a [`Link`], a state machine with integer nanoseconds for time and
-//! one seed. It reads no clock and does no I/O (but for a trace file when it is built), so the
-//! same model serves real TCP (`remuda-live`) and the simulator, and the same seed gives the same
-//! bytes.
+//! One direction of a path is a [`Link`]: a state machine with integer nanoseconds for time and one
+//! seed. It reads no clock and does no I/O (except for a trace file when it is built). So the same
+//! model serves real TCP (`remuda-live`) and the simulator, and the same seed gives the same bytes.
 //!
 //! ```
 //! use remuda_link::{Direction, LinkSpec, Link, Nanos};

@@ -4,12 +4,15 @@
 //! push ─▶ loss ─▶ policer ─▶ queue ─▶ bottleneck ─▶ delay, jitter, detours ─▶ aggregation ─▶ pop
 //! ```
 //!
-//! The order is that of `mm-delay mm-loss mm-link`'s uplink with the loss moved to the front: a
-//! packet the channel loses never takes room in the queue, so the loss rate does not depend on
-//! the load; the queue lies directly before the bottleneck, so its delay is the sender's doing
-//! alone; and propagation comes last, so jitter can neither fill nor starve the bottleneck, and a
-//! packet delayed is never dropped. A policer drops before the queue, as at the edge of a network;
-//! aggregation is the last hop's, so it holds what has arrived.
+//! The order is that of the uplink of `mm-delay mm-loss mm-link`, with the loss moved to the front:
+//!
+//! - Loss comes first: a packet that the channel loses takes no room in the queue, so the loss rate
+//!   does not depend on the load.
+//! - A policer drops before the queue, as at the edge of a network.
+//! - The queue is directly before the bottleneck, so queueing delay depends on the senders alone.
+//! - Propagation comes after the bottleneck, so jitter neither fills nor starves it, and a delayed
+//!   packet is never dropped.
+//! - Aggregation happens on the last hop: it holds packets that have arrived.
 
 use crate::aggregation::{Aggregation, Aggregator, Outlook};
 use crate::books::{Books, Dropped};
@@ -39,14 +42,14 @@ pub enum RateModel {
     Constant {
         bits_per_sec: u64,
     },
-    /// Bit by bit, at a rate that changes.
+    /// Sends at a rate that changes. A packet in transmission goes on at the new rate.
     Steps {
         bits_per_sec: Schedule<u64>,
     },
-    /// When a trace says.
+    /// Sends at the opportunities of a trace.
     Trace {
         trace: Arc<Trace>,
-        /// Ends with the trace's last line.
+        /// Sends nothing after the trace's last line, instead of starting again.
         once: bool,
     },
 }
@@ -58,34 +61,34 @@ pub struct LinkModel {
     pub loss: Loss,
     /// Which packets exceed a rate and are dropped before the queue.
     pub policer: Option<Policer>,
-    /// What the queue does when it is full, or slow.
+    /// What the queue does when it is full, or its delay is long.
     pub discipline: Discipline,
-    /// How much waits for the bottleneck.
+    /// How much the queue holds.
     pub limit: Limit,
-    /// What the queue draws from.
+    /// The random stream of the queue discipline.
     pub queue_rng: ChaCha8Rng,
     /// How fast the bottleneck sends.
     pub rate: RateModel,
-    /// When it sends nothing: from each moment with `true` to the next with `false`.
+    /// When the bottleneck sends nothing: from each moment with `true` to the next with `false`.
     pub outages: Option<Schedule<bool>>,
-    /// How long a packet then travels.
+    /// How long a packet travels after the bottleneck.
     pub delay: Delay,
-    /// Which packets travel longer, and may be overtaken.
+    /// Which packets travel longer than others, and so may be overtaken.
     pub reordering: Option<Reordering>,
-    /// When those that have arrived are delivered.
+    /// When packets that have arrived are delivered.
     pub aggregation: Option<Aggregation>,
 }
 
-/// What became of a packet.
+/// What happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It reached the other end.
     Delivered {
-        /// When it came to the link.
+        /// When the packet came to the link.
         arrived: Nanos,
-        /// When it left the bottleneck.
+        /// When the packet left the bottleneck.
         departed: Nanos,
-        /// When it reaches the other end.
+        /// When the packet reaches the other end.
         at: Nanos,
     },
     Dropped {
@@ -95,12 +98,11 @@ pub enum Fate {
 }
 
 /// A packet that has left a link.
-// The packet beside its fate, not in it: behind an enum's tag it is copied in pieces that straddle
-// those it was written in, and the processor waits for them.
+// The packet is a field beside `fate`, not inside the enum. Inside, it would be copied in pieces
+// that do not match those in which it was written, and the processor would stall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome<P> {
     pub packet: P,
-    /// What became of it.
     pub fate: Fate,
 }
 
@@ -112,19 +114,19 @@ impl<P> Outcome<P> {
     }
 }
 
-/// From the queue to the other end.
+/// The part of a link from the queue to the other end.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a link has one, and a row is looked at per packet")]
 enum Core<P> {
-    /// What most links are.
+    /// The common case: see [`Row`].
     Row(Row<P>),
     Queued(Box<Queued<P>>),
 }
 
-/// One direction of a path: a state machine that is told the time.
+/// One direction of a path: a state machine without a clock of its own.
 ///
-/// Moments passed to [`push`](Link::push) and [`pop`](Link::pop) must not go back; one that does
-/// counts as the latest seen.
+/// The moments passed to [`push`](Link::push) and [`pop`](Link::pop) must not decrease. An earlier
+/// moment counts as the latest one seen.
 #[derive(Clone, Debug)]
 pub struct Link<P> {
     core: Core<P>,
@@ -134,7 +136,7 @@ pub struct Link<P> {
     policer: Option<Policer>,
     aggregator: Option<Box<Aggregator<P>>>,
     books: Books<P>,
-    /// What the log's capacity is measured by, if the link has a rate.
+    /// Measures the capacity that the log reports; `None` if the link has no rate.
     speed: Option<Box<SpeedClock>>,
 }
 
@@ -185,20 +187,20 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// Keeps no histogram of queueing delays: its quantiles become NaN, its mean and maximum stay,
-    /// and each packet costs some nanoseconds less.
+    /// Keeps no histogram of queueing delays. Quantiles become NaN; the mean and the maximum stay.
+    /// Each packet then costs some nanoseconds less.
     pub fn without_delay_histogram(mut self) -> Self {
         self.books.counters.keep_no_histogram();
         self
     }
 
-    /// Keeps a log from now on, to be taken with [`drain_log`](Link::drain_log).
+    /// Starts a log; [`drain_log`](Link::drain_log) takes its events.
     pub fn enable_log(&mut self) {
         let meter = self.speed.as_ref().map(|speed| Meter::new(SpeedClock::clone(speed), self.now));
         self.books.open_log(meter);
     }
 
-    /// Keeps no log from now on, and forgets what was not taken.
+    /// Ends the log and discards the events that were not taken.
     pub fn disable_log(&mut self) {
         self.books.close_log();
     }
@@ -208,12 +210,12 @@ impl<P: Packet> Link<P> {
         self.books.drain_log()
     }
 
-    /// What the link has done.
+    /// The counters since the start, or since the last reset.
     pub fn stats(&self) -> LinkStats {
         self.books.counters.snapshot(self.level())
     }
 
-    /// Counts from zero again. What is under way stays, and will count as out.
+    /// Sets the counters to zero. Packets under way stay, and count as out when they leave.
     pub fn reset_stats(&mut self) {
         self.books.counters.reset(self.level());
     }
@@ -223,18 +225,18 @@ impl<P: Packet> Link<P> {
         self.level().packets_held
     }
 
-    /// Packets and bytes that wait in the queue, as of the last call that told the time.
+    /// Packets and bytes that wait in the queue, as of the last `push`, `pop` or `advance`.
     pub fn queue(&self) -> (u64, u64) {
         let level = self.core.level();
         (level.queue_packets, level.queue_bytes)
     }
 
-    /// Whether the trace was to be played once and is over: nothing more will leave.
+    /// Whether a trace that plays once has ended: no more packets will leave.
     pub fn is_finished(&self) -> bool {
         matches!(&self.core, Core::Queued(queued) if queued.is_finished())
     }
 
-    /// A packet comes to the link.
+    /// Sends a packet into the link at `now`.
     pub fn push(&mut self, packet: P, now: Nanos) {
         let now = self.advance(now);
         let packet_bytes = packet.bytes();
@@ -253,10 +255,10 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// The next moment at which `pop` may return something, if nothing else comes.
+    /// The next moment at which `pop` may return a packet, if no other packet is pushed before.
     ///
-    /// It may return nothing even then, where jitter or a queue's drop decided otherwise; ask
-    /// again. What happens before that moment inside the link is worked off then, at its own time.
+    /// `pop` may return nothing even then, if jitter or a drop in the queue makes the packet later;
+    /// ask again. Whatever happens inside the link before that moment keeps its own time.
     #[inline]
     pub fn next_event(&self) -> Option<Nanos> {
         if let Some(dropped) = self.books.dropped.front() {
@@ -268,14 +270,14 @@ impl<P: Packet> Link<P> {
         aggregator.next_event(Outlook { next: self.core.next_arrival(), filling, packets })
     }
 
-    /// Whether a packet that comes can only be the last to leave: while others are under way, it
-    /// does not change [`next_event`](Link::next_event), but for its own drop.
+    /// Whether a pushed packet always leaves after all others. If so, a push while others are under
+    /// way changes [`next_event`](Link::next_event) only if the pushed packet is dropped.
     #[inline]
     pub fn keeps_order(&self) -> bool {
         matches!(self.core, Core::Row(_)) && self.aggregator.is_none()
     }
 
-    /// What has become of the next packet by `now`. Call it until it returns none.
+    /// The next packet that was delivered or dropped by `now`. Call it until it returns `None`.
     #[inline]
     pub fn pop(&mut self, now: Nanos) -> Option<Outcome<P>> {
         let now = self.advance(now);
@@ -292,8 +294,8 @@ impl<P: Packet> Link<P> {
         Some(Outcome { packet, fate: Fate::Delivered { arrived, departed, at } })
     }
 
-    /// Lets the bottleneck work up to `now`, so that the statistics are of `now`; returns the
-    /// latest moment seen.
+    /// Runs the bottleneck up to `now`, so that the statistics are current. Returns the latest
+    /// moment seen.
     pub fn advance(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
         match &mut self.core {
@@ -381,7 +383,6 @@ mod tests {
         rng
     }
 
-    /// An ECN-capable packet with a number.
     #[derive(Clone, Debug, PartialEq, Eq)]
     struct Numbered {
         number: usize,
@@ -458,7 +459,7 @@ mod tests {
 
     type Ran = (Vec<Outcome<Numbered>>, Vec<LogEvent>, LinkStats);
 
-    /// Pushes all, popping between, then lets the link run empty.
+    /// Pushes all packets, popping between them, then lets the link run empty.
     fn run(mut link: Link<Numbered>, traffic: &[(u64, u32)]) -> Ran {
         link.enable_log();
         let mut now = Nanos::ZERO;
@@ -513,7 +514,7 @@ mod tests {
         }
         link.advance(Nanos::from_millis(200));
         let stats = link.stats();
-        // Two at once, then every second one.
+        // Two packets at once, then every second one.
         assert_eq!((stats.dropped.policer, stats.dropped.total()), (49, 49));
         assert_eq!((stats.queueing_delay.packets, stats.queueing_delay.max_ms), (51, 1.0));
     }

@@ -7,10 +7,10 @@ use rand_chacha::ChaCha8Rng;
 
 /// A Gilbert–Elliott channel: a good and a bad state, each with its own loss.
 ///
-/// Per packet: first the state may change (good to bad with `good_to_bad_percent`, bad to good
-/// with `bad_to_good_percent`), then the packet is lost with the probability of the state it met.
-/// The channel starts good. Its long-run share of bad packets is p / (p + r), its mean burst
-/// 1 / r packets (p, r the two transition probabilities).
+/// For each packet the state may change first (good to bad with `good_to_bad_percent`, bad to good
+/// with `bad_to_good_percent`); then the packet is lost with the probability of the new state. The
+/// channel starts good. In the long run p / (p + r) of the packets meet the bad state, and a stay
+/// there lasts 1 / r packets on average (p, r: the two transition probabilities).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
     /// Probability, per packet, to leave the good state.
@@ -31,7 +31,7 @@ enum Model {
     Bursty { to_bad: Chance, to_good: Chance, in_good: Chance, in_bad: Chance, bad: bool },
 }
 
-/// Decides, packet by packet, which are lost on the way to the queue.
+/// Decides which packets are lost before the queue.
 #[derive(Clone, Debug)]
 pub struct Loss {
     model: Model,
@@ -39,7 +39,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Loses each packet on its own with this probability.
+    /// Loses each packet independently with this probability.
     pub fn independent(percent: f64, rng: ChaCha8Rng) -> Self {
         let model = if percent > 0.0 {
             Model::Independent(Chance::from_percent(percent))
@@ -49,12 +49,11 @@ impl Loss {
         Self { model, rng: Box::new(rng) }
     }
 
-    /// Loses each packet on its own, with the probability of its moment, in percent.
+    /// Loses each packet independently, with a probability that changes over time, in percent.
     pub fn changing(percent: Schedule<f64>, rng: ChaCha8Rng) -> Self {
         Self { model: Model::Changing(Box::new(Cursor::new(percent))), rng: Box::new(rng) }
     }
 
-    /// Loses packets as a Gilbert–Elliott channel does.
     pub fn gilbert_elliott(channel: GilbertElliott, rng: ChaCha8Rng) -> Self {
         let model = Model::Bursty {
             to_bad: Chance::from_percent(channel.good_to_bad_percent),
@@ -66,7 +65,8 @@ impl Loss {
         Self { model, rng: Box::new(rng) }
     }
 
-    /// Whether the next packet is lost, which comes at `now`. Moments must not go back.
+    /// Whether the next packet, which arrives at `now`, is lost. `now` must not decrease from call
+    /// to call.
     #[inline]
     pub fn is_lost(&mut self, now: Nanos) -> bool {
         match &mut self.model {

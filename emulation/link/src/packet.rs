@@ -1,23 +1,25 @@
-//! What the link needs to know of a packet.
+//! The interface of a packet that crosses a link.
 
 /// Something that crosses a link: a frame from a TUN device, or a simulated segment.
 pub trait Packet {
     /// Its length in bytes, from the IP header on.
     fn bytes(&self) -> u32;
 
-    /// Marks it "congestion experienced" if its sender speaks ECN; whether it bears the mark now.
+    /// Marks the packet "congestion experienced" if its sender uses ECN. Returns whether the packet
+    /// is marked now.
     fn mark_ce(&mut self) -> bool {
         false
     }
 
-    /// The flow it belongs to: the same number for all packets of one flow, most likely another
-    /// one for those of another; zero if that is not known. FQ-CoDel asks, and a log.
+    /// The flow of the packet: the same number for all packets of one flow, and most likely
+    /// different numbers for different flows. Zero if the flow is not known. FQ-CoDel and the log
+    /// use it.
     fn flow(&self) -> u64 {
         0
     }
 }
 
-/// A packet that is nothing but its length, for tests and probes.
+/// A packet that has a length only, for tests and probes.
 impl Packet for u32 {
     fn bytes(&self) -> u32 {
         *self

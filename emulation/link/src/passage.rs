@@ -1,24 +1,24 @@
-//! Packets that have left the bottleneck, in the order of their arrival.
+//! Packets that have left the bottleneck and not yet arrived, in the order of their arrival.
 
 use crate::time::Nanos;
 use std::collections::VecDeque;
 
-/// A packet on its way, and its moments.
+/// A packet after the bottleneck, and its times.
 #[derive(Clone, Debug)]
 pub(crate) struct Passage<P> {
     pub(crate) packet: P,
-    /// What it counts for on this link, in bytes.
+    /// Its length on this link, in bytes.
     pub(crate) bytes: u32,
-    /// When it came to the link.
+    /// When the packet came to the link.
     pub(crate) arrived: Nanos,
-    /// When it leaves the bottleneck.
+    /// When the packet leaves the bottleneck.
     pub(crate) departed: Nanos,
-    /// When it reaches the other end.
+    /// When the packet reaches the other end.
     pub(crate) at: Nanos,
 }
 
-/// What travels. Packets on a detour are kept apart, so that both rows are (nearly) sorted and an
-/// arrival costs the same however many travel.
+/// The packets between the bottleneck and the other end. Packets on a detour have their own row, so
+/// that both rows are (nearly) sorted and an insertion costs the same however many packets travel.
 #[derive(Clone, Debug)]
 pub(crate) struct Travelling<P> {
     direct: VecDeque<Passage<P>>,
@@ -34,14 +34,15 @@ impl<P> Travelling<P> {
         self.direct.len() + self.detour.len()
     }
 
-    /// Whether all that travels is on a detour, and may be overtaken by what has not left yet.
+    /// Whether all travelling packets are on a detour: a packet that leaves later may then overtake
+    /// them.
     pub(crate) fn may_be_overtaken(&self) -> bool {
         self.direct.is_empty()
     }
 
     pub(crate) fn push(&mut self, passage: Passage<P>, is_detour: bool) {
         let row = if is_detour { &mut self.detour } else { &mut self.direct };
-        // Only jitter that reorders ever looks beyond the last one.
+        // The loop runs more than once only if jitter may reorder packets.
         let mut place = row.len();
         while place > 0 && row[place - 1].at > passage.at {
             place -= 1;
@@ -59,7 +60,7 @@ impl<P> Travelling<P> {
         fronts.into_iter().flatten().map(|passage| passage.at).min()
     }
 
-    /// When the one after `index` others arrives, if that is certain.
+    /// When the packet behind `index` others arrives, if that moment is certain.
     pub(crate) fn nth_at(&self, index: usize) -> Option<Nanos> {
         if !self.detour.is_empty() {
             return None;
@@ -67,7 +68,8 @@ impl<P> Travelling<P> {
         self.direct.get(index).map(|passage| passage.at)
     }
 
-    /// Takes the next one that has arrived by `now`; of two at once, the one that left first.
+    /// Takes the next packet that has arrived by `now`. If two arrive together, takes the one that
+    /// left first.
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<Passage<P>> {
         let key = |row: &VecDeque<Passage<P>>| row.front().map(|it| (it.at, it.departed));
         let row = match (key(&self.direct), key(&self.detour)) {

@@ -1,8 +1,8 @@
-//! A policer: a token bucket that drops what exceeds it.
+//! A policer: a token bucket that drops packets beyond its rate and burst.
 //!
-//! RFC 2697 section 3, with one rate and one burst: the bucket holds `burst` bytes, is full at the
-//! start, and fills at the rate. A packet for which it holds enough passes and takes as much out;
-//! any other is dropped. Nothing waits, so a policer adds no delay.
+//! RFC 2697 section 3, with one rate and one burst. The bucket holds `burst` bytes, is full at the
+//! start, and fills at the rate. A packet passes if the bucket holds enough tokens for it, and
+//! takes them; otherwise it is dropped. No packet waits, so a policer adds no delay.
 
 use crate::bottleneck::{BIT_NANOS, work_of};
 use crate::time::Nanos;
@@ -11,7 +11,7 @@ use crate::time::Nanos;
 #[derive(Clone, Debug)]
 pub struct Policer {
     bits_per_sec: u64,
-    /// Tokens: bits/s times nanoseconds, so that each nanosecond brings a whole number of them.
+    /// Tokens count bits/s times nanoseconds, so that each nanosecond adds a whole number of them.
     full: u64,
     tokens: u64,
     at: Nanos,
@@ -23,7 +23,7 @@ impl Policer {
         Self { bits_per_sec, full, tokens: full, at: Nanos::ZERO }
     }
 
-    /// Whether a packet that comes at `now` passes. Moments must not go back.
+    /// Whether a packet that comes at `now` passes. `now` must not decrease from call to call.
     pub fn admits(&mut self, bytes: u32, now: Nanos) -> bool {
         let gained = (now - self.at).0.saturating_mul(self.bits_per_sec);
         self.tokens = self.tokens.saturating_add(gained).min(self.full);
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_then_the_rate() {
-        // 12 Mbit/s: a packet a millisecond, after ten at once.
+        // 12 Mbit/s: a packet a millisecond, after a burst of ten.
         let mut policer = Policer::new(12_000_000, 15_000);
         let mut passed_at =
             |ms| (0..20).filter(|_| policer.admits(1500, Nanos::from_millis(ms))).count();
@@ -59,7 +59,7 @@ mod tests {
     }
 
     proptest! {
-        /// RFC 2697: over any span, no more than the burst and what the rate brings in it.
+        /// RFC 2697: any span passes at most the burst plus the rate times the span.
         #[test]
         fn no_span_passes_more_than_burst_and_rate(
             rate in 10_000u64..1_000_000_000,

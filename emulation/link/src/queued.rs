@@ -1,4 +1,4 @@
-//! A link with a queue of any discipline, a rate or a trace, and a wire of any kind.
+//! A link with any discipline, any rate or trace, and any kind of delay.
 
 use crate::books::Books;
 use crate::bottleneck::Bottleneck;
@@ -15,9 +15,9 @@ use crate::trace::OPPORTUNITY_BYTES;
 #[derive(Clone, Debug)]
 struct Sending<P> {
     held: Held<P>,
-    /// At a rate: when its last bit is out.
+    /// At a rate: when its last bit is sent.
     done: Nanos,
-    /// On a trace: what is still to be sent.
+    /// On a trace: the bytes that are not sent yet.
     bytes_left: u32,
 }
 
@@ -25,13 +25,13 @@ struct Sending<P> {
 pub(crate) struct Queued<P> {
     queue: Queue<P>,
     bottleneck: Bottleneck,
-    /// On a trace: when its opportunities are lost. A pace knows its outages itself.
+    /// On a trace: when its opportunities are lost. A `Pace` handles outages itself.
     outage: Option<Cursor<bool>>,
     delay: Delay,
     reordering: Option<Reordering>,
     sending: Option<Sending<P>>,
     travelling: Travelling<P>,
-    /// Kept between calls so that a drop allocates nothing.
+    /// Kept between calls, so that a drop allocates no memory.
     drops: Vec<(Held<P>, DropReason)>,
 }
 
@@ -57,12 +57,12 @@ impl<P: Packet> Queued<P> {
         }
     }
 
-    /// Whether the trace was to be played once and is over.
+    /// Whether a trace that plays once has ended.
     pub(crate) fn is_finished(&self) -> bool {
         matches!(&self.bottleneck, Bottleneck::Trace(clock) if clock.is_finished())
     }
 
-    /// A packet comes; all before it has been worked off.
+    /// Adds a packet. The caller has advanced the link to its arrival.
     pub(crate) fn push(&mut self, held: Held<P>, books: &mut Books<P>) {
         let now = held.arrived;
         self.queue.enqueue(held, &mut self.drops);
@@ -71,7 +71,7 @@ impl<P: Packet> Queued<P> {
         books.counters.queue_is(self.queue.packets(), self.queue.bytes());
     }
 
-    /// Works off what happens up to `now`.
+    /// Processes what happens up to `now`.
     #[inline]
     pub(crate) fn advance(&mut self, now: Nanos, books: &mut Books<P>) {
         let next = match &self.bottleneck {
@@ -91,12 +91,13 @@ impl<P: Packet> Queued<P> {
         }
     }
 
-    /// Takes the next packet that has arrived by `now`, up to which all was worked off.
+    /// Takes the next packet that has arrived by `now`. The caller has advanced the link to `now`.
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<Passage<P>> {
         self.travelling.pop(now)
     }
 
-    /// No packet arrives before this, if none comes; jitter and drops may make it later.
+    /// No packet arrives before this moment, unless another is pushed. Jitter and drops may make it
+    /// later.
     pub(crate) fn next_arrival(&self) -> Option<Nanos> {
         let arrives = self.travelling.next_at();
         if !self.travelling.may_be_overtaken() && self.delay.keeps_order() {
@@ -113,7 +114,7 @@ impl<P: Packet> Queued<P> {
         [earliest, arrives].into_iter().flatten().min()
     }
 
-    /// When the packet behind `index` others arrives, if that is certain.
+    /// When the packet behind `index` others arrives, if that moment is certain.
     pub(crate) fn arrival(&self, index: usize) -> Option<Nanos> {
         if self.delay.keeps_order() { self.travelling.nth_at(index) } else { None }
     }
@@ -129,7 +130,7 @@ impl<P: Packet> Queued<P> {
         books.capacity_until(now);
     }
 
-    /// A free bottleneck of known pace takes the next packet. A trace's waits.
+    /// Starts sending if the bottleneck is free. On a trace, packets wait for the next opportunity.
     fn start_sending(&mut self, now: Nanos, books: &mut Books<P>) {
         while self.sending.is_none() {
             let Bottleneck::Paced(pace) = &mut self.bottleneck else { return };
@@ -179,13 +180,13 @@ impl<P: Packet> Queued<P> {
         }
     }
 
-    /// An outage under way, as far as the trace was played, ends before the next opportunity.
+    /// If the trace is in an outage, the next packet cannot leave before the outage ends.
     fn after_outage(&self, at: Nanos) -> Nanos {
         let ends = self.outage.as_ref().filter(|outage| outage.value()).map(Cursor::until);
         ends.map_or(at, |until| at.max(until))
     }
 
-    /// A packet has left the bottleneck and begins to travel.
+    /// Moves a packet from the bottleneck to the packets that travel.
     fn depart(&mut self, held: Held<P>, departed: Nanos, books: &mut Books<P>) {
         books.departure(departed, &held.packet, held.bytes, held.arrived);
         let detour = self.reordering.as_mut().and_then(Reordering::detour);
@@ -194,7 +195,7 @@ impl<P: Packet> Queued<P> {
         self.travelling.push(Passage { packet, bytes, arrived, departed, at }, detour.is_some());
     }
 
-    /// Books what was dropped at `at`.
+    /// Records the packets that were dropped at `at`.
     fn settle(&mut self, at: Nanos, books: &mut Books<P>) {
         for (held, reason) in self.drops.drain(..) {
             books.drop(at, held, reason);

@@ -1,11 +1,12 @@
-//! Packets that take a longer way, and may be overtaken.
+//! Reordering: some packets take a longer way, and may be overtaken.
 
 use crate::chance::Chance;
 use crate::time::Nanos;
 use rand_chacha::ChaCha8Rng;
 
-/// Sends a share of the packets on a detour, each on its own draw. The others keep their order
-/// among themselves, and so do those on the detour; none waits for one of the other kind.
+/// Sends a share of the packets on a detour, each by its own random draw. Packets on the detour
+/// keep their order among themselves, and so do the others; the two kinds do not wait for each
+/// other.
 #[derive(Clone, Debug)]
 pub struct Reordering {
     chance: Chance,
@@ -14,12 +15,12 @@ pub struct Reordering {
 }
 
 impl Reordering {
-    /// `percent` of the packets travel `extra` longer.
+    /// Sends `percent` of the packets on a detour that takes `extra` longer.
     pub fn new(percent: f64, extra: Nanos, rng: ChaCha8Rng) -> Self {
         Self { chance: Chance::from_percent(percent), extra, rng }
     }
 
-    /// How much longer the next packet travels, if it is one of the share.
+    /// How much longer the next packet travels; `None` if it takes no detour.
     pub fn detour(&mut self) -> Option<Nanos> {
         self.chance.draw(&mut self.rng).then_some(self.extra)
     }

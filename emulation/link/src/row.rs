@@ -1,14 +1,14 @@
-//! The common link: a drop-tail queue, a rate known ahead, and a wire that keeps order.
+//! The common link: a drop-tail queue, a rate known in advance, and a delay that keeps order.
 //!
-//! All that will become of a packet is known as it comes: when it will have been sent, and when it
-//! arrives. So it is put into one row with its moments, and not moved again until it arrives:
+//! When a packet arrives at such a link, its departure and its arrival at the other end are already
+//! known. So the packet goes into one row with these times, and does not move again:
 //!
 //! ```text
 //! pop ◀── [ left the bottleneck: `departed` of them | being sent | waiting ... ] ◀── push
 //! ```
 //!
-//! What [`Queued`](crate::queued::Queued) does with three containers, for any discipline and any
-//! wire, this does with one; both give the same for the same link, which a test holds.
+//! [`Queued`](crate::queued::Queued) uses three containers for any discipline and delay; a `Row`
+//! uses one. A test holds that both give the same results for the same link.
 
 use crate::books::Books;
 use crate::bottleneck::Pace;
@@ -28,14 +28,14 @@ pub(crate) struct Row<P> {
     delay: Delay,
     row: VecDeque<Passage<P>>,
     departed: usize,
-    /// When the one being sent leaves; none is before that.
+    /// When the packet in transmission leaves; no packet leaves earlier.
     next_departure: Nanos,
     waiting_bytes: u64,
     marked: u64,
 }
 
 impl<P: Packet> Row<P> {
-    /// `delay` must keep order.
+    /// `delay` must keep the order of packets.
     pub(crate) fn new(
         limit: Limit,
         mark_above_packets: Option<u64>,
@@ -64,7 +64,7 @@ impl<P: Packet> Row<P> {
         }
     }
 
-    /// A packet comes; all before it has been worked off.
+    /// Adds a packet. The caller has advanced the link to its arrival.
     pub(crate) fn push(&mut self, mut held: Held<P>, books: &mut Books<P>) {
         let now = held.arrived;
         let waiting = self.waiting_packets();
@@ -89,13 +89,13 @@ impl<P: Packet> Row<P> {
             self.next_departure = departed;
             self.advance(now, books);
         } else {
-            // nothing to wait for: it has left as it came, and there is no log to tell
+            // The packet leaves as it comes, and no log records it.
             books.counters.waited(departed - arrived);
             self.departed += 1;
         }
     }
 
-    /// Works off what happens up to `now`.
+    /// Processes what happens up to `now`.
     #[inline]
     pub(crate) fn advance(&mut self, now: Nanos, books: &mut Books<P>) {
         if self.next_departure <= now || books.is_logging() {
@@ -120,13 +120,13 @@ impl<P: Packet> Row<P> {
         books.capacity_until(now);
     }
 
-    /// Takes the next packet that has arrived by `now`, up to which all was worked off.
+    /// Takes the next packet that has arrived by `now`. The caller has advanced the link to `now`.
     #[inline]
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<Passage<P>> {
         if self.row.front()?.at > now {
             return None;
         }
-        // It has left the bottleneck before it arrived.
+        // A packet that arrives has left the bottleneck, so `departed` counts it.
         self.departed -= 1;
         self.row.pop_front()
     }

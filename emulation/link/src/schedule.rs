@@ -3,9 +3,9 @@
 use crate::time::Nanos;
 use std::sync::Arc;
 
-/// A value over time: one from the start, others from their moments on.
+/// A value over time: one value from the start, others from given moments on.
 ///
-/// With a period, everything from the start on happens again and again, the first value included.
+/// With a period, the whole schedule repeats, including the first value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule<T> {
     first: T,
@@ -19,27 +19,27 @@ impl<T: Copy> Schedule<T> {
         Self { first: value, steps: Arc::new([]), period: None }
     }
 
-    /// `steps` are moments, none before the one in front of it and all before the end of the
-    /// period, each with the value from then on. The period must not be zero.
+    /// Each step is a moment and the value from then on. The moments must not decrease, and must be
+    /// before the end of the period. The period must not be zero.
     pub fn new(first: T, steps: Vec<(Nanos, T)>, period: Option<Nanos>) -> Self {
         debug_assert!(steps.is_sorted_by_key(|(at, _)| *at), "the moments of a schedule rise");
         debug_assert!(period != Some(Nanos::ZERO), "a period takes time");
         Self { first, steps: steps.into(), period }
     }
 
-    /// Every value it takes; one may come several times.
+    /// Every value of the schedule; a value may appear several times.
     pub fn values(&self) -> impl Iterator<Item = T> + '_ {
         std::iter::once(self.first).chain(self.steps.iter().map(|(_, value)| *value))
     }
 }
 
-/// Reads a schedule forwards: no moment asked for may lie before the one asked for last.
+/// Reads a schedule forwards: the moments passed to `at` must not decrease.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<T> {
     schedule: Schedule<T>,
-    /// Start of the round.
+    /// The start of the current round.
     base: Nanos,
-    /// The first step that is still to come in it.
+    /// The next step of this round.
     next: usize,
     value: T,
     until: Nanos,
@@ -59,12 +59,12 @@ impl<T: Copy> Cursor<T> {
         self.value
     }
 
-    /// The value at the moment asked for last.
+    /// The value at the last moment passed to `at`.
     pub(crate) fn value(&self) -> T {
         self.value
     }
 
-    /// How long the value asked for last holds at least: until after that moment.
+    /// The value holds until this moment at least, which is after the last one passed to `at`.
     pub(crate) fn until(&self) -> Nanos {
         self.until
     }

@@ -1,10 +1,10 @@
-//! What a link counts.
+//! The counters of a link.
 
 use crate::queue::DropReason;
 use crate::time::Nanos;
 use hdrhistogram::Histogram;
 
-/// Delays are kept to three significant digits between 1 us and 1000 s.
+/// The histogram keeps delays from 1 us to 1000 s, with three significant digits.
 const DELAY_NS_MIN: u64 = 1_000;
 const DELAY_NS_MAX: u64 = 1_000_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -12,14 +12,15 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 /// Packets dropped, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts {
-    /// By the loss model.
+    /// Packets lost by the loss model.
     pub loss: u64,
     pub policer: u64,
-    /// Because the queue was full on arrival.
+    /// Packets that arrived at a full queue.
     pub queue_full: u64,
-    /// From the head of a full drop-head queue, or of the longest flow of a full FQ-CoDel.
+    /// Packets dropped from the head of a full drop-head queue, or of the longest flow of a full
+    /// FQ-CoDel.
     pub head_drop: u64,
-    /// By CoDel, FQ-CoDel's too.
+    /// Packets dropped by CoDel or by FQ-CoDel's CoDel.
     pub codel: u64,
     pub pie: u64,
     pub red: u64,
@@ -46,22 +47,22 @@ impl DropCounts {
 
 /// A distribution of delays.
 ///
-/// Its quantiles are NaN where no histogram is kept: see
+/// Quantiles are NaN without a histogram: see
 /// [`Link::without_delay_histogram`](crate::Link::without_delay_histogram).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DelaySummary {
     pub packets: u64,
     pub mean_ms: f64,
-    /// Half waited no longer.
+    /// Half of the packets waited no longer.
     pub p50_ms: f64,
-    /// 95 % waited no longer.
+    /// 95 % of the packets waited no longer.
     pub p95_ms: f64,
-    /// 99 % waited no longer.
+    /// 99 % of the packets waited no longer.
     pub p99_ms: f64,
     pub max_ms: f64,
 }
 
-/// What a link has done since it started, or since its counters were reset.
+/// What a link has done since it started, or since the last reset.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkStats {
     /// Packets that came to the link.
@@ -75,21 +76,22 @@ pub struct LinkStats {
     pub bytes_dropped: u64,
     /// Packets the queue marked "congestion experienced".
     pub ecn_marked: u64,
-    /// Packets under way now: queued, being sent, being delayed, or held at the end.
+    /// Packets in the link now: queued, in transmission, travelling, or held for aggregation.
     pub packets_held: u64,
     /// Packets that wait in the queue now.
     pub queue_packets: u64,
-    /// Their bytes, as the queue's limit counts them.
+    /// Bytes of these packets, as the queue's limit counts them.
     pub queue_bytes: u64,
-    /// The most packets that waited at a time.
+    /// The most packets that waited at once.
     pub queue_packets_max: u64,
-    /// The most bytes that waited at a time.
+    /// The most bytes that waited at once.
     pub queue_bytes_max: u64,
-    /// From arrival at the queue to the end of transmission; loss and propagation not in it.
+    /// From arrival at the queue to the end of transmission, without propagation. Lost packets are
+    /// not in it.
     pub queueing_delay: DelaySummary,
 }
 
-/// How full a link is, and what its queue counts by itself.
+/// How full a link is now, and how many packets its queue has marked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Level {
     pub(crate) packets_held: u64,
@@ -98,10 +100,10 @@ pub(crate) struct Level {
     pub(crate) marked: u64,
 }
 
-/// Different delays that are gathered at a time; a power of two.
+/// How many different delays are gathered at once; a power of two.
 const PLACES: usize = 8;
 
-/// So many delays to the nanosecond the same, not yet counted.
+/// Packets with exactly the same delay, gathered before they go into the histogram.
 #[derive(Clone, Copy, Debug, Default)]
 struct Alike {
     delay: Nanos,
@@ -113,7 +115,7 @@ struct Alike {
 pub(crate) struct Counters {
     pub(crate) totals: LinkStats,
     delay_ns: Option<Histogram<u64>>,
-    /// Delays that are alike are counted together: a steady queue has many.
+    /// Equal delays go into the histogram together: a steady queue has many of them.
     alike: [Alike; PLACES],
     delays: u64,
     delay_ns_sum: u128,
@@ -138,7 +140,7 @@ impl Counters {
         self.delay_ns = None;
     }
 
-    /// So much waits; it has not been more since the last call.
+    /// Updates the maxima. Must be called whenever the queue has grown.
     #[inline]
     pub(crate) fn queue_is(&mut self, packets: u64, bytes: u64) {
         self.totals.queue_packets_max = self.totals.queue_packets_max.max(packets);
@@ -147,7 +149,7 @@ impl Counters {
 
     #[inline]
     pub(crate) fn waited(&mut self, delay: Nanos) {
-        // Fibonacci hashing: the upper bits of the product.
+        // Fibonacci hashing: use the upper bits of the product.
         let place = (delay.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % PLACES;
         if delay != self.alike[place].delay {
             self.count(place);
@@ -199,7 +201,7 @@ impl Counters {
         }
     }
 
-    /// Starts again at zero, but for what is under way and what waits.
+    /// Sets the counters to zero. The maxima begin at what waits now.
     pub(crate) fn reset(&mut self, level: Level) {
         self.totals = LinkStats::default();
         self.marked_before = level.marked;
@@ -214,7 +216,7 @@ impl Counters {
     }
 }
 
-/// It grows with the longest delay: a short one then costs no more than some kilobytes.
+/// The histogram grows with the longest delay: with short delays it takes only some kilobytes.
 fn histogram() -> Histogram<u64> {
     let mut histogram =
         Histogram::new_with_bounds(DELAY_NS_MIN, 2 * DELAY_NS_MIN, SIGNIFICANT_DIGITS)

@@ -1,4 +1,4 @@
-//! Time as the model counts it: integer nanoseconds.
+//! Time in the model: integer nanoseconds.
 
 use std::fmt;
 use std::iter::Sum;
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// The start of the link, or no time at all.
+    /// The start of the link, or an empty span.
     pub const ZERO: Self = Self(0);
     pub const MAX: Self = Self(u64::MAX);
 
@@ -45,7 +45,7 @@ impl Add for Nanos {
 
 impl Sub for Nanos {
     type Output = Self;
-    /// How long after `earlier` this is; zero if it is not after.
+    /// How long `self` is after `earlier`; zero if it is before.
     fn sub(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }

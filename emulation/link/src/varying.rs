@@ -1,14 +1,14 @@
-//! A rate that changes at set moments, and stops in outages.
+//! A rate that changes at given moments, and stops during outages.
 //!
-//! A packet under transmission when the rate changes goes on at the new rate; one that meets an
-//! outage waits it out where it is and goes on after it. No bit is lost: the arithmetic is exact,
-//! as it is at a constant rate.
+//! A packet in transmission when the rate changes goes on at the new rate. A packet that meets an
+//! outage stops, and goes on after it. No bit is lost: the arithmetic is exact, as with a constant
+//! rate.
 
 use crate::bottleneck::{BIT_NANOS, work_of};
 use crate::schedule::{Cursor, Schedule};
 use crate::time::Nanos;
 
-/// How fast the bottleneck is at a moment.
+/// The speed of the bottleneck at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Speed {
     Stopped,
@@ -16,10 +16,10 @@ enum Speed {
     Unlimited,
 }
 
-/// Rate and outages, read forwards.
+/// Rate and outages, read forwards in time.
 #[derive(Clone, Debug)]
 pub(crate) struct SpeedClock {
-    /// Without one: no limit.
+    /// `None`: no limit.
     bits_per_sec: Option<Cursor<u64>>,
     outage: Option<Cursor<bool>>,
 }
@@ -32,12 +32,11 @@ impl SpeedClock {
         Self { bits_per_sec: bits_per_sec.map(Cursor::new), outage: outages.map(Cursor::new) }
     }
 
-    /// Whether there is a rate.
     pub(crate) fn is_limited(&self) -> bool {
         self.bits_per_sec.is_some()
     }
 
-    /// The rate at `now`, 0 in an outage, and until when it holds at least.
+    /// The rate at `now` (0 in an outage), and until when it holds at least.
     pub(crate) fn bits_per_sec(&mut self, now: Nanos) -> (u64, Nanos) {
         let (speed, until) = self.at(now);
         match speed {
@@ -64,13 +63,13 @@ impl SpeedClock {
     }
 }
 
-/// A bottleneck of changing rate.
+/// A bottleneck with a changing rate.
 #[derive(Clone, Debug)]
 pub(crate) struct VaryingRate {
     clock: SpeedClock,
-    /// The end of the last transmission, in whole nanoseconds, and
+    /// The end of the last transmission, in whole nanoseconds. `rest` holds the fraction.
     free_at: Nanos,
-    /// the rest of it: work at the rate that holds then.
+    /// Work left over, at the rate that holds at `free_at`.
     rest: u64,
 }
 
@@ -79,7 +78,8 @@ impl VaryingRate {
         Self { clock, free_at: Nanos::ZERO, rest: 0 }
     }
 
-    /// When a packet that is ready at `now` has been sent. Rounded up: never faster than the rate.
+    /// When a packet that is ready at `now` has been sent. Rounded up, so that the link is never
+    /// faster than its rate.
     pub(crate) fn send(&mut self, bytes: u32, now: Nanos) -> Nanos {
         if now > self.end() {
             self.free_at = now;
@@ -112,13 +112,13 @@ impl VaryingRate {
     }
 }
 
-/// What a rate could have sent, millisecond by millisecond, for the log.
+/// How much the rate could have sent, millisecond by millisecond, for the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     clock: SpeedClock,
-    /// The millisecond that comes next.
+    /// The millisecond that `next_by` returns next.
     ms: u64,
-    /// Work of the milliseconds before that made no whole byte.
+    /// Work of earlier milliseconds that did not fill a whole byte.
     carried: u64,
 }
 
@@ -127,7 +127,7 @@ impl Meter {
         Self { clock, ms: from.as_millis(), carried: 0 }
     }
 
-    /// The end of the next millisecond and the bytes of capacity in it, if it is over by `now`.
+    /// The end of the next millisecond and its capacity in bytes, if it has ended by `now`.
     pub(crate) fn next_by(&mut self, now: Nanos) -> Option<(Nanos, u64)> {
         let end = Nanos::from_millis(self.ms + 1);
         if end > now {
@@ -170,7 +170,7 @@ mod tests {
         )
     }
 
-    /// When each of `count` packets of 1500 bytes, all there at `from_ms`, has been sent.
+    /// When each of `count` packets of 1500 bytes, which all come at `from_ms`, has been sent.
     fn sent(clock: SpeedClock, from_ms: u64, count: usize) -> Vec<u64> {
         let mut rate = VaryingRate::new(clock);
         let from = Nanos::from_millis(from_ms);
@@ -179,10 +179,10 @@ mod tests {
 
     #[test]
     fn a_packet_goes_on_at_the_new_rate() {
-        // 1 ms a packet; from 2 ms on half a millisecond; from 3 ms on 2 ms.
+        // A packet takes 1 ms; from 2 ms on half a millisecond; from 3 ms on 2 ms.
         let steps = [(2, 24_000_000), (3, 6_000_000)];
         assert_eq!(sent(clock(&steps, &[]), 0, 5), [MS, 2 * MS, 2 * MS + MS / 2, 3 * MS, 5 * MS]);
-        // Half of the third packet at the first rate, the other half at twice that.
+        // Half of the third packet goes at the first rate, the other half at twice that.
         let steps = [(2, 24_000_000)];
         let mut rate = VaryingRate::new(clock(&steps, &[]));
         let start = Nanos(MS / 2);
@@ -196,7 +196,8 @@ mod tests {
         let start = Nanos(MS / 2);
         let ends: Vec<u64> = (0..2).map(|_| rate.send(1500, start).0).collect();
         assert_eq!(ends, [3 * MS / 2, 502 * MS + MS / 2]);
-        // One that ends as the outage begins has left; one that comes in it waits for its end.
+        // A packet that ends as the outage begins has left. A packet that comes during it waits for
+        // its end.
         assert_eq!(sent(clock(&[], &[(2, 502)]), 0, 3), [MS, 2 * MS, 503 * MS]);
         assert_eq!(sent(clock(&[], &[(2, 502)]), 100, 2), [503 * MS, 504 * MS]);
     }

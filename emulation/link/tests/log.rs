@@ -1,4 +1,4 @@
-//! Logs, word for word.
+//! The text of logs, line by line.
 
 use remuda_link::{
     Direction, Link, LinkSpec, LogHeader, LogWriter, Nanos, OutageSpec, Outcome, Packet, QueueKind,
@@ -16,7 +16,7 @@ fn written(link: &mut Link<u32>, header: &LogHeader) -> String {
     String::from_utf8(log.into_inner()).expect("logs are ASCII")
 }
 
-/// Events only: the header goes.
+/// The events without the header.
 fn events(link: &mut Link<u32>) -> Vec<String> {
     let text = written(link, &LogHeader::default());
     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
@@ -145,7 +145,7 @@ fn drops_of_the_queue_and_of_codel_are_logged() {
     assert_eq!(count(" # 1500"), 1_999);
 }
 
-/// A packet of a flow.
+/// A packet of the flow with this number.
 #[derive(Clone, Debug)]
 struct OfFlow(u64);
 

@@ -1,5 +1,5 @@
-//! Traces beside `netem-trace`'s loader of Mahimahi's, which was written by others: when does a
-//! queue that is never empty deliver each of its packets?
+//! Compares our traces with those of `netem-trace`, an independent loader of Mahimahi's traces:
+//! when does a queue that is never empty deliver each of its packets?
 
 use netem_trace::{HeavyPdoTrace, load_mahimahi_heavy_pdo_trace};
 use rand::{RngCore, SeedableRng};
@@ -8,14 +8,14 @@ use remuda_link::{Direction, Link, LinkSpec, Nanos, OPPORTUNITY_BYTES, TUN_HEADE
 use std::fmt::Write as _;
 
 const TRACES: u64 = 1_000;
-/// Rounds of each trace that are compared: the wrap twice.
+/// How many rounds of each trace are compared; with three, the trace starts again twice.
 const ROUNDS: usize = 3;
 
 fn below(rng: &mut ChaCha8Rng, bound: u32) -> u32 {
     rng.next_u32() % bound
 }
 
-/// Up to 40 moments; several at once, gaps, leading zeros.
+/// Up to 40 moments, some equal, with gaps and leading zeros.
 fn stamps(rng: &mut ChaCha8Rng) -> Vec<u64> {
     let gap = 1 + below(rng, 30);
     let count = 1 + below(rng, 40);
@@ -32,8 +32,8 @@ fn stamps(rng: &mut ChaCha8Rng) -> Vec<u64> {
     all
 }
 
-/// What the oracle says could be delivered until each moment after the start. Nothing is there yet
-/// to take an opportunity at the very start.
+/// How many bytes the oracle can have delivered by each moment after the start. An opportunity at
+/// the start itself is left out: no packet is there to use it.
 fn oracle(stamps: &[u64]) -> Vec<(u64, u64)> {
     let bytes = u64::from(OPPORTUNITY_BYTES);
     let config = load_mahimahi_heavy_pdo_trace(stamps.to_vec(), Some(ROUNDS), bytes);
@@ -50,7 +50,7 @@ fn oracle(stamps: &[u64]) -> Vec<(u64, u64)> {
     all
 }
 
-/// When each of those packets is delivered.
+/// The moments at which our link delivers packets of these sizes.
 fn ours(stamps: &[u64], sizes: &[u32], folder: &std::path::Path) -> Vec<u64> {
     let path = folder.join("some.trace");
     let text = stamps.iter().fold(String::new(), |mut text, at| {
@@ -82,7 +82,7 @@ fn a_thousand_random_traces_deliver_every_packet_at_the_oracles_millisecond() {
         let stamps = stamps(&mut rng);
         let until = oracle(&stamps);
         let room = until.last().expect("three rounds have a moment").1;
-        // Full packets in every other trace; in the others of any size.
+        // Every other trace has full packets; the rest have packets of any size.
         let mut sizes = Vec::new();
         let mut needs = Vec::new();
         let mut sum = 0;

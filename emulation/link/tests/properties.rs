@@ -1,4 +1,4 @@
-//! What holds for every link, whatever its spec and its traffic.
+//! Rules that hold for every link, with any spec and any traffic.
 
 use proptest::prelude::*;
 use remuda_link::{
@@ -10,7 +10,7 @@ use std::io::Write;
 
 const RTT: Nanos = Nanos::from_millis(40);
 
-/// Packets: how long after the one before (us), and how large.
+/// Packets: microseconds after the one before, and size in bytes.
 type Traffic = Vec<(u64, u32)>;
 
 fn traffic() -> impl Strategy<Value = Traffic> {
@@ -76,7 +76,7 @@ fn wire() -> impl Strategy<Value = LinkSpec> {
     )
 }
 
-/// Moments that rise, from spans.
+/// Turns spans into moments that rise.
 fn rising(steps: Vec<(f64, f64)>) -> impl Iterator<Item = (f64, f64)> {
     steps.into_iter().scan(0.0, |at_s, (span_s, value)| {
         *at_s += span_s;
@@ -114,7 +114,6 @@ fn spec() -> impl Strategy<Value = LinkSpec> {
     )
 }
 
-/// A packet that knows its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Numbered {
     number: usize,
@@ -216,7 +215,7 @@ proptest! {
         for (_, departed, _) in delivered(&run(build(&spec), &traffic)) {
             let is_out = spec.outages.iter().any(|outage| {
                 let end_s = outage.at_s + outage.duration_s;
-                // One that ends as the outage begins has left.
+                // A packet that ends as the outage begins has left.
                 seconds(outage.at_s) < departed && departed < seconds(end_s)
             });
             prop_assert!(!is_out, "{departed}");
@@ -234,7 +233,7 @@ proptest! {
             let mut bits = 0;
             for (packet, until, _) in &run[start + 1..] {
                 bits += u128::from(packet.bytes) * 8;
-                // Both ends are rounded up to a whole nanosecond.
+                // Both ends of the span are rounded up to a whole nanosecond.
                 let span_ns = u128::from((*until - *from).0) + 1;
                 prop_assert!(bits * 1_000_000_000 <= span_ns * rate);
             }
@@ -304,7 +303,7 @@ fn traced(stamps: &[u64]) -> Link<Numbered> {
     spec.build(RTT, Direction::Up).expect("a valid trace")
 }
 
-/// Mahimahi's rule, spelt out: each opportunity in turn takes up to 1504 bytes of those packets
+/// Mahimahi's rule, written out: each opportunity in turn takes up to 1504 bytes of the packets
 /// that came before it.
 fn opportunity_by_opportunity(stamps: &[u64], traffic: &Traffic) -> Vec<(usize, Nanos)> {
     let period = stamps[stamps.len() - 1];

@@ -1,21 +1,21 @@
-//! A link beside what queueing theory says of it.
+//! Compares a link with queueing theory.
 
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use remuda_link::{Direction, Link, LinkSpec, Nanos, QueueSpec};
 
-/// At 12 Mbit/s, 1500 bytes.
+/// The time to send 1500 bytes at 12 Mbit/s.
 const SERVICE_MS: f64 = 1.0;
 const PACKETS: u32 = 400_000;
 
-/// Sends packets of 1500 bytes, at random moments that load the link by `load`.
+/// Sends packets of 1500 bytes at random moments that load the link by `load`.
 fn poisson(load: f64, queue: QueueSpec) -> Link<u32> {
     let spec = LinkSpec { rate_mbit_per_sec: Some(12.0), queue, ..LinkSpec::default() };
     let mut link = spec.build(Nanos::ZERO, Direction::Up).expect("a valid spec");
     let mut rng = ChaCha8Rng::seed_from_u64(17);
     let mut now_ms = 0.0;
     for _ in 0..PACKETS {
-        // Above 0, up to 1.
+        // In (0, 1], so that the logarithm exists.
         let fraction = (f64::from(rng.next_u32()) + 1.0) / (f64::from(u32::MAX) + 1.0);
         now_ms -= fraction.ln() * SERVICE_MS / load;
         let now = Nanos::from_millis_f64(now_ms);
@@ -39,9 +39,9 @@ fn the_wait_in_an_m_d_1_queue_is_the_one_of_theory() {
     }
 }
 
-/// M/D/1 with room for one to wait: the loss is 1 - 1 / (load + p), p the chance that a departure
-/// leaves nobody, which is that of no arrival in a service, e^-load (Gross and Harris, the
-/// embedded chain of M/G/1/K).
+/// M/D/1 with room for one waiting packet. The loss is 1 - 1 / (load + p), where p is the chance
+/// that a departure leaves no packet behind: the chance e^-load of no arrival during a service
+/// (Gross and Harris, the embedded chain of M/G/1/K).
 #[test]
 fn the_loss_of_a_queue_of_one_is_the_one_of_theory() {
     for load in [0.5, 1.0, 2.0] {

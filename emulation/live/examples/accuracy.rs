@@ -1,4 +1,4 @@
-//! How true the emulator is to its goals on this machine: a table. Needs root; takes a minute.
+//! Prints how close the emulator comes to its goals on this machine. Needs root; takes a minute.
 //!
 //! `accuracy [idle]`: with `idle`, only the round trips of an idle path.
 
@@ -32,7 +32,8 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Round trips of 64-byte datagrams; the path's own is twice the delay and twice their sending.
+/// Round trips of 64-byte datagrams. On an exact path they take twice the delay plus twice the
+/// transmission time.
 fn idle(rate: f64) -> Result<(), Error> {
     let gap = Duration::from_millis(5);
     let pair = VethPair::new()?;

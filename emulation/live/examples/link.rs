@@ -1,4 +1,4 @@
-//! `remuda link` by itself: the command line of [`remuda_live::args`].
+//! `remuda link` as a program of its own, with the command line of [`remuda_live::args`].
 
 use clap::Parser;
 use remuda_live::args::LinkArgs;

@@ -1,4 +1,4 @@
-//! How much TCP an emulated path carries, and what is lost on the way.
+//! Measures how much TCP an emulated path carries, and how many packets are lost on the way.
 //!
 //! `throughput [RATE_MBIT_PER_SEC [SECONDS]]`: 20 ms each way, a queue of two bandwidth-delay
 //! products, one CUBIC flow up. Needs root.

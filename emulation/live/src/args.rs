@@ -21,25 +21,26 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
-/// How long a server command is given to end by itself once it is told to.
+/// How long a server command may take to end after SIGTERM.
 const SERVER_GRACE: Duration = Duration::from_millis(500);
 
-/// The discipline of the queue before the bottleneck.
+/// The queue disciplines of `--queue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum QueueArg {
-    /// Refuses what does not fit
+    /// Drops an arriving packet that does not fit
     Droptail,
-    /// Drops its oldest for what does not fit
+    /// Drops its oldest packets to make room for an arriving one
     Drophead,
-    /// Drops what has waited too long (RFC 8289: target 5 ms, interval 100 ms)
+    /// Drops packets that have waited too long (RFC 8289: target 5 ms, interval 100 ms)
     Codel,
     /// Drops at random, to hold a delay (RFC 8033: target 15 ms)
     Pie,
-    /// A CoDel for each flow, and turns (RFC 8290: 1024 queues, quantum 1514 bytes)
+    /// Keeps a queue and a CoDel for each flow, in turns (RFC 8290: 1024 queues, quantum 1514
+    /// bytes)
     FqCodel,
-    /// Drops at random, by the average length (Floyd and Jacobson 1993; see --red)
+    /// Drops at random, by the average queue length (Floyd and Jacobson 1993; see --red)
     Red,
-    /// Never drops
+    /// Has no limit and never drops
     Infinite,
 }
 
@@ -59,12 +60,12 @@ impl From<QueueArg> for QueueKind {
 
 /// Runs a command behind an emulated link: real TCP, in a network namespace of its own.
 ///
-/// The command finds the other end's addresses in REMUDA_SERVER (also as MAHIMAHI_BASE) and
-/// REMUDA_SERVER6, its own in REMUDA_CLIENT. A command given with --server runs at the other end,
-/// from before the first to after it.
-/// Both directions have the same rate, delay, loss and queue unless a trace says otherwise; both
-/// change, and are out, at the same moments, which count from the start.
-/// Needs root. The exit status is the command's.
+/// The command finds the addresses of the other end in REMUDA_SERVER (also as MAHIMAHI_BASE) and
+/// REMUDA_SERVER6, and its own address in REMUDA_CLIENT. A command given with --server runs at the
+/// other end; it starts before the first command and ends after it. Both directions have the same
+/// rate, delay, loss and queue, unless a trace replaces the rate of one. Rate steps, delay steps
+/// and outages count from the start, and happen in both directions at once. Needs root. The exit
+/// status is that of the command.
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Example: a bulk transfer over 12 Mbit/s and 40 ms, with one BDP of queue\n  \
@@ -78,33 +79,33 @@ pub struct LinkArgs {
     /// Another rate from a moment on, in seconds and Mbit/s; may be given several times
     #[arg(long, value_name = "AT_S,MBIT_PER_SEC", value_parser = option::rate_step)]
     pub rate_step: Vec<RateStep>,
-    /// Begins with --rate again after so many seconds, and repeats the steps
+    /// Starts again with --rate after this many seconds, and repeats the steps
     #[arg(long, value_name = "S")]
     pub rate_period: Option<f64>,
-    /// Mahimahi trace for the uplink (client to server) in place of --rate
+    /// Mahimahi trace for the uplink (client to server), instead of --rate
     #[arg(long, value_name = "FILE")]
     pub up_trace: Option<PathBuf>,
-    /// Mahimahi trace for the downlink (server to client) in place of --rate
+    /// Mahimahi trace for the downlink (server to client), instead of --rate
     #[arg(long, value_name = "FILE")]
     pub down_trace: Option<PathBuf>,
-    /// Ends when a trace does, with SIGTERM to the command; otherwise traces repeat
+    /// Ends when a trace ends, with SIGTERM to the command; without it traces repeat
     #[arg(long)]
     pub once: bool,
-    /// An outage: nothing leaves from a moment on, for a time, both in seconds; the queue holds
-    /// what comes; may be given several times
+    /// An outage: its start and its duration, in seconds. No packet leaves meanwhile; the queue
+    /// holds packets that arrive. May be given several times
     #[arg(long, value_name = "AT_S,DURATION_S", value_parser = option::outage)]
     pub outage: Vec<OutageSpec>,
-    /// Repeats the outages after so many seconds
+    /// Repeats the outages after this many seconds
     #[arg(long, value_name = "S")]
     pub outage_period: Option<f64>,
     /// Propagation delay one way, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0.0)]
     pub delay_ms: f64,
-    /// Another path from a moment on: its delay one way, in seconds and milliseconds; may be given
-    /// several times
+    /// Another path from a moment on: the moment in seconds, and the new one-way delay in
+    /// milliseconds; may be given several times
     #[arg(long, value_name = "AT_S,MS", value_parser = option::delay_step)]
     pub delay_step: Vec<DelayStep>,
-    /// Begins with --delay-ms again after so many seconds, and repeats the steps
+    /// Starts again with --delay-ms after this many seconds, and repeats the steps
     #[arg(long, value_name = "S")]
     pub delay_period: Option<f64>,
     /// Standard deviation of the delay, in milliseconds; packets keep their order
@@ -113,15 +114,15 @@ pub struct LinkArgs {
     /// Correlation of one packet's jitter with the next one's, from 0 to below 1
     #[arg(long, value_name = "C", default_value_t = 0.0)]
     pub jitter_correlation: f64,
-    /// Sends a share of the packets, in percent, on a way longer by so many milliseconds: they may
-    /// be overtaken
+    /// Delays this percentage of the packets by so many more milliseconds, so that other packets
+    /// may overtake them
     #[arg(long, value_name = "PERCENT,EXTRA_MS", value_parser = option::reordering)]
     pub reorder: Option<ReorderingSpec>,
-    /// Independent loss in percent of packets, each direction
+    /// Independent loss in percent of packets, in each direction
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     pub loss_percent: f64,
-    /// Bursty loss, percent per packet: good to bad, bad to good, loss while bad [100], while
-    /// good [0]
+    /// Bursty loss, in percent: probability per packet to turn bad, and to turn good again; loss
+    /// while bad [100], and while good [0]
     #[arg(
         long,
         value_name = "P,R[,BAD[,GOOD]]",
@@ -129,10 +130,10 @@ pub struct LinkArgs {
         value_parser = option::gilbert_elliott
     )]
     pub gilbert_elliott: Option<GilbertElliottSpec>,
-    /// Drops what exceeds a rate in Mbit/s by more than a burst in bytes, before the queue
+    /// Drops packets that exceed a rate in Mbit/s and a burst in bytes, before the queue
     #[arg(long, value_name = "MBIT_PER_SEC,BURST_BYTES", value_parser = option::policer)]
     pub policer: Option<PolicerSpec>,
-    /// Discipline of the queue [default: droptail where a limit is given, else infinite]
+    /// Discipline of the queue [default: droptail with a limit, else infinite]
     #[arg(long, value_enum)]
     pub queue: Option<QueueArg>,
     /// Queue limit in packets
@@ -141,31 +142,31 @@ pub struct LinkArgs {
     /// Queue limit in bytes
     #[arg(long, value_name = "BYTES")]
     pub queue_bytes: Option<u64>,
-    /// Queue limit in bandwidth-delay products: (mean) rate times both ways' delay
+    /// Queue limit in bandwidth-delay products: (mean) rate times the delay of both directions
     #[arg(long, value_name = "BDP")]
     pub queue_bdp: Option<f64>,
-    /// The delay that codel, fq-codel (both 5 ms) or pie (15 ms) aim at, in milliseconds
+    /// The delay that codel, fq-codel (both 5 ms) or pie (15 ms) aims at, in milliseconds
     #[arg(long, value_name = "MS")]
     pub queue_target_ms: Option<f64>,
-    /// RED's thresholds in packets, and its probability at the second, in percent (5,15,10)
+    /// RED's two thresholds in packets, and its probability at the second in percent (5,15,10)
     #[arg(long, value_name = "MIN,MAX[,PERCENT]", value_parser = option::red)]
     pub red: Option<RedRange>,
     /// Lets codel, fq-codel, pie or red mark packets of ECN-capable senders instead of dropping
     /// them
     #[arg(long)]
     pub ecn: bool,
-    /// Marks packets of ECN-capable senders that find more than so many packets waiting in a
-    /// drop-tail queue (DCTCP's K)
+    /// Marks an arriving packet of an ECN-capable sender if a drop-tail queue holds more than this
+    /// many packets (DCTCP's K)
     #[arg(long, value_name = "PACKETS")]
     pub ecn_threshold: Option<u64>,
-    /// Holds what arrives at the server and delivers it together: every so many milliseconds, or
-    /// as soon as so many packets are held
+    /// Holds packets that arrive at the server and delivers them together: every so many
+    /// milliseconds, or as soon as so many packets are held
     #[arg(long, value_name = "MS[,PACKETS]", value_parser = option::aggregation)]
     pub up_aggregation: Option<AggregationSpec>,
-    /// The same at the client: there it groups the acknowledgements of an upload
+    /// The same at the client: it groups the acknowledgements of an upload
     #[arg(long, value_name = "MS[,PACKETS]", value_parser = option::aggregation)]
     pub down_aggregation: Option<AggregationSpec>,
-    /// Decides every random draw: loss, jitter, reordering, pie, red, the queues of fq-codel
+    /// Seed of every random draw: loss, jitter, reordering, pie, red, the queues of fq-codel
     #[arg(long, value_name = "N", default_value_t = 1, env = "SEED")]
     pub seed: u64,
     /// Logs the uplink to FILE, in Mahimahi's format
@@ -174,11 +175,11 @@ pub struct LinkArgs {
     /// Logs the downlink to FILE, in Mahimahi's format
     #[arg(long, value_name = "FILE")]
     pub downlink_log: Option<PathBuf>,
-    /// Writes each packet to FILE as it comes to the link, and as it leaves it: pcapng, which
+    /// Writes each packet to FILE when it enters the link and when it leaves it: pcapng, which
     /// Wireshark and tcpdump read
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Of each packet, no more than its first so many bytes
+    /// Keeps the first so many bytes of each packet in the --pcap file
     #[arg(
         long,
         value_name = "BYTES",
@@ -187,7 +188,8 @@ pub struct LinkArgs {
         value_parser = clap::value_parser!(u32).range(20..=65_536)
     )]
     pub pcap_snap: u32,
-    /// Runs COMMAND with `sh -c` at the other end, meanwhile; may be given several times
+    /// Runs COMMAND with `sh -c` at the other end while the command runs; may be given several
+    /// times
     #[arg(long, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
     pub server: Vec<String>,
     /// The command, with its arguments [default: your shell]
@@ -196,7 +198,6 @@ pub struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// The path that the options describe.
     pub fn path_spec(&self) -> PathSpec {
         PathSpec {
             up: self.link_spec(self.up_trace.as_ref(), self.up_aggregation.as_ref()),
@@ -206,10 +207,10 @@ impl LinkArgs {
         }
     }
 
-    /// Runs the command behind the link; the status to exit with is the command's.
+    /// Runs the command behind the link. Returns the command's exit status.
     ///
-    /// Forks first, so that whatever the command starts ends with it: call this before starting a
-    /// thread, and exit with the status. It returns in both processes.
+    /// Forks first, so that every process the command starts ends with it. Call this before
+    /// starting a thread, and exit with the status: it returns in both processes.
     pub fn run(&self) -> Result<i32, Error> {
         match contain::enter()? {
             Side::Outside { status } => Ok(status),
@@ -290,7 +291,7 @@ impl LinkArgs {
     }
 }
 
-/// A command at the server's end. Dropping it ends it.
+/// A command at the server's end. Dropping it ends the command.
 struct Server(Child);
 
 impl Server {
@@ -304,7 +305,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(pid) = pid_of(&self.0) {
-            // Fails where the group has ended by itself, which is what is wanted.
+            // Fails if the process group has already ended, which is fine.
             let _ = kill_process_group(pid, Signal::TERM);
         }
         for _ in 0..10 {
@@ -313,7 +314,7 @@ impl Drop for Server {
             }
             thread::sleep(SERVER_GRACE / 10);
         }
-        // Neither can fail for a child that has not been waited for.
+        // Both calls succeed for a child that has not been waited for.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -345,7 +346,7 @@ fn print_summary(testbed: &Testbed) -> Result<(), Error> {
         );
         let unseen = direction.lost_before_link + direction.lost_after_link;
         if unseen > 0 {
-            eprintln!("remuda link: {name} WARNING: the kernel lost {unseen} packets besides");
+            eprintln!("remuda link: {name} WARNING: the kernel lost {unseen} more packets");
         }
     }
     Ok(())

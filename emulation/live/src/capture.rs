@@ -1,7 +1,8 @@
-//! Packets as they come to the link and as they leave it, in a pcapng file.
+//! Captures packets as they enter and leave the link, in a pcapng file.
 //!
-//! Four interfaces, `uplink in`, `uplink out`, `downlink in` and `downlink out`, of raw IP: one
-//! packet is there twice, and its time on the link is between the two; once, if it was dropped.
+//! The file has four interfaces of raw IP: `uplink in`, `uplink out`, `downlink in` and `downlink
+//! out`. A delivered packet appears twice, and its time on the link is the difference; a dropped
+//! packet appears once.
 
 use crate::clock;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
@@ -18,25 +19,25 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Of a timestamp: ten to the minus nine seconds.
+/// The resolution of timestamps: ten to the minus nine seconds.
 const NANOSECONDS: u8 = 9;
 
-/// Where packets are written to, and how much of each.
+/// The file of a capture, and how much of each packet it keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureSpec {
     pub path: PathBuf,
-    /// Of a longer packet, no more than its first so many bytes are kept.
+    /// The most bytes kept of a packet, from its start.
     pub snap_bytes: u32,
 }
 
-/// Which end of the link a packet is seen at.
+/// The end of the link at which a packet is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
     In,
     Out,
 }
 
-/// An open capture. What fails is kept for the end: a full disk must not stop the network.
+/// An open capture. An error is kept for the end, because a full disk must not stop the network.
 pub(crate) struct Capture {
     writer: PcapNgWriter<BufWriter<File>>,
     snap_bytes: u32,
@@ -59,7 +60,7 @@ impl Capture {
         Ok(Self { writer, snap_bytes: spec.snap_bytes, start, error: None })
     }
 
-    /// Writes a packet; nothing any more after an error.
+    /// Writes a packet. After an error, does nothing.
     pub(crate) fn write(&mut self, direction: Direction, edge: Edge, at: Nanos, packet: &[u8]) {
         if self.error.is_some() {
             return;
@@ -75,7 +76,7 @@ impl Capture {
         self.error = self.writer.write_block(&block.into_block()).err().map(system);
     }
 
-    /// Hands on what is buffered; the error that ended the capture early, if one did.
+    /// Flushes the buffer. Returns the error that ended the capture early, if there was one.
     pub(crate) fn end(&mut self) -> Option<io::Error> {
         self.error.take().or_else(|| self.writer.get_mut().flush().err())
     }

@@ -1,4 +1,4 @@
-//! The command behind a link: started, waited for, and told to end.
+//! Starts the command behind a link, waits for it, and ends it.
 
 use crate::error::Error;
 use crate::namespace::Namespace;
@@ -9,10 +9,10 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 
-/// What a shell reports for a command that a signal ended: 128 and the signal's number.
+/// A shell adds the signal's number to 128 for a command that a signal ended.
 pub(crate) const SIGNALLED: i32 = 128;
 
-/// A command with its arguments, to run at an end; without words, the user's shell.
+/// A command with its arguments, to run in a namespace. Without words: the user's shell.
 pub(crate) fn command(at: &Namespace, words: &[OsString]) -> Command {
     if let Some((program, args)) = words.split_first() {
         let mut command = at.command(program);
@@ -29,8 +29,8 @@ pub(crate) fn start(command: &mut Command) -> Result<Child, Error> {
     })
 }
 
-/// Waits for the command, passing on signals; with `once`, ends it when the trace ends. Returns
-/// what to exit with.
+/// Waits for the command and passes signals on. With `once`, ends the command when the trace ends.
+/// Returns the exit status.
 pub(crate) fn attend(
     testbed: &Testbed,
     mut child: Child,
@@ -57,7 +57,7 @@ pub(crate) fn pid_of(child: &Child) -> Option<Pid> {
 
 fn terminate(child: &Child) {
     if let Some(pid) = pid_of(child) {
-        // It may have ended by itself; until it is waited for, its number is nobody else's.
+        // The command may have ended, but its process id is not reused before we wait for it.
         let _ = kill_process(pid, Signal::TERM);
     }
 }

@@ -1,4 +1,4 @@
-//! The only place that reads a clock.
+//! The clock of the emulator. No other module of this crate reads one.
 
 use remuda_link::Nanos;
 use std::os::unix::thread::JoinHandleExt;
@@ -17,12 +17,12 @@ impl Clock {
         Self { start: Instant::now() }
     }
 
-    /// How long it has run.
+    /// The time since its start.
     pub fn now(&self) -> Nanos {
         self.start.elapsed().into()
     }
 
-    /// How long it has run, for tests and benchmarks.
+    /// The time since its start, for tests and benchmarks.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
@@ -42,7 +42,7 @@ pub(crate) fn own_cpu() -> Duration {
     Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The processor time a thread has used; zero if the system does not say.
+/// The processor time of a thread; zero if the system does not report it.
 pub(crate) fn thread_cpu<T>(thread: &JoinHandle<T>) -> Duration {
     let mut clock: libc::clockid_t = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

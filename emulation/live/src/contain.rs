@@ -1,9 +1,9 @@
-//! Keeps what a command starts from outliving it.
+//! Ends every process that a command started when the command ends.
 //!
-//! A process that dies takes its children along only if they asked for it, and never its
-//! grandchildren. A process namespace does: when its first process ends, the kernel kills all the
-//! others. So `remuda link` forks; the child is that first process, does all the work, and dies
-//! with its parent.
+//! A process that dies ends its children only if they asked for that, and never its grandchildren.
+//! A process namespace does more: when its first process ends, the kernel kills all others in it.
+//! So `remuda link` forks. The child is that first process, does all the work, and dies with its
+//! parent.
 
 use crate::child::SIGNALLED;
 use crate::error::Error;
@@ -16,15 +16,15 @@ use rustix::thread::UnshareFlags;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 
-/// Which of the two processes this is.
+/// The process that returns from `enter`.
 pub(crate) enum Side {
     /// The parent, once the child has ended.
     Outside { status: i32 },
-    /// The child, which has the work to do.
+    /// The child, which does the work.
     Inside,
 }
 
-/// Splits the process in two; returns in both.
+/// Forks; returns in both processes.
 pub(crate) fn enter() -> Result<Side, Error> {
     let (mut lifeline, held) = UnixStream::pair().map_err(Error::doing("make a socket pair"))?;
     // SAFETY: gives up sharing of the process namespace of future children, and of mounts.
@@ -44,7 +44,8 @@ pub(crate) fn enter() -> Result<Side, Error> {
     }
     drop(held);
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(Error::doing("follow a parent"))?;
-    // Whether the parent died before the line above: it alone holds the other end.
+    // The parent may have died before the line above. Only the parent holds the other end, so a
+    // closed socket shows it.
     lifeline.set_nonblocking(true).map_err(Error::doing("use a socket pair"))?;
     if lifeline.read(&mut [0]).is_ok() {
         std::process::exit(SIGNALLED + Signal::KILL.as_raw());
@@ -53,8 +54,8 @@ pub(crate) fn enter() -> Result<Side, Error> {
     Ok(Side::Inside)
 }
 
-/// Gives this side a `/proc` with its own process numbers, seen by nobody else. Without it (some
-/// containers refuse) everything works but `ps` and its like.
+/// Gives this process and its children a private `/proc` with the new process numbers. Some
+/// containers refuse that; then everything works except `ps` and similar tools.
 fn show_own_processes() {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     if mount_change("/", private).is_ok() {
@@ -63,7 +64,7 @@ fn show_own_processes() {
     }
 }
 
-/// Waits for the child, asking it to end when a signal asks this process to.
+/// Waits for the child. Passes a signal that asks this process to end on to the child.
 fn attend(child: Pid) -> Result<i32, Error> {
     let mut signals = Signals::catch()?;
     loop {
@@ -74,7 +75,7 @@ fn attend(child: Pid) -> Result<i32, Error> {
             return Ok(status.exit_status().or(signalled).unwrap_or(1));
         }
         if signals.wait(false) {
-            // It may just have ended; the next round finds out.
+            // If the child has just ended, the next round finds out.
             let _ = kill_process(child, Signal::TERM);
         }
     }

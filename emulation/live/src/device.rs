@@ -1,4 +1,4 @@
-//! Devices and their addresses, by plain ioctls on the calling thread's namespace.
+//! Network devices and their addresses, set with plain ioctls in the calling thread's namespace.
 
 use crate::error::Error;
 use crate::subnet::Subnet;
@@ -9,17 +9,18 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// What Ethernet carries; without offloads a TUN device then hands over no larger packet.
+/// Ethernet's MTU. Without offloads a TUN device then never returns a larger packet.
 const MTU_BYTES: c_int = 1500;
 
-/// Packets the kernel holds for the pump. A TUN device drops what does not fit, unseen by the
-/// link; 500 (the default) is 12 ms at 500 Mbit/s, less than a busy machine's scheduling hiccup.
+/// Packets the kernel holds for the pump. A TUN device drops packets beyond this, and the link does
+/// not see them. The default of 500 is 12 ms at 500 Mbit/s, which is shorter than a scheduling
+/// delay on a busy machine.
 const TX_QUEUE_PACKETS: c_int = 20_000;
 
 const IPV6_PREFIX_BITS: u32 = 64;
 
-/// Opens a TUN device in the calling thread's namespace: packets without a header, not blocking.
-/// A `%d` in its name becomes the least number that is free; the name it has is returned.
+/// Opens a TUN device in the calling thread's namespace: non-blocking, without a packet header. A
+/// `%d` in `name` becomes the lowest free number. Returns the device's name.
 pub(crate) fn open_tun(name: &str) -> Result<(OwnedFd, String), Error> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())
@@ -33,7 +34,7 @@ pub(crate) fn open_tun(name: &str) -> Result<(OwnedFd, String), Error> {
     Ok((fd, letters.map(|letter| char::from(*letter as u8)).collect()))
 }
 
-/// Sets up a device of the calling thread's namespace, and the loopback beside it.
+/// Configures a device of the calling thread's namespace, and brings the loopback up.
 pub(crate) fn configure(name: &str, ipv4: Subnet, ipv6: Ipv6Addr) -> Result<(), Error> {
     configure_ipv4(name, ipv4).map_err(Error::doing(format!("set up {name} for IPv4")))?;
     set_up("lo").map_err(Error::doing("bring lo up"))?;
@@ -45,7 +46,7 @@ pub(crate) fn configure(name: &str, ipv4: Subnet, ipv6: Ipv6Addr) -> Result<(), 
     )))
 }
 
-/// Sends what goes to a subnet over a device of the calling thread's namespace.
+/// Routes a subnet over a device of the calling thread's namespace.
 pub(crate) fn add_route(name: &str, to: Subnet) -> Result<(), Error> {
     let mut device = request(name).ifr_name;
     // SAFETY: `rtentry` is plain data for which zeros are valid.
@@ -59,7 +60,8 @@ pub(crate) fn add_route(name: &str, to: Subnet) -> Result<(), Error> {
         .map_err(Error::doing(format!("route {to} over {name}")))
 }
 
-/// The address and subnet of a device of the calling thread's namespace, if it is there.
+/// The address and subnet of a device of the calling thread's namespace; `None` without that
+/// device.
 pub(crate) fn subnet_of(name: &str) -> Option<Subnet> {
     let socket = control_socket(AddressFamily::INET).ok()?;
     let ask = |code: libc::Ioctl| {
@@ -81,8 +83,8 @@ fn configure_ipv4(name: &str, subnet: Subnet) -> io::Result<()> {
     ioctl(&socket, libc::SIOCSIFMTU, &mut request)?;
     request.ifr_ifru.ifru_metric = TX_QUEUE_PACKETS;
     match ioctl(&socket, libc::SIOCSIFTXQLEN, &mut request) {
-        // In a user namespace the kernel allows no longer queue; 500 packets are 250 ms at 24
-        // Mbit/s, and what they do not hold is counted as lost before the link.
+        // In a user namespace the kernel does not allow a longer queue. The default of 500 packets
+        // is 250 ms at 24 Mbit/s; packets beyond it are counted as lost before the link.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
         other => other?,
     }

@@ -11,10 +11,10 @@ const WITH_PORTS: [u8; 4] = [6, 17, 33, 132];
 /// Protocols by name: IANA's numbers.
 const PROTOCOLS: [(u8, &str); 6] =
     [(1, "icmp"), (6, "tcp"), (17, "udp"), (33, "dccp"), (58, "icmp6"), (132, "sctp")];
-/// RFC 791: the offset of a fragment, and whether more follow.
+/// RFC 791: the mask of a fragment's offset and of the "more fragments" flag.
 const FRAGMENT: u16 = 0x3fff;
 
-/// An IP packet as a TUN device gives it.
+/// An IP packet as read from a TUN device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     bytes: Box<[u8]>,
@@ -29,18 +29,19 @@ impl Frame {
         &self.bytes
     }
 
-    /// Protocol, addresses and, where there are any, ports: what packets of one flow share.
+    /// Protocol, addresses and, if there are any, ports: the same for all packets of a flow.
     fn five_tuple(&self) -> Option<(u8, &[u8], &[u8])> {
         let bytes = &self.bytes;
         let (protocol, addresses, rest) = match bytes.first()? >> 4 {
             4 => {
                 let fragment = u16::from_be_bytes([*bytes.get(6)?, *bytes.get(7)?]) & FRAGMENT;
-                // All fragments of a datagram are of one flow, and only the first has its ports.
+                // All fragments of a datagram belong to one flow, but only the first has ports: use
+                // none.
                 let payload = usize::from(bytes[0] & 0xf) * 4;
                 let rest = if fragment == 0 { payload } else { bytes.len() };
                 (*bytes.get(9)?, bytes.get(12..20)?, rest)
             }
-            // Behind another header the ports are not looked for.
+            // Ports behind an IPv6 extension header are not used.
             6 => (*bytes.get(6)?, bytes.get(8..40)?, 40),
             _ => return None,
         };
@@ -48,7 +49,7 @@ impl Frame {
         Some((protocol, addresses, ports.unwrap_or_default()))
     }
 
-    /// The flow in words, as a log names it: `tcp 10.11.0.1:40000 > 10.11.0.2:5201`.
+    /// The flow's name in a log: `tcp 10.11.0.1:40000 > 10.11.0.2:5201`.
     pub(crate) fn flow_name(&self) -> String {
         let Some((protocol, addresses, ports)) = self.five_tuple() else {
             return "no IP".to_owned();
@@ -84,7 +85,7 @@ impl Frame {
         true
     }
 
-    /// The traffic class straddles the first two bytes: ECN is bits 4 and 5 of the second.
+    /// The traffic class spans the first two bytes: ECN is bits 4 and 5 of the second.
     fn mark_ipv6(&mut self) -> bool {
         let Some(byte) = self.bytes.get_mut(1) else { return false };
         if *byte >> 4 & ECN_MASK == 0 {
@@ -108,7 +109,7 @@ impl Packet for Frame {
         }
     }
 
-    /// FNV-1a of the 5-tuple; all that is no IP packet is one flow.
+    /// FNV-1a of the 5-tuple; 0 for a packet that is not IP.
     fn flow(&self) -> u64 {
         let Some((protocol, addresses, ports)) = self.five_tuple() else { return 0 };
         let bytes = std::iter::once(&protocol).chain(addresses).chain(ports);
@@ -118,7 +119,7 @@ impl Packet for Frame {
     }
 }
 
-/// Of 4 or of 16 bytes.
+/// `bytes` is 4 or 16 bytes long.
 fn ip(bytes: &[u8]) -> IpAddr {
     let four: Option<[u8; 4]> = bytes.try_into().ok();
     let sixteen: [u8; 16] = bytes.try_into().unwrap_or_default();
@@ -178,7 +179,7 @@ mod tests {
         }
     }
 
-    /// An IPv4 packet of 24 bytes: this protocol, these ports, this fragment field.
+    /// An IPv4 packet of 24 bytes with this protocol, these ports and this fragment field.
     fn ported(protocol: u8, ports: [u16; 2], fragment: u16) -> Frame {
         let mut bytes = [0; 24];
         bytes[0] = 0x45;

@@ -1,9 +1,10 @@
 //! Real TCP over an emulated path.
 //!
-//! A [`Testbed`] is two network namespaces without a name, a client and a server, each with a TUN
-//! device, joined by a thread that moves packets as [`remuda_link`] says. A [`VethPair`] is the
-//! same without a link between, for what the machine can do at best. Both need root, change
-//! nothing outside their namespaces, and leave nothing behind, not even after SIGKILL.
+//! A [`Testbed`] is two unnamed network namespaces, a client and a server, each with a TUN device.
+//! A thread moves packets between the devices as the model in [`remuda_link`] decides. A
+//! [`VethPair`] is the same without a link in between, to show what the machine can do at best.
+//! Both need root, change nothing outside their namespaces, and leave nothing behind, not even
+//! after SIGKILL.
 //!
 //! ```no_run
 //! use remuda_live::{LinkSpec, PathSpec, QueueSpec, Testbed};

@@ -1,8 +1,8 @@
-//! Network namespaces without a name.
+//! Unnamed network namespaces.
 //!
-//! A namespace made here is held by a file descriptor and by the processes in it, by nothing
-//! else: there is no file under `/run/netns`. When the process that made it ends, however it
-//! ends, the kernel takes the namespace and its devices back.
+//! A namespace made here is kept alive only by a file descriptor and by the processes in it; there
+//! is no file under `/run/netns`. When the process that made it ends in any way, the kernel frees
+//! the namespace and its devices.
 
 use crate::error::Error;
 use rustix::fs::{Mode, OFlags};
@@ -18,29 +18,29 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
-/// Buffers large enough that the path limits a TCP flow, not its window: the bandwidth-delay
+/// Buffers large enough that the path limits a TCP flow, not its window. The bandwidth-delay
 /// product of 1 Gbit/s and 100 ms is 12.5 MB, and a window needs a few times that.
 const TCP_SYSCTLS: [(&str, &str); 3] = [
     ("net.ipv4.tcp_rmem", "4096 131072 67108864"),
     ("net.ipv4.tcp_wmem", "4096 16384 67108864"),
-    // What one flow learned of the path must not help the next one: runs have to be alike.
+    // A flow must not start with the metrics of an earlier one: runs must be comparable.
     ("net.ipv4.tcp_no_metrics_save", "1"),
 ];
 
-/// No router solicitations, no duplicate address detection, no link-local address: the link
-/// carries what the user sends, nothing of the kernel's own.
+/// No router solicitations, no duplicate address detection, no link-local address: the link carries
+/// only the user's packets.
 const IPV6_SYSCTLS: [(&str, &str); 3] = [
     ("net.ipv6.conf.default.router_solicitations", "0"),
     ("net.ipv6.conf.default.accept_dad", "0"),
     ("net.ipv6.conf.default.addr_gen_mode", "1"),
 ];
 
-/// The packets a device lost, as the kernel counts them.
+/// Packets a device has lost, from the kernel's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
-    /// Lost on the way out of the namespace: the pump did not read fast enough.
+    /// Lost on the way out of the namespace, because the pump did not read fast enough.
     pub tx_dropped: u64,
-    /// Lost on the way in.
+    /// Lost on the way into the namespace.
     pub rx_dropped: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace; the caller puts `device` and the addresses there.
+    /// Makes a namespace. The caller then creates `device` and sets the addresses.
     pub(crate) fn create(device: &str, ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> Result<Self, Error> {
         let fd = thread::scope(|scope| scope.spawn(unshare_network).join())
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -65,7 +65,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// The calling process's own namespace, as an end of a path; none of its settings change.
+    /// The calling process's own namespace as an end of a path. Its settings stay as they are.
     pub(crate) fn current(device: &str, ipv4: Ipv4Addr) -> Result<Self, Error> {
         let fd = Arc::new(open_own()?);
         Ok(Self { fd, ipv4, ipv6: Ipv6Addr::UNSPECIFIED, device: device.to_owned() })
@@ -75,24 +75,23 @@ impl Namespace {
         self.ipv4
     }
 
-    /// Its IPv6 address; the unspecified one where it has none, as the ends of `mm-link` have not.
+    /// The IPv6 address; unspecified if the namespace has none, like the ends of `mm-link`.
     pub fn ipv6(&self) -> Ipv6Addr {
         self.ipv6
     }
 
-    /// The name of its device, inside the namespace.
     pub fn device(&self) -> &str {
         &self.device
     }
 
-    /// The descriptor that keeps it; for `setns`.
+    /// The file descriptor that keeps the namespace alive; usable with `setns`.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// A command that will run inside, and be killed when its parent dies.
+    /// A command that runs in the namespace and is killed when its parent dies.
     ///
-    /// Its parent is the *thread* that spawns it: spawn from one that outlives it.
+    /// Its parent is the *thread* that spawns it, so that thread must outlive the command.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let fd = Arc::clone(&self.fd);
@@ -111,10 +110,10 @@ impl Namespace {
         command
     }
 
-    /// Runs a closure on a thread of its own inside the namespace and returns its value. Sockets
-    /// it makes stay in the namespace, wherever they are used.
+    /// Runs a closure on its own thread in the namespace and returns the closure's value. Sockets
+    /// the closure makes stay in the namespace, wherever they are used.
     ///
-    /// A panic of the closure is passed on.
+    /// A panic of the closure continues in the caller.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         let inside = || {
             move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))
@@ -125,10 +124,12 @@ impl Namespace {
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Sets a kernel parameter of this namespace: `net.ipv4.tcp_congestion_control` to `bbr`.
+    /// Sets a kernel parameter of this namespace, such as `net.ipv4.tcp_congestion_control` to
+    /// `bbr`.
     ///
-    /// The kernel lets a namespace other than the first choose its default congestion control
-    /// only among `net.ipv4.tcp_allowed_congestion_control`. Root may give a *socket* any.
+    /// Except in the first namespace, the kernel allows only the entries of
+    /// `net.ipv4.tcp_allowed_congestion_control` as default congestion control. Root may give a
+    /// *socket* any.
     pub fn set_sysctl(&self, key: &str, value: &str) -> Result<(), Error> {
         let path = format!("/proc/sys/{}", key.replace('.', "/"));
         self.run(|| fs::write(path, value))?.map_err(|source| Error::Sysctl {
@@ -148,7 +149,7 @@ impl Namespace {
         Ok(text.trim().to_owned())
     }
 
-    /// What its device has lost.
+    /// The losses of this namespace's device.
     pub fn device_counters(&self) -> Result<DeviceCounters, Error> {
         let table = self
             .run(|| fs::read_to_string("/proc/thread-self/net/dev"))?
@@ -157,8 +158,8 @@ impl Namespace {
     }
 }
 
-/// Columns of `/proc/net/dev` after the name: 8 for what was received (packets dropped are the
-/// fourth), then 8 for what was sent.
+/// `/proc/net/dev` has 16 columns after the name: 8 for received packets (the fourth counts drops),
+/// then 8 for sent ones.
 fn parse_counters(table: &str, device: &str) -> Option<DeviceCounters> {
     let line =
         table.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;
@@ -178,7 +179,8 @@ fn sysctl_fix(key: &str, source: &io::Error) -> &'static str {
 }
 
 fn unshare_network() -> Result<OwnedFd, Error> {
-    // SAFETY: a thread of its own, which ends at once: nothing else shares what it gives up.
+    // SAFETY: the thread does nothing else and ends at once, so no other code uses the namespace it
+    // leaves.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
         .map_err(Error::doing("make a network namespace"))?;
     open_own()

@@ -1,18 +1,18 @@
-//! Values of `remuda link`'s options that are more than one number.
+//! Parses options of `remuda link` whose values have several numbers.
 
 use remuda_link::{
     AggregationSpec, DelayStep, GilbertElliottSpec, OutageSpec, PolicerSpec, RateStep,
     ReorderingSpec,
 };
 
-/// The thresholds of RED: packets, packets, percent.
+/// RED's thresholds for the average queue length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RedRange {
-    /// No packet is dropped below this average.
+    /// No packet is dropped while the average is below this.
     pub min_packets: u64,
-    /// At this one the probability is `percent_max`.
+    /// The average at which the drop probability reaches `percent_max`.
     pub max_packets: u64,
-    /// If it is to be another than 10.
+    /// `None`: 10 percent.
     pub percent_max: Option<f64>,
 }
 
@@ -44,7 +44,8 @@ pub(crate) fn policer(text: &str) -> Result<PolicerSpec, String> {
 }
 
 pub(crate) fn aggregation(text: &str) -> Result<AggregationSpec, String> {
-    let (what, example) = ("an interval in ms, and packets if they are bounded", "100 or 200,10");
+    let what = "an interval in ms, and a number of packets or none";
+    let example = "100 or 200,10";
     let wrong = || wrong(what, example);
     match numbers(text).as_deref() {
         Some([interval_ms]) => Ok(AggregationSpec { interval_ms: *interval_ms, packets_max: None }),
@@ -57,7 +58,8 @@ pub(crate) fn aggregation(text: &str) -> Result<AggregationSpec, String> {
 }
 
 pub(crate) fn red(text: &str) -> Result<RedRange, String> {
-    let (what, example) = ("two thresholds in packets, and a percentage", "5,15 or 5,15,10");
+    let what = "two thresholds in packets, and a percentage or none";
+    let example = "5,15 or 5,15,10";
     let wrong = || wrong(what, example);
     let (min, max, percent_max) = match numbers(text).as_deref() {
         Some([min, max]) => (*min, *max, None),
@@ -90,7 +92,7 @@ fn pair(text: &str, what: &str, example: &str) -> Result<(f64, f64), String> {
     }
 }
 
-/// Numbers with commas between; none if one of them is no number.
+/// Parses numbers separated by commas; `None` if one is not a number.
 fn numbers(text: &str) -> Option<Vec<f64>> {
     text.split(',').map(|number| number.trim().parse().ok()).collect()
 }
@@ -101,7 +103,7 @@ fn whole(number: f64) -> Option<u64> {
 }
 
 fn wrong(what: &str, example: &str) -> String {
-    format!("must be {what}, with commas between, such as {example}")
+    format!("must be {what}, separated by commas, such as {example}")
 }
 
 #[cfg(test)]
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_an_example() {
-        let rule = "must be a moment and a duration in s, with commas between, such as 10,0.5";
+        let rule = "must be a moment and a duration in s, separated by commas, such as 10,0.5";
         for text in ["", "1", "1,", "1,x", "1,2,3", "1:2"] {
             assert_eq!(outage(text), Err(rule.to_owned()), "{text}");
         }

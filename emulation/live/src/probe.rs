@@ -1,4 +1,4 @@
-//! Measures a path from its ends, independently of what the link says of itself.
+//! Measures a path from its ends, independently of the link's own counters.
 
 use crate::clock::Clock;
 use crate::error::Error;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How long a probe waits for what never comes.
+/// How long a probe waits before it gives up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// IPv4 and UDP headers, which a datagram's length does not count.
@@ -20,23 +20,21 @@ const UDP_HEADER_BYTES: usize = 28;
 /// A datagram that fills a packet of 1500 bytes.
 const DATAGRAM_BYTES: usize = 1500 - UDP_HEADER_BYTES;
 
-/// What the receiver of a flood may leave unread.
+/// The receive buffer of a flood.
 const SINK_BUFFER_BYTES: usize = 16 << 20;
 
-/// What bulk transfers carry, over and over: a length prime to any buffer's, so that a byte lost
-/// or doubled shows.
+/// The length of the content of bulk transfers, which repeats. It shares no factor with any buffer
+/// size, so that a lost or doubled byte shows.
 const PATTERN_BYTES: usize = 262_147;
 
 /// Round trips of small datagrams on an idle path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RoundTrips {
-    /// How many came back.
     pub returned: u32,
-    /// How many did not.
     pub lost: u32,
     pub min_ms: f64,
     pub mean_ms: f64,
-    /// Half took no longer.
+    /// Half of the round trips took no longer.
     pub p50_ms: f64,
     pub max_ms: f64,
 }
@@ -44,7 +42,7 @@ pub struct RoundTrips {
 /// A bulk transfer over TCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transfer {
-    /// Bytes of payload that arrived, each compared with what was sent.
+    /// Bytes of payload that arrived; each was compared with the byte sent.
     pub bytes: u64,
     /// From the first connection attempt to the last byte.
     pub elapsed: Duration,
@@ -92,13 +90,15 @@ pub fn round_trips(
     })
 }
 
-// The probe is to measure the path, not how busy the machine is: both ends hurry.
+// Both threads of the probe raise their priority: it measures the path, not how busy the machine
+// is.
 
 fn answer(echo: &UdpSocket, done: &AtomicBool) {
     hurry();
     let mut buffer = [0; 64];
     while !done.load(Ordering::Relaxed) {
-        // A timeout is there to look at `done`; an answer that cannot be sent is a probe lost.
+        // The timeout lets the loop check `done`. An answer that cannot be sent counts as a lost
+        // probe.
         if let Ok((length, peer)) = echo.recv_from(&mut buffer) {
             let _ = echo.send_to(&buffer[..length], peer);
         }
@@ -115,7 +115,7 @@ fn ask(probe: &UdpSocket, count: u32, gap: Duration) -> io::Result<Vec<f64>> {
         payload[..4].copy_from_slice(&number.to_be_bytes());
         let sent = clock.now();
         probe.send(&payload)?;
-        // An answer to an earlier probe, given up for lost, is not this one's.
+        // Skip answers to earlier probes that were counted as lost.
         while let Ok(length) = probe.recv(&mut buffer) {
             if buffer[..length] == payload {
                 times_ms.push((clock.now() - sent).as_millis_f64());
@@ -127,8 +127,8 @@ fn ask(probe: &UdpSocket, count: u32, gap: Duration) -> io::Result<Vec<f64>> {
     Ok(times_ms)
 }
 
-/// Floods the path with full-size UDP packets for `span` and returns the rate at which they
-/// arrive, in Mbit/s of IP bytes. `offered_mbit_per_sec` must be above the path's rate.
+/// Floods the path with full-size UDP packets for `span`. Returns the rate at which they arrive, in
+/// Mbit/s of IP bytes. `offered_mbit_per_sec` must be above the path's rate.
 pub fn saturated_rate(
     from: &Namespace,
     to: &Namespace,
@@ -139,7 +139,7 @@ pub fn saturated_rate(
     let sink = to.run(|| UdpSocket::bind((to.ipv4(), 0)))?.map_err(doing())?;
     let source = from.run(|| UdpSocket::bind((from.ipv4(), 0)))?.map_err(doing())?;
     sink.set_read_timeout(Some(Duration::from_millis(500))).map_err(doing())?;
-    // The usual 208 KiB hold no millisecond of a fast path while the reader is off the processor.
+    // The usual 208 KiB hold less than a millisecond of a fast path while the reader does not run.
     set_socket_recv_buffer_size_force(&sink, SINK_BUFFER_BYTES)
         .map_err(Error::doing("probe the rate"))?;
     source.connect(sink.local_addr().map_err(doing())?).map_err(doing())?;
@@ -156,7 +156,7 @@ fn flood(source: &UdpSocket, offered_mbit_per_sec: f64, span: Duration) {
     while clock.elapsed() < span {
         let due = clock.elapsed().as_secs_f64() * offered_mbit_per_sec * 1e6 / bits;
         while sent < due {
-            // What the socket does not take now is not offered: the flood is above the rate.
+            // A packet the socket refuses is skipped: the flood is above the path's rate anyway.
             let _ = source.send(&[0; DATAGRAM_BYTES]);
             sent += 1.0;
         }
@@ -178,8 +178,8 @@ fn arrival_rate(sink: &UdpSocket) -> f64 {
     bytes as f64 * 8.0 / 1e6 / (last - first.unwrap_or(0.0))
 }
 
-/// Sends `bytes` over TCP from one namespace to an address of the other's, and compares each byte
-/// that arrives. `congestion` names a congestion control of the kernel's.
+/// Sends `bytes` over TCP from one namespace to an address of the other, and compares each byte
+/// that arrives. `congestion` names a congestion control of the kernel.
 pub fn transfer(
     from: &Namespace,
     to: (&Namespace, IpAddr),
@@ -200,7 +200,7 @@ pub fn transfer(
     Ok(Transfer { bytes: received, elapsed: clock.elapsed() })
 }
 
-/// Waits for the connection, but not for that of a sender that has failed.
+/// Waits for the connection; returns an error if the sender has failed.
 fn accept<T>(
     listener: &TcpListener,
     sender: &thread::ScopedJoinHandle<'_, T>,
@@ -259,7 +259,7 @@ fn receive(mut stream: TcpStream, bytes: u64) -> io::Result<u64> {
     }
 }
 
-/// Bytes of a linear congruential generator: no period shorter than the pattern.
+/// Bytes of a linear congruential generator, whose period is longer than the pattern.
 fn pattern() -> Vec<u8> {
     let mut state = 1u32;
     let next = || {

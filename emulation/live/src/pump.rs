@@ -1,7 +1,7 @@
-//! Moves packets between two devices, as the link model says and when it says.
+//! Moves packets between two devices, when the link model says so.
 //!
-//! One thread serves both directions. Two were measured (2 cores, 12 to 1000 Mbit/s): no faster,
-//! no more punctual, and more processor time at low rates.
+//! One thread serves both directions. Two threads were measured (2 cores, 12 to 1000 Mbit/s): they
+//! were no faster and no more punctual, and used more processor time at low rates.
 
 use crate::capture::{Capture, Edge};
 use crate::clock::Clock;
@@ -20,36 +20,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Packets read from one device before the other has its turn.
+/// Packets read from one device before the other device's turn.
 const BATCH_PACKETS: usize = 64;
 
-/// The largest IP packet; a device of MTU 1500 gives none above 1500 bytes.
+/// The largest IP packet. A device of MTU 1500 returns no packet above 1500 bytes.
 const PACKET_BYTES_MAX: usize = 65_536;
 
-/// Deliveries closer together than this share a wake-up. The delay it adds, to a packet on a busy
-/// link only, is a tenth of the error allowed.
+/// Deliveries closer together than this share a wake-up. The added delay, which only a busy link
+/// has, is a tenth of the allowed error.
 const COALESCE: Nanos = Nanos(50_000);
 
-/// The most that a timer is set early, and so the longest spin. A virtual machine's idle processor
-/// was seen to wake 0.2 to 0.3 ms late.
+/// The most that a timer is set early, and so the longest spin. An idle processor of a virtual
+/// machine was measured to wake 0.2 to 0.3 ms late.
 const LEAD_MAX: Nanos = Nanos(400_000);
 
-/// How fast the lead follows: to a new quartile within some dozens of wake-ups.
+/// How fast the lead follows a change: within some dozens of wake-ups.
 const LEAD_STEP: Nanos = Nanos(1_000);
 const LEAD_DOWN: Nanos = Nanos(3 * LEAD_STEP.0);
 
-/// A link, and what only real devices need beside it.
+/// A link, and the state that only real devices need.
 #[derive(Debug)]
 pub(crate) struct Wire {
     pub(crate) link: Link<Frame>,
-    /// Packets the receiving device did not take.
+    /// Packets that the receiving device refused.
     pub(crate) refused: u64,
     log: Option<LogWriter<BufWriter<File>>>,
     log_error: Option<io::Error>,
     tap: Option<Tap>,
 }
 
-/// Where one direction's packets are captured.
+/// The capture of one direction's packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Tap {
     pub(crate) capture: Arc<Mutex<Capture>>,
@@ -74,12 +74,12 @@ impl Wire {
         lock(capture).write(*direction, edge, at, frame.as_bytes());
     }
 
-    /// The error that ended the log early, if one did.
+    /// The error that ended the log early, if there was one.
     pub(crate) fn take_log_error(&mut self) -> Option<io::Error> {
         self.log_error.take()
     }
 
-    /// Names a packet's flow in the log, if it is the first of it.
+    /// Writes the flow's name to the log before its first packet.
     fn name_flow(&mut self, frame: &Frame) {
         let Some(log) = &mut self.log else { return };
         if let Err(error) = log.name_flow(frame.flow(), || frame.flow_name()) {
@@ -87,7 +87,8 @@ impl Wire {
         }
     }
 
-    /// A full disk must not stop the network; the run is told at its end.
+    /// Ends the log after an error. A full disk must not stop the network; `Testbed::close` reports
+    /// it.
     fn give_up_log(&mut self, error: io::Error) {
         self.log_error = Some(error);
         self.log = None;
@@ -111,15 +112,16 @@ impl Wire {
     }
 }
 
-/// A timer that allows for its own lateness.
+/// A timer that corrects for late wake-ups.
 ///
-/// A sleeper is woken tens to hundreds of microseconds after its time. So the timer is set earlier
-/// by the lower quartile of its lateness; when that is too early, the rest is spun.
+/// A sleeping thread wakes tens to hundreds of microseconds late. So the timer is set earlier by
+/// the lower quartile of that lateness. If the thread then wakes too early, it spins until the
+/// time.
 #[derive(Debug)]
 struct Alarm {
     clock: Clock,
     timer: OwnedFd,
-    /// What it was set for, and when it should have rung.
+    /// The time it was set for, and the time at which the timer should ring.
     due: Option<(Nanos, Nanos)>,
     lead: Nanos,
 }
@@ -132,14 +134,15 @@ impl Alarm {
         Ok(Self { clock, timer, due: None, lead: Nanos::ZERO })
     }
 
-    /// Rings at `at`, or never.
+    /// Sets the alarm to `at`; `None` stops it.
     fn set(&mut self, at: Option<Nanos>) {
-        // Setting a timer is dear on a virtual machine; most packets that come change nothing.
+        // Setting a timer is expensive on a virtual machine, and most packets do not change the
+        // time.
         if self.due.map(|(at, _)| at) == at {
             return;
         }
         let now = self.clock.now();
-        // Zero would stop the timer.
+        // Zero would stop the timer, so wait at least `COALESCE`.
         let wait = at.map(|at| (at - now - self.lead).max(COALESCE));
         self.due = at.zip(wait.map(|wait| now + wait));
         let wait = wait.unwrap_or_default();
@@ -153,13 +156,13 @@ impl Alarm {
             .expect("the timer and its time are valid");
     }
 
-    /// It rang: learns from how late, and waits out what it came too early.
+    /// Called when the timer rang: adjusts the lead, and spins if the timer rang early.
     fn rang(&mut self) {
-        // What it says is how often it rang; unread, the timer would go on being ready.
+        // The timer stays readable until its count is read.
         let _ = rustix::io::read(&self.timer, &mut [0; 8]);
         let Some((at, rings)) = self.due.take() else { return };
         let late = self.clock.now() - rings;
-        // One step up to three down: a quarter of the wake-ups comes before its time and spins.
+        // One step up, three down: a quarter of the wake-ups is early and spins.
         let lead = if late > self.lead { self.lead + LEAD_STEP } else { self.lead - LEAD_DOWN };
         self.lead = lead.min(LEAD_MAX);
         while self.clock.now() < at && at - self.clock.now() < LEAD_MAX {
@@ -177,7 +180,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Takes in what the device has; whether it may have more.
+    /// Pushes the device's packets into the link. Returns whether the device may have more.
     fn read(&self, wire: &mut Wire, clock: Clock, buffer: &mut [u8]) -> bool {
         for _ in 0..BATCH_PACKETS {
             let Ok(length) = rustix::io::read(&self.from, &mut *buffer) else { return false };
@@ -190,7 +193,7 @@ impl Lane {
         true
     }
 
-    /// Hands over what is due; returns when more will be.
+    /// Delivers packets that are due. Returns when the next packet may be due.
     fn deliver(&self, wire: &mut Wire, clock: Clock) -> Option<Nanos> {
         let now = clock.now();
         while let Some(outcome) = wire.link.pop(now) {
@@ -205,7 +208,7 @@ impl Lane {
     }
 }
 
-/// The thread that moves the packets. Ends when dropped.
+/// The thread that moves the packets. Dropping it stops the thread.
 #[derive(Debug)]
 pub(crate) struct Pump {
     stop: Arc<OwnedFd>,
@@ -226,7 +229,6 @@ impl Pump {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// The processor time it has used.
     pub(crate) fn cpu(&self) -> Duration {
         self.thread.as_ref().map(crate::clock::thread_cpu).unwrap_or_default()
     }
@@ -234,10 +236,11 @@ impl Pump {
 
 impl Drop for Pump {
     fn drop(&mut self) {
-        // An eventfd takes eight bytes unless its counter is full, and then it is readable too.
+        // The write fails only if the counter is full; the eventfd is then readable anyway.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed when it happened; there is nobody to pass it to.
+            // A panic of the thread has been printed already, and `drop` has no caller to pass it
+            // to.
             let _ = thread.join();
         }
     }
@@ -259,7 +262,7 @@ fn run(lanes: &[Lane], stop: BorrowedFd<'_>, clock: Clock, mut alarm: Alarm) {
             next = [next, lane.deliver(&mut wire, clock)].into_iter().flatten().min();
         }
         alarm.set(next.filter(|_| !readable.contains(&true)));
-        priority.look(clock);
+        priority.check(clock);
         if is_stopped(lanes, &mut readable, stop, &mut alarm) {
             break;
         }
@@ -269,8 +272,8 @@ fn run(lanes: &[Lane], stop: BorrowedFd<'_>, clock: Clock, mut alarm: Alarm) {
     }
 }
 
-/// Sleeps until a device is readable (or at once, if one still is), the alarm goes off, or the
-/// pump is to stop (then true).
+/// Sleeps until a device is readable (returns at once if one already is), the alarm rings, or the
+/// pump stops. Returns whether it stops.
 fn is_stopped(
     lanes: &[Lane],
     readable: &mut [bool],
@@ -282,7 +285,7 @@ fn is_stopped(
         lanes.iter().map(|lane| PollFd::new(&lane.from, PollFlags::IN)).collect();
     fds.push(PollFd::new(&alarm.timer, PollFlags::IN));
     fds.push(PollFd::from_borrowed_fd(stop, PollFlags::IN));
-    // A signal ends the sleep early: then nothing is ready, and the loop comes back here.
+    // A signal interrupts the poll. Then nothing is ready, and the caller's loop calls again.
     let timeout = readable.contains(&true).then_some(&AT_ONCE);
     if poll(&mut fds, timeout).is_err() {
         return false;

@@ -1,4 +1,4 @@
-//! Signals, as something to wait for.
+//! Signals that a poll can wait for.
 
 use crate::error::Error;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -6,17 +6,17 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 
-/// How often to look for what sends no signal.
+/// How often `wait` returns to check for events that send no signal.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Signals as bytes in a pipe, so that one poll waits for them and for a timeout.
+/// Writes signals as bytes into pipes, so that one poll waits for them and for a timeout.
 pub(crate) struct Signals {
     ended: UnixStream,
     asked: UnixStream,
 }
 
 impl Signals {
-    /// From now on, SIGINT, SIGTERM and SIGHUP no longer end the process.
+    /// From now on, SIGINT, SIGTERM and SIGHUP do not end the process.
     pub(crate) fn catch() -> Result<Self, Error> {
         let doing = || Error::doing("catch signals");
         let (ended, child_ended) = UnixStream::pair().map_err(doing())?;
@@ -32,18 +32,19 @@ impl Signals {
         Ok(Self { ended, asked })
     }
 
-    /// Sleeps until a child has ended, a signal asks to end (then true), or it is time to look.
+    /// Sleeps until a child ends, a signal asks this process to end, or, with `looks`, the interval
+    /// has passed. Returns whether a signal asked to end.
     pub(crate) fn wait(&mut self, looks: bool) -> bool {
         let timeout = looks.then_some(&LOOK);
         let mut fds = [&self.ended, &self.asked].map(|it| PollFd::new(it, PollFlags::IN));
-        // Interrupted by a signal: that signal is in the pipe by now.
+        // If a signal interrupts the poll, its byte is in the pipe by now.
         let _ = poll(&mut fds, timeout);
         drain(&mut self.ended);
         drain(&mut self.asked)
     }
 }
 
-/// Empties a pipe of signals; whether there were any.
+/// Empties a pipe of signals. Returns whether it held any.
 fn drain(stream: &mut UnixStream) -> bool {
     let mut buffer = [0; 64];
     let mut any = false;

@@ -1,42 +1,43 @@
-//! Time that a hypervisor took from this machine's processors, and runs that it spoilt.
+//! Measures the time a hypervisor takes from this machine's processors, and repeats disturbed runs.
 //!
-//! A guest's own tracing does not see it: a thread that waits for its processor looks as if it ran.
-//! For a link or a receiver it is a late host. BBR at 96 Mbit/s and 40 ms, the kernel's own or
-//! ours, queues 13 ms at the 95th percentile while 0.6 % of one processor is stolen, and up to
-//! 73 ms from 1.3 % on.
+//! Tracing inside a guest does not show stolen time: a thread that waits for its processor seems to
+//! run. To a link or a receiver, it looks like a slow host. BBR at 96 Mbit/s and 40 ms, the
+//! kernel's or ours, has a queue of 13 ms at the 95th percentile while 0.6 % of one processor is
+//! stolen, and up to 73 ms from 1.3 % on.
 
 use crate::clock::Clock;
 use std::time::Duration;
 
-/// A run is disturbed if more than this of one processor was stolen meanwhile.
+/// A run is disturbed if a larger share of one processor was stolen while it ran.
 pub const STOLEN_MAX: f64 = 0.007;
 
-/// `USER_HZ`: what /proc/stat counts in.
+/// The unit of /proc/stat: `USER_HZ`.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What was stolen from all processors together since the machine started; zero where the kernel
-/// does not say.
+/// The time stolen from all processors together since the machine started; zero if the kernel does
+/// not report it.
 fn stolen() -> Duration {
     of_stat(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
 }
 
-/// The first line: user, nice, system, idle, iowait, irq, softirq, steal, …
+/// Parses the first line: user, nice, system, idle, iowait, irq, softirq, steal, …
 fn of_stat(stat: &str) -> Duration {
     let line = stat.lines().next().unwrap_or_default();
     let ticks = line.split_whitespace().nth(8).and_then(|steal| steal.parse::<u32>().ok());
     TICK.saturating_mul(ticks.unwrap_or(0))
 }
 
-/// Does `work`, and again while it is disturbed, so many times at most: the least disturbed result,
-/// and how much was stolen meanwhile, of one processor. `told` hears of each that is done again.
+/// Runs `work`, and repeats it while it is disturbed, at most `tries` times in all. Returns the
+/// least disturbed result, and the share of one processor that was stolen during it. Calls
+/// `on_repeat` with that share before each repetition.
 ///
 /// # Errors
 ///
-/// That of the first `work`; a later one only ends the tries.
+/// Returns the error of the first run of `work`. An error of a later run only ends the repetitions.
 pub fn least_disturbed<T, E>(
     tries: u32,
     mut work: impl FnMut() -> Result<T, E>,
-    told: impl Fn(f64),
+    on_repeat: impl Fn(f64),
 ) -> Result<(T, f64), E> {
     let mut timed = || {
         let (clock, before) = (Clock::start(), stolen());
@@ -49,8 +50,8 @@ pub fn least_disturbed<T, E>(
         if best.1 <= STOLEN_MAX {
             break;
         }
-        told(best.1);
-        // What is done already is not lost by an error.
+        on_repeat(best.1);
+        // An error does not discard the result of an earlier run.
         match timed() {
             Ok(next) if next.1 < best.1 => best = next,
             Ok(_) => {}

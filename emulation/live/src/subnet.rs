@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// An address, and how many of its bits are its subnet's.
+/// An address, and the number of its bits that name the subnet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subnet {
     pub(crate) address: Ipv4Addr,
@@ -18,7 +18,7 @@ impl Subnet {
         Ipv4Addr::from_bits(u32::MAX.checked_shl(host_bits).unwrap_or(0))
     }
 
-    /// The address with none but its subnet's bits.
+    /// The address of the subnet: the host's bits are zero.
     pub(crate) fn network(self) -> Ipv4Addr {
         self.address & self.mask()
     }

@@ -18,14 +18,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The client's addresses, and the server's. Each testbed has namespaces of its own, so all may
-/// use the same.
+/// The addresses of client and server. Each testbed has its own namespaces, so all testbeds use the
+/// same addresses.
 pub(crate) const CLIENT: (Ipv4Addr, Ipv6Addr) =
     (Ipv4Addr::new(10, 11, 0, 1), Ipv6Addr::new(0xfd11, 0, 0, 0, 0, 0, 0, 1));
 pub(crate) const SERVER: (Ipv4Addr, Ipv6Addr) =
     (Ipv4Addr::new(10, 11, 0, 2), Ipv6Addr::new(0xfd11, 0, 0, 0, 0, 0, 0, 2));
 
-/// The bits of a testbed's subnet.
+/// The prefix length of a testbed's subnet.
 const BITS: u8 = 24;
 
 const TUN: &str = "tun0";
@@ -34,38 +34,38 @@ pub(crate) fn subnet(address: Ipv4Addr) -> Subnet {
     Subnet { address, bits: BITS }
 }
 
-/// One end of a path: a namespace, and the device that the link serves there.
+/// One end of a path: a namespace, and the TUN device in it.
 pub(crate) struct End {
     pub(crate) namespace: Namespace,
     pub(crate) tun: OwnedFd,
 }
 
-/// What one direction of a testbed has done.
+/// The counters of one direction of a testbed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirectionStats {
-    /// What the link model counted.
+    /// The counters of the link model.
     pub link: LinkStats,
-    /// Packets the kernel lost before the link saw them (the sender's device).
+    /// Packets the kernel lost at the sender's device, before the link.
     pub lost_before_link: u64,
-    /// Packets the kernel lost after the link delivered them (the receiver's device).
+    /// Packets the kernel lost at the receiver's device, after the link.
     pub lost_after_link: u64,
 }
 
-/// What a testbed has done since it started, or since [`Testbed::reset_stats`].
+/// The counters of a testbed since it started, or since [`Testbed::reset_stats`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathStats {
     /// From the client to the server.
     pub up: DirectionStats,
     /// From the server to the client.
     pub down: DirectionStats,
-    /// The processor time the link's thread has used, since the start.
+    /// The processor time the link's thread has used since the start. A reset does not change it.
     pub pump_cpu: Duration,
 }
 
 /// Two network namespaces joined by an emulated path. Dropping it frees everything.
 #[derive(Debug)]
 pub struct Testbed {
-    // The pump first: it must stop before its devices go.
+    // Fields drop in order: the pump must stop before its devices close.
     pump: Pump,
     up: Arc<Mutex<Wire>>,
     down: Arc<Mutex<Wire>>,
@@ -83,9 +83,9 @@ impl Testbed {
         Self::captured(path, None)
     }
 
-    /// The same, with every packet of the link in a file, if that is wanted.
+    /// Like `new`, and writes every packet of the link to the file of `capture`, if there is one.
     pub fn captured(path: &PathSpec, capture: Option<&CaptureSpec>) -> Result<Self, Error> {
-        // A wrong description before any work.
+        // Refuse a wrong description before any other work.
         path.build::<Frame>()?;
         let client = Namespace::create(TUN, CLIENT.0, CLIENT.1)?;
         let server = Namespace::create(TUN, SERVER.0, SERVER.1)?;
@@ -128,7 +128,7 @@ impl Testbed {
         Ok(Self { pump, up, down, capture, client, server, client_before, server_before, clock })
     }
 
-    /// The end that `remuda link` runs its command in; data from here goes up.
+    /// The end at which `remuda link` runs its command. Data from here goes up.
     pub fn client(&self) -> &Namespace {
         &self.client
     }
@@ -137,7 +137,7 @@ impl Testbed {
         &self.server
     }
 
-    /// Whether a trace that plays once is over, in either direction.
+    /// Whether a trace that plays once has ended, in either direction.
     pub fn is_finished(&self) -> bool {
         [&self.up, &self.down].into_iter().any(|wire| {
             let mut wire = lock(wire);
@@ -146,7 +146,6 @@ impl Testbed {
         })
     }
 
-    /// What both directions have done.
     pub fn stats(&self) -> Result<PathStats, Error> {
         let client = self.client.device_counters()?;
         let server = self.server.device_counters()?;
@@ -163,7 +162,6 @@ impl Testbed {
         })
     }
 
-    /// Counts from zero again.
     pub fn reset_stats(&mut self) -> Result<(), Error> {
         self.client_before = self.client.device_counters()?;
         self.server_before = self.server.device_counters()?;
@@ -175,7 +173,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// Stops the link and says whether its logs and its capture are whole.
+    /// Stops the link. Returns an error if a log or the capture is incomplete.
     pub fn close(self) -> Result<(), Error> {
         drop(self.pump);
         for wire in [&self.up, &self.down] {
@@ -232,7 +230,7 @@ fn open_log(
         settings: vec![
             format!("kernel: {}", rustix::system::uname().release().to_string_lossy()),
             "units: times and delays in ms since the start, sizes in bytes".to_owned(),
-            // The link's own description, to make it again from.
+            // The description of the link, from which the run can be repeated.
             format!("link: {}", serde_json::to_string(spec).unwrap_or_default()),
         ],
     };

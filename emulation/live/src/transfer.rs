@@ -1,7 +1,7 @@
-//! Files over real TCP, from one namespace to the other, checked byte by byte.
+//! Transfers over real TCP from one namespace to the other, checked byte by byte.
 //!
-//! The content is a function of the offset, so both ends know it without a file, and a byte that is
-//! lost, doubled or changed shows.
+//! Each byte of the content depends on its offset only. So both ends know the content without a
+//! file, and a lost, doubled or changed byte shows.
 
 use crate::clock::Clock;
 use crate::error::Error;
@@ -15,22 +15,22 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const BLOCK_BYTES: usize = 64 << 10;
-/// A connection that moves nothing for this long has failed.
+/// A connection that moves no bytes for this long has failed.
 const STALL_LIMIT: Duration = Duration::from_secs(20);
-/// Progress is noted this often.
+/// How often the receiver records its progress.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// How much, in bytes; `None` sends until it is stopped.
+    /// The number of bytes to send; `None` sends until [`Running::stop`].
     pub bytes: Option<u64>,
-    /// The sender's congestion control; `None` leaves the namespace's default.
+    /// The sender's congestion control; `None` keeps the namespace's default.
     pub algorithm: Option<String>,
-    /// The receiver's; what some senders do needs its help, DCTCP's of all.
+    /// The receiver's congestion control. DCTCP's sender needs a receiver that runs DCTCP too.
     pub receiver_algorithm: Option<String>,
-    /// Over IPv6 instead of IPv4.
+    /// Uses IPv6 instead of IPv4.
     pub ipv6: bool,
-    /// Compare every byte that arrives. Costs processor time.
+    /// Compares every byte that arrives. Costs processor time.
     pub verify: bool,
     /// The sending application pauses; `None` sends all the time.
     pub pauses: Option<Pauses>,
@@ -60,13 +60,13 @@ impl Default for Transfer {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub bytes: u64,
-    /// From the first byte sent to the last one received.
+    /// From the start of the transfer to the last byte received.
     pub elapsed: Duration,
-    /// The longest time without a byte, between the first and the last.
+    /// The longest time without a byte, between the first byte and the last.
     pub longest_stall: Duration,
-    /// Bytes that had arrived, by time since the first byte was sent.
+    /// Bytes that had arrived, by time since the start of the transfer.
     pub progress: Vec<(Duration, u64)>,
-    /// Segments the sender sent again.
+    /// Segments the sender retransmitted.
     pub retransmitted_pkts: u32,
 }
 
@@ -82,14 +82,13 @@ impl Outcome {
     }
 }
 
-/// A transfer under way.
 #[derive(Debug)]
 pub struct Running {
     stop: Arc<AtomicBool>,
     received: Arc<AtomicU64>,
     sender: JoinHandle<io::Result<u32>>,
     receiver: JoinHandle<io::Result<Outcome>>,
-    /// Of the sending socket: its local port is the receiver's remote one.
+    /// The address of the sending socket. The receiver sees its port as the remote one.
     pub sender_address: SocketAddr,
     socket: TcpStream,
 }
@@ -108,7 +107,7 @@ fn fill(block: &mut [u8], offset: u64) {
     }
 }
 
-/// Compares what arrived at `offset` with what was sent there.
+/// Compares the bytes that arrived at `offset` with the content there.
 fn check(got: &[u8], offset: u64) -> io::Result<()> {
     let start = offset / 8 * 8;
     let lead = (offset - start) as usize;
@@ -121,7 +120,7 @@ fn check(got: &[u8], offset: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidData, message))
 }
 
-/// Sets a socket's congestion control.
+/// Sets the congestion control of a socket.
 pub fn set_algorithm(socket: RawFd, algorithm: &str) -> io::Result<()> {
     // SAFETY: the buffer is valid for its length.
     let result = unsafe {
@@ -181,12 +180,12 @@ fn send(
         }
     }
     socket.shutdown(std::net::Shutdown::Write)?;
-    // The receiver closes once it has everything; until then segments may have to go again.
+    // The receiver closes when it has every byte. Until then segments may be retransmitted.
     let _ = socket.read(&mut [0]);
     Ok(tcp_info(socket.as_raw_fd()).map_or(0, |info| info.tcpi_total_retrans))
 }
 
-/// What the receiver notes as it reads.
+/// The measurements of the receiver.
 struct Notes {
     clock: Clock,
     last: Duration,
@@ -246,7 +245,7 @@ fn receive(
 }
 
 impl Transfer {
-    /// Starts to send from `from` to `to`.
+    /// Starts a transfer from `from` to `to`.
     pub fn start(&self, from: &Namespace, to: &Namespace) -> Result<Running, Error> {
         let address: IpAddr = if self.ipv6 { from.ipv6().into() } else { from.ipv4().into() };
         let doing = |what: &str| Error::doing(what.to_owned());
@@ -283,19 +282,19 @@ impl Transfer {
         Ok(Running { stop, received, sender, receiver, sender_address, socket })
     }
 
-    /// Sends and waits for the end.
+    /// Starts a transfer and waits for its end.
     pub fn run(&self, from: &Namespace, to: &Namespace) -> Result<Outcome, Error> {
         self.start(from, to)?.join()
     }
 }
 
-/// A thread's value; its panic is passed on.
+/// Waits for a thread and returns its value. A panic of the thread continues in the caller.
 fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 impl Running {
-    /// Ends a transfer without end; what is under way still arrives.
+    /// Ends a transfer without a byte limit. Bytes already sent still arrive.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -305,23 +304,23 @@ impl Running {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// The sender's window, in segments, and its smoothed RTT; `None` once the socket is gone.
+    /// The sender's window in segments, and its smoothed RTT; `None` once the socket is gone.
     pub fn window(&self) -> Option<(u32, Duration)> {
         let info = tcp_info(self.socket.as_raw_fd())?;
         Some((info.tcpi_snd_cwnd, Duration::from_micros(info.tcpi_rtt.into())))
     }
 
-    /// Segments the sender has sent again so far; `None` once the socket is gone.
+    /// Segments the sender has retransmitted so far; `None` once the socket is gone.
     pub fn retransmitted_pkts(&self) -> Option<u32> {
         tcp_info(self.socket.as_raw_fd()).map(|info| info.tcpi_total_retrans)
     }
 
-    /// Gives the sender another congestion control, as any application may.
+    /// Changes the sender's congestion control, as an application can.
     pub fn set_algorithm(&self, algorithm: &str) -> io::Result<()> {
         set_algorithm(self.socket.as_raw_fd(), algorithm)
     }
 
-    /// The sender's congestion control, as the kernel has it; `None` once the socket is gone.
+    /// The sender's congestion control as the kernel reports it; `None` once the socket is gone.
     pub fn algorithm(&self) -> Option<String> {
         let mut name = [0u8; 16];
         let mut length = name.len() as libc::socklen_t;
@@ -339,12 +338,11 @@ impl Running {
         (result == 0).then(|| String::from_utf8_lossy(&name[..end]).into_owned())
     }
 
-    /// Whether both ends are done.
     pub fn is_finished(&self) -> bool {
         self.sender.is_finished() && self.receiver.is_finished()
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the transfer.
     pub fn join(self) -> Result<Outcome, Error> {
         let received = joined(self.receiver);
         let sent = joined(self.sender);

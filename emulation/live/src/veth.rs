@@ -1,4 +1,4 @@
-//! Two hosts joined by a plain pair of veth devices: what the machine does without a link.
+//! Two hosts joined by a plain pair of veth devices: what the machine can do without a link.
 
 use crate::device;
 use crate::error::Error;
@@ -10,11 +10,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 const DEVICE: &str = "veth0";
 
-/// `struct nlmsghdr`, and the two 16-byte heads of the message and of the peer within it.
+/// `struct nlmsghdr`, and the two 16-byte headers of the message and of the peer within it.
 const HEADER_BYTES: usize = 16;
 const IFINFOMSG: [u8; 16] = [0; 16];
 
-/// From `linux/veth.h`; libc does not have it.
+/// From `linux/veth.h`; libc does not define it.
 const VETH_INFO_PEER: u16 = 1;
 
 /// Two network namespaces joined by a pair of veth devices. Dropping it frees everything.
@@ -25,7 +25,7 @@ pub struct VethPair {
 }
 
 impl VethPair {
-    /// Makes the namespaces and the devices, with the addresses that a testbed has.
+    /// Makes the namespaces and the devices, with the addresses of a testbed.
     pub fn new() -> Result<Self, Error> {
         let client = Namespace::create(DEVICE, CLIENT.0, CLIENT.1)?;
         let server = Namespace::create(DEVICE, SERVER.0, SERVER.1)?;
@@ -47,13 +47,13 @@ impl VethPair {
     }
 }
 
-/// Asks the kernel for a pair: one end in the calling thread's namespace, one in the peer's.
+/// Asks the kernel for a pair of devices: one in the calling thread's namespace, one in the peer's.
 fn create_pair(peer: BorrowedFd<'_>) -> io::Result<()> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     rustix::net::send(&socket, &request(peer), SendFlags::empty())?;
     let mut answer = [0; 256];
     let (length, _) = rustix::net::recv(&socket, &mut answer, RecvFlags::empty())?;
-    // `struct nlmsgerr` follows the header: an errno below zero, or zero for success.
+    // After the header comes `struct nlmsgerr`: a negative errno, or zero for success.
     let code = answer[..length]
         .get(HEADER_BYTES..HEADER_BYTES + 4)
         .and_then(|bytes| bytes.try_into().ok())
@@ -85,13 +85,14 @@ fn request(peer: BorrowedFd<'_>) -> Vec<u8> {
     message.extend(((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
     message.extend(libc::RTM_NEWLINK.to_ne_bytes());
     message.extend(flags.to_ne_bytes());
-    // Sequence number and port: one request, one answer, so neither is needed.
+    // Sequence number and port are zero: one request gets one answer.
     message.extend([0; 8]);
     message.extend(body);
     message
 }
 
-/// `struct rtattr`: length, type, value, and padding to four bytes that the length leaves out.
+/// `struct rtattr`: length, type, value, and padding to four bytes, which the length does not
+/// count.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(((4 + value.len()) as u16).to_ne_bytes());

@@ -1,7 +1,8 @@
-//! The goals of the emulator, measured. Needs root.
+//! Measures whether the emulator meets its goals. Needs root.
 //!
-//! The machine is shared: a measurement that misses its goal is taken again, three times in all,
-//! and what was measured is printed. `examples/accuracy.rs` prints means and extremes as well.
+//! The machine is shared with other programs. So a measurement that misses its goal is repeated, at
+//! most three times in all, and every value is printed. `examples/accuracy.rs` prints means and
+//! extremes as well.
 
 mod common;
 
@@ -13,17 +14,17 @@ use std::time::Duration;
 
 const ATTEMPTS: u32 = 3;
 
-/// The goal is that of the program people run; one built without optimisation gets twice that.
+/// The goal of an optimised build. A debug build may have twice the error.
 const ROUND_TRIP_ERROR_MS_MAX: f64 = if cfg!(debug_assertions) { 1.0 } else { 0.5 };
 
-/// A measurement must not be disturbed by the one beside it.
+/// Only one measurement runs at a time: others would disturb it.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes a measurement until it meets its goal, or too often.
+/// Repeats a measurement until it meets its goal, at most `ATTEMPTS` times.
 fn eventually(what: &str, goal: f64, mut error: impl FnMut() -> f64) {
     let mut errors = Vec::new();
     for _ in 0..ATTEMPTS {
@@ -45,7 +46,7 @@ fn idle_round_trips_are_within_half_a_millisecond() {
         let trips = probe::round_trips(testbed.client(), testbed.server(), 60, gap).unwrap();
         println!("{trips:?}");
         assert_eq!(trips.lost, 0);
-        // The path's own: 40 ms, and 64 bytes sent at 12 Mbit/s twice.
+        // The nominal round trip: 40 ms, and twice the time to send 64 bytes at 12 Mbit/s.
         assert!(trips.min_ms >= 40.085, "faster than the link: {trips:?}");
         trips.p50_ms - 40.085
     });

@@ -1,6 +1,6 @@
-//! `remuda link`: what its command sees, how it ends, and that nothing stays behind. Needs root.
+//! `remuda link`: what its command sees, how it ends, and that nothing is left behind. Needs root.
 //!
-//! Each test runs this binary again, as the program under test ([`program`]).
+//! Each test runs this test binary again, as the program under test ([`program`]).
 
 mod common;
 
@@ -16,12 +16,12 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-/// Tells this binary to be `remuda link` with these arguments, one a line.
+/// If set, this binary acts as `remuda link` with these arguments, one a line.
 const LINK: &str = "REMUDA_TEST_LINK";
-/// Tells this binary to be a program that uses a testbed.
+/// If set, this binary acts as a program that uses a testbed.
 const TESTBED: &str = "REMUDA_TEST_TESTBED";
 
-/// How long an end may take.
+/// How long a program may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Parser)]
@@ -30,7 +30,7 @@ struct Cli {
     link: LinkArgs,
 }
 
-/// Not a test: the program the tests start. With one test thread it runs on the main thread.
+/// Not a test: the program that the tests start. With one test thread it runs on the main thread.
 #[test]
 fn program() {
     if let Ok(lines) = std::env::var(LINK) {
@@ -75,7 +75,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Waits for an end within the bound; kills what does not end.
+/// Waits for the child to end; after `PATIENCE` kills it and panics.
 fn end(mut child: Child) -> Output {
     let clock = Clock::start();
     while child.try_wait().expect("a child to wait for").is_none() {
@@ -96,7 +96,7 @@ fn namespace_of(child: &mut Child) -> String {
     line.expect("the program says which namespace it is in")
 }
 
-/// Processes in this namespace, or with it open.
+/// The processes in this namespace, or with its file open.
 fn users_of(namespace: &str) -> Vec<String> {
     let links = |folder: String| fs::read_dir(folder).into_iter().flatten().flatten();
     let mut users = Vec::new();
@@ -180,7 +180,7 @@ fn a_capture_has_every_packet_twice_and_each_cut() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("link.pcapng");
     let option = format!("--pcap={}", file.display());
-    // Five datagrams of 1000 bytes to nobody: that host says so, and they come once.
+    // Five datagrams of 1000 bytes to a closed port. The server answers with an ICMP error.
     let line = "exec 3>/dev/udp/$REMUDA_SERVER/9; for i in 1 2 3 4 5; do \
                 printf '%01000d' 0 >&3; sleep 0.05; done 2>/dev/null; sleep 0.2; true";
     let output = end(link(&[&option, "--pcap-snap=60", "--delay-ms=10", "--", "bash", "-c", line])
@@ -230,7 +230,7 @@ fn sigkill_of_either_half_leaves_nothing() {
         return;
     }
     for kills_inner in [false, true] {
-        // Grandchildren too, and in a session of their own.
+        // Grandchildren must end too, even in a session of their own.
         let line = "setsid sleep 300 & readlink /proc/self/ns/net; sleep 300; true";
         let mut child =
             link(&["--server=setsid sleep 300; true", "--", "sh", "-c", line]).spawn().unwrap();
@@ -274,7 +274,8 @@ fn without_root_it_says_what_to_do() {
     if !is_root() {
         return;
     }
-    // A copy where anybody may run it: the build folder may be closed to others.
+    // Any user must be able to run the program, and the build folder may be closed to others: copy
+    // it.
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("program");
     fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();

@@ -1,4 +1,5 @@
-//! Dropping a testbed frees everything. Alone in its file: it counts what the process holds.
+//! Dropping a testbed frees everything. The test is alone in its file because it counts the
+//! process's descriptors and threads.
 
 mod common;
 
@@ -23,7 +24,7 @@ fn dropping_frees_descriptors_threads_and_namespaces() {
     let pair = or_skip(VethPair::new()).expect("as the testbeds");
     assert!(entries("/proc/self/task") >= before.1 + 20);
     drop((testbeds, pair));
-    // A thread leaves /proc a moment after it was joined.
+    // A thread leaves /proc a moment after it has been joined.
     let after = || (entries("/proc/self/fd"), entries("/proc/self/task"));
     let clock = Clock::start();
     while after() != before && clock.elapsed() < Duration::from_secs(2) {

@@ -9,7 +9,7 @@ use remuda_live::{
 };
 use std::net::IpAddr;
 
-/// 2 MB each way over IPv4 and IPv6, each byte compared.
+/// Sends 2 MB in each direction over IPv4 and IPv6, and compares each byte.
 fn moves_data_both_ways(client: &Namespace, server: &Namespace) {
     for (from, to) in [(client, server), (server, client)] {
         for address in [IpAddr::V4(to.ipv4()), IpAddr::V6(to.ipv6())] {
@@ -71,7 +71,7 @@ fn codel_marks_ecn_flows_and_drops_none() {
     assert_eq!(up.dropped.total(), 0, "{up:?}");
 }
 
-/// Two ECN flows through this queue at 20 Mbit/s; what the link counted.
+/// Runs two ECN flows through this queue at 20 Mbit/s. Returns the link's counters.
 fn two_ecn_flows(queue: QueueSpec) -> Option<remuda_live::LinkStats> {
     let link = LinkSpec { queue, ..constant(20.0, 5.0) };
     let testbed = testbed(&PathSpec::symmetric(link))?;
@@ -95,7 +95,8 @@ fn every_discipline_that_marks_marks_real_flows() {
     let packets = QueueSpec::droptail_packets(300);
     let aqm = QueueSpec { ecn: true, ..packets.clone() };
     let queues = [
-        // Short, so that slow start does not carry the probability beyond that of marking.
+        // A short queue: slow start must not raise the probability to where PIE drops instead of
+        // marking.
         QueueSpec {
             kind: QueueKind::Pie,
             limit_packets: Some(60),
@@ -110,7 +111,7 @@ fn every_discipline_that_marks_marks_real_flows() {
         let Some(up) = two_ecn_flows(queue.clone()) else { return };
         println!("{queue}: {up:?}");
         assert!(up.ecn_marked > 0, "{queue}: {up:?}");
-        // The others drop in slow start: beyond a probability, or an average.
+        // The other disciplines drop during slow start, beyond a probability or an average.
         let is_step = queue.ecn_threshold_packets.is_some();
         assert!(!is_step || up.dropped.total() == 0, "{queue}: {up:?}");
     }

@@ -1,4 +1,4 @@
-//! One agent for each of our drivers, so that flows of several drivers may start at any time.
+//! One agent for each named driver, so that flows of several drivers may start at any time.
 
 use crate::Error;
 use crate::plan::Reached;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The arms and policies that scenarios name: each needs an agent.
+/// The arms and policies that the scenarios name. Each needs an agent.
 pub fn named_drivers<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>) -> BTreeSet<String> {
     let flows = scenarios.into_iter().flat_map(|scenario| &scenario.flows);
     let named = flows.filter_map(|flow| match &flow.driver {
@@ -23,28 +23,28 @@ pub fn named_drivers<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>) -> B
     named.collect()
 }
 
-/// What an agent drives flows with before an author's arm is there.
+/// The arm that drives new flows until the Python arm has joined the agent.
 const BEFORE_AUTHOR: &str = "reno";
 
 #[derive(Debug)]
 struct Agent {
-    /// What a socket asks for with `TCP_CONGESTION`.
+    /// The congestion control that a socket requests with `TCP_CONGESTION`.
     name: String,
     child: AgentChild,
-    /// Of an arm in Python: it is in the agent while these are here.
+    /// The process of a Python arm. The agent has the arm as long as this is kept.
     _author: Option<(Lease, Process)>,
 }
 
-/// Files of arms in Python, and what runs them.
+/// Files with arms in Python, and the Python that runs them.
 #[derive(Clone, Debug, Default)]
 pub struct AuthorsFiles {
-    /// The Python that has the package `remuda`.
+    /// A Python that has the package `remuda`.
     pub python: PathBuf,
     pub files: Vec<PathBuf>,
 }
 
 impl AuthorsFiles {
-    /// A process of the file that has this arm.
+    /// Starts the file that defines this arm; `None` if no file does.
     fn start(&self, arm: &str) -> Result<Option<Process>, Error> {
         for file in &self.files {
             let process = Process::start(&self.python, file)?;
@@ -56,22 +56,21 @@ impl AuthorsFiles {
     }
 }
 
-/// Agents under names of their own, in run directories of their own. They end with the thread that
-/// started them.
+/// Agents with their own names and run directories. They end with the thread that started them.
 #[derive(Debug)]
 pub struct Agents {
     by_driver: BTreeMap<String, Agent>,
-    // After the agents, which hold files in it.
+    // Must be dropped after the agents, which have files in it.
     folder: TempDir,
 }
 
 impl Agents {
-    /// Starts the agents of these arms and policies; `remuda` is the command. What is no arm of its
-    /// own is one of `authors`.
+    /// Starts an agent for each of these arms and policies; `remuda` is the path of the command. A
+    /// name that is neither must be an arm of `authors`.
     ///
     /// # Errors
     ///
-    /// A name that is none, or an agent or an author's process that does not start.
+    /// A name is unknown, or an agent or an author's process does not start.
     pub fn start(
         remuda: &Path,
         drivers: &BTreeSet<String>,
@@ -102,19 +101,19 @@ impl Agents {
         Ok(Self { by_driver, folder })
     }
 
-    /// How a driver is reached; `None` if no agent was started for it.
+    /// How an application reaches the agent of `driver`; `None` if no agent was started for it.
     pub fn reached(&self, driver: &str) -> Option<Reached> {
         let algorithm = self.by_driver.get(driver)?.name.clone();
         let door = run_dir::application_socket(&self.folder.path().join(driver));
         Some(Reached { algorithm, door })
     }
 
-    /// They forget what suited destinations: addresses are the same in each run, paths are not, and
-    /// no run may know of another.
+    /// Clears what the agents remember of destinations. All runs use the same addresses for
+    /// different paths, so no run may learn from an earlier one.
     ///
     /// # Errors
     ///
-    /// An agent that does not answer.
+    /// An agent does not answer.
     pub fn forget(&self) -> Result<(), Error> {
         for agent in self.by_driver.values() {
             agent.child.forget()?;
@@ -122,7 +121,8 @@ impl Agents {
         Ok(())
     }
 
-    /// What the agent of a driver has recorded so far; nothing if none was started for it.
+    /// The events that the driver's agent has recorded so far; empty if no agent was started for
+    /// it.
     ///
     /// # Errors
     ///
@@ -132,8 +132,9 @@ impl Agents {
         Ok(agent.map(|agent| agent.child.events()).transpose()?.unwrap_or_default())
     }
 
-    /// How many flows an arm has given up so far, and why it did the last: an exception, or no
-    /// answer. Reno takes them, and what comes then is none of the arm's.
+    /// How many flows the arm has failed on so far, and the reason of the last failure: an
+    /// exception, or no answer. Reno takes over such a flow, so its results do not describe the
+    /// arm.
     ///
     /// # Errors
     ///
@@ -145,11 +146,11 @@ impl Agents {
         Ok((failed().count(), why.unwrap_or_default().to_owned()))
     }
 
-    /// Ends them as an operator would.
+    /// Stops the agents, as an operator would.
     ///
     /// # Errors
     ///
-    /// The first that does not end well.
+    /// The first agent that does not end properly.
     pub fn stop(self) -> Result<(), Error> {
         self.by_driver.into_values().try_for_each(|agent| Ok(agent.child.stop()?))
     }

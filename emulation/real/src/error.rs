@@ -1,33 +1,28 @@
-//! Everything that can go wrong with a run on real TCP.
+//! Errors of runs on real TCP.
 
-/// Why there is no outcome.
+/// Why a run has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The scenario is none.
+    /// The scenario breaks a rule.
     #[error(transparent)]
     Scenario(Box<remuda_scenarios::Error>),
     #[error(transparent)]
     Live(#[from] remuda_live::Error),
     #[error(transparent)]
     Agent(#[from] ccp_agent::Error),
-    /// Real TCP cannot run it.
+    /// The scenario uses a setting that only the simulator supports.
     #[error("{scenario}: `{key}` is {value}: {rule}")]
     Unsupported {
         scenario: String,
         /// The key, with its table.
         key: String,
-        /// What it is set to.
         value: String,
-        /// What it must be on real TCP.
+        /// The rule for real TCP.
         rule: &'static str,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {action}: {source}")]
-    System {
-        action: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    System { action: String, source: std::io::Error },
 }
 
 impl From<remuda_scenarios::Error> for Error {
@@ -37,7 +32,7 @@ impl From<remuda_scenarios::Error> for Error {
 }
 
 impl Error {
-    /// For `map_err`: names what was tried.
+    /// For `map_err`: names the action that failed.
     pub(crate) fn doing<E: Into<std::io::Error>>(
         action: impl Into<String>,
     ) -> impl FnOnce(E) -> Self {

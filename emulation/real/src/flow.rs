@@ -1,4 +1,4 @@
-//! One flow: a socket at each end, a thread that writes, and one that reads.
+//! A flow on real TCP: a socket at each end, a thread that writes, and one that reads.
 
 use crate::Error;
 use crate::plan::PlannedFlow;
@@ -15,9 +15,10 @@ use std::thread;
 use std::time::Duration;
 
 const BLOCK_BYTES: usize = 64 << 10;
-/// A reader looks this often whether the flow was cut off.
+/// How often the reader checks whether the flow has been ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// For a handshake: a lost SYN goes again after a second, and after two more.
+/// The limit of a handshake. The kernel retransmits a lost SYN after one second, and again after
+/// two more.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// The connected sockets of a flow that has not sent yet.
@@ -28,7 +29,8 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Shakes hands; the sender's end accepts, as a server's does that is asked for a file.
+    /// Connects the two ends. The sender accepts the connection, like a server that is asked for a
+    /// file.
     pub fn connect(flow: &PlannedFlow, testbed: &Testbed) -> Result<Self, Error> {
         let (from, to) = match flow.is_upload {
             true => (testbed.client(), testbed.server()),
@@ -43,34 +45,34 @@ impl Ends {
         let (sender, _) = listener.accept().map_err(doing("accept"))?;
         sender.set_nodelay(true).map_err(doing("set up"))?;
         receiver.set_read_timeout(Some(LOOK)).map_err(doing("set up"))?;
-        // Said first: so it is known when the agent gets the flow.
+        // Set the preference before the algorithm, so that the agent has it when it gets the flow.
         if let Some(door) = flow.door.as_ref().filter(|_| !flow.spec.wants.is_default()) {
             let wants = flow.spec.wants.preference();
             let wants =
                 remuda_client::Preference { throughput: wants.throughput, delay: wants.delay };
             remuda_client::prefer_at(door, &sender, wants)
-                .map_err(doing("say what is wanted of"))?;
+                .map_err(doing("set the preference of"))?;
         }
-        let named = format!("ask for {} for", flow.algorithm);
+        let named = format!("set the congestion control {} of", flow.algorithm);
         set_algorithm(sender.as_raw_fd(), &flow.algorithm).map_err(doing(&named))?;
         Ok(Self { sender, receiver })
     }
 }
 
-/// What a flow is at a moment.
+/// The state of a flow at one moment.
 #[derive(Clone, Default)]
 pub struct Socket {
-    /// Payload that its receiver has read.
+    /// Payload that the receiver has read, in bytes.
     pub received: u64,
-    /// When it began to send.
+    /// When the flow began to send.
     pub started: Option<Duration>,
-    /// When all it had to send had arrived.
+    /// When all its bytes had arrived.
     pub finished: Option<Duration>,
-    /// What the kernel says of the sending end.
+    /// The kernel's state of the sending socket.
     pub info: Option<libc::tcp_info>,
 }
 
-/// What the threads of a flow, and whoever looks at them, share.
+/// State that the threads of a flow share with the thread that samples it.
 #[derive(Debug, Default)]
 pub struct Shared {
     socket: OnceLock<TcpStream>,
@@ -82,17 +84,16 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Payload that has arrived so far, in bytes.
     pub fn received_bytes(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// What the kernel says of the sending end; `None` before it is there.
+    /// The kernel's state of the sending socket; `None` before it is connected.
     pub fn tcp_info(&self) -> Option<libc::tcp_info> {
         self.socket.get().and_then(tcp_info)
     }
 
-    /// What it is now.
+    /// The state of the flow now.
     pub fn look(&self, clock: Clock) -> Socket {
         let now = clock.now();
         let by_now = |moment: &OnceLock<Nanos>| {
@@ -106,17 +107,17 @@ impl Shared {
         }
     }
 
-    /// Cuts it off: its threads end soon, and what is under way is not awaited.
+    /// Ends the flow. Its threads end soon, and bytes under way are not waited for.
     pub fn end(&self) {
         self.is_ended.store(true, Ordering::Relaxed);
         if let Some(socket) = self.socket.get() {
-            // Closed with a reset; where either is refused, the threads end all the same.
+            // Close with a reset. If either call fails, the threads end all the same.
             let _ = set_socket_linger(socket, Some(Duration::ZERO));
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// Why its threads ended early, if they did.
+    /// The error that ended the threads early, if there was one.
     pub fn take_error(&self) -> Option<io::Error> {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -125,7 +126,8 @@ impl Shared {
         self.is_ended.load(Ordering::Relaxed)
     }
 
-    /// What goes wrong after the cut goes wrong because of it.
+    /// Keeps the first error. Errors after the flow was ended are a consequence of that, and are
+    /// ignored.
     fn note(&self, result: io::Result<()>) {
         if let Err(error) = result
             && !self.is_ended()
@@ -135,7 +137,7 @@ impl Shared {
     }
 }
 
-/// Segments under way, as the kernel's `tcp_packets_in_flight` counts them.
+/// Segments in flight, by the formula of the kernel's `tcp_packets_in_flight`.
 pub fn in_flight_pkts(info: &libc::tcp_info) -> u32 {
     let under_way = info.tcpi_unacked + info.tcpi_retrans;
     under_way.saturating_sub(info.tcpi_sacked + info.tcpi_lost)
@@ -158,8 +160,8 @@ fn tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
     (result == 0).then_some(info)
 }
 
-/// Runs a flow until it has sent all it has, or is cut off. `ends` are there if it has shaken
-/// hands before.
+/// Runs a flow until it has sent all its bytes or is ended. `ends` are its sockets if they are
+/// already connected; otherwise connects them first.
 pub fn drive(
     flow: &PlannedFlow,
     ends: Option<Ends>,
@@ -217,7 +219,8 @@ fn receive(
             },
         }
         if bytes == Some(received) {
-            // Only this thread does, and the count reaches it once.
+            // The call succeeds: only this thread sets the value, and the count reaches `bytes`
+            // once.
             let _ = shared.finished.set(clock.now());
         }
         shared.received.store(received, Ordering::Relaxed);

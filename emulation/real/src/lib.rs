@@ -1,8 +1,7 @@
-//! A scenario on real TCP: the same file as the simulator's, and the same outcome of it.
+//! Runs a scenario on real TCP: from the same file as the simulator, with the same kind of outcome.
 //!
-//! [`Agents`] are started for the arms and policies that drive flows; [`run()`] has the scenario
-//! happen between two network namespaces. What real TCP cannot have is refused by name
-//! ([`check()`]).
+//! [`Agents`] run the arms and policies that drive flows; [`run()`] runs the scenario between two
+//! network namespaces. [`check()`] refuses settings that real TCP does not support, and names them.
 
 mod agents;
 mod error;

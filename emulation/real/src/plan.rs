@@ -1,4 +1,4 @@
-//! What of a scenario real TCP can have.
+//! Translates a scenario for real TCP, and refuses what real TCP does not support.
 
 use crate::Error;
 use remuda_live::{DirectionStats, PathSpec, PathStats};
@@ -7,52 +7,52 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The two directions of a testbed; sockets at the server send data `down`.
+/// The two directions of a testbed. Sockets in the server's namespace send data `down`.
 const DOWN: &str = "down";
 const UP: &str = "up";
 
-/// A full packet of the testbed's devices, less headers and timestamps.
+/// The payload of a full packet: the MTU minus headers and timestamps.
 const MSS_BYTES: u32 = 1448;
 /// The kernel's `TCP_INIT_CWND`.
 const INIT_CWND_PKTS: u32 = 10;
 
-/// How an application reaches what drives its socket.
+/// How an application reaches the agent that drives its socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// What the socket asks for with `TCP_CONGESTION`.
+    /// The congestion control that the socket requests with `TCP_CONGESTION`.
     pub algorithm: String,
-    /// Where the agent is told what the application wants.
+    /// The agent's socket for preferences of applications.
     pub door: PathBuf,
 }
 
 /// A flow over real TCP.
 #[derive(Clone, Debug)]
 pub struct PlannedFlow {
-    /// As the file says.
+    /// The flow as the scenario describes it.
     pub spec: FlowSpec,
-    /// What its socket asks for with `TCP_CONGESTION`.
+    /// The congestion control that the socket requests with `TCP_CONGESTION`.
     pub algorithm: String,
-    /// Where its agent is told what it wants; `None` if it has no agent.
+    /// The agent's socket for preferences of applications; `None` for an algorithm of the kernel.
     pub door: Option<PathBuf>,
-    /// Data goes up, not down.
+    /// Whether data goes up instead of down.
     pub is_upload: bool,
     pub start: Duration,
-    /// When it is cut off, at the latest.
+    /// When the flow is ended, if it has not finished before.
     pub stop: Duration,
 }
 
-/// Refuses what real TCP cannot have; every arm and policy counts as one with an agent.
+/// Checks that real TCP supports the scenario. Assumes that every arm and policy has an agent.
 ///
 /// # Errors
 ///
-/// [`Error::Unsupported`] with the key, and what it must be.
+/// [`Error::Unsupported`] with the key and the rule.
 pub fn check(scenario: &Scenario) -> Result<(), Error> {
     let any = |driver: &str| Reached { algorithm: driver.to_owned(), door: PathBuf::new() };
     Plan::of(scenario, |driver| Some(any(driver))).map(|_| ())
 }
 
 impl PlannedFlow {
-    /// What an outcome calls its arm.
+    /// The name of the flow's arm in outcomes.
     pub fn arm(&self) -> String {
         match &self.spec.driver {
             Driver::Native(name) => name.clone(),
@@ -61,24 +61,24 @@ impl PlannedFlow {
     }
 }
 
-/// A scenario as a testbed runs it.
+/// A scenario in the form in which a testbed runs it.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub path: PathSpec,
-    /// The links as the scenario orders them.
+    /// The names of the links, in the scenario's order.
     pub links: Vec<String>,
-    /// Each flow by itself.
+    /// The flows, one entry for each of `count`.
     pub flows: Vec<PlannedFlow>,
-    /// How long it runs.
     pub duration: Duration,
-    /// How often it is looked at; `None`: never.
+    /// The interval between samples; `None` for no samples.
     pub sample: Option<Duration>,
-    /// Whether its flows speak ECN.
+    /// Whether the flows use ECN.
     pub ecn: bool,
 }
 
 impl Plan {
-    /// Checks that real TCP can run it. `reached` says how one of our arms or policies is.
+    /// Translates a scenario. `reached` returns how an application reaches the agent of an arm or
+    /// policy.
     pub fn of(
         scenario: &Scenario,
         reached: impl Fn(&str) -> Option<Reached>,
@@ -89,7 +89,7 @@ impl Plan {
             Err(Error::Unsupported { scenario, key, value: value.to_string(), rule })
         };
         let mut path = PathSpec::default();
-        // With the simulator's seeds, the nth packet on the way down is lost in both or in neither.
+        // With the simulator's seeds, the same packets on the way down are lost in both.
         for (name, link) in scenario.seeded_links() {
             match name.as_str() {
                 DOWN => path.down = link,
@@ -136,13 +136,13 @@ impl Plan {
         })
     }
 
-    /// What a link of that name has done.
+    /// The counters of the link with this name.
     pub fn direction<'a>(&self, stats: &'a PathStats, link: &str) -> &'a DirectionStats {
         if link == UP { &stats.up } else { &stats.down }
     }
 }
 
-/// The first key that is set as only the simulator can have it: what it is, and must be here.
+/// The first setting that only the simulator supports: key, value and rule.
 fn unsupported(flow: &FlowSpec) -> Option<(&'static str, String, &'static str)> {
     let FlowSpec { mss_bytes, init_cwnd_pkts, delayed_acks, extra_delay_ms, .. } = *flow;
     let app_rate = flow.app_rate_mbit_per_sec;
@@ -154,11 +154,11 @@ fn unsupported(flow: &FlowSpec) -> Option<(&'static str, String, &'static str)> 
     } else if !delayed_acks {
         Some(("delayed_acks", "false".to_owned(), "must be true: the kernel delays them"))
     } else if extra_delay_ms != 0.0 {
-        Some(("extra_delay_ms", extra_delay_ms.to_string(), "must be 0: links delay all alike"))
+        Some(("extra_delay_ms", extra_delay_ms.to_string(), "must be 0: a link delays all flows"))
     } else if let Some(order) = flow.switches.first() {
-        Some(("switches", format!("to {}", order.to), "must be empty: nobody orders them here"))
+        Some(("switches", format!("to {}", order.to), "must be empty: only the simulator has them"))
     } else if !flow.wants.is_default() && matches!(flow.driver, Driver::Native(_)) {
-        let rule = "must be left out: the kernel's own algorithms know no preference";
+        let rule = "must be left out: the kernel's algorithms ignore preferences";
         Some(("wants", format!("{:?}", flow.wants), rule))
     } else if let Some(rate) = app_rate {
         Some(("app_rate_mbit_per_sec", rate.to_string(), "must not be set"))
@@ -210,7 +210,7 @@ mod tests {
         refused("mss_bytes = 1000", "`flows.cubic.mss_bytes` is 1000: must be 1448");
         refused("delayed_acks = false", "delayed_acks");
         refused("extra_delay_ms = 5", "extra_delay_ms");
-        refused("driver = 'native:bbr'\nwants = 'delay'", "know no preference");
+        refused("driver = 'native:bbr'\nwants = 'delay'", "ignore preferences");
         refused("ecn = true\n[[flows]]\ndriver = 'bbr'\n", "must be the same for all flows");
     }
 }

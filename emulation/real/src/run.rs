@@ -1,11 +1,11 @@
-//! A scenario on real TCP: the links of the file between two network namespaces, and a socket a
-//! flow.
+//! Runs a scenario on real TCP: its links between two network namespaces, and one socket pair for
+//! each flow.
 //!
-//! Named drivers are ours, under an agent; `native:` ones are the kernel's own. Flows that start
-//! with the scenario have shaken hands before its time begins, as the simulator's have; later ones
-//! do so when they start. At its stop, or the scenario's, a flow is cut off: what it has sent by
-//! then is counted, nothing after. Drivers and settings that only the simulator has are refused by
-//! name (`plan.rs`).
+//! Named drivers are arms and policies that an agent runs; `native:` drivers are the kernel's
+//! algorithms. Flows that start with the scenario are connected before its time begins, as in the
+//! simulator; later flows connect when they start. A flow is ended at its stop time or at the end
+//! of the scenario, and bytes that arrive later do not count. Drivers and settings that only the
+//! simulator supports are refused (`plan.rs`).
 
 use crate::Error;
 use crate::agents::Agents;
@@ -21,42 +21,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What came of a scenario.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// As the simulator would tell it.
+    /// In the same form as the simulator's outcome.
     pub outcome: Outcome,
-    /// Packets that the host lost and the links did not: above zero, the run is disturbed.
+    /// Packets lost by the host instead of the links. If it is above zero, the run is disturbed.
     pub lost_by_host: u64,
 }
 
-/// A flow and what has become of it.
+/// A flow and its state.
 struct Slot {
     flow: PlannedFlow,
     arm: Arc<str>,
     ends: Option<Ends>,
     shared: Arc<Shared>,
     is_started: bool,
-    /// What it was when it was cut off.
+    /// The flow's state when it was ended.
     last: Option<Socket>,
 }
 
-/// What is noted on the way.
 #[derive(Default)]
 struct Samples {
     flows: Vec<FlowSample>,
     links: Vec<LinkSample>,
 }
 
-/// How soon it sees that it is to stop.
+/// How often the main thread checks whether the run should stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs it. `agents` has one for each of our drivers that it names. `None` if `stopped` was set
-/// before it was over.
+/// Runs a scenario. `agents` must have one agent for each arm and policy in it. Returns `None` if
+/// `stopped` was set before the end.
 ///
 /// # Errors
 ///
-/// Those of [`check`](crate::check()), and what the system, the testbed or a flow's socket said.
+/// Errors of [`check`](crate::check()), of the system, of the testbed, and of a flow's sockets.
 pub fn run(
     scenario: &Scenario,
     agents: &Agents,
@@ -83,7 +82,7 @@ pub fn run(
     let stats = thread::scope(|scope| {
         let with = (&testbed, clock, stopped);
         let stats = play(&plan, &mut slots, &mut samples, with, scope);
-        // Also after an error: nobody else ends the threads.
+        // Also after an error, because the threads do not end by themselves.
         for slot in &mut slots {
             slot.cut(clock);
         }
@@ -101,7 +100,8 @@ pub fn run(
     }))
 }
 
-/// Starts and ends each flow at its time, and samples; returns what the links had done by the end.
+/// Starts and ends each flow at its time, and takes samples. Returns the links' counters at the
+/// end.
 fn play<'scope, 'env>(
     plan: &'env Plan,
     slots: &mut [Slot],
@@ -140,7 +140,7 @@ fn play<'scope, 'env>(
 }
 
 impl Slot {
-    /// Notes what it is, once, and ends it.
+    /// Records the flow's final state and ends the flow. Does nothing the second time.
     fn cut(&mut self, clock: Clock) {
         if self.last.is_none() {
             self.last = Some(self.shared.look(clock));
@@ -159,7 +159,7 @@ fn sample(at: Duration, slots: &[Slot], samples: &mut Samples, stats: &PathStats
             flow,
             arm: Arc::clone(&slot.arm),
             cwnd_pkts: info.tcpi_snd_cwnd.into(),
-            // All ones: not paced.
+            // All bits set: the flow is not paced.
             pacing_mbit_per_sec: (pacing != u64::MAX).then_some(pacing as f64 * 8.0 / 1e6),
             srtt_ms: (info.tcpi_rtt > 0).then_some(f64::from(info.tcpi_rtt) / 1e3),
             in_flight_pkts: flow::in_flight_pkts(&info),
@@ -204,8 +204,9 @@ fn outcome(
     }
 }
 
-/// The kernel tells the least round trip and a smoothed one; of the latter, sampled, the mean. It
-/// tells no total of what was marked lost: what was sent again stands for it.
+/// The outcome of a flow. The kernel reports the minimum RTT and a smoothed RTT; the mean is that
+/// of the sampled smoothed RTT. The kernel has no total of segments marked lost, so `lost_pkts` is
+/// the number of retransmissions.
 fn flow_outcome(flow: u32, slot: &Slot, samples: &Samples, plan: &Plan) -> FlowOutcome {
     let socket = slot.last.clone().unwrap_or_default();
     let started = socket.started.unwrap_or(slot.flow.start);
@@ -268,7 +269,6 @@ fn link_outcome(name: &str, plan: &Plan, stats: &PathStats) -> LinkOutcome {
     }
 }
 
-/// A moment of the clock as a span.
 pub(crate) fn span(moment: Nanos) -> Duration {
     moment.into()
 }

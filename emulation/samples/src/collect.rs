@@ -50,6 +50,7 @@ pub struct Collection {
 pub struct Progress {
     /// Environments that are done, including those of earlier files.
     pub done: u64,
+    /// Environments that were already in a file.
     pub kept: u64,
     pub all: u64,
 }
@@ -110,8 +111,8 @@ impl Collection {
 
     /// Whether the file exists, is complete, and has the same program and settings.
     fn is_kept(&self, path: &Path) -> bool {
-        let Ok((_, said)) = table().read(path) else { return false };
-        self.facts().iter().all(|(name, value)| said.get(name) == Some(value))
+        let Ok((_, facts)) = table().read(path) else { return false };
+        self.facts().iter().all(|(name, value)| facts.get(name) == Some(value))
     }
 }
 
@@ -131,13 +132,13 @@ pub fn collect(
     let kept = all - left;
     let (next, done) = (AtomicU64::new(0), AtomicU64::new(kept));
     let failure: Mutex<Option<Error>> = Mutex::new(None);
-    let told = || Progress { done: done.load(Ordering::Relaxed), kept, all };
-    show(told());
+    let progress = || Progress { done: done.load(Ordering::Relaxed), kept, all };
+    show(progress());
     let work = || {
         while let Some((path, seeds)) = missing.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
             let noted = || {
                 done.fetch_add(1, Ordering::Relaxed);
-                show(told());
+                show(progress());
             };
             match file(collection, path, seeds.clone(), stopped, noted) {
                 Ok(true) => {}
@@ -197,13 +198,13 @@ fn file(
 }
 
 fn run(environment: &Environment, plan: &Plan, config: &Config) -> Result<Vec<Sample>, String> {
-    let said = |error: &dyn std::error::Error| error.to_string();
+    let text = |error: &dyn std::error::Error| error.to_string();
     let name = format!("drawn-{}", environment.seed);
-    let scenario = Scenario::parse(&environment.with("sampler"), &name).map_err(|e| said(&e))?;
+    let scenario = Scenario::parse(&environment.with("sampler"), &name).map_err(|e| text(&e))?;
     let mut config = config.clone();
     config.policy.sampler = plan.sampler.clone();
     let mut simulation =
-        Simulation::with_config(&scenario, &Arc::new(config)).map_err(|e| said(&e))?;
+        Simulation::with_config(&scenario, &Arc::new(config)).map_err(|e| text(&e))?;
     let end = simulation.end();
     simulation.run_until(end);
     // The flow under test is the last one.
@@ -273,7 +274,7 @@ mod tests {
         assert!(collection(two.path(), 2).missing().is_empty());
         assert!(bytes(one.path()) == bytes(two.path()));
         assert_eq!(run(&collection(one.path(), 1)).kept, 2);
-        // A file of another program, or one that is cut off, is made anew.
+        // A file of another program, or an incomplete file, is made anew.
         let mut other = collection(one.path(), 1);
         other.about.insert("program".to_owned(), "another".to_owned());
         assert_eq!(run(&other).kept, 0);
@@ -281,8 +282,8 @@ mod tests {
         fs::write(two.path().join("samples-7-9.parquet"), &cut[..cut.len() / 2]).unwrap();
         assert_eq!(run(&collection(two.path(), 1)).kept, 0);
 
-        let (rows, said) = table().read(&two.path().join("samples-7-9.parquet")).unwrap();
-        assert_eq!(said["schema_hash"], SchemaHash::ours().to_string());
+        let (rows, facts) = table().read(&two.path().join("samples-7-9.parquet")).unwrap();
+        assert_eq!(facts["schema_hash"], SchemaHash::ours().to_string());
         for seed in [7, 8] {
             for arm in ARMS {
                 let of = |row: &&Row| row.environment == seed && row.plan == arm;
@@ -293,8 +294,8 @@ mod tests {
             }
             let random =
                 rows.iter().filter(|row| row.environment == seed && row.plan == "random:0");
-            let ridden: std::collections::BTreeSet<&str> = random.map(|row| &*row.arm).collect();
-            assert!(ridden.len() > 1, "arms take turns");
+            let used: std::collections::BTreeSet<&str> = random.map(|row| &*row.arm).collect();
+            assert!(used.len() > 1, "arms take turns");
         }
     }
 

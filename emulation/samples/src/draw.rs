@@ -29,7 +29,7 @@ const ALIKE_AND_CUBICS: &str = "alike-and-cubics";
 pub struct Environment {
     /// The seed, which is also the environment's name.
     pub seed: u64,
-    /// The kind of path, as `cellular`.
+    /// The kind of path, such as `cellular`.
     pub kind: &'static str,
     pub neighbours: &'static str,
     /// The round trip of the path without a queue.
@@ -107,7 +107,7 @@ const ALL: Population = Population {
     comes_s: 0.0..20.0,
     late: 0.5,
 };
-/// Paths that long flows share: here arms differ most, and cost others most.
+/// Paths that long flows share. Here arms differ most, and take most from other flows.
 const CROWDED: Population = Population {
     rtt_ms: 20.0..200.0,
     bdps: 1.0..6.0,
@@ -130,7 +130,7 @@ const OTHERS_COME: Population = Population {
     late: 0.0,
     ..ALL
 };
-/// Cellular paths of a person that stands or walks: the rates vary less.
+/// Cellular paths of a person who stands or walks: the rates vary less.
 const CALM_CELLS: Population = Population {
     kinds: &[(1.0, "cellular")],
     rtt_ms: 10.0..120.0,

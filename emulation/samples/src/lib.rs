@@ -5,10 +5,9 @@
 //! each random plan, in which arms alternate. Except for the arm, the seed decides everything, so
 //! all runs of an environment see the same path at the same time. The runs of single arms therefore
 //! show, for each moment of any run, what each arm would achieve on the path from then on.
-//! moment of any run, what each arm would make of the path from there on.
 //!
 //! ```text
-//! seed ─▶ draw: an environment ─▶ plan: who rides when ─▶ collect: simulate ─▶ row: Parquet
+//! seed ─▶ draw: an environment ─▶ plan: which arm when ─▶ collect: simulate ─▶ row: Parquet
 //! ```
 
 pub mod collect;

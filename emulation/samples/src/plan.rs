@@ -5,10 +5,10 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use remuda_selector::antelope::sampler::{SamplerConfig, Turn};
 
-/// The arms that a selector picks from: each is best somewhere, and none asks for more than a path
-/// has. Rows and models use this order.
+/// The arms that a selector chooses from. Each is the best on some path, and none has special
+/// requirements. Rows and models use this order.
 pub const ARMS: [&str; 8] = remuda_selector::CANDIDATES;
-/// How long an arm stays in charge; at least the minimum dwell of a switch.
+/// How long an arm drives the flow; at least the minimum dwell time of a switch.
 const TURN_S: std::ops::Range<f64> = 3.0..9.0;
 /// When the first change happens.
 const FIRST_S: std::ops::Range<f64> = 0.5..3.0;

@@ -10,14 +10,14 @@ use std::sync::OnceLock;
 pub struct Row {
     /// The seed of the environment.
     pub environment: u64,
-    /// The kind of path, as `cellular`.
+    /// The kind of path, such as `cellular`.
     pub kind: String,
     pub neighbours: String,
     /// The round trip of the path without a queue.
     pub path_rtt_ms: f64,
-    /// The name of the plan, which names the run in its environment.
+    /// The name of the plan, which identifies the run within its environment.
     pub plan: String,
-    /// The arm in charge.
+    /// The arm that drove the flow.
     pub arm: String,
     /// Start of the span, in seconds since the flow's start.
     pub from_s: f64,

@@ -1,7 +1,7 @@
-//! Drawn environments as a suite, so that matrices of any arm or policy can run those of the
-//! training and held-out ones.
+//! A suite of drawn environments, so that the matrix can run any arm or policy in environments of
+//! the training and in held-out ones.
 //!
-//! `drawn:FROM..TO` names the environments of the seeds from FROM up to, but not including, TO. The
+//! `drawn:FROM..TO` names the environments with seeds from FROM up to, but not including, TO. The
 //! training starts at seed 0, so high seeds are held out.
 
 use crate::draw::{self, Environment};
@@ -31,7 +31,7 @@ fn range(name: &str) -> Option<Range<u64>> {
 ///
 /// The name has no range of 1 to 100000 seeds.
 pub fn suite(name: &str) -> Result<Suite, Error> {
-    let rule = "is no range of drawn environments; it is as drawn:1000000..1000300";
+    let rule = "must be a range of 1 to 100000 seeds, such as drawn:1000000..1000300";
     let seeds = range(name).ok_or_else(|| refuse(name, rule))?;
     let families = seeds.map(|seed| family(&Environment::draw(seed)));
     let families = families.collect::<Result<Vec<Value>, String>>();

@@ -1,5 +1,5 @@
-//! Flows that come at random: a Poisson process of transfers whose sizes are a data centre's or a
-//! search engine's.
+//! Flows that arrive at random: a Poisson process of transfers, with the sizes of a published
+//! distribution.
 
 use crate::scenario::mixed;
 use rand::{RngCore, SeedableRng};
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 /// 2^-53: a double holds 53 bits of a fraction.
 const FRACTION_STEP: f64 = 1.0 / 9_007_199_254_740_992.0;
 
-/// Transfers that come as a Poisson process.
+/// Transfers that arrive as a Poisson process.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arrivals {
-    /// What they offer together on average, of payload.
+    /// The average payload that all transfers together offer.
     pub load_mbit_per_sec: f64,
-    /// How large they are.
+    /// The distribution of their sizes.
     pub sizes: FlowSizes,
 }
 
@@ -23,16 +23,17 @@ pub struct Arrivals {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlowSizes {
-    /// A web search cluster's: Alizadeh et al., DCTCP (SIGCOMM 2010), figure 4, as simulations
-    /// tabulate it. Mean 1.7 MB.
+    /// A web search cluster: Alizadeh et al., DCTCP (SIGCOMM 2010), figure 4, in the table that
+    /// simulations use. Mean 1.7 MB.
     WebSearch,
-    /// A data mining cluster's: Greenberg et al., VL2 (SIGCOMM 2009), figure 2, as simulations
-    /// tabulate it since pFabric (SIGCOMM 2013), in segments. Four of five have at most seven, some
-    /// 10 kB; one in 28 has more than 35 MB, and these have 95 % of all bytes. Mean 7.5 MB.
+    /// A data mining cluster: Greenberg et al., VL2 (SIGCOMM 2009), figure 2, in the table of
+    /// segments that simulations use since pFabric (SIGCOMM 2013). Four of five transfers have at
+    /// most seven segments, about 10 kB. One in 28 is above 35 MB, and these carry 95 % of all
+    /// bytes. Mean 7.5 MB.
     DataMining,
 }
 
-/// Bytes, and the share of transfers that are no larger.
+/// Size in bytes, and the share of transfers that are no larger.
 const WEB_SEARCH: &[(f64, f64)] = &[
     (1.0, 0.0),
     (10_000.0, 0.15),
@@ -48,7 +49,7 @@ const WEB_SEARCH: &[(f64, f64)] = &[
     (30_000_000.0, 1.0),
 ];
 
-/// What the published table of [`DATA_MINING`] counts in.
+/// The unit of the published table for [`DATA_MINING`].
 const SEGMENT_BYTES: f64 = 1_460.0;
 
 const DATA_MINING: &[(f64, f64)] = &[
@@ -71,13 +72,13 @@ impl FlowSizes {
         }
     }
 
-    /// Between two points of the table sizes are spread evenly.
+    /// Sizes between two points of the table are spread evenly.
     pub fn mean_bytes(self) -> f64 {
         let spans = self.table().windows(2);
         spans.map(|pair| (pair[1].1 - pair[0].1) * (pair[0].0 + pair[1].0) / 2.0).sum()
     }
 
-    /// The size that this share of transfers does not exceed.
+    /// The size that a share of `share` of the transfers does not exceed.
     fn at(self, share: f64) -> u64 {
         let table = self.table();
         let above = table.partition_point(|(_, below)| *below <= share).clamp(1, table.len() - 1);
@@ -88,13 +89,13 @@ impl FlowSizes {
 }
 
 impl Arrivals {
-    /// How many come in a second on average.
+    /// The average number of arrivals per second.
     pub fn per_second(&self) -> f64 {
         self.load_mbit_per_sec * 1e6 / 8.0 / self.sizes.mean_bytes()
     }
 
-    /// When they come within a span of seconds, and with how many bytes. `place` keeps the draws of
-    /// one group from those of another.
+    /// Draws arrivals between two moments in seconds: each a moment and a size in bytes. `place`
+    /// gives each group its own random draws.
     pub(crate) fn draw(
         &self,
         (start_s, end_s): (f64, f64),
@@ -124,7 +125,7 @@ mod tests {
         assert!((means[1] / 7.4e6 - 1.0).abs() < 0.05, "{means:?}");
     }
 
-    /// What pFabric's section 5.1 says of the distribution in words.
+    /// The properties that pFabric's section 5.1 states in words.
     #[test]
     fn data_mining_is_mostly_mice_and_its_bytes_are_elephants() {
         let of = |share| FlowSizes::DataMining.at(share);

@@ -1,4 +1,4 @@
-//! The rules of a scenario.
+//! The rules that a scenario must follow.
 
 use crate::driver::Driver;
 use crate::error::Error;
@@ -7,17 +7,17 @@ use crate::scenario::Scenario;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-/// Eleven days: simulated time is no reason for more, and real time even less.
+/// Eleven days: no simulated run needs more, and a real one much less.
 const DURATION_S_MAX: f64 = 1e6;
-/// There and back half a second: the slowest agent of the matrix' group P.
+/// Half a second for both ways: the slowest agent in the matrix' group P.
 const CONTROL_DELAY_MS_MAX: f64 = 250.0;
-/// A minute, as a link's.
+/// A minute, the longest delay of a link.
 const DELAY_MS_MAX: f64 = 60_000.0;
-/// A microsecond: simulated time would hardly move from one round trip to the next.
+/// A microsecond. With less, simulated time would hardly advance in a round trip.
 const DELAY_MS_MIN: f64 = 0.001;
-/// Ten times what the simulator is measured with.
+/// Ten times the number of flows with which the simulator is measured.
 const FLOWS_MAX: u64 = 100_000;
-/// On average, so that chance does not lead beyond [`FLOWS_MAX`].
+/// The limit of the mean, so that the random number stays below [`FLOWS_MAX`].
 const ARRIVALS_MAX: f64 = 50_000.0;
 const LINKS_MAX: usize = 10_000;
 /// What an application writes at once, at most.
@@ -25,10 +25,10 @@ const WRITE_BYTES_MAX: u64 = 1_000_000_000;
 const CWND_PKTS_MAX: u32 = 10_000;
 /// An IPv4 packet has at most 65535 bytes, 52 of them headers with timestamps.
 const MSS_BYTES_MAX: u32 = 65_483;
-/// RFC 791's 68-byte packet, which every link carries, holds about this much.
+/// About as much as fits into RFC 791's 68-byte packet, which every link carries.
 const MSS_BYTES_MIN: u32 = 16;
 const RATE_MBIT_PER_SEC: std::ops::RangeInclusive<f64> = 0.001..=100_000.0;
-/// What a sample takes times this is about 2 GB.
+/// About 2 GB of samples.
 const SAMPLES_MAX: f64 = 20e6;
 const NAME_CHARS_MAX: usize = 200;
 
@@ -50,7 +50,8 @@ fn quoted(names: &[String]) -> String {
 }
 
 impl Scenario {
-    /// Checks every value but what a trace holds. The first that breaks a rule is named.
+    /// Checks every value, but not the content of traces. The error names the first value that
+    /// breaks a rule.
     pub fn validate(&self) -> Result<(), Error> {
         let key = |key: &str| key.to_owned();
         let rule = "must have at most 200 characters, none of them a control character";
@@ -105,7 +106,7 @@ impl Scenario {
         self.validate_use()
     }
 
-    /// A link that nobody crosses is one whose name is written otherwise somewhere.
+    /// Refuses a link that no flow crosses: its name is probably misspelt in a route.
     fn validate_use(&self) -> Result<(), Error> {
         let crossed: BTreeSet<&str> = self
             .flows
@@ -132,10 +133,10 @@ impl Scenario {
         let fits = RATE_MBIT_PER_SEC.contains(&load);
         check(fits, || key("arrivals.load_mbit_per_sec"), load, rule)?;
         let rule = "flows that arrive at random have their number and sizes from `arrivals`: \
-                    leave count and bytes out";
+                    leave out count and bytes";
         let alone = flow.count == 1 && flow.bytes.is_none();
         check(alone, || key("arrivals"), format!("{load} Mbit/s"), rule)?;
-        let rule = "flows that arrive at random are driven by an arm, a policy or the kernel's own";
+        let rule = "flows that arrive at random need an arm, a policy or a kernel algorithm";
         let driven = !matches!(flow.driver, Driver::Unresponsive | Driver::External);
         check(driven, || key("driver"), &flow.driver, rule)?;
         let span_s = flow.stop_s.unwrap_or(self.duration_s).min(self.duration_s) - flow.start_s;
@@ -196,7 +197,7 @@ impl Scenario {
                 if !self.links.contains_key(link) {
                     let known: Vec<&str> = self.links.keys().map(String::as_str).collect();
                     let known = known.join(", ");
-                    let rule = format!("there is no [links.{link}]; there are: {known}");
+                    let rule = format!("there is no [links.{link}]; the links are: {known}");
                     return Err(Error::invalid(key(name), quoted(route), rule));
                 }
                 if route[..at].contains(link) {
@@ -219,7 +220,8 @@ impl Scenario {
         check(fits, || key("route"), quoted(&flow.route), rule)
     }
 
-    /// A segment that no queue on its way holds would be sent again for ever.
+    /// Refuses segments that a queue on the route cannot hold: they would be retransmitted for
+    /// ever.
     fn validate_segments(
         &self,
         flow: &FlowSpec,
@@ -229,7 +231,7 @@ impl Scenario {
         for link in &flow.route {
             let most = self.links[link].packet_bytes_max(self.rtt()).unwrap_or(u64::MAX);
             let rule = format!(
-                "a packet of it has {packet_bytes} bytes, and links.{link} lets {most} through"
+                "packets have {packet_bytes} bytes, and links.{link} lets at most {most} through"
             );
             check(packet_bytes <= most, || key("mss_bytes"), flow.mss_bytes, &rule)?;
         }
@@ -269,11 +271,11 @@ fn validate_numbers(flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result<(),
     check(fits, || key("extra_delay_ms"), flow.extra_delay_ms, "must be between 0 and 60000")
 }
 
-/// What it has to send, how fast, and what counts.
+/// Checks how much the application sends, and how fast.
 fn validate_application(flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result<(), Error> {
     if let Some(bytes) = flow.bytes {
         let fits = (1..=i64::MAX.unsigned_abs()).contains(&bytes);
-        let rule = "must be at least 1, or be left out for more than it can send";
+        let rule = "must be at least 1; leave it out for an unlimited transfer";
         check(fits, || key("bytes"), bytes, rule)?;
     }
     let unresponsive = flow.driver == Driver::Unresponsive;
@@ -295,6 +297,6 @@ fn validate_application(flow: &FlowSpec, key: &dyn Fn(&str) -> String) -> Result
         let rule = "needs app_rate_mbit_per_sec, and a driver other than \"unresponsive\"";
         check(is_paced, || key("app_write_bytes"), bytes, rule)?;
     }
-    let rule = "only driver = \"unresponsive\" sends so; leave it out";
+    let rule = "only driver = \"unresponsive\" uses it; leave it out";
     check(unresponsive || !flow.poisson, || key("poisson"), true, rule)
 }

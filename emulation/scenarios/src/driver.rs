@@ -1,46 +1,43 @@
-//! What drives a flow, as a scenario file says it.
+//! The driver of a flow: an arm, a policy, or another source of decisions.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A window of a million segments is 1.4 GB in flight: more than any path of ours holds.
+/// A window of a million segments is 1.4 GB in flight: more than any path here holds.
 pub const WINDOW_PKTS_MAX: u32 = 1_000_000;
-/// The longest name of an arm, a policy or one of the kernel's algorithms.
+/// The longest name of an arm, a policy or an algorithm of the kernel.
 const NAME_CHARS_MAX: usize = 64;
 
-/// What drives a flow.
+/// The source of a flow's window and rate.
 ///
 /// In a file it is one string: `cubic`, `native:cubic`, `window:100`, `external`, `unresponsive`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Driver {
-    /// An arm or a policy of ours. Whether there is one of that name, the engine knows.
+    /// An arm or a policy of ours. The engine checks that the name exists.
     Named(String),
-    /// The kernel's own algorithm of that name; on real TCP only.
+    /// The kernel's algorithm of that name; on real TCP only.
     Native(String),
-    /// A window that never changes, in segments: no program, no agent; in the simulator only.
+    /// A constant window in segments, without program or agent; in the simulator only.
     Window(u32),
-    /// An environment decides; in the simulator only.
+    /// Decisions come from outside, for example from Python; in the simulator only.
     External,
-    /// Nobody: it sends at its application's rate, whatever is lost, and expects no ACKs.
+    /// Sends at its application's rate, whatever is lost, and expects no ACKs.
     Unresponsive,
 }
 
-/// A text that names no driver.
+/// A text that is not a driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
-    /// It holds what a name does not.
     #[error(
-        "`{text}` is no driver: a name has 1 to 64 letters, digits, `-` or `_`; or `native:NAME`, \
-         `window:SEGMENTS`, `external`, `unresponsive`"
+        "`{text}` is not a driver: use a name of 1 to 64 letters, digits, `-` or `_`; or \
+         `native:NAME`, `window:SEGMENTS`, `external`, `unresponsive`"
     )]
     Name { text: String },
-    /// The window is no number of segments.
     #[error("`{text}`: a fixed window is 1 to 1000000 segments, as in `window:100`")]
     Window { text: String },
-    /// There is no such kind of driver.
-    #[error("`{text}`: before a colon stands `native` or `window`")]
+    #[error("`{text}`: only `native` or `window` may come before a colon")]
     Prefix { text: String },
 }
 
@@ -120,13 +117,13 @@ mod tests {
     #[test]
     fn a_refusal_says_what_a_driver_is() {
         for (text, part) in [
-            ("", "`` is no driver: a name has"),
-            ("cu bic", "`cu bic` is no driver"),
-            ("native:", "`native:` is no driver"),
+            ("", "`` is not a driver: use a name of"),
+            ("cu bic", "`cu bic` is not a driver"),
+            ("native:", "`native:` is not a driver"),
             ("window:0", "`window:0`: a fixed window is 1 to 1000000"),
             ("window:1000001", "`window:1000001`: a fixed window"),
             ("window:ten", "`window:ten`: a fixed window"),
-            ("kernel:cubic", "`kernel:cubic`: before a colon stands"),
+            ("kernel:cubic", "`kernel:cubic`: only `native` or `window` may"),
         ] {
             let error = text.parse::<Driver>().unwrap_err().to_string();
             assert!(error.starts_with(part), "{error}");

@@ -1,48 +1,37 @@
-//! Everything that can be wrong with a scenario.
+//! Errors in scenarios and suites.
 
 use crate::overrides::OverrideError;
 use remuda_link::SpecError;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-/// Why a scenario was refused. Each message names the file, the key and the rule.
+/// Why a scenario was refused. The message names the file, the key and the rule.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file cannot be read.
     #[error("{path}: cannot read the scenario: {source}", path = .path.display())]
-    Read {
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The text is not TOML, or holds a key or a kind of value that a scenario has not.
+    Read { path: PathBuf, source: std::io::Error },
+    /// The text is not TOML, or has an unknown key or a value of the wrong type.
     #[error("{name}: {message}")]
     Text {
         name: String,
-        /// Where, what, and what was meant if that can be guessed.
+        /// The place, the problem, and the nearest known key if there is one.
         message: String,
     },
-    /// One value breaks a rule.
     #[error("`{key}` is {value}: {rule}")]
     Invalid {
         /// The key, with its table.
         key: String,
-        /// What it was set to.
         value: String,
-        /// What it must be.
+        /// The rule that the value breaks.
         rule: String,
     },
-    /// A link is none.
+    /// A link breaks a rule of [`LinkSpec`](crate::LinkSpec).
     #[error("[links.{link}] {source}")]
-    Link {
-        link: String,
-        /// What is wrong with it.
-        source: SpecError,
-    },
-    /// A value given beside the file does not fit into it.
+    Link { link: String, source: SpecError },
+    /// An override does not fit the file.
     #[error(transparent)]
     Override(#[from] OverrideError),
-    /// Any of these, in a file.
+    /// Any of these errors, with the name of the file.
     #[error("{name}: {source}")]
     In { name: String, source: Box<Error> },
 }
@@ -56,7 +45,7 @@ impl Error {
         Self::Read { path: path.to_owned(), source }
     }
 
-    /// Names the file, if the error does not yet.
+    /// Adds the file's name, unless the error already names it.
     pub(crate) fn within(self, name: &str) -> Self {
         match self {
             Self::Read { .. } | Self::Text { .. } | Self::In { .. } => self,

@@ -1,11 +1,11 @@
-//! What a suite expects of a run: `METRIC >= VALUE` or `METRIC <= VALUE`, a pass/fail line each, as
-//! in transperf's tests.
+//! A rule of a suite that a run passes or fails: `METRIC >= VALUE` or `METRIC <= VALUE`, as in
+//! transperf's tests.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// On which side of the value the metric has to be.
+/// The side of the value on which the metric must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// `>=`
@@ -19,14 +19,13 @@ pub enum Side {
 pub struct Expectation {
     /// A column of the matrix' table.
     pub metric: String,
-    /// Which side of the value passes.
     pub side: Side,
-    /// In the column's unit.
+    /// In the unit of the column.
     pub value: f64,
 }
 
 impl Expectation {
-    /// Whether a value of the metric passes.
+    /// Whether this value of the metric passes. NaN does not.
     pub fn is_met_by(&self, value: f64) -> bool {
         match self.side {
             Side::AtLeast => value >= self.value,

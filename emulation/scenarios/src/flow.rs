@@ -1,4 +1,4 @@
-//! What a flow is to be, as a scenario file says it.
+//! The description of a flow in a scenario file.
 
 use crate::arrivals::Arrivals;
 use crate::driver::Driver;
@@ -6,75 +6,76 @@ use remuda_algorithms::Wants;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// IPv4 and TCP headers with timestamps, in bytes: what a packet has beside its payload.
+/// The bytes of a packet beside its payload: IPv4 and TCP headers with timestamps.
 pub const HEADER_BYTES: u32 = 52;
-/// The links that data and ACKs cross where a flow says no other.
+/// The default links for data and for ACKs.
 pub(crate) const ROUTE: &str = "down";
 pub(crate) const BACK: &str = "up";
 
-/// A flow, or several alike.
+/// A flow, or a group of equal flows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FlowSpec {
     pub driver: Driver,
-    /// What results call it; empty: the driver's name. Several of one name are numbered from 1.
+    /// The name in results; empty: the driver's name. Flows with the same name are numbered from 1.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// How many flows this stands for.
+    /// The number of flows in the group.
     pub count: u32,
-    /// When the first one starts.
+    /// When the first flow starts.
     pub start_s: f64,
-    /// How much later each further one starts than the one before.
+    /// The time between the starts of two flows of the group.
     pub stagger_s: f64,
-    /// When it stops sending; without, at the end of the scenario.
+    /// When the flow stops sending; `None`: at the end of the scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_s: Option<f64>,
-    /// Stands for many flows that come at random, each with its own size: then `count` and `bytes`
-    /// are left out.
+    /// Random arrivals: the entry then stands for many flows, each with its own size, and `count`
+    /// and `bytes` must be left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
-    /// How much each one has to send; without, more than it can.
+    /// How many bytes each flow has to send; `None`: more than it can send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// How fast its application writes; without, faster than it can send.
+    /// How fast the application writes; `None`: faster than the flow can send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_rate_mbit_per_sec: Option<f64>,
-    /// How much its application writes at once, at `app_rate_mbit_per_sec` on average: it is idle
-    /// between two writes. Without, some milliseconds' worth.
+    /// How many bytes the application writes at once, at `app_rate_mbit_per_sec` on average: the flow
+    /// is idle between two writes. `None`: a few milliseconds' worth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_write_bytes: Option<u64>,
-    /// Unresponsive flows: packets come as a Poisson process, not evenly spaced.
+    /// Unresponsive flows: packets leave as a Poisson process, not evenly spaced.
     pub poisson: bool,
-    /// The window it starts with, in segments (RFC 6928).
+    /// The initial window in segments (RFC 6928).
     pub init_cwnd_pkts: u32,
-    /// Whether its application wants throughput, short delays, or both: for policies that ask.
+    /// Whether the application prefers throughput or short delays. Some policies use it.
     #[serde(skip_serializing_if = "Wants::is_default")]
     pub wants: Wants,
-    /// Payload of a full segment: 1448 is a 1500-byte packet with TCP timestamps over IPv4.
+    /// The payload of a full segment: 1448 in a 1500-byte packet over IPv4 with TCP timestamps.
     pub mss_bytes: u32,
-    /// Whether it speaks ECN.
+    /// Whether the flow uses ECN.
     pub ecn: bool,
-    /// Whether its receiver acknowledges every second segment only, or later (RFC 1122).
+    /// Whether the receiver delays ACKs: one for every second segment, or after a timeout (RFC
+    /// 1122).
     pub delayed_acks: bool,
-    /// Added to its round trip, whatever its route.
+    /// Added to the round trip of every route.
     pub extra_delay_ms: f64,
-    /// What else is to drive it from some moments on, in their order, as an operator's `remuda set`
-    /// says it.
+    /// Changes of the arm or policy, in the order of their moments, like an operator's `remuda
+    /// set`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<SwitchOrder>,
-    /// The links its data crosses, in order.
+    /// The links that data crosses, in order.
     pub route: Vec<String>,
-    /// The links its ACKs cross, in order.
+    /// The links that ACKs cross, in order.
     pub back: Vec<String>,
 }
 
-/// From that moment on, another arm or policy is to drive a flow.
+/// A change of the arm or policy at a given moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchOrder {
-    /// When, from the start of the scenario: carried out with the flow's next report.
+    /// In seconds since the start of the scenario. The change happens with the flow's next report.
     pub at_s: f64,
-    /// The arm or policy.
+    /// The arm or policy that drives the flow from then on.
     pub to: String,
 }
 
@@ -106,12 +107,12 @@ impl Default for FlowSpec {
 }
 
 impl FlowSpec {
-    /// A flow of that driver, otherwise the default.
+    /// A flow with this driver and default values.
     pub fn driven_by(driver: Driver) -> Self {
         Self { driver, ..Self::default() }
     }
 
-    /// When the last of its flows starts, in seconds.
+    /// When the last flow of the group starts, in seconds.
     pub(crate) fn last_start_s(&self) -> f64 {
         self.start_s + f64::from(self.count.saturating_sub(1)) * self.stagger_s
     }
@@ -121,8 +122,8 @@ impl FlowSpec {
     }
 }
 
-/// Those that come at random as flows of their own, all others as they are; each with the place of
-/// the one it comes from.
+/// Replaces each entry with random arrivals by one flow for each arrival; keeps the others. Each
+/// flow comes with the index of its entry.
 pub(crate) fn arrived(specs: &[FlowSpec], (end_s, seed): (f64, u64)) -> Vec<(usize, FlowSpec)> {
     let mut flows = Vec::new();
     for (place, spec) in specs.iter().enumerate() {
@@ -140,7 +141,7 @@ pub(crate) fn arrived(specs: &[FlowSpec], (end_s, seed): (f64, u64)) -> Vec<(usi
     flows
 }
 
-/// Each flow by itself, with a start of its own and a name that no other has.
+/// Turns groups into single flows, each with its own start and a unique name.
 pub(crate) fn expanded(specs: &[FlowSpec]) -> Vec<FlowSpec> {
     let mut of_name: BTreeMap<String, u64> = BTreeMap::new();
     for spec in specs {

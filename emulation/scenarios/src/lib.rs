@@ -1,8 +1,8 @@
-//! Scenario files, and what came of them: the nouns that the simulator, real TCP, result files and
-//! Python share.
+//! Scenario files and the results of running them: the types that the simulator, real TCP, result
+//! files and Python share.
 //!
-//! A [`Scenario`] is links and flows over them, read from TOML with a unit in every key. An engine
-//! makes an [`outcome::Outcome`] of it: plain numbers, which `remuda-results` writes.
+//! A [`Scenario`] is links, and flows over them, read from TOML with a unit in every key. An engine
+//! runs it and returns an [`outcome::Outcome`]: plain numbers, which `remuda-results` writes.
 //!
 //! ```
 //! use remuda_scenarios::{Nanos, Scenario};

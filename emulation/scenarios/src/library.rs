@@ -1,9 +1,9 @@
-//! The suites that come with the program: `suites/`, each a file.
+//! The suites that come with the program, one for each file in `suites/`.
 
 use crate::error::Error;
 use crate::suite::{Environment, Suite};
 
-/// By name, in the order in which they are listed.
+/// Name and text of each suite, in the order in which they are listed.
 const SUITES: &[(&str, &str)] = &[
     ("smoke", include_str!("../suites/smoke.toml")),
     ("one-flow", include_str!("../suites/one-flow.toml")),
@@ -26,18 +26,17 @@ const SUITES: &[(&str, &str)] = &[
     ("lingbo", include_str!("../suites/lingbo.toml")),
 ];
 
-/// The names of all suites that come with the program.
 pub fn suite_names() -> impl Iterator<Item = &'static str> {
     SUITES.iter().map(|(name, _)| *name)
 }
 
-/// The suite of that name, if one comes with the program.
+/// The suite of this name; `None` if no such suite comes with the program.
 pub fn suite(name: &str) -> Option<Result<Suite, Error>> {
     let (name, text) = SUITES.iter().find(|(known, _)| *known == name)?;
     Some(Suite::parse(text, name))
 }
 
-/// The environment that a suite of this library calls so.
+/// The environment `name` of the suite `suite_name`; `None` if either is unknown.
 pub(crate) fn environment(suite_name: &str, name: &str) -> Result<Option<Environment>, Error> {
     let Some((known, text)) = SUITES.iter().find(|(known, _)| *known == suite_name) else {
         return Ok(None);
@@ -51,7 +50,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// What the sources say there are.
+    /// The sources state these numbers.
     #[test]
     fn every_suite_has_as_many_environments_as_its_source() {
         let counts: Vec<(&str, usize)> = suite_names()

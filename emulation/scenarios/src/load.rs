@@ -1,4 +1,4 @@
-//! From a file to a scenario.
+//! Reads a scenario from a file or a text.
 
 use crate::error::Error;
 use crate::overrides::Override;
@@ -8,21 +8,21 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// A scenario of a hundred thousand flows is written in a few lines, and so is a suite.
+/// A scenario of a hundred thousand flows has only a few lines, and so has a suite.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 impl Scenario {
-    /// Reads and checks a file. Relative paths in it are relative to its folder.
+    /// Reads and checks a file. Relative paths in the file are relative to its folder.
     pub fn load(path: &Path) -> Result<Self, Error> {
         Self::load_with(path, &[])
     }
 
-    /// Reads a file, changes what `overrides` say, in their order, and checks what comes of it.
+    /// Reads a file, applies `overrides` in their order, and checks the result.
     pub fn load_with(path: &Path, overrides: &[Override]) -> Result<Self, Error> {
         let name = path.display().to_string();
         let text = file_text(path).map_err(|source| Error::read(path, source))?;
         let Some(text) = text else {
-            let message = "is above 4 MiB; no scenario is".to_owned();
+            let message = "is above 4 MiB, the limit of a scenario file".to_owned();
             return Err(Error::Text { name, message });
         };
         let mut scenario = unchecked(&text, &name, overrides)?;
@@ -34,22 +34,22 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Parses and checks a text; `name` is what errors call it, and its stem the scenario's name
-    /// if the text has none.
+    /// Parses and checks a text. Errors use `name` for the file. The stem of `name` is the
+    /// scenario's name if the text has none.
     pub fn parse(text: &str, name: &str) -> Result<Self, Error> {
         Self::parse_with(text, name, &[])
     }
 
-    /// Parses a text, changes what `overrides` say, and checks what comes of it.
+    /// Parses a text, applies `overrides`, and checks the result.
     pub fn parse_with(text: &str, name: &str, overrides: &[Override]) -> Result<Self, Error> {
         let scenario = unchecked(text, name, overrides)?;
         scenario.validate().map_err(|error| error.within(name))?;
         Ok(scenario)
     }
 
-    /// As a file says it, with every value that has a default.
+    /// Writes the scenario as a TOML file, with every value that has a default.
     ///
-    /// Fails where a path is no Unicode, or a number beyond TOML's.
+    /// Fails if a path is not Unicode, or a number is too large for TOML.
     pub fn to_toml(&self) -> Result<String, Error> {
         toml::to_string(self).map_err(|error| Error::Text {
             name: self.name.clone(),
@@ -67,7 +67,7 @@ pub(crate) fn file_text(path: &Path) -> io::Result<Option<String>> {
 
 fn unchecked(text: &str, name: &str, overrides: &[Override]) -> Result<Scenario, Error> {
     let refuse = |message| Error::Text { name: name.to_owned(), message };
-    // Parsed as it stands first: only then do messages say the line.
+    // Parse the unchanged text first: only then do errors name the line.
     let mut scenario: Scenario =
         toml::from_str(text).map_err(|error| refuse(explained(&error, text)))?;
     if !overrides.is_empty() {
@@ -88,7 +88,7 @@ fn unchecked(text: &str, name: &str, overrides: &[Override]) -> Result<Scenario,
     Ok(scenario)
 }
 
-/// What TOML says, the table it is in, and the key that was meant.
+/// TOML's message, with the table it is in and the nearest known key.
 pub(crate) fn explained(error: &toml::de::Error, text: &str) -> String {
     let mut message = error.to_string().trim_end().to_owned();
     let before = error.span().and_then(|span| text.get(..span.start));
@@ -102,28 +102,28 @@ pub(crate) fn explained(error: &toml::de::Error, text: &str) -> String {
     message
 }
 
-/// The nearest of the keys that serde lists, if one is near.
+/// The nearest of the keys that serde's message lists, if one is near.
 fn meant(message: &str) -> Option<&str> {
-    let (said, expected) = message.strip_prefix("unknown ")?.split_once("expected")?;
-    let said = said.split('`').nth(1)?;
-    nearest(said, expected.split('`').skip(1).step_by(2))
+    let (unknown, expected) = message.strip_prefix("unknown ")?.split_once("expected")?;
+    let unknown = unknown.split('`').nth(1)?;
+    nearest(unknown, expected.split('`').skip(1).step_by(2))
 }
 
-/// The name that was meant, if one is near enough to what was said.
-pub fn nearest<'a>(said: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The known name nearest to `text`, if one is near enough to be meant.
+pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known = known.into_iter();
-    let (distance, nearest) = known.map(|key| (distance(said, key), key)).min()?;
-    (distance <= said.len().div_ceil(3)).then_some(nearest)
+    let (distance, nearest) = known.map(|key| (distance(text, key), key)).min()?;
+    (distance <= text.len().div_ceil(3)).then_some(nearest)
 }
 
-/// Levenshtein's, but that a missing end costs 1: units are what one forgets.
-fn distance(said: &str, key: &str) -> usize {
-    if !said.is_empty() && key.starts_with(said) {
+/// Levenshtein's distance, except that a missing end counts 1: people forget units.
+fn distance(text: &str, key: &str) -> usize {
+    if !text.is_empty() && key.starts_with(text) {
         return 1;
     }
-    let (said, key): (Vec<char>, Vec<char>) = (said.chars().collect(), key.chars().collect());
+    let (text, key): (Vec<char>, Vec<char>) = (text.chars().collect(), key.chars().collect());
     let mut row: Vec<usize> = (0..=key.len()).collect();
-    for (at, letter) in said.iter().enumerate() {
+    for (at, letter) in text.iter().enumerate() {
         let mut diagonal = row[0];
         row[0] = at + 1;
         for (column, other) in key.iter().enumerate() {
@@ -141,16 +141,17 @@ mod tests {
 
     #[test]
     fn the_nearest_key_is_offered_where_one_is_near() {
-        for (said, want) in [
+        for (unknown, want) in [
             ("delay", Some("delay_ms")),
             ("rate_mbit_per_s", Some("rate_mbit_per_sec")),
             ("rate_mbits_per_sec", Some("rate_mbit_per_sec")),
             ("dealy_ms", Some("delay_ms")),
             ("colour", None),
         ] {
-            let message =
-                format!("unknown field `{said}`, expected one of `rate_mbit_per_sec`, `delay_ms`");
-            assert_eq!(meant(&message), want, "{said}");
+            let message = format!(
+                "unknown field `{unknown}`, expected one of `rate_mbit_per_sec`, `delay_ms`"
+            );
+            assert_eq!(meant(&message), want, "{unknown}");
         }
         assert_eq!(meant("invalid type: string, expected f64"), None);
     }

@@ -1,11 +1,11 @@
-//! What came of a scenario: plain numbers, the same from every engine.
+//! The result of running a scenario: plain numbers, the same from every engine.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What ran a scenario.
+/// The engine that ran a scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
@@ -16,7 +16,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// As results name it.
+    /// The name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sim => "sim",
@@ -24,7 +24,6 @@ impl Engine {
         }
     }
 
-    /// The engine of that name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Sim, Self::Live].into_iter().find(|engine| engine.name() == name)
     }
@@ -36,91 +35,92 @@ impl fmt::Display for Engine {
     }
 }
 
-/// What came of a scenario.
+/// The result of running a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub scenario: String,
     pub engine: Engine,
-    /// The seed it ran with.
     pub seed: u64,
-    /// How long it was to last.
+    /// The scenario's `duration_s`.
     pub duration_s: f64,
     /// In the order of [`crate::Scenario::flows_expanded`].
     pub flows: Vec<FlowOutcome>,
     /// In the order of the links' names.
     pub links: Vec<LinkOutcome>,
-    /// By time, then by flow; empty with `sample_ms = 0`.
+    /// Ordered by time, then by flow; empty with `sample_ms = 0`.
     pub flow_samples: Vec<FlowSample>,
-    /// By time, then by link; empty with `sample_ms = 0`.
+    /// Ordered by time, then by link; empty with `sample_ms = 0`.
     pub link_samples: Vec<LinkSample>,
-    /// Data packets sent, retransmissions among them.
+    /// Data packets sent, including retransmissions.
     pub packets: u64,
 }
 
-/// What came of a flow.
+/// The result of one flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowOutcome {
-    /// Its place in the scenario, from 0.
+    /// The flow's index in the scenario, from 0.
     pub flow: u32,
-    /// Its name, which no other flow of the scenario has.
+    /// The flow's name, unique in the scenario.
     pub name: String,
     pub driver: String,
-    /// The arm in charge at its end.
+    /// The arm that drove the flow at its end.
     pub arm: String,
     pub start_s: f64,
-    /// When all its bytes were acknowledged; `None` if they were not, or had no end.
+    /// When all bytes were acknowledged; `None` if they were not, or the flow has no byte limit.
     pub end_s: Option<f64>,
-    /// Payload that arrived, each byte once.
+    /// Payload that arrived; each byte counts once.
     pub delivered_bytes: u64,
-    /// That, over its life: from its start to its end, its stop or the scenario's end.
+    /// `delivered_bytes` over the flow's life: from its start to its end, its stop, or the
+    /// scenario's end.
     pub goodput_mbit_per_sec: f64,
-    /// Segments sent, retransmissions among them.
+    /// Segments sent, including retransmissions.
     pub sent_pkts: u64,
     pub retransmitted_pkts: u64,
-    /// Segments the sender took for lost.
+    /// Segments the sender declared lost.
     pub lost_pkts: u64,
     pub timeouts: u64,
-    /// Segments acknowledged with a congestion mark.
+    /// Segments that were acknowledged with a congestion mark.
     pub ecn_marked_pkts: u64,
-    /// The shortest round trip measured.
+    /// The shortest measured round trip.
     pub rtt_min_ms: Option<f64>,
     pub rtt_mean_ms: Option<f64>,
-    /// Half were no longer.
+    /// Half of the round trips were no longer.
     pub rtt_p50_ms: Option<f64>,
-    /// 95 % were no longer.
+    /// 95 % of the round trips were no longer.
     pub rtt_p95_ms: Option<f64>,
-    /// 99 % were no longer.
+    /// 99 % of the round trips were no longer.
     pub rtt_p99_ms: Option<f64>,
-    /// From the sender to the receiver, of each segment that arrived, retransmissions among them
-    /// (RFC 7679): the mean. Only the simulator has both clocks.
+    /// Mean one-way delay from sender to receiver over all segments that arrived, including
+    /// retransmissions (RFC 7679). Only the simulator has it, because it has one clock for both
+    /// ends.
     pub one_way_mean_ms: Option<f64>,
-    /// Half took no longer.
+    /// Half of the segments took no longer.
     pub one_way_p50_ms: Option<f64>,
-    /// 95 % took no longer.
+    /// 95 % of the segments took no longer.
     pub one_way_p95_ms: Option<f64>,
-    /// 99 % took no longer.
+    /// 99 % of the segments took no longer.
     pub one_way_p99_ms: Option<f64>,
-    /// Reports that the agent had from its datapath.
+    /// Reports that the agent received from the flow's datapath.
     pub reports: u64,
-    /// Changes of its arm, in order.
+    /// Changes of the flow's arm, in order.
     pub switches: Vec<Switch>,
-    /// What its policy decided, the first [`DECISIONS_MAX`], in order; the simulator's flows alone
-    /// have it.
+    /// The first [`DECISIONS_MAX`] decisions of the flow's policy, in order; only the simulator
+    /// records them.
     pub decisions: Vec<Decided>,
     pub decisions_left_out: u64,
 }
 
-/// So many decisions of a flow are kept; the others are counted.
+/// The most decisions kept for a flow. Further ones are only counted.
 pub const DECISIONS_MAX: usize = 1_000;
 
-/// What came of a decision.
+/// The effect of a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Became {
-    /// The arm stays, as the policy wants.
+    /// The arm stays, as the policy decided.
     #[default]
     Stayed,
-    /// The arm changed, as the policy or an operator wants.
+    /// The arm changed, as the policy or an operator decided.
     Switched,
     /// The guard or the arm refused the change.
     Vetoed,
@@ -131,7 +131,7 @@ pub enum Became {
 impl Became {
     const ALL: [Self; 4] = [Self::Stayed, Self::Switched, Self::Vetoed, Self::RolledBack];
 
-    /// Its name in tables.
+    /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stayed => "stayed",
@@ -141,7 +141,6 @@ impl Became {
         }
     }
 
-    /// The one of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
@@ -151,14 +150,13 @@ impl Became {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
     pub t_s: f64,
-    /// What came of it.
     pub became: Became,
     pub arm: String,
-    /// The arm that was wanted.
+    /// The arm that was chosen.
     pub to: String,
-    /// In words; of a veto, the guard's or the arm's.
+    /// The reason in words; of a veto, that of the guard or of the arm.
     pub why: String,
-    /// What it was derived from, by name: an arm's is what that arm is expected to earn.
+    /// The inputs of the decision, by name. For an arm's name: the reward expected of that arm.
     pub features: BTreeMap<String, String>,
 }
 
@@ -171,50 +169,49 @@ pub struct Switch {
     pub why: String,
 }
 
-/// What came of a link.
+/// The result of one link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkOutcome {
     pub name: String,
-    /// Packets that came to it.
+    /// Packets that came to the link.
     pub packets_in: u64,
-    /// Packets that reached its other end.
+    /// Packets that reached the link's other end.
     pub packets_out: u64,
-    /// Their bytes, from the IP header on.
+    /// The bytes of these packets, from the IP header on.
     pub bytes_out: u64,
-    /// Packets dropped, for whatever reason.
+    /// Packets dropped, for any reason.
     pub dropped_pkts: u64,
-    /// Packets that got a congestion mark.
+    /// Packets that the link marked for congestion.
     pub marked_pkts: u64,
-    /// From arrival at its queue to the end of transmission: the mean.
+    /// Mean time from arrival at the queue to the end of transmission.
     pub queueing_mean_ms: f64,
-    /// Half waited no longer.
+    /// Half of the packets waited no longer.
     pub queueing_p50_ms: f64,
-    /// 95 % waited no longer.
+    /// 95 % of the packets waited no longer.
     pub queueing_p95_ms: f64,
-    /// 99 % waited no longer.
+    /// 99 % of the packets waited no longer.
     pub queueing_p99_ms: f64,
     pub queueing_max_ms: f64,
-    /// The most packets that waited at a time.
+    /// The most packets that waited at once.
     pub queue_packets_max: u64,
 }
 
-/// A look at a flow.
+/// The state of a flow at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowSample {
     pub t_s: f64,
     pub flow: u32,
-    /// The arm in charge.
+    /// The arm that drives the flow.
     pub arm: Arc<str>,
     pub cwnd_pkts: f64,
-    /// Pacing rate; `None` if it is not paced.
+    /// The pacing rate; `None` if the flow is not paced.
     pub pacing_mbit_per_sec: Option<f64>,
-    /// Smoothed RTT; `None` before the first sample.
+    /// The smoothed RTT; `None` before the first sample.
     pub srtt_ms: Option<f64>,
-    /// Segments on the way.
     pub in_flight_pkts: u32,
     /// Payload that has arrived since the start.
     pub delivered_bytes: u64,
-    /// Segments sent again since the start.
+    /// Segments retransmitted since the start.
     pub retransmitted_pkts: u64,
 }
 
@@ -234,26 +231,26 @@ impl Default for FlowSample {
     }
 }
 
-/// A look at a link.
+/// The state of a link at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkSample {
     pub t_s: f64,
-    /// Which link: its place in [`Outcome::links`].
+    /// The link's index in [`Outcome::links`].
     pub link: u32,
     pub queue_packets: u64,
     pub queue_bytes: u64,
 }
 
 impl Outcome {
-    /// All flows together, over the whole duration: not the sum of their own, which are over the
-    /// life of each.
+    /// The goodput of all flows together over the whole duration. It is not the sum of the flows'
+    /// own goodputs, which are over the life of each flow.
     pub fn goodput_mbit_per_sec(&self) -> f64 {
         let bytes: u64 = self.flows.iter().map(|flow| flow.delivered_bytes).sum();
         if self.duration_s > 0.0 { bytes as f64 * 8.0 / 1e6 / self.duration_s } else { 0.0 }
     }
 
-    /// How even the flows' own goodputs are (Jain, Chiu and Hawe, 1984): 1 is even, 1/n is one flow
-    /// with everything; `None` if nothing arrived.
+    /// Jain's index of the flows' goodputs (Jain, Chiu and Hawe, 1984): 1 if all are equal, 1/n if
+    /// one flow has everything; `None` if nothing arrived.
     pub fn jain(&self) -> Option<f64> {
         let shares = || self.flows.iter().map(|flow| flow.goodput_mbit_per_sec);
         let (sum, squares) = (shares().sum::<f64>(), shares().map(|it| it * it).sum::<f64>());

@@ -1,14 +1,14 @@
-//! Values given beside a file, as `flows.0.driver=bbr`.
+//! Values that replace those of a file, such as `flows.0.driver=bbr`.
 
 use std::fmt;
 use std::str::FromStr;
 use toml::{Table, Value};
 
-/// One value to be changed in a scenario's text before it is read.
+/// A change of one value in a scenario's text, made before the scenario is read.
 ///
-/// A key is what TOML calls a dotted key, with numbers for the places of an array, and `*` for all
-/// places of an array or all that a table has. A value is TOML's, or else a string as it stands;
-/// none at all takes the key out.
+/// The key is a dotted key of TOML. A number is an index into an array; `*` means all entries of an
+/// array or of a table. The value is a TOML value; any other text is taken as a string. An empty
+/// value removes the key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Override {
     keys: Vec<String>,
@@ -16,24 +16,23 @@ pub struct Override {
     text: String,
 }
 
-/// A value that cannot be changed so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverrideError {
-    /// It is no `KEY=VALUE`.
+    /// The text is not `KEY=VALUE`.
     #[error("`{text}` must be KEY=VALUE, as in flows.0.driver=bbr or links.down.delay_ms=20")]
     Form { text: String },
-    /// The scenario has no such place.
+    /// The scenario has no such key or index.
     #[error("`{text}`: `{key}` {rule}")]
     Place {
         text: String,
-        /// The part of the key that leads nowhere.
+        /// The part of the key that exists, and cannot be followed further.
         key: String,
         rule: String,
     },
 }
 
 impl Override {
-    /// Sets `key` to a value, as [`FromStr`] has it.
+    /// Sets `key` to a value, with the rules of [`Override`].
     pub fn new(key: &str, value: &str) -> Result<Self, OverrideError> {
         let text = format!("{key}={value}");
         let keys: Vec<String> = key.split('.').map(|part| part.trim().to_owned()).collect();
@@ -45,13 +44,12 @@ impl Override {
         Ok(Self { keys, value, text })
     }
 
-    /// Sets `key` to that value.
+    /// Sets `key` to this value.
     pub(crate) fn of(key: &str, value: Value) -> Result<Self, OverrideError> {
         let text = format!("{key}={value}");
         Ok(Self { value: Some(value), text, ..Self::new(key, "")? })
     }
 
-    /// The key, as it was given.
     pub fn key(&self) -> String {
         self.keys.join(".")
     }
@@ -96,7 +94,7 @@ impl Override {
             return places.iter_mut().try_for_each(|place| self.set(place, depth + 1));
         }
         let count = places.len();
-        let rule = || format!("has {count} places, numbered from 0; or `*` for all");
+        let rule = || format!("has {count} entries: use a number from 0, or `*` for all");
         let place = key.parse::<usize>().ok().and_then(|index| places.get_mut(index));
         self.set(place.ok_or_else(|| self.nowhere(depth, rule()))?, depth + 1)
     }
@@ -106,7 +104,7 @@ impl Override {
     }
 }
 
-/// As TOML has it, or else as it stands.
+/// Parses a TOML value; any other text becomes a string.
 fn parsed(text: &str) -> Value {
     let as_toml = || {
         let mut table: Table = toml::from_str(&format!("value = {text}")).ok()?;
@@ -173,8 +171,8 @@ mod tests {
             ("a", "`a` must be KEY=VALUE"),
             ("=1", "`=1` must be KEY=VALUE"),
             ("a..b=1", "`a..b=1` must be KEY=VALUE"),
-            ("flows.2.driver=x", "`flows.2.driver=x`: `flows` has 2 places, numbered from 0"),
-            ("flows.x=1", "`flows.x=1`: `flows` has 2 places"),
+            ("flows.2.driver=x", "`flows.2.driver=x`: `flows` has 2 entries: use a number from 0"),
+            ("flows.x=1", "`flows.x=1`: `flows` has 2 entries"),
             ("a.b=1", "`a.b=1`: `a` holds a value, not a table"),
         ] {
             let error = changed(change).unwrap_err();

@@ -1,4 +1,4 @@
-//! What is to happen: links, and flows over them.
+//! A scenario: links, and flows over them.
 
 use crate::error::Error;
 use crate::flow::{self, BACK, FlowSpec, ROUTE};
@@ -7,24 +7,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::iter::repeat_n;
 
-/// What is to happen, whatever runs it.
+/// A scenario: links, and flows over them, for any engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
-    /// What results call it; empty in a file: the file's stem.
+    /// The name in results; in a file it may be left out and is then the file's stem.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// How long it lasts.
     pub duration_s: f64,
-    /// Decides every random draw.
+    /// The seed of every random draw.
     pub seed: u64,
-    /// Simulator only: how far the agent is from the datapath, each way.
+    /// Simulator only: the one-way delay between the agent and the datapath.
     pub control_delay_ms: f64,
-    /// How often flows and links are looked at for the time series; 0 keeps none.
+    /// The interval of the time series of flows and links; 0 keeps no time series.
     pub sample_ms: f64,
     /// Links by name. Results number them from 0, in the order of their names.
     pub links: BTreeMap<String, LinkSpec>,
-    /// Flows, or groups of flows alike.
+    /// Flows, or groups of equal flows.
     pub flows: Vec<FlowSpec>,
 }
 
@@ -47,14 +46,15 @@ impl Scenario {
         Nanos::from_millis_f64(self.duration_s * 1e3)
     }
 
-    /// Each flow by itself: groups are counted out, starts staggered, arrivals drawn, names made
-    /// unique. A flow's number in results is its place here.
+    /// Every single flow: groups are split, starts staggered, arrivals drawn, names made unique.
+    /// The index of a flow here is its number in results.
     pub fn flows_expanded(&self) -> Vec<FlowSpec> {
         let (_, flows): (Vec<_>, Vec<_>) = self.arrived().into_iter().unzip();
         flow::expanded(&flows)
     }
 
-    /// Of which of [`flows`](Self::flows) each of [`flows_expanded`](Self::flows_expanded) is.
+    /// For each flow of [`flows_expanded`](Self::flows_expanded), the index of its entry in
+    /// [`flows`](Self::flows).
     pub fn entries_of_flows(&self) -> Vec<usize> {
         let of = |(entry, flow): (usize, FlowSpec)| repeat_n(entry, flow.count as usize);
         self.arrived().into_iter().flat_map(of).collect()
@@ -64,8 +64,8 @@ impl Scenario {
         flow::arrived(&self.flows, (self.duration_s, self.seed))
     }
 
-    /// The round trip that a queue's `limit_bdp` is of: over the links `down` and `up`, or over the
-    /// first flow's if there are none of these names; without the time to send a packet.
+    /// The round trip that a queue's `limit_bdp` uses: over the links `down` and `up`, or over the
+    /// first flow's links if these names do not exist. Transmission times are not included.
     pub fn rtt(&self) -> Nanos {
         if self.links.contains_key(ROUTE) && self.links.contains_key(BACK) {
             return self.delay_of(&[ROUTE.to_owned(), BACK.to_owned()]);
@@ -74,7 +74,7 @@ impl Scenario {
         first.map_or(Nanos::ZERO, |flow| self.delay_of(&flow.route) + self.delay_of(&flow.back))
     }
 
-    /// The round trip of one flow over idle links, without the time to send a packet.
+    /// The round trip of a flow over idle links, without transmission times.
     pub fn rtt_of(&self, flow: &FlowSpec) -> Nanos {
         let extra = Nanos::from_millis_f64(flow.extra_delay_ms);
         self.delay_of(&flow.route) + self.delay_of(&flow.back) + extra
@@ -84,8 +84,9 @@ impl Scenario {
         links.iter().filter_map(|name| self.links.get(name)).map(LinkSpec::delay).sum()
     }
 
-    /// Each link with the seed it draws from: the scenario's, mixed with its own and its name, so
-    /// that no two links draw alike and a further link changes no other's draws.
+    /// Each link with its seed. The seed mixes the scenario's seed with the link's own seed and its
+    /// name. So no two links make the same draws, and a new link does not change the draws of the
+    /// others.
     pub fn seeded_links(&self) -> Vec<(String, LinkSpec)> {
         let seeded = |(name, spec): (&String, &LinkSpec)| {
             let seed = mixed(mixed(self.seed ^ hash(name)).wrapping_add(spec.seed));
@@ -94,7 +95,7 @@ impl Scenario {
         self.links.iter().map(seeded).collect()
     }
 
-    /// Makes every link, by name and in the order of names. Reads the traces.
+    /// Builds every link, in the order of names. Reads the trace files.
     pub fn build_links<P: Packet>(&self) -> Result<Vec<(String, Link<P>)>, Error> {
         let rtt = self.rtt();
         let build = |(link, spec): (String, LinkSpec)| match spec.build(rtt, Direction::Down) {
@@ -145,7 +146,7 @@ mod tests {
         own.links.entry("down".to_owned()).or_default().seed = 7;
         all.extend(seeds(&own));
         assert_eq!(all.len(), 6, "{all:?}");
-        // A change here changes every result there is: it needs a line in CHANGELOG.md.
+        // A change here changes every existing result: it needs a line in CHANGELOG.md.
         assert_eq!(mixed(0), 0xe220_a839_7b1d_cdaf, "splitmix64's first output of seed 0");
         assert_eq!(hash("a"), 0xaf63_dc4c_8601_ec8c, "FNV-1a's published vector");
     }

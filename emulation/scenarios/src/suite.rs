@@ -1,7 +1,8 @@
-//! Suites: environments by the dozen, from one file.
+//! Suites: many environments from one file.
 //!
-//! A suite says what its environments have in common as a scenario does, and where they differ as
-//! axes. An environment is one point of them, for any driver under test: `tested` stands for it.
+//! A suite states what its environments have in common as a scenario, and how they differ as axes.
+//! An environment is one combination of points on the axes. The driver `tested` stands for the
+//! driver under test.
 //!
 //! ```
 //! use remuda_scenarios::Suite;
@@ -40,23 +41,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// What a suite calls the driver under test.
+/// The name of the driver under test in a suite.
 pub const TESTED: &str = "tested";
 
-/// More is a mistake in an axis: ccBench's largest has 690.
+/// A larger number is a mistake in an axis: ccBench, the largest suite, has 690.
 const ENVIRONMENTS_MAX: usize = 100_000;
 
-/// Environments that belong together.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
-    /// What the file is called.
+    /// The stem of the file.
     #[serde(skip)]
     pub name: String,
     pub title: String,
-    /// Where its numbers are from.
+    /// The source of the suite's numbers.
     pub source: String,
-    /// What all its environments have, as in a scenario file.
+    /// The part of the scenario that all environments share.
     #[serde(default)]
     scenario: Table,
     #[serde(default)]
@@ -64,10 +64,10 @@ pub struct Suite {
     /// Environments of other suites that come with the program, as `SUITE:ENVIRONMENT`.
     #[serde(default)]
     pick: Vec<String>,
-    /// Pass/fail lines of those picked, beside what their own suite expects of them.
+    /// Pass/fail lines for picked environments, added to those of their own suite.
     #[serde(default)]
     expect: BTreeMap<String, Vec<Expectation>>,
-    /// What the paths of traces are relative to; none: wherever the program runs.
+    /// The folder of relative trace paths; `None`: the working directory.
     #[serde(skip)]
     folder: Option<PathBuf>,
 }
@@ -77,31 +77,31 @@ pub struct Suite {
 #[serde(deny_unknown_fields)]
 struct Family {
     name: String,
-    /// The letter under which the README's table of groups has it, or a paper's id.
+    /// A letter from the table of groups in the README, or an id of a paper.
     group: String,
     path: PathKind,
-    /// What to look at in the results.
+    /// What a reader should look at in the results.
     #[serde(default)]
     look_at: String,
     #[serde(default)]
     expect: Vec<Expectation>,
-    /// Put over the suite's: tables are merged, but for one that says its `kind`; all else is
-    /// replaced.
+    /// Merged into the suite's scenario: tables are merged, except a table with a `kind`;
+    /// everything else is replaced.
     #[serde(default)]
     scenario: Table,
     #[serde(default)]
     axes: Vec<Axis>,
 }
 
-/// What kind of path an environment is like.
+/// The kind of path that an environment emulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathKind {
-    /// A constant or stepping rate, hardly any random loss.
+    /// A constant or stepping rate, with almost no random loss.
     Wired,
     Lossy,
     Cellular,
-    /// Bursts, and a delay that varies.
+    /// Bursts of packets, and a delay that varies.
     Wifi,
     /// A long or changing delay.
     Satellite,
@@ -112,7 +112,7 @@ pub enum PathKind {
 }
 
 impl PathKind {
-    /// As files name it.
+    /// The name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wired => "wired",
@@ -126,24 +126,24 @@ impl PathKind {
     }
 }
 
-/// One way in which the environments of a family differ.
+/// One dimension in which the environments of a family differ.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Axis {
     name: String,
-    /// The keys that plain values are of; `*` stands for every link or flow.
+    /// The keys that a plain value sets; `*` stands for every link or flow.
     #[serde(default)]
     keys: Vec<String>,
     values: Vec<Point>,
 }
 
-/// A place on an axis.
+/// A point on an axis.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 enum Point {
-    /// Put over the family's scenario.
+    /// Merged into the family's scenario.
     Labelled(Labelled),
-    /// What the axis' keys are to be.
+    /// The value for the keys of the axis.
     Plain(Value),
 }
 
@@ -154,47 +154,47 @@ struct Labelled {
     scenario: Table,
 }
 
-/// One environment: a scenario for any driver under test.
+/// A scenario for any driver under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
     pub suite: String,
-    /// The letter of its group, or the paper's id.
+    /// The letter of its group, or an id of a paper.
     pub group: String,
     pub family: String,
-    /// The family's name and a place on each axis: no other of the suite has it.
+    /// The family's name and the point on each axis; unique in the suite.
     pub name: String,
-    /// What kind of path it is like.
+    /// The kind of path.
     pub path: PathKind,
-    /// What to look at in its results; may be empty.
+    /// What a reader should look at in the results; may be empty.
     pub look_at: String,
-    /// What every driver is to reach there.
+    /// The rules that every driver should meet there.
     pub expect: Vec<Expectation>,
-    /// Its place on each axis.
+    /// The name of each axis and the label of the point on it.
     pub factors: Vec<(String, String)>,
     table: Table,
 }
 
 impl Suite {
-    /// Reads and checks a file; results call it by the file's stem. Paths of traces in it are
-    /// relative to its folder, and the traces have to be there.
+    /// Reads and checks a file. The suite's name is the file's stem. Trace paths in the file are
+    /// relative to its folder, and the traces must exist.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let refuse = |message| Error::Text { name: path.display().to_string(), message };
         let failed = |error| refuse(format!("cannot read the suite: {error}"));
-        let above = || refuse("is above 4 MiB; no suite is".to_owned());
+        let above = || refuse("is above 4 MiB, the limit of a suite file".to_owned());
         let text = file_text(path).map_err(failed)?.ok_or_else(above)?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         Self { folder: Some(folder), ..Self::unchecked(&text, &stem)? }.checked()
     }
 
-    /// Parses the text of a suite; `name` is what errors and results call it. Paths of traces in
-    /// it are relative to where the program runs.
+    /// Parses the text of a suite. Errors and results use `name` for the suite. Trace paths are
+    /// relative to the working directory.
     pub fn parse(text: &str, name: &str) -> Result<Self, Error> {
         Self::unchecked(text, name)?.checked()
     }
 
-    /// Every environment is made once, so that no mistake shows up hours into a run.
+    /// Builds every scenario once, so that a mistake does not appear hours into a run.
     fn checked(self) -> Result<Self, Error> {
         for environment in self.environments()? {
             let scenario = environment.scenario("cubic", 1)?;
@@ -205,14 +205,14 @@ impl Suite {
         Ok(self)
     }
 
-    /// Parses it without trying its environments.
+    /// Parses the suite without building its scenarios.
     pub(crate) fn unchecked(text: &str, name: &str) -> Result<Self, Error> {
         let refuse = |message| Error::Text { name: name.to_owned(), message };
         let suite: Self = toml::from_str(text).map_err(|error| refuse(explained(&error, text)))?;
         Ok(Self { name: name.to_owned(), ..suite })
     }
 
-    /// All of it, in the order of families and axes; the last axis changes fastest.
+    /// All environments, in the order of families and axes; the last axis changes fastest.
     pub fn environments(&self) -> Result<Vec<Environment>, Error> {
         let refuse = |message| Error::Text { name: self.name.clone(), message };
         let mut all = Vec::new();
@@ -232,17 +232,18 @@ impl Suite {
             all.push(self.picked(pick)?);
         }
         if let Some(name) = self.expect.keys().find(|name| !self.pick.contains(name)) {
-            let rule = "is none of `pick`; a family has its lines in its own `expect`";
+            let rule = "is not in `pick`; a family has lines in its own `expect`";
             return Err(refuse(format!("expect: `{name}` {rule}")));
         }
         let mut names = BTreeSet::new();
         match all.iter().find(|it| !names.insert((it.suite.as_str(), it.name.as_str()))) {
-            Some(twice) => Err(refuse(format!("{} is there twice", twice.name))),
+            Some(twice) => Err(refuse(format!("{}: two environments have this name", twice.name))),
             None => Ok(all),
         }
     }
 
-    /// Keeps the name of the suite it is from, so that its results are the same wherever it runs.
+    /// A picked environment keeps the name of its own suite, so that its results are the same in
+    /// both.
     fn picked(&self, pick: &str) -> Result<Environment, Error> {
         let refuse = |rule: &str| Error::Text {
             name: self.name.clone(),
@@ -251,10 +252,10 @@ impl Suite {
         let form = "must be SUITE:ENVIRONMENT, as in ccp:fixed";
         let (suite, name) = pick.split_once(':').ok_or_else(|| refuse(form))?;
         if suite == self.name {
-            return Err(refuse("is of this very suite"));
+            return Err(refuse("is in this suite already; pick from another one"));
         }
         let found = library::environment(suite, name)?;
-        let rule = "is no environment of a suite that comes with the program";
+        let rule = "does not exist; `remuda matrix --list` shows suites and their environments";
         let mut found = found.ok_or_else(|| refuse(rule))?;
         found.expect.extend(self.expect.get(pick).into_iter().flatten().cloned());
         Ok(found)
@@ -309,7 +310,7 @@ impl Suite {
 }
 
 impl Family {
-    /// What is no point of its axis would change nothing, and nobody would see it.
+    /// Refuses a point that is malformed: it would change nothing, and no one would notice.
     fn check_axes(&self) -> Result<(), String> {
         for axis in &self.axes {
             let name = &axis.name;
@@ -322,11 +323,11 @@ impl Family {
                         ));
                     }
                     Point::Plain(value) if value.get("label").is_some() => {
-                        let rule = "has a label and `scenario`, and no other key";
+                        let rule = "with a label may only have `label` and `scenario`";
                         return Err(format!("axis `{name}`: a point {rule}; this is {value}"));
                     }
                     Point::Plain(_) if axis.keys.is_empty() => {
-                        return Err(format!("axis `{name}`: plain values need keys to be of"));
+                        return Err(format!("axis `{name}`: plain values need `keys` to set"));
                     }
                     Point::Labelled(_) | Point::Plain(_) => {}
                 }
@@ -337,8 +338,9 @@ impl Family {
 }
 
 impl Environment {
-    /// Its scenario, with that driver under test and that seed. Switches ordered of a flow under
-    /// test are of arms and policies; what no order reaches, as the kernel's own, goes without.
+    /// The scenario with this driver under test and this seed. Switches of a flow under test are
+    /// kept only if an arm or a policy drives it: others, such as the kernel's algorithms, cannot
+    /// be switched.
     pub fn scenario(&self, tested: &str, seed: u64) -> Result<Scenario, Error> {
         let name = format!("{}/{}", self.suite, self.name);
         let refuse = |message| Error::Text { name: name.clone(), message };
@@ -368,7 +370,7 @@ impl Environment {
         Ok(scenario)
     }
 
-    /// Which flows of its scenarios are under test, by their place.
+    /// The indices of the flows under test in the scenario.
     pub fn tested_flows(&self, scenario: &Scenario) -> Vec<usize> {
         let flows = self.table.get("flows").and_then(Value::as_array);
         let drivers = flows.into_iter().flatten().map(|flow| flow.get("driver"));
@@ -380,8 +382,8 @@ impl Environment {
     }
 }
 
-/// Puts `over` over `base`: tables are merged, but one that says its `kind` is a queue or a
-/// generator of its own; all else is replaced.
+/// Merges `over` into `base`. Tables are merged, except a table with a `kind`, which replaces the
+/// old queue or generator; everything else is replaced.
 fn merge(base: &mut Table, over: &Table) {
     for (key, value) in over {
         match (base.get_mut(key), value) {
@@ -395,15 +397,14 @@ fn merge(base: &mut Table, over: &Table) {
     }
 }
 
-/// The traces of a suite file are there.
+/// Checks that the traces of a suite file exist.
 fn check_traces(scenario: &Scenario) -> Result<(), Error> {
     for (link, spec) in &scenario.links {
         if let Some(trace) = spec.trace.as_ref().filter(|trace| !trace.is_file()) {
             let trace = trace.display();
             let message = format!(
                 "[links.{link}] `trace`: there is no file {trace}; a suite's traces are relative \
-                 to the folder of its file: put it there, or give a path from there, or an \
-                 absolute one"
+                 to the folder of its file: put it there, or give an absolute path"
             );
             return Err(Error::Text { name: scenario.name.clone(), message });
         }
@@ -411,8 +412,8 @@ fn check_traces(scenario: &Scenario) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the paths of traces relative to that folder. One that is no text is left: reading the
-/// scenario refuses it, and says where.
+/// Makes trace paths relative to `folder`. A path that is not a string is left alone: reading the
+/// scenario refuses it with a better message.
 fn place_traces(scenario: &mut Table, folder: &Path) {
     let links = scenario.get_mut("links").and_then(Value::as_table_mut);
     for (_, link) in links.into_iter().flatten() {
@@ -422,7 +423,7 @@ fn place_traces(scenario: &mut Table, folder: &Path) {
     }
 }
 
-/// As names have it: without the quotes of a text.
+/// The value's text in names: a string without its quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -492,9 +493,9 @@ mod tests {
         let all = Suite::parse(TEXT, "s").unwrap().environments().unwrap();
         let scenario = all[0].scenario("native:bbr", 1).unwrap();
         let flows = scenario.flows_expanded();
-        let said: Vec<String> =
+        let names: Vec<String> =
             flows.iter().map(|flow| format!("{} {}", flow.name, flow.driver)).collect();
-        assert_eq!(said, ["cubic-1 cubic", "cubic-2 cubic", "tested native:bbr"]);
+        assert_eq!(names, ["cubic-1 cubic", "cubic-2 cubic", "tested native:bbr"]);
         assert_eq!(all[0].tested_flows(&scenario), [2]);
         let alone = all[4].scenario("reno", 1).unwrap();
         assert_eq!(all[4].tested_flows(&alone), [0]);
@@ -524,13 +525,13 @@ mod tests {
             Ok(all.iter().map(of).collect::<Vec<Vec<String>>>())
         };
         let own = library::environment("transperf", "four").unwrap().unwrap().expect.len();
-        let said: Vec<Vec<String>> = lines(text).unwrap_or_else(|error: String| panic!("{error}"));
-        assert_eq!(said[0].len(), own + 1);
-        assert_eq!((said[0][own].as_str(), said[1].len()), ("utilisation >= 0.5", 0));
+        let all: Vec<Vec<String>> = lines(text).unwrap_or_else(|error: String| panic!("{error}"));
+        assert_eq!(all[0].len(), own + 1);
+        assert_eq!((all[0][own].as_str(), all[1].len()), ("utilisation >= 0.5", 0));
         let error = lines(&text.replace("'transperf:four' =", "'ccp:cell' =")).unwrap_err();
         assert_eq!(
             error,
-            "s: expect: `ccp:cell` is none of `pick`; a family has its lines in its own `expect`"
+            "s: expect: `ccp:cell` is not in `pick`; a family has lines in its own `expect`"
         );
     }
 
@@ -576,8 +577,8 @@ mod tests {
         let absolute = TRACED.replace("up.trace", &at("up.trace").display().to_string());
         std::fs::write(at("mine.toml"), absolute).unwrap();
         assert_eq!(Suite::load(&at("mine.toml")).unwrap().environments().unwrap(), all);
-        let said = Suite::parse(TRACED, "mine").unwrap().environments().unwrap();
-        let scenario = said[0].scenario("reno", 1).unwrap();
+        let parsed = Suite::parse(TRACED, "mine").unwrap().environments().unwrap();
+        let scenario = parsed[0].scenario("reno", 1).unwrap();
         assert_eq!(scenario.links["down"].trace, Some("a.trace".into()), "a text has no folder");
         let error = Suite::load(&at("other.toml")).unwrap_err().to_string();
         let path = at("other.toml").display().to_string();
@@ -593,13 +594,13 @@ mod tests {
         let rule = TEXT.replace("values = [5, 10]", "values = [5, -1]");
         let nowhere = TEXT.replace("links.*.delay_ms", "flows.7.count");
         for (text, message) in [
-            (twice, "s: steady/step=up/owd_ms=5 is there twice"),
+            (twice, "s: steady/step=up/owd_ms=5: two environments have"),
             (none, "s: steady: 0 environments"),
             (untested, "s/alone: no flow has driver = \"tested\""),
             (key, "s: TOML parse error"),
             (rule, "s/steady/step=none/owd_ms=-1: [links.down] `delay_ms` is -1"),
             (TEXT.replace("[scenario]", "pick = ['x']\n[scenario]"), "s: pick: `x` must be SUITE:"),
-            (TEXT.replace("[scenario]", "pick = ['ccp:x']\n[scenario]"), "s: pick: `ccp:x` is no"),
+            (TEXT.replace("[scenario]", "pick = ['ccp:x']\n[scenario]"), "s: pick: `ccp:x` does"),
             (
                 TEXT.replace("\"up\", scenario", "\"up\", scenaro"),
                 "s: steady: axis `step`: a point",
@@ -612,7 +613,7 @@ mod tests {
                 TEXT.replace("\"step\",", "\"step\", keys = [\"seed\"],"),
                 "s: steady: axis `step`: `none`",
             ),
-            (nowhere, "s: `flows.7.count=5`: `flows` has 2 places"),
+            (nowhere, "s: `flows.7.count=5`: `flows` has 2 entries"),
         ] {
             let error = names(&text).unwrap_err();
             assert!(error.starts_with(message), "{error}");

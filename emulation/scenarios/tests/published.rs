@@ -1,4 +1,4 @@
-//! What the suites have is what their sources say: the numbers, path by path.
+//! The suites contain the numbers of their sources, path by path.
 
 use remuda_link::Direction;
 use remuda_scenarios::{Environment, LinkSpec, Nanos, Scenario, suite};
@@ -15,8 +15,8 @@ fn scenario(suite_name: &str, name: &str) -> Scenario {
     environment(suite_name, name).scenario("cubic", 1).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Rate in Mbit/s and delay in ms, loss in percent, what the queue holds.
-fn said(link: &LinkSpec) -> String {
+/// Describes a link: rate in Mbit/s, delay in ms, loss in percent, and queue limit.
+fn described(link: &LinkSpec) -> String {
     let rate = match (&link.rate_mbit_per_sec, &link.generator) {
         (Some(rate), None) => format!("{rate}"),
         (None, Some(generator)) => toml::to_string(generator).expect("it can be written"),
@@ -35,7 +35,7 @@ fn said(link: &LinkSpec) -> String {
     format!("{} {} ms {} % {queue}", rate.join(" "), link.delay_ms, link.loss_percent)
 }
 
-/// StanfordSNR/observatory, experiments.yml: data, then ACKs.
+/// StanfordSNR/observatory, experiments.yml: the data link, then the ACK link.
 #[test]
 fn pantheons_paths_are_the_observatorys() {
     let poisson = |mean: &str| format!("kind = \"poisson\" mean_mbit_per_sec = {mean}");
@@ -63,8 +63,8 @@ fn pantheons_paths_are_the_observatorys() {
     let check = |name: &str, down: &str, up: &str| {
         for (flows, starts) in [("1", &[0.0][..]), ("3", &[0.0, 10.0, 20.0])] {
             let scenario = scenario("pantheon", &format!("{name}/flows={flows}"));
-            let said = ["down", "up"].map(|link| said(&scenario.links[link]));
-            assert_eq!(said, [down, up], "{name}");
+            let links = ["down", "up"].map(|link| described(&scenario.links[link]));
+            assert_eq!(links, [down, up], "{name}");
             let flows = scenario.flows_expanded();
             assert!(flows.iter().map(|flow| flow.start_s).eq(starts.iter().copied()), "{name}");
             assert_eq!(scenario.duration_s, 30.0);
@@ -79,7 +79,7 @@ fn pantheons_paths_are_the_observatorys() {
     check("14-acks-10-in-200ms", "12 10 ms 0 % infinite", &acks(together(10, "200.0")));
 }
 
-/// Every place of a group, or of some families of it, as `what` tells it.
+/// The value of `what` for every environment of a group and these families.
 fn places<T: Ord>(
     suites: &[&str],
     (group, families): (&str, &[&str]),
@@ -97,12 +97,12 @@ fn places<T: Ord>(
     all
 }
 
-/// In tenths of Mbit/s, ms, or thousandths of a BDP: whole numbers have an order.
+/// Scales and rounds a value to a whole number, because floats have no total order.
 fn whole(value: f64, of: f64) -> u64 {
     (value * of).round() as u64
 }
 
-/// A: rate in Mbit/s, delay one way in ms, queue in BDPs.
+/// Group A: rate in Mbit/s, one-way delay in ms, queue in BDPs.
 #[test]
 fn the_steady_grid_is_whole() {
     let place = |scenario: &Scenario| {
@@ -123,8 +123,8 @@ fn the_steady_grid_is_whole() {
     }
 }
 
-/// B: on 12 and 48 Mbit/s and 60 ms, full packets that a queue holds: one, and from a tenth of a
-/// BDP to sixteen.
+/// Group B: on 12 and 48 Mbit/s and 60 ms, a queue holds one full packet, or from a tenth of a BDP
+/// to sixteen.
 #[test]
 fn buffers_are_the_published_parts_of_a_bdp() {
     let packets = |scenario: &Scenario| {
@@ -141,7 +141,7 @@ fn buffers_are_the_published_parts_of_a_bdp() {
     assert_eq!(all, of(12, 60).chain(of(48, 240)).collect());
 }
 
-/// C: RFC 7928, section 8.2.6: 100 and 10 Mbit/s in turns, for 20 s and for 100 ms.
+/// Group C: RFC 7928, section 8.2.6: 100 and 10 Mbit/s in turns, for 20 s and for 100 ms.
 #[test]
 fn capacity_changes_as_in_rfc_7928() {
     for (name, each_s) in [("rfc7928-slow-change", 20.0), ("rfc7928-fast-change", 0.1)] {
@@ -154,10 +154,10 @@ fn capacity_changes_as_in_rfc_7928() {
     }
 }
 
-/// E and G: the means of Poisson paths; the rates and round trips of policers.
+/// Groups E and G: the mean rates of Poisson paths; the rates and round trips of policers.
 #[test]
 fn poisson_paths_and_policers_have_the_published_rates() {
-    let mean = |scenario: &Scenario| said(&scenario.links["down"]);
+    let mean = |scenario: &Scenario| described(&scenario.links["down"]);
     let all = places(&["wireless"], ("E", &["poisson"]), mean);
     for mean in ["0.57", "2.64", "3.04"] {
         assert!(all.iter().any(|it| it.contains(&format!("= {mean} "))), "{mean} of {all:?}");
@@ -171,8 +171,9 @@ fn poisson_paths_and_policers_have_the_published_rates() {
     assert_eq!(all, want.collect());
 }
 
-/// I to K: how many flows, 10 s apart; 100 ms beside others, and a queue for the longer; who is
-/// beside the tested flow, who comes second, and over which buffers.
+/// Groups I to K: the number of flows, which start 10 s apart; a flow of 100 ms beside another
+/// round trip, with a queue for the longer; the neighbour of the tested flow, which starts second,
+/// and the buffer.
 #[test]
 fn flows_share_a_link_in_all_published_ways() {
     let flows = |scenario: &Scenario| {
@@ -213,7 +214,7 @@ fn flows_share_a_link_in_all_published_ways() {
 fn ccps_paths_are_those_of_its_scripts() {
     let of = |suite_name: &str, name: &str| {
         let scenario = scenario(suite_name, name);
-        ["down", "up"].map(|link| said(&scenario.links[link]))
+        ["down", "up"].map(|link| described(&scenario.links[link]))
     };
     assert_eq!(of("ccp", "fixed"), ["96 10 ms 0 % 160 pkt"; 2]);
     assert_eq!(of("ccp", "drop"), ["96 10 ms 0.01 % infinite", "96 10 ms 0 % infinite"]);
@@ -229,7 +230,7 @@ fn ccps_paths_are_those_of_its_scripts() {
 #[test]
 fn reins_first_scenario_switches_twice() {
     let scenario = scenario("rein", "continuity");
-    assert_eq!(said(&scenario.links["down"]), "2 15 ms 4 % 1 BDP");
+    assert_eq!(described(&scenario.links["down"]), "2 15 ms 4 % 1 BDP");
     assert_eq!(scenario.rtt(), Nanos::from_millis(30));
     let [flow] = &scenario.flows[..] else { panic!("{:?}", scenario.flows) };
     let order: Vec<&str> = flow.switches.iter().map(|switch| switch.to.as_str()).collect();

@@ -1,4 +1,5 @@
-//! Scenario files: the examples, the refusals, and that what is written is read back.
+//! Scenario files: the examples load, wrong values are refused, and a written file reads back
+//! equal.
 
 use proptest::prelude::*;
 use remuda_algorithms::{Preference, Wants};
@@ -46,7 +47,7 @@ fn the_examples_are_what_they_say() {
     assert_eq!(lot.rtt(), Nanos::from_millis(30));
 }
 
-/// A scenario that nothing is wrong with, but for what `change` says.
+/// A valid scenario with one change: either a `FROM => TO` replacement, or lines to put before.
 fn text(change: &str) -> String {
     let base = "[links.down]\nrate_mbit_per_sec = 12\ndelay_ms = 20\n\
                 [links.up]\ndelay_ms = 20\n[[flows]]\ndriver = 'cubic'\n";
@@ -105,7 +106,7 @@ fn a_value_out_of_bounds_is_refused_with_key_value_and_rule() {
     refused(&flow("wants = 'speed'"), &["wants = \"speed\"", "\"throughput\""]);
     refused(&flow("extra_delay_ms = -1"), &["`flows.0.extra_delay_ms` is -1"]);
     refused(&flow("route = []"), &["`flows.0.route` is []: needs at least one link"]);
-    refused(&flow("route = ['side']"), &["`flows.0.route` is [side]", "there are: down, up"]);
+    refused(&flow("route = ['side']"), &["`flows.0.route` is [side]", "the links are: down, up"]);
     refused(&flow("back = ['up', 'up']"), &["`flows.0.back` is [up, up]: crosses `up` twice"]);
     refused("driver = 'cubic' => driver = 'unresponsive'", &["needs app_rate_mbit_per_sec"]);
     let rule = "no flow crosses this link; routes have `down`, `up`";
@@ -122,8 +123,8 @@ fn a_segment_fits_the_queues_on_its_way() {
         let queue = format!("{{ kind = 'droptail', {queue} }}");
         let error = Scenario::parse(&text.replace("QUEUE", &queue), "-").unwrap_err().to_string();
         let rule = format!(
-            "`flows.0.mss_bytes` is 30000: a packet of it has 30052 bytes, and \
-                            links.down lets {most} through"
+            "`flows.0.mss_bytes` is 30000: packets have 30052 bytes, and \
+                            links.down lets at most {most} through"
         );
         assert!(error.contains(&rule), "{error}");
     }
@@ -176,7 +177,10 @@ fn a_file_is_named_and_its_traces_are_beside_it() {
     assert_eq!(scenario.build_links::<u32>().unwrap().len(), 2);
     fs::write(&path, vec![b'#'; (4 << 20) + 1]).unwrap();
     assert!(
-        Scenario::load(&path).unwrap_err().to_string().ends_with("above 4 MiB; no scenario is")
+        Scenario::load(&path)
+            .unwrap_err()
+            .to_string()
+            .ends_with("above 4 MiB, the limit of a scenario file")
     );
 }
 
@@ -198,7 +202,7 @@ fn overrides_change_what_a_file_says() {
     for (change, part) in [
         ("flows.0.drivr=bbr", "with flows.0.drivr=bbr: "),
         ("flows.0.drivr=bbr", "fix: `driver`?"),
-        ("flows.1.driver=bbr", "some.toml: `flows.1.driver=bbr`: `flows` has 1 places"),
+        ("flows.1.driver=bbr", "some.toml: `flows.1.driver=bbr`: `flows` has 1 entries"),
         ("links.up.delay_ms=-2", "some.toml: [links.up] `delay_ms` is -2"),
     ] {
         let error = with(&[change]).unwrap_err().to_string();

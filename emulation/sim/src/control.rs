@@ -1,4 +1,4 @@
-//! What sets a flow's window and rate.
+//! The source of a flow's window and rate.
 
 use crate::datapath::Datapath;
 use crate::external::{self, External};
@@ -6,14 +6,13 @@ use crate::tcp::sender::{AckSample, Sender};
 use remuda_algorithms::{Decision, Measurement};
 use std::sync::Arc;
 
-/// The kinds of it.
 #[derive(Debug)]
 pub enum Control {
-    /// Nothing: the window stays.
+    /// A constant window, without a datapath program.
     Fixed,
     /// A datapath program and the agent.
     Datapath(Box<Datapath>),
-    /// Somebody outside, step by step.
+    /// Decisions from outside, step by step.
     External(Box<External>),
 }
 
@@ -30,7 +29,6 @@ impl Control {
         }
     }
 
-    /// An ACK came in.
     pub fn on_ack(&mut self, sender: &mut Sender, sample: &AckSample, now_ns: u64) {
         match self {
             Self::Fixed => {}
@@ -46,14 +44,14 @@ impl Control {
         }
     }
 
-    /// The sender's timer found a loss: there is no ACK to tell of it.
+    /// The sender's timer found a loss. No ACK reports such a loss.
     pub fn on_recovery(&mut self, now_ns: u64) {
         if let Self::Datapath(datapath) = self {
             datapath.on_recovery(now_ns);
         }
     }
 
-    /// A window that a timeout must not change.
+    /// Whether the window must stay as it is after a timeout.
     pub fn keeps_window(&self) -> bool {
         !matches!(self, Self::Datapath(_))
     }
@@ -73,7 +71,7 @@ impl Control {
         }
     }
 
-    /// The arm in charge, or what stands for one.
+    /// The name of the arm that drives the flow, or of the other kind of control.
     pub fn arm(&self) -> Arc<str> {
         Arc::from(match self {
             Self::Fixed => "window",

@@ -1,4 +1,4 @@
-//! Keeps what was decided of a flow's arm, with the reasons, and what its policy saw of its arms.
+//! Records the decisions about a flow's arm with their reasons, and the samples of its policy.
 
 use ccp_agent::events::{Event, Recorder};
 use remuda_algorithms::Sample;
@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 /// The decisions of one flow.
 #[derive(Debug, Default)]
 pub struct Decisions {
-    /// The simulated time, in nanoseconds.
+    /// The current simulated time, in nanoseconds.
     pub now_ns: u64,
     pub switches: Vec<Switch>,
-    /// All decisions, the first [`DECISIONS_MAX`].
+    /// The first [`DECISIONS_MAX`] decisions.
     pub kept: Vec<Decided>,
     pub left_out: u64,
-    /// What its policy saw of the arms.
+    /// The policy's samples of its arms.
     pub samples: Vec<Sample>,
     arm: String,
-    /// The guard has just said that it undoes a switch: the next one is that.
-    undoes: bool,
+    /// The guard has announced a roll-back, so the next switch is that roll-back.
+    is_rolling_back: bool,
 }
 
 fn named(features: &BTreeMap<&'static str, String>) -> BTreeMap<String, String> {
@@ -43,12 +43,12 @@ impl Recorder for Decisions {
     fn record(&mut self, _flow: Option<u32>, event: &Event) {
         match event {
             Event::Created { arm, .. } => self.arm.clone_from(arm),
-            Event::RolledBack { .. } => self.undoes = true,
+            Event::RolledBack { .. } => self.is_rolling_back = true,
             Event::Switched { from, to, why, features } => {
                 let (t_s, from, why) = (self.t_s(), from.clone(), why.clone());
                 self.arm.clone_from(to);
-                let undone = std::mem::take(&mut self.undoes);
-                let became = if undone { Became::RolledBack } else { Became::Switched };
+                let is_roll_back = std::mem::take(&mut self.is_rolling_back);
+                let became = if is_roll_back { Became::RolledBack } else { Became::Switched };
                 self.keep(|t_s| Decided {
                     t_s,
                     became,
@@ -116,7 +116,7 @@ mod tests {
             of.now_ns += 1_000_000_000;
             of.record(Some(1), event);
         }
-        let said: Vec<_> = of
+        let kept: Vec<_> = of
             .kept
             .iter()
             .map(|it| (it.t_s, it.became.name(), it.arm.as_str(), it.to.as_str()))
@@ -127,7 +127,7 @@ mod tests {
             (4.0, "rolled_back", "bbr", "cubic"),
             (5.0, "vetoed", "cubic", "bbr"),
         ];
-        assert_eq!(said, want);
+        assert_eq!(kept, want);
         assert_eq!(of.kept[0].features["class"], "wifi");
         assert_eq!(of.kept[1].features["bbr"], "0.5");
         assert_eq!(of.kept[3].why, "it was undone");

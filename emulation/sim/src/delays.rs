@@ -1,13 +1,13 @@
-//! How long a flow's packets took, in microseconds: all of them, without keeping each.
+//! The distribution of a flow's delays in microseconds, without keeping each delay.
 
 use hdrhistogram::Histogram;
 
-/// Quantiles have two significant digits.
+/// Two significant digits in quantiles.
 const DIGITS: u8 = 2;
-/// Eleven days, a scenario's longest.
+/// Eleven days, the longest duration of a scenario.
 const US_MAX: u64 = 1_000_000_000_000;
 
-/// Delays, counted. Their mean is exact.
+/// A histogram of delays. The mean is exact.
 #[derive(Clone, Debug)]
 pub struct Delays {
     us: Histogram<u32>,
@@ -20,20 +20,21 @@ impl Delays {
         Self { us, sum_us: 0 }
     }
 
-    /// One more; less than a microsecond is one.
+    /// Adds a delay. A delay below a microsecond counts as one microsecond.
     pub fn record(&mut self, us: u64) {
         let us = us.clamp(1, US_MAX);
         self.sum_us = self.sum_us.saturating_add(us);
         self.us.record(us).expect("the histogram resizes itself");
     }
 
-    /// Their mean, in milliseconds; `None` if there are none.
+    /// The mean delay in milliseconds; `None` without delays.
     pub fn mean_ms(&self) -> Option<f64> {
         let some = !self.us.is_empty();
         some.then(|| self.sum_us as f64 / self.us.len() as f64 / 1e3)
     }
 
-    /// The share of them that took no longer, in milliseconds; `None` if there are none.
+    /// The delay that a share of `share` of the packets did not exceed, in milliseconds; `None`
+    /// without delays.
     pub fn quantile_ms(&self, share: f64) -> Option<f64> {
         let some = !self.us.is_empty();
         some.then(|| self.us.value_at_quantile(share) as f64 / 1e3)

@@ -1,9 +1,9 @@
-//! Where flows go to: who takes the same links in the same order has the same destination, and
-//! begins with what suited those before it, as flows of an agent do.
+//! The destinations of flows. Flows over the same links in the same order have the same
+//! destination, and a new flow begins with what its agent remembers of it.
 //!
-//! Each path is a network of its own. As on real TCP each driver has an agent, so it has a flow
-//! engine of its own: what one learns of a path changes nothing for another. Time is simulated.
-//! Unlike in the BPF datapath, nothing measures a flow before its agent's first orders.
+//! Each path has an address of its own. As on real TCP, each driver has its own agent: here, its
+//! own flow engine. So what one driver learns of a path does not affect another. Time is simulated.
+//! Unlike in the BPF datapath, a flow is not measured before its agent's first orders.
 
 use ccp_agent::Config;
 use ccp_agent::flows::Flows;
@@ -12,10 +12,9 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The links of the data, and of the ACKs.
+/// The links of the data, and those of the ACKs.
 type Path = (Box<[u16]>, Box<[u16]>);
 
-/// The destinations of one simulation.
 #[derive(Debug)]
 pub struct Destinations {
     config: Arc<Config>,
@@ -24,24 +23,23 @@ pub struct Destinations {
     flows: u32,
 }
 
-/// The one of a flow.
+/// The destination of one flow.
 #[derive(Clone, Debug)]
 pub struct Destination {
-    /// What stands for it.
+    /// The address that stands for the path.
     pub address: IpAddr,
-    /// The number of the flow.
     pub flow: u32,
     engine: Arc<Mutex<Flows>>,
 }
 
 impl Destinations {
-    /// None yet, and nothing remembered.
+    /// Starts without destinations and without memory.
     pub fn new(config: &Arc<Config>) -> Self {
         let config = Arc::clone(config);
         Self { config, engines: HashMap::new(), paths: Vec::new(), flows: 0 }
     }
 
-    /// That of a flow of that driver over these links.
+    /// The destination of a new flow with this driver over these links.
     pub fn of(&mut self, path: &Path, driver: &str) -> Destination {
         let known = self.paths.iter().position(|it| it == path);
         let index = known.unwrap_or_else(|| {
@@ -59,7 +57,7 @@ impl Destinations {
 }
 
 impl Destination {
-    /// The flows of the same driver.
+    /// The flow engine of the driver.
     pub fn engine(&self) -> MutexGuard<'_, Flows> {
         lock(&self.engine)
     }

@@ -1,21 +1,20 @@
-//! Why a scenario cannot be simulated.
+//! Errors in the setup of a simulation.
 
-/// What is wrong, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The scenario, a link of it or its trace breaks a rule.
+    /// The scenario, one of its links or a trace breaks a rule.
     #[error(transparent)]
     Scenario(#[from] remuda_scenarios::Error),
-    /// What is to drive a flow does not exist, or not in the simulator.
+    /// A driver does not exist, or does not exist in the simulator.
     #[error("{rule}")]
     Driver {
-        /// The rule, with the names there are.
+        /// The rule, with the known names.
         rule: String,
     },
-    /// The same, of this flow.
+    /// The same error with the name of the flow.
     #[error("flow `{flow}`: {rule}")]
     Flow { flow: String, rule: String },
-    /// A datapath program of ours does not compile: a defect.
+    /// A built-in datapath program does not compile, which is a defect.
     #[error("a datapath program is refused: {rule}")]
     Program { rule: String },
 }

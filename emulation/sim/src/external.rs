@@ -1,4 +1,4 @@
-//! A flow that somebody outside drives, step by step: a training environment.
+//! A flow that an outside caller drives step by step, such as a training environment.
 
 use crate::tcp::sender::{AckSample, Sender, State};
 use remuda_algorithms::CwndUse;
@@ -6,7 +6,7 @@ use remuda_algorithms::units::{Bytes, Packets, Rate};
 use remuda_algorithms::{Decision, Measurement, RttSamples};
 use std::time::Duration;
 
-/// What was measured since the last look.
+/// The measurements since the last call of `take`.
 #[derive(Clone, Copy, Debug)]
 pub struct External {
     so_far: Measurement,
@@ -45,7 +45,7 @@ impl External {
         }
     }
 
-    /// Gives what was measured, and starts anew.
+    /// Returns the measurements since the last call, and starts again.
     pub fn take(&mut self, sender: &Sender) -> Measurement {
         let taken = std::mem::replace(&mut self.so_far, Measurement::QUIET);
         let lost = sender.counts.lost_pkts;
@@ -59,7 +59,7 @@ impl External {
     }
 }
 
-/// Puts a decision into force: a floor of two segments, as every datapath has.
+/// Applies a decision. The window has a floor of two segments, as in every datapath.
 pub fn obey(sender: &mut Sender, decision: Decision) {
     let pkts = decision.cwnd.0 / u64::from(sender.mss_bytes);
     sender.cwnd_pkts = u32::try_from(pkts).unwrap_or(u32::MAX).max(2);

@@ -10,12 +10,13 @@ use crate::timers::{Event, Timers};
 use remuda_scenarios::FlowSpec;
 use std::collections::VecDeque;
 
-/// An application with a rate writes at most this often.
+/// How often an application with a rate writes, at most.
 const WRITE_INTERVAL_NS: u64 = 1_000_000;
 const NEVER: u64 = u64::MAX;
 
-/// When each of its timers is due. One that was put off is met early, and set again then; one that
-/// was brought forward leaves its old entry behind, which is not the one set and is passed over.
+/// When each timer is due. If a timer is postponed, its old entry fires early and the timer is set
+/// again then. If a timer is brought forward, its old entry stays behind: it does not match the
+/// time stored here, and is ignored.
 #[derive(Clone, Copy, Debug)]
 struct Armed {
     loss_ns: u64,
@@ -23,7 +24,7 @@ struct Armed {
     ack_ns: u64,
 }
 
-/// What its application has left to write, and how fast it does.
+/// The bytes that an application has left to write, and how fast it writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Application {
     left_pkts: u32,
@@ -33,7 +34,7 @@ pub struct Application {
 
 #[derive(Debug)]
 pub struct TcpFlow {
-    /// What the scenario says of it.
+    /// The flow as the scenario describes it.
     pub spec: FlowSpec,
     pub sender: Sender,
     pub control: Control,
@@ -42,27 +43,28 @@ pub struct TcpFlow {
     pub route: Box<[u16]>,
     /// The links ACKs cross, by index.
     pub back: Box<[u16]>,
-    /// When it started, in nanoseconds: when its handshake was over; before that, when it begins.
+    /// The flow's start in nanoseconds: the end of its handshake, or before that the start in the
+    /// scenario.
     pub start_ns: u64,
-    /// When it was told to stop.
+    /// When the flow was stopped.
     pub stop_ns: Option<u64>,
-    /// When all was acknowledged.
+    /// When all bytes were acknowledged.
     pub end_ns: Option<u64>,
     pub rtts: Delays,
-    /// From the sender to the receiver: each segment that arrived.
+    /// One-way delays of the segments that arrived at the receiver.
     pub one_ways: Delays,
-    /// What it sends has an end.
+    /// Whether the flow has a byte limit.
     finite: bool,
     application: Option<Application>,
     extra_ns: u64,
     access: VecDeque<(u64, Packet)>,
     armed: Armed,
-    /// While it shakes hands.
+    /// The handshake while it is under way.
     handshake: Option<Handshake>,
     has_started: bool,
 }
 
-/// Segments of `bytes`, rounded up; what 32 bits do not count has no end.
+/// The number of segments for `bytes`, rounded up. More than 32 bits can count means no limit.
 fn segments(bytes: u64, mss_bytes: u32) -> u32 {
     u32::try_from(bytes.div_ceil(u64::from(mss_bytes.max(1)))).unwrap_or(u32::MAX)
 }
@@ -84,7 +86,6 @@ impl Application {
 }
 
 impl TcpFlow {
-    /// A flow that has not started.
     pub fn new(
         spec: FlowSpec,
         (sender, control): (Sender, Control),
@@ -119,17 +120,17 @@ impl TcpFlow {
         self.spec.bytes.map_or(bytes, |all| all.min(bytes))
     }
 
-    /// Whether it has shaken hands before the scenario.
+    /// Whether the handshake was over before the scenario began.
     pub fn is_established_before(&self) -> bool {
         self.spec.start_s <= 0.0
     }
 
-    /// Whether it has shaken hands, and sends.
+    /// Whether the handshake is over and the flow sends.
     pub fn has_started(&self) -> bool {
         self.has_started
     }
 
-    /// The receiver asks for the connection: the SYN that it sends.
+    /// Starts the handshake. Returns the SYN, which the receiver sends.
     pub fn ask(&mut self, now_ns: u64, timers: &mut Timers) -> Packet {
         let (handshake, syn) = Handshake::begin(self.sender.flow, now_ns);
         timers.set(handshake.due_ns(), Event::Handshake, self.sender.flow);
@@ -137,12 +138,12 @@ impl TcpFlow {
         syn
     }
 
-    /// The SYN has come to the sender; `Some` is its SYN-ACK.
+    /// The SYN has arrived at the sender. Returns the SYN-ACK, or `None` for a repeated SYN.
     pub fn asked(&mut self, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
         self.shake(timers, |handshake| handshake.asked(now_ns))
     }
 
-    /// The timer of the handshake; `Some` is what goes again.
+    /// The timer of the handshake. Returns the packet to retransmit.
     pub fn handshake_timer(&mut self, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
         self.shake(timers, |handshake| handshake.again(now_ns))
     }
@@ -158,7 +159,8 @@ impl TcpFlow {
         Some(packet)
     }
 
-    /// The ACK of its SYN-ACK has come: it knows a round trip, and starts.
+    /// The ACK of the SYN-ACK has arrived at the sender: it knows the round trip, and the flow
+    /// starts.
     pub fn established(
         &mut self,
         ack: &Packet,
@@ -173,7 +175,7 @@ impl TcpFlow {
         }
     }
 
-    /// It starts: the application writes.
+    /// Starts the flow: the application writes.
     pub fn start(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
         self.has_started = true;
         self.control.begin(&mut self.sender, now_ns);
@@ -186,7 +188,7 @@ impl TcpFlow {
         self.send(now_ns, timers, out);
     }
 
-    /// An application with a rate writes its next part.
+    /// The application writes its next part, if it has a rate.
     pub fn write(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
         let Some(application) = self.application.as_mut().filter(|_| self.stop_ns.is_none()) else {
             return;
@@ -200,7 +202,7 @@ impl TcpFlow {
         self.send(now_ns, timers, out);
     }
 
-    /// It sends nothing new any more.
+    /// Stops the flow: it sends no new data.
     pub fn stop(&mut self, now_ns: u64) {
         self.stop_ns = Some(now_ns);
         self.handshake = None;
@@ -209,7 +211,7 @@ impl TcpFlow {
         self.note_end(now_ns);
     }
 
-    /// A segment has crossed the links; `Some` is its ACK.
+    /// A segment has crossed the links. Returns its ACK, if one is due.
     pub fn arrive(&mut self, packet: &Packet, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
         if self.extra_ns > 0 {
             self.access.push_back((now_ns + self.extra_ns, *packet));
@@ -219,7 +221,7 @@ impl TcpFlow {
         self.receive(packet, now_ns, timers)
     }
 
-    /// A segment has crossed the flow's own delay; `Some` is its ACK.
+    /// A segment has passed the flow's extra delay. Returns its ACK, if one is due.
     pub fn leave_access(&mut self, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
         let (_, packet) = self.access.pop_front()?;
         self.receive(&packet, now_ns, timers)
@@ -244,7 +246,7 @@ impl TcpFlow {
         }
     }
 
-    /// The receiver's timer; `Some` is the ACK that waited.
+    /// The timer of delayed ACKs. Returns the delayed ACK, if it is due.
     pub fn delayed_ack(&mut self, now_ns: u64, timers: &mut Timers) -> Option<Packet> {
         if self.armed.ack_ns != now_ns {
             return None;
@@ -259,7 +261,7 @@ impl TcpFlow {
         None
     }
 
-    /// An ACK has come back.
+    /// An ACK has arrived at the sender.
     pub fn acknowledge(
         &mut self,
         ack: &Packet,
@@ -295,7 +297,7 @@ impl TcpFlow {
         self.send(now_ns, timers, out);
     }
 
-    /// A paced sender may go on.
+    /// The timer of the pacer: the sender may continue.
     pub fn pace_timer(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
         if self.armed.pace_ns != now_ns {
             return;
@@ -304,7 +306,7 @@ impl TcpFlow {
         self.send(now_ns, timers, out);
     }
 
-    /// Sends what may go, and sets the timers that follow from it.
+    /// Sends what the window and the pacer allow, and sets the timers.
     pub fn send(&mut self, now_ns: u64, timers: &mut Timers, out: impl FnMut(Packet)) {
         if let Some(idle_ns) = self.sender.idle_ns(now_ns) {
             self.control.on_restart(&mut self.sender, idle_ns);
@@ -328,7 +330,7 @@ impl TcpFlow {
         }
     }
 
-    /// Whether nothing more will come of it.
+    /// Whether the flow has finished.
     pub fn is_over(&self) -> bool {
         self.end_ns.is_some()
     }

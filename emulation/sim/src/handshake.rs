@@ -1,32 +1,33 @@
 //! The handshake of a flow that starts later than the scenario (RFC 9293 section 3.5).
 //!
-//! The receiver asks, as a client that wants a file: its SYN crosses the links of the ACKs, the
-//! sender's SYN-ACK those of the data, with whatever queues there, and the ACK of that tells the
-//! sender its first round trip. So who comes to a path in use has its queue in the first sample,
-//! and may never see the path without one.
+//! The receiver opens the connection, like a client that requests a file. Its SYN crosses the links
+//! of the ACKs, and the sender's SYN-ACK crosses those of the data, with their queues. The ACK of
+//! the SYN-ACK gives the sender its first round-trip sample. So a flow that joins a path in use has
+//! the queueing delay in its first sample, and may never see the path without a queue.
 //!
-//! What is lost goes again after a second, and then after twice as long each time (RFC 6298,
+//! A lost packet is retransmitted after a second, and then after twice as long each time (RFC 6298,
 //! sections 2.1 and 5.5).
 //!
-//! Differs from Linux: a SYN that goes again is not answered anew, as the SYN-ACK has a timer of
-//! its own; the initial window is the same after a SYN-ACK that went again; the client's ACK brings
-//! no request, and nobody gives up.
+//! Differs from Linux: a retransmitted SYN gets no second answer, because the SYN-ACK has its own
+//! timer; the initial window is the same after a retransmitted SYN-ACK; the client's ACK carries no
+//! request; and neither end gives up.
 
 use crate::packet::{Kind, Packet};
 use crate::tcp::rtt::{RTO_INIT_NS, RTO_MAX_NS};
 
-/// One that is under way.
+/// A handshake under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Handshake {
     flow: u32,
-    /// What goes again when its timer is due: the SYN, or the SYN-ACK once the sender was asked.
+    /// The packet to retransmit when the timer is due: the SYN, or the SYN-ACK once the SYN has
+    /// arrived.
     pending: Kind,
     wait_ns: u64,
     due_ns: u64,
 }
 
 impl Handshake {
-    /// It begins, and the SYN that is sent.
+    /// Begins a handshake. Returns it with the SYN to send.
     pub fn begin(flow: u32, now_ns: u64) -> (Self, Packet) {
         let mut handshake = Self { flow, pending: Kind::Syn, wait_ns: RTO_INIT_NS, due_ns: 0 };
         let syn = handshake.send(now_ns);
@@ -38,12 +39,12 @@ impl Handshake {
         Packet::of_handshake(self.flow, self.pending, now_ns)
     }
 
-    /// When its timer is due, in nanoseconds.
+    /// When the timer is due, in nanoseconds.
     pub fn due_ns(&self) -> u64 {
         self.due_ns
     }
 
-    /// The SYN has come to the sender: its answer, but to the first alone.
+    /// The SYN has arrived at the sender. Returns the SYN-ACK for the first SYN, `None` for others.
     pub fn asked(&mut self, now_ns: u64) -> Option<Packet> {
         if self.pending != Kind::Syn {
             return None;
@@ -52,7 +53,8 @@ impl Handshake {
         Some(self.send(now_ns))
     }
 
-    /// Its timer rings: what goes again, if it is due.
+    /// The timer fired. Returns the packet to retransmit, or `None` if the timer was set again
+    /// since.
     pub fn again(&mut self, now_ns: u64) -> Option<Packet> {
         if self.due_ns != now_ns {
             return None;

@@ -7,11 +7,11 @@
 //!                datapath: the program in the VM ─▶ agent: decode ▸ controller ▸ guard
 //! ```
 //!
-//! A flow that starts with the scenario is established: its handshake, before, told it the idle
-//! round trip. A later one shakes hands first, over the links as they are then (`handshake.rs`).
-//! One thread, integer nanoseconds, one seed: the same scenario gives the same bytes, on every
-//! machine. Sender and receiver do what Linux does where it matters to congestion control; each
-//! file's head lists what differs.
+//! A flow that starts with the scenario is already established: it knows the idle round trip from
+//! its handshake. A later flow begins with a handshake over the links (`handshake.rs`). The
+//! simulator uses one thread, integer nanoseconds and one seed: the same scenario gives the same
+//! bytes on every machine. Sender and receiver do what Linux does where it matters to congestion
+//! control; the head of each file lists what differs.
 //!
 //! ```
 //! use remuda_scenarios::Scenario;

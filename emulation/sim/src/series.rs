@@ -1,4 +1,4 @@
-//! The time series: a look at every flow and link, at intervals.
+//! The time series: samples of every flow and link at intervals.
 
 use crate::packet::Packet;
 use crate::simulation::Flow;
@@ -9,25 +9,25 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub struct Series {
     interval_ns: Option<u64>,
-    /// By time, then by flow.
+    /// Ordered by time, then by flow.
     pub flows: Vec<FlowSample>,
-    /// By time, then by link.
+    /// Ordered by time, then by link.
     pub links: Vec<LinkSample>,
 }
 
 impl Series {
-    /// A look each `sample_ms`; none if that is 0.
+    /// Takes a sample every `sample_ms`; none if that is 0.
     pub fn new(sample_ms: f64) -> Self {
         let interval_ns = (sample_ms * 1e6) as u64;
         Self { interval_ns: (interval_ns > 0).then_some(interval_ns), ..Self::default() }
     }
 
-    /// How far apart the looks are, in nanoseconds.
+    /// The interval between samples in nanoseconds; `None` without a time series.
     pub fn interval_ns(&self) -> Option<u64> {
         self.interval_ns
     }
 
-    /// Looks. Flows that have not started, or are over, are left out.
+    /// Takes a sample. Flows that have not started, or have ended, are left out.
     pub fn look(&mut self, now_ns: u64, flows: &[Flow], links: &[Link<Packet>]) {
         let t_s = now_ns as f64 / 1e9;
         for (flow, state) in (0..).zip(flows) {
@@ -55,7 +55,7 @@ impl Series {
         }
     }
 
-    /// The same name in the same place.
+    /// Returns the string of the last sample if it is equal, so that samples share one allocation.
     fn arm(&self, name: &Arc<str>) -> Arc<str> {
         let same = self.flows.last().map(|last| &last.arm).filter(|last| *last == name);
         Arc::clone(same.unwrap_or(name))

@@ -1,4 +1,4 @@
-//! A scenario becomes links and flows.
+//! Builds the links and flows of a scenario.
 
 use crate::Error;
 use crate::control::Control;
@@ -15,7 +15,7 @@ use remuda_link::Link;
 use remuda_scenarios::{Driver, FlowSpec, Scenario};
 use std::sync::Arc;
 
-/// Builds both, in the order in which outcomes name them.
+/// Builds links and flows, in the order of the outcome.
 pub fn build(
     scenario: &Scenario,
     config: &Arc<Config>,
@@ -70,7 +70,7 @@ fn control(
         Driver::Window(_) => Ok(Control::Fixed),
         Driver::External => Ok(Control::External(Box::<External>::default())),
         Driver::Native(name) => Err(refuse(format!(
-            "native:{name} is the kernel's own algorithm, which runs on real TCP only; in the \
+            "native:{name} is an algorithm of the kernel, which runs on real TCP only; in the \
              simulator use one of ours: {}",
             ccp_agent::catalogue::names().join(", ")
         ))),

@@ -1,4 +1,4 @@
-//! What came of flows and links, in the words of the outcome.
+//! Turns flows and links into an outcome.
 
 use crate::control::Control;
 use crate::flow::TcpFlow;
@@ -10,7 +10,7 @@ use remuda_link::Link;
 use remuda_scenarios::Scenario;
 use remuda_scenarios::outcome::{Engine, FlowOutcome, LinkOutcome, Outcome};
 
-/// All of it, at `now_ns`.
+/// The outcome at `now_ns`.
 pub fn outcome(
     scenario: &Scenario,
     flows: &[Flow],

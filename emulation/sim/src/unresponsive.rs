@@ -1,6 +1,6 @@
-//! A sender that listens to nobody: packets at a rate, evenly or as a Poisson process.
+//! A sender without feedback: packets at a rate, evenly spaced or as a Poisson process.
 //!
-//! The gaps of a Poisson process are exponential; they are drawn by inversion, -ln(u) / rate, with
+//! The gaps of a Poisson process are exponential. They are drawn by inversion, -ln(u) / rate, with
 //! a logarithm that is the same on every machine.
 
 use crate::packet::Packet;
@@ -10,13 +10,13 @@ use remuda_scenarios::FlowSpec;
 
 #[derive(Debug)]
 pub struct Unresponsive {
-    /// What the scenario says of it.
+    /// The flow as the scenario describes it.
     pub spec: FlowSpec,
-    /// The links it crosses, by index.
+    /// The indices of the links it crosses.
     pub route: Box<[u16]>,
-    /// When it started, in nanoseconds.
+    /// When the flow started, in nanoseconds.
     pub start_ns: u64,
-    /// When it was told to stop.
+    /// When the flow was stopped.
     pub stop_ns: Option<u64>,
     pub sent_pkts: u32,
     pub arrived_pkts: u32,
@@ -26,7 +26,7 @@ pub struct Unresponsive {
 }
 
 impl Unresponsive {
-    /// A sender that has not started. `seed` decides its gaps.
+    /// A sender that has not started. Its gaps are drawn from `seed`.
     pub fn new(flow: u32, spec: FlowSpec, route: Box<[u16]>, seed: u64) -> Self {
         let bits = f64::from(spec.mss_bytes + crate::packet::HEADER_BYTES) * 8.0;
         let rate = spec.app_rate_mbit_per_sec.unwrap_or(1.0) * 1e6;
@@ -48,7 +48,7 @@ impl Unresponsive {
         u64::from(self.arrived_pkts) * u64::from(self.spec.mss_bytes)
     }
 
-    /// Whether it sends no more.
+    /// Whether the sender has sent all its bytes or was stopped.
     pub fn is_over(&self) -> bool {
         let all = self.spec.bytes.is_some_and(|bytes| {
             u64::from(self.sent_pkts) * u64::from(self.spec.mss_bytes) >= bytes
@@ -56,7 +56,7 @@ impl Unresponsive {
         all || self.stop_ns.is_some()
     }
 
-    /// The packet that goes now, and when the next one goes.
+    /// Sends a packet. Returns it with the time of the next one.
     pub fn send(&mut self, now_ns: u64) -> (Packet, u64) {
         let bytes = self.spec.mss_bytes + crate::packet::HEADER_BYTES;
         let packet = Packet {

@@ -1,5 +1,5 @@
-//! What holds in every scenario: nothing is made or forgotten, nothing is faster than its link, and
-//! the same seed gives the same bytes.
+//! Rules for every scenario: packets are neither invented nor forgotten, no flow is faster than its
+//! link, and the same seed gives the same bytes.
 
 use proptest::prelude::*;
 use remuda_scenarios::outcome::Outcome;
@@ -7,10 +7,10 @@ use remuda_scenarios::{Driver, FlowSpec, LinkSpec, Nanos, Scenario};
 use remuda_sim::Simulation;
 use std::collections::BTreeMap;
 
-/// All flows have stopped by then,
+/// All flows have stopped by then.
 const STOP_S: f64 = 2.0;
-/// and what was under way has arrived by then: two full queues at the least rate, timeouts that
-/// repair what was lost, and the longest delays.
+/// All packets have arrived by then: from two full queues at the lowest rate, after timeouts that
+/// repair losses, and after the longest delays.
 const END_S: f64 = 12.0;
 const MSS_BYTES: u64 = 1448;
 
@@ -89,8 +89,8 @@ prop_compose! {
     }
 }
 
-/// A flow over a link of its own, at the very end: a simulation ends with its last flow, and what
-/// is under way on the other links is to arrive.
+/// A flow on a link of its own, at the very end. A simulation ends with its last flow, and packets
+/// on the other links must arrive before that.
 fn last_flow() -> FlowSpec {
     FlowSpec {
         start_s: END_S - 0.01,
@@ -132,7 +132,7 @@ fn json(outcome: &Outcome) -> String {
     serde_json::to_string(outcome).expect("plain data")
 }
 
-/// Payload that a link can carry in so much time, in bytes.
+/// The payload that a link can carry in `seconds`, in bytes.
 fn capacity_bytes(link: &LinkSpec, seconds: f64) -> f64 {
     link.rate_mbit_per_sec.map_or(f64::INFINITY, |rate| rate * 1e6 / 8.0 * seconds)
 }
@@ -140,7 +140,7 @@ fn capacity_bytes(link: &LinkSpec, seconds: f64) -> f64 {
 fn check_links(scenario: &Scenario, outcome: &Outcome) -> Result<(), TestCaseError> {
     let sent: u64 = outcome.flows.iter().map(|flow| flow.sent_pkts).sum();
     let [down, other, up] = &outcome.links[..] else { panic!("three links") };
-    // And a SYN-ACK of each flow that shakes hands under way; twice at most until all stop.
+    // A SYN-ACK of each flow that starts late also goes down; by `STOP_S` at most two of each.
     let shakes = |spec: &&FlowSpec| spec.driver != Driver::Unresponsive && spec.start_s > 0.0;
     let late = scenario.flows.iter().filter(shakes).count() as u64;
     let least = if down.dropped_pkts + up.dropped_pkts > 0 { 0 } else { late };
@@ -172,7 +172,7 @@ fn check_flows(scenario: &Scenario, outcome: &Outcome) -> Result<(), TestCaseErr
             prop_assert!(is_whole || flow.end_s.is_none_or(|at| at >= STOP_S), "{flow:?}");
         }
         if let (Some(rtt_min), Some(mean)) = (flow.rtt_min_ms, flow.rtt_mean_ms) {
-            // Jitter may shorten a delay.
+            // Jitter may make a delay shorter.
             let jitters = scenario.links.values().any(|link| link.jitter_std_ms > 0.0);
             let idle_ms = scenario.rtt_of(&spec).as_millis_f64();
             prop_assert!(jitters || rtt_min >= idle_ms, "{rtt_min} ms below {idle_ms} ms");

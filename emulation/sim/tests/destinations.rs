@@ -1,4 +1,4 @@
-//! What the flows of one simulation leave to those that come later.
+//! What later flows of a simulation learn from earlier ones to the same destination.
 
 use ccp_agent::Config;
 use remuda_algorithms::units::Time;
@@ -9,7 +9,7 @@ use remuda_selector::{ArmRunner, Policy, PolicyInfo};
 use remuda_sim::Simulation;
 use std::sync::{Arc, Once};
 
-/// Rides what suited before, else CUBIC; and is of the opinion that BBR would suit.
+/// Uses the arm that is remembered for the path, otherwise CUBIC. Its verdict is always BBR.
 struct Believer;
 
 impl Policy for Believer {
@@ -31,11 +31,11 @@ impl Policy for Believer {
 
 static BELIEVER: PolicyInfo = PolicyInfo {
     name: "believer",
-    summary: "rides what suited before",
+    summary: "uses the arm that is remembered for the path",
     build: |_| Box::new(ArmRunner::new(Believer)),
 };
 
-/// Two paths; a long flow and two short ones on one of them, one on the other.
+/// Two paths, with three flows on each.
 const SCENARIO: &str = r#"
 duration_s = 20
 [links.one]
@@ -94,7 +94,7 @@ fn run(change: impl FnOnce(&mut Config)) -> (Outcome, Vec<u64>) {
     let mut simulation = Simulation::with_config(&scenario, &Arc::new(config)).expect("it builds");
     let mut windows = Vec::new();
     for (flow, start_ms) in [(0, 0), (1, 10), (2, 3_000), (3, 3_000), (4, 7_000), (5, 9_000)] {
-        // A handshake takes 30 ms and what queues; no ACK has come back 20 ms later.
+        // A handshake takes 30 ms plus queueing. 50 ms after the start no ACK has come back yet.
         let shaken_ms = if start_ms > 0 { 50 } else { 1 };
         simulation.run_until(remuda_link::Nanos::from_millis(start_ms + shaken_ms));
         windows.push(simulation.cwnd(flow).0 / 1_448);
@@ -110,7 +110,8 @@ fn arms(outcome: &Outcome) -> Vec<&str> {
 #[test]
 fn a_flow_begins_with_what_suited_those_before_it_over_the_same_links() {
     let (outcome, windows) = run(|_| {});
-    // The second begins before the first has ended; the fifth before the fourth has had 5 s.
+    // The second flow begins before the first has ended; the fifth begins before the fourth is 5 s
+    // old.
     assert_eq!(arms(&outcome), ["cubic", "cubic", "bbr", "cubic", "cubic", "bbr"]);
     assert_eq!(windows, [10; 6], "nobody has set one");
     let (again, _) = run(|_| {});
@@ -132,7 +133,7 @@ fn what_is_remembered_has_an_initial_window_if_one_is_set() {
     assert_eq!(arms(&outcome)[2], "bbr");
 }
 
-/// Three files over a path of a hundred segments, one after the other.
+/// Three files, one after the other, over a path with room for a hundred segments.
 const FILES: &str = r#"
 duration_s = 20
 [links.one]
@@ -185,7 +186,7 @@ fn the_next_flow_of_that_driver_jumps_to_half_of_what_the_one_before_had() {
     assert!(plain_pkts[1] < 30, "{plain_pkts:?}");
     let (pkts, resumed) = took(&|_| {});
     assert!(pkts[0] < 30, "not before its first window has come through: {pkts:?}");
-    // 24 Mbit/s over 50 ms and a bit are 104 to 110 segments.
+    // 24 Mbit/s over slightly more than 50 ms are 104 to 110 segments.
     assert!((50..=75).contains(&pkts[1]), "{pkts:?}");
     assert!(plain[0] - resumed[0] > 0.03, "{plain:?} {resumed:?}");
     assert_eq!(plain[1], resumed[1], "another driver is another agent");

@@ -1,11 +1,11 @@
-//! What a flow that starts later learns of the path from its handshake, and when it sends.
+//! What a flow that starts later learns from its handshake, and when it begins to send.
 
 mod common;
 
 use common::run;
 use remuda_scenarios::outcome::{FlowOutcome, Outcome};
 
-/// 12 Mbit/s, 40 ms, a queue of half a second, and what goes on over it.
+/// Runs these flows over 12 Mbit/s, 40 ms and a queue of half a second.
 fn over(links: &str, flows: &str) -> Outcome {
     run(&format!(
         "duration_s = 20\n[links.down]\nrate_mbit_per_sec = 12\ndelay_ms = 20\n\
@@ -22,7 +22,7 @@ fn late<'a>(outcome: &'a Outcome, name: &str) -> Vec<&'a FlowOutcome> {
 fn an_idle_path_has_a_flow_started_after_one_and_a_half_round_trips() {
     let outcome = over("", "[[flows]]\ndriver = 'reno'\nstart_s = 1\nbytes = 14480\n");
     let flow = &outcome.flows[0];
-    // A SYN-ACK of 60 bytes takes 40 us to send.
+    // Sending a SYN-ACK of 60 bytes takes 40 us.
     assert!((flow.start_s - 1.060).abs() < 1e-4, "{flow:?}");
     let rtt_min_ms = flow.rtt_min_ms.expect("the handshake's");
     assert!((rtt_min_ms - 40.0).abs() < 0.1, "{flow:?}");
@@ -38,7 +38,7 @@ fn who_comes_to_a_standing_queue_knows_no_path_without_it_and_times_out_for_noth
     let outcome = over("", flows);
     assert_eq!(outcome.links[0].dropped_pkts, 0, "room for all");
     for flow in late(&outcome, "late") {
-        // 40 ms and the 460 segments that the first one keeps queued.
+        // 40 ms, plus the 460 segments that the first flow keeps in the queue.
         assert!(flow.rtt_min_ms.is_some_and(|ms| ms > 480.0), "{flow:?}");
         assert_eq!((flow.timeouts, flow.retransmitted_pkts), (0, 0), "{flow:?}");
     }

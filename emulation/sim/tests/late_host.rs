@@ -1,20 +1,20 @@
-//! What a late host does to BBR: docs/sim-to-real.md has the same on real TCP.
+//! How a slow host affects BBR; docs/sim-to-real.md shows the same on real TCP.
 //!
-//! A processor that is busy for some milliseconds holds up a flow's ACKs, which then come in one
-//! burst. A segment sent between two ACKs of the burst counts those after it as if the path had
-//! delivered them in less time: one bandwidth sample is some per cent too large, and the filter
-//! keeps it for ten round trips, in which the pacing never lets the queue drain.
+//! A processor that is busy for some milliseconds delays a flow's ACKs, which then arrive in one
+//! burst. A segment that is sent between two ACKs of the burst counts the later ones as if the path
+//! had delivered them in less time. So one bandwidth sample is some per cent too large. The filter
+//! keeps that sample for ten round trips, in which pacing never lets the queue drain.
 
 mod common;
 
 use common::run;
 
-/// How often the host is late: about as often as that of docs/sim-to-real.md.
+/// How often the host is slow: about as often as the host of docs/sim-to-real.md.
 const EVERY_S: f64 = 0.512;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=9;
 
-/// BBR alone on 96 Mbit/s, 40 ms and 8 BDP, its ACKs held up for so long every half second: the
-/// 95th percentiles of the queueing delay, by seed, sorted, in milliseconds.
+/// Runs BBR alone on 96 Mbit/s, 40 ms and 8 BDP, with its ACKs delayed by `stall_ms` every half
+/// second. Returns the 95th percentile of the queueing delay in milliseconds for each seed, sorted.
 fn queueing_p95_ms(stall_ms: f64) -> Vec<f64> {
     let outages: Vec<String> = (0..56)
         .map(|n| {

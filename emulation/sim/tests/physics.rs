@@ -1,8 +1,8 @@
-//! The simulator against closed formulae: the sawtooth of additive increase, the window in a path
-//! that jitters, and the law of the square root.
+//! Compares the simulator with closed formulas: the sawtooth of additive increase, a window on a
+//! path with jitter, and the square-root law.
 //!
-//! All of it in simulated time and from one seed: a result holds on every machine. What needs
-//! millions of packets is left to optimised builds.
+//! Simulated time and one seed give the same result on every machine. Tests that need millions of
+//! packets run in optimised builds only.
 
 mod common;
 
@@ -12,33 +12,33 @@ use remuda_scenarios::outcome::FlowSample;
 const RTT_S: f64 = 0.1;
 const RATE_PKTS_PER_SEC: f64 = 2_000.0;
 
-/// One tooth: from a loss to the next.
+/// One tooth of the sawtooth, from a loss to the next.
 #[derive(Clone, Copy, Debug)]
 struct Tooth {
     /// The window at the loss, in segments.
     peak_pkts: f64,
     period_s: f64,
-    /// What of the link it uses.
+    /// The share of the link that the flow uses.
     utilisation: f64,
 }
 
-/// The tooth of Reno alone on a link of rate C with a drop-tail buffer of B segments.
+/// The tooth of a single Reno flow on a link of rate C with a drop-tail buffer of B segments.
 ///
-/// An idle round trip R takes propagation and one transmission; the pipe then holds P = C·R
-/// segments, and P + B fit in all. The segment that does not fit is sent when the window goes one
-/// beyond; a round trip later, when its loss is known, the window has grown by another: it is
-/// halved from W = P + B + 2, and grows by a segment a round trip again:
+/// An idle round trip R is propagation plus one transmission. The pipe holds P = C·R segments, and
+/// P + B segments fit in all. The flow sends the segment that does not fit when the window grows by
+/// one more. A round trip later, when that loss is known, the window has grown by another segment.
+/// So it is halved from W = P + B + 2, and then grows again by a segment a round trip:
 ///
 /// ```text
 /// while w < P    a round trip takes R       dt = R dw          R·(P - W/2)
 /// while w > P    the queue adds (w - P)/C   dt = w/C dw        (W² - P²) / 2C
 /// ```
 ///
-/// and w/RTT·dt = w dw segments are delivered on the way: (W² - W²/4)/2 = 3W²/8 in all. (With
-/// b = B/P the utilisation is 3(1+b)²/4(1+b+b²): 3/4 without a buffer, 27/28 with half a
-/// pipe's, 1 with a whole one's.) The window does not grow while losses are repaired: for the round
-/// trip W/C in which the last loss becomes known, at full rate, and for the one, R, in which its
-/// repair is acknowledged, at half the window.
+/// Meanwhile w/RTT·dt = w dw segments are delivered: (W² - W²/4)/2 = 3W²/8 in all. (With b = B/P
+/// the utilisation is 3(1+b)²/4(1+b+b²): 3/4 without a buffer, 27/28 with half a pipe's, 1 with a
+/// whole one's.) The window does not grow while losses are repaired. That is the round trip W/C in
+/// which the last loss becomes known, at full rate, and the round trip R in which its repair is
+/// acknowledged, at half the window.
 fn tooth(rate_pkts_per_sec: f64, propagation_s: f64, buffer_pkts: f64) -> Tooth {
     let c = rate_pkts_per_sec;
     let idle_s = propagation_s + 1.0 / c;
@@ -52,7 +52,7 @@ fn tooth(rate_pkts_per_sec: f64, propagation_s: f64, buffer_pkts: f64) -> Tooth 
     Tooth { peak_pkts: peak, period_s, utilisation: delivered_pkts / (c * period_s) }
 }
 
-/// The samples at which the window has just been reduced, from well above to well below.
+/// The samples just after a reduction of the window, from well above to well below.
 fn reductions(samples: &[FlowSample], peak_pkts: f64) -> Vec<&FlowSample> {
     let mut was_high = false;
     let mut found = Vec::new();
@@ -67,9 +67,9 @@ fn reductions(samples: &[FlowSample], peak_pkts: f64) -> Vec<&FlowSample> {
     found
 }
 
-/// Runs Reno at 2000 packets a second and 100 ms, and measures its teeth but for the first two,
-/// which slow start and its losses shape. Every segment is acknowledged at once: delayed ACKs make
-/// pairs, of which one waits for the other also where there is no queue.
+/// Runs Reno at 2000 packets a second and 100 ms. Measures its teeth without the first two, which
+/// depend on slow start and its losses. Every segment is acknowledged at once: delayed ACKs would
+/// make pairs, of which one segment waits for the other even without a queue.
 fn reno_tooth(buffer_pkts: u32, duration_s: u32) -> (Tooth, Tooth) {
     let outcome = run(&format!(
         "duration_s = {duration_s}\nsample_ms = 10\n\
@@ -106,7 +106,7 @@ fn check_tooth(buffer_pkts: u32, duration_s: u32) {
 #[test]
 fn the_formula_gives_the_textbooks_utilisation() {
     for (buffer, want) in [(0.0, 0.75), (0.5, 27.0 / 28.0), (1.0, 1.0)] {
-        // So large a pipe that what a repair takes does not count.
+        // The pipe is so large that the time of a repair does not matter.
         let tooth = tooth(1e6, 1.0, buffer * 1e6);
         assert!((tooth.utilisation - want).abs() < 1e-3, "{buffer}: {tooth:?}");
     }
@@ -122,8 +122,8 @@ fn reno_saws_as_in_the_textbook_with_half_a_bdp_of_buffer() {
     check_tooth(100, 180);
 }
 
-/// Utilisation, and the mean of what a round trip takes beyond 100 ms, of a fixed window over
-/// 1 packet a millisecond and a round trip of N(100, 10) ms.
+/// Runs a constant window over 1 packet a millisecond and a round trip of N(100, 10) ms. Returns
+/// the utilisation, and by how much the mean round trip exceeds 100 ms.
 fn jittered(window_pkts: u32) -> (f64, f64) {
     let outcome = run(&format!(
         "duration_s = 200\nsample_ms = 0\n\
@@ -141,11 +141,10 @@ fn jittered(window_pkts: u32) -> (f64, f64) {
 /// approximately 20ms of queuing delay. This is because, when entering the delay part, if the
 /// RTT_min of the previous packet increases, the subsequent packets have to wait in the queue until
 /// the previous packet is sent." Over 200 s.
-///
 /// So every packet draws its own delay, packets keep their order, and 10 ms is the standard
-/// deviation (the paper takes 120 for two of them, 130 for three). Its delay part lies before the
-/// link and ours behind; with a fixed window both are stations of one ring, whose throughput does
-/// not depend on where it is cut. What the paper calls queueing is what a round trip takes beyond
+/// deviation (the paper uses 120 for two of them, 130 for three). The paper's delay comes before
+/// the link, ours after it. With a constant window both are stations of one ring, whose throughput
+/// does not depend on where the ring begins. The paper's queueing delay is the round trip minus
 /// RTT_min.
 #[test]
 fn a_window_of_a_bdp_uses_82_percent_of_a_path_that_jitters() {
@@ -164,8 +163,8 @@ fn a_larger_window_absorbs_the_jitter() {
     assert!(bdp.1 < two_std.1 && three_std.1 < four_std.1, "{bdp:?} {four_std:?}");
 }
 
-/// Segments a second of Reno where each packet is lost with probability `loss`, and nothing else
-/// limits it, over a round trip of 100 ms.
+/// The segments a second of Reno over a round trip of 100 ms, if each packet is lost with
+/// probability `loss` and nothing else limits the flow.
 fn reno_pkts_per_sec(loss: f64, delayed_acks: bool, losses: f64) -> f64 {
     let duration_s = losses / (loss * square_root_law(loss));
     let outcome = run(&format!(
@@ -175,28 +174,28 @@ fn reno_pkts_per_sec(loss: f64, delayed_acks: bool, losses: f64) -> f64 {
          [[flows]]\ndriver = 'reno'\ndelayed_acks = {delayed_acks}\n",
         loss * 100.0
     ));
-    // A tenth to forget slow start, whose window was far above.
+    // Skip the first tenth: slow start's window was far above the law's.
     delivered_pkts_per_sec(&outcome.flow_samples, duration_s / 10.0)
 }
 
-/// The law of the square root, for losses that hit each packet alike: 1.31 / (RTT·√p) segments a
-/// second, here for a round trip of 100 ms.
+/// The square-root law for independent losses: 1.31 / (RTT·√p) segments a second, here for a round
+/// trip of 100 ms.
 ///
-/// With a loss every 1/p packets exactly the constant is √(3/2) = 1.22. Random losses raise it:
-/// counted by packets, w² grows by 2 a packet and falls to a quarter at a loss, and the mean over
-/// time of w is 1 over the mean over packets of 1/w, which comes to 1.3098/√p (Ott, Kemperman and
-/// Mathis, "The stationary behavior of ideal TCP congestion avoidance", 1996; the 1.31 of table 1
-/// of Mathis, Semke, Mahdavi and Ott, CCR 27(3), 1997). That table has 0.93 for delayed ACKs,
-/// because the stacks of its day grew by ACKs. Linux, and ours as it, grows by what is
-/// acknowledged (`tcp_reno_cong_avoid()`), so the constant is the same with and without them.
+/// With a loss after exactly 1/p packets the constant is √(3/2) = 1.22. Random losses raise it: per
+/// packet, w² grows by 2 and falls to a quarter at a loss. The mean over time of w is 1 over the
+/// mean over packets of 1/w, which is 1.3098/√p (Ott, Kemperman and Mathis, "The stationary
+/// behavior of ideal TCP congestion avoidance", 1996; the 1.31 of table 1 of Mathis, Semke, Mahdavi
+/// and Ott, CCR 27(3), 1997). That table has 0.93 for delayed ACKs, because the stacks of that time
+/// grew by the number of ACKs. Linux, and ours, grow by the acknowledged bytes
+/// (`tcp_reno_cong_avoid()`), so the constant is the same with and without delayed ACKs.
 fn square_root_law(loss: f64) -> f64 {
     1.3098 / (RTT_S * loss.sqrt())
 }
 
-/// What Linux 6.18's own reno did on real TCP, over the emulated link: segments a second at a loss
-/// of 1 % of packets (1.1 % as they fell) and 100 ms, for 240 s with delayed ACKs. The law leaves
-/// out that nothing grows while a loss is repaired, and that of an odd window of ten the last
-/// segment's ACK is late: 12 % of it here.
+/// A measurement of Linux 6.18's own reno on real TCP over the emulated link: segments a second at
+/// a loss of 1 % (1.1 % in fact) and 100 ms, over 240 s with delayed ACKs. It is 12 % below the
+/// law. The law ignores that the window does not grow while a loss is repaired, and that in an odd
+/// window of about ten the ACK of the last segment is delayed.
 const LINUX_RENO: (f64, f64) = (0.01099, 109.5);
 
 #[track_caller]

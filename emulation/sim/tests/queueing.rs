@@ -1,4 +1,4 @@
-//! A queue against queueing theory: Poisson arrivals, one size of packet, one server.
+//! Compares a queue with queueing theory: Poisson arrivals, packets of one size, one server.
 
 mod common;
 
@@ -6,14 +6,14 @@ use common::run;
 
 const SERVICE_MS: f64 = 1.0;
 
-/// Mean time from arrival to the end of service in M/D/1, by Pollaczek and Khinchine: a packet
-/// waits ρ/2(1-ρ) of a service time, and is then served.
+/// The mean time from arrival to the end of service in M/D/1 (Pollaczek and Khinchine): a packet
+/// waits ρ/2(1-ρ) service times, and is then served.
 fn pollaczek_khinchine_ms(load: f64) -> f64 {
     SERVICE_MS * (1.0 + load / (2.0 * (1.0 - load)))
 }
 
-/// Offers that load for so many packets' time, and compares. The load is the one that came, as the
-/// time in the queue is steep in it.
+/// Offers `load` for the time of `packets` packets, and compares. The comparison uses the load that
+/// arrived, because the time in the queue depends strongly on it.
 #[track_caller]
 fn check(load: f64, packets: f64, tolerance: f64) {
     let outcome = run(&format!(
@@ -46,8 +46,8 @@ fn a_queue_at_nine_tenths_is_m_d_1() {
     check(0.9, 4_000_000.0, 0.03);
 }
 
-/// A window of 10 packets on a path of 10 ms and 1 ms a packet: the queue holds what the path does
-/// not.
+/// A window of 10 packets on a path of 10 ms with 1 ms a packet: the queue holds the packets that
+/// the path does not.
 #[test]
 fn a_window_says_how_long_its_packets_take_one_way() {
     let path = "[links.down]\nrate_mbit_per_sec = 12\ndelay_ms = 3\n[links.up]\ndelay_ms = 2\n";
@@ -56,13 +56,14 @@ fn a_window_says_how_long_its_packets_take_one_way() {
     ));
     let flow = &outcome.flows[0];
     let p50_ms = flow.one_way_p50_ms.expect("packets arrived");
-    // Ten packets take 10 ms to come back, and 2 ms of that is the way back.
+    // A round trip takes 10 ms for ten packets, of which 2 ms are the way back.
     assert!((p50_ms - 8.0).abs() < 0.1, "{p50_ms} ms");
     let (mean_ms, p99_ms) = (flow.one_way_mean_ms.unwrap(), flow.one_way_p99_ms.unwrap());
     assert!(mean_ms <= p99_ms && (mean_ms - p50_ms).abs() < 0.1, "{mean_ms} {p99_ms}");
 }
 
-/// Who sends little waits for nobody in FQ-CoDel (RFC 8290), and the link's mean does not say so.
+/// A sparse flow does not wait for others in FQ-CoDel (RFC 8290). The link's mean delay does not
+/// show that.
 #[test]
 fn a_sparse_flow_of_a_fair_queue_takes_its_own_time() {
     let outcome = run("duration_s = 10\n\

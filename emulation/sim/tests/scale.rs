@@ -1,21 +1,21 @@
-//! What a simulation costs is in proportion to its packets, whatever the number of flows.
+//! The cost of a simulation is proportional to its packets, for any number of flows.
 //!
-//! Counted in events, which are the same on every machine; `make bench` times them.
+//! The tests count events, whose number is the same on every machine; `make bench` measures time.
 
 use remuda_scenarios::Scenario;
 use remuda_sim::Simulation;
 
-/// Payload of a flow's share of the bottleneck takes so much time to send, in seconds a packet.
+/// The time to send one packet at a flow's share of the bottleneck, in seconds.
 const PACKET_S: f64 = 0.01;
 
-/// Events a data packet of that many flows, each with the same share of one bottleneck, until they
-/// have sent about so many packets together.
+/// Events for each data packet. `flows` flows with equal shares of one bottleneck run until they
+/// have sent about `packets` packets together.
 fn events_per_packet(driver: &str, flows: u32, packets: u32) -> f64 {
-    // All but the first shake hands before they send.
+    // All flows but the first have a handshake before they send.
     let handshake_s = if flows > 1 { 0.15 } else { 0.0 };
     let duration_s = f64::from(packets) / f64::from(flows) * PACKET_S + handshake_s;
     let rate = f64::from(flows) * 1500.0 * 8.0 / PACKET_S / 1e6;
-    // Starts spread over a round trip, so that no two flows are in step.
+    // Starts are spread over a round trip, so that flows are not synchronised.
     let stagger_s = 0.1 / f64::from(flows);
     let text = format!(
         "duration_s = {duration_s}\nsample_ms = 0\n\
@@ -35,7 +35,7 @@ fn events_per_packet(driver: &str, flows: u32, packets: u32) -> f64 {
 fn check(driver: &str, packets: u32) {
     let costs = [1, 10, 100, 1_000, 10_000].map(|flows| events_per_packet(driver, flows, packets));
     let most = costs.iter().copied().fold(0.0, f64::max);
-    // Fewer than of one flow may they be: what a queue drops has no ACK.
+    // The number may be lower than for one flow: a packet that the queue drops has no ACK.
     assert!(most <= 1.1 * costs[0], "{driver}: {costs:?} events a packet");
 }
 

@@ -1,4 +1,4 @@
-"""Trains what the policies of the agent pick by; `remuda train` collects the data and calls it.
+"""Trains the models by which policies choose arms; `remuda train` collects data and calls it.
 
 Needs the extra `train` (`pip install remuda[train]`).
 """

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Writes files completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def write(path: Path, text: bytes, mode: int = 0o644) -> None:
-    """Writes a file, and the folder it is in; who reads it meanwhile reads the one before.
+    """Writes a file, and creates its folder. A reader gets the old or the new file, complete.
 
     Raises:
-        OSError: it cannot be written; nothing of it is there then.
+        OSError: if the file cannot be written; then no part of it remains.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:

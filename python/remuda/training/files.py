@@ -1,8 +1,8 @@
-"""Files of models: read and checked.
+"""Reads and checks the files of models.
 
-`selector/models/README.md` has the form. A model comes from outside: what of it is used is checked
-before it is, trees are walked by our own code, and what they say must be what the file says
-XGBoost did.
+`selector/models/README.md` describes the format. A model comes from outside, so every part is
+checked before use. Our own code evaluates the trees, and must give the predictions by XGBoost that
+the file contains.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from .samples import Floats, Singles
 from .trees import Ensemble
 
 FORMAT = 2
-"""The form of the file."""
+"""The version of the file format."""
 BYTES_MAX = 64 << 20
-"""A longer file is no model."""
+"""A longer file cannot be a model."""
 ARMS_MAX = 32
 FEATURES_MAX = 256
 
 
 @dataclass(frozen=True)
 class Online:
-    """What live flows have taught a model, for each kind of value."""
+    """What a model has learned from live flows, for each kind of value."""
 
     shared: dict[str, Ensemble]
     corrections: dict[str, dict[str, Ensemble]]
-    """Of those arms of which enough was seen."""
+    """Only arms with enough data have one."""
     rows: int
     flows: int
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model, as far as live flows are held against it."""
+    """The parts of a model that live flows are compared with."""
 
     document: dict[str, Any]
-    """All of it."""
+    """The whole file, as JSON."""
     hash: str
     """SHA-256 of the file, in hex."""
     arms: list[str]
@@ -51,11 +51,11 @@ class Model:
     width: int
     """How many features a row has."""
     base: dict[str, dict[str, Ensemble]]
-    """What is to be seen of each arm, for each kind of value."""
+    """The prediction for each arm, for each kind of value."""
     online: Online | None
 
     def ensemble(self, part: str, kind: str, arm: str) -> Ensemble | None:
-        """One of them, as `checks` names it: `part` is value, shared or correction."""
+        """The ensemble that an entry of `checks` names: `part` is value, shared or correction."""
         if part == "value":
             return self.base.get(kind, {}).get(arm)
         if self.online is None:
@@ -65,24 +65,24 @@ class Model:
         return self.online.corrections.get(kind, {}).get(arm) if part == "correction" else None
 
     def predict(self, kind: str, arm: str, rows: Singles) -> Floats:
-        """A value of an arm in each row, with what live flows have taught."""
-        said: Floats = self.base[kind][arm].predict(rows).astype(float)
+        """Predicts a value of an arm for each row, corrected by what live flows have taught."""
+        prediction: Floats = self.base[kind][arm].predict(rows).astype(float)
         if self.online is not None:
-            said = said + self.online.shared[kind].predict(rows)
+            prediction = prediction + self.online.shared[kind].predict(rows)
             if arm in self.online.corrections[kind]:
-                said = said + self.online.corrections[kind][arm].predict(rows)
-        return said
+                prediction = prediction + self.online.corrections[kind][arm].predict(rows)
+        return prediction
 
 
 def without_online(model: Model) -> Model:
-    """The same model as it was before it saw a live flow."""
+    """The model without what it has learned from live flows."""
     return replace(model, online=None)
 
 
-def check(mode: str, arm: str, row: Singles, said: Any) -> dict[str, Any]:  # noqa: ANN401
-    """An entry of `checks`: a row, and what XGBoost says of it."""
+def check(mode: str, arm: str, row: Singles, prediction: Any) -> dict[str, Any]:  # noqa: ANN401
+    """An entry of `checks`: a row, and XGBoost's prediction for it."""
     features = [None if np.isnan(value) else float(value) for value in row]
-    return {"mode": mode, "arm": arm, "features": features, "says": float(said)}
+    return {"mode": mode, "arm": arm, "features": features, "says": float(prediction)}
 
 
 def text_of(document: dict[str, Any]) -> bytes:
@@ -99,7 +99,7 @@ def _object(what: str, value: object) -> dict[str, Any]:
 def _ensembles(what: str, value: object, arms: list[str], width: int) -> dict[str, Ensemble]:
     of = _object(what, value)
     if not set(of) <= set(arms):
-        raise ValueError(f"{what}: it must have arms of the model alone")
+        raise ValueError(f"{what}: it must have only arms of the model")
     return {arm: Ensemble.read(f"{what}.{arm}", saved, width) for arm, saved in of.items()}
 
 
@@ -131,12 +131,12 @@ def _arms(value: object) -> list[str]:
     if not isinstance(value, list) or not fine or not 0 < len(value) <= ARMS_MAX:
         raise ValueError(f"arms: it must be 1 to {ARMS_MAX} names")
     if len(set(value)) < len(value):
-        raise ValueError("arms: each must be there once")
+        raise ValueError("arms: no name may occur twice")
     return value
 
 
 def _width(document: dict[str, Any], arms: list[str]) -> int:
-    """How many features a row has, as the first ensemble says; the others must agree."""
+    """How many features a row has, according to the first ensemble; the others must agree."""
     try:
         first = document["values"][values.KINDS[0]][arms[0]]
         width = int(first["learner"]["learner_model_param"]["num_feature"])
@@ -148,7 +148,7 @@ def _width(document: dict[str, Any], arms: list[str]) -> int:
 
 
 def _verify(model: Model, value: object) -> None:
-    """Whether our walk of the trees says what XGBoost did, to the bit."""
+    """Checks that our evaluation of the trees gives XGBoost's predictions, to the bit."""
     if not isinstance(value, list):
         raise ValueError("checks: it must be a list")
     for number, entry in enumerate(value):
@@ -164,29 +164,29 @@ def _verify(model: Model, value: object) -> None:
         if not isinstance(features, list) or len(features) != ensemble.width:
             raise ValueError(f"checks: check {number} must have the features of the model")
         try:
-            asked = np.array([[np.nan if it is None else it for it in features]], np.float32)
+            inputs = np.array([[np.nan if it is None else it for it in features]], np.float32)
             theirs = np.float32(row["says"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"checks: check {number} must be of numbers") from error
-        ours = ensemble.predict(asked)[0]
+        ours = ensemble.predict(inputs)[0]
         if ours != theirs:
             where = "where the model was trained"
-            raise ValueError(f"checks: check {number} is {ours}, and was {theirs} {where}")
+            raise ValueError(f"checks: check {number} is {ours}, but was {theirs} {where}")
 
 
 def parse(text: bytes) -> Model:
     """Reads a model.
 
     Raises:
-        ValueError: it is none that can be used; the message says which part and the rule.
+        ValueError: if the model cannot be used; the message names the part and the rule.
     """
     try:
         document = _object("the model", json.loads(text))
     except RecursionError as error:
         raise ValueError("it is not a model: nested too deep") from error
     if document.get("format") != FORMAT or document.get("policy") != "antelope":
-        said = f"format {document.get('format')!r} of {document.get('policy')!r}"
-        raise ValueError(f"it must be format {FORMAT} of antelope, not {said[:80]}")
+        found = f"format {document.get('format')!r} of {document.get('policy')!r}"
+        raise ValueError(f"it must be format {FORMAT} of antelope, not {found[:80]}")
     schema_hash = document.get("schema_hash")
     if not isinstance(schema_hash, str):
         raise ValueError("schema_hash: it must be a text")
@@ -206,12 +206,12 @@ def read(path: Path) -> Model:
     """Reads the file of a model.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is none that can be used; the message names it, the rule and the fix.
+        OSError: if the file cannot be read.
+        ValueError: if the model cannot be used; the message names file, rule and fix.
     """
     with path.open("rb") as file:
         text = file.read(BYTES_MAX + 1)
-    fix = "fix: train it anew with this program, `remuda train antelope`"
+    fix = "fix: train it again with this program, `remuda train antelope`"
     if len(text) > BYTES_MAX:
         raise ValueError(f"{path}: it must be at most {BYTES_MAX} bytes\n{fix}")
     try:

@@ -1,11 +1,11 @@
-"""Reads what the agent has kept of live flows, and says what came of each arm.
+"""Reads the agent's samples of live flows, and computes the outcome of each arm.
 
 The agent writes JSON lines (`ccp-agent/src/samples`): a head, then a row for each sample of a flow.
-A file may grow, or go, while it is read; and what is in it is taken for hostile: a line or a file
-that breaks a rule is left out and counted, and never ends the reading.
+A file may grow or vanish during reading, and its content is not trusted: a line or a file that
+breaks a rule is left out and counted, and never ends the reading.
 
-An outcome is a state of a flow (its features at the end of a sample) and what the arm that rode
-from there on made of it, for as long as it rode, up to the horizon.
+An outcome is a state of a flow (its features at the end of a sample) and what the arm that drove
+the flow from there on achieved, as long as it drove the flow, up to the horizon.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from . import values
 from .samples import Floats, Numbers, Singles
 
 FORMAT = 1
-"""The form of the agent's files."""
+"""The version of the agent's file format."""
 NAME = re.compile(r"samples-(\d{1,20})\.jsonl")
 LINE_MAX = 1 << 16
-"""A longer line is none of the agent's, in bytes; its own have some 700."""
+"""The longest line in bytes. The agent's own lines have about 700."""
 BYTES_MAX = 256 << 20
-"""The newest so many bytes are read: some 400,000 rows, which must fit into memory."""
+"""Only this many of the newest bytes are read: about 400,000 rows, which must fit into memory."""
 NUMBERS = (
     "from_s",
     "until_s",
@@ -41,43 +41,43 @@ NUMBERS = (
     "seen_rtt_mean_ms",
 )
 MOST = (1e8, 1e8, 1e5, 1e5, 6e4)
-"""The most that is plausible of each: three years, and the schema's bounds of rates and round
-trips. The least is 0."""
+"""The largest plausible value of each: three years, and the schema's bounds of rates and round
+trips. The smallest is 0."""
 FEATURE_MAX = 1e9
 """The schema's widest bound of a feature."""
 FOLLOWS_S = 1e-6
-"""A sample begins when the one before it ends."""
+"""The rounding error in times: a sample begins at the end of the previous one."""
 GAP_MAX_S = 1.0
 """Samples further apart than this do not follow each other."""
 HORIZON_S = 12.0
-"""An outcome is of so many seconds at most, as values are trained,"""
+"""The longest outcome in seconds, as in the training of values."""
 LEAST_S = 4.0
-"""and of so many at least."""
+"""The shortest outcome in seconds."""
 FLOW_ROWS_MAX = 100
-"""So many outcomes of a flow are taken, evenly over its life: one flow is not to own the model."""
+"""The most outcomes of a flow, evenly over its life: one flow shall not dominate the model."""
 VALUE_MAX = 12.0
-"""No value is larger or smaller: 160,000 times the largest rate before is not plausible."""
+"""The largest plausible value: 160,000 times the largest earlier rate."""
 
 
 @dataclass
 class Count:
-    """What was read, and what was left out and why."""
+    """What was read, and what was left out with the reason."""
 
     files: int = 0
     rows: int = 0
     flows: int = 0
     outcomes: int = 0
     files_left_out: dict[str, str] = field(default_factory=dict)
-    """Their names, and why."""
+    """The reason for each name."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """Why lines and outcomes were, and how many."""
+    """The number of left-out lines and outcomes for each reason."""
 
     def lines(self) -> list[str]:
-        """What there is to say, a line each."""
+        """The lines to print."""
         whole = f"{self.outcomes} outcomes of {self.flows} flows: {self.rows} rows"
-        said = [f"{whole} in {self.files} files"]
-        said += [f"left out: {name}: {why}" for name, why in self.files_left_out.items()]
-        return said + [f"left out: {n} times: {why}" for why, n in self.left_out.most_common()]
+        lines = [f"{whole} in {self.files} files"]
+        lines += [f"left out: {name}: {why}" for name, why in self.files_left_out.items()]
+        return lines + [f"left out: {n} times: {why}" for why, n in self.left_out.most_common()]
 
 
 @dataclass(frozen=True)
@@ -85,58 +85,58 @@ class Rows:
     """Some rows, in the order of a file, or of one flow."""
 
     flow: Numbers
-    """The agent's number."""
+    """The number that the agent gave the flow."""
     arm: Numbers
-    """Its place among the model's arms."""
+    """The index of the arm in the model."""
     numbers: Floats
     """rows x 5: as `NUMBERS`."""
     features: Singles
-    """rows x features; a NaN is not known."""
+    """rows x features; NaN is an unknown value."""
 
     def only(self, places: Numbers) -> Rows:
-        """Those at these places."""
+        """The rows at these indices."""
         features = self.features[places]
         return Rows(self.flow[places], self.arm[places], self.numbers[places], features)
 
 
 @dataclass(frozen=True)
 class File:
-    """A file that was read."""
+    """The content of a file."""
 
     began_unix_us: int
     names: list[str]
-    """Of the features."""
+    """The names of the features."""
     rows: Rows
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """States, the arm that rode from each on, and what came of it: a row each."""
+    """One row for each state: the arm that drove the flow from there on, and the outcome."""
 
     flow: Numbers
-    """Which of `names`."""
+    """The index into `names`."""
     names: list[str]
-    """Of the flows, in the order in which they began."""
+    """The names of the flows, in the order of their starts."""
     arm: Numbers
     features: Singles
     value: dict[str, Floats]
-    """By kind, as `values` has them."""
+    """By kind, as in `values`."""
 
     def __len__(self) -> int:
-        """How many."""
+        """The number of rows."""
         return len(self.flow)
 
     def only(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Outcomes:
-        """Those that the mask has."""
+        """The rows that the mask selects."""
         value = {kind: of[mask] for kind, of in self.value.items()}
         return Outcomes(self.flow[mask], self.names, self.arm[mask], self.features[mask], value)
 
 
 def read(folder: Path, schema_hash: str, width: int, arms: list[str]) -> tuple[Outcomes, Count]:
-    """The outcomes of a folder, of `width` features by that schema, and of these arms alone.
+    """The outcomes in a folder with `width` features of this schema, of these arms only.
 
     Raises:
-        OSError: there is no such folder, or it may not be read.
+        OSError: if the folder does not exist or cannot be read.
     """
     count = Count()
     files = _of_one_form(_files(folder, schema_hash, (width, arms), count), count)
@@ -168,12 +168,12 @@ def _no_features(width: int) -> Singles:
 
 
 def _files(folder: Path, schema_hash: str, form: tuple[int, list[str]], count: Count) -> list[File]:
-    """Those that can be used, the oldest first."""
+    """The files that can be used, the oldest first."""
     numbered = [(NAME.fullmatch(path.name), path) for path in folder.iterdir()]
     ordered = sorted((int(name[1]), path) for name, path in numbered if name)
     found: list[File] = []
     budget = BYTES_MAX
-    # The newest come first: what would be too much is old.
+    # The newest files come first: if there are too many bytes, old ones are left out.
     for _, path in reversed(ordered):
         if budget <= 0:
             count.files_left_out[path.name] = f"the newest {BYTES_MAX >> 20} MiB are read"
@@ -195,16 +195,16 @@ def _files(folder: Path, schema_hash: str, form: tuple[int, list[str]], count: C
 
 
 def _open(path: Path) -> IO[bytes]:
-    # A link or a pipe that somebody put there is not followed, and not waited for.
+    # Neither follows a link nor waits for a pipe that somebody else has put there.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise ValueError("it must be a file")
+        raise ValueError("it must be a regular file")
     return file
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def _object(line: bytes) -> dict[str, Any]:
 def _head(line: bytes, schema_hash: str, width: int) -> tuple[int, list[str]]:
     """When the file began, in µs since 1970, and the names of the features."""
     if not line.endswith(b"\n"):
-        raise ValueError("its head is not whole")
+        raise ValueError("its first line is incomplete")
     head = _object(line)
     if head.get("format") != FORMAT:
         raise ValueError(f"format {ascii(head.get('format'))[:20]}: it must be {FORMAT}")
@@ -230,14 +230,14 @@ def _head(line: bytes, schema_hash: str, width: int) -> tuple[int, list[str]]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("features must be names")
     if len(names) != width or len(set(names)) != width:
-        raise ValueError(f"features must be {width} names, as the model has")
+        raise ValueError(f"features must be {width} names, as in the model")
     if values.RATE_MAX not in names or values.RTT_MIN not in names:
         raise ValueError(f"features must have {values.RATE_MAX} and {values.RTT_MIN}")
     return began, names
 
 
 def _lines(file: IO[bytes], size: int, budget: int, left_out: Counter[str]) -> Iterator[bytes]:
-    """Whole lines that were there when the file was opened; of a large file the last ones."""
+    """Complete lines that existed when the file was opened; of a large file only the last ones."""
     if size - file.tell() > budget:
         file.seek(size - budget)
         _skip(file)
@@ -249,11 +249,11 @@ def _lines(file: IO[bytes], size: int, budget: int, left_out: Counter[str]) -> I
             left_out[f"a line is longer than {LINE_MAX} bytes"] += 1
             _skip(file)
         else:
-            return  # it is being written, or was cut off
+            return  # the line is being written, or was cut off
 
 
 def _skip(file: IO[bytes]) -> None:
-    """To the end of the line."""
+    """Reads up to the end of the line."""
     while (part := file.readline(LINE_MAX)) and not part.endswith(b"\n"):
         pass
 
@@ -264,12 +264,12 @@ def _rows(lines: Iterator[bytes], form: tuple[int, list[str]], left_out: Counter
     flow, arm, numbers, features = [], [], [], []
     for line in lines:
         try:
-            said = _object(line)
+            parsed = _object(line)
         except (ValueError, RecursionError):
-            left_out["a line is no object of JSON"] += 1
+            left_out["a line is not a JSON object"] += 1
             continue
         try:
-            row = _row(said, places, width)
+            row = _row(parsed, places, width)
         except ValueError as error:
             left_out[str(error)] += 1
             continue
@@ -292,12 +292,12 @@ def _is_number(value: object, least: float, most: float) -> bool:
 def _row(
     row: dict[str, Any], places: dict[str, int], width: int
 ) -> tuple[int, int, list[float], list[float]]:
-    """Flow, arm, numbers and features of a line; messages are few, so that they can be counted."""
+    """Flow, arm, numbers and features of a line. Errors have few different texts, to be counted."""
     flow, arm, features = row.get("flow"), row.get("arm"), row.get("features")
     if type(flow) is not int or not 0 <= flow < 1 << 32:
         raise ValueError("flow must be a number of 32 bits")
     if not isinstance(arm, str) or arm not in places:
-        raise ValueError("its arm is none of the model's")
+        raise ValueError("its arm is not one of the model's")
     numbers = [row.get(name) for name in NUMBERS]
     for name, value, most in zip(NUMBERS, numbers, MOST, strict=True):
         if not _is_number(value, 0.0, most):
@@ -313,7 +313,7 @@ def _row(
 
 
 def _of_one_form(files: list[File], count: Count) -> list[File]:
-    """Those whose features have the names that most rows' have."""
+    """The files whose features have the same names as those of most rows."""
     if not files:
         return []
     by_names: Counter[tuple[str, ...]] = Counter()
@@ -321,15 +321,15 @@ def _of_one_form(files: list[File], count: Count) -> list[File]:
         by_names[tuple(file.names)] += len(file.rows.arm)
     (names, _), *others = by_names.most_common()
     if others:
-        count.left_out["a file names its features otherwise than most"] += len(others)
+        count.left_out["a file has other feature names than most"] += len(others)
     return [file for file in files if tuple(file.names) == names]
 
 
 def _flows(files: list[File], count: Count) -> list[tuple[str, Rows]]:
-    """The rows of each flow, in the order of time; each with a name that is its own.
+    """The rows of each flow, in the order of time; each flow gets a unique name.
 
-    An agent numbers its flows from 1 on: the same number in a later file is the same flow if it
-    goes on there to the microsecond, and another one if not.
+    Each agent numbers its flows from 1 on. The same number in a later file is the same flow if its
+    time continues there to the microsecond, and another flow if not.
     """
     names: list[str] = []
     taken: list[list[int]] = []
@@ -345,7 +345,7 @@ def _flows(files: list[File], count: Count) -> list[tuple[str, Rows]]:
                 names.append(f"{file.began_unix_us}:{number}")
                 taken.append([])
             elif from_s < before_s - FOLLOWS_S:
-                count.left_out["a flow's time runs backwards"] += 1
+                count.left_out["a flow's time goes backwards"] += 1
                 continue
             last[number] = (flow, until_s, at)
             taken[flow].append(place)
@@ -363,7 +363,7 @@ def _flows(files: list[File], count: Count) -> list[tuple[str, Rows]]:
 
 
 def _of_flow(rows: Rows, names: list[str], count: Count) -> tuple[Rows, dict[str, Floats]]:
-    """The states of a flow that have an outcome, the arm of each being the one that rode on."""
+    """The states of a flow that have an outcome, each with the arm that drove the flow next."""
     from_s, until_s, rate, lost, rtt_ms = rows.numbers.T
     span_s = until_s - from_s
     weight = np.where(rtt_ms > 0, rate * span_s, 0.0)
@@ -372,7 +372,7 @@ def _of_flow(rows: Rows, names: list[str], count: Count) -> tuple[Rows, dict[str
     follows = from_s[1:] - until_s[:-1] <= GAP_MAX_S
     breaks = np.flatnonzero(~follows | (rows.arm[1:] != rows.arm[:-1])) + 1
     ends = np.append(breaks, len(from_s))
-    # A state is the end of a row; what came of it begins with the next one.
+    # A state is the end of a row; its outcome begins with the next row.
     state = np.flatnonzero(follows)
     first = state + 1
     within = np.searchsorted(until_s, until_s[state] + HORIZON_S + FOLLOWS_S, side="right")
@@ -386,7 +386,7 @@ def _of_flow(rows: Rows, names: list[str], count: Count) -> tuple[Rows, dict[str
     value = values.of(rows.features[state], names, throughput, mean_ms)
     plausible = np.all([np.abs(of) <= VALUE_MAX for of in value.values()], axis=0)
     if not plausible.all():
-        count.left_out["what came of a state is not plausible"] += int((~plausible).sum())
+        count.left_out["an outcome is not plausible"] += int((~plausible).sum())
     some = np.flatnonzero(plausible)
     if len(some) > FLOW_ROWS_MAX:
         some = some[np.linspace(0, len(some) - 1, FLOW_ROWS_MAX).astype(int)]

@@ -1,14 +1,14 @@
 """Collects samples for training on a Ray cluster: `python -P -m remuda.training.ray_collect`.
 
-Hears lines of JSON, and says such. First comes what is to be done, `{"folder": DIR, "plans": N,
-"about": {..}, "seeds": [[FROM, TO], ..]}`; then the end of our input is ours. We say our `build`
-first, then `done` with the seeds of each file that is whole and in its place, and `broken` with the
-reason if we cannot go on.
+Reads and writes lines of JSON. The first line of the input is the task, `{"folder": DIR, "plans":
+N, "about": {..}, "seeds": [[FROM, TO], ..]}`; this process ends when its input ends. It writes its
+`build` first, then `done` with the seeds of each complete file that it has stored, and `broken`
+with the reason if it cannot continue.
 
-A task simulates the environments of one file in a folder of its own, by the same code as
-`remuda train antelope --collect` here, and hands over the file's bytes, which are the same. A
-worker that dies costs the file it was at. Workers need the package of the same build, with its
-extra `ray`; not what training itself needs.
+A Ray task simulates the environments of one file in its own folder, with the same code as `remuda
+train antelope --collect` on this machine, and returns the bytes of the file, which are the same. If
+a worker dies, only its current file is made again. Workers need the package of the same build with
+its extra `ray`, but not the packages for training.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ from remuda._ray import DEATHS_MAX, FIX, LOOK_S, BrokenError, imported, start
 from . import atomic
 
 AHEAD = 2
-"""So many files are given out for each processor: one to simulate, and one that is next."""
+"""The number of tasks for each processor: one runs, and one waits."""
 BYTES_MAX = 64 << 20
-"""A file of 25 environments has some 2 MB."""
+"""The most bytes of a file. A file of 25 environments has about 2 MB."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be collected."""
+    """What to collect."""
 
     folder: Path
     plans: int
     about: dict[str, str]
-    """What the files say of themselves."""
+    """Facts that each file contains."""
     seeds: list[tuple[int, int]]
-    """Of each file: the first, and the one after the last."""
+    """The first seed of each file, and the seed after its last one."""
 
     @staticmethod
     def read(line: str) -> Task:
-        """As the command says it."""
-        said = json.loads(line)
-        seeds = [(first, end) for first, end in said["seeds"]]
-        return Task(Path(said["folder"]), said["plans"], said["about"], seeds)
+        """Parses the command's line."""
+        message = json.loads(line)
+        seeds = [(first, end) for first, end in message["seeds"]]
+        return Task(Path(message["folder"]), message["plans"], message["about"], seeds)
 
 
 def simulated(
     build: str, seeds: tuple[int, int], plans: int, about: dict[str, str]
 ) -> tuple[str, bytes]:
-    """What a worker does: its build, and the bytes of a file; none if it is of another build."""
+    """Runs in a worker: returns its build, and a file's bytes; no bytes if the build differs."""
     if build != BUILD:
         return BUILD, b""
     with tempfile.TemporaryDirectory() as folder:
@@ -91,11 +91,11 @@ def run(
     say: Callable[[dict[str, Any]], None],
     stopped: threading.Event,
 ) -> None:
-    """Has all files made, `at_once` at a time, until it is stopped.
+    """Makes all files, `at_once` at a time, until `stopped` is set.
 
     Raises:
-        BrokenError: nothing more can be made, and why.
-        OSError: a file cannot be written.
+        BrokenError: if no more files can be made, with the reason.
+        OSError: if a file cannot be written.
     """
     remote = ray.remote(max_retries=DEATHS_MAX)(simulated)
     waiting = deque(task.seeds)
@@ -117,10 +117,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=about, prog="python -m remuda.training.ray_collect"
     )
-    parser.add_argument("--address", help="the cluster; without, one of our own")
+    parser.add_argument("--address", help="the cluster; without it, a new local one")
     parser.add_argument("--jobs", type=int, help="how many files at a time")
     arguments = parser.parse_args()
-    # Whatever else prints, also below us, prints to standard error.
+    # Everything else that this process prints goes to standard error.
     output = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
     stopped, ready = threading.Event(), threading.Event()
@@ -132,7 +132,8 @@ def main() -> int:
         sys.stdin.read()
         stopped.set()
         if not ready.is_set():
-            # Ray may look for a cluster for minutes; what it has started ends with us.
+            # Ray may try to find a cluster for minutes. What Ray has started ends with this
+            # process.
             os._exit(1)
 
     ray = None

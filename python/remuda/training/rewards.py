@@ -1,6 +1,6 @@
-"""Rewards of arms: the paper's equations, and what models are trained on.
+"""Rewards of arms: the paper's equations, and those for the training of models.
 
-Zhou et al., Antelope (ICNP 2021), section IV-A, equations 1 to 3; the agent's own of the same is
+Zhou et al., Antelope (ICNP 2021), section IV-A, equations 1 to 3. The agent computes the same in
 `selector/src/antelope/reward.rs`.
 """
 
@@ -15,19 +15,19 @@ from .samples import Floats, States
 MODES = {"default": (1.0, 1.0), "throughput": (1.0, 0.0), "delay": (0.0, 1.0)}
 """The paper's modes, by the weights of throughput and delay (zeta and theta)."""
 LEAST = 1e-3
-"""Less than this is no throughput, in Mbit/s: it keeps logarithms finite."""
+"""The least throughput in Mbit/s: keeps logarithms finite."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """How throughput and delay become one number."""
+    """How throughput and delay are combined into one number."""
 
     name: str
     delta: float
-    """Delays up to so many smallest ones count as the smallest (equation 2); 1: all count."""
+    """Delays up to this multiple of the smallest count as the smallest (equation 2)."""
 
     def reward(self, states: States, mode: str) -> Floats:
-        """Of each arm in each state: rows x arms."""
+        """The reward of each arm in each state: rows x arms."""
         zeta, theta = MODES[mode]
         throughput = np.maximum(states.throughput, LEAST)
         least = states.delay_ms.min(axis=1, keepdims=True)
@@ -45,10 +45,10 @@ FORMS = {
     "weighed": Form("weighed", 16.0),
     "paper": Form("paper", 512.0),
 }
-"""`power` is the default: throughput over delay, as arms are ranked by."""
+"""`power` is the default: throughput over delay, by which arms are ranked."""
 
 
 def shares(reward: Floats) -> Floats:
-    """Rewards as shares of the best arm's in the same state."""
+    """Rewards as shares of the best arm's reward in the same state."""
     share: Floats = reward / np.maximum(reward.max(axis=1, keepdims=True), 1e-12)
     return share

@@ -1,8 +1,8 @@
-"""Reads what `remuda train antelope --collect` has written, and says what each arm was worth when.
+"""Reads the files of `remuda train antelope --collect`, and computes each arm's value over time.
 
-Every run of an environment sees the same path at the same time: what an arm's own run did from a
-moment on is what the arm would have made of any other run's state at that moment, but for the
-switch.
+Every run of an environment has the same path at the same time. So what an arm achieved in its own
+run from a moment on is what it would have achieved from any other run's state at that moment, apart
+from the effects of the change.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Singles = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 
 CELL_S = 0.5
-"""Cells of the grid on which runs are compared, in seconds: as long as a sample."""
+"""The length of the cells in which runs are compared, in seconds: that of a sample."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sums:
-    """What each arm did, summed up from the start to each cell: environments x arms x cells + 1."""
+    """Sums for each arm from the start to each cell: environments x arms x (cells + 1)."""
 
     span_s: Floats
     delivered: Floats
@@ -32,7 +32,7 @@ class Sums:
     delay: Floats
 
     def between(self, at: tuple[Numbers, Numbers, Numbers]) -> Sums:
-        """Of some rows (environment, first cell, end cell), of each arm: rows x arms."""
+        """The sums between two cells of rows (environment, first cell, end cell): rows x arms."""
         environment, first, end = at
         each = (self.span_s, self.delivered, self.lost, self.delay)
         return Sums(*(of[environment, :, end] - of[environment, :, first] for of in each))
@@ -40,25 +40,25 @@ class Sums:
 
 @dataclasses.dataclass(frozen=True)
 class States:
-    """States to decide in, and what each arm made of the path from there on: rows x arms."""
+    """States in which to decide, and what each arm achieved from there on: rows x arms."""
 
     environment: NDArray[np.uint64]
     kind: list[str]
     at_s: Floats
     features: Singles
-    #: Payload a second, less what was lost, in Mbit/s.
+    #: Payload per second without lost bytes, in Mbit/s.
     throughput: Floats
-    #: One-way delay in ms: the mean round trip less half of that without a queue.
+    #: One-way delay in ms: the mean round trip minus half of the round trip without a queue.
     delay_ms: Floats
-    #: Mean round trip in ms, each weighed by what was delivered.
+    #: Mean round trip in ms, weighted by delivered bytes.
     rtt_ms: Floats
 
     def __len__(self) -> int:
-        """How many."""
+        """The number of rows."""
         return len(self.at_s)
 
     def only(self, mask: NDArray[np.bool_]) -> States:
-        """Those that the mask has."""
+        """The rows that the mask selects."""
         kind = [name for name, taken in zip(self.kind, mask, strict=True) if taken]
         return States(
             self.environment[mask],
@@ -72,21 +72,23 @@ class States:
 
 
 def facts(folder: Path) -> dict[str, str]:
-    """What the files say of themselves, which must be the same of all.
+    """Facts that the files contain. They must be equal in all files.
 
     Raises:
-        ValueError: if there are none, or they are of different programs or settings.
+        ValueError: if no files exist, or they are of different programs or settings.
     """
     files = sorted(folder.glob("samples-*.parquet"))
     if not files:
-        raise ValueError(f"{folder}: it has no samples-*.parquet\nfix: collect first, --collect")
-    said = [{k: v for k, v in pl.read_parquet_metadata(f).items() if ":" not in k} for f in files]
-    for file, facts in zip(files, said, strict=True):
+        raise ValueError(f"{folder}: no samples-*.parquet here\nfix: collect first, --collect")
+    all_facts = [
+        {k: v for k, v in pl.read_parquet_metadata(f).items() if ":" not in k} for f in files
+    ]
+    for file, facts in zip(files, all_facts, strict=True):
         facts.pop("ARROW", None)
-        if facts != said[0]:
+        if facts != all_facts[0]:
             rule = "it was made by another program or with other settings than the file before"
             raise ValueError(f"{file}: {rule}\nfix: collect again into an empty folder")
-    return said[0]
+    return all_facts[0]
 
 
 def _sums(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], Sums, Floats]:
@@ -103,7 +105,7 @@ def _sums(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], 
     cells = int(np.ceil(end.max() / CELL_S))
     shape = (len(seeds), len(arms), cells + 1)
     span, delivered, gone, delay = (np.zeros(shape) for _ in range(4))
-    # A sample lies across two cells or three: a tenth of it after the other.
+    # A sample overlaps two or three cells, so its tenths are added one by one.
     for part in np.linspace(0.05, 0.95, 10):
         cell = np.minimum(((first + (end - first) * part) / CELL_S).astype(int), cells - 1) + 1
         share_s = (end - first) / 10
@@ -118,11 +120,11 @@ def _sums(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], 
 
 
 def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -> States:
-    """The states of a collection, with what each arm did over `horizon_s` after each.
+    """The states of a collection, with what each arm achieved over `horizon_s` after each.
 
-    Left out: states so late that less than a third of the horizon is left.
+    States with less than a third of the horizon after them are left out.
     """
-    # Looked for once: a collection may still be growing.
+    # Lists the files once, because a collection may still be growing.
     all_rows = pl.scan_parquet(sorted(folder.glob("samples-*.parquet")))
     seeds, sums, least = _sums(all_rows, arms)
     columns = ["environment", "kind", "until_s", *features]

@@ -13,14 +13,14 @@ import xgboost
 from .samples import Floats, Numbers, Singles
 
 READ = ("left_children", "right_children", "split_indices", "split_conditions", "default_left")
-"""What the agent reads of a tree (selector/src/trees.rs)."""
+"""The parts of a tree that the agent reads (`selector/src/trees.rs`)."""
 DIGITS = 9
-"""Leaves keep this many digits: enough for a single, so nothing is lost."""
+"""Leaves have this many digits: enough for single precision, so nothing is lost."""
 
 DEPTH_MAX = 10
-"""The agent takes no deeper tree,"""
+"""The agent accepts no deeper tree,"""
 TREES_MAX = 4_096
-"""nor more of them."""
+"""and no more trees."""
 
 Settings = dict[str, Any]
 
@@ -28,12 +28,12 @@ Settings = dict[str, Any]
 def train(
     rows: Singles, target: Floats, trees: int, settings: Settings, weight: Floats | None = None
 ) -> dict[str, Any]:
-    """Trains one ensemble, rows counting alike if no weights say otherwise.
+    """Trains one ensemble. Without weights, all rows have the same weight.
 
     Returns:
-        What XGBoost saves of it.
+        The model as XGBoost saves it.
     """
-    # One thread each, so that sums are added in one order, and the same data give the same trees.
+    # One thread: sums are then added in the same order, and the same data give the same trees.
     fixed = {"objective": "reg:squarederror", "tree_method": "hist", "nthread": 1}
     data = xgboost.DMatrix(rows, np.asarray(target, dtype=np.float32), weight=weight, nthread=1)
     booster = xgboost.train(fixed | settings, data, num_boost_round=trees)
@@ -42,7 +42,7 @@ def train(
 
 
 def train_all(jobs: list[tuple[Any, ...]], processes: int) -> list[dict[str, Any]]:
-    """Trains many, some at a time, in the order of the jobs."""
+    """Trains several ensembles in parallel. Returns them in the order of the jobs."""
     if processes == 1:
         return [train(*job) for job in jobs]
     with ProcessPoolExecutor(processes) as pool:
@@ -50,10 +50,10 @@ def train_all(jobs: list[tuple[Any, ...]], processes: int) -> list[dict[str, Any
 
 
 def predict(saved: dict[str, Any], rows: Singles) -> Singles:
-    """What XGBoost itself says of rows."""
+    """XGBoost's own predictions for rows."""
     booster = xgboost.Booster(model_file=bytearray(json.dumps(saved).encode()))
-    said: Singles = booster.predict(xgboost.DMatrix(rows, nthread=1))
-    return said
+    predictions: Singles = booster.predict(xgboost.DMatrix(rows, nthread=1))
+    return predictions
 
 
 def _short(number: float) -> float:
@@ -61,7 +61,7 @@ def _short(number: float) -> float:
 
 
 def read_part(saved: dict[str, Any]) -> dict[str, Any]:
-    """The part of what XGBoost saved that the agent reads; a third of it."""
+    """The part of a saved model that the agent reads; a third of it."""
     learner = saved["learner"]
     booster = learner["gradient_booster"]
     trees = [
@@ -84,7 +84,7 @@ def read_part(saved: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree, an entry a node; a leaf is its own child."""
+    """One tree, with an entry for each node; a leaf is its own child."""
 
     left: Numbers
     right: Numbers
@@ -108,7 +108,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Trees from a file, checked, and walked by our own code: XGBoost's trusts what it reads."""
+    """Trees from a file, checked. Our own code evaluates them, as XGBoost trusts its input."""
 
     base: np.float32
     width: int
@@ -116,10 +116,10 @@ class Ensemble:
 
     @staticmethod
     def read(what: str, saved: object, width: int) -> Ensemble:
-        """Checks what `read_part` has written.
+        """Checks and reads what `read_part` has written.
 
         Raises:
-            ValueError: it breaks a rule; the message names `what`.
+            ValueError: if the trees break a rule; the message names `what`.
         """
         try:
             return _ensemble(saved, width)
@@ -127,11 +127,11 @@ class Ensemble:
             raise ValueError(f"{what}: {type(error).__name__}, {error}") from error
 
     def predict(self, rows: Singles) -> Singles:
-        """What XGBoost says of rows, to the bit: leaves are added in the trees' order."""
-        said = np.full(len(rows), self.base, dtype=np.float32)
+        """The same predictions as XGBoost's: leaves are added in the order of the trees."""
+        predictions = np.full(len(rows), self.base, dtype=np.float32)
         for tree in self.trees:
-            said += tree.walk(rows)
-        return said
+            predictions += tree.walk(rows)
+        return predictions
 
 
 def _ensemble(saved: Any, width: int) -> Ensemble:  # noqa: ANN401
@@ -160,7 +160,7 @@ def _tree(saved: Any, width: int) -> Tree:  # noqa: ANN401
     leaf = (left == -1) & (right == -1)
     inner = ~leaf
     at = np.arange(count)
-    # As XGBoost numbers nodes, children come after: so there is no way round in a circle.
+    # XGBoost numbers children after their parents, so there can be no cycle.
     for child in (left, right):
         if not ((child[inner] > at[inner]) & (child[inner] < count)).all():
             raise ValueError("a child must be a later node")
@@ -171,7 +171,7 @@ def _tree(saved: Any, width: int) -> Tree:  # noqa: ANN401
         for child in (left[node], right[node]):
             depth[child] = max(depth[child], depth[node] + 1)
     if depth.max() > DEPTH_MAX:
-        raise ValueError(f"a tree may be {DEPTH_MAX} comparisons deep")
+        raise ValueError(f"a tree may have {DEPTH_MAX} levels of comparisons at most")
     left, right = np.where(leaf, at, left), np.where(leaf, at, right)
     feature = np.where(leaf, 0, feature)
     return Tree(left, right, feature, number, missing_left, int(depth.max()))

@@ -1,13 +1,13 @@
-"""What an arm would make of a path: the logarithms that live flows are compared with.
+"""What an arm would achieve on a path: the logarithms that live flows are compared with.
 
-For the arm that rides from a state on, over the horizon:
+For the arm that drives a flow from a state on, over the horizon:
 
-- `throughput`: ln(payload less lost / the largest delivery rate by then), both in Mbit/s;
-- `delay`: ln(one-way delay / half of the smallest round trip by then), where the one-way delay is
-  the mean round trip less half of the smallest one.
+- `throughput`: ln(payload without lost bytes / largest delivery rate so far), both in Mbit/s;
+- `delay`: ln(one-way delay / half of the smallest round trip so far), where the one-way delay is
+  the mean round trip minus half of the smallest one.
 
-The largest rate and the smallest round trip are features of the state, so that a simulated row and
-a live one mean the same. The logarithm of an arm's power is their difference.
+The largest rate and the smallest round trip are features of the state, so that simulated and live
+rows have the same meaning. The logarithm of an arm's power is the difference of the two.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .rewards import LEAST
 from .samples import Floats, Singles, States
 
 KINDS = ("throughput", "delay")
-"""What is predicted, in the order of the file."""
+"""The predicted kinds, in the order of the file."""
 RATE_MAX = "rate_max_mbit_per_sec"
 RTT_MIN = "rtt_min_ms"
 
 
 def known(features: Singles, names: list[str]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which rows have what outcomes are measured by: a largest rate and a smallest round trip."""
+    """The rows whose features have a largest rate and a smallest round trip."""
     rate_max, rtt_min_ms = (features[:, names.index(name)] for name in (RATE_MAX, RTT_MIN))
-    # A NaN is not greater than 0.
+    # A comparison with NaN is false.
     return np.asarray((rate_max >= 0) & (rtt_min_ms > 0))
 
 
@@ -35,7 +35,7 @@ def of(
 ) -> dict[str, Floats]:
     """The values of outcomes, by kind; rows, or rows x arms, as the outcomes are.
 
-    All rows must be `known`. A throughput has losses subtracted.
+    All rows must be `known`. Lost bytes must be subtracted from throughputs.
     """
     shape = (-1,) + (1,) * (throughput_mbit_per_sec.ndim - 1)
     rate_max = features[:, names.index(RATE_MAX)].astype(float).reshape(shape)
@@ -46,6 +46,6 @@ def of(
 
 
 def of_states(states: States, names: list[str]) -> tuple[States, dict[str, Floats]]:
-    """Those of simulated states that have values, and the values: rows x arms."""
+    """Simulated states that have values, and the values: rows x arms."""
     usable = states.only(known(states.features, names))
     return usable, of(usable.features, names, usable.throughput, usable.rtt_ms)

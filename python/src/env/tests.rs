@@ -102,7 +102,7 @@ fn a_rate_above_the_link_fills_the_queue_and_loses() {
 #[test]
 fn a_window_of_half_a_bdp_gets_half_the_link() {
     let ranges = Ranges { start_ratio: Range::only(0.5), ..plain() };
-    // However long a step is.
+    // The result must not depend on the length of a step.
     let config = Config { control: Control::Window, step_rtts: 2.0, ..on(ranges) };
     let mut env = Env::new(config).unwrap();
     let mut observation = vec![0.0; env.observation_len()];
@@ -168,7 +168,7 @@ fn packets_are_counted_over_episodes() {
         }
         counts.push(env.packets_sent());
     }
-    // Twelve round trips of 40 packets each, or a few more.
+    // Twelve round trips of 40 packets each, or slightly more.
     assert!((480..510).contains(&counts[1]), "{counts:?}");
     assert_eq!(counts, [0, counts[1], 2 * counts[1], 3 * counts[1]]);
 }
@@ -227,7 +227,7 @@ fn a_flow_that_has_sent_all_terminates() {
 fn an_endless_flow_is_truncated_at_the_end_of_its_scenario() {
     let config = given(&FINITE.replace("bytes = 500_000", "stop_s = 2.5"));
     let (steps, _) = play(config, 1, 0.0);
-    // Two seconds of 40 ms steps, but for the warm-up.
+    // Two seconds in steps of 40 ms, without the warm-up.
     assert_eq!(steps.len(), 47);
     assert!(steps[46].truncated);
 }
@@ -236,16 +236,16 @@ fn an_endless_flow_is_truncated_at_the_end_of_its_scenario() {
 fn misuse_is_refused_by_name() {
     let mut env = Env::new(on(plain())).unwrap();
     let mut observation = vec![0.0; env.observation_len()];
-    let said = |result: Result<Step, Error>| result.unwrap_err().to_string();
-    assert!(said(env.step(0.0, &mut observation)).starts_with("no episode runs: call reset()"));
+    let text = |result: Result<Step, Error>| result.unwrap_err().to_string();
+    assert!(text(env.step(0.0, &mut observation)).starts_with("no episode runs: call reset()"));
     let short = env.reset(None, &mut observation[1..]).unwrap_err().to_string();
     assert_eq!(short, "`observation` has 79 values: must have 80");
     env.reset(Some(1), &mut observation).unwrap();
-    assert!(said(env.step(f32::NAN, &mut observation)).starts_with("the action is NaN: must be"));
+    assert!(text(env.step(f32::NAN, &mut observation)).starts_with("the action is NaN: must be"));
     for _ in 0..50 {
         env.step(-9.0, &mut observation).unwrap();
     }
-    assert!(said(env.step(0.0, &mut observation)).starts_with("no episode runs"));
+    assert!(text(env.step(0.0, &mut observation)).starts_with("no episode runs"));
 }
 
 #[test]

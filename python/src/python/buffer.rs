@@ -1,12 +1,12 @@
-//! NumPy's arrays as slices, without a copy.
+//! NumPy arrays as slices, without a copy.
 
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// A NumPy array that Rust writes into.
+/// A NumPy array for Rust to write into.
 ///
-/// It is C-contiguous and writable: [`Writable::slice`] refuses others.
+/// It must be C-contiguous and writable: [`Writable::slice`] refuses other arrays.
 pub struct Writable<T>(PyBuffer<T>);
 
 impl<'a, 'py, T: Element> FromPyObject<'a, 'py> for Writable<T> {
@@ -26,15 +26,15 @@ impl<T: Element> Writable<T> {
             return Ok(&mut []);
         }
         // SAFETY: the buffer is held, so the memory stays where it is; `PyBuffer::get` has checked
-        // type, size and alignment, and the lines above that it is one writable piece. The package
-        // passes arrays that nobody else has yet, or that a caller has lent for this call
-        // (`out=`), and none twice; a caller that writes to such an array from another thread
-        // meanwhile gets a mix of both, as from NumPy itself.
+        // type, size and alignment, and the lines above have checked that it is one writable block.
+        // The package passes either new arrays that no other code has, or an array that a caller
+        // lends for this call (`out=`), and none of them twice. If a caller writes to such an array
+        // from another thread at the same time, the values are mixed, as in NumPy.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast(), self.0.item_count()) })
     }
 }
 
-/// The values of an array, copied: it may change while the interpreter is let go of.
+/// A copy of an array's values, which may change while the interpreter is released.
 pub fn copied<T: Element>(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
     PyBuffer::get(object)?.to_vec(py)
 }

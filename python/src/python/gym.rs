@@ -1,4 +1,4 @@
-//! Environments for `gymnasium`: the Rust half of `remuda.env` and `remuda.vector`.
+//! Environments for `gymnasium`: the Rust part of `remuda.env` and `remuda.vector`.
 
 use super::buffer::{Writable, copied};
 use super::scenario::from_any;
@@ -70,7 +70,7 @@ impl Settings<'_> {
     }
 }
 
-/// What figures are called.
+/// The names of the figures.
 pub fn metrics(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
     PyTuple::new(py, METRICS)
 }
@@ -80,7 +80,7 @@ pub fn features(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
     PyTuple::new(py, FEATURES.map(|it| (it.name, it.unit, it.low, it.high, it.about)))
 }
 
-/// What a panic elsewhere left behind is an environment in mid-step: the next reset makes it anew.
+/// After a panic the environment may be in the middle of a step; the next reset restores it.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -120,7 +120,7 @@ impl PyEnv {
         locked(&self.env).observation_len()
     }
 
-    /// Starts an episode, and gives what is known of it.
+    /// Starts an episode. Returns its figures.
     fn reset<'py>(
         &self,
         py: Python<'py>,
@@ -139,7 +139,7 @@ impl PyEnv {
         Ok(info)
     }
 
-    /// Makes a step. It is too short to let go of the interpreter for.
+    /// Executes a step. A step is too short to release the interpreter.
     fn step<'py>(
         &self,
         py: Python<'py>,
@@ -187,7 +187,7 @@ impl PyEnvs {
         locked(&self.envs).observation_len()
     }
 
-    /// Starts an episode in each, or in those of a mask.
+    /// Starts an episode in each environment, or in those that a mask selects.
     fn reset(
         &self,
         py: Python<'_>,
@@ -202,8 +202,8 @@ impl PyEnvs {
         Ok(())
     }
 
-    /// Makes a step in each, without the interpreter.
-    #[expect(clippy::too_many_arguments, reason = "one array for each thing gymnasium wants")]
+    /// Executes a step in each environment, without the interpreter.
+    #[expect(clippy::too_many_arguments, reason = "gymnasium needs one array for each result")]
     fn step(
         &self,
         py: Python<'_>,

@@ -1,6 +1,6 @@
-//! The module `remuda._native`: what of the `remuda` package is written in Rust.
+//! The module `remuda._native`: the part of the `remuda` package that is written in Rust.
 //!
-//! Its types and rules are in `_native.pyi`, for people and type checkers alike.
+//! `_native.pyi` describes its types and rules, for readers and type checkers.
 
 mod buffer;
 mod gym;
@@ -15,7 +15,7 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::path::Path;
 
-/// What of the `remuda` package is written in Rust. Use it through `remuda`.
+/// The part of `remuda` that is written in Rust. Use it through `remuda`.
 #[pymodule]
 mod _native {
     #[pymodule_export]
@@ -39,7 +39,7 @@ mod _native {
     }
 }
 
-/// A file that cannot be read, as Python's own `open` says it: `FileNotFoundError` and its like.
+/// The exception of Python's own `open`, such as `FileNotFoundError`, for an unreadable file.
 fn unreadable(path: &Path, source: &std::io::Error) -> PyErr {
     let text = source.to_string();
     PyOSError::new_err((source.raw_os_error(), text, path.display().to_string()))
@@ -58,7 +58,7 @@ impl From<Error> for PyErr {
     }
 }
 
-/// A scenario that is none: `ValueError`, or `OSError` if its file cannot be read.
+/// An invalid scenario: `ValueError`, or `OSError` if its file cannot be read.
 fn refused(error: remuda_scenarios::Error) -> PyErr {
     match error {
         remuda_scenarios::Error::Read { path, source } => unreadable(&path, &source),
@@ -66,7 +66,7 @@ fn refused(error: remuda_scenarios::Error) -> PyErr {
     }
 }
 
-/// A scenario that cannot be simulated.
+/// The exception for a scenario that cannot be simulated.
 fn unfit(error: remuda_sim::Error) -> PyErr {
     match error {
         remuda_sim::Error::Scenario(error) => refused(error),
@@ -74,7 +74,7 @@ fn unfit(error: remuda_sim::Error) -> PyErr {
     }
 }
 
-/// A result that cannot be written, or read: `OSError` if it is the file system.
+/// A result that cannot be written or read: `OSError` for an error of the file system.
 fn unwritten(error: remuda_results::Error) -> PyErr {
     match error {
         remuda_results::Error::Io { path, source } => unreadable(&path, &source),

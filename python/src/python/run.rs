@@ -1,4 +1,4 @@
-//! Runs scenarios.
+//! Runs scenarios in the simulator, for Python.
 
 use super::scenario::{from_any, seeded};
 use super::table::Table;
@@ -16,13 +16,13 @@ use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Between two looks for Ctrl-C: a few milliseconds' work, on all but the fastest links.
+/// The simulated time between two checks for Ctrl-C: some milliseconds' work on most links.
 const SLICE: Nanos = Nanos::from_millis(100);
-/// The same, where other threads work.
+/// The time between two checks for Ctrl-C while other threads work.
 const LOOK: Duration = Duration::from_millis(50);
 const JOBS_MAX: usize = 1_024;
 
-/// What came of a scenario.
+/// The result of a scenario.
 #[pyclass(name = "Result", module = "remuda", frozen)]
 pub struct PyOutcome {
     outcome: Outcome,
@@ -32,12 +32,12 @@ pub struct PyOutcome {
 
 impl PyOutcome {
     fn new(outcome: Outcome, scenario: &Scenario) -> Self {
-        // A path that is no Unicode costs the result its scenario, and nothing else.
+        // If a path in the scenario is not Unicode, the result has no scenario text.
         let about = About { scenario_toml: scenario.to_toml().ok(), ..About::default() };
         Self { outcome, about, tables: Default::default() }
     }
 
-    /// The table of that kind, made when it is first asked for.
+    /// The table of a kind; it is built at the first call.
     fn table(&self, py: Python<'_>, kind: Kind) -> PyResult<Py<Table>> {
         let mut made = locked(&self.tables[kind as usize]);
         if let Some(table) = &*made {
@@ -52,25 +52,25 @@ impl PyOutcome {
 
 #[pymethods]
 impl PyOutcome {
-    /// A row per flow.
+    /// One row for each flow.
     #[getter]
     fn flows(&self, py: Python<'_>) -> PyResult<Py<Table>> {
         self.table(py, Kind::Flows)
     }
 
-    /// A row per link.
+    /// One row for each link.
     #[getter]
     fn links(&self, py: Python<'_>) -> PyResult<Py<Table>> {
         self.table(py, Kind::Links)
     }
 
-    /// A row per change of a flow's arm.
+    /// One row for each change of a flow's arm.
     #[getter]
     fn switches(&self, py: Python<'_>) -> PyResult<Py<Table>> {
         self.table(py, Kind::Switches)
     }
 
-    /// A row per decision about a flow's arm.
+    /// One row for each decision about a flow's arm.
     #[getter]
     fn decisions(&self, py: Python<'_>) -> PyResult<Py<Table>> {
         self.table(py, Kind::Decisions)
@@ -88,7 +88,7 @@ impl PyOutcome {
         self.table(py, Kind::LinkSamples)
     }
 
-    /// Writes its tables into a folder, as Parquet.
+    /// Writes the tables into a folder, as Parquet files.
     fn write(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
         py.detach(|| remuda_results::write(&folder, &self.outcome, &self.about)).map_err(unwritten)
     }
@@ -121,25 +121,25 @@ impl PyOutcome {
     }
 }
 
-/// Reads one run: what `Result.write` has written, or `remuda sim --out` in NAME-seedN.
+/// Reads one run that `Result.write` has written, or `remuda sim --out` in NAME-seedN.
 #[pyfunction]
 pub fn read(py: Python<'_>, folder: PathBuf) -> PyResult<PyOutcome> {
     let outcome = py.detach(|| remuda_results::read(&folder)).map_err(unwritten)?;
     Ok(PyOutcome { outcome, about: About::default(), tables: Default::default() })
 }
 
-/// What a panic elsewhere left behind is as good as any: nothing here is half changed.
+/// A panic of another thread leaves no half-changed value here.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Goes on until the end, a slice at a time; `look` may end it between two.
+/// Runs a simulation to its end, in slices; `step` runs a slice, and may end the simulation.
 fn simulate<E>(
     mut simulation: Simulation,
-    mut look: impl FnMut(&mut Simulation) -> Result<(), E>,
+    mut step: impl FnMut(&mut Simulation) -> Result<(), E>,
 ) -> Result<Outcome, E> {
     while !simulation.is_over() {
-        look(&mut simulation)?;
+        step(&mut simulation)?;
     }
     Ok(simulation.outcome())
 }
@@ -162,7 +162,7 @@ pub fn run(py: Python<'_>, scenario: &Bound<'_, PyAny>, seed: Option<u64>) -> Py
     Ok(PyOutcome::new(outcome, &scenario))
 }
 
-/// Runs scenarios in the simulator, several at a time; results come in the order of scenarios.
+/// Runs scenarios in the simulator, several at a time; results have the order of scenarios.
 #[pyfunction]
 #[pyo3(signature = (scenarios, seeds = None, jobs = None))]
 pub fn run_many(
@@ -194,26 +194,27 @@ pub fn run_many(
     Ok(made.map(|(outcome, scenario)| PyOutcome::new(outcome, scenario)).collect())
 }
 
-/// Raised by a worker that was told to end.
+/// The error of a worker that was stopped.
 struct Stopped;
 
 type Ran = Result<Result<Outcome, Stopped>, remuda_sim::Error>;
 
-/// Workers take the next scenario each; this thread looks for Ctrl-C.
+/// Each worker takes the next scenario; this thread checks for Ctrl-C.
 fn run_all(py: Python<'_>, scenarios: &[Scenario], jobs: usize) -> PyResult<Vec<Outcome>> {
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut outcomes: Vec<Option<Outcome>> = Vec::new();
     outcomes.resize_with(scenarios.len(), || None);
     std::thread::scope(|scope| {
         let (sender, results) = mpsc::channel::<(usize, Ran)>();
-        // A receiver is one thread's; behind a lock, whichever Python runs this on.
+        // A receiver belongs to one thread. The lock makes it usable on any thread that Python
+        // uses.
         let results = Mutex::new(results);
         for _ in 0..jobs.min(scenarios.len()) {
             let (sender, next, stop) = (sender.clone(), &next, &stop);
             scope.spawn(move || {
                 let mut index = next.fetch_add(1, Ordering::Relaxed);
                 while let Some(scenario) = scenarios.get(index) {
-                    // Fails only if nobody listens any more, and then `stop` is set.
+                    // Fails only if the receiver is gone, and then `stop` is set.
                     let _ = sender.send((index, run_one(scenario, stop)));
                     index = next.fetch_add(1, Ordering::Relaxed);
                 }
@@ -222,7 +223,7 @@ fn run_all(py: Python<'_>, scenarios: &[Scenario], jobs: usize) -> PyResult<Vec<
         drop(sender);
         let gathered = gather(py, &results, &mut outcomes);
         stop.store(true, Ordering::Relaxed);
-        // Workers end within a slice; Python may go on meanwhile.
+        // Workers end within a slice; the interpreter is released meanwhile.
         py.detach(|| while locked(&results).recv().is_ok() {});
         gathered
     })?;
@@ -240,7 +241,7 @@ fn run_one(scenario: &Scenario, stop: &AtomicBool) -> Ran {
     }))
 }
 
-/// Takes in results until there is nobody left to send one.
+/// Receives results until all workers have ended.
 fn gather(
     py: Python<'_>,
     results: &Mutex<mpsc::Receiver<(usize, Ran)>>,

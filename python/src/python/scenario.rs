@@ -8,23 +8,23 @@ use remuda_scenarios::Scenario;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// Deeper tables are no scenario, but perhaps a dict that holds itself.
+/// A deeper nesting is no scenario, but perhaps a dict that contains itself.
 const DEPTH_MAX: usize = 16;
 
-/// What is to happen: links, and flows over them.
+/// Links, and flows over them. Immutable.
 #[pyclass(name = "Scenario", module = "remuda", frozen)]
 #[derive(Clone)]
 pub struct PyScenario(pub Scenario);
 
 #[pymethods]
 impl PyScenario {
-    /// Reads and checks a file.
+    /// Reads and checks a TOML file.
     #[classmethod]
     fn load(_class: &Bound<'_, PyType>, path: PathBuf) -> PyResult<Self> {
         Scenario::load(&path).map(Self).map_err(refused)
     }
 
-    /// Checks a TOML text; `name` is what errors call it.
+    /// Checks a TOML text; errors contain `name`.
     #[classmethod]
     #[pyo3(signature = (text, name = "scenario"))]
     fn parse(_class: &Bound<'_, PyType>, text: &str, name: &str) -> PyResult<Self> {
@@ -42,12 +42,12 @@ impl PyScenario {
         from_dict(table, name).map(Self)
     }
 
-    /// As a file says it, with every value that has a default.
+    /// The scenario as the text of a TOML file, with all values that have a default.
     fn to_toml(&self) -> PyResult<String> {
         self.0.to_toml().map_err(refused)
     }
 
-    /// The same with another seed.
+    /// The same scenario with another seed.
     fn with_seed(&self, seed: u64) -> PyResult<Self> {
         seeded(self.0.clone(), Some(seed)).map(Self)
     }
@@ -108,7 +108,7 @@ impl PyScenario {
     }
 }
 
-/// A scenario from whatever stands for one: itself, a path, or a dict.
+/// The scenario that a value stands for: a `Scenario`, a path, or a dict.
 pub fn from_any(scenario: &Bound<'_, PyAny>) -> PyResult<Scenario> {
     if let Ok(scenario) = scenario.cast::<PyScenario>() {
         return Ok(scenario.get().0.clone());
@@ -153,11 +153,11 @@ fn table_of(dict: &Bound<'_, PyDict>, place: &str, depth: usize) -> PyResult<Tab
     Ok(table)
 }
 
-/// TOML knows no `None`, and nothing that has no text of its own.
+/// A value of a dict as TOML, which has no `None`, and only types with a text form.
 fn value_of(value: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Value> {
     let refuse = |rule: &str| Err(PyValueError::new_err(format!("`{place}`: {rule}")));
     if depth > DEPTH_MAX {
-        return refuse("tables within tables within tables: no scenario goes so deep");
+        return refuse("tables are nested too deep for a scenario");
     }
     if value.is_none() {
         return refuse("is None: leave the key out instead");

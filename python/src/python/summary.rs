@@ -51,7 +51,7 @@ pub fn summary<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, P
     Ok(dict)
 }
 
-/// One line for a person.
+/// The text of `repr(result)`.
 pub fn line(outcome: &Outcome) -> String {
     let Outcome { scenario, engine, seed, duration_s, .. } = outcome;
     let totals = totals(&outcome.flows);

@@ -1,8 +1,8 @@
-//! Results as Arrow, and as NumPy, without copies.
+//! Results as Arrow tables and NumPy arrays, without copies.
 //!
-//! Arrow's C data interface, in capsules:
+//! Implements Arrow's C data interface with capsules:
 //! <https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>. A column also
-//! speaks Python's buffer protocol (PEP 3118), which is how NumPy looks into it.
+//! implements Python's buffer protocol (PEP 3118), through which NumPy reads it.
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
@@ -43,7 +43,7 @@ impl Table {
     fn column(&self, name: &str) -> PyResult<&ArrayRef> {
         self.batch.column_by_name(name).ok_or_else(|| {
             let names = self.column_names().join(", ");
-            PyKeyError::new_err(format!("there is no column {name}; there are: {names}"))
+            PyKeyError::new_err(format!("no column {name}; the columns are: {names}"))
         })
     }
 }
@@ -65,7 +65,7 @@ impl Table {
         self.batch.num_columns()
     }
 
-    /// What the table says of itself: its scenario, seed and units.
+    /// Facts about the table: scenario, seed and units.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
@@ -82,7 +82,7 @@ impl Table {
         self.batch.num_rows()
     }
 
-    /// A column as a NumPy array: a view if it holds numbers and no nulls.
+    /// A column as a NumPy array: a view if it has numbers and no nulls.
     #[pyo3(signature = (column, *, zero_copy_only = false))]
     fn to_numpy<'py>(
         &self,
@@ -99,7 +99,7 @@ impl Table {
         if zero_copy_only {
             let why = if array.null_count() > 0 { "with nulls " } else { "" };
             let rule =
-                format!("`{column}` is of type {kind} {why}and cannot be seen without a copy");
+                format!("`{column}` is of type {kind} {why}and cannot be read without a copy");
             return Err(PyValueError::new_err(rule));
         }
         if *kind == DataType::Float64 {
@@ -110,7 +110,7 @@ impl Table {
             let texts: Vec<Option<&str>> = texts.iter().collect();
             return numpy.call_method1("array", (texts, "object"));
         }
-        let rule = "has no NumPy form; read it as Arrow, as in pyarrow.table(result.flows)";
+        let rule = "has no NumPy form; read it through Arrow, such as pyarrow.table(result.flows)";
         Err(PyValueError::new_err(format!("`{column}` is of type {kind}: it {rule}")))
     }
 
@@ -127,7 +127,7 @@ impl Table {
         PyCapsule::new_with_value(py, schema, SCHEMA)
     }
 
-    /// All as one Arrow struct. `requested_schema` is advice that Arrow lets producers ignore.
+    /// The table as one Arrow struct. Arrow lets producers ignore `requested_schema`.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -157,32 +157,32 @@ impl Table {
     }
 }
 
-/// The same, NaN where there is none.
+/// The array with NaN in place of nulls.
 fn with_nan(array: &ArrayRef) -> ArrayRef {
     let floats = array.as_primitive::<Float64Type>();
     let filled = floats.iter().map(|value| value.unwrap_or(f64::NAN));
     Arc::new(Float64Array::from_iter_values(filled))
 }
 
-/// A column of numbers, as Python's buffers are: what NumPy holds on to.
+/// A column of numbers as a Python buffer: the memory of a NumPy array.
 #[pyclass(module = "remuda", frozen)]
 pub struct Column {
-    /// Keeps the values where they are.
+    /// Keeps the memory of `values` alive.
     _array: ArrayRef,
     values: *const c_void,
     shape: [ffi::Py_ssize_t; 1],
     strides: [ffi::Py_ssize_t; 1],
-    /// PEP 3118's letter of the type.
+    /// The letter of the type in PEP 3118.
     format: &'static CStr,
 }
 
-// SAFETY: `values` points into the array, which is Send, Sync and never changes.
+// SAFETY: `values` points into the array, which is Send, Sync and immutable.
 unsafe impl Send for Column {}
 // SAFETY: as above.
 unsafe impl Sync for Column {}
 
 impl Column {
-    /// A view, if the array holds numbers and no nulls.
+    /// A view, if the array has numbers and no nulls.
     fn of(array: &ArrayRef) -> Option<Self> {
         if array.null_count() > 0 {
             return None;
@@ -218,39 +218,39 @@ impl Column {
 
     /// # Safety
     ///
-    /// Python calls this, with a view of its own to fill.
-    // SAFETY: what a caller owes is above; what is written to the view is checked to be there.
+    /// Only Python may call this, with its own view to fill.
+    // SAFETY: the caller's duties are above; the code checks that the view exists before it writes.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
         if view.is_null() {
-            return Err(PyBufferError::new_err("there is no view to fill"));
+            return Err(PyBufferError::new_err("the view is null"));
         }
         if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
             return Err(PyBufferError::new_err("a result is read-only: copy it first"));
         }
         let column = slf.get();
-        let asked = |flag: c_int| flags & flag == flag;
-        // SAFETY: Python says where to write. What is written points into the column, which
-        // `obj` keeps alive until the view is released, and which never changes.
+        let has = |flag: c_int| flags & flag == flag;
+        // SAFETY: Python passes a valid view to fill. The pointers in it point into the column,
+        // which `obj` keeps alive until the view is released, and which is immutable.
         unsafe {
             (*view).buf = column.values.cast_mut();
             (*view).len = column.shape[0] * column.strides[0];
             (*view).readonly = 1;
             (*view).itemsize = column.strides[0];
             (*view).format = std::ptr::null_mut();
-            if asked(ffi::PyBUF_FORMAT) {
+            if has(ffi::PyBUF_FORMAT) {
                 (*view).format = column.format.as_ptr().cast_mut();
             }
             (*view).ndim = 1;
             (*view).shape = std::ptr::null_mut();
-            if asked(ffi::PyBUF_ND) {
+            if has(ffi::PyBUF_ND) {
                 (*view).shape = column.shape.as_ptr().cast_mut();
             }
             (*view).strides = std::ptr::null_mut();
-            if asked(ffi::PyBUF_STRIDES) {
+            if has(ffi::PyBUF_STRIDES) {
                 (*view).strides = column.strides.as_ptr().cast_mut();
             }
             (*view).suboffsets = std::ptr::null_mut();

@@ -1,4 +1,4 @@
-//! Runs jobs of `remuda matrix`, for `remuda._ray`; and collects a file of training's samples, for
+//! Runs jobs of `remuda matrix` for `remuda._ray`, and collects a file of training samples for
 //! `remuda.training.ray_collect`.
 
 use pyo3::exceptions::PyValueError;
@@ -16,12 +16,12 @@ pub struct PyWorker(Worker);
 #[pymethods]
 impl PyWorker {
     #[new]
-    #[expect(clippy::needless_pass_by_value, reason = "PyO3 hands over what it has made")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
     fn new(python: PathBuf) -> Self {
         Self(Worker::new(&python))
     }
 
-    /// Runs a job, and says its row as JSON.
+    /// Runs a job. Returns its row as JSON.
     fn run(
         &mut self,
         py: Python<'_>,

@@ -10,27 +10,7 @@ const DOC_WORDS_MAX: usize = 3;
 
 /// Files with docs of three words or fewer, and how many. Their rewriting in plain words is under
 /// way: a count may shrink and never grow, and a file without one is to be taken out.
-const SHORT_DOCS: &[(&str, usize)] = &[
-    ("bench/fidelity/src/main.rs", 1),
-    ("cli/src/agent.rs", 1),
-    ("cli/src/author.rs", 4),
-    ("cli/src/demo/mod.rs", 1),
-    ("cli/src/doctor.rs", 2),
-    ("cli/src/flows.rs", 2),
-    ("cli/src/matrix/engine.rs", 1),
-    ("cli/src/matrix/mod.rs", 1),
-    ("cli/src/memory.rs", 2),
-    ("cli/src/model.rs", 1),
-    ("cli/src/prefer.rs", 1),
-    ("cli/src/programs.rs", 1),
-    ("cli/src/quic.rs", 2),
-    ("cli/src/report/mod.rs", 1),
-    ("cli/src/sim/mod.rs", 3),
-    ("cli/src/train/mod.rs", 5),
-    ("emulation/live/src/args.rs", 1),
-    ("emulation/live/src/mahimahi/args.rs", 4),
-    ("emulation/live/src/mahimahi/queue.rs", 2),
-];
+const SHORT_DOCS: &[(&str, usize)] = &[("bench/fidelity/src/main.rs", 1)];
 
 /// Endings of a path that prose names.
 const ENDINGS: [&str; 8] = [".rs", ".c", ".h", ".md", ".toml", ".sh", ".py", "/"];

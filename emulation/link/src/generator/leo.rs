@@ -1,10 +1,10 @@
-//! A path over low satellites: every 15 s another one, with another rate and another delay, and a
-//! gap between them.
+//! A path over low-orbit satellites. Every 15 s another satellite serves it, with another rate and
+//! another delay; nothing is sent for a short time at each hand-over.
 //!
 //! Starlink reassigns its terminals at seconds 12, 27, 42 and 57 of every minute (Tanveer et al.,
-//! "Making Sense of Constellations", 2023): so does this. A round begins in the midst of a pass, of
-//! the satellite that it ends with: nothing happens where rounds meet, and every hand-over is as
-//! every other. A round that is not of whole passes makes that one satellite's shorter or longer.
+//! "Making Sense of Constellations", 2023); so does this generator. A round begins in the middle of
+//! a pass and ends with the same satellite, so that the end of a round is no extra hand-over. If a
+//! round is not a multiple of 15 s, that satellite's pass is shorter or longer than the others.
 
 use super::poisson::ended;
 use super::{Emitter, Generated, packets_per_ms};
@@ -12,26 +12,25 @@ use crate::chance::fraction;
 use crate::time::Nanos;
 use rand_chacha::ChaCha8Rng;
 
-/// How long a satellite serves.
+/// How long one satellite serves.
 const PASS_MS: u32 = 15_000;
-/// When the first one of a round takes over.
+/// When the first hand-over of a round happens.
 const FIRST_MS: u32 = 12_000;
 
-/// A path that is handed over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Leo {
-    /// The least rate of a satellite, in Mbit/s.
+    /// The minimum rate of a satellite, in Mbit/s.
     pub least: f64,
-    /// The most, in Mbit/s; each rate between is as likely.
+    /// The maximum, in Mbit/s. Rates between the two are equally likely.
     pub most: f64,
-    /// Nothing leaves for so long after a hand-over, in milliseconds.
+    /// How long nothing is sent after a hand-over, in milliseconds.
     pub out_ms: u32,
-    /// A satellite adds up to this to the delay, in milliseconds.
+    /// The most that a satellite adds to the delay, in milliseconds.
     pub delay_ms_most: f64,
 }
 
 impl Leo {
-    /// A round of so many milliseconds.
+    /// Makes one round of `round_ms` milliseconds.
     pub fn round(self, round_ms: u32, rng: &mut ChaCha8Rng) -> Generated {
         let mut satellite = || {
             let rate = self.least + (self.most - self.least) * fraction(rng);
@@ -72,7 +71,7 @@ mod tests {
         LEO.round(round_ms, &mut ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Full packets in the milliseconds from one to before another.
+    /// Full packets sent from `from_ms` to before `to_ms`.
     fn packets(made: &Generated, from_ms: u32, to_ms: u32) -> usize {
         let stamps = made.trace.timestamps_ms();
         stamps.iter().filter(|at| (from_ms + 1..=to_ms).contains(at)).count()

@@ -1,32 +1,32 @@
-//! A cell's rate: it wanders between levels, and packets leave as a Poisson process of that rate.
+//! A cellular link: its rate walks between levels, and packets leave as a Poisson process.
 //!
 //! After Winstein, Sivaraman and Balakrishnan (Sprout, NSDI 2013, section 3.1), who model a
 //! cellular link as a Poisson process whose rate moves at random.
 //!
-//! *Differs from* Sprout: the rate walks over nine levels (up, down or stay, a third each) instead
-//! of a Brownian motion, and outages are the caller's.
+//! *Differs from* Sprout: the rate walks over nine levels (up, down or stay, each with probability
+//! 1/3) instead of a Brownian motion. Outages are set separately in the link's spec.
 
 use super::poisson::{ended, events};
 use super::{Generated, packets_per_ms};
 use rand::RngCore;
 use rand_chacha::ChaCha8Rng;
 
-/// From the least rate to the most, spaced by squares: the low rates are closer together.
+/// The number of rates from minimum to maximum. They are spaced by squares, so the low rates are
+/// closer together.
 const LEVELS: u32 = 9;
 
-/// A rate that wanders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Markov {
-    /// The least rate, in Mbit/s.
+    /// The minimum rate, in Mbit/s.
     pub least: f64,
-    /// The most, in Mbit/s.
+    /// The maximum rate, in Mbit/s.
     pub most: f64,
     /// How long a level lasts, in milliseconds.
     pub step_ms: u32,
 }
 
 impl Markov {
-    /// A round of so many milliseconds.
+    /// Makes one round of `round_ms` milliseconds.
     pub fn round(self, round_ms: u32, rng: &mut ChaCha8Rng) -> Generated {
         let mut stamps = Vec::new();
         let mut level = LEVELS / 2;

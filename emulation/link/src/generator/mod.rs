@@ -1,8 +1,8 @@
-//! Links nobody measured: moments at which they deliver, drawn from a seed.
+//! Synthetic links: the moments at which they deliver, drawn from a seed.
 //!
-//! A generator makes one round of a [`Trace`], and, for a satellite, the delays that go with it.
-//! A seed gives the same link on every machine: beside arithmetic there is only the exponential of
-//! `libm`, which is Rust's own everywhere.
+//! A generator makes one round of a [`Trace`]; for a satellite, also the delays that go with it. A
+//! seed gives the same link on every machine: beside arithmetic the generators use only the
+//! exponential of `libm`, a Rust implementation that is the same everywhere.
 
 mod leo;
 mod markov;
@@ -21,19 +21,19 @@ pub use wifi::Wifi;
 use crate::time::Nanos;
 use crate::trace::{OPPORTUNITY_BYTES, TUN_HEADER_BYTES, Trace};
 
-/// What an opportunity is of a rate: a full packet, without the header that Mahimahi counts.
+/// The bits of one opportunity: a full packet, without the header that Mahimahi counts.
 const PACKET_BITS: f64 = ((OPPORTUNITY_BYTES - TUN_HEADER_BYTES) * 8) as f64;
 
-/// Full packets in a millisecond at that rate: one at 12 Mbit/s.
+/// Full packets in a millisecond at this rate: one at 12 Mbit/s.
 pub(crate) fn packets_per_ms(mbit_per_sec: f64) -> f64 {
     mbit_per_sec * 1e3 / PACKET_BITS
 }
 
-/// One round of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
     pub trace: Trace,
-    /// Where its delay changes: moments of the round, each with what is added from then on.
+    /// Where the delay changes: moments of the round, each with what is added to the delay from
+    /// then on.
     pub delays: Vec<(Nanos, Nanos)>,
 }
 
@@ -43,14 +43,16 @@ impl Generated {
     }
 }
 
-/// Turns a rate into opportunities: what a millisecond leaves of a packet counts for the next.
+/// Turns a rate into opportunities. The fraction of a packet that a millisecond leaves over counts
+/// for the next.
 #[derive(Clone, Copy, Debug, Default)]
 struct Emitter {
     owed_pkts: f64,
 }
 
 impl Emitter {
-    /// As many as are due in that millisecond.
+    /// Adds the opportunities of the millisecond `at_ms`, in which the rate brings `packets`
+    /// packets.
     fn emit(&mut self, packets: f64, at_ms: u32, into: &mut Vec<u32>) {
         self.owed_pkts += packets;
         while self.owed_pkts >= 1.0 {
@@ -80,7 +82,7 @@ mod tests {
         ]
     }
 
-    /// What each is to have on average, and how far a minute of it may be off.
+    /// The mean rate each generator should have, and how far the rate of one minute may be off.
     #[test]
     fn a_round_lasts_what_it_should_and_has_the_rate_it_should() {
         let means = [(12.0, 0.02), (9.6, 0.5), (12.0, 0.01), (12.0, 0.05), (110.0, 0.5)];
@@ -102,7 +104,7 @@ mod tests {
         }
     }
 
-    /// A change here changes every result over such a link: it needs a line in CHANGELOG.md.
+    /// A change here changes every result over a generated link: it needs a line in CHANGELOG.md.
     #[test]
     fn the_first_moments_of_seed_1_stay() {
         let firsts = all(1).map(|(name, made)| {

@@ -1,19 +1,18 @@
-//! Several opportunities at once, each time after the same wait: Pantheon's paths 13 and 14, whose
-//! ACKs come together.
+//! Several opportunities at once at regular intervals: Pantheon's paths 13 and 14, on which ACKs
+//! arrive in groups.
 
 use super::Generated;
 
-/// So many packets each so often.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Periodic {
-    /// How many leave together.
+    /// How many packets leave together.
     pub packets: u32,
-    /// How far apart, in milliseconds.
+    /// The time from one group to the next, in milliseconds.
     pub interval_ms: u32,
 }
 
 impl Periodic {
-    /// A round: one wait, and its packets.
+    /// Makes one round: a single interval, with its packets at the end.
     pub fn round(self) -> Generated {
         let stamps = (0..self.packets).map(|_| self.interval_ms).collect();
         Generated::of("periodic", stamps)

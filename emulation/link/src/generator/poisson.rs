@@ -4,11 +4,11 @@ use super::{Generated, packets_per_ms};
 use crate::chance::fraction;
 use rand_chacha::ChaCha8Rng;
 
-/// A process of more events at once is several of fewer: a product of so many fractions would
-/// come near to what a double cannot hold.
+/// The largest mean of one draw. A larger mean is drawn in parts: a product of that many fractions
+/// would come near to the smallest number a double holds.
 const MEAN_MAX: f64 = 32.0;
 
-/// Packets leave at moments that know nothing of each other.
+/// Packets leave at independent moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Poisson {
     /// The mean rate, in Mbit/s.
@@ -16,7 +16,7 @@ pub struct Poisson {
 }
 
 impl Poisson {
-    /// A round of so many milliseconds.
+    /// Makes one round of `round_ms` milliseconds.
     pub fn round(self, round_ms: u32, rng: &mut ChaCha8Rng) -> Generated {
         let mean = packets_per_ms(self.mean);
         let mut stamps = Vec::new();
@@ -29,7 +29,8 @@ impl Poisson {
     }
 }
 
-/// A round ends where its last opportunity is: there is one at the end.
+/// A round lasts until its last opportunity, so this adds one at the end of the round if none is
+/// there.
 pub(super) fn ended(mut stamps: Vec<u32>, round_ms: u32) -> Vec<u32> {
     if stamps.last() != Some(&round_ms) {
         stamps.push(round_ms);
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
 
-    /// Mean and variance of a Poisson process are one number.
+    /// The mean and the variance of a Poisson process are equal.
     #[test]
     fn mean_and_variance_are_the_same() {
         for mean in [0.05, 1.0, 8.0, 80.0] {

@@ -3,19 +3,18 @@
 use super::poisson::ended;
 use super::{Emitter, Generated, packets_per_ms};
 
-/// A rate that climbs and falls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sawtooth {
-    /// What it climbs from, in Mbit/s.
+    /// The rate at the start of a tooth, in Mbit/s.
     pub least: f64,
-    /// What it climbs to, in Mbit/s.
+    /// The rate at the end of a tooth, in Mbit/s.
     pub most: f64,
-    /// How long it climbs, in milliseconds.
+    /// How long one climb takes, in milliseconds.
     pub tooth_ms: u32,
 }
 
 impl Sawtooth {
-    /// A round of so many milliseconds.
+    /// Makes one round of `round_ms` milliseconds.
     pub fn round(self, round_ms: u32) -> Generated {
         let mut stamps = Vec::new();
         let mut emitter = Emitter::default();

@@ -1,4 +1,4 @@
-//! Logs in Mahimahi's format, which its own graph scripts and others' read.
+//! Logs in Mahimahi's format, which Mahimahi's graph scripts and Pantheon's tools read.
 //!
 //! ```text
 //! # mahimahi mm-link (uplink) [12 Mbit/s] > up.log
@@ -16,16 +16,16 @@
 //! Times are whole milliseconds since the link's start. On a trace-driven link BYTES counts four
 //! bytes more than the packet, as Mahimahi's does.
 //!
-//! Differs from Mahimahi's in three ways, none of which its readers mind:
+//! Our logs differ from Mahimahi's in three ways, which its readers accept:
 //!
-//! - `FLOW`, the last column, numbers flows from 1 in the order of their first packets; 0, or no
-//!   column, is a flow not known. `mm-delay-graph` and `mm-throughput-graph` split a line at its
-//!   blanks and take the first three words, and of a departure the fourth. Pantheon's readers take
-//!   the last of a line's four or five words for the flow, and so this.
-//! - A line `# flow N: ...` before a flow's first packet names it. Readers skip what begins with
-//!   `#`, wherever it stands.
-//! - CoDel's drops at dequeue are logged; Mahimahi is silent about its own. As of its drops,
-//!   `mm-throughput-graph` dies of the first `d` (mahimahi#136); `mm-delay-graph` takes them.
+//! - `FLOW`, the last column, numbers flows from 1 in the order of their first packets. 0, or no
+//!   column, means that the flow is not known. `mm-delay-graph` and `mm-throughput-graph` split a
+//!   line at its blanks and use the first three words, and the fourth of a departure. Pantheon's
+//!   readers take the last of four or five words for the flow.
+//! - A line `# flow N: ...` before a flow's first packet names the flow. Readers skip lines that
+//!   begin with `#`, wherever they are.
+//! - CoDel's drops at dequeue are logged; Mahimahi does not log its own. `mm-throughput-graph`
+//!   stops at the first `d` line (mahimahi#136); `mm-delay-graph` accepts them.
 
 mod read;
 mod write;

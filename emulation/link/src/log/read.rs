@@ -1,15 +1,15 @@
-//! Reads logs, ours and Mahimahi's, and trusts no line of them.
+//! Reads logs, ours and Mahimahi's. Every line is checked.
 
 use crate::time::Nanos;
 use std::io::{self, BufRead, Read};
 
-/// Longer than any line that is one: a command line stands in the head.
+/// No valid line is longer; the longest is the command line in the head.
 const LINE_BYTES_MAX: u64 = 65_536;
-/// 49 days: what 32 bits hold, and far beyond any run.
+/// 49 days: the largest value of 32 bits, and far beyond any run.
 const AT_MS_MAX: u64 = u32::MAX as u64;
-/// 12 Gbit in a millisecond: the fastest link there is has less.
+/// 12 Tbit/s for a millisecond: faster than any link.
 const BYTES_MAX: u64 = 1_500_000_000;
-/// More than any queue holds.
+/// More packets than any queue holds.
 const PACKETS_MAX: u64 = 1_000_000_000;
 
 const BASE: &str = "# base timestamp: ";
@@ -24,7 +24,7 @@ pub enum LogEntry {
     Arrival {
         at_ms: u64,
         bytes: u64,
-        /// Its flow's number, or 0.
+        /// The flow's number, or 0 if it is not known.
         flow: u32,
     },
     /// A packet left the bottleneck.
@@ -32,95 +32,76 @@ pub enum LogEntry {
         at_ms: u64,
         bytes: u64,
         delay: Nanos,
-        /// Its flow's number, or 0.
+        /// The flow's number, or 0 if it is not known.
         flow: u32,
     },
     Drop {
         at_ms: u64,
         packets: u64,
-        /// All of them together.
+        /// The sum over all dropped packets.
         bytes: u64,
-        /// Their flow's number, or 0.
+        /// The flow's number, or 0 if it is not known.
         flow: u32,
     },
 }
 
-/// What a line of a log says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     Event(LogEntry),
-    /// The queue, in words.
+    /// A description of the queue.
     Queue(String),
-    /// A flow's number, and its name.
+    /// A flow's number and its name.
     Flow(u32, String),
-    /// The moment that the others count from, in ms.
+    /// The base timestamp in ms, from which all times count.
     Base(u64),
-    /// Nothing that a reader needs.
+    /// Any other comment, which readers skip.
     Comment,
 }
 
-/// What is wrong with a line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// It is not text, or not a line.
+    /// The line is not UTF-8, or is too long.
     #[error("must be UTF-8 text of at most 65536 bytes a line")]
     NotText,
-    /// Too few words, or too many.
     #[error(
         "`{line}`: must be `T # BYTES`, `T + BYTES [FLOW]`, `T - BYTES DELAY_MS [FLOW]` or \
          `T d PACKETS BYTES [FLOW]`"
     )]
     Form {
-        /// It, or its beginning.
+        /// The line, cut to 80 characters.
         line: String,
     },
-    /// A word is not the number it has to be.
     #[error("{what} is `{word}`: must be a whole number from {min} to {max}")]
-    Number {
-        what: &'static str,
-        word: String,
-        /// The least it may be.
-        min: u64,
-        /// The most it may be.
-        max: u64,
-    },
-    /// No `# base timestamp:` stands before the first event.
+    Number { what: &'static str, word: String, min: u64, max: u64 },
     #[error("an event before `# base timestamp: MS`; is the head of the log missing?")]
     NoBase,
     #[error("a second `# base timestamp:`; two logs in one file? Give each its own")]
     SecondBase,
-    /// Before the log's own beginning.
+    /// The event's time is before the log's base timestamp.
     #[error("the time is {at_ms} ms, before the base timestamp, {base_ms} ms")]
     BeforeBase {
-        /// When, as it is written.
+        /// The event's time as written in the log.
         at_ms: u64,
         base_ms: u64,
     },
-    /// It left before it came.
+    /// The packet would have arrived before the log began.
     #[error("a delay of {delay_ms} ms at {at_ms} ms: the packet came before the log began")]
     DelayTooLong {
-        /// When it left, since the base.
+        /// When the packet left, since the base timestamp.
         at_ms: u64,
-        /// How long it had waited.
+        /// How long the packet had waited.
         delay_ms: u64,
     },
 }
 
-/// Why a log could not be read on.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// A line breaks a rule.
     #[error("line {number}: {error}")]
-    Line {
-        number: u64,
-        /// What is wrong with it.
-        error: LineError,
-    },
+    Line { number: u64, error: LineError },
 }
 
-/// Reads a log line by line, from anything that has lines.
 #[derive(Debug)]
 pub struct LogReader<R> {
     from: R,
@@ -130,12 +111,11 @@ pub struct LogReader<R> {
 }
 
 impl<R: BufRead> LogReader<R> {
-    /// Reads from its beginning.
     pub fn new(from: R) -> Self {
         Self { from, number: 0, base_ms: None, buffer: Vec::new() }
     }
 
-    /// What the next line says; none at the end.
+    /// Reads the next line; `None` at the end of the log.
     pub fn next_line(&mut self) -> Result<Option<Line>, ReadError> {
         self.buffer.clear();
         let length = self.from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.buffer)?;
@@ -219,7 +199,7 @@ fn flow(word: Option<&str>) -> Result<u32, LineError> {
     Ok(number as u32)
 }
 
-/// Digits alone: `parse` would take `+5` too.
+/// Accepts digits only: `parse` would accept `+5` too.
 fn number(what: &'static str, word: &str, min: u64, max: u64) -> Result<u64, LineError> {
     let digits = word.bytes().all(|byte| byte.is_ascii_digit());
     let number = word.parse().ok().filter(|number| digits && (min..=max).contains(number));

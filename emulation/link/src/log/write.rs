@@ -1,10 +1,10 @@
-//! Writes logs.
+//! Writes the log of a link.
 
 use crate::time::Nanos;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// More flows than this would make a log's memory that of an attack: those to come are 0.
+/// Bounds the memory of a log. Flows beyond this number are written as 0, not known.
 const FLOWS_MAX: usize = 65_536;
 
 /// What happened on a link.
@@ -13,33 +13,31 @@ pub enum LogKind {
     /// The link could have delivered this many bytes.
     Opportunity { bytes: u64 },
     Arrival {
-        /// Its length on this link.
+        /// Its length on this link, in bytes: on a trace, with Mahimahi's four bytes of header.
         bytes: u32,
     },
     /// A packet left the bottleneck.
     Departure {
-        /// Its length on this link.
+        /// Its length on this link, in bytes.
         bytes: u32,
         delay: Nanos,
     },
-    /// A packet was dropped.
     Drop {
-        /// Its length on this link.
+        /// Its length on this link, in bytes.
         bytes: u32,
     },
 }
 
-/// What happened on a link, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEvent {
     /// Since the link's start.
     pub at: Nanos,
     pub kind: LogKind,
-    /// As [`Packet::flow`](crate::Packet::flow) has it; zero if it is not known.
+    /// The flow's identifier, from [`Packet::flow`](crate::Packet::flow); zero if it is not known.
     pub flow: u64,
 }
 
-/// The lines at the top of a log, by which it describes itself.
+/// The lines at the top of a log, which describe the link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogHeader {
     /// `uplink` or `downlink`.
@@ -48,20 +46,19 @@ pub struct LogHeader {
     pub rate: String,
     /// The log's own file name.
     pub log_file: String,
-    /// The command that made it.
     pub command_line: String,
-    /// The queue, in words.
+    /// A description of the queue.
     pub queue: String,
     /// Wall-clock milliseconds since 1970 at the link's start.
     pub init_timestamp_ms: u64,
-    /// Anything else needed to make the run again: `key: value`, one a line.
+    /// Anything else needed to repeat the run, as `key: value`, one setting a line.
     pub settings: Vec<String>,
 }
 
 #[derive(Debug)]
 pub struct LogWriter<W: Write> {
     out: W,
-    /// The number of each flow, by what packets call it.
+    /// The number of each flow, by [`Packet::flow`](crate::Packet::flow).
     flows: BTreeMap<u64, u32>,
 }
 
@@ -81,7 +78,7 @@ impl<W: Write> LogWriter<W> {
         Ok(Self { out, flows: BTreeMap::new() })
     }
 
-    /// Names a flow, the first time it is asked to, in a line of its own.
+    /// Writes a line with the flow's name, on the first call for that flow.
     pub fn name_flow(&mut self, flow: u64, name: impl FnOnce() -> String) -> io::Result<()> {
         if flow == 0 || self.flows.contains_key(&flow) {
             return Ok(());
@@ -111,7 +108,7 @@ impl<W: Write> LogWriter<W> {
         }
     }
 
-    /// From 1, in the order of the first packets; 0 once there are too many.
+    /// Numbers flows from 1 in the order of their first packets; 0 once there are too many.
     fn number(&mut self, flow: u64) -> u32 {
         if let Some(number) = self.flows.get(&flow) {
             return *number;
@@ -124,18 +121,17 @@ impl<W: Write> LogWriter<W> {
         number
     }
 
-    /// Hands on what is buffered.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Ends the log and gives back what it wrote to.
+    /// Ends the log and returns the writer.
     pub fn into_inner(self) -> W {
         self.out
     }
 }
 
-/// A line break in a value would let it pass for an event.
+/// Removes line breaks: a line break in a value would make the rest look like an event.
 fn one_line(value: &str) -> String {
     value.replace(['\n', '\r'], " ")
 }

@@ -8,9 +8,10 @@ use crate::time::Nanos;
 /// The settings of CoDel, RFC 8289.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoDelParams {
-    /// The standing delay that is acceptable. RFC 8289 section 4.2: 5 ms.
+    /// The acceptable standing delay. RFC 8289 section 4.2: 5 ms.
     pub target: Nanos,
-    /// The time a bad queue is given to drain. RFC 8289 section 4.1: 100 ms.
+    /// How long the delay may stand above the target before CoDel drops. RFC 8289 section 4.1: 100
+    /// ms.
     pub interval: Nanos,
     /// Marks packets of ECN-capable senders instead of dropping them.
     pub ecn: bool,
@@ -22,7 +23,7 @@ impl Default for CoDelParams {
     }
 }
 
-/// What CoDel takes its packets from.
+/// The queue from which CoDel takes packets.
 #[derive(Debug)]
 pub(crate) struct Source<'a, P> {
     pub(crate) fifo: &'a mut Fifo<P>,
@@ -79,7 +80,7 @@ impl CoDel {
         head
     }
 
-    /// RFC 8289 section 5.5: starts dropping, near the rate that held the queue last time.
+    /// RFC 8289 section 5.5: starts dropping, near the rate that controlled the queue last time.
     fn enter(&mut self, params: CoDelParams, now: Nanos) {
         self.dropping = true;
         let delta = self.count.saturating_sub(self.count_last);
@@ -89,7 +90,8 @@ impl CoDel {
         self.count_last = self.count;
     }
 
-    /// RFC 8289 section 5.4, `dodequeue`: the head, and whether it has stood too long.
+    /// RFC 8289 section 5.4, `dodequeue`: the head, and whether the delay has been above the target
+    /// for an interval.
     fn pop<P>(
         &mut self,
         params: CoDelParams,
@@ -100,7 +102,8 @@ impl CoDel {
             self.first_above = None;
             return (None, false);
         };
-        // "the queue's size has fallen below one MTU": what is left after this packet.
+        // "the queue's size has fallen below one MTU": this counts the packets that remain after
+        // the head.
         let left_bytes = source.fifo.bytes() + source.others_bytes;
         let is_short = left_bytes <= u64::from(crate::trace::OPPORTUNITY_BYTES);
         if now - head.arrived < params.target || is_short {
@@ -123,7 +126,7 @@ impl CoDel {
     }
 }
 
-/// Marks the head where it may, and gives it back; drops it otherwise.
+/// Marks the head and returns it if its sender uses ECN; drops it otherwise.
 fn punish<P: Packet>(
     params: CoDelParams,
     mut head: Held<P>,

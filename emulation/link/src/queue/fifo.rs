@@ -1,4 +1,4 @@
-//! Packets in the order they came, and their bytes.
+//! A first-in, first-out queue that also counts its bytes.
 
 use crate::queue::Held;
 use std::collections::VecDeque;

@@ -1,9 +1,10 @@
 //! FQ-CoDel, RFC 8290: a queue and a CoDel for each flow, served by deficit round robin.
 //!
 //! Section numbers are the RFC's. Flows are hashed into queues with a salt from the seed (section
-//! 4.1.2), so two may share one. Where the RFC leaves it open this does as Linux does: CoDel stops
-//! dropping when no more than a full packet waits in all queues together, and a full queue gives
-//! up half the bytes of the longest one, at most 64 packets, from its head.
+//! 4.1.2), so two flows may share a queue. Where the RFC leaves a choice open, this code does what
+//! Linux does: CoDel stops dropping when no more than a full packet waits in all queues together;
+//! and when the queue is full, the longest flow queue loses half of its bytes, at most 64 packets,
+//! from its head.
 
 use crate::packet::Packet;
 use crate::queue::codel::{CoDel, Source};
@@ -14,18 +15,18 @@ use rand::RngCore;
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 
-/// Section 4.1.3: packets given up at once when the queue is full.
+/// Section 4.1.3: the most packets dropped at once when the queue is full.
 const BATCH_PACKETS: usize = 64;
 
 /// The settings of FQ-CoDel, RFC 8290.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FqCoDelParams {
-    /// Of each queue's CoDel.
+    /// The settings of each queue's CoDel.
     pub codel: CoDelParams,
-    /// How many queues. Section 5.2.4: 1024. Above zero.
+    /// The number of queues, above zero. Section 5.2.4: 1024.
     pub flows: u32,
-    /// What a flow may send before the next has its turn. Section 5.2.3: 1514, a full Ethernet
-    /// frame. Above zero.
+    /// The bytes a queue may send before the next queue's turn, above zero. Section 5.2.3: 1514, a
+    /// full Ethernet frame.
     pub quantum_bytes: u32,
 }
 
@@ -35,14 +36,14 @@ impl Default for FqCoDelParams {
     }
 }
 
-/// The queue of the flows of one hash value.
+/// The queue of all flows with one hash value.
 #[derive(Clone, Debug)]
 struct FlowQueue<P> {
     fifo: Fifo<P>,
     codel: CoDel,
-    /// Bytes it may still send. Section 3.
+    /// Bytes the queue may still send in this turn. Section 3.
     credit_bytes: i64,
-    /// Whether it is in one of the lists.
+    /// Whether the queue is in `new` or `old`.
     is_active: bool,
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct FqCoDel<P> {
     queues: Vec<FlowQueue<P>>,
     /// Queues that have just become active, in order.
     new: VecDeque<u32>,
-    /// The others that are active, in order.
+    /// The other active queues, in order.
     old: VecDeque<u32>,
     packets: u64,
     bytes: u64,
@@ -135,7 +136,7 @@ impl<P: Packet> FqCoDel<P> {
                 queue.credit_bytes -= i64::from(held.bytes);
                 return Some(held);
             }
-            // A new queue takes its turn among the old ones before it counts as new again.
+            // An empty new queue joins the old ones once before it can count as new again.
             queue.is_active = is_new && !self.old.is_empty();
             let stays = queue.is_active;
             self.take_front(is_new);
@@ -175,7 +176,8 @@ impl<P: Packet> FqCoDel<P> {
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): every bit in moves every bit out.
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): each input bit changes every output
+/// bit with equal chance.
 fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -241,7 +243,7 @@ mod tests {
         let sent: Vec<u64> = std::iter::from_fn(|| bed.take()).take(60).collect();
         let large = sent.iter().filter(|flow| **flow == 1).count() as i64;
         let small = sent.len() as i64 - large;
-        // Equal bytes, to a quantum and a packet.
+        // Equal bytes, within a quantum and a packet.
         assert!((large * 1500 - small * 300).abs() <= 1514 + 1500, "{large} and {small}");
     }
 
@@ -257,7 +259,7 @@ mod tests {
         }
         bed.put(3, 100, 1_000);
         assert_eq!(bed.take(), Some(3));
-        // It has no more to send and goes to the end of the old: it cannot cut in again.
+        // Flow 3 has no more to send and goes to the end of the old list: it cannot go first again.
         assert_eq!(bed.take(), Some(1));
         bed.put(3, 100, 1_000);
         assert!(bed.queue.new.is_empty());

@@ -1,4 +1,4 @@
-//! The queue before the bottleneck, and what it does when it is full, or slow.
+//! The queue before the bottleneck, and its discipline.
 
 mod codel;
 mod fifo;
@@ -23,24 +23,24 @@ use red::Red;
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// The channel lost it (loss model), before the queue.
+    /// The loss model lost the packet, before the queue.
     Loss,
-    /// It exceeded the policer's rate and burst, before the queue.
+    /// The packet exceeded the policer's rate and burst, before the queue.
     Policer,
-    /// The queue was full when it came.
+    /// The packet arrived at a full queue.
     QueueFull,
-    /// The queue was full, and gave up its oldest (drop-head) or the oldest of its longest flow
-    /// (FQ-CoDel).
+    /// The queue was full and dropped its oldest packet (drop-head), or the oldest of its longest
+    /// flow (FQ-CoDel).
     HeadDrop,
-    /// CoDel (or FQ-CoDel) dropped it on the way out.
+    /// CoDel (or FQ-CoDel) dropped the packet at dequeue.
     CoDel,
-    /// PIE dropped it when it came.
+    /// PIE dropped the packet on arrival.
     Pie,
-    /// RED dropped it when it came.
+    /// RED dropped the packet on arrival.
     Red,
 }
 
-/// How much a queue holds. Both bounds apply; none is no bound.
+/// The size of a queue. Both bounds apply; `None` is no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
     /// At most this many packets.
@@ -57,34 +57,36 @@ impl Limit {
     }
 }
 
-/// What the queue does when it is full, or slow.
+/// What the queue does when it is full, or its delay is long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Discipline {
-    /// Refuses what does not fit.
+    /// Drops an arriving packet that does not fit.
     DropTail {
-        /// Marks a packet of an ECN-capable sender if more than this many wait when it comes, as
-        /// DCTCP asks of a switch (RFC 8257 section 3.1; its K).
+        /// Marks an arriving packet of an ECN-capable sender if more than this many packets wait:
+        /// the K that DCTCP sets in a switch (RFC 8257 section 3.1).
         mark_above_packets: Option<u64>,
     },
-    /// Takes it, and drops from the front until all fits.
+    /// Accepts an arriving packet, and drops from the front until all packets fit.
     DropHead,
     /// Drops (or marks) at the front when packets have waited too long; drop-tail when full.
     CoDel(CoDelParams),
-    /// Drops (or marks) at random as a controller of the delay says; drop-tail when full.
+    /// Drops (or marks) arrivals with a probability that follows the queueing delay; drop-tail when
+    /// full.
     Pie(PieParams),
-    /// A CoDel for each flow, and turns; drops from the longest when full.
+    /// Keeps a queue and a CoDel for each flow, served in turns; drops from the longest queue when
+    /// full.
     FqCoDel(FqCoDelParams),
-    /// Drops (or marks) at random as the average length says; drop-tail when full.
+    /// Drops (or marks) arrivals with a probability that follows the average queue length;
+    /// drop-tail when full.
     Red(RedParams),
 }
 
-/// A packet in the queue.
 #[derive(Clone, Debug)]
 pub struct Held<P> {
     pub packet: P,
-    /// What it counts for on this link, in bytes.
+    /// Its length on this link, in bytes.
     pub bytes: u32,
-    /// When it came to the queue.
+    /// When the packet came to the queue.
     pub arrived: Nanos,
 }
 
@@ -94,25 +96,25 @@ pub(crate) struct Length {
     pub(crate) bytes: u64,
 }
 
-/// What is to become of a packet that comes.
+/// What happens to an arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Pass,
-    /// It is marked, if its sender speaks ECN.
+    /// Mark the packet if its sender uses ECN; otherwise let it pass.
     Mark,
-    /// It is marked, or dropped if its sender does not speak ECN.
+    /// Mark the packet if its sender uses ECN; otherwise drop it.
     MarkOrDrop(DropReason),
     Drop(DropReason),
 }
 
-/// Where a discipline says what it did on the way out.
+/// Collects what a discipline drops and marks at dequeue.
 #[derive(Debug)]
 pub(crate) struct Penalties<'a, P> {
     pub(crate) dropped: &'a mut Vec<(Held<P>, DropReason)>,
     pub(crate) marked: &'a mut u64,
 }
 
-/// What a discipline remembers.
+/// The state of a discipline.
 #[derive(Clone, Debug)]
 enum State<P> {
     DropTail { mark_above_packets: Option<u64> },
@@ -123,18 +125,17 @@ enum State<P> {
     Red(Box<Red>),
 }
 
-/// A queue and its discipline.
 #[derive(Clone, Debug)]
 pub struct Queue<P> {
     state: State<P>,
     limit: Limit,
-    /// What waits, unless the discipline keeps several queues of its own.
+    /// The waiting packets. FQ-CoDel keeps its own queues instead.
     fifo: Fifo<P>,
     marked: u64,
 }
 
 impl<P: Packet> Queue<P> {
-    /// An empty queue. PIE and RED draw from `rng`, and FQ-CoDel its salt.
+    /// An empty queue. PIE and RED draw from `rng`; FQ-CoDel takes its salt from it.
     pub fn new(discipline: Discipline, limit: Limit, rng: ChaCha8Rng) -> Self {
         let state = match discipline {
             Discipline::DropTail { mark_above_packets } => State::DropTail { mark_above_packets },
@@ -147,7 +148,6 @@ impl<P: Packet> Queue<P> {
         Self { state, limit, fifo: Fifo::new(), marked: 0 }
     }
 
-    /// How many packets wait.
     pub fn packets(&self) -> u64 {
         match &self.state {
             State::FqCoDel(queues) => queues.packets(),
@@ -155,7 +155,6 @@ impl<P: Packet> Queue<P> {
         }
     }
 
-    /// How many bytes wait.
     pub fn bytes(&self) -> u64 {
         match &self.state {
             State::FqCoDel(queues) => queues.bytes(),
@@ -167,12 +166,13 @@ impl<P: Packet> Queue<P> {
         self.packets() == 0
     }
 
-    /// How many packets it marked "congestion experienced".
+    /// Packets this queue has marked "congestion experienced".
     pub fn marked(&self) -> u64 {
         self.marked
     }
 
-    /// Takes a packet in; what is dropped for it goes to `dropped`.
+    /// Adds an arriving packet. Packets dropped because of it, or the packet itself, go to
+    /// `dropped`.
     pub fn enqueue(&mut self, mut held: Held<P>, dropped: &mut Vec<(Held<P>, DropReason)>) {
         if let State::FqCoDel(queues) = &mut self.state {
             queues.enqueue(held, self.limit, dropped);
@@ -195,7 +195,7 @@ impl<P: Packet> Queue<P> {
         }
     }
 
-    /// Takes the next packet to send out; what is dropped on the way goes to `dropped`.
+    /// Takes the next packet to send. Packets dropped at dequeue go to `dropped`.
     pub fn dequeue(
         &mut self,
         now: Nanos,
@@ -224,14 +224,14 @@ impl<P: Packet> Queue<P> {
         }
     }
 
-    /// What is to become of a packet that comes to the one queue.
+    /// Decides about a packet that arrives at the single queue.
     fn judge(&mut self, held: &Held<P>) -> Verdict {
         let waiting = length(&self.fifo);
         let fits = self.limit.admits(waiting.packets + 1, waiting.bytes + u64::from(held.bytes));
         let full = Verdict::Drop(DropReason::QueueFull);
         match &mut self.state {
             State::DropHead => Verdict::Pass,
-            // The average is that of all that comes, a full queue's too.
+            // RED's average counts every arrival, also at a full queue.
             State::Red(red) => {
                 let verdict = red.judge(waiting, held.arrived);
                 if fits { verdict } else { full }
@@ -261,7 +261,7 @@ pub(crate) mod tests {
 
     const TAIL: Discipline = Discipline::DropTail { mark_above_packets: None };
 
-    /// A packet whose sender speaks ECN.
+    /// A packet whose sender uses ECN.
     #[derive(Clone, Debug, Default)]
     pub(crate) struct Ect {
         pub(crate) ce: bool,
@@ -279,7 +279,7 @@ pub(crate) mod tests {
 
     pub(crate) struct Overload<P> {
         pub(crate) queue: Queue<P>,
-        /// Packets dropped, by second.
+        /// Packets dropped in each second.
         pub(crate) drops: Vec<usize>,
     }
 
@@ -287,7 +287,7 @@ pub(crate) mod tests {
         Queue::new(discipline, limit, ChaCha8Rng::seed_from_u64(1))
     }
 
-    /// A link of one packet a millisecond that gets `per_ms` of them.
+    /// Offers `per_ms` packets a millisecond to a link that sends one a millisecond.
     pub(crate) fn overload<P: Packet + Default>(
         discipline: Discipline,
         limit: Limit,
@@ -311,7 +311,7 @@ pub(crate) mod tests {
         Overload { queue, drops: counts }
     }
 
-    /// Enqueues these sizes; returns what waits and what was dropped.
+    /// Enqueues packets of these sizes. Returns the sizes that wait and those that were dropped.
     fn fill(discipline: Discipline, limit: Limit, sizes: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let mut queue = queue(discipline, limit);
         let mut drops: Vec<(Held<u32>, DropReason)> = Vec::new();
@@ -369,7 +369,7 @@ pub(crate) mod tests {
         let marks: Vec<bool> = out.map(|held| held.packet.ce).collect();
         assert_eq!(marks, [false, false, false, true, true]);
         assert_eq!((queue.marked(), drops.len()), (2, 2));
-        // Who does not speak ECN is neither marked nor dropped.
+        // A packet without ECN is neither marked nor dropped.
         assert_eq!(fill(discipline, packets(5), &[1; 5]).0.len(), 5);
     }
 }

@@ -1,16 +1,18 @@
-//! PIE, RFC 8033: drops or marks arrivals with a probability that a controller of the delay sets.
+//! PIE, RFC 8033: a controller of the queueing delay sets the probability with which arrivals are
+//! dropped or marked.
 //!
 //! Section and appendix numbers are the RFC's. Every 15 ms the probability moves by
 //!
 //! ```text
-//! p = alpha * (delay - target) + beta * (delay - delay before)       scaled, while it is small
+//! p += alpha * (delay - target) + beta * (delay - delay before)      scaled, while p is small
 //! ```
 //!
-//! The delay is that of the packet that left last, by its time stamps (section 4.3's alternative
-//! to estimating the departure rate), and none when nothing waits. No timer is needed: updates
-//! that are due are made up for when a packet comes or goes, and nothing they read changes between.
+//! The delay is that of the packet that left last, from its time stamps (section 4.3's alternative
+//! to estimating the departure rate), and zero when no packet waits. The code needs no timer: an
+//! update that is due is made when the next packet arrives or leaves. Its inputs do not change in
+//! between.
 //!
-//! The probability is not scaled by a packet's length, which the RFC leaves open.
+//! The probability does not depend on a packet's length; the RFC leaves that open.
 
 use crate::chance::fraction;
 use crate::queue::{DropReason, Length, Limit, Verdict};
@@ -21,34 +23,37 @@ use rand_chacha::ChaCha8Rng;
 const ALPHA_HZ: f64 = 0.125;
 /// Section 4.2, `beta`: 1 1/4 Hz.
 const BETA_HZ: f64 = 1.25;
-/// Section 4.1: a queue of fewer bytes than two of these drops nothing (`MEAN_PKTSIZE`).
+/// Section 4.1: a queue of at most two packets of this size drops nothing (`MEAN_PKTSIZE`).
 const PACKET_BYTES_MEAN: u64 = 1024;
-/// Section 4.1: below this probability a delay below half the target drops nothing.
+/// Section 4.1: below this probability, nothing is dropped while the delay is below half the
+/// target.
 const PROBABILITY_SMALL: f64 = 0.2;
-/// Section 5.1, `MARK_ECNTH`: above this probability packets are dropped, not marked.
+/// Section 5.1, `MARK_ECNTH`: above this probability packets are dropped instead of marked.
 const MARK_PROBABILITY_MAX: f64 = 0.1;
-/// Section 5.4: from this sum of probabilities on a packet may be dropped, and
+/// Section 5.4: while the sum of probabilities since the last drop is below this, no packet is
+/// dropped.
 const ACCUMULATED_MIN: f64 = 0.85;
-/// section 5.4: from this one on it is.
+/// Section 5.4: when that sum reaches this, the packet is dropped.
 const ACCUMULATED_MAX: f64 = 8.5;
-/// Section 5.5: the most that one update adds, from a probability of 0.1 on.
+/// Section 5.5: the most that one update adds while the probability is 0.1 or more.
 const STEP_MAX: f64 = 0.02;
-/// Section 4.2: what is left of the probability at each update without a delay.
+/// Section 4.2: the probability is multiplied by this at each update without a delay.
 const DECAY: f64 = 0.98;
-/// Section 4.2: below a probability (left), steps are divided (right).
+/// Section 4.2: while the probability is below the left value, the step is divided by the right
+/// one.
 const SCALES: [(f64, f64); 6] =
     [(1e-6, 2048.0), (1e-5, 512.0), (1e-4, 128.0), (1e-3, 32.0), (1e-2, 8.0), (1e-1, 2.0)];
 
 /// The settings of PIE, RFC 8033.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieParams {
-    /// `QDELAY_REF`, the delay to hold. Section 4.2: 15 ms.
+    /// `QDELAY_REF`: the delay to hold. Section 4.2: 15 ms.
     pub target: Nanos,
-    /// `T_UPDATE`, how often the probability moves. Section 4.2: 15 ms.
+    /// `T_UPDATE`: the time between updates of the probability. Section 4.2: 15 ms.
     pub update: Nanos,
-    /// `MAX_BURST`, how long a burst is let through. Section 4.4: 150 ms.
+    /// `MAX_BURST`: how long a burst passes without drops. Section 4.4: 150 ms.
     pub burst: Nanos,
-    /// Marks packets of ECN-capable senders, while the probability is 10 % or less.
+    /// Marks packets of ECN-capable senders while the probability is at most 10 %.
     pub ecn: bool,
 }
 
@@ -92,7 +97,7 @@ impl Pie {
         }
     }
 
-    /// What is to become of a packet that comes when this much waits.
+    /// Decides about a packet that arrives when `waiting` is in the queue.
     pub(crate) fn judge(&mut self, waiting: Length, now: Nanos) -> Verdict {
         self.catch_up(now);
         if !self.is_active || self.burst_left > Nanos::ZERO || !self.is_early(waiting) {
@@ -106,13 +111,13 @@ impl Pie {
         }
     }
 
-    /// A packet found the queue full.
+    /// A packet arrived at a full queue.
     pub(crate) fn overflowed(&mut self) {
         self.accumulated = 0.0;
     }
 
-    /// A packet was taken in, and this much waits. Section 5.3: from a third of the limit on, PIE
-    /// is active.
+    /// A packet was enqueued, and `waiting` is now in the queue. Section 5.3: PIE becomes active
+    /// when the queue reaches a third of its limit.
     pub(crate) fn enqueued(&mut self, waiting: Length, limit: Limit, now: Nanos) {
         let is_third = |value: u64, limit: Option<u64>| {
             limit.is_some_and(|limit| value.saturating_mul(3) >= limit)
@@ -130,7 +135,7 @@ impl Pie {
         self.next_update = now + self.params.update;
     }
 
-    /// A packet that waited `delay` leaves; `is_last`: none is left.
+    /// A packet leaves after waiting `delay`; `is_last` if the queue is then empty.
     pub(crate) fn dequeued(&mut self, delay: Nanos, is_last: bool, now: Nanos) {
         self.catch_up(now);
         self.delay = if is_last { Nanos::ZERO } else { delay };
@@ -154,7 +159,8 @@ impl Pie {
         self.accumulated >= ACCUMULATED_MAX || fraction(&mut self.rng) < self.probability
     }
 
-    /// Makes every update that is due by `now`. An idle PIE goes inactive, so they are few.
+    /// Makes every update that is due by `now`. They are few: PIE becomes inactive when the queue
+    /// is idle.
     fn catch_up(&mut self, now: Nanos) {
         while self.is_active && self.next_update <= now {
             self.update();
@@ -201,7 +207,7 @@ mod tests {
         Pie::new(PieParams::default(), ChaCha8Rng::seed_from_u64(3))
     }
 
-    /// An active PIE whose packets wait these milliseconds, one update each; its probability.
+    /// The probability after each update of an active PIE, one for each of `delays_ms`.
     fn probabilities(start: f64, delays_ms: &[u64]) -> Vec<f64> {
         let mut pie = pie();
         pie.probability = start;
@@ -229,7 +235,7 @@ mod tests {
         near(&probabilities(0.05, &[15]), &[0.05 + 0.018_75 / 2.0]);
         near(&probabilities(0.005, &[15]), &[0.005 + 0.018_75 / 8.0]);
         near(&probabilities(0.0, &[15]), &[0.018_75 / 2048.0]);
-        // Without a delay it decays by 2 % besides, and never goes below 0.
+        // Without a delay the probability also decays by 2 %, and never falls below 0.
         near(&probabilities(0.2, &[0]), &[(0.2 - 0.001_875) * 0.98]);
         assert_eq!(probabilities(1e-7, &[0]), [0.0]);
     }
@@ -263,8 +269,8 @@ mod tests {
     #[test]
     fn it_holds_the_delay_against_twice_the_rate() {
         let run = overload::<u32>(Discipline::Pie(PieParams::default()), LIMIT, 2, 30);
-        // One packet a millisecond: what waits is the delay in milliseconds. Of 2000 packets a
-        // second half must go.
+        // One packet leaves a millisecond, so the queue's length in packets is the delay in
+        // milliseconds. Of 2000 packets a second half must be dropped.
         let waiting = run.queue.packets();
         assert!((3..60).contains(&waiting), "{waiting} of {:?}", run.drops);
         assert!((900..1_100).contains(&run.drops[29]), "{:?}", run.drops);

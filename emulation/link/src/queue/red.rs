@@ -1,31 +1,30 @@
 //! RED: random early detection, with ECN.
 //!
 //! Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance", IEEE/ACM
-//! Transactions on Networking 1(4), 1993, figure 2: every packet that comes moves an average of
-//! the queue's length, and is dropped (or marked) with a probability that grows with the average:
+//! Transactions on Networking 1(4), 1993, figure 2. Every arriving packet moves an average of the
+//! queue's length, and is dropped (or marked) with a probability that grows with the average:
 //!
 //! ```text
 //! average += weight * (length - average)             when the queue holds a packet
 //! average *= (1 - weight)^m                          when it is empty: m packets' time of idleness
 //! p_b = p_max * (average - min) / (max - min)        from min to max
 //! p_b = p_max + (1 - p_max) * (average - max) / max  from max to 2 max (gentle)
-//! p_a = p_b / (1 - count * p_b)                      count: packets since the last one hit
+//! p_a = p_b / (1 - count * p_b)                      count: packets since the last drop or mark
 //! ```
 //!
-//! "Gentle" is Floyd's recommendation of March 2000; without it everything is dropped from max on.
-//! Beyond the last threshold packets are dropped, not marked: senders that ignore marks must not
-//! fill the queue.
+//! "Gentle" is Floyd's recommendation of March 2000; without it every packet is dropped from max
+//! on. Beyond the last threshold packets are dropped, not marked, so that senders that ignore marks
+//! do not fill the queue.
 //!
-//! Differs from the paper: the time of idleness that makes no whole packet counts for the next
-//! one, so that m is an integer and the average is the same on every machine; and a queue measured
-//! in bytes treats short packets like long ones, as RFC 7141 has asked for since.
+//! Differs from the paper: idle time that is shorter than a packet's time is carried over, so that
+//! m is an integer and the average is the same on every machine; and a queue measured in bytes
+//! treats short packets like long ones, as RFC 7141 recommends.
 
 use crate::chance::fraction;
 use crate::queue::{DropReason, Length, Verdict};
 use crate::time::Nanos;
 use rand_chacha::ChaCha8Rng;
 
-/// What the length of a queue is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedUnit {
     Packets,
@@ -35,22 +34,24 @@ pub enum RedUnit {
 /// The settings of RED.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RedParams {
-    /// What both thresholds count.
+    /// The unit of both thresholds.
     pub unit: RedUnit,
-    /// No packet is dropped below this average. Floyd and Jacobson section 7: 5 packets.
+    /// Below this average no packet is dropped. Floyd and Jacobson section 7: 5 packets.
     pub min: f64,
-    /// Above min. Floyd 1997, "RED: Discussions of Setting Parameters": three times min.
+    /// Must be above `min`. Floyd 1997, "RED: Discussions of Setting Parameters": three times
+    /// `min`.
     pub max: f64,
-    /// The probability at max. Floyd 1997: 0.1.
+    /// The probability at `max`. Floyd 1997: 0.1.
     pub probability_max: f64,
-    /// Of a new length in the average. Floyd and Jacobson section 6: 0.002.
+    /// The weight of a new length in the average. Floyd and Jacobson section 6: 0.002.
     pub weight: f64,
-    /// Whether the probability rises to 1 between max and twice max, or jumps there.
+    /// Whether the probability rises to 1 between `max` and twice `max`, instead of jumping to 1 at
+    /// `max`.
     pub gentle: bool,
     /// Marks packets of ECN-capable senders instead of dropping them.
     pub ecn: bool,
-    /// How long the bottleneck takes for a full packet: by this the average decays while the
-    /// queue is empty.
+    /// How long the bottleneck takes for a full packet. While the queue is empty, the average
+    /// decays once in this time.
     pub packet_time: Nanos,
 }
 
@@ -75,9 +76,9 @@ pub(crate) struct Red {
     params: RedParams,
     rng: ChaCha8Rng,
     average: f64,
-    /// Packets since the last one hit; none below the lower threshold.
+    /// Packets since the last drop or mark; `None` while the average is below `min`.
     count: Option<u32>,
-    /// Since when the queue is empty; moves on by the packets' times that were counted.
+    /// Since when the queue is empty. Moves on by the packet times that have been counted.
     empty_since: Nanos,
 }
 
@@ -86,12 +87,12 @@ impl Red {
         Self { params, rng, average: 0.0, count: None, empty_since: Nanos::ZERO }
     }
 
-    /// The last packet that waited is taken out.
+    /// The last waiting packet left the queue.
     pub(crate) fn emptied(&mut self, now: Nanos) {
         self.empty_since = now;
     }
 
-    /// What is to become of a packet that comes when this much waits.
+    /// Decides about a packet that arrives when `waiting` is in the queue.
     pub(crate) fn judge(&mut self, waiting: Length, now: Nanos) -> Verdict {
         self.measure(waiting, now);
         let RedParams { min, max, probability_max, .. } = self.params;
@@ -109,7 +110,7 @@ impl Red {
         let count = self.count.map_or(0, |count| count.saturating_add(1));
         self.count = Some(count);
         let left = 1.0 - f64::from(count) * p_b;
-        // One draw whatever comes of it.
+        // Draw even if the draw cannot matter, so that every arrival uses one draw.
         if fraction(&mut self.rng) * left >= p_b {
             return Verdict::Pass;
         }
@@ -138,7 +139,7 @@ impl Red {
     }
 }
 
-/// `base` to the power of `exponent`, by multiplications alone: the same on every machine.
+/// `base` to the power of `exponent`, by multiplications only: the same on every machine.
 fn power(mut base: f64, mut exponent: u64) -> f64 {
     let mut product = 1.0;
     while exponent > 0 && product > 0.0 {
@@ -158,7 +159,8 @@ mod tests {
     use crate::queue::{Discipline, Limit};
     use rand::SeedableRng;
 
-    /// Judges packets of `bytes` before a queue of constant length; the gaps between those hit.
+    /// Judges packets of `bytes` at a queue of constant length. Returns the gaps between packets
+    /// that were dropped or marked.
     fn gaps(params: RedParams, bytes: u32, packets: u64) -> Vec<f64> {
         let mut red = Red::new(params, ChaCha8Rng::seed_from_u64(5));
         let waiting = Length { packets, bytes: packets * u64::from(bytes) };
@@ -246,7 +248,7 @@ mod tests {
         assert!(marked.queue.marked() > 20, "{}", marked.queue.marked());
         let dropped = overload::<u32>(Discipline::Red(params), limit, 2, 2);
         assert_eq!(dropped.queue.marked(), 0);
-        // Twice the rate: half is dropped, and the queue stays about max.
+        // At twice the rate half is dropped, and the queue stays near `max`.
         assert!(dropped.drops[1] > 900, "{:?}", dropped.drops);
         assert!((5..45).contains(&dropped.queue.packets()), "{}", dropped.queue.packets());
     }

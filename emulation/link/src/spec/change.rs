@@ -1,7 +1,7 @@
-//! What changes at set moments: rate steps, outages, path changes, loss.
+//! Changes at given moments: rate steps, outages, path changes, loss.
 //!
-//! Moments count from the start of the link. With a period, all that happens in it happens again
-//! and again, beginning with what holds at the start.
+//! Moments count from the start of the link. With a period, the changes repeat; each round begins
+//! with the values at the start.
 
 use super::error::{SpecError, check};
 use crate::schedule::Schedule;
@@ -10,50 +10,45 @@ use serde::{Deserialize, Serialize};
 
 const TIME_S_MAX: f64 = 1e8;
 const PERIOD_S_MIN: f64 = 1e-3;
-/// The share of its period that a link may be out: a packet must come to its end.
+/// The largest share of a period that outages may take, so that the link can still send.
 const OUT_SHARE_MAX: f64 = 0.99;
 
-/// From a moment on, another rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateStep {
-    /// When, in seconds since the start (of the period).
+    /// In seconds since the start (of the period).
     pub at_s: f64,
-    /// The rate from then on.
     pub rate_mbit_per_sec: f64,
 }
 
-/// From a moment on, another delay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelayStep {
-    /// When, in seconds since the start (of the period).
+    /// In seconds since the start (of the period).
     pub at_s: f64,
-    /// Propagation from then on, one way, for packets that leave the bottleneck.
+    /// The one-way propagation delay of packets that leave the bottleneck from then on.
     pub delay_ms: f64,
 }
 
-/// From a moment on, another share is lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossStep {
-    /// When, in seconds since the start (of the period).
+    /// In seconds since the start (of the period).
     pub at_s: f64,
-    /// Independent loss from then on.
+    /// The share of packets lost independently from then on.
     pub loss_percent: f64,
 }
 
-/// For some time, nothing leaves.
+/// A time in which no packet leaves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutageSpec {
-    /// When it begins, in seconds since the start (of the period).
+    /// The start, in seconds since the start of the link (of the period).
     pub at_s: f64,
-    /// How long it lasts.
     pub duration_s: f64,
 }
 
-/// A list of changes, by its key, and its period.
+/// A list of changes, with its key and its period.
 #[derive(Debug)]
 pub(super) struct Changes<'a, T> {
     pub(super) key: &'static str,
@@ -62,7 +57,7 @@ pub(super) struct Changes<'a, T> {
 }
 
 impl<T> Changes<'_, T> {
-    /// Checks the moments, each a begin and an end in seconds, and the period.
+    /// Checks the period, and that the moments (start and end of each change, in seconds) rise.
     fn check_moments(&self, span: impl Fn(&T) -> (f64, f64)) -> Result<(), SpecError> {
         if let Some(period_s) = self.period_s {
             let key = format!("{}_period_s", self.key);
@@ -157,7 +152,7 @@ impl Changes<'_, OutageSpec> {
         Ok(())
     }
 
-    /// True from the begin of each to its end.
+    /// A schedule that is true during each outage.
     pub(super) fn outages(&self) -> Option<Schedule<bool>> {
         let steps = self.list.iter().flat_map(|outage| {
             let end_s = outage.at_s + outage.duration_s;

@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-/// Which way a link runs. The two draw from different random streams of one seed.
+/// Which way a link runs. The two directions draw from different random streams of one seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the client to the server.
@@ -12,8 +12,8 @@ pub enum Direction {
     Down,
 }
 
-/// What a random stream is for: a change of one model must not move the draws of another. A new
-/// use goes to the end, for the same reason.
+/// The use of a random stream. Each use has its own stream, so that changing one model does not
+/// move the draws of another. For the same reason a new use goes at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RandomUse {
     Loss,
@@ -24,7 +24,7 @@ pub(super) enum RandomUse {
 }
 
 impl Direction {
-    /// As Mahimahi's logs name it.
+    /// The name in Mahimahi's logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Up => "uplink",
@@ -38,7 +38,7 @@ impl Direction {
         rng
     }
 
-    /// Four streams, two a direction, for each pair of uses.
+    /// Each pair of uses takes four streams, two for each direction.
     fn stream(self, use_: RandomUse) -> u64 {
         let (direction, use_) = (self as u64, use_ as u64);
         use_ / 2 * 4 + direction * 2 + use_ % 2

@@ -1,27 +1,22 @@
-//! What is wrong with a spec.
+//! Errors in a link's spec.
 
 use crate::trace::TraceError;
 use std::fmt;
 
-/// A value that a spec must not have.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// One value breaks a rule.
     #[error("`{key}` is {value}: {rule}")]
     Invalid {
         /// The key, with its table.
         key: String,
-        /// What it was set to.
         value: String,
-        /// What it must be.
+        /// The rule that the value breaks.
         rule: &'static str,
     },
-    /// The trace is not one.
     #[error("`{key}`: {source}")]
     Trace {
         /// The key, with its table.
         key: String,
-        /// What is wrong with it.
         source: TraceError,
     },
 }

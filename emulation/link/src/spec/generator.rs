@@ -1,4 +1,4 @@
-//! Which generator makes a link's opportunities, as a file says it.
+//! The generator that makes a link's opportunities, as a spec file describes it.
 
 use super::error::{SpecError, check};
 use super::{check_rate, check_span};
@@ -6,74 +6,66 @@ use crate::generator::{Generated, Leo, Markov, Periodic, Poisson, Sawtooth, Wifi
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// An hour; a gigabit's opportunities of it are 1.2 GB.
+/// An hour. At a gigabit, its opportunities would take 1.2 GB of memory.
 const ROUND_S_MAX: f64 = 3_600.0;
-/// What a round may hold: 200 MB of them.
+/// The largest number of opportunities in a round: 200 MB of memory.
 const PACKETS_MAX: f64 = 50e6;
 /// The most packets that 802.11n's block acknowledgement covers.
 const BURST_PKTS_MAX: u32 = 64;
-/// What a link delivers together at most: 1.5 MB.
+/// The most packets that a link delivers together: 1.5 MB.
 const TOGETHER_PKTS_MAX: u32 = 1_000;
 
-/// A generator, by its kind. After `round_s` what it made begins again.
+/// A generator. Its trace repeats after `round_s`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum GeneratorSpec {
     /// Opportunities as a Poisson process; see [`Poisson`].
     Poisson {
         mean_mbit_per_sec: f64,
-        /// How long a round is.
         #[serde(default = "minute")]
         round_s: f64,
     },
-    /// A rate that wanders, as a cell's; see [`Markov`].
+    /// A rate that changes at random, like that of a cellular link; see [`Markov`].
     Markov {
         min_mbit_per_sec: f64,
         max_mbit_per_sec: f64,
-        /// How long a rate lasts.
+        /// How long one rate lasts.
         #[serde(default = "tenth")]
         step_ms: f64,
-        /// How long a round is.
         #[serde(default = "minute")]
         round_s: f64,
     },
-    /// A rate that climbs and falls; see [`Sawtooth`].
+    /// A rate that climbs and falls back; see [`Sawtooth`].
     Sawtooth {
-        /// What it climbs from.
         min_mbit_per_sec: f64,
-        /// What it climbs to.
         max_mbit_per_sec: f64,
-        /// How long it climbs.
+        /// How long one climb takes.
         tooth_s: f64,
-        /// How long a round is.
         #[serde(default = "minute")]
         round_s: f64,
     },
     /// Bursts with waits between them; see [`Wifi`].
     Wifi {
         mean_mbit_per_sec: f64,
-        /// A burst has from one packet to so many.
+        /// A burst has 1 to this many packets.
         burst_pkts_max: u32,
-        /// How long a round is.
         #[serde(default = "minute")]
         round_s: f64,
     },
-    /// So many packets together each so often; see [`Periodic`].
+    /// A group of packets at regular intervals; see [`Periodic`].
     Periodic {
-        /// How many leave together.
+        /// How many packets leave together.
         packets: u32,
         interval_ms: f64,
     },
-    /// A path over satellites, handed over every 15 s; see [`Leo`].
+    /// A path over satellites, with a hand-over every 15 s; see [`Leo`].
     Leo {
-        /// The least rate of a satellite.
         min_mbit_per_sec: f64,
         max_mbit_per_sec: f64,
         /// How long nothing leaves after a hand-over.
         out_ms: f64,
         /// The most that a satellite adds to the delay.
         delay_ms_max: f64,
-        /// How long a round is.
         #[serde(default = "minute")]
         round_s: f64,
     },
@@ -98,7 +90,7 @@ fn range(min: f64, max: f64) -> Result<(), SpecError> {
     check(max >= min, "generator.max_mbit_per_sec", max, rule)
 }
 
-/// Trace files have whole milliseconds, and so have these.
+/// Spans must be whole milliseconds, as in trace files.
 fn check_whole(key: &str, ms: f64) -> Result<(), SpecError> {
     check((1.0..=ROUND_S_MAX * 1e3).contains(&ms), key, ms, "must be between 1 ms and an hour")
 }
@@ -115,7 +107,7 @@ impl GeneratorSpec {
         }
     }
 
-    /// The most it delivers for long, in Mbit/s.
+    /// The highest rate that lasts, in Mbit/s.
     fn most(&self) -> f64 {
         match self {
             Self::Periodic { packets, interval_ms } => f64::from(*packets) * 12.0 / interval_ms,
@@ -128,7 +120,7 @@ impl GeneratorSpec {
         }
     }
 
-    /// Whether it says what delay the link has at which moment.
+    /// Whether the generator also sets the link's delay.
     pub(super) fn sets_delays(&self) -> bool {
         matches!(self, Self::Leo { .. })
     }
@@ -175,7 +167,7 @@ impl GeneratorSpec {
         check(packets <= PACKETS_MAX, "generator.round_s", round_s, rule)
     }
 
-    /// One round of it.
+    /// Generates the opportunities of one round.
     pub(super) fn make(&self, rng: &mut ChaCha8Rng) -> Generated {
         let round_ms = whole_ms(self.round_s() * 1e3);
         match *self {
@@ -202,7 +194,7 @@ impl GeneratorSpec {
         }
     }
 
-    /// In words, for the first line of a log.
+    /// A description for the first line of a log.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Periodic { packets, interval_ms } => {

@@ -1,9 +1,9 @@
-//! What a link is to be, as a scenario file or a command line says it.
+//! The description of a link, as a scenario file or a command line gives it.
 //!
 //! ```toml
-//! rate_mbit_per_sec = 12        # or a trace, or a generator; none of them: no limit
+//! rate_mbit_per_sec = 12        # or a trace, or a generator; without any: no limit
 //! rate_steps = [{ at_s = 10, rate_mbit_per_sec = 24 }, { at_s = 20, rate_mbit_per_sec = 6 }]
-//! rate_steps_period_s = 30      # and again: 12 from 30 s on, 24 from 40 s on
+//! rate_steps_period_s = 30      # repeats: 12 from 30 s on, 24 from 40 s on
 //! # trace = "cell.trace"        # Mahimahi's; a .csv of rates; Pantheon's or Genet's .json
 //! # generator = { kind = "poisson", mean_mbit_per_sec = 2.64 } # markov, sawtooth, wifi, leo
 //! outages = [{ at_s = 5, duration_s = 0.5 }]        # outages_period_s: as above
@@ -11,7 +11,7 @@
 //! delay_steps = [{ at_s = 15, delay_ms = 60 }]      # delay_steps_period_s: as above
 //! jitter_std_ms = 1.5
 //! jitter_correlation = 0.5
-//! reordering = { percent = 1, extra_ms = 5 }        # these take longer, and may be overtaken
+//! reordering = { percent = 1, extra_ms = 5 }        # these packets may be overtaken
 //! loss_steps = [{ at_s = 20, loss_percent = 2 }]    # loss_steps_period_s: as above
 //! loss_percent = 0.1            # or: gilbert_elliott = { good_to_bad_percent = 1, ... }
 //! policer = { rate_mbit_per_sec = 10, burst_bytes = 30_000 }
@@ -55,48 +55,48 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A full packet, from the IP header on: what a queue of a fraction of a BDP always holds.
+/// A full packet, counted from the IP header on. A queue limit in BDPs is never below it.
 pub const FULL_PACKET_BYTES: u64 = 1500;
 
 /// 100 Gbit/s: a nanosecond is then 12 bytes, and exact arithmetic still fits 64 bits.
 const RATE_MBIT_PER_SEC_MAX: f64 = 100_000.0;
 /// 1 kbit/s: a full packet then takes 12 s.
 const RATE_MBIT_PER_SEC_MIN: f64 = 0.001;
-/// A minute: no path on earth, or to the moon, is longer.
+/// A minute: longer than any path on earth, or to the moon.
 const DELAY_MS_MAX: f64 = 60_000.0;
 
 /// One direction of a path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkSpec {
-    /// A constant rate of IP bytes: at 12, 1500 bytes a millisecond.
+    /// A constant rate of IP bytes: 12 is 1500 bytes a millisecond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_mbit_per_sec: Option<f64>,
-    /// Other rates, each from its moment on. A packet being sent goes on at the new rate.
+    /// Other rates, each from its moment on. A packet in transmission goes on at the new rate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rate_steps: Vec<RateStep>,
     /// After this time `rate_mbit_per_sec` holds again, and the steps repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_steps_period_s: Option<f64>,
-    /// A trace instead: Mahimahi's, or a series of rates. Without either, and without a generator,
-    /// the link sends at once and no queue builds up.
+    /// A trace instead of a rate: Mahimahi's, or a series of rates. A link without rate, trace or
+    /// generator sends at once, and no queue builds up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
-    /// Plays the trace once, not over and over; nothing leaves after its last opportunity.
+    /// Plays the trace once instead of repeating it; no packet leaves after its last opportunity.
     pub trace_once: bool,
-    /// A trace made from the seed instead.
+    /// A trace made from the seed, instead of a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generator: Option<GeneratorSpec>,
-    /// When nothing leaves. The queue holds what comes; what travels arrives. A trace plays on,
-    /// and its opportunities are lost.
+    /// Times in which no packet leaves. The queue holds packets that arrive; packets past the
+    /// bottleneck arrive at the other end. A trace plays on, and its opportunities are lost.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<OutageSpec>,
     /// After this time the outages repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outages_period_s: Option<f64>,
     pub delay_ms: f64,
-    /// Other delays, each from its moment on. Where the path gets shorter, packets wait for those
-    /// sent before, unless `jitter_reorders`.
+    /// Other delays, each from its moment on. When the path gets shorter, packets wait for those
+    /// sent before, unless `jitter_reorders` is set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub delay_steps: Vec<DelayStep>,
     /// After this time `delay_ms` holds again, and the steps repeat.
@@ -106,13 +106,13 @@ pub struct LinkSpec {
     pub jitter_std_ms: f64,
     /// Correlation of one packet's jitter with the next one's, from 0 to below 1.
     pub jitter_correlation: f64,
-    /// Lets jitter, and a change to a shorter path, change the order of packets.
+    /// Allows jitter, and a change to a shorter path, to reorder packets.
     pub jitter_reorders: bool,
-    /// A share of the packets travels longer, and may be overtaken.
+    /// A share of the packets that travels longer, and may be overtaken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reordering: Option<ReorderingSpec>,
     pub loss_percent: f64,
-    /// Other shares, each from its moment on.
+    /// Other loss shares, each from its moment on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub loss_steps: Vec<LossStep>,
     /// After this time `loss_percent` holds again, and the steps repeat.
@@ -120,20 +120,20 @@ pub struct LinkSpec {
     pub loss_steps_period_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gilbert_elliott: Option<GilbertElliottSpec>,
-    /// Drops what exceeds a rate, before the queue.
+    /// Drops packets beyond a rate and a burst, before the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policer: Option<PolicerSpec>,
-    /// The queue before the bottleneck.
     pub queue: QueueSpec,
-    /// Packets that arrive are held back and delivered together.
+    /// Holds arrived packets and delivers them together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aggregation: Option<AggregationSpec>,
-    /// Decides every random draw.
+    /// The seed of every random draw.
     pub seed: u64,
 }
 
 impl LinkSpec {
-    /// Checks every value but the trace's content. The first that breaks a rule is named.
+    /// Checks every value, but not the content of the trace. The error names the first value that
+    /// breaks a rule.
     pub fn validate(&self) -> Result<(), SpecError> {
         self.validate_rate()?;
         self.outages().validate()?;
@@ -187,9 +187,9 @@ impl LinkSpec {
         generator.validate()
     }
 
-    /// Makes the link. `rtt` is the path's, both ways; only `queue.limit_bdp` uses it.
+    /// Builds the link. `rtt` is the path's round trip; only `queue.limit_bdp` uses it.
     ///
-    /// Reads the trace, if there is one: the only I/O of this crate.
+    /// Reads the trace file, if the spec names one. This crate does no other I/O.
     pub fn build<P: Packet>(&self, rtt: Nanos, direction: Direction) -> Result<Link<P>, SpecError> {
         self.validate()?;
         let made = self.generated(direction);
@@ -216,7 +216,7 @@ impl LinkSpec {
         }))
     }
 
-    /// What it can carry, by time. Reads the trace, if there is one, or makes it.
+    /// How much the link can carry over time. Reads the trace file, or makes the trace.
     pub fn capacity(&self, direction: Direction) -> Result<Capacity, SpecError> {
         self.validate()?;
         let limit = match self.rate_model(self.generated(direction))? {
@@ -235,8 +235,8 @@ impl LinkSpec {
         })
     }
 
-    /// What its queue holds, in bytes of full packets; `None` if that has no limit. `rtt` is the
-    /// path's, as for [`build`](Self::build).
+    /// The size of the link's queue in bytes of full packets; `None` if it has no limit. `rtt` is
+    /// the path's round trip, as for [`build`](Self::build).
     pub fn queue_bytes(&self, rtt: Nanos, direction: Direction) -> Result<Option<f64>, SpecError> {
         let mean = self.mean_bits_per_sec(&self.rate_model(self.generated(direction))?);
         let limit = self.queue.limit(mean.map(|bits| bdp_bytes(bits, rtt)))?;
@@ -250,8 +250,9 @@ impl LinkSpec {
         Some(generator.make(&mut direction.rng(self.seed, RandomUse::Generator)))
     }
 
-    /// The largest packet that its queue and policer let through, in bytes, where they say one.
-    /// `rtt` is the path's, as for [`build`](Self::build); a trace is not read for it.
+    /// The largest packet that the queue and the policer let through, in bytes; `None` if neither
+    /// has such a limit. `rtt` is the path's round trip, as for [`build`](Self::build). The trace
+    /// file is not read.
     pub fn packet_bytes_max(&self, rtt: Nanos) -> Option<u64> {
         let bdp_bytes = self.rate_mbit_per_sec.map(|rate| bdp_bytes(bits_per_sec(rate), rtt));
         let queued = self.queue.limit(bdp_bytes).ok().and_then(|limit| limit.bytes);
@@ -259,17 +260,17 @@ impl LinkSpec {
         queued.into_iter().chain(policed).min()
     }
 
-    /// The propagation delay, one way, at the start.
+    /// The one-way propagation delay at the start.
     pub fn delay(&self) -> Nanos {
         Nanos::from_millis_f64(self.delay_ms)
     }
 
-    /// Whether it has a rate at all.
+    /// Whether the link has a rate, a trace or a generator.
     pub fn is_limited(&self) -> bool {
         self.rate_mbit_per_sec.is_some() || self.trace.is_some() || self.generator.is_some()
     }
 
-    /// The rate in words, as a log's first line gives it.
+    /// A description of the rate, for a log's first line.
     pub fn rate_text(&self) -> String {
         let mut text = match (&self.trace, self.rate_mbit_per_sec, &self.generator) {
             (Some(trace), ..) => trace.display().to_string(),
@@ -303,7 +304,7 @@ impl LinkSpec {
         })
     }
 
-    /// A trace's mean; otherwise the rate at the start.
+    /// The mean rate of a trace, otherwise the rate at the start.
     fn mean_bits_per_sec(&self, rate: &RateModel) -> Option<u64> {
         match rate {
             RateModel::Trace { trace, .. } => Some(trace.mean_bits_per_sec()),
@@ -311,8 +312,8 @@ impl LinkSpec {
         }
     }
 
-    /// The share of packets that it loses at random: in the long run, or at the start if that
-    /// changes.
+    /// The share of packets lost at random: the long-run share of a Gilbert–Elliott channel,
+    /// otherwise the share at the start.
     pub fn mean_loss_percent(&self) -> f64 {
         self.gilbert_elliott.as_ref().map_or(self.loss_percent, |it| it.mean_loss_percent())
     }

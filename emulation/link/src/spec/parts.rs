@@ -10,7 +10,7 @@ use crate::time::Nanos;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// A gigabyte: its tokens fit 64 bits.
+/// A gigabyte: its tokens still fit 64 bits.
 const BURST_BYTES_MAX: u64 = 1_000_000_000;
 
 /// Bursty loss; see [`GilbertElliott`].
@@ -39,7 +39,7 @@ impl GilbertElliottSpec {
         percent("gilbert_elliott.loss_bad_percent", self.loss_bad_percent)
     }
 
-    /// The share of packets it loses in the long run: p / (p + r) of them meet the bad state.
+    /// The share of packets lost in the long run: p / (p + r) of them meet the bad state.
     pub fn mean_loss_percent(&self) -> f64 {
         let (p, r) = (self.good_to_bad_percent, self.bad_to_good_percent);
         if p == 0.0 {
@@ -59,13 +59,13 @@ impl GilbertElliottSpec {
     }
 }
 
-/// A token bucket that drops what exceeds it, before the queue; see [`Policer`].
+/// A token bucket that drops packets beyond its rate and burst, before the queue; see [`Policer`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicerSpec {
-    /// The rate, of IP bytes.
+    /// The rate of IP bytes.
     pub rate_mbit_per_sec: f64,
-    /// What may pass at once after a silence.
+    /// The most bytes that pass at once after an idle time.
     pub burst_bytes: u64,
 }
 
@@ -82,12 +82,12 @@ impl PolicerSpec {
     }
 }
 
-/// A share of the packets travels longer, and may be overtaken; see [`Reordering`].
+/// A share of the packets that travels longer, and may be overtaken; see [`Reordering`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReorderingSpec {
     pub percent: f64,
-    /// How much longer than the others.
+    /// How much longer these packets travel than the others.
     pub extra_ms: f64,
 }
 
@@ -102,20 +102,20 @@ impl ReorderingSpec {
     }
 }
 
-/// Packets that arrive are released together; see [`Aggregation`].
+/// Arrived packets that are released together; see [`Aggregation`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AggregationSpec {
-    /// They are released at every multiple of this since the start,
+    /// Held packets are released at every multiple of this since the start,
     pub interval_ms: f64,
-    /// and as soon as so many are held. Without it: only then.
+    /// and as soon as this many are held. `None`: only at the multiples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets_max: Option<u64>,
 }
 
 impl AggregationSpec {
     pub(super) fn validate(&self) -> Result<(), SpecError> {
-        // A microsecond: any shorter interval would round to nothing.
+        // A microsecond; a shorter interval could round to zero.
         let fits = (0.001..=super::DELAY_MS_MAX).contains(&self.interval_ms);
         let rule = "must be between 0.001 and 60000";
         check(fits, "aggregation.interval_ms", self.interval_ms, rule)?;

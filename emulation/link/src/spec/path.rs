@@ -8,7 +8,7 @@ use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Both directions of a path, and where to log them.
+/// Both directions of a path, and their log files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PathSpec {
@@ -16,10 +16,10 @@ pub struct PathSpec {
     pub up: LinkSpec,
     /// From the server to the client.
     pub down: LinkSpec,
-    /// Where to log the uplink, in Mahimahi's format.
+    /// The log file of the uplink, in Mahimahi's format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub up_log: Option<PathBuf>,
-    /// Where to log the downlink.
+    /// The log file of the downlink.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down_log: Option<PathBuf>,
 }
@@ -30,12 +30,12 @@ impl PathSpec {
         Self { up: link.clone(), down: link, ..Self::default() }
     }
 
-    /// The round trip of an idle path, without the time to send a packet.
+    /// The round trip of an idle path, without transmission times.
     pub fn rtt(&self) -> Nanos {
         self.up.delay() + self.down.delay()
     }
 
-    /// Makes both links. Errors name the table: `up.delay_ms`.
+    /// Builds both links. Errors name the table: `up.delay_ms`.
     pub fn build<P: Packet>(&self) -> Result<(Link<P>, Link<P>), SpecError> {
         let up = self.up.build(self.rtt(), Direction::Up).map_err(|error| error.within("up"))?;
         let down =

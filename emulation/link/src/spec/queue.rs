@@ -1,4 +1,4 @@
-//! The queue before the bottleneck, as a spec says it.
+//! The queue before the bottleneck, as a spec describes it.
 
 use super::error::{SpecError, check};
 use super::{DELAY_MS_MAX, FULL_PACKET_BYTES};
@@ -7,37 +7,36 @@ use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// More would be a queue without end: say `infinite`.
+/// A larger queue is practically infinite: use `infinite`.
 const LIMIT_BDP_MAX: f64 = 100_000.0;
-/// Far beyond the 1024 of RFC 8290, and still a table of moderate size.
+/// Far above the 1024 of RFC 8290, and still a table of moderate size.
 const FLOWS_MAX: u32 = 1 << 20;
-/// A microsecond: what an AQM does that often would take all of a processor.
+/// A microsecond. Shorter intervals of a queue discipline would take all of a processor.
 const SPAN_MS_MIN: f64 = 0.001;
-/// A turn shorter than the smallest packet would go round for nothing, and
+/// Below the smallest packet, turns would pass without a packet being sent.
 const QUANTUM_BYTES_MIN: u32 = 40;
-/// none is longer than the largest IP packet.
+/// Above the largest IP packet, a longer turn has no use.
 const QUANTUM_BYTES_MAX: u32 = 65_536;
 
-/// The discipline of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueueKind {
     #[default]
     Infinite,
-    /// Refuses what does not fit.
+    /// Drops arriving packets that do not fit.
     DropTail,
-    /// Drops its oldest for what does not fit.
+    /// Drops its oldest packets to make room for an arriving one.
     DropHead,
     CoDel,
     Pie,
     #[serde(rename = "fq-codel")]
     FqCoDel,
-    /// Floyd and Jacobson 1993.
+    /// Random early detection: Floyd and Jacobson 1993.
     Red,
 }
 
 impl QueueKind {
-    /// As Mahimahi names it, or would.
+    /// The name in Mahimahi's logs, or in its style.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Infinite => "infinite",
@@ -51,9 +50,10 @@ impl QueueKind {
     }
 }
 
-/// The queue before the bottleneck. All but `infinite` need a limit; of several, each holds.
+/// The queue before the bottleneck. Every kind except `infinite` needs a limit. If several limits
+/// are set, all hold.
 ///
-/// The packet being sent on a link of known rate is out of the queue and not counted.
+/// On a link with a rate, the packet in transmission has left the queue and is not counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueSpec {
@@ -64,53 +64,55 @@ pub struct QueueSpec {
     /// At most this many bytes wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
-    /// At most this many bandwidth-delay products wait: (mean) rate of this link times the round
-    /// trip, which is the sum of both directions' `delay_ms`. Never less than one full packet.
-    /// Steps change neither: it is the rate and the delay that hold at the start.
+    /// At most this many bandwidth-delay products wait. The product is the link's (mean) rate times
+    /// the round trip, which is the sum of `delay_ms` of both directions; at least one full packet.
+    /// Rate and delay steps do not change it: the values at the start count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_bdp: Option<f64>,
-    /// CoDel, FQ-CoDel: the standing delay that is acceptable (5). PIE: the delay to hold (15).
+    /// CoDel, FQ-CoDel: the acceptable standing delay (5). PIE: the delay to hold (15).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_ms: Option<f64>,
     /// CoDel, FQ-CoDel: how long the delay may stand above the target.
     pub interval_ms: f64,
     /// CoDel, FQ-CoDel, PIE, RED: mark packets of ECN-capable senders instead of dropping them.
     pub ecn: bool,
-    /// Infinite, drop-tail: marks a packet of an ECN-capable sender that finds more than this many
-    /// waiting (DCTCP's K).
+    /// Infinite, drop-tail: marks an arriving packet of an ECN-capable sender if more than this
+    /// many packets wait (DCTCP's K).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn_threshold_packets: Option<u64>,
-    /// PIE: how often the probability moves (15).
+    /// PIE: the time between updates of the probability (15).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_ms: Option<f64>,
-    /// PIE: how long a burst is let through (150).
+    /// PIE: how long a burst passes without drops (150).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst_ms: Option<f64>,
     /// FQ-CoDel: how many queues flows are hashed into (1024).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<u32>,
-    /// FQ-CoDel: what a flow may send in its turn (1514).
+    /// FQ-CoDel: how many bytes a queue may send in its turn (1514).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantum_bytes: Option<u32>,
     /// RED: no packet is dropped below this average (5, or a third of the maximum).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_packets: Option<u64>,
-    /// RED: the average at which `drop_percent_max` is met (three times the minimum).
+    /// RED: the average at which the probability reaches `drop_percent_max` (three times the
+    /// minimum).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_packets: Option<u64>,
-    /// RED: as `min_packets`, where bytes are counted.
+    /// RED: like `min_packets`, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_bytes: Option<u64>,
-    /// RED: as `max_packets`, where bytes are counted.
+    /// RED: like `max_packets`, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
-    /// RED: the probability of a drop, or mark, at the maximum (10).
+    /// RED: the probability of a drop or mark at the maximum (10).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drop_percent_max: Option<f64>,
-    /// RED: of a new length in the average (0.002).
+    /// RED: the weight of a new length in the average (0.002).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
-    /// RED: from the maximum to twice that, let the probability rise to 1, not jump (true).
+    /// RED: from the maximum to twice the maximum, the probability rises to 1 instead of jumping
+    /// (true).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gentle: Option<bool>,
 }
@@ -209,7 +211,7 @@ impl QueueSpec {
         Ok(())
     }
 
-    /// Refuses a setting that the discipline would not look at.
+    /// Refuses a setting that the discipline does not use.
     fn validate_use(&self) -> Result<(), SpecError> {
         let kind = self.kind;
         let is_tail = matches!(kind, QueueKind::DropTail | QueueKind::Infinite);
@@ -267,7 +269,7 @@ impl QueueSpec {
         Ok(())
     }
 
-    /// RED's unit, and its thresholds; one that is not given follows from the other.
+    /// RED's unit and its thresholds. A threshold that is not set follows from the other.
     fn red_range(&self) -> (RedUnit, f64, f64) {
         let default = RedParams::default();
         let (unit, min, max) = if self.min_bytes.is_some() || self.max_bytes.is_some() {
@@ -295,7 +297,7 @@ impl QueueSpec {
         Ok(Limit { packets: self.limit_packets, bytes })
     }
 
-    /// `packet_time` is a full packet's, at the (mean) rate; zero without a rate.
+    /// `packet_time` is how long a full packet takes at the (mean) rate; zero without a rate.
     pub(super) fn discipline(&self, packet_time: Nanos) -> Discipline {
         let span = |ms: Option<f64>, default| ms.map_or(default, Nanos::from_millis_f64);
         let codel = CoDelParams {

@@ -1,4 +1,4 @@
-//! What a spec refuses, and what it makes.
+//! Which specs are refused, and what valid specs build.
 
 use super::*;
 
@@ -134,7 +134,7 @@ fn bdp_is_rate_times_round_trip_and_at_least_a_packet() {
     assert_eq!(limit(0.1, 0.1), Some(1_500));
 }
 
-/// Every key at once.
+/// A spec with most of the keys.
 fn full() -> LinkSpec {
     toml::from_str(
         "rate_mbit_per_sec = 12
@@ -207,8 +207,8 @@ fn changes_come_when_the_spec_says() {
         Some(at.as_millis_f64())
     })
     .collect();
-    // 4 packets at 1 ms, 8 at 0.5 ms, 2 at 1 ms; an outage from 10 to 15 ms (and there, from 12
-    // on, the faster rate would have held, which ends at 16 ms); then 2 at 0.5 ms, 2 at 1 ms.
+    // 4 packets at 1 ms, 8 at 0.5 ms, 2 at 1 ms. Then the outage from 10 to 15 ms. The faster rate
+    // holds from 12 to 16 ms: so 2 packets at 0.5 ms, and 2 at 1 ms.
     let mut sent = vec![1.0, 2.0, 3.0, 4.0];
     sent.extend((1..=8).map(|half| 4.0 + f64::from(half) / 2.0));
     sent.extend([9.0, 10.0, 15.5, 16.0, 17.0, 18.0]);
@@ -235,7 +235,7 @@ fn one_percent_of_the_packets_is_overtaken() {
         }
     }
     assert_eq!(order.len(), 20_000);
-    // A packet on the detour arrives after 50 others that left behind it.
+    // About 50 packets that left later overtake each packet on the detour.
     let overtaken = order.windows(2).filter(|pair| pair[0] > pair[1]).count();
     assert!((150..250).contains(&overtaken), "{overtaken}");
 }

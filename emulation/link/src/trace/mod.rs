@@ -1,10 +1,11 @@
-//! Mahimahi's packet-delivery traces, with its exact semantics; and series of rates turned into
-//! them ([`series`]).
+//! Mahimahi's packet-delivery traces, with its exact semantics; and series of rates, which are
+//! turned into such traces ([`series`]).
 //!
 //! A trace is a text file with one integer a line: a moment in milliseconds at which the link may
-//! deliver [`OPPORTUNITY_BYTES`]. Several lines with one number are several opportunities. An
-//! opportunity that finds nothing to send is lost. After the last line the trace starts again,
-//! shifted by its last timestamp, so a leading `0` of the next round falls on the last moment of
+//! deliver [`OPPORTUNITY_BYTES`]. Several lines with the same number are several opportunities. An
+//! opportunity is lost if no packet waits. After the last line the trace starts again, shifted by
+//! its last timestamp, so a leading `0` of the next round is at the same moment as the last line of
+//! this one.
 //! this one.
 
 mod series;
@@ -23,26 +24,26 @@ use std::path::{Path, PathBuf};
 /// four bytes of packet information before each packet and count them.
 pub const OPPORTUNITY_BYTES: u32 = 1504;
 
-/// The packet information Mahimahi counts with each packet on a trace-driven link.
+/// The packet information that Mahimahi counts with each packet on a trace-driven link.
 pub const TUN_HEADER_BYTES: u32 = 4;
 
-/// Hours at a gigabit; the longest published ones have a few megabytes.
+/// Hours at a gigabit. The longest published traces have a few megabytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Traces longer than 49 days are refused; a timestamp then fits 32 bits.
 const TIMESTAMP_MS_MAX: u64 = u32::MAX as u64;
 
-/// The rule a line of a trace broke.
+/// The rule that a line of a trace breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineRule {
     /// The line holds no number.
     Empty,
-    /// The line holds something that is no integer.
+    /// The line is not an integer.
     NotANumber,
     /// The number is below zero.
     Negative,
-    /// The number is smaller than the one before.
+    /// The number is smaller than the one on the line before.
     Decreasing,
-    /// The number is beyond 2^32 - 1 ms.
+    /// The number is above 2^32 - 1 ms.
     TooLarge,
 }
 
@@ -58,40 +59,30 @@ impl fmt::Display for LineRule {
     }
 }
 
-/// Why a trace was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file cannot be read.
     #[error("{path}: cannot read the trace: {source}", path = .path.display())]
-    Read {
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// It is a folder, a pipe or a device.
-    #[error("{path}: is no file; a trace is a text file", path = .path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    /// The path is a folder, a pipe or a device.
+    #[error("{path}: is not a regular file; a trace is a text file", path = .path.display())]
     NotAFile { path: PathBuf },
-    /// It is too long.
     #[error("{path}: is above 256 MiB; shorten the trace (head -c)", path = .path.display())]
     TooLong { path: PathBuf },
-    /// One line breaks a rule.
     #[error("{name}:{line}: `{text}` {rule}")]
     Line {
         name: String,
         /// The line, counted from 1.
         line: usize,
-        /// What it says, cut to 40 characters.
+        /// The text of the line, cut to 40 characters.
         text: String,
-        /// The rule it breaks.
         rule: LineRule,
     },
-    /// It is a series of rates, and breaks a rule.
+    /// The series of rates breaks a rule.
     #[error("{name}: {source}")]
     Series { name: String, source: Box<SeriesError> },
-    /// The file has no line at all.
     #[error("{name}: the trace is empty; it needs at least one timestamp above 0")]
     NoLines { name: String },
-    /// Every timestamp is 0, so the trace would last no time.
+    /// All timestamps are 0, so a round would take no time.
     #[error("{name}:{line}: all timestamps are 0; the last must be above 0 for the trace to last")]
     AllZero {
         name: String,
@@ -111,7 +102,7 @@ impl Trace {
     /// Mahimahi's.
     pub fn load(path: &Path) -> Result<Self, TraceError> {
         let failed = |source| TraceError::Read { path: path.to_owned(), source };
-        // A pipe would block, and a device has no end.
+        // Reading a pipe would block, and a device has no end.
         if !fs::metadata(path).map_err(failed)?.is_file() {
             return Err(TraceError::NotAFile { path: path.to_owned() });
         }
@@ -131,19 +122,19 @@ impl Trace {
         series.map_err(|source| TraceError::Series { name, source: Box::new(source) })
     }
 
-    /// One that is made, not read. The moments rise, and the last is above 0.
+    /// A trace from a generator. The moments must not decrease, and the last must be above 0.
     pub(crate) fn generated(name: &str, timestamps_ms: Vec<u32>) -> Self {
         debug_assert!(timestamps_ms.is_sorted(), "the moments of a trace rise");
         debug_assert!(timestamps_ms.last().is_some_and(|end| *end > 0), "a trace takes time");
         Self { name: name.to_owned(), timestamps_ms }
     }
 
-    /// As a file in Mahimahi's format.
+    /// The text of a trace file in Mahimahi's format.
     pub fn to_text(&self) -> String {
         self.timestamps_ms.iter().fold(String::new(), |text, at| text + &at.to_string() + "\n")
     }
 
-    /// Parses the text of a trace; `name` is what errors call it.
+    /// Parses the text of a trace. Errors use `name` for the file.
     pub fn parse(name: &str, text: &str) -> Result<Self, TraceError> {
         let mut timestamps_ms = Vec::new();
         let mut previous = 0;
@@ -166,7 +157,7 @@ impl Trace {
         }
     }
 
-    /// The file it came from.
+    /// The name of the trace's file.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -181,7 +172,7 @@ impl Trace {
         Nanos::from_millis(u64::from(self.timestamps_ms.last().copied().unwrap_or(0)))
     }
 
-    /// The mean rate over one round, counting 1500 bytes of packet for each opportunity.
+    /// The mean rate over one round. An opportunity counts as 1500 bytes of packet.
     pub fn mean_bits_per_sec(&self) -> u64 {
         let bytes = OPPORTUNITY_BYTES - TUN_HEADER_BYTES;
         let bits = self.timestamps_ms.len() as u128 * u128::from(bytes) * 8;
@@ -240,7 +231,7 @@ mod tests {
         assert!(error.starts_with("/nonexistent/x.trace: cannot read the trace"), "{error}");
         for path in ["/dev/zero", "/tmp"] {
             let error = Trace::load(Path::new(path)).unwrap_err().to_string();
-            assert_eq!(error, format!("{path}: is no file; a trace is a text file"));
+            assert_eq!(error, format!("{path}: is not a regular file; a trace is a text file"));
         }
     }
 

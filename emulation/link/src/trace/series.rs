@@ -1,34 +1,34 @@
-//! Series of rates, as published measurements have them, turned into opportunities.
+//! Turns series of rates, as published measurements have them, into a trace's opportunities.
 //!
 //! Two forms:
 //!
-//! - **CSV**: a line a rate: seconds, Mbit/s, apart by a comma, a semicolon or blanks; a first line
-//!   of names is left out, and so are lines that begin with `#`. A rate holds until the next
-//!   line's moment, the last one as long as the one before it did; one alone holds for a second.
-//! - **JSON**, as Genet keeps its Pantheon runs: an object with `timestamps` (seconds) and
-//!   `bandwidths` (Mbit/s), of one length. A rate holds until the next moment; the last moment is
-//!   the end. `delays`, `loss`, `queue`, `delay_noise` and `T_s` are of the path, not of the rate:
-//!   they are for a scenario's own keys and are not read.
+//! - **CSV**: one rate a line: seconds and Mbit/s, separated by a comma, a semicolon or blanks. A
+//!   first line with names is skipped, and so are lines that begin with `#`. A rate holds until the
+//!   moment of the next line. The last rate holds as long as the one before it; a single rate holds
+//!   for a second.
+//! - **JSON**, the format of Genet's Pantheon runs: an object with `timestamps` (seconds) and
+//!   `bandwidths` (Mbit/s), two lists of equal length. A rate holds until the next moment; the last
+//!   moment is the end. `delays`, `loss`, `queue`, `delay_noise` and `T_s` describe the path, not
+//!   the rate: they are not read, and a scenario sets them with its own keys.
 //!
-//! A rate holds unchanged for its time; nothing is interpolated. It counts IP bytes: at 12 Mbit/s
-//! there is one opportunity of a full packet a millisecond, in each millisecond in which the bytes
-//! so far reach another packet. The first moment counts as 0. What a rate leaves of a packet, the
-//! next one completes. The round ends with the series, and has an opportunity there.
+//! Rates are not interpolated. They count IP bytes: at 12 Mbit/s there is one opportunity of a full
+//! packet each millisecond. An opportunity falls in the millisecond in which the bytes so far reach
+//! another packet; a part of a packet carries over to the next rate. The first moment counts as 0.
+//! The round ends with the series, and has an opportunity there.
 
 use super::{OPPORTUNITY_BYTES, TIMESTAMP_MS_MAX, TUN_HEADER_BYTES, Trace};
 use serde::Deserialize;
 use std::fmt;
 
-/// As for a trace file: hours at a gigabit.
+/// The largest number of opportunities in a round: hours at a gigabit.
 const OPPORTUNITIES_MAX: f64 = 100e6;
 const MBIT_PER_SEC_MAX: f64 = 100_000.0;
 
-/// A series that is none: where, and which rule it breaks.
+/// A rule that a series breaks, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeriesError {
-    /// The line, counted from 1, or the place in a list, from 0.
+    /// The line, counted from 1; or the position in a list, counted from 0.
     pub place: String,
-    /// What is wrong there.
     pub rule: String,
 }
 
@@ -44,7 +44,7 @@ fn refuse(place: impl fmt::Display, rule: impl Into<String>) -> SeriesError {
     SeriesError { place: place.to_string(), rule: rule.into() }
 }
 
-/// Rates, each from its moment on, and the end.
+/// Rates in Mbit/s, each from its moment in seconds, and the end.
 #[derive(Debug, Default)]
 struct Series {
     rates: Vec<(f64, f64)>,
@@ -65,7 +65,7 @@ impl Series {
         rate: f64,
     ) -> Result<(), SeriesError> {
         if !at_s.is_finite() {
-            return Err(refuse(place(), "the moment is no number of seconds"));
+            return Err(refuse(place(), "the moment must be a number of seconds"));
         }
         if !(0.0..=MBIT_PER_SEC_MAX).contains(&rate) {
             let rule = format!("the rate is {rate}: it must be between 0 and 100000 Mbit/s");
@@ -125,7 +125,7 @@ impl Series {
         Ok(series)
     }
 
-    /// Whole milliseconds from the start on.
+    /// The opportunities in whole milliseconds from the start.
     fn stamps(&self) -> Result<Vec<u32>, SeriesError> {
         let start_s = self.rates.first().map_or(0.0, |(at_s, _)| *at_s);
         let end_ms = (self.end_s - start_s) * 1e3;
@@ -149,7 +149,8 @@ impl Series {
         let mut owed = 0.0;
         for (from_ms, to_ms, rate) in spans {
             let due = owed + packets(from_ms, to_ms, rate);
-            // The nth opportunity is when the bytes so far reach n packets, rounded up.
+            // The nth opportunity is when the bytes so far reach n packets, rounded up to a
+            // millisecond.
             for n in 1..=due as u64 {
                 let at_ms = from_ms + (n as f64 - owed) * bits / (rate * 1e3);
                 stamps.push(at_ms.min(to_ms).ceil() as u32);
@@ -165,12 +166,10 @@ impl Series {
     }
 }
 
-/// A trace of a CSV series.
 pub(super) fn csv(name: &str, text: &str) -> Result<Trace, SeriesError> {
     Ok(Trace::generated(name, Series::csv(text)?.stamps()?))
 }
 
-/// A trace of a JSON series.
 pub(super) fn json(name: &str, text: &str) -> Result<Trace, SeriesError> {
     Ok(Trace::generated(name, Series::json(text)?.stamps()?))
 }
@@ -211,7 +210,7 @@ mod tests {
             ("0,12\n0,13\n", "line 2: 0 s does not come after"),
             ("0,-1\n", "line 1: the rate is -1: it must be between 0"),
             ("0,nan\n", "line 1: the rate is NaN"),
-            ("inf,1\n", "line 1: the moment is no number"),
+            ("inf,1\n", "line 1: the moment must be a number"),
             ("0,100000\n100,100000\n", "the series: holds more than 100 million"),
             ("0,1\n5000000,1\n", "the series: lasts longer than 49 days"),
         ] {
@@ -229,7 +228,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the steps: in order, within the round, and not a packet more or less.
+        /// For any steps: opportunities are in order, within the round, and as many as the rates
+        /// bring.
         #[test]
         fn no_packet_is_made_up_or_lost(
             steps in proptest::collection::vec((1u32..3_000, 0.0f64..200.0), 1..30),
@@ -246,7 +246,7 @@ mod tests {
             let trace = csv("t", &text).unwrap();
             let stamps = trace.timestamps_ms();
             prop_assert!(stamps.is_sorted());
-            // One more at the end of the round, where a rate of nothing leaves none.
+            // One more is allowed at the end of the round, where a rate of zero leaves none.
             let off = stamps.len() as f64 - packets;
             prop_assert!((-1e-6..=1.0 + 1e-6).contains(&off), "{off}");
         }

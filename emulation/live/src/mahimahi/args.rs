@@ -1,4 +1,4 @@
-//! The command lines.
+//! The command lines of `mm-delay`, `mm-loss` and `mm-link`.
 
 use super::queue::{MmQueue, queue};
 use super::shell::Shell;
@@ -8,15 +8,15 @@ use remuda_link::{LinkSpec, PathSpec};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// A minute, as for any link.
+/// A minute, the longest delay of any link.
 const DELAY_MS_MAX: u32 = 60_000;
 
 /// Runs a command behind a delay, as Mahimahi's mm-delay does.
 ///
-/// Needs root. The exit status is the command's.
+/// Needs root. The exit status is that of the command.
 #[derive(Args, Clone, Debug)]
 pub struct MmDelayArgs {
-    /// Propagation delay each way, in whole milliseconds
+    /// Propagation delay in each direction, in whole milliseconds
     #[arg(value_name = "MS", value_parser = delay_ms, allow_negative_numbers = true)]
     pub delay_ms: u32,
     /// The command, with its arguments [default: your shell]
@@ -24,25 +24,24 @@ pub struct MmDelayArgs {
     pub command: Vec<OsString>,
 }
 
-/// A way through the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MmDirection {
-    /// From the command
+    /// Packets that the command sends
     Uplink,
-    /// To the command
+    /// Packets that the command receives
     Downlink,
 }
 
 /// Runs a command behind independent loss, as Mahimahi's mm-loss does.
 ///
-/// Needs root. The exit status is the command's. Differs from Mahimahi's: the same seed loses the
+/// Needs root. The exit status is that of the command. Unlike in Mahimahi, the same seed loses the
 /// same packets.
 #[derive(Args, Clone, Debug)]
 pub struct MmLossArgs {
-    /// Decides which packets are lost; comes before the direction
+    /// Seed of the loss; must come before the direction
     #[arg(long, value_name = "N", default_value_t = 1, env = "SEED")]
     pub seed: u64,
-    /// Which way packets are lost
+    /// The direction in which packets are lost
     pub direction: MmDirection,
     /// The share of packets lost, from 0 to 1
     #[arg(value_name = "RATE", value_parser = loss_rate, allow_negative_numbers = true)]
@@ -52,40 +51,40 @@ pub struct MmLossArgs {
     pub command: Vec<OsString>,
 }
 
-/// Runs a command behind a link that traces pace, as Mahimahi's mm-link does.
+/// Runs a command behind a link driven by traces, as Mahimahi's mm-link does.
 ///
-/// Needs root. The exit status is the command's.
+/// Needs root. The exit status is that of the command.
 #[derive(Args, Clone, Debug)]
 pub struct MmLinkArgs {
-    /// Trace of the uplink, from the command
+    /// Trace of the uplink, for packets that the command sends
     #[arg(value_name = "UP.trace")]
     pub uplink: PathBuf,
-    /// Trace of the downlink, to the command
+    /// Trace of the downlink, for packets that the command receives
     #[arg(value_name = "DOWN.trace")]
     pub downlink: PathBuf,
-    /// Ends when a trace does, with SIGTERM to the command; otherwise traces repeat
+    /// Ends when a trace ends, with SIGTERM to the command; without it traces repeat
     #[arg(long)]
     pub once: bool,
-    /// Logs the uplink to FILE
+    /// Logs the uplink to FILE, in Mahimahi's format
     #[arg(long, value_name = "FILE")]
     pub uplink_log: Option<PathBuf>,
-    /// Logs the downlink to FILE
+    /// Logs the downlink to FILE, in Mahimahi's format
     #[arg(long, value_name = "FILE")]
     pub downlink_log: Option<PathBuf>,
-    /// The uplink's queue
+    /// Discipline of the uplink's queue
     #[arg(long, value_enum, default_value = "infinite")]
     pub uplink_queue: MmQueue,
-    /// The downlink's queue
+    /// Discipline of the downlink's queue
     #[arg(long, value_enum, default_value = "infinite")]
     pub downlink_queue: MmQueue,
-    /// Its limits, packets= or bytes=; codel's target= and interval=, pie's qdelay_ref= and
-    /// max_burst=, in ms; with commas between
+    /// Settings of the uplink's queue, separated by commas: a limit as packets= or bytes=; for
+    /// codel target= and interval=, for pie qdelay_ref= and max_burst=, in ms
     #[arg(long, value_name = "NAME=N,...", default_value = "", hide_default_value = true)]
     pub uplink_queue_args: String,
-    /// The same for the downlink's
+    /// Settings of the downlink's queue, in the same form
     #[arg(long, value_name = "NAME=N,...", default_value = "", hide_default_value = true)]
     pub downlink_queue_args: String,
-    /// Decides what pie drops
+    /// Seed of the packets that pie drops
     #[arg(long, value_name = "N", default_value_t = 1, env = "SEED")]
     pub seed: u64,
     #[command(flatten)]
@@ -95,7 +94,7 @@ pub struct MmLinkArgs {
     pub command: Vec<OsString>,
 }
 
-/// What shows Mahimahi's meters, and nothing here.
+/// Flags that show a meter in Mahimahi. Here they only print a warning.
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of Mahimahi's")]
 struct Meters {
@@ -120,7 +119,7 @@ impl Meters {
 }
 
 impl MmDelayArgs {
-    /// Runs the command; the status to exit with is its own. Forks, as `remuda link` does.
+    /// Runs the command. Returns its exit status. Forks, like `LinkArgs::run`.
     pub fn run(&self) -> Result<i32, Error> {
         self.shell().run()
     }
@@ -138,7 +137,7 @@ impl MmDelayArgs {
 }
 
 impl MmLossArgs {
-    /// Runs the command; the status to exit with is its own. Forks, as `remuda link` does.
+    /// Runs the command. Returns its exit status. Forks, like `LinkArgs::run`.
     pub fn run(&self) -> Result<i32, Error> {
         self.shell().run()
     }
@@ -161,13 +160,13 @@ impl MmLossArgs {
 }
 
 impl MmLinkArgs {
-    /// Runs the command; the status to exit with is its own. Forks, as `remuda link` does.
+    /// Runs the command. Returns its exit status. Forks, like `LinkArgs::run`.
     pub fn run(&self) -> Result<i32, Error> {
         let shell = self.shell()?;
         if self.meters.any() {
             eprintln!(
-                "mm-link: there is no --meter-..., which needs an X display; give --uplink-log, \
-                 and draw it with `remuda graph`"
+                "mm-link: --meter-... is ignored, because it needs an X display; use --uplink-log, \
+                 and draw the log with `remuda graph`"
             );
         }
         shell.run()

@@ -1,8 +1,8 @@
-//! Which addresses a shell has, so that shells nest and stand side by side without NAT.
+//! Gives each shell its addresses, so that shells nest and run side by side without NAT.
 //!
-//! The addresses are Mahimahi's, 100.64.0.0/10 (RFC 6598). Each shell has a block of them; those
-//! called within it divide it. So a namespace finds every shell below it by the one route to that
-//! one's block, and everything else by its default route.
+//! As in Mahimahi, addresses come from 100.64.0.0/10 (RFC 6598). Each shell has a block of them,
+//! and divides it among the shells called within it. So a namespace reaches every shell below it by
+//! one route to that shell's block, and everything else by its default route.
 //!
 //! ```text
 //! where it is called        100.64.0.1/16   ─┐ mm-delay
@@ -14,31 +14,34 @@
 use crate::subnet::Subnet;
 use std::net::Ipv4Addr;
 
-/// Bits of the blocks at each depth: 64 shells side by side on a host, then 15, 15, 3, 3 and 3.
+/// Prefix lengths of the blocks at each depth: 64 shells side by side on a host, then 15, 15, 3, 3
+/// and 3.
 const BITS: [u8; 6] = [16, 20, 24, 26, 28, 30];
 /// How deep shells nest.
 pub(super) const DEPTH_MAX: usize = BITS.len();
 
-/// What shells are given addresses from.
+/// The range from which shells get their addresses.
 pub(super) const ALL: Subnet = Subnet { address: Ipv4Addr::new(100, 64, 0, 0), bits: 10 };
 
-/// The addresses of a shell and of all within it.
+/// The addresses of a shell and of all shells within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block(Subnet);
 
 impl Block {
-    /// The block of the shell whose inner end this is.
+    /// The block of the shell whose inner end has this address; `None` if it is no shell's inner
+    /// end.
     pub(super) fn of_ingress(end: Subnet) -> Option<Self> {
         let block = Self(Subnet { address: end.network(), bits: end.bits });
         let inside = Subnet { bits: ALL.bits, ..end }.network() == ALL.address;
         (inside && BITS.contains(&end.bits) && block.ingress() == end).then_some(block)
     }
 
-    /// The blocks that shells called here may take: within `outer`, or on a host.
+    /// The blocks that a new shell may take: within `outer`, or directly on the host.
     pub(super) fn free(outer: Option<Self>) -> impl Iterator<Item = Self> {
         let within = outer.map_or(ALL, |block| block.0);
         let bits = BITS.into_iter().find(|bits| *bits > within.bits);
-        // The first of a block is where its own two ends are; a host has none.
+        // The first block in `outer` contains the ends of that shell itself. A host has no such
+        // ends.
         let first = u32::from(outer.is_some());
         let count = bits.map_or(0, |bits| 1 << (bits - within.bits));
         (first..count).zip(std::iter::repeat(bits.unwrap_or(32))).map(move |(number, bits)| {
@@ -47,12 +50,12 @@ impl Block {
         })
     }
 
-    /// The end where it was called.
+    /// The address outside, where the shell was called.
     pub(super) fn egress(self) -> Subnet {
         self.host(1)
     }
 
-    /// The end where its command runs.
+    /// The address inside, where the shell's command runs.
     pub(super) fn ingress(self) -> Subnet {
         self.host(2)
     }

@@ -1,19 +1,19 @@
-//! `--uplink-queue` and `--uplink-queue-args`, as Mahimahi has them.
+//! `--uplink-queue` and `--uplink-queue-args`, with Mahimahi's names.
 
 use crate::error::Error;
 use clap::ValueEnum;
 use remuda_link::{FULL_PACKET_BYTES, QueueKind, QueueSpec};
 
-/// A queue that Mahimahi has.
+/// The queue disciplines of Mahimahi.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MmQueue {
-    /// Never drops
+    /// Has no limit and never drops
     Infinite,
-    /// Refuses what does not fit
+    /// Drops an arriving packet that does not fit
     Droptail,
-    /// Drops its oldest for what does not fit
+    /// Drops its oldest packets to make room for an arriving one
     Drophead,
-    /// Drops what has waited too long
+    /// Drops packets that have waited too long
     Codel,
     /// Drops at random, to hold a delay
     Pie,
@@ -30,7 +30,7 @@ impl MmQueue {
         }
     }
 
-    /// The names that its arguments may have.
+    /// The settings that this discipline has.
     fn names(self) -> &'static [&'static str] {
         match self {
             Self::Infinite => &[],
@@ -41,7 +41,7 @@ impl MmQueue {
     }
 }
 
-/// The queue of a direction, `uplink` or `downlink`: its kind and `NAME=NUMBER, ...`.
+/// Parses the queue of a direction, `uplink` or `downlink`, from its kind and `NAME=NUMBER, ...`.
 pub(super) fn queue(direction: &str, of: MmQueue, args: &str) -> Result<QueueSpec, Error> {
     let kind = of.kind();
     let mut queue = QueueSpec { kind, ..QueueSpec::default() };
@@ -60,10 +60,10 @@ pub(super) fn queue(direction: &str, of: MmQueue, args: &str) -> Result<QueueSpe
         let (name, number) = (name.trim(), number.trim());
         if !of.names().contains(&name) {
             let names = of.names().join(", ");
-            return Err(wrong(format!("{} knows no `{name}`, but {names}", kind.name())));
+            return Err(wrong(format!("{} has no `{name}`; it has {names}", kind.name())));
         }
         if seen.contains(&name) {
-            return Err(wrong(format!("`{name}` stands there twice")));
+            return Err(wrong(format!("`{name}` is given twice")));
         }
         seen.push(name);
         let number = whole(number)
@@ -79,13 +79,13 @@ pub(super) fn queue(direction: &str, of: MmQueue, args: &str) -> Result<QueueSpe
     Ok(queue)
 }
 
-/// Digits alone, as Mahimahi takes them, and above zero.
+/// Accepts digits only, like Mahimahi, and no zero.
 fn whole(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|number| digits && *number > 0)
 }
 
-/// Spans are milliseconds.
+/// Sets one setting. Times are in milliseconds.
 fn set(queue: &mut QueueSpec, name: &str, number: u64) {
     match name {
         "packets" => queue.limit_packets = Some(number),
@@ -123,20 +123,20 @@ mod tests {
             (MmQueue::Infinite, "packets=5", "an infinite queue takes none; choose another"),
             (MmQueue::Droptail, "", "droptail needs packets=N or bytes=N"),
             (MmQueue::Codel, "target=5, interval=100", "codel needs packets=N or bytes=N"),
-            (MmQueue::Droptail, "target=5", "droptail knows no `target`, but packets, bytes"),
-            (MmQueue::Pie, "interval=5", "pie knows no `interval`"),
+            (MmQueue::Droptail, "target=5", "droptail has no `target`; it has packets, bytes"),
+            (MmQueue::Pie, "interval=5", "pie has no `interval`"),
             (MmQueue::Droptail, "packets", "`packets` must be a whole number of at least 1"),
             (MmQueue::Droptail, "packets=0", "`packets` must be a whole number of at least 1"),
             (MmQueue::Droptail, "packets=-5", "`packets` must be a whole"),
             (MmQueue::Droptail, "packets=+5", "`packets` must be a whole"),
             (MmQueue::Droptail, "packets=1.5", "`packets` must be a whole"),
             (MmQueue::Droptail, "packets=99999999999999999999", "`packets` must be a whole"),
-            (MmQueue::Droptail, "packets=5, packets=6", "`packets` stands there twice"),
+            (MmQueue::Droptail, "packets=5, packets=6", "`packets` is given twice"),
             (MmQueue::Droptail, "bytes=1499", "`bytes` must be at least 1500"),
         ] {
-            let said = queue("downlink", of, args).unwrap_err().to_string();
+            let error = queue("downlink", of, args).unwrap_err().to_string();
             let start = format!("`--downlink-queue-args` is `{args}`: ");
-            assert!(said.starts_with(&start) && said.contains(rule), "{said}");
+            assert!(error.starts_with(&start) && error.contains(rule), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A command behind a link to where it was called.
+//! Runs a command behind a link to the namespace of the caller.
 
 use super::block::{ALL, Block, DEPTH_MAX};
 use crate::child::{attend, command, start};
@@ -17,33 +17,33 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::Command;
 
-/// The device behind the link; by it, a shell within knows that it is within.
+/// The device behind the link. A shell called there recognises by it that it is nested.
 const INGRESS: &str = "remuda-in";
-/// The device where it was called; the kernel numbers them.
+/// The device in the caller's namespace; the kernel numbers it.
 const EGRESS: &str = "remuda%d";
 
 const BASE: &str = "MAHIMAHI_BASE";
 const PREFIX: &str = "MAHIMAHI_SHELL_PREFIX";
 const PASSTHROUGH: &str = "MAHIMAHI_PASSTHROUGH_UNTIL_SIGNAL";
-/// Bash runs it before its first prompt, once its own files have set one.
+/// Bash runs this before its first prompt, after its startup files have set a prompt.
 const PROMPT: &str = "PS1=\"$MAHIMAHI_SHELL_PREFIX$PS1\"; unset PROMPT_COMMAND";
 
-/// What to run, and behind what.
+/// A command, and the path to put it behind.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shell {
-    /// As a person calls it: `mm-delay`.
+    /// The name of the command line: `mm-delay`.
     pub(super) name: &'static str,
     pub(super) path: PathSpec,
-    /// Ends the command with a trace.
+    /// Ends the command when a trace ends.
     pub(super) once: bool,
-    /// What the prompt begins with.
+    /// The text that goes before the prompt.
     pub(super) prefix: String,
     pub(super) command: Vec<OsString>,
 }
 
 impl Shell {
-    /// Runs the command; the status to exit with is its own. As [`LinkArgs::run`], it forks: call
-    /// it before starting a thread.
+    /// Runs the command. Returns its exit status. Forks, like [`LinkArgs::run`]: call it before
+    /// starting a thread.
     ///
     /// [`LinkArgs::run`]: crate::args::LinkArgs::run
     pub(super) fn run(&self) -> Result<i32, Error> {
@@ -61,7 +61,7 @@ impl Shell {
     }
 
     fn run_inside(&self) -> Result<i32, Error> {
-        let (block, _held) = take_block()?;
+        let (block, _name) = take_block()?;
         let testbed = testbed(&self.path, block)?;
         let signals = Signals::catch()?;
         let mut command = command(testbed.client(), &self.command);
@@ -73,7 +73,7 @@ impl Shell {
     }
 
     fn set_environment<'a>(&self, command: &'a mut Command, block: Block) -> &'a mut Command {
-        // Within another shell, the base is that one's.
+        // Within another shell, keep the base of the outermost one.
         let outermost = std::env::var(BASE).ok().filter(|base| base.parse::<Ipv4Addr>().is_ok());
         let base = outermost.unwrap_or_else(|| block.egress().address.to_string());
         let outer = std::env::var(PREFIX).unwrap_or_default();
@@ -83,39 +83,37 @@ impl Shell {
             .env("PROMPT_COMMAND", PROMPT)
     }
 
-    /// What the link did is in its logs; what the kernel lost beside it is in none.
+    /// Warns of packets that the kernel lost: the link's logs do not contain them.
     fn warn(&self, testbed: &Testbed) -> Result<(), Error> {
         let stats = testbed.stats()?;
         for (name, direction) in [("up", &stats.up), ("down", &stats.down)] {
             let unseen = direction.lost_before_link + direction.lost_after_link;
             if unseen > 0 {
-                eprintln!(
-                    "{}: {name} WARNING: the kernel lost {unseen} packets besides",
-                    self.name
-                );
+                eprintln!("{}: {name} WARNING: the kernel lost {unseen} more packets", self.name);
             }
         }
         Ok(())
     }
 }
 
-/// Takes a block that no other shell has. A name in this network namespace holds it: the kernel
-/// gives a name once, and takes it back however its holder ends.
+/// Takes a block that no other shell has. An abstract socket name in this network namespace
+/// reserves it: the kernel gives each name to one socket, and frees it when the process ends in any
+/// way.
 fn take_block() -> Result<(Block, UnixDatagram), Error> {
     let outer = device::subnet_of(INGRESS).and_then(Block::of_ingress);
     for block in Block::free(outer) {
         let name = format!("remuda-shell-{}", block.egress());
-        let held =
+        let bound =
             SocketAddr::from_abstract_name(name).and_then(|name| UnixDatagram::bind_addr(&name));
-        if let Ok(held) = held {
-            return Ok((block, held));
+        if let Ok(socket) = bound {
+            return Ok((block, socket));
         }
     }
     Err(Error::TooManyShells { depth: DEPTH_MAX })
 }
 
 fn testbed(path: &PathSpec, block: Block) -> Result<Testbed, Error> {
-    // A wrong description before any work.
+    // Refuse a wrong description before any other work.
     path.build::<Frame>()?;
     let (egress, ingress) = (block.egress(), block.ingress());
     let client = Namespace::create(INGRESS, ingress.address, Ipv6Addr::UNSPECIFIED)?;
@@ -133,7 +131,8 @@ fn testbed(path: &PathSpec, block: Block) -> Result<Testbed, Error> {
     Testbed::join(path, client, End { namespace: server, tun: outside }, None)
 }
 
-/// Lets a shell be called within a testbed: its client hands on, its server knows the way back.
+/// Prepares a testbed for shells called within it: the client forwards, the server has a route
+/// back.
 pub(crate) fn let_through(client: &Namespace, server: &Namespace) -> Result<(), Error> {
     forward(client)?;
     server.run(|| device::add_route(server.device(), ALL))?

@@ -1,13 +1,13 @@
-//! What the tests that need root share.
+//! Helpers of the tests that need root.
 
 use remuda_live::{Error, LinkSpec, PathSpec, QueueSpec, Testbed};
 
-/// A testbed, or none, said loudly, where the machine does not allow one.
+/// Makes a testbed. Prints SKIPPED and returns `None` if the machine does not allow one.
 pub fn testbed(path: &PathSpec) -> Option<Testbed> {
     or_skip(Testbed::new(path))
 }
 
-/// What was made, or none, said loudly, where the machine does not allow it.
+/// Returns the value. Prints SKIPPED and returns `None` if the machine does not allow it.
 pub fn or_skip<T>(made: Result<T, Error>) -> Option<T> {
     match made {
         Ok(made) => Some(made),

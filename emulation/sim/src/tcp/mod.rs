@@ -1,4 +1,4 @@
-//! A TCP flow as Linux runs it, where that matters to congestion control.
+//! A TCP flow that behaves like Linux, where that matters to congestion control.
 
 pub mod pacing;
 pub mod rack;

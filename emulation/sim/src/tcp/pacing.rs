@@ -1,14 +1,15 @@
-//! Pacing as the stack does it without fq (net/ipv4/tcp_output.c): bursts of a millisecond of the
-//! rate, at least two segments, and between them the time their payload takes at that rate.
+//! Pacing as the kernel does it without fq (net/ipv4/tcp_output.c). A burst holds what the rate
+//! sends in a millisecond, and at least two segments. After a burst the sender waits for the time
+//! that its payload takes at that rate.
 
-/// `sk_pacing_shift`: a burst is the rate's share of 1/1024 s.
+/// `sk_pacing_shift`: a burst is what the rate sends in 1/1024 s.
 const BURST_SHIFT: u32 = 10;
 /// `net.ipv4.tcp_min_tso_segs`.
 const BURST_PKTS_MIN: u32 = 2;
-/// What one skb holds, in bytes.
+/// The most bytes of one skb.
 const BURST_BYTES_MAX: u64 = 65_536;
 
-/// When a paced sender may send.
+/// The pacing state of a sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pacer {
     rate_bytes_per_sec: Option<u64>,
@@ -17,7 +18,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// The rate in force, in bytes per second; none if the sender is not paced.
+    /// The pacing rate in bytes per second; `None` if the sender is not paced.
     pub fn rate(&self) -> Option<u64> {
         self.rate_bytes_per_sec
     }
@@ -26,12 +27,12 @@ impl Pacer {
         self.rate_bytes_per_sec = rate_bytes_per_sec.map(|rate| rate.max(1));
     }
 
-    /// When the next burst may go; now or earlier if the sender is not paced.
+    /// When the next burst may be sent; 0 if the sender is not paced.
     pub fn next_ns(&self) -> u64 {
         if self.rate_bytes_per_sec.is_some() { self.next_ns } else { 0 }
     }
 
-    /// How many segments go at once.
+    /// The number of segments in a burst.
     pub fn burst_pkts(&self, mss_bytes: u32) -> u32 {
         let Some(rate) = self.rate_bytes_per_sec else {
             return u32::MAX;
@@ -40,8 +41,8 @@ impl Pacer {
         ((bytes / u64::from(mss_bytes.max(1))) as u32).max(BURST_PKTS_MIN)
     }
 
-    /// `tcp_update_skb_after_send()`: a burst of so many segments went at `now_ns`. Up to half of
-    /// its time, what was late before is made good.
+    /// `tcp_update_skb_after_send()`: a burst of `pkts` segments was sent at `now_ns`. If the burst
+    /// was late, the next one comes earlier by that much, but at most by half of the burst's time.
     pub fn sent(&mut self, pkts: u32, mss_bytes: u32, now_ns: u64) {
         let Some(rate) = self.rate_bytes_per_sec else {
             return;

@@ -1,30 +1,31 @@
-//! Delivery-rate samples: draft-cheng-iccrg-delivery-rate-estimation, as net/ipv4/tcp_rate.c.
+//! Delivery-rate samples: draft-cheng-iccrg-delivery-rate-estimation, as in net/ipv4/tcp_rate.c.
 
 use crate::tcp::scoreboard::Segment;
 
-/// What one ACK says of the delivery rate.
+/// The delivery rate as one ACK measures it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateSample {
-    /// Segments delivered over the interval.
+    /// Segments delivered in the interval.
     pub delivered_pkts: u32,
-    /// How long it took to send them.
+    /// How long sending them took.
     pub send_ns: u64,
-    /// How long it took to acknowledge them.
+    /// How long acknowledging them took.
     pub ack_ns: u64,
-    /// The application had nothing to send for a part of it.
+    /// Whether the application had no data to send during a part of the interval.
     pub is_app_limited: bool,
 }
 
-/// The connection's side of it.
+/// The state of a connection for delivery-rate samples.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryRate {
-    /// `tp->delivered`: segments delivered in the flow's life.
+    /// `tp->delivered`: segments delivered since the start of the flow.
     delivered_pkts: u32,
     delivered_ns: u64,
     first_sent_ns: u64,
-    /// `tp->app_limited`: samples are app-limited until so many segments are delivered; 0 if not.
+    /// `tp->app_limited`: samples are app-limited until this many segments are delivered; 0: not
+    /// limited.
     app_limited_until: u32,
-    /// The latest-sent segment delivered by this ACK.
+    /// The segment sent last among those that this ACK delivers.
     prior: Option<Prior>,
 }
 
@@ -39,12 +40,12 @@ struct Prior {
 }
 
 impl DeliveryRate {
-    /// Segments delivered in the flow's life.
+    /// Segments delivered since the start of the flow.
     pub fn delivered_pkts(&self) -> u32 {
         self.delivered_pkts
     }
 
-    /// `tcp_rate_skb_sent()`: what to keep with a segment sent now.
+    /// `tcp_rate_skb_sent()`: the state to store with a segment that is sent now.
     pub fn sent(&mut self, now_ns: u64, nothing_out: bool) -> Segment {
         if nothing_out {
             self.first_sent_ns = now_ns;
@@ -53,17 +54,18 @@ impl DeliveryRate {
         Segment::new(now_ns, self.first_sent_ns, self.delivered_ns, self.delivered_pkts)
     }
 
-    /// Whether what is sent now is limited by the application.
+    /// Whether the application limits what is sent now.
     pub fn is_app_limited(&self) -> bool {
         self.app_limited_until != 0
     }
 
-    /// `tcp_rate_check_app_limited()`: there was nothing to send, and the window had room.
+    /// `tcp_rate_check_app_limited()`: no data was left to send, and the window had room.
     pub fn ran_dry(&mut self, in_flight_pkts: u32) {
         self.app_limited_until = (self.delivered_pkts + in_flight_pkts).max(1);
     }
 
-    /// `tcp_rate_skb_delivered()`, of so many segments sent in order; `seq` is the last.
+    /// `tcp_rate_skb_delivered()` for `pkts` segments that were sent in order; `seq` is the last
+    /// one.
     pub fn delivered(&mut self, pkts: u32, seq: u32, segment: &Segment) {
         self.delivered_pkts = self.delivered_pkts.wrapping_add(pkts);
         let later = |prior: &Prior| (segment.sent_ns, seq) > (prior.sent_ns, prior.seq);
@@ -86,7 +88,7 @@ impl DeliveryRate {
         self.prior.map(|prior| prior.delivered_pkts)
     }
 
-    /// `tcp_rate_gen()`: the ACK's sample, if it has one over at least `rtt_min_ns`.
+    /// `tcp_rate_gen()`: the sample of this ACK; `None` without one over at least `rtt_min_ns`.
     pub fn sample(&mut self, now_ns: u64, rtt_min_ns: Option<u64>) -> Option<RateSample> {
         if self.app_limited_until != 0 && self.delivered_pkts > self.app_limited_until {
             self.app_limited_until = 0;
@@ -95,7 +97,7 @@ impl DeliveryRate {
         self.delivered_ns = now_ns;
         let ack_ns = now_ns - prior.delivered_ns;
         let interval_ns = prior.send_ns.max(ack_ns);
-        // Below the minimum RTT an interval is an artefact of retransmissions.
+        // An interval below the minimum RTT is an artefact of retransmissions.
         if rtt_min_ns.is_some_and(|min_ns| interval_ns < min_ns) {
             return None;
         }

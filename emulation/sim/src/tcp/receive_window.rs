@@ -1,39 +1,38 @@
-//! How far the receiver opens its window, for what that does to ACKs.
+//! The growth of the receive window, because it triggers ACKs.
 //!
-//! The window is never the limit here, but Linux answers each segment that raises it with an ACK
-//! of its own (net/ipv4/tcp_input.c `tcp_grow_window`: `icsk_ack.quick |= 1`). So a flow in slow
-//! start has twice the ACKs of one that goes on, and what reads ACK trains sees other trains.
-//! Buffers are tuned as `tcp_rcv_space_adjust` does: once a round trip, to twice what came in it,
-//! and as much again for a sender that doubles.
+//! The window never limits the sender here. But Linux sends an ACK at once for each segment that
+//! raises the window (net/ipv4/tcp_input.c `tcp_grow_window`: `icsk_ack.quick |= 1`). So a flow in
+//! slow start gets twice as many ACKs as a steady one, and algorithms that read ACK trains see
+//! other trains. Buffers are tuned as in `tcp_rcv_space_adjust`: once in a round trip, to twice the
+//! bytes that arrived in it, and more for a sender that doubles its window.
 //!
-//! Differs from Linux: counted in segments; the application reads at once; no memory pressure.
+//! Differs from Linux: counts segments; the application reads at once; there is no memory pressure.
 
-/// What a Linux receiver offers first with the default `tcp_rmem`, in bytes.
+/// The first window of a Linux receiver with the default `tcp_rmem`, in bytes.
 const FIRST_BYTES: u32 = 65_535;
-/// `TCP_INIT_CWND`: what is taken for the last round trip's before there was one, in segments.
+/// `TCP_INIT_CWND`: stands for the last round trip before there is one, in segments.
 const FIRST_ROUND_PKTS: u32 = 10;
-/// `net.ipv4.tcp_rmem[2]`, as this kernel's default, in bytes.
+/// `net.ipv4.tcp_rmem[2]`: the kernel's default, in bytes.
 const BUFFER_MAX_BYTES: u32 = 32 << 20;
-/// A segment raises the window by two (`tcp_grow_window`).
+/// The increase of the window for one segment (`tcp_grow_window`).
 const PKTS_PER_RAISE: u32 = 2;
 
-/// The receive window of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveWindow {
-    /// What is offered, in segments (`rcv_ssthresh`).
+    /// The offered window in segments (`rcv_ssthresh`).
     open_pkts: u32,
-    /// What the buffer has room for, in segments (`window_clamp`).
+    /// The room in the buffer in segments (`window_clamp`).
     room_pkts: u32,
     room_max_pkts: u32,
-    /// What came in the fullest round trip, in segments (`rcvq_space.space`).
+    /// The most segments that arrived in one round trip (`rcvq_space.space`).
     round_pkts: u32,
-    /// The segment expected when the round trip began.
+    /// The next expected segment when the round trip began.
     round_began_at: u32,
     round_due_ns: u64,
 }
 
 impl ReceiveWindow {
-    /// Of a flow with segments of so many bytes, at least one.
+    /// A window for segments of `mss_bytes`.
     pub fn new(mss_bytes: u32) -> Self {
         let mss_bytes = mss_bytes.max(1);
         let first_pkts = FIRST_BYTES / mss_bytes;
@@ -47,7 +46,7 @@ impl ReceiveWindow {
         }
     }
 
-    /// A segment has come: whether it raises the window.
+    /// A segment has arrived. Returns whether it raises the window.
     pub fn rises(&mut self) -> bool {
         if self.open_pkts >= self.room_pkts {
             return false;
@@ -56,13 +55,13 @@ impl ReceiveWindow {
         true
     }
 
-    /// Whether a round trip is over, so that [`tune`](Self::tune) is due.
+    /// Whether a round trip has ended, so that [`tune`](Self::tune) is due.
     pub fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.round_due_ns
     }
 
-    /// A round trip is over: `expected` is the segment expected next, `rtt_ns` what the receiver
-    /// reads from timestamps.
+    /// Tunes the buffer after a round trip. `expected` is the next expected segment, and `rtt_ns`
+    /// is the receiver's RTT from timestamps.
     pub fn tune(&mut self, expected: u32, rtt_ns: u64, now_ns: u64) {
         let came_pkts = expected - self.round_began_at;
         if came_pkts > self.round_pkts && self.round_due_ns > 0 {
@@ -96,7 +95,7 @@ mod tests {
         window.tune(10, RTT_NS, RTT_NS);
         assert_eq!(raises(&mut window, 20), 0, "the first ten are what was expected");
         window.tune(30, RTT_NS, 2 * RTT_NS);
-        // 2 * 20 + 4 * 20 * 10 / 10: room for 120; 45 are open.
+        // The new room is 2 * 20 + 4 * 20 * 10 / 10 = 120 segments; 45 are already offered.
         assert_eq!(raises(&mut window, 40), 38);
         window.tune(70, RTT_NS, 3 * RTT_NS);
         assert_eq!(raises(&mut window, 80), 60);

@@ -1,7 +1,7 @@
-//! The smoothed RTT and the retransmission timeout: RFC 6298, as `tcp_rtt_estimator()` in
-//! net/ipv4/tcp_input.c has it, with its minimum of 200 ms for the variance's part.
+//! The smoothed RTT and the retransmission timeout: RFC 6298 as in `tcp_rtt_estimator()` of
+//! net/ipv4/tcp_input.c, with a minimum of 200 ms for the part of the variance.
 //!
-//! Differs from Linux: the minimum RTT is that of the flow's life, not of 300 s.
+//! Differs from Linux: the minimum RTT is over the flow's life, not over 300 s.
 
 /// `TCP_RTO_MIN`.
 pub const RTO_MIN_NS: i64 = 200_000_000;
@@ -46,13 +46,13 @@ impl RttEstimator {
         (self.min_ns < u64::MAX).then_some(self.min_ns)
     }
 
-    /// Takes in a sample for the minimum: of the last segment that an ACK delivers
+    /// Adds a sample to the minimum: that of the last segment that an ACK delivers
     /// (`tcp_update_rtt_min()`, which gets `ca_rtt_us`).
     pub fn note_min(&mut self, rtt_ns: u64) {
         self.min_ns = self.min_ns.min(rtt_ns.max(1));
     }
 
-    /// Takes in a sample for the smoothed round trip: of the first segment that an ACK delivers
+    /// Adds a sample to the smoothed RTT: that of the first segment that an ACK delivers
     /// (`tcp_rtt_estimator()`, which gets `seq_rtt_us`). `una` and `next` are the connection's.
     pub fn sample(&mut self, rtt_ns: u64, una: u32, next: u32) {
         let rtt_ns = rtt_ns.max(1);

@@ -1,4 +1,4 @@
-//! What the tests of the simulator share.
+//! Helpers of the simulator's tests.
 
 use remuda_scenarios::Scenario;
 use remuda_scenarios::outcome::{FlowSample, Outcome};
@@ -6,13 +6,13 @@ use remuda_scenarios::outcome::{FlowSample, Outcome};
 /// Payload of a packet of 1500 bytes, which takes a millisecond at 12 Mbit/s.
 pub const MSS_BYTES: f64 = 1448.0;
 
-/// A scenario from its text, run whole.
+/// Parses a scenario and runs it to the end.
 pub fn run(text: &str) -> Outcome {
     let scenario = Scenario::parse(text, "test").expect(text);
     remuda_sim::run(&scenario).expect(text)
 }
 
-/// Segments delivered by the first flow from one moment on, per second, to the last sample.
+/// Segments that the first flow delivers per second, from `from_s` to its last sample.
 #[allow(dead_code, reason = "each test file compiles its own copy, and not all use this")]
 pub fn delivered_pkts_per_sec(samples: &[FlowSample], from_s: f64) -> f64 {
     let of_flow = || samples.iter().filter(|sample| sample.flow == 0 && sample.t_s >= from_s);
