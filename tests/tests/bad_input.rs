@@ -49,7 +49,7 @@ fn configurations() {
         ),
         (
             "[[prefer]]\ncgroup = '/proc'\nwants = 'delay'\n",
-            &["prefer rule 1: cgroup = \"/proc\"", "no directory of cgroup v2", "fix:"],
+            &["prefer rule 1: cgroup = \"/proc\"", "not a directory of cgroup v2", "fix:"],
         ),
         ("[agent]\ndefault = \"renno\"\n", &["renno", "fix:"]),
         ("agent = 3\n", &["agent"]),
