@@ -329,7 +329,7 @@ mod tests {
         refused("[agent]\nflows_max = 100001", "agent.flows_max = 100001");
         refused("[agent]\nname = ''", "agent.name: \"\" is no name");
         refused("[agent]\nnative = 'sixteen-letters-'", "agent.native: \"sixteen-letters-\"");
-        refused("[agent]\nname = 'cubic'", "agent.native = \"cubic\": it is agent.name");
+        refused("[agent]\nname = 'cubic'", "agent.native = \"cubic\": it equals agent.name");
         refused("[agent]\ndefault = 'cubicc'", "agent.default: unknown arm or policy \"cubicc\"");
         refused("[guard]\ncwnd_pkts_max = 1", "guard.cwnd_pkts_max = 1");
         refused("[policy.rein]\nsample_round_trips = 0", "rein.");

@@ -74,10 +74,10 @@ fn what_the_agent_answers_is_an_error_of_its_kind() {
     for (answer, kind, part) in [
         ("1 the socket is another user's", ErrorKind::PermissionDenied, "another user's"),
         ("22 a request is", ErrorKind::InvalidInput, "a request is"),
-        ("", ErrorKind::WouldBlock, "too often"),
-        ("hello", ErrorKind::InvalidData, "no agent"),
-        ("-1 x", ErrorKind::InvalidData, "no agent"),
-        ("0", ErrorKind::InvalidData, "no agent"),
+        ("", ErrorKind::WouldBlock, "too many requests"),
+        ("hello", ErrorKind::InvalidData, "not one of Remuda's agent"),
+        ("-1 x", ErrorKind::InvalidData, "not one of Remuda's agent"),
+        ("0", ErrorKind::InvalidData, "not one of Remuda's agent"),
     ] {
         let (done, ..) = Fake::start(answer).ask(any_socket(), Preference::DELAY);
         let error = done.expect_err(answer);

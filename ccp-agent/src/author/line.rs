@@ -479,9 +479,9 @@ mod tests {
     #[test]
     fn a_frame_that_makes_no_sense_ends_the_line() {
         for (frame, why) in [
-            (&[9, 9][..], "makes no sense"),
-            (&[2, 1, 0], "makes no sense"),
-            (b"\x01{}", "says twice"),
+            (&[9, 9][..], "an invalid message"),
+            (&[2, 1, 0], "an invalid message"),
+            (b"\x01{}", "announced its arms twice"),
         ] {
             let (line, author) = line(false, LONG);
             resume(&line, 1);

@@ -394,7 +394,7 @@ fn a_model_in_force_that_is_spoilt_is_set_aside_and_the_base_takes_its_place() {
         (&cut as Spoil<'_>, "EOF"),
         (&version, "state.json: version = 2: it must be 1"),
         (&no_state, "state.json: it is missing"),
-        (&base, "the configured or shipped model is another one now"),
+        (&base, "the configured or shipped model has changed since"),
     ] {
         taken_over(&mut place);
         spoil(&place);
