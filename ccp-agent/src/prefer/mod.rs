@@ -25,7 +25,6 @@ use std::fmt;
 /// The most cgroup ids stored as seen; beyond it the list is cleared.
 const CGROUPS_SEEN_MAX: usize = 4_096;
 
-/// An operator's order.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
@@ -182,8 +181,8 @@ impl Preferences {
             self.orders.iter().filter(|(_, old)| matches!(old, ActiveOrder::Rule(_))).count();
         if rules >= RULES_MAX && matches!(active, ActiveOrder::Rule(_)) {
             return Err(Error::Refused(format!(
-                "operators have set {RULES_MAX} rules already\nfix: see `remuda prefer --list`, and \
-                 remove rules with `remuda prefer --clear [NUMBER]`"
+                "operators have set {RULES_MAX} rules already\nfix: see `remuda prefer --list`, \
+                 and remove rules with `remuda prefer --clear [NUMBER]`"
             )));
         }
         let number = self.next_number;

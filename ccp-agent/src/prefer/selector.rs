@@ -15,7 +15,7 @@ pub struct Selector {
     pub cgroup: Option<Cgroup>,
     /// The socket's `SO_MARK`.
     pub mark: Option<Mark>,
-    /// The remote address.
+    /// Matches the remote address.
     pub destination: Option<IpNet>,
 }
 
