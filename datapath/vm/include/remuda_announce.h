@@ -24,7 +24,7 @@
 #define REMUDA_RETIRED(d) ((void)(d))
 #endif
 
-#define REMUDA_PROGRAMS 64 /* installed at once; every datapath has at least these */
+#define REMUDA_PROGRAMS 64 /* installed at once; a datapath should have room for these */
 #define REMUDA_FLOWS 4096  /* at once; the default */
 #define REMUDA_FLOWS_MAX (1U << 20)
 #define REMUDA_UPDATE_BYTES 13
