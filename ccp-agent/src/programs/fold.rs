@@ -28,7 +28,6 @@ pub enum Fold {
 }
 
 impl Fold {
-    /// Merges two values.
     pub fn of(self, before: u64, next: u64) -> u64 {
         match self {
             Self::Newest => next,

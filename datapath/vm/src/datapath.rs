@@ -93,12 +93,7 @@ pub enum Error {
     Name(String),
     /// A number is out of its bounds.
     #[error("{key} = {value}: it must be {rule}")]
-    Bound {
-        key: &'static str,
-        value: u32,
-        /// The allowed range.
-        rule: &'static str,
-    },
+    Bound { key: &'static str, value: u32, rule: &'static str },
     /// There is no room for another flow; the caller runs it without an agent.
     #[error("all {0} flows are taken")]
     FlowsFull(u32),

@@ -111,7 +111,7 @@ pub struct Event {
     pub body: Vec<Instruction>,
 }
 
-/// A checked program.
+/// A program that has passed every check of the parser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The agent's number of the program.

@@ -73,9 +73,7 @@ pub enum Error {
     #[error("{0:?} is no fingerprint\nfix: give the 64 hexadecimal digits that quic-serve prints")]
     Fingerprint(String),
     /// The client has no fingerprint to check the server's certificate with.
-    #[error(
-        "no fingerprint to check the server with\nfix: give --pin FINGERPRINT as quic-serve prints it"
-    )]
+    #[error("no fingerprint to check the server by\nfix: give --pin with what quic-serve prints")]
     NoPin,
     #[error("{path}: {source}", path = path.display())]
     File { path: PathBuf, source: io::Error },
