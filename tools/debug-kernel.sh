@@ -29,7 +29,7 @@ fetch() {
 	mkdir -p "$BUILD"
 	say "fetching $PACKAGE=$version, 140 MB (apt)"
 	(cd "$BUILD" && apt-get download -qq -o APT::Sandbox::User=root \
-		"$PACKAGE=$version" busybox-static) || fail "fix: run apt-get update, then try again"
+		"$PACKAGE=$version" busybox-static) || fail "fix: apt-get update, then try again"
 	for package in "$BUILD"/*.deb; do
 		dpkg-deb -x "$package" "$BUILD/unpacked"
 		rm "$package"
@@ -54,7 +54,7 @@ configure() {
 	done <"$FRAGMENT"
 	if ((${#missing[@]})); then
 		fail "$FRAGMENT has options that this kernel does not accept:" "${missing[@]}" \
-			"fix: add the options that these depend on (see Kconfig in the source), or drop them"
+			"fix: add the options that these depend on (see Kconfig), or drop them"
 	fi
 }
 

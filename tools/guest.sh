@@ -68,7 +68,7 @@ make_folder() {
 	image=$(newest "$series")
 	if [[ -z $image ]]; then
 		fail "apt does not know a Debian kernel of the series $series" \
-			"fix: run apt-get update; apt-cache search linux-image-cloud lists all series"
+			"fix: apt-get update; apt-cache search linux-image-cloud lists all"
 	fi
 	release=${image#linux-image-}
 	packages+=("$image=$(version "$image")")

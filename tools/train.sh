@@ -49,7 +49,7 @@ full | smoke)
 	"$1"
 	;;
 *)
-	sed -n 's/^# \{0,1\}//; 2,9p' "$0" | grep -v '^!'
+	sed -n 's/^# \{0,1\}//; 2,8p' "$0" | grep -v '^!'
 	exit 2
 	;;
 esac
