@@ -1,5 +1,5 @@
-# `make` prints the menu. What a target needs it installs first, and says so; the second time it is
-# quick. `make check` is what .ci/run runs.
+# `make` prints the menu. A target first installs what it needs, and prints that; further runs are
+# quick. .ci/run runs `make check`.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -17,7 +17,7 @@ menu: ## Print this menu
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 .PHONY: setup
-setup: ## Install what building needs: Debian packages, once
+setup: ## Install the Debian packages that building needs
 	@bash tools/setup.sh
 
 .PHONY: build
@@ -25,23 +25,23 @@ build: setup ## Build the remuda command, optimised
 	$(CARGO) build --release -p remuda
 
 .PHONY: demo
-demo: build ## Three paths, rein against each fixed arm, live; a table and an HTML page (needs root)
+demo: build ## Compare rein with each fixed arm, live, on three paths; a table and an HTML page (root)
 	$(REMUDA) demo --html out/demo.html
 
 .PHONY: test
-test: setup lint test-rust test-live test-python test-page train-antelope-smoke test-guest test-kernel ## Everything that CI runs
+test: setup lint test-rust test-live test-python test-page train-antelope-smoke test-guest test-kernel ## Run everything that CI runs
 
 .PHONY: check
-check: test ## The same
+check: test ## The same as make test
 
 .PHONY: lint
-lint: setup ## Formatting, lints, shell scripts
+lint: setup ## Check formatting, lints and shell scripts
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets --quiet -- -D warnings
 	shellcheck tools/*.sh datapath/vm/fuzz/*.sh .ci/run
 
 .PHONY: test-rust
-test-rust: setup ## Deterministic tests: no root, no network
+test-rust: setup ## Run the deterministic tests: no root, no network
 	$(CARGO) test -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire \
 		-p ccp-agent -p remuda -p remuda-client -p remuda-stats -p remuda-vm -p remuda-oracle \
 		-p remuda-scenarios -p remuda-results -p remuda-real -p remuda-sim-to-real -p remuda-python \
@@ -51,17 +51,17 @@ test-rust: setup ## Deterministic tests: no root, no network
 		-p remuda-antelope-table
 
 .PHONY: test-live
-test-live: build ## Real TCP, real BPF, real namespaces (needs root; says so if it skips)
+test-live: build ## Test with real TCP, BPF and namespaces (root; else prints SKIPPED)
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --no-fail-fast \
 		-p remuda-bpf -p remuda-live -p remuda-bench -p remuda-conformance -p remuda-tests \
 		-- --test-threads=1 --nocapture
 
 .PHONY: guest
-guest: setup ## Fetch QEMU and the Debian kernel that virtual machines of tests boot
+guest: setup ## Fetch QEMU and the Debian kernel for the virtual machines of tests
 	@bash tools/guest.sh
 
 .PHONY: test-guest
-test-guest: build ## Real TCP, real BPF on Debian's kernel, in a virtual machine (no root)
+test-guest: build ## Test real TCP and BPF on Debian's kernel, in a virtual machine (no root)
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/guest.sh; \
 		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release \
@@ -79,7 +79,7 @@ module-deb: setup ## Build the Debian package of the kernel module, remuda-dkms
 	@bash tools/module-deb.sh
 
 .PHONY: test-kernel
-test-kernel: build ## The kernel module on Debian's kernels 6.1 and 6.12, in virtual machines (no root)
+test-kernel: build ## Test the kernel module on Debian's 6.1 and 6.12, in virtual machines (no root)
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/guest.sh --headers 6.1 6.12; \
 		bash tools/newest-headers.sh || echo "SKIPPED: no headers of Debian's newest kernel"; \
@@ -91,45 +91,45 @@ test-kernel: build ## The kernel module on Debian's kernels 6.1 and 6.12, in vir
 	fi
 
 .PHONY: test-kernel-debug
-test-kernel-debug: build ## The kernel module on a kernel with KASAN, lockdep, UBSAN and kmemleak
+test-kernel-debug: build ## Test the kernel module on a kernel with KASAN, lockdep, UBSAN and kmemleak
 	@bash tools/debug-kernel.sh
 	$(CARGO) test --release -p remuda-guest --test detectors
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-kernel --test debug \
 		-- --nocapture
 
 .PHONY: soak-kernel
-soak-kernel: build ## The kernel module for 21 minutes of churn, agents killed all along
+soak-kernel: build ## Run the kernel module for 21 minutes while flows churn and agents are killed
 	@bash tools/guest.sh --headers 6.12
 	$(CARGO) run --release -p remuda-kernel --bin remuda-kernel-soak -- --seconds 1260
 
 .PHONY: test-python
-test-python: build ## The Python package: types, environments, results, arms (into target/venv)
+test-python: build ## Test the Python package: types, environments, results, arms (in target/venv)
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) bash tools/python.sh test
 
 .PHONY: test-page
-test-page: build ## The report of a matrix in headless Chromium; screenshots in target/page
+test-page: build ## Test the report of a matrix in headless Chromium; screenshots in target/page
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) bash tools/page.sh
 
 .PHONY: train-antelope
-train-antelope: build ## Antelope's model from nothing: 9,600 simulated environments, boosted trees
+train-antelope: build ## Train Antelope's model from scratch, in 9,600 simulated environments
 	@bash tools/train.sh full
 
 .PHONY: train-antelope-smoke
-train-antelope-smoke: build ## The same with 40 environments, twice: the same bytes
+train-antelope-smoke: build ## Train with 40 environments, twice, and check that the bytes are the same
 	@bash tools/train.sh smoke
 
 .PHONY: bench
-bench: build ## Cost of datapath, agent and simulator, beside the kernel's own and beside portus
+bench: build ## Measure the cost of datapath, agent and simulator, beside the kernel and portus
 	$(CARGO) run --release -p remuda-bench
 	@bash tools/python.sh bench
 
 .PHONY: fidelity
-fidelity: build guest ## Our reno, cubic and bbr against the kernel's own; writes docs/fidelity.md
+fidelity: build guest ## Compare our reno, cubic and bbr with the kernel's own; writes docs/fidelity.md
 	$(CARGO) run --release -p remuda-fidelity -- --guest target/guest/6.12 \
 		--rounds 1 --write docs/fidelity.md
 
 .PHONY: fidelity-modules
-fidelity-modules: build guest ## The same of vegas, westwood, illinois and dctcp, which are modules
+fidelity-modules: build guest ## The same for vegas, westwood, illinois and dctcp, which are kernel modules
 	$(CARGO) run --release -p remuda-fidelity -- --guest target/guest/6.12 \
 		--arms vegas,westwood,illinois,dctcp --rates 24 --buffers 1,4,mark --rounds 1 --seconds 20 \
 		--write docs/fidelity.md --part 'make fidelity-modules'
@@ -141,76 +141,76 @@ fidelity-recovery: build guest ## The same of reno and cubic where packets are o
 		--write docs/fidelity.md --part 'make fidelity-recovery'
 
 .PHONY: netem
-netem: guest ## Our emulator beside the kernel's netem; writes docs/netem.md
+netem: guest ## Compare our emulator with the kernel's netem; writes docs/netem.md
 	@bash tools/setup.sh iproute2
 	$(CARGO) run --release -p remuda-fidelity --bin remuda-netem -- --write docs/netem.md
 
 .PHONY: quic
-quic: build ## QUIC under the agent beside noq's own algorithms, and quinn; writes docs/quic.md (root)
+quic: build ## Compare QUIC under the agent with noq's algorithms and quinn; writes docs/quic.md (root)
 	$(CARGO) run --release -p remuda-quic-bench -- --write docs/quic.md
 
 .PHONY: soak
-soak: build ## 21 minutes of transfers over QUIC and TCP while the agent is killed and hangs (root)
+soak: build ## Transfer over QUIC and TCP for 21 minutes while the agent is killed and hangs (root)
 	$(CARGO) run --release -p remuda-soak
 
 .PHONY: sim-to-real
-sim-to-real: build guest ## The same scenarios simulated and on real TCP; writes docs/sim-to-real.md
+sim-to-real: build guest ## Run scenarios simulated and on real TCP, and compare; writes docs/sim-to-real.md
 	$(CARGO) run --release -p remuda-sim-to-real -- --guest target/guest/6.12 --rounds 3 \
 		--write docs/sim-to-real.md
 
 .PHONY: kernel-cost
-kernel-cost: build ## What an ACK costs in the kernel module, in instructions; writes docs/kernel-module.md
+kernel-cost: build ## Count instructions per ACK in the kernel module; writes docs/kernel-module.md
 	@bash tools/guest.sh --headers 6.12
 	$(CARGO) run --release -p remuda-kernel --bin remuda-kernel-cost -- \
 		--write docs/kernel-module.md
 
 .PHONY: switches
-switches: setup ## What a switch between any two arms costs, simulated; writes docs/switching.md
+switches: setup ## Measure switches between all pairs of arms, simulated; writes docs/switching.md
 	$(CARGO) run --release -p remuda-switches -- --write docs
 
 .PHONY: switches-live
-switches-live: build ## The same on this kernel's TCP, and by its own setsockopt; writes docs/switching-live.md
+switches-live: build ## The same on real TCP, and with setsockopt alone; writes docs/switching-live.md
 	$(CARGO) run --release -p remuda-switches -- --live --write docs
 
 .PHONY: matrix-smoke
-matrix-smoke: build ## Every arm in sixty environments of every kind; a ranking, and a table
+matrix-smoke: build ## Rank all arms over sixty environments of every kind
 	$(REMUDA) matrix --suite smoke --arm all --out out/matrix
 
 .PHONY: antelope-table
-antelope-table: setup ## Antelope's acceptance table, simulated; writes docs/antelope.md
+antelope-table: setup ## Measure Antelope's acceptance table, simulated; writes docs/antelope.md
 	$(CARGO) run --release -p remuda-antelope-table -- --write docs/antelope.md
 
 .PHONY: antelope-table-live
-antelope-table-live: build ## Rows of it on this kernel's TCP (needs root, 105 minutes)
+antelope-table-live: build ## Measure rows of that table on real TCP (root, 105 minutes)
 	$(CARGO) run --release -p remuda-antelope-table -- --live --write docs/antelope.md
 
 .PHONY: antelope-ablations
-antelope-ablations: setup ## What each part of Antelope is worth, simulated; writes docs/antelope.md
+antelope-ablations: setup ## Measure the benefit of each part of Antelope, simulated; writes docs/antelope.md
 	$(CARGO) run --release -p remuda-antelope-table -- --ablations --seeds 120 \
 		--held-out drawn:1000000..1003000 --write docs/antelope.md
 
 .PHONY: antelope-online
-antelope-online: setup ## What learning from live flows is worth, simulated; writes docs/antelope.md
+antelope-online: setup ## Measure the benefit of learning from live flows, simulated; writes docs/antelope.md
 	@bash tools/python.sh build
 	$(CARGO) run --release -p remuda-antelope-table -- --online --write docs/antelope.md
 
 .PHONY: antelope-cost
-antelope-cost: build ## What Antelope costs: models, features, the agent for 100 flows (needs root)
+antelope-cost: build ## Measure Antelope's cost: models, features, the agent with 100 flows (root)
 	$(CARGO) run --release -p remuda-bench -- policy-cost --policy antelope --write docs/antelope.md
 
 .PHONY: arms
-arms: setup ## Every arm beside what its paper says, simulated; writes docs/arms.md
+arms: setup ## Compare every arm with its paper, simulated; writes docs/arms.md
 	$(CARGO) run --release -p remuda-arms -- --write docs/arms.md
 
 .PHONY: conformance
-conformance: setup ## Three million steps of random programs: libccp, the VM and compiled BPF
+conformance: setup ## Compare libccp, the VM and compiled BPF over three million steps of random programs
 	$(CARGO) run --release -p remuda-conformance -- --steps 3000000
 
 .PHONY: fuzz
-fuzz: setup ## Half an hour of fuzzing the VM, with sanitizers
+fuzz: setup ## Fuzz the VM for half an hour, with sanitizers
 	@bash datapath/vm/fuzz/run.sh 900
 
 .PHONY: clean
-clean: ## Remove what was built
+clean: ## Remove everything that was built
 	$(CARGO) clean
 	rm -rf out

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds target/guest/debug: a kernel for tests/guest as tools/guest.sh --headers has Debian's, from
-# Debian's source of Linux 6.1, with detectors of faults: tests/guest/debug.config says which.
-# Takes some ten minutes on two processors, and 3 GB while it builds; quick the second time.
-# Installs what building a kernel needs first, and says so.
+# Builds target/guest/debug: a kernel for tests/guest from Debian's source of Linux 6.1, laid out as
+# tools/guest.sh --headers does it, with the fault detectors of tests/guest/debug.config. The first
+# build takes some ten minutes on two processors and 3 GB of disk; further runs are quick. Installs
+# missing Debian packages first, and prints their names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -19,7 +19,7 @@ fail() {
 	exit 1
 }
 
-# The source, in BUILD. What an interrupted build left there is gone on with.
+# Fetches the source into BUILD, or continues with the source of an interrupted build.
 fetch() {
 	local wanted=$1 version=$2
 	if [[ -f $BUILD/for && $(<"$BUILD/for") == "$wanted" ]]; then
@@ -29,7 +29,7 @@ fetch() {
 	mkdir -p "$BUILD"
 	say "fetching $PACKAGE=$version, 140 MB (apt)"
 	(cd "$BUILD" && apt-get download -qq -o APT::Sandbox::User=root \
-		"$PACKAGE=$version" busybox-static) || fail "fix: apt-get update, then again"
+		"$PACKAGE=$version" busybox-static) || fail "fix: apt-get update, then try again"
 	for package in "$BUILD"/*.deb; do
 		dpkg-deb -x "$package" "$BUILD/unpacked"
 		rm "$package"
@@ -39,7 +39,7 @@ fetch() {
 	echo "$wanted" >"$BUILD/for"
 }
 
-# Fails with each option of the fragment that is not as it says.
+# Configures the kernel, and fails if an option differs from the fragment.
 configure() {
 	local line option has missing=()
 	(cd "$TREE" &&
@@ -53,12 +53,13 @@ configure() {
 		[[ $has == "$line" ]] || missing+=("$line: it is $has")
 	done <"$FRAGMENT"
 	if ((${#missing[@]})); then
-		fail "$FRAGMENT says what this kernel cannot have:" "${missing[@]}" \
-			"fix: add what these depend on (Kconfig of the source says), or drop them"
+		fail "$FRAGMENT has options that this kernel does not accept:" "${missing[@]}" \
+			"fix: add the options that these depend on (see Kconfig), or drop them"
 	fi
 }
 
-# What building modules needs of the tree, as scripts/package/builddeb has it for Debian's headers.
+# Copies the files that building modules needs, as scripts/package/builddeb does for Debian's
+# headers.
 put_headers() {
 	local into=$1 list
 	list=$BUILD/headers
@@ -90,7 +91,7 @@ keep() {
 bash tools/setup.sh bc binutils bison flex libelf-dev qemu-system-x86 xz-utils
 
 version=$(apt-cache show --no-all-versions "$PACKAGE" 2>/dev/null | sed -n 's/^Version: //p')
-[[ -n $version ]] || fail "apt knows no $PACKAGE" "fix: apt-get update"
+[[ -n $version ]] || fail "apt does not know $PACKAGE" "fix: apt-get update"
 kernel=$({
 	echo "$version"
 	cat "$FRAGMENT"
@@ -101,14 +102,14 @@ if [[ -f $FOLDER/made-by && $(<"$FOLDER/made-by") == "$wanted" ]]; then
 fi
 fetch "$kernel" "$version"
 configure
-say "building it; $BUILD/log has what the compiler says"
+say "building the kernel; compiler output is in $BUILD/log"
 start=$SECONDS
 make -C "$TREE" -j"$(nproc)" bzImage modules >"$BUILD/log" 2>&1 || {
 	tail -20 "$BUILD/log" >&2
-	fail "it does not build"
+	fail "the kernel does not build"
 }
 say "built in $((SECONDS - start)) s"
 keep
-# Last: what is there is whole.
+# Write this last, so that it marks a complete folder.
 echo "$wanted" >"$FOLDER/made-by"
 rm -rf "$BUILD"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Makes target/guest/KERNEL, what tests/guest boots: a kernel of Debian's, modules of it, and
-# busybox. Installs QEMU first, and says so; quick the second time. Nothing else of the host
-# changes: packages are unpacked, not installed.
+# Makes target/guest/KERNEL, which tests/guest boots: a Debian kernel, some of its modules, and
+# busybox. Installs QEMU first if it is missing, and prints that; further runs are quick. The host
+# does not change otherwise: packages are unpacked, not installed.
 #
 #   tools/guest.sh [--headers] [KERNEL...]
 #
-# KERNEL is a series, such as 6.1; without one, 6.12: BPF's cong_control() has all its arguments
-# since 6.10. With --headers there is also target/guest/KERNEL/headers, where tools/module.sh builds
-# a module for it.
+# KERNEL is a series, such as 6.1. The default is 6.12, because BPF's cong_control() has all its
+# arguments since 6.10. With --headers there is also target/guest/KERNEL/headers, where
+# tools/module.sh builds a module for this kernel.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 
-# Links, netem; what the kernel's own congestion control is compared to.
+# For links and netem, and the kernel's own congestion control for comparison.
 readonly MODULES=(tun veth sch_netem tcp_bbr tcp_dctcp tcp_illinois tcp_vegas tcp_westwood)
 
 say() { echo "guest: $*"; }
@@ -21,10 +21,10 @@ fail() {
 	exit 1
 }
 
-# The package that a package of a series stands for, if apt knows one: that of its newest version.
+# Prints the newest kernel package of a series; nothing if apt knows none.
 newest() {
 	local series=$1 meta depends package version
-	# Debian has each series under a name of its own, but for the one it was released with.
+	# Debian has a metapackage for each series, except for the series of its release.
 	for meta in "linux-image-$series-cloud-amd64" linux-image-cloud-amd64; do
 		depends=$(apt-cache depends "$meta" 2>/dev/null || true)
 		package=$(sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p' <<<"$depends")
@@ -36,29 +36,29 @@ newest() {
 	done
 }
 
-# Which of a package's dependencies match a pattern.
+# Prints the dependencies of a package that match a pattern.
 depends() { apt-cache depends "$1" | sed -n "s/^ *Depends: \($2\)\$/\1/p"; }
 
 version() { apt-cache show --no-all-versions "$1" | sed -n 's/^Version: //p'; }
 
-# Of one module, unpacked.
+# Copies a module, unpacked.
 put_module() {
 	local module=$1 from=$2 into=$3 file
 	file=$(find "$from" -name "$module.ko*")
 	case $file in
 	*.ko.xz) xz -dc "$file" >"$into/$module.ko" ;;
 	*.ko) cp "$file" "$into/" ;;
-	*) fail "no $module.ko or $module.ko.xz among its modules: ${file:-nothing like it}" ;;
+	*) fail "the kernel package has no $module.ko or $module.ko.xz: ${file:-no such file}" ;;
 	esac
 }
 
-# A folder in which a module is built, from packages for /usr.
+# Makes a folder in which modules can be built, from unpacked packages.
 put_headers() {
 	local release=$1 from=$2 into=$3
 	mkdir -p "$into/packages"
 	mv "$from/usr/src" "$from/usr/lib" "$into/packages/"
 	ln -s "packages/src/linux-headers-$release" "$into/headers"
-	# All else in there is relative, and works wherever it lies.
+	# All other paths there are relative, and work anywhere.
 	sed -i 's|/usr/src/|../|' "$into/headers/Makefile"
 }
 
@@ -67,13 +67,13 @@ make_folder() {
 	local packages=(busybox-static)
 	image=$(newest "$series")
 	if [[ -z $image ]]; then
-		fail "apt knows no Debian kernel of the series $series" \
-			"fix: apt-get update; apt-cache search linux-image-cloud has all"
+		fail "apt does not know a Debian kernel of the series $series" \
+			"fix: apt-get update; apt-cache search linux-image-cloud lists all"
 	fi
 	release=${image#linux-image-}
 	packages+=("$image=$(version "$image")")
 	if [[ -n $headers ]]; then
-		# Of the same version as the kernel: else its modules do not load.
+		# The version must be the kernel's, or the kernel does not load the modules.
 		package=linux-headers-$release
 		packages+=("$package=$(version "$image")" "$(depends "$package" 'linux-kbuild-.*')"
 			"$(depends "$package" 'linux-headers-.*-common')")
@@ -81,7 +81,7 @@ make_folder() {
 	work=$(mktemp -d)
 	say "fetching ${packages[*]} (apt)"
 	(cd "$work" && apt-get download -qq -o APT::Sandbox::User=root "${packages[@]}") ||
-		fail "fix: apt-get update, then again"
+		fail "fix: run apt-get update, then try again"
 	for package in "$work"/*.deb; do
 		dpkg-deb -x "$package" "$work/unpacked"
 	done
@@ -99,7 +99,7 @@ make_folder() {
 
 if [[ $(uname -m) != x86_64 ]]; then
 	fail "needs an x86-64 machine, this is $(uname -m)" \
-		"fix: without --guest, the same runs on this machine's kernel (root)"
+		"fix: leave out --guest to use this machine's kernel (as root)"
 fi
 headers=
 if [[ ${1-} == --headers ]]; then
@@ -118,6 +118,6 @@ for series in "${@:-6.12}"; do
 		continue
 	fi
 	make_folder "$series"
-	# Last: what is there is whole.
+	# Write this last, so that it marks a complete folder.
 	echo "$wanted" >"$made_by"
 done

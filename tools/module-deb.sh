@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds remuda-dkms, the Debian package of the kernel module's source, into target/kernel/deb, and
-# prints its path. Installs what Debian's packages are built with first, and says so.
+# Builds remuda-dkms, the Debian package with the kernel module's source, into target/kernel/deb,
+# and prints its path. Installs missing build packages first, and prints their names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -10,7 +10,7 @@ bash tools/setup.sh debhelper dh-dkms dpkg-dev
 readonly FOLDER=$PWD/target/kernel/deb
 rm -rf "$FOLDER"
 mkdir -p "$FOLDER"
-# As it lies in a package: what it shares with other datapaths is below it.
+# The package has the headers shared with other datapaths below the module's folder.
 cp -r datapath/kernel "$FOLDER/remuda"
 mkdir "$FOLDER/remuda/include"
 cp datapath/vm/include/*.h datapath/tcp/*.h "$FOLDER/remuda/include/"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Builds the kernel module of a folder for a kernel, without a new file in that folder. A warning
-# is an error. Quick the second time. Prints the path of what it built.
+# Builds the kernel module in a folder for a kernel, without writing into that folder. A warning is
+# an error. Further runs are quick. Prints the path of the module.
 #
 #   tools/module.sh KERNEL [FOLDER]
 #   tools/module.sh --running [FOLDER]
 #
 # KERNEL is a folder with `headers`, as tools/guest.sh --headers and tools/debug-kernel.sh make it;
-# --running is the kernel that runs here, whose headers are installed. FOLDER, within this
-# repository, is datapath/kernel without one. Its copy is target/kernel/NAME OF THE KERNEL/FOLDER;
-# what it shares with other datapaths lies likewise, so that $(src)/../vm/include is right in a
-# Kbuild.
+# --running means the running kernel, whose headers must be installed. FOLDER lies in this
+# repository; the default is datapath/kernel. It is copied to target/kernel/NAME OF THE
+# KERNEL/FOLDER, and the headers shared with other datapaths likewise, so that a Kbuild can use
+# $(src)/../vm/include.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -19,7 +19,7 @@ fail() {
 	exit 1
 }
 
-kernel=${1:?which kernel, such as target/guest/6.1}
+kernel=${1:?give a kernel, such as target/guest/6.1}
 folder=${2:-datapath/kernel}
 folder=${folder%/}
 sources=("$folder" datapath/vm/include datapath/tcp)
@@ -35,10 +35,10 @@ else
 	fix="tools/guest.sh --headers $name, or tools/debug-kernel.sh"
 fi
 if [[ ! -e $headers/Makefile ]]; then
-	fail "$headers: nothing to build a module with" "fix: $fix"
+	fail "$headers: the headers of this kernel are missing" "fix: $fix"
 fi
 if [[ ! -e $folder/Kbuild ]]; then
-	fail "$folder has no Kbuild: it is not the folder of a module"
+	fail "$folder has no Kbuild, so it is not the folder of a module"
 fi
 
 build=$PWD/target/kernel/$name
@@ -50,7 +50,7 @@ wanted=$(
 		find "${sources[@]}" -type f -print0 | sort -z | xargs -0 sha256sum
 	} | sha256sum
 )
-# Tests that run beside each other want the same one.
+# Tests that run in parallel need the same module.
 mkdir -p "$build"
 exec {lock}>"$build/lock"
 flock "$lock"
@@ -60,10 +60,10 @@ if [[ ! -f $made_by || $(<"$made_by") != "$wanted" ]]; then
 		mkdir -p "$(dirname "$build/$source")"
 		cp -r "$source" "$build/$source"
 	done
-	# Types of the kernel's BPF are of no use in a module, and writing them takes a tool more.
+	# A module does not need BTF, and writing BTF takes one more tool.
 	make -s -C "$headers" M="$build/$folder" W=1 KCFLAGS=-Werror \
 		CONFIG_DEBUG_INFO_BTF_MODULES= modules >&2
-	# Last: what is there is whole.
+	# Write this last, so that it marks a complete build.
 	echo "$wanted" >"$made_by"
 fi
 ls "$build/$folder"/*.ko

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes target/guest/newest/headers, where tools/module.sh builds a module for the newest kernel
-# that Debian has for a stable release: to compile for, not to boot. It comes from apt's own mirror,
-# but from another release, with lists of its own: nothing on this host changes.
+# Makes target/guest/newest/headers, where tools/module.sh compiles a module for the newest kernel
+# that Debian has for a stable release. The kernel is not booted. The packages come from apt's
+# mirror, but from another release, with package lists of their own, so this host does not change.
 #
-# Those headers come with tools that want their release's C library, and its compiler. The tools get
-# that library, unpacked beside them; the compiler is the one here.
+# The tools in these headers need the C library and the compiler of their release. The script
+# unpacks that library beside the tools, and uses the compiler of this host.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -13,7 +13,8 @@ readonly RELEASE=trixie
 readonly SUITES=("$RELEASE" "$RELEASE-backports")
 readonly PACKAGE=linux-headers-cloud-amd64
 readonly KEYS=/usr/share/keyrings/debian-archive-keyring.gpg
-# What building a module runs, in linux-kbuild: the name that the build knows, and the program.
+# Programs in linux-kbuild that building a module runs: the name that the build uses, and the
+# program.
 readonly TOOLS=(
 	scripts/basic/fixdep:scripts/basic/fixdep
 	scripts/mod/modpost:scripts/mod/modpost.real-lsb-64
@@ -28,13 +29,13 @@ fail() {
 	exit 1
 }
 
-# The other release, for apt.
+# Sets up apt for the other release.
 know_release() {
 	local mirror
 	# shellcheck disable=SC2016 # apt's own.
 	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Label: Debian' \
 		'Identifier: Packages' | head -1)
-	[[ -n $mirror ]] || fail "apt knows no mirror of Debian's" "fix: apt-get update"
+	[[ -n $mirror ]] || fail "apt does not know a Debian mirror" "fix: run apt-get update"
 	mkdir -p "$work"/{lists,cache/archives}/partial
 	printf "deb [signed-by=$KEYS] $mirror %s main\n" "${SUITES[@]}" >"$work/sources"
 	cat >"$work/apt.conf" <<-EOF
@@ -49,13 +50,13 @@ know_release() {
 		Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 	EOF
 	export APT_CONFIG=$work/apt.conf
-	apt-get update -qq || fail "fix: see that $mirror has ${SUITES[*]}"
+	apt-get update -qq || fail "fix: check that $mirror has ${SUITES[*]}"
 }
 
-# Which of a package's dependencies match a pattern.
+# Prints the dependencies of a package that match a pattern.
 depends() { apt-cache depends "$1" | sed -n "s/^ *Depends: \($2\)\$/\1/p"; }
 
-# Has the tools run on the library of their release.
+# Makes the tools use the C library of their release.
 wrap_tools() {
 	local kbuild=$1 libraries=$2 tool known program
 	for tool in "${TOOLS[@]}"; do
@@ -83,14 +84,14 @@ make_folder() {
 	wrap_tools "$(echo "$packages"/lib/linux-kbuild-*)" "$packages/lib/x86_64-linux-gnu"
 	headers=$packages/src/linux-headers-$release
 	sed -i "s|/usr/src/|$packages/src/|" "$headers/Makefile"
-	# The compiler here, and what one as old as it does not know.
+	# Use this host's compiler, and drop an option that an older compiler does not know.
 	sed -i 's/^CC = .*/CC = gcc/' "$headers/.kernelvariables"
 	sed -i '/^CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT=/d' "$headers/include/config/auto.conf"
 	ln -s "packages/src/linux-headers-$release" "$FOLDER/headers"
 }
 
 [[ $(uname -m) == x86_64 ]] || fail "needs an x86-64 machine, this is $(uname -m)"
-# Its paths are absolute.
+# FOLDER counts because the paths in it are absolute.
 wanted=$({
 	echo "$FOLDER"
 	cat "$0"
@@ -106,7 +107,7 @@ package=$(depends "$PACKAGE" 'linux-headers-.*')
 packages=("$package" "$(depends "$package" 'linux-kbuild-.*')"
 	"$(depends "$package" 'linux-headers-.*-common')" "${LIBRARIES[@]}")
 say "fetching ${packages[*]} (apt)"
-(cd "$work" && apt-get download -qq "${packages[@]}") || fail "fix: again, later"
+(cd "$work" && apt-get download -qq "${packages[@]}") || fail "fix: try again later"
 make_folder "${package#linux-headers-}"
-# Last: what is there is whole.
+# Write this last, so that it marks a complete folder.
 echo "$wanted" >"$FOLDER/made-by"

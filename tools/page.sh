@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Looks at the report of a matrix in headless Chromium, and leaves screenshots in target/page. What
-# it needs it installs first, and says so; the second time it is quick.
+# Tests the report of a matrix in headless Chromium, and saves screenshots in target/page. Installs
+# missing packages first, and prints their names; further runs are quick.
 #
 #   tools/page.sh [ARGS]    run pytest with ARGS on emulation/report/tests
 set -euo pipefail
@@ -15,7 +15,7 @@ bash tools/setup.sh chromium fonts-dejavu-core
 bash tools/python.sh build
 wanted=$(sha256sum pyproject.toml "$0" | sha256sum)
 if [[ ! -f $STAMP || $(<"$STAMP") != "$wanted" ]]; then
-	say "installing what drives the browser into target/venv (pip)"
+	say "installing the browser driver into target/venv (pip)"
 	"$VENV/bin/python" -m pip install --quiet --group page
 	echo "$wanted" >"$STAMP"
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the remuda Python package into a virtual environment of its own, target/venv, and tests or
-# measures it. What it needs it installs first, and says so; the second time it is quick.
+# Builds the remuda Python package into the virtual environment target/venv, and tests or measures
+# it. Installs missing tools first, and prints that; further runs are quick.
 #
 #   tools/python.sh build           install the package, optimised
 #   tools/python.sh test [ARGS]     build, lint, check types and stubs, run pytest with ARGS
@@ -13,12 +13,12 @@ readonly STAMP=$VENV/.installed
 readonly LOG=$PWD/target/python.log
 readonly PIP=pip==26.3
 readonly SOURCES=python
-# All Python of the project.
+# All Python code of the project.
 readonly ALL=("$SOURCES" emulation/report/tests ccp-agent/client/examples)
 
 say() { echo "python: $*"; }
 
-# Runs a command quietly; says what it printed if it fails.
+# Runs a command; prints its output only if the command fails.
 quietly() {
 	if ! "$@" >"$LOG" 2>&1; then
 		cat "$LOG" >&2
@@ -27,14 +27,14 @@ quietly() {
 	fi
 }
 
-# The tools and libraries that pyproject.toml pins; again only when they change.
+# Installs the tools and libraries that pyproject.toml pins; again only when the file changes.
 install() {
 	local wanted
 	wanted=$(sha256sum pyproject.toml "$0" | sha256sum)
 	if [[ -f $STAMP && $(<"$STAMP") == "$wanted" ]]; then
 		return
 	fi
-	say "installing what pyproject.toml pins into target/venv (pip)"
+	say "installing the packages of pyproject.toml into target/venv (pip)"
 	mkdir -p target
 	if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
 		say "needs Python 3.11 or later" >&2
@@ -48,10 +48,10 @@ install() {
 	fi
 	quietly "$VENV/bin/python" -m pip install --quiet "$PIP"
 	quietly "$VENV/bin/python" -m pip install --quiet --group dev
-	# An extra of the package, some 250 MB: for `remuda matrix --engine ray` and its tests.
+	# An extra of the package, some 250 MB, for `remuda matrix --engine ray` and its tests.
 	if ! "$VENV/bin/python" -m pip install --quiet --group ray >"$LOG" 2>&1; then
 		cat "$LOG" >&2
-		say "SKIPPED: Ray, and with it the tests of \`remuda matrix --engine ray\`" >&2
+		say "SKIPPED: Ray, and so the tests of \`remuda matrix --engine ray\`" >&2
 		say "to try again: rm $STAMP" >&2
 	fi
 	echo "$wanted" >"$STAMP"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing need, and says which. Quick when they are
-# there. Rust and Python come first, from wherever the machine has them.
+# Installs the Debian packages that building and testing need, and prints their names. Quick when
+# they are installed. Rust and Python must be there before, from any source.
 #
-#   tools/setup.sh [PACKAGE...]     these, too
+#   tools/setup.sh [PACKAGE...]     install these as well
 set -euo pipefail
 
 packages=("$@"
 	clang gcc iperf3 libc6-dev libclang-dev libelf-dev make pkg-config shellcheck zlib1g-dev)
 
-# Debian's own Python comes without what makes virtual environments.
+# Debian's Python comes without the modules that make virtual environments.
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)
 
 say() { echo "setup: $*"; }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Trains Antelope's model from nothing: simulates the environments, fits the trees. The Python it
-# needs is in target/venv (tools/python.sh). The same tree gives the same model.
+# Trains Antelope's model from scratch: simulates the environments and fits the trees, with the
+# Python of target/venv (tools/python.sh). The same sources give the same model.
 #
-#   tools/train.sh full     9,600 environments into out/antelope; a collection that was stopped
-#                           goes on
-#   tools/train.sh smoke    40 environments, twice: the two models must be the same bytes; and the
+#   tools/train.sh full     9,600 environments into out/antelope; continues a collection that was
+#                           stopped
+#   tools/train.sh smoke    40 environments, twice: both models must have the same bytes. Then the
 #                           shipped model learns from some simulated flows
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,9 +20,9 @@ without_commit() { sed 's/"commit":"[^"]*"//' "$1"; }
 full() {
 	local model=out/antelope/model.json
 	"$REMUDA" train antelope --data out/antelope/samples --model "$model" --python "$PYTHON"
-	# Of the commit on the card alone they may differ.
+	# The models may differ only in the commit on their card.
 	if cmp --silent <(without_commit "$model") <(without_commit "$SHIPPED"); then
-		say "$model is the shipped model, byte for byte but for the commit"
+		say "$model is the shipped model, byte for byte except for the commit"
 	else
 		say "$model is not the shipped model; to ship it: cp $model $SHIPPED"
 	fi
@@ -30,7 +30,7 @@ full() {
 
 smoke() {
 	local threads
-	folder=$(mktemp -d) # not local, as it is removed at the end of all
+	folder=$(mktemp -d) # not local: the trap removes it at the end
 	trap 'rm -rf "$folder"' EXIT
 	for threads in 1 2; do
 		"$REMUDA" train antelope --environments 40 --threads "$threads" \
@@ -49,7 +49,7 @@ full | smoke)
 	"$1"
 	;;
 *)
-	sed -n 's/^# \{0,1\}//; 2,9p' "$0" | grep -v '^!'
+	sed -n 's/^# \{0,1\}//; 2,8p' "$0" | grep -v '^!'
 	exit 2
 	;;
 esac

@@ -1,34 +1,33 @@
-//! Everything that can drive a flow, by name: arms and policies, interchangeable.
+//! Finds what can drive a flow by its name: an arm or a policy.
 
 use crate::flow::Driver;
 use crate::{Config, Error};
 use remuda_algorithms::{arms, native};
 use remuda_selector::policies;
 
-/// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Arm,
     Policy,
 }
 
-/// Whether it is the name of an arm or a policy of this program's own.
+/// Whether a built-in arm or policy has this name.
 pub fn is_ours(name: &str) -> bool {
     names().contains(&name)
 }
 
-/// All names of this program's own, for help and error texts.
+/// The names of all built-in arms and policies, for help and error texts.
 pub fn names() -> Vec<&'static str> {
     policies().iter().map(|p| p.name).chain(arms().iter().map(|a| a.name)).collect()
 }
 
-/// What `name` is, of this program's own or an author's.
+/// The kind of the built-in or authored driver `name`; an error if there is none.
 pub fn kind_of(name: &str, config: &Config) -> Result<Kind, Error> {
     let authored = config.authors.names();
     if authored.contains(&name) { Ok(Kind::Arm) } else { kind_beside(name, &authored) }
 }
 
-/// What `name` is, of this program's own.
+/// The kind of the built-in driver `name`; an error if there is none.
 pub fn kind(name: &str) -> Result<Kind, Error> {
     kind_beside(name, &[])
 }
@@ -46,7 +45,7 @@ fn kind_beside(name: &str, authored: &[&'static str]) -> Result<Kind, Error> {
     }
 }
 
-/// Builds what drives a flow by that name.
+/// Builds the driver of a flow by its name.
 pub fn build(name: &str, config: &Config) -> Result<Driver, Error> {
     if let Some(policy) = remuda_selector::policy(name) {
         return Ok(Driver::Policy((policy.build)(&config.policy)));

@@ -1,7 +1,8 @@
-//! An agent as a child process: for the demonstration, tests and benchmarks.
+//! Starts an agent as a child process, for the demonstration, tests and benchmarks.
 //!
-//! It is the real binary with its real sockets, in a run directory of its own and under a name of
-//! its own, so it disturbs no other agent of the host. It dies with the thread that started it.
+//! The child is the real binary with its real sockets. It has its own run directory and its own
+//! algorithm name, so it disturbs no other agent on the host. The kernel kills it when the thread
+//! that started it ends.
 
 use crate::control::{Answer, Request, ask};
 use crate::error::on;
@@ -17,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const READY_TURNS: u32 = 500;
-const TURN: Duration = Duration::from_millis(20);
+const READY_TRIES: u32 = 500;
+const RETRY_AFTER: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub struct AgentChild {
@@ -27,28 +28,29 @@ pub struct AgentChild {
 }
 
 impl AgentChild {
-    /// Starts `binary agent` in `run_dir` with further arguments, and waits until it answers.
+    /// Starts `binary agent` in `run_dir` with further arguments, and waits until the agent
+    /// answers.
     pub fn start(binary: &Path, run_dir: &Path, arguments: &[&str]) -> Result<Self, Error> {
         let log_path = run_dir.with_extension("stderr");
         let log = File::create(&log_path).map_err(on(log_path.display()))?;
         let mut command = Command::new(binary);
         command.arg("agent").arg("--run-dir").arg(run_dir).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        // SAFETY: one system call between fork and exec.
+        // SAFETY: the closure makes one system call between fork and exec.
         unsafe { command.pre_exec(|| set_pdeathsig(Signal::SIGKILL).map_err(Into::into)) };
         let child = command.spawn().map_err(on(binary.display()))?;
         let mut agent = Self { child, run_dir: run_dir.to_owned() };
-        for _ in 0..READY_TURNS {
+        for _ in 0..READY_TRIES {
             if ask(run_dir, &Request::Status {}).is_ok() {
                 return Ok(agent);
             }
             if agent.child.try_wait().is_ok_and(|ended| ended.is_some()) {
                 break;
             }
-            std::thread::sleep(TURN);
+            std::thread::sleep(RETRY_AFTER);
         }
-        let said = fs::read_to_string(&log_path).unwrap_or_default();
-        Err(Error::Refused(format!("the agent does not come up; it says:\n{said}")))
+        let stderr = fs::read_to_string(&log_path).unwrap_or_default();
+        Err(Error::Refused(format!("the agent did not start; its error output:\n{stderr}")))
     }
 
     pub fn run_dir(&self) -> &Path {
@@ -66,7 +68,7 @@ impl AgentChild {
         }
     }
 
-    /// Another arm or policy for some flows.
+    /// Gives some flows another arm or policy. Returns how many running flows change.
     pub fn set(&self, target: Target, to: &str) -> Result<usize, Error> {
         match ask(&self.run_dir, &Request::Set { target, to: to.to_owned() })? {
             Answer::Set { flows } => Ok(flows),
@@ -74,7 +76,7 @@ impl AgentChild {
         }
     }
 
-    /// It forgets what suited destinations. Returns how many addresses and networks that were.
+    /// Deletes the memory of destinations. Returns how many addresses and networks were deleted.
     pub fn forget(&self) -> Result<usize, Error> {
         match ask(&self.run_dir, &Request::Forget { of: None })? {
             Answer::Forgot { destinations } => Ok(destinations),
@@ -82,27 +84,27 @@ impl AgentChild {
         }
     }
 
-    /// Its events so far, one JSON object each.
+    /// The events so far, one JSON object each.
     pub fn events(&self) -> Result<Vec<serde_json::Value>, Error> {
         let path = run_dir::event_log(&self.run_dir);
         let text = fs::read_to_string(&path).map_err(on(path.display()))?;
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// Sends it a signal: SIGSTOP hangs it, SIGCONT lets it go on.
+    /// Sends the child a signal: SIGSTOP freezes it, SIGCONT lets it go on.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
         let pid = Pid::from_raw(self.child.id() as i32);
         kill(pid, signal).map_err(|errno| on("signalling the agent")(errno.into()))
     }
 
-    /// Kills it as a crash would.
+    /// Kills the child with SIGKILL, as a crash would.
     pub fn kill(mut self) -> Result<(), Error> {
         self.child.kill().map_err(on("killing the agent"))?;
         self.child.wait().map_err(on("waiting for the agent"))?;
         Ok(())
     }
 
-    /// Ends it as an operator would, and waits; an exit status other than 0 is an error.
+    /// Stops the child with SIGTERM, and waits for it. An exit status other than 0 is an error.
     pub fn stop(mut self) -> Result<(), Error> {
         self.signal(Signal::SIGTERM)?;
         let status = self.child.wait().map_err(on("waiting for the agent"))?;

@@ -1,4 +1,4 @@
-//! The agent's configuration: one struct, from TOML, unknown keys refused, printed whole at start.
+//! The agent's configuration. It is one struct, read from TOML; unknown keys are errors.
 
 use crate::author::Authors;
 use crate::error::on;
@@ -20,88 +20,90 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// More is no configuration.
+/// A larger configuration file is refused.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The default `agent.run_dir`, gone when the host starts again; and what stays beside it.
+/// The default `agent.run_dir`, deleted when the host reboots, and the state directory used with
+/// it.
 const RUN_DIR: &str = "/run/remuda";
 const STATE_DIR: &str = "/var/lib/remuda";
 
-/// Everything that can be set. Command-line flags override the file.
+/// All settings. Command-line flags override the file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The agent and its datapaths.
     pub agent: AgentConfig,
-    /// The bounds of every decision.
+    /// Limits on every window, rate and switch.
     pub guard: GuardConfig,
     pub policy: PolicyConfig,
-    /// What is remembered of destinations.
+    /// Memory of destinations: which arm did well there.
     pub memory: MemoryConfig,
-    /// What policies saw of their arms, kept to learn from.
+    /// Storing what policies measured of their arms, as training data.
     pub samples: SamplesConfig,
-    /// How what flows teach of Antelope's model comes into force.
+    /// Replacing Antelope's model with one trained on live flows.
     pub online: OnlineConfig,
-    /// What arms need beside a path.
     pub arms: ArmsConfig,
-    /// What flows want, unless somebody says else at run time: the first rule that means a flow.
+    /// Preferences of flows, unless an operator or an application sets one at run time. The first
+    /// matching rule counts.
     #[serde(skip_serializing_if = "Rules::is_empty")]
     pub prefer: Rules,
-    /// What [`Config::load`] has read of it.
+    /// Tables and models that [`Config::load`] has read.
     #[serde(skip)]
     pub loaded: Loaded,
-    /// Arms that run in processes of their own; they come and go.
+    /// Arms that run in other processes; they can appear and disappear at any time.
     #[serde(skip)]
     pub authors: Authors,
 }
 
-/// What arms need beside a path.
+/// Files that single arms need.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArmsConfig {
-    /// The rule table of the arm `remy`, a file that Remy has written.
+    /// The rule table of the arm `remy`, in the file format that Remy writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remy_table: Option<PathBuf>,
 }
 
-/// The agent and its datapaths.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentConfig {
-    /// What drives new flows: an arm or a policy.
+    /// The arm or policy that drives new flows.
     pub default: String,
-    /// The name sockets ask for with `TCP_CONGESTION`; 1 to 15 characters.
+    /// The name that sockets select with `TCP_CONGESTION`; 1 to 15 characters.
     pub name: String,
-    /// The kernel's algorithm that flows go back to when the agent leaves.
+    /// The kernel algorithm that flows get when the agent stops.
     pub native: String,
-    /// Where the sockets, the lock and the event log are; a private folder.
+    /// Directory of the sockets, the lock and the event log; only the agent's user may enter it.
     pub run_dir: PathBuf,
-    /// Where what outlives the agent is, a private folder of one agent; without it
-    /// /var/lib/remuda, or the folder state of a run_dir that is not the default one.
+    /// Directory for what survives a restart, used by this agent only. Without it: /var/lib/remuda
+    /// with the default run_dir, else the directory state in run_dir.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_dir: Option<PathBuf>,
-    /// A heartbeat older than this puts flows into fallback, in milliseconds.
+    /// A flow falls back to the datapath's own Reno when no heartbeat came for this long, in
+    /// milliseconds.
     pub heartbeat_timeout_ms: u64,
-    /// No flow reports more often than this, in milliseconds.
+    /// Shortest time between two reports of a flow, in milliseconds.
     pub report_interval_ms_min: u64,
-    /// With many flows, reports are spread so that all of them together stay below this.
+    /// Limit on the reports of all flows together, in a second; with many flows, each reports less
+    /// often.
     pub reports_per_sec_max: u64,
-    /// Make the algorithm the default of this network namespace, until the agent ends.
+    /// Make `name` the default algorithm of this network namespace until the agent stops.
     pub take_default: bool,
     /// Take over every new TCP socket of these cgroups (v2 directories).
     pub cgroups: Vec<PathBuf>,
-    /// Initial window of flows taken over by cgroup, in segments; 0 leaves the kernel's.
+    /// Initial window of flows taken over by cgroup, in segments; 0 keeps the kernel's.
     pub initial_cwnd_pkts: u32,
-    /// Drive Linux TCP of this host by BPF.
+    /// Drive this host's Linux TCP through BPF.
     pub bpf: bool,
-    /// Most flows of Linux TCP by BPF at once, up to 100,000. The kernel reserves 444 bytes for
-    /// each of them when the agent starts; a flow beyond them runs Reno in the kernel.
+    /// Most flows at once in the BPF datapath, up to 100,000. The kernel reserves 444 bytes for
+    /// each of them when the agent starts. Further flows run Reno in the kernel.
     pub flows_max: u32,
-    /// Drive Linux TCP of this host by the module tcp_remuda too, whenever it is loaded.
+    /// Also drive this host's Linux TCP through the kernel module tcp_remuda, whenever it is
+    /// loaded.
     pub module: bool,
-    /// Let applications of any user say what they want of their sockets: at the run directory's
-    /// path with `.sock` appended.
+    /// Let applications of any user set the preference of their own sockets. The socket for them is
+    /// the path of run_dir with `.sock` appended.
     pub applications: bool,
-    /// The event log starts a new file beyond this size, in bytes; one old file is kept.
+    /// The event log starts a new file at this size, in bytes; one old file is kept.
     pub event_log_bytes_max: u64,
 }
 
@@ -113,7 +115,7 @@ impl Default for AgentConfig {
             native: "cubic".to_owned(),
             run_dir: PathBuf::from(RUN_DIR),
             state_dir: None,
-            // with a retransmission timeout after it (RTT + 200 ms): 500 ms at an RTT of 150 ms
+            // fallback takes this and a retransmission timeout: 500 ms at an RTT of 150 ms
             heartbeat_timeout_ms: 150,
             report_interval_ms_min: 2,
             reports_per_sec_max: 20_000,
@@ -130,7 +132,7 @@ impl Default for AgentConfig {
 }
 
 impl Config {
-    /// Reads a file and checks it.
+    /// Reads and checks a file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         let refuse = |rule: &str| Error::Config { path: name.clone(), rule: rule.to_owned() };
@@ -144,12 +146,12 @@ impl Config {
         let mut limited = file.take(FILE_BYTES_MAX + 1);
         limited.read_to_string(&mut text).map_err(on(path.display()))?;
         if text.len() as u64 > FILE_BYTES_MAX {
-            return Err(refuse("is above 1 MiB; no configuration is"));
+            return Err(refuse("is larger than 1 MiB; a configuration file has at most 1 MiB"));
         }
         Self::parse(&text, &name)
     }
 
-    /// Parses and checks a text; `path` names it in errors.
+    /// Parses and checks a text; errors name `path` as its source.
     pub fn parse(text: &str, path: &str) -> Result<Self, Error> {
         let refuse = |rule: String| Error::Config { path: path.to_owned(), rule };
         let config: Self = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
@@ -157,13 +159,13 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks what flags have changed.
+    /// Checks the configuration again, after flags have changed it.
     pub fn validate(&self) -> Result<(), Error> {
         let path = "the configuration".to_owned();
         self.check().map_err(|rule| Error::Config { path, rule })
     }
 
-    /// Checks every rule; the message names key, value and rule.
+    /// Checks each value; the message names key, value and allowed range.
     fn check(&self) -> Result<(), String> {
         let a = &self.agent;
         for (key, value, least, most) in [
@@ -182,11 +184,11 @@ impl Config {
             remuda_bpf::check_name(name).map_err(|error| format!("{key}: {error}"))?;
         }
         if a.name == a.native {
-            let rule = "it is agent.name; flows go back to an algorithm of the kernel's own";
+            let rule = "it equals agent.name; name one of the kernel's own algorithms";
             return Err(format!("agent.native = {:?}: {rule}", a.native));
         }
         if a.state_dir.as_ref() == Some(&a.run_dir) {
-            let rule = "it is agent.run_dir; each has a lock of its own";
+            let rule = "it equals agent.run_dir; give each directory its own path";
             return Err(format!("agent.state_dir = {:?}: {rule}", a.run_dir));
         }
         catalogue::kind_of(&a.default, self).map_err(|error| format!("agent.default: {error}"))?;
@@ -197,7 +199,8 @@ impl Config {
         self.policy.validate().map_err(|error| error.to_string())
     }
 
-    /// Reads the files it names. To be called once, before anything is built.
+    /// Reads the tables and models that the configuration names. Call this once, before building
+    /// flows.
     pub fn load(&mut self) -> Result<(), Error> {
         let path = "the configuration".to_owned();
         self.prefer.check().map_err(|rule| Error::Config { path, rule })?;
@@ -220,7 +223,7 @@ impl Config {
         Ok(())
     }
 
-    /// Where what outlives the agent is.
+    /// The directory for what survives a restart.
     pub fn state_dir(&self) -> PathBuf {
         match &self.agent.state_dir {
             Some(path) => path.clone(),
@@ -234,7 +237,7 @@ impl Config {
     }
 }
 
-/// A file's bytes, and one more if it has more than that.
+/// Reads at most `bytes_max + 1` bytes, so the caller can tell that a file is too large.
 fn bounded(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
     let file = File::open(path).map_err(on(path.display()))?;
     let mut bytes = Vec::new();
@@ -247,14 +250,14 @@ fn refusal(path: &Path, key: &str, rule: &str) -> Error {
     Error::Config { path: path.display().to_string(), rule: format!("{key}: {rule}") }
 }
 
-/// Reads the file of a model of Antelope.
+/// Reads the file of an Antelope model.
 pub fn antelope_text(path: &Path) -> Result<String, Error> {
     let refuse = |rule: &str| refusal(path, "policy.antelope.model", rule);
     let bytes = bounded(path, model::BYTES_MAX)?;
     if bytes.len() > model::BYTES_MAX {
-        return Err(refuse("is above 64 MiB; no model is"));
+        return Err(refuse("is larger than 64 MiB; a model has at most 64 MiB"));
     }
-    String::from_utf8(bytes).map_err(|_| refuse("is no UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| refuse("is not UTF-8 text"))
 }
 
 fn antelope_model(path: &Path) -> Result<Model, Error> {
@@ -326,7 +329,7 @@ mod tests {
         refused("[agent]\nflows_max = 100001", "agent.flows_max = 100001");
         refused("[agent]\nname = ''", "agent.name: \"\" is no name");
         refused("[agent]\nnative = 'sixteen-letters-'", "agent.native: \"sixteen-letters-\"");
-        refused("[agent]\nname = 'cubic'", "agent.native = \"cubic\": it is agent.name");
+        refused("[agent]\nname = 'cubic'", "agent.native = \"cubic\": it equals agent.name");
         refused("[agent]\ndefault = 'cubicc'", "agent.default: unknown arm or policy \"cubicc\"");
         refused("[guard]\ncwnd_pkts_max = 1", "guard.cwnd_pkts_max = 1");
         refused("[policy.rein]\nsample_round_trips = 0", "rein.");

@@ -1,7 +1,8 @@
-//! The control socket: one JSON object a line in, one out. For root and the agent's own user.
+//! The control socket: each line is one JSON object, a request in and an answer out. Only root and
+//! the agent's own user may connect.
 //!
-//! It runs in threads of its own and only ever holds the host's lock for a copy or a note, so a
-//! slow or hostile client delays no report.
+//! Clients have threads of their own. They hold the host's lock only to copy state or to note an
+//! order, so a slow or hostile client delays no report.
 
 use crate::author::{AuthorArm, Authors};
 use crate::clock;
@@ -29,140 +30,132 @@ use std::thread;
 use std::time::Duration;
 
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
-/// Clients at once; more are turned away.
+/// Clients at once; the agent hangs up on further ones.
 const CLIENTS_MAX: usize = 16;
-/// A client that says nothing is hung up on.
+/// The agent hangs up on a client that is silent for this long.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a client asks. (Braces where nothing else is asked: serde refuses further keys only there.)
+/// A request. Variants without fields still have braces: only then does serde refuse unknown keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     Flows {},
-    /// Another arm or policy for some flows.
+    /// Gives some flows another arm or policy.
     Set {
         target: Target,
         to: String,
     },
-    /// What some flows want, from now on.
+    /// Sets the preference of some flows.
     Prefer {
         order: Order,
     },
-    /// What is said of flows.
+    /// Lists the preferences in force.
     Preferences {},
-    /// Takes back what `Prefer` has said.
+    /// Removes one preference set by `Prefer`, or all.
     PreferNoMore {
-        /// The number of one order; all of them without.
+        /// The number of the order; `None` removes all orders.
         order: Option<u32>,
     },
-    /// The programs and what can drive a flow.
+    /// Lists the arms with their programs, and the policies.
     Programs {},
     Status {},
     Memory {},
     Forget {
-        /// Those in this network; without it all.
+        /// Destinations in this network; `None` means all.
         #[serde(default)]
         of: Option<Network>,
     },
-    /// An initial window for flows to a destination.
+    /// Sets the initial window of flows to a destination.
     InitialCwnd {
-        /// An address, or its network of 24 or 56 bits.
+        /// An address, or a network of 24 (IPv4) or 56 (IPv6) bits.
         of: Network,
-        /// In segments; 0: none of its own.
+        /// In segments; 0 removes the setting.
         pkts: u32,
     },
-    /// The model that Antelope picks by, and how it does.
+    /// Shows Antelope's model and how well it predicts.
     Model {},
-    /// To go back to the model before.
+    /// Puts the previous model back in force.
     ModelBack {},
-    /// To go back to the configured or shipped one.
+    /// Puts the configured or shipped model back in force.
     ModelBase {},
 }
 
-/// A program, for people.
+/// One arm and its program, for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramRow {
     pub arm: String,
-    /// One line about it.
+    /// One line that describes the arm.
     pub summary: String,
     pub program: String,
-    /// Instructions at an ACK, at most.
+    /// The most instructions that the program runs for one ACK.
     pub instructions: usize,
-    /// Fields of a report.
+    /// The number of fields in a report.
     pub fields: usize,
 }
 
-/// The agent, in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub version: String,
     pub pid: u32,
-    /// What drives new flows.
+    /// The arm or policy that drives new flows.
     pub default: String,
-    /// The name sockets ask for.
+    /// The name that sockets select with `TCP_CONGESTION`.
     pub name: String,
     pub flows: usize,
     pub counts: Counts,
 }
 
-/// What the agent answers.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
-    /// To `Flows`.
     Flows {
-        /// In the order they came.
+        /// In the order in which the flows started.
         flows: Vec<Row>,
     },
-    /// To `Set`.
     Set {
         /// How many running flows change.
         flows: usize,
     },
-    /// To `Prefer`.
     Preferred {
         order: u32,
-        /// How many running flows it counts for.
+        /// How many running flows follow this order now.
         flows: usize,
     },
-    /// To `Preferences`.
     Preferences {
-        /// In the order in which they count.
+        /// The first one that matches a flow counts.
         preferences: Vec<prefer::Row>,
     },
-    /// To `PreferNoMore`.
     PreferredNoMore {
-        /// How many orders are gone.
+        /// How many orders were removed.
         orders: usize,
-        /// How many running flows want something else now.
+        /// How many running flows have another preference now.
         flows: usize,
     },
-    /// To `Programs`.
-    Programs { programs: Vec<ProgramRow>, policies: Vec<(String, String)> },
-    /// To `Status`.
+    Programs {
+        programs: Vec<ProgramRow>,
+        policies: Vec<(String, String)>,
+    },
     Status(Box<Status>),
-    /// To `Memory`.
     Memory {
-        /// The last used first.
+        /// The most recently used first.
         destinations: Vec<memory::Row>,
     },
-    /// To `Forget`.
     Forgot {
-        /// How many addresses and networks.
+        /// How many addresses and networks were deleted.
         destinations: usize,
     },
-    /// To `InitialCwnd`.
     InitialCwndSet {},
     /// To `Model`, `ModelBack` and `ModelBase`.
     Model(Box<Report>),
-    /// To what cannot be done.
+    /// The request was refused or failed.
     Error {
-        /// Why, and the fix.
+        /// The reason, and the fix where there is one.
         error: String,
     },
 }
 
-/// The arms of this program's own with their programs.
+/// The built-in arms with their programs.
 pub fn program_rows() -> Result<Vec<ProgramRow>, Error> {
     remuda_algorithms::arms()
         .iter()
@@ -179,7 +172,7 @@ pub fn program_rows() -> Result<Vec<ProgramRow>, Error> {
         .collect()
 }
 
-/// The arms of authors, with the program that a flow starts with.
+/// The arms of authors, each with the program that a flow starts with.
 pub fn authored_rows(authors: &Authors) -> Vec<ProgramRow> {
     let row = |arm: &Arc<AuthorArm>| {
         let program = arm.programs().first()?;
@@ -195,7 +188,7 @@ pub fn authored_rows(authors: &Authors) -> Vec<ProgramRow> {
     authors.arms().iter().filter_map(row).collect()
 }
 
-/// The policies, each with one line about it.
+/// Name and one-line description of each policy.
 pub fn policy_rows() -> Vec<(String, String)> {
     remuda_selector::POLICIES
         .iter()
@@ -270,8 +263,8 @@ fn order(
     let online = lock(host).online.clone();
     let Some(online) = online else {
         let fix = "fix: online.enabled and samples.enabled must be true, and the event log says \
-                   what else there is";
-        let is = "no model can take over here, so there is none to go back to";
+                   why models cannot be replaced";
+        let is = "this agent does not replace models, so there is no other model to go back to";
         return Err(Error::Refused(format!("{is}\n{fix}")));
     };
     online::with(&online, host, act)
@@ -288,15 +281,15 @@ fn answer_line(line: &[u8], host: &Mutex<Host>) -> Answer {
     }
 }
 
-/// Serves until the process ends, once `ready` says so: who asks before is answered then. The
-/// socket lies in a private directory, and peers are checked.
+/// Serves clients until the process ends. Requests wait until `ready` has a value. The socket lies
+/// in a private directory, and each client's user is checked.
 pub fn serve(
     run_dir: &Path,
     host: Arc<Mutex<Host>>,
     ready: mpsc::Receiver<()>,
 ) -> Result<Listener, Error> {
     let path = run_dir::control_socket(run_dir);
-    let _ = fs::remove_file(&path); // the lock says that no other agent has it
+    let _ = fs::remove_file(&path); // safe: the run directory's lock is ours
     let listener = UnixListener::bind(&path).map_err(on(path.display()))?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(on(path.display()))?;
     let clients = Arc::new(AtomicUsize::new(0));
@@ -304,7 +297,7 @@ pub fn serve(
         .name("control".to_owned())
         .spawn(move || {
             if ready.recv().is_err() {
-                return; // the agent did not come up
+                return; // the agent failed to start
             }
             for stream in listener.incoming().flatten() {
                 admit(stream, &host, &clients);
@@ -314,7 +307,7 @@ pub fn serve(
     Ok(Listener { path })
 }
 
-/// The control socket's file, removed when this is dropped.
+/// Removes the socket file when dropped.
 #[derive(Debug)]
 pub struct Listener {
     path: PathBuf,
@@ -377,7 +370,7 @@ fn converse(stream: &UnixStream, host: &Mutex<Host>) -> std::io::Result<()> {
     }
 }
 
-/// Asks the agent that runs in `run_dir`. An answer that is an error is one here too.
+/// Sends a request to the agent of `run_dir`. An error answer becomes an `Err`.
 pub fn ask(run_dir: &Path, request: &Request) -> Result<Answer, Error> {
     let path = run_dir::control_socket(run_dir);
     let named = || path.display().to_string();
@@ -386,10 +379,13 @@ pub fn ask(run_dir: &Path, request: &Request) -> Result<Answer, Error> {
     stream.set_read_timeout(Some(CLIENT_TIMEOUT)).map_err(on(named()))?;
     let mut line = serde_json::to_string(request).expect("requests are plain data");
     line.push('\n');
-    // Not `write`: an agent that hangs up is an error to tell, not a signal to die by.
+    // `write` would raise SIGPIPE if the agent hung up; `send` returns an error instead.
     let sent = send(stream.as_raw_fd(), line.as_bytes(), MsgFlags::MSG_NOSIGNAL);
     if sent.map_err(std::io::Error::from).map_err(on(named()))? < line.len() {
-        return Err(Error::Refused(format!("{}: the agent does not listen", named())));
+        return Err(Error::Refused(format!(
+            "{}: the agent does not read its control socket",
+            named()
+        )));
     }
     let mut reply = String::new();
     BufReader::new(&stream).read_line(&mut reply).map_err(on(named()))?;

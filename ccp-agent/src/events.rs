@@ -1,7 +1,8 @@
-//! What happened, as typed events in JSON lines. Algorithms return, the agent records.
+//! Events, written as JSON lines.
 //!
-//! One line an event: `t_unix_us`, `flow` where there is one, `event`, and its fields with their
-//! units in their names. Nothing is recorded per report.
+//! Each line has `t_unix_us`, `flow` if the event is about a flow, `event`, and the fields of the
+//! event with units in their names. Algorithms return values and do not log; the agent records. No
+//! event is recorded per report.
 
 use crate::clock;
 use crate::error::on;
@@ -28,27 +29,27 @@ pub enum Event {
         flows_let_go: u64,
         flows_left: u64,
     },
-    /// Flows of a former agent are ours.
+    /// Flows that a former agent left behind are driven by this agent.
     Adopted {
         flows: u64,
     },
-    /// The host's default was still that of a former agent.
+    /// A former agent had left `name` as the host's default algorithm; `to` replaces it.
     DefaultMended {
         to: String,
     },
-    /// Flows are served: the host's own datapath has all programs.
+    /// The agent serves flows: this host's datapath has all programs.
     Ready {},
-    /// A datapath said hello.
+    /// A datapath has sent its hello; `lacks` are the capabilities that it does not have.
     DatapathReady {
         datapath: String,
         lacks: Vec<&'static str>,
     },
-    /// A datapath answers no more, or too slowly; it alone suffers.
+    /// A datapath stopped answering or was too slow, and is closed. Other datapaths go on.
     DatapathLost {
         datapath: String,
         reason: String,
     },
-    /// A message was refused; nothing of it took effect.
+    /// A message was refused as a whole.
     Refused {
         from: String,
         reason: String,
@@ -70,115 +71,119 @@ pub enum Event {
         acked_bytes: u64,
         lost_pkts: u64,
     },
-    /// The flow changed hands.
+    /// The flow runs another arm now.
     Switched {
         from: String,
         to: String,
         why: String,
         features: BTreeMap<&'static str, String>,
     },
-    /// A policy looked, and stays.
+    /// A policy decided to keep the arm.
     Stays {
         arm: String,
         why: String,
         features: BTreeMap<&'static str, String>,
     },
-    /// What drove the flow cannot go on: an exception in it, or no answer. Reno takes the flow.
+    /// The driver of the flow raised an exception or did not answer. Reno drives the flow now.
     Failed {
         arm: String,
         reason: String,
     },
-    /// Arms that an author runs in a process of its own are there now.
+    /// A process has connected and offers these arms.
     AuthorCame {
         arms: Vec<&'static str>,
     },
-    /// They are no more.
+    /// The process of these arms has disconnected.
     AuthorWent {
         arms: Vec<&'static str>,
     },
-    /// What the flow is wanted to be good at, and who says so.
+    /// The preference of a flow changed; `by` names the source of the new one.
     Preferred {
         from: Wants,
         to: Wants,
         by: String,
     },
-    /// The guard or the arm itself refused a switch.
+    /// The guard or the arm refused a switch that a policy asked for.
     Vetoed {
         to: String,
         reason: String,
     },
-    /// A policy's switch has made things worse and is undone; power is throughput over delay.
+    /// A policy's switch lowered power (throughput over delay) too much, so the agent switched
+    /// back.
     RolledBack {
         from: String,
         to: String,
         power_percent: u64,
     },
-    /// The guard changed a decision; at most one a second and flow.
+    /// The guard changed a decision. Recorded at most once a second for each flow.
     Clamped {
         rules: Vec<guard::Rule>,
         cwnd_bytes: u64,
         rate_bytes_per_sec: Option<u64>,
     },
-    /// The flow runs the datapath's own control.
+    /// The datapath runs its own Reno for this flow, because the agent was silent.
     FellBack {
         cwnd_bytes: u64,
         at_monotonic_us: u64,
     },
-    /// It obeys the agent again.
+    /// The flow follows the agent's decisions again.
     Restored {
         cwnd_bytes: u64,
         at_monotonic_us: u64,
     },
-    /// An operator changed what drives new flows.
+    /// An operator changed the arm or policy that drives new flows, or its process left.
     DefaultChanged {
         from: String,
         to: String,
     },
-    /// A flow begins knowing the arm that suited its destination.
+    /// A new flow starts with the arm remembered for its destination.
     Recalled {
         arm: String,
         weight: f64,
         of: String,
     },
-    /// A flow has jumped from one window to another, by what flows to its destination had.
+    /// A new flow raised its window at once, to what earlier flows to its destination had.
     Jumped {
         from_bytes: u64,
         to_bytes: u64,
     },
-    /// A flow has left the arm that suits its path; once, until that is another one.
+    /// The best arm of the flow was remembered for its destination. Recorded again only for another
+    /// arm.
     Remembered {
         arm: String,
         score: f64,
         of: String,
     },
-    /// What former agents remembered has been read.
+    /// The memory of destinations was read from disk at start.
     MemoryRead {
         path: String,
         destinations: u64,
     },
-    /// It could not be taken: it lies there under another name, and the agent begins with nothing.
+    /// The memory file broke a rule. It was renamed to `to`, and the agent starts with an empty
+    /// memory.
     MemorySetAside {
         path: String,
         to: String,
         rule: String,
     },
-    /// What is remembered is not on disk, or no longer as it is now; the agent goes on.
+    /// The memory could not be written to disk. The agent goes on and tries again.
     MemoryUnkept {
         path: String,
         reason: String,
     },
-    /// It is on disk again.
+    /// The memory is on disk again, after a failed write.
     MemoryKept {
         path: String,
         destinations: u64,
     },
-    /// Samples to learn from could not be kept, so many of them; the agent goes on.
+    /// Samples could not be stored; `left_out` of them are lost. The agent goes on.
     SamplesUnkept {
         path: String,
         reason: String,
         left_out: u64,
     },
-    /// Another model is in force; `gain` is by how much its squared error is less, over `flows`.
+    /// Another model predicts from now on; `gain` is by how much its squared error is lower,
+    /// measured over `flows`.
     Model {
         from: String,
         to: String,
@@ -186,43 +191,44 @@ pub enum Event {
         flows: u64,
         gain: Option<Interval>,
     },
-    /// The trainer has left a model of so many live rows: it predicts in the shadow now.
+    /// The trainer has written a new model. It makes predictions that are only compared, until it
+    /// proves better than the model in force.
     ModelCandidate {
         model: String,
         rows: u64,
         flows: u64,
     },
-    /// A model does not take over: it breaks a rule, or is not better.
+    /// A candidate model was rejected: it breaks a rule or is not better.
     ModelRefused {
         path: String,
         reason: String,
     },
-    /// The model in force could not be taken: it lies there under another name, and the configured
-    /// or shipped one is in force.
+    /// The file of the model in force broke a rule. It was renamed to `to`, and the configured or
+    /// shipped model predicts instead.
     ModelSetAside {
         path: String,
         to: String,
         rule: String,
     },
-    /// What models there are could not be kept as it should be; the agent goes on.
+    /// The state of the models could not be written to disk. The agent goes on.
     ModelUnkept {
         path: String,
         reason: String,
     },
-    /// The model in force misses by something else than it used to: `usual` and `now` are mean
-    /// errors of the natural logarithm of power.
+    /// The mean error of the model in force has moved from `usual` to `now`. Both are errors of the
+    /// natural logarithm of power.
     Drift {
         model: String,
         usual: f64,
         now: f64,
         flows: u64,
     },
-    /// An operator had destinations forgotten.
+    /// An operator deleted destinations from the memory.
     Forgot {
         of: String,
         destinations: u64,
     },
-    /// An operator gave a destination an initial window, or with 0 none.
+    /// An operator set the initial window of a destination; 0 segments means no such window.
     InitialCwndSet {
         of: String,
         initial_cwnd_pkts: u32,
@@ -239,20 +245,21 @@ struct Line<'a> {
 }
 
 pub trait Recorder: Send {
-    /// Records one, of a flow or of the agent.
+    /// Records an event of a flow, or with `None` of the agent.
     fn record(&mut self, flow: Option<u32>, event: &Event);
 
-    /// Takes a row that a policy of that flow has for whoever learns from it. Nobody, by default.
+    /// Takes a training sample of a flow. The default implementation drops it.
     fn sample(&mut self, _flow: u32, _sample: Sample) {}
 }
 
-/// An event as one line of JSON.
+/// Formats an event as one line of JSON.
 pub fn line(flow: Option<u32>, event: &Event) -> String {
     let t_unix_us = u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX);
     serde_json::to_string(&Line { t_unix_us, flow, event }).expect("events are plain data")
 }
 
-/// A file of JSON lines, with a bound: at its size a new one starts, and one old file is kept.
+/// A file of JSON lines with a size limit: at the limit a new file starts, and one old file is
+/// kept.
 #[derive(Debug)]
 pub struct EventLog {
     path: PathBuf,
@@ -273,13 +280,13 @@ fn open(path: &Path) -> Result<(File, u64), Error> {
 }
 
 impl EventLog {
-    /// Opens or continues a log.
+    /// Opens a log, or appends to an existing one.
     pub fn open(path: &Path, bytes_max: u64) -> Result<Self, Error> {
         let (file, bytes) = open(path)?;
         Ok(Self { path: path.to_owned(), file, bytes, bytes_max })
     }
 
-    fn turn(&mut self) -> Result<(), Error> {
+    fn start_file(&mut self) -> Result<(), Error> {
         let old = self.path.with_extension("old.jsonl");
         fs::rename(&self.path, &old).map_err(on(old.display()))?;
         (self.file, self.bytes) = open(&self.path)?;
@@ -292,7 +299,7 @@ impl Recorder for EventLog {
         let mut text = line(flow, event);
         text.push('\n');
         if self.bytes + text.len() as u64 > self.bytes_max
-            && let Err(error) = self.turn()
+            && let Err(error) = self.start_file()
         {
             tracing::warn!(%error, "the event log cannot start a new file");
         }
@@ -300,7 +307,7 @@ impl Recorder for EventLog {
             Ok(()) => self.bytes += text.len() as u64,
             Err(error) => {
                 tracing::warn!(%error, "an event is not recorded");
-                // Half a line would spoil the next one, too.
+                // Cut off a partly written line, so that the next line can be parsed.
                 let _ = self.file.set_len(self.bytes);
             }
         }

@@ -1,5 +1,5 @@
-//! Every decision passes here on its way out: no policy, model or mistake may stall or flood a
-//! link. The datapath clamps floor and ceilings again.
+//! The guard checks every decision before it goes to the datapath, so that no policy, model or bug
+//! can stall or flood a link. The datapath checks floor and ceilings again.
 //!
 //! Each clamp names its rule; the flow host records it as an event.
 
@@ -13,11 +13,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A window that stood within this time is no step up: BBR comes back to it after PROBE_RTT.
+/// A window that the flow had within this time counts as reached: BBR returns to it after
+/// PROBE_RTT.
 const HIGH_WATER_WINDOW: Duration = Duration::from_secs(10);
-/// RFC 6928: ten segments are always allowed.
+/// RFC 6928: a window may always grow by ten segments.
 const STEP_ALWAYS: Packets = Packets(10);
-/// A path without a sample: RFC 6298 section 2.1.
+/// The RTT assumed before the first sample: RFC 6298 section 2.1.
 const RTT_UNKNOWN: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -40,30 +41,29 @@ pub struct GuardConfig {
     pub dwell_rtts_min: u32,
     /// The most switches in a minute that a policy may ask for.
     pub switches_per_minute_max: usize,
-    /// A policy's switch is undone if throughput over delay falls by more per cent; 0: never.
+    /// If power (throughput over delay) falls by more than this many per cent after a policy's
+    /// switch, the agent switches back; 0: never.
     pub roll_back_percent: u64,
-    /// The same of a policy that watches what comes of its switches itself: what has fallen may
-    /// have fallen for all arms, but not by so much.
+    /// The same limit for a policy that watches the effect of its own switches. It is higher,
+    /// because power may have fallen for every arm.
     pub roll_back_watched_percent: u64,
-    /// For so many RTTs after the settling ones, and as many before, that is measured.
+    /// RTTs over which power is measured, before a switch and again after the settling RTTs.
     pub roll_back_rtts: u32,
-    /// The most time, in per cent of a flow's life, that it may spend in arms picked to learn
-    /// something.
+    /// The share of a flow's life, in per cent, that it may spend in arms picked for exploration.
     pub explore_percent_max: u64,
-    /// What a successor is told of the path.
     pub hand_off: HandOff,
     /// Arms that no policy may pick.
     pub deny: Vec<String>,
 }
 
-/// What a successor is told of the path.
+/// How much of the path's state the next arm gets at a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HandOff {
-    /// All that is known; its first rates and its first window are bounded.
+    /// Everything known. The first rates and the first window are limited.
     #[default]
     Warm,
-    /// What Linux' `setsockopt` leaves: window, threshold and RTTs. For comparison.
+    /// Window, threshold and RTTs, as Linux' `setsockopt` leaves them. For comparison.
     Cold,
 }
 
@@ -91,7 +91,7 @@ impl Default for GuardConfig {
 }
 
 impl GuardConfig {
-    /// Checks every rule; the message names key, value and rule.
+    /// Checks each value; the message names key, value and allowed range.
     pub fn check(&self) -> Result<(), String> {
         for (key, value, least, most) in [
             ("cwnd_pkts_max", self.cwnd_pkts_max, 10, 1 << 20),
@@ -111,21 +111,21 @@ impl GuardConfig {
     }
 }
 
-/// Which rule changed a decision.
+/// The rule that changed a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// A window below two segments.
+    /// The window was below two segments.
     CwndFloor,
-    /// A window above the ceiling.
+    /// The window was above the ceiling.
     CwndCeiling,
-    /// A window that grew too fast.
+    /// The window grew too fast.
     StepUp,
-    /// A first decision that would raise the window.
+    /// The first decision after a switch would have raised the window.
     RaisedBySwitch,
-    /// A rate above the ceiling.
+    /// The rate was above the ceiling.
     RateCeiling,
-    /// A rate above the cap after a switch.
+    /// The rate was above the cap that holds after a switch.
     SettleRate,
 }
 
@@ -134,7 +134,7 @@ pub enum Rule {
 pub struct Guard {
     high_water: Windowed<Bytes>,
     last_at: Time,
-    /// The last switch; `None` before one, and after a cold one nothing settles.
+    /// When the last switch was; `None` before the first.
     switched_at: Option<Time>,
     settles: bool,
     recent_switches: VecDeque<Time>,
@@ -154,7 +154,6 @@ fn rtt(path: &PathState) -> Duration {
 }
 
 impl Guard {
-    /// For a flow with this window.
     pub fn new(cwnd: Bytes, now: Time) -> Self {
         let window = micros(Time(HIGH_WATER_WINDOW));
         Self {
@@ -167,7 +166,7 @@ impl Guard {
         }
     }
 
-    /// Lets a decision pass, or what is left of it, with the rules that changed it.
+    /// Limits a decision, and returns it with the rules that changed it.
     pub fn pass(
         &mut self,
         decision: Decision,
@@ -195,13 +194,13 @@ impl Guard {
         (Decision { cwnd, rate }, fired)
     }
 
-    /// Takes note of a window that the kernel's own algorithm has chosen.
+    /// Notes a window that the kernel's own algorithm has chosen, without limiting it.
     pub fn follow(&mut self, cwnd: Bytes, now: Time) {
         self.high_water.update(micros(now), cwnd);
         self.last_at = now;
     }
 
-    /// A loss ends the memory of what the path once took.
+    /// After a loss, former larger windows no longer count as reached.
     pub fn lost(&mut self, cwnd: Bytes, now: Time) {
         self.high_water.reset(micros(now), cwnd);
     }
@@ -239,7 +238,7 @@ impl Guard {
         Rate::from_bytes_per_sec(capped)
     }
 
-    /// Whether a policy may have its way now; if not, why not.
+    /// Whether a policy's switch may happen now; if not, the reason.
     pub fn may_switch(
         &self,
         proposal: &Proposal,
@@ -268,12 +267,13 @@ impl Guard {
         Readiness::Ready
     }
 
-    /// A policy's switch from `from` is on trial.
+    /// Starts the trial of a policy's switch from `from`.
     pub fn try_out(&mut self, from: &'static str, proposal: &Proposal, now: Time) {
         self.trial.begin(from, proposal, now);
     }
 
-    /// Takes in one report: the arm to go back to, if the switch on trial has made things worse.
+    /// Takes in one report. Returns the arm to go back to if the switch on trial has lowered power
+    /// too much.
     pub fn judge(
         &mut self,
         m: &Measurement,
@@ -284,8 +284,9 @@ impl Guard {
         self.trial.observe(m, rtt(path), now, config)
     }
 
-    /// Bounds the first decision after a switch, which never raises the window; a cold one only by
-    /// that.
+    /// Limits the first decision after a switch: it never raises the window. After a warm hand-off
+    /// the rate is capped for some RTTs as well. The returned bool says whether the decision would
+    /// have raised the window.
     pub fn switched(
         &mut self,
         first: Decision,
@@ -325,7 +326,8 @@ mod tests {
         Decision { cwnd: Packets(pkts).to_bytes(MSS), rate: None }
     }
 
-    /// Windows asked for at multiples of 50 ms; windows granted, with the rules that fired.
+    /// Applies windows at multiples of 50 ms and compares the windows granted, with the rules that
+    /// fired.
     fn check(asked_pkts: &[u64], want: &str) {
         let mut guard = Guard::new(Packets(20).to_bytes(MSS), at(0));
         let config = GuardConfig { cwnd_pkts_max: 500, ..GuardConfig::default() };

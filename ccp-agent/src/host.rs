@@ -1,8 +1,8 @@
-//! The agent's state, behind one lock: its flows, and what operators and applications want.
+//! The agent's state behind one lock: flows, and the orders of operators and applications.
 //!
-//! The run loop's thread takes in what datapaths say; the control socket's thread lists flows and
-//! notes orders. Only the run loop reaches a datapath: the other thread adds the flow to the list
-//! of *pokes*, and the run loop then lets the flow carry out its orders.
+//! The run loop's thread handles messages of datapaths. The control socket's thread lists flows and
+//! notes orders. Only the run loop sends to a datapath: the control thread adds a flow to the list
+//! of *pokes*, and the run loop then carries out that flow's orders.
 
 mod prefer;
 
@@ -15,40 +15,40 @@ use crate::flows::{Flows, Step};
 use crate::memory::Memory;
 use crate::online::Online;
 use crate::prefer::Preferences;
-use crate::samples::Basket;
+use crate::samples::SampleBuffer;
 use crate::{Error, clock, programs};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Why, native};
 use remuda_selector::antelope::memory::Network;
 use remuda_wire::to_agent::{Create, FlowInfo, Hello};
-use remuda_wire::{Event as Said, Order, capability};
+use remuda_wire::{Event as DatapathEvent, Order, capability};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
-/// A flow as its datapath numbers it.
+/// The datapath, and its number of the flow.
 pub type Key = (Peer, u32);
 
-/// Which flows an operator means.
+/// The flows that an operator's order is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// One, by the agent's number.
+    /// One flow, by the agent's number.
     Flow(u32),
-    /// Every running one, and those to come.
+    /// Every running flow, and every new one.
     All,
     New,
 }
 
-/// Counts of the whole agent.
+/// Totals since the agent started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Flows that started or were taken over.
     pub created: u64,
     pub closed: u64,
     pub reports: u64,
-    /// Reports of a program the flow no longer runs, or with fields missing.
+    /// Reports with missing fields, or of a program that the flow no longer runs.
     pub stale_reports: u64,
     pub refused: u64,
 }
@@ -57,27 +57,27 @@ pub struct Host {
     /// The configuration in force.
     pub config: Config,
     pub counts: Counts,
-    pub samples: Basket,
-    /// Which model is in force, and how it does; none where no other can be. Its lock is never
-    /// taken with the host's held.
+    pub samples: SampleBuffer,
+    /// The model in force and how well it predicts; `None` where models are not replaced. Take its
+    /// lock before the host's, never while holding the host's.
     pub online: Option<Arc<Mutex<Online>>>,
     recorder: Box<dyn Recorder>,
     flows: Flows,
-    /// The agent's numbers of flows, by their datapaths'.
+    /// The agent's flow numbers.
     ids: HashMap<Key, u32>,
     keys: HashMap<u32, Key>,
-    /// Flows whose sockets' cookies are known.
+    /// Flow numbers by socket cookie, for flows whose cookie is known.
     cookies: HashMap<u64, u32>,
     preferences: Preferences,
-    /// What the datapaths that have said `HELLO` can do.
+    /// What each datapath can do, from its `HELLO`.
     abilities: HashMap<Peer, Abilities>,
-    /// What drives new flows when the author of the default has left.
+    /// The default driver to go back to when the author of the current default leaves.
     default_of_ours: String,
     next_id: u32,
     pokes: Vec<u32>,
 }
 
-/// Of a flow whose datapath has no `FLOW` message: the IPv4 of its `CREATE`, in whatever order.
+/// Describes a flow whose datapath sends no `FLOW` message, by the IPv4 addresses of `CREATE`.
 fn info_of_create(create: &Create) -> FlowInfo {
     let [local, local_port, remote, remote_port] = create.addresses;
     let end = |address: u32, port: u32| {
@@ -114,7 +114,7 @@ impl Host {
             flows: Flows::new(&config),
             config,
             counts: Counts::default(),
-            samples: Basket::default(),
+            samples: SampleBuffer::default(),
             online: None,
             recorder,
             ids: HashMap::new(),
@@ -126,7 +126,6 @@ impl Host {
         }
     }
 
-    /// What suited the destinations of flows.
     pub fn memory(&self) -> &Memory {
         self.flows.memory()
     }
@@ -135,12 +134,11 @@ impl Host {
         self.flows.memory_mut()
     }
 
-    /// Records an event of the agent itself.
     pub fn record(&mut self, event: &Event) {
         self.recorder.record(None, event);
     }
 
-    /// A datapath says what it can do.
+    /// Handles a datapath's `HELLO`.
     fn greeted(&mut self, peer: &Peer, hello: &Hello) {
         let datapath = format!("{peer} {}", hello.name);
         let lacks = capability::missing(hello.capabilities);
@@ -148,22 +146,22 @@ impl Host {
         self.abilities.insert(peer.clone(), abilities(hello.capabilities));
     }
 
-    /// What a datapath can; one that has not greeted is CCP's own.
+    /// What a datapath can do. One without a `HELLO` speaks plain CCP, and gets the default.
     fn abilities_of(&self, peer: &Peer) -> Abilities {
         self.abilities.get(peer).copied().unwrap_or_default()
     }
 
-    /// What drives a new flow that asks for `requested`: that, if it is an arm or a policy that its
+    /// Builds the driver of a new flow: `requested` if that names an arm or policy that the
     /// datapath can run, else the default.
     fn driver(&self, requested: &str, abilities: Abilities) -> Result<(String, Driver), Error> {
-        // Asking the kernel for an algorithm may load a module, so only a datapath that can use
-        // one asks.
+        // Looking up a kernel algorithm may load a module. So do it only for a datapath that can
+        // use one.
         let is_usable = abilities.native || native::kernel_name(requested).is_none();
         let is_known = is_usable && catalogue::kind_of(requested, &self.config).is_ok();
         let driver = if is_known { requested } else { &self.config.agent.default };
         match catalogue::build(driver, &self.config) {
             Ok(controller) => Ok((driver.to_owned(), controller)),
-            // Its author has just left.
+            // The author of the default has left since.
             Err(_) => {
                 let driver = self.default_of_ours.clone();
                 catalogue::build(&driver, &self.config).map(|controller| (driver, controller))
@@ -171,9 +169,9 @@ impl Host {
         }
     }
 
-    /// A flow starts, or is taken over.
+    /// Handles a flow that starts or is taken over.
     fn create(&mut self, key: Key, create: &Create, info: Option<&FlowInfo>, step: Now<'_>) {
-        self.close(&key); // the same number again: the old flow is gone
+        self.close(&key); // a reused number: the old flow has ended
         let info = info.cloned().unwrap_or_else(|| info_of_create(create));
         let abilities = self.abilities_of(&key.0);
         let (driver, controller) = match self.driver(&create.cong_alg, abilities) {
@@ -206,7 +204,7 @@ impl Host {
         flows.start(flow, step.with(config, &mut **recorder));
     }
 
-    /// A flow reports. False: this agent does not know the flow.
+    /// Handles a report. Returns false if this agent does not know the flow.
     fn report(&mut self, key: &Key, report: &remuda_wire::Report<'_>, step: Now<'_>) -> bool {
         let Some(id) = self.ids.get(key) else {
             self.counts.stale_reports += 1;
@@ -214,14 +212,15 @@ impl Host {
         };
         self.counts.reports += 1;
         let Self { flows, config, recorder, samples, .. } = self;
-        let mut recorder = samples.beside(&mut **recorder);
+        let mut recorder = samples.recorder(&mut **recorder);
         if !flows.report(*id, report, step.with(config, &mut recorder)) {
             self.counts.stale_reports += 1;
         }
         true
     }
 
-    /// Arms whose authors have left are no more: what new flows get is then what it was before.
+    /// Removes the arms of authors that have left. If one was the default, new flows get the
+    /// default of before.
     pub fn authors_went(&mut self) {
         let arms = self.config.authors.remove_ended();
         if arms.is_empty() {
@@ -236,14 +235,14 @@ impl Host {
         self.answered(&arms);
     }
 
-    /// Flows of these arms may have an answer: they are poked.
+    /// Pokes the flows of these arms, because their author may have answered.
     pub fn answered(&mut self, arms: &[&'static str]) {
         let due = self.flows.iter().filter(|flow| arms.contains(&flow.arm()));
         self.pokes.extend(due.map(Flow::id));
     }
 
-    /// Delivers what has been left for flows since the last call. `reach` lets its second argument
-    /// give orders to the datapath of a peer.
+    /// Carries out the orders noted for flows since the last call. `reach(peer, act)` calls `act`
+    /// with the datapath of `peer`.
     pub fn poke(
         &mut self,
         mut reach: impl FnMut(&Peer, &mut dyn FnMut(&mut dyn Obey)),
@@ -260,7 +259,7 @@ impl Host {
         }
     }
 
-    /// Lets `act` give orders to `peer`, and notes those that are refused.
+    /// Runs `act` with a function that sends orders to `peer`, and records each refused order.
     fn ordering(
         &mut self,
         datapath: &mut dyn Obey,
@@ -300,13 +299,13 @@ impl Host {
         }
     }
 
-    /// What the flows leave when the agent does.
+    /// Records how all flows end when the agent stops.
     pub fn leave_all(&mut self) {
         self.flows.leave_all(clock::monotonic_us(), &mut *self.recorder);
     }
 
-    /// Forgets the destinations in that network, or all. Returns how many addresses and networks
-    /// that were.
+    /// Deletes the memory of the destinations in `of`, or of all. Returns how many addresses and
+    /// networks were deleted.
     pub fn forget(&mut self, of: Option<&Network>) -> usize {
         let destinations = match of {
             Some(network) => self.memory_mut().forget(network),
@@ -317,7 +316,7 @@ impl Host {
         destinations
     }
 
-    /// Gives a destination an initial window of its own, in segments; 0: none.
+    /// Sets the initial window of a destination, in segments; 0 removes the setting.
     pub fn set_initial_cwnd(&mut self, of: Network, pkts: u32) -> Result<(), Error> {
         let done = self.memory_mut().set_initial_cwnd(of, pkts, clock::monotonic_s());
         done.map_err(|error| Error::Refused(error.to_string()))?;
@@ -325,7 +324,7 @@ impl Host {
         Ok(())
     }
 
-    /// Every flow of a datapath that begins anew, or is gone.
+    /// Closes all flows of a datapath that restarts or is gone.
     fn close_flows(&mut self, peer: &Peer) {
         let gone: Vec<Key> = self.ids.keys().filter(|key| key.0 == *peer).cloned().collect();
         for key in &gone {
@@ -333,7 +332,7 @@ impl Host {
         }
     }
 
-    /// An operator's order. Returns how many running flows it concerns.
+    /// Gives flows another driver by an operator's order. Returns how many running flows change.
     pub fn set(&mut self, target: Target, name: &str) -> Result<usize, Error> {
         let kind = catalogue::kind_of(name, &self.config)?;
         let what = if kind == Kind::Arm { "pinned by an operator" } else { "an operator's policy" };
@@ -359,7 +358,7 @@ impl Host {
         Ok(ids.len())
     }
 
-    /// The live flows, in the order they came.
+    /// The running flows, in the order in which they started.
     pub fn rows(&self) -> Vec<Row> {
         let now_us = clock::monotonic_us();
         let datapath = |id| self.keys.get(&id).map(|key| key.0.to_string()).unwrap_or_default();
@@ -371,27 +370,27 @@ impl Host {
 }
 
 impl Agent for Host {
-    fn event(&mut self, datapath: &mut dyn Obey, peer: &Peer, event: Said<'_>) {
+    fn event(&mut self, datapath: &mut dyn Obey, peer: &Peer, event: DatapathEvent<'_>) {
         let now_us = clock::monotonic_us();
         let key = |sid| (peer.clone(), sid);
         match event {
-            Said::Hello(hello) => {
+            DatapathEvent::Hello(hello) => {
                 self.greeted(peer, hello);
                 datapath.greeted(peer);
             }
-            Said::Ready => {
-                self.close_flows(peer); // those that live are announced behind this
+            DatapathEvent::Ready => {
+                self.close_flows(peer); // the datapath announces its live flows next
                 self.ordering(datapath, peer, |host, orders| match programs::installs() {
                     Ok(installs) => installs.for_each(|install| orders(&Order::Install(install))),
                     Err(error) => host.refused(peer, error.to_string()),
                 });
             }
-            Said::Created { sid, create, info } => {
+            DatapathEvent::Created { sid, create, info } => {
                 self.ordering(datapath, peer, |host, orders| {
                     host.create(key(sid), create, info, Now { now_us, orders });
                 });
             }
-            Said::Report(report) => {
+            DatapathEvent::Report(report) => {
                 let mut is_known = true;
                 self.ordering(datapath, peer, |host, orders| {
                     is_known = host.report(&key(report.sid), &report, Now { now_us, orders });
@@ -400,18 +399,17 @@ impl Agent for Host {
                     datapath.resync(peer);
                 }
             }
-            Said::State { sid, state, cwnd_bytes, at_us } => {
+            DatapathEvent::State { sid, state, cwnd_bytes, at_us } => {
                 let Some(id) = self.ids.get(&key(sid)).copied() else { return };
                 let cwnd = Bytes(cwnd_bytes.into());
                 if self.flows.state(id, state, at_us, cwnd, &mut *self.recorder) {
                     self.pokes.push(id);
                 }
             }
-            Said::Closed { sid } => self.close(&key(sid)),
+            DatapathEvent::Closed { sid } => self.close(&key(sid)),
         }
     }
 
-    /// Counts and records it.
     fn refused(&mut self, peer: &Peer, reason: String) {
         self.counts.refused += 1;
         self.recorder.record(None, &Event::Refused { from: peer.to_string(), reason });
@@ -424,7 +422,7 @@ impl Agent for Host {
     }
 }
 
-/// The moment of a step, and where its orders go.
+/// The time of a step, and the function that takes its orders.
 struct Now<'a> {
     now_us: u64,
     orders: &'a mut crate::flow::Orders<'a>,

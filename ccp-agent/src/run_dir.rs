@@ -1,5 +1,5 @@
-//! The run directory: private, locked by one agent, home of the sockets and the event log. And the
-//! state directory, private and locked alike, of what outlives the agent.
+//! The run directory holds the sockets and the event log. The state directory holds what survives a
+//! restart. Each is private and locked by one agent.
 
 use crate::Error;
 use crate::error::on;
@@ -9,46 +9,45 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A run directory that is ours until this is dropped.
+/// A private directory, locked by this agent until dropped.
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
     _lock: Flock<File>,
 }
 
-/// The control socket of the agent that runs in `run_dir`.
 pub fn control_socket(run_dir: &Path) -> PathBuf {
     run_dir.join("control.sock")
 }
 
-/// The socket for user-space datapaths of the agent that runs in `run_dir`.
+/// The socket that user-space datapaths connect to.
 pub fn datapath_socket(run_dir: &Path) -> PathBuf {
     run_dir.join("datapath.sock")
 }
 
-/// The socket for authors' processes of the agent that runs in `run_dir`.
+/// The socket that authors' processes connect to.
 pub fn author_socket(run_dir: &Path) -> PathBuf {
     run_dir.join("author.sock")
 }
 
-/// The socket for applications of any user, of the agent that runs in `run_dir`: beside it, as
-/// others cannot enter it.
+/// The socket that applications of any user connect to. It lies beside `run_dir`, which other users
+/// cannot enter.
 pub fn application_socket(run_dir: &Path) -> PathBuf {
     let name = run_dir.file_name().unwrap_or_default();
     run_dir.with_file_name([name, OsStr::new(".sock")].join(OsStr::new("")))
 }
 
-/// What the agent with that state directory remembers of destinations.
+/// The file with the memory of destinations.
 pub fn memory_file(state_dir: &Path) -> PathBuf {
     state_dir.join("memory.json")
 }
 
-/// What policies saw of their arms.
+/// The directory of sample files.
 pub fn samples_dir(state_dir: &Path) -> PathBuf {
     state_dir.join("samples")
 }
 
-/// The models that take over, and the trainer's candidate.
+/// The directory of trained models and of the trainer's candidate.
 pub fn models_dir(state_dir: &Path) -> PathBuf {
     state_dir.join("models")
 }
@@ -58,7 +57,7 @@ pub fn event_log(run_dir: &Path) -> PathBuf {
 }
 
 impl RunDir {
-    /// Makes the directory if need be, checks that it is private, and locks it.
+    /// Creates the directory if it is absent, checks that it is private, and locks it.
     pub fn take(path: &Path) -> Result<Self, Error> {
         if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(path) {
             return Err(on(path.display())(error));
@@ -66,7 +65,7 @@ impl RunDir {
         let refuse = |rule| Err(Error::NotPrivate { path: path.display().to_string(), rule });
         let meta = fs::symlink_metadata(path).map_err(on(path.display()))?;
         if !meta.is_dir() {
-            return refuse("it is no directory");
+            return refuse("it is not a directory");
         }
         if meta.uid() != nix::unistd::geteuid().as_raw() {
             return refuse("it belongs to another user");

@@ -1,4 +1,5 @@
-//! Files of the state directory: read without trust, written whole or not at all.
+//! Files of the state directory. Reading trusts nothing; writing replaces a file whole or leaves it
+//! as it was.
 
 use crate::Error;
 use crate::error::on;
@@ -8,7 +9,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Nothing, where nothing is there.
+/// Turns the error `NotFound` into `None`.
 pub fn absent_is_none<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Ok(it) => Ok(Some(it)),
@@ -17,47 +18,48 @@ pub fn absent_is_none<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The text of a file of the agent's own user or of root, if it is there; or which rule it breaks.
-/// `what` it should be is never longer than `bytes_max`.
+/// Reads a file that belongs to the agent's own user or to root; `None` if it is absent. An error
+/// names the rule that the file breaks; `what` names the content in it.
 pub fn read(path: &Path, what: &str, bytes_max: u64) -> Result<Option<String>, String> {
-    let said = |error: io::Error| error.to_string();
+    let reason = |error: io::Error| error.to_string();
     let mut options = OpenOptions::new();
-    // Nothing but a file of its own: a pipe would be waited for.
+    // O_NOFOLLOW refuses a symbolic link; O_NONBLOCK because opening a pipe would wait for a
+    // writer.
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let opened = options.open(path).map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => io::Error::other("it is a symbolic link"),
         _ => error,
     });
-    let Some(file) = absent_is_none(opened).map_err(said)? else { return Ok(None) };
-    let about = file.metadata().map_err(said)?;
+    let Some(file) = absent_is_none(opened).map_err(reason)? else { return Ok(None) };
+    let about = file.metadata().map_err(reason)?;
     if !about.is_file() {
-        return Err("it is no file".to_owned());
+        return Err("it is not a regular file".to_owned());
     }
     let uid = about.uid();
     if uid != geteuid().as_raw() && uid != 0 {
         return Err(format!("it belongs to user {uid}: it must be the agent's own or root's"));
     }
     let mut text = String::new();
-    file.take(bytes_max + 1).read_to_string(&mut text).map_err(said)?;
+    file.take(bytes_max + 1).read_to_string(&mut text).map_err(reason)?;
     if text.len() as u64 > bytes_max {
-        return Err(format!("it is above {bytes_max} bytes; no {what} is"));
+        return Err(format!("it is larger than {bytes_max} bytes; a {what} is never so large"));
     }
     Ok(Some(text))
 }
 
-/// Replaces a file, by way of one beside it that ends in `.new`, and waits until that is on the
-/// disk. Whatever goes wrong, the old one is there as it was.
+/// Replaces a file: writes a new one beside it that ends in `.new`, syncs it, and renames it. After
+/// an error the old file is unchanged.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     let new = path.with_extension("new");
     let written = write_through(&new, text).and_then(|()| fs::rename(&new, path));
     if let Err(error) = written {
-        let _ = fs::remove_file(&new); // what there is of it is of no use
+        let _ = fs::remove_file(&new); // it may be incomplete
         return Err(on(path.display())(error));
     }
     sync_folder(path.parent().unwrap_or(path))
 }
 
-/// Waits until what was renamed in a folder is on the disk.
+/// Waits until renames in a directory are on disk.
 pub fn sync_folder(folder: &Path) -> Result<(), Error> {
     File::open(folder).and_then(|open| open.sync_all()).map_err(on(folder.display()))
 }

@@ -1,8 +1,8 @@
-//! Whether a switch has made things worse, and how long a flow has explored.
+//! Measures whether a switch has lowered power, and how long a flow has explored.
 //!
 //! Power is throughput over delay (Kleinrock, 1978). It is measured over some round trips before a
-//! policy's switch and over as many after it has settled; if it has fallen by too much, the switch
-//! is undone, and not made again for a minute.
+//! policy's switch, and over as many after the new arm has settled. If power has fallen by too
+//! much, the agent switches back, and refuses the same switch for a minute.
 
 use crate::guard::GuardConfig;
 use remuda_algorithms::units::{Bytes, Time};
@@ -10,31 +10,31 @@ use remuda_algorithms::{Measurement, Proposal};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What was undone is not tried again for as long.
+/// An arm is refused for this long after a switch to it was undone.
 const BAN: Duration = Duration::from_secs(60);
-/// Power is measured over no less.
+/// The shortest span over which power is measured.
 const SPAN_MIN: Duration = Duration::from_millis(500);
-/// Reports kept: more are added to the last one.
+/// The most reports stored; further ones are added to the last.
 const REPORTS_MAX: usize = 256;
 
-/// The arm to go back to.
+/// An order to switch back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RollBack {
-    /// The arm of before.
+    /// The arm before the switch.
     pub to: &'static str,
-    /// What is left of the power, in per cent.
+    /// Power after the switch, in per cent of power before it.
     pub power_percent: u64,
 }
 
-/// What is measured of one flow.
+/// The measurements of one flow.
 #[derive(Clone, Debug)]
 pub struct Trial {
     started: Time,
     reports: VecDeque<Sample>,
     running: Option<Running>,
-    /// An arm that failed, and until when it is not tried again.
+    /// An arm whose switch was undone, and until when it is refused.
     banned: Option<(&'static str, Time)>,
-    /// An arm that was picked to learn something has had the flow since then.
+    /// Since when an arm picked for exploration drives the flow; `None` if another does.
     exploring: Option<Time>,
     explored: Duration,
 }
@@ -58,7 +58,6 @@ struct Running {
 }
 
 impl Trial {
-    /// Of a new flow.
     pub fn new(now: Time) -> Self {
         Self {
             started: now,
@@ -70,19 +69,19 @@ impl Trial {
         }
     }
 
-    /// Whether a switch to it was undone a short while ago.
+    /// Whether a switch to this arm was undone less than [`BAN`] ago.
     pub fn failed(&self, arm: &str, now: Time) -> bool {
         self.banned.is_some_and(|(banned, until)| banned == arm && now < until)
     }
 
-    /// Whether exploration has had its share of the flow's life.
+    /// Whether exploration has used up its share of the flow's life.
     pub fn has_explored(&self, percent_max: u64, now: Time) -> bool {
         let running = self.exploring.map_or(Duration::ZERO, |since| now - since);
         let explored = (self.explored + running).as_nanos() * 100;
         explored >= (now - self.started).as_nanos() * u128::from(percent_max)
     }
 
-    /// A policy has switched.
+    /// Notes that a policy has switched from `from`.
     pub fn begin(&mut self, from: &'static str, proposal: &Proposal, now: Time) {
         let Proposal { to, is_watched, .. } = *proposal;
         let running = |before| Running { from, to, since: now, before, is_watched };
@@ -93,7 +92,8 @@ impl Trial {
         self.exploring = proposal.explores.then_some(now);
     }
 
-    /// Takes in one report: the arm to go back to, once it is known to be the better one.
+    /// Takes in one report. Returns the order to switch back, once power after the switch is
+    /// measured and too low.
     pub fn observe(
         &mut self,
         m: &Measurement,
@@ -140,7 +140,8 @@ impl Trial {
         }
     }
 
-    /// Bytes a second by microseconds; `None` if the application limited it.
+    /// Bytes a second divided by the mean RTT in microseconds; `None` without enough reports, or if
+    /// the application limited the flow.
     fn power(&self) -> Option<f64> {
         let (first, last) = (self.reports.front()?, self.reports.back()?);
         let span = (last.at - first.at).as_secs_f64();
@@ -168,7 +169,8 @@ mod tests {
         Proposal { explores, ..Proposal::new(arm, Why::default()) }
     }
 
-    /// Two seconds of one arm and two of another, which delivers so much and has that round trip.
+    /// Runs one arm for two seconds and then another, which delivers `kbytes` with an RTT of
+    /// `rtt_ms`.
     fn undone(kbytes: u64, rtt_ms: u64, app_limited: bool) -> Option<RollBack> {
         undone_of(&to("bbr", false), (kbytes, rtt_ms, app_limited))
     }

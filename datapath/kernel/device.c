@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* /dev/ccpkp: one agent at a time. read() returns whole messages, as many as fit; write() takes one
- * or more; poll() says whether there is something to read. It is what portus' char transport
- * expects (portus::ipc::kp).
+/* /dev/ccpkp, for one agent at a time. read() returns as many whole messages as fit; write() takes
+ * one or more; poll() reports whether there is something to read. portus' char transport
+ * (portus::ipc::kp) expects this.
  *
- * Records to the agent come from softirqs of every processor: one queue, in order, under one lock,
- * on memory that is there from the start.
+ * Softirqs of all processors write records for the agent into one ordered queue, under one lock.
+ * The queue's memory is allocated at load.
  */
 #include <linux/fs.h>
 #include <linux/kfifo.h>
@@ -21,20 +21,20 @@
 #include <linux/wait.h>
 #include "remuda.h"
 
-/* portus reads with a buffer of so many bytes, and a record is never split. */
+/* portus reads with a buffer of this size, and a record is never split. */
 #define RECORD_BYTES_MAX 1024
 
 static struct kfifo_rec_ptr_2 records;
 static void *records_memory;
 static DEFINE_SPINLOCK(records_lock); /* producers, and resets */
-static u64 unread_since_ns;	      /* under it: when the oldest record came; 0: none waits */
+static u64 unread_since_ns;	      /* under it: when the oldest waiting record came, or 0 */
 static DEFINE_MUTEX(read_mutex);
-static DEFINE_MUTEX(message_mutex); /* messages, and the agent's coming and going */
+static DEFINE_MUTEX(message_mutex); /* messages, and open and close by the agent */
 static DECLARE_WAIT_QUEUE_HEAD(readers);
 static u8 *written; /* under message_mutex */
 /* Bits of state */
 #define IS_OPEN 0
-#define HAS_LOST 1 /* a record that did not fit */
+#define HAS_LOST 1 /* a record did not fit */
 static unsigned long state;
 static atomic64_t opens, reads, writes;
 
@@ -58,8 +58,8 @@ int remuda_device_send(void *context, const u8 *message, u32 bytes)
 	return 0;
 }
 
-/* An agent that leaves a record unread for longer than the limit hangs, also one of CCP's own, that
- * sends no heartbeats. Asked at each ACK and timeout, without a lock.
+/* An agent that leaves a record unread for longer than the limit hangs. This also detects agents of
+ * CCP's own, which send no heartbeats. Called at each ACK and timeout, without a lock.
  */
 bool remuda_device_stalls(void)
 {
@@ -68,8 +68,8 @@ bool remuda_device_stalls(void)
 	return since_ns && now_ns > since_ns && now_ns - since_ns > remuda_heartbeat_timeout_ns();
 }
 
-/* Under message_mutex: greets the agent, and announces every flow. For whom there is no room now is
- * announced at its next ACK.
+/* Under message_mutex: greets the agent, and announces every flow. A flow that finds the queue full
+ * is announced at its next ACK.
  */
 static void announce(void)
 {
@@ -77,8 +77,8 @@ static void announce(void)
 	clear_bit(HAS_LOST, &state);
 }
 
-/* What did not fit may have been a flow's beginning or end: once there is room, the agent has all
- * of them announced anew.
+/* A record that did not fit may have been a flow's beginning or end. So once there is room, all
+ * flows are announced again.
  */
 static void note_read(void)
 {
@@ -116,7 +116,7 @@ static int device_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* Whole records, as many as fit; under read_mutex. */
+/* Copies as many whole records as fit; under read_mutex. */
 static ssize_t read_records(char __user *to, size_t room)
 {
 	unsigned int bytes, copied;
@@ -162,7 +162,7 @@ static int errno_of(u32 reason)
 {
 	switch (reason) {
 	case REMUDA_OK:
-	case REMUDA_NO_FLOW: /* it has ended meanwhile: no fault of the agent's */
+	case REMUDA_NO_FLOW: /* the flow has ended meanwhile: not the agent's fault */
 		return 0;
 	case REMUDA_PROGRAMS_FULL:
 		return -ENOSPC;
@@ -177,7 +177,7 @@ static int errno_of(u32 reason)
 	}
 }
 
-/* Takes the messages one by one; what follows a bad one is not looked at. */
+/* Handles the messages one by one, up to the first bad one. */
 static ssize_t take_messages(size_t bytes)
 {
 	size_t done = 0, length;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The datapath of datapath/vm in a kernel: its tables, and who may touch them when.
+/* The datapath of datapath/vm in a kernel: its tables, and the rules of access to them.
  *
- * All memory is taken when the module is loaded, so that a flow's start, in a softirq, takes none.
- * Programs are read by ACKs without a lock: an entry that was replaced is used again only after a
- * grace period. Messages come one at a time, by the device's mutex.
+ * All memory is allocated when the module is loaded, because a flow may start in a softirq. ACKs
+ * read programs without a lock: a replaced entry is reused only after a grace period. The device's
+ * mutex makes messages come one at a time.
  */
 #include <linux/mm.h>
 #include <linux/seq_file.h>
@@ -13,9 +13,9 @@
 
 static struct remuda_datapath datapath;
 static spinlock_t *flow_locks;
-/* Held by starts and ends: the list of free flows. */
+/* Protects the list of free flows, when flows start and end. */
 static DEFINE_SPINLOCK(table_lock);
-/* Of the last program that was retired; under the device's mutex. */
+/* When the last program was retired; under the device's mutex. */
 static unsigned long retired_at;
 static bool has_retired;
 
@@ -52,7 +52,7 @@ void remuda_flows_stop(struct remuda_flow *f)
 	spin_unlock_bh(&table_lock);
 }
 
-/* Whether the agent reads; written only when that changes, as every ACK reads it. */
+/* Notes whether the agent reads. Every ACK reads the flag, so write it only when it changes. */
 static void note_agent(void)
 {
 	u32 stalled = remuda_device_stalls();
@@ -90,7 +90,7 @@ void remuda_flows_detach(void)
 
 u32 remuda_flows_message(const u8 *message, size_t bytes)
 {
-	/* It may be decoded into the entry that was retired last. */
+	/* The message may be decoded into the entry that was retired last. */
 	if (has_retired && bytes >= 2 && remuda_get16(message) == REMUDA_INSTALL) {
 		cond_synchronize_rcu(retired_at);
 		has_retired = false;

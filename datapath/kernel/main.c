@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* tcp_remuda: Linux TCP as a CCP datapath. Parameters, what /proc/net/tcp_remuda says, loading and
+/* tcp_remuda: Linux TCP as a CCP datapath. Module parameters, /proc/net/tcp_remuda, loading and
  * unloading.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt

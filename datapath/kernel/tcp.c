@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A tcp_congestion_ops named "ccp": at every ACK a socket's primitives go through the flow's
- * program, and what that wants becomes the socket's window and rate. What the BPF datapath does,
- * compiled from the same files (datapath/tcp), around the VM in place of compiled programs.
+/* A tcp_congestion_ops named "ccp": at every ACK the flow's program runs on the socket's
+ * primitives, and its window and rate become the socket's. The BPF datapath does the same and
+ * compiles the same files (datapath/tcp), but with compiled programs instead of the VM.
  */
 #include <linux/module.h>
 #include <linux/sock_diag.h>
@@ -21,11 +21,11 @@
 #include "primitives.h"
 #include "reno.h"
 
-/* In the socket's private words. */
+/* The socket's private words. */
 struct remuda_socket {
-	struct remuda_flow *flow; /* NULL: the table was full, or it is a listener */
+	struct remuda_flow *flow; /* NULL: the table was full, or the socket listens */
 	struct remuda_tcp tcp;
-	bool fell_back; /* at this ACK, or timeout */
+	bool fell_back; /* at this ACK or timeout */
 };
 
 /* ---- Callbacks of the datapath ---------------------------------------------------------------*/
@@ -97,7 +97,7 @@ static u64 cgroup_of(struct sock *sk)
 #endif
 }
 
-/* What SO_COOKIE says of it. */
+/* The socket's SO_COOKIE. */
 static u64 cookie_of(struct sock *sk)
 {
 	u32 cookie[2];
@@ -113,7 +113,7 @@ static void describe(struct remuda_flow_info *info, struct sock *sk)
 	memcpy(info->local, &sk->sk_rcv_saddr, sizeof(sk->sk_rcv_saddr));
 	memcpy(info->remote, &sk->sk_daddr, sizeof(sk->sk_daddr));
 #if IS_ENABLED(CONFIG_IPV6)
-	/* A socket of a dual-stack listener has mapped addresses, and those of IPv4 as well. */
+	/* A socket of a dual-stack listener has mapped IPv6 addresses, and also the IPv4 ones. */
 	if (sk->sk_family == AF_INET6 && !ipv6_addr_v4mapped(&sk->sk_v6_daddr)) {
 		info->family = 6;
 		memcpy(info->local, &sk->sk_v6_rcv_saddr, sizeof(info->local));
@@ -129,7 +129,7 @@ static void describe(struct remuda_flow_info *info, struct sock *sk)
 	note_path(info, tcp_sk(sk));
 }
 
-/* In a softirq for a passive open, in process context for setsockopt(). */
+/* Runs in a softirq for a passive open, in process context for setsockopt(). */
 static void ccp_init(struct sock *sk)
 {
 	struct remuda_socket *s = inet_csk_ca(sk);
@@ -145,7 +145,7 @@ static void ccp_init(struct sock *sk)
 	s->flow = remuda_flows_start(sk, &info);
 }
 
-/* Called for listeners, too, whose private words are zero. */
+/* Also called for listeners, whose private words are zero. */
 static void ccp_release(struct sock *sk)
 {
 	struct remuda_socket *s = inet_csk_ca(sk);
@@ -155,7 +155,7 @@ static void ccp_release(struct sock *sk)
 	s->flow = NULL;
 }
 
-/* Whether the agent's program had this ACK. */
+/* Handles an ACK. Returns whether the agent's program has run. */
 static bool obey(struct sock *sk, const struct rate_sample *rs)
 {
 	struct remuda_socket *s = inet_csk_ca(sk);
@@ -213,7 +213,7 @@ static void ccp_set_state(struct sock *sk, u8 state)
 		s->tcp.timed_out = 1;
 		if (s->flow)
 			remuda_flows_timeout(s->flow);
-		/* The stack has set ssthresh by our callback, and the window by itself. */
+		/* The stack has set ssthresh by ccp_ssthresh(), and the window by itself. */
 		s->fell_back = false;
 	} else if (state == TCP_CA_Recovery || state == TCP_CA_CWR) {
 		begin_reduction(&s->tcp, ktime_get_ns());

@@ -32,7 +32,7 @@ fn unknown_flags_names_and_flows() {
     refused(&["no-such-command"], &["no-such-command"]);
     refused(&["prefer", "fast", "--flow", "1"], &["\"fast\"", "0 to 1"]);
     refused(&["prefer", "delay"], &["--flow", "--destination"]);
-    refused(&["prefer", "delay", "--mark", "x"], &["mark = \"x\"", "32 bits"]);
+    refused(&["prefer", "delay", "--mark", "x"], &["mark = \"x\"", "32-bit number"]);
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn configurations() {
         ),
         (
             "[[prefer]]\ncgroup = '/proc'\nwants = 'delay'\n",
-            &["prefer rule 1: cgroup = \"/proc\"", "no directory of cgroup v2", "fix:"],
+            &["prefer rule 1: cgroup = \"/proc\"", "not a directory of cgroup v2", "fix:"],
         ),
         ("[agent]\ndefault = \"renno\"\n", &["renno", "fix:"]),
         ("agent = 3\n", &["agent"]),

@@ -262,7 +262,7 @@ fn an_operators_order_comes_before_and_the_configuration_after() {
     for (arguments, part) in [
         (&["prefer", "delay", "--flow", "4000000"][..], "no flow 4000000"),
         (&["prefer", "--clear", "77"], "no order 77"),
-        (&["prefer", "delay", "--cgroup", "/etc"], "no directory of cgroup v2"),
+        (&["prefer", "delay", "--cgroup", "/etc"], "not a directory of cgroup v2"),
     ] {
         let (done, said) = remuda(&place, arguments);
         assert!(!done && said.contains(part) && said.contains("fix:"), "{said}");

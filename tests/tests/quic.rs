@@ -77,7 +77,7 @@ fn what_cannot_be_fetched_is_said_and_leaves_no_file() {
     let rows = [
         (server.get(remuda(), "absent", &to), "no such file"),
         (server.get(remuda(), "../etc/passwd", &to), "no such file"),
-        (pinned, "fix: --pin"),
+        (pinned, "fix: give --pin"),
         (server.get(remuda(), "whole", Path::new("/nowhere/got")), "/nowhere/got"),
     ];
     for (mut command, want) in rows {

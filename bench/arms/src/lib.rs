@@ -146,20 +146,21 @@ pub fn rows(arm: Option<&str>) -> Result<Vec<Row>, Error> {
 const HEAD: &str = "\
 # Every arm beside what its paper says
 
-`make arms` writes this page; a test holds it to what it would write. All of it is simulated, with
-the arms' own programs and controllers: 24 Mbit/s, 40 ms, a minute, of which the first third does
-not count. How `reno`, `cubic` and `bbr` compare with the kernel's own is in
-[sim-to-real.md](sim-to-real.md) and [fidelity.md](fidelity.md), the latter of which has `vegas`,
-`westwood`, `illinois` and `dctcp` as well. `remy` does what its table says.
+`make arms` writes this page; a test checks that the page is up to date. Everything is simulated,
+with the arms' own programs and controllers: 24 Mbit/s, 40 ms, one minute, of which the first third
+does not count. [sim-to-real.md](sim-to-real.md) and [fidelity.md](fidelity.md) compare `reno`,
+`cubic` and `bbr` with the kernel's own algorithms; fidelity.md also has `vegas`, `westwood`,
+`illinois` and `dctcp`. `remy` is left out, because its behaviour depends on its rule table.
 
-Where a source has a formula for this path, the bounds are the formula's, within 25 %; where it has
-words, the words are made a number (*starves nobody*: at least a quarter each). Both were written
-with the figures of a first survey known; no formula was changed for them. Of C2TCP and the arms
-that no kernel has, these formulas are all there is.
+Where a source has a formula for this path, the bounds are the formula's value, give or take 25 %.
+Where a source only has words, a number stands for the words (*starves nobody*: every flow gets at
+least a quarter). The bounds were written after a first survey, so its figures were known; no
+formula was changed to fit them. For C2TCP, and for the arms that no kernel has, these formulas are
+the only check.
 
-Scenarios: *alone* with a drop-tail buffer of 1 or 4 BDPs; *1 % loss*, at random, with 1 BDP;
-*beside CUBIC*, which starts a second later, with 2 BDPs; *marks above 20* packets, with ECN, 4
-BDPs. The share is that of the link's payload; the queue is the 95th percentile of its delay.
+Scenarios: *alone* with a drop-tail buffer of 1 or 4 BDPs; *1 % loss*, random, with 1 BDP; *beside
+CUBIC*, which starts a second later, with 2 BDPs; *marks above 20* packets, with ECN and 4 BDPs. The
+share is the part of the link's payload rate; the queue is the 95th percentile of queueing delay.
 
 | arm | scenario | expected | from | bounds: share, queue | got | met |
 |---|---|---|---|---|---|---|

@@ -141,26 +141,26 @@ pub fn live_page(plan: &Plan, columns: &[(&str, &[Cell])], origin: &str) -> Stri
 const HEAD: &str = "\
 # What a switch costs
 
-`make switches` writes this page and its picture; a test holds both to what it would write.
-[switching-live.md](switching-live.md) has a part of it on real TCP.
+`make switches` writes this page and its picture; a test checks that both are up to date.
+[switching-live.md](switching-live.md) has part of these measurements on real TCP.
 
-One flow in the simulator, 24 Mbit/s, 40 ms, droptail: one arm drives it, and at a moment another
-one does, ordered as `remuda set` does it. Three moments; a pair is judged by the median. Bounds,
-over the two seconds after:
+One flow in the simulator, 24 Mbit/s, 40 ms, droptail. One arm drives the flow; then it is switched
+to another arm, as by `remuda set`. Each pair is measured at three times of the switch and judged by
+the median. The bounds, over the two seconds after the switch:
 
-- retransmissions: at most 40, or 1.5 times what the target sends again by itself in two seconds;
-- goodput: at least 0.95 of that of the second before;
-- round trips: their 95th percentile at most 1.1 times the larger of that of the four seconds before
-  and the target's own.
+- retransmissions: at most 40, or 1.5 times what the target arm alone retransmits in two seconds;
+- goodput: at least 0.95 of the goodput in the second before;
+- round trips: their 95th percentile is at most 1.1 times that of the four seconds before, or that
+  of the target arm alone, whichever is larger.
 
-*Warm* is what the agent does: the path state is handed off, and the guard bounds what follows.
-*Cold* (`guard.hand_off = \"cold\"`) is what Linux' `setsockopt` does: the successor has the window,
-the threshold and the round trips, starts anew, and nothing bounds it. `remy` is left out, as it
-needs a table.
+*Warm* is how the agent switches: it hands off the path state, and the guard limits the decisions
+after the switch. *Cold* (`guard.hand_off = \"cold\"`) is how Linux' `setsockopt` switches: the new
+arm gets the window, the threshold and the round trips, and starts anew without limits. `remy` is
+left out, because it needs a rule table.
 
 ![warm and cold, every pair](switching.svg)
 
-The darker, the more is sent again; a ring misses a bound.
+The darker a cell, the more is retransmitted; a ring marks a missed bound.
 ";
 
 pub fn page(plan: &Plan, warm: &[Cell], cold: &[Cell]) -> String {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connects, says that delay counts, and sends what it reads.
+/* Connects with a preference for low delay, and sends its standard input.
  *
  *	cc -I../include prefer.c -o prefer && ./prefer 127.0.0.1 8080 < FILE
  */
@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 		       (socklen_t)strlen(algorithm)))
 		return fail("TCP_CONGESTION");
 	if (remuda_prefer(fd, 0, REMUDA_WEIGHT_MAX))
-		perror("remuda_prefer: it goes on without");
+		perror("remuda_prefer: going on without a preference");
 	if (connect(fd, (struct sockaddr *)&to, sizeof(to)))
 		return fail("connect");
 	while ((bytes = read(STDIN_FILENO, chunk, sizeof(chunk))) > 0)

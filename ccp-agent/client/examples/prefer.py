@@ -1,4 +1,4 @@
-"""Connects, says that delay counts four times as much as throughput, and sends what it reads.
+"""Connects, sets delay to count four times as much as throughput, and sends standard input.
 
 python prefer.py 127.0.0.1 8080 < FILE
 """
@@ -14,7 +14,7 @@ with socket.socket() as connection:
     try:
         prefer(connection, (0.25, 1.0))
     except OSError as error:
-        print("it goes on without:", error, file=sys.stderr)
+        print("going on without a preference:", error, file=sys.stderr)
     connection.connect((address, int(port)))
     while chunk := sys.stdin.buffer.read1(4096):
         connection.sendall(chunk)

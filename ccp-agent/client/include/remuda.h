@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Says to Remuda's agent what an application wants of a TCP socket: delay, throughput, or weights
- * between. A policy that reads it picks the congestion control by it. The header is all there is.
+/* Sets the preference of a TCP socket at Remuda's agent: low delay, high throughput, or weights
+ * between. Policies that use preferences pick the congestion control accordingly. A program needs
+ * only this header.
  *
  *	int fd = socket(AF_INET, SOCK_STREAM, 0);
  *	if (remuda_prefer(fd, 0, 1000))
- *		perror("it goes on without");
+ *		perror("going on without a preference");
  *
- * It may be said before the socket connects, after it, and again. The descriptor is passed to the
- * agent, which looks at whose it is and closes its copy: the socket must be of the caller's user,
- * or the caller root. Nothing of the connection changes when there is no agent, or it refuses.
+ * Set the preference before or after the socket connects, and as often as you like. The call passes
+ * the descriptor to the agent, which checks the socket's user and closes its copy. The socket must
+ * belong to the caller's user, unless the caller is root. If there is no agent, or the agent
+ * refuses, the connection works as before.
  */
 #ifndef REMUDA_H
 #define REMUDA_H
@@ -23,17 +25,17 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Where an agent listens, unless its run directory is another one */
+/* Path of the agent's socket with the default run directory */
 #define REMUDA_SOCKET "/run/remuda.sock"
-/* An environment variable with another path */
+/* The environment variable that overrides the path */
 #define REMUDA_SOCKET_VARIABLE "REMUDA_SOCKET"
 /* The largest weight */
 #define REMUDA_WEIGHT_MAX 1000
-/* An agent that does not take or answer a request for so long has none of it */
+/* Time limit for sending the request, and again for the answer */
 #define REMUDA_TIMEOUT_S 2
 #define REMUDA_BYTES_MAX 1024
 
-/* A connection to the agent; -1 and errno */
+/* Connects to the agent. Returns a descriptor; or -1 and errno */
 static inline int remuda_connect(const char *path)
 {
 	struct timeval limit;
@@ -62,7 +64,9 @@ static inline int remuda_connect(const char *path)
 	return -1;
 }
 
-/* One request with one descriptor, one answer into it: its length; -1 and errno */
+/* Sends the request in text with descriptor fd, and puts the answer into text. Returns the
+ * answer's length; or -1 and errno
+ */
 static inline ssize_t remuda_ask(int agent, int fd, char *text, size_t bytes)
 {
 	union {
@@ -72,7 +76,7 @@ static inline ssize_t remuda_ask(int agent, int fd, char *text, size_t bytes)
 	struct cmsghdr *header;
 	struct msghdr message;
 	struct iovec part;
-	ssize_t heard;
+	ssize_t received;
 
 	memset(&control, 0, sizeof(control));
 	memset(&message, 0, sizeof(message));
@@ -87,25 +91,26 @@ static inline ssize_t remuda_ask(int agent, int fd, char *text, size_t bytes)
 	header->cmsg_type = SCM_RIGHTS;
 	header->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	heard = sendmsg(agent, &message, MSG_NOSIGNAL);
-	if (heard >= 0)
-		heard = recv(agent, text, bytes - 1, 0);
-	/* It hangs up on who asks too often. */
-	if (heard == 0 || (heard < 0 && (errno == ECONNRESET || errno == EPIPE))) {
+	received = sendmsg(agent, &message, MSG_NOSIGNAL);
+	if (received >= 0)
+		received = recv(agent, text, bytes - 1, 0);
+	/* The agent hangs up on a client that sends too many requests. */
+	if (received == 0 || (received < 0 && (errno == ECONNRESET || errno == EPIPE))) {
 		errno = EAGAIN;
 		return -1;
 	}
-	if (heard > 0)
-		text[heard] = '\0';
-	return heard;
+	if (received > 0)
+		text[received] = '\0';
+	return received;
 }
 
-/* Says what is wanted of a socket to the agent at path: the weights of throughput and delay, in
- * thousandths, 0 to 1000 and not both 0. (1000, 1000) is the default, (0, 1000) is delay alone,
- * (1000, 0) throughput alone. Returns 0; or -1 and errno: EPERM for another user's socket, EINVAL
- * for the weights, EAGAIN if the agent is asked too often or hangs, EPROTONOSUPPORT if the socket
- * is not TCP, EOPNOTSUPP if it listens, EBADF if it is none, EPROTO if that is no agent, or why it
- * is not reached. It waits for four seconds at most.
+/* Sets the preference of a socket at the agent whose socket is path: the weights of throughput and
+ * delay, in thousandths, 0 to 1000 and not both 0. (1000, 1000) is the default, (0, 1000) is delay
+ * alone, (1000, 0) throughput alone. Returns 0; or -1 and errno: EPERM for another user's socket,
+ * EINVAL for the weights, EAGAIN if the agent refuses more requests for now or hangs,
+ * EPROTONOSUPPORT if fd is not TCP, EOPNOTSUPP if it listens, EBADF if it is not open, EPROTO if
+ * the answer is not one of an agent, or the errno of connect(). The call takes four seconds at
+ * most.
  */
 static inline int remuda_prefer_at(const char *path, int fd, unsigned int throughput_permille,
 				   unsigned int delay_permille)
@@ -113,7 +118,7 @@ static inline int remuda_prefer_at(const char *path, int fd, unsigned int throug
 	char text[REMUDA_BYTES_MAX];
 	int agent, error = 0;
 	char *end = text;
-	long said;
+	long number;
 
 	if (throughput_permille > REMUDA_WEIGHT_MAX || delay_permille > REMUDA_WEIGHT_MAX ||
 	    throughput_permille + delay_permille == 0) {
@@ -127,16 +132,16 @@ static inline int remuda_prefer_at(const char *path, int fd, unsigned int throug
 	if (remuda_ask(agent, fd, text, sizeof(text)) < 0) {
 		error = errno;
 	} else {
-		said = strtol(text, &end, 10);
-		error = end == text || *end != ' ' || said < 0 ? EPROTO : (int)said;
+		number = strtol(text, &end, 10);
+		error = end == text || *end != ' ' || number < 0 ? EPROTO : (int)number;
 	}
 	close(agent);
 	errno = error;
 	return error ? -1 : 0;
 }
 
-/* The same, to the agent at REMUDA_SOCKET_VARIABLE or REMUDA_SOCKET; a program that runs with
- * another user's rights does not let who started it choose.
+/* Like remuda_prefer_at(), with the path in REMUDA_SOCKET_VARIABLE, or else REMUDA_SOCKET. A setuid
+ * program ignores the variable, because its user could set it.
  */
 static inline int remuda_prefer(int fd, unsigned int throughput_permille,
 				unsigned int delay_permille)

@@ -1,5 +1,5 @@
-//! Says to Remuda's agent what an application wants of a TCP socket: delay, throughput, or weights
-//! between. A policy that reads it picks the congestion control by it.
+//! Sets the preference of a TCP socket at Remuda's agent: low delay, high throughput, or weights
+//! between. Policies that use preferences pick the congestion control accordingly.
 //!
 //! ```no_run
 //! use remuda_client::Preference;
@@ -7,15 +7,15 @@
 //!
 //! let stream = TcpStream::connect("example.org:443")?;
 //! if let Err(error) = remuda_client::prefer(&stream, Preference::DELAY) {
-//!     eprintln!("the connection goes on without it: {error}");
+//!     eprintln!("the connection works as before, without a preference: {error}");
 //! }
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! It may be said before the socket connects, after it, and again. The socket's descriptor is
-//! passed to the agent, which looks at whose it is and closes its copy: the socket must be of the
-//! caller's user, or the caller root. Nothing of the connection changes when there is no agent, or
-//! it refuses; so an error is something to note, not to end by.
+//! Set the preference before or after the socket connects, and as often as you like. The call
+//! passes the socket's descriptor to the agent, which checks the socket's user and closes its copy.
+//! The socket must belong to the caller's user, unless the caller is root. If there is no agent, or
+//! the agent refuses, the connection works as before; so log an error rather than abort.
 //!
 //! `include/remuda.h` is the same call for C, and `remuda.prefer` for Python.
 
@@ -30,17 +30,17 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where an agent of this host listens, unless its run directory is another one.
+/// Path of the agent's socket with the default run directory.
 pub const SOCKET: &str = "/run/remuda.sock";
-/// An environment variable with another path.
+/// The environment variable that overrides [`SOCKET`].
 pub const SOCKET_VARIABLE: &str = "REMUDA_SOCKET";
-/// An agent that does not take or answer a request for so long has none of it.
+/// Time limit for sending the request, and again for the answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const ANSWER_BYTES_MAX: usize = 1_024;
-/// A weight of 1 on the wire.
+/// The integer on the wire that stands for a weight of 1.
 const WEIGHT_MAX: f64 = 1_000.0;
 
-/// How much throughput and delay count for a flow.
+/// How much throughput and delay matter to a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preference {
     /// The weight of throughput: 0 to 1, in steps of a thousandth.
@@ -68,23 +68,23 @@ impl Preference {
     }
 }
 
-/// Says what is wanted of a TCP socket to the agent at [`SOCKET_VARIABLE`] or [`SOCKET`]. A program
-/// that runs with another user's rights (setuid) does not let who started it choose.
+/// Sets the preference of a TCP socket at the agent named by [`SOCKET_VARIABLE`], or at [`SOCKET`].
+/// In a setuid program the variable is ignored, because its user could set it.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::PermissionDenied`] for another user's socket; [`ErrorKind::InvalidInput`] for
-/// weights out of range; [`ErrorKind::WouldBlock`] if the agent is asked too often, or hangs; what
-/// connecting fails with if there is none; and what else it refuses, such as a socket that is not
-/// TCP or that listens. It waits for four seconds at most.
+/// weights out of range; [`ErrorKind::WouldBlock`] if the agent refuses more requests for now, or
+/// hangs; the error of `connect` if there is no agent; and an error for a socket that is not TCP,
+/// or that listens. The call takes four seconds at most.
 pub fn prefer(socket: impl AsFd, wants: Preference) -> Result<()> {
-    // SAFETY: a look-up in what the kernel gave this process; 0 if it is not there.
+    // SAFETY: `getauxval` only reads values that the kernel gave this process; 0 means absent.
     let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
     let path = std::env::var_os(SOCKET_VARIABLE).filter(|_| !secure);
     prefer_at(path.as_deref().unwrap_or(SOCKET.as_ref()), socket, wants)
 }
 
-/// As [`prefer`], to the agent whose socket for applications is `path`.
+/// Like [`prefer`], with the path of the agent's socket for applications.
 ///
 /// # Errors
 ///
@@ -99,11 +99,14 @@ pub fn prefer_at(path: impl AsRef<Path>, socket: impl AsFd, wants: Preference) -
             let errno = Error::from_raw_os_error(errno.parse().unwrap_or(0));
             Err(named(Error::new(errno.kind(), why.to_owned())))
         }
-        _ => Err(named(Error::new(ErrorKind::InvalidData, "it is no agent of Remuda"))),
+        _ => Err(named(Error::new(
+            ErrorKind::InvalidData,
+            "the answer is not one of Remuda's agent",
+        ))),
     }
 }
 
-/// One request with one descriptor, one answer.
+/// Sends one request with one descriptor, and returns the answer.
 fn ask(path: &Path, request: &str, passed: &impl AsFd) -> Result<String> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let agent = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -118,14 +121,14 @@ fn ask(path: &Path, request: &str, passed: &impl AsFd) -> Result<String> {
     }
     let parts = [IoSlice::new(request.as_bytes())];
     let mut answer = [0; ANSWER_BYTES_MAX];
-    let said = sendmsg(&agent, &parts, &mut rights, SendFlags::NOSIGNAL)
+    let received = sendmsg(&agent, &parts, &mut rights, SendFlags::NOSIGNAL)
         .and_then(|_| recv(&agent, &mut answer, RecvFlags::empty()));
     let turned_away = [rustix::io::Errno::CONNRESET, rustix::io::Errno::PIPE];
-    match said {
+    match received {
         Ok((bytes, _)) if bytes > 0 => Ok(String::from_utf8_lossy(&answer[..bytes]).into_owned()),
         Err(errno) if !turned_away.contains(&errno) => Err(errno.into()),
         _ => {
-            let why = "the agent hung up: it is asked too often";
+            let why = "the agent hung up: too many requests; try again later";
             Err(Error::new(ErrorKind::WouldBlock, why))
         }
     }

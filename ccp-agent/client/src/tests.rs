@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::thread::{self, JoinHandle};
 
-/// An agent for one client: what it heard, with how many descriptors.
+/// A fake agent that serves one client.
 struct Fake {
     folder: tempfile::TempDir,
     thread: JoinHandle<(String, usize)>,
@@ -16,7 +16,7 @@ fn path(folder: &tempfile::TempDir) -> std::path::PathBuf {
 }
 
 impl Fake {
-    /// It answers so; nothing, and it hangs up.
+    /// Answers with `answer`, or hangs up if that is empty.
     fn start(answer: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
@@ -56,7 +56,7 @@ fn any_socket() -> TcpListener {
 }
 
 #[test]
-fn the_weights_are_said_in_thousandths_with_the_descriptor() {
+fn the_weights_are_sent_in_thousandths_with_the_descriptor() {
     for (wants, want) in [
         (Preference::DEFAULT, "prefer 1000 1000"),
         (Preference::DELAY, "prefer 0 1000"),
@@ -74,10 +74,10 @@ fn what_the_agent_answers_is_an_error_of_its_kind() {
     for (answer, kind, part) in [
         ("1 the socket is another user's", ErrorKind::PermissionDenied, "another user's"),
         ("22 a request is", ErrorKind::InvalidInput, "a request is"),
-        ("", ErrorKind::WouldBlock, "too often"),
-        ("hello", ErrorKind::InvalidData, "no agent"),
-        ("-1 x", ErrorKind::InvalidData, "no agent"),
-        ("0", ErrorKind::InvalidData, "no agent"),
+        ("", ErrorKind::WouldBlock, "too many requests"),
+        ("hello", ErrorKind::InvalidData, "not one of Remuda's agent"),
+        ("-1 x", ErrorKind::InvalidData, "not one of Remuda's agent"),
+        ("0", ErrorKind::InvalidData, "not one of Remuda's agent"),
     ] {
         let (done, ..) = Fake::start(answer).ask(any_socket(), Preference::DELAY);
         let error = done.expect_err(answer);

@@ -1,10 +1,11 @@
-//! Where applications of any user say what they want of a socket of theirs.
+//! The socket on which applications of any user set the preference of their own TCP sockets.
 //!
-//! A SOCK_SEQPACKET socket beside the run directory. Who comes sends one request with one socket
-//! (`request`) and gets one answer. Who holds the descriptor of a socket that its user made may
-//! decide for it, and root for all: addresses or numbers that could be guessed decide nothing.
-//! Clients have threads of their own, so that one that hangs, or whose descriptor takes its time
-//! to close, delays no report; what a user can have of them is bounded (`pace`).
+//! It is a SOCK_SEQPACKET socket beside the run directory. A client sends one request with one
+//! socket descriptor (`request`) and gets one answer. A user may set a preference only for sockets
+//! that this user created, and root for all sockets. The descriptor identifies the socket;
+//! addresses and numbers could be guessed, so they are not accepted. Each client has a thread of
+//! its own, so a client that hangs, or whose descriptor is slow to close, delays no report. The
+//! number of threads and requests of a user is limited (`pace`).
 
 mod pace;
 mod request;
@@ -34,19 +35,19 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A client that asks nothing for so long is hung up on.
+/// The agent hangs up on a client that sends no request for this long.
 const SILENCE_LIMIT_MS: u16 = 1_000;
-/// After each client that is turned away, and after a failed accept, as for want of descriptors:
-/// who knocks without end has a twentieth of a processor at most.
+/// Pause after each refused client and each failed accept, for example when descriptors run out. It
+/// limits a client that connects in a loop to a twentieth of a processor.
 const REST: Duration = Duration::from_micros(200);
-/// Clients that wait to be let in.
+/// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
-/// The most descriptors that the kernel passes in one message (SCM_MAX_FD): with room for all, none
-/// is left open unseen.
+/// The most descriptors that the kernel passes in one message (SCM_MAX_FD). The buffer has room for
+/// all of them, so each one is received and closed.
 const DESCRIPTORS_MAX: usize = 253;
 const ROOT: u32 = 0;
 
-/// The socket's file, removed when this is dropped.
+/// Removes the socket file when dropped.
 #[derive(Debug)]
 pub struct Listener {
     path: PathBuf,
@@ -58,15 +59,16 @@ impl Drop for Listener {
     }
 }
 
-/// What a client's thread needs.
+/// What all client threads share.
 struct Desk {
     host: Arc<Mutex<Host>>,
-    /// The BPF datapath's, if there is one: its flows are found by their descriptors.
+    /// Finds flows of the BPF datapath by their sockets; `None` without that datapath.
     sockets: Option<Sockets>,
     pace: Mutex<Pace>,
 }
 
-/// Serves until the process ends. `run_dir` is locked, so no other agent has the socket.
+/// Serves clients until the process ends. The caller holds the lock of `run_dir`, so no other agent
+/// uses the socket.
 pub fn serve(
     run_dir: &Path,
     host: Arc<Mutex<Host>>,
@@ -101,7 +103,7 @@ fn accept_all(listener: &OwnedFd, desk: &Arc<Desk>) {
     loop {
         match accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
             Ok(client) => {
-                // SAFETY: just accepted, and nobody else's.
+                // SAFETY: the descriptor was just accepted, and nothing else owns it.
                 let client = unsafe { OwnedFd::from_raw_fd(client) };
                 if !welcome(client, desk) {
                     thread::sleep(REST);
@@ -113,7 +115,7 @@ fn accept_all(listener: &OwnedFd, desk: &Arc<Desk>) {
     }
 }
 
-/// Serves a client in a thread of its own; or says false, and it is hung up on.
+/// Serves a client in a thread of its own. Returns false if the client is refused.
 fn welcome(client: OwnedFd, desk: &Arc<Desk>) -> bool {
     let Ok(peer) = getsockopt(&client, sockopt::PeerCredentials) else {
         return false;
@@ -127,7 +129,7 @@ fn welcome(client: OwnedFd, desk: &Arc<Desk>) -> bool {
     served.spawn(move || place.desk.attend(&client, uid)).is_ok()
 }
 
-/// A client's among those at once, until this is dropped.
+/// Counts a client as connected until it is dropped.
 struct Place {
     desk: Arc<Desk>,
     uid: u32,
@@ -139,7 +141,7 @@ impl Drop for Place {
     }
 }
 
-/// A request, and the descriptors that came with it.
+/// Reads the request and the descriptors that came with it.
 fn receive(client: &OwnedFd) -> Result<(Vec<u8>, Vec<OwnedFd>), Refusal> {
     let mut fds = [PollFd::new(client.as_fd(), PollFlags::POLLIN)];
     if !matches!(poll(&mut fds, SILENCE_LIMIT_MS), Ok(1..)) {
@@ -153,7 +155,7 @@ fn receive(client: &OwnedFd) -> Result<(Vec<u8>, Vec<OwnedFd>), Refusal> {
     let mut passed = Vec::new();
     for message in received.cmsgs()? {
         if let ControlMessageOwned::ScmRights(fds) = message {
-            // SAFETY: received just now, and nobody else's.
+            // SAFETY: the descriptor was just received, and nothing else owns it.
             passed.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
         }
     }
@@ -180,7 +182,7 @@ impl Desk {
         let (request, mut passed) = receive(client)?;
         let wants = request::parse(&request)?;
         let (Some(socket), true) = (passed.pop(), passed.is_empty()) else {
-            return Err(Refusal::new(Errno::EINVAL, "one socket comes with a request"));
+            return Err(Refusal::new(Errno::EINVAL, "a request must pass exactly one socket"));
         };
         self.prefer(&socket, wants, uid)
     }
@@ -188,10 +190,11 @@ impl Desk {
     fn prefer(&self, socket: &OwnedFd, wants: Wants, uid: u32) -> Result<Option<u32>, Refusal> {
         let about = socket::look(socket)?;
         if uid != ROOT && uid != about.uid {
-            let why = "the socket is another user's";
+            let why = "the socket is another user's; its owner and root may set it";
             return Err(Refusal::new(Errno::EPERM, why));
         }
-        // In this order: a flow that starts in between has the cookie, which it was given above.
+        // `socket::look` has given the socket a cookie. If the flow starts after this look-up, the
+        // cookie still finds it.
         let sid = self.sockets.as_ref().and_then(|sockets| sockets.sid(socket.as_fd()));
         let key = sid.map(|sid| (Peer::Bpf, sid));
         let id = SocketId { cookie: about.cookie, key };

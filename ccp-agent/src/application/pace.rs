@@ -1,25 +1,25 @@
-//! How much of the agent applications may have: each user so many requests a second and clients at
-//! once, and all users together so many.
+//! Rate limits for applications: requests a second and simultaneous clients, for each user and for
+//! all users together.
 
 use std::collections::HashMap;
 
-/// Requests of one user in a second. Each costs some 50 us of processor time.
+/// Requests a second from one user. Each request costs some 50 us of processor time.
 const OF_USER_PER_SEC: u64 = 500;
-/// Requests of all users in a second.
+/// Requests a second from all users.
 const PER_SEC: u64 = 2_000;
-/// Clients of one user at once: a silent one has its place for a second.
+/// Simultaneous clients of one user. A silent client keeps its place for a second.
 const CLIENTS_OF_USER_MAX: usize = 8;
-/// Clients of all users at once.
+/// Simultaneous clients of all users.
 const CLIENTS_MAX: usize = 64;
-/// Users that are remembered.
+/// Users whose rate is tracked at once; a further user is refused.
 const USERS_MAX: usize = 1_024;
 const NS_PER_SEC: u64 = 1_000_000_000;
 
-/// A bucket that is full after a second without requests.
+/// A token bucket; one second without requests fills it.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     per_sec: u64,
-    /// What it holds, in requests times [`NS_PER_SEC`].
+    /// Tokens left, in requests times [`NS_PER_SEC`].
     level: u64,
     filled_ns: u64,
 }
@@ -58,12 +58,11 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Nobody has asked yet.
     pub fn new(now_ns: u64) -> Self {
         Self { all: Bucket::full(PER_SEC, now_ns), clients: 0, users: HashMap::new() }
     }
 
-    /// Whether a client of this user is let in; [`Self::leave`] is to follow if so.
+    /// Whether a client of this user may connect. If so, call [`Self::leave`] when it has gone.
     pub fn enter(&mut self, uid: u32, now_ns: u64) -> bool {
         self.all.fill(now_ns);
         if !self.users.contains_key(&uid) && self.users.len() >= USERS_MAX {
@@ -89,7 +88,6 @@ impl Pace {
         true
     }
 
-    /// A client of this user is gone.
     pub fn leave(&mut self, uid: u32) {
         self.clients = self.clients.saturating_sub(1);
         if let Some(user) = self.users.get_mut(&uid) {
@@ -102,7 +100,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// How many of so many requests in this time are let in, each gone at once.
+    /// The number of requests let in, out of `requests` with `step_ns` between two.
     fn served(pace: &mut Pace, uid: u32, requests: u64, from_ns: u64, step_ns: u64) -> u64 {
         let mut served = 0;
         for n in 0..requests {

@@ -1,20 +1,21 @@
-//! What an application says and hears: one datagram each way.
+//! The protocol for applications: one request and one answer, each one datagram.
 //!
-//! `prefer T D`, with the weights of throughput and delay in thousandths and one socket beside it
-//! (SCM_RIGHTS); the answer is `0 FLOW`, the agent's number of the flow or 0 if it is none yet, or
-//! `ERRNO WHY`. Integers, as C's decimals depend on the locale.
+//! A request is `prefer T D`, with the weights of throughput and delay in thousandths, and passes
+//! one socket as SCM_RIGHTS. The answer is `0 FLOW` or `ERRNO WHY`. FLOW is the agent's flow
+//! number, or 0 if the socket has no flow yet. Weights are integers because C prints decimals by
+//! the locale.
 
 use crate::prefer::Wants;
 use nix::errno::Errno;
 use remuda_algorithms::Preference;
 use std::fmt;
 
-/// Longest request; `prefer 1000 1000` has 16.
+/// Longest request in bytes; `prefer 1000 1000` has 16.
 pub const REQUEST_BYTES_MAX: usize = 64;
-/// A weight of 1.
+/// The integer that stands for a weight of 1.
 const WEIGHT_MAX: u16 = 1_000;
 
-/// Why an application does not get what it asks for.
+/// Why a request is refused: an errno for programs, a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     errno: Errno,
@@ -22,7 +23,6 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// For programs, and for people.
     pub fn new(errno: Errno, why: impl Into<String>) -> Self {
         Self { errno, why: why.into() }
     }

@@ -1,27 +1,27 @@
-//! What a descriptor is that an application has passed: whose, and which socket.
+//! Finds out which socket an application has passed, and which user made it.
 //!
-//! Nothing that the application says of it is believed; the kernel is asked. It is looked at and
-//! closed: while the agent had it open, the application could not close its connection.
+//! Every answer comes from the kernel, none from the application. The caller closes the descriptor
+//! soon: while the agent holds it open, the application cannot close its connection.
 
 use super::request::Refusal;
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// A TCP socket that can be a flow, of that user.
+/// A TCP socket that can become a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpSocket {
-    /// `SO_COOKIE`. Asking for it gives the socket one.
+    /// The kernel's number of the socket (`SO_COOKIE`); the kernel assigns it when first asked.
     pub cookie: u64,
-    /// The user that made it.
+    /// The user that created the socket.
     pub uid: u32,
 }
 
-/// A socket option that is a plain integer.
+/// Reads a socket option that is one integer.
 fn option<T: Copy + Default>(socket: &OwnedFd, name: libc::c_int) -> Result<T, Errno> {
     let mut value = T::default();
     let mut bytes = size_of::<T>() as libc::socklen_t;
-    // SAFETY: an open descriptor, and room for as many bytes as are announced.
+    // SAFETY: the descriptor is open, and `value` has the announced number of bytes.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -34,7 +34,7 @@ fn option<T: Copy + Default>(socket: &OwnedFd, name: libc::c_int) -> Result<T, E
     Errno::result(done).map(|_| value)
 }
 
-/// Looks at a descriptor.
+/// Checks that a descriptor is a TCP socket that can become a flow.
 pub fn look(socket: &OwnedFd) -> Result<TcpSocket, Refusal> {
     let about = fstat(socket)?;
     if SFlag::from_bits_truncate(about.st_mode) & SFlag::S_IFMT != SFlag::S_IFSOCK {
@@ -44,11 +44,11 @@ pub fn look(socket: &OwnedFd) -> Result<TcpSocket, Refusal> {
     let protocol: i32 = option(socket, libc::SO_PROTOCOL)?;
     let is_tcp = protocol == libc::IPPROTO_TCP && [libc::AF_INET, libc::AF_INET6].contains(&domain);
     if !is_tcp {
-        let why = "the socket is not TCP; of QUIC, only an operator can say what a flow wants";
+        let why = "the socket is not TCP; preferences of QUIC flows are set with `remuda prefer`";
         return Err(Refusal::new(Errno::EPROTONOSUPPORT, why));
     }
     if option::<i32>(socket, libc::SO_ACCEPTCONN)? != 0 {
-        let why = "the socket listens; say it of those that it accepts";
+        let why = "the socket listens; set a preference on each socket that it accepts";
         return Err(Refusal::new(Errno::EOPNOTSUPP, why));
     }
     Ok(TcpSocket { cookie: option(socket, libc::SO_COOKIE)?, uid: about.st_uid })

@@ -44,7 +44,7 @@ impl Rig {
         fd
     }
 
-    /// What the answer to a request is; empty if it was hung up.
+    /// The answer to a request; empty if the agent hung up.
     fn ask(&self, request: &[u8], sockets: &[RawFd]) -> String {
         let client = self.knock();
         let rights = [ControlMessage::ScmRights(sockets)];

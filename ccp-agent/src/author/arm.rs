@@ -1,4 +1,4 @@
-//! An author's arm: what its process last decided.
+//! The arm of an author: it repeats the latest decision of the author's process.
 
 use super::line::{Line, Own};
 use super::{AuthorArm, Program};
@@ -9,36 +9,37 @@ use remuda_algorithms::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What only an arm needs that somebody else's code runs: it may be late, and it may fail.
+/// What the agent needs of an arm whose code runs in another process or thread, and so may be late
+/// or fail.
 pub trait Author: Arm {
-    /// Whether the program has none of the shared signals: [`Arm::own_fields`] are all its fields,
-    /// and they reach the arm by [`Self::take_fields`].
+    /// Whether the program reports none of the shared signals. Then [`Arm::own_fields`] are all its
+    /// fields, and [`Self::take_fields`] passes them to the arm.
     fn is_foreign(&self) -> bool {
         false
     }
 
-    /// Whether its program sets the window or the rate itself. For such a program the agent sends
-    /// only what is newly decided: the last decision, sent again, would undo what the program did.
+    /// Whether the program sets the window or the rate itself. For such a program the agent sends
+    /// only new decisions, because sending the last decision again would undo what the program did.
     fn steers_itself(&self) -> bool {
         false
     }
 
-    /// All fields of the report whose measurement comes next, of a foreign program.
+    /// Takes all fields of a report of a foreign program, before the call with its measurement.
     fn take_fields(&mut self, _fields: &[u64]) {}
 
-    /// A decision that was not ready when it was asked for, if there is one now.
+    /// A decision that arrived after the call that asked for it; `None` if there is no new one.
     fn late(&mut self) -> Option<Decision> {
         None
     }
 
-    /// Why it cannot go on, if so: the agent then replaces it.
+    /// Why the arm cannot go on; the agent then replaces it. `None` while it works.
     fn failure(&mut self) -> Option<String> {
         None
     }
 }
 
-/// More reports than this within [`BURST_SPAN`] are no signal any more: at 10 Gbit/s a program that
-/// reports at every twentieth segment has fewer.
+/// A program that reports more often than this within [`BURST_SPAN`] fails. At 10 Gbit/s, a program
+/// that reports at every twentieth segment reports less often.
 const BURST_REPORTS_MAX: u32 = 5_000;
 const BURST_SPAN: Duration = Duration::from_millis(100);
 
@@ -47,7 +48,7 @@ const BURST_SPAN: Duration = Duration::from_millis(100);
 pub struct Authored {
     line: Arc<Line>,
     arm: Arc<AuthorArm>,
-    /// The author's number of the flow; 0 before it has one.
+    /// The author's number of the flow; 0 before the flow has one.
     flow: u32,
     mss: Bytes,
     program: usize,
@@ -55,12 +56,11 @@ pub struct Authored {
     decision: Decision,
     handed: Option<super::Handed>,
     fields: Vec<u64>,
-    /// Since when reports are counted, and how many came.
+    /// Start of the present burst span, and the number of reports in it.
     burst: (Time, u32),
 }
 
 impl Authored {
-    /// One that has no flow yet.
     pub fn new(line: Arc<Line>, arm: Arc<AuthorArm>) -> Self {
         let path = window::no_path();
         Self {
@@ -77,7 +77,8 @@ impl Authored {
         }
     }
 
-    /// The author's own program may report at every ACK, which costs the agent, not the author.
+    /// Counts a report. An author's program may report at every ACK, which costs time in the agent,
+    /// not in the author's process.
     fn count(&mut self, now: Time) {
         if now - self.burst.0 >= BURST_SPAN {
             self.burst = (now, 0);
@@ -96,7 +97,7 @@ impl Authored {
         &self.arm.programs[self.program]
     }
 
-    /// Takes the newest answer, if there is one.
+    /// Takes the author's newest answer. Returns false if there is none.
     fn learn(&mut self) -> bool {
         let Some(answer) = self.line.answer(self.flow) else { return false };
         self.program = answer.program.min(self.arm.programs.len() - 1);
@@ -159,7 +160,8 @@ impl Arm for Authored {
 
     fn hand_off(&self, path: &mut PathState) {
         let Some(handed) = self.handed else { return };
-        // What an author says of itself raises no window: a successor starts from the one in force.
+        // The window that an author hands off never exceeds the window in force: the next arm
+        // starts from the smaller one.
         path.cwnd = handed.cwnd.min(path.cwnd).max(path.cwnd_floor());
         path.ssthresh = handed.ssthresh.or(path.ssthresh);
         path.rate = handed.rate;

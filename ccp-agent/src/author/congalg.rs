@@ -1,10 +1,10 @@
-//! Arms that are Rust crates built on portus: a `portus::CongAlg`, unchanged.
+//! Arms that are Rust crates built on portus: each implements `portus::CongAlg`, unchanged.
 //!
-//! Only portus' run loop can make the `Datapath` that an algorithm is given. So each algorithm runs
-//! under a run loop of its own, in a thread, and [`Loopback`] is the loop's transport. Towards the
-//! agent the thread is an author like the process of a Python file: it reads and writes the same
-//! frames, at the other end of the same kind of socket. So it has the same checks, limits, guard
-//! and fallback, and in the simulator the same lock step.
+//! Only portus' run loop can create the `Datapath` that an algorithm needs. So each algorithm runs
+//! in a thread under a run loop of its own, with [`Loopback`] as the loop's transport. The agent
+//! treats the thread like the process of a Python file: both use the same frames over the same kind
+//! of socket. So the same checks, limits, guard and fallback hold, and in the simulator the same
+//! lock step.
 //!
 //! ```text
 //! Line ── frames ── Loopback ── CREATE, MEASURE ──────────────▶ portus' run loop ─▶ CongAlg
@@ -12,13 +12,13 @@
 //! ```
 //!
 //! Differs from an algorithm under a portus agent:
-//!   - what it sets takes effect when `new_flow` or `on_report` returns, all at once;
-//!   - what it sets for another flow than the one it is called for takes effect at that one's next
-//!     report;
-//!   - a panic costs its flows a fallback to Reno and makes the algorithm anew, instead of ending
-//!     the agent;
-//!   - a flow that it takes over from another arm is a new flow to it, whose initial window is the
-//!     one in force.
+//!   - what `new_flow` or `on_report` sets takes effect when that call returns, all at once;
+//!   - what the algorithm sets for a flow other than the one in the call takes effect at that
+//!     flow's next report;
+//!   - after a panic its flows fall back to Reno and the algorithm is created anew; the agent goes
+//!     on;
+//!   - a flow taken over from another arm is a new flow to the algorithm, with the present window
+//!     as its initial window.
 
 use super::Authors;
 use super::frame::{
@@ -51,28 +51,28 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// The agent waits for no answer, but takes none that is later.
+/// The agent does not wait for answers, but fails a flow whose answer takes longer than this.
 const LIVE_ANSWER_LIMIT: Duration = Duration::from_secs(1);
-/// In the simulator time stands still for so long.
+/// The simulator stops simulated time and waits for an answer, at most this long.
 const SIMULATED_ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// Room for frames between the two threads, in bytes: hundreds of flows may report at once.
+/// Socket buffer between the two threads, in bytes, because hundreds of flows may report at once.
 const SOCKET_BYTES: usize = 1 << 20;
 
 /// Starts a thread with a new instance of an algorithm.
 type Start = Box<dyn Fn() -> Result<(Hello, OwnedFd), Error> + Send + Sync>;
 
-/// The algorithms of this process, in the order they were brought.
-static BROUGHT: Mutex<Vec<Start>> = Mutex::new(Vec::new());
+/// The algorithms of this process, in the order of registration.
+static REGISTERED: Mutex<Vec<Start>> = Mutex::new(Vec::new());
 
-/// Who is served: decides whether somebody waits for an algorithm's answers.
+/// The caller: the simulator waits for an algorithm's answers, the agent does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
     Agent,
     Simulator,
 }
 
-/// From now on the algorithm is an arm of that name, in every [`Authors`] that [`join`] is called
-/// with. `make` is called again for each of these, and after a panic of the algorithm.
+/// Registers an algorithm as an arm called `name`, for every [`Authors`] that [`join`] is called
+/// with later. `make` is called once for each of these, and again after a panic of the algorithm.
 pub fn bring<A, F>(name: &str, make: F) -> Result<(), Error>
 where
     A: CongAlg<Loopback> + 'static,
@@ -80,21 +80,21 @@ where
 {
     let (name, make) = (name.to_owned(), Arc::new(make));
     let start: Start = Box::new(move || start(&name, Arc::clone(&make)));
-    // A name that is taken, or a program that no datapath has room for, shows now.
+    // Report a name in use, or a program that no datapath accepts, right here.
     let trial = Authors::default();
     join_all(&trial, Served::Agent)?;
     add(&trial, &start, Served::Agent)?;
-    lock(&BROUGHT).push(start);
+    lock(&REGISTERED).push(start);
     Ok(())
 }
 
-/// Makes the algorithms of this process arms among `authors`.
+/// Adds the registered algorithms as arms to `authors`.
 pub fn join(authors: &Authors, served: Served) -> Result<(), Error> {
     join_all(authors, served)
 }
 
 fn join_all(authors: &Authors, served: Served) -> Result<(), Error> {
-    lock(&BROUGHT).iter().try_for_each(|start| add(authors, start, served))
+    lock(&REGISTERED).iter().try_for_each(|start| add(authors, start, served))
 }
 
 fn add(authors: &Authors, start: &Start, served: Served) -> Result<(), Error> {
@@ -146,14 +146,14 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
 }
 
-/// Its thread: until nobody is at the other end of the socket.
+/// Runs the algorithm in its thread, until the other end of the socket is closed.
 fn serve<A: CongAlg<Loopback> + 'static>(
     name: &str,
     make: &impl Fn() -> A,
     socket: OwnedFd,
     say: &mpsc::SyncSender<Result<Vec<ProgramSpec>, String>>,
 ) {
-    // Nothing of an algorithm that panicked is used again.
+    // After a panic the algorithm is created anew, and nothing of the old one is used.
     let made = || catch_unwind(AssertUnwindSafe(|| Checked::new(name, make())));
     let (algorithm, shapes) = match made() {
         Ok(Ok(made)) => made,
@@ -179,8 +179,8 @@ fn serve<A: CongAlg<Loopback> + 'static>(
                 .run()
         };
         let why = match catch_unwind(AssertUnwindSafe(run)) {
-            Ok(Ok(())) => return, // nobody is at the other end any more
-            Ok(Err(error)) => format!("portus ended: {}", error.0),
+            Ok(Ok(())) => return, // the other end is closed
+            Ok(Err(error)) => format!("portus' run loop ended: {}", error.0),
             Err(panic) => format!("its code panicked: {}", text_of(&*panic)),
         };
         for flow in lock(&desk).forget_all() {
@@ -190,12 +190,12 @@ fn serve<A: CongAlg<Loopback> + 'static>(
     }
 }
 
-/// Sends a frame. There is nobody to tell if it cannot be sent: the next receive finds that out.
+/// Sends a frame. An error is ignored here: the next receive finds the socket closed.
 fn post(socket: &OwnedFd, frame: &[u8]) {
     while send(socket.as_raw_fd(), frame, MsgFlags::MSG_NOSIGNAL) == Err(Errno::EINTR) {}
 }
 
-/// The algorithm, with programs that passed the checks: without comments, at which portus panics.
+/// The algorithm with its checked programs. Comments are removed, because portus panics on them.
 struct Checked<A> {
     algorithm: A,
     programs: HashMap<&'static str, String>,
@@ -229,10 +229,10 @@ impl<A: CongAlg<Loopback>> CongAlg<Loopback> for Checked<A> {
     }
 }
 
-/// One program, and where its registers are.
+/// One program and the positions of its registers.
 struct Shape {
     spec: ProgramSpec,
-    /// As it is installed, but for its number.
+    /// The program as it is installed; its number does not matter.
     program: Program,
     /// For each report field, in the order of `spec.own`, its index in a report of portus.
     fields: Vec<usize>,
@@ -248,7 +248,7 @@ impl Shape {
         let rule = |rule: String| Error::Program { name: full.clone(), rule };
         let program = match ToDatapath::parse(&compiled.install) {
             Ok(ToDatapath::Install(program)) => program,
-            Ok(_) => return Err(rule("it is no program".to_owned())),
+            Ok(_) => return Err(rule("it does not compile to a program".to_owned())),
             Err(error) => return Err(rule(error.to_string())),
         };
         let (mut own, mut registers) = (Vec::new(), Vec::new());
@@ -275,7 +275,7 @@ impl Shape {
         self.program.defines == other.defines && self.program.events == other.events
     }
 
-    /// The fields of a report, as portus numbers them.
+    /// Puts the fields of a report in portus' order.
     fn report(&self, own: &[u64]) -> Vec<u64> {
         let count = self.fields.iter().max().map_or(0, |most| most + 1);
         let mut report = vec![0; count];
@@ -286,13 +286,13 @@ impl Shape {
     }
 }
 
-/// What an algorithm has set of a flow.
+/// What an algorithm has set for a flow.
 struct Flow {
     cwnd: Bytes,
     rate: Option<Rate>,
-    /// `None` until it has set one.
+    /// `None` until the algorithm has set a program.
     program: Option<usize>,
-    /// Of the program that runs, by their index on the wire.
+    /// Values of the control registers of that program, by index on the wire.
     registers: HashMap<u32, u32>,
 }
 
@@ -306,7 +306,7 @@ impl Flow {
                     self.rate = (update.value > 0).then_some(rate);
                 }
                 Register::Control(index) => {
-                    // portus' own values have 32 bits.
+                    // portus holds 32-bit values.
                     let value = u32::try_from(update.value).unwrap_or(u32::MAX);
                     self.registers.insert(index, value);
                 }
@@ -316,14 +316,14 @@ impl Flow {
     }
 }
 
-/// The state of the exchange, which outlives a panic of the algorithm.
+/// The state of the exchange. It survives a panic of the algorithm.
 struct Desk {
     arm: String,
     shapes: Vec<Shape>,
     flows: HashMap<u32, Flow>,
-    /// portus' number of each program.
+    /// The numbers under which portus has installed the programs, by position in `shapes`.
     uids: HashMap<usize, u32>,
-    /// The frame that portus is working on: flow and sequence number.
+    /// Flow and sequence number of the frame that portus is working on.
     asked: Option<(u32, u32)>,
 }
 
@@ -333,7 +333,7 @@ impl Desk {
         Self { arm: arm.to_owned(), shapes, flows, uids, asked: None }
     }
 
-    /// The algorithm knows no flow and no program any more. Returns the flows.
+    /// Removes all flows and program numbers after a panic. Returns the flows.
     fn forget_all(&mut self) -> Vec<u32> {
         self.uids.clear();
         self.asked = None;
@@ -342,12 +342,12 @@ impl Desk {
         flows
     }
 
-    /// What portus has to say to the frame that it has worked on.
+    /// The answer to the frame that portus has finished.
     fn answer(&mut self) -> Option<Vec<u8>> {
         let (number, seq) = self.asked.take()?;
         let flow = self.flows.get(&number)?;
         let Some(program) = flow.program else {
-            return Some(frame::failed(number, "new_flow has set no datapath program"));
+            return Some(frame::failed(number, "new_flow did not set a datapath program"));
         };
         let registers = self.shapes[program].registers.iter();
         let answer = Answer {
@@ -361,7 +361,7 @@ impl Desk {
         Some(frame::decision(&answer))
     }
 
-    /// The CCP message of a frame; none if portus needs not know it.
+    /// Translates a frame into a CCP message; `None` if portus does not need it.
     fn message(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         match ToAuthor::parse(frame)? {
@@ -371,7 +371,7 @@ impl Desk {
                 self.asked = Some((flow, seq));
                 let (shape, uid) = (self.shapes.get(program)?, *self.uids.get(&program)?);
                 if running != Some(program) {
-                    return None; // it was under way when the program changed
+                    return None; // an old report, sent before the program changed
                 }
                 encode_measure(&mut out, flow, uid, &shape.report(&own));
             }
@@ -398,13 +398,13 @@ impl Desk {
         create.encode(out, number);
     }
 
-    /// Takes in what portus sends to a datapath.
+    /// Handles a message that portus sends to its datapath.
     fn take(&mut self, message: &ToDatapath) -> Result<(), String> {
         match message {
             ToDatapath::Install(program) => {
-                // Two of the same content are one, whatever their names.
+                // Programs with the same content count as one, whatever their names.
                 let found = self.shapes.iter().position(|shape| shape.is(program));
-                let place = found.ok_or("a program that it did not declare")?;
+                let place = found.ok_or("a program that the algorithm did not declare")?;
                 self.uids.insert(place, program.uid);
             }
             ToDatapath::ChangeProg { sid, uid, updates } => {
@@ -427,7 +427,7 @@ impl Desk {
     }
 }
 
-/// The transport of an algorithm's run loop: its only datapath is the agent it runs in.
+/// The transport of an algorithm's run loop. Its only datapath is this agent.
 pub struct Loopback {
     socket: Arc<OwnedFd>,
     desk: Arc<Mutex<Desk>>,
@@ -447,7 +447,8 @@ impl Ipc for Loopback {
         taken.map_err(portus::Error)
     }
 
-    /// portus asks for the next message once it has worked on the one before.
+    /// portus asks for the next message when it has finished the one before, so the answer is sent
+    /// here.
     fn recv(&self, out: &mut [u8]) -> portus::Result<(usize, ())> {
         let mut frame = vec![0; FRAME_BYTES_MAX];
         loop {
@@ -461,11 +462,13 @@ impl Ipc for Loopback {
             };
             if bytes == 0 {
                 self.go_on.store(false, Ordering::SeqCst);
-                return Err(portus::Error("nobody is at the other end".to_owned()));
+                return Err(portus::Error("the other end is closed".to_owned()));
             }
             let Some(message) = lock(&self.desk).message(&frame[..bytes]) else { continue };
             let room = out.get_mut(..message.len());
-            let room = room.ok_or_else(|| portus::Error("a message without room".to_owned()))?;
+            let room = room.ok_or_else(|| {
+                portus::Error("the message is larger than portus' buffer".to_owned())
+            })?;
             room.copy_from_slice(&message);
             return Ok((message.len(), ()));
         }

@@ -1,4 +1,4 @@
-//! An algorithm built on portus, in a thread: step by step, and what goes wrong.
+//! An algorithm built on portus, in a thread: its steps and its failures.
 
 use super::*;
 use crate::catalogue;
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 const MSS: u64 = 1_000;
 
-/// Half a window for a loss, and a segment for each report; it counts its flows.
+/// Halves the window at a loss and adds a segment at each report; counts its flows.
 struct Halving;
 
 struct HalvingFlow<I: Ipc> {
@@ -135,7 +135,7 @@ fn a_panic_costs_its_flows_a_fallback_and_later_flows_nothing() {
     assert_eq!(later.failure(), None);
 }
 
-/// One that is wrong in a way of its own.
+/// An algorithm with one fault: an invalid program, or a panic.
 struct Wrong(&'static str);
 
 struct NoFlow;
@@ -177,16 +177,16 @@ fn what_no_datapath_would_run_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_flow_without_a_program_is_not_driven_and_says_so() {
+fn a_flow_without_a_program_fails_and_says_why() {
     let program = "(def (Report (volatile a 0)))\n(when true (report))";
     let config = brought("idle", move || Wrong(program)).expect("it is added");
     let mut flow = catalogue::build("idle", &config).expect("it is an arm");
     flow.resume(&path(20_000, 443), Time::ZERO);
-    assert!(flow.failure().expect("it failed").contains("no datapath program"));
+    assert!(flow.failure().expect("it failed").contains("did not set a datapath program"));
 }
 
 #[test]
-fn its_thread_ends_with_the_last_who_needs_it() {
+fn its_thread_ends_with_its_last_user() {
     let dropped = Arc::new(AtomicBool::new(false));
     struct Watched(Arc<AtomicBool>);
     impl Drop for Watched {

@@ -1,9 +1,9 @@
-//! Where authors' processes come to a running agent, and leave it.
+//! The socket at which authors' processes connect to a running agent.
 //!
-//! A SOCK_SEQPACKET socket in the run directory, for root and the agent's own user. A client sends
-//! one frame, the announcement of its arms, and with it our end of the author's socket
-//! (SCM_RIGHTS); it is answered with one line: `ok`, or what is wrong. The arms are there for as
-//! long as that connection is; if they are to be there no longer, a last line says why.
+//! It is a SOCK_SEQPACKET socket in the run directory; only root and the agent's own user may
+//! connect. A client sends one frame, the announcement of its arms, and passes the agent's end of
+//! the author's socket with it (SCM_RIGHTS). The answer is one line: `ok`, or the error. The arms
+//! exist as long as this connection. If the agent removes them earlier, a last line says why.
 
 use super::frame::{FRAME_BYTES_MAX, FromAuthor, Hello};
 use super::line::Line;
@@ -30,23 +30,24 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// An answer that takes longer is none.
+/// An author's flow fails if an answer takes longer than this.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 const AUTHORS_MAX: usize = 64;
-/// Clients at once, with those that have not announced themselves yet; more are turned away.
+/// Clients at once, including those without an announcement yet; the agent hangs up on further
+/// ones.
 const CLIENTS_MAX: usize = AUTHORS_MAX + 16;
-/// A client that announces nothing is hung up on.
+/// The agent hangs up on a client that sends no announcement for this long.
 const ANNOUNCE_LIMIT_MS: u16 = 5_000;
-/// How often the thread of an author looks whether its arms are still there.
+/// How often an author's thread checks whether the author's socket has failed.
 const LOOK_MS: u16 = 200;
-/// After a failed accept, as for want of descriptors, it is tried again.
+/// Pause after a failed accept, for example when descriptors run out.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// The most descriptors that the kernel passes in one message (SCM_MAX_FD): with room for all, none
-/// is left open unseen.
+/// The most descriptors that the kernel passes in one message (SCM_MAX_FD). The buffer has room for
+/// all of them, so each one is received and closed.
 const DESCRIPTORS_MAX: usize = 253;
 const OK: &str = "ok";
 
-/// The socket's file, removed when this is dropped.
+/// Removes the socket file when dropped.
 #[derive(Debug)]
 pub struct Door {
     path: PathBuf,
@@ -65,11 +66,10 @@ fn seqpacket(path: &Path) -> Result<(OwnedFd, UnixAddr), Error> {
     Ok((fd, UnixAddr::new(path).map_err(failed)?))
 }
 
-/// Opens it. Each author is served by a thread of its own, so that checking programs delays no
-/// report.
+/// Opens the socket. Each author has a thread, so checking programs delays no report.
 pub fn open(run_dir: &Path, authors: Authors, host: Arc<Mutex<Host>>) -> Result<Door, Error> {
     let path = run_dir::author_socket(run_dir);
-    let _ = fs::remove_file(&path); // the lock says that no other agent has it
+    let _ = fs::remove_file(&path); // safe: the run directory's lock is ours
     let failed = |errno: nix::Error| on(path.display())(errno.into());
     let (fd, address) = seqpacket(&path)?;
     bind(fd.as_raw_fd(), &address).map_err(failed)?;
@@ -87,7 +87,7 @@ fn accept_all(door: &OwnedFd, authors: &Authors, host: &Arc<Mutex<Host>>) {
     loop {
         match accept4(door.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
             Ok(client) => {
-                // SAFETY: just accepted, and nobody else's.
+                // SAFETY: the descriptor was just accepted, and nothing else owns it.
                 let client = unsafe { OwnedFd::from_raw_fd(client) };
                 if clients.load(Ordering::Relaxed) < CLIENTS_MAX {
                     welcome(client, authors, host, &clients);
@@ -112,7 +112,7 @@ fn welcome(
         count.fetch_sub(1, Ordering::Relaxed);
     });
     if served.is_err() {
-        clients.fetch_sub(1, Ordering::Relaxed); // without a thread for it, it is hung up on
+        clients.fetch_sub(1, Ordering::Relaxed); // the dropped closure has closed the client
     }
 }
 
@@ -133,7 +133,8 @@ fn serve(client: &OwnedFd, authors: &Authors, host: &Mutex<Host>) {
     }
 }
 
-/// Waits until the client or the author's line ends, and ends the other: a client gets the reason.
+/// Waits until the client or the author's socket closes, and closes the other. The client gets the
+/// reason.
 fn attend(client: &OwnedFd, line: &Line) {
     loop {
         if let Some(why) = line.over() {
@@ -142,8 +143,8 @@ fn attend(client: &OwnedFd, line: &Line) {
         let mut fds = [PollFd::new(client.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, LOOK_MS) {
             Ok(0) | Err(Errno::EINTR) => {}
-            // A client sends nothing more, so this is its end.
-            _ => return line.end("its author has left"),
+            // A client sends nothing after its announcement, so this is the end of the connection.
+            _ => return line.end("its author has disconnected"),
         }
     }
 }
@@ -155,13 +156,13 @@ fn say(client: &OwnedFd, text: &str) {
 fn admit(client: &OwnedFd, authors: &Authors) -> Result<(Arc<Line>, Vec<&'static str>), Error> {
     let refuse = |rule: &str| Error::Author(rule.to_owned());
     if authors.lines().len() >= AUTHORS_MAX {
-        return Err(refuse("there are too many authors"));
+        return Err(refuse(&format!("there are {AUTHORS_MAX} authors already")));
     }
     let mut frame = vec![0; FRAME_BYTES_MAX];
     let (bytes, socket) = announcement(client, &mut frame)?;
     let hello: Hello = match FromAuthor::parse(&frame[..bytes]) {
         Ok(FromAuthor::Hello(hello)) => hello,
-        Ok(_) => return Err(refuse("it does not begin with its arms")),
+        Ok(_) => return Err(refuse("the first frame must announce arms")),
         Err(error) => return Err(refuse(&error.to_string())),
     };
     let line = Arc::new(Line::new(socket, false, ANSWER_LIMIT));
@@ -169,7 +170,7 @@ fn admit(client: &OwnedFd, authors: &Authors) -> Result<(Arc<Line>, Vec<&'static
     Ok((line, arms))
 }
 
-/// What a client announces, into `frame`: how long it is, and the socket that came with it.
+/// Receives a client's announcement into `frame`. Returns its length and the passed socket.
 fn announcement(client: &OwnedFd, frame: &mut [u8]) -> Result<(usize, OwnedFd), Error> {
     let refuse = |rule: &str| Error::Author(rule.to_owned());
     let mut fds = [PollFd::new(client.as_fd(), PollFlags::POLLIN)];
@@ -184,41 +185,41 @@ fn announcement(client: &OwnedFd, frame: &mut [u8]) -> Result<(usize, OwnedFd), 
     let mut sockets = Vec::new();
     for message in received.cmsgs().map_err(|errno| on("an author's socket")(errno.into()))? {
         if let ControlMessageOwned::ScmRights(fds) = message {
-            // SAFETY: received just now, and nobody else's.
+            // SAFETY: the descriptor was just received, and nothing else owns it.
             sockets.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
         }
     }
     let bytes = received.bytes;
     let (Some(socket), true) = (sockets.pop(), sockets.is_empty()) else {
-        return Err(refuse("one socket comes with the announcement"));
+        return Err(refuse("the announcement must pass exactly one socket"));
     };
     let kind = getsockopt(&socket, sockopt::SockType);
     if !matches!(kind, Ok(SockType::SeqPacket)) {
-        return Err(refuse("what came with the announcement is no SOCK_SEQPACKET socket"));
+        return Err(refuse("the socket passed with the announcement must be SOCK_SEQPACKET"));
     }
     Ok((bytes, socket))
 }
 
-/// A connection to a running agent, which has the arms for as long as this is.
+/// A connection to a running agent. The agent has the arms as long as this exists.
 #[derive(Debug)]
 pub struct Lease {
     connection: OwnedFd,
 }
 
 impl Lease {
-    /// Why the agent has the arms no longer, if so.
+    /// Why the agent has removed the arms; `None` while it has them.
     pub fn ended(&self) -> Option<String> {
-        let mut said = [0; 1024];
-        match recv(self.connection.as_raw_fd(), &mut said, MsgFlags::MSG_DONTWAIT) {
+        let mut reason = [0; 1024];
+        match recv(self.connection.as_raw_fd(), &mut reason, MsgFlags::MSG_DONTWAIT) {
             Err(Errno::EAGAIN | Errno::EINTR) => None,
             Ok(0) | Err(_) => Some("the agent has ended".to_owned()),
-            Ok(bytes) => Some(String::from_utf8_lossy(&said[..bytes]).into_owned()),
+            Ok(bytes) => Some(String::from_utf8_lossy(&reason[..bytes]).into_owned()),
         }
     }
 }
 
-/// Brings the arms of a process to the agent that runs in `run_dir`, which then alone has our end
-/// of its socket: the process ends when the agent does.
+/// Offers the arms of a process to the agent of `run_dir`, and passes the socket to it. Only the
+/// agent then has that end, so the process ends when the agent does.
 pub fn join(run_dir: &Path, process: &mut Process) -> Result<Lease, Error> {
     let path = run_dir::author_socket(run_dir);
     let (fd, address) = seqpacket(&path)?;
@@ -276,7 +277,7 @@ mod tests {
     }
 
     impl Rig {
-        /// Knocks with these sockets, and says what the answer is.
+        /// Connects with a frame and sockets. Returns the process's end and the agent's answer.
         fn knock(&self, frame: &[u8], sockets: &[RawFd]) -> (Fake, String) {
             let (client, address) =
                 seqpacket(&run_dir::author_socket(self.folder.path())).expect("a socket");
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_author_is_let_in_and_told_when_its_line_ends() {
+    fn an_author_is_accepted_and_gets_the_reason_when_its_line_ends() {
         let rig = rig();
         let (theirs, ours) = pair();
         let (client, answer) = rig.knock(HELLO, &[ours.as_raw_fd()]);
@@ -304,13 +305,13 @@ mod tests {
         assert!(author.say(&[77]));
         while rig.authors.receive().is_empty() && !rig.authors.lines().is_empty() {}
         let last = String::from_utf8(client.wait().expect("a last line")).expect("text");
-        assert!(last.contains("makes no sense"), "{last}");
+        assert!(last.contains("an invalid message"), "{last}");
         assert_eq!(rig.authors.remove_ended(), ["knocks"]);
         assert!(!author.say(&[77]) || author.wait().is_none(), "nobody has the other end");
     }
 
     #[test]
-    fn one_who_leaves_takes_the_arms_along() {
+    fn an_author_that_disconnects_takes_its_arms_along() {
         let rig = rig();
         let (_author, ours) = pair();
         let (client, answer) = rig.knock(HELLO, &[ours.as_raw_fd()]);
@@ -323,13 +324,13 @@ mod tests {
     }
 
     #[test]
-    fn who_brings_no_socket_or_several_is_refused_and_all_are_closed() {
+    fn no_socket_or_several_are_refused_and_all_are_closed() {
         let rig = rig();
         let (author, ours) = pair();
         let fd = ours.as_raw_fd();
         for sockets in [&[][..], &[fd, fd], &[fd; 9]] {
             let (_, answer) = rig.knock(HELLO, sockets);
-            assert_eq!(answer, "one socket comes with the announcement");
+            assert_eq!(answer, "the announcement must pass exactly one socket");
         }
         let (_, answer) = rig.knock(b"\x02", &[fd]);
         assert!(answer.contains("kind 2"), "{answer}");

@@ -1,4 +1,4 @@
-//! The other end of a line, for tests: it says what an author's process might.
+//! The author's end of a line, for tests.
 
 use super::frame::FRAME_BYTES_MAX;
 use super::line::Line;
@@ -8,25 +8,22 @@ use nix::sys::socket::{
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// First bytes of the frames that it hears.
+/// First byte of the frames that the fake author receives.
 pub const RESUME: u8 = 10;
-/// See [`RESUME`].
 pub const MEASURE: u8 = 11;
-/// See [`RESUME`].
 pub const CLOSE: u8 = 12;
 
 /// One end of a socket pair.
 #[derive(Debug)]
 pub struct Fake(OwnedFd);
 
-/// Two ends of a SOCK_SEQPACKET socket.
 pub fn pair() -> (OwnedFd, OwnedFd) {
     let flags = SockFlag::SOCK_CLOEXEC;
     socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).expect("two sockets")
 }
 
-/// A line with room for a few hundred frames, whatever the host's default is, and who is at its
-/// other end.
+/// A line whose send buffer holds a few hundred frames, whatever the host's default, and the fake
+/// author at its other end.
 pub fn line(waits: bool, limit: Duration) -> (Line, Fake) {
     let (ours, theirs) = pair();
     setsockopt(&ours, sockopt::SndBuf, &(64 << 10)).expect("a size that the kernel takes");
@@ -40,17 +37,17 @@ impl From<OwnedFd> for Fake {
 }
 
 impl Fake {
-    /// Says it. False: nobody listens.
+    /// Sends a frame. Returns false if the other end is closed.
     pub fn say(&self, frame: &[u8]) -> bool {
         send(self.0.as_raw_fd(), frame, MsgFlags::MSG_NOSIGNAL).is_ok()
     }
 
-    /// The next frame, if one is there.
+    /// The next frame; `None` if none has arrived.
     pub fn hear(&self) -> Option<Vec<u8>> {
         self.receive(MsgFlags::MSG_DONTWAIT)
     }
 
-    /// The next frame, when it comes.
+    /// Waits for the next frame; `None` if the other end is closed.
     pub fn wait(&self) -> Option<Vec<u8>> {
         self.receive(MsgFlags::empty())
     }
@@ -63,22 +60,22 @@ impl Fake {
     }
 }
 
-/// Whose frame it is.
+/// The flow that a frame is about.
 pub fn flow_of(frame: &[u8]) -> u32 {
     u32::from_le_bytes(frame[1..5].try_into().expect("four bytes"))
 }
 
-/// The bytes acknowledged that a `MEASURE` tells.
+/// The acknowledged bytes in a `MEASURE`.
 pub fn acked(frame: &[u8]) -> u64 {
     word(frame, 17)
 }
 
-/// Eight bytes of a frame.
+/// The eight bytes of a frame at `at`.
 pub fn word(frame: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(frame[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// The answer: a window, which it hands off as well.
+/// A decision with this window, which is handed off as well.
 pub fn decision(flow: u32, seq: u32, cwnd: u64) -> Vec<u8> {
     let words = [cwnd, u64::MAX, cwnd, u64::MAX, u64::MAX].map(u64::to_le_bytes).concat();
     let head = [flow, seq].map(u32::to_le_bytes).concat();

@@ -1,8 +1,8 @@
-//! What the agent and the process of an author's arms say to each other; the other end is
+//! The protocol between the agent and an author's process. The author's side is
 //! `python/remuda/_serve.py`.
 //!
-//! A frame is one datagram of a SOCK_SEQPACKET socket: its kind in a byte, then little-endian
-//! integers. Whatever comes is checked whole before any of it is used.
+//! A frame is one datagram of a SOCK_SEQPACKET socket: one byte for its kind, then little-endian
+//! integers. The agent checks a frame whole before it uses any of it.
 
 use remuda_algorithms::CwndUse;
 use remuda_algorithms::units::{Bytes, Rate, Time};
@@ -12,10 +12,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use thiserror::Error;
 
-/// What both sides speak.
+/// The version that both sides must have.
 pub const PROTOCOL_VERSION: u32 = 2;
 pub const FRAME_BYTES_MAX: usize = 65_536;
-/// A longer traceback loses its beginning.
+/// A longer traceback is cut at its beginning.
 const FAILED_BYTES_MAX: usize = 16 << 10;
 
 const HELLO: u8 = 1;
@@ -25,25 +25,23 @@ const RESUME: u8 = 10;
 const MEASURE: u8 = 11;
 const CLOSE: u8 = 12;
 
-/// A value that is not known, and a register that was never set.
+/// Stands for an unknown value, and the next one for a register that was never set.
 const NONE: u64 = u64::MAX;
 const NONE_REGISTER: u32 = u32::MAX;
 
-/// Why a frame was not taken.
+/// Why a frame was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// Its length does not fit its kind.
     #[error("a frame of kind {kind} with {bytes} bytes")]
     Length { kind: u8, bytes: usize },
-    /// No frame of ours begins so.
+    /// The first byte is not the kind of any frame that an author may send.
     #[error("a frame of kind {0}: only 1, 2 and 3 come from an author")]
     Kind(u8),
-    /// The announcement is not as it should be.
     #[error("the announcement of arms: {0}")]
     Hello(String),
 }
 
-/// What an author's file offers.
+/// The announcement of an author's arms.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
@@ -52,15 +50,15 @@ pub struct Hello {
     pub arms: Vec<ArmSpec>,
 }
 
-/// One arm, as announced.
+/// An arm in the announcement.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArmSpec {
     pub name: String,
-    /// One line about it.
+    /// One line that describes the arm.
     pub summary: String,
-    /// Declarations of report fields, of control registers, clauses and report rule of a program
-    /// around the shared signals.
+    /// Parts of a program around the shared signals: declarations of report fields, declarations of
+    /// control registers, clauses, and the rule when to report.
     pub report: String,
     /// See `report`.
     pub control: String,
@@ -68,41 +66,40 @@ pub struct ArmSpec {
     pub rules: String,
     /// See `report`.
     pub report_rule: String,
-    /// How often in a round trip to report.
+    /// Reports in a round trip.
     pub reports_per_round: u32,
-    /// What its programs declare; the first is what a flow starts with.
+    /// The programs of the arm; a flow starts with the first.
     pub programs: Vec<ProgramSpec>,
 }
 
-/// One program, as announced.
+/// A program in the announcement.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSpec {
-    /// Its name, after the arm's.
+    /// The name without the arm's; the agent calls the program `ARM/NAME`.
     pub name: String,
-    /// The whole of it; empty if it is made around the shared signals.
+    /// The whole text; empty for a program built around the shared signals.
     pub text: String,
-    /// Its own report fields, without `Report.`.
+    /// The program's own report fields, without `Report.`.
     pub own: Vec<String>,
-    /// Its own control registers.
     pub registers: Vec<String>,
 }
 
-/// What is decided for a flow.
+/// A decision for a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub flow: u32,
     pub seq: u32,
     pub decision: Decision,
-    /// What a successor would get now.
+    /// The state that the next arm would get if it took over now.
     pub handed: Handed,
-    /// Which of its programs is to run.
+    /// The program to run, by its position in the announcement.
     pub program: usize,
-    /// Values of its control registers, in the order of their declaration; `None` was never set.
+    /// Values of the control registers in the order of their declaration; `None` was never set.
     pub registers: Vec<Option<u32>>,
 }
 
-/// What a successor gets.
+/// The state that an author hands to the next arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
     pub cwnd: Bytes,
@@ -110,13 +107,12 @@ pub struct Handed {
     pub rate: Option<Rate>,
 }
 
-/// One frame of an author.
+/// A frame from an author.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FromAuthor {
-    /// What arms there are.
     Hello(Hello),
     Answer(Answer),
-    /// An exception, with its traceback. Flow 0: the file as a whole.
+    /// An exception with its traceback, for a flow; flow 0 means the whole file.
     Failed(u32, String),
 }
 
@@ -195,17 +191,17 @@ fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(NONE - 1)
 }
 
-/// Whether a frame of an author is its announcement, without reading all of it.
+/// Whether the first byte says that this frame is an announcement.
 pub fn is_hello(frame: &[u8]) -> bool {
     frame.first() == Some(&HELLO)
 }
 
-/// Whether it is a frame of [`resume`].
+/// Whether the first byte says that this is a frame made by [`resume`].
 pub fn is_resume(frame: &[u8]) -> bool {
     frame.first() == Some(&RESUME)
 }
 
-/// A flow starts, or is taken over, by the author's arm of that index.
+/// The frame that gives a flow to the author's arm number `arm`.
 pub fn resume((flow, seq, arm): (u32, u32, u32), path: &PathState, now: Time) -> Vec<u8> {
     let time = |span: Option<Duration>| span.map_or(NONE, micros);
     let rate = |rate: Option<Rate>| rate.map_or(NONE, |rate| rate.bytes_per_sec());
@@ -243,8 +239,9 @@ pub fn resume((flow, seq, arm): (u32, u32, u32), path: &PathState, now: Time) ->
     out
 }
 
-/// A report, of that one of the arm's programs, with its own fields. It may be several of the
-/// datapath's: counts are then sums, extremes the most extreme, and the rest as of the last.
+/// The frame of a report, with the own fields of the arm's program number `program`. It may stand
+/// for several reports of the datapath: counts are then sums, extremes are the most extreme, and
+/// other values are the last.
 pub fn measure(
     (flow, seq): (u32, u32),
     m: &Measurement,
@@ -285,29 +282,30 @@ pub fn measure(
     out
 }
 
-/// One frame of ours, as an author in this process reads it.
+/// A frame to an author, as an author in this process reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToAuthor {
     Resume(Resume),
     Measure {
         flow: u32,
         seq: u32,
-        /// Which of the arm's programs reported.
+        /// The arm's program that reported, by its number.
         program: usize,
         own: Vec<u64>,
     },
-    /// A flow has ended, or has another arm.
+    /// The flow has ended, or another arm drives it.
     Close(u32),
 }
 
-/// What CCP's `CREATE` has of a [`resume`].
+/// The fields of a [`resume`] that CCP's `CREATE` needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resume {
     pub flow: u32,
     pub seq: u32,
     pub mss: Bytes,
     pub cwnd: Bytes,
-    /// IPv4 addresses and ports of both ends, in host order; 0 is unknown, or of IPv6.
+    /// IPv4 address and port of the local and the remote end, in host order; an address is 0 if it
+    /// is unknown or IPv6.
     pub ends: [u32; 4],
 }
 
@@ -318,7 +316,7 @@ fn ipv4_end(r: &mut Reader<'_>) -> Option<[u32; 2]> {
 }
 
 impl ToAuthor {
-    /// `None` of what is no frame of ours.
+    /// Parses a frame; `None` if it is not a frame to an author.
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let (kind, body) = frame.split_first()?;
         let mut r = Reader { left: body };
@@ -348,7 +346,7 @@ impl ToAuthor {
     }
 }
 
-/// A frame with what an author in this process has decided.
+/// The frame of a decision made by an author in this process.
 pub fn decision(answer: &Answer) -> Vec<u8> {
     let rate = |rate: Option<Rate>| rate.map_or(NONE, |rate| rate.bytes_per_sec());
     let mut out = vec![DECISION];
@@ -371,12 +369,12 @@ pub fn decision(answer: &Answer) -> Vec<u8> {
     out
 }
 
-/// A frame that says why an author in this process cannot go on with a flow.
+/// The frame that says why an author in this process cannot go on with a flow.
 pub fn failed(flow: u32, why: &str) -> Vec<u8> {
     [&[FAILED], flow.to_le_bytes().as_slice(), why.as_bytes()].concat()
 }
 
-/// A flow ends, or goes to someone else.
+/// The frame that says that a flow has ended, or that another arm drives it.
 pub fn close(flow: u32) -> Vec<u8> {
     let mut out = vec![CLOSE];
     out.extend(flow.to_le_bytes());
@@ -429,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_report_is_as_long_as_the_other_side_reads_it() {
-        // struct.Struct("<BIIQ14QBBB").size, and struct.Struct("<BIIIQ11QB16sH16sH").size
+        // These are struct.Struct("<BIIQ14QBBB").size and struct.Struct("<BIIIQ11QB16sH16sH").size.
         let m = Measurement::QUIET;
         assert_eq!(measure((1, 2), &m, (0, &[]), Time::ZERO).len(), 132);
         assert_eq!(measure((1, 2), &m, (0, &[1, 2]), Time::ZERO).len(), 148);

@@ -1,13 +1,14 @@
-//! The connection to the process of an author's arms, and what waits for it.
+//! The connection to an author's process, with the frames that wait to be sent.
 //!
-//! In the simulator time stands still until the author has answered. In the agent nobody waits: a
-//! report is sent if the one before is answered, and is added to the next one otherwise; answers
-//! are picked up when they come. So an author who takes long gets fewer and longer reports, and
-//! delays its own flows alone. The program's own fields are added up as the program itself gathers
-//! them ([`Fold`]): counts are summed, extremes stay the most extreme, and the rest is as of last.
+//! In the simulator, time stops until the author has answered. The agent does not wait: it sends a
+//! report if the previous one has been answered, and merges it with the next one otherwise. It
+//! picks up answers when they arrive. So a slow author gets fewer reports, each about a longer
+//! time, and delays only its own flows. Own fields of the program are merged in the way in which
+//! the program updates them ([`Fold`]): counts are added, extremes stay the most extreme, and other
+//! values are the last.
 //!
-//! A frame for which the socket has no room is kept until it has: a flow has one at most, and of
-//! those that have ended only the number is kept.
+//! A frame that does not fit into the socket's buffer is stored until there is room. Each flow has
+//! at most one such frame; of a flow that has ended, only the number is stored.
 
 use super::frame::{self, Answer, FRAME_BYTES_MAX, FromAuthor};
 use crate::clock;
@@ -23,24 +24,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Frames read before the agent looks elsewhere.
+/// The most frames read before the agent does other work.
 const RECEIVE_FRAMES_MAX: usize = 256;
-/// Bytes read before it does.
+/// The most bytes read before the agent does other work.
 const RECEIVE_BYTES_MAX: usize = 256 << 10;
-/// What waits for room in the socket; eight times the flows that a datapath has.
+/// The most flows whose frames may wait for room in the socket; eight times the default limit on
+/// flows of the BPF datapath.
 const QUEUED_MAX: usize = 65_536;
 
-/// What a program reports beside the shared signals.
+/// The fields that a program reports beside the shared signals.
 #[derive(Clone, Copy, Debug)]
 pub struct Own<'a> {
-    /// Which of the arm's programs.
+    /// The arm's program, by its number.
     pub program: usize,
     pub fields: &'a [u64],
-    /// How each becomes one with that of the report before.
+    /// How to merge each field with that of the report before.
     pub folds: &'a [Fold],
 }
 
-/// A report that waits to be sent.
+/// A report that is not sent yet.
 #[derive(Clone, Debug)]
 struct Pending {
     m: Measurement,
@@ -49,40 +51,39 @@ struct Pending {
     now: Time,
 }
 
-/// What one flow and its author have said to each other.
+/// The exchange between one flow and its author.
 #[derive(Debug, Default)]
 struct Exchange {
     seq: u32,
-    /// Since when a frame waits for its answer, by the monotonic clock; also while it waits for
-    /// room in the socket.
+    /// Since when a frame waits for its answer, by the monotonic clock. The time includes waiting
+    /// for room in the socket.
     asked_us: Option<u64>,
-    /// That frame, until there is room for it.
+    /// That frame, until it is sent.
     unsent: Option<Vec<u8>>,
     pending: Option<Pending>,
     answer: Option<Answer>,
     failed: Option<String>,
 }
 
-/// The flows of an author, and what is still to be said of them.
+/// The flows of an author, and what is still to be sent about them.
 #[derive(Debug, Default)]
 struct Flows {
     open: HashMap<u32, Exchange>,
-    /// Those whose frame waits for room, in order; and some that have ended since.
+    /// Flows whose frame waits for room, in order. Some of them may have ended since.
     waiting: VecDeque<u32>,
-    /// Those that have ended, which the author does not know yet.
+    /// Flows that have ended, and whose end is not sent yet.
     closed: VecDeque<u32>,
 }
 
 #[derive(Debug)]
 pub struct Line {
     socket: OwnedFd,
-    /// Whether a flow waits for its answer.
     waits: bool,
-    /// An answer that takes longer is none.
+    /// A flow fails if its answer takes longer than this.
     limit: Duration,
     flows: Mutex<Flows>,
-    /// The thread that waits has the socket for itself.
-    turn: Mutex<()>,
+    /// Held by the thread that waits for an answer, so that no other one reads the socket.
+    waiting_thread: Mutex<()>,
     next: AtomicU32,
     over: Mutex<Option<String>>,
     buffer: Mutex<Box<[u8]>>,
@@ -93,7 +94,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Pending {
-    /// A report, with those before it that nobody has seen.
+    /// A new report, merged with the unsent one before it.
     fn after(before: Option<Self>, m: &Measurement, own: Own<'_>, now: Time) -> Self {
         let mut next = Self { m: *m, program: own.program, own: own.fields.to_vec(), now };
         let Some(before) = before else { return next };
@@ -107,7 +108,7 @@ impl Pending {
 }
 
 impl Exchange {
-    /// The frame of the report that waits, if nothing else is asked.
+    /// The frame of the waiting report; `None` while the answer to another frame is due.
     fn next(&mut self, flow: u32) -> Option<Vec<u8>> {
         if self.asked_us.is_some() || self.failed.is_some() {
             return None;
@@ -117,7 +118,7 @@ impl Exchange {
         Some(frame::measure((flow, self.seq), &m, (program, &own), now))
     }
 
-    /// It cannot go on; what was wrong first is why.
+    /// Marks the flow as failed. The first reason counts.
     fn fail(&mut self, why: String) {
         self.asked_us = None;
         self.unsent = None;
@@ -126,48 +127,48 @@ impl Exchange {
 }
 
 impl Line {
-    /// Over a SOCK_SEQPACKET socket whose other end has said hello.
+    /// A line over a SOCK_SEQPACKET socket whose other end has announced its arms.
     pub fn new(socket: OwnedFd, waits: bool, limit: Duration) -> Self {
         Self {
             socket,
             waits,
             limit,
             flows: Mutex::default(),
-            turn: Mutex::default(),
+            waiting_thread: Mutex::default(),
             next: AtomicU32::new(1),
             over: Mutex::default(),
             buffer: Mutex::new(vec![0; FRAME_BYTES_MAX].into_boxed_slice()),
         }
     }
 
-    /// Its descriptor, to wait for.
+    /// The descriptor, for `poll`.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Why there is nobody at the other end, if so.
+    /// Why the connection has ended; `None` while it works.
     pub fn over(&self) -> Option<String> {
         lock(&self.over).clone()
     }
 
-    /// There is nobody at the other end from now on.
+    /// Marks the connection as ended. The first reason counts.
     pub fn end(&self, why: impl Into<String>) {
         lock(&self.over).get_or_insert_with(|| why.into());
     }
 
-    /// A number for a flow.
+    /// A new number for a flow.
     pub fn number(&self) -> u32 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Hands a flow to the author's arm of that index.
+    /// Gives a flow to the author's arm number `arm`.
     pub fn resume(&self, flow: u32, arm: u32, path: &PathState, now: Time) {
         let exchange = Exchange { seq: 1, ..Exchange::default() };
         lock(&self.flows).open.insert(flow, exchange);
         self.ask(flow, frame::resume((flow, 1, arm), path, now));
     }
 
-    /// Sends a report, or adds it to what waits to be sent.
+    /// Sends a report, or merges it with the report that waits.
     pub fn measure(&self, flow: u32, m: &Measurement, own: Own<'_>, now: Time) {
         {
             let mut flows = lock(&self.flows);
@@ -180,7 +181,7 @@ impl Line {
         self.go_on(flow);
     }
 
-    /// Sends what waits, if it may.
+    /// Sends the report that waits, unless an answer is due.
     fn go_on(&self, flow: u32) {
         let frame = lock(&self.flows).open.get_mut(&flow).and_then(|it| it.next(flow));
         match frame {
@@ -193,9 +194,9 @@ impl Line {
         format!("no answer within {} ms", self.limit.as_millis())
     }
 
-    /// Sends a frame that wants an answer, and waits for it if that is how it is.
+    /// Sends a frame that needs an answer. In the simulator it also waits for the answer.
     fn ask(&self, flow: u32, frame: Vec<u8>) {
-        let _turn = self.waits.then(|| lock(&self.turn));
+        let _guard = self.waits.then(|| lock(&self.waiting_thread));
         {
             let mut flows = lock(&self.flows);
             let Some(exchange) = flows.open.get_mut(&flow) else { return };
@@ -209,7 +210,7 @@ impl Line {
         }
     }
 
-    /// Sends what there is room for.
+    /// Sends waiting frames while the socket has room.
     fn flush(&self) {
         let mut flows = lock(&self.flows);
         while let Some(flow) = flows.closed.front() {
@@ -233,7 +234,7 @@ impl Line {
         }
     }
 
-    /// Whether a frame was sent: there may be no room for it now, or nobody to read it.
+    /// Sends a frame. Returns false if the socket has no room, or if the other end is closed.
     fn send(&self, frame: &[u8]) -> bool {
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
         loop {
@@ -249,7 +250,7 @@ impl Line {
         }
     }
 
-    /// Until the flow's frame is answered.
+    /// Waits until the flow's frame is answered, or time is up.
     fn wait(&self, flow: u32) {
         while self.over().is_none() {
             let (asked_us, queued) = {
@@ -264,26 +265,27 @@ impl Line {
             let room = if queued { PollFlags::POLLOUT } else { PollFlags::empty() };
             let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN | room)];
             let left_ms = u16::try_from(left.as_millis() + 1).unwrap_or(u16::MAX);
-            // An interrupted wait is a short wait.
+            // If the wait is interrupted, the loop waits again.
             let _ = poll(&mut fds, left_ms);
             self.receive();
         }
     }
 
-    /// How much of the time for an answer is left, if any is.
+    /// The time left for an answer; `None` if it is over.
     fn left(&self, asked_us: u64) -> Option<Duration> {
         let waited = Duration::from_micros(clock::monotonic_us().saturating_sub(asked_us));
         self.limit.checked_sub(waited)
     }
 
-    /// The flow cannot go on with its author.
+    /// Marks the flow as failed.
     pub fn fail(&self, flow: u32, why: String) {
         if let Some(exchange) = lock(&self.flows).open.get_mut(&flow) {
             exchange.fail(why);
         }
     }
 
-    /// Takes in what is there, and sends what waited for room. Returns the flows it is about.
+    /// Reads the frames that have arrived, and sends those that wait. Returns the flows of the
+    /// frames read.
     pub fn receive(&self) -> Vec<u32> {
         let mut buffer = lock(&self.buffer);
         let (mut about, mut read) = (Vec::new(), 0);
@@ -309,7 +311,7 @@ impl Line {
 
     fn take(&self, bytes: &[u8]) -> Option<u32> {
         if frame::is_hello(bytes) {
-            self.end("the author's process says twice what its arms are");
+            self.end("the author's process announced its arms twice");
             return None;
         }
         let mut flows = lock(&self.flows);
@@ -329,20 +331,20 @@ impl Line {
             }
             Ok(FromAuthor::Hello(_)) => None,
             Err(error) => {
-                self.end(format!("the author's process makes no sense: {error}"));
+                self.end(format!("the author's process sent an invalid message: {error}"));
                 None
             }
         }
     }
 
-    /// The newest answer, if there is one; what waited to be sent goes out.
+    /// Takes the newest answer, if there is one, and sends the report that waits.
     pub fn answer(&self, flow: u32) -> Option<Answer> {
         let answer = lock(&self.flows).open.get_mut(&flow)?.answer.take()?;
         self.go_on(flow);
         Some(answer)
     }
 
-    /// Why the flow cannot go on with its author, if so.
+    /// Why the flow has failed; `None` while it works.
     pub fn failure(&self, flow: u32) -> Option<String> {
         let is_late = || {
             let flows = lock(&self.flows);
@@ -350,7 +352,7 @@ impl Line {
             asked_us.is_some_and(|asked_us| self.left(asked_us).is_none())
         };
         if is_late() {
-            self.receive(); // it may be here, and we late to look
+            self.receive(); // the answer may have arrived without being read
             if is_late() {
                 self.fail(flow, self.too_late());
             }
@@ -359,7 +361,7 @@ impl Line {
         failed.or_else(|| self.over())
     }
 
-    /// The flow has ended, or gone to someone else.
+    /// Ends the exchange about a flow that has ended, or that another arm drives.
     pub fn close(&self, flow: u32) {
         {
             let mut flows = lock(&self.flows);
@@ -390,7 +392,8 @@ mod tests {
         line.resume(flow, 0, &path, Time::ZERO);
     }
 
-    /// A report of a program with a field that counts and one that is as of last.
+    /// A report of a program with two own fields: a count, and a value of which the last one
+    /// counts.
     fn measure(line: &Line, acked: u64, fields: [u64; 2]) {
         let m = Measurement { acked: Bytes(acked), ..Measurement::QUIET };
         let own = Own { program: 0, fields: &fields, folds: &[Fold::Sum, Fold::Newest] };
@@ -476,9 +479,9 @@ mod tests {
     #[test]
     fn a_frame_that_makes_no_sense_ends_the_line() {
         for (frame, why) in [
-            (&[9, 9][..], "makes no sense"),
-            (&[2, 1, 0], "makes no sense"),
-            (b"\x01{}", "says twice"),
+            (&[9, 9][..], "an invalid message"),
+            (&[2, 1, 0], "an invalid message"),
+            (b"\x01{}", "announced its arms twice"),
         ] {
             let (line, author) = line(false, LONG);
             resume(&line, 1);

@@ -1,16 +1,15 @@
-//! Arms that authors run in processes of their own, in Python: equal to the others.
+//! Arms whose code runs in other processes, in Python. The agent treats them like its own arms.
 //!
 //! ```text
 //! process of the author                       agent, or simulator
 //!   my_cca.py ── remuda._serve ── socket ── Line ── Authored, an Arm like any other
 //! ```
 //!
-//! An algorithm of a Rust crate that is built on portus is an author's as well, in a thread of this
-//! process: [`congalg`].
+//! A Rust crate built on portus is an author too, in a thread of this process: [`congalg`].
 //!
-//! What an author's process sends is hostile until checked: names, programs, numbers. An exception
-//! in the process, an answer that takes too long, or its end, costs its flows a fallback to Reno,
-//! with an event that says why; no other flow waits for it.
+//! Names, programs and numbers from an author's process are hostile until checked. If the process
+//! raises an exception, answers too late or ends, its flows fall back to Reno, and an event says
+//! why. Other flows do not wait.
 
 mod arm;
 pub mod congalg;
@@ -35,46 +34,42 @@ use remuda_algorithms::{ArmInfo, OWN_FIELDS_MAX, OWN_REGISTERS_MAX, ProgramId};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Arms of one author at once.
+/// The most arms of one author.
 const ARMS_MAX: usize = 16;
-/// Programs of one arm.
+/// The most programs of one arm.
 const PROGRAMS_MAX: usize = 8;
-/// Report fields of a program without the shared signals: what CCP's language has.
+/// The most report fields of a program without the shared signals, as in CCP's language.
 const FOREIGN_FIELDS_MAX: usize = 16;
-/// How often in a round trip at most.
 const REPORTS_PER_ROUND_MAX: u32 = 64;
-/// Bytes of a program's text, and of each part of one: five times the longest that all datapaths
-/// take.
+/// The most bytes of a program's text, and of each part of it. This is five times the longest text
+/// that all datapaths accept.
 const TEXT_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a program's name.
+/// The longest name of a program, in bytes.
 const PROGRAM_NAME_BYTES_MAX: usize = 32;
-/// The programs of authors are numbered from here on; portus numbers its own from 1.
+/// Programs of authors have higher numbers than this. portus numbers its own from 1.
 pub const UID_FIRST: u32 = 1 << 16;
 
-/// One arm of an author.
 #[derive(Debug)]
 pub struct AuthorArm {
     pub info: &'static ArmInfo,
-    /// The author's number of it.
+    /// The author's number of the arm.
     index: u32,
     programs: Vec<Arc<Program>>,
 }
 
-/// One of its programs.
+/// A program of an author's arm.
 #[derive(Debug)]
 pub struct Program {
-    /// Its name, unique in the agent.
+    /// The name, unique in the agent.
     pub id: ProgramId,
-    /// Ready to be installed, under a number of its own.
     pub compiled: Arc<Compiled>,
     pub uid: u32,
-    /// The report fields that it declares.
     pub own: Vec<&'static str>,
     folds: Vec<Fold>,
     registers: Vec<&'static str>,
-    /// Its text is all the author's: it has none of the shared signals.
+    /// The author wrote the whole text, and it reports none of the shared signals.
     is_foreign: bool,
-    /// It assigns to the window or the rate.
+    /// The program assigns to the window or the rate.
     steers_itself: bool,
 }
 
@@ -90,11 +85,11 @@ struct Inner {
     uids: Uids,
 }
 
-/// The numbers of programs. A datapath has room for few and removes none, so a new author gets the
-/// numbers of authors that have left, and its programs replace theirs.
+/// The numbers of programs. A datapath has room for few programs and removes none. So a new author
+/// reuses the numbers of authors that have left, and its programs replace theirs.
 #[derive(Debug, Default)]
 struct Uids {
-    /// How many were ever given.
+    /// How many numbers were ever given.
     given: u32,
     free: BTreeSet<u32>,
 }
@@ -108,11 +103,11 @@ impl Uids {
     }
 }
 
-/// All authors; a copy is the same ones.
+/// All connected authors. Clones share the same state.
 #[derive(Clone, Debug, Default)]
 pub struct Authors(Arc<Mutex<Inner>>);
 
-/// They are no part of a configuration's text.
+/// Authors are not part of the configuration's text, so they do not make configurations differ.
 impl PartialEq for Authors {
     fn eq(&self, _other: &Self) -> bool {
         true
@@ -128,16 +123,16 @@ impl Authors {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an author's arms, all or none. Returns their names.
+    /// Adds all arms of an author, or none. Returns their names.
     pub fn add(&self, line: Arc<Line>, hello: &Hello) -> Result<Vec<&'static str>, Error> {
         if hello.version != PROTOCOL_VERSION {
             let ours = PROTOCOL_VERSION;
-            return refuse(format!("it speaks version {}, this is {ours}", hello.version));
+            return refuse(format!("it speaks protocol version {}, not {ours}", hello.version));
         }
         if hello.arms.is_empty() || hello.arms.len() > ARMS_MAX {
             return refuse(format!("{} arms: 1 to {ARMS_MAX} are possible", hello.arms.len()));
         }
-        // Checking programs takes its time, in which the agent goes on.
+        // Checking programs takes long, so it happens before the lock is taken.
         let made = (0..).zip(&hello.arms).map(|(index, spec)| AuthorArm::new(index, spec));
         let mut arms = made.collect::<Result<Vec<_>, _>>()?;
         let mut inner = self.lock();
@@ -154,7 +149,7 @@ impl Authors {
         Ok(names)
     }
 
-    /// Removes the authors whose connection has ended. Returns their arms' names.
+    /// Removes the authors whose connection has ended. Returns the names of their arms.
     pub fn remove_ended(&self) -> Vec<&'static str> {
         let mut gone = Vec::new();
         let inner = &mut *self.lock();
@@ -170,7 +165,7 @@ impl Authors {
         gone
     }
 
-    /// The names of their arms.
+    /// The names of all arms.
     pub fn names(&self) -> Vec<&'static str> {
         self.lock().arms().map(|arm| arm.info.name).collect()
     }
@@ -179,14 +174,14 @@ impl Authors {
         self.lock().arms().cloned().collect()
     }
 
-    /// The connections, to wait for: one that is over would never let anybody wait.
+    /// The open connections, for `poll`. A closed one would make `poll` return at once every time.
     pub fn lines(&self) -> Vec<Arc<Line>> {
         let inner = self.lock();
         let lines = inner.authors.iter().map(|author| &author.line);
         lines.filter(|line| line.over().is_none()).cloned().collect()
     }
 
-    /// Builds that arm for a flow.
+    /// Builds an arm for a flow; `None` if no connected author has it.
     pub fn build(&self, name: &str) -> Option<Box<dyn Author>> {
         let inner = self.lock();
         let here = |author: &&Connected| author.line.over().is_none();
@@ -197,17 +192,16 @@ impl Authors {
         })
     }
 
-    /// All programs of theirs.
+    /// The programs of all arms.
     pub fn programs(&self) -> Vec<Arc<Program>> {
         self.lock().arms().flat_map(|arm| &arm.programs).cloned().collect()
     }
 
-    /// A program of theirs.
     pub fn program(&self, id: ProgramId) -> Option<Arc<Program>> {
         self.lock().arms().flat_map(|arm| &arm.programs).find(|program| program.id == id).cloned()
     }
 
-    /// Takes in the messages of their processes. Returns the arms that they are about.
+    /// Reads the messages of all authors. Returns the arms that the messages are about.
     pub fn receive(&self) -> Vec<&'static str> {
         let authors: Vec<(Arc<Line>, Vec<&'static str>)> = self
             .lock()
@@ -217,8 +211,8 @@ impl Authors {
                 (Arc::clone(&author.line), author.arms.iter().map(|arm| arm.info.name).collect())
             })
             .collect();
-        let said = authors.into_iter().filter(|(line, _)| !line.receive().is_empty());
-        said.flat_map(|(_, arms)| arms).collect()
+        let active = authors.into_iter().filter(|(line, _)| !line.receive().is_empty());
+        active.flat_map(|(_, arms)| arms).collect()
     }
 }
 
@@ -266,13 +260,13 @@ impl AuthorArm {
         })
     }
 
-    /// Its programs are installed under these numbers.
+    /// Gives a number to each program.
     fn number(&mut self, uids: &mut Uids) {
         for program in &mut self.programs {
-            let program = Arc::get_mut(program).expect("nobody else has an arm that is not added");
+            let program = Arc::get_mut(program).expect("an arm not added yet has one owner");
             program.uid = uids.take();
             let compiled = Arc::get_mut(&mut program.compiled);
-            compiled.expect("nobody else has its program either").set_uid(program.uid);
+            compiled.expect("a program not added yet has one owner").set_uid(program.uid);
         }
     }
 
@@ -287,7 +281,7 @@ fn is_program_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
 
-/// Its whole text, if it fits the language.
+/// The whole text of a program, checked.
 fn text_of(name: &str, arm: &ArmSpec, spec: &ProgramSpec) -> Result<String, Error> {
     let given = [
         ("text", &spec.text),
@@ -314,7 +308,7 @@ fn text_of(name: &str, arm: &ArmSpec, spec: &ProgramSpec) -> Result<String, Erro
 }
 
 impl Program {
-    /// One that has no number yet.
+    /// Compiles a program, without a number yet.
     fn new(arm: &ArmSpec, spec: &ProgramSpec) -> Result<Self, Error> {
         if !is_program_name(&spec.name) {
             let rule = format!("1 to {PROGRAM_NAME_BYTES_MAX} letters, digits, _, - and .");

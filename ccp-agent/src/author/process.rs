@@ -1,7 +1,7 @@
-//! Starts the process of an author's arms.
+//! Starts the process of an author's file.
 //!
-//! What the author's file prints goes to our stderr: our stdout is for results. The process dies
-//! with the thread that started it, which is to be the main one, also if that is killed.
+//! What the file prints goes to stderr, because stdout is for results. The kernel kills the process
+//! when the thread that started it ends, so start it from the main thread.
 
 use super::frame::{FRAME_BYTES_MAX, FromAuthor, Hello};
 use crate::Error;
@@ -18,14 +18,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Importing a package may take a while; an author's file may do more.
+/// Time until the process must have announced its arms: importing packages may take long.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// The process; it ends with this.
+/// The process; dropping this kills it.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// Our end of its socket, until somebody has it.
+    /// The agent's end of the socket; `None` after [`Process::take_socket`].
     socket: Option<OwnedFd>,
     pub hello: Hello,
     announcement: Vec<u8>,
@@ -36,12 +36,13 @@ fn refuse<T>(file: &Path, rule: impl std::fmt::Display) -> Result<T, Error> {
 }
 
 impl Process {
-    /// Runs the arms of `file` with that Python, and waits for what they are.
+    /// Runs the arms of `file` with the Python interpreter `python`, and waits for their
+    /// announcement.
     pub fn start(python: &Path, file: &Path) -> Result<Self, Error> {
         Self::start_with(python, file, &[])
     }
 
-    /// The same; the file finds `arguments` in its `sys.argv`.
+    /// Like [`Process::start`], with `arguments` in the file's `sys.argv`.
     pub fn start_with(python: &Path, file: &Path, arguments: &[OsString]) -> Result<Self, Error> {
         if !file.is_file() {
             return refuse(file, "there is no such file");
@@ -58,7 +59,7 @@ impl Process {
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(std::io::stderr());
-        // SAFETY: two system calls, which may be made between fork and exec.
+        // SAFETY: the closure makes two system calls, both allowed between fork and exec.
         unsafe {
             command.pre_exec(move || {
                 set_pdeathsig(Signal::SIGKILL)?;
@@ -77,12 +78,11 @@ impl Process {
         Ok(process)
     }
 
-    /// Our end of its socket, which is then whose it is given to: the process ends when that is
-    /// closed.
+    /// The agent's end of the socket. The process ends when the new owner closes it.
     pub fn take_socket(&mut self) -> Result<OwnedFd, Error> {
         self.socket
             .take()
-            .ok_or_else(|| Error::Author("its arms are somebody's already".to_owned()))
+            .ok_or_else(|| Error::Author("its socket has been taken already".to_owned()))
     }
 
     fn greeting(&mut self, ours: &OwnedFd, python: &Path, file: &Path) -> Result<Hello, Error> {
@@ -93,7 +93,7 @@ impl Process {
             Err(Errno::EINTR) => return refuse(file, "interrupted before it had started"),
             _ => {
                 let limit_s = START_LIMIT.as_secs();
-                return refuse(file, format!("it says nothing within {limit_s} s"));
+                return refuse(file, format!("it announces no arms within {limit_s} s"));
             }
         }
         let mut buffer = vec![0; FRAME_BYTES_MAX];
@@ -104,12 +104,12 @@ impl Process {
                 Ok(hello)
             }
             Ok(FromAuthor::Failed(_, text)) => refuse(file, text.trim_end()),
-            Ok(FromAuthor::Answer(_)) => refuse(file, "it answers before it is asked"),
+            Ok(FromAuthor::Answer(_)) => refuse(file, "it sent a decision before its announcement"),
             Err(_) if bytes == 0 => refuse(
                 file,
                 format!(
-                    "{} ended at once\nfix: one that has the package: `tools/python.sh build`, \
-                     then --python target/venv/bin/python",
+                    "{} ended at once\nfix: use a Python that has the package remuda: run \
+                     `tools/python.sh build`, then give --python target/venv/bin/python",
                     python.display()
                 ),
             ),
@@ -117,17 +117,16 @@ impl Process {
         }
     }
 
-    /// The frame that says what it offers.
+    /// The frame of the announcement.
     pub fn announcement(&self) -> Vec<u8> {
         self.announcement.clone()
     }
 
-    /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Its number, for messages.
+    /// The process id, for messages.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -135,7 +134,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It is ours, and not waited for yet: the number is its own.
+        // The child has not been waited for yet, so its process id cannot belong to another
+        // process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

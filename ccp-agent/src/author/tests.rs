@@ -1,4 +1,4 @@
-//! Which arms are added, under which numbers, and what is refused.
+//! Which arms are added, under which numbers, and which are refused.
 
 use super::fake::{decision, line, pair};
 use super::*;
@@ -34,7 +34,7 @@ fn one(name: &str) -> Hello {
     hello(vec![arm(name, vec![program("report")])])
 }
 
-/// A line whose other end nobody reads.
+/// A line whose other end is never read.
 fn mute() -> Arc<Line> {
     Arc::new(Line::new(pair().0, false, LONG))
 }
@@ -44,7 +44,7 @@ fn uids(authors: &Authors) -> Vec<u32> {
 }
 
 #[test]
-fn who_comes_gets_the_numbers_of_those_who_have_left() {
+fn a_new_author_gets_the_numbers_of_those_that_have_left() {
     let authors = Authors::default();
     let first = mute();
     authors.add(Arc::clone(&first), &one("a")).expect("it is added");
@@ -52,7 +52,7 @@ fn who_comes_gets_the_numbers_of_those_who_have_left() {
     authors.add(mute(), &hello(vec![two])).expect("it is added");
     assert_eq!(uids(&authors), [1, 2, 3]);
     first.end("a test");
-    assert_eq!(authors.lines().len(), 1, "nobody waits for one that is over");
+    assert_eq!(authors.lines().len(), 1, "a closed connection is not polled");
     assert_eq!(authors.remove_ended(), ["a"]);
     for _ in 0..200 {
         let again = mute();
@@ -74,7 +74,7 @@ fn refused(hello: &Hello, said: &str) {
 }
 
 #[test]
-fn names_are_nobody_elses() {
+fn names_are_unique() {
     for name in ["here", "cubic", "rein"] {
         refused(&one(name), "is there already");
     }
@@ -88,7 +88,7 @@ fn names_are_nobody_elses() {
     refused(&hello(vec![arm("new", same)]), "two programs are called \"Default-1.2\"");
 }
 
-/// An arm whose program, all of its own, declares so many control registers.
+/// An arm whose program is all its own, and declares `count` control registers.
 fn one_with_registers(count: usize) -> Hello {
     let registers: Vec<String> = (0..count).map(|number| format!("r{number}")).collect();
     let declared: String = registers.iter().map(|name| format!("({name} 0)")).collect();
@@ -103,7 +103,7 @@ fn limits() {
     refused(&hello(vec![arm("new", vec![])]), "0 programs");
     let long = ArmSpec { rules: " ".repeat(TEXT_BYTES_MAX + 1), ..one("new").arms.remove(0) };
     refused(&hello(vec![long]), "program new/report, `rules`: 16385 bytes: 16384 at most");
-    refused(&Hello { version: 1, arms: vec![] }, "it speaks version 1, this is 2");
+    refused(&Hello { version: 1, arms: vec![] }, "it speaks protocol version 1, not 2");
     let undeclared = ProgramSpec { registers: vec!["factor".to_owned()], ..program("report") };
     refused(&hello(vec![arm("new", vec![undeclared])]), "does not declare factor");
     refused(&one_with_registers(17), "has 17 control registers of its own: 16 at most");

@@ -1,4 +1,4 @@
-//! What flows want, as it is said: by operators, applications and the configuration.
+//! Preferences of flows: set by operators and applications at run time, and by the configuration.
 
 use super::Host;
 use crate::Error;
@@ -6,7 +6,7 @@ use crate::clock;
 use crate::prefer::{By, Order, Row, SocketId, Wish};
 
 impl Host {
-    /// An operator's order, checked. Its number, and how many running flows it now counts for.
+    /// Adds an operator's preference. Returns its number, and how many running flows follow it now.
     pub fn prefer(&mut self, order: Order) -> Result<(u32, usize), Error> {
         if let Order::Flow { flow, .. } = order
             && !self.keys.contains_key(&flow)
@@ -19,19 +19,21 @@ impl Host {
         Ok((number, counts.count()))
     }
 
-    /// Takes back an operator's order, or all of them: how many, and how many flows change.
+    /// Removes one of the operator's preferences, or all. Returns how many were removed, and how
+    /// many flows have another preference now.
     pub fn prefer_no_more(&mut self, order: Option<u32>) -> Result<(usize, usize), Error> {
         let gone = self.preferences.take_back(order)?;
         Ok((gone, self.prefer_anew()))
     }
 
-    /// What is said of flows, in the order in which it counts.
+    /// All preferences; the first one that matches a flow counts.
     pub fn preferences(&self) -> Vec<Row> {
         self.preferences.rows()
     }
 
-    /// An application says what it wants of its socket. The flow's number, if it is one already;
-    /// else it is kept for a while, until the socket becomes one.
+    /// Sets an application's preference for its socket. Returns the flow's number. If the socket is
+    /// no flow yet, returns `None` and stores the preference for a while, until a flow starts on
+    /// the socket.
     pub fn application_wants(&mut self, socket: SocketId, wish: Wish) -> Option<u32> {
         let id = socket.key.as_ref().and_then(|key| self.ids.get(key));
         let id = id.or_else(|| self.cookies.get(&socket.cookie)).copied();
@@ -45,7 +47,7 @@ impl Host {
         Some(flow.id())
     }
 
-    /// Each flow gets what counts for it now. How many change.
+    /// Recomputes the preference of each flow. Returns how many flows have another one now.
     fn prefer_anew(&mut self) -> usize {
         let mut changed = 0;
         for flow in self.flows.iter_mut() {
@@ -105,7 +107,7 @@ mod tests {
         (Peer::Bpf, sid)
     }
 
-    /// A flow of this port and cookie; its number.
+    /// Starts a flow on this port and with this cookie. Returns its number.
     fn flow(host: &mut Host, sid: u32, port: u16, cookie: u64) -> u32 {
         let info = FlowInfo {
             local: ([127, 0, 0, 1].into(), port),

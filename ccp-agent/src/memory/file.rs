@@ -1,4 +1,5 @@
-//! The file of what is remembered: read without trust, written whole or not at all.
+//! The file of the memory. Reading trusts nothing; writing replaces the file whole or leaves it as
+//! it was.
 
 use crate::error::on;
 use crate::run_dir::{self, RunDir};
@@ -8,10 +9,10 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// A memory of the most addresses and networks that can be configured is below this.
+/// The largest file that is read. The largest memory that can be configured needs less.
 const FILE_BYTES_MAX: u64 = 2 * 32_768 * DESTINATION_BYTES_MAX as u64 + 4_096;
 
-/// The file, in a state directory that is this agent's alone.
+/// The memory file in a state directory that this agent has locked.
 #[derive(Debug)]
 pub struct MemoryFile {
     path: PathBuf,
@@ -19,7 +20,7 @@ pub struct MemoryFile {
 }
 
 impl MemoryFile {
-    /// That of this state directory, which is made if need be. It need not be there yet.
+    /// Creates and locks the state directory. The file itself may be absent.
     pub fn take(state_dir: &Path) -> Result<Self, Error> {
         let dir = RunDir::take(state_dir)?;
         Ok(Self { path: run_dir::memory_file(dir.path()), _dir: dir })
@@ -29,7 +30,7 @@ impl MemoryFile {
         &self.path
     }
 
-    /// What it holds, if it is there; or which rule it breaks.
+    /// Reads the memory; `None` if there is no file. An error names the rule that the file breaks.
     pub fn read(&self, config: &MemoryConfig) -> Result<Option<Memory>, String> {
         let Some(text) = state_file::read(&self.path, "memory", FILE_BYTES_MAX)? else {
             return Ok(None);
@@ -39,7 +40,7 @@ impl MemoryFile {
         memory.map(Some).map_err(|error| error.to_string())
     }
 
-    /// Gives what lies there another name, and says which: nothing is lost.
+    /// Renames the file, so that its content is not lost, and returns the new path.
     pub fn set_aside(&self) -> Result<PathBuf, Error> {
         let is_free = |path: &PathBuf| {
             fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
@@ -51,7 +52,7 @@ impl MemoryFile {
         Ok(to)
     }
 
-    /// Replaces it. Whatever goes wrong, the old one is there as it was.
+    /// Replaces the file. After an error the old file is unchanged.
     pub fn write(&self, text: &str) -> Result<(), Error> {
         state_file::write(&self.path, text)
     }
@@ -129,7 +130,7 @@ mod tests {
         let long = File::create(file.path()).expect("it is made");
         long.set_len(FILE_BYTES_MAX + 1).expect("a sparse file");
         let said = file.read(&config()).expect_err("it is refused");
-        assert!(said.contains("no memory is"), "{said}");
+        assert!(said.contains("a memory is never so large"), "{said}");
     }
 
     #[test]
@@ -142,7 +143,7 @@ mod tests {
         assert!(file.read(&config()).is_err());
         file.set_aside().expect("it is renamed");
         nix::unistd::mkfifo(file.path(), nix::sys::stat::Mode::S_IRUSR).expect("a pipe");
-        assert_eq!(file.read(&config()).expect_err("refused"), "it is no file");
+        assert_eq!(file.read(&config()).expect_err("refused"), "it is not a regular file");
     }
 
     #[test]

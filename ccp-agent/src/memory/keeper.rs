@@ -1,5 +1,5 @@
-//! Keeps what is remembered on disk: a thread of its own, as a disk may be slow, and no report
-//! waits for one.
+//! Saves the memory to disk. A separate thread does this, because a disk may be slow and no report
+//! may wait for it.
 
 use super::file::MemoryFile;
 use crate::config::Config;
@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The wall clock has stepped if it went so much further, or less, than the other one.
+/// If the wall clock gained or lost more seconds than this against the monotonic clock, someone has
+/// set it.
 const STEP_S: u64 = 2;
 
-/// The clock of the memory, and that of the wall.
+/// The monotonic clock, which the memory uses, and the wall clock.
 #[derive(Clone, Copy, Debug)]
 struct Now {
     monotonic_s: u64,
@@ -28,14 +29,14 @@ impl Now {
         Self { monotonic_s: clock::monotonic_s(), unix_s: clock::wall().as_secs() }
     }
 
-    /// Whether the wall clock has been set since then.
+    /// Whether the wall clock has been set since `then`.
     fn has_stepped_since(self, then: Self) -> bool {
         let passed_s = self.monotonic_s.saturating_sub(then.monotonic_s);
         then.unix_s.saturating_add(passed_s).abs_diff(self.unix_s) > STEP_S
     }
 }
 
-/// Saves the host's memory while it lives, and a last time when it is dropped.
+/// Saves the host's memory at intervals, and a last time when dropped.
 #[derive(Debug)]
 pub struct Keeper {
     stop: Option<mpsc::Sender<()>>,
@@ -43,8 +44,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Reads what former agents remembered into the host, and keeps it from then on. What cannot be
-    /// is an event, and the agent goes on without.
+    /// Reads the saved memory into the host, and starts the thread that saves it. If either fails,
+    /// an event says why, and the agent runs without saving.
     pub fn start(config: &Config, host: &Arc<Mutex<Host>>) -> Self {
         let mut keeper = Self { stop: None, thread: None };
         if !config.memory.enabled {
@@ -81,7 +82,7 @@ impl Keeper {
             saver.save(Now::read());
         };
         let named = thread::Builder::new().name("memory".to_owned());
-        self.thread = Some(named.spawn(run).map_err(on("the memory's thread"))?);
+        self.thread = Some(named.spawn(run).map_err(on("the memory thread"))?);
         self.stop = Some(stop);
         Ok(())
     }
@@ -91,13 +92,13 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a panic of it has been said already
+            let _ = thread.join(); // a panic in the thread has already printed its message
         }
     }
 }
 
-/// What is there becomes the host's memory. What cannot be taken is set aside; an error if not even
-/// that can be done, as it must not be written over.
+/// Reads the file into the host's memory. A file that breaks a rule is renamed. If the rename
+/// fails, this is an error, because the file must not be overwritten.
 fn take_in(file: &MemoryFile, config: &Config, host: &Mutex<Host>) -> Result<(), Error> {
     let path = file.path().display().to_string();
     let event = match file.read(&config.memory) {
@@ -119,17 +120,18 @@ fn take_in(file: &MemoryFile, config: &Config, host: &Mutex<Host>) -> Result<(),
 struct Saver {
     file: MemoryFile,
     host: Arc<Mutex<Host>>,
-    /// The memory's revision that is on disk.
+    /// The revision of the memory that is on disk.
     saved: u64,
     saved_at: Now,
     has_failed: bool,
 }
 
 impl Saver {
-    /// Saves what has changed. The lock is held for a copy.
+    /// Saves the memory if it has changed. The host's lock is held only for a copy.
     ///
-    /// Once the wall clock has been set, all of it has: the next agent would take what was saved
-    /// before for as old as the step was long, and forget it.
+    /// The memory is also saved after the wall clock was set. The file stores wall-clock times, so
+    /// with the old ones the next agent would judge every entry by the size of the step, and drop
+    /// entries as too old.
     fn save(&mut self, now: Now) {
         let memory = {
             let host = lock(&self.host);
@@ -207,7 +209,7 @@ mod tests {
             std::mem::take(&mut *lock(&self.heard.0))
         }
 
-        /// The next event that is waited for.
+        /// Waits for the next event.
         fn hear(&self) -> Event {
             for _ in 0..1_000 {
                 if let Some(event) = lock(&self.heard.0).pop() {
@@ -298,9 +300,9 @@ mod tests {
         drop(keeper);
     }
 
-    /// A wall clock that is set while the agent runs: from 1970, where a host begins that has no
-    /// battery, to today, or back by a year. What is known is neither older nor lost, for this
-    /// agent or the next, whether or not anything else happens after it.
+    /// The wall clock is set while the agent runs: from 1970, where a host without a clock battery
+    /// starts, to today, or back by a year. No entry ages or gets lost, for this agent or the next,
+    /// whether or not anything else happens afterwards.
     #[test]
     fn a_clock_that_steps_makes_nothing_older() {
         const TODAY_S: u64 = 1_785_000_000;

@@ -1,9 +1,9 @@
-//! What the BPF datapath has of the memory: how a flow to a destination begins, before the agent
-//! knows of the flow.
+//! Copies the memory into a map of the BPF datapath, so that the kernel can start a flow to a known
+//! destination before the agent hears of the flow.
 //!
-//! The kernel's map is compared with the memory, and changed where it differs: once a second if the
-//! memory has changed, less often if it is large, and a bounded number of entries at a time. It
-//! belongs to the datapath that was loaded, so a dead agent leaves none.
+//! The agent compares the map with the memory and updates what differs: once a second if the memory
+//! has changed, less often if the memory is large, and a limited number of entries at a time. The
+//! map belongs to the loaded datapath, so it disappears with the agent.
 
 use crate::clock;
 use crate::host::Host;
@@ -14,16 +14,16 @@ use remuda_selector::antelope::memory::{self, Network};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// How often the memory is looked at, if there is little in it; and with how many entries more it
-/// is that much less often, as a look takes the longer the more there are.
+/// The shortest time between two comparisons. The time grows by as much again for every
+/// `LOOK_ENTRIES` entries, because a comparison then takes longer.
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 const LOOK_ENTRIES: u64 = 8_192;
-/// How often, if nothing has changed in it: what is too old is taken out.
+/// How often entries that are too old are removed, even if nothing has changed.
 const PRUNE_INTERVAL_NS: u64 = 60_000_000_000;
-/// Entries changed at a time: some two milliseconds of the run loop's.
+/// Entries changed at a time; this takes the run loop some two milliseconds.
 const BATCH: usize = 1_024;
 
-/// What the kernel has, as far as this agent knows.
+/// The entries that this agent has put into the kernel's map.
 #[derive(Debug, Default)]
 pub struct InKernel {
     has: HashMap<Network, Beginning>,
@@ -33,14 +33,14 @@ pub struct InKernel {
     is_behind: bool,
 }
 
-/// The number of the program of that arm.
+/// The agent's number of the arm's program.
 fn uid_of(arm: &'static str) -> Option<u32> {
     let program = remuda_algorithms::arm(arm)?.program;
     programs::ours().ok()?.iter().find(|it| it.id == program).map(|it| it.uid)
 }
 
 impl InKernel {
-    /// Brings the kernel a step nearer to the memory. Says whether there is more to do at once.
+    /// Updates the kernel's map by one batch. Returns whether another batch is due at once.
     pub fn follow(
         &mut self,
         bpf: &mut Datapath,
@@ -64,13 +64,13 @@ impl InKernel {
         new.truncate(room);
         let done = self.change(bpf, &gone, &new);
         if done.is_err() {
-            self.is_behind = false; // it is tried again with the next look
+            self.is_behind = false; // the next comparison tries again
             self.revision = None;
         }
         done.map(|()| self.is_behind)
     }
 
-    /// What the kernel should have; none if nothing has changed.
+    /// The entries that the map should have; `None` if nothing has changed.
     fn wanted(&mut self, host: &Mutex<Host>, now_ns: u64) -> Option<HashMap<Network, Beginning>> {
         let now_s = clock::monotonic_s();
         let mut host = lock(host);

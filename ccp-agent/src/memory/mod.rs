@@ -1,4 +1,4 @@
-//! What the agent remembers of destinations, beyond its flows: on disk, and in the kernel.
+//! The memory of destinations that outlives single flows: on disk, and in the kernel.
 //!
 //! ```text
 //! flow ─ leave ─▶ host.memory ─ recall ─▶ the next flow
@@ -8,7 +8,8 @@
 //!          memory.json   the BPF datapath: arm and initial window before the first packet
 //! ```
 //!
-//! What is remembered, for how long and of whom is [`remuda_selector::antelope::memory`].
+//! [`remuda_selector::antelope::memory`] defines what is remembered, for which destinations and for
+//! how long.
 
 mod file;
 mod keeper;

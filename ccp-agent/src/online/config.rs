@@ -1,4 +1,4 @@
-//! What can be set of it.
+//! The configuration of online models.
 
 use super::drift::DriftRule;
 use serde::{Deserialize, Serialize};
@@ -8,21 +8,22 @@ const FLOWS: RangeInclusive<u64> = 3..=100_000;
 const TOLERANCE: RangeInclusive<f64> = 0.1..=10.0;
 const THRESHOLD: RangeInclusive<f64> = 1.0..=1_000.0;
 
-/// Whether models are scored and may take over, and when.
+/// Whether models are compared on live flows and may replace each other, and when.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OnlineConfig {
-    /// They are, wherever samples are kept; else the configured or shipped model has all flows.
+    /// True: compare models wherever samples are stored. False: the configured or shipped model
+    /// drives all flows.
     pub enabled: bool,
-    /// A candidate is judged for the first time when so many flows have scored it, and again
-    /// whenever they have doubled.
+    /// A candidate is judged for the first time after this many flows, and again whenever their
+    /// number has doubled.
     pub flows_min: u64,
-    /// One that is not better after so many is refused.
+    /// A candidate that is not better after this many flows is rejected.
     pub flows_max: u64,
-    /// How far what comes may wander from what usually comes, in standard deviations, before it
+    /// How far an error may deviate from the mean error, in standard deviations, before the excess
     /// adds up to a drift.
     pub drift_tolerance: f64,
-    /// What is beyond that adds up to so many standard deviations: a drift.
+    /// The sum of excess deviations that counts as a drift, in standard deviations.
     pub drift_threshold: f64,
 }
 
@@ -51,7 +52,7 @@ where
 }
 
 impl OnlineConfig {
-    /// Checks every rule; the message names key, value and rule.
+    /// Checks each value; the message names key, value and allowed range.
     pub fn check(&self) -> Result<(), String> {
         within("flows_min", self.flows_min, &FLOWS)?;
         within("flows_max", self.flows_max, &FLOWS)?;
@@ -65,7 +66,7 @@ impl OnlineConfig {
         Ok(())
     }
 
-    /// When a drift is one.
+    /// The rule by which a drift is detected.
     pub fn drift(&self) -> DriftRule {
         DriftRule { tolerance: self.drift_tolerance, threshold: self.drift_threshold }
     }

@@ -1,31 +1,32 @@
-//! Whether a model misses by something else than it used to.
+//! Detects that the mean error of a model has changed.
 //!
 //! Page, "Continuous inspection schemes", Biometrika 41, 1954; in the form of Page and Hinkley,
-//! where what is usual is the mean so far. Both ways: with z the error less that mean, in standard
-//! deviations, `g = max(0, g + z - tolerance)`, and the same of -z; a drift is a `g` above the
-//! threshold.
+//! where the usual error is the mean so far. Let z be the error minus that mean, in standard
+//! deviations. Then `g = max(0, g + z - tolerance)`, and the same with -z; a drift is a `g` above
+//! the threshold.
 //!
-//! Differs from it: errors are in standard deviations so far, so that the parameters hold for any
-//! model; one counts for four of them at most; and there is no drift before so many errors that
-//! mean and deviation are known ([`LEARNT_OF`]). Errors must be independent, so a flow gives one.
+//! Differs from the paper: errors are divided by their standard deviation so far, so that the same
+//! parameters fit any model; a single error counts for at most four deviations; and no drift is
+//! reported before mean and deviation are known ([`LEARNT_OF`] errors). Errors must be independent,
+//! so each flow gives one.
 //!
-//! Of independent errors that do not drift, `g` exceeds a threshold h once in about
-//! e^(2 · tolerance · h) errors: by default, never in practice. A shift by two standard deviations
-//! is one in some twenty flows.
+//! Without a drift, `g` exceeds a threshold h once in about e^(2 · tolerance · h) independent
+//! errors: with the defaults, never in practice. A shift by two standard deviations is detected
+//! after some twenty flows.
 
-/// So many errors are usual before one can be unusual.
+/// Errors needed before the first drift can be reported.
 const LEARNT_OF: u64 = 30;
-/// An error counts for so many standard deviations at most.
+/// The most standard deviations that one error counts for.
 const STEP_MAX: f64 = 4.0;
-/// Errors that do not differ have this deviation, in natural logarithms.
+/// The smallest deviation assumed, in natural logarithms, for errors that hardly differ.
 const DEVIATION_MIN: f64 = 0.05;
 
-/// When a drift is one; both in standard deviations of the errors.
+/// When a drift is reported. Both values are in standard deviations of the errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DriftRule {
-    /// What an error may differ from the usual without adding up.
+    /// Deviation from the mean that does not add up.
     pub tolerance: f64,
-    /// What it must add up to.
+    /// Sum of excess deviations that is a drift.
     pub threshold: f64,
 }
 
@@ -34,18 +35,18 @@ impl DriftRule {
     pub const DEFAULT: Self = Self { tolerance: 0.5, threshold: 25.0 };
 }
 
-/// A drift: mean errors, before and since it began.
+/// A drift that was detected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drifted {
-    /// The mean over all.
+    /// The mean error over all flows.
     pub usual: f64,
-    /// The mean since it drifts.
+    /// The mean error since the drift began.
     pub now: f64,
-    /// Since so many errors.
+    /// The number of errors since the drift began.
     pub of: u64,
 }
 
-/// What has added up one way.
+/// The excess deviations in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Excursion {
     g: f64,
@@ -76,14 +77,13 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// One that has seen nothing.
     pub fn new(rule: DriftRule) -> Self {
         let none = Excursion::default();
         Self { rule, of: 0, mean: 0.0, squares: 0.0, up: none, down: none }
     }
 
-    /// Takes in an error; a drift, if that is one. It begins anew then: what has become usual is
-    /// none any more.
+    /// Takes in an error. Returns a drift if this error completes one, and then starts over,
+    /// because the errors have a new mean.
     pub fn add(&mut self, error: f64) -> Option<Drifted> {
         self.of += 1;
         let step = error - self.mean;
@@ -117,7 +117,7 @@ mod tests {
         (*state >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Noise of mean 0 and deviation 1: uniform, nearly normal, skewed, of two values, or rare.
+    /// Noise of mean 0 and deviation 1: uniform, nearly normal, skewed, two-valued, or rare.
     fn noise(kind: u8, state: &mut u64) -> f64 {
         let mut one = || uniform(state);
         match kind {
@@ -154,7 +154,7 @@ mod tests {
         }
 
         #[test]
-        fn a_shift_by_two_deviations_is_one_soon_and_told_as_what_it_is(
+        fn a_shift_by_two_deviations_is_one_soon_and_reported_with_its_size(
             seed: u64, kind in 0..3u8, is_up: bool, before in 150..600usize,
         ) {
             let (mut drift, mut state) = (Drift::new(DriftRule::DEFAULT), seed);
@@ -167,7 +167,7 @@ mod tests {
             });
             let (at, drifted) = after.expect("it drifts");
             prop_assert!(at < 80, "after {at}");
-            // Noise may have begun it before the shift: that part of it is not shifted.
+            // The noise may have begun the excursion before the shift; that part is not shifted.
             let of = drifted.of as f64;
             let off = drifted.now - shift * (at as f64 / of).min(1.0);
             prop_assert!(off.abs() < 7.0 / of.sqrt(), "{drifted:?} after {at}");

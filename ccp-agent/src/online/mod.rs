@@ -1,15 +1,16 @@
-//! What live flows say of the models that Antelope picks by, and what comes of that.
+//! Compares the models that Antelope uses on live flows, and replaces the model in force with a
+//! better one.
 //!
 //! ```text
-//! samples ─▶ spans: what came of a state ─▶ scores of the model in force ─▶ drift
-//!                                       └─▶ paired: a shadow against it, flow by flow
-//! candidate.json ─▶ store ─▶ shadow ─ is better ─▶ slot: in force, in running flows too
+//! samples ─▶ spans: outcome of a state ─▶ scores of the model in force ─▶ drift
+//!                                     └─▶ paired: a shadow against it, flow by flow
+//! candidate.json ─▶ store ─▶ shadow ─ is better ─▶ slot: in force, for running flows too
 //!                               previous ─ is better, or an order ─▶ slot
 //! ```
 //!
-//! Nothing of this is in a report's way: it happens in the thread that keeps samples
-//! ([`crate::samples`]), and an order in its client's. A flow asks the slot at its next decision.
-//! Whatever fails on the way is an event, and the model in force stays.
+//! None of this delays a report. It runs in the thread that stores samples ([`crate::samples`]); an
+//! operator's order runs in the client's thread. A flow reads the slot at its next decision. If a
+//! step fails, an event says why, and the model in force stays.
 
 mod config;
 mod drift;
@@ -43,14 +44,14 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use store::{Place, State, Store};
 
-/// Which model is in force, how it does, and what may take over.
+/// The model in force, its scores, and the models that may replace it.
 pub struct Online {
     config: OnlineConfig,
     store: Store,
     slot: Slot<Model>,
-    /// The configured or shipped one.
+    /// The configured or shipped model.
     base: Arc<Model>,
-    /// By the wall clock, for people.
+    /// When the model came into force, by the wall clock, for display.
     since_unix_s: u64,
     spans: Spans,
     scores: Scores,
@@ -58,12 +59,13 @@ pub struct Online {
     drifted: Option<Drifted>,
     candidate: Option<Shadow>,
     previous: Option<Shadow>,
-    /// What is to be recorded.
+    /// Events to record once the lock is free.
     events: Vec<Event>,
 }
 
-/// Begins, if it is not configured off: the host's flows read the model in force from a slot from
-/// then on. What cannot be is an event, and the agent goes on with the configured model.
+/// Starts the comparison unless it is configured off. From then on the host's flows read the model
+/// in force from a slot. If the start fails, an event says why, and the agent keeps the configured
+/// model.
 pub fn start(config: &Config, host: &Mutex<Host>) -> Option<Arc<Mutex<Online>>> {
     if !config.online.enabled {
         return None;
@@ -88,7 +90,8 @@ pub fn start(config: &Config, host: &Mutex<Host>) -> Option<Arc<Mutex<Online>>> 
     }
 }
 
-/// Has something done, and records what happened. Never to be called with the host's lock held.
+/// Runs `act` on the online state, and records the events. Do not call this with the host's lock
+/// held.
 pub fn with<T>(
     online: &Mutex<Online>,
     host: &Mutex<Host>,
@@ -130,7 +133,7 @@ impl Online {
             Some(path) => antelope_text(path),
         };
         let kept = text.and_then(|text| online.keep_base(&text));
-        online.say_unkept(Place::Base, kept);
+        online.record_unkept(Place::Base, kept);
         online.resume();
         online.look();
         Ok(online)
@@ -144,7 +147,7 @@ impl Online {
         Err(on(path.display())(io::Error::other("the configured file changed since it was read")))
     }
 
-    /// What was in force when the last agent ended is again, if it can be.
+    /// Restores the model that was in force when the last agent ended, if its file is intact.
     fn resume(&mut self) {
         match self.store.current(self.base.digest()) {
             Ok(Some((model, since_unix_s))) => {
@@ -153,15 +156,15 @@ impl Online {
                 match self.store.read(Place::Previous) {
                     Ok(model) => self.previous = model.map(|model| self.shadow(Arc::new(model))),
                     Err(reason) => {
-                        self.say_refused(Place::Previous, reason);
+                        self.record_refused(Place::Previous, reason);
                         let removed = self.store.remove(Place::Previous);
-                        self.say_unkept(Place::Previous, removed);
+                        self.record_unkept(Place::Previous, removed);
                     }
                 }
             }
             Ok(None) => {
                 let removed = self.store.remove(Place::Previous);
-                self.say_unkept(Place::Previous, removed);
+                self.record_unkept(Place::Previous, removed);
             }
             Err(rule) => {
                 let [path, to] = [Place::Current, Place::Left].map(|it| self.store.path(it));
@@ -169,18 +172,18 @@ impl Online {
                 self.events.push(Event::ModelSetAside { path, to, rule });
                 let moved = self.store.rename(Place::Current, Place::Left);
                 let removed = moved.and_then(|()| self.store.remove(Place::Previous));
-                self.say_unkept(Place::Current, removed);
+                self.record_unkept(Place::Current, removed);
             }
         }
     }
 
-    /// Against the model in force, by flows that are yet to come: those there are may be among
-    /// what it was trained on.
+    /// A shadow of `model`, scored only by flows that start from now on: the model may have been
+    /// trained on those that already run.
     fn shadow(&self, model: Arc<Model>) -> Shadow {
         Shadow::new(model, self.spans.newest(), self.config.flows_min)
     }
 
-    /// Looks whether the trainer has left something. To be called about once a second.
+    /// Checks whether the trainer has written a new candidate. Call this about once a second.
     pub fn look(&mut self) {
         if !self.store.has_news() {
             return;
@@ -192,7 +195,7 @@ impl Online {
             },
             Ok(None) if self.candidate.is_some() => {
                 self.candidate = None;
-                self.say_refused(Place::Candidate, "its file is gone".to_owned());
+                self.record_refused(Place::Candidate, "its file has been deleted".to_owned());
             }
             Ok(None) => {}
             Err(rule) => self.refuse(rule),
@@ -201,7 +204,7 @@ impl Online {
 
     fn take_candidate(&mut self, model: Model) {
         if self.candidate.as_ref().is_some_and(|it| it.model.digest() == model.digest()) {
-            return; // the same again
+            return; // the same candidate is already in the shadow
         }
         let (rows, flows) = model.lineage().map_or((0, 0), |it| (it.rows, it.flows));
         let digest = model.digest().to_owned();
@@ -209,50 +212,51 @@ impl Online {
         self.candidate = Some(self.shadow(Arc::new(model)));
     }
 
-    /// Why it cannot be in the shadow of the model in force.
+    /// The reason why the model cannot be compared with the model in force; `None` if it can.
     fn refusal(&self, model: &Model) -> Option<String> {
         let in_force = self.slot.get();
         let Some(lineage) = model.lineage() else {
             return Some(
-                "online: it is missing, as of a model that no live flow taught".to_owned(),
+                "online: it is missing; a candidate must be trained on samples of live flows"
+                    .to_owned(),
             );
         };
         if lineage.parent != in_force.digest() {
             let (theirs, ours) = (&lineage.parent, in_force.digest());
-            let fix = "fix: train it anew, from the model in force";
-            return Some(format!("online.parent = {theirs}: in force is {ours}\n{fix}"));
+            let fix = "fix: train again from the model in force";
+            return Some(format!("online.parent = {theirs}: the model in force is {ours}\n{fix}"));
         }
         let is_alike = model.arms() == in_force.arms();
-        (!is_alike).then(|| "arms: they must be those of the model in force".to_owned())
+        (!is_alike).then(|| "arms: they must be the same as in the model in force".to_owned())
     }
 
     fn refuse(&mut self, reason: String) {
         self.candidate = None;
-        self.say_refused(Place::Candidate, reason);
+        self.record_refused(Place::Candidate, reason);
         let moved = self.store.rename(Place::Candidate, Place::Refused);
-        self.say_unkept(Place::Candidate, moved);
+        self.record_unkept(Place::Candidate, moved);
     }
 
-    fn say_refused(&mut self, place: Place, reason: String) {
+    fn record_refused(&mut self, place: Place, reason: String) {
         let path = self.store.path(place).display().to_string();
         self.events.push(Event::ModelRefused { path, reason });
     }
 
-    fn say_unkept(&mut self, place: Place, done: Result<(), Error>) {
+    fn record_unkept(&mut self, place: Place, done: Result<(), Error>) {
         if let Err(error) = done {
             let path = self.store.path(place).display().to_string();
             self.events.push(Event::ModelUnkept { path, reason: error.to_string() });
         }
     }
 
-    /// Takes in what a policy saw.
+    /// Takes in one sample of a flow.
     pub fn sample(&mut self, flow: u32, sample: &Sample) {
         if let Some(outcome) = self.spans.add(flow, sample) {
             self.score(&outcome);
         }
     }
 
-    /// A flow has ended.
+    /// Handles the end of a flow.
     pub fn ended(&mut self, flow: u32) {
         if let Some(outcome) = self.spans.ended(flow) {
             self.score(&outcome);
@@ -261,11 +265,13 @@ impl Online {
 
     fn score(&mut self, outcome: &Outcome) {
         let in_force = self.slot.get();
-        let said = in_force.value(&outcome.features, outcome.arm);
-        let Some(miss) = said.map(|said| Miss::of(&said, &outcome.came)) else { return };
+        let predicted = in_force.value(&outcome.features, outcome.arm);
+        let Some(miss) = predicted.map(|predicted| Miss::of(&predicted, &outcome.actual)) else {
+            return;
+        };
         self.scores.add(outcome.arm, miss, outcome.is_first);
         self.spans.scored(outcome.flow);
-        // One of a flow, as those of one are not independent.
+        // Only the first error of each flow counts, because errors of one flow are not independent.
         if let Some(drifted) = outcome.is_first.then(|| self.drift.add(miss.power())).flatten() {
             self.drifted = Some(drifted);
             let Drifted { usual, now, of } = drifted;
@@ -280,18 +286,19 @@ impl Online {
 
     fn judge(&mut self) {
         let flows_max = self.config.flows_max;
-        // First, as what descends from a model that has to go has to go as well.
+        // Judge the previous model first: if it comes back, a candidate trained from the present
+        // one is dropped.
         if let Some(Judged::Better(gain)) = self.previous.as_mut().map(|it| it.judged(flows_max)) {
-            let why = "the model before is better on the flows since";
+            let why = "the previous model is better on the flows since then";
             let done = self.go_back(why, Some(gain));
-            self.say_unkept(Place::Current, done);
+            self.record_unkept(Place::Current, done);
         }
         match self.candidate.as_mut().map(|it| it.judged(flows_max)) {
             Some(Judged::Better(gain)) => self.take_over(gain),
             Some(Judged::NotBetter(gain)) => {
                 let Interval { mean, least, most } = gain;
                 let by =
-                    format!("its squared error is less by {mean:.4} ({least:.4} to {most:.4})");
+                    format!("its squared error is lower by {mean:.4} ({least:.4} to {most:.4})");
                 let rule = "the interval must lie above 0";
                 self.refuse(format!("{by} after {flows_max} flows: {rule}"));
             }
@@ -306,16 +313,17 @@ impl Online {
             if before.digest() == self.base.digest() { Place::Base } else { Place::Current };
         let state = State::new(self.base.digest(), clock::wall().as_secs());
         if let Err(error) = self.store.take_over(shadow.model.digest(), place, &state) {
-            // What would not be there after a restart does not take over: it begins anew.
+            // After a restart the new model would not be there, so it does not take over. Its
+            // comparison starts again.
             self.candidate = Some(self.shadow(shadow.model));
-            return self.say_unkept(Place::Candidate, Err(error));
+            return self.record_unkept(Place::Candidate, Err(error));
         }
         let flows = shadow.flows();
         self.put(shadow.model, "it is better in the shadow", flows, Some(gain));
         self.previous = Some(self.shadow(before));
     }
 
-    /// That model is in force from now on.
+    /// Brings `model` into force.
     fn put(&mut self, model: Arc<Model>, why: &str, flows: u64, gain: Option<Interval>) {
         let [from, to] = [&self.slot.get(), &model].map(|it| it.digest().to_owned());
         self.events.push(Event::Model { from, to, why: why.to_owned(), flows, gain });
@@ -328,8 +336,9 @@ impl Online {
         self.previous = None;
     }
 
-    /// The model before is in force again, and what descends from the one left is dropped. At once:
-    /// an error is of the disk, and of what the next agent begins with.
+    /// Brings the previous model back into force, and drops models trained from the present one.
+    /// This takes effect at once: an error means only that the files could not be changed, so the
+    /// next agent may start with another model.
     fn go_back(&mut self, why: &str, gain: Option<Interval>) -> Result<(), Error> {
         let Some(shadow) = self.previous.take() else { return Ok(()) };
         let is_base = shadow.model.digest() == self.base.digest();
@@ -340,30 +349,30 @@ impl Online {
 
     fn leave(&mut self, to: Place) -> Result<(), Error> {
         if self.candidate.is_some() {
-            self.refuse("online.parent: it is no more in force".to_owned());
+            self.refuse("online.parent: its parent is no longer in force".to_owned());
         }
         self.store.go_back(to, &State::new(self.base.digest(), self.since_unix_s))
     }
 
-    /// An operator's order: the model before is in force again.
+    /// Carries out an operator's order to bring back the previous model.
     ///
     /// # Errors
     ///
-    /// There is none. Or it is in force, and could not be kept.
+    /// There is no previous model. Or the model is in force, but the files could not be changed.
     pub fn back(&mut self) -> Result<Report, Error> {
         if self.previous.is_none() {
-            let fix = "fix: `remuda model base` returns to the configured or shipped one";
+            let fix = "fix: `remuda model base` brings back the configured or shipped one";
             return Err(Error::Refused(format!("there is no model to go back to\n{fix}")));
         }
         let done = self.go_back("an operator's order", None);
-        self.obeyed(done)
+        self.report_of(done)
     }
 
-    /// An operator's order: the configured or shipped model is in force again.
+    /// Carries out an operator's order to bring back the configured or shipped model.
     ///
     /// # Errors
     ///
-    /// It is already. Or it is in force, and that could not be kept.
+    /// That model is already in force. Or it is in force now, but the files could not be changed.
     pub fn back_to_base(&mut self) -> Result<Report, Error> {
         if self.slot.get().digest() == self.base.digest() {
             let is = "the configured or shipped model is in force already";
@@ -371,12 +380,14 @@ impl Online {
         }
         self.put(Arc::clone(&self.base), "an operator's order", 0, None);
         let done = self.leave(Place::Base);
-        self.obeyed(done)
+        self.report_of(done)
     }
 
-    fn obeyed(&self, kept: Result<(), Error>) -> Result<Report, Error> {
+    fn report_of(&self, kept: Result<(), Error>) -> Result<Report, Error> {
         let unkept = "it is in force, but the next agent may begin with another one";
-        kept.map_err(|error| Error::Refused(format!("{unkept}: {error}\nfix: make room for it")))?;
+        kept.map_err(|error| {
+            Error::Refused(format!("{unkept}: {error}\nfix: free some disk space"))
+        })?;
         Ok(self.report())
     }
 }

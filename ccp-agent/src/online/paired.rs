@@ -1,55 +1,56 @@
-//! Which of two models misses by less, flow by flow.
+//! Compares the errors of two models, flow by flow.
 //!
-//! What is predicted of one flow's spans is not independent: the unit is a flow, whose value is the
-//! mean difference over its spans. The interval is Student's t over flows. It is asked for when
-//! flows have doubled, not with each one: of a hundred looks at 95 %, some would show a difference
-//! where there is none.
+//! Predictions within a flow are not independent. So the unit is a flow, and its value is the mean
+//! difference over its spans. The interval is Student's t over flows. The interval is computed only
+//! when the number of flows has doubled: out of a hundred looks at 95 %, some would show a
+//! difference that does not exist.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The 97.5 % point of Student's t, of 1 degree of freedom to 30.
+/// The 97.5 % point of Student's t, for 1 to 30 degrees of freedom.
 const T: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
 
-/// The same beyond the table: the normal distribution's, and the first term of what is more.
+/// The same for any degree of freedom; beyond the table, the normal distribution's point and the
+/// first correction term.
 fn t(freedom: usize) -> f64 {
     let beyond = || 1.96 + 2.45 / freedom as f64;
     T.get(freedom.saturating_sub(1)).copied().unwrap_or_else(beyond)
 }
 
-/// A mean, with its 95 % interval.
+/// A mean with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     pub mean: f64,
-    /// The interval's lower end.
+    /// The lower end of the interval.
     pub least: f64,
     pub most: f64,
 }
 
-/// Differences, by flow. As many flows as are ever judged by, so it is bounded.
+/// Sum and number of differences of each flow. Comparison ends after a set number of flows, which
+/// limits the size.
 #[derive(Clone, Debug, Default)]
 pub struct Paired {
     flows: BTreeMap<u32, (f64, f64)>,
 }
 
 impl Paired {
-    /// Adds the difference of one span of that flow.
+    /// Adds the difference in one span of a flow.
     pub fn add(&mut self, flow: u32, difference: f64) {
         let (sum, count) = self.flows.entry(flow).or_default();
         *sum += difference;
         *count += 1.0;
     }
 
-    /// How many flows there are.
     pub fn flows(&self) -> usize {
         self.flows.len()
     }
 
-    /// The mean over flows; none of fewer than two.
+    /// The mean over flows; `None` for fewer than two flows.
     pub fn interval(&self) -> Option<Interval> {
         let count = self.flows.len();
         if count < 2 {
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_interval_by_hand() {
-        // Mean 2, standard deviation 1, of 3: 4.303 / sqrt 3 on both sides.
+        // Mean 2 and standard deviation 1 of three values: 4.303 / sqrt 3 on both sides.
         let interval = of(&[1.0, 2.0, 3.0]).interval().expect("of three");
         assert_eq!(interval.mean, 2.0);
         assert!((interval.least - (2.0 - 2.4843)).abs() < 1e-3, "{interval:?}");
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!((paired.flows(), paired.interval()), (3, before));
     }
 
-    /// Of a generator that is good enough for a test: 0 to 1.
+    /// A random number from 0 to 1, from a generator that is good enough for a test.
     fn uniform(state: &mut u64) -> f64 {
         *state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

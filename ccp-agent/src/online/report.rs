@@ -1,4 +1,4 @@
-//! What `remuda model` shows.
+//! The output of `remuda model`.
 
 use super::Online;
 use super::paired::Interval;
@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRow {
     pub name: String,
-    /// The SHA-256 of its file.
+    /// The SHA-256 of the model's file.
     pub digest: String,
-    /// That of the model whose values it corrects, if live flows have taught it something.
+    /// The digest of the model from which this one was trained on live flows; `None` if it was not.
     pub parent: Option<String>,
-    /// Of what it was trained.
+    /// A description of the training data.
     pub data: String,
-    /// Live rows that it was trained on.
+    /// Live samples that it was trained on.
     pub rows: u64,
-    /// Of so many flows.
+    /// Live flows of those samples.
     pub flows: u64,
 }
 
@@ -37,28 +37,28 @@ impl ModelRow {
     }
 }
 
-/// A drift of what came from what was predicted.
+/// A change of the mean error of the model in force.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriftRow {
-    /// Mean error of the logarithm of power over all flows before.
+    /// Mean error of the logarithm of power, over all flows before the drift.
     pub usual: f64,
-    /// The same since it drifts.
+    /// The same since the drift began.
     pub now: f64,
-    /// Flows that showed it.
+    /// Flows since the drift began.
     pub flows: u64,
 }
 
-/// A model that predicts beside the one in force.
+/// A model whose predictions are compared with those of the model in force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShadowRow {
     /// `candidate` or `previous`.
     pub role: String,
     pub model: ModelRow,
-    /// How far it misses.
+    /// The errors of this model.
     pub score: Score,
-    /// By how much less than the model in force, in squared error: the mean over flows.
+    /// By how much the squared error is lower than that of the model in force: the mean over flows.
     pub gain: Option<Interval>,
-    /// It is judged when so many flows have scored it; none: no more.
+    /// The number of flows at which the model is judged next; `None` after the final judgement.
     pub judged_at_flows: Option<u64>,
 }
 
@@ -74,25 +74,26 @@ impl ShadowRow {
     }
 }
 
-/// Which model is in force, and how it does.
+/// The model in force and its scores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The one in force.
+    /// The model in force.
     pub model: ModelRow,
-    /// It is the configured or shipped one.
+    /// Whether it is the configured or shipped model.
     pub is_base: bool,
-    /// For how long it has been in force, by the wall clock, in seconds.
+    /// Seconds since the model came into force, by the wall clock.
     pub in_force_s: u64,
-    /// How far it misses, since it is in force and this agent runs; none: nothing is scored.
+    /// Errors of the model since it came into force and this agent started; `None` if models are
+    /// not compared.
     pub score: Option<Score>,
     /// The last drift since then.
     pub drift: Option<DriftRow>,
-    /// What may take over.
+    /// The models that may take over.
     pub shadows: Vec<ShadowRow>,
 }
 
 impl Report {
-    /// Where nothing is scored, and nothing can take over.
+    /// The report of an agent that does not compare models.
     pub fn unwatched(model: &Model) -> Self {
         Self {
             model: ModelRow::of(model),
@@ -106,7 +107,6 @@ impl Report {
 }
 
 impl Online {
-    /// What there is to show.
     pub fn report(&self) -> Report {
         let model = self.slot.get();
         let drift = self.drifted.map(|it| DriftRow { usual: it.usual, now: it.now, flows: it.of });

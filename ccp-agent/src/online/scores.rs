@@ -1,14 +1,14 @@
-//! How far a model misses, arm by arm.
+//! Errors of a model, for each arm.
 
 use remuda_selector::antelope::model::Value;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A miss counts for no more, in natural logarithms: nobody is judged by one broken flow, or by a
-/// prediction that is no number.
+/// Limit of an error, in natural logarithms, so that one broken flow or a prediction that is not a
+/// number cannot decide the comparison.
 const MISS_MAX: f64 = 20.0;
 
-/// What came, less what was predicted; natural logarithms.
+/// The actual value minus the predicted one, in natural logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Miss {
     throughput: f64,
@@ -16,51 +16,50 @@ pub struct Miss {
 }
 
 impl Miss {
-    /// Of a prediction, and what came.
-    pub fn of(said: &Value, came: &Value) -> Self {
-        let miss = |came: f32, said: f32| {
-            let miss = f64::from(came) - f64::from(said);
+    pub fn of(predicted: &Value, actual: &Value) -> Self {
+        let miss = |actual: f32, predicted: f32| {
+            let miss = f64::from(actual) - f64::from(predicted);
             if miss.is_nan() { MISS_MAX } else { miss.clamp(-MISS_MAX, MISS_MAX) }
         };
         Self {
-            throughput: miss(came.ln_throughput, said.ln_throughput),
-            delay: miss(came.ln_delay, said.ln_delay),
+            throughput: miss(actual.ln_throughput, predicted.ln_throughput),
+            delay: miss(actual.ln_delay, predicted.ln_delay),
         }
     }
 
-    /// Both, squared and added.
+    /// The sum of both squared errors.
     pub fn square(&self) -> f64 {
         self.throughput * self.throughput + self.delay * self.delay
     }
 
-    /// Of power, which is throughput over delay.
+    /// The error of power, which is throughput over delay.
     pub fn power(&self) -> f64 {
         self.throughput - self.delay
     }
 }
 
-/// How far predictions of an arm miss.
+/// The errors of the predictions for one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArmScore {
     pub arm: String,
-    /// Of so many predictions.
+    /// The number of predictions.
     pub predictions: u64,
-    /// Mean error of the logarithm of throughput; above 0 if more came than was predicted.
+    /// Mean error of the logarithm of throughput; above 0 if throughput was higher than predicted.
     pub throughput: f64,
     /// Mean error of the logarithm of delay.
     pub delay: f64,
-    /// Mean square error, of both together.
+    /// Mean squared error of both together.
     pub square: f64,
 }
 
-/// How far a model misses.
+/// The errors of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// Of so many flows.
+    /// The number of flows.
     pub flows: u64,
-    /// Of so many predictions.
+    /// The number of predictions.
     pub predictions: u64,
-    /// Mean square error, of throughput and delay together; 0 of none.
+    /// Mean squared error of throughput and delay together; 0 without predictions.
     pub square: f64,
     pub arms: Vec<ArmScore>,
 }
@@ -73,7 +72,7 @@ struct Sums {
     square: f64,
 }
 
-/// What adds up to a score.
+/// The sums from which a [`Score`] is computed.
 #[derive(Clone, Debug, Default)]
 pub struct Scores {
     flows: u64,
@@ -81,7 +80,7 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// Adds a prediction of that arm, the first of its flow or not.
+    /// Adds the error of one prediction; `is_first` says whether it is the first of its flow.
     pub fn add(&mut self, arm: &'static str, miss: Miss, is_first: bool) {
         self.flows += u64::from(is_first);
         let sums = self.arms.entry(arm).or_default();
@@ -91,7 +90,6 @@ impl Scores {
         sums.square += miss.square();
     }
 
-    /// What it comes to.
     pub fn score(&self) -> Score {
         let row = |(arm, sums): (&&'static str, &Sums)| {
             let mean = |sum: f64| sum / sums.predictions as f64;
@@ -123,7 +121,7 @@ mod tests {
         let value = |ln_throughput, ln_delay| Value { ln_throughput, ln_delay };
         let mut scores = Scores::default();
         assert_eq!(scores.score(), Score::default());
-        let miss = |came| Miss::of(&value(0.0, 0.0), &came);
+        let miss = |actual| Miss::of(&value(0.0, 0.0), &actual);
         scores.add("bbr", miss(value(1.0, 0.0)), true);
         scores.add("bbr", miss(value(3.0, 2.0)), false);
         scores.add("copa", miss(value(-1.0, 1.0)), true);
@@ -138,10 +136,10 @@ mod tests {
 
     #[test]
     fn a_prediction_that_is_no_number_is_a_large_miss_and_no_more() {
-        let came = Value { ln_throughput: 0.0, ln_delay: 0.0 };
+        let actual = Value { ln_throughput: 0.0, ln_delay: 0.0 };
         for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
-            let said = Value { ln_throughput: odd, ln_delay: 0.0 };
-            assert_eq!(Miss::of(&said, &came).square(), MISS_MAX * MISS_MAX);
+            let predicted = Value { ln_throughput: odd, ln_delay: 0.0 };
+            assert_eq!(Miss::of(&predicted, &actual).square(), MISS_MAX * MISS_MAX);
         }
     }
 }

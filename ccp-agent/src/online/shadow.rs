@@ -1,4 +1,4 @@
-//! A model that predicts beside the one in force, and decides nothing.
+//! A model whose predictions are compared with those of the model in force, but not used.
 
 use super::paired::{Interval, Paired};
 use super::scores::{Miss, Scores};
@@ -6,25 +6,25 @@ use super::spans::{Outcome, is_after};
 use remuda_selector::antelope::model::Model;
 use std::sync::Arc;
 
-/// Whether it would be better.
+/// The judgement of a shadow model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Judged {
-    /// Too few flows have scored it since it was judged last.
+    /// Too few flows since the last judgement.
     NotYet,
     /// The interval of the paired difference lies above 0.
     Better(Interval),
-    /// It does not, after as many flows as it is given.
+    /// The interval does not lie above 0 after the most flows allowed.
     NotBetter(Interval),
 }
 
 #[derive(Clone, Debug)]
 pub struct Shadow {
     pub model: Arc<Model>,
-    /// Flows that began after this one score it.
+    /// Only flows that began after this one count.
     after: u32,
     pub scores: Scores,
     pub paired: Paired,
-    /// It is judged when so many flows have scored it; none: it has been for good.
+    /// The number of flows at which the model is judged next; `None` after the final judgement.
     pub look_at: Option<u64>,
 }
 
@@ -34,24 +34,26 @@ impl Shadow {
         Self { model, after, scores, paired, look_at: Some(flows_min) }
     }
 
-    /// How many flows have scored it.
+    /// The number of flows that have scored this model.
     pub fn flows(&self) -> u64 {
         self.paired.flows() as u64
     }
 
-    /// Takes in what came, which the model in force misses by that.
+    /// Takes in one outcome; `in_force` is the error of the model in force.
     pub fn add(&mut self, outcome: &Outcome, in_force: Miss) {
         if self.look_at.is_none() || !is_after(outcome.flow, self.after) {
             return;
         }
-        let said = self.model.value(&outcome.features, outcome.arm);
-        let Some(miss) = said.map(|said| Miss::of(&said, &outcome.came)) else { return };
+        let predicted = self.model.value(&outcome.features, outcome.arm);
+        let Some(miss) = predicted.map(|predicted| Miss::of(&predicted, &outcome.actual)) else {
+            return;
+        };
         let before = self.flows();
         self.paired.add(outcome.flow, in_force.square() - miss.square());
         self.scores.add(outcome.arm, miss, self.flows() > before);
     }
 
-    /// Judges it, if it is time to: when flows have doubled since it was judged last.
+    /// Judges the model, if the number of flows has doubled since the last judgement.
     pub fn judged(&mut self, flows_max: u64) -> Judged {
         let flows = self.flows();
         let is_due = self.look_at.is_some_and(|at| flows >= at);
@@ -84,11 +86,11 @@ mod tests {
         for (difference, want) in [
             (-9.0, Some(3)),
             (1.0, Some(3)),
-            // Not better: again at six flows, however good the next ones are.
+            // Not better at three flows: judged again at six, however good the next ones are.
             (1.0, Some(6)),
             (99.0, Some(6)),
             (99.0, Some(6)),
-            // Still not: twice as many are more than it is given.
+            // Not better at six either: twelve are more than the most allowed.
             (-99.0, Some(10)),
             (1.0, Some(10)),
             (1.0, Some(10)),

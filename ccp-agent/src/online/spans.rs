@@ -1,9 +1,11 @@
-//! What has come of the states that flows were in: the spans in which one arm rode from there on.
+//! Measures the outcome of each state of a flow over the span of time that follows it, driven by
+//! one arm.
 //!
-//! A flow has one span open at a time, which begins with the end of a sample, or with a switch. It
-//! is what came of that state when it has lasted as long as a value is about, or for a good part of
-//! that when a switch or the flow's end cuts it short. So no two spans of a flow share any time.
-//! Time is the flow's own, by the monotonic clock of its datapath.
+//! A flow has one open span at a time. A span begins at the end of a sample, or at a switch. It
+//! ends, and gives an outcome, when it has lasted as long as the model's predictions look ahead. A
+//! switch or the end of the flow ends a span early; it then counts if it has lasted a good part of
+//! that time. So spans of a flow never overlap. Time is the flow's own, by the monotonic clock of
+//! its datapath.
 
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{Sample, Seen};
@@ -12,32 +14,33 @@ use remuda_selector::features::Features;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A span that is cut short counts from here on.
+/// The shortest span that counts when a switch or the flow's end cuts it short.
 const SPAN_MIN: Duration = Duration::from_secs(4);
-/// Flows at once, as many as the BPF datapath has; of more, those unheard of for longest are left.
+/// Flows tracked at once, as many as the BPF datapath has by default; a further flow replaces the
+/// one silent for longest.
 const FLOWS_MAX: usize = 8_192;
 
-/// What came of a state.
+/// What was measured after a state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     pub flow: u32,
-    /// The arm that rode.
+    /// The arm that drove the flow.
     pub arm: &'static str,
-    /// What was known at the beginning.
+    /// The features at the beginning of the span.
     pub features: Features,
-    pub came: Value,
-    /// No prediction of this flow has been scored before.
+    pub actual: Value,
+    /// Whether no prediction of this flow has been scored before.
     pub is_first: bool,
 }
 
-/// A span that grows.
+/// A span that has not ended.
 #[derive(Clone, Debug)]
 struct Span {
-    /// Known with what is seen of it first.
+    /// `None` until the first sample of the span.
     arm: Option<&'static str>,
     features: Features,
     lasted: Duration,
-    /// Each times the time it was seen for.
+    /// Measured values, each multiplied by the time over which it was measured.
     sums: Seen,
 }
 
@@ -57,7 +60,7 @@ impl Span {
         sums.rtt_mean_ms += seen.rtt_mean_ms * span_s;
     }
 
-    /// What came of it, if it has lasted for so long and its path is known.
+    /// The outcome, if the span has lasted for `lasted` and the path's rate and RTT are known.
     fn outcome(&self, lasted: Duration) -> Option<(&'static str, Features, Value)> {
         if self.lasted < lasted || self.sums.span_s <= 0.0 {
             return None;
@@ -69,21 +72,21 @@ impl Span {
             lost_mbit_per_sec: of(self.sums.lost_mbit_per_sec),
             rtt_mean_ms: of(self.sums.rtt_mean_ms),
         };
-        let came = Norm::of(&self.features)?.value(&seen);
-        let is_known = came.ln_throughput.is_finite() && came.ln_delay.is_finite();
-        is_known.then_some((self.arm?, self.features, came))
+        let actual = Norm::of(&self.features)?.value(&seen);
+        let is_known = actual.ln_throughput.is_finite() && actual.ln_delay.is_finite();
+        is_known.then_some((self.arm?, self.features, actual))
     }
 }
 
 #[derive(Clone, Debug)]
 struct Flow {
-    /// Of the last sample: what was known at its end, and when that was.
+    /// Features at the end of the last sample, and the time of that end.
     features: Features,
     until: Time,
     span: Span,
     is_scored: bool,
-    /// The count of samples when it was heard of last.
-    heard: u64,
+    /// The number of the flow's last sample, counted over all flows.
+    last_sample: u64,
 }
 
 /// The open spans of all flows.
@@ -94,18 +97,19 @@ pub struct Spans {
     newest: u32,
 }
 
-/// Whether a flow began after another: numbers count up, and may wrap.
+/// Whether flow number `flow` was given after `other`: numbers count up and wrap.
 pub fn is_after(flow: u32, other: u32) -> bool {
     (1..=u32::MAX / 2).contains(&flow.wrapping_sub(other))
 }
 
 impl Spans {
-    /// The flow that began last, of those heard of; 0, which no flow is, if there is none.
+    /// The flow that began last, among those with samples; 0, which is no flow's number, if there
+    /// is none.
     pub fn newest(&self) -> u32 {
         self.newest
     }
 
-    /// Takes in a sample; what came of a state, if a span ends with it.
+    /// Takes in a sample. Returns an outcome if the sample ends a span.
     pub fn add(&mut self, number: u32, sample: &Sample) -> Option<Outcome> {
         let features = Features(sample.features.as_ref().try_into().ok()?);
         self.samples += 1;
@@ -114,8 +118,9 @@ impl Spans {
         }
         let Some(flow) = self.flows.get_mut(&number) else {
             self.make_room();
-            let (until, heard, is_scored) = (sample.until, self.samples, false);
-            let flow = Flow { features, until, span: Span::begin(features), is_scored, heard };
+            let (until, last_sample, is_scored) = (sample.until, self.samples, false);
+            let flow =
+                Flow { features, until, span: Span::begin(features), is_scored, last_sample };
             self.flows.insert(number, flow);
             return None;
         };
@@ -132,31 +137,38 @@ impl Spans {
             ended = ended.or_else(|| flow.span.outcome(SPAN_MIN));
             flow.span = Span::begin(features);
             if follows {
-                // Another arm: from the moment of the switch, the end of the sample before.
+                // The arm has changed: the new span begins at the switch, which is the end of the
+                // sample before.
                 flow.span = Span::begin(flow.features);
                 flow.span.add(sample);
             }
         }
-        (flow.features, flow.until, flow.heard) = (features, sample.until, self.samples);
+        (flow.features, flow.until, flow.last_sample) = (features, sample.until, self.samples);
         let is_first = !flow.is_scored;
-        ended.map(|(arm, features, came)| Outcome { flow: number, arm, features, came, is_first })
+        ended.map(|(arm, features, actual)| Outcome {
+            flow: number,
+            arm,
+            features,
+            actual,
+            is_first,
+        })
     }
 
-    /// The flow has ended; what came of its last state, if that lasted.
+    /// Ends the flow. Returns the outcome of its open span, if that lasted long enough.
     pub fn ended(&mut self, number: u32) -> Option<Outcome> {
         let flow = self.flows.remove(&number)?;
-        let (arm, features, came) = flow.span.outcome(SPAN_MIN)?;
-        Some(Outcome { flow: number, arm, features, came, is_first: !flow.is_scored })
+        let (arm, features, actual) = flow.span.outcome(SPAN_MIN)?;
+        Some(Outcome { flow: number, arm, features, actual, is_first: !flow.is_scored })
     }
 
-    /// A prediction of that flow has been scored.
+    /// Notes that a prediction of the flow has been scored.
     pub fn scored(&mut self, number: u32) {
         if let Some(flow) = self.flows.get_mut(&number) {
             flow.is_scored = true;
         }
     }
 
-    /// Another model predicts from now on: nothing that began before is scored.
+    /// Restarts all spans for a new model, so that only later spans are scored.
     pub fn begin_anew(&mut self) {
         for flow in self.flows.values_mut() {
             flow.span = Span::begin(flow.features);
@@ -168,7 +180,7 @@ impl Spans {
         if self.flows.len() < FLOWS_MAX {
             return;
         }
-        let oldest = self.flows.iter().min_by_key(|(_, flow)| flow.heard);
+        let oldest = self.flows.iter().min_by_key(|(_, flow)| flow.last_sample);
         if let Some(number) = oldest.map(|(number, _)| *number) {
             self.flows.remove(&number);
         }
@@ -189,7 +201,7 @@ mod tests {
         schema().features.iter().map(|it| value(&it.name)).collect()
     }
 
-    /// 10 Mbit/s less 2, at 60 ms, on a path of 8 Mbit/s and 40 ms.
+    /// 10 Mbit/s of which 2 are lost, at 60 ms, on a path of 8 Mbit/s and 40 ms.
     fn sample(arm: &'static str, from_s: u64, until_s: u64) -> Sample {
         let at = |s| Time(Duration::from_secs(s));
         let seen = Seen {
@@ -201,8 +213,8 @@ mod tests {
         Sample { arm, from: at(from_s), until: at(until_s), seen, features: features(8.0, 40.0) }
     }
 
-    /// Seconds at which something came, and of which arm.
-    fn came(samples: &[(&'static str, u64, u64)]) -> Vec<(u64, &'static str)> {
+    /// The seconds at which an outcome was returned, with its arm.
+    fn outcomes(samples: &[(&'static str, u64, u64)]) -> Vec<(u64, &'static str)> {
         let mut spans = Spans::default();
         let mut all = Vec::new();
         for (arm, from_s, until_s) in samples {
@@ -219,36 +231,37 @@ mod tests {
         assert_eq!(spans.add(7, &sample("bbr", 0, 1)), None);
         let outcome = spans.add(7, &sample("bbr", 1, 13)).expect("of twelve seconds");
         assert_eq!((outcome.flow, outcome.arm, outcome.is_first), (7, "bbr", true));
-        assert_eq!(outcome.came.ln_throughput, 0.0, "10 - 2 of 8 Mbit/s");
-        // 60 ms less 20 ms there is 40 ms, twice the least.
-        assert!((outcome.came.ln_delay - 2f32.ln()).abs() < 1e-6);
+        assert_eq!(outcome.actual.ln_throughput, 0.0, "10 - 2 of 8 Mbit/s");
+        // 60 ms minus 20 ms of propagation there is 40 ms, twice the least.
+        assert!((outcome.actual.ln_delay - 2f32.ln()).abs() < 1e-6);
         assert_eq!(outcome.features.get("rate_max_mbit_per_sec"), Some(8.0));
     }
 
     #[test]
     fn spans_last_as_long_as_values_are_about_and_do_not_overlap() {
         let steady: Vec<_> = (0..60).map(|s| ("bbr", s, s + 1)).collect();
-        // Of the state at 1 s what came by 13 s, of that what came by 25 s; the end is at 60 s.
+        // The state at 1 s ends at 13 s, that one at 25 s, and so on; the flow ends at 60 s.
         let want = [(13, "bbr"), (25, "bbr"), (37, "bbr"), (49, "bbr"), (0, "bbr")];
-        assert_eq!(came(&steady), want);
-        assert_eq!(came(&steady[..16]), [(13, "bbr")], "three seconds to the end are too few");
+        assert_eq!(outcomes(&steady), want);
+        assert_eq!(outcomes(&steady[..16]), [(13, "bbr")], "three seconds to the end are too few");
     }
 
     #[test]
     fn a_switch_ends_a_span_and_begins_one_of_the_next_arm() {
         let switched: Vec<_> =
             (0..30).map(|s| (if s < 6 { "bbr" } else { "copa" }, s, s + 1)).collect();
-        // Known with copa's first sample, of 6 to 7 s; then 12 s from the switch at 6 s on.
-        assert_eq!(came(&switched), [(7, "bbr"), (18, "copa"), (30, "copa")]);
+        // The switch at 6 s is known from copa's first sample, from 6 to 7 s; its span lasts 12 s
+        // from 6 s on.
+        assert_eq!(outcomes(&switched), [(7, "bbr"), (18, "copa"), (30, "copa")]);
         let soon: Vec<_> =
             (0..14).map(|s| (if s < 4 { "bbr" } else { "copa" }, s, s + 1)).collect();
-        assert_eq!(came(&soon), [(0, "copa")], "three seconds of bbr are too few");
+        assert_eq!(outcomes(&soon), [(0, "copa")], "three seconds of bbr are too few");
     }
 
     #[test]
-    fn a_gap_ends_a_span_and_nothing_is_said_of_what_lies_in_it() {
+    fn a_gap_ends_a_span_and_time_within_it_is_not_scored() {
         let gap = [("bbr", 0, 1), ("bbr", 1, 6), ("bbr", 8, 9), ("bbr", 9, 20), ("bbr", 20, 21)];
-        assert_eq!(came(&gap), [(9, "bbr"), (21, "bbr")]);
+        assert_eq!(outcomes(&gap), [(9, "bbr"), (21, "bbr")]);
     }
 
     #[test]

@@ -1,16 +1,17 @@
-//! The models that outlive the agent: read without trust, each there whole or not at all.
+//! Model files that survive a restart. Reading trusts nothing; each file is written whole or not at
+//! all.
 //!
 //! ```text
 //! base.json       the configured or shipped model, as a parent to train from
-//! candidate.json  from the trainer; it lies there for as long as it is in the shadow
-//! current.json    in force, if it is not the base
-//! previous.json   in force before
-//! refused.json    the last candidate that was none, lost, or was dropped
-//! left.json       the last one that was in force and is not gone back to
-//! state.json      of which base current.json descends, and since when it is in force
+//! candidate.json  written by the trainer; stays here while it is compared
+//! current.json    the model in force, unless that is the base
+//! previous.json   the model in force before
+//! refused.json    the last candidate that broke a rule, was not better, or was dropped
+//! left.json       the last model that was in force and then given up
+//! state.json      the base that current.json descends from, and since when it is in force
 //! ```
 //!
-//! Files change by renames and links within the folder, so a disk that is full keeps what is there.
+//! Files change only by renames and links within the directory, so a full disk loses nothing.
 
 use crate::error::on;
 use crate::run_dir::RunDir;
@@ -22,25 +23,25 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The form of state.json.
+/// Version of the format of state.json.
 const VERSION: u32 = 1;
-/// A longer model is none.
+/// A larger model file is refused.
 const BYTES_MAX: u64 = model::BYTES_MAX as u64;
-/// A longer state is none.
+/// A larger state file is refused.
 const STATE_BYTES_MAX: u64 = 4_096;
 
-/// What a file holds.
+/// The role of a model file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The configured or shipped model.
     Base,
     Candidate,
-    /// The one in force, if it is not the base.
+    /// The model in force, unless that is the base.
     Current,
     Previous,
-    /// The last candidate that was not taken.
+    /// The last candidate that was rejected.
     Refused,
-    /// The last one that was in force.
+    /// The last model that was in force and then given up.
     Left,
 }
 
@@ -57,25 +58,25 @@ impl Place {
     }
 }
 
-/// Of the model in force.
+/// The content of state.json, about the model in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     version: u32,
-    /// The digest of the base that it descends from.
+    /// The digest of the base that the model descends from.
     base: String,
     since_unix_s: u64,
 }
 
 impl State {
-    /// Of a model that descends from the base of that digest, and is in force since then, by the
-    /// wall clock: for people to read.
+    /// Describes a model that descends from the base with this digest. `since_unix_s` is for
+    /// display.
     pub fn new(base: &str, since_unix_s: u64) -> Self {
         Self { version: VERSION, base: base.to_owned(), since_unix_s }
     }
 }
 
-/// Which file that is, as far as can be told without reading it.
+/// Tells one file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -84,19 +85,20 @@ struct Identity {
     modified: (i64, i64),
 }
 
-/// Models in a folder that is this agent's alone.
+/// The model files in a directory that this agent has locked.
 #[derive(Debug)]
 pub struct Store {
     dir: RunDir,
-    /// The candidate that was looked at last.
+    /// The candidate file seen at the last check.
     looked_at: Option<Identity>,
 }
 
 impl Store {
-    /// The one in this folder, which is made if need be.
+    /// Creates the directory if it is absent, and locks it.
     pub fn take(dir: &Path) -> Result<Self, Error> {
         let store = Self { dir: RunDir::take(dir)?, looked_at: None };
-        // An agent that died while a candidate took over: it is one again, if there is no newer.
+        // An agent died while a candidate took over. Restore the candidate, unless there is a newer
+        // one.
         if !store.path(Place::Candidate).exists() {
             let renamed = absent_is_none(fs::rename(store.taken(), store.path(Place::Candidate)));
             renamed.map_err(on(store.taken().display()))?;
@@ -104,12 +106,11 @@ impl Store {
         Ok(store)
     }
 
-    /// Where a model lies.
     pub fn path(&self, place: Place) -> PathBuf {
         self.dir.path().join(place.name())
     }
 
-    /// What takes over, on its way.
+    /// The candidate during a take-over, before it becomes the current model.
     fn taken(&self) -> PathBuf {
         self.path(Place::Current).with_extension("new")
     }
@@ -118,13 +119,14 @@ impl Store {
         self.dir.path().join("state.json")
     }
 
-    /// The model there, if there is a file; or which rule it breaks.
+    /// Reads a model; `None` if there is no file. An error names the rule that the file breaks.
     pub fn read(&self, place: Place) -> Result<Option<Model>, String> {
         let text = state_file::read(&self.path(place), "model", BYTES_MAX)?;
         text.map(|text| Model::parse(&text).map_err(|error| error.to_string())).transpose()
     }
 
-    /// The model in force, and since when, if there is one beside the base; or why it cannot be.
+    /// The model in force and since when; `None` if the base is in force. An error says why the
+    /// file cannot be used.
     pub fn current(&self, base: &str) -> Result<Option<(Model, u64)>, String> {
         let Some(model) = self.read(Place::Current)? else { return Ok(None) };
         let in_state = |rule: String| format!("state.json: {rule}");
@@ -137,13 +139,13 @@ impl Store {
             return Err(in_state(format!("version = {}: it must be {VERSION}", state.version)));
         }
         if state.base != base {
-            let rule = "the configured or shipped model is another one now";
-            return Err(format!("it descends from {}: {rule}", state.base));
+            let rule = "the configured or shipped model has changed since";
+            return Err(format!("it was trained from {}: {rule}", state.base));
         }
         Ok(Some((model, state.since_unix_s)))
     }
 
-    /// Puts the base there, if it is not.
+    /// Writes base.json, unless it already has this text.
     pub fn keep_base(&self, text: &str) -> Result<(), Error> {
         let there = state_file::read(&self.path(Place::Base), "model", BYTES_MAX);
         if there.is_ok_and(|there| there.is_some_and(|it| it == text)) {
@@ -152,7 +154,7 @@ impl Store {
         state_file::write(&self.path(Place::Base), text)
     }
 
-    /// Whether another candidate lies there, or none any more, than when this was asked last.
+    /// Whether the candidate file was replaced or deleted since the last call.
     pub fn has_news(&mut self) -> bool {
         let about = fs::symlink_metadata(self.path(Place::Candidate)).ok();
         let identity = about.map(|about| Identity {
@@ -164,25 +166,25 @@ impl Store {
         std::mem::replace(&mut self.looked_at, identity) != identity
     }
 
-    /// Gives what lies there another name. Nothing there is no fault.
+    /// Renames a model file. An absent file is not an error.
     pub fn rename(&self, from: Place, to: Place) -> Result<(), Error> {
         let renamed = absent_is_none(fs::rename(self.path(from), self.path(to)));
         renamed.map_err(on(self.path(from).display()))?;
         self.sync()
     }
 
-    /// Removes what lies there. Nothing there is no fault.
+    /// Deletes a model file. An absent file is not an error.
     pub fn remove(&self, place: Place) -> Result<(), Error> {
         let removed = absent_is_none(fs::remove_file(self.path(place)));
         removed.map_err(on(self.path(place).display())).map(|_| ())
     }
 
-    /// The candidate of that digest becomes the current one, and what `before` is in force, the
-    /// base or the current one, the previous.
+    /// Makes the candidate with this digest the current model. The model that was in force, in the
+    /// file `before` (base or current), becomes the previous one.
     ///
     /// # Errors
     ///
-    /// Another candidate lies there by now, or the disk takes nothing: what was in force still is.
+    /// The candidate file was replaced since, or a write failed. The model in force then stays.
     pub fn take_over(&self, digest: &str, before: Place, state: &State) -> Result<(), Error> {
         let taken = self.taken();
         let (candidate, current) = (self.path(Place::Candidate), self.path(Place::Current));
@@ -191,13 +193,13 @@ impl Store {
         let done =
             prepared.and_then(|()| fs::rename(&taken, &current).map_err(on(current.display())));
         if done.is_err() {
-            let _ = fs::rename(&taken, &candidate); // where it was; the error says what matters
+            let _ = fs::rename(&taken, &candidate); // report the first error, not this one
         }
         done.and_then(|()| self.sync())
     }
 
-    /// Checks what takes over once more, now that nobody else can replace it, and keeps what is in
-    /// force.
+    /// Checks the candidate again, now that the trainer cannot replace it, and links the model in
+    /// force as the previous one.
     fn prepare(&self, taken: &Path, digest: &str, before: Place) -> Result<(), Error> {
         let refuse = |rule: String| {
             let path = self.path(Place::Candidate).display().to_string();
@@ -205,7 +207,7 @@ impl Store {
         };
         let text = state_file::read(taken, "model", BYTES_MAX).map_err(refuse)?;
         if text.is_none_or(|text| digest_of(&text) != digest) {
-            return Err(refuse("another one lies there now".to_owned()));
+            return Err(refuse("another candidate has replaced it".to_owned()));
         }
         File::open(taken).and_then(|file| file.sync_all()).map_err(on(taken.display()))?;
         self.remove(Place::Previous)?;
@@ -213,8 +215,8 @@ impl Store {
         fs::hard_link(self.path(before), &previous).map_err(on(previous.display()))
     }
 
-    /// The previous one is in force again; or the base, if that is `to`. What was is left, and
-    /// there is no previous one any more.
+    /// Puts the previous model back in force, or the base if `to` is the base. The model given up
+    /// becomes left.json, and there is no previous model any more.
     pub fn go_back(&self, to: Place, state: &State) -> Result<(), Error> {
         self.rename(Place::Current, Place::Left)?;
         if to == Place::Base {

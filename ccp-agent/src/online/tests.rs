@@ -14,12 +14,12 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Trees of one leaf.
+/// A forest of trees with one leaf.
 fn leaf(value: f32) -> Value {
     trees::leaf(value, COUNT)
 }
 
-/// bbr and copa, of which it says that they get e^value of the path's rate.
+/// A model that predicts e^value of the path's rate for bbr and copa.
 fn model(value: f32) -> Value {
     let each = |value| json!({ "bbr": leaf(value), "copa": leaf(value) });
     let mode = json!({ "bbr": [leaf(0.9)], "copa": [leaf(0.8)] });
@@ -37,7 +37,7 @@ fn model(value: f32) -> Value {
     })
 }
 
-/// That model, which live flows taught to say so much more.
+/// A model trained on live flows from `of`, which predicts `by` more.
 fn taught(of: &Value, parent: &str, by: f32) -> Value {
     let mut model = of.clone();
     model["online"] = json!({
@@ -48,7 +48,8 @@ fn taught(of: &Value, parent: &str, by: f32) -> Value {
     model
 }
 
-/// An agent's configuration, whose model says too much by 2, and at most five flows to judge by.
+/// An agent's configuration. Its model predicts too much by 2, and five flows are the most to judge
+/// by.
 struct Place {
     folder: TempDir,
     config: Config,
@@ -85,26 +86,26 @@ impl Place {
         self.file(name).exists()
     }
 
-    /// As the trainer does: whole, at once.
+    /// Writes a candidate whole, as the trainer does.
     fn leave(&self, candidate: &Value) {
         let new = self.folder.path().join("candidate");
         fs::write(&new, candidate.to_string()).expect("it is written");
         fs::rename(new, self.file("candidate.json")).expect("it is there");
     }
 
-    /// What teaches the model in force to say `by` more.
+    /// Writes a candidate trained from the model in force, which predicts `by` more.
     fn leave_taught(&self, online: &Online, by: f32) {
         self.leave(&taught(&model(2.0), online.slot.get().digest(), by));
     }
 }
 
-/// What happened since this was asked last, by name.
+/// Name and text of each event since the last call.
 fn events(online: &mut Online) -> Vec<(String, String)> {
     let all = std::mem::take(&mut online.events);
-    all.iter().map(told).collect()
+    all.iter().map(named).collect()
 }
 
-fn told(event: &Event) -> (String, String) {
+fn named(event: &Event) -> (String, String) {
     let value = serde_json::to_value(event).expect("it is plain data");
     let text = |name: &str| value[name].as_str().map(str::to_owned);
     let about = text("reason").or(text("rule")).or(text("why")).unwrap_or_default();
@@ -115,7 +116,7 @@ fn names(online: &mut Online) -> Vec<String> {
     events(online).into_iter().map(|it| it.0).collect()
 }
 
-/// A span of bbr on a path of 8 Mbit/s and 40 ms, that gets e^`got` of that.
+/// A span of bbr on a path of 8 Mbit/s and 40 ms, with a throughput of e^`got` of the path's rate.
 fn sample(from_s: u64, until_s: u64, got: f64) -> Sample {
     let at = |s| Time(Duration::from_secs(s));
     let known = |name: &str| match name {
@@ -140,7 +141,7 @@ fn flow(online: &mut Online, number: u32, got: f64) {
     online.ended(number);
 }
 
-/// What the model in force says of the path.
+/// What the model in force predicts for the path.
 fn says(slot: &Slot<Model>) -> f32 {
     let value = slot.get().value(&Features([f32::NAN; COUNT]), "bbr");
     value.expect("it knows bbr").ln_throughput
@@ -228,15 +229,16 @@ fn a_model_that_turns_out_worse_than_the_one_before_is_left_by_itself() {
     online.look();
     (1..=3).for_each(|number| flow(&mut online, number, get(number)));
     assert_eq!(says(&online.slot), 0.0);
-    // Better than what took over, and trained from it, which is about to go.
+    // A candidate that is better than the model in force, and trained from it; that model is about
+    // to be given up.
     place.leave_taught(&online, -1.0);
     online.look();
     events(&mut online);
     (4..=6).for_each(|number| flow(&mut online, number, 2.0 + get(number)));
     assert_eq!(says(&online.slot), 2.0);
     let want = [
-        ("model", "the model before is better on the flows since"),
-        ("model_refused", "online.parent: it is no more in force"),
+        ("model", "the previous model is better on the flows since then"),
+        ("model_refused", "online.parent: its parent is no longer in force"),
     ];
     let want = want.map(|(name, why)| (name.to_owned(), why.to_owned()));
     assert_eq!(events(&mut online), want);
@@ -263,9 +265,9 @@ fn hostile_candidates_are_refused_by_rule_and_cost_nothing() {
         (with("/format", json!(1)), "its format is 1"),
         (with("/schema_hash", json!("00")), "it was trained on other features"),
         (with("/online", Value::Null), "online: it is missing"),
-        (with("/online/parent", json!("0".repeat(64))), "fix: train it anew, from the model in"),
+        (with("/online/parent", json!("0".repeat(64))), "fix: train again from the model in"),
         (with("/online/shared/delay", json!({})), "not a model"),
-        (other_arms, "arms: they must be those"),
+        (other_arms, "arms: they must be the same"),
     ] {
         fs::write(&path, &text).expect("it is written");
         online.look();
@@ -274,7 +276,7 @@ fn hostile_candidates_are_refused_by_rule_and_cost_nothing() {
         assert_eq!(fs::read_to_string(place.file("refused.json")).expect("it is kept"), text);
         online.look();
         online.look();
-        assert_eq!(events(&mut online), [], "said once");
+        assert_eq!(events(&mut online), [], "recorded once");
     }
     assert_eq!(says(&online.slot), 2.0);
 }
@@ -324,9 +326,9 @@ fn links_folders_pipes_and_what_is_too_long_or_anothers_are_no_candidates() {
     symlink(&elsewhere, &path).expect("a link");
     refused("it is a symbolic link");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).expect("a pipe");
-    refused("it is no file");
+    refused("it is not a regular file");
     File::create(&path).expect("a file").set_len((64 << 20) + 1).expect("a sparse one");
-    refused("no model is");
+    refused("a model is never so large");
     if nix::unistd::geteuid().is_root() {
         fs::write(&path, &good).expect("it is written");
         std::os::unix::fs::chown(&path, Some(12_345), None).expect("root may");
@@ -334,13 +336,13 @@ fn links_folders_pipes_and_what_is_too_long_or_anothers_are_no_candidates() {
     }
     fs::remove_file(place.file("refused.json")).expect("it was there");
     fs::create_dir(&path).expect("a folder");
-    refused("it is no file");
+    refused("it is not a regular file");
     fs::write(&path, &good).expect("it is written");
     online.look();
     assert_eq!(names(&mut online), ["model_candidate"], "a good one is still welcome");
     fs::remove_file(&path).expect("it is there");
     online.look();
-    assert_eq!(events(&mut online)[0].1, "its file is gone");
+    assert_eq!(events(&mut online)[0].1, "its file has been deleted");
 }
 
 #[test]
@@ -392,7 +394,7 @@ fn a_model_in_force_that_is_spoilt_is_set_aside_and_the_base_takes_its_place() {
         (&cut as Spoil<'_>, "EOF"),
         (&version, "state.json: version = 2: it must be 1"),
         (&no_state, "state.json: it is missing"),
-        (&base, "the configured or shipped model is another one now"),
+        (&base, "the configured or shipped model has changed since"),
     ] {
         taken_over(&mut place);
         spoil(&place);
@@ -403,7 +405,7 @@ fn a_model_in_force_that_is_spoilt_is_set_aside_and_the_base_takes_its_place() {
         assert!(says(&next.slot) >= 2.0 && next.report().is_base);
         assert!(place.has("left.json") && !place.has("previous.json"));
     }
-    // A clock that was set back since.
+    // The wall clock was set back since.
     let mut place = Place::new();
     taken_over(&mut place);
     write(place.file("state.json"), &unix_s(u64::MAX));
@@ -423,7 +425,7 @@ fn an_agent_that_died_while_a_candidate_took_over_has_it_in_the_shadow_again() {
 }
 
 #[test]
-fn where_nothing_can_be_written_nothing_takes_over_and_that_is_said() {
+fn where_nothing_can_be_written_nothing_takes_over_and_events_say_so() {
     let mut place = Place::new();
     let mut online = place.online();
     place.leave_taught(&online, -2.0);
@@ -437,7 +439,7 @@ fn where_nothing_can_be_written_nothing_takes_over_and_that_is_said() {
     fs::remove_dir(&in_the_way).expect("out of the way");
     (4..=6).for_each(|number| flow(&mut online, number, get(number)));
     assert_eq!((names(&mut online), says(&online.slot)), (vec!["model".to_owned()], 0.0));
-    // To go back is at once, whatever the disk does.
+    // Going back takes effect at once, even if the disk fails.
     fs::remove_dir_all(place.file("")).expect("it is there");
     let error = online.back().expect_err("it cannot be kept").to_string();
     assert!(error.starts_with("it is in force, but the next agent"), "{error}");
@@ -445,7 +447,7 @@ fn where_nothing_can_be_written_nothing_takes_over_and_that_is_said() {
 }
 
 #[test]
-fn a_drift_is_said_and_shown_until_another_model_is_in_force() {
+fn a_drift_is_recorded_and_shown_until_another_model_is_in_force() {
     let mut place = Place::new();
     let mut online = place.online();
     (1..=60).for_each(|number| flow(&mut online, number, get(number)));
@@ -469,10 +471,10 @@ impl Recorder for Heard {
     }
 }
 
-/// Waits until that has happened.
+/// Waits until the event has happened.
 fn hear(heard: &Heard, name: &str) {
     for _ in 0..1_000 {
-        if lock(&heard.0).iter().any(|event| told(event).0 == name) {
+        if lock(&heard.0).iter().any(|event| named(event).0 == name) {
             return;
         }
         thread::sleep(Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! A cgroup (v2) of a rule: a directory, or the number of one.
+//! The cgroup (v2) that a rule names, by directory or by id.
 
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use std::fmt;
@@ -6,39 +6,40 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// Which cgroup. A flow's is the one its socket was made in, and not one above it.
+/// A cgroup. It matches flows whose socket was created in exactly this cgroup, not in one below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cgroup {
-    /// The id of a cgroup, the inode number of its directory.
+    /// The inode number of the cgroup's directory.
     Id(u64),
-    /// Whatever cgroup has this directory: a service that starts anew gets a new one.
+    /// The cgroup that has this directory now. A service gets a new cgroup, with a new id, at each
+    /// start.
     Path(PathBuf),
 }
 
 impl Cgroup {
-    /// An absolute path, or an id.
+    /// Parses an absolute path or an id.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         match text.parse() {
             Ok(0) => Err("no cgroup has the id 0"),
             Ok(id) => Ok(Self::Id(id)),
             Err(_) if text.starts_with('/') => Ok(Self::Path(PathBuf::from(text))),
-            Err(_) => Err("it is the absolute path of a cgroup v2 directory, or a cgroup's id"),
+            Err(_) => Err("it must be the absolute path of a cgroup v2 directory, or a cgroup id"),
         }
     }
 
-    /// Whether a directory is one of cgroup v2, now.
+    /// Checks that the directory exists and belongs to cgroup v2.
     pub fn check(&self) -> Result<(), String> {
         let Self::Path(path) = self else { return Ok(()) };
         match statfs(path) {
             Ok(about) if about.filesystem_type() == CGROUP2_SUPER_MAGIC => Ok(()),
-            Ok(_) => Err("it is no directory of cgroup v2\nfix: `findmnt -t cgroup2` says where \
-                          these are"
+            Ok(_) => Err("it is not a directory of cgroup v2\nfix: `findmnt -t cgroup2` shows \
+                          where cgroup v2 is mounted"
                 .to_owned()),
             Err(errno) => Err(errno.desc().to_owned()),
         }
     }
 
-    /// Its id now; `None` if there is no such directory.
+    /// The id at this moment; `None` if there is no such directory.
     pub fn id(&self) -> Option<u64> {
         match self {
             Self::Id(id) => Some(*id),
@@ -78,6 +79,6 @@ mod tests {
         assert!(cgroup.check().is_err_and(|why| why.contains("No such file")));
         fs::create_dir(&path).expect("mkdir");
         assert_eq!(cgroup.id(), Some(fs::metadata(&path).expect("it is there").ino()));
-        assert!(cgroup.check().is_err_and(|why| why.contains("no directory of cgroup v2")));
+        assert!(cgroup.check().is_err_and(|why| why.contains("not a directory of cgroup v2")));
     }
 }

@@ -1,8 +1,9 @@
-//! What the owners of flows want of them: delay, throughput, or weights between.
+//! Preferences of flows: low delay, high throughput, or weights between.
 //!
-//! The first that says something of a flow counts: an operator at run time (`remuda prefer`, the
-//! newest order first), the flow's application (through the socket for applications), the
-//! configuration (`[[prefer]]`, in its order), and else both count.
+//! Several sources can set the preference of a flow. The first in this list counts: orders of
+//! operators (`remuda prefer`, the newest first), the flow's application (through the socket for
+//! applications), the rules of the configuration (`[[prefer]]`, in their order), and the default,
+//! in which both weights are 1.
 
 mod cgroup;
 mod rules;
@@ -21,21 +22,20 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fmt;
 
-/// After so many cgroups those seen are forgotten, and looked for anew.
+/// The most cgroup ids stored as seen; beyond it the list is cleared.
 const CGROUPS_SEEN_MAX: usize = 4_096;
 
-/// Which flows an operator's order means.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// One that runs, by the agent's number.
+    /// One running flow, by the agent's number.
     Flow { flow: u32, wants: Wants },
-    /// Those that a rule means, running ones and those to come.
+    /// All flows that the rule matches, running and new ones.
     Rule(Rule),
 }
 
 impl Order {
-    /// Whether the cgroup of a rule is there. It looks, so no lock is to be held.
+    /// Checks that the cgroup of a rule exists. This reads the file system, so hold no lock.
     pub fn check(&self) -> Result<(), Error> {
         match self {
             Self::Flow { .. } => Ok(()),
@@ -44,15 +44,15 @@ impl Order {
     }
 }
 
-/// Who has said what a flow wants.
+/// The source of a flow's preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     Default,
-    /// An operator, by an order with this number.
+    /// An operator's order with this number.
     Order(u32),
-    /// The flow's application, a process of this user.
+    /// The flow's application, run by this user.
     Application(u32),
-    /// The configuration, by the rule with this number.
+    /// The rule of the configuration with this number, from 1.
     Rule(usize),
 }
 
@@ -76,153 +76,154 @@ pub struct Row {
     pub wants: Wants,
 }
 
-/// A rule, and what its cgroup was when it was last looked at.
+/// A rule, and the id that its cgroup had when last read.
 #[derive(Debug)]
-struct Standing {
+struct ActiveRule {
     rule: Rule,
     cgroup_id: Option<u64>,
 }
 
-impl Standing {
+impl ActiveRule {
     fn new(rule: Rule) -> Self {
-        let mut standing = Self { rule, cgroup_id: None };
-        standing.look();
-        standing
+        let mut active = Self { rule, cgroup_id: None };
+        active.read_cgroup();
+        active
     }
 
-    fn look(&mut self) {
+    fn read_cgroup(&mut self) {
         self.cgroup_id = self.rule.on.cgroup.as_ref().and_then(Cgroup::id);
     }
 
-    fn means(&self, info: &FlowInfo) -> bool {
-        self.rule.on.means(info, self.cgroup_id)
+    fn matches(&self, info: &FlowInfo) -> bool {
+        self.rule.on.matches(info, self.cgroup_id)
     }
 }
 
 #[derive(Debug)]
-enum Given {
+enum ActiveOrder {
     Flow(u32, Wants),
-    Rule(Standing),
+    Rule(ActiveRule),
 }
 
-/// All that is said of flows, but for what applications say of one that runs.
+/// All preferences, except those that applications have set for running flows.
 #[derive(Debug)]
 pub struct Preferences {
     /// Newest first, each with its number.
-    orders: Vec<(u32, Given)>,
-    rules: Vec<Standing>,
-    /// What applications have said of sockets that are no flows yet.
+    orders: Vec<(u32, ActiveOrder)>,
+    rules: Vec<ActiveRule>,
+    /// What applications have set for sockets that are not flows yet.
     pub wishes: Wishes,
     next_number: u32,
-    /// Cgroups of flows since directories were last looked at. An id is of one directory for ever:
-    /// only a flow of an unknown one can be in a directory that is new.
+    /// Ids of the cgroups of all flows since directories were last read. The kernel never uses an
+    /// id twice, so only a flow with a new id can be in a new directory.
     cgroups_seen: HashSet<u64>,
 }
 
 impl Preferences {
-    /// With the rules of the configuration.
     pub fn new(rules: &Rules) -> Self {
         Self {
             orders: Vec::new(),
-            rules: rules.as_slice().iter().cloned().map(Standing::new).collect(),
+            rules: rules.as_slice().iter().cloned().map(ActiveRule::new).collect(),
             wishes: Wishes::default(),
             next_number: 1,
             cgroups_seen: HashSet::new(),
         }
     }
 
-    /// What flow `id` wants, of which its application has said `wish`, and who says so.
+    /// The preference of flow `id` and its source; `wish` is what its application has set.
     pub fn of(&mut self, id: u32, info: &FlowInfo, wish: Option<Wish>) -> (Wants, By) {
-        self.look_at(info.cgroup_id);
-        let order = self.orders.iter().find_map(|(number, given)| {
-            let wants = match given {
-                Given::Flow(flow, wants) => (*flow == id).then_some(*wants),
-                Given::Rule(standing) => standing.means(info).then_some(standing.rule.wants),
+        self.see_cgroup(info.cgroup_id);
+        let order = self.orders.iter().find_map(|(number, active)| {
+            let wants = match active {
+                ActiveOrder::Flow(flow, wants) => (*flow == id).then_some(*wants),
+                ActiveOrder::Rule(rule) => rule.matches(info).then_some(rule.rule.wants),
             };
             wants.map(|wants| (wants, By::Order(*number)))
         });
-        let said = || wish.map(|wish| (wish.wants, By::Application(wish.uid)));
+        let application = || wish.map(|wish| (wish.wants, By::Application(wish.uid)));
         let rule = || {
             let mut rules = (1..).zip(&self.rules);
-            let found = rules.find(|(_, standing)| standing.means(info));
-            found.map(|(number, standing)| (standing.rule.wants, By::Rule(number)))
+            let found = rules.find(|(_, rule)| rule.matches(info));
+            found.map(|(number, rule)| (rule.rule.wants, By::Rule(number)))
         };
-        order.or_else(said).or_else(rule).unwrap_or((Wants::DEFAULT, By::Default))
+        order.or_else(application).or_else(rule).unwrap_or((Wants::DEFAULT, By::Default))
     }
 
-    /// Looks at the directories of cgroups again if a flow is in one that was not seen yet.
-    fn look_at(&mut self, cgroup_id: u64) {
+    /// Reads the directories of all rules again if the flow's cgroup is a new one.
+    fn see_cgroup(&mut self, cgroup_id: u64) {
         if self.cgroups_seen.len() >= CGROUPS_SEEN_MAX {
             self.cgroups_seen.clear();
         }
         if !self.cgroups_seen.insert(cgroup_id) {
             return;
         }
-        self.rules.iter_mut().for_each(Standing::look);
-        for (_, given) in &mut self.orders {
-            if let Given::Rule(standing) = given {
-                standing.look();
+        self.rules.iter_mut().for_each(ActiveRule::read_cgroup);
+        for (_, active) in &mut self.orders {
+            if let ActiveOrder::Rule(rule) = active {
+                rule.read_cgroup();
             }
         }
     }
 
-    /// Takes an order that was checked, before all others. One that means the same flows goes. Its
-    /// number.
+    /// Adds a checked order in front of all others, and removes an older order for the same flows.
+    /// Returns the new order's number.
     pub fn give(&mut self, order: Order) -> Result<u32, Error> {
-        let given = match order {
-            Order::Flow { flow, wants } => Given::Flow(flow, wants),
-            Order::Rule(rule) => Given::Rule(Standing::new(rule)),
+        let active = match order {
+            Order::Flow { flow, wants } => ActiveOrder::Flow(flow, wants),
+            Order::Rule(rule) => ActiveOrder::Rule(ActiveRule::new(rule)),
         };
-        self.orders.retain(|(_, old)| match (old, &given) {
-            (Given::Flow(a, _), Given::Flow(b, _)) => a != b,
-            (Given::Rule(a), Given::Rule(b)) => a.rule.on != b.rule.on,
+        self.orders.retain(|(_, old)| match (old, &active) {
+            (ActiveOrder::Flow(a, _), ActiveOrder::Flow(b, _)) => a != b,
+            (ActiveOrder::Rule(a), ActiveOrder::Rule(b)) => a.rule.on != b.rule.on,
             _ => true,
         });
-        let rules = self.orders.iter().filter(|(_, old)| matches!(old, Given::Rule(_))).count();
-        if rules >= RULES_MAX && matches!(given, Given::Rule(_)) {
+        let rules =
+            self.orders.iter().filter(|(_, old)| matches!(old, ActiveOrder::Rule(_))).count();
+        if rules >= RULES_MAX && matches!(active, ActiveOrder::Rule(_)) {
             return Err(Error::Refused(format!(
-                "there are {RULES_MAX} rules of operators already\nfix: `remuda prefer --list`, \
-                 and `remuda prefer --clear NUMBER` or `remuda prefer --clear`"
+                "operators have set {RULES_MAX} rules already\nfix: see `remuda prefer --list`, \
+                 and remove rules with `remuda prefer --clear [NUMBER]`"
             )));
         }
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1).max(1);
-        self.orders.insert(0, (number, given));
+        self.orders.insert(0, (number, active));
         Ok(number)
     }
 
-    /// Takes back an order, or all of them. How many.
+    /// Removes one order, or all. Returns how many were removed.
     pub fn take_back(&mut self, number: Option<u32>) -> Result<usize, Error> {
         let before = self.orders.len();
         self.orders.retain(|(known, _)| number.is_some_and(|number| number != *known));
         match (number, before - self.orders.len()) {
             (Some(number), 0) => Err(Error::Refused(format!(
-                "no order {number}\nfix: `remuda prefer --list` has their numbers"
+                "there is no order {number}\nfix: `remuda prefer --list` shows the numbers"
             ))),
             (_, gone) => Ok(gone),
         }
     }
 
-    /// A flow has ended: what was said of it alone goes.
+    /// Removes the orders for a single flow that has ended.
     pub fn ended(&mut self, id: u32) {
-        self.orders.retain(|(_, given)| !matches!(given, Given::Flow(flow, _) if *flow == id));
+        self.orders
+            .retain(|(_, active)| !matches!(active, ActiveOrder::Flow(flow, _) if *flow == id));
     }
 
-    /// In the order in which they count.
+    /// The first row that matches a flow counts.
     pub fn rows(&self) -> Vec<Row> {
-        let order = |(number, given): &(u32, Given)| match given {
-            Given::Flow(flow, wants) => {
+        let order = |(number, active): &(u32, ActiveOrder)| match active {
+            ActiveOrder::Flow(flow, wants) => {
                 Row { order: Some(*number), on: format!("flow {flow}"), wants: *wants }
             }
-            Given::Rule(standing) => row(Some(*number), standing),
+            ActiveOrder::Rule(rule) => row(Some(*number), rule),
         };
-        let rules = self.rules.iter().map(|standing| row(None, standing));
+        let rules = self.rules.iter().map(|rule| row(None, rule));
         self.orders.iter().map(order).chain(rules).collect()
     }
 }
 
-fn row(order: Option<u32>, standing: &Standing) -> Row {
-    Row { order, on: standing.rule.on.to_string(), wants: standing.rule.wants }
+fn row(order: Option<u32>, rule: &ActiveRule) -> Row {
+    Row { order, on: rule.rule.on.to_string(), wants: rule.rule.wants }
 }
 
 #[cfg(test)]

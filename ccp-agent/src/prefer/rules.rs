@@ -1,14 +1,15 @@
-//! Rules: these flows want that. In the configuration as `[[prefer]]`, and by `remuda prefer`.
+//! Rules: the preference of all flows that a selector matches. They come from `[[prefer]]` in the
+//! configuration and from `remuda prefer`.
 
 use super::cgroup::Cgroup;
 use super::selector::{Mark, Ports, Selector, destination};
 use remuda_algorithms::wants::Wants;
 use serde::{Deserialize, Serialize};
 
-/// More rules are a mistake.
+/// More rules than this are refused.
 pub const RULES_MAX: usize = 256;
 
-/// What the flows of a selector want.
+/// The preference of the flows that a selector matches.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct Rule {
@@ -16,12 +17,12 @@ pub struct Rule {
     pub wants: Wants,
 }
 
-/// The rules of the configuration. The first that means a flow counts.
+/// The rules of the configuration. The first that matches a flow counts.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(try_from = "Vec<Written>", into = "Vec<Written>")]
 pub struct Rules(Vec<Rule>);
 
-/// A number or text: ports, marks and cgroups are either.
+/// A port range, mark or cgroup, written as a number or as text.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(untagged, expecting = "a number, or text such as \"8000-8099\"")]
 enum Value {
@@ -29,7 +30,7 @@ enum Value {
     Text(String),
 }
 
-/// A rule in TOML and JSON.
+/// A rule as TOML and JSON have it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -44,7 +45,7 @@ struct Written {
     wants: Wanted,
 }
 
-/// What a rule wants, unchecked, so that an error can say which rule it is.
+/// The unchecked preference of a rule. It is checked later, so that the error can name the rule.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
 struct Wanted(remuda_algorithms::wants::Written);
@@ -63,13 +64,13 @@ impl Value {
         }
     }
 
-    /// A number where the text is one.
+    /// Stores the text as a number if it is one.
     fn of(text: String) -> Self {
         text.parse().map_or(Self::Text(text), Self::Number)
     }
 }
 
-/// One part of a rule, with an error that names key and value.
+/// Parses one part of a rule; an error names key and value.
 fn part<T, E: std::fmt::Display>(
     key: &str,
     value: Option<String>,
@@ -81,7 +82,7 @@ fn part<T, E: std::fmt::Display>(
 }
 
 impl Rule {
-    /// Of what is written on a command line; `None` is not given.
+    /// Parses the parts given on a command line; `None` means not given.
     pub fn parse(parts: &Parts, wants: Wants) -> Result<Self, String> {
         let Parts { local_port, cgroup, mark, destination: to } = parts.clone();
         let on = Selector {
@@ -91,21 +92,21 @@ impl Rule {
             destination: part("destination", to, destination)?,
         };
         if on.is_empty() {
-            return Err("it names no flows\nfix: one of local_port, cgroup, mark, destination; \
-                        destination = \"0.0.0.0/0\" is all of IPv4, \"::/0\" of IPv6"
+            return Err("it selects no flows\nfix: give local_port, cgroup, mark or destination; \
+                        destination = \"0.0.0.0/0\" selects all of IPv4, \"::/0\" of IPv6"
                 .to_owned());
         }
         Ok(Self { on, wants })
     }
 
-    /// Whether its cgroup, if it names one, is there.
+    /// Checks that the cgroup, if the rule names one, exists.
     pub fn check(&self) -> Result<(), String> {
         let Some(cgroup) = &self.on.cgroup else { return Ok(()) };
         cgroup.check().map_err(|why| format!("cgroup = \"{cgroup}\": {why}"))
     }
 }
 
-/// The parts of a selector, as text.
+/// The parts of a selector as text.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     /// See [`Ports::parse`].
@@ -114,7 +115,7 @@ pub struct Parts {
     pub cgroup: Option<String>,
     /// See [`Mark::parse`].
     pub mark: Option<String>,
-    /// An address, or a prefix.
+    /// An address or a prefix.
     pub destination: Option<String>,
 }
 
@@ -150,12 +151,11 @@ impl Rules {
         &self.0
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the cgroups they name are there.
+    /// Checks that the cgroups of all rules exist.
     pub fn check(&self) -> Result<(), String> {
         (1..).zip(&self.0).try_for_each(|(number, rule)| {
             rule.check().map_err(|why| format!("prefer rule {number}: {why}"))
@@ -239,7 +239,7 @@ mod tests {
             ("mark = 1\nwants = { throughput = 0, delay = 0 }", &["rule 2", "not both 0"]),
             ("mark = 1\nwants = { throughput = 1 }", &["wants", "two weights"]),
             ("mark = 1", &["wants"]),
-            ("wants = 'delay'", &["rule 2", "names no flows", "fix:"]),
+            ("wants = 'delay'", &["rule 2", "selects no flows", "fix:"]),
             ("remote_port = 1\nwants = 'delay'", &["remote_port"]),
         ] {
             let error = parse(&format!("{first}{text}\n")).expect_err(text);

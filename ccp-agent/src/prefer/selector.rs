@@ -1,4 +1,4 @@
-//! Which flows a rule means, as people write it, and whether a flow is one of them.
+//! Selects flows by port, cgroup, mark and destination.
 
 use super::cgroup::Cgroup;
 use ipnet::IpNet;
@@ -7,23 +7,23 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-/// A flow is meant if all hold that are given.
+/// Matches a flow if every given part matches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selector {
     pub local_port: Option<Ports>,
-    /// The cgroup (v2) that the socket was made in.
+    /// The cgroup (v2) in which the socket was created.
     pub cgroup: Option<Cgroup>,
-    /// `SO_MARK` of the socket.
+    /// The socket's `SO_MARK`.
     pub mark: Option<Mark>,
-    /// The other end's address.
+    /// Matches the remote address.
     pub destination: Option<IpNet>,
 }
 
-/// A port, or several in a row.
+/// A port, or a range of ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports(RangeInclusive<u16>);
 
-/// A mark's value in the bits of a mask.
+/// Matches a mark that has `value` in the bits of `mask`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     value: u32,
@@ -31,13 +31,13 @@ pub struct Mark {
 }
 
 impl Selector {
-    /// Whether nothing is given.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the flow is meant. `cgroup_id` is what the rule's cgroup is now, if it is there.
-    pub fn means(&self, flow: &FlowInfo, cgroup_id: Option<u64>) -> bool {
+    /// Whether the flow matches. `cgroup_id` is the present id of the rule's cgroup; `None` if that
+    /// does not exist.
+    pub fn matches(&self, flow: &FlowInfo, cgroup_id: Option<u64>) -> bool {
         let (remote, _) = flow.remote;
         self.local_port.as_ref().is_none_or(|ports| ports.0.contains(&flow.local.1))
             && self.cgroup.is_none()
@@ -61,9 +61,9 @@ impl fmt::Display for Selector {
 }
 
 impl Ports {
-    /// `443`, or `8000-8099`.
+    /// Parses `443` or `8000-8099`.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let rule = "it is a port of 1 to 65535, or a range such as \"8000-8099\", lowest first";
+        let rule = "it must be a port of 1 to 65535, or a range such as \"8000-8099\"";
         let (from, to) = text.split_once('-').unwrap_or((text, text));
         match (from.parse(), to.parse()) {
             (Ok(from), Ok(to)) if 0 < from && from <= to => Ok(Self(from..=to)),
@@ -79,7 +79,7 @@ impl fmt::Display for Ports {
     }
 }
 
-/// Decimal, or hexadecimal after `0x`.
+/// Parses a decimal number, or a hexadecimal one after `0x`.
 fn word(text: &str) -> Option<u32> {
     match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
@@ -88,16 +88,16 @@ fn word(text: &str) -> Option<u32> {
 }
 
 impl Mark {
-    /// `7`, or `0x10/0xff`: the value within a mask.
+    /// Parses `7`, or `0x10/0xff`: a value and its mask.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let rule = "it is a number of 32 bits, or one and its mask, such as \"0x10/0xff\"";
+        let rule = "it must be a 32-bit number, or a number and its mask, such as \"0x10/0xff\"";
         let (value, mask) = match text.split_once('/') {
             None => (word(text), Some(u32::MAX)),
             Some((value, mask)) => (word(value), word(mask)),
         };
         match (value, mask) {
             (Some(value), Some(mask)) if value & !mask != 0 => {
-                Err("the value has bits that the mask has not: no mark is that")
+                Err("the value has bits outside the mask, so it matches no mark")
             }
             (Some(value), Some(mask)) => Ok(Self { value, mask }),
             _ => Err(rule),
@@ -112,12 +112,12 @@ impl fmt::Display for Mark {
     }
 }
 
-/// `10.0.0.0/8`, `fd00::/8`, or one address.
+/// Parses `10.0.0.0/8`, `fd00::/8`, or a single address.
 pub(super) fn destination(text: &str) -> Result<IpNet, String> {
     let net = text
         .parse::<IpNet>()
         .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
-        .map_err(|_| "it is an address or a prefix, such as \"10.0.0.0/8\"".to_owned())?;
+        .map_err(|_| "it must be an address or a prefix, such as \"10.0.0.0/8\"".to_owned())?;
     if net.addr() != net.network() {
         let fix = net.trunc();
         return Err(format!("the address has bits beyond its prefix\nfix: \"{fix}\""));
@@ -173,19 +173,19 @@ mod tests {
             ("443", "27", "10.0.0.0/8", false),
         ] {
             let selector = of(port, mark, net);
-            assert_eq!(selector.means(&subject, None), want, "{selector}");
+            assert_eq!(selector.matches(&subject, None), want, "{selector}");
         }
-        assert!(of("", "", "fd00::/8").means(&flow(1, 0, "fd12::1"), None));
-        assert!(of("", "", "10.0.0.0/8").means(&flow(1, 0, "::ffff:10.0.0.1"), None), "mapped");
+        assert!(of("", "", "fd00::/8").matches(&flow(1, 0, "fd12::1"), None));
+        assert!(of("", "", "10.0.0.0/8").matches(&flow(1, 0, "::ffff:10.0.0.1"), None), "mapped");
     }
 
     #[test]
     fn a_cgroup_that_is_unknown_is_nobodys() {
         let selector = Selector { cgroup: Some(Cgroup::Id(5)), ..Selector::default() };
         let subject = flow(1, 0, "::1");
-        assert!(selector.means(&subject, Some(5)));
-        assert!(!selector.means(&subject, Some(6)) && !selector.means(&subject, None));
-        assert!(!selector.means(&FlowInfo { cgroup_id: 0, ..subject }, Some(0)));
+        assert!(selector.matches(&subject, Some(5)));
+        assert!(!selector.matches(&subject, Some(6)) && !selector.matches(&subject, None));
+        assert!(!selector.matches(&FlowInfo { cgroup_id: 0, ..subject }, Some(0)));
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
             let destination = Some(destination(&text).expect("it parses"));
             let selector = Selector { destination, ..Selector::default() };
             let remote = std::net::Ipv4Addr::from(address).to_string();
-            prop_assert_eq!(selector.means(&flow(1, 0, &remote), None), address & mask == net);
+            prop_assert_eq!(selector.matches(&flow(1, 0, &remote), None), address & mask == net);
         }
 
         #[test]

@@ -35,7 +35,7 @@ fn configured(text: &str) -> Preferences {
 }
 
 #[test]
-fn the_first_rule_that_means_a_flow_counts() {
+fn the_first_rule_that_matches_a_flow_counts() {
     let mut known = configured(
         "[[prefer]]\nlocal_port = 443\nwants = 'delay'\n\
          [[prefer]]\ndestination = '10.0.0.0/8'\nwants = 'throughput'\n",
@@ -106,8 +106,8 @@ fn a_directory_that_is_made_anew_is_found_by_its_first_flow() {
     let cgroup = Some(Cgroup::Path(path.clone()));
     let on = Selector { cgroup, ..Selector::default() };
     let mut known = Preferences::new(&Rules::default());
-    let standing = Standing::new(Rule { on, wants: wants("delay") });
-    known.rules.push(standing);
+    let active = ActiveRule::new(Rule { on, wants: wants("delay") });
+    known.rules.push(active);
     assert_eq!(known.of(1, &flow(1, 5), None).1, By::Default);
     fs::create_dir(&path).expect("mkdir");
     let id = fs::metadata(&path).expect("it is there").ino();
@@ -117,7 +117,7 @@ fn a_directory_that_is_made_anew_is_found_by_its_first_flow() {
 }
 
 proptest! {
-    /// Whatever is ordered and taken back, a flow gets what the newest order that means it says.
+    /// After any sequence of orders and removals, a flow follows the newest order that matches it.
     #[test]
     fn the_newest_order_counts(steps in prop::collection::vec((0u16..4, 1u16..4, 0u8..3), 0..40)) {
         let mut known = Preferences::new(&Rules::default());

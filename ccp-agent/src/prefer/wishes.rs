@@ -1,38 +1,39 @@
-//! What applications have said of sockets that are no flows yet: kept for a while, and no more of
-//! a user's than a bound.
+//! Preferences that applications have set for sockets that are not flows yet. They are stored for a
+//! limited time, with a limit for each user.
 
 use crate::host::Key;
 use remuda_algorithms::wants::Wants;
 use std::collections::VecDeque;
 
-/// A socket that is no flow by then is asked for again. It may be made long before it connects,
-/// and a handshake takes two minutes at most.
-const KEPT_NS: u64 = 300_000_000_000;
-/// Wishes of one user; the oldest makes room.
+/// Nanoseconds after which a wish is dropped. An application may create a socket long before it
+/// connects, and a handshake takes two minutes at most.
+const LIFETIME_NS: u64 = 300_000_000_000;
+/// Wishes of one user; a further one replaces that user's oldest.
 const OF_USER_MAX: usize = 256;
-/// Wishes of all users.
+/// Wishes of all users; a further one replaces the oldest.
 const WISHES_MAX: usize = 4_096;
 
-/// What an application wants of its socket.
+/// The preference that an application has set for its socket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wish {
     pub wants: Wants,
-    /// Whose process has said so.
+    /// The user of the application.
     pub uid: u32,
 }
 
-/// Which socket: no other one of the host ever has the same.
+/// Identifies a socket; the kernel never reuses a cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketId {
-    /// Its `SO_COOKIE`.
+    /// The value of `SO_COOKIE`.
     pub cookie: u64,
-    /// The flow that it is by its datapath, which the agent may not have heard of.
+    /// The datapath's name for the socket's flow, if there is one; the agent may not know that
+    /// flow yet.
     pub key: Option<Key>,
 }
 
 impl SocketId {
-    /// Whether it is the flow of that key, which its datapath says has that cookie, or 0 if that
-    /// is unknown.
+    /// Whether this socket is the flow `key`. `cookie` is the flow's cookie as its datapath reports
+    /// it, or 0 if unknown.
     pub fn is(&self, key: &Key, cookie: u64) -> bool {
         self.key.as_ref() == Some(key) || (cookie != 0 && cookie == self.cookie)
     }
@@ -45,12 +46,12 @@ struct Waiting {
     since_ns: u64,
 }
 
-/// See the module. Oldest first.
+/// The stored wishes, oldest first.
 #[derive(Debug, Default)]
 pub struct Wishes(VecDeque<Waiting>);
 
 impl Wishes {
-    /// Keeps a wish. It replaces an older one of the same socket.
+    /// Stores a wish. It replaces an older one for the same socket.
     pub fn keep(&mut self, socket: SocketId, wish: Wish, now_ns: u64) {
         self.forget_old(now_ns);
         self.0.retain(|waiting| waiting.socket.cookie != socket.cookie);
@@ -66,7 +67,7 @@ impl Wishes {
         self.0.push_back(Waiting { socket, wish, since_ns: now_ns });
     }
 
-    /// The wish for a flow that starts.
+    /// Removes and returns the wish for a flow that starts.
     pub fn take(&mut self, key: &Key, cookie: u64, now_ns: u64) -> Option<Wish> {
         self.forget_old(now_ns);
         let at = self.0.iter().position(|waiting| waiting.socket.is(key, cookie))?;
@@ -74,7 +75,7 @@ impl Wishes {
     }
 
     fn forget_old(&mut self, now_ns: u64) {
-        while self.0.front().is_some_and(|oldest| now_ns - oldest.since_ns >= KEPT_NS) {
+        while self.0.front().is_some_and(|oldest| now_ns - oldest.since_ns >= LIFETIME_NS) {
             self.0.pop_front();
         }
     }
@@ -114,9 +115,9 @@ mod tests {
     fn it_is_forgotten_after_its_time() {
         let mut wishes = Wishes::default();
         wishes.keep(cookie(1), wish(1, "delay"), 0);
-        wishes.keep(cookie(2), wish(1, "delay"), KEPT_NS - 1);
-        assert_eq!(wishes.take(&key(1), 1, KEPT_NS), None);
-        assert_eq!(wishes.take(&key(1), 2, KEPT_NS), Some(wish(1, "delay")));
+        wishes.keep(cookie(2), wish(1, "delay"), LIFETIME_NS - 1);
+        assert_eq!(wishes.take(&key(1), 1, LIFETIME_NS), None);
+        assert_eq!(wishes.take(&key(1), 2, LIFETIME_NS), Some(wish(1, "delay")));
     }
 
     #[test]

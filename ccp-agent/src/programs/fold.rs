@@ -1,32 +1,33 @@
-//! How the fields of several reports become those of one.
+//! Merges the fields of several reports into one report.
 //!
-//! Whoever takes long to answer gets fewer and longer reports. The shared signals are added up by
-//! `Measurement::and`; what a program declares itself is added up as the program itself does it.
+//! A slow author gets fewer reports, each about a longer time. `Measurement::and` merges the shared
+//! signals. A field that the program declares itself is merged in the way in which the program
+//! updates it.
 
 use super::text::{Form, List, lists, without_comments};
 use std::collections::HashMap;
 
-/// What a primitive counts since the ACK before; the others say how things stand. `Ack.now` is a
-/// moment.
+/// Primitives with this prefix count since the previous ACK; others describe the present state.
+/// `Ack.now` is the exception: it is a time.
 const COUNTED: &str = "Ack.";
 const MOMENT: &str = "Ack.now";
 const TIMEOUT: &str = "Flow.was_timeout";
 
-/// What becomes of a field's value before and its next one.
+/// How to merge a field's earlier value with its next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fold {
-    /// The next one: it goes on from report to report, or says how things stand.
+    /// Take the next value: the field keeps its value from report to report, or describes the
+    /// present state.
     #[default]
     Newest,
-    /// Their sum: it starts anew with each report, and counts.
+    /// Add them: the field counts from 0 in each report.
     Sum,
-    /// The larger one, also of what is true or false.
+    /// Take the larger one; also for flags, where true is larger.
     Larger,
     Smaller,
 }
 
 impl Fold {
-    /// Both values as one.
     pub fn of(self, before: u64, next: u64) -> u64 {
         match self {
             Self::Newest => next,
@@ -37,8 +38,8 @@ impl Fold {
     }
 }
 
-/// For each name that a program assigns to, how its values are folded, if it starts anew with each
-/// report.
+/// For each name that a program assigns to: how to merge its values, if the field starts anew with
+/// each report.
 pub fn folds(text: &str) -> HashMap<String, Fold> {
     let text = without_comments(text);
     let mut found = HashMap::new();

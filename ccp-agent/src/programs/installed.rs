@@ -1,6 +1,7 @@
-//! A program as a datapath has it: its number, and where its registers are.
+//! A program as a datapath has it: its number and the positions of its registers.
 //!
-//! Names are looked up once, when a flow changes its program; a report is decoded by place.
+//! Register names are looked up once, when a flow changes its program. Reports are then decoded by
+//! position.
 
 use super::{Compiled, compiled, installed_as};
 use crate::author::{self, Authors};
@@ -13,23 +14,25 @@ use remuda_wire::program::{CWND, RATE, REPORT_REGISTERS};
 use remuda_wire::to_agent::Signals;
 use std::sync::{Arc, OnceLock};
 
-/// Room for the fields of a program of an author's own.
+/// Values of the fields that an author's program declares itself.
 pub type OwnFields = [u64; REPORT_REGISTERS as usize];
 
-/// A program with a number and the places of its registers.
+/// A program with its number and the positions of its registers.
 #[derive(Debug)]
 pub struct Installed {
-    /// As controllers name it. Programs with the same text have one number under several names.
+    /// The name that controllers use. Programs with the same text share one number under several
+    /// names.
     pub id: ProgramId,
-    /// The agent's number of it.
+    /// The agent's number of the program, sent to datapaths.
     pub uid: u32,
     pub compiled: Arc<Compiled>,
-    /// Authors come after a datapath got its programs, so theirs are installed when a flow first
-    /// runs one.
+    /// True for an author's program. It is installed when a flow first runs it, because the author
+    /// may connect after the datapath got its programs.
     pub is_authored: bool,
-    /// Where in a report the shared signals stand; `None` if the program has none of them.
+    /// Positions of the shared signals in a report; `None` if the program does not report all of
+    /// them.
     shared: Option<[usize; FIELDS.len()]>,
-    /// Where in a report the program's own fields stand, in the order that its controller knows.
+    /// Positions of the program's own fields in a report, in the order that its controller expects.
     own: Box<[usize]>,
     fields: usize,
     report_interval: Option<Register>,
@@ -72,7 +75,8 @@ impl Installed {
         Self { is_authored: true, ..installed }
     }
 
-    /// The register that `name` stands for: `Cwnd`, `Rate`, or a control register of the program.
+    /// The register that a controller may set under `name`: `Cwnd`, `Rate`, or a control register
+    /// of the program.
     pub fn settable(&self, name: &str) -> Option<Register> {
         match name {
             "Cwnd" => Some(Register::Implicit(CWND)),
@@ -83,8 +87,8 @@ impl Installed {
         }
     }
 
-    /// A report of the program, decoded; `None` if fields are missing, or the program has none of
-    /// the shared signals.
+    /// Decodes a report; `None` if fields are missing, or if the program does not report the shared
+    /// signals.
     pub fn measurement(&self, fields: &[u64], signals: Option<&Signals>) -> Option<Measurement> {
         let places = self.shared.as_ref().filter(|_| fields.len() >= self.fields)?;
         let mut values = [0; FIELDS.len()];
@@ -95,7 +99,7 @@ impl Installed {
         Some(decode::fields(&values, &own[..count.min(OWN_FIELDS_MAX)], signals))
     }
 
-    /// The program's own fields of a report, and how many they are; `None` if fields are missing.
+    /// The program's own fields of a report, and how many there are; `None` if fields are missing.
     pub fn own_fields(&self, fields: &[u64]) -> Option<(OwnFields, usize)> {
         let mut own = OwnFields::default();
         for (value, place) in own.iter_mut().zip(&self.own) {
@@ -105,8 +109,8 @@ impl Installed {
     }
 }
 
-/// The programs of all arms of this program's own, numbered from 1. Of those that share a text, the
-/// first has the number, and stands here before the others.
+/// The programs of all built-in arms, numbered from 1. Programs with the same text share the number
+/// of the first, and the first comes before the others.
 pub fn ours() -> Result<&'static [Arc<Installed>], Error> {
     static OURS: OnceLock<Vec<Arc<Installed>>> = OnceLock::new();
     if let Some(ours) = OURS.get() {
@@ -125,7 +129,7 @@ pub fn ours() -> Result<&'static [Arc<Installed>], Error> {
                 (next - 1, Arc::new(compiled(arm.program.0, arm.program_text, next - 1)?))
             }
         };
-        // An arm declares the shared signals first, and then its own.
+        // An arm's program declares the shared signals first, then its own fields.
         let own = (FIELDS.len()..compiled.size().1).take(OWN_FIELDS_MAX).collect();
         if !made.iter().any(|it| it.id == arm.program) {
             made.push(Arc::new(Installed::new(arm.program, uid, compiled, own)));
@@ -134,14 +138,14 @@ pub fn ours() -> Result<&'static [Arc<Installed>], Error> {
     Ok(OURS.get_or_init(|| made))
 }
 
-/// The program of that name: of an arm of ours, or of an author's.
+/// The program with this name, of a built-in arm or of an author.
 pub fn find(id: ProgramId, authors: &Authors) -> Option<Arc<Installed>> {
     let of_arms = ours().ok()?.iter().find(|it| it.id == id).cloned();
     of_arms.or_else(|| Some(Arc::new(Installed::of_author(&*authors.program(id)?))))
 }
 
-/// The `INSTALL` of each program of ours, once each, in the order of their numbers: libccp forgets
-/// the programs of an agent before when number 1 comes.
+/// The `INSTALL` message of each built-in program, once each, by rising number. Number 1 must come
+/// first: it makes libccp forget the programs of a former agent.
 pub fn installs() -> Result<impl Iterator<Item = &'static [u8]>, Error> {
     let all = ours()?;
     let first = |at: usize| all[..at].iter().all(|it| it.uid != all[at].uid);

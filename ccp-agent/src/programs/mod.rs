@@ -1,8 +1,8 @@
-//! Datapath programs, checked before portus sees them.
+//! Checks datapath programs before the portus compiler sees them.
 //!
 //! portus compiles a misspelt name into a register that nothing sets, and lets a program use
-//! temporaries that libccp does not have. Each is an error here, with its line and column, and what
-//! to write instead. portus panics on a comment in a body: it never sees one.
+//! temporaries that libccp does not have. Here both are errors that give line, column and a fix.
+//! portus also panics on a comment in a body, so comments are removed first.
 
 mod fold;
 mod installed;
@@ -22,11 +22,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use text::{Fault, Outline, outline};
 
-/// Where in a program's text.
+/// A position in a program's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub line: usize,
-    /// In characters, from 1.
+    /// Counted in characters, from 1.
     pub column: usize,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Checks the programs of all arms of this program's own.
+/// Checks the programs of all built-in arms.
 fn check_all() -> Result<(), Error> {
     for arm in arms() {
         check(arm.program.0, arm.program_text)?;
@@ -51,8 +51,8 @@ fn check_all() -> Result<(), Error> {
     Ok(())
 }
 
-/// Under which name a program is installed: that of the first arm with the same text. Most arms run
-/// the shared signals and nothing else, and a datapath built on libccp has room for nine programs.
+/// The name under which a program is installed: that of the first arm with the same text. Most arms
+/// only report the shared signals, and a datapath built on libccp has room for nine programs.
 pub fn installed_as(program: ProgramId) -> &'static str {
     let text_of = |program: ProgramId| {
         arms().iter().find(|arm| arm.program == program).map(|arm| arm.program_text)
@@ -66,18 +66,18 @@ pub fn size(program: ProgramId, text: &str) -> Result<(usize, usize), Error> {
     sound(text).map_err(|rule| Error::Program { name: program.0.to_owned(), rule })
 }
 
-/// The same text with spaces in place of its comments: every other byte stays where it is.
+/// Replaces comments by spaces, so that every other byte keeps its position.
 pub fn without_comments(text: &str) -> Cow<'_, str> {
     text::without_comments(text)
 }
 
-/// Refuses a program that would not do what it says.
+/// Checks a program that is given as one text.
 pub fn check(name: &str, text: &str) -> Result<(), Error> {
     checked(text).map_err(|wrong| wrong.refusal(name, text))
 }
 
-/// The same of a program around the shared signals, whose parts someone else has written: what is
-/// wrong in one is said of that part.
+/// Checks a program composed of the shared signals and an author's parts. An error in a part gives
+/// the position within that part.
 pub fn check_composed(name: &str, composed: &Composed) -> Result<(), Error> {
     let in_part = |part: &str| format!("{name}, `{part}`");
     for part in &composed.parts {
@@ -103,7 +103,7 @@ pub fn declared(name: &str, text: &str) -> Result<Vec<String>, Error> {
     text::declared(&without_comments(text)).map_err(|fault| refusal(name, text, fault))
 }
 
-/// What is wrong with a program, and where if that is known.
+/// An error in a program, with its position if known.
 struct Wrong {
     fault: Option<Fault>,
     rule: String,
@@ -144,15 +144,15 @@ fn place(text: &str, at: usize) -> Place {
     }
 }
 
-/// The line, and below it a mark.
+/// The faulty line, and below it a caret.
 fn excerpt(text: &str, at: usize) -> String {
     let Place { line, column } = place(text, at);
     let content = text.lines().nth(line - 1).unwrap_or_default();
     format!("    {}\n    {}^", content.replace('\t', " "), " ".repeat(column - 1))
 }
 
-/// The first part with which the program is not sound any more, as the compiler itself does not
-/// say where it stumbles.
+/// Finds the first part that makes the program fail, by compiling ever longer beginnings. The
+/// compiler itself gives no position.
 fn unsound(text: &str, outline: &Outline) -> Option<Fault> {
     let mut done = text[outline.def.clone()].to_owned();
     for clause in &outline.clauses {
@@ -179,7 +179,8 @@ fn too_deep() -> String {
     )
 }
 
-/// Its instructions and report fields, if every datapath takes it.
+/// The number of instructions and report fields, if the program compiles and every datapath accepts
+/// it.
 fn sound(text: &str) -> Result<(usize, usize), String> {
     size_of(&install(text, 0)?.install)
 }
@@ -189,36 +190,36 @@ fn size_of(install: &[u8]) -> Result<(usize, usize), String> {
         Ok(remuda_wire::ToDatapath::Install(program)) => {
             Ok((program.instructions(), program.report_fields()))
         }
-        Ok(_) => Err("it is no program".to_owned()),
+        Ok(_) => Err("it does not compile to a program".to_owned()),
         Err(remuda_wire::Error::Register { kind: 7, .. }) => Err(too_deep()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// Where in an `INSTALL` the program's number stands.
+/// Offset of the program's number in an `INSTALL`, in bytes.
 const UID_AT: usize = 8;
 
-/// A program as it travels to a datapath, with the names of its registers.
+/// A compiled program, with the names of its registers.
 #[derive(Debug)]
 pub struct Compiled {
-    /// The whole `INSTALL`.
+    /// The whole `INSTALL` message.
     pub install: Vec<u8>,
     scope: portus::lang::Scope,
 }
 
 impl Compiled {
-    /// It is installed under that number.
+    /// Changes the number under which the program is installed.
     pub fn set_uid(&mut self, uid: u32) {
         self.install[UID_AT..UID_AT + 4].copy_from_slice(&uid.to_le_bytes());
     }
 
-    /// The number of its instructions and of its report fields; none of what no datapath takes.
+    /// The number of instructions and of report fields; zeros for a program that no datapath
+    /// accepts.
     pub fn size(&self) -> (usize, usize) {
         size_of(&self.install).unwrap_or_default()
     }
 
-    /// How the report field of that name, of a program with these [`folds`], becomes one with that
-    /// of the report before.
+    /// How to merge the report field `name` of two reports; `folds` are those of the program.
     pub fn fold(&self, name: &str, folds: &HashMap<String, Fold>) -> Fold {
         let Some(Reg::Report(_, kind, true)) = self.scope.get(name) else { return Fold::Newest };
         let gathered = folds.get(name).copied().unwrap_or_default();
@@ -226,7 +227,7 @@ impl Compiled {
         if is_flag && gathered == Fold::Newest { Fold::Larger } else { gathered }
     }
 
-    /// The report or control register of that name.
+    /// The report or control register with this name.
     pub fn register(&self, name: &str) -> Option<Register> {
         match self.scope.get(name)? {
             Reg::Control(index, ..) => Some(Register::Control((*index).into())),
@@ -236,12 +237,12 @@ impl Compiled {
     }
 }
 
-/// For each name that a program assigns to, how it gathers it; see [`Compiled::fold`].
+/// For each name that a program assigns to: how its values are merged; see [`Compiled::fold`].
 pub fn folds(text: &str) -> HashMap<String, Fold> {
     fold::folds(text)
 }
 
-/// Compiles a program under the number `uid`, for a datapath that portus does not serve.
+/// Compiles a program under the number `uid`, without connecting to a datapath through portus.
 pub fn compiled(name: &str, text: &str, uid: u32) -> Result<Compiled, Error> {
     install(text, uid).map_err(|rule| Error::Program { name: name.to_owned(), rule })
 }

@@ -1,15 +1,16 @@
-//! The text of a datapath program, read with the place of every word.
+//! Parses the text of a datapath program, with the position of every word.
 //!
-//! portus says that a program is wrong, not where; compiles a misspelt name into a register that
-//! nothing sets; and recurses as deep as the text does. So the text is read here first, and what
-//! does not fit the language of CCP is refused with its place and what to write instead.
+//! The portus compiler reports errors without a position. It compiles a misspelt name into a
+//! register that nothing sets, and it recurses as deep as the text nests. So this parser reads the
+//! text first. It refuses whatever is not in CCP's language, and gives the position and a fix.
 //!
-//! Comments are blanked out before: portus knows them in few places, and panics on the others.
+//! Comments are replaced by spaces beforehand: portus accepts them in few places and panics on the
+//! others.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What every datapath provides: libccp's primitives and implicit registers.
+/// Names that every datapath provides: libccp's primitives and implicit registers.
 const PROVIDED: &[&str] = &[
     "Ack.bytes_acked",
     "Ack.bytes_misordered",
@@ -30,9 +31,9 @@ const PROVIDED: &[&str] = &[
     "Micros",
     "Rate",
 ];
-/// Of these, what a program may set.
+/// The provided names that a program may set.
 const PROVIDED_SETTABLE: &[&str] = &["Cwnd", "Micros", "Rate"];
-/// Operators of two operands whose result is a value.
+/// Operators with two operands that yield a value.
 const OPERATORS: &[&str] = &[
     "+",
     "-",
@@ -56,28 +57,29 @@ const OPERATORS: &[&str] = &[
     "min",
     "wrapped_max",
 ];
-/// Operators that look at what they are assigned to.
+/// Operators that also use the value of the name assigned to, so they may stand only in an
+/// assignment.
 const CONDITIONAL: &[&str] = &["if", "!if", "ewma"];
 const ASSIGNMENTS: &[&str] = &[":=", "bind"];
 const COMMANDS: &[&str] = &["report", "fallthrough"];
-/// An expression that nests deeper needs more temporaries than a datapath has.
+/// The deepest nesting; more would need more temporaries than a datapath has.
 const DEPTH_MAX: usize = 32;
-/// portus' largest literal is one less.
+/// The first number that is too large for a literal of portus.
 const NUMBER_END: u64 = 1 << 31;
 const INFINITY: &str = "+infinity";
-/// What portus reads as a word of its own where a longer one begins with it.
+/// portus reads these as words of their own even where a longer name begins with them.
 const PREFIXES: &[&str] = &["true", "false", "volatile"];
 const OUTSIDE: &str = "this stands in no parentheses; a program is (def ...) and then (when \
                        CONDITION STATEMENTS...), once or more";
 const SHAPE: &str = "a program is (def ...) and then (when CONDITION STATEMENTS...), once or more";
 
-/// What is wrong, and where: an offset in bytes.
+/// An error and its position, an offset in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub at: usize,
-    /// What is wrong, and what to write instead.
+    /// What is wrong, and the fix.
     pub rule: String,
-    /// What could stand there.
+    /// The words that are allowed there.
     pub known: Option<String>,
 }
 
@@ -85,21 +87,21 @@ fn fault<T>(at: usize, rule: impl Into<String>) -> Result<T, Fault> {
     Err(Fault { at, rule: rule.into(), known: None })
 }
 
-/// What stands between spaces and parentheses.
+/// Text without spaces and parentheses.
 #[derive(Clone, Copy, Debug)]
 pub struct Word<'a> {
     pub text: &'a str,
     at: usize,
 }
 
-/// What stands between two parentheses.
+/// The content of a pair of parentheses.
 #[derive(Debug)]
 pub struct List<'a> {
     span: Range<usize>,
     pub forms: Vec<Form<'a>>,
 }
 
-/// What a list is made of.
+/// An element of a list.
 #[derive(Debug)]
 pub enum Form<'a> {
     /// A name, a number or an operator.
@@ -119,7 +121,6 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The word that it is, if so.
     pub fn word(&self) -> Option<Word<'a>> {
         match self {
             Self::Word(word) => Some(*word),
@@ -129,30 +130,29 @@ impl<'a> Form<'a> {
 }
 
 impl<'a> List<'a> {
-    /// What it begins with.
+    /// The first word, for example an operator.
     pub fn head(&self) -> Option<&'a str> {
         self.forms.first().and_then(Form::word).map(|word| word.text)
     }
 }
 
-/// A clause, by where its parts lie in the text.
+/// A clause, by the positions of its parts in the text.
 #[derive(Clone, Debug)]
 pub struct Clause {
     pub condition: Range<usize>,
-    /// What is then done.
+    /// The statements that run when the condition holds.
     pub statements: Vec<Range<usize>>,
 }
 
-/// A program, by where its parts lie in the text.
+/// A program, by the positions of its parts in the text.
 #[derive(Clone, Debug)]
 pub struct Outline {
     pub def: Range<usize>,
-    /// The clauses, in order.
     pub clauses: Vec<Clause>,
 }
 
-/// The same text with spaces in place of its comments, from `#` to the end of the line: every other
-/// byte stays where it is.
+/// Replaces comments, from `#` to the end of the line, by spaces, so that every other byte keeps
+/// its position.
 pub fn without_comments(text: &str) -> Cow<'_, str> {
     if !text.contains('#') {
         return Cow::Borrowed(text);
@@ -165,13 +165,13 @@ pub fn without_comments(text: &str) -> Cow<'_, str> {
     Cow::Owned(blanked.collect())
 }
 
-/// Refuses a part of a program whose parentheses do not close each other, wherever they would be
-/// closed in the whole.
+/// Checks that the parentheses within a part of a program match, even if they would match in the
+/// whole program.
 pub fn balanced(text: &str) -> Result<(), Fault> {
     lists(text).map(|_| ())
 }
 
-/// Reads a program without comments, and refuses what does not fit the language.
+/// Parses a program without comments, and refuses whatever is not in the language.
 pub fn outline(text: &str) -> Result<Outline, Fault> {
     let lists = lists(text)?;
     let Some((def, rest)) = lists.split_first() else { return fault(0, SHAPE) };
@@ -183,14 +183,14 @@ pub fn outline(text: &str) -> Result<Outline, Fault> {
     Ok(Outline { def: def.span.clone(), clauses })
 }
 
-/// What a program without comments declares, in order; report fields as `Report.NAME`.
+/// The names that a program without comments declares, in order; report fields as `Report.NAME`.
 pub fn declared(text: &str) -> Result<Vec<String>, Fault> {
     let lists = lists(text)?;
     let Some(def) = lists.first() else { return fault(0, SHAPE) };
     Ok(Names::declared_in(def)?.own)
 }
 
-/// The lists that the text is made of.
+/// Splits the text into its top-level lists.
 pub fn lists(text: &str) -> Result<Vec<List<'_>>, Fault> {
     let (mut open, mut done): (Vec<List<'_>>, Vec<List<'_>>) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -226,7 +226,8 @@ pub fn lists(text: &str) -> Result<Vec<List<'_>>, Fault> {
     open.last().map_or(Ok(done), |list| fault(list.span.start, "this ( is never closed"))
 }
 
-/// The word that begins there. portus wants no space after an operator of symbols: `(+1 x)`.
+/// Reads the word at an offset. portus accepts an operator of symbols without a space after it:
+/// `(+1 x)`.
 fn word(text: &str, at: usize, is_head: bool) -> Result<Word<'_>, Fault> {
     let ends = |c: char| c.is_whitespace() || matches!(c, '(' | ')');
     let rest = &text[at..];
@@ -247,7 +248,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'_')
 }
 
-/// Whether it is a constant; an error if it is too large a number.
+/// Whether the word is a constant. Too large a number is an error.
 fn is_constant(word: Word<'_>) -> Result<bool, Fault> {
     if !word.text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(["true", "false", INFINITY].contains(&word.text));
@@ -258,7 +259,7 @@ fn is_constant(word: Word<'_>) -> Result<bool, Fault> {
     fault(word.at, format!("a number must be below 2^31 = {NUMBER_END}, or {INFINITY}"))
 }
 
-/// What a program declares.
+/// The names that a program declares.
 #[derive(Debug, Default)]
 struct Names {
     own: Vec<String>,
@@ -397,7 +398,7 @@ impl Names {
         self.expression(right)
     }
 
-    /// Refuses a word that is neither a constant nor a name that something sets.
+    /// Refuses a word that is neither a constant nor a name with a value.
     fn known(&self, word: Word<'_>) -> Result<(), Fault> {
         let own = || self.own.iter().map(String::as_str);
         if is_constant(word)? || PROVIDED.iter().copied().chain(own()).any(|it| it == word.text) {
@@ -422,7 +423,7 @@ fn is_command(list: &List<'_>) -> bool {
     list.head().is_some_and(|head| COMMANDS.contains(&head))
 }
 
-/// How many leading and trailing letters they share.
+/// How many leading and trailing letters two words share.
 fn alike(word: &str, known: &str) -> usize {
     let front = word.chars().zip(known.chars()).take_while(|(a, b)| a == b).count();
     let back = word.chars().rev().zip(known.chars().rev()).take_while(|(a, b)| a == b).count();
@@ -435,7 +436,7 @@ mod tests {
 
     const DEF: &str = "(def (Report (volatile acked 0)) (mine 5) (is_on false))\n";
 
-    /// `marked` has a `~` before what is at fault.
+    /// In `marked`, a `~` stands before the expected position of the error.
     fn refused(marked: &str, part: &str) {
         let at = marked.find('~').expect("a mark");
         let error = outline(&marked.replace('~', "")).expect_err(marked);

@@ -1,8 +1,9 @@
-//! Files of samples: JSON lines, within a budget of the disk.
+//! Sample files: JSON lines, within a limit on disk space.
 //!
-//! A file begins with a line of what its rows mean, by the hash of the features' schema. It grows
-//! to an eighth of the budget, then the next one starts; the oldest make room. A line that could
-//! not be written whole is taken back, so that what is there can always be read.
+//! The first line of a file gives the names and the schema hash of its features. A file holds at
+//! most an eighth of the limit; then the next file starts and the oldest files are deleted. If a
+//! line cannot be written whole, the file is cut back to the line before, so a reader never meets
+//! half a line.
 
 use crate::error::on;
 use crate::run_dir::RunDir;
@@ -14,12 +15,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The form of the files.
+/// Version of the file format, written in the first line.
 const FORMAT: u32 = 1;
-/// So many files share the budget.
+/// The number of files that share the disk limit.
 const FILES: u64 = 8;
 
-/// What a file's rows mean.
+/// The first line of a file: how to read its rows.
 #[derive(Serialize)]
 struct Head {
     format: u32,
@@ -30,7 +31,7 @@ struct Head {
     began_unix_us: u64,
 }
 
-/// Files in a directory that is this agent's alone.
+/// The sample files of one directory, locked by this agent.
 #[derive(Debug)]
 pub struct SampleFiles {
     dir: RunDir,
@@ -49,24 +50,25 @@ fn name(number: u64) -> String {
     format!("samples-{number:010}.jsonl")
 }
 
-/// The number of a file of samples.
+/// The number in the name of a sample file; `None` for any other file.
 fn number(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     name.strip_prefix("samples-")?.strip_suffix(".jsonl")?.parse().ok()
 }
 
 impl SampleFiles {
-    /// Those of this directory, which is made if need be.
+    /// Creates the directory if it is absent, and locks it.
     ///
     /// # Errors
     ///
-    /// It is not private, or another agent has it.
+    /// The directory is not private, or another agent holds its lock.
     pub fn take(dir: &Path, bytes_max: u64) -> Result<Self, Error> {
         let began_unix_us = || u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX);
         Ok(Self { dir: RunDir::take(dir)?, bytes_max, began_unix_us, open: None })
     }
 
-    /// Those of simulated flows: they begin in 1970, so that the same flows give the same bytes.
+    /// Like [`Self::take`], but every file says that it began in 1970, so a simulation with the
+    /// same seed writes the same bytes.
     ///
     /// # Errors
     ///
@@ -79,7 +81,7 @@ impl SampleFiles {
         self.dir.path()
     }
 
-    /// By number, with their sizes.
+    /// Number, path and size in bytes of each sample file, oldest first.
     fn all(&self) -> io::Result<Vec<(u64, PathBuf, u64)>> {
         let mut all = Vec::new();
         for entry in fs::read_dir(self.path())? {
@@ -93,8 +95,8 @@ impl SampleFiles {
         Ok(all)
     }
 
-    /// Starts the next file, and removes the oldest beyond the budget.
-    fn turn(&mut self) -> io::Result<&mut Open> {
+    /// Deletes the oldest files until the next one fits the limit, then starts it.
+    fn start_file(&mut self) -> io::Result<&mut Open> {
         let all = self.all()?;
         let mut bytes: u64 = all.iter().map(|(_, _, bytes)| bytes).sum();
         let room = self.bytes_max - self.bytes_max / FILES;
@@ -120,27 +122,28 @@ impl SampleFiles {
         };
         let mut open = Open { file, bytes: 0 };
         if let Err(error) = open.write(&serde_json::to_string(&head).expect("it is plain data")) {
-            // Else a full disk would have one more name a sample.
+            // Without this, every sample on a full disk would leave one more empty file.
             fs::remove_file(&path)?;
             return Err(error);
         }
         Ok(self.open.insert(open))
     }
 
-    /// Adds a line.
+    /// Appends a line.
     ///
     /// # Errors
     ///
-    /// The disk is full, or another reason; nothing of the line is there then.
+    /// The write failed, for example because the disk is full. The file then ends with the line
+    /// before.
     pub fn add(&mut self, line: &str) -> Result<(), Error> {
         let bytes_max = self.bytes_max / FILES;
         let fits = |open: &&mut Open| open.bytes + (line.len() as u64) < bytes_max;
         let added = match self.open.as_mut().filter(fits) {
             Some(open) => open.write(line),
-            None => self.turn().and_then(|open| open.write(line)),
+            None => self.start_file().and_then(|open| open.write(line)),
         };
         if added.is_err() {
-            self.open = None; // it may have gone, with its folder
+            self.open = None; // its directory may have been deleted
         }
         added.map_err(on(self.path().display()))
     }
@@ -183,7 +186,7 @@ mod tests {
         assert_eq!(lines[0]["features"].as_array().expect("a list").len(), schema().features.len());
         assert_eq!((lines.len(), &lines[2]["a"]), (3, &Value::from(2)));
         assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
-        // Another agent does not write among them, and the next one begins a file of its own.
+        // A second agent cannot take the directory, and the next agent starts a new file.
         SampleFiles::take(&dir, BUDGET).expect_err("it is taken");
         drop(files);
         let mut files = SampleFiles::take(&dir, BUDGET).expect("it is free");

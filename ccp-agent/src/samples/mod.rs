@@ -1,8 +1,8 @@
-//! Samples of live flows: what policies saw of their arms, kept for whoever learns from it.
+//! Samples of live flows: what a policy measured of each arm, stored as training data.
 //!
-//! A thread of its own writes them, as a disk may be slow, and no report waits for one. What it
-//! cannot keep up with, or the disk has no room for, is left out and counted. Addresses are not
-//! among what is kept. The same thread holds them against what models predicted
+//! A separate thread writes the samples, because a disk may be slow and no report may wait for it.
+//! A sample is dropped and counted when the thread falls behind or the disk is full. Samples hold
+//! no addresses. The same thread compares each sample with what the models predicted
 //! ([`crate::online`]).
 
 mod files;
@@ -22,20 +22,21 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Samples that wait to be written.
+/// Samples that may wait for the writer thread; further ones are dropped.
 const WAITING_MAX: usize = 4_096;
-/// How often the thread looks whether there is something to say.
+/// How often the writer thread wakes up without a sample, to look for new models and to report
+/// drops.
 const LOOK: Duration = Duration::from_secs(1);
-/// What it could not keep is said this often at most, in seconds.
-const SAID_AGAIN_S: u64 = 60;
+/// Seconds between two events about dropped samples.
+const REPORT_INTERVAL_S: u64 = 60;
 const BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 40;
 
-/// Whether samples are kept, and how many.
+/// Whether samples are stored, and how much disk space they may take.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SamplesConfig {
     pub enabled: bool,
-    /// What they may have of the disk, in bytes; the oldest make room.
+    /// Disk space for all sample files, in bytes; the oldest are deleted to stay below it.
     pub bytes_max: u64,
 }
 
@@ -46,7 +47,7 @@ impl Default for SamplesConfig {
 }
 
 impl SamplesConfig {
-    /// Checks every rule; the message names key, value and rule.
+    /// Checks each value; the message names key, value and allowed range.
     pub fn check(&self) -> Result<(), String> {
         if BYTES.contains(&self.bytes_max) {
             return Ok(());
@@ -56,10 +57,10 @@ impl SamplesConfig {
     }
 }
 
-/// A row, as a file has it.
+/// One line of a sample file.
 #[derive(Debug, Serialize)]
 struct Row {
-    /// The agent's number of the flow.
+    /// The agent's flow number.
     flow: u32,
     arm: &'static str,
     from_s: f64,
@@ -67,7 +68,7 @@ struct Row {
     seen_throughput_mbit_per_sec: f64,
     seen_lost_mbit_per_sec: f64,
     seen_rtt_mean_ms: f64,
-    /// In the order of the file's head; `null` is not known.
+    /// In the order of the file's first line; `null` means unknown.
     features: Vec<Option<f32>>,
 }
 
@@ -88,7 +89,7 @@ impl Row {
 }
 
 impl SampleFiles {
-    /// Adds a sample of the flow of that number.
+    /// Appends one sample.
     ///
     /// # Errors
     ///
@@ -99,51 +100,52 @@ impl SampleFiles {
     }
 }
 
-/// What the host tells of a flow.
+/// What the host sends to the writer thread about a flow.
 #[derive(Debug)]
-enum Told {
+enum Message {
     Sample(Sample),
     Ended,
 }
 
-/// Where the host puts samples.
+/// The host's end of the queue to the writer thread.
 #[derive(Debug, Default)]
-pub struct Basket {
-    to: Option<SyncSender<(u32, Told)>>,
+pub struct SampleBuffer {
+    to: Option<SyncSender<(u32, Message)>>,
     left_out: u64,
 }
 
-impl Basket {
-    /// What records events there, and samples here.
-    pub fn beside<'a>(&'a mut self, log: &'a mut dyn Recorder) -> Beside<'a> {
-        Beside { log, samples: self }
+impl SampleBuffer {
+    /// A recorder that writes events to `log` and samples to this buffer.
+    pub fn recorder<'a>(&'a mut self, log: &'a mut dyn Recorder) -> SamplingRecorder<'a> {
+        SamplingRecorder { log, samples: self }
     }
 
-    /// Takes one, unless nobody keeps them or too many wait.
+    /// Queues a sample. Drops it when no writer thread runs, and drops and counts it when the queue
+    /// is full.
     pub fn put(&mut self, flow: u32, sample: Sample) {
         let Some(to) = &self.to else { return };
-        match to.try_send((flow, Told::Sample(sample))) {
+        match to.try_send((flow, Message::Sample(sample))) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => self.left_out += 1,
             Err(TrySendError::Disconnected(_)) => self.to = None,
         }
     }
 
-    /// A flow that has put some has ended. If too many wait, that is not told.
+    /// Reports the end of a flow. When the queue is full, this message is dropped.
     pub fn end(&mut self, flow: u32) {
         if let Some(to) = &self.to {
-            let _ = to.try_send((flow, Told::Ended)); // what nobody hears of is forgotten in time
+            let _ = to.try_send((flow, Message::Ended)); // the writer drops idle flows
         }
     }
 }
 
-/// A recorder whose samples go into a basket.
-pub struct Beside<'a> {
+/// Sends events to a log and samples to a [`SampleBuffer`].
+pub struct SamplingRecorder<'a> {
     log: &'a mut dyn Recorder,
-    samples: &'a mut Basket,
+    samples: &'a mut SampleBuffer,
 }
 
-impl Recorder for Beside<'_> {
+impl Recorder for SamplingRecorder<'_> {
     fn record(&mut self, flow: Option<u32>, event: &Event) {
         self.log.record(flow, event);
     }
@@ -153,14 +155,15 @@ impl Recorder for Beside<'_> {
     }
 }
 
-/// Writes samples while it lives.
+/// Runs the writer thread until it is dropped.
 pub struct SampleKeeper {
     host: Arc<Mutex<Host>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl SampleKeeper {
-    /// From now on. If they cannot be kept, that is an event, and the agent goes on without.
+    /// Starts the writer thread. If that fails, an event says why, and the agent runs without
+    /// samples.
     pub fn start(config: &Config, host: &Arc<Mutex<Host>>) -> Self {
         let mut keeper = Self { host: Arc::clone(host), thread: None };
         if !config.samples.enabled {
@@ -180,10 +183,11 @@ impl SampleKeeper {
         let online = online::start(config, &self.host);
         let host = Arc::clone(&self.host);
         let failed = None;
+        let (reported_s, looked_s) = (None, 0);
         let mut writer =
-            Writer { host, files, online, from, failed, left_out: 0, said_s: None, looked_s: 0 };
+            Writer { host, files, online, from, failed, left_out: 0, reported_s, looked_s };
         let named = thread::Builder::new().name("samples".to_owned());
-        let thread = named.spawn(move || writer.run()).map_err(on("the samples' thread"))?;
+        let thread = named.spawn(move || writer.run()).map_err(on("the sample thread"))?;
         self.thread = Some(thread);
         lock(&self.host).samples.to = Some(to);
         Ok(())
@@ -194,7 +198,7 @@ impl Drop for SampleKeeper {
     fn drop(&mut self) {
         lock(&self.host).samples.to = None;
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a panic of it has been said already
+            let _ = thread.join(); // a panic in the thread has already printed its message
         }
     }
 }
@@ -203,13 +207,13 @@ struct Writer {
     host: Arc<Mutex<Host>>,
     files: SampleFiles,
     online: Option<Arc<Mutex<Online>>>,
-    from: Receiver<(u32, Told)>,
-    /// Why the last one could not be kept.
+    from: Receiver<(u32, Message)>,
+    /// Why the last failed write failed.
     failed: Option<String>,
-    /// Since it was said last.
+    /// Dropped samples since the last event about them.
     left_out: u64,
-    said_s: Option<u64>,
-    /// When it was looked for another model last.
+    reported_s: Option<u64>,
+    /// When this thread last looked for new models, in seconds.
     looked_s: u64,
 }
 
@@ -217,11 +221,11 @@ impl Writer {
     fn run(&mut self) {
         loop {
             match self.from.recv_timeout(LOOK) {
-                Ok((flow, Told::Sample(sample))) => {
+                Ok((flow, Message::Sample(sample))) => {
                     self.write(flow, &sample);
                     self.online(|online| online.sample(flow, &sample));
                 }
-                Ok((flow, Told::Ended)) => self.online(|online| online.ended(flow)),
+                Ok((flow, Message::Ended)) => self.online(|online| online.ended(flow)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -229,7 +233,7 @@ impl Writer {
             if std::mem::replace(&mut self.looked_s, now_s) != now_s {
                 self.online(Online::look);
             }
-            self.say(now_s);
+            self.report_dropped(now_s);
         }
     }
 
@@ -246,9 +250,9 @@ impl Writer {
         }
     }
 
-    /// Says what was left out, if anything was and it is time to.
-    fn say(&mut self, now_s: u64) {
-        if self.said_s.is_some_and(|said_s| now_s.saturating_sub(said_s) < SAID_AGAIN_S) {
+    /// Records how many samples were dropped, at most once every [`REPORT_INTERVAL_S`].
+    fn report_dropped(&mut self, now_s: u64) {
+        if self.reported_s.is_some_and(|at_s| now_s.saturating_sub(at_s) < REPORT_INTERVAL_S) {
             return;
         }
         let waited = std::mem::take(&mut lock(&self.host).samples.left_out);
@@ -256,7 +260,7 @@ impl Writer {
         if left_out == 0 {
             return;
         }
-        self.said_s = Some(now_s);
+        self.reported_s = Some(now_s);
         let too_many = || format!("more than {WAITING_MAX} waited to be written");
         let reason = self.failed.take().unwrap_or_else(too_many);
         let path = self.files.path().display().to_string();
@@ -339,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_goes_away_costs_what_was_in_it_and_is_said() {
+    fn a_deleted_folder_costs_its_samples_and_is_an_event() {
         let folder = tempfile::tempdir().expect("a folder");
         let (config, host, events) = host(folder.path());
         let keeper = SampleKeeper::start(&config, &host);

@@ -1,7 +1,8 @@
-//! What a program that uses noq adds: the ten lines between the marks.
+//! The ten lines that a program with noq adds, between the two marks.
 //!
-//! A server and a client in one process, on loopback. With an agent, `remuda flows --run-dir DIR`
-//! shows the connection: `REMUDA_RUN_DIR=DIR cargo run -p remuda-quic-transfer --example noq`.
+//! The example runs a server and a client in one process, on loopback. If an agent runs, `remuda
+//! flows --run-dir DIR` shows the connection: `REMUDA_RUN_DIR=DIR cargo run -p remuda-quic-transfer
+//! --example noq`.
 
 use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -30,7 +31,7 @@ fn transport(remuda: &Datapath, local: SocketAddr, remote: SocketAddr) -> Transp
 async fn serve(incoming: Incoming, mut config: ServerConfig, remuda: Datapath, local: SocketAddr) {
     let transport = transport(&remuda, local, incoming.remote_address());
     config.transport_config(Arc::new(transport));
-    let connecting = incoming.accept_with(Arc::new(config)).expect("nobody has closed it");
+    let connecting = incoming.accept_with(Arc::new(config)).expect("the endpoint is open");
     let connection = connecting.await.expect("the handshake");
     let mut stream = connection.open_uni().await.expect("a stream");
     stream.write_all(&vec![7; BYTES]).await.expect("the client reads");
@@ -70,7 +71,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let bytes = connection.accept_uni().await?.read_to_end(BYTES).await?.len();
     connection.close(0u8.into(), b"done");
     client.wait_all_draining().await;
-    let by = if remuda.has_agent() { "the agent" } else { "NewReno: no agent is there" };
+    let by = if remuda.has_agent() { "the agent" } else { "NewReno, because no agent runs" };
     println!("{bytes} bytes by {by}; {} reports", remuda.counters().reports);
     Ok(())
 }

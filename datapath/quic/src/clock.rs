@@ -1,9 +1,9 @@
-//! The clock, read here and nowhere else in this crate: CLOCK_MONOTONIC, of which both `Instant`
-//! and the agent's stamps are readings.
+//! The only file of this crate that reads the clock. It reads CLOCK_MONOTONIC, which is also the
+//! clock of `Instant` and of the agent's time stamps.
 
 use std::time::{Duration, Instant};
 
-/// One moment by both names.
+/// Converts `Instant` to nanoseconds of CLOCK_MONOTONIC, by one moment known as both.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     started: Instant,
@@ -19,7 +19,7 @@ impl Clock {
         Self { started: Instant::now(), started_ns: secs * 1_000_000_000 + nanos }
     }
 
-    /// A moment that the QUIC stack names, in nanoseconds of CLOCK_MONOTONIC.
+    /// Converts a time of the QUIC stack to nanoseconds of CLOCK_MONOTONIC.
     pub fn at_ns(&self, moment: Instant) -> u64 {
         match moment.checked_duration_since(self.started) {
             Some(since) => self.started_ns.saturating_add(nanos(since)),
@@ -27,17 +27,16 @@ impl Clock {
         }
     }
 
-    /// Now, in nanoseconds of CLOCK_MONOTONIC.
+    /// The present time, in nanoseconds of CLOCK_MONOTONIC.
     pub fn now_ns(&self) -> u64 {
         self.started_ns.saturating_add(nanos(self.started.elapsed()))
     }
 
-    /// How long it has run, for who measures a transfer.
+    /// The time since [`Clock::start`], for measuring a transfer.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// When it was read first.
     #[cfg(test)]
     pub fn started(&self) -> Instant {
         self.started

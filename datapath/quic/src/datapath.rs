@@ -1,4 +1,5 @@
-//! The datapath of one process: its flows, behind one lock, and the thread that hears the agent.
+//! The datapath of one process: its flows behind one lock, and the thread that reads the agent's
+//! messages.
 
 use crate::clock::Clock;
 use crate::socket::{AgentSocket, Bell, Found};
@@ -16,25 +17,26 @@ use std::thread;
 use std::time::Duration;
 use thiserror::Error;
 
-/// An agent that has come is found within this.
+/// How often the datapath looks for an agent that has started.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// Messages taken in before ACKs have their turn again.
+/// Messages of the agent handled in a row before ACKs can get the lock again.
 const MESSAGES_A_TURN: usize = 64;
 
-/// What noq lets it do. noq says that an ACK brought marks, not how many, and not what the
-/// application has written.
+/// What a datapath with noq can do. noq reports that an ACK had ECN marks, but not how many, and
+/// not how much the application has written.
 pub const CAPABILITIES: u32 = capability::SIGNALS | capability::PACING | capability::PACKETS;
 
-/// How a datapath is made.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its name in the agent's log: 1 to 31 printable characters.
+    /// The name in the agent's log: 1 to 31 printable characters.
     pub name: String,
-    /// The agent's run directory; `remuda agent --run-dir`.
+    /// The agent's run directory, as in `remuda agent --run-dir`.
     pub run_dir: PathBuf,
-    /// Connections at once, 1 to 2^20; further ones run without an agent. One takes 1.3 kB here.
+    /// The most connections at once with an agent, 1 to 2^20; further ones run without. Each takes
+    /// 1.3 kB here.
     pub flows_max: u32,
-    /// An agent that is silent for longer has lost its flows. It speaks each 100 ms.
+    /// If the agent is silent for longer, flows fall back. The agent sends a heartbeat every 100
+    /// ms.
     pub heartbeat_timeout: Duration,
 }
 
@@ -49,31 +51,30 @@ impl Default for Settings {
     }
 }
 
-/// Why there is no datapath. That there is no agent is no reason.
+/// Why a datapath could not start. A missing agent is no error.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A setting breaks a rule.
     #[error("the datapath: {0}\nfix: see remuda_quic::Settings")]
     Settings(#[from] remuda_vm::Error),
-    /// The system gives no thread or descriptor.
+    /// The system refused a thread or a descriptor.
     #[error("the datapath: {0}\nfix: raise the limits on processes or open files (ulimit -u, -n)")]
     System(#[from] io::Error),
 }
 
-/// What a flow is to do after an ACK.
+/// The result of an ACK for its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// A new window, in bytes.
+    /// A new window, in bytes; `None` keeps the old one.
     pub cwnd_bytes: Option<u64>,
-    /// A new rate, in bytes per second; 0: none.
+    /// A new rate, in bytes per second; 0 removes the rate, `None` keeps the old one.
     pub rate: Option<u64>,
-    /// The flow is its own from here.
+    /// With this ACK the flow falls back to its own control.
     pub fell_back: bool,
-    /// The flow is its own.
+    /// The flow runs its own control.
     pub is_own: bool,
 }
 
-/// What the VM's datapath calls. Only the flow whose ACK it is has an outcome.
+/// The callbacks of the VM's datapath. Only the flow of the present ACK has an outcome.
 #[derive(Debug)]
 struct Agent {
     now_ns: u64,
@@ -109,14 +110,14 @@ struct State {
     vm: remuda_vm::Datapath<Agent>,
     heard_ns: u64,
     heartbeat_timeout_ns: u64,
-    /// The agent was there when it was last looked for.
+    /// Whether the agent was present at the last look.
     has_agent: bool,
-    /// A byte more than the longest message, so that a longer one is refused.
+    /// One byte longer than the longest message, so that a longer message is noticed and refused.
     buffer: Vec<u8>,
 }
 
 impl State {
-    /// A call at that moment. If the agent turns out to be gone, so are its orders.
+    /// Calls the VM's datapath at time `now_ns`. If the agent turns out to be gone, its orders end.
     fn at<T>(&mut self, now_ns: u64, call: impl FnOnce(&mut remuda_vm::Datapath<Agent>) -> T) -> T {
         self.vm.ops_mut().now_ns = now_ns;
         let result = call(&mut self.vm);
@@ -127,19 +128,20 @@ impl State {
         result
     }
 
-    /// Whether nothing of the agent has been taken in for so long that it would lose its flows.
+    /// Whether no valid message of the agent has been read for so long that flows must fall back.
     fn is_silent(&self, now_ns: u64) -> bool {
         self.has_agent && now_ns.saturating_sub(self.heard_ns) > self.heartbeat_timeout_ns
     }
 
-    /// Takes in one message of the agent; false: none waits. It is received under the lock, so that
-    /// messages are taken in as they were sent, whichever thread does it.
+    /// Reads one message of the agent. Returns false if none is waiting. The caller holds the lock,
+    /// so messages are handled in the order in which they were sent, by whichever thread.
     fn hear(&mut self, now_ns: u64) -> bool {
         let Some(end) = self.vm.ops().socket.end() else { return false };
         let mut buffer = std::mem::take(&mut self.buffer);
         let received = end.recv(&mut buffer);
         if let Ok(bytes) = received {
-            // A message that breaks a rule is counted, changes nothing, and is no sign of life.
+            // An invalid message is counted and changes nothing. It does not count as a sign of
+            // life.
             if self.at(now_ns, |vm| vm.handle(&buffer[..bytes])).is_ok() {
                 self.heard_ns = now_ns;
             }
@@ -148,8 +150,8 @@ impl State {
         received.is_ok()
     }
 
-    /// One ACK of a flow. Silence may be ours: on a busy host the thread that hears the agent comes
-    /// late, and what the agent has said waits in the socket. So that is taken in before a verdict.
+    /// Handles one ACK of a flow. If the agent seems silent, this first reads the messages that
+    /// wait in the socket, because on a busy host the reading thread may be late.
     fn ack(&mut self, sid: u32, ack: &Ack, now_ns: u64) -> Outcome {
         if self.is_silent(now_ns) {
             self.hear_all(now_ns);
@@ -161,7 +163,7 @@ impl State {
         })
     }
 
-    /// Takes in what waits, within bounds.
+    /// Reads waiting messages, up to a limit.
     fn hear_all(&mut self, now_ns: u64) {
         for _ in 0..MESSAGES_A_TURN {
             if !self.hear(now_ns) {
@@ -187,11 +189,11 @@ impl Drop for Shared {
     }
 }
 
-/// A process's QUIC connections as one CCP datapath. Cheap to clone; it ends with its last clone
-/// and its last connection.
+/// The QUIC connections of a process as one CCP datapath. Clones are cheap. The datapath ends with
+/// its last clone and its last connection.
 ///
-/// It needs no agent: one that comes, or comes again, is found within a fifth of a second, and
-/// until then, and when it is gone, each connection runs NewReno from the window it has.
+/// A datapath works without an agent. Until one starts, and after one ends, each connection runs
+/// NewReno from its present window. An agent that starts is found within a fifth of a second.
 #[derive(Clone)]
 pub struct Datapath {
     shared: Arc<Shared>,
@@ -204,12 +206,13 @@ impl fmt::Debug for Datapath {
 }
 
 impl Datapath {
-    /// Starts it, with a thread of its own, and looks for the agent.
+    /// Starts the datapath and its thread, and looks for the agent.
     pub fn start(settings: Settings) -> Result<Self, Error> {
         Self::start_with(settings, CAPABILITIES)
     }
 
-    /// For another stack than noq, which lets it do this (bits of `remuda_wire::capability`).
+    /// Starts a datapath for a stack other than noq; `capabilities` are the bits of
+    /// `remuda_wire::capability` that the stack allows.
     pub fn start_with(settings: Settings, capabilities: u32) -> Result<Self, Error> {
         let clock = Clock::start();
         let bell = Arc::new(Bell::new()?);
@@ -250,32 +253,31 @@ impl Datapath {
         Ok(Self { shared })
     }
 
-    /// Where its agent is, or would be.
+    /// The agent's run directory. No agent need run there.
     pub fn run_dir(&self) -> &Path {
         &self.shared.run_dir
     }
 
-    /// Whether there is an agent.
+    /// Whether an agent is connected.
     pub fn has_agent(&self) -> bool {
         self.shared.lock().has_agent
     }
 
-    /// What it has counted: messages, reports, fallbacks.
+    /// Counts of messages, reports and fallbacks.
     pub fn counters(&self) -> Counters {
         *self.shared.lock().vm.counters()
     }
 
-    /// The clock by which moments become numbers.
     pub(crate) fn clock(&self) -> &Clock {
         &self.shared.clock
     }
 
-    /// The process's cgroup, for the agent's rules; 0 if unknown.
+    /// The id of the process's cgroup, for the agent's rules; 0 if unknown.
     pub(crate) fn cgroup_id(&self) -> u64 {
         self.shared.cgroup_id
     }
 
-    /// A flow starts. None: the table is full, and it runs without an agent.
+    /// Starts a flow. Returns `None` if the table is full; the flow then runs without an agent.
     pub(crate) fn start_flow(&self, start: &FlowStart, now_ns: u64) -> Option<u32> {
         self.shared.lock().at(now_ns, |vm| vm.start(0, start).ok())
     }
@@ -285,19 +287,18 @@ impl Datapath {
         self.shared.lock().at(now_ns, |vm| vm.stop(sid));
     }
 
-    /// One ACK of a flow.
     pub(crate) fn ack(&self, sid: u32, ack: &Ack, now_ns: u64) -> Outcome {
         self.shared.lock().ack(sid, ack, now_ns)
     }
 }
 
 impl Shared {
-    /// A panic of another connection's thread does not end this one's.
+    /// A panic in another connection's thread does not affect this one.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for an agent where there is none, or where there is one that is silent.
+    /// Looks for an agent if none is connected, or if the connected one is silent.
     fn look(&self) {
         let now_ns = self.clock.now_ns();
         let mut state = self.lock();
@@ -313,20 +314,21 @@ impl Shared {
         }
     }
 
-    /// What to wait for: our end of the socket, and whether messages wait for room.
+    /// What the thread waits for: messages on this end of the socket, and room if messages wait.
     fn end(&self) -> (Option<Arc<UnixDatagram>>, bool) {
         let state = self.lock();
         let socket = &state.vm.ops().socket;
         (socket.end(), socket.has_waiting())
     }
 
-    /// Sends what waits, and takes in what the agent has sent. ACKs have their turn between two
-    /// messages.
+    /// Sends waiting messages, and reads those of the agent. The lock is released between two
+    /// messages, so that ACKs can get it.
     fn exchange(&self) {
         let now_ns = || self.clock.now_ns();
         self.lock().at(now_ns(), |vm| vm.ops_mut().socket.flush());
         for _ in 0..MESSAGES_A_TURN {
-            // The lock first: waiting for it is not the agent's silence.
+            // Take the lock before reading the time: waiting for the lock must not count as
+            // silence.
             let mut state = self.lock();
             if !state.hear(now_ns()) {
                 return;
@@ -343,7 +345,7 @@ fn own_cgroup() -> Option<u64> {
     fs::metadata(root.join(path.trim_start_matches('/'))).ok().map(|meta| meta.ino())
 }
 
-/// The thread: it hears the agent, and looks for one.
+/// The thread that reads the agent's messages and looks for an agent.
 fn hear(shared: &Weak<Shared>, bell: &Bell, stop: &AtomicBool) {
     loop {
         let Some((end, to_send)) = shared.upgrade().map(|shared| shared.end()) else { return };

@@ -1,12 +1,12 @@
-//! One path of one connection as a flow of the datapath: what the stack says of its packets becomes
-//! primitives, and what the program, the agent or the fallback decides becomes window and rate.
+//! One path of one connection as a flow of the datapath. The QUIC stack's reports about packets
+//! become primitives; the decisions of program, agent or fallback become window and rate.
 //!
-//! A stack says what an ACK acknowledges before it looks for losses, so the program is not run when
-//! the ACKs of a frame end, but when the stack next wants something: the window, or to send, or to
-//! tell of another ACK. So an ACK's losses and its mark are in the same run as what it
-//! acknowledges, as in TCP.
+//! A stack reports which packets an ACK acknowledges before it looks for losses. So the program
+//! does not run at the end of an ACK frame. It runs when the stack next calls: to get the window,
+//! to send, or to report another ACK. In this way an ACK, its losses and its mark are in the same
+//! run, as on TCP.
 //!
-//! What a primitive means here, and where that differs from TCP, is in the folder's README.md.
+//! README.md in this folder describes what each primitive means here, and the differences from TCP.
 
 use crate::datapath::{Datapath, Outcome};
 use crate::ledger::Ledger;
@@ -27,13 +27,14 @@ const NS_PER_SEC: u128 = 1_000_000_000;
 /// RFC 6298 section 2: the smoothed RTT takes an eighth of each sample.
 const SRTT_SHIFT: u32 = 3;
 
-/// Who a flow is, for the agent's rules and for people. A controller's factory is not told, so the
-/// application says it; see [`crate::Factory`].
+/// Identifies a flow for the agent's rules and for display. A QUIC stack does not tell a
+/// controller's factory which connection it is for, so the application must; see
+/// [`crate::Factory`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// This end and the other end.
+    /// The local and the remote address; `None` is unknown.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
-    /// `SO_MARK` of the socket.
+    /// The socket's `SO_MARK`.
     pub mark: u32,
 }
 
@@ -49,8 +50,8 @@ impl Identity {
             ssthresh_bytes: 0,
             srtt_us: micros(rtt.smoothed_ns),
             rtt_min_us: micros(rtt.min_ns),
-            // Marks are known, their number is not: who needs the share of marked packets (DCTCP)
-            // must not think that it has it.
+            // Whether packets were marked is known, but not how many. An algorithm that needs the
+            // share of marked packets (DCTCP) must not run here.
             ecn: false,
             requested: String::new(),
             cookie: 0,
@@ -58,42 +59,42 @@ impl Identity {
     }
 }
 
-/// An IPv4 address in IPv6 form is an IPv4 address.
+/// Turns an IPv4-mapped IPv6 address into an IPv4 address.
 fn parts(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip().to_canonical(), address.port())
 }
 
-/// What has happened since the program ran last.
+/// The events since the program last ran.
 #[derive(Clone, Copy, Debug, Default)]
 struct Batch {
     now_ns: u64,
-    /// The ACK is complete: the next one is another.
+    /// The ACK is complete; a further acknowledgement belongs to the next ACK.
     is_closed: bool,
     acked_bytes: u64,
     acked_pkts: u64,
-    /// Of those acknowledged, sent outside of recovery: what the fallback grows by.
+    /// Acknowledged bytes that were sent outside of recovery; the fallback's window grows by these.
     growth_bytes: u64,
     misordered_bytes: u64,
     misordered_pkts: u64,
-    /// When the packet was sent that was sent last, of those acknowledged.
+    /// When the last-sent of the acknowledged packets was sent.
     newest_sent_ns: u64,
     lost_pkts: u64,
     marks: u64,
     is_app_limited: bool,
-    /// A recovery period begins.
+    /// A recovery period begins with this batch.
     is_reduction: bool,
     is_persistent: bool,
 }
 
-/// A recovery period, RFC 9002 section 7.3.2.
+/// A recovery period of RFC 9002 section 7.3.2.
 #[derive(Clone, Copy, Debug)]
 struct Recovery {
     began_ns: u64,
-    /// The window when it began.
+    /// The window at the beginning of the period.
     cwnd_bytes: u64,
-    /// Losses began it, not a mark.
+    /// Losses began the period, not an ECN mark.
     is_repair: bool,
-    /// Nothing sent since has been acknowledged.
+    /// No packet sent after the beginning has been acknowledged yet.
     is_on: bool,
 }
 
@@ -109,11 +110,11 @@ pub struct Flow {
     datapath: Datapath,
     identity: Identity,
     sid: Option<u32>,
-    /// No ACK has come yet, so nobody has been told.
+    /// No ACK has arrived yet, so the agent does not know the flow.
     is_new: bool,
     mss_bytes: u64,
     cwnd_bytes: u64,
-    /// Bytes per second; 0: none.
+    /// Bytes per second; 0 means no rate.
     rate: u64,
     reno: Reno,
     ledger: Ledger,
@@ -127,7 +128,8 @@ pub struct Flow {
     is_undone: bool,
     rate_incoming: u64,
     rate_outgoing: u64,
-    /// Segments of one mss, modulo 2^32, and what was delivered beyond them.
+    /// Delivered bytes in segments of one mss, modulo 2^32, and the bytes that do not fill a
+    /// segment yet.
     delivered_pkts: u32,
     delivered_rest_bytes: u64,
     lost_pkts: u32,
@@ -160,15 +162,15 @@ impl Flow {
         }
     }
 
-    /// RFC 9002 section 7.2, in bytes.
+    /// The initial window of RFC 9002 section 7.2, in bytes.
     pub fn initial_window(mtu: u16) -> u64 {
         let mss = u64::from(mtu.max(1));
         (INITIAL_DATAGRAMS * mss).min(INITIAL_BYTES_MAX.max(CWND_MIN_DATAGRAMS * mss))
     }
 
-    // ---- What the stack says ----
+    // ---- Events that the stack reports ----
 
-    /// A packet, or a transmission of which `pn` is the last, is sent.
+    /// A packet was sent, or several in one transmission, of which `pn` is the last.
     pub fn sent(&mut self, now: Instant, bytes: u64, pn: u64) {
         self.settle();
         let now_ns = self.datapath.clock().at_ns(now);
@@ -178,13 +180,13 @@ impl Flow {
         self.in_flight_bytes_max = self.in_flight_bytes_max.max(self.in_flight_bytes);
     }
 
-    /// Whether a packet of that size tries a larger MTU: its loss says nothing of the path's load,
-    /// and is not told.
+    /// Whether a packet of this size probes for a larger MTU. Do not report it: its loss does not
+    /// mean that the path is congested.
     pub fn is_probe(&self, bytes: u64) -> bool {
         bytes > self.mss_bytes
     }
 
-    /// A packet is acknowledged. Others of the same ACK follow, then [`Self::acks_end`].
+    /// A packet was acknowledged. After all packets of the ACK, call [`Self::acks_end`].
     pub fn acked(&mut self, now: Instant, sent: Instant, bytes: u64, pn: Option<u64>) {
         if self.batch.is_some_and(|batch| batch.is_closed) {
             self.settle();
@@ -207,7 +209,7 @@ impl Flow {
         }
     }
 
-    /// The ACK acknowledges no more; `in_flight` bytes are out, losses of this ACK among them.
+    /// The ACK is complete; `in_flight_bytes` still includes the losses that this ACK reveals.
     pub fn acks_end(&mut self, in_flight_bytes: u64, app_limited: bool) {
         self.in_flight_bytes = in_flight_bytes;
         if app_limited {
@@ -219,13 +221,13 @@ impl Flow {
         }
     }
 
-    /// A packet is lost.
+    /// A packet was declared lost.
     pub fn lost(&mut self, now: Instant, bytes: u64, pn: u64) {
         self.ledger.lost(pn);
         self.note_losses(now, bytes, 1);
     }
 
-    /// So many bytes are lost, the last of them sent then.
+    /// `bytes` bytes were declared lost; the last of them was sent at `last_sent`.
     pub fn lost_bytes(&mut self, now: Instant, last_sent: Instant, bytes: u64) {
         let last_sent_ns = self.datapath.clock().at_ns(last_sent);
         self.ledger.lost_bytes(last_sent_ns, bytes);
@@ -238,7 +240,7 @@ impl Flow {
         self.lost_pkts = self.lost_pkts.wrapping_add(u32::try_from(pkts).unwrap_or(u32::MAX));
     }
 
-    /// Losses or a mark, the last packet of which was sent then.
+    /// Losses or a mark call for a reduction; `sent` is when the last affected packet was sent.
     pub fn congestion(&mut self, now: Instant, sent: Instant, is_persistent: bool, is_mark: bool) {
         let sent_ns = self.datapath.clock().at_ns(sent);
         let cwnd_bytes = self.cwnd_bytes;
@@ -266,49 +268,50 @@ impl Flow {
         }
     }
 
-    /// What comes without an ACK is an event of its own.
+    /// The batch of the present events; a loss or mark without an ACK starts a batch of its own.
     fn open(&mut self, now: Instant) -> &mut Batch {
         let now_ns = self.datapath.clock().at_ns(now);
         let new = Batch { now_ns, is_closed: true, ..Batch::default() };
         self.batch.get_or_insert(new)
     }
 
-    /// There was something to send, and no room in the window.
+    /// The application had data to send, but the window was full.
     pub fn cwnd_limited(&mut self) {
         self.settle();
         self.is_cwnd_full = true;
     }
 
-    /// For a stack that does not say so: the application had more to send, and what was out left no
-    /// room for a datagram. To be called before [`Self::acks_end`].
+    /// Infers, for a stack that does not report it, whether the window was full: the application
+    /// had more to send, and the bytes in flight left no room for a datagram. Call this before
+    /// [`Self::acks_end`].
     pub fn infer_cwnd_limited(&mut self, app_limited: bool) {
         let is_full = self.in_flight_bytes_max + self.mss_bytes >= self.cwnd_bytes;
         self.is_cwnd_full |= is_full && !app_limited;
     }
 
-    /// Datagrams have another size.
+    /// The size of datagrams has changed.
     pub fn mtu(&mut self, mtu: u16) {
         self.mss_bytes = u64::from(mtu.max(1));
         self.cwnd_bytes = self.cwnd_bytes.max(CWND_MIN_DATAGRAMS * self.mss_bytes);
     }
 
-    // ---- What the stack asks ----
+    // ---- Questions that the stack asks ----
 
-    /// The window, in bytes.
+    /// The congestion window, in bytes.
     pub fn window(&mut self) -> u64 {
         self.settle();
         self.cwnd_bytes
     }
 
-    /// The pacing rate, in bytes per second, if one is set.
+    /// The pacing rate, in bytes per second; `None` if no rate is set.
     pub fn rate(&mut self) -> Option<u64> {
         self.settle();
         (self.rate > 0).then_some(self.rate)
     }
 
-    // ---- What comes of it ----
+    // ---- Decisions ----
 
-    /// Runs the program on what has happened, if anything has.
+    /// Runs the program on the events since the last run, if there are any.
     fn settle(&mut self) {
         let Some(batch) = self.batch.take() else { return };
         let ack = self.measure(&batch);
@@ -324,7 +327,8 @@ impl Flow {
         self.is_undone = false;
     }
 
-    /// A path of which nothing has been acknowledged is not announced: its peer may not exist.
+    /// Announces the flow to the agent when its first packet is acknowledged, not before: the
+    /// peer's address may be forged.
     fn ask(&mut self, ack: &Ack, batch: &Batch) -> Outcome {
         if self.is_new && batch.acked_bytes > 0 {
             self.is_new = false;
@@ -344,8 +348,9 @@ impl Flow {
         outcome
     }
 
-    /// In a repair the agent may not have lived to reduce the window; what the path delivered is
-    /// halved as well then. As datapath/tcp/reno.h.
+    /// Takes the flow over from the agent. During loss recovery the agent may have ended before it
+    /// reduced the window, so the window and what the path delivered are halved here.
+    /// datapath/tcp/reno.h does the same.
     fn fall_back(&mut self, batch: &Batch) {
         self.rate = 0;
         let per_rtt = u128::from(self.rate_incoming) * u128::from(self.rtt.smoothed_ns);
@@ -408,7 +413,8 @@ impl Flow {
         }
     }
 
-    /// The agent multiplies by the mss, which changes in a flow's life.
+    /// Counts delivered bytes in segments, because the agent multiplies by the mss, which may
+    /// change during a flow.
     fn count_delivered(&mut self, bytes: u64) {
         self.delivered_rest_bytes += bytes;
         let pkts = self.delivered_rest_bytes / self.mss_bytes;
@@ -429,8 +435,8 @@ impl Flow {
         flags.iter().map(|(bit, is_set)| if *is_set { *bit } else { 0 }).sum()
     }
 
-    /// RFC 9002 section 5.1: an ACK has a sample unless something sent later was acknowledged
-    /// before. The peer's delay is in it.
+    /// RFC 9002 section 5.1: an ACK gives a sample unless a packet sent later was acknowledged
+    /// before. The sample includes the peer's ACK delay.
     fn sample_rtt(&mut self, batch: &Batch) -> u64 {
         let rtt = &mut self.rtt;
         if batch.acked_pkts == 0 || batch.newest_sent_ns < rtt.newest_sent_ns {
@@ -448,7 +454,8 @@ impl Flow {
         sample_ns / NS_PER_US
     }
 
-    /// Between valid samples the last rates stand. Whether this one is app-limited.
+    /// Updates the rates if there is a valid sample, else keeps the last ones. Returns whether the
+    /// sample is app-limited.
     fn sample_rates(&mut self, now_ns: u64) -> bool {
         let Rtt { smoothed_ns, min_ns, .. } = self.rtt;
         let Some(sample) = self.ledger.sample(now_ns, min_ns, smoothed_ns) else { return false };

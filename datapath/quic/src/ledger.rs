@@ -1,29 +1,30 @@
-//! The packets of one path that are out, what each of them saw when it was sent, and what an ACK of
-//! them says: delivery-rate samples, as draft-cheng-iccrg-delivery-rate-estimation and
-//! net/ipv4/tcp_rate.c have them.
+//! The packets in flight on one path, with the state at which each was sent. From these and an ACK
+//! follow delivery-rate samples, as in draft-cheng-iccrg-delivery-rate-estimation and
+//! net/ipv4/tcp_rate.c.
 //!
-//! A packet is known by its moment of sending and its number. The number alone is not enough: a
+//! A packet is identified by its time of sending and its number. The number alone is not enough: a
 //! path's controller sees three packet number spaces, each of which starts at 0, and some stacks
-//! give none.
+//! report no numbers.
 //!
-//! Differs from tcp_rate.c: bytes are counted, as the draft does, not segments; a pause of the
-//! application is noticed at the first ACK after it, as a controller is not asked before.
+//! Differs from tcp_rate.c: this counts bytes, as the draft does, not segments; and a pause of the
+//! application is noticed only at the next ACK, because the stack does not call the controller
+//! before.
 
 use std::collections::VecDeque;
 
-/// Packets remembered, of each path. One takes 48 bytes.
+/// The most packets stored for a path, at 48 bytes each.
 pub const PACKETS_MAX: usize = 131_072;
-/// A packet that is older than so many round trips, and was sent before one acknowledged since, has
-/// been forgotten by the stack: its keys are gone, or it was sent on another address. RFC 9002
-/// section 6.1.2 declares one lost after 9/8 of a round trip.
+/// A packet older than this many round trips, and sent before one acknowledged since, is dropped
+/// here: the stack has forgotten it, because its keys are gone or it was sent to another address.
+/// RFC 9002 section 6.1.2 declares packets lost after 9/8 of a round trip.
 const FORGOTTEN_ROUNDS: u64 = 2;
 
-/// One packet, or one transmission of a stack that does not say which packets it consists of.
+/// One packet; or one transmission, for a stack that does not report single packets.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     sent_ns: u64,
     pn: u64,
-    /// Bytes neither acknowledged nor lost; 0: it is done with.
+    /// Bytes neither acknowledged nor lost yet; 0 when the packet is settled.
     out_bytes: u32,
     is_app_limited: bool,
     first_sent_ns: u64,
@@ -31,16 +32,15 @@ struct Record {
     delivered_bytes: u64,
 }
 
-/// What was delivered over an interval.
+/// The bytes delivered over an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateSample {
-    /// How much was delivered.
     pub delivered_bytes: u64,
-    /// How long it took to send it, in nanoseconds.
+    /// The time it took to send these bytes, in nanoseconds.
     pub send_ns: u64,
-    /// How long it took to acknowledge it, in nanoseconds.
+    /// The time it took to acknowledge these bytes, in nanoseconds.
     pub ack_ns: u64,
-    /// The application had nothing to send for a part of it.
+    /// Whether the application had nothing to send during part of the interval.
     pub is_app_limited: bool,
 }
 
@@ -50,14 +50,14 @@ pub struct Ledger {
     delivered_bytes: u64,
     delivered_ns: u64,
     first_sent_ns: u64,
-    /// Samples are app-limited until so much is delivered; 0: they are not.
+    /// Samples are app-limited until this many bytes are delivered; 0 means not limited.
     app_limited_until: u64,
-    /// The packet sent last of those acknowledged since the last sample.
+    /// Of the packets acknowledged since the last sample, the one sent last.
     prior: Option<Record>,
 }
 
 impl Ledger {
-    /// Takes note of what is sent; `in_flight_bytes` is without it.
+    /// Adds a packet that was sent; `in_flight_bytes` does not include it.
     pub fn sent(&mut self, now_ns: u64, pn: u64, bytes: u32, in_flight_bytes: u64) {
         if in_flight_bytes == 0 {
             self.first_sent_ns = now_ns;
@@ -77,7 +77,7 @@ impl Ledger {
         });
     }
 
-    /// Takes note of what is acknowledged. True: something sent earlier is still out.
+    /// Marks a packet as acknowledged. Returns true if a packet sent earlier is still in flight.
     pub fn acked(&mut self, sent_ns: u64, pn: Option<u64>, bytes: u32) -> bool {
         self.trim();
         self.delivered_bytes += u64::from(bytes);
@@ -96,7 +96,7 @@ impl Ledger {
         from + at > 0
     }
 
-    /// Takes note of a lost packet, by its number.
+    /// Marks the packet with this number as lost.
     pub fn lost(&mut self, pn: u64) {
         let is_it = |record: &&mut Record| record.out_bytes > 0 && record.pn == pn;
         if let Some(record) = self.records.iter_mut().find(is_it) {
@@ -105,8 +105,8 @@ impl Ledger {
         self.trim();
     }
 
-    /// Takes note of lost bytes, of which is only known when the last of them were sent: they are
-    /// taken for the oldest.
+    /// Marks bytes as lost when only the sending time of the last one is known. The oldest packets
+    /// are taken as the lost ones.
     pub fn lost_bytes(&mut self, last_sent_ns: u64, mut bytes: u64) {
         for record in self.records.iter_mut().take_while(|r| r.sent_ns <= last_sent_ns) {
             let taken = bytes.min(record.out_bytes.into());
@@ -116,13 +116,13 @@ impl Ledger {
         self.trim();
     }
 
-    /// The application has nothing to send, and the window has room.
+    /// Notes that the application has nothing to send although the window has room.
     pub fn ran_dry(&mut self, in_flight_bytes: u64) {
         self.app_limited_until = (self.delivered_bytes + in_flight_bytes).max(1);
     }
 
-    /// `tcp_rate_gen()`: the sample of an ACK that is complete, if it has one over at least the
-    /// minimum RTT; below that an interval is an artefact.
+    /// The rate sample of a complete ACK, as in `tcp_rate_gen()`. Returns `None` if the interval is
+    /// shorter than the minimum RTT, because the rate would be too high.
     pub fn sample(&mut self, now_ns: u64, rtt_min_ns: u64, rtt_ns: u64) -> Option<RateSample> {
         if self.app_limited_until != 0 && self.delivered_bytes > self.app_limited_until {
             self.app_limited_until = 0;
@@ -167,7 +167,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const PACKET: u32 = 1_000;
 
-    /// Sends packets `from..to`, each at its number times 1 ms.
+    /// Sends packets `from..to`, packet N at N ms.
     fn send(ledger: &mut Ledger, from: u64, to: u64) {
         for pn in from..to {
             ledger.sent(pn * MS, pn, PACKET, u64::from(pn > from) * 1_000);
@@ -190,7 +190,8 @@ mod tests {
         }
         let rows: Vec<(u64, u64, u64)> =
             samples.iter().map(|s| (s.delivered_bytes, s.send_ns / MS, s.ack_ns / MS)).collect();
-        // (bytes, send interval, ACK interval): from the flight's first sending on.
+        // (bytes, send interval, ACK interval), both intervals since the first packet of the
+        // flight.
         let want: Vec<(u64, u64, u64)> = (0..10).map(|n| ((n + 1) * 1_000, n, n + 20)).collect();
         assert_eq!(rows, want);
     }

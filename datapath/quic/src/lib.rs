@@ -1,7 +1,7 @@
 //! QUIC as a CCP datapath: each connection of a process runs the agent's program at every ACK, and
-//! obeys its window and its pacing rate.
+//! uses the window and the pacing rate that result.
 //!
-//! For noq, [`Factory`] is a congestion controller factory:
+//! For noq, use [`Factory`], a congestion controller factory:
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -15,8 +15,9 @@
 //! # }
 //! ```
 //!
-//! For another stack, [`Flow`] is what its controller wraps: `remuda-quinn` does. What each
-//! primitive means, what QUIC cannot say, and what happens without an agent is in README.md.
+//! For another QUIC stack, wrap a [`Flow`] in its congestion controller, as `remuda-quinn` does.
+//! README.md describes what each primitive means, what QUIC cannot provide, and what happens
+//! without an agent.
 
 mod clock;
 mod datapath;

@@ -1,4 +1,4 @@
-//! The controller for noq: window and pacing rate, packet by packet.
+//! The congestion controller for noq, with a window and a pacing rate.
 
 use crate::datapath::Datapath;
 use crate::flow::{Flow, Identity};
@@ -9,11 +9,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Makes the controllers of connections; `TransportConfig::congestion_controller_factory` takes it.
+/// Builds the congestion controllers of connections; pass it to
+/// `TransportConfig::congestion_controller_factory`.
 ///
-/// noq does not tell a factory whose path it is for. Who wants addresses in `remuda flows`, or the
-/// agent's rules on them, gives each connection a configuration of its own, with
-/// [`Factory::between`].
+/// noq does not tell a factory which connection a controller is for. To see addresses in `remuda
+/// flows`, or to use the agent's rules on addresses, give each connection a configuration of its
+/// own, with [`Factory::between`].
 #[derive(Clone, Debug)]
 pub struct Factory {
     datapath: Datapath,
@@ -21,19 +22,19 @@ pub struct Factory {
 }
 
 impl Factory {
-    /// Of flows that are nobody in particular.
+    /// A factory for flows without addresses and mark.
     pub fn new(datapath: &Datapath) -> Self {
         Self { datapath: datapath.clone(), identity: Identity::default() }
     }
 
-    /// Of a connection between these addresses.
+    /// Sets the addresses of the connection.
     #[must_use]
     pub fn between(mut self, local: SocketAddr, remote: SocketAddr) -> Self {
         self.identity.addresses = Some((local, remote));
         self
     }
 
-    /// Of connections whose socket has this `SO_MARK`.
+    /// Sets the `SO_MARK` of the connection's socket.
     #[must_use]
     pub fn marked(mut self, mark: u32) -> Self {
         self.identity.mark = mark;
@@ -51,8 +52,9 @@ impl ControllerFactory for Factory {
     }
 }
 
-/// The controller. Its clones are of one flow: noq clones it when a path's address is rebound, and
-/// to look at it. The lock is there as noq asks for the window by a shared reference.
+/// The congestion controller. Its clones share one flow: noq clones a controller when a path's
+/// address changes, and to read it. The lock is needed because noq asks for the window by a shared
+/// reference.
 #[derive(Clone, Debug)]
 struct Remuda {
     flow: Arc<Mutex<Flow>>,
@@ -100,7 +102,7 @@ impl Controller for Remuda {
     }
 
     fn on_packet_lost(&mut self, lost_bytes: u16, pn: u64, now: Instant) {
-        // A packet of no size is one that only acknowledges.
+        // noq reports a packet that only acknowledges with size 0.
         if lost_bytes > 0 {
             self.flow().lost(now, lost_bytes.into(), pn);
         }

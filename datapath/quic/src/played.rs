@@ -1,4 +1,4 @@
-//! For tests: an agent that is played, on a real socket in a private place.
+//! A fake agent for tests, on a real socket in a private directory.
 
 use crate::datapath::{Datapath, Settings};
 use remuda_wire::program::{CWND, RATE};
@@ -12,9 +12,9 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A timeout that no test waits for.
+/// A timeout that no test reaches.
 pub const HOUR: Duration = Duration::from_secs(3_600);
-/// What a played agent installs: it reports what each ACK acknowledged and lost.
+/// The program that the fake agent installs: it reports what each ACK acknowledged and lost.
 const PROGRAM: &str = "(def (Report (volatile acked 0) (volatile lost 0)))
 (when true
     (:= Report.acked (+ Report.acked Ack.bytes_acked))
@@ -41,7 +41,7 @@ impl Place {
         Datapath::start(settings).expect("it starts")
     }
 
-    /// An agent that nobody has greeted yet.
+    /// A fake agent that no datapath has connected to yet.
     pub fn agent(&self) -> Agent {
         let path = self.path().join("datapath.sock");
         let socket = UnixDatagram::bind(&path).expect("it binds");
@@ -50,11 +50,11 @@ impl Place {
     }
 }
 
-/// The agent; with it goes its socket.
+/// The fake agent. Dropping it removes its socket.
 pub struct Agent {
     socket: UnixDatagram,
     path: PathBuf,
-    /// Who spoke last, and what.
+    /// The socket of the datapath that sent the last message.
     pub peer: PathBuf,
     last: Vec<u8>,
 }
@@ -74,7 +74,7 @@ impl Agent {
         Some(ToAgent::parse(&self.last).expect("a datapath speaks the protocol"))
     }
 
-    /// The next message that `wanted` takes; what comes before it is dropped.
+    /// Waits for a message that `wanted` accepts, and drops those before it.
     pub fn wait<T>(&mut self, wanted: impl Fn(ToAgent) -> Option<T>) -> T {
         loop {
             let message = self.hear().expect("a message within five seconds");
@@ -95,7 +95,7 @@ impl Agent {
         })
     }
 
-    /// The fields of the report heard last.
+    /// The fields of the last report received.
     pub fn fields(&self) -> Vec<u64> {
         let words = self.last[16..].chunks_exact(8);
         words.map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect()
@@ -111,7 +111,8 @@ impl Agent {
         self.say(&message);
     }
 
-    /// Gives the flow the program, a window and a rate, and waits until the datapath has them.
+    /// Gives the flow a program, a window and a rate, and waits until the datapath has handled
+    /// these messages.
     pub fn drives(&self, datapath: &Datapath, sid: u32, cwnd_bytes: u64, rate: u64) {
         let before = datapath.counters().messages;
         self.say(&install(PROGRAM));
@@ -123,7 +124,7 @@ impl Agent {
     }
 }
 
-/// Waits for what another thread does.
+/// Waits until another thread has done something; panics after five seconds.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     for _ in 0..2_500 {
         if done() {
@@ -134,7 +135,7 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     panic!("not within five seconds: {what}");
 }
 
-/// An `INSTALL`, as portus encodes it.
+/// An `INSTALL` message, as portus encodes it.
 fn install(text: &str) -> Vec<u8> {
     let (program, _) = portus::lang::compile(text.as_bytes(), &[]).expect("it compiles");
     let counts = [UID, program.events.len() as u32, program.instrs.len() as u32];

@@ -1,37 +1,40 @@
-//! What a flow does without an agent: NewReno, as RFC 9002 section 7 and its appendix B have it.
+//! The control of a flow without an agent: NewReno, as in RFC 9002 section 7 and appendix B.
 //!
-//! Differs from RFC 9002: a flow that an agent drove starts from the window it has. Its threshold
-//! is what the path last delivered in a round trip, if that is more: the window may be a probe's
-//! few packets. So does the fallback of Linux TCP (datapath/tcp/reno.h).
+//! Differs from RFC 9002: a flow that an agent drove continues from its present window. Its
+//! threshold is what the path last delivered in a round trip, if that is more than the window,
+//! because a probe may just have set the window to a few packets. The fallback of Linux TCP
+//! (datapath/tcp/reno.h) does the same.
 
 /// RFC 9002 section 7.2: the minimum congestion window, in datagrams.
 pub const CWND_MIN_DATAGRAMS: u64 = 2;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Reno {
-    /// In bytes; infinite before the first loss.
+    /// In bytes; `u64::MAX` before the first loss.
     ssthresh_bytes: u64,
-    /// Bytes acknowledged in congestion avoidance, not yet worth a datagram.
+    /// Bytes acknowledged in congestion avoidance since the window last grew.
     acked_bytes: u64,
 }
 
 impl Reno {
-    /// RFC 9002 section 7.3.1: a new path is in slow start.
+    /// RFC 9002 section 7.3.1: a new path starts in slow start.
     pub fn new() -> Self {
         Self { ssthresh_bytes: u64::MAX, acked_bytes: 0 }
     }
 
-    /// Takes over from an agent; the path lately delivered so many bytes in a round trip.
+    /// Continues a flow that the agent drove; `delivered_per_rtt_bytes` is what the path last
+    /// delivered in a round trip.
     pub fn take_over(cwnd_bytes: u64, delivered_per_rtt_bytes: u64) -> Self {
         Self { ssthresh_bytes: cwnd_bytes.max(delivered_per_rtt_bytes), acked_bytes: 0 }
     }
 
-    /// `OnPacketAcked`: the window after bytes acknowledged that were sent outside of recovery.
+    /// `OnPacketAcked`: returns the window after `bytes` acknowledged bytes that were sent outside
+    /// of recovery.
     pub fn acked(&mut self, cwnd_bytes: u64, bytes: u64, mss_bytes: u64) -> u64 {
         if cwnd_bytes < self.ssthresh_bytes {
             return cwnd_bytes + bytes;
         }
-        // max_datagram_size * acked / congestion_window, without losing the fractions.
+        // max_datagram_size * acked / congestion_window, without losing fractions.
         self.acked_bytes += bytes;
         if self.acked_bytes < cwnd_bytes {
             return cwnd_bytes;
@@ -40,7 +43,7 @@ impl Reno {
         cwnd_bytes + mss_bytes
     }
 
-    /// `OnCongestionEvent`, once a recovery period: the window after it.
+    /// `OnCongestionEvent`, called once a recovery period. Returns the window after it.
     pub fn reduce(&mut self, cwnd_bytes: u64, mss_bytes: u64) -> u64 {
         self.ssthresh_bytes = (cwnd_bytes / 2).max(CWND_MIN_DATAGRAMS * mss_bytes);
         self.acked_bytes = 0;
@@ -54,7 +57,7 @@ mod tests {
 
     const MSS: u64 = 1_200;
 
-    /// Acknowledges packet by packet; the window after each, in packets.
+    /// Acknowledges packets one by one, and compares the window after each, in packets.
     fn check(mut reno: Reno, cwnd: u64, acks: usize, want: &[u64]) {
         let mut cwnd = cwnd * MSS;
         let mut got = Vec::new();

@@ -1,8 +1,9 @@
-//! The way to the agent: a unix datagram socket of our own beside the agent's.
+//! The connection to the agent: a unix datagram socket beside the agent's socket.
 //!
-//! It is connected, so the kernel refuses datagrams of anyone but the agent, and it lies in the
-//! agent's run directory, which nobody else may enter. Sends never block: what the agent has no
-//! room for waits, as by default it has room for ten datagrams (`net.unix.max_dgram_qlen`).
+//! The socket is connected, so the kernel refuses datagrams from other processes. It lies in the
+//! agent's run directory, which other users cannot enter. Sending never blocks: messages are queued
+//! when the agent's socket is full, and that has room for ten datagrams by default
+//! (`net.unix.max_dgram_qlen`).
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::Timespec;
@@ -17,23 +18,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The agent's socket in its run directory.
 const AGENT_SOCKET: &str = "datapath.sock";
-/// Messages that wait for the agent.
+/// The most messages queued for the agent.
 pub const WAITING_MAX: usize = 4_096;
-/// Our sockets in the run directory begin with this.
+/// The names of this crate's sockets in the run directory begin with this.
 const PREFIX: &str = "quic-";
 
-/// Which agent: a socket's device, inode, and when it was made.
+/// Identifies an agent by its socket's device, inode and time of creation.
 type Identity = (u64, u64, i64, i64);
 
-/// What a look for the agent has found.
+/// The result of looking for the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     Nobody,
-    /// The one we know.
+    /// The agent that is already connected.
     Same,
-    /// Another one, or the first.
+    /// The first agent, or another one than before.
     New,
 }
 
@@ -46,7 +46,7 @@ pub struct AgentSocket {
     bell: Arc<Bell>,
 }
 
-/// Wakes the thread that waits for the agent.
+/// Wakes the thread that waits for messages of the agent.
 #[derive(Debug)]
 pub struct Bell(OwnedFd);
 
@@ -56,11 +56,12 @@ impl Bell {
     }
 
     pub fn ring(&self) {
-        // Full means that it has been rung often enough.
+        // An error means that the counter is full, so the thread wakes up anyway.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Waits for the bell, for a message, or, if messages wait, for room at the agent.
+    /// Waits for the bell, for a message of the agent, or, if messages are queued, for room to
+    /// send.
     pub fn wait(&self, socket: Option<&UnixDatagram>, to_send: bool, limit: Duration) {
         let mut events = PollFlags::IN;
         if to_send {
@@ -69,7 +70,7 @@ impl Bell {
         let mut polled = vec![PollFd::new(&self.0, PollFlags::IN)];
         polled.extend(socket.map(|socket| PollFd::new(socket, events)));
         let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(limit.subsec_nanos()) };
-        // An interrupted wait is a short wait.
+        // If the wait is interrupted, the caller just loops earlier.
         let _ = poll(&mut polled, Some(&limit));
         let mut rung = [0; 8];
         let _ = rustix::io::read(&self.0, &mut rung);
@@ -77,23 +78,23 @@ impl Bell {
 }
 
 impl AgentSocket {
-    /// Towards the agent of that run directory. Looks for nobody yet.
+    /// A socket for the agent of this run directory, not connected yet.
     pub fn new(run_dir: &Path, bell: Arc<Bell>) -> Self {
         let run_dir = run_dir.to_owned();
         Self { run_dir, own: None, agent: None, waiting: VecDeque::new(), bell }
     }
 
-    /// Whether there is an agent, as far as is known.
+    /// Whether an agent is connected, as far as is known.
     pub fn is_connected(&self) -> bool {
         self.agent.is_some()
     }
 
-    /// Its end, to wait for messages.
+    /// This end of the socket, to wait on; `None` before the first connection.
     pub fn end(&self) -> Option<Arc<UnixDatagram>> {
         self.own.as_ref().map(|(socket, _)| Arc::clone(socket))
     }
 
-    /// Whether messages wait for room.
+    /// Whether messages are queued.
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -118,7 +119,8 @@ impl AgentSocket {
         let of = self.run_dir.join(AGENT_SOCKET);
         let meta = fs::symlink_metadata(&of)?;
         check_private(&self.run_dir)?;
-        // A folder that was made anew has no way back to us: the agent must see another one.
+        // If the run directory was created anew, the agent cannot answer to the old socket: bind a
+        // new one, and treat the agent as a new one.
         if self.own.as_ref().is_some_and(|(_, path)| !path.exists()) {
             self.own = None;
             self.lose();
@@ -137,7 +139,8 @@ impl AgentSocket {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = self.run_dir.join(format!("{PREFIX}{}-{count}.sock", std::process::id()));
         let socket = UnixDatagram::bind(&path)?;
-        // Root's socket must let an agent of another user in; the directory keeps all others out.
+        // An agent of another user must be able to send to root's socket. The directory keeps all
+        // others out.
         fs::set_permissions(&path, Permissions::from_mode(0o666))?;
         socket.set_nonblocking(true)?;
         let socket = Arc::new(socket);
@@ -150,7 +153,8 @@ impl AgentSocket {
         self.waiting.clear();
     }
 
-    /// Sends a message, or keeps it until the agent has room. False: it did not go.
+    /// Sends a message, or queues it until the agent has room. Returns false if neither is
+    /// possible.
     pub fn send(&mut self, message: &[u8]) -> bool {
         let Some((socket, _)) = self.own.as_ref().filter(|_| self.agent.is_some()) else {
             return false;
@@ -172,7 +176,7 @@ impl AgentSocket {
         true
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends queued messages as long as there is room.
     pub fn flush(&mut self) {
         let Some((socket, _)) = &self.own else { return };
         while let Some(message) = self.waiting.front() {
@@ -188,7 +192,7 @@ impl AgentSocket {
 impl Drop for AgentSocket {
     fn drop(&mut self) {
         if let Some((_, path)) = &self.own {
-            // The next datapath removes it otherwise.
+            // If this fails, the next datapath removes the socket.
             let _ = fs::remove_file(path);
         }
     }
@@ -199,7 +203,8 @@ fn is_full(error: &io::Error) -> bool {
     no_memory || matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// Who could put a socket there could command our windows.
+/// Refuses a run directory that other users can enter, because their sockets there could command
+/// this process's windows.
 fn check_private(run_dir: &Path) -> io::Result<()> {
     let meta = fs::symlink_metadata(run_dir)?;
     let own = rustix::process::geteuid().as_raw();
@@ -207,10 +212,13 @@ fn check_private(run_dir: &Path) -> io::Result<()> {
     if meta.is_dir() && is_trusted && meta.mode() & 0o077 == 0 {
         return Ok(());
     }
-    Err(io::Error::new(ErrorKind::PermissionDenied, "it is not the agent's own, or not private"))
+    Err(io::Error::new(
+        ErrorKind::PermissionDenied,
+        "the directory is not private, or not the agent's",
+    ))
 }
 
-/// Removes sockets of datapaths that are gone.
+/// Removes sockets that ended datapaths have left.
 fn remove_orphans(run_dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(run_dir)? {
         let path = entry?.path();

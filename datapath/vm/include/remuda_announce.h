@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What a datapath consists of, and what it tells its agent. To include: remuda_datapath.h. */
+/* The structures of a datapath, and its messages to the agent. Include remuda_datapath.h instead.
+ */
 #ifndef REMUDA_ANNOUNCE_H
 #define REMUDA_ANNOUNCE_H
 
 #include "remuda_vm.h"
 
-/* How counters count; a caller whose ACKs run at the same time may want per-CPU or atomic ones. */
+/* How counters count; a caller that handles ACKs in parallel may need per-CPU or atomic counters.
+ */
 #ifndef REMUDA_COUNT
 #define REMUDA_COUNT(counter) ((counter)++)
 #endif
 
-/* For a caller whose flows, messages and ACKs run beside each other (README.md, Serialisation): a
- * lock of each flow; how what one of them writes whole is seen by the others; and that an entry of
- * the table of programs is no longer used, but may still be looked at.
+/* A caller that handles flows, messages and ACKs in parallel (README.md, Serialisation) defines
+ * these: a lock for each flow; how one side writes a word so that the others see it whole; and a
+ * hook for when an entry of the program table is no longer used but may still be read.
  */
 #ifndef REMUDA_LOCK_FLOW
 #define REMUDA_LOCK_FLOW(d, f) ((void)(f))
@@ -22,95 +24,97 @@
 #define REMUDA_RETIRED(d) ((void)(d))
 #endif
 
-#define REMUDA_PROGRAMS 64 /* installed at once, at least: what a datapath owes */
-#define REMUDA_FLOWS 4096  /* at once, at least */
+#define REMUDA_PROGRAMS 64 /* installed at once; a datapath should have room for these */
+#define REMUDA_FLOWS 4096  /* at once; the default */
 #define REMUDA_FLOWS_MAX (1U << 20)
 #define REMUDA_UPDATE_BYTES 13
-#define REMUDA_UPDATES_MAX 127 /* libccp counts them by a signed byte */
-#define REMUDA_VERSION 1       /* of the messages that CCP does not have */
+#define REMUDA_UPDATES_MAX 127 /* libccp counts them in a signed byte */
+#define REMUDA_VERSION 1       /* of Remuda's own messages */
 #define REMUDA_NAME_BYTES 32
 #define REMUDA_ALGORITHM_BYTES 16
 #define REMUDA_CREATE_BYTES 96
 #define REMUDA_MEASURE_BYTES (16 + 8 * REMUDA_REPORT_REGISTERS)
-#define REMUDA_CWND_MIN_PKTS 2	    /* RFC 5681: below two segments ACKs are delayed */
-#define REMUDA_RATE_MIN_SEGMENTS 10 /* a second: at a rate without ACKs nothing would correct it */
+#define REMUDA_CWND_MIN_PKTS 2	    /* RFC 5681: a single segment waits for a delayed ACK */
+#define REMUDA_RATE_MIN_SEGMENTS 10 /* a second: slower, too few ACKs would come to correct it */
 
 /* Flags of a SIGNALS. */
 #define REMUDA_APP_LIMITED 1
 #define REMUDA_IN_RECOVERY 2
-#define REMUDA_CWND_FULL 4 /* the window held the sender back */
-#define REMUDA_CWND_HALF 8 /* a flight used at least half of it */
-#define REMUDA_UNDONE 16   /* the last recovery was spurious, and has been undone */
+#define REMUDA_CWND_FULL 4  /* the window limited the sender */
+#define REMUDA_CWND_HALF 8  /* a flight used at least half of the window */
+#define REMUDA_UNDONE 16    /* the last recovery was spurious, and has been undone */
 #define REMUDA_RESTARTED 32 /* the flow was idle, and its window is a restart window */
 
-/* Whose a flow is. */
+/* Which side controls a flow. */
 enum remuda_state {
-	REMUDA_UNASKED = 0, /* no program yet: the caller's own control */
-	REMUDA_OBEYS,	    /* the agent's */
-	REMUDA_FELL_BACK,   /* the caller's own again */
+	REMUDA_UNASKED = 0, /* no program yet: the caller controls it */
+	REMUDA_OBEYS,	    /* the agent controls it */
+	REMUDA_FELL_BACK,   /* the caller controls it again */
 };
 
-/* What waits in a flow for its next ACK. */
+/* Orders that a flow carries out at its next ACK. */
 #define REMUDA_PENDING_PROGRAM 1
 #define REMUDA_PENDING_CWND 2
 #define REMUDA_PENDING_RATE 4
 
-/* What the caller does. None may be missing. `context` is remuda_init's, `flow` the flow's own. */
+/* The caller's functions; all must be given. `context` is that of remuda_init(), `flow` that of
+ * remuda_flow_start().
+ */
 struct remuda_ops {
 	u64 (*now_ns)(void *context); /* monotonic */
-	/* One datagram to the agent, all of it or nothing. 0, or anything else: it did not go. */
+	/* Sends one datagram to the agent, whole or not at all. Returns 0 if it was sent. */
 	int (*send)(void *context, const u8 *message, u32 bytes);
 	void (*set_cwnd)(void *context, void *flow, u64 cwnd_bytes);
-	/* Bytes per second; 0: the caller paces as it likes. */
+	/* In bytes per second; 0: there is no rate to keep. */
 	void (*set_rate)(void *context, void *flow, u64 rate);
-	/* From this ACK on, the caller controls the flow, from the window in force. */
+	/* From this ACK on the caller controls the flow, starting with the window in force. */
 	void (*fell_back)(void *context, void *flow);
-	/* From this ACK on, the agent does. */
+	/* From this ACK on the agent controls the flow again. */
 	void (*restored)(void *context, void *flow);
 };
 
-/* What a datapath can, of what not each can (datapath/wire/src/capability.rs). */
+/* What a datapath can do, where datapaths differ (datapath/wire/src/capability.rs). */
 enum remuda_capability {
-	REMUDA_CAN_SIGNAL = 0xff,   /* SIGNALS, its eight primitives */
-	REMUDA_CAN_NATIVE = 0x100,  /* run algorithms of its host's own */
+	REMUDA_CAN_SIGNAL = 0xff,   /* the eight primitives of SIGNALS */
+	REMUDA_CAN_NATIVE = 0x100,  /* run the host's own algorithms */
 	REMUDA_CAN_PACE = 0x200,    /* enforce a rate */
 	REMUDA_CAN_MARKS = 0x400,   /* count each ECN mark */
 	REMUDA_CAN_PACKETS = 0x800, /* know each packet sent, acknowledged, lost */
-	REMUDA_CAN_PENDING = 0x1000 /* say what the application has written */
+	REMUDA_CAN_PENDING = 0x1000 /* measure what the application has written */
 };
 
 struct remuda_config {
-	char name[REMUDA_NAME_BYTES]; /* of the datapath, for a person */
+	char name[REMUDA_NAME_BYTES]; /* of the datapath, for display */
 	u32 id;			      /* of the datapath, in READY */
-	u32 capabilities;	      /* of enum remuda_capability */
+	u32 capabilities;	      /* bits of enum remuda_capability */
 	u32 flows_max;		      /* 1 to REMUDA_FLOWS_MAX */
 	u32 programs_max;	      /* 1 or more */
 	u32 cwnd_pkts_max;	      /* REMUDA_CWND_MIN_PKTS or more */
-	u32 attaches; /* the transport says when an agent comes and goes: none is probed for */
+	u32 attaches; /* 1: the transport reports when an agent comes and goes, so probes are off */
 	u64 rate_bytes_per_sec_max;
-	u64 heartbeat_timeout_ns; /* an agent silent for longer has lost its flows */
+	u64 heartbeat_timeout_ns; /* if the agent is silent for longer, flows fall back */
 };
 
-/* Who a flow is. Addresses as people write them, an IPv4 one in the first 4 bytes. */
+/* A flow at its start. Addresses are in network order, an IPv4 address in the first 4 bytes. */
 struct remuda_flow_info {
 	u8 local[16];
 	u8 remote[16];
 	u16 local_port; /* host order */
 	u16 remote_port;
 	u16 family; /* 4 or 6 */
-	u16 ecn;    /* negotiated */
+	u16 ecn;    /* 1: negotiated */
 	u32 mark;
 	u32 mss_bytes;
-	u64 cgroup_id; /* 0: unknown, as below */
+	u64 cgroup_id; /* 0: unknown; so in all fields below */
 	u64 cookie;    /* the socket's SO_COOKIE */
 	u64 cwnd_bytes;
 	u64 ssthresh_bytes;
 	u32 srtt_us;
 	u32 rtt_min_us;
-	char requested[REMUDA_ALGORITHM_BYTES]; /* the algorithm the flow asked for, or "" */
+	char requested[REMUDA_ALGORITHM_BYTES]; /* the algorithm that the flow requested, or "" */
 };
 
-/* One ACK: what was measured at it, and what is in force. */
+/* One ACK: what was measured, and what is in force. */
 struct remuda_ack {
 	struct remuda_primitives primitives;
 	u64 cwnd_bytes;
@@ -118,12 +122,14 @@ struct remuda_ack {
 	u32 mss_bytes;
 	u32 srtt_us;
 	u32 rtt_min_us;
-	u32 delivered_pkts; /* in the flow's life, modulo 2^32 */
+	u32 delivered_pkts; /* since the flow began, modulo 2^32 */
 	u32 lost_pkts;
-	u32 signals; /* REMUDA_APP_LIMITED and so on */
+	u32 signals; /* bits: REMUDA_APP_LIMITED to REMUDA_CWND_HALF */
 };
 
-/* A program as a flow knows it: the table may put another under its number. */
+/* A flow's pointer to a program. The version shows whether the table has replaced the program
+ * since.
+ */
 struct remuda_reference {
 	struct remuda_program *program;
 	u64 version;
@@ -137,27 +143,27 @@ struct remuda_flow {
 	struct remuda_reference next;
 	struct remuda_flow_info info;
 	void *context;
-	u64 control[REMUDA_CONTROL_REGISTERS]; /* pending, where the mask has a bit */
+	u64 control[REMUDA_CONTROL_REGISTERS]; /* new values, where control_mask has a bit */
 	u64 cwnd_bytes;
 	u64 rate;
 	u32 control_mask;
 	u32 pending;
 	u32 sid;	/* generation and index; 0: free */
-	u32 generation; /* of the last flow here */
-	u32 announced;	/* the epoch in which the agent was told */
+	u32 generation; /* of the last flow in this slot */
+	u32 announced;	/* the epoch in which it was announced */
 	u32 state;
 	u32 signals; /* since the last report */
 	u32 next_free;
 };
 
 struct remuda_counters {
-	u64 messages;		     /* that took effect */
+	u64 messages;		     /* handled; they took effect */
 	u64 refused[REMUDA_REASONS]; /* by reason */
 	u64 sent;
 	u64 not_sent;
 	u64 reports;
 	u64 reports_lost;
-	u64 flows_refused; /* the table was full */
+	u64 flows_refused; /* because the table was full */
 	u64 programs_evicted;
 	u64 fallbacks;
 	u64 restores;
@@ -172,15 +178,15 @@ struct remuda_datapath {
 	struct remuda_flow *flows;
 	struct remuda_program *programs;
 	u64 versions;
-	u64 heard_ns;	/* the agent's last word */
-	u64 failing_ns; /* nothing could be sent since; 0: something could */
+	u64 heard_ns;	/* when the agent's last message came */
+	u64 failing_ns; /* since when sending fails; 0: it works */
 	u64 probed_ns;
-	u32 beats;    /* the agent sends heartbeats: its silence means something */
-	u32 detached; /* the transport says that there is no agent */
+	u32 beats;    /* 1: the agent sends heartbeats, so its silence counts */
+	u32 detached; /* 1: the transport reports that there is no agent */
 	u32 epoch;    /* of announcements */
-	u32 free;     /* index of a free flow; flows_max: none */
+	u32 free;     /* index of a free slot; flows_max: none is free */
 	u32 index_bits;
-	u32 stalled; /* the transport says that its agent does not read */
+	u32 stalled; /* 1: the transport reports that the agent does not read */
 };
 
 /* ---- To the agent ----------------------------------------------------------------------------*/
@@ -194,13 +200,13 @@ static inline u8 *remuda_put(u8 *at, u64 value, u32 bytes)
 	return at;
 }
 
-/* On the wire windows and rates have 32 bits. */
+/* Windows and rates have 32 bits on the wire. */
 static inline u8 *remuda_put_clamped(u8 *at, u64 value)
 {
 	return remuda_put(at, value < REMUDA_WIRE_MAX ? value : REMUDA_WIRE_MAX, 4);
 }
 
-/* A name up to the first byte that is not printable, padded with NULs. */
+/* Writes a name up to the first byte that is not printable, padded with NULs. */
 static inline u8 *remuda_put_name(u8 *at, const char *name, u32 length, u32 field)
 {
 	u32 i;
@@ -248,7 +254,7 @@ static inline bool remuda_hello(struct remuda_datapath *d)
 	return remuda_send(d, message, at);
 }
 
-/* At this an agent forgets every flow it had of us: announcing them anew must follow. */
+/* At a READY the agent forgets all flows of this datapath, so announcing them must follow. */
 static inline bool remuda_ready(struct remuda_datapath *d)
 {
 	u8 message[16];
@@ -267,14 +273,14 @@ static inline u8 *remuda_put_address(u8 *at, const u8 *address, u32 family)
 	return at + 16;
 }
 
-/* The first word of an IPv4 address, in host order; IPv6 has no place in a CREATE. */
+/* An IPv4 address in host order; 0 for IPv6, because CREATE has no room for it. */
 static inline u32 remuda_v4(const u8 *a, u32 family)
 {
 	return family == 6 ? 0 : (u32)a[0] << 24 | (u32)a[1] << 16 | (u32)a[2] << 8 | a[3];
 }
 
-/* A FLOW and its CREATE. What an agent had told it before is not this one's. The epoch is that of
- * before they were sent: if it ends meanwhile, the flow is announced again.
+/* Sends a FLOW and its CREATE. Drops orders of a former agent. The epoch is read before sending: if
+ * it ends meanwhile, the flow is announced again.
  */
 static inline bool remuda_announce(struct remuda_datapath *d, struct remuda_flow *f)
 {
@@ -315,7 +321,7 @@ static inline bool remuda_announce(struct remuda_datapath *d, struct remuda_flow
 	return true;
 }
 
-/* Every live flow; who cannot be told now, is at its next ACK. */
+/* Announces every live flow. A flow that cannot be announced now is announced at its next ACK. */
 static inline void remuda_announce_all(struct remuda_datapath *d)
 {
 	bool went = true;
@@ -377,7 +383,7 @@ static inline void remuda_report(struct remuda_datapath *d, struct remuda_flow *
 	f->signals = 0;
 }
 
-/* The flow changes hands. */
+/* Changes which side controls the flow, and reports that to the agent. */
 static inline void remuda_hand_over(struct remuda_datapath *d, struct remuda_flow *f, u32 state,
 				    u64 now_ns)
 {
@@ -390,7 +396,7 @@ static inline void remuda_hand_over(struct remuda_datapath *d, struct remuda_flo
 		REMUDA_COUNT(d->counters.restores);
 	} else {
 		REMUDA_COUNT(d->counters.fallbacks);
-		/* A window that was right before the agent went is not when one is back. */
+		/* A window ordered before the agent went is out of date when an agent is back. */
 		f->pending &= REMUDA_PENDING_PROGRAM;
 		if (!f->pending)
 			f->control_mask = 0;

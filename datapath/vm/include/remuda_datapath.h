@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* A CCP datapath around the VM: programs, flows, messages both ways, fallback.
+/* A CCP datapath around the VM: programs, flows, messages in both directions, and fallback.
  *
- * Memory is the caller's, and so is everything that touches a network: this file decides, the
- * callbacks of struct remuda_ops do. It has no lock of its own. A caller of one thread needs none;
- * of any other (README.md, Serialisation)
+ * The caller owns the memory and does all networking: this file decides, and the callbacks of
+ * struct remuda_ops act. The file has no lock of its own. A caller with one thread needs none. A
+ * caller with several threads must know (README.md, Serialisation):
  *
  *   - remuda_message, remuda_attach and remuda_detach run one at a time, and so do
  *     remuda_flow_start and remuda_flow_stop;
- *   - all else is kept apart by the flow's lock, which is taken here (REMUDA_LOCK_FLOW);
- *   - the table of programs is read by ACKs while a message changes it: an entry that was retired
- *     (REMUDA_RETIRED) may not be used again before each ACK under way has ended.
+ *   - everything else is protected by the flow's lock, which this file takes (REMUDA_LOCK_FLOW);
+ *   - ACKs read the table of programs while a message changes it: a retired entry
+ *     (REMUDA_RETIRED) may be reused only after every ACK in progress has ended.
  *
- * What they share beside that is counters and single words of time, where a lost write costs a
- * count or a probe. Callbacks run inside these functions, under the flow's lock where it is about a
- * flow, and must not call back into them.
+ * Besides, the threads share counters and single words of time, where a lost write costs a count or
+ * a probe. Callbacks run inside these functions, under the flow's lock where they are about a flow,
+ * and must not call back into them.
  */
 #ifndef REMUDA_DATAPATH_H
 #define REMUDA_DATAPATH_H
@@ -27,8 +27,9 @@ static inline bool remuda_older(u64 then_ns, u64 now_ns, u64 limit_ns)
 	return now_ns > then_ns && now_ns - then_ns > limit_ns;
 }
 
-/* An agent that sends heartbeats is late when it is silent; any agent, when nothing can be sent to
- * it for as long. CCP's own agents send none, and may be silent for as long as they like.
+/* Whether flows must fall back. An agent that has sent heartbeats is late when it is silent for too
+ * long. Any agent is late when sending to it fails for as long. CCP's own agents send no
+ * heartbeats, and may be silent for any time.
  */
 static inline bool remuda_agent_is_late(const struct remuda_datapath *d, u64 now_ns)
 {
@@ -39,9 +40,10 @@ static inline bool remuda_agent_is_late(const struct remuda_datapath *d, u64 now
 	       (d->failing_ns && remuda_older(d->failing_ns, now_ns, limit_ns));
 }
 
-/* While the agent is late, says hello to it now and then. If that goes where nothing went before,
- * it is a new agent: each flow is announced to it at its next ACK. One that was only silent is not
- * told to forget its flows. For transports that do not know when an agent comes.
+/* While the agent is late, sends a HELLO now and then. If that succeeds after sending had failed,
+ * there is a new agent, and each flow is announced to it at its next ACK. An agent that was only
+ * silent gets no READY, so it keeps its flows. For transports that do not report when an agent
+ * comes.
  */
 static inline void remuda_probe(struct remuda_datapath *d, u64 now_ns)
 {
@@ -57,7 +59,9 @@ static inline void remuda_probe(struct remuda_datapath *d, u64 now_ns)
 	}
 }
 
-/* What the last agent installed stays for the flows that run it, until the room is needed. */
+/* Greets a new agent. Programs of the last agent stay for the flows that run them, until their room
+ * is needed.
+ */
 static inline void remuda_welcome(struct remuda_datapath *d)
 {
 	bool went;
@@ -65,14 +69,14 @@ static inline void remuda_welcome(struct remuda_datapath *d)
 
 	for (i = 0; i <= d->config.programs_max; i++)
 		d->programs[i].stale = 1;
-	/* The epoch begins behind READY: what is announced before that is so again. */
+	/* The epoch begins after READY, so flows announced before it are announced again. */
 	went = remuda_hello(d) && remuda_ready(d);
 	REMUDA_PUBLISH(d->epoch, d->epoch + 1);
 	if (went)
 		remuda_announce_all(d);
 }
 
-/* An agent has connected: HELLO, READY, and every live flow. For transports that know. */
+/* Call this when an agent has connected: sends HELLO, READY and every live flow. */
 REMUDA_API void remuda_attach(struct remuda_datapath *d)
 {
 	d->detached = 0;
@@ -81,7 +85,7 @@ REMUDA_API void remuda_attach(struct remuda_datapath *d)
 	remuda_welcome(d);
 }
 
-/* The agent has gone: at its next ACK each flow falls back. For transports that know. */
+/* Call this when the agent has gone: each flow falls back at its next ACK. */
 REMUDA_API void remuda_detach(struct remuda_datapath *d)
 {
 	d->detached = 1;
@@ -89,7 +93,7 @@ REMUDA_API void remuda_detach(struct remuda_datapath *d)
 
 /* ---- From the agent --------------------------------------------------------------------------*/
 
-/* Who is installed under a number. */
+/* Finds the program installed under a number. */
 static inline bool remuda_program_find(const struct remuda_datapath *d, u32 uid,
 				       struct remuda_reference *reference)
 {
@@ -109,7 +113,9 @@ static inline bool remuda_program_find(const struct remuda_datapath *d, u32 uid,
 	return false;
 }
 
-/* The program a flow means: as it was, or what has replaced it since; NULL if nothing has. */
+/* The program that a flow refers to, or its replacement under the same number; NULL if there is
+ * none.
+ */
 static inline struct remuda_program *remuda_resolve(const struct remuda_datapath *d,
 						    struct remuda_reference *reference)
 {
@@ -123,8 +129,8 @@ static inline struct remuda_program *remuda_resolve(const struct remuda_datapath
 	return reference->program;
 }
 
-/* One entry of the table is always free: a program is decoded there, and then takes the place of
- * what it replaces. The same program again changes nothing.
+/* Installs a program. One entry of the table is always free: the program is decoded there, and the
+ * entry that it replaces becomes the free one. Installing the same program again changes nothing.
  */
 static inline u32 remuda_install(struct remuda_datapath *d, const u8 *message, size_t bytes)
 {
@@ -165,7 +171,7 @@ static inline u32 remuda_install(struct remuda_datapath *d, const u8 *message, s
 	return REMUDA_OK;
 }
 
-/* Checks a count and its updates, to the end of the message. */
+/* Checks the count of updates and each update, up to the end of the message. */
 REMUDA_API u32 remuda_check_updates(const u8 *at, size_t bytes)
 {
 	u32 count;
@@ -187,7 +193,7 @@ REMUDA_API u32 remuda_check_updates(const u8 *at, size_t bytes)
 	return REMUDA_OK;
 }
 
-/* The flow takes them at its next ACK. */
+/* Stores updates, which take effect at the flow's next ACK. */
 static inline void remuda_stage(struct remuda_flow *f, const u8 *at)
 {
 	u32 count = remuda_get32(at);
@@ -209,7 +215,7 @@ static inline void remuda_stage(struct remuda_flow *f, const u8 *at)
 	}
 }
 
-/* The live flow of that number, or NULL: a number is used again only after its generation wraps. */
+/* The live flow with this number, or NULL. A number is reused only after its generation wraps. */
 REMUDA_API struct remuda_flow *remuda_flow_find(const struct remuda_datapath *d, u32 sid)
 {
 	u32 index = sid & ((1U << d->index_bits) - 1);
@@ -219,7 +225,7 @@ REMUDA_API struct remuda_flow *remuda_flow_find(const struct remuda_datapath *d,
 	return &d->flows[index];
 }
 
-/* An UPDATE_FIELDS, or a CHANGE_PROG. */
+/* Handles an UPDATE_FIELDS or a CHANGE_PROG. */
 static inline u32 remuda_update(struct remuda_datapath *d, const u8 *message, size_t bytes,
 				bool change)
 {
@@ -241,14 +247,14 @@ static inline u32 remuda_update(struct remuda_datapath *d, const u8 *message, si
 	    !remuda_program_find(d, remuda_get32(message + REMUDA_HEADER_BYTES), &next))
 		return REMUDA_NO_PROGRAM;
 	REMUDA_LOCK_FLOW(d, f);
-	if (f->sid != sid) { /* it has ended meanwhile */
+	if (f->sid != sid) { /* the flow has ended meanwhile */
 		REMUDA_UNLOCK_FLOW(d, f);
 		return REMUDA_NO_FLOW;
 	}
 	if (change) {
 		f->next = next;
 		f->pending |= REMUDA_PENDING_PROGRAM;
-		f->control_mask = 0; /* those were the old program's */
+		f->control_mask = 0; /* updates for the old program */
 	}
 	remuda_stage(f, message + head);
 	REMUDA_UNLOCK_FLOW(d, f);
@@ -276,7 +282,7 @@ static inline u32 remuda_take(struct remuda_datapath *d, const u8 *message, size
 	return REMUDA_OK;
 }
 
-/* One datagram of the agent: whole, or not at all. Returns enum remuda_reason. */
+/* Handles one datagram of the agent, or refuses it as a whole. Returns enum remuda_reason. */
 REMUDA_API u32 remuda_message(struct remuda_datapath *d, const u8 *message, size_t bytes)
 {
 	u32 reason = remuda_take(d, message, bytes);
@@ -294,8 +300,9 @@ REMUDA_API u32 remuda_message(struct remuda_datapath *d, const u8 *message, size
 
 /* ---- Flows -----------------------------------------------------------------------------------*/
 
-/* `flows` are config->flows_max, `programs` config->programs_max + 1, all of them zero. False if
- * the configuration breaks a bound. Sends nothing: remuda_attach() does.
+/* Sets up a datapath. `flows` has config->flows_max entries, `programs` config->programs_max + 1,
+ * all of them zero. Returns false if the configuration breaks a bound. Sends nothing before
+ * remuda_attach().
  */
 REMUDA_API bool remuda_init(struct remuda_datapath *d, const struct remuda_config *config,
 			    const struct remuda_ops *ops, void *context,
@@ -320,7 +327,9 @@ REMUDA_API bool remuda_init(struct remuda_datapath *d, const struct remuda_confi
 	return true;
 }
 
-/* A flow starts, and is announced. NULL: the table is full, and the flow runs without an agent. */
+/* Starts and announces a flow. Returns NULL if the table is full; the flow then runs without an
+ * agent.
+ */
 REMUDA_API struct remuda_flow *remuda_flow_start(struct remuda_datapath *d, void *context,
 						 const struct remuda_flow_info *info)
 {
@@ -351,7 +360,7 @@ REMUDA_API struct remuda_flow *remuda_flow_start(struct remuda_datapath *d, void
 	return f;
 }
 
-/* The flow ends, and its slot is free. */
+/* Ends the flow, and frees its slot. */
 REMUDA_API void remuda_flow_stop(struct remuda_datapath *d, struct remuda_flow *f)
 {
 	REMUDA_LOCK_FLOW(d, f);
@@ -395,7 +404,8 @@ static inline u64 remuda_set_rate(struct remuda_datapath *d, struct remuda_flow 
 	return rate;
 }
 
-/* The program to run at this ACK; a new one defines its registers. NULL: none. */
+/* The program to run at this ACK; if it is new, its registers are set first. NULL: there is none.
+ */
 static inline struct remuda_program *remuda_next_program(struct remuda_datapath *d,
 							 struct remuda_flow *f, u64 now_ns)
 {
@@ -408,7 +418,7 @@ static inline struct remuda_program *remuda_next_program(struct remuda_datapath 
 			f->running = f->next;
 			version = 0;
 		} else {
-			f->control_mask = 0; /* those were for it */
+			f->control_mask = 0; /* updates for that program */
 		}
 	}
 	p = remuda_resolve(d, &f->running);
@@ -457,7 +467,9 @@ static inline bool remuda_take_ack(struct remuda_datapath *d, struct remuda_flow
 	f->info.mss_bytes = ack->mss_bytes ? ack->mss_bytes : 1;
 	f->info.srtt_us = ack->srtt_us;
 	f->info.rtt_min_us = ack->rtt_min_us;
-	/* Whether losses are being repaired is of the moment; the rest, since the last report. */
+	/* Loss recovery is reported as of this moment; the other flags, if they were set since the
+	 * last report.
+	 */
 	f->signals |= ack->signals & ~REMUDA_IN_RECOVERY;
 	if (late)
 		remuda_probe(d, now_ns);
@@ -477,7 +489,9 @@ static inline bool remuda_take_ack(struct remuda_datapath *d, struct remuda_flow
 	return true;
 }
 
-/* One ACK of a flow. True: the agent's program has had it. False: the caller's own control must. */
+/* Handles one ACK of a flow. True: the agent's program has run. False: the caller must run its own
+ * control.
+ */
 REMUDA_API bool remuda_flow_ack(struct remuda_datapath *d, struct remuda_flow *f,
 				const struct remuda_ack *ack)
 {
@@ -489,7 +503,9 @@ REMUDA_API bool remuda_flow_ack(struct remuda_datapath *d, struct remuda_flow *f
 	return obeyed;
 }
 
-/* A retransmission timeout: no ACK comes that could notice the agent's silence. */
+/* Handles a retransmission timeout: without ACKs nothing else would notice that the agent is
+ * silent.
+ */
 REMUDA_API void remuda_flow_timeout(struct remuda_datapath *d, struct remuda_flow *f)
 {
 	u64 now_ns = d->ops->now_ns(d->context);

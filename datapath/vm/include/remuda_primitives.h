@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What a datapath measures at an ACK, for the VM and for compiled programs alike. The caller has
- * u64.
+/* The measurements of a datapath at an ACK, for the VM and for compiled programs. The includer
+ * defines u64.
  */
 #ifndef REMUDA_PRIMITIVES_H
 #define REMUDA_PRIMITIVES_H
 
 #define REMUDA_PRIMITIVES 15
-#define REMUDA_RTT_NONE 0xffffffffU /* libccp's word for no RTT sample */
+#define REMUDA_RTT_NONE 0xffffffffU /* there is no RTT sample, as in libccp */
 
-/* In libccp's order (read_reg() in machine.c), which is that of the wire. */
+/* In libccp's order (read_reg() in machine.c), which is also the order on the wire. */
 struct remuda_primitives {
 	u64 bytes_acked;
 	u64 bytes_misordered;
@@ -21,9 +21,9 @@ struct remuda_primitives {
 	u64 bytes_in_flight;
 	u64 bytes_pending;
 	u64 packets_in_flight;
-	u64 rate_incoming; /* bytes per second, as all rates */
+	u64 rate_incoming; /* bytes per second, like all rates */
 	u64 rate_outgoing;
-	u64 rtt_sample_us; /* REMUDA_RTT_NONE: none */
+	u64 rtt_sample_us; /* REMUDA_RTT_NONE: no sample */
 	u64 was_timeout;
 };
 

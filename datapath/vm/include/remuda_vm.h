@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The VM of CCP datapath programs: reads an INSTALL message whole, decodes it once, and runs it at
- * every ACK. The datapath around it (flows, messages, fallback) is remuda_datapath.h.
+/* The VM of CCP datapath programs. It checks and decodes an INSTALL message once, and runs the
+ * program at every ACK. remuda_datapath.h has the datapath around it (flows, messages, fallback).
  *
- * No libc, no allocation, no floating point, no recursion, no lock, no state of its own. It is for
- * a Linux module, a simulator and a QUIC stack, by gcc and clang, on 64-bit machines.
- * The messages are those of datapath/wire; every point of the semantics is in README.md.
+ * The VM uses no libc, allocation, floating point, recursion, lock or state of its own. It is for a
+ * Linux module, a simulator and a QUIC stack, with gcc and clang, on 64-bit machines. The messages
+ * are those of datapath/wire; README.md defines the semantics.
  *
- * Differs from libccp: a message is checked whole before any of it takes effect, and what libccp
- * reads out of bounds, gives up half way or never ends has a defined result here.
+ * Differs from libccp: a message is checked whole before it takes effect; and where libccp reads
+ * out of bounds, stops half way or never ends, this VM has a defined result.
  */
 #ifndef REMUDA_VM_H
 #define REMUDA_VM_H
@@ -33,7 +33,7 @@ typedef uint64_t u64;
 
 #include "remuda_primitives.h"
 
-/* Linkage of what callers call. */
+/* Linkage of the functions that callers use. */
 #ifndef REMUDA_API
 #define REMUDA_API static inline
 #endif
@@ -41,14 +41,14 @@ typedef uint64_t u64;
 /* ---- Limits and the wire ---------------------------------------------------------------------*/
 
 #define REMUDA_HEADER_BYTES 8
-#define REMUDA_MESSAGE_BYTES_MAX 32678 /* libccp's BIGGEST_MSG_SIZE (sic) */
-#define REMUDA_RECORD_BYTES 16	       /* an event, and an instruction */
+#define REMUDA_MESSAGE_BYTES_MAX 32678 /* libccp's BIGGEST_MSG_SIZE */
+#define REMUDA_RECORD_BYTES 16	       /* of an event or an instruction */
 #define REMUDA_INSTALL_BYTES 20	       /* header, uid, two counts */
 #define REMUDA_EVENTS_MAX 255
 #define REMUDA_INSTRUCTIONS_MAX 255
 #define REMUDA_REPORT_REGISTERS 32
 #define REMUDA_CONTROL_REGISTERS 32
-#define REMUDA_INFINITY 0x3fffffff /* an initial value of this means 2^32-1 (libccp) */
+#define REMUDA_INFINITY 0x3fffffff /* as an initial value, means 2^32-1 (libccp) */
 #define REMUDA_VALUE_MAX ((u64)-1)
 #define REMUDA_WIRE_MAX 0xffffffffU
 #define REMUDA_EWMA_TENTHS 10
@@ -69,29 +69,29 @@ enum remuda_type {
 	REMUDA_STATE,
 };
 
-/* Why a message changed nothing. 0: it took effect. */
+/* Why a message was refused. 0: it took effect. */
 enum remuda_reason {
 	REMUDA_OK = 0,
-	REMUDA_BAD_LENGTH,   /* of the datagram, or not what its header says */
-	REMUDA_BAD_TYPE,     /* not for this side */
-	REMUDA_BAD_COUNT,    /* over its limit, or it does not fit the length */
+	REMUDA_BAD_LENGTH,   /* too short, too long, or not as in the header */
+	REMUDA_BAD_TYPE,     /* not a type for a datapath */
+	REMUDA_BAD_COUNT,    /* over its limit, or not fitting the length */
 	REMUDA_BAD_REGISTER, /* no such kind, or an index out of range */
-	REMUDA_BAD_TARGET,   /* a register that this may not write */
-	REMUDA_BAD_INITIAL,  /* an initial value that is no constant */
+	REMUDA_BAD_TARGET,   /* a register that may not be written here */
+	REMUDA_BAD_INITIAL,  /* an initial value that is not a constant */
 	REMUDA_BAD_OPCODE,
-	REMUDA_BAD_EVENT,     /* it names instructions that are not there */
+	REMUDA_BAD_EVENT,     /* an event with absent instructions */
 	REMUDA_BAD_MICROS,    /* Micros can only be assigned */
 	REMUDA_BAD_DIVISION,  /* by the constant 0 */
 	REMUDA_BAD_EWMA,      /* a constant weight above ten tenths */
-	REMUDA_NO_FIELDS,     /* it reports without fields, which would end the flow */
+	REMUDA_NO_FIELDS,     /* a report without fields would end the flow */
 	REMUDA_MANY_FIELDS,   /* more fields than there are report registers */
-	REMUDA_NO_PROGRAM,    /* that program is not installed */
-	REMUDA_NO_FLOW,	      /* that flow is not, or no longer, there */
+	REMUDA_NO_PROGRAM,    /* the program is not installed */
+	REMUDA_NO_FLOW,	      /* the flow never existed, or has ended */
 	REMUDA_PROGRAMS_FULL,
 	REMUDA_REASONS,
 };
 
-/* Kinds of registers on the wire. */
+/* The kinds of registers on the wire. */
 enum remuda_kind {
 	REMUDA_KIND_CONTROL = 0,
 	REMUDA_KIND_CONSTANT,
@@ -105,8 +105,8 @@ enum remuda_kind {
 	REMUDA_KINDS,
 };
 
-/* Operations, numbered as on the wire. 2 is DEF there, which is no instruction once a program is
- * decoded; here it is an assignment to Micros.
+/* Operations, numbered as on the wire. There 2 is DEF, which does not occur in decoded code; here 2
+ * is an assignment to Micros.
  */
 enum remuda_op {
 	REMUDA_ADD = 0,
@@ -128,18 +128,18 @@ enum remuda_op {
 	REMUDA_OPS,
 };
 
-/* Where registers lie in a machine. */
+/* Positions of registers in a machine. */
 enum remuda_place {
-	REMUDA_REPORT = 0, /* first, as reports are sent from here */
+	REMUDA_REPORT = 0, /* first, because reports are sent from here */
 	REMUDA_CONTROL = REMUDA_REPORT + REMUDA_REPORT_REGISTERS,
-	REMUDA_FLAG = REMUDA_CONTROL + REMUDA_CONTROL_REGISTERS, /* the implicit ones */
+	REMUDA_FLAG = REMUDA_CONTROL + REMUDA_CONTROL_REGISTERS, /* the implicit registers */
 	REMUDA_FALLTHROUGH,
 	REMUDA_WANTS_REPORT,
 	REMUDA_MICROS,
 	REMUDA_CWND,
 	REMUDA_RATE,
-	REMUDA_ZERO, /* always 0: the register of an operand that is a constant */
-	REMUDA_SINK, /* never read: the second result of an instruction that has one */
+	REMUDA_ZERO, /* always 0: the register of a constant operand */
+	REMUDA_SINK, /* never read: the copy of an instruction without a copy */
 	REMUDA_TEMPORARY,
 	REMUDA_LOCAL = REMUDA_TEMPORARY + 8,
 	REMUDA_PRIMITIVE = REMUDA_LOCAL + 8,
@@ -149,9 +149,9 @@ enum remuda_place {
 
 /* ---- Programs and machines -------------------------------------------------------------------*/
 
-/* result := (left + left_constant) op (right + right_constant), and copy := result. Of a register
- * and its constant one is 0, so an operand needs no branch; the copy saves the assignment that most
- * often follows an instruction.
+/* result := (left + left_constant) op (right + right_constant), and copy := result. Either a
+ * register or its constant is 0, so an operand needs no branch. The copy saves the assignment that
+ * usually follows an instruction.
  */
 struct remuda_instruction {
 	u32 left_constant;
@@ -164,7 +164,7 @@ struct remuda_instruction {
 	u8 padding[3];
 };
 
-/* From the first instruction to the one before the end. */
+/* Each span starts at its first instruction; its end is one past the last. */
 struct remuda_event {
 	u8 condition;
 	u8 condition_end;
@@ -178,12 +178,12 @@ struct remuda_initial {
 	u8 padding[3];
 };
 
-/* Decoded; about 6 KiB. */
+/* A decoded program; about 6 KiB. */
 struct remuda_program {
 	u64 version; /* unique in a datapath's table; 0: a free entry */
-	u32 stale;   /* of an agent that is gone: may make room */
-	u32 uid;     /* the agent's number of it; from here on, what the message said */
-	u32 fields;  /* of its reports */
+	u32 stale;   /* 1: of a former agent, so it may be replaced */
+	u32 uid;     /* the agent's number; all from here on is from the message */
+	u32 fields;  /* number of fields in a report */
 	u8 n_events;
 	u8 n_code;
 	u8 n_initial;
@@ -196,16 +196,16 @@ struct remuda_program {
 	struct remuda_instruction code[REMUDA_INSTRUCTIONS_MAX];
 };
 
-/* One flow's registers. All zero is a fresh one. */
+/* The registers of one flow. All zero is a new flow. */
 struct remuda_machine {
 	u64 r[REMUDA_REGISTERS];
 	u64 time_zero_ns; /* Micros counts from here */
-	u64 spent;	  /* the report was made: its volatile registers are to be set again */
+	u64 spent;	  /* 1: a report was made, so volatile registers must be reset */
 };
 
-/* What a run did. */
+/* The result of a run, in bits. */
 #define REMUDA_RAN_REPORT 1
-#define REMUDA_RAN_CWND 2 /* the program wants another window */
+#define REMUDA_RAN_CWND 2 /* the program asks for another window */
 #define REMUDA_RAN_RATE 4
 
 static inline u16 remuda_get16(const u8 *at)
@@ -223,7 +223,9 @@ static inline u64 remuda_get64(const u8 *at)
 	return remuda_get32(at) | (u64)remuda_get32(at + 4) << 32;
 }
 
-/* Where a register of the wire lies; constants and what does not exist lie nowhere. */
+/* The position of a register given as on the wire; REMUDA_NOWHERE for constants and for registers
+ * that do not exist.
+ */
 static inline u8 remuda_place(u8 kind, u32 index)
 {
 	static const u8 places[REMUDA_KINDS][2] = {
@@ -242,7 +244,7 @@ static inline u8 remuda_place(u8 kind, u32 index)
 	return places[kind][0] + index;
 }
 
-/* A register and its kind, 5 bytes, as an operand. */
+/* Decodes a register kind and an index, 5 bytes, as an operand. */
 static inline bool remuda_operand(const u8 *at, u8 *place, u32 *constant)
 {
 	u32 index = remuda_get32(at + 1);
@@ -257,7 +259,7 @@ static inline bool remuda_operand(const u8 *at, u8 *place, u32 *constant)
 	return *place != REMUDA_NOWHERE;
 }
 
-/* Sets the register's entry of a list, or adds one: the last definition stands. */
+/* Sets the entry of a register in a list, or adds one: the last definition counts. */
 static inline void remuda_list(struct remuda_initial *list, u8 *count, u8 place, u32 value)
 {
 	u32 i;
@@ -317,8 +319,8 @@ static inline u32 remuda_read_instruction(struct remuda_instruction *i, const u8
 	return REMUDA_OK;
 }
 
-/* What is known of an instruction before it is read. */
-#define REMUDA_USED 1	  /* an event has it */
+/* Marks of an instruction before it is decoded. */
+#define REMUDA_USED 1	  /* an event contains it */
 #define REMUDA_BOUNDARY 2 /* a span of an event starts or ends here */
 
 static inline bool remuda_mark(u8 *marks, const u8 *span, u32 instructions, u8 mark)
@@ -336,9 +338,9 @@ static inline bool remuda_mark(u8 *marks, const u8 *span, u32 instructions, u8 m
 	return true;
 }
 
-/* Reads the instructions that events have. An assignment of the result just computed becomes part
- * of the instruction that computes it, unless a span begins or ends between the two. `marks` is
- * left saying where in the code each record went.
+/* Decodes the instructions that events contain. An assignment of the result just computed is merged
+ * into the instruction that computes it, unless a span begins or ends between the two. On return,
+ * `marks` has the position in the code of each record.
  */
 static inline u32 remuda_read_code(struct remuda_program *p, const u8 *records, u32 count,
 				   u8 *marks, u32 *at)
@@ -383,7 +385,7 @@ static inline void remuda_read_span(u8 *span, const u8 *wire, const u8 *places)
 	span[1] = places[start + count];
 }
 
-/* Checks the header, and the length where the type has one length. */
+/* Checks the header of a message. */
 static inline u32 remuda_open(const u8 *message, size_t bytes, u32 *type)
 {
 	if (bytes < REMUDA_HEADER_BYTES || bytes > REMUDA_MESSAGE_BYTES_MAX ||
@@ -393,8 +395,8 @@ static inline u32 remuda_open(const u8 *message, size_t bytes, u32 *type)
 	return REMUDA_OK;
 }
 
-/* Reads a whole INSTALL. On refusal `p` holds nothing of use, and `at` the record at fault, counted
- * over events and instructions.
+/* Decodes a whole INSTALL. On refusal the content of `p` is undefined, and `at` is the faulty
+ * record, counted over events and instructions.
  */
 REMUDA_API u32 remuda_decode(struct remuda_program *p, const u8 *message, size_t bytes, u32 *at)
 {
@@ -458,8 +460,8 @@ static inline void remuda_set_all(u64 *r, const struct remuda_initial *list, u32
 	}
 }
 
-/* Sets the volatile registers of the report that was made. The next run does it too: it is for
- * whoever is done with the report before.
+/* Resets the volatile registers after a report. The next run does this too; call it when the fields
+ * have been read.
  */
 REMUDA_API void remuda_settle(const struct remuda_program *p, struct remuda_machine *m)
 {
@@ -468,8 +470,8 @@ REMUDA_API void remuda_settle(const struct remuda_program *p, struct remuda_mach
 	m->spent = 0;
 }
 
-/* The flow runs `p` from now on. Registers without an initial value keep what they have, as in
- * libccp. Settle what the last program left first.
+/* Starts `p` for a flow. Registers without an initial value keep their values, as in libccp. Call
+ * remuda_settle() with the last program before.
  */
 REMUDA_API void remuda_define(const struct remuda_program *p, struct remuda_machine *m, u64 now_ns)
 {
@@ -478,7 +480,9 @@ REMUDA_API void remuda_define(const struct remuda_program *p, struct remuda_mach
 	m->spent = 0;
 }
 
-/* The weighted average of an old value that is not 0 and a new one. It wraps, as libccp's. */
+/* The weighted average of an old value and a new one; the new one if the old is 0. It wraps, as in
+ * libccp.
+ */
 static inline u64 remuda_ewma(u64 weight, u64 old, u64 sample)
 {
 	if (!old)
@@ -489,13 +493,13 @@ static inline u64 remuda_ewma(u64 weight, u64 old, u64 sample)
 			    REMUDA_EWMA_TENTHS);
 }
 
-/* libccp's dif32(): from `from` to `to`, one less when it wraps. */
+/* libccp's dif32(): the distance from `from` to `to`, one less when it wraps. */
 static inline u32 remuda_distance(u32 from, u32 to)
 {
 	return to > from ? to - from : to - from - 1;
 }
 
-/* libccp's mymax64_wrap(): the later of two 32-bit numbers, where 0 is "none yet". */
+/* libccp's mymax64_wrap(): the later of two 32-bit numbers; 0 means that there is no number yet. */
 static inline u64 remuda_max_wrap(u64 left, u64 right)
 {
 	if (!left)
@@ -568,9 +572,10 @@ static inline void remuda_execute(struct remuda_machine *m, const struct remuda_
 	}
 }
 
-/* One ACK. `cwnd_bytes` and `rate` (bytes per second; 0: none was set) are what is in force, and
- * what the program reads. Returns REMUDA_RAN_*: with CWND or RATE, what the program wants lies in
- * that register; with REPORT, its fields are the first `fields` registers until the next run.
+/* Runs the program at one ACK. `cwnd_bytes` and `rate` (bytes per second; 0: none was set) are the
+ * values in force, which the program can read. Returns REMUDA_RAN_*: with CWND or RATE, that
+ * register has what the program asks for; with REPORT, the first `fields` registers are the report,
+ * until the next run.
  */
 REMUDA_API u32 remuda_run(const struct remuda_program *p, struct remuda_machine *m,
 			  const struct remuda_primitives *primitives, u64 cwnd_bytes, u64 rate,
@@ -594,7 +599,7 @@ REMUDA_API u32 remuda_run(const struct remuda_program *p, struct remuda_machine 
 		if (!r[REMUDA_FLAG])
 			continue;
 		remuda_execute(m, p->code + event->body, p->code + event->body_end, now_ns);
-		/* The body may have written the flag; fall-through stays set once it is. */
+		/* The body may have written the flag; once set, fall-through stays set. */
 		if (r[REMUDA_FLAG] && !r[REMUDA_FALLTHROUGH])
 			break;
 	}

@@ -1,4 +1,4 @@
-//! A CCP datapath: flows, programs, messages both ways, fallback.
+//! A CCP datapath: flows, programs, messages in both directions, and fallback.
 
 use crate::ffi::{self, ALGORITHM_BYTES, Counters, NAME_BYTES};
 use crate::machine::Primitives;
@@ -11,62 +11,63 @@ use std::net::IpAddr;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Programs a datapath has room for, unless told otherwise.
+/// The default number of programs that a datapath has room for.
 pub const PROGRAMS: u32 = 64;
-/// Flows a datapath has room for, unless told otherwise.
+/// The default number of flows that a datapath has room for.
 pub const FLOWS: u32 = 4_096;
-/// Of [`Ack::signals`]: a rate sample was limited by the application.
+/// A bit of [`Ack::signals`]: the application limited a rate sample.
 pub const SIGNAL_APP_LIMITED: u32 = 1;
-/// Of [`Ack::signals`]: losses or a timeout are being repaired.
+/// A bit of [`Ack::signals`]: the sender is retransmitting after losses or a timeout.
 pub const SIGNAL_IN_RECOVERY: u32 = 2;
-/// Of [`Ack::signals`]: the window held the sender back.
+/// A bit of [`Ack::signals`]: the window limited the sender.
 pub const SIGNAL_CWND_FULL: u32 = 4;
-/// Of [`Ack::signals`]: a flight used at least half of the window.
+/// A bit of [`Ack::signals`]: a flight used at least half of the window.
 pub const SIGNAL_CWND_HALF: u32 = 8;
 /// Of [`Ack::signals`]: the last recovery was spurious, and has been undone.
 pub const SIGNAL_UNDONE: u32 = 16;
 /// Of [`Ack::signals`]: the flow was idle, and its window is a restart window (RFC 5681 section 4.1).
 pub const SIGNAL_RESTARTED: u32 = 32;
 
-/// What a datapath does to its flows, and how it reaches its agent. Callbacks run inside the
-/// methods of [`Datapath`], and a panic in one ends the process. `flow` is the number that
-/// [`Datapath::start`] was given.
+/// The callbacks of a datapath: its effects on flows, and sending to the agent. They run inside the
+/// methods of [`Datapath`]; a panic in one ends the process. `flow` is the number given to
+/// [`Datapath::start`].
 pub trait Ops {
     /// A monotonic clock, in nanoseconds.
     fn now_ns(&self) -> u64;
-    /// One datagram to the agent, all of it or nothing. False: it did not go.
+    /// Sends one datagram to the agent, whole or not at all. Returns false if it was not sent.
     fn send(&mut self, message: &[u8]) -> bool;
-    /// The window of a flow, in bytes, within its bounds.
+    /// Sets a flow's window, in bytes; the value is within its bounds.
     fn set_cwnd(&mut self, flow: usize, cwnd_bytes: u64);
-    /// The rate of a flow, in bytes per second, within its bounds; 0: pace as you like.
+    /// Sets a flow's rate, in bytes per second, within its bounds; 0 means that there is no rate to
+    /// keep.
     fn set_rate(&mut self, flow: usize, rate: u64);
-    /// From this ACK on, the flow is the caller's, from the window in force.
+    /// From this ACK on the caller controls the flow, starting with the window in force.
     fn fell_back(&mut self, flow: usize);
-    /// From this ACK on, the flow is the agent's again.
+    /// From this ACK on the agent controls the flow again.
     fn restored(&mut self, flow: usize);
 }
 
-/// How a datapath is built.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its name, for a person: 1 to 31 printable characters.
+    /// The name, for display: 1 to 31 printable characters.
     pub name: String,
-    /// Its number of itself, in `READY`.
+    /// The datapath's number of itself, sent in `READY`.
     pub id: u32,
-    /// Bits of [`remuda_wire::capability`]. Without those of `SIGNALS`, none are sent.
+    /// Bits of [`remuda_wire::capability`]. Without any bit of `SIGNALS`, no `SIGNALS` are sent.
     pub capabilities: u32,
-    /// Flows at once: 1 to 2^20. One takes 1.3 kB.
+    /// The most flows at once: 1 to 2^20. Each takes 1.3 kB.
     pub flows_max: u32,
-    /// Programs at once: 1 to 65,536. One takes 6 kB.
+    /// The most programs at once: 1 to 65,536. Each takes 6 kB.
     pub programs_max: u32,
     /// The largest window, in segments: 2 or more.
     pub cwnd_pkts_max: u32,
     /// The largest rate, in bytes per second.
     pub rate_bytes_per_sec_max: u64,
-    /// An agent that is silent for longer has lost its flows.
+    /// If the agent is silent for longer, flows fall back.
     pub heartbeat_timeout: Duration,
-    /// The transport says when an agent comes and goes ([`Datapath::attach`]). Without it, a silent
-    /// one is said hello to now and then, to see whether there is another.
+    /// True if the transport reports when an agent comes and goes ([`Datapath::attach`]). False:
+    /// the datapath sends a `HELLO` now and then to a silent agent, to find out whether there is a
+    /// new one.
     pub attaches: bool,
 }
 
@@ -88,82 +89,77 @@ impl Default for Settings {
     }
 }
 
-/// Why a datapath could not be built, or a flow not be started.
+/// Why a datapath could not be built, or a flow could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// A name that does not fit `HELLO`.
+    /// The name does not fit into `HELLO`.
     #[error("{0:?} is no name of a datapath: 1 to 31 printable characters")]
     Name(String),
-    /// A number out of its bounds.
+    /// A number is out of its bounds.
     #[error("{key} = {value}: it must be {rule}")]
-    Bound {
-        key: &'static str,
-        value: u32,
-        /// What it must be.
-        rule: &'static str,
-    },
-    /// No room for another flow; it runs without an agent.
+    Bound { key: &'static str, value: u32, rule: &'static str },
+    /// There is no room for another flow; the caller runs it without an agent.
     #[error("all {0} flows are taken")]
     FlowsFull(u32),
 }
 
-/// Who a flow is when it starts.
+/// A flow at its start.
 #[derive(Clone, Debug)]
 pub struct FlowStart {
-    /// Addresses, marks, and what the host knows of the path.
+    /// Addresses and marks, and what the host knows about the path.
     pub info: FlowInfo,
-    /// Window in force, in bytes.
+    /// The window in force, in bytes.
     pub cwnd_bytes: u64,
     /// Maximum segment size, in bytes.
     pub mss_bytes: u32,
 }
 
-/// One ACK of a flow: what was measured at it, and what is in force.
+/// One ACK of a flow: what was measured, and what is in force.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
-    /// What its program reads.
+    /// The input of the flow's program.
     pub primitives: Primitives,
-    /// Window in force, in bytes.
+    /// The window in force, in bytes.
     pub cwnd_bytes: u64,
-    /// Rate in force, in bytes per second; 0: none was set.
+    /// The rate in force, in bytes per second; 0 means none was set.
     pub rate: u64,
     /// Maximum segment size, in bytes.
     pub mss_bytes: u32,
-    /// Smoothed RTT, in microseconds; 0: unknown.
+    /// Smoothed RTT, in microseconds; 0 if unknown.
     pub srtt_us: u32,
-    /// Minimum RTT, in microseconds; 0: unknown.
+    /// Minimum RTT, in microseconds; 0 if unknown.
     pub rtt_min_us: u32,
-    /// Segments delivered in the flow's life, modulo 2^32.
+    /// Segments delivered since the flow began, modulo 2^32.
     pub delivered_pkts: u32,
-    /// Segments marked lost in the flow's life, modulo 2^32.
+    /// Segments marked lost since the flow began, modulo 2^32.
     pub lost_pkts: u32,
-    /// [`SIGNAL_APP_LIMITED`] and so on.
+    /// The `SIGNAL_` bits, such as [`SIGNAL_APP_LIMITED`].
     pub signals: u32,
 }
 
-/// Who controls a flow at an ACK.
+/// Which side controls a flow at an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// The agent: its program has had the ACK.
+    /// The agent; its program has handled the ACK.
     Agent,
-    /// The caller: there is no agent, no program, or no such flow.
+    /// The caller, because there is no agent, no program, or no such flow.
     Own,
 }
 
-/// A CCP datapath over `O`.
+/// A CCP datapath with the callbacks `O`.
 pub struct Datapath<O: Ops> {
     raw: ffi::Datapath,
-    /// Vectors, as C holds pointers to what is in them; they never grow.
+    /// Vectors that never grow, because C holds pointers into them.
     _flows: Vec<ffi::Flow>,
     _programs: Vec<ffi::Program>,
     ops: O,
 }
 
-// SAFETY: the pointers in `raw` are to the vectors beside it, and to `ops` during a call.
+// SAFETY: the pointers in `raw` point into the vectors beside it, and to `ops` during a call.
 unsafe impl<O: Ops + Send> Send for Datapath<O> {}
 
-/// The callbacks of C, for one implementation of [`Ops`].
+/// The C callbacks for one implementation of [`Ops`].
 struct Table<O>(std::marker::PhantomData<O>);
 
 impl<O: Ops> Table<O> {
@@ -177,14 +173,14 @@ impl<O: Ops> Table<O> {
     };
 
     extern "C" fn now_ns(context: *mut c_void) -> u64 {
-        // SAFETY: `Datapath::enter` has put it there, for the call this is in.
+        // SAFETY: `Datapath::enter` has set the pointer for the present call.
         unsafe { &*context.cast::<O>() }.now_ns()
     }
 
     extern "C" fn send(context: *mut c_void, message: *const u8, bytes: u32) -> i32 {
-        // SAFETY: C passes a message of its own, of that length.
+        // SAFETY: C passes a message of its own with its length.
         let message = unsafe { std::slice::from_raw_parts(message, bytes as usize) };
-        // SAFETY: as in now_ns; nobody else has a reference to it during the call.
+        // SAFETY: as in now_ns; there is no other reference during the call.
         let sent = unsafe { &mut *context.cast::<O>() }.send(message);
         i32::from(!sent)
     }
@@ -210,7 +206,7 @@ impl<O: Ops> Table<O> {
     }
 }
 
-/// `name` in a field that ends with a NUL; what does not fit is left out.
+/// `name` in a field that ends with a NUL, cut to fit.
 fn fixed<const N: usize>(name: &str) -> [u8; N] {
     let mut field = [0; N];
     let kept = name.len().min(N - 1);
@@ -288,14 +284,14 @@ impl FlowStart {
 }
 
 impl<O: Ops> Datapath<O> {
-    /// An empty one. It says nothing before [`Datapath::attach`].
+    /// An empty datapath. It sends nothing before [`Datapath::attach`].
     pub fn new(settings: &Settings, ops: O) -> Result<Self, Error> {
         settings.check()?;
         let mut flows = vec![ffi::Flow::EMPTY; settings.flows_max as usize];
         let mut programs = vec![ffi::Program::EMPTY; settings.programs_max as usize + 1];
         let mut raw = ffi::Datapath::EMPTY;
-        // SAFETY: as many flows as the configuration says, and a program more, all of them zero;
-        // they live as long as `raw`. The context is set at each call.
+        // SAFETY: there are as many flows as the configuration says and one program more, all of
+        // them zero, and they live as long as `raw`. The context is set at each call.
         let built = unsafe {
             ffi::remuda_init(
                 &raw mut raw,
@@ -310,46 +306,46 @@ impl<O: Ops> Datapath<O> {
         Ok(Self { raw, _flows: flows, _programs: programs, ops })
     }
 
-    /// The datapath for one call of C, whose callbacks find `ops` where it is now.
+    /// Prepares one call of C: its callbacks find `ops` at its present address.
     fn enter(&mut self) -> *mut ffi::Datapath {
         self.raw.context = (&raw mut self.ops).cast();
         &raw mut self.raw
     }
 
-    /// An agent has connected: `HELLO`, `READY`, and every live flow.
+    /// Call this when an agent has connected. Sends `HELLO`, `READY` and every live flow.
     pub fn attach(&mut self) {
         let raw = self.enter();
-        // SAFETY: initialised by new(), and used by one thread at a time, as all calls below.
+        // SAFETY: initialised by new(), and used by one thread at a time, as in all calls below.
         unsafe { ffi::remuda_attach(raw) };
     }
 
-    /// The agent has gone: each flow falls back at its next ACK.
+    /// Call this when the agent has gone. Each flow falls back at its next ACK.
     pub fn detach(&mut self) {
         let raw = self.enter();
         // SAFETY: see attach().
         unsafe { ffi::remuda_detach(raw) };
     }
 
-    /// Takes one datagram of the agent: whole, or not at all.
+    /// Handles one datagram of the agent, or refuses it as a whole.
     pub fn handle(&mut self, message: &[u8]) -> Result<(), Refusal> {
         let raw = self.enter();
-        // SAFETY: see attach(); the message is read within its length.
+        // SAFETY: see attach(); C reads the message within its length.
         let code = unsafe { ffi::remuda_message(raw, message.as_ptr(), message.len()) };
         Refusal::of(code, message, None).map_or(Ok(()), Err)
     }
 
-    /// A flow starts, and is announced; `flow` is what [`Ops`] will be given. Returns its sid.
+    /// Starts and announces a flow; `flow` is passed to the callbacks of [`Ops`]. Returns the sid.
     pub fn start(&mut self, flow: usize, start: &FlowStart) -> Result<u32, Error> {
         let context = std::ptr::without_provenance_mut(flow);
         let raw = self.enter();
-        // SAFETY: see attach(); the context is a number that nobody follows.
+        // SAFETY: see attach(); the context is a number that is never dereferenced.
         let started = unsafe { ffi::remuda_flow_start(raw, context, &start.raw()) };
-        // SAFETY: null, or a flow of our vector.
+        // SAFETY: the pointer is null or points to a flow of our vector.
         let started = unsafe { started.as_ref() };
         started.map(|flow| flow.sid).ok_or(Error::FlowsFull(self.raw.config.flows_max))
     }
 
-    /// A flow ends. False: there is none of that sid.
+    /// Ends a flow. Returns false if there is no flow with this sid.
     pub fn stop(&mut self, sid: u32) -> bool {
         let raw = self.enter();
         // SAFETY: see attach(); a flow found is one of our vector.
@@ -363,7 +359,7 @@ impl<O: Ops> Datapath<O> {
         true
     }
 
-    /// One ACK of a flow.
+    /// Handles one ACK of a flow.
     pub fn ack(&mut self, sid: u32, ack: &Ack) -> Control {
         let raw = self.enter();
         // SAFETY: see stop().
@@ -374,7 +370,8 @@ impl<O: Ops> Datapath<O> {
         if obeyed { Control::Agent } else { Control::Own }
     }
 
-    /// A retransmission timeout of a flow: no ACK comes that could notice the agent's silence.
+    /// Reports a retransmission timeout of a flow, because without ACKs nothing would notice that
+    /// the agent is silent.
     pub fn timeout(&mut self, sid: u32) {
         let raw = self.enter();
         // SAFETY: see stop().
@@ -386,17 +383,14 @@ impl<O: Ops> Datapath<O> {
         }
     }
 
-    /// What it has counted.
     pub fn counters(&self) -> &Counters {
         &self.raw.counters
     }
 
-    /// What it was built over.
     pub fn ops(&self) -> &O {
         &self.ops
     }
 
-    /// What it was built over.
     pub fn ops_mut(&mut self) -> &mut O {
         &mut self.ops
     }

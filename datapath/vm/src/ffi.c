@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The headers with external linkage, and their layout. ffi.rs mirrors it, and holds both together:
- * sizes when it is compiled, offsets and numbers in a test.
+/* Compiles the headers with external linkage, and exports their layout. ffi.rs mirrors the layout:
+ * it compares sizes at compile time, offsets and numbers in a test.
  */
 #define REMUDA_API
 #include "remuda_datapath.h"

@@ -1,4 +1,5 @@
-//! The C structures and functions, by hand. `ffi.c` asserts the same sizes; a test holds the rest.
+//! The C structures and functions, declared by hand. `ffi.c` asserts the same sizes; a test
+//! compares the rest.
 
 use crate::datapath::Ack;
 use crate::machine::Primitives;
@@ -24,7 +25,7 @@ pub(crate) const CWND_MIN_PKTS: u32 = 2;
 const PROGRAM_BYTES: usize = 6_152;
 const PROGRAM_HEAD_BYTES: usize = 20;
 
-/// `struct remuda_program`. What follows the head is read by C alone.
+/// `struct remuda_program`. Only C reads what follows the head.
 #[repr(C, align(8))]
 #[derive(Clone)]
 pub(crate) struct Program {
@@ -88,7 +89,7 @@ pub(crate) struct FlowInfo {
     pub requested: [u8; ALGORITHM_BYTES],
 }
 
-/// `struct remuda_flow`. What precedes its number is read by C alone.
+/// `struct remuda_flow`. Only C reads what precedes `sid`.
 #[repr(C)]
 #[derive(Clone)]
 pub(crate) struct Flow {
@@ -113,35 +114,35 @@ impl Flow {
     };
 }
 
-/// What a datapath has counted.
+/// Counters of a datapath.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages that took effect.
     pub messages: u64,
-    /// Messages that changed nothing, by [`crate::Reason`]; see [`Counters::refused_for`].
+    /// Refused messages, by [`crate::Reason`]; see [`Counters::refused_for`].
     pub refused: [u64; REASONS],
-    /// Messages that went to the agent.
+    /// Messages sent to the agent.
     pub sent: u64,
-    /// Messages that did not.
+    /// Messages that could not be sent.
     pub not_sent: u64,
-    /// Reports that went to the agent.
+    /// Reports sent to the agent.
     pub reports: u64,
-    /// Reports that did not.
+    /// Reports that could not be sent.
     pub reports_lost: u64,
-    /// Flows that found the table full.
+    /// Flows that were not started because the table was full.
     pub flows_refused: u64,
-    /// Programs of an agent that was gone, replaced when the table was full.
+    /// Programs of a former agent that were replaced because the table was full.
     pub programs_evicted: u64,
-    /// Times a flow fell back.
+    /// How often a flow fell back.
     pub fallbacks: u64,
-    /// Times a flow was taken back.
+    /// How often the agent took a flow back.
     pub restores: u64,
     /// Windows and rates that were beyond their bounds.
     pub clamped: u64,
 }
 
-/// `struct remuda_ops`. C alone calls these, with what it was given for them.
+/// `struct remuda_ops`. Only C calls these functions, with its own arguments.
 #[repr(C)]
 pub(crate) struct Ops {
     pub now_ns: extern "C" fn(*mut c_void) -> u64,
@@ -152,7 +153,7 @@ pub(crate) struct Ops {
     pub restored: extern "C" fn(*mut c_void, *mut c_void),
 }
 
-/// `struct remuda_datapath`. What follows its context is read by C alone.
+/// `struct remuda_datapath`. Only C reads what follows `context`.
 #[repr(C)]
 pub(crate) struct Datapath {
     pub counters: Counters,
@@ -163,7 +164,7 @@ pub(crate) struct Datapath {
 }
 
 impl Datapath {
-    /// Zeros, as a static in C.
+    /// All zero, like a static in C.
     pub const EMPTY: Self = Self {
         counters: Counters {
             messages: 0,
@@ -207,7 +208,7 @@ const _: () = assert!(size_of::<Counters>() == 216);
 const _: () = assert!(size_of::<Ops>() == 48);
 const _: () = assert!(size_of::<Datapath>() == 376);
 
-// SAFETY: as ffi.c has them; the sizes of what they point to are asserted on both sides.
+// SAFETY: declared as in ffi.c; the sizes of what the pointers refer to are asserted on both sides.
 unsafe extern "C" {
     pub(crate) fn remuda_decode(
         program: *mut Program,
@@ -310,7 +311,7 @@ mod tests {
             FLOWS_MAX as usize,
             CWND_MIN_PKTS as usize,
         ];
-        // SAFETY: the array has as many words as its count says, and nobody writes it.
+        // SAFETY: the array has as many words as its count says, and nothing writes it.
         let theirs = unsafe {
             std::slice::from_raw_parts(&raw const remuda_layout, remuda_layout_count as usize)
         };

@@ -1,9 +1,9 @@
-//! The datapath program VM, and a datapath around it.
+//! The VM of datapath programs, and a datapath around it.
 //!
-//! The code is C, in `include/`: `remuda_vm.h` runs programs, `remuda_datapath.h` has flows,
-//! messages and fallback. The kernel module and QUIC compile the same. Here is the safe wrapper:
-//! [`Program`] and [`Machine`] for who has flows of its own (the simulator), [`Datapath`] for who
-//! wants a whole CCP datapath.
+//! The code is C, in `include/`: `remuda_vm.h` runs programs; `remuda_datapath.h` has flows,
+//! messages and fallback. The kernel module and QUIC compile the same code. This crate is the safe
+//! wrapper: [`Program`] and [`Machine`] for callers with flows of their own (the simulator),
+//! [`Datapath`] for a whole CCP datapath.
 //!
 //! Semantics, limits and differences from libccp are in the folder's README.md.
 

@@ -1,14 +1,14 @@
-//! One flow's registers, and a run of its program at one ACK.
+//! The registers of one flow, and a run of its program at one ACK.
 
 use crate::ffi;
 use crate::program::Program;
 use remuda_wire::Register;
 use remuda_wire::to_datapath::Update;
 
-/// What `rtt_sample_us` is at an ACK without an RTT sample.
+/// The value of `rtt_sample_us` at an ACK without an RTT sample.
 pub const RTT_NONE: u64 = u32::MAX as u64;
 
-/// What a datapath measures at an ACK, in libccp's order.
+/// The measurements of a datapath at an ACK, in libccp's order.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Primitives {
@@ -38,24 +38,25 @@ pub struct Primitives {
     pub rate_incoming: u64,
     /// Rate at which the sender sends, in bytes per second.
     pub rate_outgoing: u64,
-    /// Round trip of this ACK, in microseconds; [`RTT_NONE`] if it has none.
+    /// Round-trip time of this ACK, in microseconds; [`RTT_NONE`] if there is no sample.
     pub rtt_sample_us: u64,
     /// 1 at the first ACK after a timeout, else 0.
     pub was_timeout: u64,
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
-    /// There is a report: [`Machine::report`].
+    /// The program has made a report: [`Machine::report`].
     pub reported: bool,
-    /// The window the program wants, in bytes, if not 0 and not the one in force. Not clamped.
+    /// The window that the program asks for, in bytes; `None` if it is 0 or the one in force. Not
+    /// clamped.
     pub cwnd_bytes: Option<u64>,
-    /// The rate the program wants, in bytes per second; as the window.
+    /// The rate that the program asks for, in bytes per second; `None` as for the window.
     pub rate: Option<u64>,
 }
 
-/// One flow's registers. Runs nothing until it has a program, and allocates nothing after.
+/// The registers of one flow. Without a program nothing runs; running allocates nothing.
 #[derive(Clone, Debug)]
 pub struct Machine {
     raw: ffi::Machine,
@@ -69,18 +70,17 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// All registers 0, and no program.
     pub fn new() -> Self {
         let raw = ffi::Machine { r: [0; ffi::REGISTERS], time_zero_ns: 0, spent: 0 };
         Self { raw, program: None }
     }
 
-    /// The flow runs `program` from now on: its registers get their initial values, Micros starts
-    /// again, then control registers get what `updates` say. Registers without an initial value
-    /// keep what they have. Updates of Cwnd and Rate are the caller's business.
+    /// Changes the flow's program. Its registers get their initial values, Micros starts at 0, and
+    /// then control registers get the values in `updates`. Registers without an initial value keep
+    /// their values. The caller handles updates of Cwnd and Rate.
     pub fn change(&mut self, program: &Program, updates: &[Update], now_ns: u64) {
         if let Some(last) = &self.program {
-            // SAFETY: a decoded program, and registers that are ours to write.
+            // SAFETY: the program was decoded, and the registers are ours to write.
             unsafe { ffi::remuda_settle(last.raw(), &raw mut self.raw) };
         }
         // SAFETY: as above.
@@ -93,7 +93,7 @@ impl Machine {
         }
     }
 
-    /// Sets a control register. Nothing happens if there is none of that index.
+    /// Sets a control register; does nothing if there is no register with this index.
     pub fn set_control(&mut self, index: u32, value: u64) {
         let control = &mut self.raw.r[ffi::CONTROL..ffi::IMPLICIT];
         if let Some(register) = control.get_mut(index as usize) {
@@ -101,13 +101,14 @@ impl Machine {
         }
     }
 
-    /// One ACK. `cwnd_bytes` and `rate` (bytes per second, 0: none was set) are what is in force,
-    /// and what the program reads.
+    /// Runs the program at one ACK. `cwnd_bytes` and `rate` (bytes per second, 0 if none was set)
+    /// are the values in force, which the program can read.
     pub fn run(&mut self, p: &Primitives, cwnd_bytes: u64, rate: u64, now_ns: u64) -> Ran {
         let Some(program) = &self.program else {
             return Ran::default();
         };
-        // SAFETY: a decoded program, registers that are ours to write, primitives to read.
+        // SAFETY: the program was decoded, the registers are ours to write, C only reads the
+        // primitives.
         let ran = unsafe {
             ffi::remuda_run(program.raw(), &raw mut self.raw, p, cwnd_bytes, rate, now_ns)
         };
@@ -119,24 +120,24 @@ impl Machine {
         }
     }
 
-    /// Fields of the report of the run that just said `reported`. The next run, and a change of
-    /// program, set volatile registers again.
+    /// The fields of the report, after a run that returned `reported`. The next run, or a change of
+    /// program, resets volatile registers.
     pub fn report(&self) -> &[u64] {
         let fields = self.program.as_ref().map_or(0, Program::report_fields);
         &self.raw.r[ffi::REPORT..ffi::REPORT + fields]
     }
 
-    /// The agent's number of the program it runs.
+    /// The agent's number of the present program; `None` without one.
     pub fn program_uid(&self) -> Option<u32> {
         self.program.as_ref().map(Program::uid)
     }
 
-    /// What a register holds between runs: volatile ones of a report that was made are set again.
-    /// For tests; it copies all registers.
+    /// The value of a register between runs: volatile registers of a finished report are reset
+    /// first. For tests; this copies all registers.
     pub fn register(&self, register: Register) -> u64 {
         let mut settled = self.raw.clone();
         if let Some(program) = &self.program {
-            // SAFETY: a decoded program, and a copy of the registers.
+            // SAFETY: the program was decoded, and the registers are a copy.
             unsafe { ffi::remuda_settle(program.raw(), &raw mut settled) };
         }
         let (from, index) = match register {

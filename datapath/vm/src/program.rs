@@ -1,22 +1,20 @@
-//! A decoded program.
-
 use crate::ffi;
 use crate::refusal::Refusal;
 use std::fmt;
 use std::sync::Arc;
 
-/// A program, decoded once; cheap to clone.
+/// A decoded program; cloning is cheap.
 #[derive(Clone)]
 pub struct Program {
     raw: Arc<ffi::Program>,
 }
 
 impl Program {
-    /// Validates and decodes one whole `INSTALL`.
+    /// Validates and decodes a whole `INSTALL`.
     pub fn from_install(message: &[u8]) -> Result<Self, Refusal> {
         let mut raw = ffi::Program::EMPTY;
         let mut record = 0;
-        // SAFETY: `raw` and `record` are ours to write, and the message is read within its length.
+        // SAFETY: `raw` and `record` are ours to write, and C reads the message within its length.
         let code = unsafe {
             ffi::remuda_decode(&raw mut raw, message.as_ptr(), message.len(), &raw mut record)
         };
@@ -26,12 +24,12 @@ impl Program {
         }
     }
 
-    /// The agent's number of it.
+    /// The agent's number of the program.
     pub fn uid(&self) -> u32 {
         self.raw.uid
     }
 
-    /// How many fields its reports have; at most 32.
+    /// The number of fields in a report; at most 32.
     pub fn report_fields(&self) -> usize {
         self.raw.fields as usize
     }

@@ -1,39 +1,40 @@
-//! The window in force while a TCP sender repairs losses: `include/remuda_reduction.h`.
+//! The window in force while a TCP sender retransmits lost segments: `include/remuda_reduction.h`.
 
-/// `struct remuda_repair`: a repair, as one ACK finds it. Windows and counts are in segments.
+/// `struct remuda_repair`: the state of loss recovery at one ACK. Windows and counts are in
+/// segments.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repair {
     /// The window that the agent or its program asks for.
     pub wanted: u64,
-    /// The stack's slow-start threshold.
+    /// The TCP stack's slow-start threshold.
     pub ssthresh: u64,
-    /// The window when the repair began.
+    /// The window when recovery began.
     pub prior: u64,
-    /// In flight after this ACK.
+    /// Segments in flight after this ACK.
     pub in_flight: u64,
-    /// Sent since the repair began.
+    /// Segments sent since recovery began.
     pub sent: u64,
-    /// Delivered since the repair began, by this ACK included.
+    /// Segments delivered since recovery began, including by this ACK.
     pub delivered: u64,
-    /// Delivered by this ACK.
+    /// Segments delivered by this ACK.
     pub delivered_now: u64,
-    /// 1 if this ACK acknowledges cumulatively and finds no new loss, else 0.
+    /// 1 if this ACK acknowledges cumulatively and reveals no new loss, else 0.
     pub gets_on: u64,
-    /// How long the repair takes so far, in nanoseconds.
+    /// Time since recovery began, in nanoseconds.
     pub age_ns: u64,
-    /// The smoothed round trip, in nanoseconds.
+    /// The smoothed RTT, in nanoseconds.
     pub srtt_ns: u64,
 }
 
-// SAFETY: the C function reads one `Repair` through the pointer and keeps nothing of it.
+// SAFETY: the C function reads one `Repair` through the pointer and keeps no pointer.
 unsafe extern "C" {
     fn remuda_repair_window(repair: *const Repair) -> u64;
 }
 
 impl Repair {
-    /// The window for now, in segments: proportional rate reduction (RFC 6937) towards the window
-    /// wanted.
+    /// The window at this ACK, in segments: proportional rate reduction (RFC 6937) towards the
+    /// wanted window.
     pub fn cwnd(&self) -> u64 {
         // SAFETY: C reads the struct, whose layout both sides assert, and keeps no pointer.
         unsafe { remuda_repair_window(self) }
@@ -46,7 +47,7 @@ const _: () = assert!(size_of::<Repair>() == 80);
 mod tests {
     use super::*;
 
-    /// 20 segments of 40 were sent before the loss; the agent wants 20.
+    /// 20 of 40 segments were sent before the loss; the agent asks for 20.
     const HALVED: Repair = Repair {
         wanted: 20,
         ssthresh: 20,

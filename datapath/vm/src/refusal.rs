@@ -1,54 +1,42 @@
-//! Why a message was refused.
-
 use crate::ffi::Counters;
 use std::fmt;
 use thiserror::Error;
 
-/// Why a message changed nothing: `enum remuda_reason`.
+/// Why a message was refused: `enum remuda_reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[repr(u32)]
 pub enum Reason {
-    /// Of the datagram, or not what its header says.
+    /// The datagram is too short or too long, or its header gives another length.
     #[error("its length is not what its header and its type say")]
     Length = 1,
-    /// Not for this side.
     #[error("messages of this type are not for a datapath")]
     Type,
-    /// Over its limit, or it does not fit the length.
     #[error("a count is over its limit, or does not fit the length")]
     Count,
-    /// No such kind, or an index out of range.
     #[error("a register does not exist: no such kind, or its index is out of range")]
     Register,
-    /// A register that this may not write.
     #[error("a register may not be written here")]
     Target,
-    /// An initial value that is no constant.
     #[error("an initial value is a constant")]
     Initial,
     #[error("no operation has this code")]
     Opcode,
-    /// An event outside of the instructions.
     #[error("an event names instructions that are not there")]
     Event,
-    /// Micros is only assigned.
     #[error("Micros can only be assigned")]
     Micros,
     #[error("it divides by the constant 0")]
     Division,
-    /// A constant weight above ten.
     #[error("an ewma weighs in tenths")]
     Ewma,
-    /// Which would be the flow's end.
     #[error("it reports without fields, which would end the flow")]
     NoFields,
-    /// More fields than registers.
     #[error("it reports more fields than there are report registers (32)")]
     ManyFields,
-    /// Never installed, or replaced.
+    /// The program was never installed, or has been replaced.
     #[error("this program is not installed")]
     NoProgram,
-    /// Never there, or over.
+    /// The flow never existed, or has ended.
     #[error("this flow is not, or no longer, there")]
     NoFlow,
     #[error("the table of programs is full")]
@@ -74,20 +62,20 @@ const REASONS: [Reason; 16] = [
     Reason::ProgramsFull,
 ];
 
-/// A message that was refused. Nothing of it has taken effect.
+/// A refused message; no part of it has taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub struct Refusal {
     pub reason: Reason,
-    /// Type of the message, if it was long enough to have one.
+    /// Type of the message; `None` if the message was too short.
     pub kind: Option<u16>,
     /// Length of the message.
     pub bytes: usize,
-    /// Of an `INSTALL`: the record at fault, counted over events and instructions.
+    /// For an `INSTALL`: the faulty record, counted over events and instructions.
     pub record: Option<u32>,
 }
 
 impl Refusal {
-    /// `None` if `code` is 0: not refused. `code` comes from C.
+    /// Converts a code from C; `None` if `code` is 0, which means not refused.
     pub(crate) fn of(code: u32, message: &[u8], record: Option<u32>) -> Option<Self> {
         let at = code.checked_sub(1)?;
         let reason = REASONS.get(at as usize).copied().expect("C has no other reasons");
@@ -113,7 +101,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Counters {
-    /// Messages refused for that reason.
+    /// The number of messages refused for `reason`.
     pub fn refused_for(&self, reason: Reason) -> u64 {
         self.refused[reason as usize]
     }

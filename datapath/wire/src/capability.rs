@@ -1,21 +1,24 @@
-//! The bits of `HELLO`: what a datapath measures and does, of what not every datapath can.
+//! The capability bits of `HELLO`: what a datapath measures and does, where datapaths differ.
 //!
-//! docs/wire-protocol.md has a table of primitives and datapaths; a test holds the bits to it.
+//! The table of primitives and datapaths is in docs/wire-protocol.md; a test compares the bits with
+//! it.
 
-/// A datapath runs algorithms of its host's own: it takes a `NATIVE`.
+/// The datapath can run the host's own algorithms: it accepts `NATIVE`.
 pub const NATIVE: u32 = 1 << 8;
-/// A pacing rate is enforced.
+/// The datapath enforces a pacing rate.
 pub const PACING: u32 = 1 << 9;
-/// Each mark is counted. Without it, an ACK that brings any counts as one.
+/// The datapath counts each ECN mark. Without this bit, an ACK with any marks counts as one.
 pub const MARKS: u32 = 1 << 10;
-/// Each packet is known when it is sent, acknowledged and lost. Without it, bytes are.
+/// The datapath knows each packet sent, acknowledged and lost. Without this bit, it knows bytes
+/// only.
 pub const PACKETS: u32 = 1 << 11;
-/// `bytes_pending` has what the application has written. Without it, what is in flight.
+/// `bytes_pending` includes what the application has written. Without this bit, it is the bytes in
+/// flight.
 pub const PENDING: u32 = 1 << 12;
-/// The optional primitives of `SIGNALS`, bits 0 to 7.
+/// The optional primitives in `SIGNALS`, bits 0 to 7.
 pub const SIGNALS: u32 = 0xff;
 
-/// Every bit, by the name that it has in documents and events.
+/// Every bit, with its name in documents and events.
 pub const NAMES: [(u32, &str); 13] = [
     (1, "smoothed RTT"),
     (1 << 1, "minimum RTT"),
@@ -32,10 +35,11 @@ pub const NAMES: [(u32, &str); 13] = [
     (PENDING, "bytes pending"),
 ];
 
-/// What CCP's own datapaths have, which say nothing: the fifteen primitives, and a rate.
+/// The capabilities of CCP's own datapaths, which send no `HELLO`: the fifteen primitives and a
+/// rate.
 pub const CCP: u32 = PACING | MARKS | PACKETS | PENDING;
 
-/// The names of what is not there.
+/// The names of the bits that are not set.
 pub fn missing(bits: u32) -> Vec<&'static str> {
     NAMES.iter().filter(|(bit, _)| bits & bit == 0).map(|(_, name)| *name).collect()
 }

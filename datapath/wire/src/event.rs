@@ -1,8 +1,8 @@
-//! What a datapath and the agent exchange, as values instead of bytes.
+//! The exchange between datapath and agent, as values instead of bytes.
 //!
-//! In one process an [`Event`] goes up and an [`Order`] comes down as they are. Only an edge, a
-//! socket or a device, turns them into messages and back: [`Event::encode`] and [`Order::encode`]
-//! write them, [`Order::of`] and [`Inbox`] read them.
+//! Within one process, an [`Event`] goes to the agent and an [`Order`] to the datapath as they are.
+//! Only at a socket or a device are they turned into messages and back: [`Event::encode`] and
+//! [`Order::encode`] write messages, [`Order::of`] and [`Inbox`] read them.
 
 use crate::to_agent::{
     Create, FIELDS_MAX, FlowInfo, Hello, Signals, State, encode_measure, encode_ready, encode_state,
@@ -13,12 +13,13 @@ use crate::to_datapath::{
 use crate::{Error, ToAgent};
 use std::collections::HashMap;
 
-/// A `MEASURE` is a header, the program and the count (16 bytes), and then its fields.
+/// Offset of the fields in a `MEASURE`, after header, program number and count.
 const MEASURE_FIELDS_AT: usize = 16;
-/// Flows of one datapath that may be described before they are created; more are refused.
+/// Flows of one datapath that may be described and not created yet; further descriptions are
+/// refused.
 const DESCRIBED_MAX: usize = 100_000;
 
-/// One report of a flow's program.
+/// A report of a flow's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report<'a> {
     /// The datapath's number of the flow.
@@ -27,34 +28,35 @@ pub struct Report<'a> {
     pub uid: u32,
     /// The program's report registers, in the order in which it declares them.
     pub fields: &'a [u64],
-    /// The optional primitives; `None` if the datapath has none.
+    /// The optional primitives; `None` if the datapath does not send them.
     pub signals: Option<Signals>,
 }
 
-/// What a datapath says.
+/// An event of a datapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// Its name, capabilities and limits.
+    /// The datapath's name, capabilities and limits.
     Hello(&'a Hello),
-    /// It starts, or starts anew: it has no programs, and announces each live flow behind this.
+    /// The datapath starts or restarts. It has no programs, and announces each live flow after this
+    /// event.
     Ready,
     /// A flow starts, or is announced again.
     Created {
         /// The datapath's number of the flow.
         sid: u32,
         create: &'a Create,
-        /// `None` if the datapath speaks CCP alone.
+        /// `None` if the datapath sends only CCP's own messages.
         info: Option<&'a FlowInfo>,
     },
     Report(Report<'a>),
-    /// A flow changed hands between the agent and the datapath's own control.
+    /// The flow was taken over by the datapath's own control, or given back to the agent.
     State {
         /// The datapath's number of the flow.
         sid: u32,
         state: State,
-        /// Window in force, in bytes.
+        /// The window in force, in bytes.
         cwnd_bytes: u32,
-        /// When, by the datapath's monotonic clock, in microseconds.
+        /// The time by the datapath's monotonic clock, in microseconds.
         at_us: u64,
     },
     Closed {
@@ -64,7 +66,7 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// Hands the messages that say the same to `sink`, in their order. `out` is room to write in.
+    /// Writes this event as messages, and passes each to `sink` in order. `out` is a buffer.
     pub fn encode(&self, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
         match *self {
             Self::Hello(hello) => hello.encode(out),
@@ -92,12 +94,12 @@ impl Event<'_> {
     }
 }
 
-/// What the agent wants of a datapath.
+/// An order of the agent to a datapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order<'a> {
-    /// Keep this program, under the number in it: a whole `INSTALL`.
+    /// Store this program, a whole `INSTALL`, under the number in it.
     Install(&'a [u8]),
-    /// The flow runs this program, from these values of its registers.
+    /// Run this program for the flow; `updates` are initial values of registers.
     Run {
         /// The datapath's number of the flow.
         sid: u32,
@@ -105,26 +107,26 @@ pub enum Order<'a> {
         uid: u32,
         updates: &'a [Update],
     },
-    /// New values of registers of the program that the flow runs.
+    /// Set registers of the program that the flow runs.
     Update {
         /// The datapath's number of the flow.
         sid: u32,
         updates: &'a [Update],
     },
-    /// The flow runs an algorithm of its host's own until its next program, which goes on
-    /// measuring the flow.
+    /// Run one of the host's own algorithms for the flow, until the next `Run`. The flow's present
+    /// program continues to measure.
     Native {
         /// The datapath's number of the flow.
         sid: u32,
-        /// The algorithm, as the host names it.
+        /// The host's name of the algorithm.
         name: &'a str,
-        /// Slow-start threshold to start with, in bytes; 0 leaves it.
+        /// Slow-start threshold at the start, in bytes; 0 keeps the present one.
         ssthresh_bytes: u32,
     },
 }
 
 impl<'a> Order<'a> {
-    /// The message that says the same, into `out`.
+    /// Writes this order as a message into `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Install(install) => {
@@ -139,7 +141,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// The order that `message`, parsed as `parsed`, is; `None` for a heartbeat or a resync.
+    /// The order in `message`, which was parsed as `parsed`; `None` for a heartbeat or a resync.
     pub fn of(message: &'a [u8], parsed: &'a ToDatapath) -> Option<Self> {
         Some(match parsed {
             ToDatapath::Install(_) => Self::Install(message),
@@ -154,7 +156,7 @@ impl<'a> Order<'a> {
         })
     }
 
-    /// The flow that it is about; `None` of a program.
+    /// The flow of this order; `None` for `Install`.
     pub fn sid(&self) -> Option<u32> {
         match *self {
             Self::Install(_) => None,
@@ -165,8 +167,8 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Puts one datapath's messages together to events: a `FLOW` belongs to the `CREATE` that comes
-/// next of its flow, a `SIGNALS` to the next `MEASURE`.
+/// Combines the messages of one datapath into events: a `FLOW` belongs to the next `CREATE` of that
+/// flow, a `SIGNALS` to the next `MEASURE`.
 #[derive(Debug, Default)]
 pub struct Inbox {
     described: HashMap<u32, Box<FlowInfo>>,
@@ -175,7 +177,8 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Takes in one message, whole or not at all, and hands the event that it completes to `sink`.
+    /// Handles one message, or refuses it as a whole. Passes an event to `sink` if the message
+    /// completes one.
     pub fn take(&mut self, message: &[u8], sink: impl FnOnce(Event<'_>)) -> Result<(), Error> {
         match ToAgent::parse(message)? {
             ToAgent::Hello(hello) => sink(Event::Hello(&hello)),

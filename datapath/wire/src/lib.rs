@@ -1,13 +1,14 @@
-//! The CCP wire protocol, and what Remuda adds to it.
+//! The CCP wire protocol, with Remuda's additions.
 //!
-//! Types 0 to 5 are exactly what portus 0.9 and libccp 1.2 speak. Types from 6 up are Remuda's;
-//! both sides of the old world ignore them. Integers are little-endian. A message is one datagram:
-//! `u16 type, u16 length (of the whole), u32 sid`, then its body.
+//! Types 0 to 5 are exactly those of portus 0.9 and libccp 1.2. Types from 6 on are Remuda's;
+//! portus and libccp ignore them. Integers are little-endian. A message is one datagram: `u16 type,
+//! u16 length (of the whole), u32 sid`, then the body.
 //!
-//! Every parser here reads a message whole before it returns: lengths, counts, register kinds and
-//! indexes, opcodes. Its caller can act on what it gets without another look.
+//! Every parser here checks the whole message before it returns: lengths, counts, register kinds
+//! and indexes, opcodes. The caller can use the result without further checks.
 //!
-//! Differs from libccp: what libccp would read out of bounds, or truncate, is an [`Error`] here.
+//! Differs from libccp: a message that libccp would read out of bounds, or truncate, is an
+//! [`Error`] here.
 
 pub mod capability;
 pub mod event;
@@ -22,11 +23,11 @@ pub use to_datapath::ToDatapath;
 
 use thiserror::Error;
 
-/// Length of the header of every message.
+/// Length of a message's header.
 pub const HEADER_BYTES: usize = 8;
-/// libccp's `BIGGEST_MSG_SIZE` (the figure is libccp's).
+/// libccp's `BIGGEST_MSG_SIZE`; libccp has this number, not 32,768.
 pub const MESSAGE_BYTES_MAX: usize = 32_678;
-/// The version of Remuda's own messages, in `HELLO`.
+/// The version of Remuda's own messages, sent in `HELLO`.
 pub const PROTOCOL_VERSION: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +35,11 @@ pub const PROTOCOL_VERSION: u32 = 1;
 pub enum Kind {
     /// Datapath → agent: a flow starts.
     Create = 0,
-    /// Datapath → agent: a report; without fields, the flow's end.
+    /// Datapath → agent: a report; without fields, the end of the flow.
     Measure = 1,
     /// Agent → datapath: a program.
     Install = 2,
-    /// Agent → datapath: new values of registers.
+    /// Agent → datapath: new register values.
     UpdateFields = 3,
     /// Agent → datapath: the flow runs another program.
     ChangeProg = 4,
@@ -46,38 +47,34 @@ pub enum Kind {
     Ready = 5,
     /// Datapath → agent: name, capabilities, limits. Remuda's.
     Hello = 6,
-    /// Datapath → agent: who a flow is, before its `CREATE`. Remuda's.
+    /// Datapath → agent: addresses and more about a flow, before its `CREATE`. Remuda's.
     Flow = 7,
-    /// Agent → datapath: the agent lives. Remuda's.
+    /// Agent → datapath: the agent is alive. Remuda's.
     Heartbeat = 8,
     /// Agent → datapath: announce every live flow again. Remuda's.
     Resync = 9,
     /// Datapath → agent: optional primitives, before the `MEASURE` they belong to. Remuda's.
     Signals = 10,
-    /// Datapath → agent: a flow fell back, is taken back, or did not change. Remuda's.
+    /// Datapath → agent: a flow fell back, was given back, or did not change. Remuda's.
     State = 11,
-    /// Agent → datapath: the flow runs an algorithm of its host's own. Remuda's.
+    /// Agent → datapath: run one of the host's own algorithms for the flow. Remuda's.
     Native = 12,
 }
 
-/// Why a message was refused. Nothing of it has taken effect.
+/// Why a message was refused. No part of it has taken effect.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// Shorter than its header, or than its header says, or longer.
+    /// The message is too short or too long, or its header gives another length.
     #[error("message of {actual} bytes: {rule}")]
-    Length {
-        actual: usize,
-        /// What they should have been.
-        rule: &'static str,
-    },
-    /// A type this side does not take.
+    Length { actual: usize, rule: &'static str },
+    /// This side does not accept messages of this type.
     #[error("message type {0} is not for this side")]
     Type(u16),
-    /// A count that does not fit the length.
+    /// A count does not fit the length.
     #[error("{what}: {count} do not fit a message of {bytes} bytes")]
     Count {
         what: &'static str,
-        /// How many there should be.
+        /// The count in the message.
         count: u64,
         /// Length of the message.
         bytes: usize,
@@ -88,9 +85,9 @@ pub enum Error {
     /// A register that does not exist, or may not be written.
     #[error("register kind {kind} index {index}: {rule}")]
     Register {
-        /// Its kind on the wire.
+        /// The kind as on the wire.
         kind: u8,
-        /// Its index on the wire.
+        /// The index as on the wire.
         index: u32,
         rule: &'static str,
     },
@@ -103,7 +100,7 @@ pub enum Error {
     },
 }
 
-/// A cursor over a message that never reads past its end.
+/// A cursor over a message; it never reads past the end.
 struct Reader<'a> {
     left: &'a [u8],
 }
@@ -134,7 +131,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.take()?))
     }
 
-    /// A fixed field that holds a NUL-terminated printable name.
+    /// Reads a field of N bytes that holds a NUL-terminated printable name.
     fn name<const N: usize>(&mut self, what: &'static str) -> Result<String, Error> {
         let field = self.take::<N>()?;
         let end = field.iter().position(|b| *b == 0).ok_or(Error::Name(what))?;
@@ -155,7 +152,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Checks the header against the datagram and gives type, sid and body.
+/// Checks the header, and returns type, sid and a reader of the body.
 fn open(message: &[u8]) -> Result<(u16, u32, Reader<'_>), Error> {
     let actual = message.len();
     if actual < HEADER_BYTES {
@@ -174,7 +171,7 @@ fn open(message: &[u8]) -> Result<(u16, u32, Reader<'_>), Error> {
     Ok((kind, sid, reader))
 }
 
-/// Starts a message in `out`; [`close`] fills in its length.
+/// Starts a message in `out`; [`close`] fills in the length.
 fn begin(out: &mut Vec<u8>, kind: Kind, sid: u32) {
     out.clear();
     out.extend((kind as u16).to_le_bytes());
@@ -187,7 +184,7 @@ fn close(out: &mut [u8]) {
     out[2..4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// Appends `name` cut to fit, padded with NULs to `field` bytes.
+/// Appends `name` in a field of `field` bytes, cut to fit and padded with NULs.
 fn put_name(out: &mut Vec<u8>, name: &str, field: usize) {
     let kept = name.len().min(field - 1);
     out.extend(&name.as_bytes()[..kept]);

@@ -1,33 +1,35 @@
-//! A datapath program as it travels: events over instructions over registers.
+//! A datapath program in an `INSTALL` message: events, instructions and registers.
 //!
-//! The encoding is libccp's (serialize.h, machine.h). Events are (condition, body) pairs; the first
-//! one whose condition holds runs, and the next ones too once a body has fallen through.
+//! The encoding is libccp's (serialize.h, machine.h). An event is a pair of condition and body. The
+//! first event whose condition holds runs its body. If the body sets the fall-through register, the
+//! following events are checked too.
 
 use crate::{Error, Reader};
 
-/// libccp's `MAX_EXPRESSIONS` and `MAX_INSTRUCTIONS`, less one: its 8-bit counters never end at
-/// 256.
+/// libccp's `MAX_EXPRESSIONS` and `MAX_INSTRUCTIONS` minus one: with 256, its 8-bit counters would
+/// never end.
 pub const EVENTS_MAX: usize = 255;
 /// See [`EVENTS_MAX`].
 pub const INSTRUCTIONS_MAX: usize = 255;
-/// Registers of each kind that a Remuda datapath has.
+/// Registers of each kind in a Remuda datapath.
 pub const REPORT_REGISTERS: u32 = 32;
 /// See [`REPORT_REGISTERS`].
 pub const CONTROL_REGISTERS: u32 = 32;
-/// libccp's `MAX_TMP_REG`. portus' compiler may use 16; libccp drops what exceeds its eight.
+/// libccp's `MAX_TMP_REG`. portus' compiler may use 16; libccp drops those beyond its eight.
 pub const TEMPORARY_REGISTERS: u32 = 8;
 /// libccp's `MAX_LOCAL_REG`.
 pub const LOCAL_REGISTERS: u32 = 8;
 pub const PRIMITIVES: u32 = 15;
-/// Event flag, fall through, report, Micros, Cwnd, Rate.
+/// The implicit registers: event flag, fall-through, report, Micros, Cwnd, Rate.
 pub const IMPLICIT_REGISTERS: u32 = 6;
-/// On the wire this initial value means infinity (libccp machine.c).
+/// An initial value that means infinity on the wire (libccp machine.c).
 const DEFINE_INFINITY: u32 = 0x3fff_ffff;
-/// What libccp makes of it: the same as an RTT sample that is not there.
+/// The value that libccp stores for infinity. It also means that there is no RTT sample.
 const INFINITY: u64 = u32::MAX as u64;
 const RECORD_BYTES: usize = 16;
 
-/// The implicit register a program adds to when it wants time to start again.
+/// The implicit register that holds the time in microseconds. A program sets it to 0 to restart
+/// time.
 pub const MICROS: u32 = 3;
 /// The implicit register that holds the window, in bytes.
 pub const CWND: u32 = 4;
@@ -40,11 +42,11 @@ pub enum Op {
     Add,
     /// Copies the right operand.
     Bind,
-    /// Quotient; by zero it saturates.
+    /// The quotient; dividing by zero gives the largest value.
     Div,
-    /// 1 if equal, else 0.
+    /// 1 if both operands are equal, else 0.
     Equiv,
-    /// Exponentially weighted average, weight of the old value in tenths.
+    /// Exponentially weighted average; the left operand is the weight of the old value in tenths.
     Ewma,
     /// 1 if left > right, else 0.
     Gt,
@@ -53,13 +55,13 @@ pub enum Op {
     /// 1 if left < right, else 0.
     Lt,
     Max,
-    /// The later, of 32-bit numbers that wrap.
+    /// The later of two 32-bit numbers that wrap.
     MaxWrap,
     Min,
     Mul,
     /// Copies the right operand if the left is 0.
     NotIf,
-    /// Difference, not below 0.
+    /// The difference; 0 if it would be negative.
     Sub,
 }
 
@@ -69,16 +71,16 @@ const OP_DEFINE: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Register {
     Immediate(u64),
-    /// Event flag, fall through, report, Micros, Cwnd, Rate.
+    /// Event flag, fall-through, report, Micros, Cwnd or Rate.
     Implicit(u32),
-    /// Scratch of one invocation.
+    /// Scratch space within one run.
     Temporary(u32),
-    /// Kept between invocations, not reported.
+    /// Keeps its value between runs; not reported.
     Local(u32),
-    /// What the datapath measured.
+    /// A value measured by the datapath.
     Primitive(u32),
     Report(u32),
-    /// Settable by the agent.
+    /// The agent can set this register.
     Control(u32),
 }
 
@@ -95,24 +97,24 @@ pub struct Instruction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Define {
     pub register: Register,
-    /// Set again after each report.
+    /// Set to this value again after each report.
     pub volatile: bool,
     pub value: u64,
 }
 
-/// A condition and what to do when it holds.
+/// A condition and the instructions to run if it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Leaves the event flag.
+    /// Sets the event flag.
     pub condition: Vec<Instruction>,
-    /// Runs if the flag is not 0.
+    /// Runs if the event flag is not 0.
     pub body: Vec<Instruction>,
 }
 
-/// A whole program, checked.
+/// A program that has passed every check of the parser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The agent's number of it.
+    /// The agent's number of the program.
     pub uid: u32,
     pub defines: Vec<Define>,
     pub events: Vec<Event>,
@@ -138,7 +140,7 @@ fn op(code: u8, uid: u32) -> Result<Op, Error> {
     })
 }
 
-/// Reads a register of a message; also tells whether its kind is volatile.
+/// Reads a register of a message. The bool says whether its kind is volatile.
 pub(crate) fn register(kind: u8, index: u32) -> Result<(Register, bool), Error> {
     let (register, limit, volatile) = match kind {
         0 => (Register::Control(index), CONTROL_REGISTERS, false),
@@ -158,10 +160,10 @@ pub(crate) fn register(kind: u8, index: u32) -> Result<(Register, bool), Error> 
     Ok((register, volatile))
 }
 
-/// Kind and index of a register that an agent may set, as they travel.
+/// Kind and index on the wire of a register that an agent may set.
 ///
 /// # Panics
-/// If it is another one: what is set is control, Cwnd or Rate.
+/// For any register other than a control register, Cwnd and Rate.
 pub(crate) fn place(register: Register) -> (u8, u32) {
     match register {
         Register::Control(index) => (0, index),
@@ -220,7 +222,7 @@ impl Record {
 }
 
 impl Program {
-    /// Reads the body of an `INSTALL`.
+    /// Parses the body of an `INSTALL`.
     pub(crate) fn parse(r: &mut Reader<'_>, bytes: usize) -> Result<Self, Error> {
         let uid = r.u32()?;
         let counts =
@@ -272,12 +274,12 @@ impl Program {
         Ok(program)
     }
 
-    /// How many fields its reports have.
+    /// The number of fields in a report of this program.
     pub fn report_fields(&self) -> usize {
         self.defines.iter().filter(|d| matches!(d.register, Register::Report(_))).count()
     }
 
-    /// How many instructions run at most at one ACK.
+    /// The most instructions that run at one ACK.
     pub fn instructions(&self) -> usize {
         self.events.iter().map(|e| e.condition.len() + e.body.len()).sum()
     }

@@ -1,9 +1,9 @@
-//! What a datapath says to the agent.
+//! Messages from a datapath to the agent.
 
 use crate::{Error, Kind, Reader, begin, close, open, put_name};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// libccp's `MAX_REPORT_REG`: the most fields a report can have.
+/// libccp's `MAX_REPORT_REG`: the most fields of a report.
 pub const FIELDS_MAX: usize = 110;
 const CREATE_NAME_BYTES: usize = 64;
 const FLOW_NAME_BYTES: usize = 16;
@@ -11,7 +11,7 @@ const HELLO_NAME_BYTES: usize = 32;
 const FAMILY_V4: u16 = 4;
 const FAMILY_V6: u16 = 6;
 
-/// A flow starts. Addresses are IPv4 in whatever order the datapath has them; see [`FlowInfo`].
+/// A flow starts. The byte order of the IPv4 addresses differs between datapaths; see [`FlowInfo`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Create {
     /// Initial window, in bytes.
@@ -20,31 +20,31 @@ pub struct Create {
     pub mss_bytes: u32,
     /// Source address and port, destination address and port.
     pub addresses: [u32; 4],
-    /// The congestion-control algorithm the flow asked for, or empty.
+    /// The congestion-control algorithm that the flow requested; empty if none.
     pub cong_alg: String,
 }
 
-/// Who a flow is: addresses of both families in host form, and what the host knows of it.
+/// A flow's addresses, IPv4 or IPv6, and what the host knows about the flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowInfo {
-    /// Address of this end.
+    /// Local address and port.
     pub local: (IpAddr, u16),
-    /// Address of the other end.
+    /// Remote address and port.
     pub remote: (IpAddr, u16),
-    /// `SO_MARK`.
+    /// The socket's `SO_MARK`.
     pub mark: u32,
-    /// The cgroup's id (inode number of its directory), 0 if unknown.
+    /// The id of the socket's cgroup (the inode number of its directory); 0 if unknown.
     pub cgroup_id: u64,
-    /// Slow-start threshold, in bytes; 0 if none.
+    /// Slow-start threshold, in bytes; 0 if there is none.
     pub ssthresh_bytes: u32,
     /// Smoothed RTT, in microseconds; 0 if unknown.
     pub srtt_us: u32,
     /// Minimum RTT, in microseconds; 0 if unknown.
     pub rtt_min_us: u32,
     pub ecn: bool,
-    /// The algorithm the flow asked for.
+    /// The congestion-control algorithm that the flow requested; empty if none.
     pub requested: String,
-    /// The socket's `SO_COOKIE`, which no other socket of the host ever has; 0 if unknown.
+    /// The socket's `SO_COOKIE`; the host never uses one twice. 0 if unknown.
     pub cookie: u64,
 }
 
@@ -55,15 +55,15 @@ pub struct Hello {
     pub version: u32,
     /// Bits of [`crate::capability`].
     pub capabilities: u32,
-    /// Most programs installed at once.
+    /// The most programs installed at once.
     pub programs_max: u32,
-    /// Most flows at once.
+    /// The most flows at once.
     pub flows_max: u32,
-    /// Its name, for a person.
+    /// The datapath's name, for display.
     pub name: String,
 }
 
-/// Optional primitives of one report.
+/// The optional primitives of one report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
     /// The datapath's monotonic clock at the report, in microseconds.
@@ -72,19 +72,19 @@ pub struct Signals {
     pub srtt_us: u32,
     /// Minimum RTT, in microseconds; 0 if unknown.
     pub rtt_min_us: u32,
-    /// Segments delivered in the flow's life, modulo 2^32.
+    /// Segments delivered since the flow began, modulo 2^32.
     pub delivered_pkts: u32,
-    /// Segments marked lost in the flow's life, modulo 2^32.
+    /// Segments marked lost since the flow began, modulo 2^32.
     pub lost_pkts: u32,
-    /// Window in force, in segments.
+    /// The window in force, in segments.
     pub cwnd_pkts: u32,
     /// Maximum segment size, in bytes.
     pub mss_bytes: u32,
-    /// A rate sample of the report was limited by the application.
+    /// The application limited a rate sample since the last report.
     pub app_limited: bool,
-    /// The datapath repairs losses or a timeout.
+    /// The datapath is retransmitting after losses or a timeout.
     pub in_recovery: bool,
-    /// The window held the sender back.
+    /// The window limited the sender.
     pub cwnd_full: bool,
     /// A flight used at least half of the window.
     pub cwnd_half: bool,
@@ -95,18 +95,19 @@ pub struct Signals {
     pub restarted: bool,
 }
 
-/// A flow changed hands between the agent and the datapath's own control.
+/// What controls a flow now, after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It runs the datapath's fallback.
+    /// The datapath's own control drives the flow.
     FellBack,
-    /// It obeys the agent again.
+    /// The agent drives the flow again.
     Restored,
-    /// It did not change to the host's algorithm it was told to run, or not back to us.
+    /// The datapath could not change to the host algorithm that the agent ordered, or not back from
+    /// it.
     Refused,
 }
 
-/// One message to the agent, checked.
+/// A checked message to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToAgent {
     /// See [`Kind::Create`].
@@ -115,7 +116,7 @@ pub enum ToAgent {
         sid: u32,
         create: Create,
     },
-    /// See [`Kind::Measure`]. Without fields it is the flow's end.
+    /// See [`Kind::Measure`]. Without fields, it ends the flow.
     Measure {
         /// The datapath's number of the flow.
         sid: u32,
@@ -146,11 +147,10 @@ pub enum ToAgent {
     State {
         /// The datapath's number of the flow.
         sid: u32,
-        /// What it is now.
         state: State,
-        /// Window in force, in bytes.
+        /// The window in force, in bytes.
         cwnd_bytes: u32,
-        /// When, by the datapath's monotonic clock, in microseconds.
+        /// The time by the datapath's monotonic clock, in microseconds.
         at_us: u64,
     },
 }
@@ -195,14 +195,13 @@ impl ToAgent {
     }
 }
 
-/// Encodes a `READY`.
 pub fn encode_ready(out: &mut Vec<u8>, id: u32) {
     begin(out, Kind::Ready, 0);
     out.extend(id.to_le_bytes());
     close(out);
 }
 
-/// Encodes a `MEASURE`; without fields it ends the flow.
+/// Encodes a `MEASURE`; without fields, it ends the flow.
 pub fn encode_measure(out: &mut Vec<u8>, sid: u32, uid: u32, fields: &[u64]) {
     begin(out, Kind::Measure, sid);
     out.extend(uid.to_le_bytes());
@@ -214,7 +213,6 @@ pub fn encode_measure(out: &mut Vec<u8>, sid: u32, uid: u32, fields: &[u64]) {
     close(out);
 }
 
-/// Encodes a `STATE`.
 pub fn encode_state(out: &mut Vec<u8>, sid: u32, state: State, (cwnd_bytes, at_us): (u32, u64)) {
     begin(out, Kind::State, sid);
     out.extend((state as u32).to_le_bytes());
@@ -233,7 +231,7 @@ impl Create {
         })
     }
 
-    /// Encodes it for the flow `sid`.
+    /// Encodes a `CREATE` of the flow `sid`.
     pub fn encode(&self, out: &mut Vec<u8>, sid: u32) {
         begin(out, Kind::Create, sid);
         out.extend(self.init_cwnd_bytes.to_le_bytes());
@@ -306,7 +304,7 @@ impl FlowInfo {
         })
     }
 
-    /// Encodes it for the flow `sid`.
+    /// Encodes a `FLOW` of the flow `sid`.
     pub fn encode(&self, out: &mut Vec<u8>, sid: u32) {
         begin(out, Kind::Flow, sid);
         let family = if self.local.0.is_ipv4() { FAMILY_V4 } else { FAMILY_V6 };
@@ -358,7 +356,7 @@ impl Signals {
         })
     }
 
-    /// Encodes it for the flow `sid`.
+    /// Encodes a `SIGNALS` of the flow `sid`.
     pub fn encode(&self, out: &mut Vec<u8>, sid: u32) {
         begin(out, Kind::Signals, sid);
         out.extend(self.now_us.to_le_bytes());

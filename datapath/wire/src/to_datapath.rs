@@ -1,22 +1,22 @@
-//! What the agent says to a datapath.
+//! Messages from the agent to a datapath.
 
 use crate::program::{self, CWND, Program, RATE, Register};
 use crate::{Error, Kind, Reader, begin, close, open, put_name};
 
-/// libccp reads the count of an `UPDATE_FIELDS` as a signed byte.
+/// libccp reads the count in an `UPDATE_FIELDS` as a signed byte.
 const UPDATES_MAX: u32 = 127;
 const UPDATE_BYTES: usize = 13;
 /// Linux' `TCP_CA_NAME_MAX`.
 const NATIVE_NAME_BYTES: usize = 16;
 
-/// A new value of a register: of a control register, of Cwnd (bytes) or of Rate (bytes per second).
+/// A new value of a control register, of Cwnd (in bytes) or of Rate (in bytes per second).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Update {
     pub register: Register,
     pub value: u64,
 }
 
-/// One message to a datapath, checked.
+/// A checked message to a datapath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToDatapath {
     /// See [`Kind::Install`].
@@ -33,16 +33,16 @@ pub enum ToDatapath {
         sid: u32,
         /// The agent's number of the program.
         uid: u32,
-        /// Values of its registers to start with.
+        /// Initial values of registers.
         updates: Vec<Update>,
     },
     /// See [`Kind::Native`]. The next [`Self::ChangeProg`] ends it.
     Native {
         /// The datapath's number of the flow.
         sid: u32,
-        /// The algorithm, as the host names it.
+        /// The host's name of the algorithm.
         name: String,
-        /// Slow-start threshold to start with, in bytes; 0 leaves it.
+        /// Slow-start threshold at the start, in bytes; 0 keeps the present one.
         ssthresh_bytes: u32,
     },
     /// See [`Kind::Heartbeat`].
@@ -103,7 +103,7 @@ fn parse_update(r: &mut Reader<'_>) -> Result<Update, Error> {
     }
 }
 
-/// Encodes a `HEARTBEAT` or a `RESYNC`, which have no body.
+/// Encodes a `HEARTBEAT` or a `RESYNC`; these have no body.
 pub fn encode_bare(out: &mut Vec<u8>, kind: Kind) {
     begin(out, kind, 0);
     close(out);
@@ -120,14 +120,14 @@ fn put_updates(out: &mut Vec<u8>, updates: &[Update]) {
     }
 }
 
-/// Encodes an `UPDATE_FIELDS`; of more than 127 updates the first.
+/// Encodes an `UPDATE_FIELDS` with the first 127 updates at most.
 pub fn encode_update_fields(out: &mut Vec<u8>, sid: u32, updates: &[Update]) {
     begin(out, Kind::UpdateFields, sid);
     put_updates(out, updates);
     close(out);
 }
 
-/// Encodes a `CHANGE_PROG`; of more than 127 updates the first.
+/// Encodes a `CHANGE_PROG` with the first 127 updates at most.
 pub fn encode_change_prog(out: &mut Vec<u8>, sid: u32, uid: u32, updates: &[Update]) {
     begin(out, Kind::ChangeProg, sid);
     out.extend(uid.to_le_bytes());
@@ -135,7 +135,7 @@ pub fn encode_change_prog(out: &mut Vec<u8>, sid: u32, uid: u32, updates: &[Upda
     close(out);
 }
 
-/// Encodes a `NATIVE`. A name of more than 15 bytes is cut.
+/// Encodes a `NATIVE`. A name longer than 15 bytes is cut.
 pub fn encode_native(out: &mut Vec<u8>, sid: u32, name: &str, ssthresh_bytes: u32) {
     begin(out, Kind::Native, sid);
     out.extend(ssthresh_bytes.to_le_bytes());

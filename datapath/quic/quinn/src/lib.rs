@@ -1,10 +1,10 @@
-//! The controller for quinn 0.11, on the core of `remuda-quic`.
+//! The congestion controller for quinn 0.11, built on `remuda-quic`.
 //!
-//! quinn asks a controller for a window and nothing else: its pacer sends 5/4 of a window in a
-//! round trip. The datapath's `HELLO` says so, and the agent sends the window that a rate would
-//! fill instead of the rate. quinn names no packets, neither those sent nor those
-//! lost, and does not say when the window held the sender back. What that costs is measured in
-//! `docs/quic.md`; who can choose takes noq and `remuda_quic::Factory`.
+//! quinn asks its controller for a window only: its pacer sends 5/4 of a window in a round trip.
+//! The datapath's `HELLO` says so, and instead of a rate the agent sends the window that the rate
+//! would fill. quinn does not identify sent or lost packets, and does not report when the window
+//! was full. `docs/quic.md` has the measured cost. If you can choose, use noq and
+//! `remuda_quic::Factory`.
 
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
@@ -14,25 +14,26 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// What quinn lets a datapath do: the signals, some of them inferred.
+/// What a datapath with quinn can do; some signals are inferred.
 pub const CAPABILITIES: u32 = capability::SIGNALS;
 
-/// As `remuda_quic::Datapath`, for connections of quinn alone: the agent is told what it lacks.
+/// Like `remuda_quic::Datapath`, but its `HELLO` tells the agent what quinn lacks. Use it for
+/// connections of quinn only.
 #[derive(Clone, Debug)]
 pub struct Datapath(remuda_quic::Datapath);
 
 impl Datapath {
-    /// Starts it, with a thread of its own, and looks for the agent.
+    /// Starts the datapath and its thread, and looks for the agent.
     ///
     /// # Errors
     ///
-    /// Those of `remuda_quic::Datapath::start`.
+    /// As `remuda_quic::Datapath::start`.
     pub fn start(settings: Settings) -> Result<Self, Error> {
         remuda_quic::Datapath::start_with(settings, CAPABILITIES).map(Self)
     }
 }
 
-/// As `remuda_quic::Factory`.
+/// Like `remuda_quic::Factory`.
 #[derive(Clone, Debug)]
 pub struct Factory {
     datapath: remuda_quic::Datapath,
@@ -40,12 +41,12 @@ pub struct Factory {
 }
 
 impl Factory {
-    /// Of flows that are nobody in particular.
+    /// A factory for flows without addresses.
     pub fn new(datapath: &Datapath) -> Self {
         Self { datapath: datapath.0.clone(), identity: Identity::default() }
     }
 
-    /// Of a connection between these addresses.
+    /// Sets the addresses of the connection.
     #[must_use]
     pub fn between(mut self, local: SocketAddr, remote: SocketAddr) -> Self {
         self.identity.addresses = Some((local, remote));
@@ -63,7 +64,7 @@ impl ControllerFactory for Factory {
     }
 }
 
-/// The controller; its clones are of one flow.
+/// The congestion controller; its clones share one flow.
 #[derive(Clone, Debug)]
 struct Remuda {
     flow: Arc<Mutex<Flow>>,
@@ -112,7 +113,7 @@ impl Controller for Remuda {
         lost_bytes: u64,
     ) {
         let mut flow = self.flow();
-        // A mark is an event without losses.
+        // quinn reports a mark as a congestion event without lost bytes.
         if lost_bytes > 0 {
             flow.lost_bytes(now, sent, lost_bytes);
         }

@@ -1,4 +1,4 @@
-//! The way to the agent, and who must not be on it.
+//! Connecting to the agent, and keeping other processes out.
 
 use super::*;
 use crate::flow::{Flow, Identity};
@@ -43,7 +43,7 @@ fn datagrams_of_others_do_not_come_in_and_nonsense_changes_nothing() {
     let other = UnixDatagram::unbound().expect("a socket");
     let refused = other.send_to(b"anything", &agent.peer).expect_err("the kernel refuses it");
     assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
-    // The agent itself, gone mad.
+    // The agent itself sends invalid messages.
     for length in [0, 3, 8, 300, 32_678, 40_000] {
         agent.say(&vec![0xa5; length]);
     }
@@ -62,7 +62,7 @@ fn what_the_agent_has_no_room_for_waits_and_no_ack_does() {
     agent.is_greeted();
     let start = datapath.clock().started();
     let flows: Vec<Flow> = (0..200).map(|_| answered(&datapath, start)).collect();
-    // Far more than ten datagrams: none is lost, and they come in order.
+    // Many more than ten datagrams: none is lost, and they arrive in order.
     let mut last = 0;
     for _ in &flows {
         let sid = agent.flow();
@@ -83,7 +83,7 @@ fn a_heartbeat_that_nobody_has_read_yet_is_a_sign_of_life_and_nonsense_is_none()
     agent.drives(&datapath, sid, 30_000, 0);
     agent.beats();
     until("the heartbeat is taken in", || datapath.counters().messages == 3);
-    // The thread that hears the agent does not get the lock.
+    // The thread that reads the agent's messages cannot get the lock.
     let mut state = datapath.shared.lock();
     let mut now_ns = state.heard_ns;
     let mut is_own = |span_ns: u64, says: &dyn Fn()| {
@@ -102,7 +102,7 @@ fn a_heartbeat_that_nobody_has_read_yet_is_a_sign_of_life_and_nonsense_is_none()
     assert_eq!((state.vm.counters().fallbacks, state.vm.counters().restores), (1, 1));
 }
 
-/// A path with one packet acknowledged.
+/// A path with one acknowledged packet.
 fn answered(datapath: &Datapath, start: Instant) -> Flow {
     let mut flow = Flow::new(datapath.clone(), Identity::default(), 1_200);
     flow.sent(start, 1_200, 0);

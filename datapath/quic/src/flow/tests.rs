@@ -1,4 +1,4 @@
-//! Flows without an agent, and flows of an agent that is played.
+//! Flows without an agent, and flows with a fake agent.
 
 use super::*;
 use crate::played::{Agent, HOUR, Place, until};
@@ -10,7 +10,7 @@ use std::time::Duration;
 const MSS: u64 = 1_200;
 const RTT: Duration = Duration::from_millis(20);
 
-/// A connection whose packets arrive as a test says.
+/// A connection whose ACKs and losses the test chooses.
 struct Sender {
     flow: Flow,
     now: Instant,
@@ -24,7 +24,7 @@ impl Sender {
         Self { flow, now: datapath.clock().started(), pn: 0, in_flight: 0 }
     }
 
-    /// Fills the window; the numbers of what was sent.
+    /// Fills the window. Returns the numbers of the packets sent.
     fn fills(&mut self) -> Range<u64> {
         let from = self.pn;
         while self.in_flight + MSS <= self.flow.window() {
@@ -35,7 +35,7 @@ impl Sender {
         from..self.pn
     }
 
-    /// One ACK, a round trip after they were sent; `lost` are found lost by it.
+    /// Reports an ACK one round trip after the packets were sent; the packets `lost` are lost.
     fn ack(&mut self, acked: Range<u64>, lost: Range<u64>, sent: Instant) {
         self.now = self.now.max(sent + RTT);
         for pn in acked.clone() {
@@ -52,7 +52,8 @@ impl Sender {
         }
     }
 
-    /// A window is sent, and acknowledged but for its first `lost` packets; the window then.
+    /// Sends a window of packets, of which the first `lost` are lost and the rest acknowledged.
+    /// Returns the window after that.
     fn round(&mut self, lost: u64) -> u64 {
         let sent = self.now;
         let packets = self.fills();
@@ -62,7 +63,7 @@ impl Sender {
     }
 }
 
-/// A flow whose first window is acknowledged, so that its agent knows it by that number.
+/// A flow whose first window is acknowledged. Returns also the number by which the agent knows it.
 fn announced(place: &Place, timeout: Duration) -> (Agent, Datapath, Sender, u32) {
     let mut agent = place.agent();
     let datapath = place.datapath(timeout);
@@ -77,9 +78,9 @@ fn announced(place: &Place, timeout: Duration) -> (Agent, Datapath, Sender, u32)
 fn without_an_agent_a_path_runs_new_reno() {
     let place = Place::new();
     let mut sender = Sender::new(&place.datapath(HOUR));
-    // Lost packets, and the window after the round, in packets: slow start; a loss halves what the
-    // ACK that brought it had grown; what is sent at that moment is of the recovery; then a
-    // datagram a window.
+    // Lost packets, and the window after the round, in packets. Slow start; then a loss halves the
+    // window, including what the same ACK added; packets sent at that moment belong to the
+    // recovery; then the window grows by a datagram a round.
     let rows = [(0, 20), (0, 40), (2, 39), (0, 39), (0, 40), (1, 20)];
     for (at, (lost, want)) in rows.into_iter().enumerate() {
         assert_eq!(sender.round(lost), want, "round {at}");
@@ -146,12 +147,12 @@ fn primitives_of_an_ack() {
     assert_eq!((p.bytes_acked, p.packets_acked, p.packets_misordered), (4_800, 4, 0));
     assert_eq!((p.bytes_in_flight, p.packets_in_flight, p.lost_pkts_sample), (7_200, 6, 0));
     assert_eq!((p.rtt_sample_us, ack.srtt_us, ack.rtt_min_us), (20_000, 20_000, 20_000));
-    // Four packets in 20 ms; all were sent at once, so the rate of sending is not known.
+    // Four packets in 20 ms. All were sent at once, so the sending rate is unknown.
     assert_eq!((p.rate_incoming, p.rate_outgoing), (240_000, 0));
     assert_eq!((ack.delivered_pkts, ack.signals), (4, SIGNAL_CWND_FULL | SIGNAL_CWND_HALF));
 
-    // Packet 4 is missing: what comes after it is out of order, and has no newer RTT sample than
-    // one of the same moment.
+    // Packet 4 is missing. Later packets are out of order, and give an RTT sample only if none sent
+    // later was acknowledged before.
     sender.now += Duration::from_millis(1);
     sender.ack(5..8, 4..5, sent);
     let batch = sender.flow.batch.take().expect("an ACK");
@@ -160,7 +161,7 @@ fn primitives_of_an_ack() {
     assert_eq!((p.lost_pkts_sample, p.bytes_acked, p.rtt_sample_us), (1, 3_600, 21_000));
     assert_eq!(p.bytes_in_flight, 2 * MSS);
 
-    // A mark comes with an ACK, its number does not.
+    // An ACK reports that there was a mark, but not how many.
     sender.ack(8..10, 0..0, sent);
     sender.flow.congestion(sender.now, sent + RTT, false, true);
     let batch = sender.flow.batch.take().expect("an ACK");
@@ -240,12 +241,13 @@ fn an_agent_that_dies_leaves_its_window_and_takes_its_rate() {
     agent.drives(&datapath, sid, 60 * MSS, 500_000);
     assert_eq!(sender.round(0), 60);
     drop(agent);
-    // The first report that does not go says so; the next ACK is the fallback's.
+    // The first report that cannot be sent shows that the agent is gone; the next ACK is the
+    // fallback's.
     sender.round(0);
     assert_eq!(sender.round(0), 61);
     assert_eq!((sender.flow.rate(), datapath.has_agent()), (None, false));
     assert_eq!(datapath.counters().fallbacks, 1);
-    // Another one comes, and has the flow announced, with the window it has.
+    // Another agent starts. The flow is announced to it, with its present window.
     let mut agent = place.agent();
     agent.is_greeted();
     let sid = agent.flow();

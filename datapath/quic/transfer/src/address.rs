@@ -1,4 +1,4 @@
-//! What a client asks for: `HOST:PORT/FILE`, with or without `quic://` before it.
+//! The address of a file: `HOST:PORT/FILE`, with or without `quic://` in front.
 
 use crate::Error;
 use std::fmt;
@@ -10,7 +10,7 @@ const SCHEME: &str = "quic://";
 pub struct Target {
     /// Name or address of the server, with its port.
     pub authority: String,
-    /// The file, with its first slash.
+    /// The path of the file on the server, with its first slash.
     pub path: String,
 }
 
@@ -19,19 +19,19 @@ impl Target {
         let refuse = |rule| Err(Error::Address { address: text.to_owned(), rule });
         let Some((authority, path)) = text.strip_prefix(SCHEME).unwrap_or(text).split_once('/')
         else {
-            return refuse("it names no file");
+            return refuse("it has no file name");
         };
         let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         if port.is_none_or(|port| port == 0) {
-            return refuse("it names no port from 1 to 65535");
+            return refuse("it has no port from 1 to 65535");
         }
         if path.is_empty() || path.contains(['\r', '\n']) {
-            return refuse("it names no file");
+            return refuse("it has no file name");
         }
         Ok(Self { authority: authority.to_owned(), path: format!("/{path}") })
     }
 
-    /// The name that the file has there, without its folders.
+    /// The last part of the path, without folders.
     pub fn file_name(&self) -> &str {
         self.path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("file")
     }

@@ -1,13 +1,13 @@
-//! Which file a request means, and that it lies in the folder that is served.
+//! Finds the file that a request names, and checks that it lies in the served folder.
 
 use crate::Refusal;
 use std::path::{Component, Path, PathBuf};
 
-/// A request line is at most this long.
+/// The longest request, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 4_096;
 
-/// The file of `GET /PATH`, in `folder`, which is canonical. Links that lead out of it, devices and
-/// folders are no files.
+/// The file of a request `GET /PATH` in `folder`, which must be canonical. A link that leads out of
+/// the folder, a device or a folder counts as no file.
 pub fn file_of(request: &[u8], folder: &Path) -> Result<PathBuf, Refusal> {
     let line = std::str::from_utf8(request).map_err(|_| Refusal::Request)?;
     let line = line.trim_end_matches(['\r', '\n']);

@@ -1,4 +1,4 @@
-//! The client.
+//! The client of a file transfer.
 
 use crate::serve::Digits;
 use crate::tls::SERVER_NAME;
@@ -24,9 +24,9 @@ use tokio::io::AsyncWriteExt;
 pub struct Get {
     pub target: Target,
     pub pin: Fingerprint,
-    /// Where to; none: nowhere, for measurements.
+    /// The output file; `None` discards the data, for measurements.
     pub output: Option<PathBuf>,
-    /// Over how many connections at once; the first one's bytes are kept.
+    /// The number of simultaneous connections; only the data of the first is written.
     pub connections: usize,
 }
 
@@ -34,15 +34,15 @@ pub struct Get {
 pub struct Fetched {
     /// Length of the file.
     pub bytes: u64,
-    /// Its SHA-256 in digits, the same over all connections.
+    /// SHA-256 of the file in hexadecimal digits; all connections must agree.
     pub sha256: String,
-    /// From the first connection's start to the last one's end.
+    /// From the start of the first connection to the end of the last.
     pub elapsed: Duration,
 }
 
 impl Get {
-    /// Fetches it. `received` counts bytes over all connections meanwhile. A transfer that fails
-    /// leaves no file.
+    /// Fetches the file. Meanwhile `received` counts the bytes over all connections. A failed
+    /// transfer leaves no file.
     pub fn run(&self, received: &Arc<AtomicU64>, stop: Arc<AtomicBool>) -> Result<Fetched, Error> {
         let remote = self.target.resolve()?;
         runtime()?.block_on(async {
@@ -89,8 +89,8 @@ impl Get {
     }
 }
 
-/// A file that is not complete yet; if it never is, it goes. One that was there before is none of
-/// ours.
+/// The output file until it is complete. Dropping it deletes the file, but only if this process has
+/// created it.
 struct Partial {
     path: PathBuf,
     part: PathBuf,
@@ -135,7 +135,7 @@ struct One {
     part: Option<Partial>,
 }
 
-/// Bytes, their SHA-256 in digits, and the file that has them.
+/// Byte count and SHA-256 in hexadecimal digits; and the output file, if this connection writes it.
 type Received = ((u64, String), Option<Partial>);
 
 impl One {
@@ -154,7 +154,7 @@ impl One {
         let lost = |error: ConnectionError| self.lost(explain(&error));
         let (mut send, receive) = connection.open_bi().await.map_err(lost)?;
         let request = format!("GET {}\r\n", self.target.path);
-        // What goes wrong with the request is found when its answer is read.
+        // A failed write shows as an error when the answer is read.
         let _ = send.write_all(request.as_bytes()).await;
         let _ = send.finish();
         let fetched = self.receive(receive).await?;
@@ -206,13 +206,14 @@ impl One {
 fn explain(error: &ConnectionError) -> String {
     match error {
         ConnectionError::TimedOut => {
-            "nobody answers\nfix: is the server up, its port right, and UDP let through?".to_owned()
+            "no answer\nfix: check that the server runs, the port, and that UDP is allowed"
+                .to_owned()
         }
-        ConnectionError::ApplicationClosed(_) => "the server has ended".to_owned(),
-        // RFC 9001 section 4.8: 0x100 and the TLS alert; 0x128 is handshake_failure, and rustls
-        // says access_denied or bad_certificate of a certificate that was refused.
+        ConnectionError::ApplicationClosed(_) => "the server has closed the connection".to_owned(),
+        // RFC 9001 section 4.8: the error is 0x100 plus the TLS alert; 0x128 is handshake_failure.
+        // For a refused certificate rustls sends access_denied or bad_certificate.
         ConnectionError::TransportError(error) if error.to_string().contains("certificate") => {
-            format!("{error}\nfix: --pin the fingerprint that this server has printed")
+            format!("{error}\nfix: give --pin the fingerprint that this server has printed")
         }
         other => other.to_string(),
     }

@@ -1,9 +1,9 @@
-//! Files over QUIC: a server of one folder, and its client.
+//! File transfer over QUIC: a server for one folder, and its client.
 //!
-//! The protocol is `hq-interop`, which QUIC stacks test each other with: on a stream of its own a
-//! client says `GET /FILE`, and the server sends the file and ends the stream, or resets it with
-//! the number of a [`Refusal`]. noq runs on tokio, so this crate is the one of this project that is
-//! asynchronous inside; its functions block.
+//! The protocol is `hq-interop`, which QUIC stacks use to test each other. A client opens a stream
+//! and sends `GET /FILE`. The server sends the file and ends the stream, or resets the stream with
+//! the number of a [`Refusal`]. noq runs on tokio, so this crate is asynchronous inside, the only
+//! one of this project; its functions block.
 
 mod address;
 mod contain;
@@ -25,31 +25,31 @@ use std::time::Duration;
 use thiserror::Error;
 
 const ALPN: &[u8] = b"hq-interop";
-/// Of a stream, what may be on its way. noq ends a connection with more than 1,024 gaps in a stream
-/// ("too many gaps in stream buffer"); so much in datagrams of 1,200 bytes has no more, whatever is
-/// lost. It fills 190 Mbit/s times 100 ms.
+/// Flow-control window of a stream, in bytes. noq ends a connection with more than 1,024 gaps in a
+/// stream ("too many gaps in stream buffer"). This window in datagrams of 1,200 bytes cannot have
+/// more gaps, whatever is lost. It allows 190 Mbit/s at 100 ms.
 const WINDOW_BYTES: u32 = 2 * 1_024 * 1_200;
-/// Of a socket's buffers; the system gives at most `net.core.rmem_max` and `wmem_max`. With Linux'
-/// default of 208 KiB a burst on a fast path is lost in the receiver's own host.
+/// Size of a socket's buffers, in bytes; the system gives at most `net.core.rmem_max` and
+/// `wmem_max`. With Linux' default of 208 KiB, a burst on a fast path overflows the buffer of the
+/// receiving host.
 const SOCKET_BYTES: usize = 4 << 20;
-/// Bytes of a file, or of a stream, that are handled at once.
+/// Bytes of a file or a stream that are read at once.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Ctrl-C is noticed within this.
+/// How often the program checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
-/// A connection without a packet for so long is over.
+/// A connection ends after this long without a packet.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Why a server does not send a file; the number resets the stream.
+/// Why the server does not send a file; the stream is reset with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Refusal {
-    /// It is no `GET /FILE`.
+    /// The request is not `GET /FILE`.
     Request = 1,
     /// There is no such file in the folder.
     NoFile = 2,
-    /// It cannot be read.
     Unreadable = 3,
-    /// The client takes none of it.
+    /// The client did not read for too long.
     Stalled = 4,
 }
 
@@ -65,49 +65,34 @@ impl Refusal {
     }
 }
 
-/// Why a transfer, or a server, did not come about.
+/// Why a transfer failed, or a server did not start.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// Not an address of a file.
     #[error("{address:?}: {rule}\nfix: HOST:PORT/FILE, such as 192.0.2.1:4433/movie.mkv")]
-    Address {
-        address: String,
-        /// What is wrong with it.
-        rule: &'static str,
-    },
-    #[error("{0:?} is no fingerprint\nfix: the 64 hexadecimal digits that quic-serve has printed")]
+    Address { address: String, rule: &'static str },
+    #[error("{0:?} is no fingerprint\nfix: give the 64 hexadecimal digits that quic-serve prints")]
     Fingerprint(String),
-    /// The client was not told whom to trust.
-    #[error("whose certificate?\nfix: --pin FINGERPRINT, as quic-serve has printed it")]
+    /// The client has no fingerprint to check the server's certificate with.
+    #[error("no fingerprint to check the server by\nfix: give --pin with what quic-serve prints")]
     NoPin,
-    /// A file or a folder.
     #[error("{path}: {source}", path = path.display())]
-    File {
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    #[error("{address}: {source}\nfix: another --listen, or end who has the port")]
-    Socket {
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The other end is not there, or not who it should be.
+    File { path: PathBuf, source: io::Error },
+    #[error("{address}: {source}\nfix: choose another --listen, or end the program on that port")]
+    Socket { address: SocketAddr, source: io::Error },
+    /// The server did not answer, ended the connection, or has another certificate.
     #[error("{address}: {why}")]
     Connection {
         address: String,
-        /// What was seen, and the fix.
+        /// The reason, and the fix where there is one.
         why: String,
     },
     #[error("{address}: {why}")]
     Refused { address: String, why: &'static str },
-    /// Two connections brought different bytes.
-    #[error("{0}: two connections brought different bytes: the file has changed, or is damaged")]
+    #[error("{0}: two connections received different bytes; the file may have changed")]
     Differs(String),
     #[error("stopped")]
     Stopped,
-    /// No certificate, thread or datapath.
+    /// A certificate, thread or datapath could not be created.
     #[error("{0}")]
     Start(String),
 }
@@ -125,7 +110,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Error> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(start)
 }
 
-/// Windows of flow control that leave the path to congestion control.
+/// Flow-control windows large enough that congestion control sets the speed.
 fn transport() -> noq::TransportConfig {
     let mut transport = noq::TransportConfig::default();
     transport.stream_receive_window(WINDOW_BYTES.into());
@@ -134,17 +119,17 @@ fn transport() -> noq::TransportConfig {
     transport
 }
 
-/// A UDP socket with larger buffers, as far as the system gives them.
+/// A UDP socket with larger buffers, as far as the system allows.
 fn socket(address: SocketAddr) -> Result<UdpSocket, Error> {
     let failed = |source| Error::Socket { address, source };
     let socket = UdpSocket::bind(address).map_err(failed)?;
-    // Less is slower, and no error.
+    // Smaller buffers are slower, but not an error.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BYTES);
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, SOCKET_BYTES);
     Ok(socket)
 }
 
-/// An error with what is behind it, in one line.
+/// An error and its causes in one line.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -1,4 +1,4 @@
-//! The server.
+//! The server of a file transfer.
 
 use crate::contain::{REQUEST_BYTES_MAX, file_of};
 use crate::{
@@ -22,19 +22,18 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 
-/// Connections at once; further ones are refused.
+/// Connections at once; the server refuses further ones.
 const CONNECTIONS_MAX: usize = 4_096;
-/// With so many, further ones have to show first that their address is theirs (RFC 9000 section
-/// 8.1.2).
+/// From this many connections on, a client must first prove its address (RFC 9000 section 8.1.2).
 const CONNECTIONS_UNPROVEN_MAX: usize = CONNECTIONS_MAX / 8;
-/// Files at once, of each connection.
+/// Simultaneous files of one connection.
 const STREAMS_MAX: u32 = 64;
-/// Files at once, of all connections; who comes later waits. A file is a descriptor.
+/// Simultaneous files of all connections, because each needs a descriptor. Further requests wait.
 const FILES_MAX: usize = 768;
-/// A client that takes none of a file for so long has lost it.
+/// The server gives up on a client that reads nothing for this long.
 const STALL_MAX: Duration = Duration::from_secs(30);
 
-/// What decides how fast the server sends.
+/// The congestion control of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Controller {
     #[default]
@@ -45,30 +44,29 @@ pub enum Controller {
     Bbr,
 }
 
-/// How a server is started.
 #[derive(Clone, Debug)]
 pub struct Serve {
     pub folder: PathBuf,
-    /// Where; port 0: any.
+    /// The address to listen on; port 0 lets the system choose.
     pub listen: SocketAddr,
     pub controller: Controller,
     /// The agent's run directory.
     pub run_dir: PathBuf,
 }
 
-/// A file that was sent, or not.
+/// The result of a request.
 #[derive(Clone, Debug)]
 pub struct Served {
     pub remote: SocketAddr,
-    /// Its path in the folder, or what was asked for.
+    /// The path of the file in the folder; or the request, if there is no such file.
     pub file: String,
-    /// Until all of it was acknowledged.
+    /// From the request until all data was acknowledged.
     pub elapsed: Duration,
-    /// How much, and its SHA-256 in digits; or why not.
+    /// The number of bytes and their SHA-256 in hexadecimal digits; or why the file was not sent.
     pub sent: Result<(u64, String), String>,
 }
 
-/// A server that is bound and not running yet.
+/// A server whose socket is bound, but which does not serve yet.
 #[derive(Debug)]
 pub struct Server {
     endpoint: Endpoint,
@@ -84,7 +82,7 @@ struct Context {
     datapath: Option<Datapath>,
     crypto: Arc<dyn noq::crypto::ServerConfig>,
     local: SocketAddr,
-    told: Box<dyn Fn(Served) + Send + Sync>,
+    on_served: Box<dyn Fn(Served) + Send + Sync>,
 }
 
 impl fmt::Debug for Context {
@@ -94,10 +92,11 @@ impl fmt::Debug for Context {
 }
 
 impl Server {
-    /// Makes its certificate, finds the agent if there is one, and binds; `told` hears of files.
+    /// Creates a certificate, looks for the agent and binds the socket. `on_served` is called after
+    /// each request.
     pub fn bind(
         settings: &Serve,
-        told: impl Fn(Served) + Send + Sync + 'static,
+        on_served: impl Fn(Served) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
         let folder = settings.folder.canonicalize().map_err(on(&settings.folder))?;
         if !folder.is_dir() {
@@ -124,9 +123,9 @@ impl Server {
         let endpoint = endpoint.map_err(failed)?;
         let local = endpoint.local_addr().map_err(failed)?;
         let controller = settings.controller;
-        let told = Box::new(told);
+        let on_served = Box::new(on_served);
         let files = Semaphore::new(FILES_MAX);
-        let context = Context { folder, files, controller, datapath, crypto, local, told };
+        let context = Context { folder, files, controller, datapath, crypto, local, on_served };
         drop(inside);
         Ok(Self { endpoint, runtime, context: Arc::new(context), fingerprint })
     }
@@ -135,17 +134,17 @@ impl Server {
         self.context.local
     }
 
-    /// What its clients pin.
+    /// The fingerprint of the server's certificate.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
-    /// Its datapath, if the agent decides.
+    /// The datapath; `None` if the agent does not control the connections.
     pub fn datapath(&self) -> Option<&Datapath> {
         self.context.datapath.as_ref()
     }
 
-    /// Serves until `stop`.
+    /// Serves until `stop` is true.
     pub fn run(self, stop: Arc<AtomicBool>) {
         let Self { endpoint, runtime, context, .. } = self;
         runtime.block_on(async {
@@ -154,7 +153,7 @@ impl Server {
                 () = stopped(stop) => {}
             }
             endpoint.close(VarInt::from_u32(0), b"the server ends");
-            // The clients are told; who does not answer waits for its own timeout.
+            // Clients get a close message. One that does not answer runs into its own timeout.
             let _ =
                 tokio::time::timeout(Duration::from_secs(1), endpoint.wait_all_draining()).await;
         });
@@ -169,7 +168,7 @@ async fn accept(endpoint: &Endpoint, context: &Arc<Context>) {
         }
         let many = endpoint.open_connections() >= CONNECTIONS_UNPROVEN_MAX;
         if many && !incoming.remote_address_validated() {
-            // It is refused who cannot be asked to try again.
+            // An error means that the client cannot be asked to prove its address; it is refused.
             let _ = incoming.retry();
             continue;
         }
@@ -178,7 +177,7 @@ async fn accept(endpoint: &Endpoint, context: &Arc<Context>) {
 }
 
 impl Context {
-    /// noq does not tell a factory of whom its connection is, so each has one of its own.
+    /// noq does not tell a factory which connection it is for, so each connection gets its own.
     fn factory(
         &self,
         remote: SocketAddr,
@@ -208,14 +207,14 @@ impl Context {
 async fn converse(incoming: Incoming, context: Arc<Context>) {
     let (config, remote) = (context.config(&incoming), incoming.remote_address());
     let Ok(connecting) = incoming.accept_with(config) else { return };
-    // A handshake that fails is its client's affair.
+    // A failed handshake ends only this connection.
     let Ok(connection) = connecting.await else { return };
     while let Ok((send, receive)) = connection.accept_bi().await {
         let context = Arc::clone(&context);
         tokio::spawn(async move {
             let began = Clock::start();
             let (file, sent) = answer(&context, send, receive).await;
-            (context.told)(Served { remote, file, elapsed: began.elapsed(), sent });
+            (context.on_served)(Served { remote, file, elapsed: began.elapsed(), sent });
         });
     }
 }
@@ -236,12 +235,12 @@ async fn answer(
     };
     let name = file.strip_prefix(folder).unwrap_or(&file).display().to_string();
     // The semaphore is never closed.
-    let Ok(turn) = context.files.acquire().await else { return (name, Err("ended".to_owned())) };
+    let Ok(permit) = context.files.acquire().await else { return (name, Err("ended".to_owned())) };
     let sent = match open(&file).await {
         Some(file) => send_file(file, &mut send).await,
         None => Err(refuse(&mut send, Refusal::Unreadable)),
     };
-    drop(turn);
+    drop(permit);
     let sent = match sent {
         Ok(sent) => acknowledged(&mut send).await.map(|()| sent),
         Err(error) => Err(error),
@@ -249,7 +248,8 @@ async fn answer(
     (name, sent)
 }
 
-/// What has become something else since it was looked at is no file.
+/// Opens a file. Returns `None` if it has been replaced by a link, a device or a folder since it
+/// was checked.
 async fn open(path: &Path) -> Option<tokio::fs::File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = tokio::fs::OpenOptions::new();
@@ -259,7 +259,7 @@ async fn open(path: &Path) -> Option<tokio::fs::File> {
 }
 
 fn refuse(send: &mut SendStream, refusal: Refusal) -> String {
-    // A stream that is closed already needs no reset.
+    // An error means that the stream is closed already.
     let _ = send.reset(VarInt::from_u32(refusal as u32));
     Refusal::of(refusal as u64).to_owned()
 }
@@ -285,13 +285,13 @@ async fn send_file(mut file: tokio::fs::File, send: &mut SendStream) -> Sent {
     Ok((bytes, Digits(&hash.finalize()).to_string()))
 }
 
-/// The end of the stream, and that the client has all of it.
+/// Ends the stream, and waits until the client has received all of it.
 async fn acknowledged(send: &mut SendStream) -> Result<(), String> {
-    // It may have been closed by the client meanwhile, which the next line finds out.
+    // If the client has closed the stream meanwhile, the next line reports it.
     let _ = send.finish();
     match send.stopped().await {
         Ok(None) => Ok(()),
-        Ok(Some(_)) => Err("the client has stopped it".to_owned()),
+        Ok(Some(_)) => Err("the client has stopped the transfer".to_owned()),
         Err(error) => Err(with_causes(&error)),
     }
 }

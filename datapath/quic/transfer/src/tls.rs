@@ -1,4 +1,4 @@
-//! Certificates: the server makes its own, the client knows it by its fingerprint.
+//! Certificates: the server creates its own, and the client checks its fingerprint.
 
 use crate::{ALPN, Error, start};
 use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -12,10 +12,10 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use std::sync::Arc;
 
-/// The name in every certificate; the fingerprint is what counts.
+/// The host name in every certificate. It is not checked; the fingerprint is.
 pub const SERVER_NAME: &str = "remuda";
 
-/// SHA-256 of a certificate.
+/// The SHA-256 of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
@@ -24,7 +24,7 @@ impl Fingerprint {
         Self(Sha256::digest(certificate).into())
     }
 
-    /// Reads 64 hexadecimal digits; colons between them do not matter.
+    /// Parses 64 hexadecimal digits, with or without colons between them.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let refuse = || Error::Fingerprint(text.to_owned());
         let digits: Option<Vec<u32>> =
@@ -51,7 +51,7 @@ pub fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-/// A new certificate, and what the server needs of it.
+/// Creates a certificate, and the server's TLS configuration with it.
 pub fn server() -> Result<(Fingerprint, Arc<QuicServerConfig>), Error> {
     let made = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()]).map_err(start)?;
     let certificate = CertificateDer::from(made.cert);
@@ -68,7 +68,7 @@ pub fn server() -> Result<(Fingerprint, Arc<QuicServerConfig>), Error> {
     Ok((fingerprint, Arc::new(config)))
 }
 
-/// What a client needs that trusts the certificate of that fingerprint.
+/// The TLS configuration of a client that trusts only the certificate with this fingerprint.
 pub fn client(pin: Fingerprint) -> Result<Arc<QuicClientConfig>, Error> {
     let provider = Arc::new(ring::default_provider());
     let verifier = Arc::new(Pinned { pin, provider: Arc::clone(&provider) });
@@ -82,7 +82,7 @@ pub fn client(pin: Fingerprint) -> Result<Arc<QuicClientConfig>, Error> {
     Ok(Arc::new(QuicClientConfig::try_from(config).map_err(start)?))
 }
 
-/// Trusts one certificate; that the server has its key is checked as always.
+/// Trusts a single certificate. rustls still checks that the server has its private key.
 #[derive(Debug)]
 struct Pinned {
     pin: Fingerprint,
