@@ -98,6 +98,10 @@ pub struct AgentConfig {
     pub flows_max: u32,
     /// Drive Linux TCP of this host by the module tcp_remuda too, whenever it is loaded.
     pub module: bool,
+    /// Drive Linux TCP of this host by CCP's own module, ccp-kernel, which speaks netlink, whenever
+    /// the module is loaded. Any local user may send to its netlink group; the agent takes messages
+    /// of the kernel alone.
+    pub netlink: bool,
     /// Let applications of any user say what they want of their sockets: at the run directory's
     /// path with `.sock` appended.
     pub applications: bool,
@@ -123,6 +127,7 @@ impl Default for AgentConfig {
             bpf: true,
             flows_max: 8_192,
             module: true,
+            netlink: false,
             applications: true,
             event_log_bytes_max: 64 << 20,
         }
