@@ -6,7 +6,7 @@ use crate::author::{Authors, Line};
 use crate::clock;
 use crate::datapath::{Datapath, LetGo, Obey, Peer};
 use crate::host::Host;
-use crate::ipc::{BpfEnd, ModuleEnd, UnixEnd};
+use crate::ipc::{BpfEnd, ModuleEnd, NetlinkEnd, UnixEnd};
 use crate::lock::lock;
 use crate::memory::InKernel;
 use nix::poll::{PollFd, PollFlags, poll};
@@ -25,23 +25,27 @@ pub struct Datapaths {
     pub bpf: Option<BpfEnd>,
     /// Linux TCP by the kernel module, where it is loaded.
     pub module: Option<ModuleEnd>,
+    /// Linux TCP by CCP's own module.
+    pub netlink: Option<NetlinkEnd>,
     /// Datapaths behind the unix socket.
     pub unix: Option<UnixEnd>,
 }
 
 impl Datapaths {
     fn all(&self) -> impl Iterator<Item = &dyn Datapath> {
-        let Self { bpf, module, unix } = self;
+        let Self { bpf, module, netlink, unix } = self;
         let bpf = bpf.iter().map(|it| it as &dyn Datapath);
         let module = module.iter().map(|it| it as &dyn Datapath);
-        bpf.chain(module).chain(unix.iter().map(|it| it as &dyn Datapath))
+        let netlink = netlink.iter().map(|it| it as &dyn Datapath);
+        bpf.chain(module).chain(netlink).chain(unix.iter().map(|it| it as &dyn Datapath))
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Datapath> {
-        let Self { bpf, module, unix } = self;
+        let Self { bpf, module, netlink, unix } = self;
         let bpf = bpf.iter_mut().map(|it| it as &mut dyn Datapath);
         let module = module.iter_mut().map(|it| it as &mut dyn Datapath);
-        bpf.chain(module).chain(unix.iter_mut().map(|it| it as &mut dyn Datapath))
+        let netlink = netlink.iter_mut().map(|it| it as &mut dyn Datapath);
+        bpf.chain(module).chain(netlink).chain(unix.iter_mut().map(|it| it as &mut dyn Datapath))
     }
 }
 
