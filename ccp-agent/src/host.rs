@@ -260,6 +260,29 @@ impl Host {
         }
     }
 
+    /// When the next flow is to be woken, in microseconds of the monotonic clock.
+    pub fn wake_us(&self) -> Option<u64> {
+        self.flows.wake_us()
+    }
+
+    /// Wakes the flows whose arms' timers are due. `reach` is that of [`Self::poke`].
+    pub fn wake(
+        &mut self,
+        mut reach: impl FnMut(&Peer, &mut dyn FnMut(&mut dyn Obey)),
+        now_us: u64,
+    ) {
+        // No flow is due twice in one call: a flow's wakes lie a millisecond apart.
+        while let Some(id) = self.flows.take_due(now_us) {
+            let Some(key) = self.keys.get(&id).cloned() else { continue };
+            reach(&key.0, &mut |datapath| {
+                self.ordering(datapath, &key.0, |host, orders| {
+                    let Self { flows, config, recorder, .. } = host;
+                    flows.wake(id, Now { now_us, orders }.with(config, &mut **recorder));
+                });
+            });
+        }
+    }
+
     /// Lets `act` give orders to `peer`, and notes those that are refused.
     fn ordering(
         &mut self,

@@ -94,7 +94,7 @@ fn ours(name: &str) -> Fallible<Driver> {
                 let now_ns = clock::monotonic_ns();
                 end.beat(now_ns);
                 if !end.drain(&mut agent, now_ns) {
-                    run_loop::wait([&end as &dyn ccp_agent::datapath::Datapath], &[]);
+                    run_loop::wait([&end as &dyn ccp_agent::datapath::Datapath], &[], None);
                 }
             }
             Ok(())

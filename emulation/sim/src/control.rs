@@ -46,6 +46,21 @@ impl Control {
         }
     }
 
+    /// When the flow's arm wants to be woken.
+    pub fn wake_ns(&self) -> Option<u64> {
+        match self {
+            Self::Datapath(datapath) => datapath.wake_ns(),
+            Self::Fixed | Self::External(_) => None,
+        }
+    }
+
+    /// The timer of the flow's arm goes off.
+    pub fn wake(&mut self, now_ns: u64) {
+        if let Self::Datapath(datapath) = self {
+            datapath.wake(now_ns);
+        }
+    }
+
     /// A window that a timeout must not change.
     pub fn keeps_window(&self) -> bool {
         !matches!(self, Self::Datapath(_))

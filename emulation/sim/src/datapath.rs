@@ -126,6 +126,19 @@ impl Datapath {
         self.cwnd.settle(sender, sample, paced, now_ns);
     }
 
+    /// When the flow's arm wants to be woken.
+    pub fn wake_ns(&self) -> Option<u64> {
+        self.agent.wake_us().map(|at_us| at_us.saturating_mul(1_000))
+    }
+
+    /// The timer of the flow's arm goes off. What the arm decides takes effect as what it decides
+    /// at a report does: at the first ACK after the control delay.
+    pub fn wake(&mut self, now_ns: u64) {
+        if let Some(orders) = self.agent.wake(now_ns / 1_000) {
+            self.orders.push_back((now_ns + self.delay_ns, orders));
+        }
+    }
+
     /// The sender's timer found a loss.
     pub fn on_recovery(&mut self, now_ns: u64) {
         self.cwnd.begin(now_ns);

@@ -113,6 +113,8 @@ pub struct InProcess {
     ordered: Vec<SwitchOrder>,
     arm: &'static str,
     reports: u64,
+    /// When its arm wants to be woken, in simulated microseconds.
+    wake_us: Option<u64>,
 }
 
 impl std::fmt::Debug for InProcess {
@@ -166,6 +168,7 @@ impl InProcess {
             to,
             ordered: spec.switches.iter().rev().cloned().collect(),
             reports: 0,
+            wake_us: None,
         })
     }
 
@@ -193,7 +196,7 @@ impl InProcess {
     pub fn begin(&mut self, signals: Signals) -> Orders {
         let mut orders = Orders::default();
         if let Some(flow) = self.pending.take() {
-            self.step(signals, &mut orders, |engine, step| engine.start(flow, step));
+            self.step(signals.now_us, &mut orders, |engine, step| engine.start(flow, step));
         }
         orders
     }
@@ -201,6 +204,7 @@ impl InProcess {
     /// The flow is over.
     pub fn end(&mut self, now_ns: u64) {
         let Self { to, decisions, .. } = self;
+        self.wake_us = None;
         to.engine().end(to.flow, now_ns / 1_000, decisions);
     }
 
@@ -228,13 +232,13 @@ impl InProcess {
         let mut orders = Orders::default();
         let sid = self.to.flow;
         let report = Report { sid, uid, fields, signals: Some(signals) };
-        self.step(signals, &mut orders, |engine, step| {
+        self.step(signals.now_us, &mut orders, |engine, step| {
             engine.report(sid, &report, step);
         });
         let now_s = signals.now_us as f64 / 1e6;
         if let Some(order) = self.ordered.pop_if(|order| order.at_s <= now_s) {
             let why = Why::because("ordered by the scenario");
-            self.step(signals, &mut orders, |engine, step| {
+            self.step(signals.now_us, &mut orders, |engine, step| {
                 engine.want(sid, &order.to, &why);
                 engine.poke(sid, step);
             });
@@ -242,24 +246,33 @@ impl InProcess {
         Some(orders).filter(|orders| !orders.is_empty())
     }
 
-    fn step(
-        &mut self,
-        signals: Signals,
-        orders: &mut Orders,
-        act: impl FnOnce(&mut Flows, Step<'_>),
-    ) {
-        self.decisions.now_ns = signals.now_us * 1_000;
+    /// When its arm wants to be woken, in simulated microseconds.
+    pub fn wake_us(&self) -> Option<u64> {
+        self.wake_us
+    }
+
+    /// The timer of its arm goes off; what the agent wants, if anything is new.
+    pub fn wake(&mut self, now_us: u64) -> Option<Orders> {
+        let mut orders = Orders::default();
+        let id = self.to.flow;
+        self.step(now_us, &mut orders, |engine, step| engine.wake(id, step));
+        Some(orders).filter(|orders| !orders.is_empty())
+    }
+
+    fn step(&mut self, now_us: u64, orders: &mut Orders, act: impl FnOnce(&mut Flows, Step<'_>)) {
+        self.decisions.now_ns = now_us * 1_000;
         let mut engine = self.to.engine();
         let step = Step {
             config: &self.config,
             recorder: &mut self.decisions,
             orders: &mut |order| orders.add(order),
-            now_us: signals.now_us,
+            now_us,
         };
         act(&mut engine, step);
         if let Some(flow) = engine.get(self.to.flow) {
             self.arm = flow.arm();
             self.reports = flow.reports();
+            self.wake_us = flow.wake_us();
         }
     }
 }

@@ -293,6 +293,9 @@ impl Simulation {
             Event::Pace => self.with_tcp(flow, |tcp, now, timers, out| {
                 tcp.pace_timer(now, timers, out);
             }),
+            Event::Wake => {
+                self.with_tcp(flow, |tcp, now, timers, _| tcp.wake_timer(now, timers));
+            }
             Event::App => self.with_tcp(flow, |tcp, now, timers, out| tcp.write(now, timers, out)),
             Event::Ack | Event::Access => {
                 let Flow::Tcp(tcp) = &mut self.flows[flow as usize] else { return };
