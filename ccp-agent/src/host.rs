@@ -7,6 +7,7 @@
 mod prefer;
 
 use crate::catalogue::{self, Kind};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::datapath::{Agent, Obey, Peer};
 use crate::events::{Event, Recorder};
@@ -16,7 +17,7 @@ use crate::memory::Memory;
 use crate::online::Online;
 use crate::prefer::Preferences;
 use crate::samples::Basket;
-use crate::{Error, clock, programs};
+use crate::{Error, programs};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Why, native};
 use remuda_selector::antelope::memory::Network;
@@ -75,6 +76,7 @@ pub struct Host {
     default_of_ours: String,
     next_id: u32,
     pokes: Vec<u32>,
+    clock: Clock,
 }
 
 /// Of a flow whose datapath has no `FLOW` message: the IPv4 of its `CREATE`, in whatever order.
@@ -108,6 +110,11 @@ fn abilities(bits: u32) -> Abilities {
 
 impl Host {
     pub fn new(config: Config, recorder: Box<dyn Recorder>) -> Self {
+        Self::with_clock(config, recorder, Clock::Monotonic)
+    }
+
+    /// A host that takes the time from `clock`.
+    pub fn with_clock(config: Config, recorder: Box<dyn Recorder>, clock: Clock) -> Self {
         Self {
             default_of_ours: config.agent.default.clone(),
             preferences: Preferences::new(&config.prefer),
@@ -123,6 +130,7 @@ impl Host {
             abilities: HashMap::new(),
             next_id: 1,
             pokes: Vec::new(),
+            clock,
         }
     }
 
@@ -311,7 +319,7 @@ impl Host {
         let Some(id) = self.ids.remove(key) else { return };
         self.keys.remove(&id);
         self.preferences.ended(id);
-        let Some(flow) = self.flows.end(id, clock::monotonic_us(), &mut *self.recorder) else {
+        let Some(flow) = self.flows.end(id, self.clock.now_us(), &mut *self.recorder) else {
             return;
         };
         self.counts.closed += 1;
@@ -325,7 +333,7 @@ impl Host {
 
     /// What the flows leave when the agent does.
     pub fn leave_all(&mut self) {
-        self.flows.leave_all(clock::monotonic_us(), &mut *self.recorder);
+        self.flows.leave_all(self.clock.now_us(), &mut *self.recorder);
     }
 
     /// Forgets the destinations in that network, or all. Returns how many addresses and networks
@@ -342,7 +350,8 @@ impl Host {
 
     /// Gives a destination an initial window of its own, in segments; 0: none.
     pub fn set_initial_cwnd(&mut self, of: Network, pkts: u32) -> Result<(), Error> {
-        let done = self.memory_mut().set_initial_cwnd(of, pkts, clock::monotonic_s());
+        let now_s = self.clock.now_us() / 1_000_000;
+        let done = self.memory_mut().set_initial_cwnd(of, pkts, now_s);
         done.map_err(|error| Error::Refused(error.to_string()))?;
         self.record(&Event::InitialCwndSet { of: of.to_string(), initial_cwnd_pkts: pkts });
         Ok(())
@@ -384,7 +393,7 @@ impl Host {
 
     /// The live flows, in the order they came.
     pub fn rows(&self) -> Vec<Row> {
-        let now_us = clock::monotonic_us();
+        let now_us = self.clock.now_us();
         let datapath = |id| self.keys.get(&id).map(|key| key.0.to_string()).unwrap_or_default();
         let mut rows: Vec<Row> =
             self.flows.iter().map(|flow| flow.row(&datapath(flow.id()), now_us)).collect();
@@ -395,7 +404,7 @@ impl Host {
 
 impl Agent for Host {
     fn event(&mut self, datapath: &mut dyn Obey, peer: &Peer, event: Said<'_>) {
-        let now_us = clock::monotonic_us();
+        let now_us = self.clock.now_us();
         let key = |sid| (peer.clone(), sid);
         match event {
             Said::Hello(hello) => {

@@ -7,6 +7,7 @@ use crate::Error;
 use crate::cwnd::CwndSetter;
 use crate::destinations::Destination;
 use crate::in_process::{InProcess, Orders, Programs};
+use crate::recording::Recording;
 use crate::tcp::sender::{AckSample, Sender, State};
 use ccp_agent::Config;
 use remuda_scenarios::FlowSpec;
@@ -105,6 +106,11 @@ impl Datapath {
 
     pub fn agent(&self) -> &InProcess {
         &self.agent
+    }
+
+    /// See [`InProcess::record`].
+    pub fn record(&mut self, recording: Recording) {
+        self.agent.record(recording);
     }
 
     /// What an ACK, or the sender's timer, makes of the window and the rate.
