@@ -12,7 +12,7 @@ mod timer;
 use crate::config::Config;
 use crate::decode;
 use crate::events::{Event, Recorder};
-use crate::guard::{Guard, Rule};
+use crate::guard::{Fired, Guard};
 use crate::prefer::{By, Wants, Wish};
 use crate::programs::{self, Installed};
 use intervention::Intervention;
@@ -570,7 +570,7 @@ impl Flow {
 
     fn record_clamps(
         &mut self,
-        rules: Vec<Rule>,
+        rules: Fired,
         decision: Decision,
         now: Time,
         ctx: &mut Context<'_>,
@@ -581,7 +581,7 @@ impl Flow {
         }
         self.clamp_recorded = Some(now);
         let clamped = Event::Clamped {
-            rules,
+            rules: rules.iter().collect(),
             cwnd_bytes: decision.cwnd.0,
             rate_bytes_per_sec: decision.rate.map(|rate| rate.bytes_per_sec()),
         };
