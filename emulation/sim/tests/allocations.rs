@@ -32,17 +32,20 @@ fn count() {
 // SAFETY: each call goes to the system's allocator as it came; the counter is a thread's own and
 // needs no memory.
 unsafe impl GlobalAlloc for Counting {
+    // SAFETY: as the trait says; the caller keeps the contract.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
+    // SAFETY: as the trait says; the caller keeps the contract.
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         // SAFETY: the caller keeps the contract of `dealloc`, and `at` came from `System`.
         unsafe { System.dealloc(at, layout) }
     }
 
+    // SAFETY: as the trait says; the caller keeps the contract.
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         count();
         // SAFETY: the caller keeps the contract of `realloc`, and `at` came from `System`.
