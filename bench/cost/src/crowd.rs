@@ -20,8 +20,8 @@ use std::time::Duration;
 
 /// Two segments on Ethernet with TCP timestamps: a receiver acknowledges every second one.
 const WRITE_BYTES: usize = 2 * 1_448;
-/// A range of ephemeral ports has room for fewer than 28,000 flows to one port, and most hosts let a
-/// process have 20,000 descriptors.
+/// A range of ephemeral ports has room for fewer than 28,000 flows to one port, and many hosts let
+/// a process have 20,000 descriptors.
 const FLOWS_PER_LISTENER: usize = 10_000;
 /// After so many flows the agent gets time for their events.
 const OPENED: usize = 100;
