@@ -51,6 +51,21 @@ impl Control {
         }
     }
 
+    /// When the flow's arm wants to be woken.
+    pub fn wake_ns(&self) -> Option<u64> {
+        match self {
+            Self::Datapath(datapath) => datapath.wake_ns(),
+            Self::Fixed | Self::External(_) => None,
+        }
+    }
+
+    /// The timer of the flow's arm goes off.
+    pub fn wake(&mut self, now_ns: u64) {
+        if let Self::Datapath(datapath) = self {
+            datapath.wake(now_ns);
+        }
+    }
+
     /// Whether the window must stay as it is after a timeout.
     pub fn keeps_window(&self) -> bool {
         !matches!(self, Self::Datapath(_))

@@ -7,6 +7,7 @@ use crate::Error;
 use crate::cwnd::CwndSetter;
 use crate::destinations::Destination;
 use crate::in_process::{InProcess, Orders, Programs};
+use crate::recording::Recording;
 use crate::tcp::sender::{AckSample, Sender, State};
 use ccp_agent::Config;
 use remuda_scenarios::FlowSpec;
@@ -109,6 +110,11 @@ impl Datapath {
         &self.agent
     }
 
+    /// See [`InProcess::record`].
+    pub fn record(&mut self, recording: Recording) {
+        self.agent.record(recording);
+    }
+
     /// What an ACK, or the sender's timer, makes of the window and the rate.
     pub fn on_ack(&mut self, sender: &mut Sender, sample: &AckSample, now_ns: u64) {
         if sample.undone {
@@ -139,6 +145,19 @@ impl Datapath {
             sender.restart(idle_ns);
             self.cwnd = CwndSetter::new(sender.cwnd_pkts);
             self.flags.restarted = true;
+        }
+    }
+
+    /// When the flow's arm wants to be woken.
+    pub fn wake_ns(&self) -> Option<u64> {
+        self.agent.wake_us().map(|at_us| at_us.saturating_mul(1_000))
+    }
+
+    /// The timer of the flow's arm goes off. What the arm decides takes effect as what it decides
+    /// at a report does: at the first ACK after the control delay.
+    pub fn wake(&mut self, now_ns: u64) {
+        if let Some(orders) = self.agent.wake(now_ns / 1_000) {
+            self.orders.push_back((now_ns + self.delay_ns, orders));
         }
     }
 
