@@ -245,7 +245,7 @@ fn a_report_compares_and_its_exit_status_says_what_came_of_it() {
     fs::write(at.join("no.parquet"), "none").unwrap();
     for (line, part) in [
         ("nowhere --text", "nowhere: is not there"),
-        ("no.parquet --text", "is no table of this version"),
+        ("no.parquet --text", "is not a table of this version"),
     ] {
         let (status, printed) = report(at, line);
         assert!(status == Some(2) && printed.contains(part), "{line}: {printed}");
