@@ -154,7 +154,8 @@ fn runs_that_cannot_be_kept_are_in_the_table_with_a_warning() {
     assert!(!output.status.success(), "{printed}");
     assert_eq!(printed.matches("cannot keep a run: kept/").count(), 1, "{printed}");
     assert!(
-        printed.contains("matrix.parquet: ") && printed.contains("goes on from what is kept"),
+        printed.contains("matrix.parquet: ")
+            && printed.contains("continues with the remaining runs"),
         "{printed}"
     );
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 4, "they are printed");
@@ -204,7 +205,7 @@ fn ctrl_c_keeps_what_was_run() {
     let output = child.wait_with_output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{printed}");
-    assert!(printed.contains("of 276 runs done; the same command goes on from there"), "{printed}");
+    assert!(printed.contains("of 276 runs done; run the same command again"), "{printed}");
     let (rows, _) = ROWS.read(&folder.path().join("out/matrix/matrix.parquet")).unwrap();
     assert!(!rows.is_empty() && rows.len() < 276, "{}", rows.len());
 }
