@@ -27,7 +27,8 @@
 static struct kfifo_rec_ptr_2 records;
 static void *records_memory;
 static DEFINE_SPINLOCK(records_lock); /* producers, and resets */
-static u64 unread_since_ns;	      /* under records_lock: time of the oldest waiting record, or 0 */
+/* Guarded by records_lock: when the oldest waiting record came, or 0. */
+static u64 unread_since_ns;
 static DEFINE_MUTEX(read_mutex);
 static DEFINE_MUTEX(message_mutex); /* messages, and open and close by the agent */
 static DECLARE_WAIT_QUEUE_HEAD(readers);

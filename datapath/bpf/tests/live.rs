@@ -1,5 +1,4 @@
-//! The datapath on the running kernel, with real sockets on loopback. Without root each test prints
-//! `SKIPPED`.
+//! The datapath on the running kernel, with sockets on loopback. Without root each test is skipped.
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 
@@ -195,8 +194,7 @@ impl Drop for Traffic {
     }
 }
 
-/// On loopback the segment size depends on the peer's window. Tests compare windows in bytes, so
-/// they need a fixed segment size.
+/// Loopback's segment size depends on the peer's window, but tests compare windows in bytes.
 fn fix_segment_size(listener: &TcpListener) {
     let bytes: libc::c_int = 1_448;
     // SAFETY: a valid integer of that size.
@@ -603,10 +601,7 @@ fn a_flow_begins_as_its_destination_is_remembered_and_obeys_from_the_first_word_
         agent.install(7, COUNTS);
         agent.install(8, COUNTS);
         let beginning = Beginning { program_uid: Some(7), initial_cwnd_pkts: 33 };
-        agent
-            .datapath
-            .set_destination(around(address, 8), beginning)
-            .expect("the program is installed");
+        agent.datapath.set_destination(around(address, 8), beginning).expect("it is set");
         let traffic = Traffic::start(address, &name_of(&agent));
         assert!((33..1_000).contains(&cwnd_pkts(&traffic.socket)), "Reno may have grown it");
         let fields = agent.wait(0, reported(7));
@@ -625,15 +620,9 @@ fn a_flow_begins_as_its_destination_is_remembered_and_obeys_from_the_first_word_
             thread::sleep(TURN);
         }
         // 8000 segments of 1448 bytes, less what options take of each.
-        assert!(
-            (8_000..8_100).contains(&cwnd_pkts(&traffic.socket)),
-            "the program sets the window"
-        );
+        assert!((8_000..8_100).contains(&cwnd_pkts(&traffic.socket)), "now it sets the window");
         let restarted = |heard: &&Heard| reported(7)(heard).is_some_and(|it| it[1] < before);
-        assert!(
-            !agent.heard[from..].iter().any(|heard| restarted(&heard)),
-            "the program keeps its registers"
-        );
+        assert!(!agent.heard[from..].iter().any(|heard| restarted(&heard)), "the total grows on");
         agent.wait(from, |heard| reported(7)(heard).filter(|_| heard.1[1] > 5_000_000));
         agent.set_program(sid, 8, None);
         let total = agent.wait(from, reported(8))[1];
@@ -643,8 +632,7 @@ fn a_flow_begins_as_its_destination_is_remembered_and_obeys_from_the_first_word_
     }
 }
 
-/// The window, in segments, of a new connection whose socket asked for `algorithm` before it
-/// connected.
+/// The window of a new connection whose socket asked for `algorithm` before, in segments.
 fn window_at_birth(address: &str, algorithm: &str) -> u32 {
     use std::os::fd::FromRawFd;
     let listener = TcpListener::bind(address).expect("a port of loopback");
@@ -672,8 +660,7 @@ fn sockaddr(to: std::net::SocketAddr) -> (libc::sockaddr_in6, libc::socklen_t) {
             (name, size_of::<libc::sockaddr_in6>() as u32)
         }
         IpAddr::V4(ip) => {
-            // `sockaddr_in` has its port at the same offset, and its address where IPv6 has the
-            // flow info.
+            // `sockaddr_in` has the port at the same offset, and the address at sin6_flowinfo.
             name.sin6_family = libc::AF_INET as u16;
             name.sin6_port = to.port().to_be();
             name.sin6_flowinfo = ip.to_bits().to_be();
@@ -701,10 +688,7 @@ fn the_longest_prefix_holds_and_a_silent_agent_has_no_say() {
             assert_eq!(window_at_birth(address, &name), want, "{address} {network:?}");
         }
         agent.datapath.forget_destination(around(address, 0)).expect("it is forgotten");
-        agent
-            .datapath
-            .forget_destination(around(address, 0))
-            .expect("forgetting twice is no error");
+        agent.datapath.forget_destination(around(address, 0)).expect("forgetting twice is fine");
         agent.listen();
         assert_eq!(window_at_birth(address, &name), 60, "the wider network's window applies again");
         let unknown = Beginning { program_uid: Some(9), initial_cwnd_pkts: 5 };

@@ -155,7 +155,6 @@ impl Sender {
         }
     }
 
-    /// Segments in flight.
     pub fn in_flight_pkts(&self) -> u32 {
         self.board.in_flight_pkts()
     }
@@ -234,7 +233,6 @@ impl Sender {
         self.written_pkts = self.board.next();
     }
 
-    /// Handles an ACK.
     pub fn acknowledge(&mut self, ack: &Packet, now_ns: u64) -> AckSample {
         let una = self.board.una();
         let mut sample = self.deliver(ack, now_ns);
