@@ -6,7 +6,7 @@
 const BURST_SHIFT: u32 = 10;
 /// `net.ipv4.tcp_min_tso_segs`.
 const BURST_PKTS_MIN: u32 = 2;
-/// The most bytes of one skb.
+/// The most bytes in one skb.
 const BURST_BYTES_MAX: u64 = 65_536;
 
 /// The pacing state of a sender.
