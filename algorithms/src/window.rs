@@ -124,7 +124,7 @@ pub fn scale(a: Bytes, num: Bytes, den: Bytes) -> Bytes {
     Bytes(u64::try_from(wide).unwrap_or(u64::MAX))
 }
 
-/// Linux' `tcp_current_ssthresh()`: a window above this threshold does not go back to slow start.
+/// Three quarters of a window, as in Linux' `tcp_current_ssthresh()`.
 fn three_quarters(cwnd: Bytes) -> Bytes {
     Bytes(cwnd.0 / 4 * 3)
 }

@@ -475,5 +475,5 @@ def test_a_matrix_on_real_tcp_has_python_arms_beside_ours(tmp_path: Path) -> Non
     assert all(row["utilisation"] > 0.7 for row in rows), rows
     what += ["--author", tmp_path / "breaks.py"]
     failed = remuda("matrix", *what, "--arm", "breaks", ok=False)
-    assert "breaks gave its flow up" in failed.stderr
+    assert "breaks lost its flow to another arm" in failed.stderr
     assert "KeyError: 'a second'" in failed.stderr

@@ -86,7 +86,7 @@ impl Control {
         }
     }
 
-    /// The name of the arm that drives the flow, or of the other kind of control.
+    /// The name of the arm that drives the flow; `window` or `external` for a flow without an arm.
     pub fn arm(&self) -> Arc<str> {
         Arc::from(match self {
             Self::Fixed => "window",
