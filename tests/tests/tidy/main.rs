@@ -145,7 +145,7 @@ const CLOCKS: [&str; 3] =
     ["ccp-agent/src/clock.rs", "emulation/live/src/clock.rs", "datapath/quic/src/clock.rs"];
 
 /// Who is built on a QUIC stack that is: noq and quinn run on tokio.
-const ASYNC: [&str; 3] = ["datapath/quic/examples/", "datapath/quic/transfer/", "bench/quic/"];
+const ASYNC: [&str; 3] = ["datapath/quic/examples/", "datapath/quic/transfer/", "bench/"];
 
 /// layout.h's names, and layout.rs's values.
 const SHARED: &[(&str, u64)] = &[

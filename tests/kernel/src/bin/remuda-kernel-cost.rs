@@ -1,9 +1,9 @@
 //! Measures the cost of an ACK in the kernel module, in instructions: docs/kernel-module.md.
 
 use clap::Parser;
+use remuda_bench::stats::{Origin, document};
 use remuda_guest::Processors;
 use remuda_kernel::{Machine, build};
-use remuda_stats::{Origin, document};
 use remuda_tests::Fallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
