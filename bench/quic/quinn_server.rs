@@ -5,7 +5,7 @@ use quinn::rustls::crypto::ring;
 use quinn::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use quinn::{Endpoint, Incoming, ServerConfig, TransportConfig, rustls};
 use remuda_quic::Settings;
-use remuda_quinn::{Datapath, Factory};
+use remuda_quic::quinn::{Datapath, Factory};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::net::SocketAddr;

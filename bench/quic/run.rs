@@ -2,7 +2,7 @@
 
 use crate::quinn_server;
 use remuda_live::{LinkSpec, PathSpec, QueueSpec, Testbed};
-use remuda_quic_transfer::{
+use remuda_quic::transfer::{
     Controller, Error as Transfer, Fingerprint, Get, Serve, Server, Target,
 };
 use std::fmt;

@@ -5,7 +5,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use remuda_live::transfer::Transfer;
 use remuda_live::{Clock, Testbed};
-use remuda_quic_transfer::{Fingerprint, Get, Target};
+use remuda_quic::transfer::{Fingerprint, Get, Target};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs;

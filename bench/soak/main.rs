@@ -16,7 +16,7 @@ use load::{Files, Kind, Load, Slot, Tally};
 use memory::Memory;
 use remuda_bench::stats::Origin;
 use remuda_live::{Clock, LinkSpec, PathSpec, QueueSpec, Testbed};
-use remuda_quic_transfer::Fingerprint;
+use remuda_quic::transfer::Fingerprint;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};

@@ -1,6 +1,6 @@
 //! Finds the file that a request names, and checks that it lies in the served folder.
 
-use crate::Refusal;
+use crate::transfer::Refusal;
 use std::path::{Component, Path, PathBuf};
 
 /// The longest request, in bytes.

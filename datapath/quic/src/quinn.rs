@@ -1,14 +1,13 @@
-//! The congestion controller for quinn 0.11, built on `remuda-quic`.
+//! The congestion controller for quinn 0.11, built on [`Flow`].
 //!
 //! quinn asks its controller for a window only: its pacer sends 5/4 of a window in a round trip.
 //! The datapath's `HELLO` says so, and instead of a rate the agent sends the window that the rate
 //! would fill. quinn does not identify sent or lost packets, and does not report when the window
-//! was full. `docs/quic.md` has the measured cost. If you can choose, use noq and
-//! `remuda_quic::Factory`.
+//! was full. `docs/quic.md` has the measured cost. If you can choose, use noq.
 
+use crate::{Error, Flow, Identity, Settings, capability};
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
-use remuda_quic::{Error, Flow, Identity, Settings, capability};
 use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,26 +16,26 @@ use std::time::Instant;
 /// What a datapath with quinn can do; some signals are inferred.
 pub const CAPABILITIES: u32 = capability::SIGNALS;
 
-/// Like `remuda_quic::Datapath`, but its `HELLO` tells the agent what quinn lacks. Use it for
+/// Like [`crate::Datapath`], but its `HELLO` tells the agent what quinn lacks. Use it for
 /// connections of quinn only.
 #[derive(Clone, Debug)]
-pub struct Datapath(remuda_quic::Datapath);
+pub struct Datapath(crate::Datapath);
 
 impl Datapath {
     /// Starts the datapath and its thread, and looks for the agent.
     ///
     /// # Errors
     ///
-    /// As `remuda_quic::Datapath::start`.
+    /// As [`crate::Datapath::start`].
     pub fn start(settings: Settings) -> Result<Self, Error> {
-        remuda_quic::Datapath::start_with(settings, CAPABILITIES).map(Self)
+        crate::Datapath::start_with(settings, CAPABILITIES).map(Self)
     }
 }
 
-/// Like `remuda_quic::Factory`.
+/// Makes the controllers of connections, as the factory for noq does.
 #[derive(Clone, Debug)]
 pub struct Factory {
-    datapath: remuda_quic::Datapath,
+    datapath: crate::Datapath,
     identity: Identity,
 }
 

@@ -1,15 +1,15 @@
 //! The server of a file transfer.
 
-use crate::contain::{REQUEST_BYTES_MAX, file_of};
-use crate::{
+use crate::transfer::contain::{REQUEST_BYTES_MAX, file_of};
+use crate::transfer::{
     CHUNK_BYTES, Error, Fingerprint, Refusal, on, runtime, socket, start, stopped, tls, transport,
     with_causes,
 };
+use crate::{Clock, Datapath, Factory, Settings};
 use noq::congestion::{Bbr3Config, ControllerFactory, CubicConfig, NewRenoConfig};
 use noq::{
     Endpoint, EndpointConfig, Incoming, RecvStream, SendStream, ServerConfig, TokioRuntime, VarInt,
 };
-use remuda_quic::{Clock, Datapath, Factory, Settings};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use std::fmt;

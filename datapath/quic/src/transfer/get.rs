@@ -1,8 +1,9 @@
 //! The client of a file transfer.
 
-use crate::serve::Digits;
-use crate::tls::SERVER_NAME;
-use crate::{
+use crate::Clock;
+use crate::transfer::serve::Digits;
+use crate::transfer::tls::SERVER_NAME;
+use crate::transfer::{
     CHUNK_BYTES, Error, Fingerprint, Refusal, Target, on, runtime, socket, start, stopped, tls,
     transport,
 };
@@ -10,7 +11,6 @@ use noq::{
     ClientConfig, ConnectionError, Endpoint, EndpointConfig, ReadError, RecvStream, TokioRuntime,
     VarInt,
 };
-use remuda_quic::Clock;
 use sha2::{Digest, Sha256};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};

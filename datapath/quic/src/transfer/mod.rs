@@ -2,8 +2,8 @@
 //!
 //! The protocol is `hq-interop`, which QUIC stacks use to test each other. A client opens a stream
 //! and sends `GET /FILE`. The server sends the file and ends the stream, or resets the stream with
-//! the number of a [`Refusal`]. noq runs on tokio, so this crate is asynchronous inside, the only
-//! one of this project; its functions block.
+//! the number of a [`Refusal`]. noq runs on tokio, so this module is asynchronous inside; its
+//! functions block.
 
 mod address;
 mod contain;

@@ -1,6 +1,6 @@
 //! Certificates: the server creates its own, and the client checks its fingerprint.
 
-use crate::{ALPN, Error, start};
+use crate::transfer::{ALPN, Error, start};
 use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,

@@ -1,6 +1,6 @@
 //! The address of a file: `HOST:PORT/FILE`, with or without `quic://` in front.
 
-use crate::Error;
+use crate::transfer::Error;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 
