@@ -45,7 +45,7 @@ lint: setup ## Check formatting, lints and shell scripts
 test-rust: setup ## Run the deterministic tests: no root, no network
 	$(CARGO) test -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire \
 		-p ccp-agent -p remuda -p remuda-client -p remuda-vm -p remuda-oracle \
-		-p remuda-scenarios -p remuda-results -p remuda-real -p remuda-python \
+		-p remuda-scenarios -p remuda-results -p remuda-python \
 		-p remuda-quic --features remuda-quic/quinn,remuda-quic/transfer
 	$(CARGO) test -p remuda-live --lib
 	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-report

@@ -10,7 +10,7 @@ pub enum Error {
     Matrix(#[from] remuda_matrix::Error),
     /// Real TCP cannot run a scenario.
     #[error(transparent)]
-    Real(#[from] remuda_real::Error),
+    Real(#[from] remuda_live::real::Error),
     #[error("stopped with {done} of {all} runs done; the same command goes on from there")]
     Stopped {
         /// Number of runs that are done and stored.

@@ -8,8 +8,8 @@ use crate::antelope::Error;
 use crate::antelope::figures::Figures;
 use crate::antelope::scene::{CELLS, Files, Scene};
 use remuda_live::STOLEN_MAX;
+use remuda_live::real::{Agents, AuthorsFiles, named_drivers};
 use remuda_matrix::{Done, Job, Plan, Progress, Store, Watched, measure_each};
-use remuda_real::{Agents, AuthorsFiles, named_drivers};
 use remuda_scenarios::outcome::{FlowOutcome, Outcome, Switch};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -53,11 +53,11 @@ pub fn run(
     let drivers = named_drivers(plan.jobs.iter().map(|job| &job.scenario));
     let agents = Agents::start(remuda, &drivers, &AuthorsFiles::default())?;
     let outcome_of = |job: &Job| {
-        let said = |error: remuda_real::Error| error.to_string();
+        let said = |error: remuda_live::real::Error| error.to_string();
         let tested = job.environment.tested_flows(&job.scenario);
         let work = || {
             let before = agents.events(&job.driver)?.len();
-            let mut ran = remuda_real::run(&job.scenario, &agents, stopped)?;
+            let mut ran = remuda_live::real::run(&job.scenario, &agents, stopped)?;
             if let Some(ran) = &mut ran {
                 let events = agents.events(&job.driver)?;
                 note_switches(&mut ran.outcome, &tested, events.get(before..).unwrap_or_default());

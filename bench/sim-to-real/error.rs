@@ -14,7 +14,7 @@ pub enum Error {
     Sim { scenario: String, source: Box<remuda_sim::Error> },
     /// Real TCP cannot run the scenario.
     #[error(transparent)]
-    Real(#[from] Box<remuda_real::Error>),
+    Real(#[from] Box<remuda_live::real::Error>),
     /// The guest cannot be made.
     #[error(transparent)]
     NoGuest(#[from] remuda_guest::Error),
@@ -31,8 +31,8 @@ impl From<remuda_scenarios::Error> for Error {
     }
 }
 
-impl From<remuda_real::Error> for Error {
-    fn from(error: remuda_real::Error) -> Self {
+impl From<remuda_live::real::Error> for Error {
+    fn from(error: remuda_live::real::Error) -> Self {
         Self::Real(Box::new(error))
     }
 }

@@ -4,7 +4,7 @@
 use crate::sim_to_real::Error;
 use crate::sim_to_real::measure::{Figures, NEVER, Ran, bottleneck};
 use remuda_guest::Guest;
-use remuda_real::{Agents, AuthorsFiles, named_drivers};
+use remuda_live::real::{Agents, AuthorsFiles, named_drivers};
 use remuda_scenarios::Scenario;
 use std::fs;
 use std::path::Path;
@@ -65,7 +65,7 @@ impl Guests {
 pub fn run_alone(file: &Path, remuda: &Path) -> Result<(), Error> {
     let scenario = Scenario::load(file)?;
     let agents = Agents::start(remuda, &named_drivers([&scenario]), &AuthorsFiles::default())?;
-    let run = remuda_real::run(&scenario, &agents, &NEVER)?.expect("nobody stops it");
+    let run = remuda_live::real::run(&scenario, &agents, &NEVER)?.expect("nobody stops it");
     agents.stop()?;
     let figures = Figures::of(&run.outcome, bottleneck(&scenario));
     let ran = Ran { figures, lost_by_host: run.lost_by_host, stolen: 0.0 };

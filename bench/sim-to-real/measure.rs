@@ -12,7 +12,7 @@ use crate::stats::RoundsOf;
 use crate::stats::Spread;
 use remuda_link::LinkSpec;
 use remuda_live::STOLEN_MAX;
-use remuda_real::{Agents, AuthorsFiles, named_drivers};
+use remuda_live::real::{Agents, AuthorsFiles, named_drivers};
 use remuda_scenarios::outcome::Outcome;
 use remuda_scenarios::{Driver, Scenario};
 use serde::{Deserialize, Serialize};
@@ -300,7 +300,7 @@ fn run_here(scenario: &Scenario, tries: u32, agents: &Agents) -> Result<Ran, Err
     let again = |stolen: f64| {
         eprintln!("{:.1} % of a processor was stolen: run again", stolen * 100.0);
     };
-    let work = || remuda_real::run(scenario, agents, &NEVER);
+    let work = || remuda_live::real::run(scenario, agents, &NEVER);
     let (run, stolen) = remuda_live::least_disturbed(tries, work, again)?;
     let run = run.expect("nobody stops it");
     let figures = Figures::of(&run.outcome, bottleneck(scenario));

@@ -35,7 +35,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("remuda-vm", &["remuda-wire"]),
     ("remuda-quic", &["remuda-vm", "remuda-wire"]),
     ("remuda-link", &[]),
-    ("remuda-live", &["remuda-link"]),
+    ("remuda-live", &["ccp-agent", "remuda-client", "remuda-link", "remuda-scenarios"]),
     ("remuda-scenarios", &["remuda-algorithms", "remuda-link"]),
     ("remuda-results", &["remuda-link", "remuda-scenarios"]),
     (
@@ -64,7 +64,6 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "remuda-matrix",
         &["ccp-agent", "remuda-link", "remuda-results", "remuda-scenarios", "remuda-sim"],
     ),
-    ("remuda-real", &["ccp-agent", "remuda-client", "remuda-live", "remuda-scenarios"]),
     (
         "remuda-report",
         &[
@@ -101,7 +100,6 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "remuda-live",
             "remuda-matrix",
             "remuda-quic",
-            "remuda-real",
             "remuda-report",
             "remuda-results",
             "remuda-samples",

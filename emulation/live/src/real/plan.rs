@@ -1,7 +1,7 @@
 //! Translates a scenario for real TCP, and refuses what real TCP does not support.
 
-use crate::Error;
-use remuda_live::{DirectionStats, PathSpec, PathStats};
+use crate::real::Error;
+use crate::{DirectionStats, PathSpec, PathStats};
 use remuda_scenarios::{Driver, FlowSpec, Scenario};
 use std::fmt::Display;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! One agent for each named driver, so that flows of several drivers may start at any time.
 
-use crate::Error;
-use crate::plan::Reached;
+use crate::real::Error;
+use crate::real::plan::Reached;
 use ccp_agent::author::Process;
 use ccp_agent::author::door::{self, Lease};
 use ccp_agent::catalogue::{self, Kind};

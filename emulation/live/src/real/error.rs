@@ -7,7 +7,7 @@ pub enum Error {
     #[error(transparent)]
     Scenario(Box<remuda_scenarios::Error>),
     #[error(transparent)]
-    Live(#[from] remuda_live::Error),
+    Live(#[from] crate::Error),
     #[error(transparent)]
     Agent(#[from] ccp_agent::Error),
     /// The scenario uses a setting that only the simulator supports.

@@ -7,11 +7,11 @@
 //! of the scenario, and bytes that arrive later do not count. Drivers and settings that only the
 //! simulator supports are refused (`plan.rs`).
 
-use crate::Error;
-use crate::agents::Agents;
-use crate::flow::{self, Ends, Shared, Socket};
-use crate::plan::{Plan, PlannedFlow};
-use remuda_live::{Clock, Nanos, PathStats, Testbed};
+use crate::real::Error;
+use crate::real::agents::Agents;
+use crate::real::flow::{self, Ends, Shared, Socket};
+use crate::real::plan::{Plan, PlannedFlow};
+use crate::{Clock, Nanos, PathStats, Testbed};
 use remuda_scenarios::Scenario;
 use remuda_scenarios::outcome::{
     Engine, FlowOutcome, FlowSample, LinkOutcome, LinkSample, Outcome,
@@ -55,7 +55,7 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 ///
-/// Errors of [`check`](crate::check()), of the system, of the testbed, and of a flow's sockets.
+/// Errors of [`check`](crate::real::check()), of the system, of the testbed, and of a flow's sockets.
 pub fn run(
     scenario: &Scenario,
     agents: &Agents,

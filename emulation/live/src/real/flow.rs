@@ -1,10 +1,10 @@
 //! A flow on real TCP: a socket at each end, a thread that writes, and one that reads.
 
-use crate::Error;
-use crate::plan::PlannedFlow;
-use crate::run::span;
-use remuda_live::transfer::set_algorithm;
-use remuda_live::{Clock, Nanos, Testbed};
+use crate::real::Error;
+use crate::real::plan::PlannedFlow;
+use crate::real::run::span;
+use crate::transfer::set_algorithm;
+use crate::{Clock, Nanos, Testbed};
 use rustix::net::sockopt::set_socket_linger;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
