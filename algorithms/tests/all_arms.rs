@@ -54,6 +54,7 @@ prop_compose! {
             CwndUse::Little, CwndUse::Half, CwndUse::Full,
         ])),
         (app_limited, in_recovery) in any::<(bool, bool)>(),
+        (undone, restarted) in (prop::bool::weighted(0.1), prop::bool::weighted(0.1)),
         own in prop::array::uniform1(any_number()),
     ) -> Measurement {
         Measurement {
@@ -68,6 +69,8 @@ prop_compose! {
             in_flight: Bytes(in_flight),
             app_limited,
             in_recovery,
+            undone,
+            restarted,
             cwnd: Bytes(cwnd),
             mss: Bytes(mss),
             ack_train,

@@ -18,7 +18,7 @@
 #define REPORT_IN_RECOVERY 2
 #define REPORT_CWND_FULL 4 /* the window held the sender back */
 #define REPORT_CWND_HALF 8 /* a flight used at least half of it */
-#define REPORT_UNDONE 16   /* the stack found its last recovery spurious */
+#define REPORT_UNDONE 16    /* the stack found its last recovery spurious */
 #define REPORT_RESTARTED 32 /* the flow was idle, and its window is a restart window */
 
 /* A flow, between two of its ACKs. */

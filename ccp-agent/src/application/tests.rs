@@ -90,9 +90,9 @@ fn what_makes_no_sense_is_refused_and_all_descriptors_are_closed() {
     let fd = here.as_raw_fd();
     let (one, mut other) = UnixStream::pair().expect("a pair");
     for (request, sockets, part) in [
-        (&b"prefer 0 1000"[..], &[][..], "22 one socket"),
-        (b"prefer 0 1000", &[fd, fd], "22 one socket"),
-        (b"prefer 0 1000", &[fd; 200], "22 one socket"),
+        (&b"prefer 0 1000"[..], &[][..], "22 a request must pass exactly one socket"),
+        (b"prefer 0 1000", &[fd, fd], "22 a request must pass exactly one socket"),
+        (b"prefer 0 1000", &[fd; 200], "22 a request must pass exactly one socket"),
         (b"prefer 0 1000", &[one.as_raw_fd()], "93 the socket is not TCP"),
         (b"prefer 0 0", &[fd], "22 a request is"),
         (b"flows", &[fd], "22 a request is"),
