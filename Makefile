@@ -49,15 +49,13 @@ test-rust: setup ## Run the deterministic tests: no root, no network
 		-p remuda-quic --features remuda-quic/quinn,remuda-quic/transfer
 	$(CARGO) test -p remuda-live --lib
 	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-report
-	$(CARGO) test --release -p remuda-bench --lib --bins --test antelope --test arms --test switches \
-		-- --skip live_
+	$(CARGO) test --release -p remuda-bench --lib --bins --test antelope --test arms --test switches
 
 .PHONY: test-live
 test-live: build ## Test with real TCP, BPF and namespaces (root; else prints SKIPPED)
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --no-fail-fast \
 		-p remuda-bpf -p remuda-live -p remuda-conformance -p remuda-tests \
 		-- --test-threads=1 --nocapture
-	$(CARGO) test -p remuda-bench --bin remuda-bench -- --test-threads=1 --nocapture
 
 .PHONY: guest
 guest: setup ## Fetch QEMU and the Debian kernel for the virtual machines of tests

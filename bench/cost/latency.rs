@@ -3,14 +3,13 @@
 //! Both sides run the same program and the same algorithm (echo.rs) on the same kind of flow. Ours
 //! is what the agent's run loop does with the BPF datapath: ring buffer, the flow host's whole work
 //! on each report, slots in shared memory. The other one is an unmodified `portus::RunBuilder`
-//! behind its unix socket, with a bridge to the same BPF datapath (bridge.rs), in threads of one
-//! process: that spares it a change of address spaces.
+//! behind its unix socket, with the bridge of `remuda datapath` to the same BPF datapath, in threads
+//! of one process: that spares it a change of address spaces.
 //!
 //! *Written* is when the answer stands in the flow's slot, *applied* when the flow's next ACK takes
 //! it. The ACKs' spacing is in the latter and is the same for both. Rounds that others disturbed
 //! (cpu.rs) are run again, within limits; of too few undisturbed ones nothing is concluded.
 
-use crate::bridge::{Bridge, agent_address};
 use crate::cpu::Meter;
 use crate::echo::{Echo, EchoAgent, Samples};
 use crate::traffic::{Load, Traffic};
@@ -25,9 +24,11 @@ use ccp_agent::lock::lock;
 use ccp_agent::run_loop;
 use portus::RunBuilder;
 use portus::ipc::{BackendBuilder, Blocking, unix};
+use remuda::{AgentSocket, Bridge};
 use remuda_bench::stats::{Spread, percentile, sorted};
 use remuda_bpf::{Datapath, Settings};
 use remuda_live::VethPair;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -38,6 +39,8 @@ const PERCENTS: [f64; 3] = [50.0, 95.0, 99.0];
 const TRICKLE: Load = Load::Trickle(Duration::from_micros(50));
 /// What is measured in this time from a flow's start does not count.
 const WARM_UP: Duration = Duration::from_millis(200);
+/// The folder in which portus binds its sockets.
+const PORTUS_FOLDER: &str = "/tmp/ccp";
 const TURN: Duration = Duration::from_millis(5);
 const REPORT_INTERVAL: Duration = Duration::from_millis(2);
 /// A round that takes so many times what its reports should take has failed.
@@ -107,6 +110,8 @@ fn ours(name: &str) -> Fallible<Driver> {
 fn portus(name: &str) -> Fallible<Driver> {
     let samples = Arc::<Mutex<Samples>>::default();
     let go_on = Arc::new(AtomicBool::new(true));
+    let address = Path::new(PORTUS_FOLDER).join(name);
+    let own = Path::new(PORTUS_FOLDER).join(format!("{name}.datapath"));
     let sock = unix::Socket::<Blocking>::new(name).map_err(|error| error.0)?;
     let algorithm = echo(&samples);
     let agent = std::thread::spawn({
@@ -117,19 +122,19 @@ fn portus(name: &str) -> Fallible<Driver> {
             run.run().map_err(|error| error.0)
         }
     });
-    let mut bridge = Bridge::new(datapath(name)?, name)?;
+    let socket = AgentSocket::bind(&own, &address).map_err(|error| error.to_string())?;
+    let mut bridge = Bridge::new(datapath(name)?, socket);
     let stop = Arc::<AtomicBool>::default();
     let bridging = std::thread::spawn({
-        let (stop, samples, address) =
-            (Arc::clone(&stop), Arc::clone(&samples), agent_address(name));
+        let (stop, samples) = (Arc::clone(&stop), Arc::clone(&samples));
         move || {
             while !stop.load(Ordering::Relaxed) {
-                let mut handled = |order: &[u8]| lock(&samples).carried_out(order);
-                bridge.turn(TURN, &mut handled).map_err(|error| error.to_string())?;
+                let mut obeyed = |order: &[u8]| lock(&samples).carried_out(order);
+                bridge.turn(&mut |_| (), &mut obeyed).map_err(|error| error.to_string())?;
             }
             go_on.store(false, Ordering::SeqCst);
             let _ = std::fs::remove_file(address);
-            match bridge.refused {
+            match bridge.counts().refused {
                 0 => Ok(()),
                 refused => Err(format!("{refused} messages over the bridge were not taken")),
             }

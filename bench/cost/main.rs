@@ -5,7 +5,6 @@
 //! with its spread.
 
 mod ack_cost;
-mod bridge;
 mod cpu;
 mod echo;
 mod latency;
@@ -171,8 +170,7 @@ fn run(options: &Options) -> Fallible<Vec<Promise>> {
     Ok(promises)
 }
 
-/// Returns true, and prints a message, if the user is not root: benchmarks and live tests need
-/// root.
+/// Returns true, and prints a message, if the user is not root, because benchmarks need root.
 fn skip() -> bool {
     // SAFETY: no arguments, no failure.
     let skip = unsafe { libc::geteuid() } != 0;
