@@ -65,8 +65,10 @@ guest: setup ## Fetch QEMU and the Debian kernel for the virtual machines of tes
 test-guest: build ## Test real TCP and BPF on Debian's kernel, in a virtual machine (no root)
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/guest.sh; \
-		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release \
-			-p remuda-guest -p remuda-bench --test fidelity -- --nocapture; \
+		export REMUDA_BIN=$(CURDIR)/$(REMUDA); \
+		$(CARGO) test --release -p remuda-guest --lib --test boots --test detectors -- --nocapture; \
+		$(CARGO) test --release -p remuda-guest --doc; \
+		$(CARGO) test --release -p remuda-bench --test fidelity -- --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \
 	fi
@@ -85,7 +87,7 @@ test-kernel: build ## Test the kernel module on Debian's 6.1 and 6.12, in virtua
 		bash tools/guest.sh --headers 6.1 6.12; \
 		bash tools/newest-headers.sh || echo "SKIPPED: no headers of Debian's newest kernel"; \
 		bash tools/checkpatch.sh; \
-		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-kernel \
+		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-guest \
 			--test scenarios -- --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \
@@ -95,13 +97,14 @@ test-kernel: build ## Test the kernel module on Debian's 6.1 and 6.12, in virtua
 test-kernel-debug: build ## Test the kernel module on a kernel with KASAN, lockdep, UBSAN and kmemleak
 	@bash tools/debug-kernel.sh
 	$(CARGO) test --release -p remuda-guest --test detectors
-	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-kernel --test debug \
+	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-guest --test debug \
 		-- --nocapture
 
 .PHONY: soak-kernel
 soak-kernel: build ## Run the kernel module for 21 minutes while flows churn and agents are killed
 	@bash tools/guest.sh --headers 6.12
-	$(CARGO) run --release -p remuda-kernel --bin remuda-kernel-soak -- --seconds 1260
+	$(CARGO) build --release -p remuda-guest --bin remuda-kernel
+	$(CARGO) run --release -p remuda-guest --bin remuda-kernel-soak -- --seconds 1260
 
 .PHONY: test-python
 test-python: build ## Test the Python package: types, environments, results, arms (in target/venv)
@@ -162,8 +165,8 @@ sim-to-real: build guest ## Run scenarios simulated and on real TCP, and compare
 .PHONY: kernel-cost
 kernel-cost: build ## Count instructions per ACK in the kernel module; writes docs/kernel-module.md
 	@bash tools/guest.sh --headers 6.12
-	$(CARGO) run --release -p remuda-kernel --bin remuda-kernel-cost -- \
-		--write docs/kernel-module.md
+	$(CARGO) build --release -p remuda-guest --bin remuda-kernel
+	$(BENCH) remuda-kernel-cost -- --write docs/kernel-module.md
 
 .PHONY: switches
 switches: setup ## Measure switches between all pairs of arms, simulated; writes docs/switching.md

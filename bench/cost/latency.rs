@@ -3,8 +3,8 @@
 //! Both sides run the same program and the same algorithm (echo.rs) on the same kind of flow. Ours
 //! is what the agent's run loop does with the BPF datapath: ring buffer, the flow host's whole work
 //! on each report, slots in shared memory. The other one is an unmodified `portus::RunBuilder`
-//! behind its unix socket, with the bridge of `remuda datapath` to the same BPF datapath, in threads
-//! of one process: that spares it a change of address spaces.
+//! behind its unix socket, with the bridge of `remuda datapath` to the same BPF datapath, in
+//! threads of one process: that spares it a change of address spaces.
 //!
 //! *Written* is when the answer stands in the flow's slot, *applied* when the flow's next ACK takes
 //! it. The ACKs' spacing is in the latter and is the same for both. Rounds that others disturbed

@@ -483,7 +483,7 @@ const GPL: [&str; 5] = [
     "datapath/kernel/",
     "datapath/tcp/",
     "tests/guest/faults/",
-    "tests/kernel/probe/",
+    "tests/guest/probe/",
 ];
 /// Pages that say which licence a file has.
 const LICENSED_BY: [&str; 2] = ["README.md", "CONTRIBUTING.md"];

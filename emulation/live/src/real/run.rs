@@ -55,7 +55,8 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 ///
-/// Errors of [`check`](crate::real::check()), of the system, of the testbed, and of a flow's sockets.
+/// Errors of [`check`](crate::real::check()), of the system, of the testbed, and of a flow's
+/// sockets.
 pub fn run(
     scenario: &Scenario,
     agents: &Agents,

@@ -1,8 +1,9 @@
 //! The module on a kernel that detects its own faults (`tools/debug-kernel.sh`): the kernel must
-//! not complain, and no memory may leak. `tests/guest` checks that each detector finds its fault.
+//! not complain, and no memory may leak. `tests/detectors.rs` checks that each detector finds its
+//! fault.
 
 use remuda_guest::Processors;
-use remuda_kernel::{Machine, build, kernel};
+use remuda_guest::kernel::{Machine, build, with_headers};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use std::time::Duration;
 const OWN: Duration = Duration::from_secs(300);
 
 fn run(processors: Processors, scenarios: &[&str]) {
-    let Some(folder) = kernel("debug") else { return };
+    let Some(folder) = with_headers("debug") else { return };
     let module = build(&folder, "datapath/kernel").expect("the module is built");
     let program = Path::new(env!("CARGO_BIN_EXE_remuda-kernel"));
     let programs = (&*remuda_tests::binary(), program);

@@ -2,7 +2,7 @@
 //! counts instructions, and on two parallel processors for races.
 
 use remuda_guest::Processors;
-use remuda_kernel::{Machine, build, kernel};
+use remuda_guest::kernel::{Machine, build, with_headers};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 const OWN: Duration = Duration::from_secs(120);
 
 fn run(name: &str, processors: Processors, scenarios: &[&str]) {
-    let Some(folder) = kernel(name) else { return };
+    let Some(folder) = with_headers(name) else { return };
     let module = build(&folder, "datapath/kernel").expect("the module is built");
     let program = Path::new(env!("CARGO_BIN_EXE_remuda-kernel"));
     let programs = (&*remuda_tests::binary(), program);
@@ -64,6 +64,6 @@ fn an_agent_drives_three_datapaths_at_once_on_6_12() {
 /// The module is only compiled for Debian's newest kernel: a compiler warning is an error.
 #[test]
 fn it_compiles_for_the_newest_kernel() {
-    let Some(folder) = kernel("newest") else { return };
+    let Some(folder) = with_headers("newest") else { return };
     build(&folder, "datapath/kernel").expect("the module is built");
 }

@@ -3,7 +3,7 @@
 
 use clap::Parser;
 use remuda_guest::Processors;
-use remuda_kernel::{Machine, build};
+use remuda_guest::kernel::{Machine, build};
 use remuda_tests::Fallible;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Tests the kernel module in virtual machines: builds it for a machine's kernel, adds it to the
 //! machine's image, and runs scenarios there with `remuda-kernel`.
 
-use remuda_guest::{Ended, Error, Guest, Options, Processors, limit};
+use crate::{Ended, Error, Guest, Options, Processors, limit};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn root() -> PathBuf {
 }
 
 /// The folder of a kernel with headers; prints a message and returns `None` if it does not exist.
-pub fn kernel(name: &str) -> Option<PathBuf> {
+pub fn with_headers(name: &str) -> Option<PathBuf> {
     let folder = root().join("target/guest").join(name);
     if folder.join("headers").exists() {
         return Some(folder);

@@ -1,6 +1,6 @@
 //! Measures the cost of an ACK in the module, in instructions, beside the kernel's own algorithms.
 //!
-//! For a machine whose clock counts instructions: `tests/kernel/probe` measures the calls of one
+//! For a machine whose clock counts instructions: `tests/guest/probe` measures the calls of one
 //! kernel function. `tcp_ack()` is the whole work of the stack at an ACK; the called function of
 //! the algorithm is its own part. The flow is past slow start, and almost nothing is lost during a
 //! measurement.

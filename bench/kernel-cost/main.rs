@@ -3,7 +3,7 @@
 use clap::Parser;
 use remuda_bench::stats::{Origin, document};
 use remuda_guest::Processors;
-use remuda_kernel::{Machine, build};
+use remuda_guest::kernel::{Machine, build};
 use remuda_tests::Fallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ struct Args {
 }
 
 fn run(args: &Args) -> Fallible<()> {
-    let folders = ["datapath/kernel", "tests/kernel/probe"];
+    let folders = ["datapath/kernel", "tests/guest/probe"];
     let modules = folders.map(|folder| build(&args.guest, folder));
     let modules = modules.into_iter().collect::<Result<Vec<_>, _>>()?;
     let machine = Machine::beside_this_program(&args.guest, Processors::Counted, &modules)?;
