@@ -9,6 +9,7 @@ MAKEFLAGS += --no-print-directory
 
 CARGO ?= cargo
 REMUDA := target/release/remuda
+BENCH := $(CARGO) run --release -p remuda-bench --bin
 
 .PHONY: menu
 menu: ## Print this menu
@@ -43,17 +44,17 @@ lint: setup ## Check formatting, lints and shell scripts
 .PHONY: test-rust
 test-rust: setup ## Run the deterministic tests: no root, no network
 	$(CARGO) test -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire \
-		-p ccp-agent -p remuda -p remuda-client -p remuda-stats -p remuda-vm -p remuda-oracle \
-		-p remuda-scenarios -p remuda-results -p remuda-real -p remuda-sim-to-real -p remuda-python \
-		-p remuda-quic -p remuda-quinn -p remuda-quic-transfer -p remuda-quic-bench -p remuda-soak
+		-p ccp-agent -p remuda -p remuda-client -p remuda-vm -p remuda-oracle \
+		-p remuda-scenarios -p remuda-results -p remuda-python \
+		-p remuda-quic --features remuda-quic/quinn,remuda-quic/transfer
 	$(CARGO) test -p remuda-live --lib
-	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-report -p remuda-arms -p remuda-switches \
-		-p remuda-antelope-table
+	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-report
+	$(CARGO) test --release -p remuda-bench --lib --bins --test antelope --test arms --test switches
 
 .PHONY: test-live
 test-live: build ## Test with real TCP, BPF and namespaces (root; else prints SKIPPED)
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --no-fail-fast \
-		-p remuda-bpf -p remuda-live -p remuda-bench -p remuda-conformance -p remuda-tests \
+		-p remuda-bpf -p remuda-live -p remuda-conformance -p remuda-tests \
 		-- --test-threads=1 --nocapture
 
 .PHONY: guest
@@ -64,8 +65,10 @@ guest: setup ## Fetch QEMU and the Debian kernel for the virtual machines of tes
 test-guest: build ## Test real TCP and BPF on Debian's kernel, in a virtual machine (no root)
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/guest.sh; \
-		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release \
-			-p remuda-guest -p remuda-fidelity -- --nocapture; \
+		export REMUDA_BIN=$(CURDIR)/$(REMUDA); \
+		$(CARGO) test --release -p remuda-guest --lib --test boots --test detectors -- --nocapture; \
+		$(CARGO) test --release -p remuda-guest --doc; \
+		$(CARGO) test --release -p remuda-bench --test fidelity -- --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \
 	fi
@@ -84,7 +87,7 @@ test-kernel: build ## Test the kernel module on Debian's 6.1 and 6.12, in virtua
 		bash tools/guest.sh --headers 6.1 6.12; \
 		bash tools/newest-headers.sh || echo "SKIPPED: no headers of Debian's newest kernel"; \
 		bash tools/checkpatch.sh; \
-		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-kernel \
+		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-guest \
 			--test scenarios -- --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \
@@ -94,13 +97,14 @@ test-kernel: build ## Test the kernel module on Debian's 6.1 and 6.12, in virtua
 test-kernel-debug: build ## Test the kernel module on a kernel with KASAN, lockdep, UBSAN and kmemleak
 	@bash tools/debug-kernel.sh
 	$(CARGO) test --release -p remuda-guest --test detectors
-	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-kernel --test debug \
+	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-guest --test debug \
 		-- --nocapture
 
 .PHONY: soak-kernel
 soak-kernel: build ## Run the kernel module for 21 minutes while flows churn and agents are killed
 	@bash tools/guest.sh --headers 6.12
-	$(CARGO) run --release -p remuda-kernel --bin remuda-kernel-soak -- --seconds 1260
+	$(CARGO) build --release -p remuda-guest --bin remuda-kernel
+	$(CARGO) run --release -p remuda-guest --bin remuda-kernel-soak -- --seconds 1260
 
 .PHONY: test-python
 test-python: build ## Test the Python package: types, environments, results, arms (in target/venv)
@@ -129,52 +133,52 @@ agent-cost: build ## The agent's CPU and memory for 10 to 50,000 flows; writes d
 
 .PHONY: fidelity
 fidelity: build guest ## Compare our reno, cubic and bbr with the kernel's own; writes docs/fidelity.md
-	$(CARGO) run --release -p remuda-fidelity -- --guest target/guest/6.12 \
+	$(BENCH) remuda-fidelity -- --guest target/guest/6.12 \
 		--rounds 1 --write docs/fidelity.md
 
 .PHONY: fidelity-modules
 fidelity-modules: build guest ## The same for vegas, westwood, illinois and dctcp, which are kernel modules
-	$(CARGO) run --release -p remuda-fidelity -- --guest target/guest/6.12 \
+	$(BENCH) remuda-fidelity -- --guest target/guest/6.12 \
 		--arms vegas,westwood,illinois,dctcp --rates 24 --buffers 1,4,mark --rounds 1 --seconds 20 \
 		--write docs/fidelity.md --part 'make fidelity-modules'
 
 .PHONY: fidelity-recovery
 fidelity-recovery: build guest ## The same of reno and cubic where packets are overtaken, or the application pauses
-	$(CARGO) run --release -p remuda-fidelity -- --guest target/guest/6.12 \
+	$(BENCH) remuda-fidelity -- --guest target/guest/6.12 \
 		--arms reno,cubic --rates 24,48 --buffers reorder,idle --rounds 3 --seconds 20 \
 		--write docs/fidelity.md --part 'make fidelity-recovery'
 
 .PHONY: netem
 netem: guest ## Compare our emulator with the kernel's netem; writes docs/netem.md
 	@bash tools/setup.sh iproute2
-	$(CARGO) run --release -p remuda-fidelity --bin remuda-netem -- --write docs/netem.md
+	$(BENCH) remuda-netem -- --write docs/netem.md
 
 .PHONY: quic
 quic: build ## Compare QUIC under the agent with noq's algorithms and quinn; writes docs/quic.md (root)
-	$(CARGO) run --release -p remuda-quic-bench -- --write docs/quic.md
+	$(BENCH) remuda-quic-bench -- --write docs/quic.md
 
 .PHONY: soak
 soak: build ## Transfer over QUIC and TCP for 21 minutes while the agent is killed and hangs (root)
-	$(CARGO) run --release -p remuda-soak
+	$(BENCH) remuda-soak
 
 .PHONY: sim-to-real
 sim-to-real: build guest ## Run scenarios simulated and on real TCP, and compare; writes docs/sim-to-real.md
-	$(CARGO) run --release -p remuda-sim-to-real -- --guest target/guest/6.12 --rounds 3 \
+	$(BENCH) remuda-sim-to-real -- --guest target/guest/6.12 --rounds 3 \
 		--write docs/sim-to-real.md
 
 .PHONY: kernel-cost
 kernel-cost: build ## Count instructions per ACK in the kernel module; writes docs/kernel-module.md
 	@bash tools/guest.sh --headers 6.12
-	$(CARGO) run --release -p remuda-kernel --bin remuda-kernel-cost -- \
-		--write docs/kernel-module.md
+	$(CARGO) build --release -p remuda-guest --bin remuda-kernel
+	$(BENCH) remuda-kernel-cost -- --write docs/kernel-module.md
 
 .PHONY: switches
 switches: setup ## Measure switches between all pairs of arms, simulated; writes docs/switching.md
-	$(CARGO) run --release -p remuda-switches -- --write docs
+	$(BENCH) remuda-switches -- --write docs
 
 .PHONY: switches-live
 switches-live: build ## The same on real TCP, and with setsockopt alone; writes docs/switching-live.md
-	$(CARGO) run --release -p remuda-switches -- --live --write docs
+	$(BENCH) remuda-switches -- --live --write docs
 
 .PHONY: matrix-smoke
 matrix-smoke: build ## Rank all arms over sixty environments of every kind
@@ -182,21 +186,21 @@ matrix-smoke: build ## Rank all arms over sixty environments of every kind
 
 .PHONY: antelope-table
 antelope-table: setup ## Measure Antelope's acceptance table, simulated; writes docs/antelope.md
-	$(CARGO) run --release -p remuda-antelope-table -- --write docs/antelope.md
+	$(BENCH) remuda-antelope-table -- --write docs/antelope.md
 
 .PHONY: antelope-table-live
 antelope-table-live: build ## Measure rows of that table on real TCP (root, 105 minutes)
-	$(CARGO) run --release -p remuda-antelope-table -- --live --write docs/antelope.md
+	$(BENCH) remuda-antelope-table -- --live --write docs/antelope.md
 
 .PHONY: antelope-ablations
 antelope-ablations: setup ## Measure the benefit of each part of Antelope, simulated; writes docs/antelope.md
-	$(CARGO) run --release -p remuda-antelope-table -- --ablations --seeds 120 \
+	$(BENCH) remuda-antelope-table -- --ablations --seeds 120 \
 		--held-out drawn:1000000..1003000 --write docs/antelope.md
 
 .PHONY: antelope-online
 antelope-online: setup ## Measure the benefit of learning from live flows, simulated; writes docs/antelope.md
 	@bash tools/python.sh build
-	$(CARGO) run --release -p remuda-antelope-table -- --online --write docs/antelope.md
+	$(BENCH) remuda-antelope-table -- --online --write docs/antelope.md
 
 .PHONY: antelope-cost
 antelope-cost: build ## Measure Antelope's cost: models, features, the agent with 100 flows (root)
@@ -204,7 +208,7 @@ antelope-cost: build ## Measure Antelope's cost: models, features, the agent wit
 
 .PHONY: arms
 arms: setup ## Compare every arm with its paper, simulated; writes docs/arms.md
-	$(CARGO) run --release -p remuda-arms -- --write docs/arms.md
+	$(BENCH) remuda-arms -- --write docs/arms.md
 
 .PHONY: conformance
 conformance: setup ## Compare libccp, the VM and compiled BPF over three million steps of random programs

@@ -36,7 +36,7 @@ fetch() {
 }
 
 files=("$@")
-((${#files[@]})) || files=(datapath/kernel/*.[ch] datapath/tcp/*.h tests/kernel/probe/*.c)
+((${#files[@]})) || files=(datapath/kernel/*.[ch] datapath/tcp/*.h tests/guest/probe/*.c)
 [[ -e ${files[0]} ]] || fail "${files[0]}: there is no such file"
 [[ -e $FOLDER ]] || fetch
 # A module outside the kernel's tree supports several kernels, so it compares LINUX_VERSION_CODE,

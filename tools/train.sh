@@ -39,8 +39,8 @@ smoke() {
 	done
 	cmp "$folder/1/model.json" "$folder/2/model.json"
 	say "the same model twice"
-	cargo run --release --quiet -p remuda-antelope-table -- --online --smoke --fresh \
-		--worlds CoDel --python "$PYTHON" | grep -F "| CoDel"
+	cargo run --release --quiet -p remuda-bench --bin remuda-antelope-table -- \
+		--online --smoke --fresh --worlds CoDel --python "$PYTHON" | grep -F "| CoDel"
 }
 
 case ${1:-} in

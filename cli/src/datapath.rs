@@ -3,10 +3,12 @@
 mod agent_socket;
 mod bridge;
 
+pub use agent_socket::AgentSocket;
+pub use bridge::Bridge;
+
 use crate::Failure;
 use crate::stop::stop_flag;
-use agent_socket::AgentSocket;
-use bridge::{Bridge, Counts, Notice};
+use bridge::{Counts, Notice};
 use ccp_agent::clock;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -89,7 +91,7 @@ impl DatapathArgs {
         let progress = Progress::new();
         let mut drawn_ns = 0;
         while !stopped.load(Ordering::Relaxed) {
-            bridge.turn(&mut |notice| progress.say(&notice))?;
+            bridge.turn(&mut |notice| progress.say(&notice), &mut |_| ())?;
             let now_ns = clock::monotonic_ns();
             if now_ns.saturating_sub(drawn_ns) > REDRAW_INTERVAL_NS {
                 drawn_ns = now_ns;

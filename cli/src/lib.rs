@@ -31,6 +31,10 @@ mod train;
 mod why;
 
 pub use ccp_agent::author::congalg;
+/// The datapath of an agent built on portus, as `remuda datapath` runs it; `bench/cost` measures
+/// its latency.
+pub use datapath::{AgentSocket, Bridge};
+
 use clap::{Parser, Subcommand};
 use remuda_live::mahimahi::{MmDelayArgs, MmLinkArgs, MmLossArgs};
 use std::ffi::OsString;

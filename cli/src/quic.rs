@@ -4,7 +4,7 @@ use crate::stop::stop_flag;
 use crate::{Failure, RunDirArgs};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use remuda_quic_transfer::{Controller, Fingerprint, Get, Serve, Served, Server, Target};
+use remuda_quic::transfer::{Controller, Fingerprint, Get, Serve, Served, Server, Target};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ pub struct GetArgs {
 impl GetArgs {
     pub fn run(self) -> Result<(), Failure> {
         let target = Target::parse(&self.address)?;
-        let pin = self.pin.ok_or(remuda_quic_transfer::Error::NoPin)?;
+        let pin = self.pin.ok_or(remuda_quic::transfer::Error::NoPin)?;
         let output = self.output.unwrap_or_else(|| target.file_name().into());
         let get = Get {
             pin: Fingerprint::parse(&pin)?,

@@ -1,7 +1,7 @@
 //! A flow that starts on a busy path behaves alike in the simulator and on real TCP: its handshake
 //! measures the round trip with the queue, and no timeout is spurious. Needs root.
 
-use remuda_real::{Agents, AuthorsFiles};
+use remuda_live::real::{Agents, AuthorsFiles};
 use remuda_scenarios::Scenario;
 use remuda_scenarios::outcome::{FlowOutcome, Outcome};
 use remuda_tests::{binary, exclusive, skip};
@@ -40,7 +40,7 @@ fn a_late_flow_finds_the_queue_in_the_simulator_and_on_real_tcp() {
     let agents = Agents::start(&binary(), &BTreeSet::new(), &AuthorsFiles::default());
     let agents = agents.expect("there are none to start");
     let never = AtomicBool::new(false);
-    let real = remuda_real::run(&scenario("native:cubic"), &agents, &never).expect("it runs");
+    let real = remuda_live::real::run(&scenario("native:cubic"), &agents, &never).expect("it runs");
     let simulated = remuda_sim::run(&scenario("cubic")).expect("it runs");
     for (engine, outcome) in [("real", real.expect("whole").outcome), ("simulated", simulated)] {
         for flow in late(&outcome) {

@@ -10,7 +10,7 @@ const DATAPATHS: [(&str, u32); 5] = [
     ("BPF", remuda_bpf::announce::CAPABILITIES),
     ("module", capability::SIGNALS | capability::CCP),
     ("noq", remuda_quic::CAPABILITIES),
-    ("quinn", remuda_quinn::CAPABILITIES),
+    ("quinn", remuda_quic::quinn::CAPABILITIES),
     ("simulator", capability::SIGNALS | capability::CCP),
 ];
 

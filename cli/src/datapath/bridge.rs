@@ -165,15 +165,20 @@ impl Bridge {
         Ok(self.datapath.let_go()?)
     }
 
-    /// Waits until there is something to do, and does it.
-    pub fn turn(&mut self, notify: &mut dyn FnMut(Notice)) -> Result<(), Failure> {
+    /// Waits until there is something to do, and does it. `obeyed` gets each order of the agent
+    /// after the datapath has accepted it.
+    pub fn turn(
+        &mut self,
+        notify: &mut dyn FnMut(Notice),
+        obeyed: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Failure> {
         self.wait();
         let now_ns = clock::monotonic_ns();
         if now_ns.saturating_sub(self.looked_ns) >= LOOK_INTERVAL_NS || !self.started {
             self.looked_ns = now_ns;
             self.look(notify);
         }
-        self.receive(notify);
+        self.receive(notify, obeyed);
         if self.is_served() {
             self.datapath.beat(now_ns);
         }
@@ -273,7 +278,7 @@ impl Bridge {
         }
     }
 
-    fn receive(&mut self, notify: &mut dyn FnMut(Notice)) {
+    fn receive(&mut self, notify: &mut dyn FnMut(Notice), obeyed: &mut dyn FnMut(&[u8])) {
         for _ in 0..RECEIVE_MAX {
             let message = match self.socket.receive() {
                 Received::Nothing => return,
@@ -291,6 +296,7 @@ impl Bridge {
                 Ok(()) => {
                     self.counts.orders += 1;
                     self.outbox.obeyed(message);
+                    obeyed(message);
                 }
                 Err(remuda_bpf::Error::NoFlow(_)) => {}
                 Err(error) => {

@@ -3,8 +3,8 @@
 
 use crate::Failure;
 use remuda_live::STOLEN_MAX;
+use remuda_live::real::{Agents, AuthorsFiles, check, named_drivers};
 use remuda_matrix::{Plan, Progress, Ran, Store, Watched, run_each};
-use remuda_real::{Agents, AuthorsFiles, check, named_drivers};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
@@ -51,7 +51,7 @@ pub fn run(
     let rows = run_each(plan, store, stopped, progress, |job| {
         let given_up = || agents.given_up(&job.driver).map_err(|error| error.to_string());
         let (before, _) = given_up()?;
-        let work = || remuda_real::run(&job.scenario, &agents, stopped);
+        let work = || remuda_live::real::run(&job.scenario, &agents, stopped);
         let ran = remuda_live::least_disturbed(TRIES, work, |_| {});
         let (ran, stolen) = ran.map_err(|error| error.to_string())?;
         let (after, why) = given_up()?;

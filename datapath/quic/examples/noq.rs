@@ -1,8 +1,8 @@
 //! The ten lines that a program with noq adds, between the two marks.
 //!
 //! The example runs a server and a client in one process, on loopback. If an agent runs, `remuda
-//! flows --run-dir DIR` shows the connection: `REMUDA_RUN_DIR=DIR cargo run -p remuda-quic-transfer
-//! --example noq`.
+//! flows --run-dir DIR` shows the connection: `REMUDA_RUN_DIR=DIR cargo run -p remuda-quic
+//! --features transfer --example noq`.
 
 use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};

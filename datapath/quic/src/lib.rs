@@ -15,8 +15,8 @@
 //! # }
 //! ```
 //!
-//! For another QUIC stack, wrap a [`Flow`] in its congestion controller, as `remuda-quinn` does.
-//! README.md describes what each primitive means, what QUIC cannot provide, and what happens
+//! For another QUIC stack, wrap a [`Flow`] in its congestion controller, as the module `quinn`
+//! does. README.md describes what each primitive means, what QUIC cannot provide, and what happens
 //! without an agent.
 
 mod clock;
@@ -27,15 +27,19 @@ mod ledger;
 mod noq;
 #[cfg(test)]
 mod played;
+#[cfg(feature = "quinn")]
+pub mod quinn;
 mod reno;
 mod socket;
+#[cfg(feature = "transfer")]
+pub mod transfer;
 
+#[cfg(feature = "noq")]
+pub use self::noq::Factory;
 pub use clock::Clock;
 pub use datapath::{CAPABILITIES, Datapath, Error, Settings};
 pub use flow::{Flow, Identity};
 pub use ledger::PACKETS_MAX;
-#[cfg(feature = "noq")]
-pub use noq::Factory;
 pub use remuda_vm::Counters;
 pub use remuda_wire::capability;
 pub use socket::WAITING_MAX;

@@ -4,7 +4,7 @@
 //! A thread moves packets between the devices as the model in [`remuda_link`] decides. A
 //! [`VethPair`] is the same without a link in between, to show what the machine can do at best.
 //! Both need root, change nothing outside their namespaces, and leave nothing behind, not even
-//! after SIGKILL.
+//! after SIGKILL. [`real`] runs a scenario file in a testbed.
 //!
 //! ```no_run
 //! use remuda_live::{LinkSpec, PathSpec, QueueSpec, Testbed};
@@ -39,6 +39,7 @@ mod option;
 mod priority;
 pub mod probe;
 mod pump;
+pub mod real;
 mod signals;
 mod stolen;
 mod subnet;

@@ -1,0 +1,11 @@
+//! What the measuring programs share with each other and with their tests.
+//!
+//! Each folder beside this file with a `main.rs` is one program. The modules here are the parts of
+//! those programs that `bench/tests` checks; [`stats`] serves all programs.
+
+pub mod antelope;
+pub mod arms;
+#[path = "sim-to-real/mod.rs"]
+pub mod sim_to_real;
+pub mod stats;
+pub mod switches;
