@@ -145,7 +145,7 @@ fidelity-modules: build guest ## The same for vegas, westwood, illinois and dctc
 .PHONY: fidelity-recovery
 fidelity-recovery: build guest ## The same of reno and cubic where packets are overtaken, or the application pauses
 	$(BENCH) remuda-fidelity -- --guest target/guest/6.12 \
-		--arms reno,cubic --rates 24,48 --buffers reorder,idle --rounds 3 --seconds 20 \
+		--arms reno,cubic --rates 24,48 --buffers reorder,idle --rounds 2 --seconds 20 \
 		--write docs/fidelity.md --part 'make fidelity-recovery'
 
 .PHONY: netem
