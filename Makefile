@@ -127,6 +127,10 @@ bench: build ## Measure the cost of datapath, agent and simulator, beside the ke
 	$(CARGO) run --release -p remuda-bench
 	@bash tools/python.sh bench
 
+.PHONY: agent-cost
+agent-cost: build ## The agent's CPU and memory for 10 to 50,000 flows; writes docs/cost.md (root)
+	$(CARGO) run --release -p remuda-bench -- agent-cost --seconds 10 --write docs/cost.md
+
 .PHONY: fidelity
 fidelity: build guest ## Compare our reno, cubic and bbr with the kernel's own; writes docs/fidelity.md
 	$(BENCH) remuda-fidelity -- --guest target/guest/6.12 \

@@ -192,7 +192,8 @@ pub trait Arm: Send {
         Readiness::Ready
     }
 
-    /// When [`Self::on_wake`] is to be called, though no report may come then.
+    /// When [`Self::on_wake`] is to be called, though no report may come then. The host calls it at
+    /// most once a millisecond, and asks for the next moment after each report and each wake.
     fn wake_at(&self) -> Option<Time> {
         None
     }

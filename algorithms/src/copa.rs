@@ -51,25 +51,27 @@ pub const ARM: ArmInfo = ArmInfo {
 
 /// Section 2.1: delta is 0.5; this is 1 / delta.
 const DEFAULT_INVERSE: u64 = 2;
-/// Section 2.2: RTTmin is of ten seconds, here in microseconds.
+/// Section 2.2: RTTmin is the minimum of the last ten seconds; here in microseconds.
 const MIN_RTT_WINDOW_US: u64 = 10_000_000;
-/// Section 2.2: the direction has to be the same for so many round trips before v doubles.
+/// Section 2.2: v doubles once the direction has been the same for this many round trips.
 const STEADY_ROUNDS: u32 = 3;
-/// Section 2.3: the queue is nearly empty below a tenth of the span of RTTs,
+/// Section 2.3: the queue counts as nearly empty while its delay is below a tenth of the span from
+/// RTTmin to the largest RTT.
 const EMPTY_DIVISOR: u32 = 10;
-/// or if it is Copa's own (section 3), in segments, and below a quarter: of a small share of the
-/// link, five segments are a long queue;
+/// The queue also counts as nearly empty if it is no longer than Copa's own queue (section 3), in
+/// segments, and its delay is below a quarter of the span (`OWN_DIVISOR`). The quarter matters to a
+/// flow with a small share of the link, for which five segments are a long delay.
 const OWN_QUEUE: Packets = Packets(5 * DEFAULT_INVERSE / 2);
 const OWN_DIVISOR: u32 = 4;
-/// of which the largest is of the last four round trips,
+/// Section 2.3: the largest RTT is that of the last four round trips.
 const LARGEST_ROUNDS: usize = 4;
-/// and has to be so once in five round trips.
+/// Section 2.3: if the queue was not nearly empty in this many round trips in a row, Copa competes.
 const FULL_ROUNDS: u32 = 5;
-/// Section 2.1: paced at twice the window a round trip.
+/// Section 2.1: the pacing rate is twice the window per round trip.
 const PACING_FACTOR: u64 = 2;
-/// A rate of nothing would stop the flow.
+/// A rate of 0 would stop the flow.
 const RATE_MIN: Rate = Rate::from_bytes_per_sec(1);
-/// Reports of half a round trip, and as many again for a datapath that reports more often.
+/// Room for twice the reports of half a round trip, because a datapath may report more often.
 const STANDING_MAX: usize = 16;
 
 /// Copa, for one flow.
@@ -256,7 +258,7 @@ impl Standing {
         self.count = (self.count + 1).min(STANDING_MAX);
     }
 
-    /// The least of the reports of the last `span`, and forgets what is older.
+    /// The least RTT of the reports in the last `span`. Forgets older reports.
     fn within(&mut self, now: Time, span: Duration) -> Option<Duration> {
         let recent = self.samples[STANDING_MAX - self.count..].iter();
         let kept = recent.rev().take_while(|(at, _)| now - *at <= span).count();
@@ -305,7 +307,8 @@ impl Competition {
         self.least_standing = least;
     }
 
-    /// Section 2.3: the mode, and additive increase, multiplicative decrease of 1 / delta.
+    /// Section 2.3: chooses the mode; in competitive mode, 1 / delta grows by one a round trip and
+    /// is halved after a loss.
     fn end_round(&mut self, min: Option<Duration>, own: Duration) {
         let largest = self.largest.into_iter().max().unwrap_or_default();
         if let (Some(min), Some(standing)) = (min, self.least_standing.take()) {

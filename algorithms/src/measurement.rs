@@ -84,7 +84,7 @@ pub struct Measurement {
     /// The datapath has found its last recovery spurious: nothing was lost, the packets came late
     /// (RFC 3522, RFC 3708). The losses of this report, if it is not in recovery, are of that kind.
     pub undone: bool,
-    /// The flow sent again after it was idle for longer than a timeout: `cwnd` is the restart window
+    /// The flow sent again after an idle time longer than its timeout: `cwnd` is the restart window
     /// of RFC 5681 section 4.1, or has grown from it. A paced flow is not restarted.
     pub restarted: bool,
     /// The window the datapath had when it reported.

@@ -1,38 +1,35 @@
-//! What a policy saw of an arm: a row to learn from.
+//! What a policy measured under an arm: a row of training data.
 
 use crate::units::Time;
 
-/// What was seen over a span.
+/// The measurements of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     pub span_s: f64,
-    /// Payload delivered over it.
+    /// Payload delivered in the span.
     pub throughput_mbit_per_sec: f64,
-    /// Payload lost over it.
+    /// Payload lost in the span.
     pub lost_mbit_per_sec: f64,
     pub rtt_mean_ms: f64,
 }
 
-/// An arm had a flow for a span. The spans of a flow's samples follow each other without a gap, but
-/// for those in which nothing was delivered.
+/// A span of a flow under one arm. The spans of a flow's samples follow each other without a gap,
+/// except that a span without a delivery has no sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The arm that had it.
     pub arm: &'static str,
-    /// When the span began.
     pub from: Time,
     pub until: Time,
-    /// What was seen over it.
     pub seen: Seen,
-    /// What the policy knew of the path at its end, in the order of the policy's schema; a NaN is
-    /// not known.
+    /// The features of the path at the end of the span, in the order of the policy's schema; NaN
+    /// means unknown.
     pub features: Box<[f32]>,
 }
 
-/// The arm that suits a path best, as far as it has been seen.
+/// The arm that was best for a path, by the measurements so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
     pub arm: &'static str,
-    /// How well: 1 is as well as can be, 0 not at all.
+    /// From 0 (worst) to 1 (best possible).
     pub score: f64,
 }

@@ -14,11 +14,12 @@ pub fn path(cwnd_pkts: u64) -> PathState {
     PathState::new(MSS, Packets(cwnd_pkts).to_bytes(MSS))
 }
 
-/// The report of one round trip, by its letter:
-/// `a` acknowledges a full window, `l` loses a segment before anything else, `L` after a full
-/// window, `e` is `a` with a mark, `t` times out, `r` is `a` and `R` is `L` while the datapath is
-/// in recovery, `q` is silent, `z` is `q` and undoes the last recovery, `i` is
-/// `q` after an idle time that left a window of ten segments, `u` acknowledges a quarter of the window, as no more of it was used.
+/// The report of one round trip, by its letter. `a` acknowledges a full window; `e` is `a` with a
+/// mark; `u` acknowledges a quarter of the window, because no more of it was used. `l` loses a
+/// segment and acknowledges nothing; `L` loses a segment and acknowledges a full window; `t` times
+/// out. `r` is `a`, and `R` is `L`, while the datapath is in recovery. `q` acknowledges nothing;
+/// `z` is `q` and undoes the last recovery; `i` is `q` after an idle time that left a window of ten
+/// segments.
 pub fn report(event: char, cwnd: Bytes) -> Measurement {
     let used = match event {
         'u' => Bytes(cwnd.0 / 4),

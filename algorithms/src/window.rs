@@ -124,7 +124,7 @@ pub fn scale(a: Bytes, num: Bytes, den: Bytes) -> Bytes {
     Bytes(u64::try_from(wide).unwrap_or(u64::MAX))
 }
 
-/// Linux' `tcp_current_ssthresh()`: a window above this threshold does not go back to slow start.
+/// Three quarters of a window, as in Linux' `tcp_current_ssthresh()`.
 fn three_quarters(cwnd: Bytes) -> Bytes {
     Bytes(cwnd.0 / 4 * 3)
 }
@@ -350,8 +350,8 @@ impl Window {
         }
     }
 
-    /// `tcp_cwnd_restart()`, which the datapath has made: slow start leads back to three quarters of
-    /// the window of before at least.
+    /// Follows `tcp_cwnd_restart()`, which the datapath has carried out. The threshold becomes at
+    /// least three quarters of the window before the idle time, so slow start leads back there.
     fn restart_after_idle(&mut self, rule: &mut impl Rule, m: &Measurement, now: Time) {
         rule.unused(now - self.last_at);
         let kept = three_quarters(self.path.cwnd);

@@ -48,19 +48,19 @@ const PATIENCE: u32 = 20;
 /// So many rounds are tried for each that is wanted.
 const ATTEMPTS: usize = 2;
 /// Wide enough for a bulk flow over veth not to starve, and changed at each report.
-const WINDOWS_PKTS: [u32; 2] = [300, 400];
+pub const WINDOWS_PKTS: [u32; 2] = [300, 400];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+pub enum Side {
     Ours,
     Portus,
 }
 
 /// Drives flows until it is dropped.
-struct Driver {
+pub struct Driver {
     stops: Vec<Arc<AtomicBool>>,
-    threads: Vec<JoinHandle<Result<(), String>>>,
-    samples: Arc<Mutex<Samples>>,
+    pub threads: Vec<JoinHandle<Result<(), String>>>,
+    pub samples: Arc<Mutex<Samples>>,
 }
 
 /// What a bench records of the host: nothing.
@@ -97,7 +97,7 @@ fn ours(name: &str) -> Fallible<Driver> {
                 let now_ns = clock::monotonic_ns();
                 end.beat(now_ns);
                 if !end.drain(&mut agent, now_ns) {
-                    run_loop::wait([&end as &dyn ccp_agent::datapath::Datapath], &[]);
+                    run_loop::wait([&end as &dyn ccp_agent::datapath::Datapath], &[], None);
                 }
             }
             Ok(())
@@ -160,7 +160,7 @@ impl Driver {
         Err(format!("{} reports came, not {reports}", lock(&self.samples).reports).into())
     }
 
-    fn stop(self) -> Fallible<()> {
+    pub fn stop(self) -> Fallible<()> {
         for stop in &self.stops {
             stop.store(true, Ordering::Relaxed);
         }
@@ -171,13 +171,18 @@ impl Driver {
     }
 }
 
+/// Starts what drives the flows that ask for `name`.
+pub fn start(side: Side, name: &str) -> Fallible<Driver> {
+    match side {
+        Side::Ours => ours(name),
+        Side::Portus => portus(name),
+    }
+}
+
 /// What a flow measured, and whether others let it be.
 fn round(pair: &VethPair, side: Side, load: Load, reports: usize) -> Fallible<(Samples, bool)> {
     let name = format!("bl{}", std::process::id());
-    let driver = match side {
-        Side::Ours => ours(&name)?,
-        Side::Portus => portus(&name)?,
-    };
+    let driver = start(side, &name)?;
     let traffic = Traffic::start(pair, &name, load)?;
     let meter = Meter::new(None)?;
     let (before, started_ns) = (meter.read()?, clock::monotonic_ns());

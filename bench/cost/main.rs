@@ -5,7 +5,9 @@
 //! with its spread.
 
 mod ack_cost;
+mod agent_cost;
 mod cpu;
+mod crowd;
 mod echo;
 mod latency;
 mod policy_cost;
@@ -22,6 +24,7 @@ use remuda_tests::Fallible;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Bench {
@@ -38,6 +41,9 @@ enum Bench {
     ReportCost,
     /// Cost of a policy that evaluates boosted trees: models, features, the agent for 100 flows
     PolicyCost,
+    /// Reports per second of one core, CPU time per report beside portus, and CPU, memory and
+    /// latency for 10 to 50,000 flows
+    AgentCost,
     /// Packets per processor second of the simulator, and memory per flow
     Simulator,
 }
@@ -52,7 +58,7 @@ struct Options {
     /// throughput: number of pairs of runs
     #[arg(long, value_name = "N", default_value_t = 15)]
     pairs: usize,
-    /// throughput: seconds that a flow runs
+    /// throughput: seconds that a flow runs; agent-cost: seconds of a measurement
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     seconds: f64,
     /// throughput: run the kernel's cubic on both sides, which shows the noise of this machine
@@ -67,9 +73,18 @@ struct Options {
     /// latency: reports of each side in a round; switch-cost: number of switches
     #[arg(long, value_name = "N", default_value_t = 600)]
     reports: usize,
+    /// agent-cost: at most this many flows
+    #[arg(long, value_name = "N", default_value_t = 50_000)]
+    flows_max: usize,
     /// policy-cost: the policy that drives the flows; its configuration must know `dry_run`
     #[arg(long, value_name = "NAME", default_value = "antelope")]
     policy: String,
+    /// What a process of `agent-cost` is started for: to hold idle flows
+    #[arg(long, value_name = "ADDRESS,ALGORITHM,COUNT", hide = true)]
+    hold: Option<String>,
+    /// What a process of `agent-cost` is started for: to print the row of so many flows
+    #[arg(long, value_name = "N", hide = true)]
+    row: Option<usize>,
     /// Write the table of promises and figures into this document, between its markers
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -135,17 +150,20 @@ fn summary(promises: &[Promise]) -> String {
 }
 
 /// Writes the table into a document, with what a reader needs to repeat the figures.
-fn write(path: &Path, table: &str) -> Fallible<()> {
+fn write(path: &Path, options: &Options, table: &str) -> Fallible<()> {
+    let of_agent = options.benches == [Bench::AgentCost];
+    let target = if of_agent { "make agent-cost" } else { "make bench" };
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let head = format!("{}. Command:\n\n```\n", Origin::here());
     let text = format!("{head}cargo run --release -p remuda-bench -- {command}\n```\n\n{table}");
     let failed = |error| format!("{}: {error}", path.display());
-    Ok(document::write(path, "make bench", &text).map_err(failed)?)
+    Ok(document::write(path, target, &text).map_err(failed)?)
 }
 
-fn run(options: &Options) -> Fallible<Vec<Promise>> {
+/// The promises, and tables that are written below theirs.
+fn run(options: &Options) -> Fallible<(Vec<Promise>, String)> {
     let chosen = |bench| options.benches.is_empty() || options.benches.contains(&bench);
-    let mut promises = Vec::new();
+    let (mut promises, mut tables) = (Vec::new(), String::new());
     if chosen(Bench::Throughput) {
         promises.extend(throughput::run(options)?);
     }
@@ -164,10 +182,15 @@ fn run(options: &Options) -> Fallible<Vec<Promise>> {
     if chosen(Bench::PolicyCost) {
         promises.extend(policy_cost::run(options)?);
     }
+    if chosen(Bench::AgentCost) {
+        let (shown, of_agent) = agent_cost::run(options)?;
+        promises.extend(shown);
+        tables = of_agent;
+    }
     if chosen(Bench::Simulator) {
         promises.extend(simulator::run()?);
     }
-    Ok(promises)
+    Ok((promises, tables))
 }
 
 /// Returns true, and prints a message, if the user is not root, because benchmarks need root.
@@ -180,17 +203,38 @@ fn skip() -> bool {
     skip
 }
 
+/// What this process is to do for another one of `agent-cost`, if it was started for that.
+fn part(options: &Options) -> Option<Fallible<()>> {
+    if let Some(spec) = &options.hold {
+        return Some(crowd::hold(spec));
+    }
+    let row = agent_cost::row(options.row?, Duration::from_secs_f64(options.seconds));
+    Some(row.map(|row| print!("{row}")))
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
     if skip() {
         return ExitCode::FAILURE;
     }
+    if let Some(done) = part(&options) {
+        return match done {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("bench: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     head(&options);
     match run(&options) {
-        Ok(promises) => {
+        Ok((promises, tables)) => {
             let table = summary(&promises);
             println!("\n## Promises\n\n{}", table.trim_end());
-            if let Some(Err(error)) = options.write.as_ref().map(|path| write(path, &table)) {
+            let table = format!("{table}\n{tables}");
+            if let Some(Err(error)) =
+                options.write.as_ref().map(|path| write(path, &options, &table))
+            {
                 eprintln!("bench: {error}");
                 return ExitCode::FAILURE;
             }

@@ -49,7 +49,7 @@ pub struct Socket {
     pub retransmitted_pkts: u32,
 }
 
-fn set_option(socket: &TcpStream, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+pub fn set_option(socket: &TcpStream, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     // SAFETY: a valid pointer to an int, and its size.
     let result = unsafe {
         libc::setsockopt(

@@ -6,7 +6,7 @@ use crate::datapath::LetGo;
 use crate::error::on;
 use crate::events::{Event, EventLog};
 use crate::host::Host;
-use crate::ipc::{BpfEnd, DEVICE, ModuleEnd, UnixEnd};
+use crate::ipc::{BpfEnd, DEVICE, ModuleEnd, NetlinkEnd, UnixEnd};
 use crate::lock::lock;
 use crate::memory::Keeper;
 use crate::run_dir::{self, RunDir};
@@ -48,7 +48,8 @@ pub fn run_until(
     let bpf = open_bpf(&config, &host)?;
     let sockets = bpf.as_ref().map(|end| end.sockets()).transpose()?;
     let module = config.agent.module.then(|| ModuleEnd::new(Path::new(DEVICE)));
-    let datapaths = Datapaths { bpf, module, unix: Some(unix) };
+    let netlink = config.agent.netlink.then(NetlinkEnd::open).transpose()?;
+    let datapaths = Datapaths { bpf, module, netlink, unix: Some(unix) };
     let (answer, answered) = mpsc::channel();
     let _control = control::serve(run_dir.path(), Arc::clone(&host), answered)?;
     let _door = door::open(run_dir.path(), config.authors.clone(), Arc::clone(&host))?;

@@ -1,6 +1,27 @@
 //! The clock, read here and nowhere else in the agent.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Where a host takes the time from.
+#[derive(Clone, Debug, Default)]
+pub enum Clock {
+    /// CLOCK_MONOTONIC, the clock of the datapaths of this host.
+    #[default]
+    Monotonic,
+    /// A number of microseconds that the caller sets: to feed recorded events to a host.
+    Manual(Arc<AtomicU64>),
+}
+
+impl Clock {
+    pub fn now_us(&self) -> u64 {
+        match self {
+            Self::Monotonic => monotonic_us(),
+            Self::Manual(now_us) => now_us.load(Ordering::Relaxed),
+        }
+    }
+}
 
 /// CLOCK_MONOTONIC in nanoseconds: the clock of the datapaths of this host.
 pub fn monotonic_ns() -> u64 {

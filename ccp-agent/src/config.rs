@@ -100,6 +100,10 @@ pub struct AgentConfig {
     /// Also drive this host's Linux TCP through the kernel module tcp_remuda, whenever it is
     /// loaded.
     pub module: bool,
+    /// Drive Linux TCP of this host through CCP's own module, ccp-kernel, which speaks netlink,
+    /// whenever the module is loaded. Any local user may send to its netlink group; the agent takes
+    /// messages of the kernel alone.
+    pub netlink: bool,
     /// Let applications of any user set the preference of their own sockets. The socket for them is
     /// the path of run_dir with `.sock` appended.
     pub applications: bool,
@@ -125,6 +129,7 @@ impl Default for AgentConfig {
             bpf: true,
             flows_max: 8_192,
             module: true,
+            netlink: false,
             applications: true,
             event_log_bytes_max: 64 << 20,
         }

@@ -16,6 +16,8 @@ pub enum Peer {
     Bpf,
     /// The same, by the kernel module.
     Module,
+    /// Linux TCP by CCP's own module, ccp-kernel.
+    Netlink,
     /// A datapath behind a unix datagram socket, by its address.
     Unix(Arc<PathBuf>),
 }
@@ -25,6 +27,7 @@ impl fmt::Display for Peer {
         match self {
             Self::Bpf => f.write_str("bpf"),
             Self::Module => f.write_str("module"),
+            Self::Netlink => f.write_str("netlink"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }

@@ -129,6 +129,36 @@ pub enum Rule {
     SettleRate,
 }
 
+/// The rules that can change one decision: all but [`Rule::RaisedBySwitch`].
+const FIRED_MAX: usize = 5;
+
+/// The rules that changed a decision, in their order. It takes no memory, as every report asks the
+/// guard.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fired([Option<Rule>; FIRED_MAX]);
+
+impl Fired {
+    pub fn one(rule: Rule) -> Self {
+        let mut fired = Self::default();
+        fired.push(rule);
+        fired
+    }
+
+    fn push(&mut self, rule: Rule) {
+        if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
+            *place = Some(rule);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0[0].is_none()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Rule> {
+        self.0.iter().flatten().copied()
+    }
+}
+
 /// The guard of one flow.
 #[derive(Debug)]
 pub struct Guard {
@@ -173,8 +203,8 @@ impl Guard {
         path: &PathState,
         now: Time,
         config: &GuardConfig,
-    ) -> (Decision, Vec<Rule>) {
-        let mut fired = Vec::new();
+    ) -> (Decision, Fired) {
+        let mut fired = Fired::default();
         let floor = CWND_MIN.to_bytes(path.mss);
         let ceiling = Packets(config.cwnd_pkts_max).to_bytes(path.mss);
         let step = self.step_limit(path, now, config);
@@ -218,7 +248,7 @@ impl Guard {
         rate: Rate,
         path: &PathState,
         now: Time,
-        (config, fired): (&GuardConfig, &mut Vec<Rule>),
+        (config, fired): (&GuardConfig, &mut Fired),
     ) -> Rate {
         let ceiling = config.rate_mbit_per_sec_max.saturating_mul(1_000_000 / 8);
         let mut capped = rate.bytes_per_sec();
@@ -375,9 +405,9 @@ mod tests {
         let fast = Decision { rate: Some(Rate::from_bytes_per_sec(3_000_000)), ..asks(20) };
         let (granted, fired) = guard.pass(fast, &known, at(20), &config);
         assert_eq!(granted.rate, Some(Rate::from_bytes_per_sec(1_050_000)));
-        assert_eq!(fired, [Rule::SettleRate]);
+        assert_eq!(fired.iter().collect::<Vec<_>>(), [Rule::SettleRate]);
         let (granted, fired) = guard.pass(fast, &known, at(2_000), &config);
-        assert_eq!((granted.rate, fired), (fast.rate, vec![]));
+        assert_eq!((granted.rate, fired.is_empty()), (fast.rate, true));
     }
 
     #[test]

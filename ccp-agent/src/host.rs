@@ -7,6 +7,7 @@
 mod prefer;
 
 use crate::catalogue::{self, Kind};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::datapath::{Agent, Obey, Peer};
 use crate::events::{Event, Recorder};
@@ -16,7 +17,7 @@ use crate::memory::Memory;
 use crate::online::Online;
 use crate::prefer::Preferences;
 use crate::samples::SampleBuffer;
-use crate::{Error, clock, programs};
+use crate::{Error, programs};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Why, native};
 use remuda_selector::antelope::memory::Network;
@@ -75,6 +76,7 @@ pub struct Host {
     default_of_ours: String,
     next_id: u32,
     pokes: Vec<u32>,
+    clock: Clock,
 }
 
 /// Describes a flow whose datapath sends no `FLOW` message, by the IPv4 addresses of `CREATE`.
@@ -108,6 +110,11 @@ fn abilities(bits: u32) -> Abilities {
 
 impl Host {
     pub fn new(config: Config, recorder: Box<dyn Recorder>) -> Self {
+        Self::with_clock(config, recorder, Clock::Monotonic)
+    }
+
+    /// A host that takes the time from `clock`.
+    pub fn with_clock(config: Config, recorder: Box<dyn Recorder>, clock: Clock) -> Self {
         Self {
             default_of_ours: config.agent.default.clone(),
             preferences: Preferences::new(&config.prefer),
@@ -123,6 +130,7 @@ impl Host {
             abilities: HashMap::new(),
             next_id: 1,
             pokes: Vec::new(),
+            clock,
         }
     }
 
@@ -259,6 +267,29 @@ impl Host {
         }
     }
 
+    /// When the next flow is to be woken, in microseconds of the monotonic clock.
+    pub fn wake_us(&self) -> Option<u64> {
+        self.flows.wake_us()
+    }
+
+    /// Wakes the flows whose arms' timers are due. `reach` is that of [`Self::poke`].
+    pub fn wake(
+        &mut self,
+        mut reach: impl FnMut(&Peer, &mut dyn FnMut(&mut dyn Obey)),
+        now_us: u64,
+    ) {
+        // No flow is due twice in one call: a flow's wakes lie a millisecond apart.
+        while let Some(id) = self.flows.take_due(now_us) {
+            let Some(key) = self.keys.get(&id).cloned() else { continue };
+            reach(&key.0, &mut |datapath| {
+                self.ordering(datapath, &key.0, |host, orders| {
+                    let Self { flows, config, recorder, .. } = host;
+                    flows.wake(id, Now { now_us, orders }.with(config, &mut **recorder));
+                });
+            });
+        }
+    }
+
     /// Runs `act` with a function that sends orders to `peer`, and records each refused order.
     fn ordering(
         &mut self,
@@ -287,7 +318,7 @@ impl Host {
         let Some(id) = self.ids.remove(key) else { return };
         self.keys.remove(&id);
         self.preferences.ended(id);
-        let Some(flow) = self.flows.end(id, clock::monotonic_us(), &mut *self.recorder) else {
+        let Some(flow) = self.flows.end(id, self.clock.now_us(), &mut *self.recorder) else {
             return;
         };
         self.counts.closed += 1;
@@ -301,7 +332,7 @@ impl Host {
 
     /// Records how all flows end when the agent stops.
     pub fn leave_all(&mut self) {
-        self.flows.leave_all(clock::monotonic_us(), &mut *self.recorder);
+        self.flows.leave_all(self.clock.now_us(), &mut *self.recorder);
     }
 
     /// Deletes the memory of the destinations in `of`, or of all. Returns how many addresses and
@@ -318,7 +349,8 @@ impl Host {
 
     /// Sets the initial window of a destination, in segments; 0 removes the setting.
     pub fn set_initial_cwnd(&mut self, of: Network, pkts: u32) -> Result<(), Error> {
-        let done = self.memory_mut().set_initial_cwnd(of, pkts, clock::monotonic_s());
+        let now_s = self.clock.now_us() / 1_000_000;
+        let done = self.memory_mut().set_initial_cwnd(of, pkts, now_s);
         done.map_err(|error| Error::Refused(error.to_string()))?;
         self.record(&Event::InitialCwndSet { of: of.to_string(), initial_cwnd_pkts: pkts });
         Ok(())
@@ -360,7 +392,7 @@ impl Host {
 
     /// The running flows, in the order in which they started.
     pub fn rows(&self) -> Vec<Row> {
-        let now_us = clock::monotonic_us();
+        let now_us = self.clock.now_us();
         let datapath = |id| self.keys.get(&id).map(|key| key.0.to_string()).unwrap_or_default();
         let mut rows: Vec<Row> =
             self.flows.iter().map(|flow| flow.row(&datapath(flow.id()), now_us)).collect();
@@ -371,7 +403,7 @@ impl Host {
 
 impl Agent for Host {
     fn event(&mut self, datapath: &mut dyn Obey, peer: &Peer, event: DatapathEvent<'_>) {
-        let now_us = clock::monotonic_us();
+        let now_us = self.clock.now_us();
         let key = |sid| (peer.clone(), sid);
         match event {
             DatapathEvent::Hello(hello) => {

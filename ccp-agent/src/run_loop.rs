@@ -6,12 +6,13 @@ use crate::author::{Authors, Line};
 use crate::clock;
 use crate::datapath::{Datapath, LetGo, Obey, Peer};
 use crate::host::Host;
-use crate::ipc::{BpfEnd, ModuleEnd, UnixEnd};
+use crate::ipc::{BpfEnd, ModuleEnd, NetlinkEnd, UnixEnd};
 use crate::lock::lock;
 use crate::memory::InKernel;
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::{PollFd, PollFlags, ppoll};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// The heartbeat is written at least this often; by default it may be three times as old.
 const WAIT_MS_MAX: u16 = 50;
@@ -25,28 +26,37 @@ pub struct Datapaths {
     pub bpf: Option<BpfEnd>,
     /// Linux TCP by the kernel module, where it is loaded.
     pub module: Option<ModuleEnd>,
+    /// Linux TCP by CCP's own module.
+    pub netlink: Option<NetlinkEnd>,
     /// Datapaths behind the unix socket.
     pub unix: Option<UnixEnd>,
 }
 
 impl Datapaths {
     fn all(&self) -> impl Iterator<Item = &dyn Datapath> {
-        let Self { bpf, module, unix } = self;
+        let Self { bpf, module, netlink, unix } = self;
         let bpf = bpf.iter().map(|it| it as &dyn Datapath);
         let module = module.iter().map(|it| it as &dyn Datapath);
-        bpf.chain(module).chain(unix.iter().map(|it| it as &dyn Datapath))
+        let netlink = netlink.iter().map(|it| it as &dyn Datapath);
+        bpf.chain(module).chain(netlink).chain(unix.iter().map(|it| it as &dyn Datapath))
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Datapath> {
-        let Self { bpf, module, unix } = self;
+        let Self { bpf, module, netlink, unix } = self;
         let bpf = bpf.iter_mut().map(|it| it as &mut dyn Datapath);
         let module = module.iter_mut().map(|it| it as &mut dyn Datapath);
-        bpf.chain(module).chain(unix.iter_mut().map(|it| it as &mut dyn Datapath))
+        let netlink = netlink.iter_mut().map(|it| it as &mut dyn Datapath);
+        bpf.chain(module).chain(netlink).chain(unix.iter_mut().map(|it| it as &mut dyn Datapath))
     }
 }
 
-/// Waits until a datapath or an author has something, or a heartbeat is due.
-pub fn wait<'a>(datapaths: impl IntoIterator<Item = &'a dyn Datapath>, authors: &[Arc<Line>]) {
+/// Waits until a datapath or an author has something, a heartbeat is due, or a flow is to be woken:
+/// at `wake_us` of the monotonic clock.
+pub fn wait<'a>(
+    datapaths: impl IntoIterator<Item = &'a dyn Datapath>,
+    authors: &[Arc<Line>],
+    wake_us: Option<u64>,
+) {
     let mut polled: Vec<PollFd<'_>> = Vec::new();
     let mut limit_ms = WAIT_MS_MAX;
     for datapath in datapaths {
@@ -55,8 +65,13 @@ pub fn wait<'a>(datapaths: impl IntoIterator<Item = &'a dyn Datapath>, authors: 
         polled.extend(fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
     }
     polled.extend(authors.iter().map(|line| PollFd::new(line.as_fd(), PollFlags::POLLIN)));
+    let mut limit = Duration::from_millis(limit_ms.into());
+    if let Some(wake_us) = wake_us {
+        let until_us = wake_us.saturating_sub(clock::monotonic_us());
+        limit = limit.min(Duration::from_micros(until_us));
+    }
     // An interrupted or failed wait is a short wait: the caller looks again.
-    let _ = poll(&mut polled, limit_ms);
+    let _ = ppoll(&mut polled, Some(limit.into()), None);
 }
 
 /// What the run loop works on.
@@ -65,6 +80,8 @@ pub struct RunLoop<'a> {
     pub host: &'a Mutex<Host>,
     pub authors: Authors,
     housekept_ns: u64,
+    /// When a flow is to be woken next, in microseconds of the monotonic clock.
+    wake_us: Option<u64>,
     /// What the BPF datapath has of what is remembered.
     in_kernel: InKernel,
 }
@@ -72,7 +89,8 @@ pub struct RunLoop<'a> {
 impl<'a> RunLoop<'a> {
     pub fn new(datapaths: Datapaths, host: &'a Mutex<Host>) -> Self {
         let authors = lock(host).config.authors.clone();
-        Self { datapaths, host, authors, housekept_ns: 0, in_kernel: InKernel::default() }
+        let in_kernel = InKernel::default();
+        Self { datapaths, host, authors, housekept_ns: 0, wake_us: None, in_kernel }
     }
 
     /// Runs until `stop`, then lets the flows go. `ready` is called once the kernel's datapaths
@@ -82,7 +100,7 @@ impl<'a> RunLoop<'a> {
         ready();
         while !stop.load(Ordering::Relaxed) {
             if !self.turn() {
-                wait(self.datapaths.all(), &self.authors.lines());
+                wait(self.datapaths.all(), &self.authors.lines(), self.wake_us);
             }
         }
         self.end()
@@ -122,8 +140,11 @@ impl<'a> RunLoop<'a> {
             self.housekept_ns = now_ns;
             self.datapaths.all_mut().for_each(|it| it.keep_house(&mut *host, now_ns));
         }
+        // Reports come first: a report that has come says more than a timer.
         let datapaths = &mut self.datapaths;
+        host.wake(|peer, act| datapaths.with(peer, act), clock::monotonic_us());
         host.poke(|peer, act| datapaths.with(peer, act), clock::monotonic_us());
+        self.wake_us = host.wake_us();
         drop(host);
         if is_due {
             self.remember(now_ns);

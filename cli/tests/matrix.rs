@@ -154,7 +154,8 @@ fn runs_that_cannot_be_kept_are_in_the_table_with_a_warning() {
     assert!(!output.status.success(), "{printed}");
     assert_eq!(printed.matches("cannot keep a run: kept/").count(), 1, "{printed}");
     assert!(
-        printed.contains("matrix.parquet: ") && printed.contains("goes on from what is kept"),
+        printed.contains("matrix.parquet: ")
+            && printed.contains("continues with the remaining runs"),
         "{printed}"
     );
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 4, "they are printed");
@@ -204,7 +205,7 @@ fn ctrl_c_keeps_what_was_run() {
     let output = child.wait_with_output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{printed}");
-    assert!(printed.contains("of 276 runs done; the same command goes on from there"), "{printed}");
+    assert!(printed.contains("of 276 runs done; run the same command again"), "{printed}");
     let (rows, _) = ROWS.read(&folder.path().join("out/matrix/matrix.parquet")).unwrap();
     assert!(!rows.is_empty() && rows.len() < 276, "{}", rows.len());
 }
@@ -245,7 +246,7 @@ fn a_report_compares_and_its_exit_status_says_what_came_of_it() {
     fs::write(at.join("no.parquet"), "none").unwrap();
     for (line, part) in [
         ("nowhere --text", "nowhere: is not there"),
-        ("no.parquet --text", "is no table of this version"),
+        ("no.parquet --text", "is not a table of this version"),
     ] {
         let (status, printed) = report(at, line);
         assert!(status == Some(2) && printed.contains(part), "{line}: {printed}");

@@ -27,7 +27,8 @@
 static struct kfifo_rec_ptr_2 records;
 static void *records_memory;
 static DEFINE_SPINLOCK(records_lock); /* producers, and resets */
-static u64 unread_since_ns;	      /* under it: when the oldest waiting record came, or 0 */
+/* Guarded by records_lock: when the oldest waiting record came, or 0. */
+static u64 unread_since_ns;
 static DEFINE_MUTEX(read_mutex);
 static DEFINE_MUTEX(message_mutex); /* messages, and open and close by the agent */
 static DECLARE_WAIT_QUEUE_HEAD(readers);
@@ -58,8 +59,9 @@ int remuda_device_send(void *context, const u8 *message, u32 bytes)
 	return 0;
 }
 
-/* An agent that leaves a record unread for longer than the limit hangs. This also detects agents of
- * CCP's own, which send no heartbeats. Called at each ACK and timeout, without a lock.
+/* Returns whether the agent has left a record unread for longer than the heartbeat limit, which
+ * means that it hangs. This detects hung CCP agents too, which send no heartbeats. Called at each
+ * ACK and timeout, without a lock.
  */
 bool remuda_device_stalls(void)
 {
@@ -77,8 +79,8 @@ static void announce(void)
 	clear_bit(HAS_LOST, &state);
 }
 
-/* A record that did not fit may have been a flow's beginning or end. So once there is room, all
- * flows are announced again.
+/* A record that did not fit may have announced the beginning or end of a flow. So once the queue is
+ * empty, all flows are announced again.
  */
 static void note_read(void)
 {
@@ -188,12 +190,12 @@ static ssize_t take_messages(size_t bytes)
 		if (length >= REMUDA_HEADER_BYTES)
 			length = min_t(size_t, length, remuda_get16(written + done + 2));
 		if (length < REMUDA_HEADER_BYTES)
-			length = bytes - done; /* refused by its length, and counted */
+			length = bytes - done; /* remuda_flows_message refuses and counts it */
 		error = errno_of(remuda_flows_message(written + done, length));
 		if (error)
 			return done ? done : error;
 		done += length;
-		cond_resched(); /* a RESYNC looks at every flow */
+		cond_resched(); /* a RESYNC visits every flow */
 	}
 	return done;
 }

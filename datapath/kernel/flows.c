@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The datapath of datapath/vm in a kernel: its tables, and the rules of access to them.
+/* Runs the datapath of datapath/vm in the kernel: allocates its tables and guards access to them.
  *
  * All memory is allocated when the module is loaded, because a flow may start in a softirq. ACKs
  * read programs without a lock: a replaced entry is reused only after a grace period. The device's
@@ -52,7 +52,9 @@ void remuda_flows_stop(struct remuda_flow *f)
 	spin_unlock_bh(&table_lock);
 }
 
-/* Notes whether the agent reads. Every ACK reads the flag, so write it only when it changes. */
+/* Notes whether the agent stalls. Every ACK on every processor reads the flag, so write it only
+ * when it changes.
+ */
 static void note_agent(void)
 {
 	u32 stalled = remuda_device_stalls();
@@ -90,7 +92,9 @@ void remuda_flows_detach(void)
 
 u32 remuda_flows_message(const u8 *message, size_t bytes)
 {
-	/* The message may be decoded into the entry that was retired last. */
+	/* remuda_message() may decode the program into the entry that was retired last, so wait
+	 * until no ACK reads that entry.
+	 */
 	if (has_retired && bytes >= 2 && remuda_get16(message) == REMUDA_INSTALL) {
 		cond_synchronize_rcu(retired_at);
 		has_retired = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the files of the module have of each other.
+/* Declarations that the files of the module share.
  *
  *   main.c    parameters, /proc/net/tcp_remuda, loading and unloading
  *   tcp.c     the tcp_congestion_ops: a socket's callbacks become calls of flows.c
@@ -25,10 +25,10 @@ void remuda_lock_flow(const struct remuda_datapath *d, const struct remuda_flow 
 void remuda_unlock_flow(const struct remuda_datapath *d, const struct remuda_flow *f);
 void remuda_program_retired(void);
 
-/* For datapath/vm: ACKs run beside each other and beside messages. */
+/* Locking for datapath/vm: ACKs run in parallel with each other and with messages. */
 #define REMUDA_LOCK_FLOW(d, f) remuda_lock_flow(d, f)
 #define REMUDA_UNLOCK_FLOW(d, f) remuda_unlock_flow(d, f)
-/* Pairs with REMUDA_OBSERVE: who sees a program's version sees the program. */
+/* Pairs with REMUDA_OBSERVE: a reader that sees a program's version also sees the program. */
 #define REMUDA_PUBLISH(place, value) smp_store_release(&(place), value)
 /* Pairs with REMUDA_PUBLISH. */
 #define REMUDA_OBSERVE(place) smp_load_acquire(&(place))
@@ -37,7 +37,7 @@ void remuda_program_retired(void);
 
 #include "remuda_datapath.h"
 
-/* Room for the largest message, and a few of the usual ones. */
+/* Large enough for the largest message (its length has 16 bits). */
 #define REMUDA_WRITE_BYTES_MAX 65536
 
 struct remuda_limits {
@@ -47,7 +47,7 @@ struct remuda_limits {
 
 extern struct remuda_limits remuda_limits;
 
-/* main.c, of the parameters */
+/* main.c: from the module's parameters */
 u64 remuda_heartbeat_timeout_ns(void);
 
 /* flows.c */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A tcp_congestion_ops named "ccp": at every ACK the flow's program runs on the socket's
- * primitives, and its window and rate become the socket's. The BPF datapath does the same and
- * compiles the same files (datapath/tcp), but with compiled programs instead of the VM.
+/* A tcp_congestion_ops named "ccp". At every ACK the VM runs the flow's program on the socket's
+ * primitives, and the program's window and rate become the socket's. The BPF datapath does the same
+ * from the same headers (datapath/tcp), with compiled programs instead of the VM.
  */
 #include <linux/module.h>
 #include <linux/sock_diag.h>
@@ -25,7 +25,7 @@
 struct remuda_socket {
 	struct remuda_flow *flow; /* NULL: the table was full, or the socket listens */
 	struct remuda_tcp tcp;
-	bool fell_back; /* at this ACK or timeout */
+	bool fell_back; /* set by the callback of that name during this ACK or timeout */
 };
 
 /* ---- Callbacks of the datapath ---------------------------------------------------------------*/
@@ -213,7 +213,9 @@ static void ccp_set_state(struct sock *sk, u8 state)
 		s->tcp.timed_out = 1;
 		if (s->flow)
 			remuda_flows_timeout(s->flow);
-		/* The stack has set ssthresh by ccp_ssthresh(), and the window by itself. */
+		/* No begin_reno() here: the stack has set the window, and ssthresh by
+		 * ccp_ssthresh().
+		 */
 		s->fell_back = false;
 	} else if (state == TCP_CA_Recovery || state == TCP_CA_CWR) {
 		begin_reduction(&s->tcp, ktime_get_ns());

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The window wanted becomes the window in force: at once, or, while losses are repaired, gradually,
- * as with cong_control the stack does not do it.
+/* The window that the agent or the program wants becomes the socket's window: at once, or gradually
+ * during loss recovery. With cong_control, the stack does not reduce the window gradually.
  */
 #ifndef REMUDA_TCP_CWND_H
 #define REMUDA_TCP_CWND_H
@@ -19,7 +19,9 @@ static __always_inline void note_cwnd(struct remuda_tcp *t, const struct tcp_soc
 		t->cwnd_pkts = tp->snd_cwnd;
 }
 
-/* From now on the window is the stack's; who comes back finds it so. */
+/* Hands the window to the stack (fallback). note_cwnd() then takes the stack's window over at the
+ * next ACK under the agent.
+ */
 static __always_inline void leave_to_stack(struct remuda_tcp *t)
 {
 	t->cwnd_set_pkts = 0;
@@ -33,8 +35,8 @@ static __always_inline void want_cwnd(struct remuda_tcp *t, const struct tcp_soc
 		t->cwnd_pkts = bound_cwnd(tp, bytes / mss);
 }
 
-/* An order of before an idle time does not raise the window of after it: the agent hears of the
- * restart by the next report.
+/* Whether a window was ordered before the agent has learnt, by the next report, that the flow
+ * restarted after an idle time. Such an order must not raise the restart window.
  */
 static __always_inline bool is_stale_raise(const struct remuda_tcp *t, const struct tcp_sock *tp,
 					   u64 bytes)
@@ -42,10 +44,10 @@ static __always_inline bool is_stale_raise(const struct remuda_tcp *t, const str
 	return t->report_flags & REPORT_RESTARTED && bytes > (u64)t->cwnd_pkts * tp->mss_cache;
 }
 
-/* The stack has found its last recovery, or timeout, spurious (undo_cwnd). A window-based flow gets
- * the window of before it back at once, as by tcp_reno_undo_cwnd(); the next report says so, and the
- * agent's algorithm restores its own state. A paced flow keeps its window: its algorithm has not
- * taken it back for the loss.
+/* Called when the stack finds its last recovery or timeout spurious (undo_cwnd). A window-based
+ * flow gets its earlier window back at once, as from tcp_reno_undo_cwnd(). REPORT_UNDONE tells the
+ * agent's algorithm to restore its own state. A paced flow keeps its window, because its algorithm
+ * does not reduce the window for a loss.
  */
 static __always_inline u32 undone_cwnd(struct remuda_tcp *t, const struct tcp_sock *tp)
 {
@@ -59,8 +61,8 @@ static __always_inline u32 undone_cwnd(struct remuda_tcp *t, const struct tcp_so
 	return tp->prior_cwnd;
 }
 
-/* The stack begins to repair losses. It starts to count prr_out anew, also if a recovery follows
- * another at once.
+/* Called when the stack begins to repair losses. The stack sets prr_out to 0 then, even when one
+ * recovery follows another at once, so prr_delivered restarts with it.
  */
 static __always_inline void begin_reduction(struct remuda_tcp *t, u64 now_ns)
 {
@@ -68,7 +70,7 @@ static __always_inline void begin_reduction(struct remuda_tcp *t, u64 now_ns)
 	t->recovery_ns = now_ns;
 }
 
-/* The window in force while losses are repaired. With cong_control the stack does not reduce it. */
+/* The window during loss recovery, in segments. With cong_control the stack does not reduce it. */
 static __always_inline u64 reduced_cwnd(struct remuda_tcp *t, const struct tcp_sock *tp,
 					const struct remuda_primitives *p, u32 delivered)
 {
@@ -89,7 +91,9 @@ static __always_inline u64 reduced_cwnd(struct remuda_tcp *t, const struct tcp_s
 	return remuda_repair_cwnd(&repair);
 }
 
-/* A paced flow's window is the agent's as it stands: such algorithms conserve packets. */
+/* Sets the socket's window. A paced flow gets the wanted window unchanged, even in recovery: its
+ * pacing rate already keeps it from sending a burst.
+ */
 static __always_inline void settle_cwnd(struct remuda_tcp *t, struct sock *sk,
 					const struct remuda_primitives *p, u32 delivered)
 {

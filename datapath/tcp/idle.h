@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The window of a flow that sends again after an idle time.
  *
- * RFC 5681 section 4.1: the window of before would go out as one burst, into a path of which nothing
- * is known any more. The stack does not restart an algorithm that has cong_control
- * (tcp_slow_start_after_idle_check()), so this does what its tcp_cwnd_restart() does, and obeys the
- * same sysctl. A paced flow sends no burst and keeps its window.
+ * RFC 5681 section 4.1: the old window would leave as one burst, although the state of the path is
+ * no longer known. The stack does not reduce the window of an algorithm that has cong_control
+ * (tcp_slow_start_after_idle_check()), so this file does what tcp_cwnd_restart() does, and obeys
+ * the same sysctl. A paced flow sends no burst and keeps its window.
  *
- * Differs from the stack: the restart window is RFC 6928's ten segments also where a route has an
- * initcwnd of its own; the first burst of a TSO segment has left with the window of before.
+ * Differs from the stack in two ways. The restart window is RFC 6928's ten segments even if the
+ * route has its own initcwnd. The first TSO segment still leaves under the old window.
  */
 #ifndef REMUDA_TCP_IDLE_H
 #define REMUDA_TCP_IDLE_H
@@ -18,7 +18,7 @@
 #define RESTART_CWND_PKTS 10 /* TCP_INIT_CWND */
 #define HALVINGS_MAX 31
 
-/* tcp_cwnd_restart(): the window is halved for every timeout that the flow was idle. */
+/* As tcp_cwnd_restart(): halves the window for every timeout that the flow was idle. */
 static __always_inline u32 restarted_cwnd(u32 cwnd, u32 idle, u32 timeout)
 {
 	u32 restart = cwnd < RESTART_CWND_PKTS ? cwnd : RESTART_CWND_PKTS;
@@ -28,7 +28,9 @@ static __always_inline u32 restarted_cwnd(u32 cwnd, u32 idle, u32 timeout)
 	return cwnd > restart ? cwnd : restart;
 }
 
-/* The stack begins to send with nothing in flight (CA_EVENT_TX_START). Times are in jiffies. */
+/* Called when the stack begins to send with nothing in flight (CA_EVENT_TX_START). Times are in
+ * jiffies.
+ */
 static __always_inline void note_transmission(struct remuda_tcp *t, struct sock *sk, u32 now)
 {
 	struct tcp_sock *tp = tcp_sk(sk);

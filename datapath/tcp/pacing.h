@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Bounds of the window, and the pacing rate: what the stack leaves to an algorithm with
+/* Bounds of the window, and the pacing rate. The stack leaves both to an algorithm that has
  * cong_control.
  *
- * The stack neither floors the window nor derives a pacing rate for us. Without a rate of the
- * agent's the rate is what tcp_update_pacing_rate() (net/ipv4/tcp_input.c) would set, as it sizes
- * TSO bursts, and pacing is off, as it is for the kernel's own window-based algorithms.
+ * If the agent or the program sets no rate, pacing is off, as for the kernel's own window-based
+ * algorithms. The socket still needs a rate, because TSO bursts are sized by it: it gets the one
+ * that tcp_update_pacing_rate() (net/ipv4/tcp_input.c) would set.
  */
 #ifndef REMUDA_TCP_PACING_H
 #define REMUDA_TCP_PACING_H
 
 #include "remuda_tcp.h"
 
-/* RFC 5681: below two segments ACKs are delayed */
+/* RFC 5681: a receiver delays the ACK of a single segment, so the window keeps at least two */
 #define CWND_MIN_PKTS 2
-/* A rate of no ACKs would never be corrected: ten segments a second is the least */
+/* A rate near 0 would bring no ACKs, and so no report that could raise it */
 #define RATE_MIN_SEGMENTS_PER_SEC 10
 /* net.ipv4.tcp_pacing_ss_ratio and tcp_pacing_ca_ratio, per cent */
 #define PACING_SS_PERCENT 200
@@ -37,7 +37,9 @@ static __always_inline void set_cwnd_pkts(struct tcp_sock *tp, u64 pkts)
 	tp->snd_cwnd = bound_cwnd(tp, pkts);
 }
 
-/* A rate of the agent's or the program's: enforced, by fq or by the stack's own timer. */
+/* Paces the socket at a rate, in bytes per second, that the agent or the program set. The fq qdisc
+ * or the stack's own timer enforces it.
+ */
 static __always_inline void pace_at(struct sock *sk, u64 rate)
 {
 	u64 min = (u64)tcp_sk(sk)->mss_cache * RATE_MIN_SEGMENTS_PER_SEC;
@@ -68,7 +70,7 @@ static __always_inline void pace_by_window(struct sock *sk)
 	if (rate > sk->sk_max_pacing_rate)
 		rate = sk->sk_max_pacing_rate;
 	sk->sk_pacing_rate = rate;
-	/* An application's SO_MAX_PACING_RATE holds. */
+	/* Pacing stays on if the application has set SO_MAX_PACING_RATE. */
 	if (sk->sk_pacing_status == SK_PACING_NEEDED && sk->sk_max_pacing_rate == ~0UL)
 		sk->sk_pacing_status = SK_PACING_NONE;
 }

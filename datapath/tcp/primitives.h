@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Socket fields become CCP primitives, at every ACK, also at those without a valid RTT or rate
- * sample: losses and marks are counted as differences of the socket's totals, so none is missed.
+/* Turns socket fields into CCP primitives at every ACK, also at an ACK without a valid RTT or rate
+ * sample. Losses and marks are differences of the socket's totals, so none is missed.
  */
 #ifndef REMUDA_TCP_PRIMITIVES_H
 #define REMUDA_TCP_PRIMITIVES_H
@@ -26,8 +26,8 @@ static __always_inline void count_packets(struct remuda_tcp *t, const struct tcp
 	note_totals(t, tp);
 }
 
-/* A rate sample is valid over an interval of at least the minimum RTT (tcp_rate_gen() says -1
- * otherwise); between valid ones the last stands.
+/* A rate sample is valid only over an interval of at least the minimum RTT (tcp_rate_gen() returns
+ * an interval of -1 otherwise). Until the next valid sample, the last one is used.
  */
 static __always_inline void sample_rates(struct remuda_tcp *t, const struct tcp_sock *tp,
 					 const struct rate_sample *rs, struct remuda_primitives *p)
@@ -47,8 +47,9 @@ static __always_inline void sample_rates(struct remuda_tcp *t, const struct tcp_
 	p->rate_incoming = t->rate_incoming;
 }
 
-/* How much of its window the sender used, as the stack saw it when it sent (tcp_cwnd_validate()):
- * what is in flight after an ACK that covers a whole small window says nothing.
+/* Notes how much of its window the sender used. The stack records that when it sends
+ * (tcp_cwnd_validate()). What is in flight at an ACK would not show it: an ACK can cover a whole
+ * small window.
  */
 static __always_inline void note_cwnd_use(struct remuda_tcp *t, struct tcp_sock *tp)
 {
@@ -77,7 +78,7 @@ static __always_inline void load_primitives(struct remuda_tcp *t, struct tcp_soc
 	t->timed_out = 0;
 }
 
-/* The flags of a report, which begin anew with it. */
+/* Returns the flags of the next report, and clears them. */
 static __always_inline u32 take_report_flags(struct remuda_tcp *t, struct sock *sk)
 {
 	u32 flags = t->report_flags;

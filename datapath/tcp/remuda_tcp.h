@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the two datapaths of Linux TCP share: this folder turns a socket into primitives, and a
- * wanted window and rate into what the socket has. The BPF datapath and the kernel module compile
- * it; each provides, before it includes this:
+/* The code that the two datapaths of Linux TCP share: it turns a socket's fields into primitives,
+ * and a wanted window and rate into the socket's. Before the BPF datapath or the kernel module
+ * includes these headers, it provides:
  *
- *   - the kernel's types, or the members of them that are read here;
+ *   - the kernel's types, with at least the members that these headers read;
  *   - REMUDA_CA_STATE(sk) and REMUDA_IS_CWND_LIMITED(tp), as both are bit fields;
  *   - REMUDA_RESTARTS_AFTER_IDLE(sk), the sysctl net.ipv4.tcp_slow_start_after_idle;
  *   - REMUDA_CWND_PKTS_MAX and REMUDA_RATE_MAX (bytes per second), the ceilings.
@@ -17,15 +17,15 @@
 #define REPORT_APP_LIMITED 1
 #define REPORT_IN_RECOVERY 2
 #define REPORT_CWND_FULL 4 /* the window held the sender back */
-#define REPORT_CWND_HALF 8 /* a flight used at least half of it */
+#define REPORT_CWND_HALF 8 /* a flight used more than half of the window */
 #define REPORT_UNDONE 16    /* the stack found its last recovery spurious */
 #define REPORT_RESTARTED 32 /* the flow was idle, and its window is a restart window */
 
-/* A flow, between two of its ACKs. */
+/* What a flow keeps from one ACK to the next. */
 struct remuda_tcp {
-	u64 now_ns;	   /* of this ACK */
+	u64 now_ns;	   /* time of this ACK */
 	u64 recovery_ns;   /* when the stack began to repair losses */
-	u64 rate_outgoing; /* of the last valid sample, bytes per second */
+	u64 rate_outgoing; /* of the last valid rate sample, bytes per second */
 	u64 rate_incoming;
 	u64 bytes_acked; /* the socket's totals, at the last ACK */
 	u32 sacked_out;
@@ -34,8 +34,8 @@ struct remuda_tcp {
 	u32 timed_out;
 	u32 paced;	   /* the agent or the program set a rate */
 	u32 report_flags;  /* since the last report */
-	u32 cwnd_pkts;	   /* what the agent or the program wants */
-	u32 cwnd_set_pkts; /* what the socket was last told */
+	u32 cwnd_pkts;	   /* the window that the agent or the program wants */
+	u32 cwnd_set_pkts; /* the window last set on the socket; 0: the stack has it */
 	u32 prr_delivered;
 	u32 padding;
 };
@@ -48,7 +48,7 @@ static __always_inline u32 in_flight_pkts(const struct tcp_sock *tp)
 	return out > left ? out - left : 0;
 }
 
-/* Counts from now on. */
+/* Stores the socket's totals; the next ACK counts from them. */
 static __always_inline void note_totals(struct remuda_tcp *t, const struct tcp_sock *tp)
 {
 	t->bytes_acked = tp->bytes_acked;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What a flow does without an agent: Reno, in place, from the window it has. */
+/* Reno for a flow without an agent. It starts from the flow's current window. */
 #ifndef REMUDA_TCP_RENO_H
 #define REMUDA_TCP_RENO_H
 
 #include "pacing.h"
 #include "remuda_tcp.h"
 
-/* What the path last delivered in one smoothed RTT. The window at hand may be a probe's few
- * segments, and ssthresh decides how fast Reno leaves it.
+/* How many segments the path last delivered in one smoothed RTT. begin_reno() uses it because the
+ * current window may be a probe's few segments, from which a small ssthresh would let Reno grow
+ * only slowly.
  */
 static __always_inline u32 delivered_per_rtt_pkts(const struct tcp_sock *tp)
 {
@@ -16,9 +17,9 @@ static __always_inline u32 delivered_per_rtt_pkts(const struct tcp_sock *tp)
 	return (u64)tp->rate_delivered * (tp->srtt_us >> 3) / tp->rate_interval_us;
 }
 
-/* From the agent's control to Reno's. In a repair the stack has set ssthresh by our callback, for a
- * reduction that the agent may not have lived to make; what the path delivered is halved as well
- * then.
+/* Sets ssthresh when a flow falls back to Reno. During loss recovery, the stack has already set
+ * ssthresh to half by our callback, because the agent may not have reduced the window; then half of
+ * what the path delivered counts.
  */
 static __always_inline void begin_reno(struct sock *sk)
 {
@@ -39,7 +40,9 @@ static __always_inline void run_reno(struct sock *sk, const struct rate_sample *
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 state = REMUDA_CA_STATE(sk);
 
-	/* Recovery and CWR: the stack has set ssthresh by our callback, and no PRR runs for us. */
+	/* Recovery and CWR: the stack has set ssthresh by our callback, but does not reduce the
+	 * window for an algorithm that has cong_control.
+	 */
 	if (state == TCP_CA_Recovery || state == TCP_CA_CWR) {
 		if (tp->snd_cwnd > tp->snd_ssthresh)
 			set_cwnd_pkts(tp, tp->snd_ssthresh);

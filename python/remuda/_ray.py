@@ -183,7 +183,7 @@ def next_of(lines: queue.SimpleQueue[str | None], *, wait: bool) -> str | None:
 def read(
     source: Iterable[str], lines: queue.SimpleQueue[str | None], ready: threading.Event
 ) -> None:
-    """Reads lines as they arrive, so that the command never waits while it writes."""
+    """Moves lines from `source` to `lines` as they arrive, so that the command never blocks."""
     for line in source:
         lines.put(line)
     if not ready.is_set():

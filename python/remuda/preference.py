@@ -1,4 +1,4 @@
-"""Sets what a TCP socket prefers, at a running agent."""
+"""Tells a running agent what a TCP socket prefers: throughput or delay."""
 
 import errno
 import os
@@ -23,28 +23,29 @@ def _weights(wants: str | tuple[float, float]) -> tuple[int, int]:
         )
     throughput, delay = (round(weight * _WEIGHT_MAX) for weight in weights)
     if throughput == delay == 0:
-        raise ValueError(f"wants = {wants!r}: one weight must be a thousandth at least")
+        raise ValueError(f"wants = {wants!r}: at least one weight must be 0.001 or more")
     return throughput, delay
 
 
 def prefer(
     sock: socket.socket, wants: str | tuple[float, float], *, path: str | None = None
 ) -> None:
-    """Sets what a TCP socket prefers; a policy then chooses its arm by that.
+    """Sets how a policy weighs throughput and delay for a TCP socket.
 
-    You may call it before the socket connects, after that, and again. The function passes the
-    descriptor to the agent, which checks its owner and closes its copy. If no agent runs, or the
-    agent refuses, the connection stays as it is. The call takes four seconds at most.
+    Call it before or after the socket connects; a later call replaces an earlier one. The function
+    passes the descriptor to the agent, which checks the socket's owner and closes its copy. If no
+    agent runs, or the agent refuses, the connection stays as it is. The call takes four seconds at
+    most.
 
     Args:
-        sock: The socket. The caller must be its user, or root.
+        sock: The socket. The caller must own it, or be root.
         wants: "delay", "throughput", "default", or the weights of throughput and delay, 0 to 1.
         path: The agent's socket for applications [default: $REMUDA_SOCKET or /run/remuda.sock].
 
     Raises:
         ValueError: `wants` is neither a name nor two weights.
         PermissionError: The socket belongs to another user.
-        BlockingIOError: The agent gets too many requests.
+        BlockingIOError: The agent gets too many requests and hung up.
         OSError: No agent runs, or the socket is not a TCP connection.
     """
     throughput, delay = _weights(wants)
@@ -59,9 +60,10 @@ def prefer(
         except (ConnectionResetError, BrokenPipeError):
             answer = ""
     if not answer:
-        raise BlockingIOError(errno.EAGAIN, "the agent hung up: it is asked too often", path)
+        why = "the agent hung up: too many requests; try again later"
+        raise BlockingIOError(errno.EAGAIN, why, path)
     number, space, why = answer.partition(" ")
     if not space or not number.isdecimal():
-        raise OSError(errno.EPROTO, "it is no agent of Remuda", path)
+        raise OSError(errno.EPROTO, "not the socket of a Remuda agent", path)
     if number != "0":
         raise OSError(int(number), why, path)

@@ -104,6 +104,47 @@ def test_what_an_author_prints_is_no_part_of_the_results(tmp_path: Path) -> None
     assert "resumed" in done.stderr
 
 
+AIMD_OF_PORTUS = """
+import portus
+
+class Aimd(portus.AlgBase):
+    def datapath_programs(self):
+        return {"each_round": '''
+            (def (Report (volatile acked 0) (volatile lost 0)))
+            (when true
+                (:= Report.acked (+ Report.acked Ack.bytes_acked))
+                (:= Report.lost (+ Report.lost Ack.lost_pkts_sample))
+                (fallthrough))
+            (when (> Micros Flow.rtt_sample_us) (report) (:= Micros 0))'''}
+
+    def new_flow(self, datapath, info):
+        datapath.set_program("each_round", [("Cwnd", info.init_cwnd)])
+        return Flow(datapath, info)
+
+class Flow:
+    def __init__(self, datapath, info):
+        self.datapath = datapath
+        self.mss = info.mss
+        self.cwnd = info.init_cwnd
+
+    def on_report(self, r):
+        self.cwnd = max(self.cwnd // 2, 2 * self.mss) if r.lost else self.cwnd + self.mss
+        self.datapath.update_fields([("Cwnd", self.cwnd)])
+
+if __name__ == "__main__":
+    portus.start("unix", Aimd())
+"""
+
+
+def test_an_aimd_agent_as_the_guide_of_ccp_has_one_is_an_arm(tmp_path: Path) -> None:
+    file = tmp_path / "aimd_agent.py"
+    file.write_text(AIMD_OF_PORTUS)
+    result = simulated(tmp_path, file, "flows.*.driver=aimd")
+    (flow,) = result["flows"]
+    assert not flow["switches"]
+    assert flow["goodput_mbit_per_sec"] > 15
+
+
 MIXED = """
 import pyportus
 
@@ -434,5 +475,5 @@ def test_a_matrix_on_real_tcp_has_python_arms_beside_ours(tmp_path: Path) -> Non
     assert all(row["utilisation"] > 0.7 for row in rows), rows
     what += ["--author", tmp_path / "breaks.py"]
     failed = remuda("matrix", *what, "--arm", "breaks", ok=False)
-    assert "breaks gave its flow up" in failed.stderr
+    assert "breaks lost its flow to another arm" in failed.stderr
     assert "KeyError: 'a second'" in failed.stderr

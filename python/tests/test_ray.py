@@ -167,7 +167,7 @@ def test_ctrl_c_keeps_what_a_cluster_of_its_own_has_run(folder: Path) -> None:
     running.send_signal(signal.SIGINT)
     _, output = running.communicate(timeout=60)
     assert running.returncode != 0
-    assert f"of {RUNS} runs done; the same command goes on from there" in output
+    assert f"of {RUNS} runs done; run the same command again" in output
     rows = pq.read_table(folder / "out/matrix.parquet").num_rows
     assert 2 <= rows == kept(folder / "out") < RUNS
     wait(lambda: not any(named(pid) == name for pid, name in below.items()), f"an end of {below}")

@@ -4,7 +4,14 @@
 //! CCP's own reno and bbr are in no registry in a version for portus 0.9. These measure the same
 //! primitives, report at the same moments, and decide the same: [`Reno`] as generic-cong-avoid
 //! (reports each round trip), [`Pulses`] as ccp-project/bbr in its PROBE_BW (three phases of eight
-//! round trips that the program itself steps through), without its PROBE_RTT.
+//! round trips that the program itself steps through), without its PROBE_RTT. [`Copa`] and
+//! [`Nimbus`] are written from their papers.
+
+mod copa;
+mod nimbus;
+
+pub use copa::Copa;
+pub use nimbus::Nimbus;
 
 use portus::ipc::Ipc;
 use portus::lang::Scope;

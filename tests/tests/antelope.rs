@@ -76,7 +76,7 @@ fn a_flow_of_real_tcp_has_an_arm_a_reason_samples_and_a_successor() {
     }
 }
 
-/// Flows of one host that share its link.
+/// How many flows of one host share its link.
 const MANY: usize = 40;
 /// How long all flows send.
 const TOGETHER: Duration = Duration::from_secs(15);

@@ -78,7 +78,7 @@ fn names_that_the_kernel_would_cut() {
     let config = config.to_str().expect("a path");
     let parts = ["\"no-such-cca\"", "agent.native and native arms alike: ", "reno"];
     refused(&["agent", "--run-dir", run_dir, "--config", config, "--name", &place.name], &parts);
-    let parts = ["/etc is no cgroup v2 directory", "findmnt"];
+    let parts = ["/etc is not a cgroup v2 directory", "findmnt"];
     refused(&["agent", "--run-dir", run_dir, "--name", &place.name, "--cgroup", "/etc"], &parts);
 }
 

@@ -81,7 +81,7 @@ fn serve<T: Send + 'static>(
     (port, server)
 }
 
-/// The least round trip of ten, to a peer that echoes.
+/// The least of ten round trips to a peer that echoes.
 fn round_trip(mut stream: TcpStream) -> Duration {
     let clock = Clock::start();
     let mut trip = || {

@@ -4,7 +4,7 @@ use portus::ipc::{BackendBuilder, Blocking, Ipc, unix};
 use portus::lang::Scope;
 use portus::{CCPHandle, CongAlg, DatapathInfo, DatapathTrait, Flow, Report, RunBuilder};
 use remuda_live::transfer::Transfer;
-use remuda_tests::peers::{Pulses, Reno};
+use remuda_tests::peers::{Copa, Nimbus, Pulses, Reno};
 use remuda_tests::{binary, exclusive, root, skip, wait_for, wired};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -237,7 +237,7 @@ fn goodput(name: &str) -> f64 {
 }
 
 #[test]
-fn peers_that_report_each_round_and_that_pulse_fill_most_of_a_link() {
+fn peers_like_ccp_s_reno_bbr_copa_and_nimbus_drive_this_kernel_s_tcp() {
     let _one = exclusive();
     if skip() {
         return;
@@ -245,20 +245,23 @@ fn peers_that_report_each_round_and_that_pulse_fill_most_of_a_link() {
     let folder = tempfile::tempdir().expect("a folder");
     let name = name();
     let datapath = Datapath::start(&name, &folder);
-    for pulses in [false, true] {
+    // A busy host delays packets, and the two that answer delay yield to that.
+    let peers = [("reno", 14.0), ("bbr", 14.0), ("copa", 3.0), ("nimbus", 3.0)];
+    for (coming, (peer, least)) in peers.into_iter().enumerate() {
         let sock = unix::Socket::<Blocking>::new(&name).expect("the agent binds");
         let run = RunBuilder::new(BackendBuilder { sock });
-        let agent = if pulses {
-            run.default_alg(Pulses).spawn_thread().run()
-        } else {
-            run.default_alg(Reno).spawn_thread().run()
+        let agent = match peer {
+            "reno" => run.default_alg(Reno).spawn_thread().run(),
+            "bbr" => run.default_alg(Pulses).spawn_thread().run(),
+            "copa" => run.default_alg(Copa).spawn_thread().run(),
+            _ => run.default_alg(Nimbus).spawn_thread().run(),
         };
         let agent = agent.expect("portus starts");
-        let comings = if pulses { 2 } else { 1 };
-        wait_for("the agent", LIMIT, || datapath.said().matches("drives").count() == comings);
+        let came = || datapath.said().matches("drives").count() == coming + 1;
+        wait_for("the agent", LIMIT, came);
         let got = goodput(&name);
-        println!("{}: {got:.1} Mbit/s of 24", if pulses { "pulses" } else { "reno" });
-        assert!(got > 14.0, "{got}");
+        println!("{peer}: {got:.1} Mbit/s of 24");
+        assert!(got > least, "{peer}: {got}");
         agent.kill();
         agent.wait().expect("no panic");
     }

@@ -13,10 +13,12 @@ const UP_GAIN: Gain = Gain(1_250);
 const UP_CWND_GAIN: Gain = Gain(2_250);
 /// Everywhere else: two BDPs, as ACKs may be delayed.
 pub const CWND_GAIN: Gain = Gain(2_000);
-/// Section 5.3.3.5.3: a probe after two to three seconds,
+/// Section 5.3.3.5.3: the next probe comes two to three seconds after the last: this time, and a
+/// random part of `WAIT_MORE_MS`.
 const WAIT: Duration = Duration::from_secs(2);
 const WAIT_MORE_MS: u64 = 1_000;
-/// or after as many round trips as Reno would need to grow by a BDP, 63 at most.
+/// Section 5.3.3.5.3: the probe comes earlier if as many round trips have passed as Reno needs to
+/// grow by a BDP, 63 at most.
 const WAIT_ROUNDS_MAX: u64 = 63;
 
 /// Where in the cycle the flow is.
@@ -26,7 +28,7 @@ pub enum Phase {
     Down,
     /// At the bottleneck's rate.
     Cruise,
-    /// A round trip without bounds, so that a loss of the probe is the probe's.
+    /// A round trip without bounds, so that a loss in the following probe is caused by that probe.
     Refill,
     Up,
 }
@@ -47,7 +49,8 @@ impl Cycle {
     /// DOWN; by `seed`, when the next probe is due.
     pub fn down(seed: u64, now: Time, round: u64) -> Self {
         let wait = WAIT + Duration::from_millis(seed % WAIT_MORE_MS);
-        // A round or none of the wait has passed already, so that flows do not probe together.
+        // Start with one or no round trip of the wait passed, by `seed`, so that flows do not probe
+        // together.
         let began = (now, round.saturating_sub(seed & 1));
         Self { phase: Phase::Down, since: (now, round), began, wait, stopping: true }
     }

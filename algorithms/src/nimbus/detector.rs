@@ -122,13 +122,13 @@ impl Detector {
 
     fn look(&mut self, frequency: f64, link: f64) -> Option<()> {
         let start = self.history.len().checked_sub(POINTS + 100)?;
-        let window: Vec<Sample> = self.history.iter().skip(start).copied().collect();
-        let shifted = |i: usize| {
-            let rtts = 2.0 * window[i].rtt_s / STEP.as_secs_f64();
-            window.get(i + rtts.min(MORE as f64) as usize).map(|sample| sample.cross)
-        };
-        let cross: Vec<f64> = (0..POINTS).map(shifted).collect::<Option<_>>()?;
-        let others: Vec<f64> = window[..POINTS].iter().map(|sample| sample.others).collect();
+        let (mut cross, mut others) = ([0.0; POINTS], [0.0; POINTS]);
+        let window = self.history.range(start..start + POINTS);
+        for (i, sample) in window.enumerate() {
+            let rtts = 2.0 * sample.rtt_s / STEP.as_secs_f64();
+            let shifted = start + i + rtts.min(MORE as f64) as usize;
+            (cross[i], others[i]) = (self.history.get(shifted)?.cross, sample.others);
+        }
         let recent = &cross[POINTS * 3 / 4..];
         let mean = recent.iter().sum::<f64>() / recent.len() as f64;
         if mean < NO_CROSS * link {

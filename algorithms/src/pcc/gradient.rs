@@ -266,24 +266,23 @@ impl Gradient {
 
     /// The slope of the utility, if all trials are in and, of three pairs, most agree.
     fn slope(&self, probe: &Probe) -> Option<f64> {
-        let wanted = 2 * self.goal.pairs;
-        let worths: Vec<Worth> = probe.worths[..wanted].iter().copied().collect::<Option<_>>()?;
+        let pairs = self.goal.pairs;
+        let trials = probe.worths.chunks_exact(2).zip(probe.faster.chunks_exact(2));
         let span = 2.0 * EPSILON as f64 / 1e3 * mbit_per_sec(self.base);
-        let slopes: Vec<f64> = worths
-            .chunks_exact(2)
-            .zip(probe.faster.chunks_exact(2))
-            .map(|(pair, faster)| {
-                let both = pair.iter().all(|worth| worth.shrank);
-                let of = |worth: Worth| if both { worth.unrewarded } else { worth.utility };
-                let gain = of(pair[0]) - of(pair[1]);
-                let gain = if faster[0] { gain } else { -gain };
-                gain / span.max(f64::MIN_POSITIVE)
-            })
-            .collect();
+        let mut slopes = [0.0; PAIRS_MAX];
+        for (slope, (worths, faster)) in slopes[..pairs].iter_mut().zip(trials) {
+            let &[Some(first), Some(second)] = worths else { return None };
+            let both = first.shrank && second.shrank;
+            let of = |worth: Worth| if both { worth.unrewarded } else { worth.utility };
+            let gain = of(first) - of(second);
+            let gain = if faster[0] { gain } else { -gain };
+            *slope = gain / span.max(f64::MIN_POSITIVE);
+        }
+        let slopes = &slopes[..pairs];
         let ups = slopes.iter().filter(|slope| **slope > 0.0).count();
-        let up = 2 * ups > slopes.len();
-        let majority: Vec<f64> = slopes.into_iter().filter(|slope| (*slope > 0.0) == up).collect();
-        Some(majority.iter().sum::<f64>() / majority.len().max(1) as f64)
+        let up = 2 * ups > pairs;
+        let majority = slopes.iter().filter(|slope| (**slope > 0.0) == up);
+        Some(majority.clone().sum::<f64>() / majority.count().max(1) as f64)
     }
 
     /// Vivace, sections 4.2 and 4.3.

@@ -26,9 +26,9 @@ const LEAST: f64 = 1e-9;
 /// What is believed of a link's rate.
 #[derive(Clone, Debug)]
 pub struct Belief {
-    bins: Vec<f64>,
+    bins: [f64; BINS],
     /// Of a move by so many bins.
-    kernel: Vec<f64>,
+    kernel: [f64; REACH + 1],
 }
 
 fn rate(bin: usize) -> f64 {
@@ -42,10 +42,7 @@ impl Belief {
         let weight =
             |by: usize| libm::exp(-0.5 * (by as f64 / sigma_bins) * (by as f64 / sigma_bins));
         let sum = weight(0) + 2.0 * (1..=REACH).map(weight).sum::<f64>();
-        Self {
-            bins: vec![1.0 / BINS as f64; BINS],
-            kernel: (0..=REACH).map(|by| weight(by) / sum).collect(),
-        }
+        Self { bins: [1.0 / BINS as f64; BINS], kernel: std::array::from_fn(|by| weight(by) / sum) }
     }
 
     /// Rates around `rate`, in units a second.
@@ -60,7 +57,7 @@ impl Belief {
     }
 
     pub fn evolve(&mut self) {
-        let mut next = vec![0.0; BINS];
+        let mut next = [0.0; BINS];
         for (bin, p) in self.bins.iter().enumerate() {
             // An outage is hard to leave: most of it stays.
             let moves = if bin == 0 { OUTAGE_ESCAPE * TICK_S } else { 1.0 };

@@ -7,11 +7,12 @@ mod remembering;
 mod row;
 mod settings;
 mod switch;
+mod timer;
 
 use crate::config::Config;
 use crate::decode;
 use crate::events::{Event, Recorder};
-use crate::guard::{Guard, Rule};
+use crate::guard::{Fired, Guard};
 use crate::prefer::{By, Wants, Wish};
 use crate::programs::{self, Installed};
 use intervention::Intervention;
@@ -30,6 +31,7 @@ use std::time::Duration;
 pub use driver::Driver;
 pub use intervention::Guarded;
 pub use row::Row;
+pub use timer::WAKE_INTERVAL_US_MIN;
 
 /// At most one clamp is recorded per flow in this time.
 const CLAMP_RECORD_INTERVAL: Duration = Duration::from_secs(1);
@@ -144,6 +146,7 @@ pub struct Flow {
     reported_at: Time,
     remembering: remembering::Remembering,
     jump: jump::Jump,
+    timer: timer::Timer,
 }
 
 /// What a flow needs of its surroundings for one step.
@@ -223,6 +226,7 @@ impl Flow {
             reported_at: Time::ZERO,
             remembering: remembering::Remembering::default(),
             jump: jump::Jump::of(cwnd, mss),
+            timer: timer::Timer::default(),
         }
     }
 
@@ -252,6 +256,11 @@ impl Flow {
     /// Whether a policy of it has had something to sample.
     pub fn is_sampled(&self) -> bool {
         self.is_sampled
+    }
+
+    /// The least time between two reports, in microseconds, as its datapath has been told.
+    pub fn report_us(&self) -> u32 {
+        self.reporting.0
     }
 
     /// Whether it runs the program of that number.
@@ -390,7 +399,8 @@ impl Flow {
             m
         };
         self.signals = report.signals;
-        self.at_us = report.signals.map_or(ctx.now_us, |signals| signals.now_us);
+        let reported_us = report.signals.map_or(ctx.now_us, |signals| signals.now_us);
+        self.at_us = reported_us.max(self.not_before_us());
         self.take_in(&Measurement { companions, ..m }, ctx);
         true
     }
@@ -423,24 +433,6 @@ impl Flow {
         }
         self.last_signals = self.signals.take();
         self.obey(decision, now, ctx);
-    }
-
-    /// When [`Self::on_wake`] is due, if its arm has set a timer: since the flow began, as all
-    /// times of its arms are.
-    pub fn wake_at(&self) -> Option<Time> {
-        self.controller.wake_at()
-    }
-
-    /// The arm's timer has gone off, with a report or without one. Before its time this does
-    /// nothing.
-    pub fn on_wake(&mut self, ctx: &mut Context<'_>) {
-        self.at_us = ctx.now_us;
-        let now = self.now();
-        if self.wake_at().is_some_and(|at| now >= at)
-            && let Some(decision) = self.controller.on_wake(now)
-        {
-            self.obey(decision, now, ctx);
-        }
     }
 
     /// What was delivered since the last report, by the datapath's count if it has one.
@@ -578,7 +570,7 @@ impl Flow {
 
     fn record_clamps(
         &mut self,
-        rules: Vec<Rule>,
+        rules: Fired,
         decision: Decision,
         now: Time,
         ctx: &mut Context<'_>,
@@ -589,7 +581,7 @@ impl Flow {
         }
         self.clamp_recorded = Some(now);
         let clamped = Event::Clamped {
-            rules,
+            rules: rules.iter().collect(),
             cwnd_bytes: decision.cwnd.0,
             rate_bytes_per_sec: decision.rate.map(|rate| rate.bytes_per_sec()),
         };

@@ -7,7 +7,7 @@
 use super::intervention::Intervention;
 use super::{Context, Driver, Flow};
 use crate::events::Event;
-use crate::guard::{HandOff, RollBack, Rule};
+use crate::guard::{Fired, HandOff, RollBack, Rule};
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{
     Decision, Measurement, PathState, Proposal, Readiness, Why, WindowArm, native, reno,
@@ -244,7 +244,7 @@ impl Flow {
         self.why = why;
         let (first, raised) = self.guard.switched(first, &self.path, now, &ctx.config.guard);
         if raised {
-            self.record_clamps(vec![Rule::RaisedBySwitch], first, now, ctx);
+            self.record_clamps(Fired::one(Rule::RaisedBySwitch), first, now, ctx);
         }
         self.obey(first, now, ctx);
     }

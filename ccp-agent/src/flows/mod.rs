@@ -1,11 +1,14 @@
 //! The flow engine: it owns flows and what they share: what is remembered of destinations, which
-//! flows go the same way, and how often each may report.
+//! flows go the same way, how often each may report, and when the arm of which wants to be woken.
 //!
 //! The agent puts sockets around it, the simulator its VM. Both feed it the same events, and the
 //! same events give the same orders.
 
 pub mod companions;
 mod spread;
+#[cfg(test)]
+mod tests;
+mod wakes;
 
 use crate::config::Config;
 use crate::events::Recorder;
@@ -18,6 +21,7 @@ use remuda_wire::Report;
 use remuda_wire::to_agent::State;
 use spread::Spread;
 use std::collections::HashMap;
+use wakes::Wakes;
 
 /// What a step of a flow needs of the engine's host.
 pub struct Step<'a> {
@@ -41,6 +45,7 @@ pub struct Flows {
     memory: Memory,
     companions: Companions,
     spread: Spread,
+    wakes: Wakes,
 }
 
 impl std::fmt::Debug for Flows {
@@ -57,6 +62,7 @@ impl Flows {
             memory: Memory::new(&config.memory),
             companions: Companions::default(),
             spread: Spread::default(),
+            wakes: Wakes::default(),
         }
     }
 
@@ -98,6 +104,7 @@ impl Flows {
         flow.recall(&mut self.memory, seconds(step.now_us));
         let report_us = self.spread.interval_us(&flow, step.config, step.now_us);
         flow.start(&mut context(step, report_us));
+        self.wakes.follow(&mut flow);
         self.flows.insert(flow.id(), flow);
     }
 
@@ -115,6 +122,7 @@ impl Flows {
         if taken {
             flow.jump_in_time(&mut self.memory, seconds(now_us), &mut ctx);
             flow.leave_in_time(&mut self.memory, seconds(now_us), ctx.recorder);
+            self.wakes.follow(flow);
         }
         taken
     }
@@ -129,8 +137,34 @@ impl Flows {
         cwnd: Bytes,
         recorder: &mut dyn Recorder,
     ) -> bool {
-        let flow = self.flows.get_mut(&id);
-        flow.is_some_and(|flow| flow.on_state(state, at_us, cwnd, recorder))
+        let Some(flow) = self.flows.get_mut(&id) else { return false };
+        let needs_poke = flow.on_state(state, at_us, cwnd, recorder);
+        self.wakes.follow(flow);
+        needs_poke
+    }
+
+    /// When the next flow is to be woken, in microseconds of the clock of [`Step::now_us`].
+    pub fn wake_us(&self) -> Option<u64> {
+        self.wakes.first_us()
+    }
+
+    /// Takes a flow that is to be woken now, the one that has been due longest first. The caller
+    /// wakes it: [`Self::wake`].
+    pub fn take_due(&mut self, now_us: u64) -> Option<u32> {
+        let id = self.wakes.take_due(now_us)?;
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.queue_wake(None);
+        }
+        Some(id)
+    }
+
+    /// The timer of a flow's arm goes off. Before its time this does nothing. A wake does not make
+    /// a flow busy, so how often it reports stays as it is.
+    pub fn wake(&mut self, id: u32, step: Step<'_>) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let report_us = flow.report_us();
+        flow.on_wake(&mut context(step, report_us));
+        self.wakes.follow(flow);
     }
 
     /// A flow carries out what has waited for it: an order of an operator, a late decision.
@@ -138,6 +172,7 @@ impl Flows {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let report_us = self.spread.interval_us(flow, step.config, step.now_us);
         flow.on_poke(&mut context(step, report_us));
+        self.wakes.follow(flow);
     }
 
     /// An operator wants a flow driven by `name`, from its next poke on.
@@ -152,6 +187,7 @@ impl Flows {
         let mut flow = self.flows.remove(&id)?;
         self.companions.ended(flow.info().remote.0, id);
         self.spread.ended(id);
+        self.wakes.ended(&mut flow);
         flow.leave_for_good(&mut self.memory, seconds(now_us), recorder);
         flow.end(recorder);
         Some(flow)

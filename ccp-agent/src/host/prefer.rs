@@ -2,7 +2,6 @@
 
 use super::Host;
 use crate::Error;
-use crate::clock;
 use crate::prefer::{By, Order, Row, SocketId, Wish};
 
 impl Host {
@@ -38,7 +37,8 @@ impl Host {
         let id = socket.key.as_ref().and_then(|key| self.ids.get(key));
         let id = id.or_else(|| self.cookies.get(&socket.cookie)).copied();
         let Some(flow) = id.and_then(|id| self.flows.get_mut(id)) else {
-            self.preferences.wishes.keep(socket, wish, clock::monotonic_ns());
+            let now_ns = self.clock.now_us() * 1_000;
+            self.preferences.wishes.keep(socket, wish, now_ns);
             return None;
         };
         flow.set_wish(Some(wish));

@@ -4,6 +4,7 @@
 //! block: what a datapath does not take at once waits in a queue of its own, and beyond its bound
 //! the datapath is given up, alone.
 
+use super::outbox::{Outbox, was_taken};
 use crate::datapath::{Agent, Datapath, Obey, Peer};
 use crate::error::on;
 use crate::{Error, clock};
@@ -12,7 +13,7 @@ use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendto, setsockopt, sockopt,
 };
 use remuda_wire::{Inbox, Kind, MESSAGE_BYTES_MAX, Order, to_datapath::encode_bare};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fs;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -23,8 +24,6 @@ use std::sync::Arc;
 
 /// Datapaths hear that we live this often: five times in what takes one of ours to give us up.
 const BEAT_INTERVAL_NS: u64 = 100_000_000;
-/// A datapath that has not taken this many messages is stalled.
-const QUEUE_MAX: usize = 1_024;
 const PEERS_MAX: usize = 256;
 /// A datapath is asked to announce its flows at most this often.
 const RESYNC_INTERVAL_NS: u64 = 1_000_000_000;
@@ -36,7 +35,7 @@ const RECEIVE_MAX: usize = 256;
 pub struct UnixEnd {
     socket: UnixDatagram,
     path: PathBuf,
-    peers: HashMap<Arc<PathBuf>, VecDeque<Vec<u8>>>,
+    peers: HashMap<Arc<PathBuf>, Outbox>,
     inboxes: HashMap<Arc<PathBuf>, Inbox>,
     /// Those that said HELLO, and when they were last asked to announce their flows.
     greeted: HashMap<Arc<PathBuf>, u64>,
@@ -120,41 +119,42 @@ impl UnixEnd {
         Ok((path, trusted, got.bytes))
     }
 
-    fn try_send(&self, path: &Path, message: &[u8]) -> nix::Result<()> {
-        let address = UnixAddr::new(path)?;
-        sendto(self.socket.as_raw_fd(), message, &address, MsgFlags::MSG_DONTWAIT).map(|_| ())
-    }
-
-    /// Sends, or queues what the datapath does not take now.
+    /// Sends, or queues what the datapath does not take now. A datapath that has been given up gets
+    /// nothing.
     fn send(&mut self, path: &Arc<PathBuf>, message: &[u8]) {
-        let empty = self.peers.get(path).is_none_or(VecDeque::is_empty);
-        let sent = if empty { self.try_send(path, message) } else { Err(Errno::EAGAIN) };
-        match sent {
-            Ok(()) => {}
-            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => {
-                let queue = self.peers.entry(Arc::clone(path)).or_default();
-                queue.push_back(message.to_vec());
-                if queue.len() > QUEUE_MAX {
-                    self.give_up(path, "it does not read");
-                }
-            }
-            Err(errno) => self.give_up(path, errno.desc()),
+        let Some(outbox) = self.peers.get_mut(path) else { return };
+        let sent = outbox.send(message, |message| try_send(&self.socket, path, message));
+        if let Err(reason) = sent {
+            self.give_up(path, reason);
         }
     }
 
     /// Whether something waits for room.
     fn has_waiting(&self) -> bool {
-        self.peers.values().any(|waiting| !waiting.is_empty())
+        self.peers.values().any(|outbox| !outbox.is_empty())
+    }
+
+    /// Calls `act` for every datapath, and gives those up for which it fails.
+    fn for_each_peer(
+        &mut self,
+        act: impl Fn(&UnixDatagram, &Path, &mut Outbox) -> Result<(), &'static str>,
+    ) {
+        let mut failed = Vec::new();
+        for (path, outbox) in &mut self.peers {
+            if let Err(reason) = act(&self.socket, path, outbox) {
+                failed.push((Arc::clone(path), reason));
+            }
+        }
+        for (path, reason) in failed {
+            self.give_up(&path, reason);
+        }
     }
 
     /// Sends what waits, as far as there is room.
     fn flush(&mut self) {
-        let full = self.peers.iter().filter(|(_, waiting)| !waiting.is_empty());
-        let full: Vec<Arc<PathBuf>> = full.map(|(path, _)| Arc::clone(path)).collect();
-        for path in full {
-            let sent = self.flush_one(&path);
-            self.give_up_unless_full(&path, sent);
-        }
+        self.for_each_peer(|socket, path, outbox| {
+            outbox.flush(|message| try_send(socket, path, message))
+        });
     }
 
     /// Tells the agent which datapaths have been given up: their flows have ended.
@@ -164,33 +164,17 @@ impl UnixEnd {
         }
     }
 
-    fn flush_one(&mut self, path: &Arc<PathBuf>) -> nix::Result<()> {
-        let mut waiting = self.peers.remove(path).unwrap_or_default();
-        let mut sent = Ok(());
-        while let Some(message) = waiting.front() {
-            sent = self.try_send(path, message);
-            if sent.is_err() {
-                break;
-            }
-            waiting.pop_front();
-        }
-        self.peers.insert(Arc::clone(path), waiting);
-        sent
-    }
-
-    fn give_up_unless_full(&mut self, path: &Arc<PathBuf>, sent: nix::Result<()>) {
-        match sent {
-            Ok(()) | Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => {}
-            Err(errno) => self.give_up(path, errno.desc()),
-        }
-    }
-
     fn give_up(&mut self, path: &Arc<PathBuf>, reason: &str) {
         self.peers.remove(path);
         self.inboxes.remove(path);
         self.greeted.remove(path);
         self.given_up.push((Arc::clone(path), reason.to_owned()));
     }
+}
+
+fn try_send(socket: &UnixDatagram, path: &Path, message: &[u8]) -> nix::Result<()> {
+    let address = UnixAddr::new(path)?;
+    sendto(socket.as_raw_fd(), message, &address, MsgFlags::MSG_DONTWAIT).map(|_| ())
 }
 
 impl Obey for UnixEnd {
@@ -236,12 +220,12 @@ impl Datapath for UnixEnd {
         self.flush();
         let mut beat = Vec::new();
         encode_bare(&mut beat, Kind::Heartbeat);
-        let idle = self.peers.iter().filter(|(_, waiting)| waiting.is_empty());
-        let sent: Vec<_> =
-            idle.map(|(path, _)| (path.clone(), self.try_send(path, &beat))).collect();
-        for (path, sent) in sent {
-            self.give_up_unless_full(&path, sent);
-        }
+        self.for_each_peer(|socket, path, outbox| {
+            if outbox.is_empty() {
+                was_taken(try_send(socket, path, &beat))?;
+            }
+            Ok(())
+        });
     }
 
     fn drain(&mut self, agent: &mut dyn Agent, _now_ns: u64) -> bool {

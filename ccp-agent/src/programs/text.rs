@@ -57,7 +57,7 @@ const OPERATORS: &[&str] = &[
     "min",
     "wrapped_max",
 ];
-/// Operators that also use the value of the name assigned to, so they may stand only in an
+/// Operators that also read the register to which they assign, so they may stand only in an
 /// assignment.
 const CONDITIONAL: &[&str] = &["if", "!if", "ewma"];
 const ASSIGNMENTS: &[&str] = &[":=", "bind"];

@@ -56,7 +56,7 @@ pub fn run(
         let (ran, stolen) = ran.map_err(|error| error.to_string())?;
         let (after, why) = given_up()?;
         if after > before {
-            return Err(format!("{} gave its flow up: {why}", job.driver));
+            return Err(format!("{} lost its flow to another arm: {why}", job.driver));
         }
         Ok(ran.map(|ran| Watched {
             outcome: ran.outcome,

@@ -222,8 +222,8 @@ impl MatrixArgs {
     /// Writes the table, and the report unless the table is empty.
     fn write(&self, matrix: &Matrix) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
         let table = self.out.join("matrix.parquet");
-        let doing =
-            |error| format!("{error}\nfix: make room; the same command goes on from what is kept");
+        let rest = "run the same command again; it continues with the remaining runs";
+        let doing = |error| format!("{error}\nfix: make room, then {rest}");
         ROWS.write(&table, &matrix.rows, &matrix.about).map_err(doing)?;
         let mut written = vec![("table", table.clone())];
         if !matrix.rows.is_empty() {
@@ -347,7 +347,7 @@ fn verdict(failures: &[Error], done: usize, all: usize, stopped: bool) -> Result
         eprintln!("remuda matrix: {failure}");
     }
     if stopped && done + failures.len() < all {
-        let rest = "the same command goes on from there";
+        let rest = "run the same command again; it continues with the remaining runs";
         return Err(format!("stopped with {done} of {all} runs done; {rest}").into());
     }
     if failures.is_empty() {

@@ -68,7 +68,7 @@ impl Cluster<'_> {
             match message {
                 Message::Build(theirs) if theirs == BUILD => {}
                 Message::Build(theirs) => {
-                    let fix = "fix: build and install both from the same tree";
+                    let fix = "fix: build and install both from the same source tree";
                     let both = format!("{theirs}, and this command is {BUILD}");
                     return Err(format!("{}: it is {both}\n{fix}", self.python.display()).into());
                 }

@@ -5,7 +5,7 @@ use remuda_wire::to_agent::{Create, FlowInfo as Described, Signals, State};
 use remuda_wire::{Report, capability};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What this datapath can: all there is.
+/// Every capability of the protocol.
 pub const CAPABILITIES: u32 = capability::SIGNALS | capability::NATIVE | capability::CCP;
 
 const AF_INET6: u16 = 10;
@@ -29,7 +29,8 @@ fn known_rtt(rtt_us: u32) -> u32 {
     if rtt_us == RTT_UNKNOWN { 0 } else { rtt_us }
 }
 
-/// What is known of a flow, but for its window.
+/// Describes a flow for the agent, without its window. An unknown round-trip time or threshold is
+/// 0.
 pub fn flow(info: &FlowInfo, name: &str) -> Described {
     let ssthresh_bytes = if info.ssthresh_pkts >= SSTHRESH_NONE {
         0
@@ -50,7 +51,7 @@ pub fn flow(info: &FlowInfo, name: &str) -> Described {
     }
 }
 
-/// The same in CCP's own words, which have no IPv6 addresses: these are 0 here.
+/// Describes a flow as a CCP `CREATE`. CCP has no IPv6 addresses: they are 0 here.
 pub fn create(info: &FlowInfo, name: &str) -> Create {
     let v4 = |octets: [u8; 16]| match address(info.family, octets) {
         IpAddr::V4(v4) => u32::from(v4),
@@ -69,7 +70,7 @@ pub fn create(info: &FlowInfo, name: &str) -> Create {
     }
 }
 
-/// A flow that changed hands.
+/// Turns a fallback, restored or refused record into an event.
 pub fn state(event: &layout::Event) -> remuda_wire::Event<'static> {
     let state = match event.kind {
         layout::RESTORED => State::Restored,

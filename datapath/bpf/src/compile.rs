@@ -3,9 +3,9 @@
 //! r1 holds the flow; r0 and r2 to r5 are scratch. There are no calls and no loops, so the
 //! verifier's work is linear in the program, and a program cannot run for ever.
 //!
-//! Semantics are libccp's (machine.c), but that arithmetic saturates where libccp gives up the rest
-//! of the program for that ACK: a sum or product beyond 2^64-1 is 2^64-1, a difference below 0 is
-//! 0, a quotient by 0 is 2^64-1.
+//! Semantics are those of libccp's machine.c, with one difference. Where libccp skips the rest of
+//! the program for that ACK, this arithmetic saturates: a sum or product beyond 2^64-1 is 2^64-1, a
+//! difference below 0 is 0, a quotient by 0 is 2^64-1.
 
 use crate::insn::{self as i, Assembler, Insn, Jump, Label};
 use crate::layout::{Flow, Registers};
@@ -28,7 +28,7 @@ fn offset(base: usize, index: u32) -> i16 {
     i16::try_from(bytes).expect("a flow is smaller than a page")
 }
 
-/// Where a register lies in the flow. Constants lie nowhere.
+/// The offset of a register in `Flow`, in bytes. `None` for a constant.
 fn place(register: Register) -> Option<i16> {
     Some(match register {
         Register::Immediate(_) => return None,
@@ -45,7 +45,7 @@ fn field(bytes: usize) -> i16 {
     i16::try_from(bytes).expect("a flow is smaller than a page")
 }
 
-/// The clauses of a program.
+/// The code of a program's clauses.
 pub fn body(program: &Program) -> Vec<Insn> {
     let mut asm = Assembler::default();
     let done = asm.label();
@@ -53,12 +53,13 @@ pub fn body(program: &Program) -> Vec<Insn> {
         emit_event(&mut asm, event, done);
     }
     asm.bind(done);
-    // The frame's code follows; a label needs something to stand on.
+    // The template's code follows. The label `done` needs an instruction to point to.
     asm.push(i::mov_imm(0, 0));
     asm.finish()
 }
 
-/// The initial value of every register, or only of those to set again after a report.
+/// The code that sets every register to its initial value, or only the volatile registers, which
+/// are set again after each report.
 pub fn defines(program: &Program, only_volatile: bool) -> Vec<Insn> {
     let mut asm = Assembler::default();
     for define in program.defines.iter().filter(|d| d.volatile || !only_volatile) {
@@ -92,8 +93,8 @@ fn emit_event(asm: &mut Assembler, event: &Event, done: Label) {
     for instruction in &event.body {
         emit(asm, instruction);
     }
-    // libccp looks at the flag again, which the body may have written, and at fall-through, which
-    // stays set once it is.
+    // As in libccp: the body may have cleared the flag, so it is tested again. Fall-through is
+    // never cleared once a clause has set it.
     load(asm, LEFT, Register::Implicit(FLAG));
     asm.jump_if(Jump::Equal, LEFT, 0, next);
     load(asm, LEFT, Register::Implicit(FALLTHROUGH));
@@ -136,7 +137,7 @@ fn emit(asm: &mut Assembler, instruction: &Instruction) {
     }
 }
 
-/// Micros counts from `now - value`.
+/// After `Micros := value`, `Micros` counts from `now - value`.
 fn restart_micros(asm: &mut Assembler) {
     asm.push(i::mul_imm(RESULT, NANOS_PER_MICRO));
     asm.push(i::load(LEFT, FLOW, field(offset_of!(Flow, tcp.now_ns))));
@@ -189,7 +190,8 @@ fn arithmetic(asm: &mut Assembler, op: Op) {
     asm.bind(done);
 }
 
-/// A product of 32-bit numbers cannot overflow, and most are; others are checked by division.
+/// The product of two 32-bit numbers cannot overflow. The product of larger numbers is checked by a
+/// division.
 fn multiply(asm: &mut Assembler, done: Label) {
     asm.push(i::mov(SCRATCH, LEFT));
     asm.push(i::or(SCRATCH, RIGHT));

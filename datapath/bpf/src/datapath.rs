@@ -1,5 +1,5 @@
-//! The datapath as the agent sees it: orders in, events out. [`crate::messages`] has both as CCP
-//! messages, for an agent in another process.
+//! The datapath as the agent sees it: it takes orders and gives events. [`crate::messages`] does
+//! the same with CCP messages, for an agent in another process.
 
 use crate::destinations::{Beginning, Destinations};
 use crate::error::tried;
@@ -43,7 +43,7 @@ pub struct Settings {
     pub name: String,
     /// The kernel's own algorithm that flows go back to when the agent leaves.
     pub native: String,
-    /// An older heartbeat puts the flows into fallback.
+    /// When the last heartbeat is older than this, flows enter fallback.
     pub heartbeat_timeout: Duration,
     /// The largest window, in segments.
     pub cwnd_max_pkts: u32,
@@ -51,7 +51,7 @@ pub struct Settings {
     pub rate_max_bytes_per_sec: u64,
     /// Initial window, in segments, of flows taken over by cgroup; `None` leaves the kernel's.
     pub initial_cwnd_pkts: Option<u32>,
-    /// Most flows at once, 1 to [`FLOWS_MAX`]. A flow beyond them runs Reno in the kernel.
+    /// The most flows at once, 1 to [`FLOWS_MAX`]. Any further flow runs Reno in the kernel.
     pub flows_max: u32,
     /// How many destinations may be remembered; 0 counts as 1.
     pub destinations_max: u32,
@@ -74,10 +74,10 @@ impl Default for Settings {
 
 struct Installed {
     program: Program,
-    /// The same for the VM, which runs it for flows under the kernel's own algorithms.
+    /// The same program for the VM, which runs it for flows under the kernel's own algorithms.
     decoded: remuda_vm::Program,
     index: u32,
-    /// Held: the jump table does not keep a program whose last descriptor is gone.
+    /// The BPF program's descriptor, for [`Datapath::program`].
     fd: OwnedFd,
 }
 
@@ -96,19 +96,20 @@ pub struct Datapath {
     object: Object,
     member: OpsMember,
     records: Arc<Mutex<Records>>,
-    /// The records that are being handed on; empty between two drains.
+    /// The records of the drain in progress; empty between two drains.
     taken: Records,
     installed: HashMap<u32, Installed>,
     version: u32,
     announced: Announced,
     walk: Walk,
-    /// The program that each flow was last told to run, by the agent's number, and with which
-    /// values of its registers.
+    /// For each flow, the last program that the agent ordered (its uid) and the register values
+    /// that came with the order.
     told: HashMap<u32, (u32, Vec<Update>)>,
     natives: Natives,
-    /// Whether the kernel has taken the program of `looker`.
+    /// Whether the kernel accepted the iterator over the flows when the object was loaded.
     can_look: bool,
-    /// Looks at them; attached when there is a first one.
+    /// The iterator over the flows; attached when the first flow goes to one of the kernel's own
+    /// algorithms.
     looker: Option<Link>,
     looked_ns: u64,
     finder: Finder,
@@ -122,7 +123,8 @@ pub struct Datapath {
 // what the kernel shares is accessed by volatile operations.
 unsafe impl Send for Datapath {}
 
-/// Whether the kernel takes it as the name of an algorithm, whole.
+/// Checks that `name` can name an algorithm: 1 to 15 printable characters. The kernel cuts longer
+/// names.
 pub fn check_name(name: &str) -> Result<(), Error> {
     let fits = !name.is_empty() && name.len() < NAME_BYTES;
     if fits && name.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -177,7 +179,7 @@ fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
 }
 
 /// Loads the object. Returns whether the kernel accepts the iterator over the flows. Some hosts
-/// refuse every iterator over a map; there everything works but the kernel's own algorithms.
+/// refuse every iterator over a map. On such a host, everything but native arms works.
 fn load_object(settings: &Settings) -> Result<(Object, bool), Error> {
     let load = |looks: bool| {
         let mut open = ObjectBuilder::default()
@@ -309,8 +311,8 @@ impl Datapath {
         self.retarget("remuda_adopt")
     }
 
-    /// Gives every flow back to the kernel's own algorithm. Returns how many, and how many the
-    /// kernel refused to: these stay in the datapath's fallback.
+    /// Gives every flow back to the kernel's own algorithm. Returns how many flows changed, and for
+    /// how many the kernel refused the change: these stay in the datapath's fallback.
     pub fn let_go(&mut self) -> Result<(u64, u64), Error> {
         let refused_before = self.counters().adopt_errors;
         let let_go = self.retarget("remuda_let_go")?;
@@ -332,7 +334,7 @@ impl Datapath {
             .map_err(tried("attaching the socket iterator"))
     }
 
-    /// Says that the agent lives. `now_ns` is CLOCK_MONOTONIC.
+    /// Writes the agent's heartbeat. `now_ns` is CLOCK_MONOTONIC.
     pub fn beat(&self, now_ns: u64) {
         // SAFETY: the only entry; one aligned word, which the kernel side only reads.
         unsafe { write_volatile(&raw mut (*self.shared.entry(0)).heartbeat_ns, now_ns) };
@@ -343,7 +345,7 @@ impl Datapath {
         self.announced.len()
     }
 
-    /// What the kernel side counted.
+    /// The kernel side's counters.
     pub fn counters(&self) -> Shared {
         // SAFETY: the only entry; words are torn from each other at worst, which counters allow.
         unsafe { read_volatile(self.shared.entry(0)) }
@@ -354,8 +356,8 @@ impl Datapath {
         [self.events.epoll_fd(), self.reports.epoll_fd()]
     }
 
-    /// The program that every ACK enters. It enters the flow's own by tail call, so the kernel's
-    /// run-time statistics of it (`BPF_ENABLE_STATS`) are those of both together.
+    /// The BPF program that runs at every ACK. It enters the flow's own program by tail call, so
+    /// the kernel's run-time statistics (`BPF_ENABLE_STATS`) count both together.
     pub fn dispatcher(&self) -> Result<BorrowedFd<'_>, Error> {
         let found = self
             .object
@@ -366,18 +368,19 @@ impl Datapath {
         Ok(unsafe { BorrowedFd::borrow_raw(found.as_fd().as_raw_fd()) })
     }
 
-    /// The program installed under that number, as the kernel has it.
+    /// The descriptor of the BPF program compiled from the CCP program `uid`; `None` if it is not
+    /// installed.
     pub fn program(&self, uid: u32) -> Option<BorrowedFd<'_>> {
         self.installed.get(&uid).map(|installed| installed.fd.as_fd())
     }
 
-    /// Says which flow a socket is.
+    /// A lookup from a socket to its flow.
     pub fn sockets(&self) -> Result<Sockets, Error> {
         Ok(Sockets::new(map(&self.object, "remuda_flows")?))
     }
 
-    /// The number of the installed program that consists of the same as that of this `INSTALL`,
-    /// whatever number it has there.
+    /// The uid of an installed program with the same registers and clauses as the program of this
+    /// `INSTALL`. The two uids may differ.
     pub fn installed_like(&self, install: &[u8]) -> Option<u32> {
         let Ok(ToDatapath::Install(wanted)) = ToDatapath::parse(install) else { return None };
         let alike = |it: &Program| it.defines == wanted.defines && it.events == wanted.events;
@@ -385,9 +388,9 @@ impl Datapath {
         found.map(|(uid, _)| *uid)
     }
 
-    /// Flows to a network begin so from now on, unless a longer prefix has something else to say
-    /// of them; their agent's word counts for more. The network is one of IPv6, or one of IPv4
-    /// written as such, with the bits of its prefix.
+    /// Sets how new flows to a network begin. A longer prefix that contains the flow's destination
+    /// goes first, and the agent's first order for the flow replaces both. `network` is an IPv6
+    /// address (IPv4 is written as a mapped address) and the bits of its prefix.
     pub fn set_destination(
         &mut self,
         network: (Ipv6Addr, u8),
@@ -400,7 +403,7 @@ impl Datapath {
         self.destinations.set(network, program, beginning.initial_cwnd_pkts)
     }
 
-    /// Flows to a network begin as others do. Nothing happens if they did.
+    /// Removes what [`Self::set_destination`] set for a network, if anything.
     pub fn forget_destination(&mut self, network: (Ipv6Addr, u8)) -> Result<(), Error> {
         self.destinations.forget(network)
     }
@@ -410,8 +413,8 @@ impl Datapath {
         self.slots.applied_ns(sid)
     }
 
-    /// Hands what the flows report to `sink`, and returns how many records that were. It takes a
-    /// bounded number: call again while it is not 0.
+    /// Hands the waiting records to `sink` as events, and returns how many records there were. One
+    /// call takes a bounded number, so call again until it returns 0.
     pub fn drain(&mut self, sink: &mut Sink<'_>) -> usize {
         if !self.greeted {
             self.greeted = true;
@@ -468,10 +471,10 @@ impl Datapath {
 
     fn announce(&mut self, sid: u32, sink: &mut Sink<'_>) {
         let Some(info) = self.slots.info(sid) else {
-            return; // it came and went before we looked
+            return; // the flow has already ended
         };
         if let Some(before) = self.announced.predecessor(sid) {
-            self.retire(before, sink); // its slot is another flow's
+            self.retire(before, sink); // its slot now belongs to another flow
         }
         if self.announced.insert(sid) {
             let create = announce::create(&info, &self.settings.name);
@@ -488,9 +491,10 @@ impl Datapath {
         }
     }
 
-    /// Looks at the flows that run an algorithm of the kernel's own, if it is time to: their
-    /// reports, and which of them have ended. Call it at least each [`crate::LOOK_INTERVAL`] while
-    /// [`Self::looks`]; with many flows the looks are rarer. `now_ns` is CLOCK_MONOTONIC.
+    /// If a look is due, reads the flows that run the kernel's own algorithms, and hands their
+    /// reports and ends to `sink`. While [`Self::looks`] is true, call this at least once each
+    /// [`crate::LOOK_INTERVAL`]; with many flows, looks are due less often. `now_ns` is
+    /// CLOCK_MONOTONIC.
     pub fn look(&mut self, now_ns: u64, sink: &mut Sink<'_>) -> Result<(), Error> {
         let interval = self.natives.look_interval(self.announced.len());
         let due = u128::from(now_ns.saturating_sub(self.looked_ns)) >= interval.as_nanos();
@@ -522,8 +526,8 @@ impl Datapath {
         Ok(())
     }
 
-    /// Its application has given the flow another algorithm: to the agent it has ended. Its slot is
-    /// kept, and names its program, as it may come back.
+    /// The application has given the flow another algorithm, so the datapath reports the flow as
+    /// closed. The flow may come back, so it keeps its slot, and the slot names its program again.
     fn let_stray(&mut self, sid: u32, sink: &mut Sink<'_>) {
         if self.announced.remove(&sid) {
             sink(self, Event::Closed { sid });
@@ -531,7 +535,7 @@ impl Datapath {
         if let Some((uid, _)) = self.told.remove(&sid)
             && let Some(known) = self.installed.get(&uid)
         {
-            // Its slot's own, or there would be nobody who strays.
+            // An error means that the flow has ended, and then there is nothing to write.
             let _ = self.slots.write(sid, Some(Run::Program(known.index)), &[]);
         }
     }
@@ -541,26 +545,27 @@ impl Datapath {
         self.free.update(&[], &index.to_ne_bytes(), MapFlags::ANY).map_err(tried("freeing a slot"))
     }
 
-    /// Whether the host lets flows under the kernel's own algorithms be measured, so that these can
-    /// be arms.
+    /// Whether this host can measure flows under the kernel's own algorithms. Only then can these
+    /// algorithms be arms.
     pub fn runs_native_arms(&self) -> bool {
         self.can_look
     }
 
-    /// Whether the flow runs an algorithm of the kernel's own.
+    /// Whether the flow runs one of the kernel's own algorithms.
     pub fn is_native(&self, sid: u32) -> bool {
         self.slots.native_state(sid).is_native
     }
 
-    /// Whether there are flows to look at.
+    /// Whether [`Self::look`] has flows to read.
     pub fn looks(&self) -> bool {
         !self.natives.is_empty()
     }
 
-    /// The kernel did not let the flow come back: so it runs on as it did.
+    /// The kernel refused to change the flow's algorithm, so the slot names the algorithm that the
+    /// flow runs.
     fn stuck(&mut self, sid: u32) {
         if let Some(name) = self.natives.keep_current(sid) {
-            // It lives, or there would be nobody to tell.
+            // An error means that the flow has ended, and then there is nothing to write.
             let _ = self.slots.write(sid, Some(Run::Native(name, 0)), &[]);
         }
     }
@@ -622,7 +627,7 @@ impl Datapath {
         found.has_more
     }
 
-    /// Carries one order out: whole, or not at all.
+    /// Carries out one order, or returns an error and changes nothing.
     pub fn order(&mut self, order: &Order<'_>) -> Result<(), Error> {
         match *order {
             Order::Install(install) => self.install(install),
@@ -646,7 +651,7 @@ impl Datapath {
         }
     }
 
-    /// Announces every live flow again with the next drain, as to an agent that is new.
+    /// Makes the next calls greet the agent and announce every live flow again, as for a new agent.
     pub fn resync(&mut self) {
         self.announced.clear();
         self.walk.restart();

@@ -1,16 +1,17 @@
 //! The host's default algorithm, `net.ipv4.tcp_congestion_control` of this network namespace.
 //!
-//! The kernel keeps a pointer, not a name: a default that a dead agent left keeps its dead ops
-//! alive. So it is set on start, and set back on exit, and after a crash by the next agent.
+//! The kernel stores the default as a pointer, so a default that an agent leaves behind keeps that
+//! agent's algorithm loaded. The agent therefore sets the default on start and restores it on exit.
+//! After a crash, the next agent restores it.
 
 use crate::Error;
 use std::fs;
 
 const PATH: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-/// What a namespace other than the first may choose from.
+/// The algorithms that a network namespace other than the first may choose.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
-/// The default while the agent has it; dropping gives it back.
+/// Holds the default algorithm; dropping it restores the one before.
 #[derive(Debug)]
 pub struct DefaultAlgorithm {
     before: String,
@@ -21,20 +22,21 @@ fn failed(source: std::io::Error) -> Error {
 }
 
 impl DefaultAlgorithm {
-    /// Which algorithm new sockets get.
+    /// The algorithm that new sockets get.
     pub fn current() -> Result<String, Error> {
         Ok(fs::read_to_string(PATH).map_err(failed)?.trim().to_owned())
     }
 
-    /// Makes `name` the default.
+    /// Makes `name` the default until the result is dropped.
     pub fn take(name: &str) -> Result<Self, Error> {
         let before = Self::current()?;
         fs::write(PATH, name).map_err(failed)?;
         Ok(Self { before })
     }
 
-    /// Replaces a default that a former agent named `name` left: by `native`, or where this
-    /// namespace may not choose that, by the first it may. Says by which.
+    /// Replaces the default if a former agent named `name` left itself there. The new default is
+    /// `native`, or the first algorithm that this namespace may choose. Returns the new default;
+    /// `None` if nothing was replaced.
     pub fn mend(name: &str, native: &str) -> Result<Option<String>, Error> {
         if Self::current()? != name {
             return Ok(None);
@@ -54,7 +56,7 @@ impl DefaultAlgorithm {
 
 impl Drop for DefaultAlgorithm {
     fn drop(&mut self) {
-        // An error leaves the default as it is, which the next start mends.
+        // After an error the default stays `name`; the next agent's `mend` replaces it.
         let _ = fs::write(PATH, &self.before);
     }
 }

@@ -1,5 +1,5 @@
-//! The agent's end of the map of destinations (bpf/destinations.h): how a flow begins, before the
-//! agent knows of it.
+//! The agent's side of the map of destinations (bpf/destinations.h): how a flow begins before the
+//! agent has seen it.
 
 use crate::Error;
 use crate::error::tried;
@@ -10,9 +10,9 @@ use std::net::Ipv6Addr;
 /// How flows to a destination begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beginning {
-    /// The program that measures them until they are told to run one, by the agent's number.
+    /// The uid of the program that measures a flow until the agent gives it a program.
     pub program_uid: Option<u32>,
-    /// Their initial window, in segments; 0 leaves it.
+    /// The initial window, in segments; 0 leaves the kernel's.
     pub initial_cwnd_pkts: u32,
 }
 
@@ -21,7 +21,8 @@ pub struct Destinations {
     map: MapHandle,
 }
 
-/// A key: a network of IPv6, or one of IPv4 written as such, and the bits of its prefix.
+/// The map's key: the bits of the prefix, then the IPv6 address (IPv4 is written as a mapped
+/// address).
 fn key((address, bits): (Ipv6Addr, u8)) -> [u8; size_of::<layout::Destination>()] {
     let mut key = [0; size_of::<layout::Destination>()];
     key[..4].copy_from_slice(&u32::from(bits).min(ADDRESS_BITS).to_ne_bytes());
@@ -34,8 +35,8 @@ impl Destinations {
         Self { map }
     }
 
-    /// Flows to there begin with the program at that place of the jump table (0: none), and with
-    /// that window.
+    /// Sets how flows to a network begin: with the program at index `program` of the jump table (0:
+    /// none) and with this initial window (0: the kernel's).
     pub fn set(
         &self,
         network: (Ipv6Addr, u8),
@@ -46,10 +47,10 @@ impl Destinations {
         value[..4].copy_from_slice(&program.to_ne_bytes());
         value[4..].copy_from_slice(&initial_cwnd_pkts.to_ne_bytes());
         let done = self.map.update(&key(network), &value, MapFlags::ANY);
-        done.map_err(tried("noting a destination"))
+        done.map_err(tried("remembering a destination"))
     }
 
-    /// They begin as others do. Nothing happens if they did.
+    /// Removes the entry of a network, if there is one.
     pub fn forget(&self, network: (Ipv6Addr, u8)) -> Result<(), Error> {
         match self.map.delete(&key(network)) {
             Err(error) if error.kind() != ErrorKind::NotFound => {

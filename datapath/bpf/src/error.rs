@@ -1,9 +1,9 @@
-//! What can go wrong between the agent and the kernel.
+//! Errors of the BPF datapath.
 
 use std::io;
 use thiserror::Error;
 
-/// Why the datapath refused, or the kernel did.
+/// Why the datapath or the kernel refused an operation.
 #[derive(Debug, Error)]
 pub enum Error {
     /// A message that does not parse; nothing of it took effect.
@@ -18,13 +18,13 @@ pub enum Error {
     /// The kernel has no type information.
     #[error("the kernel offers no BTF ({0})\nfix: a kernel with CONFIG_DEBUG_INFO_BTF=y")]
     NoBtf(io::Error),
-    /// This kernel's `tcp_congestion_ops` is not one we know.
+    /// This kernel's `tcp_congestion_ops` lacks a member that the datapath needs.
     #[error(
         "tcp_congestion_ops has no {0} here\n\
         fix: Linux 6.10 or later; or the kernel module, with --no-bpf"
     )]
     NoMember(String),
-    /// Its `cong_control` has another shape.
+    /// The kernel's `cong_control` has another number of parameters.
     #[error(
         "cong_control takes {0} parameters here, not 4\n\
         fix: Linux 6.10 or later; or the kernel module, with --no-bpf"
@@ -33,43 +33,37 @@ pub enum Error {
     /// The verifier refused a compiled program.
     #[error("the verifier refused a program:\n{0}")]
     Verifier(String),
-    /// The template is not as program.h has it.
+    /// The loaded object differs from what this crate expects of bpf/program.h.
     #[error("the program template: {0}")]
     Template(&'static str),
     /// A map could not be mapped into memory.
     #[error("mapping a BPF map: {0}")]
     Mmap(io::Error),
-    /// A name the kernel would cut.
-    #[error("{0:?} is no name of an algorithm: 1 to 15 printable characters")]
+    /// A name that the kernel would cut or that is not printable.
+    #[error("{0:?} cannot name an algorithm: a name has 1 to 15 printable characters")]
     Name(String),
-    /// An algorithm to go back to that the kernel has not.
+    /// The kernel does not have an algorithm that the configuration or the agent names.
     #[error(
         "the kernel has no algorithm {name:?} ({source})\n\
-         fix: one of its own, for agent.native and native arms alike: {available}"
+         fix: for agent.native and for native arms, name one of these: {available}"
     )]
-    NoNative {
-        /// What was asked for.
-        name: String,
-        available: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// Our own name, where one of the kernel's own is wanted.
-    #[error("{0:?} is this agent itself, not an algorithm of the kernel's own")]
+    NoNative { name: String, available: String, source: io::Error },
+    /// The agent's own name where a kernel algorithm must be named.
+    #[error("{0:?} is this agent's own algorithm; name one of the kernel's")]
     NotNative(String),
-    /// More or fewer flows than a table can have.
+    /// `flows_max` beyond what a table can hold.
     #[error("flows_max = {0}: it must lie in 1..={max}", max = crate::layout::FLOWS_MAX)]
     FlowsMax(u32),
-    /// A host that refuses the iterator by which such flows are measured.
+    /// The host refuses the iterator that measures flows under the kernel's own algorithms.
     #[error(
         "this host refuses BPF iterators over a map (iter/bpf_sk_storage_map), and nothing else \
          measures a flow under one of the kernel's own algorithms\n\
-         fix: no native arms on this host; all others work"
+         fix: configure no native arms on this host; all other arms work"
     )]
     NoLooker,
-    /// A folder that is no cgroup.
+    /// The path is not a cgroup v2 directory.
     #[error(
-        "{0} is no cgroup v2 directory\n\
+        "{0} is not a cgroup v2 directory\n\
          fix: one below the mount of type cgroup2 (findmnt -t cgroup2)"
     )]
     NoCgroup(String),
@@ -93,11 +87,7 @@ pub enum Error {
     NoFlow(u32),
     /// A file of the host, such as a sysctl or a cgroup.
     #[error("{path}: {source}")]
-    File {
-        path: String,
-        /// What the system said.
-        source: io::Error,
-    },
+    File { path: String, source: io::Error },
 }
 
 /// Says what was tried when libbpf fails.

@@ -114,24 +114,24 @@ operations! {
     shift_right_imm = ALU64_K | RSH by constant;
 }
 
-/// Whether this is the first half of `dst = imm ll` with these low 32 bits.
+/// Whether `insn` is the first half of `dst = imm ll` with `low` as its low 32 bits.
 pub fn is_load_const(insn: &Insn, low: u32) -> bool {
     insn.code == code::LD_IMM64 && insn.src_reg() == 0 && insn.imm == low as i32
 }
 
-/// Whether `off` of this instruction is a distance to another.
+/// Whether the `off` of `insn` is a distance to another instruction.
 pub fn is_jump(insn: &Insn) -> bool {
     let (class, op) = (insn.code & code::CLASS_MASK, insn.code & code::OP_MASK);
     (class == code::CLASS_JMP || class == code::CLASS_JMP32) && op != code::CALL && op != code::EXIT
 }
 
-/// Whether this calls another function of the same program.
+/// Whether `insn` calls another function of the same program.
 pub fn is_local_call(insn: &Insn) -> bool {
     const PSEUDO_CALL: u8 = 1;
     insn.code == code::CLASS_JMP | code::CALL && insn.src_reg() == PSEUDO_CALL
 }
 
-/// A place that jumps go to.
+/// A target of jumps.
 #[derive(Clone, Copy, Debug)]
 pub struct Label(usize);
 
@@ -158,7 +158,7 @@ impl Assembler {
         self.push(raw(0, 0, 0, (value >> 32) as u32 as i32));
     }
 
-    /// A label that stands nowhere yet.
+    /// Makes a label. [`Self::bind`] gives it its place.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
@@ -189,7 +189,7 @@ impl Assembler {
         self.jump(raw(code::JMP32_X | jump as u8, left, right, 0), to);
     }
 
-    /// The instructions, every jump resolved.
+    /// Resolves every jump and returns the instructions.
     pub fn finish(mut self) -> Vec<Insn> {
         for (at, label) in self.jumps {
             let to = self.labels[label.0].expect("every label that is jumped to is bound");

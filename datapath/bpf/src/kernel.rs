@@ -9,16 +9,16 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// Enough for the part of a verifier log that says what is wrong.
+/// Holds a whole verifier log; its end names the fault.
 const VERIFIER_LOG_BYTES: usize = 1 << 20;
 const VERIFIER_LOG_SHOWN: usize = 2_000;
 
-/// Where in `tcp_congestion_ops` a program goes, as the verifier wants to know it.
+/// A member of `tcp_congestion_ops`, in the numbers that the verifier takes.
 #[derive(Clone, Copy, Debug)]
 pub struct OpsMember {
     btf_id: u32,
     index: u32,
-    /// Parameters of the member's function.
+    /// How many parameters the member's function takes.
     pub parameters: u32,
 }
 
@@ -61,7 +61,7 @@ pub fn ops_member(member: &str) -> Result<OpsMember, Error> {
     }
 }
 
-/// Loads instructions as a struct_ops program of that member.
+/// Loads instructions as a struct_ops program for `member`.
 pub fn load_program(name: &str, insns: &[Insn], member: OpsMember) -> Result<OwnedFd, Error> {
     let name = CString::new(name).map_err(|_| Error::Template("a NUL in a program's name"))?;
     let mut log = vec![0u8; VERIFIER_LOG_BYTES];
@@ -129,13 +129,13 @@ impl<T> Mapped<T> {
         }
     }
 
-    /// The address of an entry that the map certainly has. It stays valid as long as `self` does;
-    /// the kernel writes there too.
+    /// The address of an entry; panics beyond the end of the map. The address stays valid as long
+    /// as `self` does; the kernel writes there too.
     pub fn entry(&self, index: usize) -> *mut T {
         self.get(index).expect("an index of this map")
     }
 
-    /// The address of an entry, as [`Self::entry`]; `None` beyond the end of the map.
+    /// As [`Self::entry`], but `None` beyond the end of the map.
     pub fn get(&self, index: usize) -> Option<*mut T> {
         // SAFETY: in bounds of the mapping.
         (index < self.entries).then(|| unsafe { self.base.as_ptr().add(index) })

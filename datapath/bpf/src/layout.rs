@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of};
 
 /// A sid is `generation << SLOT_BITS | slot`; the other bits count the flows that a slot has had.
 pub const SLOT_BITS: u32 = 17;
-/// The most flows at once that a datapath can be loaded for.
+/// The largest table of flows that a datapath can be loaded with.
 pub const FLOWS_MAX: u32 = 100_000;
 /// Entries of the jump table; entry 0 stays empty.
 pub const PROGRAMS: usize = 128;
@@ -18,45 +18,33 @@ pub const ADDRESS_BITS: u32 = 128;
 /// `TCP_CA_NAME_MAX`.
 pub const NAME_BYTES: usize = 16;
 
-/// The slot names a program.
+/// Flag of [`Slot`]: the slot names a program.
 pub const SLOT_PROGRAM: u32 = 1;
-/// The slot names a window.
+/// Flag of [`Slot`]: the slot names a window.
 pub const SLOT_CWND: u32 = 2;
-/// The slot names a rate.
+/// Flag of [`Slot`]: the slot names a rate.
 pub const SLOT_RATE: u32 = 4;
-/// The slot has control registers.
+/// Flag of [`Slot`]: the slot has values of control registers.
 pub const SLOT_CONTROL: u32 = 8;
-/// The slot names one of the kernel's own algorithms.
+/// Flag of [`Slot`]: the slot names one of the kernel's own algorithms.
 pub const SLOT_NATIVE: u32 = 16;
 
-/// See `REPORT_APP_LIMITED`.
+// Flags of a report, documented in `datapath/tcp/remuda_tcp.h`.
 pub const REPORT_APP_LIMITED: u32 = 1;
-/// See `REPORT_IN_RECOVERY`.
 pub const REPORT_IN_RECOVERY: u32 = 2;
-/// See `REPORT_CWND_FULL`.
 pub const REPORT_CWND_FULL: u32 = 4;
-/// See `REPORT_CWND_HALF`.
 pub const REPORT_CWND_HALF: u32 = 8;
-/// See `REPORT_UNDONE`.
 pub const REPORT_UNDONE: u32 = 16;
-/// See `REPORT_RESTARTED`.
 pub const REPORT_RESTARTED: u32 = 32;
 
-/// `enum remuda_event_kind`.
+// `enum remuda_event_kind` of bpf/layout.h.
 pub const CREATED: u32 = 1;
-/// See [`CREATED`].
 pub const CLOSED: u32 = 2;
-/// See [`CREATED`].
 pub const REPORT: u32 = 3;
-/// See [`CREATED`].
 pub const FELL_BACK: u32 = 4;
-/// See [`CREATED`].
 pub const RESTORED: u32 = 5;
-/// See [`CREATED`].
 pub const TABLE_FULL: u32 = 6;
-/// See [`CREATED`].
 pub const NATIVE_REFUSED: u32 = 7;
-/// See [`CREATED`].
 pub const RECALL_REFUSED: u32 = 8;
 
 /// `struct remuda_flow_info`.
@@ -223,7 +211,7 @@ pub struct Tcp {
     pub rest: [u64; 9],
 }
 
-/// `struct remuda_flow`. Only its offsets are used, by compiled programs.
+/// `struct remuda_flow`. Rust uses only its offsets, for compiled programs.
 #[repr(C)]
 pub struct Flow {
     pub tcp: Tcp,

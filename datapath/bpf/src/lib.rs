@@ -4,8 +4,8 @@
 //! is compiled to straight-line BPF ([`compile`]), spliced into a template ([`splice`]) and entered
 //! by tail call, so a flow changes its program by one word. The agent writes windows, rates and
 //! control registers to slots in shared memory ([`slots`]); the flows report through ring buffers.
-//! [`Datapath`] has that as events and orders for an agent in this process, and as CCP messages for
-//! any other one.
+//! [`Datapath`] gives an agent in this process events and takes its orders; an agent in another
+//! process uses CCP messages.
 
 pub mod announce;
 pub mod compile;

@@ -1,5 +1,5 @@
-//! The datapath in CCP messages, for an agent in another process: events become messages, messages
-//! orders. An agent in this process needs neither.
+//! CCP messages for an agent in another process: events become messages, and messages become
+//! orders. An agent in this process uses events and orders directly.
 
 use crate::{Datapath, Error};
 use remuda_wire::{Order, ToDatapath};
@@ -23,13 +23,13 @@ impl Datapath {
         self.reconcile(&mut |_, event| event.encode(&mut out, sink))
     }
 
-    /// Takes one message of the agent: whole, or not at all.
+    /// Carries out one message of the agent, or returns an error and changes nothing.
     pub fn handle(&mut self, message: &[u8]) -> Result<(), Error> {
         let parsed = ToDatapath::parse(message)?;
         match Order::of(message, &parsed) {
             Some(order) => self.order(&order),
             None => {
-                // A heartbeat is no message here: the agent's process calls `beat`.
+                // No order follows from a heartbeat: the process that receives it calls `beat`.
                 if parsed == ToDatapath::Resync {
                     self.resync();
                 }

@@ -1,7 +1,7 @@
-//! Every network namespace of the host, visited.
+//! Runs a socket iterator in every network namespace of the host.
 //!
-//! A socket iterator sees the namespace that its descriptor was created in, so each is entered by a
-//! thread of its own; the caller's namespace stays what it is.
+//! A socket iterator sees the namespace in which its descriptor was created. So a thread of its own
+//! enters each namespace, and the caller's namespace does not change.
 
 use crate::Error;
 use libbpf_rs::{Link, libbpf_sys as sys};
@@ -14,16 +14,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 
-/// Namespaces that cannot be found are searched for this often at most.
+/// The shortest time between two searches for namespaces that were not found.
 const SEARCH_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// Entries of a folder of /proc; none if it just went.
+/// Entries of a folder of /proc; none if its process has just ended.
 fn entries(path: PathBuf) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// Every place where a namespace may be held: by a thread, by a descriptor, by a name of `ip
-/// netns`.
+/// Every path that can hold a namespace: of a thread, of a descriptor, of a name of `ip netns`.
 fn holders() -> impl Iterator<Item = PathBuf> {
     let processes = || entries("/proc".into());
     let threads = processes().flat_map(|process| entries(process.join("task")));
@@ -32,7 +31,7 @@ fn holders() -> impl Iterator<Item = PathBuf> {
         fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("net:["))
     });
     let threads = threads.map(|thread| thread.join("ns/net"));
-    // Most often it is this one, or has a name.
+    // The likeliest come first: this thread's namespace and named ones.
     let near = iter::once(PathBuf::from("/proc/thread-self/ns/net"));
     near.chain(entries("/run/netns".into())).chain(threads).chain(held)
 }
@@ -46,7 +45,7 @@ fn all() -> Vec<File> {
         .collect()
 }
 
-/// Those of these inode numbers that still are; the search ends with the last.
+/// The namespaces with these inode numbers that still exist. The search stops when all are found.
 fn some(inodes: &HashSet<u32>) -> HashMap<u32, File> {
     let mut found = HashMap::new();
     for path in holders() {
@@ -66,8 +65,8 @@ fn some(inodes: &HashSet<u32>) -> HashMap<u32, File> {
     found
 }
 
-/// Finds namespaces by their inode numbers. To search the whole of /proc takes its time, so a
-/// thread does it, and what it finds is there at a later call.
+/// Finds namespaces by their inode numbers. Searching /proc is slow, so a thread does it, and a
+/// later call uses what the thread found.
 #[derive(Debug, Default)]
 pub struct Finder {
     known: HashMap<u32, File>,
@@ -76,8 +75,8 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Runs the iterator over the sockets of those of the namespaces that have been found, and has
-    /// the others searched for. Only these are held open any longer.
+    /// Runs the iterator over the sockets of the namespaces of `inodes` that have been found, and
+    /// starts a search for the others. All other namespaces are closed.
     pub fn walk(
         &mut self,
         iterator: &Link,
@@ -94,7 +93,7 @@ impl Finder {
         if !missing.is_empty() && self.searching.is_none() && due {
             self.searched_ns = now_ns;
             let search = thread::Builder::new().name("namespaces".to_owned());
-            // Without a thread for it, the next call tries again.
+            // If no thread can start, a call after the interval tries again.
             self.searching = search.spawn(move || some(&missing)).ok();
         }
         walk(iterator, self.known.values())
@@ -119,7 +118,7 @@ fn walk<'a>(iterator: &Link, namespaces: impl Iterator<Item = &'a File>) -> Resu
 fn walk_one(namespace: &File, link: RawFd) -> io::Result<()> {
     // SAFETY: both descriptors are open; setns changes this thread only, which ends with us.
     if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-        // A namespace that is not one of networks, or just gone, has no sockets for us.
+        // Not a network namespace, or it has just ended: it has no sockets.
         return Ok(());
     }
     // SAFETY: the link is open; the descriptor returned is ours alone.

@@ -1,4 +1,5 @@
-//! The kernel's own algorithms: what flows go back to, and what native arms are.
+//! The kernel's own algorithms. Flows go back to one of them when the agent leaves, and native arms
+//! run them.
 
 use crate::error::Error;
 use std::io;
@@ -6,16 +7,16 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// What it has loaded, by name.
+/// The names of the algorithms that the kernel has loaded, separated by spaces.
 pub fn available() -> String {
     std::fs::read_to_string(AVAILABLE).unwrap_or_default().trim().to_owned()
 }
 
-/// Whether the kernel has it, by asking for it. The kernel loads its module if that is missing: the
-/// iterator that lets flows go cannot.
+/// Checks that the kernel has an algorithm, by setting it on a socket. That also makes the kernel
+/// load the algorithm's module, which the iterator that gives flows back cannot do.
 pub fn check(name: &str) -> Result<(), Error> {
     let refused = || {
-        let source = io::Error::last_os_error(); // before another call has its own
+        let source = io::Error::last_os_error(); // first: another call would overwrite it
         Error::NoNative { name: name.to_owned(), available: available(), source }
     };
     // SAFETY: integers alone.

@@ -3,7 +3,8 @@
 //!
 //! A look reads totals over the socket's life. The VM runs the flow's program here, on the
 //! difference to the look before, as if that were one ACK. So a native flow reports the same fields
-//! as any other flow, at most once a look, and with a sample of its round-trip times.
+//! as any other flow, at most once a look, and with one round-trip time for all the ACKs in
+//! between.
 
 use crate::Error;
 use crate::error::tried;
@@ -24,7 +25,7 @@ pub const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// core: the iterator passes every live flow, and writes a record for each native one.
 const LOOK_COST_INVERSE: u32 = 10;
 const LIVE_FLOW_COST: Duration = Duration::from_nanos(200);
-/// An upper estimate, with the record and the VM.
+/// An upper estimate that includes the record and the VM.
 const NATIVE_FLOW_COST: Duration = Duration::from_micros(2);
 
 /// A flow that so many looks in a row have not found has ended. One look is not enough: the
@@ -218,7 +219,7 @@ impl Natives {
 
 impl Native {
     /// Compares the algorithm that the flow runs with the one ordered. Returns false if the
-    /// application has chosen what the flow runs.
+    /// application has chosen the algorithm that the flow runs.
     fn note_algorithm(&mut self, look: &Look, outcome: &mut LookOutcome) -> bool {
         if self.reassigned {
             return false;
@@ -245,7 +246,7 @@ impl Native {
     ) -> bool {
         let NativeState { is_native, wants_native } = native_state;
         if wants_native && !is_native && !self.reassigned {
-            self.misses = 0; // it goes at its next ACK, which has not come yet
+            self.misses = 0; // it changes at its next ACK, which has not come yet
             return true;
         }
         self.misses += 1;
@@ -396,7 +397,7 @@ mod tests {
         natives
     }
 
-    /// The outcome of the last of so many looks that do not find the flow.
+    /// Makes `times` looks that do not find the flow, and returns the outcome of the last.
     fn missed(natives: &mut Natives, times: u32, native_state: NativeState) -> LookOutcome {
         (0..times).fold(LookOutcome::default(), |_, _| natives.observe(&[], |_| native_state))
     }

@@ -9,11 +9,12 @@ use crate::layout::Shared;
 use crate::slots;
 use std::sync::atomic::{Ordering, fence};
 
-/// Slots of one step. A table of so many slots is compared in one step.
+/// A table of at most this many slots is compared in one step.
 const STEP_SLOTS: usize = 8_192;
-/// Steps in which a larger table is compared. With five steps a second that is one second.
+/// A larger table is compared in this many steps: with five steps a second, in one second.
 const STEPS: usize = 5;
-/// Differences found by one step: the agent must be done with them before its next heartbeat.
+/// The most differences that one step finds: the agent must handle all of them before its next
+/// heartbeat.
 const FOUND_MAX: usize = 256;
 
 /// The flows that were announced to the agent: the sid of each slot's flow.
@@ -37,7 +38,7 @@ impl Announced {
         *sid != 0 && self.sids.get(slots::split(*sid).0) == Some(sid)
     }
 
-    /// The flow that was announced before on this flow's slot, and is not known to have ended.
+    /// The flow that was announced before on this flow's slot and has not been removed.
     pub fn predecessor(&self, sid: u32) -> Option<u32> {
         let known = self.sids.get(slots::split(sid).0).copied();
         known.filter(|known| *known != 0 && *known != sid)
@@ -88,7 +89,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Has every slot compared again, as after an agent's RESYNC.
+    /// Compares every slot again, as after an agent's RESYNC.
     pub fn restart(&mut self) {
         self.left = usize::MAX;
     }
@@ -107,7 +108,7 @@ impl Walk {
         }
         let used = announced.sids.len().min(counters.slots_used as usize);
         self.left = self.left.min(used);
-        // The slots show at least what the counter has counted.
+        // Read the slots after the counter, so that they show every change whose event it counted.
         fence(Ordering::Acquire);
         for _ in 0..self.left.min(STEP_SLOTS.max(used.div_ceil(STEPS))) {
             if found.ended.len() + found.started.len() >= FOUND_MAX {

@@ -1,9 +1,9 @@
-//! Records of the rings, one behind the other in one buffer that is used again and again.
+//! Copies of ring records, one after another in one buffer that is reused.
 
-/// A record is its length, in bytes, and its bytes.
+/// Before each record stands its length in bytes.
 type Length = u32;
 
-/// Copies of records, in the order in which they came.
+/// Copies of records in the order of arrival.
 #[derive(Debug, Default)]
 pub struct Records(Vec<u8>);
 

@@ -1,7 +1,7 @@
-//! The agent's end of the control slots: a sequence lock per flow (bpf/layout.h).
+//! The agent's side of the control slots: a sequence lock per flow (bpf/layout.h).
 //!
-//! Words written before the flow has taken the previous ones are merged with them, so a window and
-//! a rate of two messages both arrive. Exactly one thread writes.
+//! If the flow has not yet taken the previous words, a write merges the new words with them, so a
+//! window and a rate from two messages both arrive. Exactly one thread writes.
 
 use crate::Error;
 use crate::kernel::Mapped;
@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 /// What a flow is to run from now on.
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
-    /// A program, by its index in the jump table. Registers in the same message are its registers.
+    /// A program, by its index in the jump table. Register values in the same message are for this
+    /// program.
     Program(u32),
     /// One of the kernel's own algorithms, and the slow-start threshold in segments that the flow
     /// starts it with (0: as it is). If the kernel refuses the algorithm, the flow runs the program

@@ -1,14 +1,15 @@
-//! Which flow a socket is, for whoever holds its descriptor.
+//! Finds the flow of a socket from the socket's descriptor.
 //!
-//! The kernel finds a socket's storage by the descriptor, so neither addresses, which other network
-//! namespaces have too, nor numbers that could be guessed say which flow it is.
+//! The kernel finds a socket's storage by the descriptor. So a process can only name flows whose
+//! sockets it holds: addresses, which repeat in other network namespaces, and guessed numbers have
+//! no effect.
 
 use crate::layout::Flow;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The storage of the flows' sockets. It may be asked from any thread.
+/// The map of the flows' socket storage. Any thread may use it.
 #[derive(Debug)]
 pub struct Sockets {
     flows: MapHandle,
@@ -19,8 +20,8 @@ impl Sockets {
         Self { flows }
     }
 
-    /// The number by which messages name the flow of a socket; `None` if it is none of this
-    /// datapath's, or no socket.
+    /// The sid of a socket's flow; `None` if the descriptor is not a socket or the socket's flow is
+    /// not this datapath's.
     pub fn sid(&self, socket: BorrowedFd<'_>) -> Option<u32> {
         let key = socket.as_raw_fd().to_ne_bytes();
         let storage = self.flows.lookup(&key, MapFlags::ANY).ok()??;

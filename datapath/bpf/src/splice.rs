@@ -1,7 +1,7 @@
 //! Puts a compiled program into a copy of the template (bpf/program.h).
 //!
-//! The template is taken after it was loaded, so CO-RE and map references are resolved in it, and
-//! the copy needs neither clang nor BTF.
+//! The template is copied after libbpf has loaded it, so its CO-RE and map references are resolved,
+//! and loading the copy needs neither clang nor BTF.
 
 use crate::Error;
 use crate::compile;
@@ -17,7 +17,7 @@ const MARK_FIELDS: u32 = 0x7ead_0006;
 /// A 64-bit load takes two instructions.
 const MARK_INSNS: usize = 2;
 
-/// The instructions to load for `program`. `version` is what tells it from every other load.
+/// The instructions to load for `program`. `version` is a number that no other load has.
 pub fn splice(template: &[Insn], program: &Program, version: u32) -> Result<Vec<Insn>, Error> {
     if template.iter().any(insn::is_local_call) {
         return Err(Error::Template("it calls a function of its own"));
@@ -36,7 +36,7 @@ fn find(insns: &[Insn], mark: u32) -> Result<usize, Error> {
     let mut found = (0..insns.len()).filter(|at| insn::is_load_const(&insns[*at], mark));
     match (found.next(), found.next()) {
         (Some(at), None) => Ok(at),
-        _ => Err(Error::Template("a marker does not stand in it exactly once")),
+        _ => Err(Error::Template("it does not contain a marker exactly once")),
     }
 }
 
@@ -46,7 +46,7 @@ fn set_constant(insns: &mut [Insn], mark: u32, value: u32) -> Result<(), Error> 
     Ok(())
 }
 
-/// Replaces a marker and mends every jump that crosses it.
+/// Replaces a marker by `code` and corrects every jump across it.
 fn replace(insns: &[Insn], mark: u32, code: &[Insn]) -> Result<Vec<Insn>, Error> {
     let at = find(insns, mark)?;
     let grown = code.len() as isize - MARK_INSNS as isize;

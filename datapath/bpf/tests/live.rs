@@ -1,4 +1,4 @@
-//! The datapath on the running kernel, with real sockets on loopback. Needs root; says so if not.
+//! The datapath on the running kernel, with sockets on loopback. Without root each test is skipped.
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 
@@ -24,7 +24,7 @@ const PROGRAM: &str =
 (when (> Micros every_us) (:= Micros 0) (report))";
 
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Long enough for a loaded machine; every wait ends as soon as what it waits for is there.
+/// Long enough for a loaded machine. A wait ends as soon as its condition holds.
 const PATIENCE_TURNS: u32 = 1_000;
 const TURN: Duration = Duration::from_millis(5);
 
@@ -35,7 +35,7 @@ fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Registered algorithms are the host's: one test at a time.
+/// The host has one list of registered algorithms, so tests run one at a time.
 fn exclusive() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
@@ -50,7 +50,7 @@ fn skip() -> bool {
     skip
 }
 
-/// A message and, of a MEASURE, its fields.
+/// A message, and the fields if it is a MEASURE.
 type Heard = (ToAgent, Vec<u64>);
 
 struct Agent {
@@ -89,7 +89,7 @@ impl Agent {
         self.datapath.look_messages(now_ns, &mut sink).expect("the iterators run");
     }
 
-    /// Waits until the flow runs an algorithm of the kernel's own, or does not.
+    /// Waits until the flow's native state is `is_native`.
     fn wait_native(&mut self, sid: u32, is_native: bool) {
         for _ in 0..PATIENCE_TURNS {
             self.listen();
@@ -98,17 +98,17 @@ impl Agent {
             }
             thread::sleep(TURN);
         }
-        panic!("native: it did not become {is_native}");
+        panic!("flow {sid:#x}: is_native did not become {is_native}");
     }
 
     fn go_native(&mut self, sid: u32, name: &str) {
         let mut message = Vec::new();
         encode_native(&mut message, sid, name, 0);
-        self.datapath.handle(&message).expect("the flow is told");
+        self.datapath.handle(&message).expect("the order is accepted");
         self.wait_native(sid, true);
     }
 
-    /// Waits until `pick` finds something among what was heard since `from`.
+    /// Waits until `pick` returns a value for a message from index `from` of `heard` on.
     fn wait<T>(&mut self, from: usize, pick: impl Fn(&Heard) -> Option<T>) -> T {
         for _ in 0..PATIENCE_TURNS {
             self.listen();
@@ -194,7 +194,7 @@ impl Drop for Traffic {
     }
 }
 
-/// Loopback's segment size follows the peer's window; a window in bytes is to be compared.
+/// Loopback's segment size depends on the peer's window, but tests compare windows in bytes.
 fn fix_segment_size(listener: &TcpListener) {
     let bytes: libc::c_int = 1_448;
     // SAFETY: a valid integer of that size.
@@ -224,7 +224,7 @@ fn choose(stream: &TcpStream, algorithm: &str) {
     assert_eq!(result, 0, "{algorithm}: {}", std::io::Error::last_os_error());
 }
 
-/// What the kernel says it runs.
+/// The socket's `TCP_CONGESTION`.
 fn algorithm_of(stream: &TcpStream) -> String {
     let mut name = [0u8; 16];
     let mut length = 16;
@@ -273,7 +273,7 @@ fn name_of(agent: &Agent) -> String {
     hello.expect("the datapath greets first")
 }
 
-/// True, and says SKIPPED, where the kernel refuses what measures its own algorithms.
+/// Whether the host refuses the iterator that native arms need. If so, prints `SKIPPED`.
 fn lacks_native_arms(agent: &Agent) -> bool {
     let lacks = !agent.datapath.runs_native_arms();
     if lacks {
@@ -282,7 +282,7 @@ fn lacks_native_arms(agent: &Agent) -> bool {
     lacks
 }
 
-/// An agent with PROGRAM as 7 and one flow, created.
+/// An agent that has installed PROGRAM as 7, and one announced flow.
 fn one_flow(address: &str) -> (Agent, Traffic, u32) {
     let mut agent = Agent::start();
     agent.listen();
@@ -311,7 +311,7 @@ fn a_flow_is_announced_reports_obeys_and_ends() {
         let fields = agent.wait(from, |heard| {
             reported(7)(heard).filter(|fields| fields[0] > 0 && fields[2] > 900_000)
         });
-        assert!(fields[2] <= 1_000_000, "whole segments of what was asked: {fields:?}");
+        assert!(fields[2] <= 1_000_000, "the ordered window, in whole segments: {fields:?}");
         let from = agent.heard.len();
         drop(traffic);
         agent.wait(from, |(message, _)| {
@@ -321,7 +321,7 @@ fn a_flow_is_announced_reports_obeys_and_ends() {
     }
 }
 
-/// How many segments the socket's window is.
+/// The socket's window, in segments.
 fn cwnd_pkts(stream: &TcpStream) -> u32 {
     // SAFETY: all zeros is a valid value of a struct of integers.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -354,7 +354,7 @@ fn a_flow_that_waited_for_its_agent_is_announced_as_it_stands() {
         ToAgent::Create { create, .. } => Some(create.init_cwnd_bytes / create.mss_bytes),
         _ => None,
     });
-    assert!(announced >= grown, "{announced} segments, and it had {grown}");
+    assert!(announced >= grown, "announced with {announced} segments; the socket had {grown}");
 }
 
 #[test]
@@ -483,7 +483,7 @@ fn a_flow_that_ends_under_the_kernels_own_is_missed_and_its_slot_is_free() {
     agent.go_native(sid, "cubic");
     assert_eq!(algorithm_of(&traffic.socket), "cubic");
     let from = agent.heard.len();
-    agent.wait(from, reported(7)); // looked at, by the same program
+    agent.wait(from, reported(7)); // the same program runs on looks
     drop(traffic);
     assert_eq!(agent.wait(from, ended), sid);
     assert!(matches!(agent.send(3, sid, &[0, 0, 0, 0]), Err(remuda_bpf::Error::NoFlow(_))));
@@ -511,14 +511,14 @@ fn what_an_application_chooses_under_the_kernels_own_stays_until_it_asks_for_us_
     let from = agent.heard.len();
     agent.wait(from, reported(7));
     choose(&traffic.socket, "reno");
-    assert_eq!(agent.wait(from, ended), sid, "to the agent it has ended");
-    agent.set_program(other, 7, None); // the other one is fetched; this one is let alone
+    assert_eq!(agent.wait(from, ended), sid, "the datapath reports the flow as closed");
+    agent.set_program(other, 7, None); // recalls `other` and leaves `sid` alone
     agent.wait_native(other, false);
     assert_eq!(algorithm_of(&other_traffic.socket), name);
     assert_eq!(algorithm_of(&traffic.socket), "reno");
     let from = agent.heard.len();
     choose(&traffic.socket, &name);
-    assert_eq!(agent.wait(from, created), sid, "it is announced anew");
+    assert_eq!(agent.wait(from, created), sid, "the flow is announced again");
     let from = agent.heard.len();
     agent.set_program(sid, 7, Some(1_000_000));
     agent.wait(from, |h| reported(7)(h).filter(|fields| fields[2] > 900_000));
@@ -527,7 +527,7 @@ fn what_an_application_chooses_under_the_kernels_own_stays_until_it_asks_for_us_
     assert_eq!(agent.wait(from, ended), sid);
 }
 
-/// Its own wish to run us is the agent's to fulfil.
+/// While the agent orders a kernel algorithm, the application cannot set the flow back to ours.
 #[test]
 fn a_flow_that_asks_for_us_while_it_is_to_run_the_kernels_own_goes_there_again() {
     let _one = exclusive();
@@ -551,7 +551,7 @@ fn a_flow_that_asks_for_us_while_it_is_to_run_the_kernels_own_goes_there_again()
         }
         thread::sleep(TURN);
     }
-    panic!("it runs {}", algorithm_of(&traffic.socket));
+    panic!("the flow runs {}", algorithm_of(&traffic.socket));
 }
 
 #[test]
@@ -565,10 +565,10 @@ fn our_own_name_is_no_algorithm_of_the_kernels_own() {
     let mut message = Vec::new();
     encode_native(&mut message, sid, &name_of(&agent), 0);
     let error = agent.datapath.handle(&message).expect_err("refused");
-    assert!(error.to_string().contains("this agent itself"), "{error}");
+    assert!(error.to_string().contains("this agent's own algorithm"), "{error}");
 }
 
-/// The network of loopback with a prefix of so many bits less than an address has.
+/// The network around `address` whose prefix is `fewer_bits` shorter than an address.
 fn around(address: &str, fewer_bits: u8) -> (Ipv6Addr, u8) {
     let socket: std::net::SocketAddr = address.parse().unwrap();
     let bits = 128 - fewer_bits;
@@ -580,7 +580,7 @@ fn around(address: &str, fewer_bits: u8) -> (Ipv6Addr, u8) {
     (Ipv6Addr::from_bits(whole.to_bits() & mask), bits)
 }
 
-/// It has a total that goes on, and wants a window that nothing else would give.
+/// Its total is not reset by a report, and its window is one that no other part of the test sets.
 const COUNTS: &str = "(def (Report (volatile acked 0) (total 0)) (every_us 2000))
 (when true
     (:= Report.acked (+ Report.acked Ack.bytes_acked))
@@ -601,13 +601,13 @@ fn a_flow_begins_as_its_destination_is_remembered_and_obeys_from_the_first_word_
         agent.install(7, COUNTS);
         agent.install(8, COUNTS);
         let beginning = Beginning { program_uid: Some(7), initial_cwnd_pkts: 33 };
-        agent.datapath.set_destination(around(address, 8), beginning).expect("it is noted");
+        agent.datapath.set_destination(around(address, 8), beginning).expect("it is set");
         let traffic = Traffic::start(address, &name_of(&agent));
         assert!((33..1_000).contains(&cwnd_pkts(&traffic.socket)), "Reno may have grown it");
         let fields = agent.wait(0, reported(7));
-        assert!(fields[1] > 0, "it has measured before anyone told it to: {fields:?}");
+        assert!(fields[1] > 0, "the program measures before the agent's first order: {fields:?}");
         let sid = agent.wait(0, created);
-        assert!(cwnd_pkts(&traffic.socket) < 8_000, "its program has no say in the window");
+        assert!(cwnd_pkts(&traffic.socket) < 8_000, "the program does not set the window yet");
         assert!(agent.datapath.counters().remembered >= 1);
         let before = agent.wait(agent.heard.len(), reported(7))[1];
         agent.set_program(sid, 7, None);
@@ -620,19 +620,19 @@ fn a_flow_begins_as_its_destination_is_remembered_and_obeys_from_the_first_word_
             thread::sleep(TURN);
         }
         // 8000 segments of 1448 bytes, less what options take of each.
-        assert!((8_000..8_100).contains(&cwnd_pkts(&traffic.socket)), "now it has");
+        assert!((8_000..8_100).contains(&cwnd_pkts(&traffic.socket)), "now it sets the window");
         let restarted = |heard: &&Heard| reported(7)(heard).is_some_and(|it| it[1] < before);
-        assert!(!agent.heard[from..].iter().any(|heard| restarted(&heard)), "it went on counting");
+        assert!(!agent.heard[from..].iter().any(|heard| restarted(&heard)), "the total grows on");
         agent.wait(from, |heard| reported(7)(heard).filter(|_| heard.1[1] > 5_000_000));
         agent.set_program(sid, 8, None);
         let total = agent.wait(from, reported(8))[1];
         assert!(total < 2_500_000, "another program counts anew: {total}");
         let fell_back = |(message, _): &Heard| matches!(message, ToAgent::State { .. });
-        assert!(!agent.heard.iter().any(fell_back), "there was nothing to fall back from");
+        assert!(!agent.heard.iter().any(fell_back), "a flow without a program does not fall back");
     }
 }
 
-/// The window of a connection at its beginning, of one that asked for `algorithm` before it.
+/// The window of a new connection whose socket asked for `algorithm` before, in segments.
 fn window_at_birth(address: &str, algorithm: &str) -> u32 {
     use std::os::fd::FromRawFd;
     let listener = TcpListener::bind(address).expect("a port of loopback");
@@ -660,7 +660,7 @@ fn sockaddr(to: std::net::SocketAddr) -> (libc::sockaddr_in6, libc::socklen_t) {
             (name, size_of::<libc::sockaddr_in6>() as u32)
         }
         IpAddr::V4(ip) => {
-            // The smaller one of IPv4 has its port in the same place, and then its address.
+            // `sockaddr_in` has the port at the same offset, and the address at sin6_flowinfo.
             name.sin6_family = libc::AF_INET as u16;
             name.sin6_port = to.port().to_be();
             name.sin6_flowinfo = ip.to_bits().to_be();
@@ -683,18 +683,18 @@ fn the_longest_prefix_holds_and_a_silent_agent_has_no_say() {
         let only = |initial_cwnd_pkts| Beginning { program_uid: None, initial_cwnd_pkts };
         for (fewer_bits, pkts, want) in [(8, 40, 40), (0, 50, 50), (8, 60, 50), (0, 0, native)] {
             let network = around(address, fewer_bits);
-            agent.datapath.set_destination(network, only(pkts)).expect("it is noted");
+            agent.datapath.set_destination(network, only(pkts)).expect("the network is set");
             agent.listen();
             assert_eq!(window_at_birth(address, &name), want, "{address} {network:?}");
         }
         agent.datapath.forget_destination(around(address, 0)).expect("it is forgotten");
-        agent.datapath.forget_destination(around(address, 0)).expect("it is no fault");
+        agent.datapath.forget_destination(around(address, 0)).expect("forgetting twice is fine");
         agent.listen();
-        assert_eq!(window_at_birth(address, &name), 60, "the network's again");
+        assert_eq!(window_at_birth(address, &name), 60, "the wider network's window applies again");
         let unknown = Beginning { program_uid: Some(9), initial_cwnd_pkts: 5 };
         let error = agent.datapath.set_destination(around(address, 8), unknown);
         assert!(matches!(error, Err(remuda_bpf::Error::NoProgram(9))), "{error:?}");
         thread::sleep(TIMEOUT + Duration::from_millis(50));
-        assert_eq!(window_at_birth(address, &name), native, "as without an agent");
+        assert_eq!(window_at_birth(address, &name), native, "the kernel's own window");
     }
 }

@@ -1,5 +1,5 @@
-//! More flows than fit a table of the default size, and a table that is full. Needs root; says so
-//! if not.
+//! More flows than a table of the default size holds, and a full table. Without root each test
+//! prints `SKIPPED`.
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const FLOWS_MAX: u32 = 20_000;
 const DESCRIPTORS: u64 = 14_000;
-/// The lifecycle ring has room for fewer events: half a MiB, with 32 bytes for each.
+/// More events than the lifecycle ring holds: it has 512 KiB, and an event takes 32 bytes.
 const EVENTS_BEYOND_THE_RING: usize = 17_000;
 const TURN: Duration = Duration::from_millis(5);
 const PATIENCE_TURNS: u32 = 1_000;
@@ -60,7 +60,7 @@ fn enter_own_namespace() {
     unsafe { libc::close(socket) };
 }
 
-/// Raises the limit of open files to what the host allows without a capability.
+/// Raises the limit of open files to `DESCRIPTORS`, which must be within the hard limit.
 fn allow_descriptors() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a valid out-pointer.
@@ -71,8 +71,8 @@ fn allow_descriptors() {
     succeeded("setrlimit", unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) });
 }
 
-/// Runs the test in a thread with a network namespace of its own. One test at a time, as registered
-/// algorithms are the host's.
+/// Runs the test in a thread with a network namespace of its own. The host has one list of
+/// registered algorithms, so tests run one at a time.
 fn in_own_namespace(test: impl FnOnce() + Send) {
     static LOCK: Mutex<()> = Mutex::new(());
     let _one: MutexGuard<'_, ()> = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,8 +91,8 @@ fn in_own_namespace(test: impl FnOnce() + Send) {
     });
 }
 
-/// Connections to one listener. This end runs the datapath's algorithm; the other one has shut down
-/// its side at once, so that it needs no descriptor.
+/// Connections to one listener. The connecting ends run the datapath's algorithm. The accepted ends
+/// are closed at once, so that they need no descriptors.
 struct Connections {
     listener: TcpListener,
     algorithm: String,
@@ -106,7 +106,7 @@ impl Connections {
     }
 
     fn open(&mut self, count: usize) {
-        // So that closing resets the connection, and no port waits for a minute.
+        // Closing then resets the connection, so no port stays in TIME_WAIT.
         let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
         let mut name = [0u8; 16];
         name[..self.algorithm.len()].copy_from_slice(self.algorithm.as_bytes());
@@ -131,7 +131,7 @@ impl Connections {
 struct Agent {
     datapath: Datapath,
     name: String,
-    /// Port by sid of each flow that is announced and has not ended.
+    /// The local port of each announced flow that has not ended, by sid.
     live: HashMap<u32, u16>,
     started: usize,
     ended: usize,
@@ -154,8 +154,8 @@ impl Agent {
         Self { datapath, name, live, started: 0, ended: 0, flows_max_told: None }
     }
 
-    /// Takes what is there, and looks for lost events if `reconciles`. Returns whether more is
-    /// there at once.
+    /// Drains the datapath, and reconciles if `reconciles`. Returns whether the caller should call
+    /// again at once.
     fn listen(&mut self, reconciles: bool) -> bool {
         let Self { datapath, live, started, ended, flows_max_told, .. } = self;
         let mut sink = |message: &[u8]| match ToAgent::parse(message).expect("our own message") {
@@ -176,7 +176,7 @@ impl Agent {
         more
     }
 
-    /// Waits until exactly the flows of these ports are live.
+    /// Waits until the flows with these local ports, and no others, are live.
     fn wait_for(&mut self, ports: &HashSet<u16>, reconciles: bool) {
         for _ in 0..PATIENCE_TURNS {
             while self.listen(reconciles) {}
@@ -205,7 +205,7 @@ fn flows_beyond_8192_are_announced_and_closed_each() {
         assert_eq!(agent.flows_max_told, Some(FLOWS_MAX), "HELLO");
         assert!(agent.live.keys().all(|sid| agent.datapath.applied_ns(*sid) == 0));
         let slots: HashSet<usize> = agent.live.keys().map(|sid| split(*sid).0).collect();
-        assert_eq!(slots, (0..count).collect(), "slots that never had a flow go first");
+        assert_eq!(slots, (0..count).collect(), "slots that never had a flow are used first");
         assert_eq!(agent.datapath.counters().table_full, 0);
         while let Some(last) = connections.open.pop() {
             drop(last);

@@ -256,8 +256,9 @@ impl Flow {
         }
     }
 
-    /// The packets of the last loss have arrived after all: a flow that is not paced gets the window
-    /// of before it back, and the next report says so. The stack calls it before it reports the ACK.
+    /// The packets of the last loss have arrived after all. A flow that is not paced gets its
+    /// window from before the loss back, and the next report has the flag `undone`. The stack calls
+    /// this before it reports the ACK.
     pub fn spurious(&mut self) {
         self.settle();
         let Some(recovery) = self.recovery.filter(|recovery| recovery.is_repair) else { return };

@@ -59,8 +59,8 @@ static inline void remuda_probe(struct remuda_datapath *d, u64 now_ns)
 	}
 }
 
-/* Greets a new agent. Programs of the last agent stay for the flows that run them, until their room
- * is needed.
+/* Greets a new agent with HELLO and READY, and announces every live flow. The programs of the last
+ * agent become stale: flows go on running them until a new program needs their place.
  */
 static inline void remuda_welcome(struct remuda_datapath *d)
 {

@@ -23,9 +23,10 @@ pub const SIGNAL_IN_RECOVERY: u32 = 2;
 pub const SIGNAL_CWND_FULL: u32 = 4;
 /// A bit of [`Ack::signals`]: a flight used at least half of the window.
 pub const SIGNAL_CWND_HALF: u32 = 8;
-/// Of [`Ack::signals`]: the last recovery was spurious, and has been undone.
+/// A bit of [`Ack::signals`]: the last recovery was spurious, and has been undone.
 pub const SIGNAL_UNDONE: u32 = 16;
-/// Of [`Ack::signals`]: the flow was idle, and its window is a restart window (RFC 5681 section 4.1).
+/// A bit of [`Ack::signals`]: the flow was idle, and its window is a restart window (RFC 5681
+/// section 4.1).
 pub const SIGNAL_RESTARTED: u32 = 32;
 
 /// The callbacks of a datapath: its effects on flows, and sending to the agent. They run inside the

@@ -70,7 +70,7 @@ pub struct Refusal {
     pub kind: Option<u16>,
     /// Length of the message.
     pub bytes: usize,
-    /// For an `INSTALL`: the faulty record, counted over events and instructions.
+    /// For an `INSTALL`: the index of the faulty record; events come first, then instructions.
     pub record: Option<u32>,
 }
 

@@ -90,8 +90,8 @@ pub struct Signals {
     pub cwnd_half: bool,
     /// The datapath has found its last recovery spurious since the last report.
     pub undone: bool,
-    /// The flow was idle since the last report, and its window is a restart window (RFC 5681 section
-    /// 4.1).
+    /// Since the last report the flow was idle, and its window is now a restart window (RFC 5681
+    /// section 4.1).
     pub restarted: bool,
 }
 

@@ -5,8 +5,7 @@ use crate::trace::Trace;
 use crate::varying::VaryingRate;
 use std::sync::Arc;
 
-/// Work is counted in bits/s times nanoseconds. At 1 bit/s a byte takes eight seconds: this much
-/// work.
+/// The work of one byte, in bits/s times nanoseconds: at 1 bit/s a byte takes eight seconds.
 pub(crate) const BIT_NANOS: u64 = 8 * 1_000_000_000;
 
 /// A constant rate. The arithmetic is exact: the fraction of a nanosecond that one packet leaves
@@ -16,18 +15,18 @@ pub(crate) struct ConstantRate {
     bits_per_sec: u64,
     /// The end of the last transmission, in whole nanoseconds. `rest` holds the fraction.
     free_at: Nanos,
-    /// In 1 / `bits_per_sec` nanoseconds.
+    /// The fraction of a nanosecond, in units of 1 / `bits_per_sec`.
     rest: u64,
     last: Airtime,
 }
 
-/// How long a packet takes to send. Kept because most packets are as long as the one before, and a
-/// division costs more than the rest of `send`.
+/// How long a packet takes to send. Stored because most packets have the length of the one before,
+/// and a division costs more than the rest of `send`.
 #[derive(Clone, Copy, Debug)]
 struct Airtime {
     bytes: u32,
     whole: Nanos,
-    /// In 1 / `bits_per_sec` nanoseconds.
+    /// The fraction of a nanosecond, in units of 1 / `bits_per_sec`.
     rest: u64,
 }
 
@@ -37,8 +36,8 @@ impl ConstantRate {
         Self { bits_per_sec, free_at: Nanos::ZERO, rest: 0, last }
     }
 
-    /// When a packet that is ready at `now` has been sent. Rounded up, so that the link is never
-    /// faster than its rate.
+    /// The time at which a packet that is ready at `now` has been sent. It is rounded up, so that
+    /// the link is never faster than its rate.
     #[inline]
     pub(crate) fn send(&mut self, bytes: u32, now: Nanos) -> Nanos {
         if now > self.end() {

@@ -17,7 +17,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A folder with more files is not a folder for one author's arms: it is a home, for example.
+/// The most files and bytes. A folder with more is not for one author's arms; it is a home, for
+/// example.
 const FILES_MAX: usize = 1_000;
 const BYTES_MAX: u64 = 16 << 20;
 /// Most directory entries that the search looks at.
@@ -66,7 +67,7 @@ impl AuthorFiles {
             _ => Path::new("."),
         };
         let mut walk = Walk { folders: vec![Default::default()], ..Walk::default() };
-        // The author's file is taken whatever its name.
+        // The author's file is taken even if `import` cannot name it.
         walk.take(root, own.clone(), path)?;
         while let Some((folder, above)) = walk.folders.pop() {
             walk.look(root, (&folder, above), path)?;

@@ -33,7 +33,7 @@ pub enum Error {
         what: String,
     },
     /// The plan has more runs than fit in memory.
-    #[error("more than {most} runs; fewer --seeds, arms or environments")]
+    #[error("more than {most} runs; fix: choose fewer seeds, arms or environments")]
     TooMany { most: usize },
     /// The scenario is invalid.
     #[error(transparent)]
@@ -47,7 +47,7 @@ pub enum Error {
     #[error("{run}: no tested flow arrived; raise load_mbit_per_sec or duration_s")]
     NoFlow { run: String },
     /// An arm failed, and the agent gave its flow to another arm.
-    #[error("{run}: {driver} gave its flow up after {t_s:.1} s: {why}")]
+    #[error("{run}: {driver} lost its flow to another arm after {t_s:.1} s: {why}")]
     GaveUp { run: String, driver: String, t_s: f64, why: String },
     #[error("{run}: a defect of the simulator, see above")]
     Defect { run: String },

@@ -6,8 +6,8 @@
 //! y) / x for a figure where more is better, such as goodput, and (y - x) / y where less is better,
 //! such as delay. 0 is no harm, 1 is complete harm, and a value below 0 means that the neighbour
 //! does better than beside its own kind. The paper compares with a neighbour that is alone. We
-//! compare with the run of the same environment and seed whose tested driver is the neighbours'
-//! own: its harm is accepted already.
+//! compare with the run of the same environment and seed in which the tested driver is the
+//! neighbours' own, because the harm of that driver is already accepted.
 
 use crate::row::Row;
 use serde::Serialize;

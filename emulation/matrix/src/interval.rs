@@ -8,9 +8,8 @@
 //! reaches below 0.
 //!
 //! With fewer than six environments only seeds are drawn, and the interval holds for these
-//! environments alone. If an environment has fewer than six seeds as well there is no interval: so
+//! environments alone. If any environment also has fewer than six seeds, there is no interval: so
 //! few values say nothing about other seeds.
-//! others.
 
 use crate::metrics::{median, quantile};
 use rand::{RngCore, SeedableRng};
@@ -19,8 +18,8 @@ use serde::Serialize;
 
 const DRAWS: usize = 1_000;
 const SEED: u64 = 1;
-/// With fewer values, the range from the least to the largest holds their median with a probability
-/// below 95 %.
+/// With fewer values, the probability that the range from the least to the largest contains the
+/// median is below 95 %.
 pub const ENOUGH: usize = 6;
 
 /// A value of the whole sample and its 95 % interval.

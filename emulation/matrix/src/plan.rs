@@ -73,10 +73,10 @@ fn meant(said: &str, known: &[&str]) -> Option<String> {
     nearest(said, known.iter().copied()).map(|name| format!("`{name}`?"))
 }
 
-/// Columns that say nothing about how well a run went.
+/// Columns that do not measure how well a run went.
 const NO_METRICS: [&str; 3] = ["seed", "disturbed", "expected"];
 
-/// Parts of the names of units whose values are at most 1, or a little above.
+/// Columns whose units contain one of these words have values of at most 1, or a little above.
 const OF_ONE: [&str; 2] = ["share", "index"];
 const OF_ONE_MAX: f64 = 1.5;
 
@@ -95,7 +95,7 @@ fn check_expectations(environment: &Environment) -> Result<(), Error> {
             let known: Vec<&str> = columns().map(|column| column.name).collect();
             let all = || format!("one of {}", known.join(", "));
             let fix = meant(&line.metric, &known).unwrap_or_else(all);
-            return Err(refuse(line, format!("that is no metric; fix: {fix}")));
+            return Err(refuse(line, format!("that is not a metric; fix: {fix}")));
         };
         if OF_ONE.contains(&column.unit) && line.value > OF_ONE_MAX {
             let share = line.value / 100.0;
@@ -199,7 +199,7 @@ mod tests {
             plan.map(|_| ()).map_err(|error| error.to_string())
         };
         let error = refused("queueing_p95_s <= 1").unwrap_err();
-        assert!(error.ends_with("and that is no metric; fix: `queueing_p95_ms`?"), "{error}");
+        assert!(error.ends_with("and that is not a metric; fix: `queueing_p95_ms`?"), "{error}");
         let error = refused("utilisation >= 90").unwrap_err();
         assert!(error.ends_with("and utilisation is at most 1; fix: 0.9?"), "{error}");
         assert!(refused("colour >= 1").unwrap_err().contains("fix: one of capacity_mbit_per_sec"));

@@ -6,11 +6,11 @@
 //!   which is never below 0. Drivers are ranked by its mean over environments: a driver that is
 //!   best in most environments and useless in some is not the best.
 //! - **regret to the oracle over fixed arms**: 1 - merit / merit of the best arm of the
-//!   environment, policies excluded; the mean. A policy's is below 0 if the policy does better than
-//!   an oracle that picks the best arm of each environment beforehand.
+//!   environment, policies excluded; the mean. For a policy this is below 0 if the policy does
+//!   better than an oracle that picks the best arm of each environment beforehand.
 //! - **regret to the best fixed arm**: the driver's regret less that of the arm, policies excluded,
-//!   with the least regret. No arm's is below 0; a policy's is if the policy does better than any
-//!   one arm used everywhere.
+//!   with the least regret. For an arm this is never below 0; for a policy it is below 0 if the
+//!   policy does better than any one arm used everywhere.
 //! - **ahead**: merit over that of the next driver in the ranking, less 1: the median over
 //!   environments. It may be below 0 because the ranking is by a mean: the driver is behind in most
 //!   environments and far ahead in some.
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_has_the_median_of_its_seeds_and_missing_runs_count_for_nobody() {
+    fn a_driver_has_the_median_of_its_seeds_and_a_seed_that_one_lacks_counts_for_none() {
         let rows = [
             row("x", "a", 1, 1.0),
             row("x", "a", 2, 10.0),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn who_merely_was_there_starves_nobody() {
+    fn a_driver_that_is_only_present_starves_no_flow() {
         let starved = |driver: &str, who: &str, by: &str| Row {
             starved: who.to_owned(),
             starved_by: by.to_owned(),

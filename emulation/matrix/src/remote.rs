@@ -30,7 +30,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// A row has about 2 kB, and a traceback a few.
+/// The longest line of the process. A row has about 2 kB, a traceback a few kB.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Most lines that wait here; further lines wait in the pipe.
 const LINES_WAITING_MAX: usize = 1_024;
@@ -51,7 +51,7 @@ pub enum RemoteError {
     /// The process cannot be started.
     #[error("cannot start {program}: {source}")]
     Start { program: String, source: std::io::Error },
-    #[error("{program} was not ready within {limit_s} s; see above, or stop it and look there")]
+    #[error("{program} was not ready within {limit_s} s; see its output above")]
     Silent { program: String, limit_s: u32 },
     /// The process ended before its work was done.
     #[error("{program} ended ({how}) with {unanswered} runs unanswered; see above{fix}")]
@@ -64,10 +64,11 @@ pub enum RemoteError {
         /// The fix, which depends on whether the process ended at once.
         fix: &'static str,
     },
-    /// The process has other sources: its rows would not be those of this program.
+    /// The process was built from other sources, so its rows could differ from those of this
+    /// program.
     #[error(
         "{program} is {theirs}, and this command is {ours}: their results may differ\n\
-         fix: build and install both from one tree"
+         fix: build and install both from the same source tree"
     )]
     Build { program: String, theirs: String, ours: String },
     /// A line of the process is not a message, or breaks a rule of the protocol.
@@ -216,7 +217,7 @@ impl Remote {
                 return Ok(None);
             }
             Err(RecvTimeoutError::Timeout) => {
-                return Err(self.ended("it neither reads its input nor ends", unanswered));
+                return Err(self.ended("the process neither reads its input nor ends", unanswered));
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let how = self.wait().map_or("still there".to_owned(), |it| it.to_string());
@@ -232,16 +233,16 @@ impl Remote {
                 Err(Box::new(RemoteError::Broken { program, why }))
             }
             Ok(said) => Ok(Some(said)),
-            Err(error) => Err(self.invalid(line.trim_end(), &format!("is no message: {error}"))),
+            Err(error) => Err(self.invalid(line.trim_end(), &format!("is not a message: {error}"))),
         }
     }
 
     fn ended(&self, how: &str, unanswered: usize) -> Box<RemoteError> {
         let (program, how) = (self.program.clone(), how.to_owned());
         let fix = if self.is_same_build {
-            "\nfix: the same command goes on from there"
+            "\nfix: run the same command again; it continues with the remaining runs"
         } else {
-            "\nfix: a Python that has the package: `tools/python.sh build`, then \
+            "\nfix: use a Python that has the package: `tools/python.sh build`, then \
              --python target/venv/bin/python"
         };
         Box::new(RemoteError::Ended { program, how, unanswered, fix })

@@ -79,8 +79,8 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
             let key = match look::<Row>(self.store, job) {
                 Ok(Looked::Missing(key)) => key,
                 Ok(Looked::Kept(row)) => {
-                    // A stored row may spell the driver otherwise, as `window:05`; it gets the name
-                    // of this plan.
+                    // A stored row may spell the driver in another way, as `window:05`; it gets the
+                    // name in this plan.
                     self.results.finish(index, Ok((row.named_for(job), Origin::Kept)));
                     continue;
                 }
@@ -104,7 +104,7 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
         }
         if !self.unanswered.is_empty() {
             remote.close_input();
-            // The answers received until now are kept. That the process ends now is no error.
+            // Keep the answers received until now. It is not an error that the process ends.
             while self.receive(&mut remote).is_ok() {}
         }
         Ok(())
@@ -190,8 +190,8 @@ impl<'a, P: FnMut(&Progress)> Matrix<'a, P> {
         let Some(key) = self.unanswered.remove(&index) else {
             let rule = match self.results.all.get(index) {
                 None => format!("there are {} runs, from 0", self.plan.jobs.len()),
-                Some(Some(_)) => "that run is done already".to_owned(),
-                Some(None) => "it was not given that run".to_owned(),
+                Some(Some(_)) => "this run is already done".to_owned(),
+                Some(None) => "this run was not sent to the process".to_owned(),
             };
             return Err(remote.invalid(&format!("run {index}"), &rule));
         };

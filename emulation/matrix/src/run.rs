@@ -29,7 +29,7 @@ pub struct Progress {
     pub all: usize,
 }
 
-/// Rows that could not be stored: the table has them, but the next matrix runs these jobs again.
+/// Rows that could not be stored. The table has them, but the next matrix runs these jobs again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unkept {
     pub runs: usize,
@@ -122,7 +122,7 @@ pub(crate) fn simulate<R>(
         let outcome = outcome.map_err(failed)?;
         outcome.map(|outcome| of(job, &outcome)).transpose()
     };
-    // A run shares no state with others, so a panic leaves none of theirs broken.
+    // A run shares no state with other runs, so a panic cannot break them.
     let ran = catch_unwind(AssertUnwindSafe(simulated));
     ran.unwrap_or_else(|_| Err(Error::Defect { run: job.name() }))
 }
@@ -168,8 +168,8 @@ pub fn run(
     named(plan, measure(plan, with, how, progress, metrics::row))
 }
 
-/// Like [`run()`], for figures that `of` makes of a job's outcome. The store must be opened with a
-/// code under which no rows of another kind are kept.
+/// Like [`run()`], for figures that `of` computes from a job's outcome. The store must be opened
+/// with a code under which it keeps only these figures.
 pub fn measure<R: Kept>(
     plan: &Plan,
     (store, config): (Option<&Store>, &Arc<Config>),

@@ -15,7 +15,7 @@ use crate::row::Row;
 use crate::shared::{Shared, share};
 use serde::Serialize;
 
-/// Most losses that are listed of a pair; the others are only counted.
+/// The most losses that are listed for a pair; the others are only counted.
 const LOSSES_MAX: usize = 10;
 
 /// An environment in which a driver has a smaller share than another one.
@@ -121,8 +121,9 @@ mod tests {
         }
     }
 
-    /// In each of ten environments with ten lucky and unlucky seeds, reno has 10; cubic 8, in two
-    /// of them 12; rein a tenth less than the better one, in the first half of it.
+    /// Ten environments with ten seeds each, which scale all merits alike. reno has 10 in each.
+    /// cubic has 8, and 12 in two environments. rein has 0.9 of the better one, and half of it in
+    /// the first environment.
     fn rows() -> Vec<Row> {
         let mut rows = Vec::new();
         for place in 0..10 {

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
-/// Runs one job after the other. Authors' processes stay from job to job, because many a run is
-/// shorter than their start. They end when this value is dropped, or when the thread that ran their
-/// first job ends.
+/// Runs one job after the other. Authors' processes are kept from job to job, because starting one
+/// can take longer than a run. They end when this value is dropped, or when the thread that ran
+/// their first job ends.
 #[derive(Debug)]
 pub struct Worker {
     python: PathBuf,
@@ -57,9 +57,10 @@ impl Authors {
         let mut authors = Self { names: names.to_vec(), ..Self::default() };
         for name in names {
             let text = texts.get(name);
-            let text = text.ok_or_else(|| format!("came without the author's files {name}"))?;
+            let text = text.ok_or_else(|| format!("the author's files {name} were not sent"))?;
             let files = AuthorFiles::parse(text).map_err(|error| error.to_string())?;
-            let no_folder = |error| format!("no folder for {}: {error}", files.path().display());
+            let no_folder =
+                |error| format!("cannot make a folder for {}: {error}", files.path().display());
             let folder = tempfile::tempdir().map_err(no_folder)?;
             let file = files.write(folder.path()).map_err(no_folder)?;
             authors.moved.add(&file, files.path());
@@ -89,15 +90,16 @@ impl Worker {
         let traces = work.traces.clone();
         let mut job = work.job().map_err(|error| error.to_string())?;
         let folder = tempfile::tempdir();
-        let folder = folder.map_err(|error| format!("no folder for its traces: {error}"))?;
+        let folder =
+            folder.map_err(|error| format!("cannot make a folder for its traces: {error}"))?;
         let mut moved = self.authors.moved.clone();
         for (place, (link, name)) in traces.iter().enumerate() {
             let spec = job.scenario.links.get_mut(link);
             let Some((spec, text)) = spec.zip(texts.get(name)) else {
-                return Err(format!("link `{link}` came without its trace {name}"));
+                return Err(format!("the trace {name} of link `{link}` was not sent"));
             };
             let from = spec.trace.take().unwrap_or_default();
-            // The extension of a trace's name says what format it has.
+            // The extension of a trace's name determines its format.
             let end = from.extension().unwrap_or_default();
             let to = folder.path().join(place.to_string()).with_extension(end);
             fs::write(&to, text).map_err(|error| format!("{}: {error}", to.display()))?;
@@ -155,9 +157,9 @@ mod tests {
         let why = run("no trace").unwrap_err();
         assert!(why.contains(&path), "{why}");
         let why = worker.run(work(), &BTreeMap::new()).unwrap_err();
-        assert_eq!(why, format!("link `down` came without its trace {path}"));
+        assert_eq!(why, format!("the trace {path} of link `down` was not sent"));
         let authored = Work::of(job, &["a".to_owned()], |path| Ok(path.display().to_string()));
         let why = worker.run(authored.unwrap(), &BTreeMap::new()).unwrap_err();
-        assert_eq!(why, "came without the author's files a");
+        assert_eq!(why, "the author's files a were not sent");
     }
 }

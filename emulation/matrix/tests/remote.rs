@@ -1,7 +1,7 @@
 //! Jobs that another process runs: every valid answer is stored, and every invalid one is named.
 //!
-//! The process is a shell script that answers each job with the content of a file named for the
-//! job's index, and ends where there is no such file.
+//! The process is a shell script. It answers each job with the content of a file named for the
+//! job's index, and ends if there is no such file.
 
 use ccp_agent::Config;
 use remuda_matrix::{BUILD, Only, Plan, Ran, Row, Store, run, run_remotely, suite_named};
@@ -131,14 +131,14 @@ fn what_is_no_answer_is_named_and_what_was_right_is_kept() {
     let null = done(1, &want[1]).replace("null", "\"much\"");
     for (second, said) in [
         (done(99, &want[1]), "wrote `run 99`: there are 4 runs, from 0"),
-        (first.clone(), "wrote `run 0`: that run is done already"),
-        (done(3, &want[3]), "wrote `run 3`: it was not given that run"),
+        (first.clone(), "wrote `run 0`: this run is already done"),
+        (done(3, &want[3]), "wrote `run 3`: this run was not sent to the process"),
         (done(1, &want[3]), "seed 1`: run 1 is ccp/"),
-        (null, "is no message: invalid type: string \"much\""),
-        ("Traceback (most recent call last):".to_owned(), "is no message: expected value"),
-        ("{\"done\":{\"index\":1}}".to_owned(), "is no message: missing field `row`"),
-        ("{\"later\":1}".to_owned(), "is no message: unknown variant `later`"),
-        (format!("{first}{first}"), "is no message: trailing characters"),
+        (null, "is not a message: invalid type: string \"much\""),
+        ("Traceback (most recent call last):".to_owned(), "is not a message: expected value"),
+        ("{\"done\":{\"index\":1}}".to_owned(), "is not a message: missing field `row`"),
+        ("{\"later\":1}".to_owned(), "is not a message: unknown variant `later`"),
+        (format!("{first}{first}"), "is not a message: trailing characters"),
         ("x".repeat(2 << 20), "a line has less than 1 MiB"),
         (ready(1), "`build` may only be the first line"),
         ("{\"ahead\":0}".to_owned(), "must be from 1 to 1000000"),
@@ -158,11 +158,11 @@ fn what_does_not_begin_well_is_not_given_anything() {
     let plan = plan();
     let other = ready(1).replace("of sources ", "of sources 0");
     for (first, said) in [
-        (other.as_str(), "fix: build and install both from one tree"),
+        (other.as_str(), "fix: build and install both from the same source tree"),
         ("{\"ahead\":1}", "the first line must be `build`, and then `ahead`"),
         (&format!("{{\"build\":\"{BUILD}\"}}\n{{\"build\":\"{BUILD}\"}}"), "and then `ahead`"),
         (&ready(0), "must be from 1 to 1000000"),
-        ("ready", "is no message"),
+        ("ready", "is not a message"),
         ("{\"broken\":\"no Ray\\nfix: install it\"}", "no Ray\nfix: install it"),
     ] {
         let folder = tempfile::tempdir().expect("a folder");
@@ -179,7 +179,7 @@ fn what_does_not_begin_well_is_not_given_anything() {
     assert!(error.starts_with("cannot start /no/such: No such file"), "{error}");
     let error = named(Command::new("false"));
     assert!(error.contains("false ended (exit status: 1) with 0 runs"), "{error}");
-    assert!(error.contains("fix: a Python that has the package"), "{error}");
+    assert!(error.contains("fix: use a Python that has the package"), "{error}");
 }
 
 #[test]

@@ -6,6 +6,6 @@ use crate::error::Error;
 pub fn check_arms(known: &[String], asked: &[String]) -> Result<(), Error> {
     let Some(unknown) = asked.iter().find(|arm| !known.contains(arm)) else { return Ok(()) };
     let known = known.join(", ");
-    let rule = format!("--arm {unknown}: is not in the table; fix: say one of {known}");
+    let rule = format!("--arm {unknown}: is not in the table; fix: name one of {known}");
     Err(Error::Choice { rule })
 }

@@ -9,7 +9,7 @@ use remuda_matrix::{Harm, Rank, Row, Versus, harms, median, versus};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An environment. Its figures are medians over seeds.
+/// An environment; its figures are medians over seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Place {
     pub suite: String,
@@ -29,8 +29,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// The environment of `rows`, which must be of one environment. A figure that differs by seed
-    /// becomes the median.
+    /// The environment of `rows`, which must all be of one environment. If a figure differs by
+    /// seed, the place has the median.
     pub(crate) fn of(rows: &[&Row]) -> Self {
         let first = rows.first().copied().cloned().unwrap_or_default();
         let queue_bdp = middle(rows, |row| row.queue_bdp);
@@ -70,8 +70,8 @@ pub struct Starved {
     /// Index of the environment.
     pub environment: usize,
     pub driver: String,
-    /// The kind of flow that starved: `tested` or `neighbour`.
-    pub who: String,
+    /// The role of the flow that starved: `tested` or `neighbour`.
+    pub role: String,
     /// The drivers of the flows that starved.
     pub loser: String,
     /// The drivers of the flows that had more than an equal share.
@@ -126,7 +126,7 @@ pub struct Board {
     pub starved: Vec<Starved>,
     /// Harm of each driver to neighbours of each kind, medians over environments.
     pub harms: Vec<HarmTo>,
-    /// Each policy beside each other driver, over all environments; empty without an arm.
+    /// Each policy compared with each other driver, over all environments; empty without an arm.
     pub versus: Vec<Versus>,
     /// Number of pass/fail lines, summed over all runs.
     pub expected: u64,
@@ -220,14 +220,14 @@ fn starved(by_cell: &Rows<'_>, drivers: &[String]) -> Vec<Starved> {
     let mut all = Vec::new();
     for (environment, of_driver) in by_cell.iter().enumerate() {
         for (driver, rows) in drivers.iter().zip(of_driver) {
-            for who in ["tested", "neighbour"] {
+            for role in ["tested", "neighbour"] {
                 let those: Vec<&Row> =
-                    rows.iter().filter(|row| row.starved == who).copied().collect();
+                    rows.iter().filter(|row| row.starved == role).copied().collect();
                 let Some(first) = those.first() else { continue };
                 all.push(Starved {
                     environment,
                     driver: driver.clone(),
-                    who: who.to_owned(),
+                    role: role.to_owned(),
                     loser: first.starved_drivers.clone(),
                     winner: first.starved_by.clone(),
                     share: middle(&those, |row| row.share),
@@ -294,7 +294,7 @@ mod tests {
         let board = Board::of(&Matrix { rows, about: BTreeMap::new() });
         assert_eq!(board.drivers, ["a", "b"]);
         let names: Vec<&str> = board.environments.iter().map(|it| it.name.as_str()).collect();
-        assert_eq!(names, ["y", "x"], "as they came");
+        assert_eq!(names, ["y", "x"], "in the order of the rows");
         let of_best = |place: usize, driver: usize| board.cells[place][driver].map(|it| it.of_best);
         assert_eq!([of_best(0, 0), of_best(0, 1)], [Some(1.0), Some(0.5)]);
         assert_eq!([of_best(1, 0), of_best(1, 1)], [Some(1.0), None]);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn who_starves_and_what_is_missed_is_listed() {
+    fn starved_flows_and_missed_lines_are_listed() {
         let mut rows = vec![row("x", "a", 1, 1.0), row("x", "a", 2, 1.0), row("x", "b", 1, 1.0)];
         for row in &mut rows[..2] {
             row.starved = "neighbour".to_owned();
@@ -327,7 +327,7 @@ mod tests {
         rows[2].expected = 2;
         let board = Board::of(&Matrix { rows, about: BTreeMap::new() });
         let [it] = &board.starved[..] else { panic!("{:?}", board.starved) };
-        assert_eq!((it.driver.as_str(), it.who.as_str(), it.seeds), ("a", "neighbour", 2));
+        assert_eq!((it.driver.as_str(), it.role.as_str(), it.seeds), ("a", "neighbour", 2));
         assert_eq!((it.loser.as_str(), it.winner.as_str(), it.share), ("cubic", "a", Some(1.9)));
         let [it] = &board.missed[..] else { panic!("{:?}", board.missed) };
         assert_eq!((it.driver.as_str(), it.lines.as_str()), ("b", "jain >= 0.7 (0.5)"));

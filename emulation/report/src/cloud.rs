@@ -1,7 +1,6 @@
-//! Where an arm lies between throughput and delay, and how certain that is: its mean over the
-//! environments with a limit, and an ellipse that holds this mean with 95 % confidence, in the
-//! logarithm of the delay. With fewer than six environments there is no ellipse, as there is no
-//! interval.
+//! Throughput and delay of an arm: its mean over the environments with a capacity limit, and an
+//! ellipse that contains this mean with 95 % confidence. The delay is a logarithm. With fewer than
+//! six environments there is no ellipse, for the same reason as there is no interval.
 
 use crate::board::Cell;
 use crate::metric::{QUEUEING, UTILISATION};
@@ -18,8 +17,8 @@ pub struct Cloud {
     /// Mean of the decimal logarithms of the 95th percentiles of queueing delay in ms.
     pub delay_log10_ms: f64,
     pub utilisation_percent: f64,
-    /// The ellipse: the variance of delay, the variance of utilisation, and their covariance, all
-    /// of the mean and times the quantile. All 0 with too few environments, so that nothing is
+    /// The ellipse: the variance of the mean delay, the variance of the mean utilisation, and their
+    /// covariance, each times the quantile. All are 0 with too few environments, so that nothing is
     /// drawn.
     pub ellipse: [f64; 3],
 }
@@ -88,8 +87,8 @@ mod tests {
         let mut few: Vec<Cell> = [1.0, 100.0].repeat(2).iter().map(|ms| cell(*ms, 0.5)).collect();
         few.push(cell(10.0, 0.5));
         let few = of(&few).unwrap();
-        assert_eq!(few.ellipse, [0.0; 3], "of five cells there is none");
-        assert!(few.edge(8).all(|it| it == (few.delay_log10_ms, 50.0)), "but its mean");
-        assert_eq!(of(&[Cell::default()]), None, "without a limit there is none");
+        assert_eq!(few.ellipse, [0.0; 3], "five cells have no ellipse");
+        assert!(few.edge(8).all(|it| it == (few.delay_log10_ms, 50.0)), "all points are the mean");
+        assert_eq!(of(&[Cell::default()]), None, "no cloud without a limit");
     }
 }

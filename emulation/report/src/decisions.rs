@@ -4,7 +4,7 @@ use ccp_agent::catalogue::{self, Kind};
 use remuda_scenarios::outcome::{Became, Decided};
 use serde::Serialize;
 
-/// More decisions of one flow would make the page slow to open.
+/// The most decisions of one flow on the page. More would make the page slow to open.
 const DECISIONS_MAX: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,9 +56,9 @@ impl Decision {
     }
 }
 
-/// The decisions that the page shows, in order, and the number of those left out. Switches and
-/// vetoes come first. Of the decisions to stay, every second one is shown, or every third, and so
-/// on.
+/// The decisions that the page shows, in order of time, and the number of decisions left out.
+/// Switches, roll-backs and vetoes are shown before decisions to stay: of these, only every n-th is
+/// shown if all do not fit.
 pub fn shown(all: &[Decided]) -> (Vec<Decision>, usize) {
     let stays = |it: &Decided| it.became == Became::Stayed;
     let others = all.iter().filter(|it| !stays(it)).count();

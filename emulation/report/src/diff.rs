@@ -7,14 +7,14 @@
 //! half in any environment; or a run fails a pass/fail line or starves a flow and the older run did
 //! not.
 //!
-//! A row does not list the lines that it passed. So we check each line that fails now against the
-//! older run's figures. If they fail it as well, the run is not worse. If they fail it and the
-//! older row does not list the line, the older suite did not have the line: then the **lines
+//! A row does not list the lines that it passed. So each line that fails now is checked against the
+//! older run's figures. If these fail the line as well, the run is not worse. If they fail it and
+//! the older row does not list the line, the older suite did not have the line: then the **lines
 //! changed**, not the driver.
 //!
 //! Environments that have one name and differ between the tables are not compared, and runs that
-//! only one table has are counted. In both cases the comparison does not pass.
-//! that only one table has are counted: either leaves the whole without a pass.
+//! only one table has are counted. The comparison does not pass if there are such environments, or
+//! if the new table lacks a run.
 
 use crate::error::Error;
 use crate::matrix::Matrix;
@@ -23,11 +23,11 @@ use remuda_scenarios::Expectation;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Merits that differ by less are about the same.
+/// Merits that differ by less than this part are about the same.
 const ABOUT: f64 = 0.02;
 /// A merit that fell below this part of the old one has collapsed.
 const COLLAPSE: f64 = 0.5;
-/// Most changes that are listed.
+/// The most changes that are listed.
 const LISTED: usize = 100;
 
 /// Whether a driver is as good as in the old table.
@@ -139,9 +139,9 @@ fn newly_missed(old: &Row, new: &Row) -> String {
 /// Lines that `of` fails and the suite of `other` did not have: the figures of `other` fail the
 /// line, and `other` does not list it.
 fn not_asked<'a>(of: &'a Row, other: &Row) -> Vec<&'a str> {
-    let is_said = |line: &str| missed(other).any(|(known, _)| known == line);
+    let is_listed = |line: &str| missed(other).any(|(known, _)| known == line);
     let lines = missed(of).map(|(line, _)| line);
-    lines.filter(|line| !meets(other, line) && !is_said(line)).collect()
+    lines.filter(|line| !meets(other, line) && !is_listed(line)).collect()
 }
 
 /// The environments whose lines were added or removed, as far as the rows show it.

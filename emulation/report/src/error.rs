@@ -5,10 +5,10 @@ use thiserror::Error;
 /// Why there is no report.
 #[derive(Debug, Error)]
 pub enum Error {
-    #[error("{path}: is not there; fix: say the folder that was --out of `remuda matrix`")]
+    #[error("{path}: is not there; fix: name the folder that was --out of `remuda matrix`")]
     NoTable { path: String },
     /// A table that cannot be read.
-    #[error("{path}: is no table of this version of `remuda matrix`: {source}")]
+    #[error("{path}: is not a table of this version of `remuda matrix`: {source}")]
     Table {
         path: String,
         /// The error of the reader.

@@ -37,12 +37,12 @@ pub const QUEUEING: Metric = Metric {
     of: |cell| Some(cell.queueing_p95_ms),
 };
 
-/// In the order in which the page offers them.
+/// All metrics, in the order of the page's menu.
 pub const METRICS: [Metric; 6] = [
     Metric {
         name: "merit",
         key: "of_best",
-        label: "merit, of the best there (%)",
+        label: "merit, of the best arm (%)",
         factor: 100.0,
         least: None,
         of: |cell| Some(cell.of_best),
@@ -60,7 +60,7 @@ pub const METRICS: [Metric; 6] = [
     Metric {
         name: "share",
         key: "share",
-        label: "to an even share, beside others (ratio)",
+        label: "goodput to an even share (ratio)",
         factor: 1.0,
         least: None,
         of: |cell| cell.share,

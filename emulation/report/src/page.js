@@ -1,5 +1,6 @@
 "use strict";
-// Draws what was chosen. All figures are in the data: nothing is computed here but where they go.
+// Draws the sections for the reader's choices. All figures come from the data; this program only
+// computes positions.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const { board, metrics, series } = data;
@@ -31,7 +32,7 @@ function figure(value) {
   return size >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 
-// Of an axis: no zeros that say nothing.
+// The text of a tick, without trailing zeros.
 const tickText = (value) => `${Number(value.toPrecision(6))}`;
 
 function spread(interval, factor) {
@@ -63,7 +64,7 @@ const slice = () => board.slices.find((it) => it.label === at("slice").value);
 const chosen = () => at("arm").value;
 const driverAt = (name) => board.drivers.indexOf(name);
 
-// What an arm has in these environments, ascending.
+// The values of an arm's metric in the chosen environments, ascending.
 function values(driver, metric) {
   const { key, factor, least } = metric;
   const [inside, column] = [new Set(slice().environments), driverAt(driver)];
@@ -73,13 +74,13 @@ function values(driver, metric) {
 
 const labelOf = (key) => metrics.find((it) => it.key === key).label;
 
-// The best ones and the chosen one: no more than there are colours.
+// The arms that are highlighted: the best ones and the chosen one, at most as many as colours.
 function marked() {
   const names = slice().ranks.slice(0, COLOURS - 1).map((rank) => rank.driver);
   return chosen() && !names.includes(chosen()) ? [...names, chosen()] : names;
 }
 
-// Of a marked arm its own; all others are grey.
+// The colour of an arm: its own if it is highlighted, otherwise grey.
 function colour(name) {
   const place = marked().indexOf(name);
   return place < 0 ? "var(--soft)" : `var(--c${place})`;
@@ -117,8 +118,8 @@ function fillControls() {
 
 // ---- links -------------------------------------------------------------------------------------
 
-// The address keeps what is chosen, so that a link shows what its sender saw: each choice by its
-// name there, unless it is the first one. What is not among the options is ignored.
+// The address stores each choice that is not the first option, so a link shows what its sender saw.
+// A value that is not among the options is ignored.
 const CHOICES = { paths: "slice", arm: "arm", metric: "metric", order: "order", run: "run" };
 const sections = [...document.querySelectorAll("nav a")].map((it) => it.hash.slice(1));
 let section = "";
@@ -148,7 +149,7 @@ function choose(said) {
 
 function recall() {
   const text = location.hash.slice(1);
-  // By a link of the page itself what is chosen stays.
+  // A link to a section of this page keeps the choices.
   const stays = sections.includes(text);
   if (stays) section = text;
   else choose(new URLSearchParams(text));
@@ -163,7 +164,8 @@ function recall() {
 
 // ---- ranking -----------------------------------------------------------------------------------
 
-// Who is best on average may be behind in the median, and by far ahead where the next does nothing.
+// The arm that is best on average can be behind in the median. If the next arm has almost no merit,
+// the lead is a large factor.
 function lead({ middle, bounds }) {
   if (middle > 10) return `ahead of it by a factor of ${figure(middle + 1)}`;
   if (middle >= 0) return `${spread({ middle, bounds }, 100)} % ahead of it`;
@@ -185,8 +187,8 @@ function drawRanking() {
   }
   at("sentence").textContent = text;
   const columns = ["arm", "misses of the best, %", "wins", "ahead of the next, %",
-    "misses of the best fixed arm, %", "misses of the oracle, %", "of the link, %", "p95 queueing, ms",
-    "sent again, %", "starved", "starves others"];
+    "misses of the best fixed arm, %", "misses of the oracle, %", "of the link, %",
+    "p95 queueing, ms", "sent again, %", "starved", "starves others"];
   const rows = ranks.map((rank) => ({
     chosen: rank.driver === chosen(),
     cells: [rank.driver, spread(rank.regret, 100), `${rank.wins}`, spread(rank.ahead, 100),
@@ -200,7 +202,7 @@ function drawRanking() {
 
 // ---- plots -------------------------------------------------------------------------------------
 
-// As wide as there is room, so that letters keep their size.
+// A plot as wide as its place, so that letters keep their size.
 function sized(id, height) {
   const width = Math.min(Math.max(at(id).clientWidth - 22, 300), 1140);
   return { width, height, left: 58, right: 16, top: 14, bottom: 46 };
@@ -259,7 +261,7 @@ function axis(range, pixels, label, log) {
 }
 
 function ellipse(of, x, y) {
-  // Half axes and turn from the covariance, in pixels.
+  // The half axes and the angle, in pixels, from the covariance.
   const perX = x.of(10 ** (of.x + 1)) - x.of(10 ** of.x);
   const perY = y.of(of.y + 1) - y.of(of.y);
   const [a, b, c] = of.ellipse;
@@ -273,11 +275,11 @@ function ellipse(of, x, y) {
   return { cx, cy, rx: rx.toFixed(1), ry: ry.toFixed(1), transform };
 }
 
-// A letter's width, about, and a line's height.
+// The approximate width of a letter and the height of a line, in pixels.
 const LETTER = 7;
 const LINE = 13;
 
-// Where a name has room: beside its dot, or as near to it as can be.
+// A free place for a name: beside its dot, or as near to the dot as possible.
 function placed(name, [cx, cy], size, taken) {
   const width = LETTER * name.length;
   const bottom = size.height - size.bottom;
@@ -301,7 +303,7 @@ function drawScatter() {
   const clouds = slice().clouds.map((it) => ({ name: it.driver, x: it.delay_log10_ms,
     y: it.utilisation_percent, ellipse: it.ellipse }));
   if (clouds.length === 0) {
-    const text = "None of these environments has a limit to compare with.";
+    const text = "None of these environments has a capacity limit.";
     at("scatter-plot").replaceChildren(text);
     return;
   }
@@ -317,7 +319,7 @@ function drawScatter() {
   const clip = shape("clipPath", { id: "inside" });
   clip.append(shape("rect", { x: size.left, y: size.top, width: size.width - size.left - size.right,
     height: size.height - size.top - size.bottom }));
-  // Around the ellipses: what is turned turns its own clip with it.
+  // The clip is on a group around the ellipses, because a rotated element rotates its own clip too.
   const clipped = shape("g", { "clip-path": "url(#inside)" });
   svg.append(clip);
   axes(svg, size, x, y);
@@ -399,7 +401,7 @@ function heatCell(cell) {
   return heatField(cell.of_best, title);
 }
 
-// A row an arm, in the order of the ranking; a column a group: a mean over its environments.
+// One row an arm, in the order of the ranking; one column a group: the mean over its environments.
 function drawGroups() {
   const groups = board.slices.filter((it) => it.by === "group");
   const words = groups.map((it) => it.label.replace(/^group /, ""));
@@ -417,7 +419,8 @@ function drawGroups() {
   at("group-words").textContent = key;
 }
 
-// In the order of the suites, or first where the chosen arm, or else the best one, is worst.
+// The environments in the order of the suites, or by the merit of the chosen arm (or the best one),
+// the worst first.
 function ordered() {
   const { environments, ranks } = slice();
   if (at("order").value !== "worst") return environments;
@@ -447,18 +450,18 @@ function drawHeat() {
   at("more").textContent = `Show all ${environments.length}`;
 }
 
-// ---- who starves, what is missed ---------------------------------------------------------------
+// ---- starved flows, missed lines ---------------------------------------------------------------
 
 const nameOf = (place) => {
   const it = board.environments[place];
   return `${it.suite}/${it.name}`;
 };
 
-// Whom, and in how many environments; most first.
+// The names in a column, each with the number of its environments, the most frequent first.
 function counted(all, name) {
   const places = new Map();
   for (const it of all) {
-    for (const whom of (it[name] || "nobody alone").split(", ")) {
+    for (const whom of (it[name] || "no single driver").split(", ")) {
       places.set(whom, (places.get(whom) ?? new Set()).add(it.environment));
     }
   }
@@ -467,7 +470,7 @@ function counted(all, name) {
   return said.map(([whom, count]) => `${whom} (${count})`).join(", ");
 }
 
-// Where an arm meets another: one is tested there, the other its neighbour.
+// The number of environments in which one of the two is tested and the other is its neighbour.
 function meetings(one, other) {
   const meets = (tested, neighbour, place) => board.cells[place][driverAt(tested)] &&
     board.environments[place].neighbours.split(", ").includes(neighbour);
@@ -475,7 +478,7 @@ function meetings(one, other) {
     meets(other, one, place)).length;
 }
 
-// Whom the chosen arm meets, and never starves.
+// The drivers that the chosen arm meets and never starves, with the number of environments.
 function neverStarved(whom) {
   const own = chosen();
   const starved = new Set(whom.flatMap((it) => it.loser.split(", ")));
@@ -488,21 +491,23 @@ function neverStarved(whom) {
 
 function starvingSentence(all) {
   const own = chosen();
-  if (!own) return `Starving, and in how many environments: ${counted(all, "loser")}.`;
+  if (!own) return `Starved drivers (number of environments): ${counted(all, "loser")}.`;
   const has = (it, name) => it[name].split(", ").includes(own);
   const [whom, by] = [all.filter((it) => has(it, "winner")), all.filter((it) => has(it, "loser"))];
   const parts = [];
   if (whom.length > 0) parts.push(`${own} starves: ${counted(whom, "loser")}`);
   if (by.length > 0) parts.push(`${own} is starved by: ${counted(by, "winner")}`);
   const said = parts.length > 0
-    ? [`${parts.join("; ")}; alone or with others, in brackets in how many environments.`]
+    ? [`${parts.join("; ")}; alone or with others (number of environments).`]
     : [];
   const never = neverStarved(whom);
   if (never.length > 0) {
-    said.push(`${own} starves none of these where they meet, in brackets in how many ` +
-      `environments: ${never.join(", ")}.`);
+    said.push(`${own} meets these drivers and starves none of them (number of environments): ` +
+      `${never.join(", ")}.`);
   }
-  if (whom.length === 0 && never.length === 0) said.push(`${own} meets no other arm here.`);
+  if (whom.length === 0 && never.length === 0) {
+    said.push(`No environment has ${own} beside another driver.`);
+  }
   const hasSharing = board.environments.some((it) => it.suite === "sharing");
   if (whom.length === 0 && !hasSharing) {
     said.push("To see it beside others: remuda matrix --suite sharing.");
@@ -516,8 +521,8 @@ function drawStarving() {
   at("starving-sentence").textContent = all.length > 0 || chosen() ? starvingSentence(all) : "";
   if (all.length === 0) {
     at("starved").replaceChildren(chosen()
-      ? `${chosen()} starves nobody, and does not starve.`
-      : "Nobody starves.");
+      ? `${chosen()} starves no other driver and is not starved.`
+      : "No driver starves another.");
     return;
   }
   const rows = all.map((it) => ({
@@ -525,15 +530,16 @@ function drawStarving() {
       `${it.seeds}`],
   }));
   rows.sort((a, b) => `${a.cells[0]} ${a.cells[1]}`.localeCompare(`${b.cells[0]} ${b.cells[1]}`));
-  const columns = ["who", "starves", "tested", "where", "share of the tested one (1 is even)",
-    "seeds"];
+  const columns = ["driver", "starves", "tested", "environment",
+    "share of the tested flow (1 is even)", "seeds"];
   at("starved").replaceChildren(table(columns, rows));
 }
 
 function drawHarm() {
   const all = board.harms.filter((it) => !chosen() || it.driver === chosen());
   if (all.length === 0) {
-    at("harm").replaceChildren("No environment has neighbours whose own kind was tested there.");
+    const text = "No environment has a neighbour whose own driver was tested there too.";
+    at("harm").replaceChildren(text);
     return;
   }
   const percent = (share) => figure(share === null ? null : share * 100);
@@ -542,7 +548,7 @@ function drawHarm() {
     const cells = [it.driver, it.neighbour, `${it.runs}`, percent(it.goodput), percent(it.delay)];
     return { cells: [...cells, percent(most), place] };
   });
-  const columns = ["who", "takes of", "runs", "goodput, %", "delay, %", "at most, %", "in"];
+  const columns = ["driver", "takes of", "runs", "goodput, %", "delay, %", "most, %", "in"];
   at("harm").replaceChildren(table(columns, rows));
 }
 
@@ -574,7 +580,7 @@ function armColours(run) {
   return Object.fromEntries(names.map((name, place) => [name, `var(--c${place % COLOURS})`]));
 }
 
-// The queue is of the link, all else of flows.
+// The lines of a panel: the link's queue, or one line a flow.
 function lines(run, key) {
   if (key === "queue_pkts") {
     return [{ t_s: run.link.t_s, values: run.link.queue_pkts, kind: "line queue", style: "" }];
@@ -610,7 +616,7 @@ function panel(run, { key, label }, colours) {
       .map(([t, value]) => `${x.of(t).toFixed(1)},${y.of(value).toFixed(1)}`);
     svg.append(shape("polyline", { class: kind, style, points: points.join(" ") }));
   }
-  // Above all else, so that they are hit.
+  // Drawn last, so that they lie on top and receive the pointer.
   svg.append(...marks.map(({ hit }) => hit));
   return svg;
 }
@@ -619,7 +625,7 @@ function panel(run, { key, label }, colours) {
 
 const BECAME = {
   switched: ({ arm, to }) => `${arm} → ${to}`,
-  rolled_back: ({ arm, to }) => `${arm} → ${to}, undone by the guard`,
+  rolled_back: ({ arm, to }) => `${arm} → ${to}, rolled back by the guard`,
   vetoed: ({ arm, to }) => `${arm} stays, ${to} refused`,
   stayed: ({ arm }) => `${arm} stays`,
 };
@@ -627,7 +633,7 @@ const became = (it) => BECAME[it.became](it);
 const pairs = (all, by) => all.map(([name, value]) => `${name} ${value}`).join(by);
 const RANGE_PX = 9;
 
-// A line over the whole panel where something changed or was refused; a tick where the arm stays.
+// A line over the whole panel for a change or a veto; a short tick if the arm stays.
 function decisionMark(it, x, { top, height, bottom }) {
   const low = height - bottom;
   const from = it.became === "stayed" ? low - 8 : top;
@@ -641,7 +647,7 @@ function decisionMark(it, x, { top, height, bottom }) {
   return { line, hit };
 }
 
-// All of one decision: what was expected of each arm, and what that was derived from.
+// Shows one decision in full: the expected score of each arm, and the features behind it.
 function tellDecision(it) {
   const head = element("p", {}, element("b", {}, `${figure(it.t_s)} s: ${became(it)}`),
     `: ${it.why}`);
@@ -652,7 +658,7 @@ function tellDecision(it) {
 }
 
 function drawDecisions(run) {
-  const hint = "Hover over a dashed line or a tick for its reasons; click it for all of them here.";
+  const hint = "Hover over a dashed line or a tick for its reasons; click it to see all here.";
   at("decision").replaceChildren(run.flows.some((flow) => flow.decisions.length > 0) ? hint : "");
   const rows = run.flows.flatMap((flow) => flow.decisions.map((it) => ({
     cells: [`${figure(it.t_s)} s`, flow.name, became(it), it.why,
@@ -664,7 +670,7 @@ function drawDecisions(run) {
   const columns = ["when", "flow", "arm", "why", "expected of arms", "features"];
   at("decisions").replaceChildren(...(rows.length > 0
     ? [table(columns, rows), ...said]
-    : ["Nothing was decided about an arm."]));
+    : ["This run has no decisions about an arm."]));
 }
 
 const runName = (run) => `${run.driver} in ${run.environment}, seed ${run.seed}`;
@@ -690,9 +696,9 @@ function drawSeries() {
   drawDecisions(run);
 }
 
-// ---- a policy beside the others ----------------------------------------------------------------
+// ---- policies compared with arms ---------------------------------------------------------------
 
-// The chosen one, if it is a policy; else the best of them.
+// The comparisons of the chosen driver if it is a policy, otherwise of the best policy.
 function besides() {
   const of = (name) => board.versus.filter((it) => it.driver === name);
   const ranked = board.slices[0].ranks.map((rank) => of(rank.driver));
@@ -704,7 +710,7 @@ function besides() {
 function drawVersus() {
   const beside = [...besides()].sort((a, b) => a.difference.middle - b.difference.middle);
   if (beside.length === 0) {
-    at("versus-sentence").textContent = "There is no policy, or no arm, to compare.";
+    at("versus-sentence").textContent = "The table has no policy, or no arm to compare it with.";
     return at("beside").replaceChildren();
   }
   const [{ driver, environments }] = beside;
@@ -722,8 +728,8 @@ function drawVersus() {
     chosen: it.other === chosen(),
     cells: [it.other, spread(it.difference, 100), `${it.ahead_in}`, `${it.behind_in}`, places(it)],
   }));
-  const columns = ["beside", `${driver} has more, points`, "ahead in", "behind in",
-    "where it has least in comparison"];
+  const columns = ["compared with", `${driver} has more, points`, "ahead in", "behind in",
+    `environments where ${driver} has least in comparison`];
   at("beside").replaceChildren(table(columns, rows));
 }
 

@@ -17,12 +17,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A page with more series would be slow to open.
+/// The most runs with series on a page. More would make the page slow to open.
 pub const RUNS_MAX: usize = 60;
-/// Most points of a line.
+/// The most points of a line.
 const POINTS: usize = 300;
-/// Length of the span that stands for the first sample, which is at the start and has no span
-/// before it.
+/// The capacity at the first sample is measured over this span after the start, because no span
+/// precedes that sample.
 const FIRST_SPAN_S: f64 = 0.1;
 
 /// The series of one flow.
@@ -38,7 +38,7 @@ pub struct FlowSeries {
     /// Smoothed round trip; `None` before the first measurement.
     pub srtt_ms: Vec<Option<f64>>,
     pub cwnd_pkts: Vec<f64>,
-    /// The arms in charge, each with the time from which it was.
+    /// The arms that drove the flow, each with its start time in seconds.
     pub arms: Vec<(f64, String)>,
     /// The decisions about the flow's arm that the page shows.
     pub decisions: Vec<Decision>,
@@ -111,11 +111,11 @@ impl Series {
             }
         }
         if wanted.is_empty() {
-            return Err(refuse("no environment of the table has that in its name".to_owned()));
+            return Err(refuse("no environment of the table has this in its name".to_owned()));
         }
         if wanted.len() > RUNS_MAX {
             let count = wanted.len();
-            let fix = "fix: say more of the name, or fewer arms with --arm";
+            let fix = "fix: name a longer part, or fewer arms with --arm";
             return Err(refuse(format!("{count} runs; a page has {RUNS_MAX} at most; {fix}")));
         }
         let drivers: BTreeSet<String> =
@@ -124,7 +124,7 @@ impl Series {
         let seed = matrix.rows.iter().map(|row| row.seed).min().unwrap_or(1);
         let known = |suite: &str| suites.iter().any(|it| it.name == suite);
         if let Some((suite, ..)) = wanted.iter().find(|(suite, ..)| !known(suite)) {
-            let fix = format!("fix: add --suite {suite}.toml, the file it was run with");
+            let fix = format!("fix: add --suite {suite}.toml, the file of the matrix");
             return Err(refuse(format!("suite `{suite}` does not come with the program; {fix}")));
         }
         let only = Only { groups: Vec::new(), parts: parts.to_vec() };
@@ -160,7 +160,7 @@ fn run(job: &Job, config: &Arc<Config>) -> Result<Series, Error> {
     let never = AtomicBool::new(false);
     let outcome = remuda_sim::run_unless(&never, (&job.scenario, config), |_| {});
     let failed = |source| Error::Sim { run: job.name(), source: Box::new(source) };
-    let outcome = outcome.map_err(failed)?.expect("nobody stops it");
+    let outcome = outcome.map_err(failed)?.expect("the run cannot be interrupted");
     let tested = job.environment.tested_flows(&job.scenario);
     // Tested flows first, then their neighbours.
     let mut places: Vec<usize> = tested.clone();

@@ -1,6 +1,6 @@
-"""The report as who opens it sees it: in a browser without a network, by keyboard, on a phone.
+"""The report as its reader sees it: in a browser without a network, by keyboard, on a phone.
 
-Screenshots are left in target/page, for people to look at.
+The tests leave screenshots in target/page for people to look at.
 """
 
 import os
@@ -64,7 +64,7 @@ class MyCca(remuda.Controller):
 
 
 def remuda(*arguments: str | Path) -> str:
-    """Runs the command in the tests' Python; what it prints."""
+    """Runs the command in the tests' Python and returns its output."""
     python = {"REMUDA_PYTHON": str(ROOT / "target" / "venv" / "bin" / "python")}
     done = subprocess.run(
         [REMUDA, *arguments],
@@ -80,7 +80,7 @@ def remuda(*arguments: str | Path) -> str:
 
 @pytest.fixture(scope="session")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page with everything: two matrices, between which an author's arm changed, and series."""
+    """A page with all sections: series, and two matrices between which an author's arm changed."""
     at = tmp_path_factory.mktemp("page")
     suite = at / "page.toml"
     suite.write_text(SUITE)
@@ -122,7 +122,7 @@ def browser() -> Iterator[Browser]:
 
 
 def opened(browser: Browser, report: Path, name: str, fragment: str = "", **how: object) -> Page:
-    """The page, opened without a network; a screenshot of all of it."""
+    """Opens the page without a network and takes a screenshot of all of it."""
     context = browser.new_context(offline=True, **how)
     page = context.new_page()
     said: list[str] = []
@@ -143,7 +143,7 @@ def test_all_of_it_is_drawn(browser: Browser, report: Path) -> None:
     assert page.locator("#ranks tbody tr").count() == 7
     assert page.locator("#scatter-plot circle").count() == 7
     assert page.locator("#scatter-plot text.name").count() == 7, "no name is left out"
-    # What is turned would turn its own clip with it.
+    # A rotated ellipse would rotate its own clip, so the clip must be on the group.
     assert page.locator("#scatter-plot g[clip-path] ellipse:not([clip-path])").count() == 5
     assert page.locator("#cdf-plot polyline").count() == 5
     assert page.locator("#groups tbody tr").count() == 7
@@ -180,7 +180,8 @@ def test_a_decision_says_why_by_hovering_by_a_click_and_as_text(
     assert rows.count() == marks.count()
     assert "copa 0.000 +- " in rows.first.inner_text()
     page.locator("#run").select_option(next(it for it in runs if it.startswith("epsilon")))
-    assert page.locator("#decision").inner_text().startswith("Hover"), "of another run"
+    told = page.locator("#decision").inner_text()
+    assert told.startswith("Hover"), "another run shows the hint again"
 
 
 def test_a_policy_is_beside_each_other_driver(browser: Browser, policies: Path) -> None:
@@ -218,10 +219,12 @@ def test_no_two_marked_arms_have_one_colour(browser: Browser, report: Path) -> N
             assert page.locator("#scatter-plot .name.other").count() == 7 - marked
 
 
-def test_who_starves_nobody_is_said_with_where_it_could(browser: Browser, report: Path) -> None:
+def test_a_driver_that_starves_no_other_is_shown_with_those_it_meets(
+    browser: Browser, report: Path
+) -> None:
     page = opened(browser, report, "meetings", "#arm=vegas", viewport=DESK)
     said = page.locator("#starving-sentence").inner_text()
-    none = "vegas starves none of these where they meet, in brackets in how many environments: "
+    none = "vegas meets these drivers and starves none of them (number of environments): "
     assert none + "cubic (1)." in said
     assert said.endswith("To see it beside others: remuda matrix --suite sharing.")
 
@@ -251,19 +254,19 @@ def test_a_keyboard_is_enough(browser: Browser, report: Path) -> None:
     assert page.evaluate("document.activeElement.className") == "skip"
     page.locator("#slice").focus()
     before = page.locator("#sentence").inner_text()
-    # A letter chooses: the first one of cellular paths.
+    # Typing selects the first option that begins so: cellular paths.
     page.keyboard.type("cell")
     after = page.locator("#sentence").inner_text()
     assert before.startswith("On all paths") and after.startswith("On cellular paths")
     assert page.locator("#heat tbody tr").count() == 1
     for region in page.locator("[role=region]").all():
         region.focus()
-        assert region.evaluate("it => it === document.activeElement"), "what scrolls has the focus"
+        assert region.evaluate("it => it === document.activeElement"), "it can take the focus"
 
 
 def test_a_link_shows_what_its_sender_saw(browser: Browser, report: Path) -> None:
     page = opened(browser, report, "sender", viewport=DESK)
-    assert page.url == report.as_uri(), "what is not chosen is not in the address"
+    assert page.url == report.as_uri(), "the address has no default choices"
     page.locator("#slice").select_option("wired paths")
     page.locator("#arm").select_option("bbr")
     page.locator("#metric").select_option("queueing-delay")
@@ -279,11 +282,11 @@ def test_a_link_shows_what_its_sender_saw(browser: Browser, report: Path) -> Non
     assert other.locator("main").inner_text() == page.locator("main").inner_text()
     first = page.locator("#heat tbody tr").first.inner_text()
     assert "<b>beside</b>" in first, "where bbr is worst"
-    # A screenshot of all of a page may scroll it: this one has none.
+    # A full-page screenshot may scroll the page, so this page is opened without one.
     arrived = browser.new_context(offline=True, viewport=DESK).new_page()
     arrived.goto(page.url)
     assert 0 <= arrived.locator("#distributions").bounding_box()["y"] < 200
-    # In the same tab: a section of this page alone keeps the choices, another link has its own.
+    # In the same tab, a link to a section keeps the choices; a link with choices replaces them.
     other.evaluate("location.hash = '#scatter'")
     other.wait_for_url("**#at=scatter&paths=wired+paths*")
     other.evaluate("location.hash = '#arm=cubic'")
@@ -304,7 +307,7 @@ def test_a_hostile_link_changes_nothing(browser: Browser, report: Path) -> None:
     for fragment in (HOSTILE, "#%", "#" + "a=" * 50_000, "#at=data", "#slice"):
         page = opened(browser, report, "hostile", fragment, viewport=DESK)
         assert page.locator("main").inner_text() == plain.locator("main").inner_text()
-        assert page.url == report.as_uri(), "the address says what is shown"
+        assert page.url == report.as_uri(), "the address has the choices that are shown"
 
 
 def test_a_phone_needs_no_sideways_scrolling(browser: Browser, report: Path) -> None:
@@ -319,7 +322,7 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, report: Path) -> 
 
 CONTRAST = """() => {
   const light = (colour) => {
-    // A mixed one is told in shares, all others in 255ths.
+    // color-mix() reports channels from 0 to 1, all other colours from 0 to 255.
     const most = colour.startsWith("color(") ? 1 : 255;
     const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map((it) => {
       const share = it / most;

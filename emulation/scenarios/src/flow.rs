@@ -39,8 +39,8 @@ pub struct FlowSpec {
     /// How fast the application writes; `None`: faster than the flow can send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_rate_mbit_per_sec: Option<f64>,
-    /// How many bytes the application writes at once, at `app_rate_mbit_per_sec` on average: the flow
-    /// is idle between two writes. `None`: a few milliseconds' worth.
+    /// How many bytes the application writes at once. It pauses between writes, so that it writes
+    /// `app_rate_mbit_per_sec` on average. `None`: a few milliseconds' worth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_write_bytes: Option<u64>,
     /// Unresponsive flows: packets leave as a Poisson process, not evenly spaced.

@@ -51,6 +51,21 @@ impl Control {
         }
     }
 
+    /// When the flow's arm wants to be woken.
+    pub fn wake_ns(&self) -> Option<u64> {
+        match self {
+            Self::Datapath(datapath) => datapath.wake_ns(),
+            Self::Fixed | Self::External(_) => None,
+        }
+    }
+
+    /// The timer of the flow's arm goes off.
+    pub fn wake(&mut self, now_ns: u64) {
+        if let Self::Datapath(datapath) = self {
+            datapath.wake(now_ns);
+        }
+    }
+
     /// Whether the window must stay as it is after a timeout.
     pub fn keeps_window(&self) -> bool {
         !matches!(self, Self::Datapath(_))
@@ -71,7 +86,7 @@ impl Control {
         }
     }
 
-    /// The name of the arm that drives the flow, or of the other kind of control.
+    /// The name of the arm that drives the flow; `window` or `external` for a flow without an arm.
     pub fn arm(&self) -> Arc<str> {
         Arc::from(match self {
             Self::Fixed => "window",

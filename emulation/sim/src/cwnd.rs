@@ -1,47 +1,51 @@
-//! The window in force: the one wanted at once, or, while losses are repaired, what RFC 6937 allows
-//! (`remuda_reduction.h`, which the datapaths of Linux TCP compile too), since with `cong_control`
-//! the stack does not reduce it. What datapath/tcp/cwnd.h is for a socket.
+//! Sets the sender's window from the window that the agent or the program wants, as
+//! datapath/tcp/cwnd.h does for a socket. Normally the wanted window applies at once. During loss
+//! recovery the window is what RFC 6937 allows (`remuda_reduction.h`, which the datapaths of Linux
+//! TCP compile too), because with `cong_control` the stack does not reduce it.
 
 use crate::tcp::sender::{AckSample, Sender, State};
 use remuda_vm::Repair;
 
 const CWND_MIN_PKTS: u32 = 2;
 
-/// The datapath's window, and what of it is in force.
+/// The wanted window, and the state of the current reduction.
 #[derive(Clone, Copy, Debug)]
 pub struct CwndSetter {
-    /// The window wanted, in segments.
+    /// The wanted window, in segments.
     wanted_pkts: u32,
-    /// The window as last put into force: if it is another now, the stack changed it.
+    /// The sender's window as last set here. If the sender's window differs, the stack has changed
+    /// it.
     set_pkts: u32,
     delivered_pkts: u64,
     began_ns: u64,
 }
 
 impl CwndSetter {
-    /// With the sender's own window.
+    /// Starts with the sender's current window as the wanted one.
     pub fn new(cwnd_pkts: u32) -> Self {
         Self { wanted_pkts: cwnd_pkts, set_pkts: cwnd_pkts, delivered_pkts: 0, began_ns: 0 }
     }
 
-    /// The window wanted, in segments.
+    /// The wanted window, in segments.
     pub fn wanted_pkts(&self) -> u32 {
         self.wanted_pkts
     }
 
-    /// Wants another, in segments.
+    /// Sets the wanted window, in segments; at least two.
     pub fn want(&mut self, pkts: u64) {
         self.wanted_pkts = u32::try_from(pkts).unwrap_or(u32::MAX).max(CWND_MIN_PKTS);
     }
 
-    /// `note_cwnd()`: after a timeout the window wanted is the stack's.
+    /// `note_cwnd()`: if the stack has changed the window, as after a timeout, that window becomes
+    /// the wanted one.
     pub fn note(&mut self, sender: &Sender) {
         if sender.cwnd_pkts != self.set_pkts {
             self.wanted_pkts = sender.cwnd_pkts;
         }
     }
 
-    /// `undone_cwnd()`: the last recovery was spurious.
+    /// `undone_cwnd()`: the last recovery was spurious, so a flow that is not paced gets its
+    /// earlier window back.
     pub fn undo(&mut self, sender: &mut Sender, paced: bool) {
         if paced || sender.prior_cwnd_pkts <= sender.cwnd_pkts {
             return;
@@ -73,7 +77,7 @@ impl CwndSetter {
         repair.cwnd()
     }
 
-    /// `settle_cwnd()`: puts a window into force.
+    /// `settle_cwnd()`: sets the sender's window.
     pub fn settle(&mut self, sender: &mut Sender, sample: &AckSample, paced: bool, now_ns: u64) {
         let mut cwnd = u64::from(self.wanted_pkts);
         if !paced && matches!(sender.state(), State::Recovery | State::Cwr) {

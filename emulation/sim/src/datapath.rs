@@ -1,12 +1,14 @@
-//! The datapath of a simulated sender: at every ACK primitives, the program in the VM, the window.
+//! The datapath of a simulated sender. At every ACK it computes the primitives, runs the program in
+//! the VM and sets the window.
 //!
-//! Line by line what the BPF datapath does in `run_program()` (datapath/bpf/src/bpf/program.h and
-//! datapath/tcp), on a simulated sender in place of a socket.
+//! Does for a simulated sender what `run_program()` of the BPF datapath does for a socket
+//! (datapath/bpf/src/bpf/program.h and datapath/tcp).
 
 use crate::Error;
 use crate::cwnd::CwndSetter;
 use crate::destinations::Destination;
 use crate::in_process::{InProcess, Orders, Programs};
+use crate::recording::Recording;
 use crate::tcp::sender::{AckSample, Sender, State};
 use ccp_agent::Config;
 use remuda_scenarios::FlowSpec;
@@ -15,12 +17,12 @@ use remuda_wire::to_agent::Signals;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// libccp's word for an invalid RTT sample.
+/// The RTT sample that means "no sample" in libccp.
 const RTT_INVALID: u64 = 0xffff_ffff;
-/// A rate of no ACKs would never be corrected: ten segments a second is the least.
+/// A rate near 0 would bring no ACKs, and so no report that could raise it.
 const RATE_MIN_SEGMENTS_PER_SEC: u64 = 10;
 
-/// What a report says beside its fields.
+/// Flags of the next report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flags {
     app_limited: bool,
@@ -36,7 +38,7 @@ pub struct Datapath {
     machine: Machine,
     primitives: Primitives,
     programs: Programs,
-    /// The number of the program that runs.
+    /// The uid of the program that runs; `None` before the agent's first order.
     running: Option<u32>,
     agent: InProcess,
     delay_ns: u64,
@@ -49,7 +51,8 @@ pub struct Datapath {
 }
 
 impl Datapath {
-    /// For a flow that begins at `start_ns`.
+    /// A datapath for a flow that begins at `start_ns`. Orders take effect `delay_ns` after the
+    /// report that they answer.
     pub fn new(
         driver: &str,
         (config, to): (&Arc<Config>, Destination),
@@ -88,7 +91,7 @@ impl Datapath {
         }
     }
 
-    /// The flow begins: with the initial window that its destination has, if there is one.
+    /// Begins the flow, with the initial window remembered for its destination, if there is one.
     pub fn begin(&mut self, sender: &mut Sender, now_ns: u64) {
         self.agent.established(&Self::signals_at_start(sender, now_ns));
         if let Some(pkts) = self.agent.initial_cwnd_pkts(now_ns) {
@@ -109,7 +112,13 @@ impl Datapath {
         &self.agent
     }
 
-    /// What an ACK, or the sender's timer, makes of the window and the rate.
+    /// See [`InProcess::record`].
+    pub fn record(&mut self, recording: Recording) {
+        self.agent.record(recording);
+    }
+
+    /// Handles an ACK or an alarm of the sender: runs the program, takes due orders, sets window
+    /// and rate.
     pub fn on_ack(&mut self, sender: &mut Sender, sample: &AckSample, now_ns: u64) {
         if sample.undone {
             self.cwnd.undo(sender, sender.pacer.rate().is_some());
@@ -125,20 +134,33 @@ impl Datapath {
             self.load(sender, sample, now_ns);
             self.run(sender, now_ns);
         } else if sender.used_half() && sender.state() < State::Cwr {
-            // Until the agent answers: slow start, as the BPF datapath's own Reno.
+            // Until the agent's first order: slow start, as Reno in the BPF datapath.
             self.cwnd.want(u64::from(self.cwnd.wanted_pkts() + sample.delivered_pkts));
         }
         let paced = sender.pacer.rate().is_some();
         self.cwnd.settle(sender, sample, paced, now_ns);
     }
 
-    /// The sender begins to send again after it was idle for `idle_ns`, longer than its timeout:
-    /// `note_transmission()`.
+    /// `note_transmission()`: the sender begins to send again after it was idle for `idle_ns`,
+    /// which is longer than its timeout.
     pub fn on_restart(&mut self, sender: &mut Sender, idle_ns: u64) {
         if sender.pacer.rate().is_none() {
             sender.restart(idle_ns);
             self.cwnd = CwndSetter::new(sender.cwnd_pkts);
             self.flags.restarted = true;
+        }
+    }
+
+    /// When the flow's arm wants to be woken.
+    pub fn wake_ns(&self) -> Option<u64> {
+        self.agent.wake_us().map(|at_us| at_us.saturating_mul(1_000))
+    }
+
+    /// The timer of the flow's arm goes off. What the arm decides takes effect as what it decides
+    /// at a report does: at the first ACK after the control delay.
+    pub fn wake(&mut self, now_ns: u64) {
+        if let Some(orders) = self.agent.wake(now_ns / 1_000) {
+            self.orders.push_back((now_ns + self.delay_ns, orders));
         }
     }
 
@@ -160,7 +182,8 @@ impl Datapath {
             for (index, value) in orders.controls.iter().filter(|_| self.running.is_some()) {
                 self.machine.set_control(*index, *value);
             }
-            // An order of before an idle time does not raise the window of after it.
+            // An order made before the agent learnt of the restart must not raise the restart
+            // window.
             let most_pkts = if self.flags.restarted { self.cwnd.wanted_pkts() } else { u32::MAX };
             if let Some(cwnd_bytes) = orders.cwnd_bytes {
                 let pkts = cwnd_bytes / u64::from(sender.mss_bytes);

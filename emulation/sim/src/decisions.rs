@@ -14,7 +14,6 @@ pub struct Decisions {
     /// The first [`DECISIONS_MAX`] decisions.
     pub kept: Vec<Decided>,
     pub left_out: u64,
-    /// The policy's samples of its arms.
     pub samples: Vec<Sample>,
     arm: String,
     /// The guard has announced a roll-back, so the next switch is that roll-back.

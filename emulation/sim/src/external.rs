@@ -45,7 +45,7 @@ impl External {
         }
     }
 
-    /// Returns the measurements since the last call, and starts again.
+    /// Returns the measurements since the last call.
     pub fn take(&mut self, sender: &Sender) -> Measurement {
         let taken = std::mem::replace(&mut self.so_far, Measurement::QUIET);
         let lost = sender.counts.lost_pkts;

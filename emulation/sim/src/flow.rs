@@ -22,6 +22,8 @@ struct Armed {
     loss_ns: u64,
     pace_ns: u64,
     ack_ns: u64,
+    /// The timer of its arm.
+    wake_ns: u64,
 }
 
 /// The bytes that an application has left to write, and how fast it writes.
@@ -103,7 +105,7 @@ impl TcpFlow {
             application: Application::new(&spec),
             extra_ns: (spec.extra_delay_ms * 1e6) as u64,
             access: VecDeque::new(),
-            armed: Armed { loss_ns: NEVER, pace_ns: NEVER, ack_ns: NEVER },
+            armed: Armed { loss_ns: NEVER, pace_ns: NEVER, ack_ns: NEVER, wake_ns: NEVER },
             handshake: None,
             has_started: false,
             spec,
@@ -321,6 +323,27 @@ impl TcpFlow {
             self.armed.pace_ns = at_ns;
             timers.set(at_ns, Event::Pace, flow);
         }
+        self.set_wake(now_ns, timers);
+    }
+
+    fn set_wake(&mut self, now_ns: u64, timers: &mut Timers) {
+        let at_ns = self.control.wake_ns().map(|at_ns| at_ns.max(now_ns));
+        if let Some(at_ns) = at_ns.filter(|at| *at < self.armed.wake_ns) {
+            self.armed.wake_ns = at_ns;
+            timers.set(at_ns, Event::Wake, self.sender.flow);
+        }
+    }
+
+    /// The timer of the flow's arm.
+    pub fn wake_timer(&mut self, now_ns: u64, timers: &mut Timers) {
+        if self.armed.wake_ns != now_ns {
+            return;
+        }
+        self.armed.wake_ns = NEVER;
+        if self.control.wake_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.control.wake(now_ns);
+        }
+        self.set_wake(now_ns, timers);
     }
 
     fn note_end(&mut self, now_ns: u64) {

@@ -7,6 +7,7 @@
 use crate::Error;
 use crate::decisions::Decisions;
 use crate::destinations::Destination;
+use crate::recording::{Entered, Entry, Recording};
 use ccp_agent::flow::{Flow, Start};
 use ccp_agent::flows::{Flows, Step};
 use ccp_agent::{Config, catalogue, programs};
@@ -15,7 +16,7 @@ use remuda_algorithms::{Abilities, Sample, Why};
 use remuda_scenarios::{FlowSpec, SwitchOrder};
 use remuda_vm::Program;
 use remuda_wire::program::{CWND, RATE, Register};
-use remuda_wire::to_agent::{FlowInfo, Signals};
+use remuda_wire::to_agent::{Create, FlowInfo, Signals};
 use remuda_wire::{Order, Report};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, OnceLock};
@@ -113,6 +114,11 @@ pub struct InProcess {
     ordered: Vec<SwitchOrder>,
     arm: &'static str,
     reports: u64,
+    /// When its arm wants to be woken, in simulated microseconds.
+    wake_us: Option<u64>,
+    /// As the flow is announced.
+    create: Create,
+    recording: Option<Recording>,
 }
 
 impl std::fmt::Debug for InProcess {
@@ -166,6 +172,14 @@ impl InProcess {
             to,
             ordered: spec.switches.iter().rev().cloned().collect(),
             reports: 0,
+            wake_us: None,
+            create: Create {
+                init_cwnd_bytes: cwnd_pkts.saturating_mul(mss_bytes),
+                mss_bytes,
+                cong_alg: driver.to_owned(),
+                ..Create::default()
+            },
+            recording: None,
         })
     }
 
@@ -184,6 +198,7 @@ impl InProcess {
 
     /// Before it begins: that is its window.
     pub fn begin_with(&mut self, cwnd_pkts: u32, mss_bytes: u32) {
+        self.create.init_cwnd_bytes = cwnd_pkts.saturating_mul(mss_bytes);
         if let Some(flow) = &mut self.pending {
             flow.begin_with(Bytes(u64::from(cwnd_pkts) * u64::from(mss_bytes)));
         }
@@ -193,15 +208,25 @@ impl InProcess {
     pub fn begin(&mut self, signals: Signals) -> Orders {
         let mut orders = Orders::default();
         if let Some(flow) = self.pending.take() {
-            self.step(signals, &mut orders, |engine, step| engine.start(flow, step));
+            let (create, info) = (self.create.clone(), flow.info().clone());
+            let entered = || Entered::Created { create, info };
+            self.step(signals.now_us, &mut orders, entered, |engine, step| {
+                engine.start(flow, step);
+            });
         }
         orders
     }
 
     /// The flow is over.
     pub fn end(&mut self, now_ns: u64) {
+        let at_us = now_ns / 1_000;
+        if let Some(recording) = &self.recording {
+            let (entered, orders) = (Entered::Closed, Vec::new());
+            recording.add(Entry { at_us, sid: self.to.flow, entered, orders });
+        }
+        self.wake_us = None;
         let Self { to, decisions, .. } = self;
-        to.engine().end(to.flow, now_ns / 1_000, decisions);
+        to.engine().end(to.flow, at_us, decisions);
     }
 
     /// The arm that has the flow.
@@ -228,13 +253,14 @@ impl InProcess {
         let mut orders = Orders::default();
         let sid = self.to.flow;
         let report = Report { sid, uid, fields, signals: Some(signals) };
-        self.step(signals, &mut orders, |engine, step| {
+        let entered = || Entered::Report { uid, fields: fields.to_vec(), signals };
+        self.step(signals.now_us, &mut orders, entered, |engine, step| {
             engine.report(sid, &report, step);
         });
         let now_s = signals.now_us as f64 / 1e6;
         if let Some(order) = self.ordered.pop_if(|order| order.at_s <= now_s) {
             let why = Why::because("ordered by the scenario");
-            self.step(signals, &mut orders, |engine, step| {
+            self.act(signals.now_us, &mut |order| orders.add(order), |engine, step| {
                 engine.want(sid, &order.to, &why);
                 engine.poke(sid, step);
             });
@@ -242,24 +268,59 @@ impl InProcess {
         Some(orders).filter(|orders| !orders.is_empty())
     }
 
+    /// When its arm wants to be woken, in simulated microseconds.
+    pub fn wake_us(&self) -> Option<u64> {
+        self.wake_us
+    }
+
+    /// The timer of its arm goes off; what the agent wants, if anything is new.
+    pub fn wake(&mut self, now_us: u64) -> Option<Orders> {
+        let mut orders = Orders::default();
+        let id = self.to.flow;
+        self.step(now_us, &mut orders, || Entered::Wake, |engine, step| engine.wake(id, step));
+        Some(orders).filter(|orders| !orders.is_empty())
+    }
+
+    /// Keeps what enters, and the orders that leave.
+    pub fn record(&mut self, recording: Recording) {
+        self.recording = Some(recording);
+    }
+
+    /// One event, which `entered` describes for a recording.
     fn step(
         &mut self,
-        signals: Signals,
+        now_us: u64,
         orders: &mut Orders,
+        entered: impl FnOnce() -> Entered,
         act: impl FnOnce(&mut Flows, Step<'_>),
     ) {
-        self.decisions.now_ns = signals.now_us * 1_000;
-        let mut engine = self.to.engine();
-        let step = Step {
-            config: &self.config,
-            recorder: &mut self.decisions,
-            orders: &mut |order| orders.add(order),
-            now_us: signals.now_us,
+        let Some(recording) = self.recording.clone() else {
+            return self.act(now_us, &mut |order| orders.add(order), act);
         };
+        let mut left = Vec::new();
+        let mut take = |order: &Order<'_>| {
+            left.push(format!("{order:?}"));
+            orders.add(order);
+        };
+        self.act(now_us, &mut take, act);
+        let sid = self.to.flow;
+        recording.add(Entry { at_us: now_us, sid, entered: entered(), orders: left });
+    }
+
+    fn act<'a>(
+        &'a mut self,
+        now_us: u64,
+        orders: &'a mut ccp_agent::flow::Orders<'a>,
+        act: impl FnOnce(&mut Flows, Step<'_>),
+    ) {
+        self.decisions.now_ns = now_us * 1_000;
+        let mut engine = self.to.engine();
+        let step = Step { config: &self.config, recorder: &mut self.decisions, orders, now_us };
         act(&mut engine, step);
         if let Some(flow) = engine.get(self.to.flow) {
             self.arm = flow.arm();
             self.reports = flow.reports();
+            self.wake_us = flow.wake_us();
         }
     }
 }

@@ -47,6 +47,7 @@ mod flow;
 mod handshake;
 mod in_process;
 mod packet;
+pub mod recording;
 mod series;
 mod setup;
 mod simulation;

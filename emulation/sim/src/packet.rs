@@ -2,34 +2,33 @@
 
 pub use remuda_scenarios::HEADER_BYTES;
 
-/// One SACK block in the header, in bytes (RFC 2018); the first one also brings its option's head.
+/// The size of one SACK block (RFC 2018), in bytes.
 const SACK_BLOCK_BYTES: u32 = 8;
 const SACK_OPTION_BYTES: u32 = 4;
-/// What a SYN says beside its timestamp: MSS, SACK permitted, window scale.
+/// The options of a SYN beside the timestamp, in bytes: MSS, SACK permitted, window scale.
 const SYN_OPTIONS_BYTES: u32 = 8;
 /// Beside timestamps, an ACK has room for three SACK blocks (RFC 2018 section 3).
 pub const SACK_BLOCKS: usize = 3;
 
-/// Segments from `start` up to, but not including, `end`; none if they are equal.
+/// Segments from `start` up to, but not including, `end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     pub start: u32,
-    /// The one after the last.
     pub end: u32,
 }
 
 impl Range {
-    /// Whether there is none.
+    /// Whether the range contains no segment.
     pub fn is_empty(self) -> bool {
         self.start >= self.end
     }
 
-    /// Whether it covers all of `other`.
+    /// Whether every segment of `other` is in this range.
     pub fn covers(self, other: Self) -> bool {
         self.start <= other.start && other.end <= self.end
     }
 
-    /// Whether `seq` is one of them.
+    /// Whether segment `seq` is in this range.
     pub fn contains(self, seq: u32) -> bool {
         self.start <= seq && seq < self.end
     }
@@ -40,7 +39,6 @@ pub fn clock_us(now_ns: u64) -> u32 {
     (now_ns / 1_000) as u32
 }
 
-/// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A segment of a TCP flow.
@@ -49,64 +47,65 @@ pub enum Kind {
     /// The receiver asks for a connection.
     Syn,
     SynAck,
-    /// The receiver's ACK of that.
+    /// The receiver's ACK of the SYN-ACK.
     Established,
-    /// Of a sender that does not listen.
+    /// A packet of a sender that does not react to congestion.
     Unresponsive,
 }
 
 impl Kind {
-    /// Whether it goes from the receiver to the sender.
+    /// Whether the packet travels from the receiver to the sender.
     pub fn goes_back(self) -> bool {
         matches!(self, Self::Ack | Self::Syn | Self::Established)
     }
 }
 
-/// A packet under way. Segments are counted from 0, each of the flow's MSS.
-// Aligned so that it is copied, from queue to queue, in the same pieces each time.
+/// A packet in flight. Segments are numbered from 0, and each has the flow's MSS.
+// Aligned so that each copy from queue to queue is done in the same machine words.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
 pub struct Packet {
     pub flow: u32,
-    /// A segment's number; of an ACK the number of the segment expected next.
+    /// The number of the segment; in an ACK, the number of the next expected segment.
     pub seq: u32,
-    /// Of an ACK: how many segments have arrived with a mark so far.
+    /// In an ACK: how many segments have arrived with an ECN mark since the start of the flow.
     pub ce_pkts: u32,
-    /// Of an ACK: what has arrived beyond, the latest first (RFC 2018).
+    /// In an ACK: ranges that have arrived out of order, the latest first (RFC 2018).
     pub sacks: [Range; SACK_BLOCKS],
-    /// Its length, from the IP header on.
+    /// The length of the packet from the IP header on.
     pub bytes: u32,
-    /// The timestamp of RFC 7323, in microseconds of the simulation, modulo 2^32: when a segment or a
-    /// SYN-ACK was sent; of an ACK and of what answers a SYN-ACK, the time that it echoes.
+    /// The timestamp of RFC 7323, in simulated microseconds modulo 2^32. In a segment or a SYN-ACK,
+    /// when the packet was sent; in an ACK or the answer to a SYN-ACK, the timestamp that it
+    /// echoes.
     pub sent_us: u32,
-    /// The place in its route of the link it crosses now.
+    /// The index, in the packet's route, of the link that the packet crosses now.
     pub hop: u8,
     pub kind: Kind,
-    /// Its sender speaks ECN.
+    /// The packet may be marked instead of dropped (ECN-capable transport).
     pub ect: bool,
     pub ce: bool,
 }
 
 impl Packet {
-    /// A segment that is sent now.
+    /// A segment sent at `now_ns`.
     pub fn data((flow, seq): (u32, u32), bytes: u32, ect: bool, now_ns: u64) -> Self {
         let sent_us = clock_us(now_ns);
         Self { flow, seq, bytes, sent_us, ect, kind: Kind::Data, ..Self::EMPTY }
     }
 
-    /// One of a handshake.
+    /// A packet of a handshake.
     pub fn of_handshake(flow: u32, kind: Kind, now_ns: u64) -> Self {
         let options = if kind == Kind::Established { 0 } else { SYN_OPTIONS_BYTES };
         let bytes = HEADER_BYTES + options;
         Self { flow, bytes, sent_us: clock_us(now_ns), kind, ..Self::EMPTY }
     }
 
-    /// The ACK of a SYN-ACK, with its timestamp.
+    /// The ACK of this SYN-ACK, with the SYN-ACK's timestamp.
     pub fn established(&self) -> Self {
         Self { sent_us: self.sent_us, ..Self::of_handshake(self.flow, Kind::Established, 0) }
     }
 
-    /// How long a segment that arrives now took, in microseconds.
+    /// How long the packet was in flight, in microseconds, if it arrives at `now_ns`.
     pub fn took_us(&self, now_ns: u64) -> u64 {
         clock_us(now_ns).wrapping_sub(self.sent_us).into()
     }
@@ -133,8 +132,8 @@ impl Packet {
 }
 
 impl Packet {
-    /// RFC 2883: the first block of an ACK reports what has come twice, if it lies below the number
-    /// expected next, or within the block that follows.
+    /// RFC 2883: the segments that this ACK reports as arrived twice. The first block is such a
+    /// report if it lies below the next expected segment or within the second block.
     pub fn came_twice(&self) -> Option<Range> {
         let [first, second, _] = self.sacks;
         let is_second = first.end <= self.seq || (!second.is_empty() && second.covers(first));
@@ -166,6 +165,6 @@ mod tests {
         let sent_ns = (u64::from(u32::MAX) - 1) * 1_000;
         let packet = Packet::data((0, 0), 1_500, false, sent_ns);
         assert_eq!(packet.took_us(sent_ns + 40_000_000), 40_000);
-        assert_eq!(size_of::<Packet>(), 48, "what is copied from queue to queue");
+        assert_eq!(size_of::<Packet>(), 48, "this many bytes are copied from queue to queue");
     }
 }

@@ -16,7 +16,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Takes a sample every `sample_ms`; none if that is 0.
+    /// A time series with a sample every `sample_ms`; at 0, no samples are taken.
     pub fn new(sample_ms: f64) -> Self {
         let interval_ns = (sample_ms * 1e6) as u64;
         Self { interval_ns: (interval_ns > 0).then_some(interval_ns), ..Self::default() }
@@ -55,7 +55,7 @@ impl Series {
         }
     }
 
-    /// Returns the string of the last sample if it is equal, so that samples share one allocation.
+    /// Returns the last sample's string if it equals `name`, so that samples share one allocation.
     fn arm(&self, name: &Arc<str>) -> Arc<str> {
         let same = self.flows.last().map(|last| &last.arm).filter(|last| *last == name);
         Arc::clone(same.unwrap_or(name))

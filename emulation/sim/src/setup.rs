@@ -15,7 +15,7 @@ use remuda_link::Link;
 use remuda_scenarios::{Driver, FlowSpec, Scenario};
 use std::sync::Arc;
 
-/// Builds links and flows, in the order of the outcome.
+/// Builds links and flows, in the order in which the outcome lists them.
 pub fn build(
     scenario: &Scenario,
     config: &Arc<Config>,
@@ -74,7 +74,7 @@ fn control(
              simulator use one of ours: {}",
             ccp_agent::catalogue::names().join(", ")
         ))),
-        Driver::Unresponsive => Err(refuse("it has no control".to_owned())),
+        Driver::Unresponsive => Err(refuse("an unresponsive flow has no control".to_owned())),
         Driver::Named(name) => {
             let delay_ns = 2 * (scenario.control_delay_ms * 1e6) as u64;
             let start_ns = (spec.start_s * 1e9) as u64;

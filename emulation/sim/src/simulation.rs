@@ -4,6 +4,7 @@ use crate::Error;
 use crate::control::Control;
 use crate::flow::TcpFlow;
 use crate::packet::{Kind, Packet};
+use crate::recording::Recording;
 use crate::series::Series;
 use crate::setup;
 use crate::timers::{Event, Timers};
@@ -132,6 +133,19 @@ impl Simulation {
             Control::Datapath(datapath) => datapath.agent().samples(),
             _ => &[],
         }
+    }
+
+    /// Keeps, from now on, what enters the flows' agents and the orders that leave them.
+    pub fn record(&mut self) -> Recording {
+        let recording = Recording::default();
+        for flow in &mut self.flows {
+            if let Flow::Tcp(tcp) = flow
+                && let Control::Datapath(datapath) = &mut tcp.control
+            {
+                datapath.record(recording.clone());
+            }
+        }
+        recording
     }
 
     /// When it is over at the latest.
@@ -293,6 +307,9 @@ impl Simulation {
             Event::Pace => self.with_tcp(flow, |tcp, now, timers, out| {
                 tcp.pace_timer(now, timers, out);
             }),
+            Event::Wake => {
+                self.with_tcp(flow, |tcp, now, timers, _| tcp.wake_timer(now, timers));
+            }
             Event::App => self.with_tcp(flow, |tcp, now, timers, out| tcp.write(now, timers, out)),
             Event::Ack | Event::Access => {
                 let Flow::Tcp(tcp) = &mut self.flows[flow as usize] else { return };

@@ -15,6 +15,8 @@ pub enum Event {
     Loss,
     /// A paced sender may send again.
     Pace,
+    /// The timer of a flow's arm.
+    Wake,
     /// An application has written more.
     App,
     /// A receiver's delayed ACK.

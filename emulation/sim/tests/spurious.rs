@@ -1,4 +1,4 @@
-//! A recovery that packets overtaken on the way have set off is undone: a path that reorders costs a
+//! If overtaken packets start a recovery, the recovery is undone. So reordering on the path costs a
 //! window-based arm no throughput, as with Linux' own algorithms.
 
 mod common;
@@ -17,7 +17,7 @@ fn goodput_mbit_per_sec(driver: &str, link: &str, seed: u32) -> f64 {
     outcome.flows[0].goodput_mbit_per_sec
 }
 
-/// The kernel's own cubic has 47 Mbit/s there.
+/// The kernel's own cubic has 47 Mbit/s on this path.
 #[test]
 fn two_per_cent_of_packets_overtaken_by_8_ms_cost_no_throughput() {
     for driver in ["reno", "cubic", "illinois", "c2tcp"] {
@@ -29,7 +29,7 @@ fn two_per_cent_of_packets_overtaken_by_8_ms_cost_no_throughput() {
     }
 }
 
-/// What is lost for good is not undone: the law of the square root gives reno about 1.2 of 48 Mbit/s.
+/// A real loss is not undone: the square-root law gives reno about 1.2 of 48 Mbit/s.
 #[test]
 fn losses_that_are_real_are_not_undone() {
     let goodput = goodput_mbit_per_sec("reno", "loss_percent = 2", 1);

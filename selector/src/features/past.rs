@@ -94,7 +94,10 @@ impl Pasts {
 
     /// The 95th percentile of their points.
     pub fn rtt_p95_ms(&self) -> Option<f64> {
-        let mut points: Vec<f64> = self.timed().flat_map(|past| past.rtt_points_ms).collect();
+        let mut room = [0.0; UNITS * POINTS];
+        let all = self.timed().flat_map(|past| past.rtt_points_ms);
+        let points = room.iter_mut().zip(all).map(|(place, point)| *place = point).count();
+        let points = &mut room[..points];
         let rank = (points.len() as f64 * PERCENTILE).ceil() as usize;
         let at = rank.checked_sub(1)?;
         let (_, value, _) = points.select_nth_unstable_by(at, f64::total_cmp);

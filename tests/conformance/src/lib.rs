@@ -23,6 +23,7 @@ pub mod shrink;
 pub mod source;
 pub mod stream;
 pub mod summary;
+pub mod transport;
 
 /// The error of this crate's functions, meant for a person.
 pub type Fallible<T> = Result<T, Box<dyn std::error::Error>>;

@@ -1,14 +1,23 @@
 //! Our agent drives a datapath built on the unmodified `libccp` crate: a flow runs `reno`, `cubic`
-//! and `bbr`, its window changes as the agent decides, and the flow closes cleanly.
+//! and `bbr`, its window changes as the agent decides, and the flow closes cleanly. So does a flow
+//! whose datapath speaks netlink as ccp-kernel does.
 
 use ccp_agent::config::{AgentConfig, Config};
 use ccp_agent::control::{Answer, Request, ask};
+use ccp_agent::events::EventLog;
+use ccp_agent::host::{Counts, Host};
+use ccp_agent::ipc::NetlinkEnd;
 use ccp_agent::run_dir::{datapath_socket, event_log};
+use ccp_agent::run_loop::{Datapaths, RunLoop};
+use remuda_conformance::skip;
+use remuda_conformance::transport::Transport;
+use remuda_wire::to_agent::{Create, encode_measure, encode_ready};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -78,13 +87,10 @@ impl Agent {
 }
 
 /// Runs the peer's flow to its end and returns the peer's counts.
-fn peer(agent: &Agent, own: &Path) -> HashMap<String, u64> {
+fn peer(transport: &[&OsStr]) -> HashMap<String, u64> {
     let out = Command::new(env!("CARGO_BIN_EXE_remuda-libccp-peer"))
         .args(["--ms", &MS.to_string(), "--rate", &RATE.to_string()])
-        .arg("--agent")
-        .arg(datapath_socket(&agent.run_dir()))
-        .arg("--own")
-        .arg(own)
+        .args(transport)
         .output()
         .expect("the peer runs");
     let said = String::from_utf8_lossy(&out.stderr);
@@ -102,9 +108,10 @@ fn peer(agent: &Agent, own: &Path) -> HashMap<String, u64> {
 /// Runs a flow under an arm, from its start to its end, and returns the peer's counts.
 fn drive(arm: &str) -> HashMap<String, u64> {
     let agent = Agent::start(arm);
-    let own = agent.folder.path().join("libccp");
+    let (own, socket) = (agent.folder.path().join("libccp"), datapath_socket(&agent.run_dir()));
+    let transport = ["--agent".as_ref(), socket.as_os_str(), "--own".as_ref(), own.as_os_str()];
     let watched = thread::scope(|scope| {
-        let running = scope.spawn(|| peer(&agent, &own));
+        let running = scope.spawn(|| peer(&transport));
         let mut seen = None;
         while !running.is_finished() {
             if let Some(row) = agent.flows().into_iter().next() {
@@ -164,4 +171,71 @@ fn bbr_on_libccp() {
     assert_driven(&counted);
     let rate = counted["rate"];
     assert!(rate > RATE / 2 && rate < RATE * 4, "bbr paces at {rate} of {RATE}");
+}
+
+/// The netlink ports of the peer on libccp, and of somebody else.
+const PEER: u32 = 0x4000_0001;
+const STRANGER: u32 = 0x4000_0002;
+
+/// A datapath's start, and the end and the start of the peer's one flow.
+fn forged() -> [Vec<u8>; 3] {
+    let mut all: [Vec<u8>; 3] = Default::default();
+    let [ready, close, create] = &mut all;
+    encode_ready(ready, 0);
+    encode_measure(close, 1, 0, &[]);
+    Create { init_cwnd_bytes: 1_448, mss_bytes: 1_448, ..Create::default() }.encode(create, 1);
+    all
+}
+
+/// Runs the peer's flow by netlink under the agent's run loop. While it runs, a stranger multicasts
+/// forged messages. Returns the peer's counts and the flow as the agent last listed it.
+fn drive_by_netlink(host: &Mutex<Host>) -> (HashMap<String, u64>, Option<ccp_agent::flow::Row>) {
+    let netlink = Some(NetlinkEnd::with_peer(PEER).expect("it joins the group"));
+    let datapaths = Datapaths { netlink, ..Datapaths::default() };
+    let stranger = Transport::netlink(STRANGER).expect("every Linux has it");
+    let (stop, forged) = (AtomicBool::new(false), forged());
+    let port = PEER.to_string();
+    thread::scope(|scope| {
+        scope.spawn(|| RunLoop::new(datapaths, host).run(&stop, || ()));
+        let running = scope.spawn(|| peer(&["--netlink".as_ref(), port.as_ref()]));
+        let mut seen = None;
+        while !running.is_finished() {
+            if let Some(row) = host.lock().expect("no panic").rows().into_iter().next() {
+                seen = Some(row);
+                forged.iter().for_each(|it| stranger.send(it).expect("the group is there"));
+            }
+            thread::sleep(TURN);
+        }
+        thread::sleep(Duration::from_millis(500)); // the agent looks at its refusals
+        stop.store(true, Ordering::Relaxed);
+        (running.join().expect("the peer's flow"), seen)
+    })
+}
+
+#[test]
+fn cubic_on_libccp_by_netlink_as_ccp_kernel_and_a_stranger_changes_nothing() {
+    if skip() {
+        return;
+    }
+    // Another agent or module of this host is on the same group of its own network namespace.
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "root may");
+    let folder = TempDir::new().expect("a folder");
+    let log = folder.path().join("events.jsonl");
+    let events = EventLog::open(&log, 1 << 20).expect("a log");
+    let agent = AgentConfig { default: "cubic".to_owned(), ..AgentConfig::default() };
+    let config = Config { agent, ..Config::default() };
+    let host = Mutex::new(Host::new(config, Box::new(events)));
+    let (counted, seen) = drive_by_netlink(&host);
+    assert_driven(&counted);
+    assert!(counted["reductions"] > 0, "{counted:?}");
+    let row = seen.expect("the agent lists the flow while it lives");
+    assert_eq!((row.arm.as_str(), row.datapath.as_str()), ("cubic", "netlink"), "not reno");
+    assert_eq!((row.id, row.remote.as_str()), (1, "10.0.0.2:443"), "in host order");
+    let Counts { created, closed, refused, .. } = host.lock().expect("no panic").counts;
+    assert_eq!((created, closed), (1, 1), "the stranger's messages started and ended nothing");
+    let said = std::fs::read_to_string(log).expect("the event log");
+    let of_stranger = format!("messages of other senders, the last of netlink port {STRANGER}");
+    assert_eq!(said.matches(&of_stranger).count() as u64, refused, "{said}");
+    assert!(refused > 0 && !said.contains("datapath_lost"), "{said}");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Which sockets are ours: those of a cgroup, from their handshake on; those a dead agent left; and
- * on exit none.
+/* Takes sockets over and gives them back: a cgroup's sockets after their handshake, the sockets
+ * that a former agent left, and on exit all sockets back to the kernel's algorithm.
  */
 #ifndef REMUDA_ASSIGN_H
 #define REMUDA_ASSIGN_H
@@ -8,7 +8,7 @@
 #include "maps.h"
 #include "name.h"
 
-/* In this order: the initial window first, so that remuda_init sees it. */
+/* Sets the initial window before the algorithm, so that remuda_init sees that window. */
 SEC("sockops")
 int remuda_assign(struct bpf_sock_ops *ops)
 {
@@ -35,8 +35,9 @@ int remuda_assign(struct bpf_sock_ops *ops)
 	return 1;
 }
 
-/* Sets every socket that runs an algorithm of our name to `to`. To our own name it adopts what a
- * former agent left, as its ops are others under the same name; it is no change for our own.
+/* Sets a socket that runs an algorithm of our name to the algorithm `to`. With our own name as
+ * `to`, it adopts the flows that a former agent left: their ops have the same name but are not
+ * ours. For flows that already run our ops, the kernel changes nothing.
  */
 static __always_inline int retarget(struct bpf_iter__tcp *ctx, const volatile char *to)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* How a flow begins whose destination the agent remembers: with an initial window, and with the
- * program that will measure it.
+/* How a flow to a remembered destination begins: with an initial window, and with a program that
+ * measures the flow.
  *
- * It is looked up when the flow comes to us, which is before its first data packet for every flow
- * that is ours from its handshake on: by name, by cgroup, or as the default. The agent decides on
- * its window all the same, from its first words on; until then Reno does, and the program only
+ * The destination is looked up when the socket starts to run our algorithm. For a socket that gets
+ * our algorithm by name, by cgroup or as the default, that is before its first data packet. Reno
+ * sets the window until the agent gives the flow a program; until then, the remembered program only
  * measures.
  */
 #ifndef REMUDA_DESTINATIONS_H
@@ -14,7 +14,9 @@
 #include "maps.h"
 #include "pacing.h"
 
-/* Of IPv6, as ::ffff:0:0/96 has all of IPv4. */
+/* Writes the remote address as a key. An IPv4 address becomes a mapped IPv6 address
+ * (::ffff:0:0/96).
+ */
 static __always_inline void look_at_remote(struct remuda_destination *to, struct sock *sk)
 {
 	struct sock_common *c = &sk->__sk_common;
@@ -31,9 +33,9 @@ static __always_inline void look_at_remote(struct remuda_destination *to, struct
 	to->address[3] = c->skc_daddr;
 }
 
-/* Not of a flow that has sent something: its window is what its path has made of it. Nor, as a
- * program that is gone cannot be entered, on the word of an agent that is. A window of one segment
- * says that the handshake lost packets (RFC 5681 section 3.1), and stays.
+/* Does nothing for a flow that has already sent data, because its window already reflects its path;
+ * nor when the agent is silent, because its programs may be gone. A window of one segment means
+ * that the handshake lost packets (RFC 5681 section 3.1), so that window stays.
  */
 static __always_inline void begin_as_remembered(struct sock *sk, u64 now_ns)
 {

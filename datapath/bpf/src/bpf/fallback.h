@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What a flow does without an agent: Reno (../../../tcp/reno.h).
+/* Without an agent, a flow runs Reno (../../../tcp/reno.h).
  *
- * It enters when the agent's heartbeat is too old, when the agent is gone (its jump table is empty
- * then) and before the agent has given the flow a program. It looks at every ACK, and at a timeout,
- * which is where ACKs fail to come. One event a transition.
+ * A flow runs Reno when the agent's heartbeat is too old, when the agent has ended (the kernel then
+ * empties the jump table), and before the agent has given the flow a program. The heartbeat is
+ * checked at every ACK and at every retransmission timeout. Each transition into or out of fallback
+ * sends one event.
  */
 #ifndef REMUDA_FALLBACK_H
 #define REMUDA_FALLBACK_H
@@ -43,8 +44,9 @@ static __always_inline void enter_fallback(struct sock *sk, u64 now_ns)
 	note_fallback(sk, now_ns);
 }
 
-/* At a retransmission timeout no ACK comes that could notice the agent's silence. The stack has set
- * ssthresh by our callback and the window by itself.
+/* Around a retransmission timeout no ACK arrives, so the timeout itself must check the heartbeat.
+ * The stack has already set the window, and ssthresh from our callback, so Reno need not begin
+ * anew.
  */
 static __always_inline void timed_out_without_agent(struct sock *sk, u64 now_ns)
 {

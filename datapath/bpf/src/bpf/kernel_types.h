@@ -146,7 +146,7 @@ struct tcp_sock {
 	u32 snd_ssthresh;
 	u32 data_segs_out; /* in its life */
 	u32 packets_out;
-	u32 max_packets_out; /* of the flight that is_cwnd_limited is about */
+	u32 max_packets_out; /* the most in flight, over the period of is_cwnd_limited */
 	u32 retrans_out;
 	u32 lost_out;
 	u32 sacked_out;
@@ -200,8 +200,8 @@ struct bpf_iter__bpf_sk_storage_map {
 
 #pragma clang attribute pop
 
-/* The members we set; libbpf matches them by name, so their order is ours: the loader writes the
- * name, and finds it first.
+/* The members that we set. libbpf matches them by name, so any order works; `name` is first because
+ * the loader writes it at offset 0.
  */
 struct tcp_congestion_ops {
 	char name[TCP_CA_NAME_MAX];

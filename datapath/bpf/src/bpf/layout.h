@@ -8,14 +8,14 @@
 #include "remuda_primitives.h"
 #include "remuda_tcp.h"
 
-/* A sid is generation << REMUDA_SLOT_BITS | slot. How many slots there are is set before load. */
+/* A sid is generation << REMUDA_SLOT_BITS | slot. The loader sets the number of slots. */
 #define REMUDA_SLOT_BITS 17
 #define REMUDA_PROGRAMS 128 /* entry 0 stays empty: a flow without a program */
 #define REMUDA_REPORT_REGS 32
 #define REMUDA_CONTROL_REGS 32
 #define REMUDA_ADDRESS_BITS 128
 
-/* What a slot asks of its flow at the next ACK */
+/* Flags of a slot: what the flow has to take over at its next ACK */
 #define SLOT_PROGRAM 1
 #define SLOT_CWND 2
 #define SLOT_RATE 4
@@ -133,7 +133,7 @@ struct remuda_destination {
 	u32 address[4];
 };
 
-/* How a flow to such a network begins. */
+/* How a flow to such a network begins */
 struct remuda_beginning {
 	u32 program; /* index in the jump table; 0: none */
 	u32 initial_cwnd_pkts; /* 0: the kernel's */
@@ -156,7 +156,7 @@ struct remuda_shared {
 	u64 slots_used; /* slots from here on have never had a flow; may exceed flows_max */
 };
 
-/* Set before load; a constant to the verifier */
+/* Set before load, so the verifier treats it as constant */
 struct remuda_config {
 	u64 heartbeat_timeout_ns;
 	u64 rate_max_bytes_per_sec;
@@ -168,11 +168,11 @@ struct remuda_config {
 	char native[TCP_CA_NAME_MAX]; /* of the algorithm that flows get when the agent leaves */
 };
 
-/* A flow's registers, as the wire protocol numbers them. Straight-line code of compiled programs
- * addresses them at fixed offsets.
+/* A flow's registers, in the order of the wire protocol's numbers. Compiled programs address them
+ * at fixed offsets.
  */
 struct remuda_registers {
-	u64 report[REMUDA_REPORT_REGS]; /* first: sent from here, with what precedes it */
+	u64 report[REMUDA_REPORT_REGS]; /* first: a report is the fields before it and this array */
 	u64 control[REMUDA_CONTROL_REGS];
 	u64 implicit[8];
 	u64 temporary[8];
@@ -184,7 +184,7 @@ struct remuda_registers {
 struct remuda_flow {
 	struct remuda_tcp tcp; /* begins with the time of this ACK */
 	u64 time_zero_ns;      /* Micros counts from here */
-	u32 program_version;   /* whose registers these are */
+	u32 program_version;   /* the program that the registers belong to */
 	u32 program_seq;
 	u32 native; /* the flow runs one of the kernel's own algorithms */
 	u32 sid;    /* also in the socket's private words while it runs ours; 0: no slot */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The maps, each with its one writer. The loader sets the size of the maps that have one entry a
- * slot, and of the map of destinations.
+/* The BPF maps. Each word has one writer. The loader sets the size of the maps that have one entry
+ * a slot, and of the map of destinations.
  */
 #ifndef REMUDA_MAPS_H
 #define REMUDA_MAPS_H
@@ -36,9 +36,9 @@ struct {
 } remuda_slots SEC(".maps");
 
 /* The flows' descriptions. The kernel side writes one when its flow starts, and updates window and
- * round-trip times until the flow has a program. Where a lifecycle event was lost, this map still
- * says which flows are live. The side that ends a flow sets the generation to 0, once: the kernel
- * side, or the agent for a flow that ended under another algorithm.
+ * round-trip times until the flow has a program. When a lifecycle event is lost, the agent reads
+ * from this map which flows are live. The side that ends a flow sets the generation to 0, once: the
+ * kernel side, or the agent for a flow that ended under another algorithm.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -48,9 +48,9 @@ struct {
 	__type(value, struct remuda_flow_info);
 } remuda_infos SEC(".maps");
 
-/* Slots that have had a flow and are free. Slots that never had one are counted by slots_used of
- * struct remuda_shared, so nothing has to be filled in at load. Whichever side ends a flow puts the
- * flow's slot here.
+/* Slots that have had a flow and are free. Slots from slots_used (struct remuda_shared) on have
+ * never had a flow, so this queue starts empty. The side that ends a flow, kernel or agent, puts
+ * the flow's slot here.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
@@ -58,8 +58,8 @@ struct {
 	__type(value, u32);
 } remuda_free SEC(".maps");
 
-/* Compiled programs. The agent writes it. The kernel empties it when the agent dies: every tail
- * call then fails, and the flows run their fallback.
+/* Compiled programs, written by the agent. When the agent dies, the kernel empties this map: every
+ * tail call then fails, and the flows run their fallback.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -68,7 +68,7 @@ struct {
 	__type(value, u32);
 } remuda_programs SEC(".maps");
 
-/* How flows begin, by the longest prefix of their destination. The agent writes it. */
+/* How flows begin, found by the longest prefix of their destination. The agent writes this map. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 1);
@@ -77,7 +77,7 @@ struct {
 	__type(value, struct remuda_beginning);
 } remuda_destinations SEC(".maps");
 
-/* Reports. A flow that finds the ring full counts one lost. */
+/* Reports. When the ring is full, a report is dropped and counted in lost_reports. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
@@ -116,8 +116,9 @@ static __always_inline struct remuda_shared *shared(void)
 	return bpf_map_lookup_elem(&remuda_shared, &zero);
 }
 
-/* Orders all loads and stores before it before all after it, on every machine: BPF has no barrier
- * of its own before Linux 6.15, and an atomic exchange is one. `barrier()` only holds the compiler.
+/* Orders all loads and stores before it before all those after it, on every machine. BPF has no
+ * barrier instruction before Linux 6.15, so this uses an atomic exchange; `barrier()` stops only
+ * the compiler.
  */
 static __always_inline void full_barrier(void)
 {
@@ -143,7 +144,7 @@ static __always_inline struct remuda_slot *slot_of(u32 sid)
 	return bpf_map_lookup_elem(&remuda_slots, &slot);
 }
 
-/* Gives a flow's slot back, unless the agent has. */
+/* Gives a flow's slot back, unless the agent has already done so. */
 static __always_inline void give_slot_back(u32 sid)
 {
 	u32 index = slot_index(sid), generation = slot_generation(sid);
@@ -153,7 +154,7 @@ static __always_inline void give_slot_back(u32 sid)
 		bpf_map_push_elem(&remuda_free, &index, 0);
 }
 
-/* Whether the slot is still the flow's. */
+/* Whether the flow still has its slot. */
 static __always_inline bool has_slot(u32 sid)
 {
 	u32 index = slot_index(sid);
@@ -162,8 +163,8 @@ static __always_inline bool has_slot(u32 sid)
 	return sid && info && info->generation == slot_generation(sid);
 }
 
-/* Reading a slot's words, which the agent may be writing: take seq, then full_barrier(), copy the
- * words, and use the copy only if this says so.
+/* The agent may be writing a slot while we read it. Read seq, call full_barrier(), copy the words,
+ * and use the copy only if this function returns true.
  */
 static __always_inline bool words_are_whole(struct remuda_slot *slot, u32 seq)
 {

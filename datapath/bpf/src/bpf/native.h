@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Flows under an algorithm of the kernel's own.
+/* Native flows: flows that run one of the kernel's own algorithms.
  *
- * Such a flow is still ours: it keeps its slot, its storage says so (f->native), and it is looked
- * at from time to time instead of measured at every ACK. It goes at the ACK that finds the order in
- * its slot. As no ACK of it reaches us from then on, an iterator fetches it back. Nothing of an
- * ACK's work is added to what the kernel's algorithm does.
+ * A native flow keeps its slot and its storage, with f->native set. The agent measures it by an
+ * iterator at intervals (remuda_look), not at every ACK. A flow changes to the kernel's algorithm
+ * at the ACK that finds the order in its slot. From then on its ACKs do not reach us, so they cost
+ * nothing extra, and an iterator sets the flow back (remuda_recall).
  */
 #ifndef REMUDA_NATIVE_H
 #define REMUDA_NATIVE_H
@@ -13,15 +13,16 @@
 #include "name.h"
 #include "pacing.h"
 
-/* What the slot says of the algorithm to go to. */
+/* The slot's order to change to one of the kernel's algorithms */
 struct native_order {
 	char name[TCP_CA_NAME_MAX];
-	u64 cwnd_bytes; /* 0: leave it */
+	u64 cwnd_bytes; /* 0: unchanged */
 	u32 ssthresh_pkts;
 };
 
-/* Hands the flow over: the window and the threshold first, as the kernel leaves both as they are.
- * Once it has gone, the socket's private words are not ours.
+/* Hands the flow over to the kernel's algorithm. Sets the window and the threshold first, because
+ * the kernel keeps both over the change. After the change, the socket's private words belong to the
+ * other algorithm. Returns false if the kernel refuses the algorithm.
  */
 static __always_inline bool go_native(struct sock *sk, struct remuda_flow *f,
 				      struct remuda_slot *slot, u64 now_ns,
@@ -37,7 +38,7 @@ static __always_inline bool go_native(struct sock *sk, struct remuda_flow *f,
 	pace_by_window(sk);
 	f->sid = PRIV(sk)[PRIV_SID];
 	copy_name(f->native_name, order->name);
-	f->native = 1; /* before our release is called */
+	f->native = 1; /* set first: bpf_setsockopt calls our release, which reads it */
 	slot->in_native = 1;
 	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, order->name, sizeof(order->name)) == 0)
 		return true;
@@ -47,8 +48,9 @@ static __always_inline bool go_native(struct sock *sk, struct remuda_flow *f,
 	return false;
 }
 
-/* Our init found a flow that had gone: its slot is still its own. If the agent did not call it
- * back, its next ACK finds the order again.
+/* Called by our init. Returns true for a native flow that runs our algorithm again and still has
+ * its slot. If the slot still orders a native algorithm (the agent did not recall the flow), the
+ * flow's next ACK carries out that order again.
  */
 static __always_inline bool come_back(struct sock *sk, struct remuda_flow *f)
 {
@@ -69,8 +71,8 @@ static __always_inline bool come_back(struct sock *sk, struct remuda_flow *f)
 	return true;
 }
 
-/* Sets a flow that has gone to what its slot names now: back to us, or to another of the kernel's.
- * What its application has chosen meanwhile stays.
+/* Sets a native flow to the algorithm that its slot now names: ours, or another of the kernel's. A
+ * flow to which its application has given another algorithm is left alone.
  */
 SEC("iter/tcp")
 int remuda_recall(struct bpf_iter__tcp *ctx)
@@ -127,7 +129,7 @@ static __always_inline u32 look_flags(struct tcp_sock *tp, u32 ca_state)
 	return flags;
 }
 
-/* Writes a struct remuda_look for each flow that has gone, in every network namespace. */
+/* Writes a struct remuda_look for each native flow, in every network namespace. */
 SEC("iter/bpf_sk_storage_map")
 int remuda_look(struct bpf_iter__bpf_sk_storage_map *ctx)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The frame of a CCP program. The loader splices the compiled program into copies of
- * run_program(), at the markers: `r0 = MARK ll`, a load that nothing else emits.
+/* The template around a CCP program. The loader splices the compiled program into copies of
+ * run_program(), in place of the markers. A marker is `r0 = MARK ll`, a load that nothing else
+ * emits.
  */
 #ifndef REMUDA_PROGRAM_H
 #define REMUDA_PROGRAM_H
@@ -37,8 +38,8 @@ enum remuda_implicit { I_FLAG = 0, I_FALLTHROUGH, I_REPORT, I_MICROS, I_CWND, I_
 		value;                                                                             \
 	})
 
-/* Takes from the slot what the agent wrote since the last ACK. Torn reads are tried again at the
- * next one.
+/* Takes from the slot what the agent wrote since the last ACK. If the agent was writing during the
+ * read, the next ACK tries again.
  */
 static __always_inline void take_slot(struct remuda_flow *f, struct sock *sk)
 {
@@ -55,7 +56,9 @@ static __always_inline void take_slot(struct remuda_flow *f, struct sock *sk)
 	if (slot->for_generation != slot_generation(PRIV(sk)[PRIV_SID]))
 		return;
 	flags = slot->flags;
-	/* Written since the flow looked for another program: the words are that one's. */
+	/* The slot names a new program, which take_program() has not yet taken: the words are for
+	 * that program.
+	 */
 	if (flags & (SLOT_PROGRAM | SLOT_NATIVE) && slot->program_seq != f->program_seq)
 		return;
 	cwnd = slot->cwnd_bytes;
@@ -105,7 +108,7 @@ static __always_inline void send_report(struct remuda_flow *f, struct sock *sk, 
 		__sync_fetch_and_add(&s->lost_reports, 1);
 }
 
-/* What the program reads of the datapath itself. */
+/* Sets the implicit registers before the program runs */
 static __always_inline void load_implicit(struct remuda_flow *f, struct sock *sk)
 {
 	u64 *implicit = f->r.implicit;
@@ -154,7 +157,9 @@ static __always_inline void run_program(struct sock *sk, const struct rate_sampl
 	cwnd_bytes = f->r.implicit[I_CWND];
 	rate = f->r.implicit[I_RATE];
 	SPLICE(MARK_BODY, f);
-	/* Before the agent's first words it measures, and nothing else: Reno has seen this ACK. */
+	/* Without a program from the agent, this is the remembered destination's program, which
+	 * only measures: Reno has already handled this ACK.
+	 */
 	if (PRIV(sk)[PRIV_PROGRAM]) {
 		obey_program(f, sk, cwnd_bytes, rate);
 		settle_cwnd(&f->tcp, sk, &f->r.primitive, rs->acked_sacked);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* CCP datapath for Linux TCP, without a module.
  *
- * One tcp_congestion_ops. At every ACK its cong_control looks at the agent's heartbeat and the
- * flow's slot, then enters the flow's compiled CCP program by tail call; where there is none, the
- * flow runs Reno in place (fallback.h). Programs are copies of remuda_template with the compiled
- * clauses spliced in (program.h), so that no interpreter runs and each flow changes its program by
- * one word in its socket.
+ * This file defines one tcp_congestion_ops. At every ACK, cong_control checks the agent's heartbeat
+ * and reads the flow's slot, then enters the flow's compiled CCP program by tail call. A flow
+ * without a program runs Reno (fallback.h). Programs are copies of remuda_template with the
+ * compiled clauses spliced in (program.h). So no interpreter runs, and a flow changes its program
+ * by one word in its socket.
  */
 #include "kernel_types.h"
 #include "layout.h"
@@ -55,7 +55,7 @@ static __always_inline void describe(struct remuda_flow_info *info, struct sock 
 	info->cookie = c->skc_cookie.counter;
 }
 
-/* Takes a free slot and gives it a new generation: 0 if the table is full. */
+/* Takes a free slot, gives it a new generation, and returns the sid; 0 if the table is full. */
 static __always_inline u32 take_free_slot(struct sock *sk, u64 now_ns)
 {
 	struct remuda_flow_info *info;
@@ -65,7 +65,7 @@ static __always_inline u32 take_free_slot(struct sock *sk, u64 now_ns)
 
 	if (!s)
 		return 0;
-	/* Slots that never had a flow go first, so that a slot rests before it has its next one. */
+	/* Slots that never had a flow are used first, so that a slot rests between two flows. */
 	if (s->slots_used < config.flows_max)
 		index = __sync_fetch_and_add(&s->slots_used, 1);
 	if (index >= config.flows_max && bpf_map_pop_elem(&remuda_free, &index)) {
@@ -128,13 +128,16 @@ void BPF_PROG(remuda_release, struct sock *sk)
 	PRIV(sk)[PRIV_SID] = 0;
 	if (f)
 		f->sid = 0;
-	/* Before the event: a reader that sees the count of lost events sees what they were of. */
+	/* Before the event: if the event is lost and counted, a reader of that count sees the freed
+	 * slot.
+	 */
 	give_slot_back(sid);
 	emit_of(sid, sk, REMUDA_CLOSED, bpf_ktime_get_ns());
 }
 
-/* Which program the agent wants the flow to run, if it changed its mind: or that it wants none of
- * ours, and then whether the flow has gone. If it may not go, it runs the program named with it.
+/* Takes the program or kernel algorithm that the slot newly names. Returns true if the flow now
+ * runs a kernel algorithm. If the kernel refuses that algorithm, the flow runs the program that the
+ * slot also names.
  */
 static __always_inline bool take_program(struct sock *sk, struct remuda_slot *slot, u64 now_ns)
 {
@@ -166,8 +169,8 @@ static __always_inline bool take_program(struct sock *sk, struct remuda_slot *sl
 			return true;
 	}
 	if (flags & SLOT_PROGRAM) {
-		/* So that the program defines its registers anew: but what the one it was born with
-		 * has measured, counts.
+		/* Version 0 makes the program set its registers anew. If the agent names the
+		 * program that the flow began with, its measurements are kept.
 		 */
 		if (program != PRIV(sk)[PRIV_BORN])
 			f->program_version = 0;
@@ -177,7 +180,9 @@ static __always_inline bool take_program(struct sock *sk, struct remuda_slot *sl
 	return false;
 }
 
-/* Until it has a program: an agent that is late to look takes the flow from where it stands. */
+/* Keeps the flow's description current until the flow has a program, so that an agent that reads it
+ * late sees the current window and round-trip times.
+ */
 static __always_inline void keep_info(struct sock *sk, u32 sid)
 {
 	u32 index = slot_index(sid);
@@ -202,7 +207,7 @@ void BPF_PROG(remuda_cong_control, struct sock *sk, u32 ack, int flag,
 			return;
 		bpf_tail_call(ctx, &remuda_programs, (u32)PRIV(sk)[PRIV_PROGRAM]);
 	}
-	/* Before its first program a flow is not in fallback: it has nothing to fall back from. */
+	/* A flow that never had a program also runs Reno, but does not count as in fallback. */
 	if (!PRIV(sk)[PRIV_FALLBACK] && PRIV(sk)[PRIV_PROGRAM])
 		enter_fallback(sk, now_ns);
 	run_reno(sk, rs);
@@ -279,7 +284,7 @@ struct tcp_congestion_ops remuda_ops = {
 	.cwnd_event = (void *)remuda_cwnd_event,
 };
 
-/* Never attached: it makes the loader verify and relocate the template. */
+/* Never attached. It is here so that libbpf verifies and relocates the template. */
 SEC(".struct_ops.link")
 struct tcp_congestion_ops remuda_template_ops = {
 	.name = "remuda_template",

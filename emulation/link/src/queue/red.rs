@@ -214,7 +214,7 @@ mod tests {
     fn thresholds_in_bytes_look_at_bytes() {
         let (min, max, weight) = (7_500.0, 22_500.0, 1.0);
         let params = RedParams { unit: RedUnit::Bytes, min, max, weight, ..RedParams::default() };
-        // 15000 bytes, however many packets: p_b is 0.05.
+        // At 15,000 bytes p_b is 0.05, in 10 packets as well as in 50.
         assert!((mean(&gaps(params, 1500, 10)) / 10.0 - 1.0).abs() < 0.02);
         assert!((mean(&gaps(params, 300, 50)) / 10.0 - 1.0).abs() < 0.02);
     }

@@ -16,7 +16,7 @@ const OUT_SHARE_MAX: f64 = 0.99;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateStep {
-    /// In seconds since the start (of the period).
+    /// In seconds since the start of the link, or of the period if there is one.
     pub at_s: f64,
     pub rate_mbit_per_sec: f64,
 }
@@ -24,7 +24,7 @@ pub struct RateStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelayStep {
-    /// In seconds since the start (of the period).
+    /// In seconds since the start of the link, or of the period if there is one.
     pub at_s: f64,
     /// The one-way propagation delay of packets that leave the bottleneck from then on.
     pub delay_ms: f64,
@@ -33,7 +33,7 @@ pub struct DelayStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossStep {
-    /// In seconds since the start (of the period).
+    /// In seconds since the start of the link, or of the period if there is one.
     pub at_s: f64,
     /// The share of packets lost independently from then on.
     pub loss_percent: f64,
@@ -43,7 +43,7 @@ pub struct LossStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutageSpec {
-    /// The start, in seconds since the start of the link (of the period).
+    /// In seconds since the start of the link, or of the period if there is one.
     pub at_s: f64,
     pub duration_s: f64,
 }

@@ -92,11 +92,12 @@ pub struct QueueSpec {
     /// FQ-CoDel: how many bytes a queue may send in its turn (1514).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantum_bytes: Option<u32>,
-    /// RED: no packet is dropped below this average (5, or a third of the maximum).
+    /// RED: no packet is dropped while the average queue is shorter than this (5, or a third of the
+    /// maximum).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_packets: Option<u64>,
-    /// RED: the average at which the probability reaches `drop_percent_max` (three times the
-    /// minimum).
+    /// RED: the average queue at which the drop probability reaches `drop_percent_max` (three times
+    /// the minimum).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_packets: Option<u64>,
     /// RED: like `min_packets`, in bytes.

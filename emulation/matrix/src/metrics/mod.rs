@@ -67,7 +67,7 @@ impl<'a> Run<'a> {
             }
         }
         let (_, name, bottleneck_spec, capacity) =
-            narrowest.expect("a flow's route has a link, which `validate` has seen to");
+            narrowest.expect("`validate` has checked that a flow's route has a link");
         let bottleneck = outcome.links.iter().find(|link| link.name == name);
         let bottleneck = bottleneck.expect("an outcome has every link of its scenario");
         Ok(Self {
@@ -87,9 +87,9 @@ impl<'a> Run<'a> {
         flows.iter().filter_map(|flow| all.get(*flow)).collect::<Vec<_>>().into_iter()
     }
 
-    /// Fails if an arm lost its flow. An arm keeps its flow unless the scenario orders a switch. If
-    /// it fails, as an author's arm may, another arm takes over, and the rest of the run is not a
-    /// result of the tested arm.
+    /// Fails if the tested arm lost its flow. An arm keeps its flow unless the scenario orders a
+    /// switch. If an arm fails, as an author's arm can, another arm takes over, and the rest of the
+    /// run is not a result of the tested arm.
     fn check_it_stayed(&self, job: &Job) -> Result<(), Error> {
         if matches!(catalogue::kind(&job.driver), Ok(Kind::Policy)) {
             return Ok(());

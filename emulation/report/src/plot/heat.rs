@@ -16,13 +16,13 @@ const RIGHT: u32 = 8;
 const FIELD_MIN: u32 = 23;
 const FIELD_MAX: u32 = 60;
 const KEY_ROW: u32 = 16;
-/// Small letters that fit into a line of the key.
+/// How many small letters fit into a line of the key.
 const KEY_CHARS: usize = 72;
-/// A paper's own ids of groups may be long, so they are cut to this length.
+/// The name of a group in an author's suite can be long, so it is cut to this length.
 const GROUP_CHARS: usize = 6;
 /// Colour of full merit; no merit is white.
 const FULL: RGBColor = RGBColor(42, 120, 214);
-/// Black text is legible up to this mix of the colour.
+/// The largest share of the colour on which black text is legible.
 const FULL_MIX: f64 = 0.6;
 
 pub struct Heat<'a> {
@@ -85,7 +85,7 @@ impl Chart for Heat<'_> {
     fn draw<DB: DrawingBackend>(&self, scale: u32, paper: &Area<DB>) -> Drawn<DB> {
         let pen = Pen(scale);
         let left = pen.text(TEXT, HPos::Left);
-        let title = "merit by group, of the best arm there (%): mean";
+        let title = "mean merit by group, of the best arm (%)";
         paper.draw_text(title, &left, (pen.px(12), pen.px(14)))?;
         let (names, small) = (pen.text(TEXT, HPos::Right), pen.text(SMALL_TEXT, HPos::Center));
         let field = self.field() as i32;

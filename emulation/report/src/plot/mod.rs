@@ -56,7 +56,8 @@ fn title(slice: &Slice) -> String {
     format!("{}: {count} {}", slice.label, if count == 1 { "environment" } else { "environments" })
 }
 
-/// The slices whose label has one of these parts in it, or equals it; without parts, all paths.
+/// For each part, the slice with that label, or else the slices whose label contains the part.
+/// Without parts, the slice of all paths.
 fn wanted<'a>(board: &'a Board, parts: &[String]) -> Result<Vec<&'a Slice>, Error> {
     if parts.is_empty() {
         return Ok(board.slices.iter().take(1).collect());
@@ -71,7 +72,7 @@ fn wanted<'a>(board: &'a Board, parts: &[String]) -> Result<Vec<&'a Slice>, Erro
         if found.is_empty() {
             let labels: Vec<&str> = board.slices.iter().map(|it| it.label.as_str()).collect();
             let known = labels.join("; ");
-            let rule = format!("--paths {part}: no paths of the table are called so; say one of: ");
+            let rule = format!("--paths {part}: no such paths in the table; fix: name one of: ");
             return Err(Error::Choice { rule: rule + &known });
         }
         all.extend(found);
@@ -82,8 +83,8 @@ fn wanted<'a>(board: &'a Board, parts: &[String]) -> Result<Vec<&'a Slice>, Erro
 /// Refuses more arms than there are colours.
 fn check_count(arms: &[String]) -> Result<(), Error> {
     if arms.len() > COLOURS_MAX {
-        let rule = format!("--arm: {} arms; {COLOURS_MAX} are told apart in a plot", arms.len());
-        return Err(Error::Choice { rule: rule + "; fix: say fewer, or none for the five best" });
+        let rule = format!("--arm: {} arms; a plot has colours for {COLOURS_MAX}", arms.len());
+        return Err(Error::Choice { rule: rule + "; fix: name fewer, or none for the five best" });
     }
     Ok(())
 }

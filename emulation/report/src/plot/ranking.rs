@@ -38,7 +38,7 @@ impl<'a> Ranking<'a> {
     pub fn of(slice: &'a Slice, marked: &[&'a str]) -> Self {
         let ends = |it: &Rank| it.regret.bounds.unwrap_or([it.regret.middle; 2]);
         let ends = slice.ranks.iter().flat_map(ends).map(|share| share * 100.0);
-        let label = "misses of the best merit there (%)";
+        let label = "below the best merit of the environment (%)";
         let mut x = Axis::of(label, ends.chain([0.0]), false);
         x.range.end += (x.range.end - x.range.start) * 0.03;
         Self { title: title(slice), ranks: &slice.ranks, marked: marked.to_vec(), x }

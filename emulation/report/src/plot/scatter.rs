@@ -69,7 +69,7 @@ impl<'a> Scatter<'a> {
         cloud.edge(EDGE_POINTS).map(inside).collect()
     }
 
-    /// A place for a name: beside its dot, or as near to the dot as there is room.
+    /// A free place for a name: beside its dot, or as near to the dot as possible.
     fn place(pen: Pen, dot: (i32, i32), size: (u32, u32), room: (&Place, &[Place])) -> Place {
         let (width, height) = (size.0 as i32, pen.px(TEXT as i32));
         let (inside, taken) = room;

@@ -40,7 +40,7 @@ fn size(png: &[u8]) -> (u32, u32) {
     let info = reader.next_frame(&mut pixels).unwrap();
     let dark = pixels.chunks(3).filter(|rgb| rgb.iter().all(|it| *it < 100)).count();
     assert!(dark > 1_000, "{dark} dark pixels of text");
-    assert_eq!(pixels[..3], [255; 3], "on white");
+    assert_eq!(pixels[..3], [255; 3], "the background is white");
     (info.width, info.height)
 }
 
@@ -64,7 +64,7 @@ fn every_chart_has_every_arm_and_its_axes_their_units() {
         "cdf-retransmitted-all-paths",
         "merit-by-group",
     ];
-    assert_eq!(names, want, "none of what no environment has");
+    assert_eq!(names, want, "no chart of a metric that no environment has");
     for name in ["ranking-all-paths", "throughput-delay-all-paths", "merit-by-group"] {
         let svg = &named(&all, name).svg;
         for arm in ARMS.iter().map(|it| it.replace('&', "&amp;").replace('<', "&lt;")) {
@@ -74,7 +74,10 @@ fn every_chart_has_every_arm_and_its_axes_their_units() {
         assert!(!svg.contains("<b>"), "{name}: a name is text, never markup");
     }
     for (name, labels) in [
-        ("ranking-all-paths", &["misses of the best merit there (%): mean, 95 % interval"][..]),
+        (
+            "ranking-all-paths",
+            &["below the best merit of the environment (%): mean, 95 % interval"][..],
+        ),
         (
             "throughput-delay-all-paths",
             &["p95 queueing delay (ms), logarithmic", "utilisation of the link (%)"],
@@ -110,7 +113,7 @@ fn paths_and_arms_can_be_chosen() {
     let board = board();
     let all = plots(&board, &text(&["cellular paths"]), &text(&["reno", "bbr"])).unwrap();
     let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
-    assert!(names.contains(&"ranking-cellular-paths"), "called so, and no other: {names:?}");
+    assert!(names.contains(&"ranking-cellular-paths"), "only these paths: {names:?}");
     assert!(!names.iter().any(|name| name.contains("deep")), "{names:?}");
     let cdf = &named(&all, "cdf-merit-cellular-paths").svg;
     assert!(cdf.contains("\nreno\n") && cdf.contains("\nbbr\n") && !cdf.contains("\nrein\n"));
@@ -122,9 +125,9 @@ fn paths_and_arms_can_be_chosen() {
     let said = refused(&["lunar"], &[]);
     assert!(said.starts_with("--paths lunar: ") && said.contains("cellular paths"), "{said}");
     let said = refused(&[], &["cubik"]);
-    assert!(said.starts_with("--arm cubik: is not in the table; fix: say one of "), "{said}");
+    assert!(said.starts_with("--arm cubik: is not in the table; fix: name one of "), "{said}");
     let said = refused(&[], &ARMS);
-    assert!(said.starts_with("--arm: 8 arms; 7 are told apart"), "{said}");
+    assert!(said.starts_with("--arm: 8 arms; a plot has colours for 7"), "{said}");
 }
 
 #[test]

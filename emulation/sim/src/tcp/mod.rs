@@ -1,4 +1,4 @@
-//! A TCP flow that behaves like Linux, where that matters to congestion control.
+//! A TCP flow that behaves like Linux in everything that affects congestion control.
 
 pub mod pacing;
 pub mod rack;

@@ -6,7 +6,7 @@
 const BURST_SHIFT: u32 = 10;
 /// `net.ipv4.tcp_min_tso_segs`.
 const BURST_PKTS_MIN: u32 = 2;
-/// The most bytes of one skb.
+/// The most bytes in one skb.
 const BURST_BYTES_MAX: u64 = 65_536;
 
 /// The pacing state of a sender.
@@ -67,8 +67,8 @@ mod tests {
         pacer.sent(8, 1_500, 0);
         assert_eq!(pacer.next_ns(), 1_000_000);
         pacer.sent(8, 1_500, 1_400_000);
-        assert_eq!(pacer.next_ns(), 2_000_000, "0.4 ms late, made good");
+        assert_eq!(pacer.next_ns(), 2_000_000, "0.4 ms late: the next burst comes 0.4 ms earlier");
         pacer.sent(8, 1_500, 9_000_000);
-        assert_eq!(pacer.next_ns(), 9_500_000, "half of it at most");
+        assert_eq!(pacer.next_ns(), 9_500_000, "at most half of the burst's time is made up");
     }
 }

@@ -1,9 +1,10 @@
-//! Loss detection by time: RFC 8985, as net/ipv4/tcp_recovery.c has it.
+//! Loss detection by time: RFC 8985 as in net/ipv4/tcp_recovery.c.
 //!
-//! A segment is lost once one sent later has been delivered, and a reordering window has passed
-//! since. The window is zero while no reordering was seen and the losses are clear (three segments
-//! delivered beyond, or a recovery under way); else a quarter of the minimum RTT, and another quarter
-//! for each round trip in which a DSACK has come, up to the smoothed RTT, for sixteen recoveries.
+//! A segment is lost when a segment sent later has been delivered, and a round trip plus the
+//! reordering window has passed since the segment was sent. The window is zero if no reordering was
+//! seen and a loss is clear: three segments were delivered out of order, or a recovery is in
+//! progress. Otherwise it is a quarter of the minimum RTT. Each round trip with a DSACK adds a
+//! quarter, up to the smoothed RTT; sixteen recoveries without a DSACK take these quarters away.
 
 use crate::tcp::scoreboard::{Scoreboard, Segment};
 use std::collections::VecDeque;
@@ -11,7 +12,7 @@ use std::collections::VecDeque;
 /// `tp->reordering`: RFC 5681's three duplicates.
 const REORDERING: u32 = 3;
 
-/// `TCP_RACK_RECOVERY_THRESH`: for so many recoveries a widened window stays.
+/// `TCP_RACK_RECOVERY_THRESH`: how many recoveries a widened window lasts.
 const WIDENED_RECOVERIES: u32 = 16;
 /// `reo_wnd_steps` at most, in quarters of the minimum RTT.
 const STEPS_MAX: u32 = 0xff;
@@ -19,7 +20,8 @@ const STEPS_MAX: u32 = 0xff;
 /// The state of RFC 8985 section 6.
 #[derive(Clone, Debug, Default)]
 pub struct Rack {
-    /// Transmissions in the order of their time; those that are over are dropped when met.
+    /// Transmissions (segment and time) in order of time. A search removes those that are no longer
+    /// in flight.
     sent: VecDeque<(u32, u64)>,
     /// `RACK.xmit_ts` and `RACK.end_seq`: the latest transmission known to be delivered.
     latest: (u64, u32),
@@ -30,7 +32,7 @@ pub struct Rack {
     fack: u32,
     /// Reordering has been seen.
     reordered: bool,
-    /// A DSACK has come since the window was last widened.
+    /// A DSACK has arrived since the window was last widened.
     came_twice: bool,
     /// `reo_wnd_steps` beyond the first.
     widened_steps: u32,
@@ -46,7 +48,8 @@ impl Rack {
         self.sent.push_back((seq, now_ns));
     }
 
-    /// RFC 8985 section 6.2, steps 2 and 3, for so many segments sent in order; `seq` is the last.
+    /// RFC 8985 section 6.2, steps 2 and 3, for `pkts` segments that were sent in order; `seq` is
+    /// the last one.
     pub fn delivered(
         &mut self,
         pkts: u32,
@@ -74,9 +77,9 @@ impl Rack {
         self.came_twice = true;
     }
 
-    /// `tcp_rack_update_reo_wnd()`: at most once a round trip. `prior_pkts` is how many segments had
-    /// been delivered when the segment was sent that this ACK delivers, `delivered_pkts` how many
-    /// are now.
+    /// `tcp_rack_update_reo_wnd()`: widens the window at most once a round trip. `prior_pkts`
+    /// counts the segments that had been delivered when the segment that this ACK delivers was
+    /// sent; `delivered_pkts` counts those delivered now.
     #[inline]
     pub fn widen(&mut self, prior_pkts: Option<u32>, delivered_pkts: u32) {
         if !self.came_twice && self.widened_steps == 0 {
@@ -100,7 +103,7 @@ impl Rack {
         self.widened_for = self.widened_for.saturating_sub(1);
     }
 
-    /// A recovery was undone: what was taken for lost is looked at again.
+    /// A recovery was undone, so the next detection checks all segments again.
     pub fn recheck(&mut self) {
         self.advanced = true;
     }
@@ -112,8 +115,8 @@ impl Rack {
         (limits.rtt_min_ns / 4 * u64::from(1 + self.widened_steps)).min(limits.srtt_ns)
     }
 
-    /// RFC 8985 section 6.2, step 5: marks what is lost in `board`, counts it in `lost`. `Some` is
-    /// the time to wait for the next one, in nanoseconds.
+    /// RFC 8985 section 6.2, step 5: marks lost segments in `board` and counts them in `lost`.
+    /// Returns how long to wait, in nanoseconds, before a segment can be marked lost next.
     pub fn detect(
         &mut self,
         board: &mut Scoreboard,
@@ -128,7 +131,7 @@ impl Rack {
         self.detect_at(board, (recovering, limits), now_ns, lost)
     }
 
-    /// The same when the reordering timer fires.
+    /// As [`Self::detect`], also when no segment was delivered: for the reordering timer.
     pub fn detect_at(
         &mut self,
         board: &mut Scoreboard,
@@ -155,7 +158,7 @@ impl Rack {
         waiting
     }
 
-    /// At the front as nearly always, or behind segments that wait for the reordering window.
+    /// `place` is nearly always the front, for which `pop_front` is faster.
     #[inline]
     fn remove(&mut self, place: usize) {
         if place == 0 {

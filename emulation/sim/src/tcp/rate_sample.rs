@@ -54,7 +54,7 @@ impl DeliveryRate {
         Segment::new(now_ns, self.first_sent_ns, self.delivered_ns, self.delivered_pkts)
     }
 
-    /// Whether the application limits what is sent now.
+    /// Whether a segment sent now is app-limited.
     pub fn is_app_limited(&self) -> bool {
         self.app_limited_until != 0
     }
@@ -82,13 +82,14 @@ impl DeliveryRate {
         }
     }
 
-    /// `rs->prior_delivered`: segments that had been delivered when the segment was sent that this
-    /// ACK delivers; `None` if it delivers none.
+    /// `rs->prior_delivered`: how many segments had been delivered when the segment that this ACK
+    /// delivers was sent; `None` if the ACK delivers none.
     pub fn prior_pkts(&self) -> Option<u32> {
         self.prior.map(|prior| prior.delivered_pkts)
     }
 
-    /// `tcp_rate_gen()`: the sample of this ACK; `None` without one over at least `rtt_min_ns`.
+    /// `tcp_rate_gen()`: the sample of this ACK; `None` if the ACK delivers nothing, or over an
+    /// interval shorter than `rtt_min_ns`.
     pub fn sample(&mut self, now_ns: u64, rtt_min_ns: Option<u64>) -> Option<RateSample> {
         if self.app_limited_until != 0 && self.delivered_pkts > self.app_limited_until {
             self.app_limited_until = 0;

@@ -10,7 +10,8 @@
 
 /// The first window of a Linux receiver with the default `tcp_rmem`, in bytes.
 const FIRST_BYTES: u32 = 65_535;
-/// `TCP_INIT_CWND`: stands for the last round trip before there is one, in segments.
+/// `TCP_INIT_CWND`: before the first round trip ends, the previous one counts as this many
+/// segments.
 const FIRST_ROUND_PKTS: u32 = 10;
 /// `net.ipv4.tcp_rmem[2]`: the kernel's default, in bytes.
 const BUFFER_MAX_BYTES: u32 = 32 << 20;
@@ -93,7 +94,7 @@ mod tests {
         window.tune(0, RTT_NS, 0);
         assert!(!window.is_due(RTT_NS - 1));
         window.tune(10, RTT_NS, RTT_NS);
-        assert_eq!(raises(&mut window, 20), 0, "the first ten are what was expected");
+        assert_eq!(raises(&mut window, 20), 0, "ten segments are no more than the initial round");
         window.tune(30, RTT_NS, 2 * RTT_NS);
         // The new room is 2 * 20 + 4 * 20 * 10 / 10 = 120 segments; 45 are already offered.
         assert_eq!(raises(&mut window, 40), 38);

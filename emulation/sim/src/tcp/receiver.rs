@@ -1,16 +1,16 @@
-//! The receiving end: what has arrived, and when to say so.
+//! The receiver of a flow: it keeps what has arrived and decides when to send ACKs.
 //!
-//! ACKs as Linux sends them (net/ipv4/tcp_input.c `__tcp_ack_snd_check`): every second segment, at
-//! once when a hole is filled, at once for the first of a connection and for those that raise the
-//! receive window (receive_window.rs), and within 40 ms otherwise (RFC 1122 section 4.2.3.2). While
-//! something is missing, the first three duplicate ACKs go at once and later ones together, a
-//! millisecond or a twentieth of the round trip apart (`tcp_comp_sack_delay_ns`). SACK blocks in
-//! the order of RFC 2018 section 4.
+//! ACKs follow Linux (net/ipv4/tcp_input.c `__tcp_ack_snd_check`). An ACK is sent at once for every
+//! second segment, for a segment that fills a hole, for the first segments of a connection, and for
+//! a segment that raises the receive window (receive_window.rs); otherwise after 40 ms (RFC 1122
+//! section 4.2.3.2). While a segment is missing, the first three duplicate ACKs are sent at once.
+//! Later ones are combined: one each millisecond, or each twentieth of the round trip if that is
+//! shorter (`tcp_comp_sack_delay_ns`). SACK blocks have the order of RFC 2018 section 4.
 //!
-//! A segment that comes twice is reported in the first block (RFC 2883). An ACK echoes the timestamp
-//! of the segment that RFC 7323 section 4.3 names.
+//! A segment that arrives twice is reported in the first block (RFC 2883). RFC 7323 section 4.3
+//! chooses the segment whose timestamp an ACK echoes.
 //!
-//! Differs from Linux: the receive window is never the limit.
+//! Differs from Linux: the receive window never limits the sender.
 
 use crate::packet::{Packet, Range, SACK_BLOCKS};
 use crate::tcp::receive_window::ReceiveWindow;
@@ -27,44 +27,45 @@ const COMPRESSED_ACK_RTT_DIVISOR: u64 = 20;
 /// `TCP_FASTRETRANS_THRESH`.
 const DUPLICATES_AT_ONCE: u32 = 3;
 
-/// What to do about an arrival.
+/// How to answer a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     Now,
-    /// Send one at this moment (ns), if none went before.
+    /// Send an ACK at this time (ns), unless another ACK is sent before.
     At(u64),
-    /// One is waiting already.
+    /// An ACK is already due at that time or earlier, and it answers this segment too.
     Nothing,
 }
 
 #[derive(Clone, Debug)]
 pub struct Receiver {
     expected: u32,
-    /// What has arrived beyond, in order.
+    /// Ranges that have arrived out of order, beyond `expected`, ascending.
     beyond: VecDeque<Range>,
-    /// The blocks last changed, the latest first.
+    /// The SACK blocks that changed last, the latest first.
     blocks: [Range; SACK_BLOCKS],
     ce_pkts: u32,
-    /// Segments that came in order since the last ACK.
+    /// Segments that arrived in order since the last ACK.
     unacked: u32,
     duplicates: u32,
     quick: u32,
-    /// When an ACK that waits is to go.
+    /// When the waiting ACK is due.
     due_ns: Option<u64>,
     compressed_ack_ns: u64,
     every: u32,
     window: ReceiveWindow,
     rtt_ns: u64,
-    /// What came twice, for the next ACK; empty if nothing did.
+    /// The segment that arrived twice, for the next ACK; empty if none did.
     twice: Range,
     /// `TS.Recent`: the timestamp to echo, in microseconds modulo 2^32.
     echo_us: u32,
-    /// `Last.ACK.sent`: the number expected next when the last ACK went.
+    /// `Last.ACK.sent`: the value of `expected` in the last ACK.
     answered: u32,
 }
 
 impl Receiver {
-    /// `rtt_ns` is that of the idle path. With `delayed`, every second segment has an ACK.
+    /// `rtt_ns` is the round trip of the idle path. With `delayed`, every second segment gets an
+    /// ACK, otherwise every segment.
     pub fn new(rtt_ns: u64, delayed: bool, mss_bytes: u32) -> Self {
         Self {
             expected: 0,
@@ -85,7 +86,7 @@ impl Receiver {
         }
     }
 
-    /// Segments that have arrived in order.
+    /// How many segments have arrived in order, which is the number of the next one.
     pub fn expected(&self) -> u32 {
         self.expected
     }
@@ -95,7 +96,8 @@ impl Receiver {
         self.due_ns
     }
 
-    /// Takes a segment in. `rtt_ns` says the round trip that timestamps show, once there is one.
+    /// Handles a segment. `rtt_ns` returns the round trip measured by timestamps; `None` before the
+    /// first sample.
     pub fn receive(
         &mut self,
         packet: &Packet,
@@ -131,7 +133,7 @@ impl Receiver {
         }
     }
 
-    /// The ACK that goes now.
+    /// Makes the ACK that is sent now.
     pub fn ack(&mut self, flow: u32) -> Packet {
         self.unacked = 0;
         self.due_ns = None;
@@ -188,7 +190,7 @@ impl Receiver {
         Reply::At(at_ns)
     }
 
-    /// Keeps a segment beyond the one expected, and puts its block first.
+    /// Keeps a segment that arrived out of order, and puts its block first.
     fn keep(&mut self, seq: u32) {
         let place = match self.beyond.back() {
             Some(last) if seq <= last.end => self.beyond.partition_point(|r| r.end < seq),
@@ -217,7 +219,8 @@ impl Receiver {
         self.blocks = [merged, self.blocks[0], self.blocks[1]];
     }
 
-    /// Blocks within `covered` are no news any more.
+    /// Removes SACK blocks within `covered`, because another block or the cumulative ACK reports
+    /// them.
     fn forget_blocks(&mut self, covered: Range) {
         let mut kept = [Range::default(); SACK_BLOCKS];
         let left = self.blocks.iter().filter(|block| {
@@ -239,7 +242,7 @@ mod tests {
         some.map(|range| (range.start, range.end)).collect()
     }
 
-    /// Segments that the window first has room for.
+    /// The first receive window, in segments.
     const FIRST_WINDOW: u32 = 65_535 / 1448;
 
     fn receive(receiver: &mut Receiver, seq: u32, now_ns: u64) -> Reply {
@@ -277,8 +280,9 @@ mod tests {
             }
             alone
         };
-        // The first one ends a round trip of 16 segments, where 10 were expected, and waits: the
-        // first that raises the window answers for both.
+        // Segment 16 ends a round trip of 16 segments, more than the initial 10, so the window
+        // grows. Its own ACK waits, and the ACK of the next segment, which raises the window,
+        // answers both.
         let room = 2 * 16 + 4 * 16 * 6 / 10;
         let raises = (room - FIRST_WINDOW).div_ceil(2);
         assert_eq!(alone(&mut receiver, 16..116, 40_000_000), raises - 1);
@@ -326,7 +330,11 @@ mod tests {
         assert_eq!(blocks(&receiver.ack(0)), [(22, 23), (20, 21), (18, 19)]);
         assert_eq!(receive(&mut receiver, 19, 0), Reply::At(COMPRESSED_ACK_NS));
         assert_eq!(blocks(&receiver.ack(0)), [(18, 21), (22, 23)]);
-        assert_eq!(receive(&mut receiver, 16, 0), Reply::Now, "rfc 5681: it fills a part");
+        assert_eq!(
+            receive(&mut receiver, 16, 0),
+            Reply::Now,
+            "RFC 5681: the segment fills a part of the gap"
+        );
         receive(&mut receiver, 17, 0);
         let ack = receiver.ack(0);
         assert_eq!((ack.seq, blocks(&ack)), (21, vec![(22, 23)]));

@@ -1,5 +1,5 @@
 //! The smoothed RTT and the retransmission timeout: RFC 6298 as in `tcp_rtt_estimator()` of
-//! net/ipv4/tcp_input.c, with a minimum of 200 ms for the part of the variance.
+//! net/ipv4/tcp_input.c. The variance's part of the timeout is at least 200 ms.
 //!
 //! Differs from Linux: the minimum RTT is over the flow's life, not over 300 s.
 
@@ -46,14 +46,14 @@ impl RttEstimator {
         (self.min_ns < u64::MAX).then_some(self.min_ns)
     }
 
-    /// Adds a sample to the minimum: that of the last segment that an ACK delivers
-    /// (`tcp_update_rtt_min()`, which gets `ca_rtt_us`).
+    /// Takes a sample for the minimum: the RTT of the last segment that an ACK delivers
+    /// (`ca_rtt_us` of `tcp_update_rtt_min()`).
     pub fn note_min(&mut self, rtt_ns: u64) {
         self.min_ns = self.min_ns.min(rtt_ns.max(1));
     }
 
-    /// Adds a sample to the smoothed RTT: that of the first segment that an ACK delivers
-    /// (`tcp_rtt_estimator()`, which gets `seq_rtt_us`). `una` and `next` are the connection's.
+    /// Takes a sample for the smoothed RTT: the RTT of the first segment that an ACK delivers
+    /// (`seq_rtt_us` of `tcp_rtt_estimator()`). `una` and `next` are SND.UNA and SND.NXT.
     pub fn sample(&mut self, rtt_ns: u64, una: u32, next: u32) {
         let rtt_ns = rtt_ns.max(1);
         let rtt = rtt_ns as i64;

@@ -1,5 +1,5 @@
-//! What has been sent and not yet acknowledged: which segments were delivered out of order (RFC
-//! 2018), which are lost, which were sent again.
+//! The segments that are not yet acknowledged, and for each whether it was delivered out of order
+//! (RFC 2018), is lost, or was sent again.
 
 use crate::packet::{Range, SACK_BLOCKS};
 use std::collections::VecDeque;
@@ -8,42 +8,42 @@ const SACKED: u8 = 1;
 const LOST: u8 = 2;
 /// A retransmission is under way.
 const RESENT: u8 = 4;
-/// It has been sent more than once: its round trip is ambiguous (Karn's algorithm).
+/// The segment has been sent more than once, so its round trip is ambiguous (Karn's algorithm).
 const EVER_RESENT: u8 = 8;
 const APP_LIMITED: u8 = 16;
 
-/// One segment, with what tcp_rate.c keeps with it (`tx.*`).
+/// One segment, with the state that tcp_rate.c stores in it (`tx.*`).
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// When it was last sent.
+    /// When the segment was last sent.
     pub sent_ns: u64,
     /// `tx.first_tx_mstamp`: the send time of the segment that opened its flight.
     pub first_sent_ns: u64,
-    /// `tx.delivered_mstamp`: when the last delivery before it was.
+    /// `tx.delivered_mstamp`: when a segment was last delivered before this one was sent.
     pub delivered_ns: u64,
-    /// `tx.delivered`: segments delivered when it was sent.
+    /// `tx.delivered`: how many segments had been delivered when this one was sent.
     pub delivered_pkts: u32,
     flags: u8,
 }
 
 impl Segment {
-    /// Sent now, with what tcp_rate.c keeps.
+    /// A segment that was sent once.
     pub fn new(sent_ns: u64, first_sent_ns: u64, delivered_ns: u64, delivered_pkts: u32) -> Self {
         Self { sent_ns, first_sent_ns, delivered_ns, delivered_pkts, flags: 0 }
     }
 
-    /// It has been sent more than once.
+    /// Whether the segment has been sent more than once.
     pub fn was_resent(&self) -> bool {
         self.flags & EVER_RESENT != 0
     }
 
-    /// It was sent when the application had nothing more.
+    /// Whether the segment was sent while the application limited the flow.
     pub fn is_app_limited(&self) -> bool {
         self.flags & APP_LIMITED != 0
     }
 }
 
-/// All segments between the first not acknowledged and the next one to send.
+/// All segments from SND.UNA up to SND.NXT.
 #[derive(Clone, Debug, Default)]
 pub struct Scoreboard {
     una: u32,
@@ -51,11 +51,13 @@ pub struct Scoreboard {
     sacked_pkts: u32,
     lost_pkts: u32,
     resent_pkts: u32,
-    /// No segment before this one is both lost and not sent again.
+    /// No segment before this one waits to be sent again.
     resend_from: u32,
-    /// Segments that are lost and not sent again: none, and nobody need look for one.
+    /// How many segments are lost and wait to be sent again. At 0, `first_to_resend` need not
+    /// search.
     waiting_pkts: u32,
-    /// Blocks of the last ACK: what of a block is new is what was not in these.
+    /// The SACK blocks of the last ACK. Segments within them are already marked, so `sack` skips
+    /// them.
     seen: [Range; SACK_BLOCKS],
 }
 
@@ -85,7 +87,7 @@ impl Scoreboard {
         self.resent_pkts
     }
 
-    /// Nothing is lost after all (`tcp_undo_cwnd_reduction()`, `unmark_loss`).
+    /// Marks no segment as lost any more (`tcp_undo_cwnd_reduction()`, `unmark_loss`).
     pub fn unmark_lost(&mut self) {
         if self.lost_pkts > 0 {
             self.segments.iter_mut().for_each(|segment| segment.flags &= !LOST);
@@ -104,7 +106,7 @@ impl Scoreboard {
         self.segments.get_mut(seq.checked_sub(self.una)? as usize)
     }
 
-    /// Whether the transmission of `seq` at `sent_ns` may still be under way.
+    /// Whether the transmission of `seq` at `sent_ns` can still be in flight.
     pub fn is_under_way(&self, seq: u32, sent_ns: u64) -> bool {
         let index = seq.checked_sub(self.una).map(|index| index as usize);
         index.and_then(|index| self.segments.get(index)).is_some_and(|segment| {
@@ -148,7 +150,8 @@ impl Scoreboard {
         None
     }
 
-    /// Marks a segment lost, also one whose retransmission is lost. Says whether that is news.
+    /// Marks a segment, or its retransmission, lost. Returns false if the segment was delivered or
+    /// already waits to be sent again.
     pub fn mark_lost(&mut self, seq: u32) -> bool {
         let Some(segment) = self.get(seq) else { return false };
         let was = segment.flags;
@@ -163,7 +166,8 @@ impl Scoreboard {
         true
     }
 
-    /// Marks all that was not delivered lost (RFC 6298 section 5.4); says how many more are.
+    /// Marks every segment lost that was not delivered (RFC 6298 section 5.4). Returns how many are
+    /// newly lost.
     pub fn mark_all_lost(&mut self) -> u32 {
         let mut marked = 0;
         for segment in self.segments.iter_mut().filter(|s| s.flags & SACKED == 0) {
@@ -177,9 +181,10 @@ impl Scoreboard {
         marked
     }
 
-    /// Removes segments up to `expected`; `delivered` gets those that were not delivered before:
-    /// how many, the number of the last, when the first of them was sent, and the last. Segments
-    /// never lost or sent again come together, any other alone.
+    /// Removes segments before `expected`. `delivered` gets the segments that were not delivered
+    /// before, as (count, number of the last, send time of the first in ns, the last). One call
+    /// covers consecutive segments that were never lost or sent again; each other segment gets a
+    /// call of its own.
     pub fn acknowledge(
         &mut self,
         expected: u32,
@@ -207,7 +212,7 @@ impl Scoreboard {
         }
     }
 
-    /// A segment with these flags is gone.
+    /// Takes a removed segment with these flags out of the counts.
     #[inline(never)]
     fn uncount(&mut self, flags: u8) {
         self.sacked_pkts -= u32::from(flags & SACKED != 0);
@@ -216,7 +221,8 @@ impl Scoreboard {
         self.waiting_pkts -= u32::from(flags & (LOST | RESENT) == LOST);
     }
 
-    /// Marks the segments of SACK blocks delivered; `delivered` gets each that was not before.
+    /// Marks the segments of SACK blocks delivered. `delivered` gets each segment that was not
+    /// delivered before.
     pub fn sack(
         &mut self,
         blocks: &[Range; SACK_BLOCKS],
@@ -282,7 +288,7 @@ mod tests {
         assert_eq!(board.first_to_resend(), Some(0));
         board.resend(0, sent(20), false);
         assert_eq!((board.in_flight_pkts(), board.first_to_resend()), (7, Some(1)));
-        assert!(board.mark_lost(0), "the retransmission as well");
+        assert!(board.mark_lost(0), "the retransmission is lost too");
         assert_eq!((board.in_flight_pkts(), board.first_to_resend()), (6, Some(0)));
         board.acknowledge(5, |_, _, _, _| {});
         assert_eq!((board.in_flight_pkts(), board.out_pkts(), board.una()), (5, 5, 5));
@@ -290,7 +296,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens in whatever order, the counts are those of the flags.
+        /// After any sequence of calls, the counts agree with the flags.
         #[test]
         fn counts_are_those_of_the_flags(
             steps in prop::collection::vec((0u8..7, 0u32..40), 1..200),

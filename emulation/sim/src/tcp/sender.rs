@@ -1,12 +1,13 @@
-//! The sending end: what leaves when, and what an ACK says. How large the window is, and at what
-//! rate it is sent, is the control's (control.rs).
+//! The sender of a flow: it decides when to send which segment, and evaluates ACKs. The control
+//! (control.rs) sets the window and the rate.
 //!
-//! The states and their order are those of net/ipv4/tcp_input.c `tcp_fastretrans_alert()`; loss
-//! detection is rack.rs; tail loss probes are RFC 8985 section 7; timeouts RFC 6298 and
-//! `tcp_enter_loss()`; what shows that a recovery was spurious is undo.rs.
+//! The states and their order are those of `tcp_fastretrans_alert()` (net/ipv4/tcp_input.c). Loss
+//! detection is in rack.rs, detection of spurious recoveries in undo.rs. Tail loss probes follow
+//! RFC 8985 section 7, timeouts RFC 6298 and `tcp_enter_loss()`.
 //!
-//! Differs from Linux: segments are all of the MSS; no F-RTO; the send buffer is never the limit; a lost segment of which only the ACK's timestamp could tell
-//! the round trip has no RTT sample.
+//! Differs from Linux: every segment has the size of the MSS; there is no F-RTO; the send buffer
+//! never limits the flow; a segment that was sent again gives no RTT sample, although the ACK's
+//! timestamp could give one.
 
 use crate::packet::{HEADER_BYTES, Packet, clock_us};
 use crate::tcp::pacing::Pacer;
@@ -25,17 +26,17 @@ const RESTART_CWND_PKTS: u32 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     Open,
-    /// Something was delivered out of order.
+    /// A segment was delivered out of order.
     Disorder,
-    /// A mark is being answered.
+    /// The window is being reduced for an ECN mark.
     Cwr,
-    /// Losses are being repaired.
+    /// Lost segments are being sent again.
     Recovery,
-    /// A timeout is being repaired.
+    /// Segments are being sent again after a timeout.
     Loss,
 }
 
-/// What the one timer of a sender is for.
+/// What the sender's timer is set for; there is one timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Alarm {
     Timeout,
@@ -43,29 +44,30 @@ enum Alarm {
     Reordering,
 }
 
-/// What one ACK brought.
+/// What one ACK has changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AckSample {
     pub acked_pkts: u32,
-    /// Segments delivered by it, cumulatively or not (`rs->acked_sacked`).
+    /// Segments newly delivered, in order or not (`rs->acked_sacked`).
     pub delivered_pkts: u32,
     /// Segments newly marked lost.
     pub lost_pkts: u32,
     /// Segments newly reported as marked.
     pub ce_pkts: u32,
-    /// The round trip of the latest of them (`rs->rtt_us`).
+    /// The round trip of the last segment newly delivered (`rs->rtt_us`); `None` if a
+    /// retransmission makes it ambiguous, or nothing was delivered.
     pub rtt_ns: Option<u64>,
     pub rate: Option<RateSample>,
-    /// A recovery, or the answer to a mark, began with it.
+    /// This ACK began a loss recovery or the reduction for a mark.
     pub recovery_began: bool,
-    /// It showed that the last recovery, or timeout, was spurious.
+    /// This ACK showed that the last recovery or timeout was spurious.
     pub undone: bool,
 }
 
-/// Counts of a sender's life.
+/// Counts since the start of the flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Segments sent, again or not.
+    /// Segments sent, with retransmissions.
     pub sent_pkts: u64,
     pub resent_pkts: u64,
     pub lost_pkts: u64,
@@ -87,7 +89,7 @@ pub struct Sender {
     pub prior_cwnd_pkts: u32,
     /// Segments sent since the last reduction.
     pub prr_out_pkts: u32,
-    /// When it may send.
+    /// Decides when the next burst may be sent.
     pub pacer: Pacer,
     pub counts: Counts,
     /// Segments the application has written.
@@ -108,7 +110,7 @@ pub struct Sender {
     is_cwnd_limited: bool,
     out_pkts_max: u32,
     usage_until: u32,
-    /// When it last sent a segment.
+    /// When a segment was last sent.
     sent_ns: u64,
 }
 
@@ -145,7 +147,7 @@ impl Sender {
         }
     }
 
-    /// The handshake has told a round trip.
+    /// Takes the handshake's round trip as the first RTT sample; 0 is no sample.
     pub fn note_handshake(&mut self, rtt_ns: u64) {
         if rtt_ns > 0 {
             self.rtt.sample(rtt_ns, 0, 0);
@@ -153,22 +155,21 @@ impl Sender {
         }
     }
 
-    /// What is in flight, in segments.
     pub fn in_flight_pkts(&self) -> u32 {
         self.board.in_flight_pkts()
     }
 
-    /// What is not acknowledged cumulatively, and what was written and not sent, in segments.
+    /// Segments that the application has written and that are not acknowledged.
     pub fn pending_pkts(&self) -> u32 {
         self.written_pkts.saturating_sub(self.board.una())
     }
 
-    /// Segments delivered beyond what is missing.
+    /// Segments delivered out of order, beyond a missing one.
     pub fn sacked_pkts(&self) -> u32 {
         self.board.sacked_pkts()
     }
 
-    /// The state of its loss recovery.
+    /// The state of loss recovery.
     pub fn state(&self) -> State {
         self.state
     }
@@ -177,32 +178,33 @@ impl Sender {
         &self.rtt
     }
 
-    /// Segments delivered in its life.
+    /// Segments delivered since the start of the flow.
     pub fn delivered_pkts(&self) -> u32 {
         self.rate.delivered_pkts()
     }
 
-    /// The window held it back when it last sent (`tp->is_cwnd_limited`).
+    /// Whether the window held the sender back when it last sent (`tp->is_cwnd_limited`).
     pub fn is_cwnd_limited(&self) -> bool {
         self.is_cwnd_limited
     }
 
-    /// A flight used half of the window at least (`tcp_is_cwnd_limited()` in slow start).
+    /// Whether more than half of the window was in flight (`tcp_is_cwnd_limited()` in slow start).
     pub fn used_half(&self) -> bool {
         self.cwnd_pkts < self.out_pkts_max.saturating_mul(2)
     }
 
-    /// Whether a timeout fired since this was last asked.
+    /// Whether a timeout has fired since the last call.
     pub fn take_timed_out(&mut self) -> bool {
         std::mem::take(&mut self.timed_out)
     }
 
-    /// When its timer is due, in nanoseconds.
+    /// When the timer is due, in nanoseconds.
     pub fn alarm_ns(&self) -> Option<u64> {
         self.alarm.map(|(at_ns, _)| at_ns)
     }
 
-    /// When a paced sender that has room and something to send may go on, in nanoseconds.
+    /// When pacing next lets the sender send, in nanoseconds; `None` if pacing is not what it waits
+    /// for.
     pub fn resumes_ns(&mut self, now_ns: u64) -> Option<u64> {
         let at_ns = self.pacer.next_ns();
         let waits = at_ns > now_ns
@@ -211,13 +213,13 @@ impl Sender {
         waits.then_some(at_ns)
     }
 
-    /// Everything written has been acknowledged.
+    /// Whether everything written has been acknowledged.
     pub fn is_done(&self) -> bool {
         self.board.una() >= self.written_pkts
     }
 
-    /// The application writes; if all before was sent and the window has room, what follows is
-    /// limited by the application (`tcp_rate_check_app_limited()`).
+    /// The application writes `pkts` segments. If everything before was already sent and the window
+    /// has room, the following rate samples are app-limited (`tcp_rate_check_app_limited()`).
     pub fn write(&mut self, pkts: u32) {
         let in_flight = self.in_flight_pkts();
         if self.board.next() >= self.written_pkts && in_flight < self.cwnd_pkts {
@@ -226,12 +228,11 @@ impl Sender {
         self.written_pkts = self.written_pkts.saturating_add(pkts);
     }
 
-    /// Nothing more is written than has been sent.
+    /// Ends the flow's data: discards what was written and not yet sent.
     pub fn stop(&mut self) {
         self.written_pkts = self.board.next();
     }
 
-    /// Takes an ACK in.
     pub fn acknowledge(&mut self, ack: &Packet, now_ns: u64) -> AckSample {
         let una = self.board.una();
         let mut sample = self.deliver(ack, now_ns);
@@ -259,8 +260,8 @@ impl Sender {
         sample
     }
 
-    /// `tcp_check_dsack()`: what has come twice is a sign of a spurious retransmission if it is not
-    /// of before the recovery, and was acknowledged before.
+    /// `tcp_check_dsack()`: passes a DSACK on. Only segments that had been acknowledged before this
+    /// ACK count as needlessly sent again.
     fn note_twice(&mut self, ack: &Packet, una: u32) {
         let Some(twice) = ack.came_twice() else { return };
         self.rack.came_twice();
@@ -269,7 +270,7 @@ impl Sender {
         }
     }
 
-    /// Whether the repair is over, and whether there was anything to repair: the order of
+    /// Ends the recovery if it is over, or undoes it if it was spurious, in the order of
     /// `tcp_fastretrans_alert()`.
     fn leave_recovery(&mut self, ack: &Packet, sample: &mut AckSample) {
         let is_over = self.state >= State::Cwr && self.board.una() >= self.recovery_end;
@@ -295,7 +296,7 @@ impl Sender {
         }
     }
 
-    /// `tcp_undo_cwnd_reduction()`. The window is the control's (control.rs).
+    /// `tcp_undo_cwnd_reduction()`, without the window, which the control restores (control.rs).
     fn undo_reduction(&mut self, sample: &mut AckSample) {
         self.ssthresh_pkts = self.ssthresh_pkts.max(self.undo.take());
         self.board.unmark_lost();
@@ -304,7 +305,7 @@ impl Sender {
         sample.undone = true;
     }
 
-    /// What the ACK delivers, and the round trips it tells of (`tcp_clean_rtx_queue()`).
+    /// Marks what the ACK delivers, and takes its RTT samples (`tcp_clean_rtx_queue()`).
     fn deliver(&mut self, ack: &Packet, now_ns: u64) -> AckSample {
         let Self { board, rack, rate, rtt, .. } = self;
         let rtt_min_ns = rtt.min_ns().unwrap_or(0);
@@ -377,8 +378,8 @@ impl Sender {
         self.ssthresh_pkts = (self.cwnd_pkts / 2).max(2);
     }
 
-    /// How long it was idle, in nanoseconds, if it has something to send after an idle time longer
-    /// than its timeout (`tcp_slow_start_after_idle_check()`).
+    /// How long the sender was idle, in nanoseconds, if it is about to send after an idle time
+    /// longer than its timeout (`tcp_slow_start_after_idle_check()`); otherwise `None`.
     pub fn idle_ns(&self, now_ns: u64) -> Option<u64> {
         if self.board.out_pkts() > 0 || self.counts.sent_pkts == 0 {
             return None;
@@ -388,8 +389,8 @@ impl Sender {
         (begins && idle_ns > self.rtt.timeout_ns(0)).then_some(idle_ns)
     }
 
-    /// `tcp_cwnd_restart()`: the window is halved for every timeout that it was idle, down to ten
-    /// segments.
+    /// `tcp_cwnd_restart()`: halves the window for every timeout that the sender was idle, down to
+    /// ten segments.
     pub fn restart(&mut self, idle_ns: u64) {
         let least_pkts = self.cwnd_pkts.min(RESTART_CWND_PKTS);
         let halvings = (idle_ns - 1) / self.rtt.timeout_ns(0);
@@ -398,7 +399,7 @@ impl Sender {
         self.cwnd_pkts = halved_pkts.max(least_pkts);
     }
 
-    /// Sends what may go. `out` gets each packet.
+    /// Sends what window and pacing allow. `out` gets each packet.
     pub fn send(&mut self, now_ns: u64, mut out: impl FnMut(Packet)) {
         let mut sent = false;
         let mut limited = false;
@@ -427,7 +428,7 @@ impl Sender {
         }
     }
 
-    /// Lost segments first. Says how many went.
+    /// Sends up to `burst` segments, lost ones first. Returns how many it sent.
     fn send_burst(&mut self, burst: u32, now_ns: u64, out: &mut impl FnMut(Packet)) -> u32 {
         let mut pkts = 0;
         while pkts < burst {
@@ -479,7 +480,8 @@ impl Sender {
         }
     }
 
-    /// RFC 8985 section 7.2 for a probe, RFC 6298 section 5 else.
+    /// Sets the timer: for the reordering window if there is one, else for a probe (RFC 8985
+    /// section 7.2) or a timeout (RFC 6298 section 5).
     fn set_alarm(&mut self, reordering_ns: Option<u64>, now_ns: u64) {
         if self.board.out_pkts() == 0 {
             self.alarm = None;
@@ -500,7 +502,7 @@ impl Sender {
         });
     }
 
-    /// Its timer may be due. Says whether a recovery began.
+    /// Handles the timer if it is due. Returns whether a recovery began.
     pub fn alarm(&mut self, now_ns: u64, out: &mut impl FnMut(Packet)) -> bool {
         let Some((_, alarm)) = self.alarm.take_if(|(at_ns, _)| *at_ns <= now_ns) else {
             return false;
@@ -522,7 +524,7 @@ impl Sender {
         sample.recovery_began
     }
 
-    /// RFC 8985 section 7.3: a new segment, or the last one again.
+    /// RFC 8985 section 7.3: sends a new segment, or the last one again.
     fn probe(&mut self, now_ns: u64, out: &mut impl FnMut(Packet)) {
         if self.board.next() < self.written_pkts {
             self.send_new(now_ns, out);

@@ -1,12 +1,12 @@
-//! Whether a recovery was spurious: nothing was lost, the packets were only late.
+//! Detects spurious recoveries: nothing was lost, the segments were only late.
 //!
-//! Two signs, as in net/ipv4/tcp_input.c `tcp_may_undo()`: an ACK whose timestamp echo is older than
-//! the first retransmission (RFC 3522, Eifel), and a DSACK (RFC 2883, RFC 3708) for every segment
-//! that was sent again.
+//! A recovery is spurious by one of two signs, as in `tcp_may_undo()` (net/ipv4/tcp_input.c): an
+//! ACK echoes a timestamp older than the first retransmission (RFC 3522, Eifel), or a DSACK (RFC
+//! 2883, RFC 3708) has arrived for every segment that was sent again.
 //!
 //! Differs from Linux: timestamps count microseconds, not milliseconds; no F-RTO (RFC 5682).
 
-/// What there is to undo, from the start of a recovery until it is undone.
+/// The state that is needed to undo the current recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Undo {
     /// `undo_marker`: `SND.UNA` when the recovery began; `None` when nothing can be undone.
@@ -30,7 +30,7 @@ impl Undo {
         };
     }
 
-    /// Nothing can be undone any more.
+    /// From now on, the current recovery cannot be undone.
     pub fn forget(&mut self) {
         self.marker = None;
     }
@@ -41,25 +41,26 @@ impl Undo {
         self.unanswered_pkts = Some(self.unanswered_pkts.unwrap_or(0) + 1);
     }
 
-    /// `tcp_check_dsack()`: a DSACK says that segment `seq` came twice.
+    /// `tcp_check_dsack()`: a DSACK reports that segment `seq` arrived twice.
     pub fn came_twice(&mut self, seq: u32) {
         if self.marker.is_some_and(|marker| seq >= marker) {
             self.unanswered_pkts = self.unanswered_pkts.map(|pkts| pkts.saturating_sub(1));
         }
     }
 
-    /// `tcp_packet_delayed()`: the ACK answers a segment that was sent before any retransmission.
+    /// `tcp_packet_delayed()`: whether the ACK answers a segment that was sent before any
+    /// retransmission.
     pub fn original_arrived(&self, echo_us: u32) -> bool {
         let is_older = |first_us: u32| (echo_us.wrapping_sub(first_us) as i32) < 0;
         self.marker.is_some() && self.first_resent_us.is_some_and(is_older)
     }
 
-    /// Every retransmission was superfluous.
+    /// Whether a DSACK has arrived for every retransmission.
     pub fn all_came_twice(&self) -> bool {
         self.marker.is_some() && self.unanswered_pkts == Some(0)
     }
 
-    /// Ends it: the threshold to restore, in segments.
+    /// Ends the state and returns the threshold to restore, in segments.
     pub fn take(&mut self) -> u32 {
         self.marker = None;
         self.ssthresh_pkts

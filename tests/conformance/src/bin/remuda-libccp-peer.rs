@@ -1,23 +1,26 @@
 //! A datapath on the unmodified `libccp` crate: one flow on a simulated path, in real time, driven
-//! by the agent behind a unix datagram socket. At the end it prints one line of `key=value`.
+//! by the agent behind a unix datagram socket, or by netlink as ccp-kernel. At the end it prints
+//! one line of `key=value`.
 //!
 //! It is a process of its own because the crate exports C symbols such as `log`, which
 //! floating-point code in the same process would then call. It links no crate of Remuda.
 
 #[path = "../path.rs"]
 mod path;
+#[path = "../transport.rs"]
+mod transport;
 
 use clap::Parser;
 use libccp::{CongestionOps, Connection, DatapathBuilder, DatapathOps, FlowInfo, Primitives};
 use path::{Ack, Link, Path};
 use std::io::ErrorKind;
-use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
+use transport::Transport;
 
 const MSS: u32 = 1_448;
 const INITIAL_PKTS: u32 = 10;
@@ -36,11 +39,14 @@ const CWND: u8 = 4;
 #[derive(Debug, Parser)]
 struct Args {
     /// Path of the unix datagram socket on which the agent listens
-    #[arg(long, value_name = "FILE")]
-    agent: PathBuf,
+    #[arg(long, value_name = "FILE", requires = "own", required_unless_present = "netlink")]
+    agent: Option<PathBuf>,
     /// Path of the unix datagram socket to bind
-    #[arg(long, value_name = "FILE")]
-    own: PathBuf,
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    own: Option<PathBuf>,
+    /// Speak netlink as ccp-kernel does, from this port
+    #[arg(long, value_name = "PORT", conflicts_with = "agent")]
+    netlink: Option<u32>,
     /// Lifetime of the flow, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 3_000)]
     ms: u64,
@@ -55,10 +61,9 @@ struct Args {
     buffer_pkts: u64,
 }
 
-/// The socket to the agent.
+/// The way to the agent.
 struct Wire {
-    socket: Arc<UnixDatagram>,
-    agent: PathBuf,
+    transport: Arc<Transport>,
     reports: Arc<AtomicU64>,
 }
 
@@ -69,12 +74,12 @@ impl DatapathOps for Wire {
             self.reports.fetch_add(1, Ordering::Relaxed);
         }
         for turn in 0.. {
-            match self.socket.send_to(message, &self.agent) {
+            match self.transport.send(message) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock && turn < PATIENCE_TURNS => {
                     thread::sleep(TICK);
                 }
                 Err(error) => return eprintln!("to the agent: {error}"),
-                Ok(_) => return,
+                Ok(()) => return,
             }
         }
     }
@@ -150,13 +155,12 @@ fn primitives(ack: &Ack, flow: &Controlled) -> Primitives {
 /// Passes the agent's messages to libccp; returns the last window that they set.
 fn listen(
     datapath: &libccp::Datapath,
-    socket: &UnixDatagram,
+    transport: &Transport,
     counts: &mut Counts,
     wanted: &mut Option<u32>,
 ) {
-    let mut message = [0; MESSAGE_BYTES];
-    while let Ok(bytes) = socket.recv(&mut message) {
-        let message = &mut message[..bytes];
+    let mut room = [0; MESSAGE_BYTES];
+    while let Ok(message) = transport.receive(&mut room) {
         counts.programs += u64::from(message.first() == Some(&2));
         if let Some(cwnd) = decided(message) {
             counts.decided += 1;
@@ -172,20 +176,36 @@ fn listen(
     }
 }
 
+fn of_process() -> FlowInfo {
+    FlowInfo::default().with_mss(MSS).with_init_cwnd(INITIAL_PKTS * MSS).with_four_tuple(
+        0x7f00_0001,
+        1,
+        0x7f00_0001,
+        2,
+    )
+}
+
+/// As ccp-kernel describes every flow: addresses in network order, and a request for reno.
+fn of_ccp_kernel() -> Result<FlowInfo, String> {
+    let address = |last| u32::from_ne_bytes([10, 0, 0, last]);
+    let port = |port: u16| port.to_be().into();
+    let info = of_process().with_four_tuple(address(1), port(5_003), address(2), port(443));
+    info.with_cong_alg("reno").map_err(|error| format!("libccp: {error:?}"))
+}
+
 fn fly(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
-    let socket = Arc::new(UnixDatagram::bind(&args.own)?);
-    socket.set_nonblocking(true)?;
+    let transport = Arc::new(match (&args.own, &args.agent, args.netlink) {
+        (_, _, Some(port)) => Transport::netlink(port)?,
+        (Some(own), Some(agent), None) => Transport::unix(own, agent)?,
+        _ => return Err("--own and --agent, or --netlink".into()),
+    });
     let reports = Arc::new(AtomicU64::new(0));
-    let agent = args.agent.clone();
-    let wire = Wire { socket: Arc::clone(&socket), agent, reports: Arc::clone(&reports) };
+    let wire = Wire { transport: Arc::clone(&transport), reports: Arc::clone(&reports) };
     let refused = |error: libccp::LibccpError| format!("libccp: {error:?}");
     let datapath = DatapathBuilder::default().with_ops(wire).init().map_err(refused)?;
     // A connection borrows its datapath, and both live as long as the process.
     let datapath: &'static libccp::Datapath = Box::leak(Box::new(datapath));
-    let info = FlowInfo::default()
-        .with_mss(MSS)
-        .with_init_cwnd(INITIAL_PKTS * MSS)
-        .with_four_tuple(0x7f00_0001, 1, 0x7f00_0001, 2);
+    let info = if args.netlink.is_some() { of_ccp_kernel()? } else { of_process() };
     let flow = Controlled { cwnd_bytes: INITIAL_PKTS * MSS, rate: 0 };
     let mut flow = Connection::start(datapath, flow, info).map_err(refused)?;
     let Args { rate, rtt_us, buffer_pkts, .. } = *args;
@@ -193,7 +213,7 @@ fn fly(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let (mut counts, mut wanted) = (Counts::default(), None);
     let until_us = monotonic_us() + args.ms * 1_000;
     while monotonic_us() < until_us {
-        listen(datapath, &socket, &mut counts, &mut wanted);
+        listen(datapath, &transport, &mut counts, &mut wanted);
         let now_us = monotonic_us();
         while let Some(ack) = path.next_ack(now_us) {
             counts.acks += 1;

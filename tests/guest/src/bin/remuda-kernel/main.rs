@@ -3,6 +3,7 @@
 //!
 //! `tests/scenarios.rs` boots the machines.
 
+mod ccp_kernel;
 mod churn;
 mod datapaths;
 mod device;
@@ -44,7 +45,7 @@ impl Args {
 
 type Scenario = fn(&Args);
 
-const SCENARIOS: [(&str, Scenario); 13] = [
+const SCENARIOS: [(&str, Scenario); 14] = [
     ("parameters", |_| life::parameters()),
     ("unload", |_| life::unload()),
     ("functional", |args| functional::drives(20.0 / args.slower)),
@@ -58,12 +59,13 @@ const SCENARIOS: [(&str, Scenario); 13] = [
     ("datapaths", |_| datapaths::at_once()),
     ("soak", |args| churn::soak(50.0 / args.slower, args.span())),
     ("overhead", |_| overhead::table()),
+    ("ccp-kernel", |_| ccp_kernel::drives()),
 ];
 
 fn run(name: &str, scenario: Scenario, args: &Args) {
     println!("{name}: begins");
-    // These scenarios load the module themselves, with other parameters.
-    let loads = !["parameters", "unload", "full", "overhead"].contains(&name);
+    // These scenarios load the module themselves, with other parameters, or another module.
+    let loads = !["parameters", "unload", "full", "overhead", "ccp-kernel"].contains(&name);
     if loads {
         module::load("").expect("the module loads");
     }

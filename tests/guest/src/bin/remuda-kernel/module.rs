@@ -19,14 +19,24 @@ pub fn path() -> PathBuf {
 
 /// Loads the module, with parameters as `insmod` takes them.
 pub fn load(parameters: &str) -> Result<(), Errno> {
-    let file = File::open(path()).expect("the image has the module");
+    load_file(&path(), parameters)
+}
+
+/// Loads the module of a file.
+pub fn load_file(path: &Path, parameters: &str) -> Result<(), Errno> {
+    let file = File::open(path).expect("the image has the module");
     let parameters = CString::new(parameters).expect("no NUL in a parameter");
     finit_module(file, &parameters, ModuleInitFlags::empty())
 }
 
 /// Unloads the module; fails if it is in use.
 pub fn unload() -> Result<(), Errno> {
-    let name = CString::new(NAME).expect("no NUL in a name");
+    unload_named(NAME)
+}
+
+/// Unloads a module by its name in the kernel.
+pub fn unload_named(name: &str) -> Result<(), Errno> {
+    let name = CString::new(name).expect("no NUL in a name");
     delete_module(&name, DeleteModuleFlags::O_NONBLOCK)
 }
 
