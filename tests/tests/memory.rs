@@ -302,7 +302,7 @@ impl Policy for Believer {
 static BELIEVER: PolicyInfo = PolicyInfo {
     name: "believer",
     summary: "rides what suited before",
-    build: |_| Box::new(ArmRunner::new(Believer)),
+    build: |_, _| Box::new(ArmRunner::new(Believer)),
 };
 
 /// Registers the policy, before the registry of arms is first read.
