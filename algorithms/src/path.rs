@@ -69,8 +69,8 @@ pub struct PathState {
     pub ends: Option<(SocketAddr, SocketAddr)>,
     /// What its application wants.
     pub wants: Preference,
-    /// The arm that suited its destination before.
-    pub suited: Option<&'static str>,
+    /// The arm that memory has of the flow's destination; `None` if it has none.
+    pub remembered_arm: Option<&'static str>,
     rtt_min: Option<Windowed<Duration>>,
     rtt_min_long: Option<Windowed<Duration>>,
     rtt_min_of_data: Option<Windowed<Duration>>,
@@ -105,7 +105,7 @@ impl PathState {
             datapath: Abilities::default(),
             ends: None,
             wants: Preference::DEFAULT,
-            suited: None,
+            remembered_arm: None,
             rtt_min: None,
             rtt_min_long: None,
             rtt_min_of_data: None,
@@ -127,7 +127,7 @@ impl PathState {
             datapath: self.datapath,
             ends: self.ends,
             wants: self.wants,
-            suited: self.suited,
+            remembered_arm: self.remembered_arm,
             ..Self::new(self.mss, self.cwnd)
         }
     }

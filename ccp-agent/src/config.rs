@@ -253,7 +253,7 @@ mod tests {
         refused("[agent]\nheartbeat_timeout_ms = -5", "heartbeat_timeout_ms");
         refused("[agent]\nflows_max = 0", "agent.flows_max = 0: it must lie in 1..=100000");
         refused("[agent]\nflows_max = 100001", "agent.flows_max = 100001");
-        refused("[agent]\nname = ''", "agent.name: \"\" is no name");
+        refused("[agent]\nname = ''", "agent.name: \"\" cannot name an algorithm");
         refused("[agent]\nnative = 'sixteen-letters-'", "agent.native: \"sixteen-letters-\"");
         refused("[agent]\nname = 'cubic'", "agent.native = \"cubic\": it equals agent.name");
         refused("[agent]\ndefault = 'cubicc'", "agent.default: unknown arm or policy \"cubicc\"");

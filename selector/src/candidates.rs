@@ -14,9 +14,9 @@ pub fn place(arm: &str) -> Option<usize> {
     CANDIDATES.iter().position(|candidate| *candidate == arm)
 }
 
-/// The arm that suited a flow's destination before, if it is one of them; otherwise the first.
-pub fn first(suited: Option<&str>) -> &'static str {
-    CANDIDATES[suited.and_then(place).unwrap_or(0)]
+/// The arm that is remembered of a flow's destination, if it is one of them; otherwise the first.
+pub fn first(remembered_arm: Option<&str>) -> &'static str {
+    CANDIDATES[remembered_arm.and_then(place).unwrap_or(0)]
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@
 //! Differs from bpftune:
 //!   - it learns within a flow: a turn of 5 s ([`crate::turn`]) is what a connection is there, and
 //!     four turns come before the first pick. A policy has no memory of other flows but the arm
-//!     that suited the destination: it begins with that, and then learns at once;
+//!     that is remembered of the destination: it begins with that, and then learns at once;
 //!   - the rate is the payload delivered over the turn's time, not the last sample of a filter,
 //!     which is the bottleneck's rate whatever the arm does;
 //!   - eight arms ([`crate::CANDIDATES`]) in place of CUBIC, BBR, H-TCP and DCTCP;
@@ -189,8 +189,8 @@ impl Policy for EpsilonGreedy {
     fn begin(&mut self, path: &PathState, now: Time) -> &'static str {
         *self = Self::new(self.config.clone());
         self.draws = Draws::of(path, now);
-        self.known = path.suited.is_some_and(|arm| place(arm).is_some());
-        let first = first(path.suited);
+        self.known = path.remembered_arm.is_some_and(|arm| place(arm).is_some());
+        let first = first(path.remembered_arm);
         self.turn = Turn::begin(first, now);
         first
     }

@@ -5,7 +5,7 @@
 //! algorithms to observe their performance".
 //!
 //! Differs from the paper:
-//!   - the first arm is drawn as well, or is the one that suited the destination before;
+//!   - the first arm is drawn as well, or is the one remembered of the destination;
 //!   - draws follow from the flow's own history ([`crate::draw`]), as no controller has randomness
 //!     of its own: one flow, replayed, has the same arms;
 //!   - an arm stays for 10 s and 20 round trips: the guard lets six switches a minute pass.
@@ -82,8 +82,9 @@ impl Policy for Random {
         *self = Self::new(self.config.clone());
         self.draws = Draws::of(path, now);
         self.sampling = Sampling::begin(now);
-        let suited = path.suited.and_then(place);
-        let first = CANDIDATES[suited.unwrap_or_else(|| self.draws.below(CANDIDATES.len()))];
+        let remembered_arm = path.remembered_arm.and_then(place);
+        let first =
+            CANDIDATES[remembered_arm.unwrap_or_else(|| self.draws.below(CANDIDATES.len()))];
         self.turn = Turn::begin(first, now);
         first
     }
@@ -154,10 +155,10 @@ mod tests {
 
     #[test]
     fn what_suited_before_is_first() {
-        for suited in CANDIDATES {
+        for remembered_arm in CANDIDATES {
             let mut random = random();
-            random.resume(&suits(suited), Time::ZERO);
-            assert_eq!(random.arm(), suited);
+            random.resume(&suits(remembered_arm), Time::ZERO);
+            assert_eq!(random.arm(), remembered_arm);
         }
     }
 

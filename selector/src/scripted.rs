@@ -20,10 +20,10 @@ pub fn path() -> PathState {
     PathState::new(MSS, Packets(10).to_bytes(MSS))
 }
 
-/// A path to a destination that an arm has suited before.
+/// A path to a destination of which an arm is remembered.
 pub fn suits(arm: &'static str) -> PathState {
     let mut path = path();
-    path.suited = Some(arm);
+    path.remembered_arm = Some(arm);
     path
 }
 

@@ -1,5 +1,5 @@
 //! Antelope on real TCP: flows arrive whole, a flow's arm has a reason, samples are stored, and the
-//! next flow to the same destination begins with the arm that suited the destination.
+//! next flow to the same destination begins with the arm that is remembered of the destination.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::run_dir;
@@ -57,11 +57,15 @@ fn a_flow_of_real_tcp_has_an_arm_a_reason_samples_and_a_successor() {
     transfer(&place, &path, || {});
     let next = events(&agent, "created").pop().expect("a second flow");
     // Of several verdicts the one with the largest weight counts, not the last one.
-    let suited = events(&agent, "recalled").pop().expect("it knows its destination");
-    assert_eq!(next["arm"], suited["arm"], "{next}");
+    let remembered_arm = events(&agent, "recalled").pop().expect("it knows its destination");
+    assert_eq!(next["arm"], remembered_arm["arm"], "{next}");
     let left = events(&agent, "remembered");
-    assert!(left.iter().any(|event| event["arm"] == suited["arm"]), "{left:?}");
-    println!("{} suited; {} decisions", suited["arm"], events(&agent, "stays").len());
+    assert!(left.iter().any(|event| event["arm"] == remembered_arm["arm"]), "{left:?}");
+    println!(
+        "{} is remembered; {} decisions",
+        remembered_arm["arm"],
+        events(&agent, "stays").len()
+    );
     agent.stop().expect("it ends");
 
     let dir = run_dir::samples_dir(&place.run_dir().join("state"));

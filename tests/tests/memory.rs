@@ -1,4 +1,4 @@
-//! The arm that suited a destination is available to the next flow: before the flow's first packet,
+//! The arm that is remembered of a destination is available to the next flow: before the flow's first packet,
 //! after a restart, and whatever happens to the agent or its file.
 
 use ccp_agent::child::AgentChild;
@@ -284,7 +284,7 @@ struct Believer;
 
 impl Policy for Believer {
     fn begin(&mut self, path: &PathState, _now: Time) -> &'static str {
-        path.suited.unwrap_or("cubic")
+        path.remembered_arm.unwrap_or("cubic")
     }
     fn observe(&mut self, _m: &Measurement, _arm: &'static str, _now: Time) {}
     fn proposal(&mut self) -> Option<Proposal> {
@@ -301,7 +301,7 @@ impl Policy for Believer {
 
 static BELIEVER: PolicyInfo = PolicyInfo {
     name: "believer",
-    summary: "rides what suited before",
+    summary: "begins with the arm remembered",
     build: |_, _| Box::new(ArmRunner::new(Believer)),
 };
 

@@ -177,7 +177,7 @@ mod tests {
 
     /// What a flow leaves that had 200 segments a round trip.
     fn known() -> Memory {
-        let mut rig = Rig::beginning(1, TO, nothing(), 10);
+        let mut rig = Rig::starting(1, TO, nothing(), 10);
         rig.says = says(100, 0);
         rig.report(1, "bbr");
         rig.end(2)
@@ -185,7 +185,7 @@ mod tests {
 
     /// The second flow there: what it has after reports of these.
     fn after(cwnd_pkts: u64, reports: &[(u64, u64)]) -> Rig {
-        let mut rig = Rig::beginning(2, TO, known(), cwnd_pkts);
+        let mut rig = Rig::starting(2, TO, known(), cwnd_pkts);
         for (delivered_pkts, lost) in reports {
             rig.says = says(*delivered_pkts, *lost);
             rig.report(1, "bbr");
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn what_a_flow_had_little_to_send_for_is_the_least_that_its_path_carries() {
         let carried = |app_limited, at_s| {
-            let mut rig = Rig::beginning(1, TO, nothing(), 10);
+            let mut rig = Rig::starting(1, TO, nothing(), 10);
             rig.says = Measurement { app_limited, ..says(100, 0) };
             rig.report(at_s, "bbr");
             rig.flow.carried().expect("it has sent")

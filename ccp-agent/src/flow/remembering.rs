@@ -26,11 +26,11 @@ pub(super) struct Remembering {
 }
 
 impl Flow {
-    /// Before it starts: its controller learns what suited its destination. `now_s` is of the
+    /// Before it starts: its controller learns which arm memory has of the destination. `now_s` is of the
     /// memory's clock.
-    pub fn recall(&mut self, memory: &mut Memory, now_s: u64) {
-        let recalled = memory.recall(self.info.remote.0, now_s);
-        self.path.suited = recalled.map(|it| it.arm);
+    pub fn look_up_destination(&mut self, memory: &mut Memory, now_s: u64) {
+        let recalled = memory.remembered(self.info.remote.0, now_s);
+        self.path.remembered_arm = recalled.map(|it| it.arm);
         self.remembering.recalled = recalled;
     }
 
@@ -56,7 +56,7 @@ impl Flow {
     /// again.
     pub(super) fn begin_with_own_verdict(&mut self) {
         let found = self.controller.verdict().map(|verdict| verdict.arm);
-        self.path.suited = found.or(self.path.suited);
+        self.path.remembered_arm = found.or(self.path.remembered_arm);
     }
 
     /// The event of what was recalled.
@@ -117,12 +117,12 @@ pub(super) mod tests {
     /// Stays with CUBIC, with an opinion of what would suit the path.
     struct Opinionated {
         opinion: Arc<Mutex<Option<&'static str>>>,
-        suited: Arc<Mutex<Option<&'static str>>>,
+        remembered_arm: Arc<Mutex<Option<&'static str>>>,
     }
 
     impl Policy for Opinionated {
         fn begin(&mut self, path: &PathState, _now: Time) -> &'static str {
-            *self.suited.lock().unwrap() = path.suited;
+            *self.remembered_arm.lock().unwrap() = path.remembered_arm;
             "cubic"
         }
         fn observe(&mut self, _m: &Measurement, _arm: &'static str, _now: Time) {}
@@ -159,19 +159,22 @@ pub(super) mod tests {
         pub says: Measurement,
         notes: Notes,
         opinion: Arc<Mutex<Option<&'static str>>>,
-        suited: Arc<Mutex<Option<&'static str>>>,
+        remembered_arm: Arc<Mutex<Option<&'static str>>>,
     }
 
     impl Rig {
         fn to(remote: &str, memory: Memory) -> Self {
-            Self::beginning(1, remote, memory, 10)
+            Self::starting(1, remote, memory, 10)
         }
 
         /// The flow of that number, which begins with so many segments of 1448 bytes. Its handshake
         /// took 100 ms.
-        pub fn beginning(id: u32, remote: &str, mut memory: Memory, cwnd_pkts: u64) -> Self {
-            let (opinion, suited) = (Arc::default(), Arc::default());
-            let policy = Opinionated { opinion: Arc::clone(&opinion), suited: Arc::clone(&suited) };
+        pub fn starting(id: u32, remote: &str, mut memory: Memory, cwnd_pkts: u64) -> Self {
+            let (opinion, remembered_arm) = (Arc::default(), Arc::default());
+            let policy = Opinionated {
+                opinion: Arc::clone(&opinion),
+                remembered_arm: Arc::clone(&remembered_arm),
+            };
             let info = FlowInfo {
                 local: ("192.0.2.1".parse().unwrap(), 1),
                 remote: (remote.parse().unwrap(), 2),
@@ -196,7 +199,7 @@ pub(super) mod tests {
             let driver = Driver::Policy(Box::new(ArmRunner::new(policy)));
             let mut flow = Flow::new(start, "opinionated".to_owned(), driver);
             let mut notes = Notes::default();
-            flow.recall(&mut memory, 0);
+            flow.look_up_destination(&mut memory, 0);
             flow.start(&mut Context {
                 setup: &Setup::default(),
                 recorder: &mut notes,
@@ -204,7 +207,7 @@ pub(super) mod tests {
                 now_us: 0,
                 report_us: 2_000,
             });
-            Self { flow, memory, notes, opinion, suited, says: Measurement::QUIET }
+            Self { flow, memory, notes, opinion, remembered_arm, says: Measurement::QUIET }
         }
 
         /// A report at that moment.
@@ -232,7 +235,7 @@ pub(super) mod tests {
 
         fn weight(&mut self) -> f64 {
             let remote = self.flow.info.remote.0;
-            self.memory.recall(remote, 0).map_or(0.0, |it| it.weight)
+            self.memory.remembered(remote, 0).map_or(0.0, |it| it.weight)
         }
     }
 
@@ -259,10 +262,10 @@ pub(super) mod tests {
     #[test]
     fn the_next_flow_knows_from_its_start_and_says_so() {
         let mut rig = Rig::to("198.51.100.7", nothing());
-        assert_eq!(*rig.suited.lock().unwrap(), None);
+        assert_eq!(*rig.remembered_arm.lock().unwrap(), None);
         rig.report(1, "copa");
         let next = Rig::to("198.51.100.9", rig.end(2));
-        assert_eq!(*next.suited.lock().unwrap(), Some("copa"));
+        assert_eq!(*next.remembered_arm.lock().unwrap(), Some("copa"));
         assert_eq!(next.notes.0, ["recalled copa 198.51.100.0/24"]);
     }
 
@@ -280,7 +283,7 @@ pub(super) mod tests {
             now_us: 1_000_000,
             report_us: 2_000,
         });
-        assert_eq!(*rig.suited.lock().unwrap(), Some("copa"));
+        assert_eq!(*rig.remembered_arm.lock().unwrap(), Some("copa"));
     }
 
     #[test]

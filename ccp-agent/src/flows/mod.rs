@@ -67,7 +67,7 @@ impl Flows {
         }
     }
 
-    /// What suited the destinations of flows.
+    /// What is remembered of the destinations of flows.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
@@ -102,7 +102,7 @@ impl Flows {
 
     /// `flow` starts, with what is remembered of its destination.
     pub fn start(&mut self, mut flow: Flow, step: Step<'_>) {
-        flow.recall(&mut self.memory, seconds(step.now_us));
+        flow.look_up_destination(&mut self.memory, seconds(step.now_us));
         let report_us = self.spread.interval_us(&flow, &step.setup.config, step.now_us);
         flow.start(&mut context(step, report_us));
         self.wakes.follow(&mut flow);

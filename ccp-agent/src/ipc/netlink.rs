@@ -14,6 +14,7 @@
 //! ccp-kernel makes room for programs after its announcement, without a lock. A program that comes
 //! earlier is written to nowhere and can stop the kernel, so the agent waits before it sends them.
 
+use super::libccp;
 use super::outbox::Outbox;
 use crate::Error;
 use crate::datapath::{Agent, Datapath, Obey, Peer};
@@ -22,9 +23,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvmsg, sendmsg,
     setsockopt, socket, sockopt,
 };
-use remuda_wire::program::{RATE, Register};
 use remuda_wire::to_agent::Create;
-use remuda_wire::to_datapath::Update;
 use remuda_wire::{Event, Inbox, MESSAGE_BYTES_MAX, Order};
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -223,27 +222,10 @@ fn of_ccp_kernel(create: &Create) -> Create {
     }
 }
 
-/// Updates as ccp-kernel takes them. A rate of 0 leaves pacing to the datapath, but ccp-kernel then
-/// keeps the rate that the flow had, of the last arm or of its handshake. The highest rate limits
-/// nothing.
-fn for_ccp_kernel(updates: &[Update]) -> Vec<Update> {
-    let unpaced = Update { register: Register::Implicit(RATE), value: 0 };
-    let value = |update: &Update| if *update == unpaced { u32::MAX.into() } else { update.value };
-    updates.iter().map(|update| Update { value: value(update), ..*update }).collect()
-}
-
 impl Obey for NetlinkEnd {
     fn order(&mut self, _peer: &Peer, order: &Order<'_>) -> Result<(), String> {
         let mut out = std::mem::take(&mut self.out);
-        match *order {
-            Order::Run { sid, uid, updates } => {
-                Order::Run { sid, uid, updates: &for_ccp_kernel(updates) }.encode(&mut out);
-            }
-            Order::Update { sid, updates } => {
-                Order::Update { sid, updates: &for_ccp_kernel(updates) }.encode(&mut out);
-            }
-            Order::Install(_) | Order::Native { .. } => order.encode(&mut out),
-        }
+        libccp::encode(order, &mut out);
         self.send(&out);
         self.out = out;
         Ok(())
@@ -322,7 +304,6 @@ mod tests {
     use super::*;
     use nix::sched::{CloneFlags, unshare};
     use nix::sys::socket::{getsockname, recv, sendto};
-    use remuda_wire::program::CWND;
     use remuda_wire::to_agent::{encode_measure, encode_ready};
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -430,13 +411,6 @@ mod tests {
         let of_host = of_ccp_kernel(&create);
         assert_eq!(of_host.addresses, [0x0a00_0001, 5_003, 0x0a00_0002, 443]);
         assert_eq!(of_host.cong_alg, "", "ccp-kernel requests reno for every flow");
-    }
-
-    #[test]
-    fn an_arm_without_a_rate_is_not_held_to_the_rate_of_another_one() {
-        let update = |index, value| Update { register: Register::Implicit(index), value };
-        let sent = for_ccp_kernel(&[update(CWND, 0), update(RATE, 0), update(RATE, 7)]);
-        assert_eq!(sent, [update(CWND, 0), update(RATE, u32::MAX.into()), update(RATE, 7)]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! block: what a datapath does not take at once waits in a queue of its own, and beyond its bound
 //! the datapath is given up, alone.
 
+use super::libccp;
 use super::outbox::{Outbox, was_taken};
 use crate::datapath::{Agent, Datapath, Obey, Peer};
 use crate::error::on;
@@ -181,7 +182,12 @@ impl Obey for UnixEnd {
     fn order(&mut self, peer: &Peer, order: &Order<'_>) -> Result<(), String> {
         let Peer::Unix(path) = peer else { return Ok(()) };
         let mut out = std::mem::take(&mut self.out);
-        order.encode(&mut out);
+        // A datapath that has sent no HELLO is one of CCP's, and those stand on libccp.
+        if self.greeted.contains_key(path) {
+            order.encode(&mut out);
+        } else {
+            libccp::encode(order, &mut out);
+        }
         self.send(path, &out);
         self.out = out;
         Ok(())

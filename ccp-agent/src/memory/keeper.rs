@@ -329,7 +329,7 @@ mod tests {
             // The clock is set, and nothing else happens.
             saver.save(at(1_060, after_s));
             assert!(
-                lock(&agent.host).memory_mut().recall(address, 1_060).is_some(),
+                lock(&agent.host).memory_mut().remembered(address, 1_060).is_some(),
                 "this agent knows"
             );
             assert_eq!(known(at(7, after_s + 60)), 2, "and so does the next one");

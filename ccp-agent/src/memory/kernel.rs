@@ -9,7 +9,7 @@ use crate::clock;
 use crate::host::Host;
 use crate::lock::lock;
 use crate::programs;
-use remuda_bpf::{Beginning, Datapath};
+use remuda_bpf::{Datapath, RememberedStart};
 use remuda_selector::antelope::memory::{self, Network};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -26,7 +26,7 @@ const BATCH: usize = 1_024;
 /// The entries that this agent has put into the kernel's map.
 #[derive(Debug, Default)]
 pub struct InKernel {
-    has: HashMap<Network, Beginning>,
+    has: HashMap<Network, RememberedStart>,
     revision: Option<u64>,
     looked_ns: u64,
     pruned_ns: u64,
@@ -56,9 +56,10 @@ impl InKernel {
         let Some(wanted) = self.wanted(host, now_ns) else { return Ok(false) };
         let gone = self.has.keys().filter(|network| !wanted.contains_key(*network));
         let gone: Vec<Network> = gone.take(BATCH).copied().collect();
-        let is_new = |(network, it): &(&Network, &Beginning)| self.has.get(network) != Some(it);
+        let is_new =
+            |(network, it): &(&Network, &RememberedStart)| self.has.get(network) != Some(it);
         let room = BATCH - gone.len();
-        let mut new: Vec<(Network, Beginning)> =
+        let mut new: Vec<(Network, RememberedStart)> =
             wanted.iter().filter(is_new).take(room + 1).map(|(of, it)| (*of, *it)).collect();
         self.is_behind = gone.len() == BATCH || new.len() > room;
         new.truncate(room);
@@ -71,7 +72,11 @@ impl InKernel {
     }
 
     /// The entries that the map should have; `None` if nothing has changed.
-    fn wanted(&mut self, host: &Mutex<Host>, now_ns: u64) -> Option<HashMap<Network, Beginning>> {
+    fn wanted(
+        &mut self,
+        host: &Mutex<Host>,
+        now_ns: u64,
+    ) -> Option<HashMap<Network, RememberedStart>> {
         let now_s = clock::monotonic_s();
         let mut host = lock(host);
         if now_ns.saturating_sub(self.pruned_ns) >= PRUNE_INTERVAL_NS {
@@ -83,12 +88,12 @@ impl InKernel {
             return None;
         }
         self.revision = revision;
-        let all: Vec<(Network, memory::Beginning)> = host.memory().beginnings(now_s).collect();
+        let all: Vec<(Network, memory::RememberedStart)> = host.memory().starts(now_s).collect();
         drop(host);
         let mut wanted = HashMap::with_capacity(all.len());
-        for (network, memory::Beginning { arm, initial_cwnd_pkts }) in all {
+        for (network, memory::RememberedStart { arm, initial_cwnd_pkts }) in all {
             let program_uid = arm.and_then(uid_of);
-            wanted.insert(network, Beginning { program_uid, initial_cwnd_pkts });
+            wanted.insert(network, RememberedStart { program_uid, initial_cwnd_pkts });
         }
         Some(wanted)
     }
@@ -97,15 +102,15 @@ impl InKernel {
         &mut self,
         bpf: &mut Datapath,
         gone: &[Network],
-        new: &[(Network, Beginning)],
+        new: &[(Network, RememberedStart)],
     ) -> Result<(), remuda_bpf::Error> {
         for network in gone {
             bpf.forget_destination(network.mapped())?;
             self.has.remove(network);
         }
-        for (network, beginning) in new {
-            bpf.set_destination(network.mapped(), *beginning)?;
-            self.has.insert(*network, *beginning);
+        for (network, remembered) in new {
+            bpf.set_destination(network.mapped(), *remembered)?;
+            self.has.insert(*network, *remembered);
         }
         Ok(())
     }

@@ -151,7 +151,7 @@ fn excerpt(text: &str, at: usize) -> String {
     format!("    {}\n    {}^", content.replace('\t', " "), " ".repeat(column - 1))
 }
 
-/// Finds the first part that makes the program fail, by compiling ever longer beginnings. The
+/// Finds the first part that makes the program fail, by compiling ever longer starts. The
 /// compiler itself gives no position.
 fn unsound(text: &str, outline: &Outline) -> Option<Fault> {
     let mut done = text[outline.def.clone()].to_owned();

@@ -1,7 +1,7 @@
 //! The datapath as the agent sees it: it takes orders and gives events. [`crate::messages`] does
 //! the same with CCP messages, for an agent in another process.
 
-use crate::destinations::{Beginning, Destinations};
+use crate::destinations::{Destinations, RememberedStart};
 use crate::error::tried;
 use crate::kernel::{self, Mapped, OpsMember};
 use crate::layout::{self, Config, FLOWS_MAX, NAME_BYTES, Shared};
@@ -394,13 +394,13 @@ impl Datapath {
     pub fn set_destination(
         &mut self,
         network: (Ipv6Addr, u8),
-        beginning: Beginning,
+        remembered: RememberedStart,
     ) -> Result<(), Error> {
-        let program = match beginning.program_uid {
+        let program = match remembered.program_uid {
             Some(uid) => self.installed.get(&uid).ok_or(Error::NoProgram(uid))?.index,
             None => 0,
         };
-        self.destinations.set(network, program, beginning.initial_cwnd_pkts)
+        self.destinations.set(network, program, remembered.initial_cwnd_pkts)
     }
 
     /// Removes what [`Self::set_destination`] set for a network, if anything.

@@ -9,7 +9,7 @@ use std::net::Ipv6Addr;
 
 /// How flows to a destination begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Beginning {
+pub struct RememberedStart {
     /// The uid of the program that measures a flow until the agent gives it a program.
     pub program_uid: Option<u32>,
     /// The initial window, in segments; 0 leaves the kernel's.
@@ -43,7 +43,7 @@ impl Destinations {
         program: u32,
         initial_cwnd_pkts: u32,
     ) -> Result<(), Error> {
-        let mut value = [0; size_of::<layout::Beginning>()];
+        let mut value = [0; size_of::<layout::RememberedStart>()];
         value[..4].copy_from_slice(&program.to_ne_bytes());
         value[4..].copy_from_slice(&initial_cwnd_pkts.to_ne_bytes());
         let done = self.map.update(&key(network), &value, MapFlags::ANY);

@@ -171,10 +171,10 @@ pub struct Destination {
     pub address: [u8; 16],
 }
 
-/// `struct remuda_beginning`.
+/// `struct remuda_remembered`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Beginning {
+pub struct RememberedStart {
     pub program: u32,
     pub initial_cwnd_pkts: u32,
 }
@@ -232,7 +232,7 @@ const _: () = assert!(size_of::<Event>() == 24);
 const _: () = assert!(size_of::<ReportHead>() == 56);
 const _: () = assert!(size_of::<Tcp>() == 80);
 const _: () = assert!(size_of::<Destination>() == 20);
-const _: () = assert!(size_of::<Beginning>() == 8);
+const _: () = assert!(size_of::<RememberedStart>() == 8);
 const _: () = assert!(size_of::<Shared>() == 104);
 const _: () = assert!(size_of::<Config>() == 64);
 const _: () = assert!(offset_of!(Flow, sid) == 100);

@@ -28,7 +28,7 @@ pub mod splice;
 
 pub use datapath::{Datapath, Settings, Sink, check_name};
 pub use default_algorithm::DefaultAlgorithm;
-pub use destinations::Beginning;
+pub use destinations::RememberedStart;
 pub use error::Error;
 pub use kernel::{OpsMember, load_program, ops_member};
 pub use native::{available, check as check_native};

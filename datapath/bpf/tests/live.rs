@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 
-use remuda_bpf::{Beginning, Datapath, Settings};
+use remuda_bpf::{Datapath, RememberedStart, Settings};
 use remuda_wire::ToAgent;
 use remuda_wire::to_agent::State;
 use remuda_wire::to_datapath::encode_native;
@@ -600,7 +600,7 @@ fn a_flow_begins_as_its_destination_is_remembered_and_obeys_from_the_first_word_
         agent.listen();
         agent.install(7, COUNTS);
         agent.install(8, COUNTS);
-        let beginning = Beginning { program_uid: Some(7), initial_cwnd_pkts: 33 };
+        let beginning = RememberedStart { program_uid: Some(7), initial_cwnd_pkts: 33 };
         agent.datapath.set_destination(around(address, 8), beginning).expect("it is set");
         let traffic = Traffic::start(address, &name_of(&agent));
         assert!((33..1_000).contains(&cwnd_pkts(&traffic.socket)), "Reno may have grown it");
@@ -680,7 +680,7 @@ fn the_longest_prefix_holds_and_a_silent_agent_has_no_say() {
         agent.listen();
         let name = name_of(&agent);
         let native = window_at_birth(address, &name);
-        let only = |initial_cwnd_pkts| Beginning { program_uid: None, initial_cwnd_pkts };
+        let only = |initial_cwnd_pkts| RememberedStart { program_uid: None, initial_cwnd_pkts };
         for (fewer_bits, pkts, want) in [(8, 40, 40), (0, 50, 50), (8, 60, 50), (0, 0, native)] {
             let network = around(address, fewer_bits);
             agent.datapath.set_destination(network, only(pkts)).expect("the network is set");
@@ -691,7 +691,7 @@ fn the_longest_prefix_holds_and_a_silent_agent_has_no_say() {
         agent.datapath.forget_destination(around(address, 0)).expect("forgetting twice is fine");
         agent.listen();
         assert_eq!(window_at_birth(address, &name), 60, "the wider network's window applies again");
-        let unknown = Beginning { program_uid: Some(9), initial_cwnd_pkts: 5 };
+        let unknown = RememberedStart { program_uid: Some(9), initial_cwnd_pkts: 5 };
         let error = agent.datapath.set_destination(around(address, 8), unknown);
         assert!(matches!(error, Err(remuda_bpf::Error::NoProgram(9))), "{error:?}");
         thread::sleep(TIMEOUT + Duration::from_millis(50));

@@ -193,7 +193,7 @@ impl InProcess {
 
     /// The initial window that the flow's destination has, if it has one.
     pub fn initial_cwnd_pkts(&self, now_ns: u64) -> Option<u32> {
-        let beginning = self.to.engine().memory().beginning(self.to.address, seconds(now_ns));
+        let beginning = self.to.engine().memory().start(self.to.address, seconds(now_ns));
         Some(beginning.initial_cwnd_pkts).filter(|pkts| *pkts > 0)
     }
 

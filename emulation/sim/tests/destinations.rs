@@ -14,7 +14,7 @@ struct Believer;
 
 impl Policy for Believer {
     fn begin(&mut self, path: &PathState, _now: Time) -> &'static str {
-        path.suited.unwrap_or("cubic")
+        path.remembered_arm.unwrap_or("cubic")
     }
     fn observe(&mut self, _m: &Measurement, _arm: &'static str, _now: Time) {}
     fn proposal(&mut self) -> Option<Proposal> {

@@ -1,4 +1,4 @@
-//! What suited a destination before: the arm for a flow that has shown nothing yet.
+//! What is remembered of destinations: the arm for a flow that has shown nothing yet.
 //!
 //! Zhou et al., Antelope (ICNP 2021), section IV-A, algorithm 2: for each address and its prefix
 //! the arms picked there are counted; at each new pick older ones lose weight, and the heaviest is
@@ -142,7 +142,7 @@ impl Entry {
     }
 }
 
-/// The arm that suited a destination.
+/// The arm that is remembered of a destination.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Remembered {
     pub arm: &'static str,
@@ -153,7 +153,7 @@ pub struct Remembered {
 
 /// How a flow to a destination begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Beginning {
+pub struct RememberedStart {
     /// With that arm, if one is known.
     pub arm: Option<&'static str>,
     /// With that window, in segments; 0 leaves what it would be.
@@ -192,7 +192,7 @@ pub enum Refusal {
     Off,
 }
 
-/// Destinations and the arms that suited them.
+/// Destinations and what is remembered of each.
 #[derive(Clone, Debug)]
 pub struct Memory {
     enabled: bool,
@@ -280,8 +280,8 @@ impl Memory {
         entry
     }
 
-    /// What suited that address, or else its network.
-    pub fn recall(&mut self, address: IpAddr, now_s: u64) -> Option<Remembered> {
+    /// What is remembered of that address, or else of its network; `None` if nothing is.
+    pub fn remembered(&mut self, address: IpAddr, now_s: u64) -> Option<Remembered> {
         let networks = [Network::host(address), Network::around(address)];
         networks.into_iter().find_map(|of| {
             let entry = self.entries.get(&of)?;
@@ -291,16 +291,16 @@ impl Memory {
     }
 
     /// How a flow to that address begins.
-    pub fn beginning(&self, address: IpAddr, now_s: u64) -> Beginning {
-        self.beginning_of(Network::host(address), now_s)
+    pub fn start(&self, address: IpAddr, now_s: u64) -> RememberedStart {
+        self.start_of(Network::host(address), now_s)
     }
 
     /// What an address does not have of its own, its network has.
-    fn beginning_of(&self, network: Network, now_s: u64) -> Beginning {
+    fn start_of(&self, network: Network, now_s: u64) -> RememberedStart {
         let known = || self.known_of(network, now_s);
         let own = known().map(|entry| entry.initial_cwnd_pkts).find(|pkts| *pkts > 0);
         let all = known().next().map(|_| self.initial_cwnd_pkts);
-        Beginning {
+        RememberedStart {
             arm: known().find_map(|entry| Some(entry.best()?.0)),
             initial_cwnd_pkts: own.or(all).unwrap_or(0),
         }
@@ -315,9 +315,9 @@ impl Memory {
 
     /// How flows to each destination begin that is remembered at `now_s`. The longest prefix that
     /// an address has here is what holds for it.
-    pub fn beginnings(&self, now_s: u64) -> impl Iterator<Item = (Network, Beginning)> {
+    pub fn starts(&self, now_s: u64) -> impl Iterator<Item = (Network, RememberedStart)> {
         let live = self.entries.iter().filter(move |(_, entry)| entry.until_s >= now_s);
-        live.map(move |(network, _)| (*network, self.beginning_of(*network, now_s)))
+        live.map(move |(network, _)| (*network, self.start_of(*network, now_s)))
     }
 
     /// Gives a destination an initial window of its own, in segments; 0: none.

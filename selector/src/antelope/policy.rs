@@ -2,7 +2,7 @@
 //!
 //! Zhou et al., "A Machine Learning-based Framework for Dynamic Selection of Congestion Control
 //! Algorithms", section IV-A, algorithm 1: each data unit's features go through a model per arm;
-//! the arm that is best in M units one after the other gets the flow. What suited a destination
+//! the arm that is best in M units one after the other gets the flow. What is remembered of a destination
 //! before (algorithm 2, [`super::memory`]) has a flow from its first packet.
 //!
 //! Differs from the paper:
@@ -324,8 +324,8 @@ impl Policy for Antelope {
         (self.began, self.sampling, self.explored_at) = (now, Sampling::begin(now), now);
         self.draws = (self.config.explore_every_s > 0).then(|| Draws::of(path, now));
         let first = remuda_algorithms::arm(&self.config.first).map_or(self.arm, |arm| arm.name);
-        let suited = path.suited.filter(|arm| self.model.arms().contains(arm));
-        self.arm = suited.filter(|_| !self.config.dry_run).unwrap_or(first);
+        let remembered_arm = path.remembered_arm.filter(|arm| self.model.arms().contains(arm));
+        self.arm = remembered_arm.filter(|_| !self.config.dry_run).unwrap_or(first);
         self.arm
     }
 
@@ -502,13 +502,15 @@ mod tests {
 
     #[test]
     fn what_suited_a_destination_has_the_flow_first_if_the_model_knows_it() {
-        for (suited, want) in [(Some("vegas"), "vegas"), (Some("reno"), "bbr"), (None, "bbr")] {
+        for (remembered_arm, want) in
+            [(Some("vegas"), "vegas"), (Some("reno"), "bbr"), (None, "bbr")]
+        {
             let mut antelope =
                 ArmRunner::new(Antelope::new(AntelopeConfig::default(), Some(slot([0.5, 0.5]))));
             let mut path = path();
-            path.suited = suited;
+            path.remembered_arm = remembered_arm;
             antelope.resume(&path, Time::ZERO);
-            assert_eq!(antelope.arm(), want, "{suited:?}");
+            assert_eq!(antelope.arm(), want, "{remembered_arm:?}");
         }
     }
 

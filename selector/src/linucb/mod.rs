@@ -25,7 +25,7 @@
 //!     it stays with CUBIC where that earns 0.4, and BBR would earn more than twice as much;
 //!   - a turn in which the application had too little to send teaches nothing, and nothing is
 //!     decided after it;
-//!   - of equal bounds the first arm's counts, and first is CUBIC, or the arm that suited the
+//!   - of equal bounds the first arm's counts, and first is CUBIC, or the arm remembered of the
 //!     destination before.
 //!
 //! An arm may have the highest bound because little is known of it. That does not count as
@@ -208,7 +208,7 @@ impl Policy for LinUcb {
         *self = Self::new(self.config.clone(), self.prior.clone());
         self.wants = path.wants;
         self.sampling = Sampling::begin(now);
-        let first = first(path.suited);
+        let first = first(path.remembered_arm);
         self.turn = Turn::begin(first, now);
         first
     }

@@ -40,19 +40,19 @@ static __always_inline void look_at_remote(struct remuda_destination *to, struct
 static __always_inline void begin_as_remembered(struct sock *sk, u64 now_ns)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	struct remuda_beginning *beginning;
+	struct remuda_remembered *remembered;
 	struct remuda_destination to;
 	struct remuda_shared *s;
 
 	if (tp->data_segs_out || agent_is_late(now_ns))
 		return;
 	look_at_remote(&to, sk);
-	beginning = bpf_map_lookup_elem(&remuda_destinations, &to);
-	if (!beginning)
+	remembered = bpf_map_lookup_elem(&remuda_destinations, &to);
+	if (!remembered)
 		return;
-	PRIV(sk)[PRIV_BORN] = beginning->program;
-	if (beginning->initial_cwnd_pkts && tp->snd_cwnd > 1)
-		set_cwnd_pkts(tp, beginning->initial_cwnd_pkts);
+	PRIV(sk)[PRIV_FIRST_PROGRAM] = remembered->program;
+	if (remembered->initial_cwnd_pkts && tp->snd_cwnd > 1)
+		set_cwnd_pkts(tp, remembered->initial_cwnd_pkts);
 	s = shared();
 	if (s)
 		__sync_fetch_and_add(&s->remembered, 1);

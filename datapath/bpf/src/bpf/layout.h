@@ -134,7 +134,7 @@ struct remuda_destination {
 };
 
 /* How a flow to such a network begins */
-struct remuda_beginning {
+struct remuda_remembered {
 	u32 program; /* index in the jump table; 0: none */
 	u32 initial_cwnd_pkts; /* 0: the kernel's */
 };
@@ -210,7 +210,7 @@ _Static_assert(sizeof(struct remuda_report) == 56 + 8 * REMUDA_REPORT_REGS, "lay
 _Static_assert(sizeof(struct remuda_look) == 104, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, sid) == 100, "layout.rs");
 _Static_assert(sizeof(struct remuda_destination) == 20, "layout.rs");
-_Static_assert(sizeof(struct remuda_beginning) == 8, "layout.rs");
+_Static_assert(sizeof(struct remuda_remembered) == 8, "layout.rs");
 _Static_assert(sizeof(struct remuda_config) == 64, "layout.rs");
 _Static_assert(sizeof(struct remuda_shared) == 104, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, r) ==

@@ -74,7 +74,7 @@ struct {
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct remuda_destination);
-	__type(value, struct remuda_beginning);
+	__type(value, struct remuda_remembered);
 } remuda_destinations SEC(".maps");
 
 /* Reports. When the ring is full, a report is dropped and counted in lost_reports. */
@@ -106,7 +106,7 @@ enum remuda_priv {
 	PRIV_SID = 1,     /* 0: no slot, the flow runs its fallback */
 	PRIV_SEQ = 2,     /* seq of the slot when the flow last took its words */
 	PRIV_FALLBACK = 3,
-	PRIV_BORN = 4, /* program that measures the flow until the agent names one; 0: none */
+	PRIV_FIRST_PROGRAM = 4, /* program that measures the flow until the agent names one; 0: none */
 };
 
 static __always_inline struct remuda_shared *shared(void)

@@ -100,7 +100,7 @@ void BPF_PROG(remuda_init, struct sock *sk)
 	struct remuda_flow *f;
 	u32 sid;
 
-	for (int i = 0; i <= PRIV_BORN; i++)
+	for (int i = 0; i <= PRIV_FIRST_PROGRAM; i++)
 		PRIV(sk)[i] = 0;
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!f || come_back(sk, f))
@@ -172,9 +172,9 @@ static __always_inline bool take_program(struct sock *sk, struct remuda_slot *sl
 		/* Version 0 makes the program set its registers anew. If the agent names the
 		 * program that the flow began with, its measurements are kept.
 		 */
-		if (program != PRIV(sk)[PRIV_BORN])
+		if (program != PRIV(sk)[PRIV_FIRST_PROGRAM])
 			f->program_version = 0;
-		PRIV(sk)[PRIV_BORN] = 0;
+		PRIV(sk)[PRIV_FIRST_PROGRAM] = 0;
 		PRIV(sk)[PRIV_PROGRAM] = program;
 	}
 	return false;
@@ -213,7 +213,7 @@ void BPF_PROG(remuda_cong_control, struct sock *sk, u32 ack, int flag,
 	run_reno(sk, rs);
 	if (sid && !PRIV(sk)[PRIV_PROGRAM]) {
 		keep_info(sk, sid);
-		bpf_tail_call(ctx, &remuda_programs, (u32)PRIV(sk)[PRIV_BORN]);
+		bpf_tail_call(ctx, &remuda_programs, (u32)PRIV(sk)[PRIV_FIRST_PROGRAM]);
 	}
 }
 

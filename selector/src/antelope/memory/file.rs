@@ -193,7 +193,7 @@ mod tests {
         let mut again = parse(&text).unwrap();
         assert_eq!(again.to_json(7, 1_000), text);
         let of = |memory: &mut Memory, address: &str, now_s| {
-            memory.recall(address.parse().unwrap(), now_s).map(|it| it.arm)
+            memory.remembered(address.parse().unwrap(), now_s).map(|it| it.arm)
         };
         assert_eq!(of(&mut again, "2001:db8::2", 7), Some("copa"));
         // Its network had been idle for 10 s when it was saved, and has 3600 s.

@@ -18,7 +18,7 @@ fn memory() -> Memory {
 }
 
 fn arm(memory: &mut Memory, address: &str, now_s: u64) -> Option<&'static str> {
-    memory.recall(at(address), now_s).map(|it| it.arm)
+    memory.remembered(at(address), now_s).map(|it| it.arm)
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn an_unknown_address_is_answered_by_its_network() {
         ("2001:db8:1:fe00::1", None, ""),
     ];
     for (address, want, of) in rows {
-        let got = memory.recall(at(address), 100);
+        let got = memory.remembered(at(address), 100);
         assert_eq!(got.map(|it| it.arm), want, "{address}");
         assert_eq!(got.map(|it| it.of.to_string()).unwrap_or_default(), of);
     }
@@ -77,7 +77,7 @@ fn what_is_old_is_forgotten() {
     assert_eq!(arm(&mut memory, "192.0.2.7", 13_600), Some("bbr"));
     assert_eq!(arm(&mut memory, "192.0.2.7", 13_601), None);
     assert_eq!(arm(&mut memory, "192.0.2.200", 13_601), None);
-    assert_eq!(memory.beginnings(13_601).count(), 0);
+    assert_eq!(memory.starts(13_601).count(), 0);
     assert_eq!(memory.len(), 2);
     memory.prune(13_601);
     assert!(memory.is_empty());
@@ -102,13 +102,13 @@ fn the_least_recently_used_makes_room() {
 fn a_memory_that_is_off_remembers_nothing() {
     let mut memory = Memory::new(&MemoryConfig { enabled: false, ..MemoryConfig::default() });
     assert!(!memory.note(at("192.0.2.7"), "bbr", 1.0, 100));
-    assert_eq!(memory.recall(at("192.0.2.7"), 100), None);
+    assert_eq!(memory.remembered(at("192.0.2.7"), 100), None);
     assert_eq!(memory.set_initial_cwnd(network("192.0.2.7"), 10, 100), Err(Refusal::Off));
     assert!(memory.is_empty());
 }
 
 fn begins(memory: &Memory, address: &str) -> (Option<&'static str>, u32) {
-    let Beginning { arm, initial_cwnd_pkts } = memory.beginning(at(address), 100);
+    let RememberedStart { arm, initial_cwnd_pkts } = memory.start(at(address), 100);
     (arm, initial_cwnd_pkts)
 }
 
@@ -241,10 +241,10 @@ proptest! {
             prop_assert!(memory.len() <= 6);
             prop_assert!(memory.entries.iter().all(|(_, it)| it.weights.len() <= ARMS_MAX));
         }
-        let beginnings: Vec<(Network, Beginning)> = memory.beginnings(now_s).collect();
-        for (network, beginning) in beginnings {
+        let starts: Vec<(Network, RememberedStart)> = memory.starts(now_s).collect();
+        for (network, beginning) in starts {
             if network.is_host() {
-                let recalled = memory.recall(network.address(), now_s).map(|it| it.arm);
+                let recalled = memory.remembered(network.address(), now_s).map(|it| it.arm);
                 prop_assert_eq!(recalled, beginning.arm);
             }
         }
