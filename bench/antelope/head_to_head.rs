@@ -10,7 +10,7 @@
 
 use crate::antelope::Error;
 use crate::antelope::measure::{Keep, Settings};
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use remuda_matrix::{Interval, Job, Loss, Only, Plan, Progress, Rank, Row, ranking, versus};
 use remuda_samples::suite::PREFIX;
 use remuda_scenarios::{Driver, Suite};
@@ -99,7 +99,7 @@ pub fn run(
     // Drawn environments represent real paths, so they count with their neighbours.
     plan.jobs.retain(|job| job.environment.suite == DRAWN || is_alone(job));
     let store = keep.store("antelope-table head to head")?;
-    let with = (store.as_ref(), &Arc::new(Config::default()));
+    let with = (store.as_ref(), &Arc::new(Setup::default()));
     let done = remuda_matrix::run(&plan, with, (jobs, stopped), progress);
     let all = done.len();
     let rows = done.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;

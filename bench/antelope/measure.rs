@@ -3,7 +3,7 @@
 use crate::antelope::figures::Figures;
 use crate::antelope::scene::{Extent, Scene};
 use crate::antelope::{Error, live};
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use remuda_matrix::{Done, Interval, Plan, Progress, Store, bootstrap, code_version};
 use remuda_scenarios::outcome::Engine;
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,7 +126,7 @@ pub fn simulate(
     let cases = settings.cases(&Scene::all(), Engine::Sim);
     let plan = settings.plan(&cases)?;
     let store = keep.store("antelope-table")?;
-    let with = (store.as_ref(), &Arc::new(Config::default()));
+    let with = (store.as_ref(), &Arc::new(Setup::default()));
     let of = |job: &_, outcome: &_| Ok(Figures::of(job, outcome));
     let done = remuda_matrix::measure(&plan, with, (jobs, stopped), progress, of);
     Measured::of(cases, done, settings.seeds())

@@ -93,7 +93,8 @@ impl fmt::Display for Scenario {
         };
         write!(
             f,
-            "{arm}, {rate_mbit_per_sec} Mbit/s, {buffer_bdp} BDP, {loss_percent} % loss{marks}{trouble}"
+            "{arm}, {rate_mbit_per_sec} Mbit/s, {buffer_bdp} BDP, {loss_percent} % \
+             loss{marks}{trouble}"
         )
     }
 }

@@ -63,8 +63,8 @@ impl Verdict {
     }
 }
 
-/// What the last column says. With reordering or pauses, ours may send fewer segments again than the
-/// kernel's by more than the tolerance: the table says so.
+/// What the last column says. With reordering or pauses, ours may send fewer segments again than
+/// the kernel's by more than the tolerance: the table says so.
 fn verdict(v: &Verdict) -> &'static str {
     let [kernel, ours] = v.retransmitted;
     let is_fewer = kernel - ours > TROUBLE_TOLERANCE * kernel;

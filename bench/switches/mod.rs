@@ -113,7 +113,7 @@ fn scenario(
 fn run(scenario: &Scenario, hand_off: HandOff) -> Result<Outcome, Error> {
     let mut config = Config::default();
     config.guard.hand_off = hand_off;
-    let mut simulation = Simulation::with_config(scenario, &Arc::new(config))?;
+    let mut simulation = Simulation::with_setup(scenario, &Arc::new(config.into()))?;
     while !simulation.is_over() {
         let next = simulation.now() + Nanos::from_millis(1_000);
         simulation.run_until(next);

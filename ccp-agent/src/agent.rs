@@ -12,7 +12,7 @@ use crate::memory::Keeper;
 use crate::run_dir::{self, RunDir};
 use crate::run_loop::{Datapaths, RunLoop};
 use crate::samples::SampleKeeper;
-use crate::{Error, application, clock, control, programs};
+use crate::{Error, Setup, application, clock, control, programs};
 use remuda_bpf::{Datapath, DefaultAlgorithm, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::Path;
@@ -22,26 +22,28 @@ use std::sync::{Arc, Mutex, mpsc};
 /// Runs until SIGINT or SIGTERM. `ready` is called once flows are served: not before the kernel has
 /// all programs, which takes it a while. The control socket takes requests from the start, and
 /// answers them from then on.
-pub fn run(config: Config, ready: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+pub fn run(setup: impl Into<Setup>, ready: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(on("signal handler"))?;
     }
-    run_until(config, stop, ready)
+    run_until(setup, stop, ready)
 }
 
 /// As [`run`], until `stop`.
 pub fn run_until(
-    config: Config,
+    setup: impl Into<Setup>,
     stop: Arc<AtomicBool>,
     ready: impl FnOnce() + Send + 'static,
 ) -> Result<(), Error> {
-    config.validate()?;
+    let setup = setup.into();
+    setup.validate()?;
+    let config = setup.config.clone();
     programs::ours()?; // a program that breaks a rule is an error now, not at a READY
     let run_dir = RunDir::take(&config.agent.run_dir)?;
     let log_path = run_dir::event_log(run_dir.path());
     let log = EventLog::open(&log_path, config.agent.event_log_bytes_max)?;
-    let host = Arc::new(Mutex::new(Host::new(config.clone(), Box::new(log))));
+    let host = Arc::new(Mutex::new(Host::new(setup.clone(), Box::new(log))));
     let keeper = Keeper::start(&config, &host);
     let samples = SampleKeeper::start(&config, &host);
     let unix = UnixEnd::bind(&run_dir::datapath_socket(run_dir.path()))?;
@@ -52,7 +54,7 @@ pub fn run_until(
     let datapaths = Datapaths { bpf, module, netlink, unix: Some(unix) };
     let (answer, answered) = mpsc::channel();
     let _control = control::serve(run_dir.path(), Arc::clone(&host), answered)?;
-    let _door = door::open(run_dir.path(), config.authors.clone(), Arc::clone(&host))?;
+    let _door = door::open(run_dir.path(), setup.authors.clone(), Arc::clone(&host))?;
     let applications = config.agent.applications;
     let _applications = applications
         .then(|| application::serve(run_dir.path(), Arc::clone(&host), sockets))

@@ -1,23 +1,17 @@
 //! The agent's configuration. It is one struct, read from TOML; unknown keys are errors.
 
-use crate::author::Authors;
 use crate::error::on;
 use crate::guard::GuardConfig;
 use crate::online::OnlineConfig;
 use crate::prefer::Rules;
 use crate::samples::SamplesConfig;
 use crate::{Error, catalogue};
-use remuda_algorithms::Loaded;
-use remuda_algorithms::remy::{self, tree, tree::Tree};
 use remuda_selector::PolicyConfig;
 use remuda_selector::antelope::memory::MemoryConfig;
-use remuda_selector::antelope::model::{self, Model};
-use remuda_selector::linucb::prior::{self, Prior};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A larger configuration file is refused.
@@ -46,12 +40,6 @@ pub struct Config {
     /// matching rule counts.
     #[serde(skip_serializing_if = "Rules::is_empty")]
     pub prefer: Rules,
-    /// Tables and models that [`Config::load`] has read.
-    #[serde(skip)]
-    pub loaded: Loaded,
-    /// Arms that run in other processes; they can appear and disappear at any time.
-    #[serde(skip)]
-    pub authors: Authors,
 }
 
 /// Files that single arms need.
@@ -100,9 +88,9 @@ pub struct AgentConfig {
     /// Also drive this host's Linux TCP through the kernel module tcp_remuda, whenever it is
     /// loaded.
     pub module: bool,
-    /// Drive Linux TCP of this host through CCP's own module, ccp-kernel, which speaks netlink, whenever
-    /// the module is loaded. Any local user may send to its netlink group; the agent takes messages
-    /// of the kernel alone.
+    /// Drive Linux TCP of this host through CCP's own module, ccp-kernel, which speaks netlink,
+    /// whenever the module is loaded. Any local user may send to its netlink group; the agent takes
+    /// messages of the kernel alone.
     pub netlink: bool,
     /// Let applications of any user set the preference of their own sockets. The socket for them is
     /// the path of run_dir with `.sock` appended.
@@ -160,18 +148,19 @@ impl Config {
     pub fn parse(text: &str, path: &str) -> Result<Self, Error> {
         let refuse = |rule: String| Error::Config { path: path.to_owned(), rule };
         let config: Self = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
-        config.check().map_err(refuse)?;
+        config.check(&[]).map_err(refuse)?;
         Ok(config)
     }
 
-    /// Checks the configuration again, after flags have changed it.
-    pub fn validate(&self) -> Result<(), Error> {
+    /// Checks the configuration again, after flags have changed it. The default driver may be one of
+    /// `authored`, the names of authors' arms.
+    pub fn validate(&self, authored: &[&str]) -> Result<(), Error> {
         let path = "the configuration".to_owned();
-        self.check().map_err(|rule| Error::Config { path, rule })
+        self.check(authored).map_err(|rule| Error::Config { path, rule })
     }
 
     /// Checks each value; the message names key, value and allowed range.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self, authored: &[&str]) -> Result<(), String> {
         let a = &self.agent;
         for (key, value, least, most) in [
             ("agent.heartbeat_timeout_ms", a.heartbeat_timeout_ms, 100, 60_000),
@@ -196,36 +185,13 @@ impl Config {
             let rule = "it equals agent.run_dir; give each directory its own path";
             return Err(format!("agent.state_dir = {:?}: {rule}", a.run_dir));
         }
-        catalogue::kind_of(&a.default, self).map_err(|error| format!("agent.default: {error}"))?;
+        let default = catalogue::kind_of(&a.default, authored);
+        default.map_err(|error| format!("agent.default: {error}"))?;
         self.guard.check()?;
         self.memory.validate().map_err(|error| error.to_string())?;
         self.samples.check()?;
         self.online.check()?;
         self.policy.validate().map_err(|error| error.to_string())
-    }
-
-    /// Reads the tables and models that the configuration names. Call this once, before building
-    /// flows.
-    pub fn load(&mut self) -> Result<(), Error> {
-        let path = "the configuration".to_owned();
-        self.prefer.check().map_err(|rule| Error::Config { path, rule })?;
-        if let Some(path) = &self.arms.remy_table {
-            let bytes = bounded(path, tree::BYTES_MAX)?;
-            let refuse = |rule: String| refusal(path, "arms.remy_table", &rule);
-            let tree = Tree::parse(&bytes).map_err(|error| refuse(error.to_string()))?;
-            self.loaded.put(remy::TABLE, tree);
-        }
-        if let Some(path) = &self.policy.antelope.model {
-            let model = Arc::new(antelope_model(path)?);
-            self.policy.antelope.loaded = Some(self.loaded.put("antelope", model));
-        }
-        let linucb = &mut self.policy.linucb;
-        if let Some(path) = &linucb.prior {
-            let prior = Prior::parse(&bounded(path, prior::BYTES_MAX)?);
-            let refuse = |rule: String| refusal(path, "policy.linucb.prior", &rule);
-            linucb.learned = prior.map_err(|error| refuse(error.to_string()))?;
-        }
-        Ok(())
     }
 
     /// The directory for what survives a restart.
@@ -242,54 +208,9 @@ impl Config {
     }
 }
 
-/// Reads at most `bytes_max + 1` bytes, so the caller can tell that a file is too large.
-fn bounded(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
-    let file = File::open(path).map_err(on(path.display()))?;
-    let mut bytes = Vec::new();
-    let mut limited = file.take(bytes_max as u64 + 1);
-    limited.read_to_end(&mut bytes).map_err(on(path.display()))?;
-    Ok(bytes)
-}
-
-fn refusal(path: &Path, key: &str, rule: &str) -> Error {
-    Error::Config { path: path.display().to_string(), rule: format!("{key}: {rule}") }
-}
-
-/// Reads the file of an Antelope model.
-pub fn antelope_text(path: &Path) -> Result<String, Error> {
-    let refuse = |rule: &str| refusal(path, "policy.antelope.model", rule);
-    let bytes = bounded(path, model::BYTES_MAX)?;
-    if bytes.len() > model::BYTES_MAX {
-        return Err(refuse("is larger than 64 MiB; a model has at most 64 MiB"));
-    }
-    String::from_utf8(bytes).map_err(|_| refuse("is not UTF-8 text"))
-}
-
-fn antelope_model(path: &Path) -> Result<Model, Error> {
-    let model = Model::parse(&antelope_text(path)?);
-    model.map_err(|error| refusal(path, "policy.antelope.model", &error.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_model_that_is_none_is_refused_by_file_key_and_rule() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("model.json");
-        for (text, want) in [("{", "not a model"), ("\u{1}", "not a model")] {
-            std::fs::write(&path, text).expect("it is written");
-            let mut config = Config::default();
-            config.policy.antelope.model = Some(path.clone());
-            let error = config.load().expect_err(want).to_string();
-            assert!(error.contains("model.json") && error.contains(want), "{error}");
-            assert!(error.contains("policy.antelope.model"), "{error}");
-        }
-        let mut config = Config::default();
-        config.policy.antelope.model = Some(folder.path().join("none.json"));
-        config.load().expect_err("there is no such file");
-    }
 
     fn refused(text: &str, part: &str) {
         let error = Config::parse(text, "remuda.toml").expect_err("it is refused").to_string();
@@ -350,26 +271,5 @@ mod tests {
         refused("[samples]\nbytes_max = 1", "samples.bytes_max = 1");
         refused("[memory]\nttl = 0", "unknown field `ttl`");
         refused("agent = ", "agent");
-    }
-
-    #[test]
-    fn a_prior_is_read_whole_or_refused_by_file_key_and_rule() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("prior.json");
-        let mut config = Config::default();
-        config.policy.linucb.prior = Some(path.clone());
-        let error = config.load().expect_err("there is no file").to_string();
-        assert!(error.contains("prior.json"), "{error}");
-        let schema = remuda_selector::features::SchemaHash::ours();
-        let of = |version: u32| {
-            format!("{{\"version\": {version}, \"schema\": \"{schema}\", \"arms\": {{}}}}")
-        };
-        std::fs::write(&path, of(2)).expect("it is written");
-        let error = config.load().expect_err("another version").to_string();
-        let rule = "prior.json: policy.linucb.prior: version = 2: it must be 1";
-        assert!(error.contains(rule), "{error}");
-        assert_eq!(config.policy.linucb.learned, Prior::default());
-        std::fs::write(&path, of(1)).expect("it is written");
-        config.load().expect("it is a prior");
     }
 }

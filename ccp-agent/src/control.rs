@@ -17,6 +17,7 @@ use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
 use remuda_algorithms::Slot;
 use remuda_selector::antelope::memory::{self, Network};
 use remuda_selector::antelope::model::Model;
+use remuda_selector::antelope::policy::MODEL;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -201,8 +202,8 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
         Request::Flows {} => Answer::Flows { flows: lock(host).rows() },
         Request::Set { target, to } => {
             // Before the lock: to ask the kernel for an algorithm may load a module.
-            let config = lock(host).config.clone();
-            catalogue::kind_of(to, &config)?;
+            let authors = lock(host).setup.authors.clone();
+            catalogue::kind_of(to, &authors.names())?;
             Answer::Set { flows: lock(host).set(*target, to)? }
         }
         Request::Prefer { order } => {
@@ -216,7 +217,7 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
             Answer::PreferredNoMore { orders, flows }
         }
         Request::Programs {} => {
-            let authors = lock(host).config.authors.clone();
+            let authors = lock(host).setup.authors.clone();
             let mut programs = program_rows()?;
             programs.extend(authored_rows(&authors));
             Answer::Programs { programs, policies: policy_rows() }
@@ -226,8 +227,8 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
             Answer::Status(Box::new(Status {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 pid: std::process::id(),
-                default: host.config.agent.default.clone(),
-                name: host.config.agent.name.clone(),
+                default: host.setup.config.agent.default.clone(),
+                name: host.setup.config.agent.name.clone(),
                 flows: host.rows().len(),
                 counts: host.counts,
             }))
@@ -252,8 +253,8 @@ fn report(host: &Mutex<Host>) -> Report {
     if let Some(online) = online {
         return online::with(&online, host, |online| online.report());
     }
-    let loaded = lock(host).config.policy.antelope.loaded.clone();
-    Report::unwatched(&loaded.as_ref().map_or_else(Model::shipped, Slot::get))
+    let slot = lock(host).setup.loaded.slot(MODEL);
+    Report::unwatched(&slot.as_ref().map_or_else(Model::shipped, Slot::get))
 }
 
 fn order(

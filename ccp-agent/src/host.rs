@@ -6,9 +6,8 @@
 
 mod prefer;
 
-use crate::catalogue::{self, Kind};
+use crate::catalogue::Kind;
 use crate::clock::Clock;
-use crate::config::Config;
 use crate::datapath::{Agent, Obey, Peer};
 use crate::events::{Event, Recorder};
 use crate::flow::{Driver, Flow, Row, Start};
@@ -17,7 +16,7 @@ use crate::memory::Memory;
 use crate::online::Online;
 use crate::prefer::Preferences;
 use crate::samples::SampleBuffer;
-use crate::{Error, programs};
+use crate::{Error, Setup, programs};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Why, native};
 use remuda_selector::antelope::memory::Network;
@@ -55,8 +54,8 @@ pub struct Counts {
 }
 
 pub struct Host {
-    /// The configuration in force.
-    pub config: Config,
+    /// The configuration in force, and what is loaded and connected.
+    pub setup: Setup,
     pub counts: Counts,
     pub samples: SampleBuffer,
     /// The model in force and how well it predicts; `None` where models are not replaced. Take its
@@ -109,17 +108,19 @@ fn abilities(bits: u32) -> Abilities {
 }
 
 impl Host {
-    pub fn new(config: Config, recorder: Box<dyn Recorder>) -> Self {
-        Self::with_clock(config, recorder, Clock::Monotonic)
+    pub fn new(setup: impl Into<Setup>, recorder: Box<dyn Recorder>) -> Self {
+        Self::with_clock(setup, recorder, Clock::Monotonic)
     }
 
     /// A host that takes the time from `clock`.
-    pub fn with_clock(config: Config, recorder: Box<dyn Recorder>, clock: Clock) -> Self {
+    pub fn with_clock(setup: impl Into<Setup>, recorder: Box<dyn Recorder>, clock: Clock) -> Self {
+        let setup = setup.into();
+        let config = &setup.config;
         Self {
             default_of_ours: config.agent.default.clone(),
             preferences: Preferences::new(&config.prefer),
-            flows: Flows::new(&config),
-            config,
+            flows: Flows::new(config),
+            setup,
             counts: Counts::default(),
             samples: SampleBuffer::default(),
             online: None,
@@ -165,14 +166,14 @@ impl Host {
         // Looking up a kernel algorithm may load a module. So do it only for a datapath that can
         // use one.
         let is_usable = abilities.native || native::kernel_name(requested).is_none();
-        let is_known = is_usable && catalogue::kind_of(requested, &self.config).is_ok();
-        let driver = if is_known { requested } else { &self.config.agent.default };
-        match catalogue::build(driver, &self.config) {
+        let is_known = is_usable && self.setup.kind_of(requested).is_ok();
+        let driver = if is_known { requested } else { &self.setup.config.agent.default };
+        match Driver::build(driver, &self.setup) {
             Ok(controller) => Ok((driver.to_owned(), controller)),
             // The author of the default has left since.
             Err(_) => {
                 let driver = self.default_of_ours.clone();
-                catalogue::build(&driver, &self.config).map(|controller| (driver, controller))
+                Driver::build(&driver, &self.setup).map(|controller| (driver, controller))
             }
         }
     }
@@ -208,8 +209,8 @@ impl Host {
         flow.prefer_from_start(wants, by);
         self.keys.insert(id, key.clone());
         self.ids.insert(key, id);
-        let Self { flows, config, recorder, .. } = self;
-        flows.start(flow, step.with(config, &mut **recorder));
+        let Self { flows, setup, recorder, .. } = self;
+        flows.start(flow, step.with(setup, &mut **recorder));
     }
 
     /// Handles a report. Returns false if this agent does not know the flow.
@@ -219,9 +220,9 @@ impl Host {
             return false;
         };
         self.counts.reports += 1;
-        let Self { flows, config, recorder, samples, .. } = self;
+        let Self { flows, setup, recorder, samples, .. } = self;
         let mut recorder = samples.recorder(&mut **recorder);
-        if !flows.report(*id, report, step.with(config, &mut recorder)) {
+        if !flows.report(*id, report, step.with(setup, &mut recorder)) {
             self.counts.stale_reports += 1;
         }
         true
@@ -230,14 +231,14 @@ impl Host {
     /// Removes the arms of authors that have left. If one was the default, new flows get the
     /// default of before.
     pub fn authors_went(&mut self) {
-        let arms = self.config.authors.remove_ended();
+        let arms = self.setup.authors.remove_ended();
         if arms.is_empty() {
             return;
         }
         self.recorder.record(None, &Event::AuthorWent { arms: arms.clone() });
-        if arms.contains(&self.config.agent.default.as_str()) {
+        if arms.contains(&self.setup.config.agent.default.as_str()) {
             let to = self.default_of_ours.clone();
-            let from = std::mem::replace(&mut self.config.agent.default, to.clone());
+            let from = std::mem::replace(&mut self.setup.config.agent.default, to.clone());
             self.recorder.record(None, &Event::DefaultChanged { from, to });
         }
         self.answered(&arms);
@@ -260,8 +261,8 @@ impl Host {
             let Some(key) = self.keys.get(&id).cloned() else { continue };
             reach(&key.0, &mut |datapath| {
                 self.ordering(datapath, &key.0, |host, orders| {
-                    let Self { flows, config, recorder, .. } = host;
-                    flows.poke(id, Now { now_us, orders }.with(config, &mut **recorder));
+                    let Self { flows, setup, recorder, .. } = host;
+                    flows.poke(id, Now { now_us, orders }.with(setup, &mut **recorder));
                 });
             });
         }
@@ -283,8 +284,8 @@ impl Host {
             let Some(key) = self.keys.get(&id).cloned() else { continue };
             reach(&key.0, &mut |datapath| {
                 self.ordering(datapath, &key.0, |host, orders| {
-                    let Self { flows, config, recorder, .. } = host;
-                    flows.wake(id, Now { now_us, orders }.with(config, &mut **recorder));
+                    let Self { flows, setup, recorder, .. } = host;
+                    flows.wake(id, Now { now_us, orders }.with(setup, &mut **recorder));
                 });
             });
         }
@@ -366,7 +367,7 @@ impl Host {
 
     /// Gives flows another driver by an operator's order. Returns how many running flows change.
     pub fn set(&mut self, target: Target, name: &str) -> Result<usize, Error> {
-        let kind = catalogue::kind_of(name, &self.config)?;
+        let kind = self.setup.kind_of(name)?;
         let what = if kind == Kind::Arm { "pinned by an operator" } else { "an operator's policy" };
         let ids: Vec<u32> = match target {
             Target::New => Vec::new(),
@@ -375,8 +376,8 @@ impl Host {
             Target::Flow(id) => return Err(Error::no_flow(id)),
         };
         if !matches!(target, Target::Flow(_)) {
-            let from = std::mem::replace(&mut self.config.agent.default, name.to_owned());
-            if !self.config.authors.names().contains(&name) {
+            let from = std::mem::replace(&mut self.setup.config.agent.default, name.to_owned());
+            if !self.setup.authors.names().contains(&name) {
                 name.clone_into(&mut self.default_of_ours);
             }
             let changed = Event::DefaultChanged { from, to: name.to_owned() };
@@ -461,10 +462,10 @@ struct Now<'a> {
 }
 
 impl<'a> Now<'a> {
-    fn with<'s>(self, config: &'s Config, recorder: &'s mut dyn Recorder) -> Step<'s>
+    fn with<'s>(self, setup: &'s Setup, recorder: &'s mut dyn Recorder) -> Step<'s>
     where
         'a: 's,
     {
-        Step { config, recorder, orders: self.orders, now_us: self.now_us }
+        Step { setup, recorder, orders: self.orders, now_us: self.now_us }
     }
 }

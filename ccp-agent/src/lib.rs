@@ -32,8 +32,10 @@ pub mod programs;
 pub mod run_dir;
 pub mod run_loop;
 pub mod samples;
+pub mod setup;
 mod state_file;
 mod trial;
 
 pub use config::Config;
 pub use error::Error;
+pub use setup::Setup;

@@ -88,7 +88,7 @@ pub struct RunLoop<'a> {
 
 impl<'a> RunLoop<'a> {
     pub fn new(datapaths: Datapaths, host: &'a Mutex<Host>) -> Self {
-        let authors = lock(host).config.authors.clone();
+        let authors = lock(host).setup.authors.clone();
         let in_kernel = InKernel::default();
         Self { datapaths, host, authors, housekept_ns: 0, wake_us: None, in_kernel }
     }

@@ -1,12 +1,12 @@
 //! The timers of arms in the agent: in its run loop, and below a policy.
 
-use ccp_agent::Config;
 use ccp_agent::events::{Event, Recorder};
 use ccp_agent::flow::{Driver, Flow, Start};
 use ccp_agent::flows::{Flows, Step};
 use ccp_agent::host::Host;
 use ccp_agent::ipc::UnixEnd;
 use ccp_agent::run_loop::{Datapaths, RunLoop};
+use ccp_agent::{Config, Setup};
 use remuda_algorithms::units::{Bytes, Packets, Time};
 use remuda_algorithms::{
     Abilities, Arm, ArmInfo, Decision, Measurement, PathState, ProgramId, Proposal, Why, window,
@@ -187,8 +187,8 @@ impl Policy for TickerThenReno {
 #[test]
 fn a_policy_passes_on_the_timer_of_its_arm_and_a_switch_drops_it() {
     add_ticker();
-    let config = Config::default();
-    let mut flows = Flows::new(&config);
+    let setup = Setup::default();
+    let mut flows = Flows::new(&setup.config);
     let (mut uid, mut orders) = (0, 0);
     let mut step = |flows: &mut Flows, now_us, act: &mut dyn FnMut(&mut Flows, u32, Step<'_>)| {
         let before = uid;
@@ -198,8 +198,8 @@ fn a_policy_passes_on_the_timer_of_its_arm_and_a_switch_drops_it() {
                 uid = *of;
             }
         };
-        let (config, recorder) = (&config, &mut Nothing);
-        act(flows, before, Step { config, recorder, orders: &mut take, now_us });
+        let (setup, recorder) = (&setup, &mut Nothing);
+        act(flows, before, Step { setup, recorder, orders: &mut take, now_us });
         orders
     };
     let start = Start {

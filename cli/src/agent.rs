@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::drivers;
 use ccp_agent::author::{Authors, congalg};
 use ccp_agent::catalogue::{self, Kind};
-use ccp_agent::{Config, Error};
+use ccp_agent::{Config, Error, Setup};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -62,15 +62,16 @@ fn of_kind(name: String, wanted: Kind, authors: &Authors) -> Result<String, Erro
 }
 
 impl AgentArgs {
-    fn config(self) -> Result<(Config, bool), Failure> {
-        let mut config = match &self.config {
+    fn setup(self) -> Result<(Setup, bool), Failure> {
+        let config = match &self.config {
             Some(path) => Config::read(path)?,
             None => Config::default(),
         };
-        congalg::join(&config.authors, congalg::Served::Agent)?;
-        let authors = config.authors.clone();
+        let mut setup = Setup::from(config);
+        congalg::join(&setup.authors, congalg::Served::Agent)?;
+        let authors = setup.authors.clone();
         let of_kind = |name, kind| of_kind(name, kind, &authors);
-        let agent = &mut config.agent;
+        let agent = &mut setup.config.agent;
         if let Some(policy) = self.policy {
             agent.default = of_kind(policy, Kind::Policy)?;
         }
@@ -89,23 +90,24 @@ impl AgentArgs {
         agent.cgroups.extend(self.cgroup);
         agent.take_default |= self.take_default;
         agent.bpf &= !self.no_bpf;
-        config.validate()?;
-        config.load()?;
-        drivers::check(&config.agent.default, &config)?;
-        Ok((config, self.print_config))
+        setup.validate()?;
+        setup.load()?;
+        drivers::check(&setup.config.agent.default, &setup)?;
+        Ok((setup, self.print_config))
     }
 
     pub fn run(self) -> Result<(), Failure> {
-        let (config, print_only) = self.config()?;
-        let text = toml::to_string(&config)?;
+        let (setup, print_only) = self.setup()?;
+        let text = toml::to_string(&setup.config)?;
         if print_only {
             print!("{text}");
             return Ok(());
         }
         eprintln!("{text}");
-        let (name, run_dir) = (config.agent.name.clone(), config.agent.run_dir.clone());
-        let default = config.agent.default.clone();
-        ccp_agent::agent::run(config, move || {
+        let agent = &setup.config.agent;
+        let (name, run_dir) = (agent.name.clone(), agent.run_dir.clone());
+        let default = agent.default.clone();
+        ccp_agent::agent::run(setup, move || {
             let log = ccp_agent::run_dir::event_log(&run_dir);
             eprintln!("remuda: ready; TCP_CONGESTION={name} is driven by {default}");
             eprintln!("remuda: events go to {}; `remuda flows` shows the flows", log.display());
@@ -130,7 +132,7 @@ mod tests {
     fn an_arm_that_can_drive_no_flow_is_no_default() {
         let config = |arm: &str| {
             let args = Cli::try_parse_from(["agent", "--arm", arm]).unwrap().agent;
-            args.config().map_err(|error| error.to_string())
+            args.setup().map_err(|error| error.to_string())
         };
         assert!(config("cubic").is_ok());
         assert!(config("remy").unwrap_err().contains("set arms.remy_table"));

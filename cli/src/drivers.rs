@@ -1,7 +1,7 @@
 //! Checks before a run whether a driver exists and can drive flows.
 
 use crate::Failure;
-use ccp_agent::{Config, catalogue};
+use ccp_agent::Setup;
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{PathState, Readiness};
 
@@ -11,9 +11,9 @@ const CWND: Bytes = Bytes(10 * 1_448);
 
 /// Refuses an unknown name, and an arm that would leave every flow to Reno, because the results
 /// would carry the arm's name.
-pub fn check(name: &str, config: &Config) -> Result<(), Failure> {
-    catalogue::kind_of(name, config)?;
-    let arm = remuda_algorithms::arm(name).and_then(|arm| arm.build_with(&config.loaded));
+pub fn check(name: &str, setup: &Setup) -> Result<(), Failure> {
+    setup.kind_of(name)?;
+    let arm = remuda_algorithms::arm(name).and_then(|arm| arm.build_with(&setup.loaded));
     let Some(arm) = arm else { return Ok(()) };
     let mut best = PathState::new(MSS, CWND);
     best.ecn = true;
@@ -29,12 +29,13 @@ pub fn check(name: &str, config: &Config) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ccp_agent::catalogue;
 
     #[test]
     fn whatever_has_a_name_can_drive_a_flow_but_remy_without_a_table() {
-        let config = Config::default();
+        let setup = Setup::default();
         for name in catalogue::names() {
-            let refused = check(name, &config).map_err(|error| error.to_string());
+            let refused = check(name, &setup).map_err(|error| error.to_string());
             match name {
                 "remy" => {
                     let error = refused.unwrap_err();
@@ -44,6 +45,6 @@ mod tests {
                 _ => assert_eq!(refused, Ok(()), "{name}"),
             }
         }
-        assert!(check("cubik", &config).unwrap_err().to_string().contains("cubik"));
+        assert!(check("cubik", &setup).unwrap_err().to_string().contains("cubik"));
     }
 }

@@ -41,7 +41,7 @@ use std::time::Duration;
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "epsilon_greedy",
     summary: "the arm that cost least so far, now and then any (as bpftune; a baseline)",
-    build: |config| Box::new(ArmRunner::new(EpsilonGreedy::new(config.epsilon_greedy.clone()))),
+    build: |config, _| Box::new(ArmRunner::new(EpsilonGreedy::new(config.epsilon_greedy.clone()))),
 };
 
 /// The settings. Defaults are bpftune's, but for the dwell, which is the guard's.

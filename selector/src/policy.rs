@@ -7,7 +7,7 @@
 use crate::PolicyConfig;
 use crate::arm_runner::ArmRunner;
 use remuda_algorithms::units::Time;
-use remuda_algorithms::{Measurement, PathState, Preference, Proposal, Sample, Verdict};
+use remuda_algorithms::{Loaded, Measurement, PathState, Preference, Proposal, Sample, Verdict};
 
 /// Picks arms for one flow. Pure, as arms are. A policy proposes and never changes the arm itself:
 /// the guard is asked between the two.
@@ -57,8 +57,9 @@ pub struct PolicyInfo {
     pub name: &'static str,
     /// One line for help texts.
     pub summary: &'static str,
-    /// Builds one for a flow, with an arm. It drives nothing until [`ArmRunner::resume`].
-    pub build: fn(&PolicyConfig) -> Box<ArmRunner>,
+    /// Builds one for a flow, with an arm, and with the models of those that are loaded. It drives
+    /// nothing until [`ArmRunner::resume`].
+    pub build: fn(&PolicyConfig, &Loaded) -> Box<ArmRunner>,
 }
 
 impl std::fmt::Debug for PolicyInfo {

@@ -26,7 +26,7 @@ use std::time::Duration;
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "random",
     summary: "another arm every dwell, drawn from eight (a baseline)",
-    build: |config| Box::new(ArmRunner::new(Random::new(config.random.clone()))),
+    build: |config, _| Box::new(ArmRunner::new(Random::new(config.random.clone()))),
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -54,7 +54,7 @@ use std::time::Duration;
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "rein",
     summary: "cubic first; westwood on WiFi, bbr on small buffers (Rein)",
-    build: |config| Box::new(ArmRunner::new(Rein::new(config.rein.clone()))),
+    build: |config, _| Box::new(ArmRunner::new(Rein::new(config.rein.clone()))),
 };
 
 /// When to propose again what the guard has vetoed: its least dwell time (guard.rs in the agent).

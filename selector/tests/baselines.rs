@@ -4,6 +4,7 @@
 mod fluid;
 
 use fluid::{Driver, Flow, Link, Net, at_ms};
+use remuda_algorithms::Loaded;
 use remuda_selector::{CANDIDATES, PolicyConfig, policy};
 
 const BASELINES: [&str; 3] = ["random", "epsilon_greedy", "linucb"];
@@ -16,8 +17,10 @@ fn run(driver: &str, (mbit_per_sec, rtt_ms): (u64, u64)) -> (f64, Vec<&'static s
     let build = policy(driver).expect("a policy").build;
     let link = Link::wired(mbit_per_sec, rtt_ms, 15);
     let mut arms = Vec::new();
-    let mut net =
-        Net::new(link, vec![Flow::new(Driver::Policy(build(&PolicyConfig::default())), 0)]);
+    let mut net = Net::new(
+        link,
+        vec![Flow::new(Driver::Policy(build(&PolicyConfig::default(), &Loaded::default())), 0)],
+    );
     net.run_with(SECS * 1_000, |flow, now_ms| {
         let Driver::Policy(runner) = &mut flow.driver else { return };
         let Some(proposal) = runner.proposal() else { return };

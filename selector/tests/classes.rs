@@ -4,6 +4,7 @@
 mod fluid;
 
 use fluid::{Driver, Flow, Link, Net, at_ms};
+use remuda_algorithms::Loaded;
 use remuda_selector::{PolicyConfig, policy};
 
 /// Megabits per second, and milliseconds of an empty link's round trip.
@@ -40,7 +41,8 @@ fn jitter_ms(mean_ms: f64, std_ms: f64, rho: f64, seed: u64) -> Vec<u64> {
 fn decisions(link: Link, competitors: &[u64]) -> Vec<(String, &'static str)> {
     let rein = policy("rein").expect("Rein").build;
     let cubic = remuda_algorithms::arm("cubic").expect("CUBIC");
-    let mut flows = vec![Flow::new(Driver::Policy(rein(&PolicyConfig::default())), 0)];
+    let mut flows =
+        vec![Flow::new(Driver::Policy(rein(&PolicyConfig::default(), &Loaded::default())), 0)];
     let other = || Driver::Arm(cubic.build().expect("it is made here"));
     flows.extend(competitors.iter().map(|&start_ms| Flow::new(other(), start_ms)));
     let mut decided = Vec::new();

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
-use remuda_algorithms::{Measurement, PathState, RttSamples, Sample};
+use remuda_algorithms::{Loaded, Measurement, PathState, RttSamples, Sample};
 use remuda_selector::antelope::policy::AntelopeConfig;
 use remuda_selector::features::{COUNT, schema};
 use remuda_selector::{ArmRunner, PolicyConfig, policy};
@@ -16,7 +16,7 @@ fn policies() -> (Box<ArmRunner>, Box<ArmRunner>) {
     let first = "cubic".to_owned();
     let antelope = AntelopeConfig { dry_run: true, first, decide_ms: 1, ..Default::default() };
     let config = PolicyConfig { antelope, ..PolicyConfig::default() };
-    let build = |name| (policy(name).expect("a policy").build)(&config);
+    let build = |name| (policy(name).expect("a policy").build)(&config, &Loaded::default());
     (build("sampler"), build("antelope"))
 }
 

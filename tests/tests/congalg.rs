@@ -1,7 +1,7 @@
 //! Rust algorithms built on portus as arms of ours, in the simulator: unchanged, and like any
 //! other.
 
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use ccp_agent::author::congalg::{self, Served};
 use remuda_scenarios::Scenario;
 use remuda_scenarios::outcome::Outcome;
@@ -10,7 +10,7 @@ use remuda_tests::peers::{Copa, Nimbus, Pulses, Reno};
 use std::sync::{Arc, Once};
 
 /// Under names of their own: arms of ours have the plain ones.
-fn config() -> Arc<Config> {
+fn setup() -> Arc<Setup> {
     static BROUGHT: Once = Once::new();
     BROUGHT.call_once(|| {
         congalg::bring("portus_reno", || Reno).expect("it is an arm");
@@ -18,9 +18,9 @@ fn config() -> Arc<Config> {
         congalg::bring("portus_copa", || Copa).expect("it is an arm");
         congalg::bring("portus_nimbus", || Nimbus).expect("it is an arm");
     });
-    let config = Config::default();
-    congalg::join(&config.authors, Served::Simulator).expect("they are arms");
-    Arc::new(config)
+    let setup = Setup::default();
+    congalg::join(&setup.authors, Served::Simulator).expect("they are arms");
+    Arc::new(setup)
 }
 
 fn simulated(flow: &str) -> Outcome {
@@ -30,7 +30,7 @@ fn simulated(flow: &str) -> Outcome {
          [[flows]]\n{flow}\n"
     );
     let scenario: Scenario = toml::from_str(&text).expect("a scenario");
-    let mut simulation = Simulation::with_config(&scenario, &config()).expect("it is built");
+    let mut simulation = Simulation::with_setup(&scenario, &setup()).expect("it is built");
     simulation.run_until(simulation.end());
     simulation.outcome()
 }
@@ -77,7 +77,7 @@ fn nimbus_of_portus_is_not_starved_by_cubic() {
                  queue = { kind = 'droptail', limit_bdp = 1 }\n[links.up]\ndelay_ms = 20\n\
                  [[flows]]\ndriver = 'portus_nimbus'\n[[flows]]\ndriver = 'cubic'\n";
     let scenario: Scenario = toml::from_str(flows).expect("a scenario");
-    let mut simulation = Simulation::with_config(&scenario, &config()).expect("it is built");
+    let mut simulation = Simulation::with_setup(&scenario, &setup()).expect("it is built");
     simulation.run_until(simulation.end());
     let goodputs = simulation.outcome().flows.iter().map(|it| it.goodput_mbit_per_sec).collect();
     let goodputs: Vec<f64> = goodputs;

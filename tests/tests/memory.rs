@@ -302,7 +302,7 @@ impl Policy for Believer {
 static BELIEVER: PolicyInfo = PolicyInfo {
     name: "believer",
     summary: "begins with the arm remembered",
-    build: |_| Box::new(ArmRunner::new(Believer)),
+    build: |_, _| Box::new(ArmRunner::new(Believer)),
 };
 
 /// Registers the policy, before the registry of arms is first read.

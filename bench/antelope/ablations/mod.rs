@@ -318,7 +318,7 @@ fn simulate(
     // The key of a run does not contain the agent's settings, so the name of the store does.
     let store = keep.store(&format!("antelope-table ablations {config:?}"))?;
     let of = |job: &Job, outcome: &Outcome| Ok(Figures::of(job, outcome));
-    let with = (store.as_ref(), &Arc::new(config));
+    let with = (store.as_ref(), &Arc::new(config.into()));
     let done = remuda_matrix::measure(plan, with, how, progress, of);
     Ok(done.into_iter().flatten().collect::<Result<Vec<_>, _>>()?)
 }
@@ -368,7 +368,7 @@ mod tests {
         for part in PARTS {
             let mut config = Config::default();
             (part.without)(&mut config);
-            config.validate().expect(part.name);
+            config.validate(&[]).expect(part.name);
             let text = format!("{config:?}");
             assert!(!seen.contains(&text), "{}", part.name);
             seen.push(text);

@@ -21,12 +21,13 @@ use crate::antelope::figures::Figures;
 use crate::antelope::measure::{Keep, Settings};
 use crate::antelope::pairs::{Pairs, interval, means, ratio};
 use crate::antelope::scene::Extent;
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use ccp_agent::samples::SampleFiles;
-use remuda_algorithms::{Sample, Slot};
+use remuda_algorithms::Sample;
 use remuda_matrix::{Interval, Job, Plan, Progress};
 use remuda_scenarios::outcome::Outcome;
 use remuda_selector::antelope::model::Model;
+use remuda_selector::antelope::policy::MODEL;
 use remuda_sim::Simulation;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -123,18 +124,20 @@ impl Trainer {
     }
 }
 
-fn config(model: Option<&Arc<Model>>, explores: bool) -> Arc<Config> {
-    let mut config = Config::default();
-    config.policy.antelope.loaded = model.cloned().map(Slot::new);
-    config.policy.antelope.explore_every_s = if explores { EXPLORE_EVERY_S } else { 0 };
-    Arc::new(config)
+fn setup(model: Option<&Arc<Model>>, explores: bool) -> Arc<Setup> {
+    let mut setup = Setup::default();
+    if let Some(model) = model {
+        setup.loaded.put(MODEL, Arc::clone(model));
+    }
+    setup.config.policy.antelope.explore_every_s = if explores { EXPLORE_EVERY_S } else { 0 };
+    Arc::new(setup)
 }
 
 /// The samples that the policy took of a job's tested flow.
-fn sampled(job: &Job, config: &Arc<Config>) -> Result<Vec<Sample>, Error> {
+fn sampled(job: &Job, setup: &Arc<Setup>) -> Result<Vec<Sample>, Error> {
     let failed = |error| Error::file(Path::new(&job.name()), error);
-    let mut simulation = Simulation::with_config(&job.scenario, config)
-        .map_err(|error| failed(error.to_string()))?;
+    let mut simulation =
+        Simulation::with_setup(&job.scenario, setup).map_err(|error| failed(error.to_string()))?;
     let end = simulation.end();
     simulation.run_until(end);
     let tested = simulation.outcome().flows.len().saturating_sub(1);
@@ -160,7 +163,7 @@ impl Course<'_> {
     }
 
     /// The samples of every job, in order.
-    fn sample(&mut self, jobs: &[Job], config: &Arc<Config>) -> Result<Vec<Vec<Sample>>, Error> {
+    fn sample(&mut self, jobs: &[Job], setup: &Arc<Setup>) -> Result<Vec<Vec<Sample>>, Error> {
         let next = AtomicUsize::new(0);
         let stopped = self.stopped;
         let work = || {
@@ -168,7 +171,7 @@ impl Course<'_> {
             while !stopped.load(Ordering::Relaxed) {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 let Some(job) = jobs.get(place) else { break };
-                own.push((place, sampled(job, config)));
+                own.push((place, sampled(job, setup)));
             }
             own
         };
@@ -187,7 +190,7 @@ impl Course<'_> {
     fn measure(
         &mut self,
         jobs: Vec<Job>,
-        config: &Arc<Config>,
+        setup: &Arc<Setup>,
         keep: (&Keep, &str),
     ) -> Result<Vec<Figures>, Error> {
         let store = keep.0.store(keep.1)?;
@@ -195,7 +198,7 @@ impl Course<'_> {
         let mut latest = before.clone();
         let done = remuda_matrix::measure(
             &Plan { jobs },
-            (store.as_ref(), config),
+            (store.as_ref(), setup),
             (self.threads, self.stopped),
             |it| {
                 (latest.done, latest.kept) = (before.done + it.done, before.kept + it.kept);
@@ -248,7 +251,7 @@ impl Asked<'_> {
             let seeds =
                 (self.settings.seeds.start() + round * self.amount.learn.0, self.amount.learn);
             let model = last.as_ref().map(|version: &Version| &version.model);
-            let all = course.sample(&self.jobs(world, DRIVER, seeds)?, &config(model, true))?;
+            let all = course.sample(&self.jobs(world, DRIVER, seeds)?, &setup(model, true))?;
             let unkept = |error: ccp_agent::Error| Error::file(&samples, error);
             // Opened anew each round, so that the file is closed while the trainer reads it.
             let mut files = SampleFiles::simulated(&samples, BYTES_MAX).map_err(unkept)?;
@@ -273,22 +276,22 @@ impl Asked<'_> {
         let world = &WORLDS[place];
         let (last, said) = self.learn(world, course)?;
         let judged = (JUDGED_FROM + self.settings.seeds.start(), self.amount.judge);
-        let mut of = |driver: &str, config: &Arc<Config>, name: &str| {
+        let mut of = |driver: &str, setup: &Arc<Setup>, name: &str| {
             let name = format!("antelope-table online {name}");
-            course.measure(self.jobs(world, driver, judged)?, config, (self.keep, &name))
+            course.measure(self.jobs(world, driver, judged)?, setup, (self.keep, &name))
         };
-        let shipped = of(DRIVER, &config(None, false), "shipped")?;
-        let tries = of(DRIVER, &config(None, true), "tries")?;
+        let shipped = of(DRIVER, &setup(None, false), "shipped")?;
+        let tries = of(DRIVER, &setup(None, true), "tries")?;
         let after = match &last {
             Some(Version { text, model }) => {
                 let name = remuda_selector::antelope::model::digest_of(text);
-                of(DRIVER, &config(Some(model), false), &name)?
+                of(DRIVER, &setup(Some(model), false), &name)?
             }
             None => shipped.clone(),
         };
         let mut best: Vec<Figures> = Vec::new();
         for arm in &self.settings.arms {
-            let all = of(arm, &config(None, false), "shipped")?;
+            let all = of(arm, &setup(None, false), "shipped")?;
             if best.is_empty() {
                 best = all;
                 continue;

@@ -1,8 +1,7 @@
 //! An algorithm built on portus, in a thread: its steps and its failures.
 
 use super::*;
-use crate::catalogue;
-use crate::config::Config;
+use crate::Setup;
 use crate::flow::Driver;
 use portus::lang::Scope;
 use portus::{DatapathTrait, Report};
@@ -67,13 +66,13 @@ impl<I: Ipc> portus::Flow for HalvingFlow<I> {
 fn brought<A: CongAlg<Loopback> + 'static>(
     name: &str,
     make: impl Fn() -> A + Send + Sync + 'static,
-) -> Result<Config, Error> {
-    let config = Config::default();
+) -> Result<Setup, Error> {
+    let setup = Setup::default();
     let make = Arc::new(make);
     let own = name.to_owned();
     let start: Start = Box::new(move || start(&own, Arc::clone(&make)));
-    add(&config.authors, &start, Served::Simulator)?;
-    Ok(config)
+    add(&setup.authors, &start, Served::Simulator)?;
+    Ok(setup)
 }
 
 fn path(cwnd: u64, port: u16) -> PathState {
@@ -96,8 +95,8 @@ fn report(controller: &mut Driver, fields: &[u64]) -> Decision {
 
 #[test]
 fn each_report_is_answered_before_the_next_and_the_program_changes() {
-    let config = brought("halving", || Halving).expect("it is added");
-    let mut flow = catalogue::build("halving", &config).expect("it is an arm");
+    let setup = brought("halving", || Halving).expect("it is added");
+    let mut flow = Driver::build("halving", &setup).expect("it is an arm");
     let first = flow.resume(&path(20_000, 443), Time::ZERO);
     assert_eq!(first, Decision { cwnd: Bytes(20_000), rate: None });
     assert_eq!(flow.program().0, "halving/one");
@@ -106,7 +105,7 @@ fn each_report_is_answered_before_the_next_and_the_program_changes() {
     let rate = Some(Rate::from_bytes_per_sec(443));
     assert_eq!(report(&mut flow, &[5, 0]), Decision { cwnd: Bytes(21_000), rate });
     assert_eq!(report(&mut flow, &[5, 1]).cwnd, Bytes(10_500));
-    let mut other = catalogue::build("halving", &config).expect("it is an arm");
+    let mut other = Driver::build("halving", &setup).expect("it is an arm");
     other.resume(&path(101_000, 80), Time::ZERO);
     assert_eq!(report(&mut other, &[5, 0]).cwnd, Bytes(101_000), "flows are apart");
     assert_eq!(other.program().0, "halving/two");
@@ -120,8 +119,8 @@ fn each_report_is_answered_before_the_next_and_the_program_changes() {
 
 #[test]
 fn a_panic_costs_its_flows_a_fallback_and_later_flows_nothing() {
-    let config = brought("halving", || Halving).expect("it is added");
-    let build = || catalogue::build("halving", &config).expect("it is an arm");
+    let setup = brought("halving", || Halving).expect("it is added");
+    let build = || Driver::build("halving", &setup).expect("it is an arm");
     let (mut well, mut ill) = (build(), build());
     well.resume(&path(20_000, 443), Time::ZERO);
     ill.resume(&path(20_000, 666), Time::ZERO);
@@ -179,8 +178,8 @@ fn what_no_datapath_would_run_is_refused_with_its_place() {
 #[test]
 fn a_flow_without_a_program_fails_and_says_why() {
     let program = "(def (Report (volatile a 0)))\n(when true (report))";
-    let config = brought("idle", move || Wrong(program)).expect("it is added");
-    let mut flow = catalogue::build("idle", &config).expect("it is an arm");
+    let setup = brought("idle", move || Wrong(program)).expect("it is added");
+    let mut flow = Driver::build("idle", &setup).expect("it is an arm");
     flow.resume(&path(20_000, 443), Time::ZERO);
     assert!(flow.failure().expect("it failed").contains("did not set a datapath program"));
 }

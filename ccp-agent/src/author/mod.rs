@@ -107,13 +107,6 @@ impl Uids {
 #[derive(Clone, Debug, Default)]
 pub struct Authors(Arc<Mutex<Inner>>);
 
-/// Authors are not part of the configuration's text, so they do not make configurations differ.
-impl PartialEq for Authors {
-    fn eq(&self, _other: &Self) -> bool {
-        true
-    }
-}
-
 fn refuse<T>(rule: impl Into<String>) -> Result<T, Error> {
     Err(Error::Author(rule.into()))
 }

@@ -2,6 +2,7 @@
 
 use super::fake::{decision, line, pair};
 use super::*;
+use crate::flow::Driver;
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{Measurement, PathState};
 use std::time::Duration;
@@ -129,16 +130,16 @@ fn a_comment_at_the_end_of_a_part_hides_nothing_of_the_next() {
 
 #[test]
 fn an_unknown_name_is_answered_with_the_authors_arms_as_well() {
-    let config = crate::Config::default();
-    config.authors.add(mute(), &one("mine_own")).expect("it is added");
+    let setup = crate::Setup::default();
+    setup.authors.add(mute(), &one("mine_own")).expect("it is added");
     let errors = [
-        catalogue::kind_of("minne", &config).expect_err("unknown"),
-        catalogue::build("minne", &config).map(|_| ()).expect_err("unknown"),
+        setup.kind_of("minne").expect_err("unknown"),
+        Driver::build("minne", &setup).map(|_| ()).expect_err("unknown"),
     ];
     for error in errors {
         assert!(error.to_string().contains("mine_own"), "{error}");
     }
-    let rows = crate::control::authored_rows(&config.authors);
+    let rows = crate::control::authored_rows(&setup.authors);
     assert_eq!((rows[0].arm.as_str(), rows[0].summary.as_str()), ("mine_own", "of a test"));
     assert_eq!((rows[0].fields, rows[0].instructions > 10), (15, true));
 }

@@ -4,10 +4,12 @@
 //! has an answer.
 
 use crate::author::Author;
+use crate::catalogue::unknown;
+use crate::{Error, Setup};
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{
     Arm, Decision, Measurement, PathState, Preference, ProgramId, Proposal, Readiness, Registers,
-    Sample, Verdict,
+    Sample, Verdict, native,
 };
 use remuda_selector::ArmRunner;
 
@@ -19,6 +21,25 @@ pub enum Driver {
 }
 
 impl Driver {
+    /// Builds the driver of a flow by its name.
+    pub fn build(name: &str, setup: &Setup) -> Result<Self, Error> {
+        if let Some(policy) = remuda_selector::policy(name) {
+            return Ok(Self::Policy((policy.build)(&setup.config.policy, &setup.loaded)));
+        }
+        if let Some(authored) = setup.authors.build(name) {
+            return Ok(Self::Author(authored));
+        }
+        if let Some(kernels) = native::kernel_name(name) {
+            remuda_bpf::check_native(kernels)?;
+            let arm = native::Native::new(name).ok_or_else(|| unknown(name, &[]))?;
+            return Ok(Self::Arm(Box::new(arm)));
+        }
+        remuda_algorithms::arm(name)
+            .and_then(|arm| arm.build_with(&setup.loaded))
+            .map(Self::Arm)
+            .ok_or_else(|| unknown(name, &setup.authors.names()))
+    }
+
     fn running(&self) -> &dyn Arm {
         match self {
             Self::Arm(arm) => &**arm,

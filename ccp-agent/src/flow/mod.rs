@@ -9,7 +9,7 @@ mod settings;
 mod switch;
 mod timer;
 
-use crate::config::Config;
+use crate::Setup;
 use crate::decode;
 use crate::events::{Event, Recorder};
 use crate::guard::{Fired, Guard};
@@ -151,8 +151,8 @@ pub struct Flow {
 
 /// What a flow needs of its surroundings for one step.
 pub struct Context<'a> {
-    /// The configuration in force.
-    pub config: &'a Config,
+    /// The configuration in force, and what is loaded and connected.
+    pub setup: &'a Setup,
     pub recorder: &'a mut dyn Recorder,
     pub orders: &'a mut Orders<'a>,
     /// The monotonic clock, in microseconds; a report counts as of its own moment.
@@ -458,11 +458,11 @@ impl Flow {
             self.program = None; // whatever it ran, tell it all again
             self.begin_with_own_verdict();
             let first = self.controller.resume(&self.path, now);
-            let (first, _) = self.guard.switched(first, &self.path, now, &ctx.config.guard);
+            let (first, _) = self.guard.switched(first, &self.path, now, &ctx.setup.config.guard);
             self.obey(first, now, ctx);
         }
         if let Some((name, why)) = self.wanted.take() {
-            match crate::catalogue::build(&name, ctx.config) {
+            match Driver::build(&name, ctx.setup) {
                 Ok(next) => self.take_over(name, next, why, ctx),
                 Err(error) => self.veto(name, error.to_string(), ctx),
             }
@@ -515,7 +515,7 @@ impl Flow {
             }
             return;
         }
-        let (decision, rules) = self.guard.pass(decision, &self.path, now, &ctx.config.guard);
+        let (decision, rules) = self.guard.pass(decision, &self.path, now, &ctx.setup.config.guard);
         if !rules.is_empty() {
             self.record_clamps(rules, decision, now, ctx);
         }
@@ -531,7 +531,7 @@ impl Flow {
             self.program = Some(program);
             self.native = native;
             self.delivered_pkts = None; // what was before it starts is none of its reports'
-            self.running = programs::find(program, &ctx.config.authors);
+            self.running = programs::find(program, &ctx.setup.authors);
         }
         let is_rate_new = is_new || self.reporting != reporting;
         let are_own_new = is_rate_new || self.registers != self.next_registers;

@@ -106,7 +106,7 @@ impl Flow {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::Setup;
     use crate::flow::{Context, Driver, Start};
     use remuda_algorithms::{Measurement, PathState, Proposal, Verdict};
     use remuda_selector::antelope::memory::MemoryConfig;
@@ -201,7 +201,7 @@ pub(super) mod tests {
             let mut notes = Notes::default();
             flow.look_up_destination(&mut memory, 0);
             flow.start(&mut Context {
-                config: &Config::default(),
+                setup: &Setup::default(),
                 recorder: &mut notes,
                 orders: &mut |_| (),
                 now_us: 0,
@@ -216,7 +216,7 @@ pub(super) mod tests {
             self.flow.signals = Some(Signals { now_us: at_s * 1_000_000, ..Signals::default() });
             self.flow.at_us = at_s * 1_000_000;
             let mut ctx = Context {
-                config: &Config::default(),
+                setup: &Setup::default(),
                 recorder: &mut self.notes,
                 orders: &mut |_| (),
                 now_us: 0,
@@ -277,7 +277,7 @@ pub(super) mod tests {
         assert!(!rig.flow.on_state(State::FellBack, 0, cwnd, &mut rig.notes));
         assert!(rig.flow.on_state(State::Restored, 0, cwnd, &mut rig.notes), "it is to be poked");
         rig.flow.on_poke(&mut Context {
-            config: &Config::default(),
+            setup: &Setup::default(),
             recorder: &mut rig.notes,
             orders: &mut |_| (),
             now_us: 1_000_000,

@@ -65,7 +65,7 @@ impl Flow {
                 self.veto(self.arm().to_owned(), reason.to_owned(), ctx);
                 self.controller.switch_to(arm, &path, now).ok()
             }
-            Some((driver, _)) => match crate::catalogue::build(driver, ctx.config) {
+            Some((driver, _)) => match Driver::build(driver, ctx.setup) {
                 Ok(mut controller) => {
                     self.veto(self.driver.clone(), reason.to_owned(), ctx);
                     let first = controller.resume(&path, now);
@@ -90,7 +90,7 @@ impl Flow {
     /// The path as a successor gets it.
     fn handed_off(&self, ctx: &Context<'_>) -> PathState {
         let mut path = self.path.clone();
-        match ctx.config.guard.hand_off {
+        match ctx.setup.config.guard.hand_off {
             HandOff::Warm => self.controller.hand_off(&mut path),
             HandOff::Cold => path = path.cold(),
         }
@@ -127,7 +127,7 @@ impl Flow {
         now: Time,
         ctx: &mut Context<'_>,
     ) -> Decision {
-        if let Some(back) = self.guard.judge(m, &self.path, now, &ctx.config.guard)
+        if let Some(back) = self.guard.judge(m, &self.path, now, &ctx.setup.config.guard)
             && let Some(decision) = self.roll_back(&back, now, ctx)
         {
             return decision;
@@ -159,10 +159,11 @@ impl Flow {
             self.why = why;
             return decision;
         }
-        let verdict = match self.guard.may_switch(&proposal, &self.path, now, &ctx.config.guard) {
-            Readiness::Ready => self.moment(),
-            other => other,
-        };
+        let verdict =
+            match self.guard.may_switch(&proposal, &self.path, now, &ctx.setup.config.guard) {
+                Readiness::Ready => self.moment(),
+                other => other,
+            };
         if let Readiness::Defer(reason) | Readiness::Refuse(reason) = verdict {
             self.record_veto(to, reason, ctx);
             if matches!(verdict, Readiness::Defer(_)) {
@@ -242,7 +243,7 @@ impl Flow {
         };
         ctx.recorder.record(Some(self.id), &event);
         self.why = why;
-        let (first, raised) = self.guard.switched(first, &self.path, now, &ctx.config.guard);
+        let (first, raised) = self.guard.switched(first, &self.path, now, &ctx.setup.config.guard);
         if raised {
             self.record_clamps(Fired::one(Rule::RaisedBySwitch), first, now, ctx);
         }

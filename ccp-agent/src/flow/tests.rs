@@ -60,7 +60,7 @@ struct Rig {
     wire: Wire,
     running: Option<u32>,
     notes: Notes,
-    config: Config,
+    setup: Setup,
 }
 
 fn info() -> FlowInfo {
@@ -80,8 +80,8 @@ fn info() -> FlowInfo {
 
 impl Rig {
     fn new(driver: &str) -> Self {
-        let config = Config::default();
-        let controller = crate::catalogue::build(driver, &config).expect("a name");
+        let setup = Setup::default();
+        let controller = Driver::build(driver, &setup).expect("a name");
         let window = Packets(20).to_bytes(MSS);
         let start = Start {
             id: 1,
@@ -94,7 +94,7 @@ impl Rig {
         };
         let flow = Flow::new(start, driver.to_owned(), controller);
         let (wire, notes) = (Wire::default(), Notes::default());
-        let mut rig = Self { flow, wire, running: None, notes, config };
+        let mut rig = Self { flow, wire, running: None, notes, setup };
         rig.step(|flow, ctx| flow.start(ctx));
         rig
     }
@@ -103,7 +103,7 @@ impl Rig {
         let Self { wire, running, .. } = self;
         let before = wire.0.len();
         let mut ctx = Context {
-            config: &self.config,
+            setup: &self.setup,
             recorder: &mut self.notes,
             orders: &mut |order| wire.take(order, running),
             now_us: self.flow.at_us,
@@ -295,7 +295,7 @@ fn what_the_guard_did_last_is_told() {
 #[test]
 fn a_cold_hand_off_tells_no_more_than_the_kernel_would() {
     let mut rig = Rig::new("cubic");
-    rig.config.guard.hand_off = crate::guard::HandOff::Cold;
+    rig.setup.config.guard.hand_off = crate::guard::HandOff::Cold;
     for at_ms in (40..400).step_by(40) {
         rig.report(at_ms, |m| m.lost = Packets(u64::from(at_ms == 200)));
     }

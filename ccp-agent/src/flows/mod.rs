@@ -10,6 +10,7 @@ mod spread;
 mod tests;
 mod wakes;
 
+use crate::Setup;
 use crate::config::Config;
 use crate::events::Recorder;
 use crate::flow::{Context, Flow, Orders};
@@ -25,8 +26,8 @@ use wakes::Wakes;
 
 /// What a step of a flow needs of the engine's host.
 pub struct Step<'a> {
-    /// The configuration in force.
-    pub config: &'a Config,
+    /// The configuration in force, and what is loaded and connected.
+    pub setup: &'a Setup,
     pub recorder: &'a mut dyn Recorder,
     /// Where the flow's orders go.
     pub orders: &'a mut Orders<'a>,
@@ -102,7 +103,7 @@ impl Flows {
     /// `flow` starts, with what is remembered of its destination.
     pub fn start(&mut self, mut flow: Flow, step: Step<'_>) {
         flow.look_up_destination(&mut self.memory, seconds(step.now_us));
-        let report_us = self.spread.interval_us(&flow, step.config, step.now_us);
+        let report_us = self.spread.interval_us(&flow, &step.setup.config, step.now_us);
         flow.start(&mut context(step, report_us));
         self.wakes.follow(&mut flow);
         self.flows.insert(flow.id(), flow);
@@ -116,7 +117,7 @@ impl Flows {
         let now_us = step.now_us;
         let remote = flow.info().remote.0;
         let companions = self.companions.beside(remote, flow.driver(), id, now_us);
-        let report_us = self.spread.interval_us(flow, step.config, now_us);
+        let report_us = self.spread.interval_us(flow, &step.setup.config, now_us);
         let mut ctx = context(step, report_us);
         let taken = flow.on_report(report, companions, &mut ctx);
         if taken {
@@ -170,7 +171,7 @@ impl Flows {
     /// A flow carries out what has waited for it: an order of an operator, a late decision.
     pub fn poke(&mut self, id: u32, step: Step<'_>) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
-        let report_us = self.spread.interval_us(flow, step.config, step.now_us);
+        let report_us = self.spread.interval_us(flow, &step.setup.config, step.now_us);
         flow.on_poke(&mut context(step, report_us));
         self.wakes.follow(flow);
     }
@@ -202,6 +203,6 @@ impl Flows {
 }
 
 fn context(step: Step<'_>, report_us: u32) -> Context<'_> {
-    let Step { config, recorder, orders, now_us } = step;
-    Context { config, recorder, orders, now_us, report_us }
+    let Step { setup, recorder, orders, now_us } = step;
+    Context { setup, recorder, orders, now_us, report_us }
 }

@@ -81,7 +81,7 @@ impl Recorder for Nothing {
 
 struct Rig {
     flows: Flows,
-    config: Config,
+    setup: Setup,
     /// The windows that were ordered, by the datapath's number of the flow.
     cwnds: Vec<(u32, u64)>,
     /// The program that was ordered last.
@@ -90,12 +90,12 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let config = Config::default();
-        Self { flows: Flows::new(&config), config, cwnds: Vec::new(), uid: 0 }
+        let setup = Setup::default();
+        Self { flows: Flows::new(&setup.config), setup, cwnds: Vec::new(), uid: 0 }
     }
 
     fn step<T>(&mut self, now_us: u64, act: impl FnOnce(&mut Flows, Step<'_>) -> T) -> T {
-        let Self { flows, config, cwnds, uid } = self;
+        let Self { flows, setup, cwnds, uid } = self;
         let mut take = |order: &Order<'_>| {
             let (sid, updates) = match *order {
                 Order::Run { sid, uid: of, updates } => {
@@ -108,7 +108,7 @@ impl Rig {
             let cwnd = updates.iter().find(|it| it.register == Register::Implicit(CWND));
             cwnds.extend(cwnd.map(|it| (sid, it.value)));
         };
-        act(flows, Step { config, recorder: &mut Nothing, orders: &mut take, now_us })
+        act(flows, Step { setup, recorder: &mut Nothing, orders: &mut take, now_us })
     }
 
     fn start(&mut self, id: u32, driver: Driver, now_us: u64) {
@@ -227,7 +227,7 @@ fn what_an_arm_decides_at_a_wake_passes_the_guard() {
     rig.start(1, huge, 0);
     rig.cwnds.clear();
     assert_eq!(rig.wake(10_000), [1]);
-    let most = rig.config.guard.cwnd_pkts_max * MSS.0;
+    let most = rig.setup.config.guard.cwnd_pkts_max * MSS.0;
     assert!(matches!(rig.cwnds[..], [(1, cwnd)] if cwnd <= most), "{:?}", rig.cwnds);
 }
 

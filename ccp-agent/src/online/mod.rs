@@ -28,15 +28,17 @@ pub use paired::Interval;
 pub use report::{DriftRow, ModelRow, Report, ShadowRow};
 pub use scores::{ArmScore, Score};
 
-use crate::config::{Config, antelope_text};
+use crate::config::Config;
 use crate::error::on;
 use crate::events::Event;
 use crate::host::Host;
 use crate::lock::lock;
+use crate::setup::antelope_text;
 use crate::{Error, clock, run_dir};
 use drift::{Drift, Drifted};
-use remuda_algorithms::{Sample, Slot};
+use remuda_algorithms::{Loaded, Sample, Slot};
 use remuda_selector::antelope::model::{Model, digest_of};
+use remuda_selector::antelope::policy::MODEL;
 use scores::{Miss, Scores};
 use shadow::{Judged, Shadow};
 use spans::{Outcome, Spans};
@@ -70,15 +72,11 @@ pub fn start(config: &Config, host: &Mutex<Host>) -> Option<Arc<Mutex<Online>>> 
     if !config.online.enabled {
         return None;
     }
-    match Online::take(config) {
+    let loaded = lock(host).setup.loaded.clone();
+    match Online::take(config, &loaded) {
         Ok(online) => {
-            let slot = online.slot.clone();
             let online = Arc::new(Mutex::new(online));
-            {
-                let mut host = lock(host);
-                host.config.policy.antelope.loaded = Some(slot);
-                host.online = Some(Arc::clone(&online));
-            }
+            lock(host).online = Some(Arc::clone(&online));
             with(&online, host, |_| ());
             Some(online)
         }
@@ -110,13 +108,12 @@ pub fn with<T>(
 }
 
 impl Online {
-    fn take(config: &Config) -> Result<Self, Error> {
-        let antelope = &config.policy.antelope;
-        let loaded = || Slot::new(Model::shipped());
-        let slot = antelope.loaded.clone().unwrap_or_else(loaded);
+    fn take(config: &Config, loaded: &Loaded) -> Result<Self, Error> {
+        let store = Store::take(&run_dir::models_dir(&config.state_dir()))?;
+        let slot = loaded.slot(MODEL).unwrap_or_else(|| loaded.put(MODEL, Model::shipped()));
         let mut online = Self {
             config: config.online.clone(),
-            store: Store::take(&run_dir::models_dir(&config.state_dir()))?,
+            store,
             base: slot.get(),
             slot,
             since_unix_s: clock::wall().as_secs(),
@@ -128,7 +125,7 @@ impl Online {
             previous: None,
             events: Vec::new(),
         };
-        let text = match &antelope.model {
+        let text = match &config.policy.antelope.model {
             None => Ok(Model::shipped_text().to_owned()),
             Some(path) => antelope_text(path),
         };

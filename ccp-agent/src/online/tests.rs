@@ -1,4 +1,5 @@
 use super::*;
+use crate::Setup;
 use crate::events::Recorder;
 use crate::samples::SampleKeeper;
 use proptest::prelude::*;
@@ -52,7 +53,7 @@ fn taught(of: &Value, parent: &str, by: f32) -> Value {
 /// by.
 struct Place {
     folder: TempDir,
-    config: Config,
+    setup: Setup,
 }
 
 impl Place {
@@ -60,26 +61,27 @@ impl Place {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("base.json");
         fs::write(&path, model(2.0).to_string()).expect("it is written");
-        let mut config = Config::default();
+        let mut setup = Setup::default();
+        let config = &mut setup.config;
         config.agent.state_dir = Some(folder.path().join("state"));
         config.policy.antelope.model = Some(path);
         (config.online.flows_min, config.online.flows_max) = (3, 5);
-        let mut place = Self { folder, config };
+        let mut place = Self { folder, setup };
         place.load();
         place
     }
 
     fn load(&mut self) {
-        self.config.load().expect("it has a model");
+        self.setup.load().expect("it has a model");
     }
 
     fn online(&mut self) -> Online {
         self.load();
-        Online::take(&self.config).expect("its folder is its own")
+        Online::take(&self.setup.config, &self.setup.loaded).expect("its folder is its own")
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        run_dir::models_dir(&self.config.state_dir()).join(name)
+        run_dir::models_dir(&self.setup.config.state_dir()).join(name)
     }
 
     fn has(&self, name: &str) -> bool {
@@ -387,7 +389,7 @@ fn a_model_in_force_that_is_spoilt_is_set_aside_and_the_base_takes_its_place() {
     };
     let no_state = |place: &Place| fs::remove_file(place.file("state.json")).expect("it is there");
     let base = |place: &Place| {
-        let path = place.config.policy.antelope.model.clone().expect("it has one");
+        let path = place.setup.config.policy.antelope.model.clone().expect("it has one");
         write(path, &model(2.5).to_string());
     };
     for (spoil, rule) in [
@@ -484,9 +486,9 @@ fn hear(heard: &Heard, name: &str) {
 
 fn agent(place: &Place) -> (Arc<Mutex<Host>>, Heard, SampleKeeper) {
     let heard = Heard::default();
-    let host = Host::new(place.config.clone(), Box::new(heard.clone()));
+    let host = Host::new(place.setup.clone(), Box::new(heard.clone()));
     let host = Arc::new(Mutex::new(host));
-    let keeper = SampleKeeper::start(&place.config, &host);
+    let keeper = SampleKeeper::start(&place.setup.config, &host);
     (host, heard, keeper)
 }
 
@@ -494,7 +496,7 @@ fn agent(place: &Place) -> (Arc<Mutex<Host>>, Heard, SampleKeeper) {
 fn samples_of_flows_bring_a_candidate_into_force_and_the_host_has_it() {
     let place = Place::new();
     let (host, heard, keeper) = agent(&place);
-    let slot = lock(&host).config.policy.antelope.loaded.clone().expect("a slot");
+    let slot = lock(&host).setup.loaded.slot::<Model>(MODEL).expect("a slot");
     place.leave(&taught(&model(2.0), slot.get().digest(), -2.0));
     hear(&heard, "model_candidate");
     for number in 1..=3 {
@@ -519,12 +521,12 @@ fn without_a_folder_of_its_own_or_switched_off_the_configured_model_stays() {
     assert!(lock(&host).online.is_none());
     drop(keeper);
     fs::remove_dir_all(place.file("")).expect("it is there");
-    place.config.online.enabled = false;
+    place.setup.config.online.enabled = false;
     let (host, heard, keeper) = agent(&place);
     drop(keeper);
     assert!(lock(&host).online.is_none() && lock(&heard.0).is_empty() && !place.has(""));
 }
 
 fn state(place: &Place) -> &Path {
-    place.config.agent.state_dir.as_deref().expect("it has one")
+    place.setup.config.agent.state_dir.as_deref().expect("it has one")
 }

@@ -3,7 +3,7 @@
 use super::live;
 use crate::Failure;
 use crate::author::AuthorArgs;
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use clap::{Args, ValueEnum};
 use remuda_matrix::{Plan, Progress, Ran, Store, run, run_remotely};
 use std::num::NonZero;
@@ -66,14 +66,14 @@ impl EngineArgs {
     pub fn run(
         &self,
         (plan, authors): (&Plan, &AuthorArgs),
-        (store, config): (Option<&Store>, &Arc<Config>),
+        (store, setup): (Option<&Store>, &Arc<Setup>),
         stopped: &AtomicBool,
         progress: impl FnMut(&Progress),
     ) -> Result<Ran, Failure> {
         let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         if self.engine == Engine::Local {
             let threads = self.jobs.unwrap_or_else(cores).get();
-            let rows = run(plan, (store, config), (threads, stopped), progress);
+            let rows = run(plan, (store, setup), (threads, stopped), progress);
             return Ok(Ran { rows, broken: None });
         }
         if self.is_live() {

@@ -16,7 +16,7 @@ use crate::kinds::scenario_for_suite;
 use crate::report::write_beside;
 use crate::sim::Seeds;
 use crate::stop::stop_flag;
-use ccp_agent::{Config, catalogue};
+use ccp_agent::{Setup, catalogue};
 use clap::Args;
 use engine::EngineArgs;
 use out::Out;
@@ -127,7 +127,7 @@ pub fn suite_of(name: &str) -> Result<Suite, Failure> {
 }
 
 /// The drivers to run, without repetitions.
-fn drivers(given: &[String], config: &Config, is_live: bool) -> Result<Vec<String>, Failure> {
+fn drivers(given: &[String], setup: &Setup, is_live: bool) -> Result<Vec<String>, Failure> {
     let mut all: Vec<String> = Vec::new();
     for name in given {
         let names = if name == ALL {
@@ -145,7 +145,7 @@ fn drivers(given: &[String], config: &Config, is_live: bool) -> Result<Vec<Strin
             // A constant window is not an arm, and only the simulator knows it.
             if !name.starts_with("window:") {
                 let named = |error| format!("--arm {name}: {error}");
-                drivers::check(name, config).map_err(named)?;
+                drivers::check(name, setup).map_err(named)?;
             }
             vec![name.clone()]
         };
@@ -159,10 +159,10 @@ fn drivers(given: &[String], config: &Config, is_live: bool) -> Result<Vec<Strin
 }
 
 /// Checks the drivers that suites name for the neighbours of the tested flow.
-fn check_neighbours(plan: &Plan, config: &Config) -> Result<(), Failure> {
+fn check_neighbours(plan: &Plan, setup: &Setup) -> Result<(), Failure> {
     for name in named_drivers(plan.jobs.iter().map(|job| &job.scenario)) {
         let named = |error| format!("a flow of these environments: {error}");
-        drivers::check(&name, config).map_err(named)?;
+        drivers::check(&name, setup).map_err(named)?;
     }
     Ok(())
 }
@@ -173,13 +173,13 @@ impl MatrixArgs {
             return self.print_list();
         }
         self.engine.check()?;
-        let config = Arc::new(Config::default());
-        let _authors = self.authors.start(&config.authors)?;
+        let setup = Arc::new(Setup::default());
+        let _authors = self.authors.start(&setup.authors)?;
         let suites = self.suites()?;
         let only = Only { groups: self.group.clone(), parts: self.only.clone() };
-        let drivers = drivers(&self.arm, &config, self.engine.is_live())?;
+        let drivers = drivers(&self.arm, &setup, self.engine.is_live())?;
         let mut plan = Plan::of(&suites, &only, &drivers, self.seeds.values())?;
-        check_neighbours(&plan, &config)?;
+        check_neighbours(&plan, &setup)?;
         let left_out = self.engine.fit(&mut plan)?;
         if let Some(left_out) = left_out.filter(|_| !self.quiet) {
             eprintln!("remuda matrix: {left_out}");
@@ -188,7 +188,7 @@ impl MatrixArgs {
         let store = self.store()?;
         let (clock, stopped) = (Clock::start(), stop_flag()?);
         let mut bar = Bar::new(plan.jobs.len(), self.quiet);
-        let (what, with) = ((&plan, &self.authors), (store.as_ref(), &config));
+        let (what, with) = ((&plan, &self.authors), (store.as_ref(), &setup));
         let ran = self.engine.run(what, with, &stopped, |so_far| {
             bar.show(so_far, clock.elapsed());
         })?;
@@ -362,10 +362,10 @@ mod tests {
 
     #[test]
     fn all_stands_for_every_driver_that_needs_no_settings() {
-        let config = Config::default();
+        let setup = Setup::default();
         let names = |given: &[&str]| {
             let given: Vec<String> = given.iter().map(|it| (*it).to_owned()).collect();
-            drivers(&given, &config, false).map_err(|error| error.to_string())
+            drivers(&given, &setup, false).map_err(|error| error.to_string())
         };
         let all = names(&["all", "cubic"]).unwrap();
         assert!(all.contains(&"rein".to_owned()) && all.contains(&"bbr3".to_owned()), "{all:?}");

@@ -9,7 +9,7 @@ mod versus;
 use crate::Failure;
 use crate::author::AuthorArgs;
 use crate::matrix::suite_of;
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use clap::Args;
 use remuda_matrix::versus;
 use remuda_report::{Board, Diff, Matrix, Series, Wanted, page, plots};
@@ -186,10 +186,10 @@ impl ReportArgs {
         if self.series.is_empty() {
             return Ok(Vec::new());
         }
-        let config = Arc::new(Config::default());
-        let _authors = self.authors.start(&config.authors)?;
+        let setup = Arc::new(Setup::default());
+        let _authors = self.authors.start(&setup.authors)?;
         let wanted = Wanted { parts: &self.series, arms: &self.arm };
-        Ok(Series::of(matrix, wanted, &self.suites(matrix)?, &config)?)
+        Ok(Series::of(matrix, wanted, &self.suites(matrix)?, &setup)?)
     }
 
     /// The suites whose environments are in the table.

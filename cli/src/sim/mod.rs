@@ -9,7 +9,7 @@ use crate::Failure;
 use crate::author::AuthorArgs;
 use crate::commit::commit;
 use crate::stop::stop_flag;
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use clap::{Args, ValueEnum};
 use files::Files;
 pub use plan::Seeds;
@@ -103,12 +103,12 @@ pub struct SimArgs {
 }
 
 impl SimArgs {
-    fn plan(&self, config: &Config) -> Result<Plan, Failure> {
+    fn plan(&self, setup: &Setup) -> Result<Plan, Failure> {
         let seeds = match (self.seed, self.seeds) {
             (Some(seed), _) => Some(Seeds::only(seed)),
             (None, seeds) => seeds,
         };
-        Plan::of(&self.scenarios, &self.set, &self.vary, seeds, config)
+        Plan::of(&self.scenarios, &self.set, &self.vary, seeds, setup)
     }
 
     fn files(&self) -> Option<Files> {
@@ -119,17 +119,17 @@ impl SimArgs {
     }
 
     pub fn run(self) -> Result<(), Failure> {
-        let config = Arc::new(Config::default());
-        let _authors = self.authors.start(&config.authors)?;
-        let plan = self.plan(&config)?;
+        let setup = Arc::new(Setup::default());
+        let _authors = self.authors.start(&setup.authors)?;
+        let plan = self.plan(&setup)?;
         let files = self.files();
         files.as_ref().map_or(Ok(()), Files::prepare)?;
         let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let jobs = self.jobs.unwrap_or_else(cores).get();
         let (clock, stopped) = (Clock::start(), stop_flag()?);
         let (files_of, quiet) = (files.as_ref(), self.quiet);
-        let config = &config;
-        let options = Options { jobs, files: files_of, config, stopped: &stopped, quiet, clock };
+        let setup = &setup;
+        let options = Options { jobs, files: files_of, setup, stopped: &stopped, quiet, clock };
         let finished = sweep::run(&plan.runs, options);
         let outcomes: Vec<&Outcome> = finished.iter().filter_map(Finished::outcome).collect();
         let written = files.as_ref().map_or(Ok(()), |files| write_all(files, &finished));

@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::drivers;
 use crate::kinds::suite_for_scenario;
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use remuda_scenarios::{Driver, Override, OverrideError, Scenario};
 use std::collections::BTreeMap;
 use std::fs;
@@ -145,10 +145,10 @@ pub fn slug(name: &str) -> String {
 }
 
 /// Refuses drivers that the simulator cannot run.
-fn check_drivers(path: &Path, scenario: &Scenario, config: &Config) -> Result<(), Failure> {
+fn check_drivers(path: &Path, scenario: &Scenario, setup: &Setup) -> Result<(), Failure> {
     for (index, flow) in scenario.flows.iter().enumerate() {
         let rule = match &flow.driver {
-            Driver::Named(name) => drivers::check(name, config).err().map(|it| it.to_string()),
+            Driver::Named(name) => drivers::check(name, setup).err().map(|it| it.to_string()),
             Driver::Native(name) => Some(format!(
                 "{name} is an algorithm of the kernel and runs on real TCP only\n\
                  fix: use ours: driver = \"{name}\""
@@ -175,7 +175,7 @@ impl Plan {
         set: &[Override],
         vary: &[Vary],
         seeds: Option<Seeds>,
-        config: &Config,
+        setup: &Setup,
     ) -> Result<Self, Failure> {
         let each = vary.iter().map(|vary| vary.values.len()).fold(1, usize::saturating_mul);
         check_count(each, seeds)?;
@@ -185,7 +185,7 @@ impl Plan {
                 for Combination { changes, name } in combinations(vary) {
                     let changes = [set, &changes].concat();
                     let mut scenario = load(&file, &changes)?;
-                    check_drivers(&file, &scenario, config)?;
+                    check_drivers(&file, &scenario, setup)?;
                     scenario.name += &name;
                     scenarios.push(scenario);
                     check_count(scenarios.len(), seeds)?;
@@ -249,7 +249,7 @@ mod tests {
         let set: Vec<Override> = set.iter().map(|it| it.parse().unwrap()).collect();
         let vary: Vec<Vary> = vary.iter().map(|it| it.parse().unwrap()).collect();
         let seeds = seeds.map(|it| it.parse().unwrap());
-        let plan = Plan::of(&[folder.path().to_owned()], &set, &vary, seeds, &Config::default());
+        let plan = Plan::of(&[folder.path().to_owned()], &set, &vary, seeds, &Setup::default());
         plan.map_err(|error| error.to_string())
     }
 
@@ -314,12 +314,12 @@ mod tests {
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         let error = plan(&[], &all, None).unwrap_err();
         assert_eq!(error, "1953125 runs are too many: at most 1000000");
-        let error = Plan::of(&[PathBuf::from("no/such.toml")], &[], &[], None, &Config::default())
+        let error = Plan::of(&[PathBuf::from("no/such.toml")], &[], &[], None, &Setup::default())
             .unwrap_err();
         assert!(error.to_string().starts_with("no/such.toml: cannot read"), "{error}");
         let empty = tempfile::tempdir().unwrap();
         let error =
-            Plan::of(&[empty.path().to_owned()], &[], &[], None, &Config::default()).unwrap_err();
+            Plan::of(&[empty.path().to_owned()], &[], &[], None, &Setup::default()).unwrap_err();
         assert!(error.to_string().ends_with("there is no .toml in this folder"), "{error}");
     }
 

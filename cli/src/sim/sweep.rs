@@ -5,7 +5,7 @@ use super::files::Files;
 use super::plan::Run;
 use super::progress::{Progress, Work};
 use crate::Failure;
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use remuda_live::Clock;
 use remuda_results::Outcome;
 use remuda_sim::run_unless;
@@ -46,8 +46,8 @@ pub struct Options<'a> {
     pub jobs: usize,
     /// The files to write for each run.
     pub files: Option<&'a Files>,
-    /// The configuration of the agent in each simulation.
-    pub config: &'a Arc<Config>,
+    /// The setup of the agent in each simulation.
+    pub setup: &'a Arc<Setup>,
     /// Set to stop the sweep.
     pub stopped: &'a AtomicBool,
     /// Whether to show no progress.
@@ -64,9 +64,9 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     fn run(&self, run: &Run) -> Result<Finished, Failure> {
-        let Options { config, stopped, .. } = self.options;
+        let Options { setup, stopped, .. } = self.options;
         let advanced = |ms| self.work.add(ms);
-        let Some(mut outcome) = run_unless(stopped, (&run.scenario, config), advanced)? else {
+        let Some(mut outcome) = run_unless(stopped, (&run.scenario, setup), advanced)? else {
             return Ok(Finished::Not);
         };
         if let Some(files) = self.options.files {

@@ -5,7 +5,7 @@ use crate::metrics;
 use crate::plan::{Job, Plan};
 use crate::row::Row;
 use crate::store::Store;
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use remuda_scenarios::outcome::Outcome;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -112,12 +112,12 @@ pub(crate) fn keep<R: Kept>(store: Option<&Store>, key: Option<&str>, row: R) ->
 /// One run in the simulator; `None` if it was stopped. A panic costs this run only.
 pub(crate) fn simulate<R>(
     job: &Job,
-    config: &Arc<Config>,
+    setup: &Arc<Setup>,
     stopped: &AtomicBool,
     of: impl Fn(&Job, &Outcome) -> Result<R, Error>,
 ) -> Result<Option<R>, Error> {
     let simulated = || {
-        let outcome = remuda_sim::run_unless(stopped, (&job.scenario, config), |_| {});
+        let outcome = remuda_sim::run_unless(stopped, (&job.scenario, setup), |_| {});
         let failed = |source| Error::Sim { run: job.name(), source: Box::new(source) };
         let outcome = outcome.map_err(failed)?;
         outcome.map(|outcome| of(job, &outcome)).transpose()
@@ -129,7 +129,7 @@ pub(crate) fn simulate<R>(
 
 struct Shared<'a, F> {
     store: Option<&'a Store>,
-    config: &'a Arc<Config>,
+    setup: &'a Arc<Setup>,
     stopped: &'a AtomicBool,
     of: F,
 }
@@ -145,7 +145,7 @@ impl<F> Shared<'_, F> {
             Looked::Kept(row) => return Ok(Some((*row, Origin::Kept))),
             Looked::Missing(key) => key,
         };
-        let row = simulate(job, self.config, self.stopped, &self.of)?;
+        let row = simulate(job, self.setup, self.stopped, &self.of)?;
         Ok(row.map(|row| keep(self.store, key.as_deref(), row)))
     }
 }
@@ -161,7 +161,7 @@ fn named(plan: &Plan, ran: Done<Row>) -> Done<Row> {
 /// that had not ended when `stopped` was set.
 pub fn run(
     plan: &Plan,
-    with: (Option<&Store>, &Arc<Config>),
+    with: (Option<&Store>, &Arc<Setup>),
     how: (usize, &AtomicBool),
     progress: impl FnMut(&Progress),
 ) -> Done<Row> {
@@ -172,12 +172,12 @@ pub fn run(
 /// with a code under which it keeps only these figures.
 pub fn measure<R: Kept>(
     plan: &Plan,
-    (store, config): (Option<&Store>, &Arc<Config>),
+    (store, setup): (Option<&Store>, &Arc<Setup>),
     (threads, stopped): (usize, &AtomicBool),
     progress: impl FnMut(&Progress),
     of: impl Fn(&Job, &Outcome) -> Result<R, Error> + Sync,
 ) -> Done<R> {
-    let shared = Shared { store, config, stopped, of };
+    let shared = Shared { store, setup, stopped, of };
     let next = AtomicUsize::new(0);
     let mut results = Results::of(plan, progress);
     let (sender, finished) = channel();

@@ -5,7 +5,7 @@ use crate::author_files::AuthorFiles;
 use crate::metrics;
 use crate::run::simulate;
 use crate::work::Work;
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use ccp_agent::author::Process;
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,7 @@ pub struct Worker {
 #[derive(Debug, Default)]
 struct Authors {
     names: Vec<String>,
-    config: Arc<Config>,
+    setup: Arc<Setup>,
     processes: Vec<Process>,
     folders: Vec<TempDir>,
     moved: Moved,
@@ -65,7 +65,7 @@ impl Authors {
             let file = files.write(folder.path()).map_err(no_folder)?;
             authors.moved.add(&file, files.path());
             authors.folders.push(folder);
-            let process = start_author(&file, python, &authors.config.authors);
+            let process = start_author(&file, python, &authors.setup.authors);
             authors.processes.push(process.map_err(|error| authors.moved.named(&error))?);
         }
         Ok(authors)
@@ -106,7 +106,7 @@ impl Worker {
             moved.add(&to, &from);
             spec.trace = Some(to);
         }
-        let row = simulate(&job, &self.authors.config, &AtomicBool::new(false), metrics::row);
+        let row = simulate(&job, &self.authors.setup, &AtomicBool::new(false), metrics::row);
         let row = row.map_err(|error| moved.named(&error))?.ok_or("was stopped")?;
         serde_json::to_string(&row).map_err(|error| error.to_string())
     }
@@ -145,7 +145,7 @@ mod tests {
         let plan = Plan::of(&[suite], &Only::default(), &["cubic".to_owned()], 3..=3).unwrap();
         let [job] = &plan.jobs[..] else { panic!("one environment") };
         let here =
-            simulate(job, &Arc::new(Config::default()), &AtomicBool::new(false), metrics::row);
+            simulate(job, &Arc::new(Setup::default()), &AtomicBool::new(false), metrics::row);
         let here = here.unwrap().unwrap();
         fs::remove_file(&path).unwrap();
         let work = || Work::of(job, &[], |path| Ok(path.display().to_string())).unwrap();

@@ -1,7 +1,7 @@
 //! The same matrix gives the same table: when it is repeated, on any number of threads, and after
 //! it was stopped half way.
 
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use remuda_matrix::{Only, Plan, Progress, ROWS, Row, Store, run, suite_named};
 use remuda_scenarios::Suite;
 use std::collections::BTreeMap;
@@ -57,13 +57,13 @@ fn plan() -> Plan {
 
 /// Runs a plan. With `stop_after`, stops after that many runs that were not in the store.
 fn rows(plan: &Plan, store: Option<&Store>, threads: usize, stop_after: Option<usize>) -> Vec<Row> {
-    let (config, stopped) = (Arc::new(Config::default()), AtomicBool::new(false));
+    let (setup, stopped) = (Arc::new(Setup::default()), AtomicBool::new(false));
     let watch = |so_far: &Progress| {
         if stop_after.is_some_and(|after| so_far.done - so_far.kept >= after) {
             stopped.store(true, Ordering::Relaxed);
         }
     };
-    let finished = run(plan, (store, &config), (threads, &stopped), watch);
+    let finished = run(plan, (store, &setup), (threads, &stopped), watch);
     finished.into_iter().flatten().map(|row| row.expect("it runs")).collect()
 }
 
@@ -86,8 +86,8 @@ fn the_same_matrix_gives_the_same_bytes_whatever_happens_on_the_way() {
     let part = rows(&plan, Some(&open()), 2, Some(5));
     assert!((5..20).contains(&part.len()), "{} of 20 rows", part.len());
     let mut kept = 0;
-    let config = Arc::new(Config::default());
-    let whole = run(&plan, (Some(&open()), &config), (2, &AtomicBool::new(false)), |so_far| {
+    let setup = Arc::new(Setup::default());
+    let whole = run(&plan, (Some(&open()), &setup), (2, &AtomicBool::new(false)), |so_far| {
         kept = so_far.kept;
     });
     let whole: Vec<Row> = whole.into_iter().flatten().map(|row| row.expect("it runs")).collect();
@@ -108,8 +108,8 @@ fn a_row_that_cannot_be_kept_is_in_the_table_and_said_to_be_unkept() {
     let store = Store::open(&runs, "code".to_owned()).expect("a store");
     std::fs::remove_dir(&runs).expect("it is empty");
     std::fs::write(&runs, "").expect("a file in its place");
-    let (config, mut last) = (Arc::new(Config::default()), Progress::default());
-    let finished = run(&plan, (Some(&store), &config), (2, &AtomicBool::new(false)), |so_far| {
+    let (setup, mut last) = (Arc::new(Setup::default()), Progress::default());
+    let finished = run(&plan, (Some(&store), &setup), (2, &AtomicBool::new(false)), |so_far| {
         last.clone_from(so_far);
     });
     let got: Vec<Row> = finished.into_iter().flatten().map(|row| row.expect("it runs")).collect();
@@ -153,8 +153,8 @@ fn a_driver_that_is_none_costs_its_runs_and_no_other() {
     let drivers = ["no-such-arm", "window:20"].map(str::to_owned);
     let only = Only { parts: vec!["drop".to_owned()], ..Only::default() };
     let plan = Plan::of(&suites, &only, &drivers, 1..=1).expect("the names are well formed");
-    let (config, stopped) = (Arc::new(Config::default()), AtomicBool::new(false));
-    let finished = run(&plan, (None, &config), (2, &stopped), |_| {});
+    let (setup, stopped) = (Arc::new(Setup::default()), AtomicBool::new(false));
+    let finished = run(&plan, (None, &setup), (2, &stopped), |_| {});
     let [Some(Err(error)), Some(Ok(row))] = &finished[..] else { panic!("{finished:?}") };
     assert!(error.to_string().starts_with("ccp/drop, no-such-arm, seed 1: "), "{error}");
     assert!(row.goodput_mbit_per_sec > 5.0, "{row:?}");

@@ -3,7 +3,7 @@
 //! The process is a shell script. It answers each job with the content of a file named for the
 //! job's index, and ends if there is no such file.
 
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use remuda_matrix::{BUILD, Only, Plan, Ran, Row, Store, run, run_remotely, suite_named};
 use std::fs;
 use std::path::Path;
@@ -29,8 +29,8 @@ fn plan() -> Plan {
 }
 
 fn local(plan: &Plan) -> Vec<Row> {
-    let (config, stopped) = (Arc::new(Config::default()), AtomicBool::new(false));
-    let rows = run(plan, (None, &config), (1, &stopped), |_| {});
+    let (setup, stopped) = (Arc::new(Setup::default()), AtomicBool::new(false));
+    let rows = run(plan, (None, &setup), (1, &stopped), |_| {});
     rows.into_iter().map(|row| row.expect("it ended").expect("it runs")).collect()
 }
 

@@ -7,7 +7,7 @@ use crate::arms::check_arms;
 use crate::decisions::{self, Decision};
 use crate::error::Error;
 use crate::matrix::Matrix;
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use remuda_link::{Direction, Nanos};
 use remuda_matrix::{Job, Only, Plan, scenario_hash};
 use remuda_scenarios::outcome::{FlowSample, LinkSample, Outcome};
@@ -94,7 +94,7 @@ impl Series {
         matrix: &Matrix,
         Wanted { parts, arms }: Wanted<'_>,
         suites: &[Suite],
-        config: &Arc<Config>,
+        setup: &Arc<Setup>,
     ) -> Result<Vec<Self>, Error> {
         if parts.is_empty() {
             return Ok(Vec::new());
@@ -140,7 +140,7 @@ impl Series {
         }
         let mut all = Vec::new();
         for job in jobs {
-            all.push(run(job, config)?);
+            all.push(run(job, setup)?);
         }
         Ok(all)
     }
@@ -156,9 +156,9 @@ fn changed<'a>(matrix: &Matrix, jobs: &[&'a Job]) -> Option<&'a Environment> {
     jobs.iter().map(|job| &job.environment).find(is_other)
 }
 
-fn run(job: &Job, config: &Arc<Config>) -> Result<Series, Error> {
+fn run(job: &Job, setup: &Arc<Setup>) -> Result<Series, Error> {
     let never = AtomicBool::new(false);
-    let outcome = remuda_sim::run_unless(&never, (&job.scenario, config), |_| {});
+    let outcome = remuda_sim::run_unless(&never, (&job.scenario, setup), |_| {});
     let failed = |source| Error::Sim { run: job.name(), source: Box::new(source) };
     let outcome = outcome.map_err(failed)?.expect("the run cannot be interrupted");
     let tested = job.environment.tested_flows(&job.scenario);
@@ -280,16 +280,16 @@ axes = [{ name = "queue_bdp", keys = ["links.down.queue.limit_bdp"], values = [1
 
     #[test]
     fn a_run_is_run_again_for_the_arms_that_were_asked_for() {
-        let (config, never) = (Arc::new(Config::default()), AtomicBool::new(false));
+        let (setup, never) = (Arc::new(Setup::default()), AtomicBool::new(false));
         let suites = [Suite::parse(SUITE, "mine").unwrap()];
         let drivers = text(&["cubic", "reno"]);
         let plan = Plan::of(&suites, &Only::default(), &drivers, 1..=1).unwrap();
-        let rows = run_plan(&plan, (None, &config), (1, &never), |_| {});
+        let rows = run_plan(&plan, (None, &setup), (1, &never), |_| {});
         let rows = rows.into_iter().map(|row| row.unwrap().unwrap()).collect();
         let matrix = Matrix { rows, ..Matrix::default() };
         let of = |parts: &[&str], arms: &[&str]| {
             let (parts, arms) = (text(parts), text(arms));
-            let all = Series::of(&matrix, Wanted { parts: &parts, arms: &arms }, &suites, &config);
+            let all = Series::of(&matrix, Wanted { parts: &parts, arms: &arms }, &suites, &setup);
             all.map_err(|error| error.to_string())
         };
         assert_eq!(of(&["buffer"], &[]).unwrap().len(), 4);

@@ -204,7 +204,7 @@ fn run(environment: &Environment, plan: &Plan, config: &Config) -> Result<Vec<Sa
     let mut config = config.clone();
     config.policy.sampler = plan.sampler.clone();
     let mut simulation =
-        Simulation::with_config(&scenario, &Arc::new(config)).map_err(|e| text(&e))?;
+        Simulation::with_setup(&scenario, &Arc::new(config.into())).map_err(|e| text(&e))?;
     let end = simulation.end();
     simulation.run_until(end);
     // The flow under test is the last one.

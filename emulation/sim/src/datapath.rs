@@ -10,7 +10,7 @@ use crate::destinations::Destination;
 use crate::in_process::{InProcess, Orders, Programs};
 use crate::recording::Recording;
 use crate::tcp::sender::{AckSample, Sender, State};
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use remuda_scenarios::FlowSpec;
 use remuda_vm::{Machine, Primitives};
 use remuda_wire::to_agent::Signals;
@@ -55,20 +55,20 @@ impl Datapath {
     /// report that they answer.
     pub fn new(
         driver: &str,
-        (config, to): (&Arc<Config>, Destination),
+        (setup, to): (&Arc<Setup>, Destination),
         (sender, spec): (&Sender, &FlowSpec),
         (delay_ns, start_ns): (u64, u64),
     ) -> Result<Self, Error> {
         let agent = InProcess::new(
             (driver, spec),
-            (config, to),
+            (setup, to),
             (sender.cwnd_pkts, sender.mss_bytes),
             Self::signals_at_start(sender, start_ns),
         )?;
         Ok(Self {
             machine: Machine::new(),
             primitives: Primitives::default(),
-            programs: Programs::of(config)?,
+            programs: Programs::of(setup)?,
             running: None,
             agent,
             delay_ns,

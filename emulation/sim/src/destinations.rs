@@ -5,7 +5,7 @@
 //! own flow engine. So what one driver learns of a path does not affect another. Time is simulated.
 //! Unlike in the BPF datapath, a flow is not measured before its agent's first orders.
 
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use ccp_agent::flows::Flows;
 use ccp_agent::lock::lock;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ type Path = (Box<[u16]>, Box<[u16]>);
 
 #[derive(Debug)]
 pub struct Destinations {
-    config: Arc<Config>,
+    setup: Arc<Setup>,
     engines: HashMap<String, Arc<Mutex<Flows>>>,
     paths: Vec<Path>,
     flows: u32,
@@ -34,9 +34,9 @@ pub struct Destination {
 
 impl Destinations {
     /// Starts without destinations and without memory.
-    pub fn new(config: &Arc<Config>) -> Self {
-        let config = Arc::clone(config);
-        Self { config, engines: HashMap::new(), paths: Vec::new(), flows: 0 }
+    pub fn new(setup: &Arc<Setup>) -> Self {
+        let setup = Arc::clone(setup);
+        Self { setup, engines: HashMap::new(), paths: Vec::new(), flows: 0 }
     }
 
     /// The destination of a new flow with this driver over these links.
@@ -50,7 +50,7 @@ impl Destinations {
         let [.., high, low] = index.to_be_bytes();
         let address = IpAddr::V4(Ipv4Addr::new(10, high, low, 1));
         self.flows += 1;
-        let begun = || Arc::new(Mutex::new(Flows::new(&self.config)));
+        let begun = || Arc::new(Mutex::new(Flows::new(&self.setup.config)));
         let engine = self.engines.entry(driver.to_owned()).or_insert_with(begun);
         Destination { address, flow: self.flows, engine: Arc::clone(engine) }
     }

@@ -8,9 +8,10 @@ use crate::Error;
 use crate::decisions::Decisions;
 use crate::destinations::Destination;
 use crate::recording::{Entered, Entry, Recording};
+use ccp_agent::flow::Driver;
 use ccp_agent::flow::{Flow, Start};
 use ccp_agent::flows::{Flows, Step};
-use ccp_agent::{Config, catalogue, programs};
+use ccp_agent::{Setup, programs};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Sample, Why};
 use remuda_scenarios::{FlowSpec, SwitchOrder};
@@ -79,15 +80,15 @@ fn decode(install: &[u8]) -> Result<Program, String> {
 }
 
 impl Programs {
-    /// Those that flows of this configuration may run.
-    pub fn of(config: &Config) -> Result<Self, Error> {
+    /// Those that flows of this setup may run.
+    pub fn of(setup: &Setup) -> Result<Self, Error> {
         static OURS: OnceLock<Result<Vec<Program>, String>> = OnceLock::new();
         let refuse = |rule: String| Error::Program { rule };
         let ours = OURS.get_or_init(|| {
             programs::installs().map_err(|error| error.to_string())?.map(decode).collect()
         });
         let ours = ours.as_deref().map_err(|rule| refuse(rule.clone()))?;
-        let authored = config.authors.programs();
+        let authored = setup.authors.programs();
         let authored = authored.iter().map(|it| Ok((it.uid, decode(&it.compiled.install)?)));
         Ok(Self { ours, authored: authored.collect::<Result<_, String>>().map_err(refuse)? })
     }
@@ -107,7 +108,7 @@ fn seconds(ns: u64) -> u64 {
 pub struct InProcess {
     /// Until it begins; then the engine of its destination has it.
     pending: Option<Flow>,
-    config: Arc<Config>,
+    setup: Arc<Setup>,
     decisions: Decisions,
     to: Destination,
     /// What is to drive the flow later, the next one last.
@@ -147,11 +148,11 @@ impl InProcess {
     /// until it begins, at the moment of `signals`.
     pub fn new(
         (driver, spec): (&str, &FlowSpec),
-        (config, to): (&Arc<Config>, Destination),
+        (setup, to): (&Arc<Setup>, Destination),
         (cwnd_pkts, mss_bytes): (u32, u32),
         signals: Signals,
     ) -> Result<Self, Error> {
-        let controller = catalogue::build(driver, config)
+        let controller = Driver::build(driver, setup)
             .map_err(|error| Error::Driver { rule: error.to_string() })?;
         let start = Start {
             id: to.flow,
@@ -167,7 +168,7 @@ impl InProcess {
         Ok(Self {
             arm: flow.arm(),
             pending: Some(flow),
-            config: Arc::clone(config),
+            setup: Arc::clone(setup),
             decisions: Decisions::default(),
             to,
             ordered: spec.switches.iter().rev().cloned().collect(),
@@ -315,7 +316,7 @@ impl InProcess {
     ) {
         self.decisions.now_ns = now_us * 1_000;
         let mut engine = self.to.engine();
-        let step = Step { config: &self.config, recorder: &mut self.decisions, orders, now_us };
+        let step = Step { setup: &self.setup, recorder: &mut self.decisions, orders, now_us };
         act(&mut engine, step);
         if let Some(flow) = engine.get(self.to.flow) {
             self.arm = flow.arm();
@@ -335,9 +336,9 @@ mod tests {
         let wants = "throughput=0.25,delay=1".parse().expect("a preference");
         let spec = FlowSpec { wants, ..FlowSpec::default() };
         let signals = Signals { mss_bytes: 1_448, ..Signals::default() };
-        let config = Arc::new(Config::default());
-        let to = Destinations::new(&config).of(&Default::default(), "cubic");
-        let agent = InProcess::new(("rein", &spec), (&config, to), (10, 1_448), signals);
+        let setup = Arc::new(Setup::default());
+        let to = Destinations::new(&setup).of(&Default::default(), "cubic");
+        let agent = InProcess::new(("rein", &spec), (&setup, to), (10, 1_448), signals);
         let agent = agent.expect("rein takes any flow");
         assert_eq!(
             agent.pending.expect("it has not begun").preference(),

@@ -10,7 +10,7 @@ use crate::packet::Packet;
 use crate::simulation::Flow;
 use crate::tcp::sender::Sender;
 use crate::unresponsive::Unresponsive;
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use remuda_link::Link;
 use remuda_scenarios::{Driver, FlowSpec, Scenario};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use std::sync::Arc;
 /// Builds links and flows, in the order in which the outcome lists them.
 pub fn build(
     scenario: &Scenario,
-    config: &Arc<Config>,
+    setup: &Arc<Setup>,
 ) -> Result<(Vec<Link<Packet>>, Vec<Flow>), Error> {
     scenario.validate()?;
     let (names, links): (Vec<String>, Vec<_>) = scenario.build_links()?.into_iter().unzip();
     let flows = (0..).zip(scenario.flows_expanded());
-    let mut agent = (config, Destinations::new(config));
+    let mut agent = (setup, Destinations::new(setup));
     let flows = flows.map(|(index, spec)| flow(scenario, &names, &mut agent, (index, spec)));
     Ok((links, flows.collect::<Result<Vec<_>, Error>>()?))
 }
@@ -36,7 +36,7 @@ fn route(names: &[String], links: &[String]) -> Box<[u16]> {
 fn flow(
     scenario: &Scenario,
     names: &[String],
-    (config, destinations): &mut (&Arc<Config>, Destinations),
+    (setup, destinations): &mut (&Arc<Setup>, Destinations),
     (index, spec): (u32, FlowSpec),
 ) -> Result<Flow, Error> {
     let (data, back) = (route(names, &spec.route), route(names, &spec.back));
@@ -55,7 +55,7 @@ fn flow(
     }
     let path = (data, back);
     let to = destinations.of(&path, &spec.driver.to_string());
-    let control = control(scenario, &spec, &sender, (config, to))?;
+    let control = control(scenario, &spec, &sender, (setup, to))?;
     Ok(Flow::Tcp(Box::new(TcpFlow::new(spec, (sender, control), path, rtt_ns))))
 }
 
@@ -63,7 +63,7 @@ fn control(
     scenario: &Scenario,
     spec: &FlowSpec,
     sender: &Sender,
-    (config, to): (&Arc<Config>, Destination),
+    (setup, to): (&Arc<Setup>, Destination),
 ) -> Result<Control, Error> {
     let refuse = |rule: String| Error::Flow { flow: spec.name.clone(), rule };
     match &spec.driver {
@@ -87,10 +87,10 @@ fn control(
                         ccp_agent::catalogue::names().join(", ")
                     )));
                 }
-                let known = ccp_agent::catalogue::kind_of(&order.to, config);
+                let known = setup.kind_of(&order.to);
                 known.map_err(|error| refuse(format!("switches: {error}")))?;
             }
-            let datapath = Datapath::new(name, (config, to), (sender, spec), times);
+            let datapath = Datapath::new(name, (setup, to), (sender, spec), times);
             let datapath = datapath.map_err(|error| match error {
                 Error::Driver { rule } => refuse(rule),
                 other => other,

@@ -9,7 +9,7 @@ use crate::series::Series;
 use crate::setup;
 use crate::timers::{Event, Timers};
 use crate::unresponsive::Unresponsive;
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Decision, Measurement, Sample};
 use remuda_link::{Fate, Link, Nanos};
@@ -86,12 +86,12 @@ pub struct Simulation {
 impl Simulation {
     /// Builds it. Reads the traces.
     pub fn new(scenario: &Scenario) -> Result<Self, Error> {
-        Self::with_config(scenario, &Arc::new(Config::default()))
+        Self::with_setup(scenario, &Arc::new(Setup::default()))
     }
 
-    /// Ready to run, with an agent of that configuration.
-    pub fn with_config(scenario: &Scenario, config: &Arc<Config>) -> Result<Self, Error> {
-        let (links, flows) = setup::build(scenario, config)?;
+    /// Ready to run, with an agent of that setup.
+    pub fn with_setup(scenario: &Scenario, setup: &Arc<Setup>) -> Result<Self, Error> {
+        let (links, flows) = setup::build(scenario, setup)?;
         let mut timers = Timers::default();
         for (index, flow) in (0..).zip(&flows) {
             let (spec, start_ns) = match flow {
@@ -450,14 +450,14 @@ const STEP: Nanos = Nanos::from_millis(100);
 /// And how many events at most: a fast link has that many in much less than a step.
 const STEP_EVENTS_MAX: u64 = 1_000_000;
 
-/// As [`run`], with an agent of that configuration. `None` if `stopped` is set before it is over;
+/// As [`run`], with an agent of that setup. `None` if `stopped` is set before it is over;
 /// `advanced` hears of each so many simulated milliseconds.
 pub fn run_unless(
     stopped: &AtomicBool,
-    (scenario, config): (&Scenario, &Arc<Config>),
+    (scenario, setup): (&Scenario, &Arc<Setup>),
     mut advanced: impl FnMut(u64),
 ) -> Result<Option<outcome::Outcome>, Error> {
-    let mut simulation = Simulation::with_config(scenario, config)?;
+    let mut simulation = Simulation::with_setup(scenario, setup)?;
     let end = simulation.end();
     let mut at = Nanos::ZERO;
     while at < end && !simulation.is_over() {

@@ -110,12 +110,12 @@ struct Taken {
 }
 
 fn taken(driver: &str) -> Taken {
-    let config = recorded::config();
-    let entries = recorded::events(driver, &config);
+    let setup = recorded::setup();
+    let entries = recorded::events(driver, &setup);
     let now_us = Arc::new(AtomicU64::new(0));
     let clock = Clock::Manual(Arc::clone(&now_us));
     let events = Count::default();
-    let mut host = Host::with_clock((*config).clone(), Box::new(events.clone()), clock);
+    let mut host = Host::with_clock((*setup).clone(), Box::new(events.clone()), clock);
     let mut slots = Slots::default();
     let mut seen = HashMap::<u32, u64>::new();
     let mut taken = Taken::default();

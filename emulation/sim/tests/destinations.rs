@@ -32,7 +32,7 @@ impl Policy for Believer {
 static BELIEVER: PolicyInfo = PolicyInfo {
     name: "believer",
     summary: "uses the arm that is remembered for the path",
-    build: |_| Box::new(ArmRunner::new(Believer)),
+    build: |_, _| Box::new(ArmRunner::new(Believer)),
 };
 
 /// Two paths, with three flows on each.
@@ -91,7 +91,8 @@ fn run(change: impl FnOnce(&mut Config)) -> (Outcome, Vec<u64>) {
     let scenario = Scenario::parse(SCENARIO, "destinations").expect("it is one");
     let mut config = Config::default();
     change(&mut config);
-    let mut simulation = Simulation::with_config(&scenario, &Arc::new(config)).expect("it builds");
+    let mut simulation =
+        Simulation::with_setup(&scenario, &Arc::new(config.into())).expect("it builds");
     let mut windows = Vec::new();
     for (flow, start_ms) in [(0, 0), (1, 10), (2, 3_000), (3, 3_000), (4, 7_000), (5, 9_000)] {
         // A handshake takes 30 ms plus queueing. 50 ms after the start no ACK has come back yet.
@@ -168,7 +169,7 @@ fn the_next_flow_of_that_driver_jumps_to_half_of_what_the_one_before_had() {
     let took = |change: &dyn Fn(&mut Config)| {
         let mut config = Config::default();
         change(&mut config);
-        let simulation = Simulation::with_config(&scenario, &Arc::new(config));
+        let simulation = Simulation::with_setup(&scenario, &Arc::new(config.into()));
         let mut simulation = simulation.expect("it builds");
         let cwnd_pkts = [8_110, 8_150].map(|at_ms| {
             simulation.run_until(remuda_link::Nanos::from_millis(at_ms));

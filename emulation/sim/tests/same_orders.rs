@@ -12,7 +12,7 @@ use ccp_agent::clock::Clock;
 use ccp_agent::datapath::{Agent, Datapath, Obey, Peer};
 use ccp_agent::events::{Event, Recorder};
 use ccp_agent::host::Host;
-use ccp_agent::{Config, catalogue};
+use ccp_agent::{Setup, catalogue};
 use remuda_sim::recording::{Entered, Entry};
 use remuda_wire::{Event as Said, Order, Report};
 use std::collections::VecDeque;
@@ -74,10 +74,10 @@ impl Recorder for Nothing {
 }
 
 /// Feeds the events to an agent's host, and compares the orders of each.
-fn replay(driver: &str, config: &Config, entries: Vec<Entry>) {
+fn replay(driver: &str, setup: &Setup, entries: Vec<Entry>) {
     let now_us = Arc::new(AtomicU64::new(0));
     let clock = Clock::Manual(Arc::clone(&now_us));
-    let mut host = Host::with_clock(config.clone(), Box::new(Nothing), clock);
+    let mut host = Host::with_clock(setup.clone(), Box::new(Nothing), clock);
     let mut datapath = Replay { events: entries.clone().into(), ..Replay::default() };
     for (index, entry) in entries.iter().enumerate() {
         now_us.store(entry.at_us, Ordering::Relaxed);
@@ -99,9 +99,9 @@ fn replay(driver: &str, config: &Config, entries: Vec<Entry>) {
 #[test]
 fn the_same_events_into_agent_and_simulator_give_the_same_orders() {
     climber::add();
-    let config = recorded::config();
+    let setup = recorded::setup();
     for driver in catalogue::names() {
-        let entries = recorded::events(driver, &config);
+        let entries = recorded::events(driver, &setup);
         let of = |is: fn(&Entered) -> bool| entries.iter().filter(|it| is(&it.entered)).count();
         let reports = of(|it| matches!(it, Entered::Report { .. }));
         let created = of(|it| matches!(it, Entered::Created { .. }));
@@ -111,6 +111,6 @@ fn the_same_events_into_agent_and_simulator_give_the_same_orders() {
         assert_eq!(wakes > 100, ["climber", "hasty"].contains(&driver), "{driver}: {wakes}");
         assert!(created == 2 && reports > 100, "{driver}: {created}, {reports}");
         assert!(orders > if driver == "fixed" { 1 } else { 50 }, "{driver}: {orders}");
-        replay(driver, &config, entries);
+        replay(driver, &setup, entries);
     }
 }

@@ -43,8 +43,15 @@ pub const POLICY: PolicyInfo = PolicyInfo {
     name: "antelope",
     summary: "boosted trees predict how well each arm would do; the best one gets the flow \
               (Antelope)",
-    build: |config| Box::new(ArmRunner::new(Antelope::new(config.antelope.clone()))),
+    build: |config, loaded| {
+        let antelope = Antelope::new(config.antelope.clone(), loaded.slot(MODEL));
+        Box::new(ArmRunner::new(antelope))
+    },
 };
+
+/// The name of the model in force among what is loaded. If none is loaded, flows use the model that
+/// comes with the program.
+pub const MODEL: &str = "antelope";
 
 /// A proposal that the guard or the moment has not let pass is made again after this.
 const RETRY: Duration = Duration::from_secs(2);
@@ -88,10 +95,6 @@ pub struct AntelopeConfig {
     pub explore_every_s: u64,
     /// Decides, says what it would do, and changes nothing.
     pub dry_run: bool,
-    /// Where what [`Self::model`] was read into is, or what has taken over since; absent: the one
-    /// that comes with the program, for good.
-    #[serde(skip)]
-    pub loaded: Option<Slot<Model>>,
 }
 
 impl Default for AntelopeConfig {
@@ -108,7 +111,6 @@ impl Default for AntelopeConfig {
             explore_after_s: 10,
             explore_every_s: 0,
             dry_run: false,
-            loaded: None,
         }
     }
 }
@@ -136,10 +138,6 @@ impl AntelopeConfig {
         check(after >= 10, "antelope.explore_after_s", after, "must be at least 10")?;
         let rare = every == 0 || every >= 10;
         check(rare, "antelope.explore_every_s", every, "must be 0 or at least 10")
-    }
-
-    fn model(&self) -> Arc<Model> {
-        self.loaded.as_ref().map_or_else(Model::shipped, Slot::get)
     }
 }
 
@@ -173,6 +171,8 @@ impl Scores {
 /// Antelope, for one flow.
 pub struct Antelope {
     config: AntelopeConfig,
+    /// Where another model may come into force; `None`: the one that comes with the program stays.
+    slot: Option<Slot<Model>>,
     model: Arc<Model>,
     wants: Preference,
     arm: &'static str,
@@ -196,9 +196,10 @@ pub struct Antelope {
 
 impl Antelope {
     /// One that has no flow yet.
-    pub fn new(config: AntelopeConfig) -> Self {
+    pub fn new(config: AntelopeConfig, slot: Option<Slot<Model>>) -> Self {
         Self {
-            model: config.model(),
+            model: slot.as_ref().map_or_else(Model::shipped, Slot::get),
+            slot,
             config,
             wants: Preference::DEFAULT,
             arm: cubic::ARM.name,
@@ -263,7 +264,7 @@ impl Antelope {
 
     /// Takes the model in force: what another one was about to agree on does not count.
     fn renew(&mut self) {
-        let model = self.config.loaded.as_ref().map(Slot::get);
+        let model = self.slot.as_ref().map(Slot::get);
         if let Some(model) = model.filter(|model| !Arc::ptr_eq(model, &self.model)) {
             (self.model, self.agreed) = (model, None);
         }
@@ -318,7 +319,7 @@ impl Antelope {
 
 impl Policy for Antelope {
     fn begin(&mut self, path: &PathState, now: Time) -> &'static str {
-        *self = Self::new(self.config.clone());
+        *self = Self::new(self.config.clone(), self.slot.clone());
         self.wants = path.wants;
         (self.began, self.sampling, self.explored_at) = (now, Sampling::begin(now), now);
         self.draws = (self.config.explore_every_s > 0).then(|| Draws::of(path, now));
@@ -379,19 +380,26 @@ mod tests {
     use remuda_algorithms::RttSamples;
     use remuda_algorithms::units::Bytes;
 
-    fn config(default: [f32; 2]) -> AntelopeConfig {
-        let loaded = Some(Slot::new(constant(default, [1.0, 0.2], [0.2, 1.0])));
-        AntelopeConfig { loaded, ..AntelopeConfig::default() }
+    fn slot(default: [f32; 2]) -> Slot<Model> {
+        Slot::new(constant(default, [1.0, 0.2], [0.2, 1.0]))
     }
 
     fn path() -> PathState {
         PathState::new(Bytes(1_000), Bytes(10_000))
     }
 
-    fn started(config: AntelopeConfig) -> ArmRunner<Antelope> {
-        let mut antelope = ArmRunner::new(Antelope::new(config));
+    fn started_with(config: AntelopeConfig, slot: Slot<Model>) -> ArmRunner<Antelope> {
+        let mut antelope = ArmRunner::new(Antelope::new(config, Some(slot)));
         antelope.resume(&path(), Time::ZERO);
         antelope
+    }
+
+    fn exploring() -> AntelopeConfig {
+        AntelopeConfig { explore_every_s: 20, ..AntelopeConfig::default() }
+    }
+
+    fn started(default: [f32; 2]) -> ArmRunner<Antelope> {
+        started_with(AntelopeConfig::default(), slot(default))
     }
 
     /// A data unit each 50 ms from one moment to the other: what is proposed, and when.
@@ -411,7 +419,7 @@ mod tests {
 
     #[test]
     fn the_second_decision_in_a_row_for_an_arm_proposes_it() {
-        let mut antelope = started(config([0.8, 0.9]));
+        let mut antelope = started([0.8, 0.9]);
         assert_eq!(antelope.arm(), "bbr");
         let proposed = feed(&mut antelope, 50..1_000);
         let [(at_ms, proposal)] = &proposed[..] else { panic!("{proposed:?}") };
@@ -430,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_gain_below_the_margin_is_none_and_it_says_that_it_stays_each_ten_seconds() {
-        let mut antelope = started(config([0.8, 0.82]));
+        let mut antelope = started([0.8, 0.82]);
         let said = feed(&mut antelope, 50..25_000);
         assert!(said.iter().all(|(_, proposal)| proposal.to == "bbr"), "{said:?}");
         assert_eq!(said.len(), 3);
@@ -441,7 +449,7 @@ mod tests {
     #[test]
     fn where_the_model_thinks_little_of_all_arms_the_next_must_be_better_by_more() {
         let proposed = |default| {
-            let mut antelope = started(config(default));
+            let mut antelope = started(default);
             feed(&mut antelope, 50..2_000)[0].1.to
         };
         // 3 hundredths, and 0.4 of what the best is short of 1: 0.07, and 0.19.
@@ -452,7 +460,7 @@ mod tests {
     #[test]
     fn an_arm_that_does_not_answer_losses_has_no_flow_where_many_lose_much() {
         let lossy = |(companions, lost_percent): (f32, f32)| {
-            let mut antelope = started(config([0.9, 0.5]));
+            let mut antelope = started([0.9, 0.5]);
             feed(&mut antelope, 50..150);
             let chooser = antelope.policy();
             let mut features = chooser.sampling.latest().expect("a unit").features;
@@ -469,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_switch_is_given_time_before_it_is_judged() {
-        let mut antelope = started(config([0.8, 0.9]));
+        let mut antelope = started([0.8, 0.9]);
         feed(&mut antelope, 50..1_000);
         let first = antelope.switch_to("vegas", &path(), Time(Duration::from_secs(1)));
         first.expect("an arm");
@@ -480,14 +488,14 @@ mod tests {
 
     #[test]
     fn a_model_that_takes_over_decides_for_running_flows_and_new_ones() {
-        let config = config([0.9, 0.8]);
-        let slot = config.loaded.clone().expect("a slot");
-        let mut antelope = started(config.clone());
+        let slot = slot([0.9, 0.8]);
+        let started = || started_with(AntelopeConfig::default(), slot.clone());
+        let mut antelope = started();
         assert!(feed(&mut antelope, 50..2_000).iter().all(|it| it.1.to == "bbr"));
         slot.put(constant([0.5, 0.9], [1.0, 0.2], [0.2, 1.0]));
         let changed = feed(&mut antelope, 2_000..3_000);
         assert_eq!(changed.first().map(|it| it.1.to), Some("vegas"), "{changed:?}");
-        let mut next = started(config);
+        let mut next = started();
         feed(&mut next, 50..1_000);
         assert_eq!(next.verdict().map(|it| it.arm), Some("vegas"));
     }
@@ -497,7 +505,8 @@ mod tests {
         for (remembered_arm, want) in
             [(Some("vegas"), "vegas"), (Some("reno"), "bbr"), (None, "bbr")]
         {
-            let mut antelope = ArmRunner::new(Antelope::new(config([0.5, 0.5])));
+            let mut antelope =
+                ArmRunner::new(Antelope::new(AntelopeConfig::default(), Some(slot([0.5, 0.5]))));
             let mut path = path();
             path.remembered_arm = remembered_arm;
             antelope.resume(&path, Time::ZERO);
@@ -512,7 +521,8 @@ mod tests {
             (Preference::THROUGHPUT, "bbr"),
             (Preference::DELAY, "vegas"),
         ] {
-            let mut antelope = ArmRunner::new(Antelope::new(config([0.9, 0.8])));
+            let mut antelope =
+                ArmRunner::new(Antelope::new(AntelopeConfig::default(), Some(slot([0.9, 0.8]))));
             let mut path = path();
             path.wants = wants;
             antelope.resume(&path, Time::ZERO);
@@ -523,7 +533,7 @@ mod tests {
 
     #[test]
     fn a_short_flow_has_a_verdict_and_a_flow_never_seen_has_none() {
-        let mut antelope = started(config([0.5, 0.7]));
+        let mut antelope = started([0.5, 0.7]);
         assert_eq!(antelope.verdict(), None);
         assert_eq!(feed(&mut antelope, 50..150), []);
         let verdict = antelope.verdict().expect("of one unit");
@@ -532,7 +542,8 @@ mod tests {
 
     #[test]
     fn a_dry_run_says_what_it_would_do_and_proposes_to_stay() {
-        let mut antelope = started(AntelopeConfig { dry_run: true, ..config([0.1, 0.9]) });
+        let dry = AntelopeConfig { dry_run: true, ..AntelopeConfig::default() };
+        let mut antelope = started_with(dry, slot([0.1, 0.9]));
         let proposed = feed(&mut antelope, 50..10_000);
         assert!(proposed.len() > 2 && proposed.iter().all(|it| it.1.to == "bbr"));
         assert!(proposed[0].1.why.text.starts_with("would change: vegas has 0.90"));
@@ -540,7 +551,7 @@ mod tests {
 
     #[test]
     fn only_a_long_flow_tries_another_arm_and_not_often() {
-        let mut antelope = started(AntelopeConfig { explore_every_s: 20, ..config([0.9, 0.7]) });
+        let mut antelope = started_with(exploring(), slot([0.9, 0.7]));
         let tried = feed(&mut antelope, 50..65_000);
         let tried: Vec<_> = tried.iter().filter(|it| it.1.explores).collect();
         let at_s: Vec<u64> = tried.iter().map(|it| it.0 / 1_000).collect();
@@ -550,8 +561,7 @@ mod tests {
 
     #[test]
     fn what_is_tried_has_the_flow_for_as_long_as_can_be_learned_from() {
-        let trying = AntelopeConfig { explore_every_s: 20, ..config([0.9, 0.7]) };
-        let mut antelope = started(trying.clone());
+        let mut antelope = started_with(exploring(), slot([0.9, 0.7]));
         let tried = feed(&mut antelope, 50..20_500).pop().expect("it tries").1;
         assert!(tried.explores, "{tried:?}");
         let now = Time(Duration::from_millis(20_500));
@@ -559,7 +569,7 @@ mod tests {
         let back = feed(&mut antelope, 20_550..30_000).remove(0);
         assert_eq!((back.0, back.1.to, back.1.explores), (26_750, "bbr", false));
         // What has none of the reward is not worth it.
-        let mut antelope = started(AntelopeConfig { explore_every_s: 20, ..config([0.9, 0.4]) });
+        let mut antelope = started_with(exploring(), slot([0.9, 0.4]));
         assert!(feed(&mut antelope, 50..65_000).iter().all(|it| !it.1.explores));
     }
 

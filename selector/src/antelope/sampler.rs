@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "sampler",
     summary: "runs arms by a plan and samples what each does: training data for antelope",
-    build: |config| Box::new(ArmRunner::new(Sampler::new(config.sampler.clone()))),
+    build: |config, _| Box::new(ArmRunner::new(Sampler::new(config.sampler.clone()))),
 };
 
 /// A plan of more is none.

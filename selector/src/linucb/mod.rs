@@ -59,8 +59,14 @@ use std::time::Duration;
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "linucb",
     summary: "the arm of the highest bound of a linear reward (LinUCB; a baseline)",
-    build: |config| Box::new(ArmRunner::new(LinUcb::new(config.linucb.clone()))),
+    build: |config, loaded| {
+        let prior = loaded.slot::<Prior>(PRIOR).map(|slot| slot.get());
+        Box::new(ArmRunner::new(LinUcb::new(config.linucb.clone(), prior)))
+    },
 };
+
+/// The name of the prior among what is loaded. If none is loaded, arms begin with nothing.
+pub const PRIOR: &str = "linucb";
 
 /// Each millisecond of delay counts, in each turn.
 const REWARD_DELTA: f64 = 1.0;
@@ -77,20 +83,11 @@ pub struct LinUcbConfig {
     /// The file with what arms begin with. Absent: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prior: Option<PathBuf>,
-    /// What was read of it.
-    #[serde(skip)]
-    pub learned: Prior,
 }
 
 impl Default for LinUcbConfig {
     fn default() -> Self {
-        Self {
-            dwell_ms: 5_000,
-            alpha: 1.0,
-            budget_optimism: false,
-            prior: None,
-            learned: Prior::default(),
-        }
+        Self { dwell_ms: 5_000, alpha: 1.0, budget_optimism: false, prior: None }
     }
 }
 
@@ -106,6 +103,7 @@ impl LinUcbConfig {
 /// LinUCB, for one flow.
 pub struct LinUcb {
     config: LinUcbConfig,
+    prior: Option<Arc<Prior>>,
     arms: [Arc<Ridge>; CANDIDATES.len()],
     wants: Preference,
     sampling: Sampling,
@@ -119,9 +117,10 @@ pub struct LinUcb {
 
 impl LinUcb {
     /// One that has no flow yet.
-    pub fn new(config: LinUcbConfig) -> Self {
+    pub fn new(config: LinUcbConfig, prior: Option<Arc<Prior>>) -> Self {
         Self {
-            arms: config.learned.0.clone(),
+            arms: prior.as_ref().map_or_else(prior::nothing_known, |prior| prior.arms.clone()),
+            prior,
             config,
             wants: Preference::DEFAULT,
             sampling: Sampling::default(),
@@ -206,7 +205,7 @@ fn highest(
 
 impl Policy for LinUcb {
     fn begin(&mut self, path: &PathState, now: Time) -> &'static str {
-        *self = Self::new(self.config.clone());
+        *self = Self::new(self.config.clone(), self.prior.clone());
         self.wants = path.wants;
         self.sampling = Sampling::begin(now);
         let first = first(path.remembered_arm);

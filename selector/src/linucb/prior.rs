@@ -17,9 +17,10 @@ use super::context::{Context, LENGTH};
 use super::ridge::{Matrix, Ridge, identity};
 use crate::candidates::{CANDIDATES, place};
 use crate::features::SchemaHash;
+use remuda_algorithms::loaded::{Loadable, digest_of};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// A longer file is no prior: eight arms of a thousand numbers take a quarter of that.
 pub const BYTES_MAX: usize = 1 << 20;
@@ -32,8 +33,17 @@ const INVERSE_MAX: f64 = 2.0;
 const SUM_MAX: f64 = 1e12;
 
 /// The regression that each candidate begins with, in their order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Prior(pub(super) [Arc<Ridge>; CANDIDATES.len()]);
+#[derive(Clone, Debug)]
+pub struct Prior {
+    pub(super) arms: [Arc<Ridge>; CANDIDATES.len()],
+    digest: String,
+}
+
+impl Loadable for Prior {
+    fn digest(&self) -> &str {
+        &self.digest
+    }
+}
 
 /// Why a prior cannot be taken.
 #[derive(Debug, thiserror::Error)]
@@ -69,12 +79,10 @@ fn refuse<T>(what: impl Into<String>, rule: impl Into<String>) -> Result<T, Prio
     Err(PriorError::Rule { what: what.into(), rule: rule.into() })
 }
 
-impl Default for Prior {
-    /// One that knows nothing.
-    fn default() -> Self {
-        let nothing = Arc::new(Ridge::new());
-        Self(std::array::from_fn(|_| Arc::clone(&nothing)))
-    }
+/// What arms begin with if there is no prior.
+pub(super) fn nothing_known() -> [Arc<Ridge>; CANDIDATES.len()] {
+    static NOTHING: LazyLock<Arc<Ridge>> = LazyLock::new(|| Arc::new(Ridge::new()));
+    std::array::from_fn(|_| Arc::clone(&NOTHING))
 }
 
 impl Prior {
@@ -93,15 +101,15 @@ impl Prior {
             let fix = "train it anew with this program's selector/features.toml";
             return refuse(what, format!("this program's is {ours}\nfix: {fix}"));
         }
-        let mut prior = Self::default();
+        let mut arms = nothing_known();
         for (arm, saved) in &file.arms {
             let Some(at) = place(arm) else {
                 let known = CANDIDATES.join(", ");
                 return refuse(format!("arms.{arm}"), format!("an arm must be one of {known}"));
             };
-            prior.0[at] = Arc::new(ridge(arm, saved)?);
+            arms[at] = Arc::new(ridge(arm, saved)?);
         }
-        Ok(prior)
+        Ok(Self { arms, digest: digest_of(text) })
     }
 }
 
@@ -231,7 +239,7 @@ pub(super) mod tests {
     #[test]
     fn an_arm_that_is_not_there_begins_with_nothing() {
         let prior = parse(&file("bbr", &[])).expect("it is one");
-        assert!(prior.0.iter().all(|ridge| **ridge == Ridge::new()));
+        assert!(prior.arms.iter().all(|ridge| **ridge == Ridge::new()));
     }
 
     proptest! {
@@ -246,7 +254,7 @@ pub(super) mod tests {
             let mut learned = Ridge::new();
             seen.iter().for_each(|(x, reward)| learned.learn(x, *reward));
             let prior = parse(&file("copa", &seen)).expect("it is one");
-            let read = &prior.0[place("copa").expect("it is one")];
+            let read = &prior.arms[place("copa").expect("it is one")];
             for (x, _) in &seen {
                 let (a, b) = (learned.estimate(x), read.estimate(x));
                 prop_assert!((a.mean - b.mean).abs() < 1e-9, "{a:?} {b:?}");

@@ -6,7 +6,11 @@ use crate::scripted::{at, drive, holds, path, proposals, report, suits, whatever
 use proptest::prelude::*;
 
 fn policy(config: LinUcbConfig) -> ArmRunner<LinUcb> {
-    let mut policy = ArmRunner::new(LinUcb::new(config));
+    policy_with(config, None)
+}
+
+fn policy_with(config: LinUcbConfig, prior: Option<Arc<Prior>>) -> ArmRunner<LinUcb> {
+    let mut policy = ArmRunner::new(LinUcb::new(config, prior));
     policy.resume(&path(), Time::ZERO);
     policy
 }
@@ -66,11 +70,12 @@ fn learned() -> Prior {
 
 #[test]
 fn a_prior_picks_the_arm_that_did_well_elsewhere() {
-    let config = LinUcbConfig { learned: learned(), ..LinUcbConfig::default() };
-    let arms = drive(&mut policy(config.clone()), 60, copa_earns(10));
+    let prior = Arc::new(learned());
+    let policy = || policy_with(LinUcbConfig::default(), Some(Arc::clone(&prior)));
+    let arms = drive(&mut policy(), 60, copa_earns(10));
     assert_eq!(arms[..2], [(0, "cubic"), (5, "copa")]);
     assert_eq!(arms.len(), 2);
-    let mut fresh = policy(config);
+    let mut fresh = policy();
     assert_eq!(fresh.verdict(), None, "nothing has been seen of this flow");
     proposals(&mut fresh, 6, copa_earns(10), |_, _, _| ());
     let verdict = fresh.verdict().expect("a turn has ended");
@@ -79,12 +84,12 @@ fn a_prior_picks_the_arm_that_did_well_elsewhere() {
 
 #[test]
 fn one_flow_teaches_no_other() {
-    let config = LinUcbConfig { learned: learned(), ..LinUcbConfig::default() };
-    let mut policy = policy(config.clone());
+    let prior = Arc::new(learned());
+    let mut policy = policy_with(LinUcbConfig::default(), Some(Arc::clone(&prior)));
     drive(&mut policy, 60, copa_earns(10));
-    assert_ne!(policy.policy().arms, config.learned.0);
+    assert_ne!(policy.policy().arms, prior.arms);
     policy.resume(&path(), at(60_000));
-    assert_eq!(policy.policy().arms, config.learned.0);
+    assert_eq!(policy.policy().arms, prior.arms);
 }
 
 #[test]
@@ -127,7 +132,7 @@ fn what_the_application_limits_is_not_learned_from() {
 
 #[test]
 fn what_suited_before_is_first() {
-    let mut policy = ArmRunner::new(LinUcb::new(LinUcbConfig::default()));
+    let mut policy = ArmRunner::new(LinUcb::new(LinUcbConfig::default(), None));
     policy.resume(&suits("bbr3"), Time::ZERO);
     assert_eq!(policy.arm(), "bbr3");
 }
@@ -149,6 +154,6 @@ proptest! {
     #[test]
     fn whatever_is_reported_the_arm_is_a_candidate(reports in whatever_is_reported()) {
         let config = LinUcbConfig { dwell_ms: 100, ..LinUcbConfig::default() };
-        holds(ArmRunner::new(LinUcb::new(config)), &reports)?;
+        holds(ArmRunner::new(LinUcb::new(config, None)), &reports)?;
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::Config;
+use crate::Setup;
 use crate::events::{Event, Recorder};
 use crate::flow::{Context, Flow, Start};
 use remuda_algorithms::units::{Bytes, Packets, Rate};
@@ -131,7 +131,7 @@ fn step_at(
 ) {
     let mut runs = Vec::new();
     let mut ctx = Context {
-        config: &Config::default(),
+        setup: &Setup::default(),
         recorder: &mut Nothing,
         orders: &mut |order| {
             if let Order::Run { updates, .. } = order {
@@ -199,7 +199,7 @@ fn a_timer_before_its_time_does_nothing_and_an_arm_without_one_has_none() {
     wake(&mut flow, &mut set, at(1_000));
     assert_eq!((set.0.len(), flow.wake_at()), (2, Some(at(2_000))));
     for driver in ["reno", "rein"] {
-        let driver = crate::catalogue::build(driver, &Config::default()).expect("a name");
+        let driver = Driver::build(driver, &Setup::default()).expect("a name");
         let mut flow = started(driver, &mut set);
         let orders = set.0.len();
         wake(&mut flow, &mut set, at(5_000));

@@ -1,6 +1,6 @@
 //! What enters the agent in a simulation of one driver: for tests that replay it.
 
-use ccp_agent::Config;
+use ccp_agent::Setup;
 use remuda_algorithms::remy::{self, tree::Tree};
 use remuda_scenarios::Scenario;
 use remuda_sim::Simulation;
@@ -20,7 +20,7 @@ fn table() -> Vec<u8> {
 }
 
 /// Two flows of that driver, the second a second later, over a link that loses and marks packets.
-pub fn events(driver: &str, config: &Arc<Config>) -> Vec<Entry> {
+pub fn events(driver: &str, setup: &Arc<Setup>) -> Vec<Entry> {
     let text = format!(
         "duration_s = 20\nseed = 7\nsample_ms = 0\n\
          [links.down]\nrate_mbit_per_sec = 12\ndelay_ms = 20\nloss_percent = 0.2\n\
@@ -30,15 +30,15 @@ pub fn events(driver: &str, config: &Arc<Config>) -> Vec<Entry> {
          [[flows]]\ndriver = \"{driver}\"\necn = true\nstart_s = 1\nbytes = 3000000\n"
     );
     let scenario = Scenario::parse(&text, "test").expect(&text);
-    let mut simulation = Simulation::with_config(&scenario, config).expect(driver);
+    let mut simulation = Simulation::with_setup(&scenario, setup).expect(driver);
     let recording = simulation.record();
     simulation.run_until(simulation.end());
     recording.take()
 }
 
 /// The default, with a table for `remy`.
-pub fn config() -> Arc<Config> {
-    let config = Config::default();
-    config.loaded.put(remy::TABLE, Tree::parse(&table()).expect("a table"));
-    Arc::new(config)
+pub fn setup() -> Arc<Setup> {
+    let setup = Setup::default();
+    setup.loaded.put(remy::TABLE, Tree::parse(&table()).expect("a table"));
+    Arc::new(setup)
 }

@@ -1,0 +1,140 @@
+//! What an agent or a simulation runs with: its configuration, and what can change while flows run.
+
+use crate::author::Authors;
+use crate::catalogue::{self, Kind};
+use crate::error::on;
+use crate::{Config, Error};
+use remuda_algorithms::Loaded;
+use remuda_algorithms::remy::{self, tree, tree::Tree};
+use remuda_selector::antelope::model::{self, Model};
+use remuda_selector::antelope::policy::MODEL;
+use remuda_selector::linucb;
+use remuda_selector::linucb::prior::{self, Prior};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A clone has its own configuration, and shares the tables, the models and the authors.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    pub config: Config,
+    /// Tables and models, by name.
+    pub loaded: Loaded,
+    /// Arms that run in other processes; they can appear and disappear at any time.
+    pub authors: Authors,
+}
+
+impl From<Config> for Setup {
+    /// Without tables, models and authors.
+    fn from(config: Config) -> Self {
+        Self { config, ..Self::default() }
+    }
+}
+
+impl Setup {
+    /// Checks the configuration again, after flags have changed it.
+    pub fn validate(&self) -> Result<(), Error> {
+        self.config.validate(&self.authors.names())
+    }
+
+    /// The kind of the built-in or authored driver `name`; an error if there is none.
+    pub fn kind_of(&self, name: &str) -> Result<Kind, Error> {
+        catalogue::kind_of(name, &self.authors.names())
+    }
+
+    /// Reads the tables and models that the configuration names. Call this once, before building
+    /// flows.
+    pub fn load(&self) -> Result<(), Error> {
+        let config = &self.config;
+        let path = "the configuration".to_owned();
+        config.prefer.check().map_err(|rule| Error::Config { path, rule })?;
+        if let Some(path) = &config.arms.remy_table {
+            let bytes = bounded(path, tree::BYTES_MAX)?;
+            let refuse = |rule: String| refusal(path, "arms.remy_table", &rule);
+            let tree = Tree::parse(&bytes).map_err(|error| refuse(error.to_string()))?;
+            self.loaded.put(remy::TABLE, tree);
+        }
+        if let Some(path) = &config.policy.antelope.model {
+            self.loaded.put(MODEL, Arc::new(antelope_model(path)?));
+        }
+        if let Some(path) = &config.policy.linucb.prior {
+            let prior = Prior::parse(&bounded(path, prior::BYTES_MAX)?);
+            let refuse = |rule: String| refusal(path, "policy.linucb.prior", &rule);
+            let prior = prior.map_err(|error| refuse(error.to_string()))?;
+            self.loaded.put(linucb::PRIOR, Arc::new(prior));
+        }
+        Ok(())
+    }
+}
+
+/// Reads at most `bytes_max + 1` bytes, so the caller can tell that a file is too large.
+fn bounded(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
+    let file = File::open(path).map_err(on(path.display()))?;
+    let mut bytes = Vec::new();
+    let mut limited = file.take(bytes_max as u64 + 1);
+    limited.read_to_end(&mut bytes).map_err(on(path.display()))?;
+    Ok(bytes)
+}
+
+fn refusal(path: &Path, key: &str, rule: &str) -> Error {
+    Error::Config { path: path.display().to_string(), rule: format!("{key}: {rule}") }
+}
+
+/// Reads the file of an Antelope model.
+pub fn antelope_text(path: &Path) -> Result<String, Error> {
+    let refuse = |rule: &str| refusal(path, "policy.antelope.model", rule);
+    let bytes = bounded(path, model::BYTES_MAX)?;
+    if bytes.len() > model::BYTES_MAX {
+        return Err(refuse("is larger than 64 MiB; a model has at most 64 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|_| refuse("is not UTF-8 text"))
+}
+
+fn antelope_model(path: &Path) -> Result<Model, Error> {
+    let model = Model::parse(&antelope_text(path)?);
+    model.map_err(|error| refusal(path, "policy.antelope.model", &error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_that_is_none_is_refused_by_file_key_and_rule() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("model.json");
+        for (text, want) in [("{", "not a model"), ("\u{1}", "not a model")] {
+            std::fs::write(&path, text).expect("it is written");
+            let mut setup = Setup::default();
+            setup.config.policy.antelope.model = Some(path.clone());
+            let error = setup.load().expect_err(want).to_string();
+            assert!(error.contains("model.json") && error.contains(want), "{error}");
+            assert!(error.contains("policy.antelope.model"), "{error}");
+        }
+        let mut setup = Setup::default();
+        setup.config.policy.antelope.model = Some(folder.path().join("none.json"));
+        setup.load().expect_err("there is no such file");
+    }
+
+    #[test]
+    fn a_prior_is_read_whole_or_refused_by_file_key_and_rule() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("prior.json");
+        let mut setup = Setup::default();
+        setup.config.policy.linucb.prior = Some(path.clone());
+        let error = setup.load().expect_err("there is no file").to_string();
+        assert!(error.contains("prior.json"), "{error}");
+        let schema = remuda_selector::features::SchemaHash::ours();
+        let of = |version: u32| {
+            format!("{{\"version\": {version}, \"schema\": \"{schema}\", \"arms\": {{}}}}")
+        };
+        std::fs::write(&path, of(2)).expect("it is written");
+        let error = setup.load().expect_err("another version").to_string();
+        let rule = "prior.json: policy.linucb.prior: version = 2: it must be 1";
+        assert!(error.contains(rule), "{error}");
+        assert!(setup.loaded.slot::<Prior>(linucb::PRIOR).is_none());
+        std::fs::write(&path, of(1)).expect("it is written");
+        setup.load().expect("it is a prior");
+    }
+}
