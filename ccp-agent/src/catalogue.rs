@@ -25,8 +25,8 @@ pub fn kind(name: &str) -> Result<Kind, Error> {
     kind_of(name, &[])
 }
 
-/// The kind of the driver `name`, which is built in or one of the arms of authors; an error if there
-/// is none.
+/// The kind of the driver `name`, which is built in or one of the arms of authors; an error if
+/// there is none.
 pub fn kind_of(name: &str, authored: &[&str]) -> Result<Kind, Error> {
     if authored.contains(&name) {
         Ok(Kind::Arm)

@@ -152,8 +152,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks the configuration again, after flags have changed it. The default driver may be one of
-    /// `authored`, the names of authors' arms.
+    /// Checks the configuration again, after flags have changed it. The default driver may be one
+    /// of `authored`, the names of authors' arms.
     pub fn validate(&self, authored: &[&str]) -> Result<(), Error> {
         let path = "the configuration".to_owned();
         self.check(authored).map_err(|rule| Error::Config { path, rule })

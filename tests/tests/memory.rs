@@ -1,5 +1,5 @@
-//! The arm that is remembered of a destination is available to the next flow: before the flow's first packet,
-//! after a restart, and whatever happens to the agent or its file.
+//! The arm that is remembered of a destination is available to the next flow: before the flow's
+//! first packet, after a restart, and whatever happens to the agent or its file.
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::clock;

@@ -26,8 +26,8 @@ pub(super) struct Remembering {
 }
 
 impl Flow {
-    /// Before it starts: its controller learns which arm memory has of the destination. `now_s` is of the
-    /// memory's clock.
+    /// Before the flow starts: its controller learns which arm memory has of the destination.
+    /// `now_s` is of the memory's clock.
     pub fn look_up_destination(&mut self, memory: &mut Memory, now_s: u64) {
         let recalled = memory.remembered(self.info.remote.0, now_s);
         self.path.remembered_arm = recalled.map(|it| it.arm);

@@ -106,7 +106,7 @@ enum remuda_priv {
 	PRIV_SID = 1,     /* 0: no slot, the flow runs its fallback */
 	PRIV_SEQ = 2,     /* seq of the slot when the flow last took its words */
 	PRIV_FALLBACK = 3,
-	PRIV_FIRST_PROGRAM = 4, /* program that measures the flow until the agent names one; 0: none */
+	PRIV_FIRST_PROGRAM = 4, /* measures the flow until the agent names another; 0: none */
 };
 
 static __always_inline struct remuda_shared *shared(void)
