@@ -1,7 +1,8 @@
 //! Orders for a datapath built on libccp, CCP's own library.
 //!
 //! libccp ignores a rate of 0, by which an arm leaves pacing to the datapath: the flow keeps the
-//! rate of the arm before, or of its handshake. The highest rate limits nothing, so it is sent instead.
+//! rate of the arm before, or of its handshake. The highest rate limits nothing, so it is sent
+//! instead.
 
 use remuda_wire::Order;
 use remuda_wire::program::{RATE, Register};

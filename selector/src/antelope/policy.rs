@@ -2,8 +2,8 @@
 //!
 //! Zhou et al., "A Machine Learning-based Framework for Dynamic Selection of Congestion Control
 //! Algorithms", section IV-A, algorithm 1: each data unit's features go through a model per arm;
-//! the arm that is best in M units one after the other gets the flow. A flow begins with the arm that
-//! is remembered of its destination (algorithm 2, [`super::memory`]).
+//! the arm that is best in M units one after the other gets the flow. A flow begins with the arm
+//! that is remembered of its destination (algorithm 2, [`super::memory`]).
 //!
 //! Differs from the paper:
 //!   - a unit lasts a round trip at least ([`crate::features`]), and decisions are
