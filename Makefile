@@ -30,7 +30,7 @@ demo: build ## Compare rein with each fixed arm, live, on three paths; a table a
 	$(REMUDA) demo --html out/demo.html
 
 .PHONY: test
-test: setup lint test-rust test-live test-python test-page train-antelope-smoke test-guest test-kernel ## Run everything that CI runs
+test: setup test-build lint test-rust test-live test-python test-page train-antelope-smoke test-guest test-kernel ## Run everything that CI runs
 
 .PHONY: check
 check: test ## The same as make test
@@ -38,23 +38,39 @@ check: test ## The same as make test
 .PHONY: lint
 lint: setup ## Check formatting, lints and shell scripts
 	$(CARGO) fmt --check
-	$(CARGO) clippy --all-targets --quiet -- -D warnings
+	$(CARGO) clippy --release --workspace --all-targets --quiet -- -D warnings
 	shellcheck tools/*.sh datapath/vm/fuzz/*.sh .ci/run
 
+# Every test runs in one build of the whole workspace, so that each library is compiled once: cargo
+# compiles a library anew for another set of packages, as its features may differ. The build also
+# makes target/release/remuda. Arithmetic is checked for overflow in a second build, of the few
+# packages that calculate.
+TEST := $(CARGO) test --release --workspace
+OVERFLOWS := -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire -p remuda-vm
+
+# Integration tests, by the names of their files.
+tests-of = $(sort $(basename $(notdir $(wildcard $(addsuffix /tests/*.rs,$(1))))))
+# These need root. Those of two packages of one name run together.
+LIVE_TESTS := tidy $(call tests-of,datapath/bpf emulation/live tests tests/conformance)
+GUEST_TESTS := boots detectors fidelity
+KERNEL_TESTS := scenarios
+LONG_TESTS := debug
+PURE_TESTS := $(filter-out $(LIVE_TESTS) $(GUEST_TESTS) $(KERNEL_TESTS) $(LONG_TESTS), \
+	$(call tests-of,. * */*))
+
+.PHONY: test-build
+test-build: setup ## Build every test, and the remuda command that tests use
+	$(TEST) --no-run
+
 .PHONY: test-rust
-test-rust: setup ## Run the deterministic tests: no root, no network
-	$(CARGO) test -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire \
-		-p ccp-agent -p remuda -p remuda-client -p remuda-vm -p remuda-oracle \
-		-p remuda-scenarios -p remuda-results -p remuda-python \
-		-p remuda-quic --features remuda-quic/quinn,remuda-quic/transfer
-	$(CARGO) test -p remuda-live --lib
-	$(CARGO) test --release -p remuda-sim -p remuda-matrix -p remuda-report
-	$(CARGO) test --release -p remuda-bench --lib --bins --test antelope --test arms --test switches
+test-rust: test-build ## Run the deterministic tests: no root, no network
+	$(CARGO) test $(OVERFLOWS)
+	$(TEST) --lib --bins $(addprefix --test ,$(PURE_TESTS))
+	$(TEST) --doc
 
 .PHONY: test-live
-test-live: build ## Test with real TCP, BPF and namespaces (root; else prints SKIPPED)
-	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --no-fail-fast \
-		-p remuda-bpf -p remuda-live -p remuda-conformance -p remuda-tests \
+test-live: test-build ## Test with real TCP, BPF and namespaces (root; else prints SKIPPED)
+	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(TEST) --no-fail-fast $(addprefix --test ,$(LIVE_TESTS)) \
 		-- --test-threads=1 --nocapture
 
 .PHONY: guest
@@ -62,13 +78,10 @@ guest: setup ## Fetch QEMU and the Debian kernel for the virtual machines of tes
 	@bash tools/guest.sh
 
 .PHONY: test-guest
-test-guest: build ## Test real TCP and BPF on Debian's kernel, in a virtual machine (no root)
+test-guest: test-build ## Test real TCP and BPF on Debian's kernel, in a virtual machine (no root)
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/guest.sh; \
-		export REMUDA_BIN=$(CURDIR)/$(REMUDA); \
-		$(CARGO) test --release -p remuda-guest --lib --test boots --test detectors -- --nocapture; \
-		$(CARGO) test --release -p remuda-guest --doc; \
-		$(CARGO) test --release -p remuda-bench --test fidelity -- --nocapture; \
+		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(TEST) $(addprefix --test ,$(GUEST_TESTS)) -- --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \
 	fi
@@ -82,13 +95,12 @@ module-deb: setup ## Build the Debian package of the kernel module, remuda-dkms
 	@bash tools/module-deb.sh
 
 .PHONY: test-kernel
-test-kernel: build ## Test the kernel module on Debian's 6.1 and 6.12, in virtual machines (no root)
+test-kernel: test-build ## Test the kernel module on Debian's 6.1 and 6.12, in virtual machines (no root)
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/guest.sh --headers 6.1 6.12; \
 		bash tools/newest-headers.sh || echo "SKIPPED: no headers of Debian's newest kernel"; \
 		bash tools/checkpatch.sh; \
-		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-guest \
-			--test scenarios -- --nocapture; \
+		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(TEST) $(addprefix --test ,$(KERNEL_TESTS)) -- --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \
 	fi
@@ -107,11 +119,11 @@ soak-kernel: build ## Run the kernel module for 21 minutes while flows churn and
 	$(CARGO) run --release -p remuda-guest --bin remuda-kernel-soak -- --seconds 1260
 
 .PHONY: test-python
-test-python: build ## Test the Python package: types, environments, results, arms (in target/venv)
+test-python: test-build ## Test the Python package: types, environments, results, arms (in target/venv)
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) bash tools/python.sh test
 
 .PHONY: test-page
-test-page: build ## Test the report of a matrix in headless Chromium; screenshots in target/page
+test-page: test-build ## Test the report of a matrix in headless Chromium; screenshots in target/page
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) bash tools/page.sh
 
 .PHONY: train-antelope
@@ -119,7 +131,7 @@ train-antelope: build ## Train Antelope's model from scratch, in 9,600 simulated
 	@bash tools/train.sh full
 
 .PHONY: train-antelope-smoke
-train-antelope-smoke: build ## Train with 40 environments, twice, and check that the bytes are the same
+train-antelope-smoke: test-build ## Train with 40 environments, twice, and check that the bytes are the same
 	@bash tools/train.sh smoke
 
 .PHONY: bench
