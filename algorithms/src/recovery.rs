@@ -26,9 +26,9 @@ pub struct Recovery {
     until: Time,
     /// Since the last reduction, every report said that the datapath is in recovery.
     repairing: bool,
-    /// The datapath has said that it repairs: it will also say when it is done.
+    /// The datapath has reported that it is in recovery, so it will also report the end.
     heard: bool,
-    /// The datapath's word counts until then.
+    /// Until this moment the datapath's flag "in recovery" is believed.
     trusted_until: Time,
 }
 

@@ -90,18 +90,20 @@ pub fn line(cell: &Cell) -> String {
 const LIVE_HEAD: &str = "\
 # What a switch costs on this kernel's TCP
 
-`make switches-live` writes this page (root, some 25 minutes). The path, the moment and the
-bounds are those of [switching.md](switching.md), on real TCP over an emulated link; one run a cell.
-*The kernel's own* is `setsockopt(TCP_CONGESTION)` between algorithms of the kernel's, without an
-agent.
+`make switches-live` writes this page (root, some 25 minutes). The path, the moment of the switch
+and the bounds are those of [switching.md](switching.md), here on real TCP over an emulated link;
+each cell is one run. *Warm* hands the path state to the new arm; *cold* does not. *The kernel's
+own* is `setsockopt(TCP_CONGESTION)` between reno, cubic and bbr of the kernel, without an agent;
+its column is empty for other pairs. *1 BDP* and *4 BDP* are the sizes of the bottleneck's queue.
 
-Each cell: segments sent again in the two seconds after; goodput after over before; the 95th
-percentile of the round trips after over the larger of before and the target's own. `*` misses a
-bound.
+Each cell has three figures: segments sent again in the two seconds after the switch; goodput after
+the switch, divided by goodput before; and the 95th percentile of the round trips after the switch,
+divided by that before or by that of the target arm alone, whichever is larger. `*` marks a cell
+outside a bound.
 
-![by each means, every pair](switching-live.svg)
+![every pair: warm, cold, the kernel's own](switching-live.svg)
 
-The darker, the more is sent again; a ring misses a bound.
+The darker a cell, the more segments are sent again; a ring marks a cell outside a bound.
 ";
 
 /// The page of live measurements: the same pair by each means side by side.

@@ -278,7 +278,7 @@ class FakeRay:
 
 
 def answers(fake: FakeRay, jobs: int, limit: int | None = None) -> list[dict[str, Any]]:
-    """The messages of an engine for a number of jobs, of which every third has a trace."""
+    """Runs so many jobs by an engine, every third with the text of a trace; returns its answers."""
     output: list[dict[str, Any]] = []
     engine = _ray.Engine(fake, lambda line: output.append(json.loads(line)), limit)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -123,7 +123,9 @@ impl Arm for Nimbus {
     fn on_measurement(&mut self, m: &Measurement, now: Time) -> Decision {
         self.path.observe(m, now);
         self.observe(m, now);
-        // What holds CUBIC back is its rate: the window in force is larger.
+        // The flow is paced by CUBIC's rate, and the window in force is larger than CUBIC's. So
+        // unless the application limits the flow, CUBIC counts as limited by its window, and may
+        // grow.
         let used = if m.app_limited { m.cwnd_use } else { Some(CwndUse::Full) };
         let cubic = self.cubic.on_measurement(&Measurement { cwnd_use: used, ..*m }, now);
         match self.mode {

@@ -202,7 +202,8 @@ mod tests {
     use crate::pcc::link::Link;
     use crate::script::{MSS, path};
 
-    /// A link of so many segments in 20 ms, and 40 ms: the window after each tick.
+    /// The window in segments at each tick of 20 ms, on a path with a round trip of 40 ms. `link`
+    /// is how many segments the path delivers in a tick.
     fn windows(ticks: usize, link: impl Fn(usize) -> u64) -> Vec<u64> {
         let mut sprout = Sprout::default();
         let mut cwnd = sprout.resume(&path(10), Time::ZERO).cwnd;

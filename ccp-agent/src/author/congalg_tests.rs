@@ -1,4 +1,5 @@
-//! An algorithm built on portus, in a thread: its steps and its failures.
+//! An algorithm built on portus, in a thread of the agent: what it decides at each report, and what
+//! happens when it fails.
 
 use super::*;
 use crate::Setup;

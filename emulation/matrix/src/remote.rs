@@ -30,7 +30,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// The longest line of the process. A row has about 2 kB, a traceback a few kB.
+/// A longer line of the Python process ends the run. A result row has about 2 kB, a traceback a few
+/// kB.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Most lines that wait here; further lines wait in the pipe.
 const LINES_WAITING_MAX: usize = 1_024;

@@ -221,7 +221,7 @@ fn a_qlog_is_what_qvis_reads() {
     let number = |event: &serde_json::Value| event["data"]["header"]["packet_number"].as_u64();
     let numbers: Vec<u64> = sent.iter().map(|it| number(it).unwrap()).collect();
     assert_eq!(numbers, (1..=sent.len() as u64).collect::<Vec<_>>());
-    // Samples 30, 60 and 90 have one segment each, at the packet of that sample.
+    // The samples numbered 30, 60 and 90 report one lost segment each. Sample N is packet N.
     let lost = of("recovery:packet_lost");
     assert_eq!(lost.iter().map(|it| number(it).unwrap()).collect::<Vec<_>>(), [30, 60, 90]);
     for event in lost {

@@ -247,7 +247,8 @@ impl Model {
         Ok(model)
     }
 
-    /// Whether we predict what XGBoost did, to the bit.
+    /// Refuses the model unless it predicts for this check what XGBoost predicted, bit for bit.
+    /// `number` is the place of the check in the file, for the error.
     fn check(&self, number: usize, check: &Check) -> Result<(), Error> {
         let rule = "it must have a mode, an arm and the features of this model";
         let broken = || refuse(format!("checks: check {number}"), rule);

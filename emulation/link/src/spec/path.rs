@@ -16,10 +16,10 @@ pub struct PathSpec {
     pub up: LinkSpec,
     /// From the server to the client.
     pub down: LinkSpec,
-    /// The log file of the uplink, in Mahimahi's format.
+    /// Where to write the log of the uplink, in Mahimahi's format; `None` writes none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub up_log: Option<PathBuf>,
-    /// The log file of the downlink.
+    /// Where to write the log of the downlink; `None` writes none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down_log: Option<PathBuf>,
 }

@@ -7,8 +7,9 @@ use remuda_tests::{Place, wired};
 use std::thread;
 use std::time::Duration;
 
-/// The smallest possible table, and a larger number of flows.
+/// Flows that the module's table has room for: the least that it accepts.
 const ROOM: u64 = 64;
+/// More flows than the table has room for.
 const FLOWS: u64 = 80;
 const BYTES: u64 = 200_000;
 
