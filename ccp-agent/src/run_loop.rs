@@ -4,9 +4,9 @@
 
 use crate::author::{Authors, Line};
 use crate::clock;
-use crate::datapath::{Datapath, LetGo, Obey, Peer};
+use crate::datapath::{Datapath, LetGo};
 use crate::host::Host;
-use crate::ipc::{BpfEnd, ModuleEnd, NetlinkEnd, UnixEnd};
+use crate::ipc::{DATAPATHS, Datapaths};
 use crate::lock::lock;
 use crate::memory::InKernel;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -16,53 +16,27 @@ use std::time::Duration;
 
 /// The heartbeat is written at least this often; by default it may be three times as old.
 const WAIT_MS_MAX: u16 = 50;
+/// All datapaths are looked at this often, also those that have nothing: one may have room again
+/// for what waits.
+const LOOK_NS: u64 = 5_000_000;
 /// Lost lifecycle events are found this often.
 const HOUSEKEEPING_NS: u64 = 200_000_000;
 
-/// The datapaths of the agent.
-#[derive(Default)]
-pub struct Datapaths {
-    /// Linux TCP of this host.
-    pub bpf: Option<BpfEnd>,
-    /// Linux TCP by the kernel module, where it is loaded.
-    pub module: Option<ModuleEnd>,
-    /// Linux TCP by CCP's own module.
-    pub netlink: Option<NetlinkEnd>,
-    /// Datapaths behind the unix socket.
-    pub unix: Option<UnixEnd>,
-}
-
-impl Datapaths {
-    fn all(&self) -> impl Iterator<Item = &dyn Datapath> {
-        let Self { bpf, module, netlink, unix } = self;
-        let bpf = bpf.iter().map(|it| it as &dyn Datapath);
-        let module = module.iter().map(|it| it as &dyn Datapath);
-        let netlink = netlink.iter().map(|it| it as &dyn Datapath);
-        bpf.chain(module).chain(netlink).chain(unix.iter().map(|it| it as &dyn Datapath))
-    }
-
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Datapath> {
-        let Self { bpf, module, netlink, unix } = self;
-        let bpf = bpf.iter_mut().map(|it| it as &mut dyn Datapath);
-        let module = module.iter_mut().map(|it| it as &mut dyn Datapath);
-        let netlink = netlink.iter_mut().map(|it| it as &mut dyn Datapath);
-        bpf.chain(module).chain(netlink).chain(unix.iter_mut().map(|it| it as &mut dyn Datapath))
-    }
-}
-
 /// Waits until a datapath or an author has something, a heartbeat is due, or a flow is to be woken:
-/// at `wake_us` of the monotonic clock.
+/// at `wake_us` of the monotonic clock. Returns which datapaths have something, in their order.
 pub fn wait<'a>(
     datapaths: impl IntoIterator<Item = &'a dyn Datapath>,
     authors: &[Arc<Line>],
     wake_us: Option<u64>,
-) {
+) -> [bool; DATAPATHS] {
     let mut polled: Vec<PollFd<'_>> = Vec::new();
+    let mut ends = [0; DATAPATHS];
     let mut limit_ms = WAIT_MS_MAX;
-    for datapath in datapaths {
+    for (datapath, end) in datapaths.into_iter().zip(&mut ends) {
         limit_ms = limit_ms.min(datapath.wait_ms_max());
         let fds = datapath.poll_fds();
         polled.extend(fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        *end = polled.len();
     }
     polled.extend(authors.iter().map(|line| PollFd::new(line.as_fd(), PollFlags::POLLIN)));
     let mut limit = Duration::from_millis(limit_ms.into());
@@ -72,6 +46,13 @@ pub fn wait<'a>(
     }
     // An interrupted or failed wait is a short wait: the caller looks again.
     let _ = ppoll(&mut polled, Some(limit.into()), None);
+    let has_something = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
+    let mut start = 0;
+    ends.map(|end| {
+        let own = polled.get(start..end).unwrap_or_default();
+        start = end.max(start);
+        own.iter().any(has_something)
+    })
 }
 
 /// What the run loop works on.
@@ -80,6 +61,10 @@ pub struct RunLoop<'a> {
     pub host: &'a Mutex<Host>,
     pub authors: Authors,
     housekept_ns: u64,
+    /// Which datapaths have something, in the order of [`Datapaths::all`].
+    ready: [bool; DATAPATHS],
+    /// When all datapaths were looked at last.
+    looked_ns: u64,
     /// When a flow is to be woken next, in microseconds of the monotonic clock.
     wake_us: Option<u64>,
     /// What the BPF datapath has of what is remembered.
@@ -90,7 +75,9 @@ impl<'a> RunLoop<'a> {
     pub fn new(datapaths: Datapaths, host: &'a Mutex<Host>) -> Self {
         let authors = lock(host).setup.authors.clone();
         let in_kernel = InKernel::default();
-        Self { datapaths, host, authors, housekept_ns: 0, wake_us: None, in_kernel }
+        let ready = [true; DATAPATHS];
+        let (housekept_ns, looked_ns) = (0, 0);
+        Self { datapaths, host, authors, housekept_ns, ready, looked_ns, wake_us: None, in_kernel }
     }
 
     /// Runs until `stop`, then lets the flows go. `ready` is called once the kernel's datapaths
@@ -100,7 +87,7 @@ impl<'a> RunLoop<'a> {
         ready();
         while !stop.load(Ordering::Relaxed) {
             if !self.turn() {
-                wait(self.datapaths.all(), &self.authors.lines(), self.wake_us);
+                self.ready = wait(self.datapaths.all(), &self.authors.lines(), self.wake_us);
             }
         }
         self.end()
@@ -121,7 +108,8 @@ impl<'a> RunLoop<'a> {
         self.datapaths.all_mut().for_each(|datapath| datapath.beat(now_ns));
     }
 
-    /// Takes in what has come, and carries out what others have left. False: nothing was there.
+    /// Takes in what has come, and carries out what others have left. True: there may be more at
+    /// once.
     pub fn turn(&mut self) -> bool {
         let now_ns = clock::monotonic_ns();
         self.beat(now_ns);
@@ -132,8 +120,12 @@ impl<'a> RunLoop<'a> {
         }
         host.authors_went();
         let mut is_busy = !answered.is_empty();
-        for datapath in self.datapaths.all_mut() {
-            is_busy |= datapath.drain(&mut *host, now_ns);
+        if now_ns.saturating_sub(self.looked_ns) > LOOK_NS {
+            (self.looked_ns, self.ready) = (now_ns, [true; DATAPATHS]);
+        }
+        for (datapath, is_ready) in self.datapaths.all_mut().zip(&mut self.ready) {
+            *is_ready = *is_ready && datapath.drain(&mut *host, now_ns);
+            is_busy |= *is_ready;
         }
         let is_due = now_ns.saturating_sub(self.housekept_ns) > HOUSEKEEPING_NS;
         if is_due {
@@ -170,14 +162,5 @@ impl<'a> RunLoop<'a> {
             all.flows_left += flows_left;
         }
         all
-    }
-}
-
-impl Datapaths {
-    /// Lets `act` give orders to the datapath that reaches `peer`.
-    fn with(&mut self, peer: &Peer, act: &mut dyn FnMut(&mut dyn Obey)) {
-        if let Some(datapath) = self.all_mut().find(|datapath| datapath.reaches(peer)) {
-            act(datapath);
-        }
     }
 }

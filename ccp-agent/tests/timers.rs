@@ -4,8 +4,9 @@ use ccp_agent::events::{Event, Recorder};
 use ccp_agent::flow::{Driver, Flow, Start};
 use ccp_agent::flows::{Flows, Step};
 use ccp_agent::host::Host;
+use ccp_agent::ipc::Datapaths;
 use ccp_agent::ipc::UnixEnd;
-use ccp_agent::run_loop::{Datapaths, RunLoop};
+use ccp_agent::run_loop::RunLoop;
 use ccp_agent::{Config, Setup};
 use remuda_algorithms::units::{Bytes, Packets, Time};
 use remuda_algorithms::{

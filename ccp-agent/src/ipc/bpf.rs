@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::datapath::{Agent, Datapath, LetGo, Obey, Peer};
-use remuda_bpf::{DefaultAlgorithm, LOOK_INTERVAL, Sockets};
+use remuda_bpf::{DRAIN_RECORDS_MAX, DefaultAlgorithm, LOOK_INTERVAL, Sockets};
 use remuda_wire::Order;
 use std::os::fd::BorrowedFd;
 
@@ -68,7 +68,7 @@ impl Datapath for BpfEnd {
         if self.reconciles {
             self.keep_house(agent, now_ns);
         }
-        count > 0 || self.reconciles
+        count >= DRAIN_RECORDS_MAX || self.reconciles
     }
 
     fn keep_house(&mut self, agent: &mut dyn Agent, _now_ns: u64) {
@@ -76,11 +76,7 @@ impl Datapath for BpfEnd {
     }
 
     fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {
-        let borrow = |fd| {
-            // SAFETY: the descriptors belong to `self.bpf`, which outlives the borrow of self.
-            unsafe { BorrowedFd::borrow_raw(fd) }
-        };
-        self.bpf.poll_fds().map(borrow).to_vec()
+        self.bpf.poll_fds().to_vec()
     }
 
     fn wait_ms_max(&self) -> u16 {

@@ -13,6 +13,7 @@ use remuda_wire::to_datapath::encode_bare;
 use remuda_wire::{Kind, ToAgent, ToDatapath};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 /// How often the bridge checks for an agent and sends the heartbeat. Flows fall back after three
@@ -313,7 +314,7 @@ impl Bridge {
 
     fn wait(&self) {
         let room = if self.full_since_ns.is_some() { libc::POLLOUT } else { 0 };
-        let [events, reports] = self.datapath.poll_fds();
+        let [events, reports] = self.datapath.poll_fds().map(|fd| fd.as_raw_fd());
         let own = (self.socket.fd(), libc::POLLIN | room);
         // While the agent has no room, the datapath's rings are not read.
         let rings = if room == 0 { libc::POLLIN } else { 0 };

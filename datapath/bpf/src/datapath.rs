@@ -24,7 +24,7 @@ use remuda_wire::{Event, Order, PROTOCOL_VERSION, Program, Report, ToDatapath, c
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::net::Ipv6Addr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{read_volatile, write_volatile};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,7 +34,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/remuda.bpf.o"))
 
 /// How many records one drain takes, so that a flood of reports cannot keep the agent from its
 /// heartbeat.
-const DRAIN_RECORDS_MAX: usize = 256;
+pub const DRAIN_RECORDS_MAX: usize = 256;
 
 /// How to load the datapath.
 #[derive(Clone, Debug)]
@@ -89,6 +89,8 @@ pub struct Datapath {
     // Fields drop in order: rings and links before the object whose maps they use.
     reports: RingBuffer<'static>,
     events: RingBuffer<'static>,
+    /// The maps of both rings: the events', then the reports'.
+    rings: [MapHandle; 2],
     links: Vec<Link>,
     slots: Slots,
     shared: Mapped<Shared>,
@@ -245,9 +247,11 @@ impl Datapath {
         let infos = Mapped::new(map(&object, "remuda_infos")?.as_fd(), entries)?;
         let destinations = Destinations::new(map(&object, "remuda_destinations")?);
         let free = map(&object, "remuda_free")?;
+        let rings = [map(&object, "remuda_events")?, map(&object, "remuda_reports")?];
         let datapath = Self {
-            reports: ring(&map(&object, "remuda_reports")?, &records)?,
-            events: ring(&map(&object, "remuda_events")?, &records)?,
+            reports: ring(&rings[1], &records)?,
+            events: ring(&rings[0], &records)?,
+            rings,
             links: Vec::new(),
             slots: Slots::new(slots, infos),
             shared: Mapped::new(map(&object, "remuda_shared")?.as_fd(), 1)?,
@@ -352,8 +356,8 @@ impl Datapath {
     }
 
     /// Descriptors that become readable when there is something to drain.
-    pub fn poll_fds(&self) -> [RawFd; 2] {
-        [self.events.epoll_fd(), self.reports.epoll_fd()]
+    pub fn poll_fds(&self) -> [BorrowedFd<'_>; 2] {
+        self.rings.each_ref().map(AsFd::as_fd)
     }
 
     /// The BPF program that runs at every ACK. It enters the flow's own program by tail call, so

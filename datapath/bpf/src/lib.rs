@@ -26,7 +26,7 @@ pub mod slots;
 mod sockets;
 pub mod splice;
 
-pub use datapath::{Datapath, Settings, Sink, check_name};
+pub use datapath::{DRAIN_RECORDS_MAX, Datapath, Settings, Sink, check_name};
 pub use default_algorithm::DefaultAlgorithm;
 pub use destinations::RememberedStart;
 pub use error::Error;
