@@ -15,6 +15,7 @@ use ccp_agent::events::{Event, Recorder};
 use ccp_agent::host::Host;
 use ccp_agent::ipc::BpfEnd;
 use ccp_agent::lock::lock;
+use ccp_agent::waiter::Waiter;
 use ccp_agent::{Config, clock, run_loop};
 use remuda_bench::stats::{Spread, percentile, sorted};
 use remuda_bpf::{Datapath, Settings};
@@ -237,6 +238,8 @@ impl Agent for Timed {
 
 /// The run loop's turns over the BPF datapath, until `stop`.
 fn turns(mut end: BpfEnd, agent: &Mutex<Timed>, stop: &AtomicBool) {
+    let waiter = Waiter::new().expect("a process has a descriptor left");
+    waiter.follow([&end as &dyn ccp_agent::datapath::Datapath], &[]);
     let mut housekept_ns = 0;
     while !stop.load(Ordering::Relaxed) {
         let now_ns = clock::monotonic_ns();
@@ -249,7 +252,7 @@ fn turns(mut end: BpfEnd, agent: &Mutex<Timed>, stop: &AtomicBool) {
         }
         drop(agent);
         if !is_busy {
-            run_loop::wait([&end as &dyn ccp_agent::datapath::Datapath], &[], None);
+            waiter.wait(run_loop::limit([&end as &dyn ccp_agent::datapath::Datapath], None));
         }
     }
 }

@@ -22,6 +22,7 @@ use ccp_agent::host::Host;
 use ccp_agent::ipc::BpfEnd;
 use ccp_agent::lock::lock;
 use ccp_agent::run_loop;
+use ccp_agent::waiter::Waiter;
 use portus::RunBuilder;
 use portus::ipc::{BackendBuilder, Blocking, unix};
 use remuda::{AgentSocket, Bridge};
@@ -89,6 +90,8 @@ fn ours(name: &str) -> Fallible<Driver> {
     let host = Host::new(config, Box::new(Silent));
     let mut agent = EchoAgent::new(host, Arc::clone(&samples), WINDOWS_PKTS)?;
     let mut end = BpfEnd::new(datapath(name)?, None);
+    let waiter = Waiter::new()?;
+    waiter.follow([&end as &dyn ccp_agent::datapath::Datapath], &[]);
     let stop = Arc::<AtomicBool>::default();
     let thread = std::thread::spawn({
         let stop = Arc::clone(&stop);
@@ -97,7 +100,8 @@ fn ours(name: &str) -> Fallible<Driver> {
                 let now_ns = clock::monotonic_ns();
                 end.beat(now_ns);
                 if !end.drain(&mut agent, now_ns) {
-                    run_loop::wait([&end as &dyn ccp_agent::datapath::Datapath], &[], None);
+                    waiter
+                        .wait(run_loop::limit([&end as &dyn ccp_agent::datapath::Datapath], None));
                 }
             }
             Ok(())

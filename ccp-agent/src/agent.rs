@@ -64,7 +64,8 @@ pub fn run_until(
         default: config.agent.default.clone(),
         name: config.agent.name.clone(),
     });
-    let LetGo { flows_let_go, flows_left } = RunLoop::new(datapaths, &host).run(&stop, || {
+    let run_loop = RunLoop::new(datapaths, &host).map_err(on("epoll"))?;
+    let LetGo { flows_let_go, flows_left } = run_loop.run(&stop, || {
         lock(&host).record(&Event::Ready {});
         let _ = answer.send(()); // the thread that waits for it ends with the process
         ready();

@@ -35,6 +35,7 @@ pub mod samples;
 pub mod setup;
 mod state_file;
 mod trial;
+pub mod waiter;
 
 pub use config::Config;
 pub use error::Error;

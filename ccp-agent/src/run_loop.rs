@@ -2,16 +2,17 @@
 //!
 //! One thread, which never waits for a datapath, a disk or an author.
 
-use crate::author::{Authors, Line};
+use crate::author::Authors;
 use crate::clock;
 use crate::datapath::{Datapath, LetGo};
 use crate::host::Host;
 use crate::ipc::{DATAPATHS, Datapaths};
 use crate::lock::lock;
 use crate::memory::InKernel;
-use nix::poll::{PollFd, PollFlags, ppoll};
+use crate::waiter::Waiter;
+use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The heartbeat is written at least this often; by default it may be three times as old.
@@ -22,37 +23,22 @@ const LOOK_NS: u64 = 5_000_000;
 /// Lost lifecycle events are found this often.
 const HOUSEKEEPING_NS: u64 = 200_000_000;
 
-/// Waits until a datapath or an author has something, a heartbeat is due, or a flow is to be woken:
-/// at `wake_us` of the monotonic clock. Returns which datapaths have something, in their order.
-pub fn wait<'a>(
+/// How long the agent may wait for its datapaths: until the next heartbeat, until a datapath must be
+/// looked at, or until a flow is to be woken, at `wake_us` of the monotonic clock.
+pub fn limit<'a>(
     datapaths: impl IntoIterator<Item = &'a dyn Datapath>,
-    authors: &[Arc<Line>],
     wake_us: Option<u64>,
-) -> [bool; DATAPATHS] {
-    let mut polled: Vec<PollFd<'_>> = Vec::new();
-    let mut ends = [0; DATAPATHS];
-    let mut limit_ms = WAIT_MS_MAX;
-    for (datapath, end) in datapaths.into_iter().zip(&mut ends) {
-        limit_ms = limit_ms.min(datapath.wait_ms_max());
-        let fds = datapath.poll_fds();
-        polled.extend(fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-        *end = polled.len();
+) -> Duration {
+    let limits_ms = datapaths.into_iter().map(Datapath::wait_ms_max);
+    let limit_ms = limits_ms.fold(WAIT_MS_MAX, u16::min);
+    let limit = Duration::from_millis(limit_ms.into());
+    match wake_us {
+        Some(wake_us) => {
+            let until_us = wake_us.saturating_sub(clock::monotonic_us());
+            limit.min(Duration::from_micros(until_us))
+        }
+        None => limit,
     }
-    polled.extend(authors.iter().map(|line| PollFd::new(line.as_fd(), PollFlags::POLLIN)));
-    let mut limit = Duration::from_millis(limit_ms.into());
-    if let Some(wake_us) = wake_us {
-        let until_us = wake_us.saturating_sub(clock::monotonic_us());
-        limit = limit.min(Duration::from_micros(until_us));
-    }
-    // An interrupted or failed wait is a short wait: the caller looks again.
-    let _ = ppoll(&mut polled, Some(limit.into()), None);
-    let has_something = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
-    let mut start = 0;
-    ends.map(|end| {
-        let own = polled.get(start..end).unwrap_or_default();
-        start = end.max(start);
-        own.iter().any(has_something)
-    })
 }
 
 /// What the run loop works on.
@@ -60,6 +46,7 @@ pub struct RunLoop<'a> {
     pub datapaths: Datapaths,
     pub host: &'a Mutex<Host>,
     pub authors: Authors,
+    waiter: Waiter,
     housekept_ns: u64,
     /// Which datapaths have something, in the order of [`Datapaths::all`].
     ready: [bool; DATAPATHS],
@@ -72,12 +59,20 @@ pub struct RunLoop<'a> {
 }
 
 impl<'a> RunLoop<'a> {
-    pub fn new(datapaths: Datapaths, host: &'a Mutex<Host>) -> Self {
+    /// Fails if the process has no descriptor left.
+    pub fn new(datapaths: Datapaths, host: &'a Mutex<Host>) -> io::Result<Self> {
         let authors = lock(host).setup.authors.clone();
-        let in_kernel = InKernel::default();
-        let ready = [true; DATAPATHS];
-        let (housekept_ns, looked_ns) = (0, 0);
-        Self { datapaths, host, authors, housekept_ns, ready, looked_ns, wake_us: None, in_kernel }
+        Ok(Self {
+            datapaths,
+            host,
+            authors,
+            waiter: Waiter::new()?,
+            housekept_ns: 0,
+            ready: [true; DATAPATHS],
+            looked_ns: 0,
+            wake_us: None,
+            in_kernel: InKernel::default(),
+        })
     }
 
     /// Runs until `stop`, then lets the flows go. `ready` is called once the kernel's datapaths
@@ -87,7 +82,7 @@ impl<'a> RunLoop<'a> {
         ready();
         while !stop.load(Ordering::Relaxed) {
             if !self.turn() {
-                self.ready = wait(self.datapaths.all(), &self.authors.lines(), self.wake_us);
+                self.ready = self.waiter.wait(limit(self.datapaths.all(), self.wake_us));
             }
         }
         self.end()
@@ -122,6 +117,7 @@ impl<'a> RunLoop<'a> {
         let mut is_busy = !answered.is_empty();
         if now_ns.saturating_sub(self.looked_ns) > LOOK_NS {
             (self.looked_ns, self.ready) = (now_ns, [true; DATAPATHS]);
+            self.waiter.follow(self.datapaths.all(), &self.authors.lines());
         }
         for (datapath, is_ready) in self.datapaths.all_mut().zip(&mut self.ready) {
             *is_ready = *is_ready && datapath.drain(&mut *host, now_ns);

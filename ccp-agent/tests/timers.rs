@@ -6,7 +6,8 @@ use ccp_agent::flows::{Flows, Step};
 use ccp_agent::host::Host;
 use ccp_agent::ipc::Datapaths;
 use ccp_agent::ipc::UnixEnd;
-use ccp_agent::run_loop::RunLoop;
+use ccp_agent::run_loop::{self, RunLoop};
+use ccp_agent::waiter::Waiter;
 use ccp_agent::{Config, Setup};
 use remuda_algorithms::units::{Bytes, Packets, Time};
 use remuda_algorithms::{
@@ -136,7 +137,7 @@ fn the_run_loop_wakes_an_arm_while_its_datapath_is_silent() {
     let stop = AtomicBool::new(false);
     let windows: Vec<u64> = std::thread::scope(|scope| {
         let datapaths = Datapaths { unix: Some(unix), ..Datapaths::default() };
-        let run_loop = RunLoop::new(datapaths, &host);
+        let run_loop = RunLoop::new(datapaths, &host).expect("there are descriptors");
         scope.spawn(|| run_loop.run(&stop, || ()));
         say(&datapath, &agent, &Said::Ready);
         let create =
@@ -160,10 +161,11 @@ fn the_run_loop_wakes_an_arm_while_its_datapath_is_silent() {
 fn the_run_loop_waits_no_longer_than_until_the_next_wake() {
     let before = ccp_agent::clock::monotonic_us();
     let wake_us = before + 3_000;
-    ccp_agent::run_loop::wait([], &[], Some(wake_us));
+    let waiter = Waiter::new().expect("there are descriptors");
+    waiter.wait(run_loop::limit([], Some(wake_us)));
     let waited_us = ccp_agent::clock::monotonic_us() - before;
     assert!((3_000..40_000).contains(&waited_us), "50 ms without it: {waited_us} us");
-    ccp_agent::run_loop::wait([], &[], Some(before));
+    waiter.wait(run_loop::limit([], Some(before)));
 }
 
 /// Picks `ticker` first, and wants `reno` after its second report.

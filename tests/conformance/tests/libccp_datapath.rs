@@ -197,7 +197,8 @@ fn drive_by_netlink(host: &Mutex<Host>) -> (HashMap<String, u64>, Option<ccp_age
     let (stop, forged) = (AtomicBool::new(false), forged());
     let port = PEER.to_string();
     thread::scope(|scope| {
-        scope.spawn(|| RunLoop::new(datapaths, host).run(&stop, || ()));
+        let run_loop = RunLoop::new(datapaths, host).expect("there are descriptors");
+        scope.spawn(|| run_loop.run(&stop, || ()));
         let running = scope.spawn(|| peer(&["--netlink".as_ref(), port.as_ref()]));
         let mut seen = None;
         while !running.is_finished() {
