@@ -37,5 +37,5 @@ mod state_file;
 mod trial;
 
 pub use config::Config;
-pub use error::Error;
+pub use error::{Error, Place};
 pub use setup::Setup;
