@@ -4,7 +4,7 @@ use crate::error::on;
 use crate::guard::GuardConfig;
 use crate::online::OnlineConfig;
 use crate::prefer::Rules;
-use crate::samples::SamplesConfig;
+use crate::samples::config::SamplesConfig;
 use crate::{Error, catalogue};
 use remuda_selector::PolicyConfig;
 use remuda_selector::antelope::memory::MemoryConfig;

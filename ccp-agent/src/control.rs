@@ -10,7 +10,7 @@ use crate::error::on;
 use crate::flow::Row;
 use crate::host::{Counts, Host, Target};
 use crate::lock::lock;
-use crate::online::{self, Online, Report};
+use crate::online::{Online, Report, hosted};
 use crate::prefer::{self, Order};
 use crate::{Error, catalogue, programs, run_dir};
 use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
@@ -251,7 +251,7 @@ fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
 fn report(host: &Mutex<Host>) -> Report {
     let online = lock(host).online.clone();
     if let Some(online) = online {
-        return online::with(&online, host, |online| online.report());
+        return hosted::with(&online, host, |online| online.report());
     }
     let slot = lock(host).setup.loaded.slot(MODEL);
     Report::unwatched(&slot.as_ref().map_or_else(Model::shipped, Slot::get))
@@ -268,7 +268,7 @@ fn order(
         let is = "this agent does not replace models, so there is no other model to go back to";
         return Err(Error::Refused(format!("{is}\n{fix}")));
     };
-    online::with(&online, host, act)
+    hosted::with(&online, host, act)
 }
 
 fn refused(error: String) -> Answer {

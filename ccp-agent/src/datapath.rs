@@ -33,6 +33,9 @@ impl fmt::Display for Peer {
     }
 }
 
+/// The datapath, and its number of the flow.
+pub type Key = (Peer, u32);
+
 /// Carries out what the agent wants of its flows. It never blocks: a datapath that does not take
 /// orders suffers alone.
 pub trait Obey {

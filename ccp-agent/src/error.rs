@@ -1,8 +1,22 @@
 //! What ends or refuses an operation of the agent.
 
-use crate::programs::Place;
+use std::fmt;
 use std::io;
 use thiserror::Error;
+
+/// A position in a program's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub line: usize,
+    /// Counted in characters, from 1.
+    pub column: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
 
 /// An operating error; it names the input and the rule.
 #[derive(Debug, Error)]

@@ -8,27 +8,23 @@ mod prefer;
 
 use crate::catalogue::Kind;
 use crate::clock::Clock;
-use crate::datapath::{Agent, Obey, Peer};
+use crate::datapath::{Agent, Key, Obey, Peer};
 use crate::events::{Event, Recorder};
 use crate::flow::{Driver, Flow, Row, Start};
 use crate::flows::{Flows, Step};
-use crate::memory::Memory;
 use crate::online::Online;
 use crate::prefer::Preferences;
-use crate::samples::SampleBuffer;
+use crate::samples::buffer::SampleBuffer;
 use crate::{Error, Setup, programs};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Why, native};
-use remuda_selector::antelope::memory::Network;
+use remuda_selector::antelope::memory::{Memory, Network};
 use remuda_wire::to_agent::{Create, FlowInfo, Hello};
 use remuda_wire::{Event as DatapathEvent, Order, capability};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
-
-/// The datapath, and its number of the flow.
-pub type Key = (Peer, u32);
 
 /// The flows that an operator's order is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -38,5 +38,5 @@ mod trial;
 pub mod waiter;
 
 pub use config::Config;
-pub use error::Error;
+pub use error::{Error, Place};
 pub use setup::Setup;

@@ -3,9 +3,10 @@
 use crate::author::Authors;
 use crate::catalogue::{self, Kind};
 use crate::error::on;
+use crate::programs::{self, Installed};
 use crate::{Config, Error};
-use remuda_algorithms::Loaded;
 use remuda_algorithms::remy::{self, tree, tree::Tree};
+use remuda_algorithms::{Loaded, ProgramId};
 use remuda_selector::antelope::model::{self, Model};
 use remuda_selector::antelope::policy::MODEL;
 use remuda_selector::linucb;
@@ -41,6 +42,12 @@ impl Setup {
     /// The kind of the built-in or authored driver `name`; an error if there is none.
     pub fn kind_of(&self, name: &str) -> Result<Kind, Error> {
         catalogue::kind_of(name, &self.authors.names())
+    }
+
+    /// The program with this name, of a built-in arm or of an author.
+    pub fn program(&self, id: ProgramId) -> Option<Arc<Installed>> {
+        let of_author = || Some(Arc::new(self.authors.program(id)?.installed()));
+        programs::find(id).or_else(of_author)
     }
 
     /// Reads the tables and models that the configuration names. Call this once, before building

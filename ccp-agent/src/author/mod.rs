@@ -25,7 +25,7 @@ pub use frame::Handed;
 pub use line::Line;
 pub use process::Process;
 
-use crate::programs::{self, Compiled, Fold};
+use crate::programs::{self, Compiled, Fold, Installed};
 use crate::{Error, catalogue};
 use frame::{ArmSpec, Hello, PROTOCOL_VERSION, ProgramSpec};
 use remuda_algorithms::interned::interned_str;
@@ -301,6 +301,11 @@ fn text_of(name: &str, arm: &ArmSpec, spec: &ProgramSpec) -> Result<String, Erro
 }
 
 impl Program {
+    /// The program as flows use it.
+    pub fn installed(&self) -> Installed {
+        Installed::of_author(self.id, self.uid, &self.compiled, &self.own)
+    }
+
     /// Compiles a program, without a number yet.
     fn new(arm: &ArmSpec, spec: &ProgramSpec) -> Result<Self, Error> {
         if !is_program_name(&spec.name) {

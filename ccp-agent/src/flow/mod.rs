@@ -14,7 +14,7 @@ use crate::decode;
 use crate::events::{Event, Recorder};
 use crate::guard::{Fired, Guard};
 use crate::prefer::{By, Wants, Wish};
-use crate::programs::{self, Installed};
+use crate::programs::Installed;
 use intervention::Intervention;
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{
@@ -531,7 +531,7 @@ impl Flow {
             self.program = Some(program);
             self.native = native;
             self.delivered_pkts = None; // what was before it starts is none of its reports'
-            self.running = programs::find(program, &ctx.setup.authors);
+            self.running = ctx.setup.program(program);
         }
         let is_rate_new = is_new || self.reporting != reporting;
         let are_own_new = is_rate_new || self.registers != self.next_registers;

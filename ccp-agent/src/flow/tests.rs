@@ -1,4 +1,5 @@
 use super::*;
+use crate::programs;
 use remuda_algorithms::RttSamples;
 use remuda_algorithms::units::{Packets, Rate};
 use std::net::{IpAddr, Ipv4Addr};

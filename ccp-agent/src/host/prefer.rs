@@ -63,9 +63,8 @@ impl Host {
 mod tests {
     use super::*;
     use crate::Config;
-    use crate::datapath::{Agent, Obey, Peer};
+    use crate::datapath::{Agent, Key, Obey, Peer};
     use crate::events::{Event, Recorder};
-    use crate::host::Key;
     use crate::lock::lock;
     use crate::prefer::{Parts, Rule};
     use remuda_wire::Event as Said;

@@ -167,7 +167,7 @@ impl Saver {
 mod tests {
     use super::*;
     use crate::events::Recorder;
-    use crate::memory::Memory;
+    use remuda_selector::antelope::memory::Memory;
     use std::fs;
     use tempfile::TempDir;
 

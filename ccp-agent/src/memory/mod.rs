@@ -17,4 +17,3 @@ mod kernel;
 
 pub use keeper::Keeper;
 pub use kernel::InKernel;
-pub use remuda_selector::antelope::memory::Memory;

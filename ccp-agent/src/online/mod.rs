@@ -14,6 +14,7 @@
 
 mod config;
 mod drift;
+pub mod hosted;
 mod paired;
 mod report;
 mod scores;
@@ -31,8 +32,6 @@ pub use scores::{ArmScore, Score};
 use crate::config::Config;
 use crate::error::on;
 use crate::events::Event;
-use crate::host::Host;
-use crate::lock::lock;
 use crate::setup::antelope_text;
 use crate::{Error, clock, run_dir};
 use drift::{Drift, Drifted};
@@ -43,7 +42,7 @@ use scores::{Miss, Scores};
 use shadow::{Judged, Shadow};
 use spans::{Outcome, Spans};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use store::{Place, State, Store};
 
 /// The model in force, its scores, and the models that may replace it.
@@ -63,48 +62,6 @@ pub struct Online {
     previous: Option<Shadow>,
     /// Events to record once the lock is free.
     events: Vec<Event>,
-}
-
-/// Starts the comparison unless it is configured off. From then on the host's flows read the model
-/// in force from a slot. If the start fails, an event says why, and the agent keeps the configured
-/// model.
-pub fn start(config: &Config, host: &Mutex<Host>) -> Option<Arc<Mutex<Online>>> {
-    if !config.online.enabled {
-        return None;
-    }
-    let loaded = lock(host).setup.loaded.clone();
-    match Online::take(config, &loaded) {
-        Ok(online) => {
-            let online = Arc::new(Mutex::new(online));
-            lock(host).online = Some(Arc::clone(&online));
-            with(&online, host, |_| ());
-            Some(online)
-        }
-        Err(error) => {
-            let path = run_dir::models_dir(&config.state_dir()).display().to_string();
-            lock(host).record(&Event::ModelUnkept { path, reason: error.to_string() });
-            None
-        }
-    }
-}
-
-/// Runs `act` on the online state, and records the events. Do not call this with the host's lock
-/// held.
-pub fn with<T>(
-    online: &Mutex<Online>,
-    host: &Mutex<Host>,
-    act: impl FnOnce(&mut Online) -> T,
-) -> T {
-    let (done, events) = {
-        let mut online = lock(online);
-        let done = act(&mut online);
-        (done, std::mem::take(&mut online.events))
-    };
-    if !events.is_empty() {
-        let mut host = lock(host);
-        events.iter().for_each(|event| host.record(event));
-    }
-    done
 }
 
 impl Online {

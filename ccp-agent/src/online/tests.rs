@@ -1,6 +1,8 @@
 use super::*;
 use crate::Setup;
 use crate::events::Recorder;
+use crate::host::Host;
+use crate::lock::lock;
 use crate::samples::SampleKeeper;
 use proptest::prelude::*;
 use remuda_algorithms::units::Time;
@@ -11,6 +13,7 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;

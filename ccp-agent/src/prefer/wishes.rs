@@ -1,7 +1,7 @@
 //! Preferences that applications have set for sockets that are not flows yet. They are stored for a
 //! limited time, with a limit for each user.
 
-use crate::host::Key;
+use crate::datapath::Key;
 use remuda_algorithms::wants::Wants;
 use std::collections::VecDeque;
 

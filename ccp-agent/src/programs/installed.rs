@@ -4,7 +4,6 @@
 //! position.
 
 use super::{Compiled, compiled, installed_as};
-use crate::author::{self, Authors};
 use crate::{Error, decode};
 use remuda_algorithms::OWN_FIELDS_MAX;
 use remuda_algorithms::signals::{FIELDS, REPORT_INTERVAL, REPORTS_PER_ROUND};
@@ -65,14 +64,14 @@ impl Installed {
         }
     }
 
-    fn of_author(program: &author::Program) -> Self {
-        let place = |name: &&'static str| match program.compiled.register(name) {
+    /// A program of an author, with the names of its own fields.
+    pub fn of_author(id: ProgramId, uid: u32, compiled: &Arc<Compiled>, own: &[&str]) -> Self {
+        let place = |name: &&str| match compiled.register(name) {
             Some(Register::Report(index)) => Some(index as usize),
             _ => None,
         };
-        let own = program.own.iter().filter_map(place).collect();
-        let installed = Self::new(program.id, program.uid, Arc::clone(&program.compiled), own);
-        Self { is_authored: true, ..installed }
+        let own = own.iter().filter_map(place).collect();
+        Self { is_authored: true, ..Self::new(id, uid, Arc::clone(compiled), own) }
     }
 
     /// The register that a controller may set under `name`: `Cwnd`, `Rate`, or a control register
@@ -138,10 +137,9 @@ pub fn ours() -> Result<&'static [Arc<Installed>], Error> {
     Ok(OURS.get_or_init(|| made))
 }
 
-/// The program with this name, of a built-in arm or of an author.
-pub fn find(id: ProgramId, authors: &Authors) -> Option<Arc<Installed>> {
-    let of_arms = ours().ok()?.iter().find(|it| it.id == id).cloned();
-    of_arms.or_else(|| Some(Arc::new(Installed::of_author(&*authors.program(id)?))))
+/// The program with this name, of a built-in arm.
+pub fn find(id: ProgramId) -> Option<Arc<Installed>> {
+    ours().ok()?.iter().find(|it| it.id == id).cloned()
 }
 
 /// The `INSTALL` message of each built-in program, once each, by rising number. Number 1 must come
@@ -165,8 +163,8 @@ mod tests {
         assert_eq!(uids.len(), installs().expect("they compile").count());
         assert_eq!(uids, (1..=uids.len() as u32).collect::<Vec<_>>());
         for arm in arms() {
-            let found = find(arm.program, &Authors::default()).expect("it has one");
-            let same = find(ProgramId(installed_as(arm.program)), &Authors::default());
+            let found = find(arm.program).expect("it has one");
+            let same = find(ProgramId(installed_as(arm.program)));
             assert_eq!(found.uid, same.expect("it has one, too").uid, "{}", arm.name);
         }
     }
@@ -174,7 +172,7 @@ mod tests {
     #[test]
     fn a_report_that_is_too_short_is_none() {
         let cubic = remuda_algorithms::arm("cubic").expect("an arm");
-        let program = find(cubic.program, &Authors::default()).expect("it has a program");
+        let program = find(cubic.program).expect("it has a program");
         let fields = [3; REPORT_REGISTERS as usize];
         let whole = program.fields;
         assert!(program.measurement(&fields[..whole], None).is_some());

@@ -12,29 +12,15 @@ pub use fold::Fold;
 pub use installed::{Installed, OwnFields, find, installs, ours};
 
 use crate::Error;
+use crate::error::Place;
 use portus::lang::Reg;
 use remuda_algorithms::signals::Composed;
 use remuda_algorithms::{ArmInfo, ProgramId, arms};
 use remuda_wire::program::{Register, TEMPORARY_REGISTERS};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use text::{Fault, Outline, outline};
-
-/// A position in a program's text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub line: usize,
-    /// Counted in characters, from 1.
-    pub column: usize,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
-    }
-}
 
 /// Checks the programs of all built-in arms.
 fn check_all() -> Result<(), Error> {

@@ -5,19 +5,22 @@
 //! no addresses. The same thread compares each sample with what the models predicted
 //! ([`crate::online`]).
 
+pub mod buffer;
+pub mod config;
 mod files;
 
 use crate::config::Config;
 use crate::error::on;
-use crate::events::{Event, Recorder};
+use crate::events::Event;
 use crate::host::Host;
 use crate::lock::lock;
-use crate::online::{self, Online};
+use crate::online::{Online, hosted};
 use crate::{Error, clock, run_dir};
+use buffer::Message;
 pub use files::SampleFiles;
 use remuda_algorithms::Sample;
-use serde::{Deserialize, Serialize};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use serde::Serialize;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -29,33 +32,6 @@ const WAITING_MAX: usize = 4_096;
 const LOOK: Duration = Duration::from_secs(1);
 /// Seconds between two events about dropped samples.
 const REPORT_INTERVAL_S: u64 = 60;
-const BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 40;
-
-/// Whether samples are stored, and how much disk space they may take.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SamplesConfig {
-    pub enabled: bool,
-    /// Disk space for all sample files, in bytes; the oldest are deleted to stay below it.
-    pub bytes_max: u64,
-}
-
-impl Default for SamplesConfig {
-    fn default() -> Self {
-        Self { enabled: true, bytes_max: 64 << 20 }
-    }
-}
-
-impl SamplesConfig {
-    /// Checks each value; the message names key, value and allowed range.
-    pub fn check(&self) -> Result<(), String> {
-        if BYTES.contains(&self.bytes_max) {
-            return Ok(());
-        }
-        let (least, most) = (BYTES.start(), BYTES.end());
-        Err(format!("samples.bytes_max = {}: it must lie in {least}..={most}", self.bytes_max))
-    }
-}
 
 /// One line of a sample file.
 #[derive(Debug, Serialize)]
@@ -100,61 +76,6 @@ impl SampleFiles {
     }
 }
 
-/// What the host sends to the writer thread about a flow.
-#[derive(Debug)]
-enum Message {
-    Sample(Sample),
-    Ended,
-}
-
-/// The host's end of the queue to the writer thread.
-#[derive(Debug, Default)]
-pub struct SampleBuffer {
-    to: Option<SyncSender<(u32, Message)>>,
-    left_out: u64,
-}
-
-impl SampleBuffer {
-    /// A recorder that writes events to `log` and samples to this buffer.
-    pub fn recorder<'a>(&'a mut self, log: &'a mut dyn Recorder) -> SamplingRecorder<'a> {
-        SamplingRecorder { log, samples: self }
-    }
-
-    /// Queues a sample. Drops it when no writer thread runs, and drops and counts it when the queue
-    /// is full.
-    pub fn put(&mut self, flow: u32, sample: Sample) {
-        let Some(to) = &self.to else { return };
-        match to.try_send((flow, Message::Sample(sample))) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => self.left_out += 1,
-            Err(TrySendError::Disconnected(_)) => self.to = None,
-        }
-    }
-
-    /// Reports the end of a flow. When the queue is full, this message is dropped.
-    pub fn end(&mut self, flow: u32) {
-        if let Some(to) = &self.to {
-            let _ = to.try_send((flow, Message::Ended)); // the writer drops idle flows
-        }
-    }
-}
-
-/// Sends events to a log and samples to a [`SampleBuffer`].
-pub struct SamplingRecorder<'a> {
-    log: &'a mut dyn Recorder,
-    samples: &'a mut SampleBuffer,
-}
-
-impl Recorder for SamplingRecorder<'_> {
-    fn record(&mut self, flow: Option<u32>, event: &Event) {
-        self.log.record(flow, event);
-    }
-
-    fn sample(&mut self, flow: u32, sample: Sample) {
-        self.samples.put(flow, sample);
-    }
-}
-
 /// Runs the writer thread until it is dropped.
 pub struct SampleKeeper {
     host: Arc<Mutex<Host>>,
@@ -180,7 +101,7 @@ impl SampleKeeper {
 
     fn keep(&mut self, files: SampleFiles, config: &Config) -> Result<(), Error> {
         let (to, from) = mpsc::sync_channel(WAITING_MAX);
-        let online = online::start(config, &self.host);
+        let online = hosted::start(config, &self.host);
         let host = Arc::clone(&self.host);
         let failed = None;
         let (reported_s, looked_s) = (None, 0);
@@ -239,7 +160,7 @@ impl Writer {
 
     fn online(&self, act: impl FnOnce(&mut Online)) {
         if let Some(online) = &self.online {
-            online::with(online, &self.host, act);
+            hosted::with(online, &self.host, act);
         }
     }
 
@@ -271,6 +192,7 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::Recorder;
     use remuda_algorithms::Seen;
     use remuda_algorithms::units::Time;
     use remuda_selector::features::COUNT;
@@ -352,12 +274,5 @@ mod tests {
         drop(keeper);
         let events = lock(&events);
         assert!(matches!(&events[..], [Event::SamplesUnkept { left_out: 1, .. }]), "{events:?}");
-    }
-
-    #[test]
-    fn a_bad_setting_is_named_with_its_value_and_the_rule() {
-        let config = SamplesConfig { bytes_max: 7, ..SamplesConfig::default() };
-        let error = config.check().expect_err("too few");
-        assert_eq!(error, "samples.bytes_max = 7: it must lie in 1048576..=1099511627776");
     }
 }

@@ -3,6 +3,7 @@
 //! A failure names file, line and rule. [`RATCHET`] holds what broke a rule when the rule came: it
 //! may shrink, and never grow.
 
+mod circles;
 mod rust;
 mod tree;
 mod words;
