@@ -23,8 +23,8 @@ const LOOK_NS: u64 = 5_000_000;
 /// Lost lifecycle events are found this often.
 const HOUSEKEEPING_NS: u64 = 200_000_000;
 
-/// How long the agent may wait for its datapaths: until the next heartbeat, until a datapath must be
-/// looked at, or until a flow is to be woken, at `wake_us` of the monotonic clock.
+/// How long the agent may wait for its datapaths: until the next heartbeat, until a datapath must
+/// be looked at, or until a flow is to be woken, at `wake_us` of the monotonic clock.
 pub fn limit<'a>(
     datapaths: impl IntoIterator<Item = &'a dyn Datapath>,
     wake_us: Option<u64>,

@@ -18,7 +18,6 @@ const EVENTS_MAX: usize = 16;
 /// What an author's descriptor is registered as.
 const AUTHOR: u64 = u64::MAX;
 
-/// One epoll instance.
 pub struct Waiter {
     epoll: OwnedFd,
 }
