@@ -224,14 +224,15 @@ impl Guard {
         (Decision { cwnd, rate }, fired)
     }
 
-    /// Notes a window that the kernel's own algorithm has chosen, without limiting it.
+    /// Notes a window that the datapath has set itself, without limiting it: the kernel's own
+    /// algorithm chose it, or a spurious recovery was undone.
     pub fn follow(&mut self, cwnd: Bytes, now: Time) {
         self.high_water.update(micros(now), cwnd);
         self.last_at = now;
     }
 
-    /// After a loss, former larger windows no longer count as reached.
-    pub fn lost(&mut self, cwnd: Bytes, now: Time) {
+    /// After a loss or an idle time, former larger windows no longer count as reached.
+    pub fn forget_above(&mut self, cwnd: Bytes, now: Time) {
         self.high_water.reset(micros(now), cwnd);
     }
 
@@ -387,6 +388,18 @@ mod tests {
     #[test]
     fn a_window_that_stood_before_is_no_leap() {
         check(&[40, 4, 4, 40], "40 4 4 40");
+    }
+
+    #[test]
+    fn a_window_that_the_datapath_restored_is_no_leap() {
+        let config = GuardConfig::default();
+        let mut guard = Guard::new(Packets(80).to_bytes(MSS), at(0));
+        guard.forget_above(Packets(20).to_bytes(MSS), at(0));
+        let fires =
+            |guard: &mut Guard| !guard.pass(asks(80), &path(20), at(1), &config).1.is_empty();
+        assert!(fires(&mut guard), "after a loss");
+        guard.follow(Packets(80).to_bytes(MSS), at(1));
+        assert!(!fires(&mut guard), "the datapath undid the recovery");
     }
 
     #[test]

@@ -261,7 +261,7 @@ fn a_chart_that_cannot_be_is_refused_before_there_is_a_page() {
     fs::write(at.join("file"), "in the way").unwrap();
     for (line, part) in [
         ("m --out p.html --plot plots --arm cubik", "--arm cubik: is not in the table"),
-        ("m --out p.html --plot plots --paths lunar", "--paths lunar: no paths of the table"),
+        ("m --out p.html --plot plots --paths lunar", "--paths lunar: no such paths in the table"),
         ("m --out p.html --plot file/x", "--plot file/x: cannot write there"),
     ] {
         let (status, printed) = report(at, line);

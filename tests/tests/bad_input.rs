@@ -76,7 +76,11 @@ fn names_that_the_kernel_would_cut() {
     }
     let config = place.file("agent.toml", "[agent]\nnative = 'no-such-cca'");
     let config = config.to_str().expect("a path");
-    let parts = ["\"no-such-cca\"", "agent.native and native arms alike: ", "reno"];
+    let parts = [
+        "\"no-such-cca\"",
+        "fix: for agent.native and for native arms, name one of these: ",
+        "reno",
+    ];
     refused(&["agent", "--run-dir", run_dir, "--config", config, "--name", &place.name], &parts);
     let parts = ["/etc is not a cgroup v2 directory", "findmnt"];
     refused(&["agent", "--run-dir", run_dir, "--name", &place.name, "--cgroup", "/etc"], &parts);

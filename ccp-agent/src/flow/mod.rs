@@ -418,8 +418,14 @@ impl Flow {
         self.last = *m;
         self.path.observe(m, now);
         self.path.cwnd = m.cwnd.max(self.path.cwnd_floor());
-        if m.lost.0 > 0 || m.timed_out {
-            self.guard.lost(self.decision.cwnd, now);
+        if m.has_loss() || m.timed_out {
+            self.guard.forget_above(self.decision.cwnd, now);
+        }
+        if m.undone {
+            self.guard.follow(self.path.cwnd, now);
+        }
+        if m.restarted {
+            self.guard.forget_above(self.path.cwnd, now);
         }
         let decision = self.controller.on_measurement(m, now);
         if self.failed(now, ctx) {

@@ -376,11 +376,13 @@ static inline void remuda_report(struct remuda_datapath *d, struct remuda_flow *
 
 	if (told && d->config.capabilities & REMUDA_CAN_SIGNAL)
 		remuda_send_signals(d, f, ack, now_ns);
-	if (told && remuda_send_measure(d, f->sid, p->uid, f->machine.r, p->fields))
+	if (told && remuda_send_measure(d, f->sid, p->uid, f->machine.r, p->fields)) {
 		REMUDA_COUNT(d->counters.reports);
-	else
-		REMUDA_COUNT(d->counters.reports_lost);
-	f->signals = 0;
+		f->signals = 0;
+		return;
+	}
+	/* The signals go with the next report: the agent must hear of a restart. */
+	REMUDA_COUNT(d->counters.reports_lost);
 }
 
 /* Changes which side controls the flow, and reports that to the agent. */

@@ -200,20 +200,28 @@ pub fn transfer(
     Ok(Transfer { bytes: received, elapsed: clock.elapsed() })
 }
 
-/// Waits for the connection; returns an error if the sender has failed.
+/// Waits for the connection. A sender that has finished may have failed, or its last packets may
+/// still be on the path: then this waits for another [`PATIENCE`].
 fn accept<T>(
     listener: &TcpListener,
     sender: &thread::ScopedJoinHandle<'_, T>,
 ) -> io::Result<TcpStream> {
     listener.set_nonblocking(true)?;
+    let mut finished: Option<Clock> = None;
     loop {
+        if sender.is_finished() {
+            finished.get_or_insert_with(Clock::start);
+        }
         match listener.accept() {
             Ok((stream, _)) => {
                 stream.set_nonblocking(false)?;
                 stream.set_read_timeout(Some(PATIENCE))?;
                 return Ok(stream);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !sender.is_finished() => {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock
+                    && finished.is_none_or(|clock| clock.elapsed() < PATIENCE) =>
+            {
                 thread::sleep(Duration::from_millis(1));
             }
             Err(error) => return Err(error),

@@ -103,6 +103,8 @@ static __always_inline void send_report(struct remuda_flow *f, struct sock *sk, 
 	bytes += sizeof(struct remuda_report) - sizeof(f->r.report);
 	if (bpf_ringbuf_output(&remuda_reports, &f->event, bytes, 0) == 0)
 		return;
+	/* The flags go with the next report: the agent must hear of a restart. */
+	f->tcp.report_flags |= f->flags & ~REPORT_IN_RECOVERY;
 	s = shared();
 	if (s)
 		__sync_fetch_and_add(&s->lost_reports, 1);
