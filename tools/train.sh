@@ -39,7 +39,7 @@ smoke() {
 	done
 	cmp "$folder/1/model.json" "$folder/2/model.json"
 	say "the same model twice"
-	cargo run --release --quiet -p remuda-bench --bin remuda-antelope-table -- \
+	target/release/remuda-antelope-table \
 		--online --smoke --fresh --worlds CoDel --python "$PYTHON" | grep -F "| CoDel"
 }
 

@@ -83,9 +83,9 @@ def test_anything_else_reaches_nobody(wants: str | tuple[float, float]) -> None:
     [
         (b"1 the socket is another user's", PermissionError, "another user's"),
         (b"95 the socket listens", OSError, "listens"),
-        (b"", BlockingIOError, "too often"),
-        (b"hello", OSError, "no agent"),
-        (b"-1 x", OSError, "no agent"),
+        (b"", BlockingIOError, "too many requests"),
+        (b"hello", OSError, "not the socket"),
+        (b"-1 x", OSError, "not the socket"),
     ],
 )
 def test_a_refusal_is_an_error_of_its_kind(

@@ -213,7 +213,7 @@ def test_an_author_s_arms_run_there_as_here_with_what_they_import(folder: Path) 
     # An error of an arm has the same text as in a local run.
     words[3] = "odd"
     output = [
-        [line for line in done(folder, *words, *engine).stderr.splitlines() if "gave" in line]
+        [line for line in done(folder, *words, *engine).stderr.splitlines() if "lost its flow" in line]
         for engine in ([], ray_here)
     ]
     assert len(output[0]) == 3 * 8
