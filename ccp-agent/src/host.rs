@@ -81,16 +81,8 @@ fn info_of_create(create: &Create) -> FlowInfo {
         (IpAddr::V4(Ipv4Addr::from(address)), u16::try_from(port).unwrap_or(0))
     };
     FlowInfo {
-        local: end(local, local_port),
-        remote: end(remote, remote_port),
-        mark: 0,
-        cgroup_id: 0,
-        ssthresh_bytes: 0,
-        srtt_us: 0,
-        rtt_min_us: 0,
-        ecn: false,
         requested: create.cong_alg.clone(),
-        cookie: 0,
+        ..FlowInfo::between(end(local, local_port), end(remote, remote_port))
     }
 }
 

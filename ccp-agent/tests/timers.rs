@@ -86,18 +86,7 @@ impl Recorder for Nothing {
 }
 
 fn info() -> FlowInfo {
-    FlowInfo {
-        local: (IpAddr::V4(Ipv4Addr::LOCALHOST), 1),
-        remote: (IpAddr::V4(Ipv4Addr::LOCALHOST), 2),
-        mark: 0,
-        cgroup_id: 0,
-        ssthresh_bytes: 0,
-        srtt_us: 0,
-        rtt_min_us: 0,
-        ecn: false,
-        requested: String::new(),
-        cookie: 0,
-    }
+    FlowInfo::between((IpAddr::V4(Ipv4Addr::LOCALHOST), 1), (IpAddr::V4(Ipv4Addr::LOCALHOST), 2))
 }
 
 /// Says `event` to the agent's socket.

@@ -176,16 +176,9 @@ pub(super) mod tests {
                 remembered_arm: Arc::clone(&remembered_arm),
             };
             let info = FlowInfo {
-                local: ("192.0.2.1".parse().unwrap(), 1),
-                remote: (remote.parse().unwrap(), 2),
-                mark: 0,
-                cgroup_id: 0,
-                ssthresh_bytes: 0,
                 srtt_us: 100_000,
                 rtt_min_us: 100_000,
-                ecn: false,
-                cookie: 0,
-                requested: String::new(),
+                ..FlowInfo::between(("192.0.2.1".parse().unwrap(), 1), (remote.parse().unwrap(), 2))
             };
             let start = Start {
                 id,

@@ -112,18 +112,10 @@ impl Rig {
     }
 
     fn start(&mut self, id: u32, driver: Driver, now_us: u64) {
-        let info = FlowInfo {
-            local: (IpAddr::V4(Ipv4Addr::LOCALHOST), 1),
-            remote: (IpAddr::V4(Ipv4Addr::LOCALHOST), 2),
-            mark: 0,
-            cgroup_id: 0,
-            ssthresh_bytes: 0,
-            srtt_us: 0,
-            rtt_min_us: 0,
-            ecn: false,
-            requested: String::new(),
-            cookie: 0,
-        };
+        let info = FlowInfo::between(
+            (IpAddr::V4(Ipv4Addr::LOCALHOST), 1),
+            (IpAddr::V4(Ipv4Addr::LOCALHOST), 2),
+        );
         let cwnd = Packets(20).to_bytes(MSS);
         let abilities = Abilities::default();
         let start = Start { id, sid: id, info, cwnd, mss: MSS, abilities, at_us: now_us };

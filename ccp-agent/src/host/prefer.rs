@@ -109,16 +109,8 @@ mod tests {
     /// Starts a flow on this port and with this cookie. Returns its number.
     fn flow(host: &mut Host, sid: u32, port: u16, cookie: u64) -> u32 {
         let info = FlowInfo {
-            local: ([127, 0, 0, 1].into(), port),
-            remote: ([10, 0, 0, 1].into(), 80),
-            mark: 0,
-            cgroup_id: 0,
-            ssthresh_bytes: 0,
-            srtt_us: 0,
-            rtt_min_us: 0,
-            ecn: false,
-            requested: String::new(),
             cookie,
+            ..FlowInfo::between(([127, 0, 0, 1].into(), port), ([10, 0, 0, 1].into(), 80))
         };
         let create = Create { init_cwnd_bytes: 14_480, mss_bytes: 1_448, ..Create::default() };
         let created = Said::Created { sid, create: &create, info: Some(&info) };

@@ -132,16 +132,12 @@ mod tests {
 
     fn flow(port: u16, mark: u32, remote: &str) -> FlowInfo {
         FlowInfo {
-            local: ([127, 0, 0, 1].into(), port),
-            remote: (remote.parse().expect("an address"), 9),
             mark,
             cgroup_id: 5,
-            ssthresh_bytes: 0,
-            srtt_us: 0,
-            rtt_min_us: 0,
-            ecn: false,
-            requested: String::new(),
-            cookie: 0,
+            ..FlowInfo::between(
+                ([127, 0, 0, 1].into(), port),
+                (remote.parse().expect("an address"), 9),
+            )
         }
     }
 

@@ -3,16 +3,8 @@ use proptest::prelude::*;
 
 fn flow(port: u16, cgroup_id: u64) -> FlowInfo {
     FlowInfo {
-        local: ([127, 0, 0, 1].into(), port),
-        remote: ([10, 0, 0, 9].into(), 80),
-        mark: 0,
         cgroup_id,
-        ssthresh_bytes: 0,
-        srtt_us: 0,
-        rtt_min_us: 0,
-        ecn: false,
-        requested: String::new(),
-        cookie: 0,
+        ..FlowInfo::between(([127, 0, 0, 1].into(), port), ([10, 0, 0, 9].into(), 80))
     }
 }
 

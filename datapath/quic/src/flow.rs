@@ -43,18 +43,14 @@ impl Identity {
         let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let (local, remote) = self.addresses.unwrap_or((unknown, unknown));
         FlowInfo {
-            local: parts(local),
-            remote: parts(remote),
             mark: self.mark,
             cgroup_id,
-            ssthresh_bytes: 0,
             srtt_us: micros(rtt.smoothed_ns),
             rtt_min_us: micros(rtt.min_ns),
             // Whether packets were marked is known, but not how many. An algorithm that needs the
             // share of marked packets (DCTCP) must not run here.
             ecn: false,
-            requested: String::new(),
-            cookie: 0,
+            ..FlowInfo::between(parts(local), parts(remote))
         }
     }
 }

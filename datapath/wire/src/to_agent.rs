@@ -285,6 +285,22 @@ fn take_address(r: &mut Reader<'_>, family: u16) -> Result<IpAddr, Error> {
 }
 
 impl FlowInfo {
+    /// A flow of which nothing is known except its addresses.
+    pub fn between(local: (IpAddr, u16), remote: (IpAddr, u16)) -> Self {
+        Self {
+            local,
+            remote,
+            mark: 0,
+            cgroup_id: 0,
+            ssthresh_bytes: 0,
+            srtt_us: 0,
+            rtt_min_us: 0,
+            ecn: false,
+            requested: String::new(),
+            cookie: 0,
+        }
+    }
+
     fn parse(r: &mut Reader<'_>) -> Result<Self, Error> {
         let family = r.u16()?;
         let ecn = r.u16()? != 0;

@@ -130,16 +130,10 @@ impl std::fmt::Debug for InProcess {
 
 fn info(ecn: bool, remote: IpAddr, signals: &Signals) -> FlowInfo {
     FlowInfo {
-        local: (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
-        remote: (remote, 0),
-        mark: 0,
-        cgroup_id: 0,
-        ssthresh_bytes: 0,
         srtt_us: signals.srtt_us,
         rtt_min_us: signals.rtt_min_us,
         ecn,
-        requested: String::new(),
-        cookie: 0,
+        ..FlowInfo::between((IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), (remote, 0))
     }
 }
 

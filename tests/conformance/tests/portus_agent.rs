@@ -102,18 +102,7 @@ impl Flying {
         let mut datapath = Datapath::new(&Settings::default(), host).expect("it is built");
         datapath.attach();
         let end = |port| ([127, 0, 0, 1].into(), port);
-        let info = FlowInfo {
-            local: end(1),
-            remote: end(2),
-            mark: 0,
-            cgroup_id: 0,
-            ssthresh_bytes: 0,
-            srtt_us: 0,
-            rtt_min_us: 0,
-            ecn: false,
-            requested: "aimd".to_owned(),
-            cookie: 0,
-        };
+        let info = FlowInfo { requested: "aimd".to_owned(), ..FlowInfo::between(end(1), end(2)) };
         let cwnd_bytes = u64::from(INITIAL_PKTS * MSS);
         let start = FlowStart { info, cwnd_bytes, mss_bytes: MSS };
         let sid = datapath.start(0, &start).expect("there is room");

@@ -86,18 +86,8 @@ fn at(ms: u64) -> Time {
 }
 
 fn started(driver: Driver, set: &mut Set) -> Flow {
-    let info = FlowInfo {
-        local: ("192.0.2.1".parse().unwrap(), 1),
-        remote: ("192.0.2.2".parse().unwrap(), 2),
-        mark: 0,
-        cgroup_id: 0,
-        ssthresh_bytes: 0,
-        srtt_us: 0,
-        rtt_min_us: 0,
-        ecn: false,
-        cookie: 0,
-        requested: String::new(),
-    };
+    let info =
+        FlowInfo::between(("192.0.2.1".parse().unwrap(), 1), ("192.0.2.2".parse().unwrap(), 2));
     let window = Packets(20).to_bytes(MSS);
     let start = Start {
         id: 1,
