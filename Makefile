@@ -43,15 +43,17 @@ lint: setup ## Check formatting, lints and shell scripts
 
 # Every test runs in one build of the whole workspace, so that each library is compiled once: cargo
 # compiles a library anew for another set of packages, as its features may differ. The build also
-# makes target/release/remuda. Arithmetic is checked for overflow in a second build, of the few
-# packages that calculate.
+# makes target/release/remuda. The tests of packages that calculate, or that take in what others
+# send, also run in a debug build, which checks arithmetic for overflow, and clap's definitions.
 TEST := $(CARGO) test --release --workspace
-OVERFLOWS := -p remuda-algorithms -p remuda-selector -p remuda-link -p remuda-wire -p remuda-vm
+CHECKED := $(addprefix -p remuda-,algorithms selector link wire vm scenarios results client live \
+	python quic bpf) -p remuda -p ccp-agent
 
 # Integration tests, by the names of their files.
 tests-of = $(sort $(basename $(notdir $(wildcard $(addsuffix /tests/*.rs,$(1))))))
 # These need root. Those of two packages of one name run together.
 LIVE_TESTS := tidy $(call tests-of,datapath/bpf emulation/live tests tests/conformance)
+CHECKED_TESTS := $(call tests-of,algorithms selector emulation/link datapath/vm ccp-agent)
 GUEST_TESTS := boots detectors fidelity
 KERNEL_TESTS := scenarios
 LONG_TESTS := debug
@@ -64,8 +66,9 @@ test-build: setup ## Build every test, and the remuda command that tests use
 
 .PHONY: test-rust
 test-rust: test-build ## Run the deterministic tests: no root, no network
-	$(CARGO) test $(OVERFLOWS)
-	$(TEST) --lib --bins $(addprefix --test ,$(PURE_TESTS))
+	$(CARGO) test $(CHECKED) --features remuda-quic/quinn,remuda-quic/transfer --lib \
+		$(addprefix --test ,$(CHECKED_TESTS))
+	$(TEST) --no-fail-fast --lib --bins $(addprefix --test ,$(PURE_TESTS))
 	$(TEST) --doc
 
 .PHONY: test-live
