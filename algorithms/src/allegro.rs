@@ -224,7 +224,7 @@ impl Allegro {
             Phase::Moving { faster, best, .. } => {
                 let (before, here) = (*best, (done.rate, got));
                 let better = if *faster { pays(before, here) } else { !pays(here, before) };
-                // At the least rate, a step down is none.
+                // At the least rate a step down changes nothing, so it cannot be better.
                 if better && here.0 != before.0 {
                     *best = here;
                     self.base = done.rate;

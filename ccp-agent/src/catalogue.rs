@@ -20,13 +20,13 @@ pub fn names() -> Vec<&'static str> {
     policies().iter().map(|p| p.name).chain(arms().iter().map(|a| a.name)).collect()
 }
 
-/// The kind of the built-in driver `name`; an error if there is none.
+/// The kind of the built-in driver `name`; an error if no driver has that name.
 pub fn kind(name: &str) -> Result<Kind, Error> {
     kind_of(name, &[])
 }
 
-/// The kind of the driver `name`, which is built in or one of the arms of authors; an error if
-/// there is none.
+/// The kind of the driver `name`, which is built in or one of the arms of authors; an error if no
+/// driver has that name.
 pub fn kind_of(name: &str, authored: &[&str]) -> Result<Kind, Error> {
     if authored.contains(&name) {
         Ok(Kind::Arm)

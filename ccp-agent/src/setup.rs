@@ -39,7 +39,8 @@ impl Setup {
         self.config.validate(&self.authors.names())
     }
 
-    /// The kind of the built-in or authored driver `name`; an error if there is none.
+    /// The kind of the built-in or authored driver `name`; an error if no driver has
+    /// that name.
     pub fn kind_of(&self, name: &str) -> Result<Kind, Error> {
         catalogue::kind_of(name, &self.authors.names())
     }

@@ -29,7 +29,7 @@ class AlgBase:
     """The base class of an algorithm, as in pyportus."""
 
     def datapath_programs(self) -> dict[str, str]:
-        """The datapath programs, by name."""
+        """Returns the datapath programs by name. Each algorithm defines this method."""
         raise NotImplementedError
 
     def new_flow(self, datapath: Datapath, datapath_info: DatapathInfo) -> Any:  # noqa: ANN401

@@ -47,7 +47,7 @@ const TOLERATED_TICKS: f64 = 5.0;
 const UNITS_PER_SEC: f64 = 500.0;
 /// A silence of more ticks than this is an outage, and is not counted tick by tick.
 const SILENCE_TICKS: u32 = 10;
-/// A shorter queue is none.
+/// A queueing delay below this counts as an empty queue.
 const QUEUE_MIN: Duration = Duration::from_millis(2);
 /// Sprout probes with a few packets when it sends nothing else.
 const WINDOW_MIN: Packets = Packets(4);

@@ -18,7 +18,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Beyond the last point the curve goes on for as much again, at most.
 const BEYOND: f64 = 2.0;
 
-/// A rise of less is none.
+/// A rise of the curve below this, in seconds, counts as level.
 const RISE_MIN_S: f64 = 0.000_01;
 
 /// The profile of one flow: windows in segments, delays in seconds.

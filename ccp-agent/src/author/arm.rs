@@ -97,7 +97,7 @@ impl Authored {
         &self.arm.programs[self.program]
     }
 
-    /// Takes the author's newest answer. Returns false if there is none.
+    /// Takes the author's newest answer. Returns false if the author has not answered.
     fn learn(&mut self) -> bool {
         let Some(answer) = self.line.answer(self.flow) else { return false };
         self.program = answer.program.min(self.arm.programs.len() - 1);

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Differs from the draft:
-//!   - half of the first window is enough: what an agent says is in force with the next ACK, and
-//!     after the last one of that window there is none for most of a round trip;
+//!   - half of the first window is enough: an order takes effect at the next ACK, and after the
+//!     last ACK of that window no further ACK comes for most of a round trip;
 //!   - a jump is a new beginning with a larger window, so that an arm need not know of it (BBR
 //!     fills the pipe from there); losses in it are answered by the arm.
 

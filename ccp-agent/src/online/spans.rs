@@ -103,8 +103,8 @@ pub fn is_after(flow: u32, other: u32) -> bool {
 }
 
 impl Spans {
-    /// The flow that began last, among those with samples; 0, which is no flow's number, if there
-    /// is none.
+    /// The number of the flow that began last, among those with samples; 0, which is no flow's
+    /// number, if no flow has samples.
     pub fn newest(&self) -> u32 {
         self.newest
     }

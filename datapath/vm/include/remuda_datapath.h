@@ -404,7 +404,8 @@ static inline u64 remuda_set_rate(struct remuda_datapath *d, struct remuda_flow 
 	return rate;
 }
 
-/* The program to run at this ACK; if it is new, its registers are set first. NULL: there is none.
+/* The program to run at this ACK; the registers of a new program are set first. NULL: the agent has
+ * not named a program.
  */
 static inline struct remuda_program *remuda_next_program(struct remuda_datapath *d,
 							 struct remuda_flow *f, u64 now_ns)

@@ -35,7 +35,7 @@ pub struct FlowInfo {
     pub mark: u32,
     /// The id of the socket's cgroup (the inode number of its directory); 0 if unknown.
     pub cgroup_id: u64,
-    /// Slow-start threshold, in bytes; 0 if there is none.
+    /// Slow-start threshold, in bytes; 0 before the first reduction.
     pub ssthresh_bytes: u32,
     /// Smoothed RTT, in microseconds; 0 if unknown.
     pub srtt_us: u32,

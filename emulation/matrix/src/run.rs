@@ -48,7 +48,7 @@ pub(crate) enum Origin {
     Unkept(Error),
 }
 
-/// The row of a job, or why there is none.
+/// The row of a job, or why the job has no row.
 pub(crate) type Finished<R> = Result<(R, Origin), Error>;
 /// One entry a job, in order; `None` if the matrix was stopped before the job ended.
 pub type Done<R> = Vec<Option<Result<R, Error>>>;

@@ -78,7 +78,7 @@ impl Worker {
         Self { python: python.to_owned(), authors: Authors::default() }
     }
 
-    /// Runs a job in the simulator and returns its row as JSON, or why there is none. `texts` has
+    /// Runs a job in the simulator and returns its row as JSON, or the error. `texts` has
     /// the texts that the work names, by name.
     pub fn run(&mut self, work: Work, texts: &BTreeMap<String, String>) -> Result<String, String> {
         if self.authors.names != work.authors {

@@ -260,7 +260,7 @@ impl Model {
         if is_same { Ok(()) } else { Err(Error::Check { number, ours, theirs }) }
     }
 
-    /// What the first ensemble says that a check means; none if there is none of that name.
+    /// The prediction of the ensemble that a check names; `None` if the model has no such ensemble.
     fn named(&self, mode: &str, arm: &str, features: &Features) -> Option<f32> {
         let at = self.at(arm);
         let modes = match mode {

@@ -74,8 +74,8 @@ impl RewardConfig {
         doubled.min(self.delta_max.max(self.delta_first))
     }
 
-    /// The reward, in the unit of that number (from 0) of the flow. Where the path is not known
-    /// yet there is none.
+    /// The reward, in the unit of that number (from 0) of the flow. `None` while the
+    /// path is not known yet.
     pub fn reward(&self, got: &Achieved, wants: Preference, unit: u32) -> Option<f64> {
         let (most, least) = (got.rate_max_mbit_per_sec, got.rtt_min_ms);
         let known = most > 0.0 && least > 0.0 && got.rtt_mean_ms > 0.0;

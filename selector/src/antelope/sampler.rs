@@ -22,7 +22,7 @@ pub const POLICY: PolicyInfo = PolicyInfo {
     build: |config, _| Box::new(ArmRunner::new(Sampler::new(config.sampler.clone()))),
 };
 
-/// A plan of more is none.
+/// A plan with more turns is refused.
 const TURNS_MAX: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
