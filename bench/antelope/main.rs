@@ -1,6 +1,7 @@
 //! Measures Antelope's acceptance table.
 
 use clap::Parser;
+use remuda::stop_flag;
 use remuda_bench::antelope::card::Card;
 use remuda_bench::antelope::measure::{Keep, Settings, live, simulate};
 use remuda_bench::antelope::page::{self, Head};
@@ -11,12 +12,9 @@ use remuda_bench::stats::{Origin, document};
 use remuda_live::Clock;
 use remuda_matrix::Progress;
 use remuda_selector::{CANDIDATES, POLICIES};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Antelope's acceptance table: rows A1 to A10 with the paper's figure, the target and our result
@@ -175,17 +173,6 @@ impl Args {
             command: page::broken(format!("{command} {arguments}").trim_end()),
         }
     }
-}
-
-/// A flag that SIGINT and similar signals set; the second signal ends the process at once.
-fn stop_flag() -> std::io::Result<Arc<AtomicBool>> {
-    let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let status = 128 + signal;
-        signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&stopped))?;
-        signal_hook::flag::register(signal, Arc::clone(&stopped))?;
-    }
-    Ok(stopped)
 }
 
 /// Returns a function that prints the progress every few seconds.

@@ -34,6 +34,7 @@ pub use ccp_agent::author::congalg;
 /// The datapath of an agent built on portus, as `remuda datapath` runs it; `bench/cost` measures
 /// its latency.
 pub use datapath::{AgentSocket, Bridge};
+pub use stop::stop_flag;
 
 use clap::{Parser, Subcommand};
 use remuda_live::mahimahi::{MmDelayArgs, MmLinkArgs, MmLossArgs};
