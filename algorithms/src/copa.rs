@@ -150,7 +150,7 @@ impl Arm for Copa {
             self.in_slow_start = true;
             self.velocity = Velocity::from(self.path.cwnd);
         }
-        self.competition.lost |= m.lost > Packets(0);
+        self.competition.lost |= m.has_loss();
         if m.timed_out || (congested(m) && !self.recovery.covers(m, now)) {
             self.recovery.enter(episode_rtt(&self.path, m), now);
         }

@@ -81,7 +81,7 @@ impl WindowArm for Dctcp {
     fn step(&mut self, m: &Measurement, now: Time) {
         self.delivered += m.delivered.to_packets(self.window.path.mss);
         self.marked += m.ecn_marked;
-        self.rule.is_loss = m.lost > Packets(0) || m.timed_out;
+        self.rule.is_loss = m.has_loss() || m.timed_out;
         self.window.step(&mut self.rule, m, now);
         if self.window.round_ended() {
             self.end_round();

@@ -13,7 +13,7 @@
 
 use crate::measurement::Measurement;
 use crate::path::PathState;
-use crate::units::{Bytes, Gain, Packets, Time};
+use crate::units::{Bytes, Gain, Time};
 use std::time::Duration;
 
 /// A delay at which a buffer overflowed is so many times the least one at least.
@@ -43,7 +43,7 @@ impl Overflow {
         let seen = m.rtt.map(|rtt| rtt.max).max(path.srtt);
         let known = self.0.filter(|(_, at)| now - *at < MEMORY).map(|(delay, _)| delay);
         let larger = |delay: &Duration| known.is_none_or(|known| *delay > known);
-        let lost = m.lost > Packets(0);
+        let lost = m.has_loss();
         if let Some(delay) = seen.filter(|delay| lost && is_queue(*delay, path) && larger(delay)) {
             self.0 = Some((delay, now));
         }

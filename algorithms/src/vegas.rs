@@ -86,7 +86,7 @@ impl WindowArm for Vegas {
 
     fn step(&mut self, m: &Measurement, now: Time) {
         self.window.step(&mut self.rule, m, now);
-        if m.lost > Packets(0) || m.timed_out || m.in_recovery {
+        if m.has_loss() || m.timed_out || m.in_recovery {
             self.start_round();
             return;
         }

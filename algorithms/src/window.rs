@@ -11,7 +11,7 @@
 //!   - the restart window after an idle time is the datapath's (Linux' `tcp_cwnd_restart()`); here
 //!     the threshold follows it;
 //!   - retransmission and PRR are the datapath's, and so is the detection of a spurious recovery
-//!     (RFC 3522, RFC 3708, RFC 5682). The window and the threshold of before it are restored here,
+//!     (RFC 3522, RFC 3708, RFC 5682). The former window and threshold are restored here,
 //!     as by `tcp_undo_cwnd_reduction()` and `tcp_reno_undo_cwnd()` in Linux. An arm that takes the
 //!     flow over during the recovery restores nothing: what it was given is all that it has had.
 
@@ -365,8 +365,8 @@ impl Window {
     fn undo(&mut self, now: Time) {
         let Some(before) = self.before_reduction.take() else { return };
         self.path.cwnd = self.path.cwnd.max(before.cwnd);
-        self.path.ssthresh =
-            before.ssthresh.and_then(|former| Some(self.path.ssthresh?.max(former)));
+        let now_in_force = self.path.ssthresh.unwrap_or_default();
+        self.path.ssthresh = before.ssthresh.map(|former| former.max(now_in_force));
         self.recovery.cancel(now);
         self.restarting = false;
         self.unanswered = false;
@@ -377,13 +377,9 @@ impl Window {
         let left = rule.reduce(&self.path).min(self.path.cwnd);
         // A window is counted in segments: what is beyond the last whole one is never sent.
         let left = left.to_packets(self.path.mss).to_bytes(self.path.mss);
-        self.before_reduction = Some(Before {
-            cwnd: self.path.cwnd,
-            ssthresh: self
-                .path
-                .ssthresh
-                .map(|ssthresh| ssthresh.max(three_quarters(self.path.cwnd))),
-        });
+        let kept = three_quarters(self.path.cwnd);
+        let ssthresh = self.path.ssthresh.map(|ssthresh| ssthresh.max(kept));
+        self.before_reduction = Some(Before { cwnd: self.path.cwnd, ssthresh });
         self.path.w_max = Some((self.path.cwnd, now));
         self.path.ssthresh = Some(bound(&self.path, left));
     }

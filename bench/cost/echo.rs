@@ -2,7 +2,7 @@
 //!
 //! Its program stamps each report with the time, the algorithm sends the stamp back with a window,
 //! and the program, at the ACK where the stamp arrives, reports how old it is. So the flow itself
-//! measures the whole way, with one clock, whoever drives it and however.
+//! measures the whole way, with one clock, for every agent and transport.
 //!
 //! [`Echo`] is an algorithm of portus. [`EchoAgent`] is the same for the agent's own datapaths: it
 //! first lets the [`Host`] do what the product does with a report: decode it, step `cubic`, guard

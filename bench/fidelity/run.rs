@@ -189,7 +189,7 @@ fn run_side(side: &Side<'_>, seconds: Duration) -> Result<Figures, Error> {
     let testbed = Testbed::new(&scenario.link(seed))?;
     let is_dctcp = scenario.arm == DCTCP;
     if is_dctcp || scenario.marks {
-        // Who connects asks for it; who listens agrees anyway.
+        // The side that connects asks for ECN; the side that listens agrees by default.
         testbed.client().set_sysctl("net.ipv4.tcp_ecn", "1")?;
     }
     let transfer = Transfer {

@@ -217,7 +217,7 @@ impl Host {
     }
 
     /// Removes the arms of authors that have left. If one was the default, new flows get the
-    /// default of before.
+    /// former default.
     pub fn authors_went(&mut self) {
         let arms = self.setup.authors.remove_ended();
         if arms.is_empty() {

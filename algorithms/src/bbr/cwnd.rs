@@ -1,5 +1,5 @@
 //! BBR's window: the target, approached by what is acknowledged; in the first round of a recovery
-//! one packet out for one packet in; afterwards the window of before.
+//! one packet out for one packet in; afterwards the former window.
 
 use crate::measurement::Measurement;
 use crate::path::PathState;
@@ -68,7 +68,7 @@ impl Cwnd {
         self.lossy.then_some(self.cwnd.max(self.prior))
     }
 
-    /// The window of before a cut, as far as a BDP if it is known.
+    /// The window that a cut replaced, at most a BDP if that is known.
     pub fn saved(&self, bdp: Option<Bytes>) -> Bytes {
         let saved = self.prior.max(self.cwnd);
         bdp.map_or(saved, |bdp| saved.min(bdp)).max(self.cwnd)
@@ -83,7 +83,7 @@ impl Cwnd {
     ) -> Recovering {
         let covered = self.recovery.covers(m, now);
         let mut recovering = Recovering { started: false, ended: self.recovery.ends_with(m, now) };
-        if m.timed_out || (m.lost > Packets(0) && !covered) {
+        if m.timed_out || (m.has_loss() && !covered) {
             self.save(probing_rtt);
             self.recovering = true;
             self.recovery.enter(episode_rtt(path, m), now);
@@ -131,7 +131,7 @@ impl Cwnd {
     }
 
     /// tcp_bbr.c `bbr_save_cwnd`: a recovery or PROBE_RTT is about to cut the window. If one has
-    /// cut it already, the window of before that is still the one to go back to.
+    /// cut it already, the window that the first cut replaced is still the one to restore.
     pub fn save(&mut self, probing_rtt: bool) {
         let is_cut = self.recovering || probing_rtt;
         self.prior = if is_cut { self.prior.max(self.cwnd) } else { self.cwnd };

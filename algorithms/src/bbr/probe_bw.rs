@@ -58,9 +58,7 @@ impl Cycle {
         let full_length = now - self.since > min_rtt.unwrap_or_default();
         let over = match self.gain() {
             // Probing persists until what it sends for is in flight, unless that does not fit.
-            gain if gain > Gain::ONE => {
-                full_length && (m.lost > Packets(0) || m.in_flight >= target)
-            }
+            gain if gain > Gain::ONE => full_length && (m.has_loss() || m.in_flight >= target),
             // Draining ends early once the queue is gone.
             gain if gain < Gain::ONE => full_length || m.in_flight <= target,
             _ => full_length,

@@ -2,7 +2,7 @@
 //!
 //! Flows of one host to one destination share its path. A policy that gives one of them an arm is
 //! likely to give it to all, and five flows of an arm do to a queue what one does not: what a flow
-//! sees of the path does not say whether who is beside it will do as it does, and this does.
+//! sees of its path does not tell it whether the flows beside it act as it does; this does.
 //!
 //! A flow is busy if it has reported in the last two seconds, as reports come with ACKs. Who
 //! another driver has does not count: it will not do the same.

@@ -40,7 +40,8 @@ pub struct UnixEnd {
     inboxes: HashMap<Arc<PathBuf>, Inbox>,
     /// Those that said HELLO, and when they were last asked to announce their flows.
     greeted: HashMap<Arc<PathBuf>, u64>,
-    /// Those given up, and why, until the host is told: who sends may hold its lock.
+    /// Datapaths that were given up, with the reason, until the host hears of them: the thread that
+    /// sends may hold the host's lock.
     given_up: Vec<(Arc<PathBuf>, String)>,
     buffer: Vec<u8>,
     /// Room to write an order in.

@@ -439,7 +439,7 @@ static inline void remuda_run_flow(struct remuda_datapath *d, struct remuda_flow
 	for (i = 0; f->control_mask; i++, f->control_mask >>= 1)
 		if (f->control_mask & 1)
 			r[REMUDA_CONTROL + i] = f->control[i];
-	/* An order of before an idle time does not raise the window of after it. */
+	/* An order from before an idle time must not raise the restart window. */
 	if (f->signals & REMUDA_RESTARTED && f->cwnd_bytes > cwnd_bytes)
 		f->pending &= ~REMUDA_PENDING_CWND;
 	if (f->pending & REMUDA_PENDING_CWND)

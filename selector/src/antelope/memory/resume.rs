@@ -25,7 +25,7 @@ const SHARE_MIN: f64 = 1.0 / 64.0;
 /// A jump that came through lets the next be longer by this factor.
 const REGAIN: f64 = 1.25;
 /// So much of a jump may be lost. A queue that others fill loses one or two segments of a hundred,
-/// whoever sends; a jump that is too far loses more.
+/// whatever arm sends; a jump that is too far loses more.
 pub const LOST_MAX: f64 = 0.05;
 /// Weight of the news that a path carries less.
 const LESS: f64 = 0.5;
