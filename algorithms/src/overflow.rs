@@ -71,6 +71,7 @@ mod tests {
     use super::*;
     use crate::measurement::RttSamples;
     use crate::script::path;
+    use crate::units::Packets;
 
     fn at(ms: u64) -> Time {
         Time(Duration::from_millis(ms))
