@@ -63,7 +63,7 @@ const EMPTY_DIVISOR: u32 = 10;
 /// flow with a small share of the link, for which five segments are a long delay.
 const OWN_QUEUE: Packets = Packets(5 * DEFAULT_INVERSE / 2);
 const OWN_DIVISOR: u32 = 4;
-/// Section 2.3: the largest RTT is that of the last four round trips.
+/// Section 2.3: the largest RTT of the last four round trips counts.
 const LARGEST_ROUNDS: usize = 4;
 /// Section 2.3: if the queue was not nearly empty in this many round trips in a row, Copa competes.
 const FULL_ROUNDS: u32 = 5;

@@ -13,7 +13,7 @@
 //!   - retransmission and PRR are the datapath's, and so is the detection of a spurious recovery
 //!     (RFC 3522, RFC 3708, RFC 5682). The former window and threshold are restored here,
 //!     as by `tcp_undo_cwnd_reduction()` and `tcp_reno_undo_cwnd()` in Linux. An arm that takes the
-//!     flow over during the recovery restores nothing: what it was given is all that it has had.
+//!     flow over during the recovery restores nothing, because it never had the former window.
 
 use crate::arm::{Arm, ArmInfo, Decision, REPORTS_PER_ROUND, REPORTS_PER_ROUND_MANY, Readiness};
 use crate::hystart::HyStart;

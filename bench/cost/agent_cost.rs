@@ -39,7 +39,7 @@ const REPORTS_PER_FLOW: usize = 4;
 const BATCHES: usize = 20;
 /// An ACK is there by then.
 const ACK_WAIT: Duration = Duration::from_millis(15);
-/// Of the flows of the table at most so many send, each so often.
+/// At most this many flows of the table send, each this many times a second.
 const BUSY_MAX: usize = 100;
 const WRITES_PER_SEC: f64 = 100.0;
 /// The memory of fewer flows is lost among pages.

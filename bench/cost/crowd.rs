@@ -23,7 +23,7 @@ const WRITE_BYTES: usize = 2 * 1_448;
 /// A range of ephemeral ports has room for fewer than 28,000 flows to one port, and many hosts let
 /// a process have 20,000 descriptors.
 const FLOWS_PER_LISTENER: usize = 10_000;
-/// After so many flows the agent gets time for their events.
+/// After this many new flows, a pause gives the agent time for their events.
 const OPENED: usize = 100;
 /// How often the load is sent.
 const TURN: Duration = Duration::from_millis(1);
@@ -47,7 +47,7 @@ pub struct Load {
     thread: Option<JoinHandle<Crowd>>,
 }
 
-/// Lets the process have so many descriptors.
+/// Raises the process's limit of descriptors to `count`.
 fn allow_descriptors(count: u64) -> Fallible<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a valid out-pointer; a refusal leaves zeros.

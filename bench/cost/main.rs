@@ -82,7 +82,7 @@ struct Options {
     /// What a process of `agent-cost` is started for: to hold idle flows
     #[arg(long, value_name = "ADDRESS,ALGORITHM,COUNT", hide = true)]
     hold: Option<String>,
-    /// What a process of `agent-cost` is started for: to print the row of so many flows
+    /// Print the row of this many flows; `agent-cost` runs this command once for each row
     #[arg(long, value_name = "N", hide = true)]
     row: Option<usize>,
     /// Write the table of promises and figures into this document, between its markers

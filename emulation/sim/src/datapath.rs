@@ -156,8 +156,8 @@ impl Datapath {
         self.agent.wake_us().map(|at_us| at_us.saturating_mul(1_000))
     }
 
-    /// The timer of the flow's arm goes off. What the arm decides takes effect as what it decides
-    /// at a report does: at the first ACK after the control delay.
+    /// The timer of the flow's arm goes off. Its decision takes effect like one that answers a
+    /// report: at the first ACK after the control delay.
     pub fn wake(&mut self, now_ns: u64) {
         if let Some(orders) = self.agent.wake(now_ns / 1_000) {
             self.orders.push_back((now_ns + self.delay_ns, orders));
