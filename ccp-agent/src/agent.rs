@@ -105,7 +105,10 @@ fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Option<BpfEnd>, Error
         lock(host).record(&Event::Adopted { flows });
     }
     for cgroup in &agent.cgroups {
-        bpf.attach_cgroup(cgroup)?;
+        if !bpf.attach_cgroup(cgroup)? {
+            let cgroup = cgroup.display();
+            tracing::warn!(%cgroup, "there is no such cgroup yet; the agent attaches when it comes");
+        }
     }
     let default_algorithm =
         agent.take_default.then(|| DefaultAlgorithm::take(&agent.name)).transpose()?;

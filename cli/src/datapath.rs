@@ -74,7 +74,11 @@ impl DatapathArgs {
         let mut datapath = Datapath::load(settings, clock::monotonic_ns())?;
         datapath.attach()?;
         for cgroup in &self.cgroup {
-            datapath.attach_cgroup(cgroup)?;
+            if !datapath.attach_cgroup(cgroup)? {
+                let path = cgroup.display();
+                let fix = "fix: start the service first, or name a directory that exists";
+                return Err(format!("there is no cgroup {path}\n{fix}").into());
+            }
         }
         datapath.adopt()?;
         Ok(datapath)

@@ -51,6 +51,31 @@ fn a_cgroups_new_sockets_are_ours_and_no_others() {
     agent.stop().expect("it ends");
 }
 
+/// A service manager removes the directory of a service that ends, and makes it again at its start.
+#[test]
+fn a_cgroup_that_is_missing_or_made_again_is_taken_over_when_it_comes() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let place = Place::new();
+    let Some(cgroup) = Cgroup::new(&place.name) else {
+        eprintln!("SKIPPED: needs a writable cgroup v2");
+        return;
+    };
+    let path = cgroup.path().to_str().expect("a path").to_owned();
+    drop(cgroup);
+    let agent = place.agent(&["--arm", "reno", "--cgroup", &path]);
+    for time in 1..=3 {
+        let cgroup = Cgroup::new(&place.name).expect("the directory is made again");
+        thread::sleep(Duration::from_millis(500)); // the agent looks each 200 ms
+        let inside = cgroup.run(connect);
+        assert_eq!(flows(&agent, 2), 2, "both ends are ours, with directory {time}");
+        drop(inside);
+    }
+    agent.stop().expect("it ends");
+}
+
 #[test]
 fn the_default_is_taken_given_back_and_mended_after_a_crash() {
     let _one = exclusive();

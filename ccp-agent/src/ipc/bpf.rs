@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::datapath::{Agent, Datapath, LetGo, Obey, Peer};
-use remuda_bpf::{DRAIN_RECORDS_MAX, DefaultAlgorithm, LOOK_INTERVAL, Sockets};
+use remuda_bpf::{CgroupChange, DRAIN_RECORDS_MAX, DefaultAlgorithm, LOOK_INTERVAL, Sockets};
 use remuda_wire::Order;
 use std::os::fd::BorrowedFd;
 
@@ -26,6 +26,21 @@ impl BpfEnd {
 
     pub fn bpf(&mut self) -> &mut remuda_bpf::Datapath {
         &mut self.bpf
+    }
+}
+
+fn say(change: &CgroupChange) {
+    match change {
+        CgroupChange::Attached(path) => {
+            tracing::info!(cgroup = %path.display(), "takes over the new sockets of this cgroup");
+        }
+        CgroupChange::Gone(path) => {
+            let cgroup = path.display();
+            tracing::warn!(%cgroup, "this cgroup is gone; the agent attaches when it comes back");
+        }
+        CgroupChange::Refused(path, error) => {
+            tracing::warn!(cgroup = %path.display(), %error, "this cgroup is not taken over");
+        }
     }
 }
 
@@ -72,6 +87,10 @@ impl Datapath for BpfEnd {
     }
 
     fn keep_house(&mut self, agent: &mut dyn Agent, _now_ns: u64) {
+        match self.bpf.follow_cgroups() {
+            Ok(changes) => changes.iter().for_each(say),
+            Err(error) => tracing::warn!(%error, "looking at the cgroups"),
+        }
         self.reconciles = self.bpf.reconcile(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
     }
 

@@ -1,6 +1,7 @@
 //! The datapath as the agent sees it: it takes orders and gives events. [`crate::messages`] does
 //! the same with CCP messages, for an agent in another process.
 
+use crate::cgroups::{CgroupChange, Cgroups};
 use crate::destinations::{Destinations, RememberedStart};
 use crate::error::tried;
 use crate::kernel::{self, Mapped, OpsMember};
@@ -15,8 +16,8 @@ use crate::sockets::Sockets;
 use crate::splice::splice;
 use crate::{Error, announce};
 use libbpf_rs::{
-    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
-    RingBufferBuilder,
+    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut,
+    RingBuffer, RingBufferBuilder,
 };
 use remuda_wire::to_agent::Hello;
 use remuda_wire::to_datapath::Update;
@@ -92,6 +93,7 @@ pub struct Datapath {
     /// The maps of both rings: the events', then the reports'.
     rings: [MapHandle; 2],
     links: Vec<Link>,
+    cgroups: Cgroups,
     slots: Slots,
     shared: Mapped<Shared>,
     table: MapHandle,
@@ -202,12 +204,9 @@ fn load_object(settings: &Settings) -> Result<(Object, bool), Error> {
     }
 }
 
-fn is_cgroup(folder: &std::fs::File) -> bool {
-    // SAFETY: a plain struct of integers, for which all zeros is a value.
-    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: an open descriptor, and room for the answer.
-    let known = unsafe { libc::fstatfs(folder.as_raw_fd(), &raw mut about) } == 0;
-    known && about.f_type == libc::CGROUP2_SUPER_MAGIC
+fn assign_program(object: &Object) -> Result<ProgramMut<'_>, Error> {
+    let found = object.progs_mut().find(|program| program.name() == OsStr::new("remuda_assign"));
+    found.ok_or(Error::Template("remuda_assign"))
 }
 
 fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
@@ -253,6 +252,7 @@ impl Datapath {
             events: ring(&rings[0], &records)?,
             rings,
             links: Vec::new(),
+            cgroups: Cgroups::default(),
             slots: Slots::new(slots, infos),
             shared: Mapped::new(map(&object, "remuda_shared")?.as_fd(), 1)?,
             table: map(&object, "remuda_programs")?,
@@ -291,22 +291,21 @@ impl Datapath {
         Ok(())
     }
 
-    /// Takes over every new TCP socket of a cgroup (v2), from its handshake on.
-    pub fn attach_cgroup(&mut self, cgroup: &Path) -> Result<(), Error> {
-        let path = cgroup.display().to_string();
-        let file = std::fs::File::open(cgroup)
-            .map_err(|source| Error::File { path: path.clone(), source })?;
-        if !is_cgroup(&file) {
-            return Err(Error::NoCgroup(path));
+    /// Takes over every new TCP socket of a cgroup (v2), from its handshake on. Returns false if
+    /// there is no such directory yet: [`Self::follow_cgroups`] attaches to it when it comes.
+    pub fn attach_cgroup(&mut self, cgroup: &Path) -> Result<bool, Error> {
+        let program = assign_program(&self.object)?;
+        self.cgroups.add(cgroup, &program)
+    }
+
+    /// Attaches to those of the cgroups that were missing or have been removed and made again. Call
+    /// it a few times a second.
+    pub fn follow_cgroups(&mut self) -> Result<Vec<CgroupChange>, Error> {
+        if !self.cgroups.has_changed() {
+            return Ok(Vec::new());
         }
-        let program = self
-            .object
-            .progs_mut()
-            .find(|program| program.name() == OsStr::new("remuda_assign"))
-            .ok_or(Error::Template("remuda_assign"))?;
-        let what = format!("attaching to the cgroup {path}");
-        self.links.push(program.attach_cgroup(file.as_raw_fd()).map_err(tried(what))?);
-        Ok(())
+        let program = assign_program(&self.object)?;
+        Ok(self.cgroups.follow(&program))
     }
 
     /// Takes back every flow that a former agent of the same name left behind, in every network

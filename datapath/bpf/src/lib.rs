@@ -8,6 +8,7 @@
 //! process uses CCP messages.
 
 pub mod announce;
+mod cgroups;
 pub mod compile;
 mod datapath;
 mod default_algorithm;
@@ -26,6 +27,7 @@ pub mod slots;
 mod sockets;
 pub mod splice;
 
+pub use cgroups::CgroupChange;
 pub use datapath::{DRAIN_RECORDS_MAX, Datapath, Settings, Sink, check_name};
 pub use default_algorithm::DefaultAlgorithm;
 pub use destinations::RememberedStart;

@@ -37,20 +37,26 @@ int remuda_assign(struct bpf_sock_ops *ops)
 
 /* Sets a socket that runs an algorithm of our name to the algorithm `to`. With our own name as
  * `to`, it adopts the flows that a former agent left: their ops have the same name but are not
- * ours. For flows that already run our ops, the kernel changes nothing.
+ * ours. For flows that already run our ops, the kernel changes nothing. A listening socket hands
+ * its ops to the connections that it accepts, so it is adopted too; it is no flow and not counted.
  */
-static __always_inline int retarget(struct bpf_iter__tcp *ctx, const volatile char *to)
+static __always_inline int retarget(struct bpf_iter__tcp *ctx, const volatile char *to,
+				    bool with_listeners)
 {
 	struct sock_common *common = ctx->sk_common;
 	struct remuda_shared *s = shared();
 	char name[TCP_CA_NAME_MAX];
 	struct tcp_sock *tp;
+	bool listens;
 	long error;
 
 	if (!common || !s)
 		return 0;
 	tp = (struct tcp_sock *)bpf_skc_to_tcp_sock(common);
-	if (!tp || common->skc_state == TCP_LISTEN || common->skc_state == TCP_CLOSE)
+	if (!tp || common->skc_state == TCP_CLOSE)
+		return 0;
+	listens = common->skc_state == TCP_LISTEN;
+	if (listens && !with_listeners)
 		return 0;
 	if (!runs((struct sock *)tp, config.name))
 		return 0;
@@ -59,7 +65,7 @@ static __always_inline int retarget(struct bpf_iter__tcp *ctx, const volatile ch
 	if (error) {
 		__sync_fetch_and_add(&s->adopt_errors, 1);
 		s->last_errno = error;
-	} else {
+	} else if (!listens) {
 		__sync_fetch_and_add(&s->adopted, 1);
 	}
 	return 0;
@@ -68,13 +74,13 @@ static __always_inline int retarget(struct bpf_iter__tcp *ctx, const volatile ch
 SEC("iter/tcp")
 int remuda_adopt(struct bpf_iter__tcp *ctx)
 {
-	return retarget(ctx, config.name);
+	return retarget(ctx, config.name, true);
 }
 
 SEC("iter/tcp")
 int remuda_let_go(struct bpf_iter__tcp *ctx)
 {
-	return retarget(ctx, config.native);
+	return retarget(ctx, config.native, false);
 }
 
 #endif
