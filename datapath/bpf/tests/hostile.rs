@@ -5,6 +5,7 @@
 use remuda_bpf::{Datapath, Settings};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -16,22 +17,26 @@ use std::time::{Duration, Instant};
 const USER: u32 = 65_534;
 const ROUNDS: usize = 25;
 const LIMIT: Duration = Duration::from_secs(5);
-/// A reader of the FIFO without a writer: a plain open of the slot waits for ever. The namespace
-/// itself lies behind the slots, so that a search meets the slots first.
+const NAMESPACES: usize = 32;
+/// A reader of the FIFO without a writer: a plain open of the slot waits for ever. The namespaces
+/// themselves lie behind the slots, so that a search meets the slots first.
 const SWAP: &str = "
 import fcntl, os, resource, sys
-held = int(sys.argv[2])
+held, high = int(sys.argv[2]), int(sys.argv[2]) + 200
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, held + 200), hard))
-namespace = fcntl.fcntl(0, fcntl.F_DUPFD, held + 150)
-fifo = fcntl.fcntl(os.open(sys.argv[1], os.O_RDONLY | os.O_NONBLOCK), fcntl.F_DUPFD, held + 150)
-os.close(0)
-for slot in range(10, 10 + held):
-    os.dup2(fifo if slot % 2 else namespace, slot)
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, high + 100), hard))
+fifo = fcntl.fcntl(os.open(sys.argv[1], os.O_RDONLY | os.O_NONBLOCK), fcntl.F_DUPFD, high)
+namespaces = [fcntl.fcntl(int(name), fcntl.F_DUPFD, high) for name in sys.argv[3:]]
+os.closerange(3, 200)
+pairs = [(10 + n, namespaces[n % len(namespaces)]) for n in range(held)]
+for slot, namespace in pairs:
+    os.dup2(namespace, slot)
 print('ready', flush=True)
+pairs = pairs[:len(namespaces)]
 while True:
-    for slot in (10, 11, 12, 13):
+    for slot, namespace in pairs:
         os.dup2(fifo, slot)
+    for slot, namespace in pairs:
         os.dup2(namespace, slot)
 ";
 
@@ -45,12 +50,15 @@ impl Drop for Swapper {
     }
 }
 
-/// A network namespace that no process is in.
+/// A network namespace that no process is in. A child process inherits the descriptor.
 fn empty_namespace() -> File {
     let made = thread::spawn(|| {
         // SAFETY: changes this thread only, which ends at once.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
-        File::open("/proc/thread-self/ns/net").expect("its namespace")
+        let namespace = File::open("/proc/thread-self/ns/net").expect("its namespace");
+        // SAFETY: an open descriptor.
+        assert_eq!(unsafe { libc::fcntl(namespace.as_raw_fd(), libc::F_SETFD, 0) }, 0);
+        namespace
     });
     made.join().expect("the thread ends")
 }
@@ -58,7 +66,9 @@ fn empty_namespace() -> File {
 fn swapper(fifo: &str, held: usize) -> Swapper {
     let mut command = Command::new("python3");
     command.args(["-c", SWAP, fifo, &held.to_string()]).uid(USER).gid(USER);
-    command.stdin(empty_namespace()).stdout(Stdio::piped()).current_dir("/");
+    let namespaces: Vec<File> = (0..NAMESPACES).map(|_| empty_namespace()).collect();
+    command.args(namespaces.iter().map(|namespace| namespace.as_raw_fd().to_string()));
+    command.stdout(Stdio::piped()).current_dir("/");
     let mut swapper = Swapper(command.spawn().expect("python3 runs"));
     let mut line = String::new();
     let output = swapper.0.stdout.take().expect("a pipe");
@@ -68,6 +78,7 @@ fn swapper(fifo: &str, held: usize) -> Swapper {
 }
 
 /// Adopts and lets go `ROUNDS` times, and returns how long the slowest of these took.
+#[expect(clippy::disallowed_methods, reason = "the test measures how long the host takes")]
 fn slowest(mut datapath: Datapath) -> Duration {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -104,7 +115,7 @@ fn a_user_who_swaps_a_namespace_for_a_fifo_does_not_hang_the_walk() {
     let fifo = folder.join("fifo").display().to_string();
     let made = Command::new("mkfifo").args(["-m", "0666", &fifo]).status().expect("mkfifo runs");
     assert!(made.success());
-    for held in [4, 2_000] {
+    for held in [NAMESPACES, 2_000] {
         let swapper = swapper(&fifo, held);
         let name = format!("rh{}", std::process::id());
         let settings = Settings { name, ..Settings::default() };
