@@ -33,6 +33,16 @@ pub enum Error {
     /// The verifier refused a compiled program.
     #[error("the verifier refused a program:\n{0}")]
     Verifier(String),
+    /// The kernel refused a compiled program for another cause than what the program does.
+    #[error("the kernel refused to load program {name:?}: {source}\nfix: {fix}")]
+    Load { name: String, source: io::Error, fix: &'static str },
+    /// The iterator over the sockets failed in some network namespaces. It has run in all others.
+    #[error(
+        "the flows of {failed} of {visited} network namespaces were not all visited; the first \
+         error: {source}\nfix: raise LimitNOFILE if there are too many open files; flows that were \
+         not visited stay in the datapath's fallback"
+    )]
+    Namespaces { failed: usize, visited: usize, source: io::Error },
     /// The loaded object differs from what this crate expects of bpf/program.h.
     #[error("the program template: {0}")]
     Template(&'static str),

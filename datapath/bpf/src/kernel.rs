@@ -61,9 +61,24 @@ pub fn ops_member(member: &str) -> Result<OpsMember, Error> {
     }
 }
 
+/// The error of a program that did not load. `errno` is that of the first try, and `log` what the
+/// verifier wrote at the second, which asks for its log.
+fn load_error(name: &str, errno: i32, log: &str) -> Error {
+    let fix = match errno {
+        libc::EMFILE => "raise the limit of open files: LimitNOFILE= in the unit, or `ulimit -n`",
+        libc::ENFILE => "raise the host's limit of open files: sysctl fs.file-max",
+        libc::ENOMEM => "free memory, or raise the memory limit: MemoryMax= in the unit",
+        _ if !log.trim().is_empty() => return Error::Verifier(log.to_owned()),
+        libc::EPERM => "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
+        _ => "`remuda doctor` says what this host lacks",
+    };
+    Error::Load { name: name.to_owned(), source: io::Error::from_raw_os_error(errno), fix }
+}
+
 /// Loads instructions as a struct_ops program for `member`.
 pub fn load_program(name: &str, insns: &[Insn], member: OpsMember) -> Result<OwnedFd, Error> {
-    let name = CString::new(name).map_err(|_| Error::Template("a NUL in a program's name"))?;
+    let c_name = CString::new(name).map_err(|_| Error::Template("a NUL in a program's name"))?;
+    let mut first_errno = None;
     let mut log = vec![0u8; VERIFIER_LOG_BYTES];
     for verbose in [false, true] {
         let mut opts = sys::bpf_prog_load_opts {
@@ -81,7 +96,7 @@ pub fn load_program(name: &str, insns: &[Insn], member: OpsMember) -> Result<Own
         let fd = unsafe {
             sys::bpf_prog_load(
                 sys::BPF_PROG_TYPE_STRUCT_OPS,
-                name.as_ptr(),
+                c_name.as_ptr(),
                 c"GPL".as_ptr(),
                 insns.as_ptr(),
                 insns.len() as u64,
@@ -92,10 +107,11 @@ pub fn load_program(name: &str, insns: &[Insn], member: OpsMember) -> Result<Own
             // SAFETY: as above.
             return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
         }
+        first_errno.get_or_insert(-fd);
     }
     let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
     let tail = &log[end.saturating_sub(VERIFIER_LOG_SHOWN)..end];
-    Err(Error::Verifier(String::from_utf8_lossy(tail).into_owned()))
+    Err(load_error(name, first_errno.unwrap_or(0), &String::from_utf8_lossy(tail)))
 }
 
 /// An mmapable map in memory, as an array of `T`.
@@ -146,5 +162,34 @@ impl<T> Drop for Mapped<T> {
     fn drop(&mut self) {
         // SAFETY: exactly what `new` mapped, once.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.entries * size_of::<T>()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_error_keeps_its_cause() {
+        let verified = "processed 12 insns (limit 1000000)";
+        for (errno, log, fix) in [
+            (libc::EMFILE, "", "LimitNOFILE"),
+            // The kernel gives the descriptor after verification, so the log is that of a success.
+            (libc::EMFILE, verified, "LimitNOFILE"),
+            (libc::ENFILE, verified, "fs.file-max"),
+            (libc::ENOMEM, verified, "MemoryMax"),
+            (libc::EPERM, "", "CAP_BPF"),
+            (libc::EINVAL, " \n", "remuda doctor"),
+        ] {
+            let error = load_error("ccp_1", errno, log);
+            assert!(matches!(error, Error::Load { .. }), "{error:?}");
+            let text = error.to_string();
+            let cause = io::Error::from_raw_os_error(errno).to_string();
+            assert!(text.contains(fix) && text.contains(&cause), "{text}");
+        }
+        for errno in [libc::EACCES, libc::EPERM, libc::EINVAL] {
+            let error = load_error("ccp_1", errno, "R0 !read_ok");
+            assert!(matches!(&error, Error::Verifier(log) if log == "R0 !read_ok"), "{error:?}");
+        }
     }
 }
