@@ -100,7 +100,14 @@ fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Option<BpfEnd>, Error
     if let Some(mended) = DefaultAlgorithm::mend(&agent.name, &agent.native)? {
         lock(host).record(&Event::DefaultMended { to: mended });
     }
-    let flows = bpf.adopt()?;
+    let flows = match bpf.adopt() {
+        // A user can make the walk through one namespace fail. That must not refuse the start.
+        Err(error @ remuda_bpf::Error::Namespaces { .. }) => {
+            tracing::warn!(%error, "adopting the flows of a former agent");
+            bpf.counters().adopted
+        }
+        adopted => adopted?,
+    };
     if flows > 0 {
         lock(host).record(&Event::Adopted { flows });
     }

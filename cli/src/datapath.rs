@@ -80,7 +80,11 @@ impl DatapathArgs {
                 return Err(format!("there is no cgroup {path}\n{fix}").into());
             }
         }
-        datapath.adopt()?;
+        match datapath.adopt() {
+            // A user can make the walk through one namespace fail. That must not refuse the start.
+            Err(error @ remuda_bpf::Error::Namespaces { .. }) => eprintln!("remuda: {error}"),
+            adopted => drop(adopted?),
+        }
         Ok(datapath)
     }
 

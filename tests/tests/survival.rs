@@ -1,7 +1,8 @@
 //! The agent dies or hangs, and the flows go on: on the BPF datapath.
 
 use ccp_agent::child::AgentChild;
-use remuda_tests::{Place, exclusive, skip, survival};
+use remuda_live::transfer::Transfer;
+use remuda_tests::{Place, exclusive, skip, survival, wired};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -113,5 +114,26 @@ fn sockets_without_a_connection_are_not_lost_at_a_restart() {
         drop((near, far));
         assert_eq!(flows(&agent, 0), 0, "both ends are closed");
     }
+    agent.stop().expect("it ends");
+}
+
+/// A container whose default is our name keeps a pointer to the former agent's ops as its default.
+#[test]
+fn a_namespace_whose_default_we_are_is_not_lost_at_a_restart() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let path = wired(24.0, 5.0, 1.0);
+    let place = Place::new();
+    let agent = place.agent(&["--arm", "cubic"]);
+    let key = "net.ipv4.tcp_congestion_control";
+    path.server().set_sysctl(key, &place.name).expect("the default is set");
+    agent.kill().expect("kill -9");
+    let agent = place.agent(&["--arm", "cubic"]);
+    let transfer = Transfer { bytes: Some(2_000_000), ..Transfer::default() };
+    let running = transfer.start(path.server(), path.client()).expect("it starts");
+    assert_eq!(flows(&agent, 1), 1, "a socket of that namespace is the new agent's");
+    running.join().expect("every byte arrives");
     agent.stop().expect("it ends");
 }

@@ -93,17 +93,15 @@ static __always_inline u32 take_free_slot(struct sock *sk, u64 now_ns)
 }
 
 /* A socket that was not connected when a former agent ended, or whose namespace has the former
- * agent's ops as default, still runs those ops: its init is this program of the former agent, and
- * the heartbeat is old. Asking for the name again finds the ops of the agent that runs now, which
- * begins the flow. Returns false if no other ops have the name.
+ * agent's ops as default, still runs those ops, and their init is this program of the former agent.
+ * Asking for the name again finds the ops of the agent that runs now, whose init begins the flow.
+ * For a socket that already runs those, the kernel changes nothing.
  */
-static __always_inline bool moved_to_live_ops(struct sock *sk, u64 now_ns)
+static __always_inline bool moved_to_live_ops(struct sock *sk)
 {
 	const struct tcp_congestion_ops *before = inet_csk(sk)->icsk_ca_ops;
 	char name[TCP_CA_NAME_MAX];
 
-	if (!agent_is_late(now_ns))
-		return false;
 	copy_name(name, config.name);
 	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
 		return false;
@@ -118,7 +116,7 @@ void BPF_PROG(remuda_init, struct sock *sk)
 	struct remuda_flow *f;
 	u32 sid;
 
-	if (moved_to_live_ops(sk, now_ns))
+	if (moved_to_live_ops(sk))
 		return;
 	for (int i = 0; i <= PRIV_FIRST_PROGRAM; i++)
 		PRIV(sk)[i] = 0;
