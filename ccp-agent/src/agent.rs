@@ -114,7 +114,7 @@ fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Option<BpfEnd>, Error
     for cgroup in &agent.cgroups {
         if !bpf.attach_cgroup(cgroup)? {
             let cgroup = cgroup.display();
-            tracing::warn!(%cgroup, "there is no such cgroup yet; the agent attaches when it comes");
+            tracing::warn!(%cgroup, "no such cgroup yet; the agent attaches when it comes");
         }
     }
     let default_algorithm =
