@@ -13,7 +13,7 @@ use crate::run_dir::{self, RunDir};
 use crate::run_loop::RunLoop;
 use crate::samples::SampleKeeper;
 use crate::{Error, Setup, application, clock, control, programs};
-use remuda_bpf::{Datapath, DefaultAlgorithm, Settings};
+use remuda_bpf::{CgroupChange, Datapath, DefaultAlgorithm, Settings, Walked};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -100,21 +100,16 @@ fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Option<BpfEnd>, Error
     if let Some(mended) = DefaultAlgorithm::mend(&agent.name, &agent.native)? {
         lock(host).record(&Event::DefaultMended { to: mended });
     }
-    let flows = match bpf.adopt() {
-        // A user can make the walk through one namespace fail. That must not refuse the start.
-        Err(error @ remuda_bpf::Error::Namespaces { .. }) => {
-            tracing::warn!(%error, "adopting the flows of a former agent");
-            bpf.counters().adopted
-        }
-        adopted => adopted?,
-    };
+    let Walked { changed: flows, missed, .. } = bpf.adopt()?;
+    if let Some(error) = missed {
+        tracing::warn!(%error, "adopting the flows of a former agent");
+    }
     if flows > 0 {
         lock(host).record(&Event::Adopted { flows });
     }
     for cgroup in &agent.cgroups {
-        if !bpf.attach_cgroup(cgroup)? {
-            let cgroup = cgroup.display();
-            tracing::warn!(%cgroup, "no such cgroup yet; the agent attaches when it comes");
+        if let change @ CgroupChange::Gone(_) = bpf.attach_cgroup(cgroup)? {
+            tracing::warn!("{change}");
         }
     }
     let default_algorithm =

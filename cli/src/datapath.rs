@@ -12,7 +12,7 @@ use bridge::{Counts, Notice};
 use ccp_agent::clock;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use remuda_bpf::{Datapath, Settings};
+use remuda_bpf::{CgroupChange, Datapath, Settings, Walked};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -74,16 +74,12 @@ impl DatapathArgs {
         let mut datapath = Datapath::load(settings, clock::monotonic_ns())?;
         datapath.attach()?;
         for cgroup in &self.cgroup {
-            if !datapath.attach_cgroup(cgroup)? {
-                let path = cgroup.display();
-                let fix = "fix: start the service first, or name a directory that exists";
-                return Err(format!("there is no cgroup {path}\n{fix}").into());
+            if let change @ CgroupChange::Gone(_) = datapath.attach_cgroup(cgroup)? {
+                eprintln!("remuda: {change}");
             }
         }
-        match datapath.adopt() {
-            // A user can make the walk through one namespace fail. That must not refuse the start.
-            Err(error @ remuda_bpf::Error::Namespaces { .. }) => eprintln!("remuda: {error}"),
-            adopted => drop(adopted?),
+        if let Some(error) = datapath.adopt()?.missed {
+            eprintln!("remuda: {error}");
         }
         Ok(datapath)
     }
@@ -108,7 +104,10 @@ impl DatapathArgs {
         }
         progress.0.finish_and_clear();
         let counts = bridge.counts();
-        let (let_go, left) = bridge.let_go()?;
+        let Walked { changed: let_go, refused: left, missed } = bridge.let_go()?;
+        if let Some(error) = missed {
+            eprintln!("remuda: {error}");
+        }
         eprintln!("remuda: {}", summary(counts));
         eprintln!("remuda: {let_go} flows are back with the kernel's own algorithm");
         if left > 0 {

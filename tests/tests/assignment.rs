@@ -5,7 +5,7 @@ use ccp_agent::child::AgentChild;
 use remuda_bpf::DefaultAlgorithm;
 use remuda_live::transfer::Transfer;
 use remuda_tests::cgroup::Cgroup;
-use remuda_tests::{Place, exclusive, skip, wired};
+use remuda_tests::{Place, exclusive, skip, wait_for, wired};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -28,6 +28,15 @@ fn connect() -> (TcpStream, TcpStream) {
     (near, listener.accept().expect("it accepts").0)
 }
 
+/// A cgroup for the test; prints SKIPPED where none can be made.
+fn own_cgroup(place: &Place) -> Option<Cgroup> {
+    let made = Cgroup::new(&place.name);
+    if made.is_none() {
+        eprintln!("SKIPPED: needs a writable cgroup v2");
+    }
+    made
+}
+
 #[test]
 fn a_cgroups_new_sockets_are_ours_and_no_others() {
     let _one = exclusive();
@@ -35,10 +44,7 @@ fn a_cgroups_new_sockets_are_ours_and_no_others() {
         return;
     }
     let place = Place::new();
-    let Some(cgroup) = Cgroup::new(&place.name) else {
-        eprintln!("SKIPPED: needs a writable cgroup v2");
-        return;
-    };
+    let Some(cgroup) = own_cgroup(&place) else { return };
     let path = cgroup.path().to_str().expect("a path");
     let agent = place.agent(&["--arm", "reno", "--cgroup", path]);
     let _outside = connect();
@@ -59,19 +65,18 @@ fn a_cgroup_that_is_missing_or_made_again_is_taken_over_when_it_comes() {
         return;
     }
     let place = Place::new();
-    let Some(cgroup) = Cgroup::new(&place.name) else {
-        eprintln!("SKIPPED: needs a writable cgroup v2");
-        return;
-    };
+    let Some(cgroup) = own_cgroup(&place) else { return };
     let path = cgroup.path().to_str().expect("a path").to_owned();
     drop(cgroup);
     let agent = place.agent(&["--arm", "reno", "--cgroup", &path]);
     for time in 1..=3 {
         let cgroup = Cgroup::new(&place.name).expect("the directory is made again");
-        thread::sleep(Duration::from_millis(500)); // the agent looks each 200 ms
-        let inside = cgroup.run(connect);
-        assert_eq!(flows(&agent, 2), 2, "both ends are ours, with directory {time}");
-        drop(inside);
+        // The agent looks every 200 ms. Sockets of before that are not ours.
+        let what = format!("to take over directory {time}");
+        wait_for(&what, Duration::from_secs(20), || {
+            let _inside = cgroup.run(connect);
+            flows(&agent, 2) == 2
+        });
     }
     agent.stop().expect("it ends");
 }

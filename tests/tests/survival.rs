@@ -1,12 +1,11 @@
 //! The agent dies or hangs, and the flows go on: on the BPF datapath.
 
 use ccp_agent::child::AgentChild;
-use remuda_live::transfer::Transfer;
-use remuda_tests::{Place, exclusive, skip, survival, wired};
-use std::io;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::thread;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, socket};
+use remuda_live::transfer::{Transfer, set_algorithm};
+use remuda_tests::{Place, exclusive, skip, survival, wait_for, wired};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 #[test]
@@ -38,49 +37,9 @@ fn a_clean_end_leaves_the_flows_with_the_kernels_own_algorithm() {
     }
 }
 
-/// Makes a socket run the algorithm `name`, as an application does.
-fn choose(socket: &impl AsRawFd, name: &str) {
-    let length = libc::socklen_t::try_from(name.len()).expect("a short name");
-    let (socket, value) = (socket.as_raw_fd(), name.as_ptr().cast());
-    // SAFETY: an open socket, and a name with its length.
-    let set =
-        unsafe { libc::setsockopt(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, value, length) };
-    assert_eq!(set, 0, "{name}: {}", io::Error::last_os_error());
-}
-
-/// A TCP socket that is not connected.
-fn unconnected() -> OwnedFd {
-    // SAFETY: integers alone.
-    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-    assert!(socket >= 0, "{}", io::Error::last_os_error());
-    // SAFETY: just opened, and nobody else's.
-    unsafe { OwnedFd::from_raw_fd(socket) }
-}
-
-/// Connects a socket to a port of loopback.
-fn connect(socket: OwnedFd, port: u16) -> TcpStream {
-    let address = libc::sockaddr_in {
-        sin_family: libc::AF_INET as libc::sa_family_t,
-        sin_port: port.to_be(),
-        sin_addr: libc::in_addr { s_addr: u32::from(Ipv4Addr::LOCALHOST).to_be() },
-        sin_zero: [0; 8],
-    };
-    let length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
-    // SAFETY: an open socket, and an address with its length.
-    let done = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
-    assert_eq!(done, 0, "{}", io::Error::last_os_error());
-    TcpStream::from(socket)
-}
-
-/// How many flows the agent drives, once there are as many as expected or two seconds have passed.
-fn flows(agent: &AgentChild, expected: usize) -> usize {
-    for _ in 0..200 {
-        if agent.flows().expect("the agent answers").len() == expected {
-            break;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    agent.flows().expect("the agent answers").len()
+fn wait_for_flows(agent: &AgentChild, expected: usize, what: &str) {
+    let count = || agent.flows().expect("the agent answers").len();
+    wait_for(what, Duration::from_secs(5), || count() == expected);
 }
 
 /// A web server sets the algorithm on its listening socket once, and a client sets it before it
@@ -94,25 +53,35 @@ fn sockets_without_a_connection_are_not_lost_at_a_restart() {
     let place = Place::new();
     let mut agent = place.agent(&["--arm", "cubic"]);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port of loopback");
-    let port = listener.local_addr().expect("an address").port();
-    choose(&listener, &place.name);
+    let address = listener.local_addr().expect("an address");
+    set_algorithm(listener.as_raw_fd(), &place.name).expect("the name is registered");
+    let accept = || {
+        let near = TcpStream::connect(address).expect("it connects");
+        (near, listener.accept().expect("it accepts").0)
+    };
     for restart in ["kill -9", "a clean stop", "kill -9"] {
-        let client = unconnected();
-        choose(&client, &place.name);
+        let kind = SockType::Stream;
+        let client = socket(AddressFamily::Inet, kind, SockFlag::SOCK_CLOEXEC, None);
+        let client = client.expect("a socket");
+        set_algorithm(client.as_raw_fd(), &place.name).expect("the name is registered");
         let ended = if restart == "kill -9" { agent.kill() } else { agent.stop() };
         ended.expect(restart);
+        let without_agent = accept();
         agent = place.agent(&["--arm", "cubic"]);
-        let near = TcpStream::connect(("127.0.0.1", port)).expect("it connects");
-        let far = listener.accept().expect("it accepts").0;
-        assert_eq!(flows(&agent, 1), 1, "the accepted socket, after {restart}");
-        drop((near, far));
-        assert_eq!(flows(&agent, 0), 0, "both ends are closed");
+        wait_for_flows(&agent, 1, &format!("a flow from before the start, after {restart}"));
+        drop(without_agent);
+        wait_for_flows(&agent, 0, "the end of that flow");
+        let accepted = accept();
+        wait_for_flows(&agent, 1, &format!("the accepted flow, after {restart}"));
+        drop(accepted);
+        wait_for_flows(&agent, 0, "the end of the accepted flow");
         let other = TcpListener::bind("127.0.0.1:0").expect("a port of loopback");
-        let near = connect(client, other.local_addr().expect("an address").port());
-        let far = other.accept().expect("it accepts").0;
-        assert_eq!(flows(&agent, 1), 1, "the connected socket, after {restart}");
-        drop((near, far));
-        assert_eq!(flows(&agent, 0), 0, "both ends are closed");
+        let port = other.local_addr().expect("an address").port();
+        let connected = connect(client.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, port));
+        connected.expect("it connects");
+        wait_for_flows(&agent, 1, &format!("the connected flow, after {restart}"));
+        drop((client, other));
+        wait_for_flows(&agent, 0, "the end of the connected flow");
     }
     agent.stop().expect("it ends");
 }
@@ -133,7 +102,7 @@ fn a_namespace_whose_default_we_are_is_not_lost_at_a_restart() {
     let agent = place.agent(&["--arm", "cubic"]);
     let transfer = Transfer { bytes: Some(2_000_000), ..Transfer::default() };
     let running = transfer.start(path.server(), path.client()).expect("it starts");
-    assert_eq!(flows(&agent, 1), 1, "a socket of that namespace is the new agent's");
+    wait_for_flows(&agent, 1, "a flow of that namespace");
     running.join().expect("every byte arrives");
     agent.stop().expect("it ends");
 }

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::datapath::{Agent, Datapath, LetGo, Obey, Peer};
-use remuda_bpf::{CgroupChange, DRAIN_RECORDS_MAX, DefaultAlgorithm, LOOK_INTERVAL, Sockets};
+use remuda_bpf::{DRAIN_RECORDS_MAX, DefaultAlgorithm, LOOK_INTERVAL, Sockets, Walked};
 use remuda_wire::Order;
 use std::os::fd::BorrowedFd;
 
@@ -26,21 +26,6 @@ impl BpfEnd {
 
     pub fn bpf(&mut self) -> &mut remuda_bpf::Datapath {
         &mut self.bpf
-    }
-}
-
-fn say(change: &CgroupChange) {
-    match change {
-        CgroupChange::Attached(path) => {
-            tracing::info!(cgroup = %path.display(), "takes over the new sockets of this cgroup");
-        }
-        CgroupChange::Gone(path) => {
-            let cgroup = path.display();
-            tracing::warn!(%cgroup, "this cgroup is gone; the agent attaches when it comes back");
-        }
-        CgroupChange::Refused(path, error) => {
-            tracing::warn!(cgroup = %path.display(), %error, "this cgroup is not taken over");
-        }
     }
 }
 
@@ -88,7 +73,7 @@ impl Datapath for BpfEnd {
 
     fn keep_house(&mut self, agent: &mut dyn Agent, _now_ns: u64) {
         match self.bpf.follow_cgroups() {
-            Ok(changes) => changes.iter().for_each(say),
+            Ok(changes) => changes.iter().for_each(|change| tracing::warn!("{change}")),
             Err(error) => tracing::warn!(%error, "looking at the cgroups"),
         }
         self.reconciles = self.bpf.reconcile(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
@@ -106,7 +91,15 @@ impl Datapath for BpfEnd {
     fn let_go(&mut self) -> LetGo {
         self.default_algorithm = None;
         match self.bpf.let_go() {
-            Ok((flows_let_go, flows_left)) => LetGo { flows_let_go, flows_left },
+            Ok(Walked { changed, refused, missed: None }) => {
+                LetGo { flows_let_go: changed, flows_left: refused }
+            }
+            Ok(Walked { changed, refused, missed: Some(error) }) => {
+                tracing::warn!(%error, "giving the flows back");
+                // How many flows those namespaces have is not known; the others have gone.
+                let flows_left = (self.bpf.flows() as u64).saturating_sub(changed).max(refused);
+                LetGo { flows_let_go: changed, flows_left }
+            }
             Err(error) => {
                 tracing::warn!(%error, "flows stay with the datapath's fallback");
                 LetGo { flows_let_go: 0, flows_left: self.bpf.flows() as u64 }

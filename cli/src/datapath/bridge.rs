@@ -8,7 +8,7 @@
 use super::agent_socket::{AgentSocket, Presence, Received, Sent};
 use crate::Failure;
 use ccp_agent::clock;
-use remuda_bpf::Datapath;
+use remuda_bpf::{CgroupChange, Datapath, Walked};
 use remuda_wire::to_datapath::encode_bare;
 use remuda_wire::{Kind, ToAgent, ToDatapath};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -22,7 +22,7 @@ const LOOK_INTERVAL_NS: u64 = 50_000_000;
 const WAIT_MS: i32 = 50;
 /// An agent that reads nothing for this long counts as hung.
 const HUNG_AFTER_NS: u64 = 500_000_000;
-/// How often the bridge looks for flows whose events were lost.
+/// How often the bridge looks for flows whose events were lost, and for cgroups that came or went.
 const RECONCILE_INTERVAL_NS: u64 = 200_000_000;
 /// The most different refusals that are printed; others are only counted.
 const REFUSALS_PRINTED_MAX: usize = 20;
@@ -30,7 +30,7 @@ const REFUSALS_PRINTED_MAX: usize = 20;
 const RECEIVE_MAX: usize = 256;
 
 /// A message for the user at the terminal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Notice {
     Waiting(PathBuf),
     Came(PathBuf),
@@ -38,6 +38,7 @@ pub enum Notice {
     Hung(PathBuf),
     Untrusted(String),
     Refused(String),
+    Cgroup(CgroupChange),
 }
 
 impl fmt::Display for Notice {
@@ -64,6 +65,7 @@ impl fmt::Display for Notice {
                  fix: run the agent as root, or as the user of this command"
             ),
             Self::Refused(why) => write!(f, "an order of the agent is refused: {why}"),
+            Self::Cgroup(change) => change.fmt(f),
         }
     }
 }
@@ -160,9 +162,8 @@ impl Bridge {
         Counts { flows: self.outbox.programs.len(), ..self.counts }
     }
 
-    /// Returns every flow to the kernel's own algorithm. Returns how many went, and how many
-    /// stayed.
-    pub fn let_go(mut self) -> Result<(u64, u64), Failure> {
+    /// Returns every flow to the kernel's own algorithm.
+    pub fn let_go(mut self) -> Result<Walked, Failure> {
         Ok(self.datapath.let_go()?)
     }
 
@@ -184,7 +185,7 @@ impl Bridge {
             self.datapath.beat(now_ns);
         }
         if self.full_since_ns.is_none() {
-            self.drain(now_ns);
+            self.drain(now_ns, notify)?;
         }
         self.send(now_ns, notify);
         Ok(())
@@ -229,13 +230,15 @@ impl Bridge {
         self.reconciled_ns = 0;
     }
 
-    fn drain(&mut self, now_ns: u64) {
+    fn drain(&mut self, now_ns: u64, notify: &mut dyn FnMut(Notice)) -> Result<(), Failure> {
         let outbox = &mut self.outbox;
         self.datapath.drain_messages(&mut |message| outbox.push(message));
         if now_ns.saturating_sub(self.reconciled_ns) >= RECONCILE_INTERVAL_NS {
             self.reconciled_ns = now_ns;
             self.datapath.reconcile_messages(&mut |message| outbox.push(message));
+            self.datapath.follow_cgroups()?.into_iter().for_each(|it| notify(Notice::Cgroup(it)));
         }
+        Ok(())
     }
 
     /// Sends queued messages while the agent has room.

@@ -6,28 +6,47 @@
 
 use crate::Error;
 use crate::error::tried;
+use crate::kernel::is_on;
 use libbpf_rs::{Link, ProgramMut};
-use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A directory that came, went, or could not be attached to.
+/// What has become of a cgroup since the last look.
 #[derive(Debug)]
 pub enum CgroupChange {
-    /// New sockets of this directory are taken over from now on.
+    /// The directory has come, or another one has replaced it.
     Attached(PathBuf),
-    /// The directory is gone; it is attached again when it comes back.
+    /// There is no directory.
     Gone(PathBuf),
-    /// The kernel or the path refused; tried again when the directory is another one.
+    /// There is a directory, and its sockets cannot be taken over. Each look tries again.
     Refused(PathBuf, Error),
+}
+
+impl fmt::Display for CgroupChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attached(path) => {
+                write!(f, "the cgroup {}: new sockets are taken over", path.display())
+            }
+            Self::Gone(path) => {
+                let rule = "new sockets are taken over when the directory is made";
+                write!(f, "there is no cgroup {}: {rule}", path.display())
+            }
+            Self::Refused(path, error) => {
+                write!(f, "the cgroup {} is not taken over: {error}", path.display())
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Wanted {
     path: PathBuf,
-    /// The inode of the directory that was tried last; `None` while there is no directory.
+    /// The inode of the directory at the last look; `None` if there was no directory.
     inode: Option<u64>,
     link: Option<Link>,
 }
@@ -37,30 +56,26 @@ pub struct Cgroups {
     wanted: Vec<Wanted>,
 }
 
-fn is_cgroup(folder: &File) -> bool {
-    // SAFETY: a plain struct of integers, for which all zeros is a value.
-    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: an open descriptor, and room for the answer.
-    let known = unsafe { libc::fstatfs(folder.as_raw_fd(), &raw mut about) } == 0;
-    known && about.f_type == libc::CGROUP2_SUPER_MAGIC
+fn inode_of(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|about| about.ino())
 }
 
 /// Attaches `program` to the directory at `path`. Returns the directory's inode and the link.
 fn attach(path: &Path, program: &ProgramMut<'_>) -> Result<(u64, Link), Error> {
-    let name = || path.display().to_string();
-    let file = |source| Error::File { path: name(), source };
-    if !fs::metadata(path).map_err(file)?.is_dir() {
-        return Err(Error::NoCgroup(name()));
+    let name = path.display().to_string();
+    let no_cgroup = || Error::NoCgroup(name.clone());
+    let failed = |source: io::Error| match source.kind() {
+        ErrorKind::NotADirectory => no_cgroup(),
+        _ => Error::File { path: name.clone(), source },
+    };
+    let flags = libc::O_DIRECTORY | libc::O_CLOEXEC;
+    let folder = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    if !is_on(&folder, libc::CGROUP2_SUPER_MAGIC) {
+        return Err(no_cgroup());
     }
-    let folder = File::open(path).map_err(file)?;
-    if !is_cgroup(&folder) {
-        return Err(Error::NoCgroup(name()));
-    }
-    let inode = folder.metadata().map_err(file)?.ino();
-    let link = program
-        .attach_cgroup(folder.as_raw_fd())
-        .map_err(tried(format!("attaching to the cgroup {}", name())))?;
-    Ok((inode, link))
+    let inode = folder.metadata().map_err(failed)?.ino();
+    let what = format!("attaching to the cgroup {name}");
+    Ok((inode, program.attach_cgroup(folder.as_raw_fd()).map_err(tried(what))?))
 }
 
 fn is_missing(error: &Error) -> bool {
@@ -68,54 +83,42 @@ fn is_missing(error: &Error) -> bool {
 }
 
 impl Cgroups {
-    /// Adds a directory. Returns whether it exists and is attached now; a directory that does not
-    /// exist yet is attached by a later [`Self::follow`].
-    pub fn add(&mut self, path: &Path, program: &ProgramMut<'_>) -> Result<bool, Error> {
-        let (inode, link) = match attach(path, program) {
-            Ok((inode, link)) => (Some(inode), Some(link)),
-            Err(error) if is_missing(&error) => (None, None),
+    /// Adds a directory and attaches `program` if the directory exists. A path that exists and is
+    /// no cgroup is an error.
+    pub fn add(&mut self, path: &Path, program: &ProgramMut<'_>) -> Result<CgroupChange, Error> {
+        let path = path.to_owned();
+        let (inode, link, change) = match attach(&path, program) {
+            Ok((inode, link)) => (Some(inode), Some(link), CgroupChange::Attached(path.clone())),
+            Err(error) if is_missing(&error) => (None, None, CgroupChange::Gone(path.clone())),
             Err(error) => return Err(error),
         };
-        let is_attached = link.is_some();
-        self.wanted.push(Wanted { path: path.to_owned(), inode, link });
-        Ok(is_attached)
+        self.wanted.push(Wanted { path, inode, link });
+        Ok(change)
     }
 
-    /// Whether a directory has come, gone, or been replaced since the last look.
-    pub fn has_changed(&self) -> bool {
-        self.wanted.iter().any(|wanted| inode_of(&wanted.path) != wanted.inode)
-    }
-
-    /// Attaches to directories that have come, and lets go of those that are gone.
+    /// Attaches to directories that have come, and lets go of those that are gone. Returns each
+    /// change once.
     pub fn follow(&mut self, program: &ProgramMut<'_>) -> Vec<CgroupChange> {
-        let mut changes = Vec::new();
-        for wanted in &mut self.wanted {
-            let inode = inode_of(&wanted.path);
-            if inode == wanted.inode {
-                continue;
-            }
-            let was_attached = wanted.link.take().is_some();
-            wanted.inode = inode;
-            if inode.is_none() {
-                if was_attached {
-                    changes.push(CgroupChange::Gone(wanted.path.clone()));
-                }
-                continue;
-            }
-            match attach(&wanted.path, program) {
-                Ok((inode, link)) => {
-                    (wanted.inode, wanted.link) = (Some(inode), Some(link));
-                    changes.push(CgroupChange::Attached(wanted.path.clone()));
-                }
-                Err(error) => {
-                    changes.push(CgroupChange::Refused(wanted.path.clone(), error));
-                }
-            }
-        }
-        changes
+        self.wanted.iter_mut().filter_map(|wanted| wanted.follow(program)).collect()
     }
 }
 
-fn inode_of(path: &Path) -> Option<u64> {
-    fs::metadata(path).ok().map(|about| about.ino())
+impl Wanted {
+    fn follow(&mut self, program: &ProgramMut<'_>) -> Option<CgroupChange> {
+        let inode = inode_of(&self.path);
+        let is_same = inode == self.inode;
+        if is_same && self.link.is_some() {
+            return None;
+        }
+        (self.inode, self.link) = (inode, None);
+        match attach(&self.path, program) {
+            Ok((inode, link)) => {
+                (self.inode, self.link) = (Some(inode), Some(link));
+                Some(CgroupChange::Attached(self.path.clone()))
+            }
+            Err(_) if is_same => None,
+            Err(error) if is_missing(&error) => Some(CgroupChange::Gone(self.path.clone())),
+            Err(error) => Some(CgroupChange::Refused(self.path.clone(), error)),
+        }
+    }
 }

@@ -73,6 +73,18 @@ impl Default for Settings {
     }
 }
 
+/// The outcome of a walk over the sockets of every network namespace.
+#[derive(Debug)]
+pub struct Walked {
+    /// The number of flows that changed their algorithm.
+    pub changed: u64,
+    /// The number of flows for which the kernel refused the change.
+    pub refused: u64,
+    /// [`Error::Namespaces`] if some namespaces were not walked to the end: a user can make the
+    /// walk through a namespace fail, and the flows of all others have changed.
+    pub missed: Option<Error>,
+}
+
 struct Installed {
     program: Program,
     /// The same program for the VM, which runs it for flows under the kernel's own algorithms.
@@ -204,9 +216,9 @@ fn load_object(settings: &Settings) -> Result<(Object, bool), Error> {
     }
 }
 
-fn assign_program(object: &Object) -> Result<ProgramMut<'_>, Error> {
-    let found = object.progs_mut().find(|program| program.name() == OsStr::new("remuda_assign"));
-    found.ok_or(Error::Template("remuda_assign"))
+fn program<'a>(object: &'a Object, name: &'static str) -> Result<ProgramMut<'a>, Error> {
+    let found = object.progs_mut().find(|program| program.name() == OsStr::new(name));
+    found.ok_or(Error::Template(name))
 }
 
 fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
@@ -291,50 +303,45 @@ impl Datapath {
         Ok(())
     }
 
-    /// Takes over every new TCP socket of a cgroup (v2), from its handshake on. Returns false if
-    /// there is no such directory yet: [`Self::follow_cgroups`] attaches to it when it comes.
-    pub fn attach_cgroup(&mut self, cgroup: &Path) -> Result<bool, Error> {
-        let program = assign_program(&self.object)?;
-        self.cgroups.add(cgroup, &program)
+    /// Takes over every new TCP socket of a cgroup (v2), from its handshake on. Returns
+    /// [`CgroupChange::Attached`], or [`CgroupChange::Gone`] if there is no such directory yet.
+    pub fn attach_cgroup(&mut self, cgroup: &Path) -> Result<CgroupChange, Error> {
+        self.cgroups.add(cgroup, &program(&self.object, "remuda_assign")?)
     }
 
     /// Attaches to those of the cgroups that were missing or have been removed and made again. Call
     /// it a few times a second.
     pub fn follow_cgroups(&mut self) -> Result<Vec<CgroupChange>, Error> {
-        if !self.cgroups.has_changed() {
-            return Ok(Vec::new());
-        }
-        let program = assign_program(&self.object)?;
-        Ok(self.cgroups.follow(&program))
+        Ok(self.cgroups.follow(&program(&self.object, "remuda_assign")?))
     }
 
     /// Takes back every flow that a former agent of the same name left behind, in every network
-    /// namespace. Returns how many.
-    pub fn adopt(&mut self) -> Result<u64, Error> {
+    /// namespace.
+    pub fn adopt(&mut self) -> Result<Walked, Error> {
         self.retarget("remuda_adopt")
     }
 
-    /// Gives every flow back to the kernel's own algorithm. Returns how many flows changed, and for
-    /// how many the kernel refused the change: these stay in the datapath's fallback.
-    pub fn let_go(&mut self) -> Result<(u64, u64), Error> {
-        let refused_before = self.counters().adopt_errors;
-        let let_go = self.retarget("remuda_let_go")?;
-        Ok((let_go, self.counters().adopt_errors - refused_before))
+    /// Gives every flow back to the kernel's own algorithm. The flows for which the kernel refused
+    /// the change stay in the datapath's fallback.
+    pub fn let_go(&mut self) -> Result<Walked, Error> {
+        self.retarget("remuda_let_go")
     }
 
-    fn retarget(&mut self, program: &str) -> Result<u64, Error> {
-        let before = self.counters().adopted;
-        namespaces::walk_sockets(&self.socket_iterator(program)?)?;
-        Ok(self.counters().adopted - before)
+    fn retarget(&mut self, iterator: &'static str) -> Result<Walked, Error> {
+        let before = self.counters();
+        let missed = match namespaces::walk_sockets(&self.socket_iterator(iterator)?) {
+            Ok(()) => None,
+            Err(error @ Error::Namespaces { .. }) => Some(error),
+            Err(error) => return Err(error),
+        };
+        let after = self.counters();
+        let changed = after.adopted - before.adopted;
+        Ok(Walked { changed, refused: after.adopt_errors - before.adopt_errors, missed })
     }
 
-    fn socket_iterator(&mut self, program: &str) -> Result<Link, Error> {
-        self.object
-            .progs_mut()
-            .find(|found| found.name() == OsStr::new(program))
-            .ok_or(Error::Template("an iterator"))?
-            .attach()
-            .map_err(tried("attaching the socket iterator"))
+    fn socket_iterator(&self, name: &'static str) -> Result<Link, Error> {
+        let iterator = program(&self.object, name)?;
+        iterator.attach().map_err(tried("attaching the socket iterator"))
     }
 
     /// Writes the agent's heartbeat. `now_ns` is CLOCK_MONOTONIC.
@@ -362,11 +369,7 @@ impl Datapath {
     /// The BPF program that runs at every ACK. It enters the flow's own program by tail call, so
     /// the kernel's run-time statistics (`BPF_ENABLE_STATS`) count both together.
     pub fn dispatcher(&self) -> Result<BorrowedFd<'_>, Error> {
-        let found = self
-            .object
-            .progs()
-            .find(|found| found.name() == OsStr::new("remuda_cong_control"))
-            .ok_or(Error::Template("remuda_cong_control"))?;
+        let found = program(&self.object, "remuda_cong_control")?;
         // SAFETY: the object owns the descriptor, and lives as long as the borrow of self.
         Ok(unsafe { BorrowedFd::borrow_raw(found.as_fd().as_raw_fd()) })
     }
@@ -603,12 +606,8 @@ impl Datapath {
 
     fn attach_looker(&mut self) -> Result<Link, Error> {
         let flows = map(&self.object, "remuda_flows")?;
-        self.object
-            .progs_mut()
-            .find(|found| found.name() == OsStr::new("remuda_look"))
-            .ok_or(Error::Template("remuda_look"))?
-            .attach_iter(flows.as_fd())
-            .map_err(tried("attaching the iterator over the flows"))
+        let look = program(&self.object, "remuda_look")?;
+        look.attach_iter(flows.as_fd()).map_err(tried("attaching the iterator over the flows"))
     }
 
     /// Finds flows whose lifecycle events the ring has lost, by comparing slots with what was
@@ -673,11 +672,7 @@ impl Datapath {
         };
         let decoded = remuda_vm::Program::from_install(message)?;
         self.version = self.version.wrapping_add(1).max(1);
-        let template = self
-            .object
-            .progs()
-            .find(|found| found.name() == OsStr::new("remuda_template"))
-            .ok_or(Error::Template("it is missing"))?;
+        let template = self::program(&self.object, "remuda_template")?;
         let insns = splice(template.insns(), &program, self.version)?;
         let fd = kernel::load_program(&format!("ccp_{uid}"), &insns, self.member)?;
         self.table

@@ -1,10 +1,11 @@
 //! The few kernel calls that libbpf-rs has no safe form of: loading raw instructions, mapping maps
-//! into memory, and asking vmlinux BTF.
+//! into memory, asking vmlinux BTF, and the kind of a file system.
 
 use crate::Error;
 use crate::insn::Insn;
 use libbpf_rs::libbpf_sys as sys;
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -112,6 +113,15 @@ pub fn load_program(name: &str, insns: &[Insn], member: OpsMember) -> Result<Own
     let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
     let tail = &log[end.saturating_sub(VERIFIER_LOG_SHOWN)..end];
     Err(load_error(name, first_errno.unwrap_or(0), &String::from_utf8_lossy(tail)))
+}
+
+/// Whether an open file lies on a file system of this kind, such as `CGROUP2_SUPER_MAGIC`.
+pub fn is_on(file: &File, magic: libc::__fsword_t) -> bool {
+    // SAFETY: a plain struct of integers, for which all zeros is a value.
+    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: an open descriptor, and room for the answer.
+    let known = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) } == 0;
+    known && about.f_type == magic
 }
 
 /// An mmapable map in memory, as an array of `T`.

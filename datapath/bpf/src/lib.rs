@@ -28,7 +28,7 @@ mod sockets;
 pub mod splice;
 
 pub use cgroups::CgroupChange;
-pub use datapath::{DRAIN_RECORDS_MAX, Datapath, Settings, Sink, check_name};
+pub use datapath::{DRAIN_RECORDS_MAX, Datapath, Settings, Sink, Walked, check_name};
 pub use default_algorithm::DefaultAlgorithm;
 pub use destinations::RememberedStart;
 pub use error::Error;

@@ -9,6 +9,7 @@
 //! search is bounded for each user, and so is the time that a namespace can take.
 
 use crate::Error;
+use crate::kernel::is_on;
 use libbpf_rs::{Link, libbpf_sys as sys};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
@@ -28,14 +29,14 @@ const LINKS_PER_PROCESS: usize = 4_096;
 /// The most links of all processes of one user, other than root, that a search reads.
 const LINKS_PER_USER: usize = 65_536;
 /// The most namespaces that are taken from the processes of one user, other than root, so that a
-/// user who makes many does not hide those of the others. Each takes a walk 8 ms on a host with
-/// 262,144 buckets of TCP sockets.
+/// user who makes many does not hide those of the others. The walk through a namespace takes 8 ms on
+/// a host with 262,144 buckets of TCP sockets.
 const NAMESPACES_PER_USER: usize = 512;
 /// The most namespaces that one search finds.
 const NAMESPACES_MAX: usize = 4_096;
-/// How long the walk waits for one namespace. The iterator locks each socket, and a process can
+/// The longest that a walk waits for one namespace. The iterator locks each socket, and a process can
 /// hold the lock of its own socket for ever.
-const PATIENCE: Duration = Duration::from_secs(1);
+const NAMESPACE_TIME_MAX: Duration = Duration::from_secs(1);
 /// After this many namespaces that did not end in time, a walk leaves out the others.
 const STUCK_MAX: usize = 3;
 /// The most reads of one iterator. A read visits up to a million sockets, then returns `EAGAIN`.
@@ -82,7 +83,7 @@ fn open(path: &Path, origin: Origin) -> io::Result<Option<File>> {
     if origin == Origin::Link && link_inode(&same_object).is_none() {
         return Ok(None);
     }
-    if !is_nsfs(&object) {
+    if !is_on(&object, libc::NSFS_MAGIC) {
         return Ok(None);
     }
     let namespace = OpenOptions::new()
@@ -92,14 +93,6 @@ fn open(path: &Path, origin: Origin) -> io::Result<Option<File>> {
     // SAFETY: an open descriptor, and a request without an argument.
     let kind = unsafe { libc::ioctl(namespace.as_raw_fd(), libc::NS_GET_NSTYPE) };
     Ok((kind == libc::CLONE_NEWNET).then_some(namespace))
-}
-
-fn is_nsfs(object: &File) -> bool {
-    // SAFETY: a plain struct of integers, for which all zeros is a value.
-    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: an open descriptor, and room for the answer.
-    let known = unsafe { libc::fstatfs(object.as_raw_fd(), &raw mut about) } == 0;
-    known && about.f_type == libc::NSFS_MAGIC
 }
 
 /// Whether an error of `open` is this process's own, and not that of a process which has ended.
@@ -161,11 +154,11 @@ impl<'a> Search<'a> {
     }
 
     fn consider(&mut self, path: &Path, origin: Origin, user: u32) {
-        let is_full = |taken: &usize| *taken >= NAMESPACES_PER_USER;
-        if self.is_complete()
-            || user != ROOT && self.namespaces.get(&user).is_some_and(is_full)
-            || origin == Origin::Link && !link_inode(path).is_some_and(|inode| self.is_new(inode))
-        {
+        let taken = self.namespaces.get(&user).copied().unwrap_or(0);
+        if self.is_complete() || (user != ROOT && taken >= NAMESPACES_PER_USER) {
+            return;
+        }
+        if origin == Origin::Link && !link_inode(path).is_some_and(|inode| self.is_new(inode)) {
             return;
         }
         let namespace = match open(path, origin) {
@@ -260,7 +253,7 @@ impl Walker {
         let link = Arc::clone(&self.link);
         self.note(|| {
             let namespace = namespace?;
-            in_time(PATIENCE, move || walk_one(&namespace, &link))
+            in_time(NAMESPACE_TIME_MAX, move || walk_one(&namespace, &link))
         });
     }
 
@@ -281,10 +274,10 @@ impl Walker {
     }
 }
 
-/// Runs `work` in a thread of its own. If `work` has not ended after `patience`, the thread is left
+/// Runs `work` in a thread of its own. If `work` has not ended after `limit`, the thread is left
 /// behind: a thread that waits for a socket's lock cannot be stopped.
 fn in_time(
-    patience: Duration,
+    limit: Duration,
     work: impl FnOnce() -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
     let (sender, receiver) = mpsc::channel();
@@ -292,9 +285,9 @@ fn in_time(
         // An error means that nobody waits for the outcome any more.
         let _ = sender.send(work());
     })?;
-    let outcome = receiver.recv_timeout(patience);
+    let outcome = receiver.recv_timeout(limit);
     if let Err(RecvTimeoutError::Timeout) = outcome {
-        let text = format!("its sockets could not be visited within {patience:?}");
+        let text = format!("its sockets could not be visited within {limit:?}");
         return Err(io::Error::new(io::ErrorKind::TimedOut, text));
     }
     thread.join().map_err(|_| io::Error::other("the walking thread panicked"))?;

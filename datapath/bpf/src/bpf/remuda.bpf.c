@@ -92,10 +92,10 @@ static __always_inline u32 take_free_slot(struct sock *sk, u64 now_ns)
 	return generation << REMUDA_SLOT_BITS | index;
 }
 
-/* A socket that was not connected when a former agent ended, or whose namespace has the former
- * agent's ops as default, still runs those ops, and their init is this program of the former agent.
- * Asking for the name again finds the ops of the agent that runs now, whose init begins the flow.
- * For a socket that already runs those, the kernel changes nothing.
+/* A socket can run the ops of an agent that has ended: the socket was not connected at that time,
+ * or its namespace has those ops as default. Then this program belongs to the former agent. It asks
+ * the kernel for our name again, finds the ops of the agent that runs now, and their init begins
+ * the flow. If no agent has replaced ours, the kernel keeps the ops.
  */
 static __always_inline bool moved_to_live_ops(struct sock *sk)
 {
