@@ -29,13 +29,13 @@ const LINKS_PER_PROCESS: usize = 4_096;
 /// The most links of all processes of one user, other than root, that a search reads.
 const LINKS_PER_USER: usize = 65_536;
 /// The most namespaces that are taken from the processes of one user, other than root, so that a
-/// user who makes many does not hide those of the others. The walk through a namespace takes 8 ms on
-/// a host with 262,144 buckets of TCP sockets.
+/// user who makes many does not hide those of the others. The walk through a namespace takes 8 ms
+/// on a host with 262,144 buckets of TCP sockets.
 const NAMESPACES_PER_USER: usize = 512;
 /// The most namespaces that one search finds.
 const NAMESPACES_MAX: usize = 4_096;
-/// The longest that a walk waits for one namespace. The iterator locks each socket, and a process can
-/// hold the lock of its own socket for ever.
+/// The longest that a walk waits for one namespace. The iterator locks each socket, and a process
+/// can hold the lock of its own socket for ever.
 const NAMESPACE_TIME_MAX: Duration = Duration::from_secs(1);
 /// After this many namespaces that did not end in time, a walk leaves out the others.
 const STUCK_MAX: usize = 3;
