@@ -69,7 +69,8 @@ build() {
 
 lint() {
 	say "clippy, ruff, mypy, stubtest"
-	cargo clippy --profile "$PROFILE" --package remuda-python --features python --all-targets --quiet -- -D warnings
+	cargo clippy --profile "$PROFILE" --package remuda-python --features python --all-targets \
+		--quiet -- -D warnings
 	"$VENV/bin/ruff" check --quiet "${ALL[@]}"
 	"$VENV/bin/ruff" format --check --quiet "${ALL[@]}"
 	quietly "$VENV/bin/mypy" --cache-dir target/mypy

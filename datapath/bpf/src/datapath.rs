@@ -1,16 +1,18 @@
 //! The datapath as the agent sees it: it takes orders and gives events. [`crate::messages`] does
 //! the same with CCP messages, for an agent in another process.
 
-use crate::broker::{Client, Registered, Unreached};
+use crate::broker::{Client, Unreached};
 use crate::cgroups::CgroupChange;
 use crate::destinations::{Destinations, RememberedStart};
 use crate::error::tried;
 use crate::kernel::Mapped;
-use crate::layout::{self, NAME_BYTES, Shared};
+use crate::layout::{self, Shared};
 use crate::maps::{Map, Ring};
 use crate::natives::{self, Natives};
-use crate::privileged::{Handles, Plan, Privileged, Privileges, Started, Walked, fixed_name};
+use crate::privileged::Privileged;
+use crate::privileges::{Handles, Privileges, Registered, Started, Walked};
 use crate::reconcile::{Announced, Walk};
+use crate::settings::{Plan, Settings, fixed_name};
 use crate::slots::{Run, Slots};
 use crate::sockets::Sockets;
 use crate::{Error, announce};
@@ -23,47 +25,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{read_volatile, write_volatile};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How many records one drain takes, so that a flood of reports cannot keep the agent from its
 /// heartbeat.
 pub const DRAIN_RECORDS_MAX: usize = 256;
-
-/// How to load the datapath.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The name sockets ask for with `TCP_CONGESTION`; 1 to 15 characters.
-    pub name: String,
-    /// The kernel's own algorithm that flows go back to when the agent leaves.
-    pub native: String,
-    /// When the last heartbeat is older than this, flows enter fallback.
-    pub heartbeat_timeout: Duration,
-    /// The largest window, in segments.
-    pub cwnd_max_pkts: u32,
-    /// The largest pacing rate, in bytes per second.
-    pub rate_max_bytes_per_sec: u64,
-    /// Initial window, in segments, of flows taken over by cgroup; `None` leaves the kernel's.
-    pub initial_cwnd_pkts: Option<u32>,
-    /// The most flows at once, 1 to [`FLOWS_MAX`]. Any further flow runs Reno in the kernel.
-    pub flows_max: u32,
-    /// How many destinations may be remembered; 0 counts as 1.
-    pub destinations_max: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            name: "remuda".to_owned(),
-            native: "cubic".to_owned(),
-            heartbeat_timeout: Duration::from_millis(150),
-            cwnd_max_pkts: 100_000,
-            rate_max_bytes_per_sec: 12_500_000_000,
-            initial_cwnd_pkts: None,
-            flows_max: 8_192,
-            destinations_max: 32_768,
-        }
-    }
-}
 
 struct Installed {
     program: Program,
@@ -102,16 +67,6 @@ pub struct Datapath {
     greeted: bool,
     flows_max: u32,
     name: String,
-}
-
-/// Checks that `name` can name an algorithm: 1 to 15 printable characters. The kernel cuts longer
-/// names.
-pub fn check_name(name: &str) -> Result<(), Error> {
-    let fits = !name.is_empty() && name.len() < NAME_BYTES;
-    if fits && name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Ok(());
-    }
-    Err(Error::Name(name.to_owned()))
 }
 
 impl Datapath {
@@ -184,7 +139,7 @@ impl Datapath {
         self.privileges.release()
     }
 
-    /// Takes that back.
+    /// Takes back what [`Self::release`] took out.
     pub fn retain(&mut self, registered: Registered) {
         self.privileges.retain(registered);
     }
@@ -212,8 +167,8 @@ impl Datapath {
         self.privileges.adopt()
     }
 
-    /// Gives every flow back to the kernel's own algorithm, after the host's default. The flows for which the kernel refused
-    /// the change stay in the datapath's fallback.
+    /// Gives every flow back to the kernel's own algorithm, after the host's default. The flows for
+    /// which the kernel refused the change stay in the datapath's fallback.
     pub fn let_go(&mut self) -> Result<Walked, Error> {
         self.privileges.let_go()
     }

@@ -115,6 +115,7 @@ pub struct Ring {
 // &mut self alone.
 unsafe impl Send for Ring {}
 
+// SAFETY: libbpf calls it during `Ring::take` alone, with the pointer that `Ring::new` gave.
 unsafe extern "C" fn push(
     records: *mut libc::c_void,
     data: *mut libc::c_void,

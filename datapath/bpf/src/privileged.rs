@@ -2,10 +2,9 @@
 //! algorithm, attach to cgroups, visit the sockets of other network namespaces, and set the host's
 //! default algorithm.
 //!
-//! A [`crate::Datapath`] has one in its own process ([`Privileged`]), or asks a broker
-//! ([`crate::broker`]).
+//! A [`crate::Datapath`] has one in its own process, or asks a broker ([`crate::broker`]).
 
-use crate::broker::Registered;
+use crate::Error;
 use crate::cgroups::{CgroupChange, Cgroups};
 use crate::default_algorithm::DefaultAlgorithm;
 use crate::error::tried;
@@ -14,8 +13,9 @@ use crate::layout::{self, Config, FLOWS_MAX, NAME_BYTES, Shared};
 use crate::maps::read_only;
 use crate::namespaces::{self, Finder};
 use crate::native;
+use crate::privileges::{Handles, MAPS, Privileges, Started, Walked};
+use crate::settings::{Plan, Settings, fixed_name};
 use crate::splice::splice;
-use crate::{Error, Settings, check_name};
 use libbpf_rs::{
     ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut,
 };
@@ -23,111 +23,10 @@ use remuda_wire::{Program, ToDatapath};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr::{read_volatile, write_volatile};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/remuda.bpf.o"));
-
-/// The maps that a datapath reads and writes, by their names, in the order of [`Handles::maps`].
-const MAPS: [&str; 8] = [
-    "remuda_slots",
-    "remuda_infos",
-    "remuda_shared",
-    "remuda_events",
-    "remuda_reports",
-    "remuda_free",
-    "remuda_destinations",
-    "remuda_flows",
-];
-
-/// What is loaded and attached at a start.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    pub settings: Settings,
-    /// The directories of the cgroups whose new sockets are taken over.
-    pub cgroups: Vec<PathBuf>,
-    /// Whether the algorithm becomes the default of this network namespace.
-    pub takes_default: bool,
-}
-
-/// What a start found on the host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Started {
-    /// How many flows of a former agent were taken over.
-    pub adopted: u64,
-    /// A former agent had left itself as the host's default; this is the default now.
-    pub mended: Option<String>,
-    /// What did not succeed and did not keep the datapath from its start.
-    pub warnings: Vec<String>,
-}
-
-/// The outcome of a walk over the sockets of every network namespace.
-#[derive(Debug, Default)]
-pub struct Walked {
-    /// The number of flows that changed their algorithm.
-    pub changed: u64,
-    /// The number of flows for which the kernel refused the change.
-    pub refused: u64,
-    /// [`Error::Namespaces`] if some namespaces were not walked to the end: a user can make the
-    /// walk through a namespace fail, and the flows of all others have changed.
-    pub missed: Option<Error>,
-}
-
-/// What a datapath needs of a loaded object.
-#[derive(Debug)]
-pub struct Handles {
-    /// Slots, descriptions, counters, both rings, free slots, destinations, and the flows' storage.
-    pub maps: [OwnedFd; MAPS.len()],
-    /// The name for `TCP_CONGESTION`.
-    pub name: String,
-    /// Whether the kernel accepted the iterator over the flows.
-    pub can_look: bool,
-}
-
-impl Handles {
-    /// How many maps there are.
-    pub const MAPS: usize = MAPS.len();
-}
-
-/// What a datapath asks of whoever has the privileges.
-pub trait Privileges: Send {
-    /// Registers the algorithm.
-    fn attach(&mut self) -> Result<(), Error>;
-    /// See [`crate::Datapath::attach_cgroup`].
-    fn attach_cgroup(&mut self, cgroup: &Path) -> Result<CgroupChange, Error>;
-    /// See [`crate::Datapath::follow_cgroups`].
-    fn follow_cgroups(&mut self) -> Result<Vec<CgroupChange>, Error>;
-    /// See [`crate::Datapath::adopt`].
-    fn adopt(&mut self) -> Result<Walked, Error>;
-    /// See [`crate::Datapath::let_go`].
-    fn let_go(&mut self) -> Result<Walked, Error>;
-    /// Checks, compiles and loads the program of an `INSTALL`. Returns its index in the jump table.
-    fn install(&mut self, message: &[u8]) -> Result<u32, Error>;
-    /// The link of the iterator over the flows.
-    fn looker(&mut self) -> Result<OwnedFd, Error>;
-    /// Changes the algorithm of the flows in these network namespaces as their slots say.
-    fn recall(&mut self, namespaces: &HashSet<u32>, now_ns: u64) -> Result<(), Error>;
-    /// Checks that the kernel has an algorithm, and loads its module.
-    fn check_native(&mut self, name: &str) -> Result<(), Error>;
-    /// Whether whoever had the privileges is gone: nothing more can be asked.
-    fn are_lost(&self) -> bool {
-        false
-    }
-    /// Takes out what keeps the algorithm registered if the broker goes.
-    fn release(&mut self) -> Registered {
-        Registered::default()
-    }
-    /// Takes that back.
-    fn retain(&mut self, _registered: Registered) {}
-    /// The descriptor of the BPF program at an index of the jump table, if it is in this process.
-    fn program(&self, _index: u32) -> Option<BorrowedFd<'_>> {
-        None
-    }
-    /// The BPF program that runs at every ACK, if it is in this process.
-    fn dispatcher(&self) -> Result<BorrowedFd<'_>, Error> {
-        Err(Error::Template("the program is in another process"))
-    }
-}
 
 struct Loaded {
     program: Program,
@@ -155,13 +54,6 @@ pub struct Privileged {
 // SAFETY: libbpf's objects are not tied to a thread; everything here is used through &mut self, and
 // what the kernel shares is accessed by volatile operations.
 unsafe impl Send for Privileged {}
-
-pub(crate) fn fixed_name(name: &str) -> Result<[u8; NAME_BYTES], Error> {
-    check_name(name)?;
-    let mut fixed = [0; NAME_BYTES];
-    fixed[..name.len()].copy_from_slice(name.as_bytes());
-    Ok(fixed)
-}
 
 fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
     let name = fixed_name(&settings.name)?;

@@ -1,9 +1,9 @@
 //! The agent's end.
 
-use super::frame::{self, DESCRIPTORS_MAX, Request, StartReply};
+use super::frame::{self, DESCRIPTORS_MAX, Received, Request, StartReply};
 use crate::Error;
 use crate::cgroups::CgroupChange;
-use crate::privileged::{Handles, Privileges, Started, Walked};
+use crate::privileges::{Handles, MAPS, Privileges, Registered, Started, Walked};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -37,11 +37,6 @@ pub struct Unreached {
     /// What was handed to [`Client::reconnect`], if the broker was not asked for a start.
     pub registered: Registered,
 }
-
-/// What keeps the algorithm registered, and cgroups attached, while there is no broker.
-#[derive(Debug, Default)]
-#[expect(dead_code, reason = "the descriptors only have to stay open")]
-pub struct Registered(Vec<OwnedFd>);
 
 impl Client {
     /// Connects to the broker at `path`, and has it load and attach everything.
@@ -79,18 +74,14 @@ impl Client {
         let reply = StartReply::parse(frame::answer(&packet, what)?);
         let StartReply { name, can_look, started } = reply.ok_or_else(|| frame::strange(what))?;
         let mut fds = fds.into_iter();
-        let maps = fds.by_ref().take(Handles::MAPS).collect::<Vec<OwnedFd>>();
+        let maps = fds.by_ref().take(MAPS.len()).collect::<Vec<OwnedFd>>();
         let maps = maps.try_into().map_err(|_| frame::strange(what))?;
         self.table = Some(fds.next().ok_or_else(|| frame::strange(what))?);
         self.registered = Registered(fds.collect());
         Ok((self, Handles { maps, name, can_look }, started))
     }
 
-    fn ask(
-        &mut self,
-        request: &Request<'_>,
-        limit: Duration,
-    ) -> Result<(Vec<u8>, Vec<OwnedFd>), Error> {
+    fn ask(&mut self, request: &Request<'_>, limit: Duration) -> Result<Received, Error> {
         let asked = self.exchange(request, limit);
         if asked.is_err() {
             // A late reply would be taken for that of the next request.
@@ -99,11 +90,7 @@ impl Client {
         asked.map_err(|source| Error::NoBroker { path: self.path.clone(), source })
     }
 
-    fn exchange(
-        &self,
-        request: &Request<'_>,
-        limit: Duration,
-    ) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    fn exchange(&self, request: &Request<'_>, limit: Duration) -> io::Result<Received> {
         if self.is_lost {
             return Err(io::ErrorKind::NotConnected.into());
         }

@@ -4,7 +4,7 @@
 //! A request is a byte that names its kind and, after it, what it is about. A reply is a byte that
 //! is 0, or 1 if it is an error, and then the answer, or the error as text.
 
-use crate::privileged::{Started, Walked};
+use crate::privileges::{Started, Walked};
 use crate::{Error, layout::NAME_BYTES};
 use rustix::io::Errno;
 use rustix::net::{
@@ -177,12 +177,12 @@ pub fn send(socket: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> Re
     sendmsg(socket, &[IoSlice::new(packet)], &mut ancillary, flags).map(|_| ())
 }
 
+/// A packet, and the descriptors that came with it.
+pub type Received = (Vec<u8>, Vec<OwnedFd>);
+
 /// Takes one packet, and at most so many descriptors; the kernel closes others. An empty packet
 /// means that the other end is gone. `None`: the packet, or what it carried, did not fit.
-pub fn receive(
-    socket: BorrowedFd<'_>,
-    descriptors_max: usize,
-) -> Result<Option<(Vec<u8>, Vec<OwnedFd>)>, Errno> {
+pub fn receive(socket: BorrowedFd<'_>, descriptors_max: usize) -> Result<Option<Received>, Errno> {
     let mut packet = vec![0; PACKET_BYTES_MAX];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let bytes = if descriptors_max == 0 { 0 } else { room.len() };

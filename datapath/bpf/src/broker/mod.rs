@@ -14,5 +14,5 @@ mod client;
 mod frame;
 mod server;
 
-pub use client::{Client, Registered, Unreached};
+pub use client::{Client, Unreached};
 pub use server::{Broker, Notice, Patience};

@@ -1,7 +1,9 @@
 //! The broker's end.
 
 use super::frame::{self, DESCRIPTORS_MAX, Request, StartReply};
-use crate::privileged::{Plan, Privileged, Privileges, Walked};
+use crate::privileged::Privileged;
+use crate::privileges::{Privileges, Walked};
+use crate::settings::Plan;
 use crate::{CgroupChange, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
