@@ -12,7 +12,7 @@ use crate::memory::Keeper;
 use crate::run_dir::{self, RunDir};
 use crate::run_loop::RunLoop;
 use crate::samples::SampleKeeper;
-use crate::{Error, Setup, application, clock, control, programs, service};
+use crate::{Error, Setup, application, clock, control, programs, reload, service};
 use remuda_bpf::{Datapath, Plan, Settings, Started};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs;
@@ -60,6 +60,7 @@ pub fn run_until(
     let _applications = applications
         .map(|path| application::serve(path?, Arc::clone(&host), sockets))
         .transpose()?;
+    let _reloader = reload::start(&setup, &host)?;
     lock(&host).record(&Event::Started {
         version: env!("CARGO_PKG_VERSION"),
         default: config.agent.default.clone(),

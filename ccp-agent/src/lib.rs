@@ -29,6 +29,7 @@ pub mod memory;
 pub mod online;
 pub mod prefer;
 pub mod programs;
+pub mod reload;
 pub mod run_dir;
 pub mod run_loop;
 pub mod samples;
