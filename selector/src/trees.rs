@@ -432,7 +432,11 @@ mod tests {
     fn what_breaks_a_rule_is_refused_and_named() {
         let cases = [
             ("/learner/gradient_booster/name", json!("dart"), "it must be gbtree"),
-            ("/learner/objective/name", json!("multi:softprob"), "must be a regression without a link"),
+            (
+                "/learner/objective/name",
+                json!("multi:softprob"),
+                "must be a regression without a link",
+            ),
             ("/learner/objective/name", json!("reg:logistic"), "regression without a link"),
             ("/learner/objective/name", json!("reg:gamma"), "regression without a link"),
             ("/learner/objective/name", json!("reg:tweedie"), "regression without a link"),
