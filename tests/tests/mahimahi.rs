@@ -278,7 +278,7 @@ fn a_shell_takes_a_block_that_the_host_does_not_use() {
         return;
     }
     let _alone = exclusive();
-    const BASE: &str = "ip link set lo up; ip link add d0 type dummy; ip link set d0 up";
+    const BASE: &str = "ip link set lo up; ip tuntap add d0 mode tun; ip link set d0 up";
     const SHELL: &str = "mm-delay 1 bash -c 'echo $MAHIMAHI_BASE'";
     for (set_up, want) in [
         ("true", "100.64.0.1"),
@@ -313,7 +313,7 @@ fn a_host_that_uses_every_block_is_told_which_and_what_to_do() {
     }
     let _alone = exclusive();
     let output = in_a_namespace(
-        "ip link add d0 type dummy; ip link set d0 up; ip addr add 10.0.0.1/24 dev d0
+        "ip tuntap add d0 mode tun; ip link set d0 up; ip addr add 10.0.0.1/24 dev d0
          ip route add 100.64.0.0/11 dev d0; ip route add 100.96.0.0/11 dev d0
          mm-delay 1 true",
     );

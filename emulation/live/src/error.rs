@@ -34,9 +34,9 @@ pub enum Error {
     /// The namespace itself uses addresses of every block that no other shell has.
     #[error(
         "no addresses left for a shell here: each shell takes a block of 100.64.0.0/10; this \
-         network namespace has addresses or routes in {used} blocks, such as {example}, and running \
-         shells hold {held}; remove such a route, or start the shell in a network namespace without \
-         it: unshare --net COMMAND"
+         network namespace has addresses or routes in {used} blocks, such as {example}, and \
+         running shells hold {held}; remove such a route, or start the shell in a network \
+         namespace without it: unshare --net COMMAND"
     )]
     BlocksInUse {
         /// How many blocks the namespace uses itself.

@@ -9,9 +9,10 @@
 //! this one.
 
 mod series;
+mod series_error;
 mod table;
 
-pub use series::SeriesError;
+pub use series_error::SeriesError;
 
 use crate::time::Nanos;
 use std::fmt;
@@ -86,9 +87,9 @@ pub enum TraceError {
     },
     /// Lines of two numbers, in a file whose name does not end in `.csv`.
     #[error(
-        "{name}:{line}: `{text}` has two columns, as a series of seconds and Mbit/s has (Pensieve's \
-         form), and each line of Mahimahi's form is one integer, in milliseconds; if it is such a \
-         series, name the file .csv"
+        "{name}:{line}: `{text}` has two columns, as a series of seconds and Mbit/s has \
+         (Pensieve's form), and each line of Mahimahi's form is one integer, in milliseconds; if \
+         it is such a series, name the file .csv"
     )]
     TwoColumns { name: String, line: usize, text: String },
     /// The series of rates breaks a rule.

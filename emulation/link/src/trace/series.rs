@@ -16,36 +16,16 @@
 //! another packet; a part of a packet carries over to the next rate. The first moment counts as 0.
 //! The round ends with the series, and has an opportunity there.
 
+use super::series_error::{SeriesError, refuse};
 use super::{OPPORTUNITY_BYTES, TIMESTAMP_MS_MAX, TUN_HEADER_BYTES, Trace, table};
 use serde::Deserialize;
 use serde_json::Value;
-use std::fmt;
 
 /// The largest number of opportunities in a round: hours at a gigabit.
 const OPPORTUNITIES_MAX: f64 = 100e6;
 const MBIT_PER_SEC_MAX: f64 = 100_000.0;
 /// The year 5138, as seconds since 1970. Later moments are milliseconds or less.
 const AT_S_MAX: f64 = 1e11;
-
-/// A rule that a series breaks, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeriesError {
-    /// The line, counted from 1; or the position in a list, counted from 0.
-    pub place: String,
-    pub rule: String,
-}
-
-impl fmt::Display for SeriesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.rule)
-    }
-}
-
-impl std::error::Error for SeriesError {}
-
-pub(super) fn refuse(place: impl fmt::Display, rule: impl Into<String>) -> SeriesError {
-    SeriesError { place: place.to_string(), rule: rule.into() }
-}
 
 /// Rates in Mbit/s, each from its moment in seconds, and the end.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@
 //! quantity nor a unit is taken in the order seconds, Mbit/s. A name with another unit, such as
 //! `time_ms`, is refused: the file would be read as another trace.
 
-use super::series::{SeriesError, refuse};
+use super::series_error::{SeriesError, refuse};
 
 /// Names that say a time, and units of it that are seconds.
 const TIME_WORDS: [&str; 12] = [
@@ -121,7 +121,6 @@ enum Says {
     Rate,
     /// A unit that is neither seconds nor Mbit/s.
     OtherUnit,
-    /// No name.
     Nothing,
     /// A name in which no word is known.
     Unknown,
