@@ -1,5 +1,6 @@
 //! `remuda quic-serve` and `remuda quic-get`
 
+use crate::output::visible_name;
 use crate::stop::stop_flag;
 use crate::{Failure, RunDirArgs};
 use clap::{Args, ValueEnum};
@@ -78,6 +79,7 @@ impl ServeArgs {
 
 fn line(served: &Served) -> String {
     let Served { remote, file, elapsed, sent } = served;
+    let file = visible_name(file);
     match sent {
         Ok((bytes, sha256)) => {
             format!("{file} to {remote}: {}, sha256 {sha256}", amount(*bytes, *elapsed))
