@@ -216,7 +216,7 @@ def test_a_dict_may_have_numbers_and_arrays_of_numpy() -> None:
     table["flows"][0]["route"] = np.array(["down"])
     assert remuda.Scenario.from_dict(table) == remuda.Scenario.from_dict(plain)
     assert remuda.run(table, seed=np.int64(5)) == remuda.run(plain, seed=5)
-    for bad in (np.longdouble(1), np.datetime64("2020-01-01"), np.complex64(1j)):
+    for bad in (np.datetime64("2020-01-01"), np.complex64(1j), np.array([[1, 2]])):
         table["duration_s"] = bad
-        with pytest.raises(ValueError, match=r"`scenario\.duration_s`"):
+        with pytest.raises(ValueError, match="duration_s"):
             remuda.run(table)
