@@ -47,7 +47,8 @@ pub fn run_until(
     let host = Arc::new(Mutex::new(Host::new(setup.clone(), Box::new(log))));
     let keeper = Keeper::start(&config, &host);
     let samples = SampleKeeper::start(&config, &host);
-    let unix = UnixEnd::bind(&run_dir::datapath_socket(run_dir.path()))?;
+    let socket = run_dir::datapath_socket(run_dir.path());
+    let unix = UnixEnd::bind_for(&socket, &config.agent.datapath_users)?;
     let bpf = open_bpf(&config, &host)?;
     let sockets = bpf.as_ref().map(BpfEnd::sockets);
     let module = config.agent.module.then(|| ModuleEnd::new(Path::new(DEVICE)));
