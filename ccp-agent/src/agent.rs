@@ -12,7 +12,7 @@ use crate::memory::Keeper;
 use crate::run_dir::{self, RunDir};
 use crate::run_loop::RunLoop;
 use crate::samples::SampleKeeper;
-use crate::{Error, Setup, application, clock, control, programs};
+use crate::{Error, Setup, application, clock, control, nofile, programs};
 use remuda_bpf::{CgroupChange, Datapath, DefaultAlgorithm, Settings, Walked};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::Path;
@@ -39,6 +39,7 @@ pub fn run_until(
     let setup = setup.into();
     setup.validate()?;
     let config = setup.config.clone();
+    nofile::raise();
     programs::ours()?; // a program that breaks a rule is an error now, not at a READY
     let run_dir = RunDir::take(&config.agent.run_dir)?;
     let log_path = run_dir::event_log(run_dir.path());

@@ -97,6 +97,24 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The control socket of an agent of another user.
+    #[error(
+        "{path}: only root and the agent's own user may ask the agent\n\
+         fix: run this command as root or as that user"
+    )]
+    NotAllowed { path: String },
+    /// The agent exists and does not answer.
+    #[error(
+        "{path}: the agent (process {pid}) has not answered within {limit_s} s\n\
+         fix: `kill -CONT {pid}` if it is stopped; else `kill -KILL {pid}` and start it again: its \
+         flows run Reno until then"
+    )]
+    Hangs {
+        path: String,
+        /// The agent's process id; 0 if unknown.
+        pid: i32,
+        limit_s: u64,
+    },
     /// The agent refused a request.
     #[error("{0}")]
     Refused(String),

@@ -9,6 +9,7 @@ use crate::host::Host;
 use crate::ipc::{DATAPATHS, Datapaths};
 use crate::lock::lock;
 use crate::memory::InKernel;
+use crate::trouble::Trouble;
 use crate::waiter::Waiter;
 use std::io;
 use std::sync::Mutex;
@@ -56,6 +57,8 @@ pub struct RunLoop<'a> {
     wake_us: Option<u64>,
     /// What the BPF datapath has of what is remembered.
     in_kernel: InKernel,
+    /// Of giving the BPF datapath what is remembered.
+    trouble: Trouble,
 }
 
 impl<'a> RunLoop<'a> {
@@ -72,6 +75,7 @@ impl<'a> RunLoop<'a> {
             looked_ns: 0,
             wake_us: None,
             in_kernel: InKernel::default(),
+            trouble: Trouble::default(),
         })
     }
 
@@ -144,10 +148,20 @@ impl<'a> RunLoop<'a> {
     /// True: there is more to do at once.
     fn remember(&mut self, now_ns: u64) -> bool {
         let Some(bpf) = &mut self.datapaths.bpf else { return false };
-        self.in_kernel.follow(bpf.bpf(), self.host, now_ns).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the kernel does not get what is remembered");
-            false
-        })
+        match self.in_kernel.follow(bpf.bpf(), self.host, now_ns) {
+            Ok(has_more) => {
+                if let Some(times) = self.trouble.over() {
+                    tracing::warn!(times, "the kernel gets what is remembered again");
+                }
+                has_more
+            }
+            Err(error) => {
+                if let Some(times) = self.trouble.again(now_ns) {
+                    tracing::warn!(%error, times, "the kernel does not get what is remembered");
+                }
+                false
+            }
+        }
     }
 
     fn end(mut self) -> LetGo {

@@ -4,7 +4,9 @@ use crate::events::{Event, Recorder};
 use nix::sys::socket::{ControlMessage, connect, recv, sendmsg};
 use std::io::{IoSlice, Read};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 struct Nobody;
 
