@@ -420,7 +420,7 @@ impl Agent for Host {
                 self.ordering(datapath, peer, |host, orders| {
                     is_known = host.report(&key(report.sid), &report, Now { now_us, orders });
                 });
-                // A full datapath has flows that are not taken; it would announce all of them again.
+                // A full datapath would only announce the flows that are not taken.
                 if !is_known && !self.peers.is_full(peer) {
                     datapath.resync(peer);
                 }

@@ -57,7 +57,7 @@ pub struct RunLoop<'a> {
     wake_us: Option<u64>,
     /// What the BPF datapath has of what is remembered.
     in_kernel: InKernel,
-    /// Of giving the BPF datapath what is remembered.
+    /// Failures to give the BPF datapath what is remembered, for warnings.
     trouble: Trouble,
 }
 

@@ -4,9 +4,8 @@
 //! socket descriptor (`request`) and gets one answer. A user may set a preference only for sockets
 //! that this user created, and root for all sockets. The descriptor identifies the socket;
 //! addresses and numbers could be guessed, so they are not accepted. Each client has a thread of
-//! its own, so a client that hangs delays no report. The number of threads and requests of a user is
-//! limited (`pace`), and so is the time that closing a client and its descriptor takes
-//! ([`crate::client`]).
+//! its own, so a client that hangs delays no report. The threads and requests of a user are limited
+//! in number (`pace`), and closing a client and its descriptor in time ([`crate::client`]).
 
 mod pace;
 mod request;

@@ -33,7 +33,7 @@ pub struct Passed {
 /// Why a message has not passed exactly one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// None, or several.
+    /// No descriptor came, or several.
     Number,
     /// One came, and this process has no descriptor left for it.
     NoDescriptorLeft,

@@ -1,7 +1,6 @@
 //! The client's side of the control socket.
 
-use super::serve::CLIENT_TIMEOUT;
-use super::{Answer, Request};
+use super::request::{Answer, CLIENT_TIMEOUT, Request};
 use crate::error::on;
 use crate::{Error, run_dir};
 use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};

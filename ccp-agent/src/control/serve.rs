@@ -1,12 +1,12 @@
 //! The agent's side of the control socket.
 //!
 //! Clients have threads of their own. They hold the host's lock only to copy state or to note an
-//! order, so a slow or hostile client delays no report. Root and the agent's own user have places of
-//! their own, so neither can keep the other one out. A client keeps its place while it makes the
-//! agent wait, but not for long: each request and each answer has a deadline, and a new client takes
-//! the place of the one that the agent has waited for longest.
+//! order, so a slow or hostile client delays no report. Root and the agent's own user have places
+//! of their own, so neither can keep the other one out. A client that makes the agent wait keeps
+//! its place for a short time only: each request and each answer has a deadline, and a new client
+//! takes the place of the client that the agent has waited for longest.
 
-use super::{Answer, Request, answer, refused};
+use super::request::{Answer, CLIENT_TIMEOUT, Request, answer, refused};
 use crate::client::{accept_all, close, refuse_descriptors};
 use crate::error::on;
 use crate::host::Host;
@@ -25,14 +25,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
 
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// Clients of one user at once: of root, and of the agent's own user.
 const CLIENTS_OF_USER_MAX: usize = 16;
-/// The time that a client has to send its next request, and to take an answer. The agent then hangs
-/// up.
-pub(super) const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 const ROOT: u32 = 0;
 
 /// Serves clients until the process ends. Requests wait until `ready` has a value. The socket lies
@@ -273,6 +269,7 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
+    use std::time::Duration;
 
     fn pair() -> (OwnedFd, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");

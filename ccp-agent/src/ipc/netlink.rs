@@ -63,7 +63,7 @@ pub struct NetlinkEnd {
     strangers: Strangers,
     /// How often the socket was full since the last look, so that messages were lost.
     overruns: u64,
-    /// Of receiving.
+    /// Failures to receive, for warnings.
     trouble: Trouble,
     buffer: Vec<u8>,
     /// Room to write an order in.

@@ -49,7 +49,7 @@ pub struct UnixEnd {
     /// Room to write an order in.
     out: Vec<u8>,
     beaten_ns: u64,
-    /// Of receiving.
+    /// Failures to receive, for warnings.
     trouble: Trouble,
 }
 

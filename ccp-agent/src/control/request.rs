@@ -1,0 +1,260 @@
+//! Requests of the control socket, their answers, and how the agent finds an answer.
+
+use crate::author::{AuthorArm, Authors};
+use crate::clock;
+use crate::flow::Row;
+use crate::host::{Counts, Host, Target};
+use crate::lock::lock;
+use crate::online::{Online, Report, hosted};
+use crate::prefer::{self, Order};
+use crate::{Error, catalogue, programs};
+use remuda_algorithms::Slot;
+use remuda_selector::antelope::memory::{self, Network};
+use remuda_selector::antelope::model::Model;
+use remuda_selector::antelope::policy::MODEL;
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The time that a client has to send its next request, and to take an answer. The agent then hangs
+/// up. A client waits this long for an answer.
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A request. Variants without fields still have braces: only then does serde refuse unknown keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    Flows {},
+    /// Gives some flows another arm or policy.
+    Set {
+        target: Target,
+        to: String,
+    },
+    /// Sets the preference of some flows.
+    Prefer {
+        order: Order,
+    },
+    /// Lists the preferences in force.
+    Preferences {},
+    /// Removes one preference set by `Prefer`, or all.
+    PreferNoMore {
+        /// The number of the order; `None` removes all orders.
+        order: Option<u32>,
+    },
+    /// Lists the arms with their programs, and the policies.
+    Programs {},
+    Status {},
+    Memory {},
+    Forget {
+        /// Destinations in this network; `None` means all.
+        #[serde(default)]
+        of: Option<Network>,
+    },
+    /// Sets the initial window of flows to a destination.
+    InitialCwnd {
+        /// An address, or a network of 24 (IPv4) or 56 (IPv6) bits.
+        of: Network,
+        /// In segments; 0 removes the setting.
+        pkts: u32,
+    },
+    /// Shows Antelope's model and how well it predicts.
+    Model {},
+    /// Puts the previous model back in force.
+    ModelBack {},
+    /// Puts the configured or shipped model back in force.
+    ModelBase {},
+}
+
+/// One arm and its program, for display.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramRow {
+    pub arm: String,
+    /// One line that describes the arm.
+    pub summary: String,
+    pub program: String,
+    /// The most instructions that the program runs for one ACK.
+    pub instructions: usize,
+    /// The number of fields in a report.
+    pub fields: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    pub pid: u32,
+    /// The arm or policy that drives new flows.
+    pub default: String,
+    /// The name that sockets select with `TCP_CONGESTION`.
+    pub name: String,
+    pub flows: usize,
+    pub counts: Counts,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    Flows {
+        /// In the order in which the flows started.
+        flows: Vec<Row>,
+    },
+    Set {
+        /// How many running flows change.
+        flows: usize,
+    },
+    Preferred {
+        order: u32,
+        /// How many running flows follow this order now.
+        flows: usize,
+    },
+    Preferences {
+        /// The first one that matches a flow counts.
+        preferences: Vec<prefer::Row>,
+    },
+    PreferredNoMore {
+        /// How many orders were removed.
+        orders: usize,
+        /// How many running flows have another preference now.
+        flows: usize,
+    },
+    Programs {
+        programs: Vec<ProgramRow>,
+        policies: Vec<(String, String)>,
+    },
+    Status(Box<Status>),
+    Memory {
+        /// The most recently used first.
+        destinations: Vec<memory::Row>,
+    },
+    Forgot {
+        /// How many addresses and networks were deleted.
+        destinations: usize,
+    },
+    InitialCwndSet {},
+    /// To `Model`, `ModelBack` and `ModelBase`.
+    Model(Box<Report>),
+    /// The request was refused or failed.
+    Error {
+        /// The reason, and the fix where there is one.
+        error: String,
+    },
+}
+
+/// The built-in arms with their programs.
+pub fn program_rows() -> Result<Vec<ProgramRow>, Error> {
+    remuda_algorithms::arms()
+        .iter()
+        .map(|arm| {
+            let (instructions, fields) = programs::size(arm.program, arm.program_text)?;
+            Ok(ProgramRow {
+                arm: arm.name.to_owned(),
+                summary: arm.summary.to_owned(),
+                program: arm.program.0.to_owned(),
+                instructions,
+                fields,
+            })
+        })
+        .collect()
+}
+
+/// The arms of authors, each with the program that a flow starts with.
+pub fn authored_rows(authors: &Authors) -> Vec<ProgramRow> {
+    let row = |arm: &Arc<AuthorArm>| {
+        let program = arm.programs().first()?;
+        let (instructions, fields) = program.compiled.size();
+        Some(ProgramRow {
+            arm: arm.info.name.to_owned(),
+            summary: arm.info.summary.to_owned(),
+            program: program.id.0.to_owned(),
+            instructions,
+            fields,
+        })
+    };
+    authors.arms().iter().filter_map(row).collect()
+}
+
+/// Name and one-line description of each policy.
+pub fn policy_rows() -> Vec<(String, String)> {
+    remuda_selector::POLICIES
+        .iter()
+        .map(|policy| (policy.name.to_owned(), policy.summary.to_owned()))
+        .collect()
+}
+
+pub fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
+    Ok(match request {
+        Request::Flows {} => Answer::Flows { flows: lock(host).rows() },
+        Request::Set { target, to } => {
+            // Before the lock: to ask the kernel for an algorithm may load a module.
+            let authors = lock(host).setup.authors.clone();
+            catalogue::kind_of(to, &authors.names())?;
+            Answer::Set { flows: lock(host).set(*target, to)? }
+        }
+        Request::Prefer { order } => {
+            order.check()?; // before the lock, as it looks at a file
+            let (order, flows) = lock(host).prefer(order.clone())?;
+            Answer::Preferred { order, flows }
+        }
+        Request::Preferences {} => Answer::Preferences { preferences: lock(host).preferences() },
+        Request::PreferNoMore { order } => {
+            let (orders, flows) = lock(host).prefer_no_more(*order)?;
+            Answer::PreferredNoMore { orders, flows }
+        }
+        Request::Programs {} => {
+            let authors = lock(host).setup.authors.clone();
+            let mut programs = program_rows()?;
+            programs.extend(authored_rows(&authors));
+            Answer::Programs { programs, policies: policy_rows() }
+        }
+        Request::Status {} => {
+            let host = lock(host);
+            Answer::Status(Box::new(Status {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                pid: std::process::id(),
+                default: host.setup.config.agent.default.clone(),
+                name: host.setup.config.agent.name.clone(),
+                flows: host.rows().len(),
+                counts: host.counts,
+            }))
+        }
+        Request::Memory {} => {
+            let memory = lock(host).memory().clone();
+            Answer::Memory { destinations: memory.rows(clock::monotonic_s()) }
+        }
+        Request::Forget { of } => Answer::Forgot { destinations: lock(host).forget(of.as_ref()) },
+        Request::InitialCwnd { of, pkts } => {
+            lock(host).set_initial_cwnd(*of, *pkts)?;
+            Answer::InitialCwndSet {}
+        }
+        Request::Model {} => Answer::Model(Box::new(report(host))),
+        Request::ModelBack {} => Answer::Model(Box::new(order(host, Online::back)?)),
+        Request::ModelBase {} => Answer::Model(Box::new(order(host, Online::back_to_base)?)),
+    })
+}
+
+fn report(host: &Mutex<Host>) -> Report {
+    let online = lock(host).online.clone();
+    if let Some(online) = online {
+        return hosted::with(&online, host, |online| online.report());
+    }
+    let slot = lock(host).setup.loaded.slot(MODEL);
+    Report::unwatched(&slot.as_ref().map_or_else(Model::shipped, Slot::get))
+}
+
+fn order(
+    host: &Mutex<Host>,
+    act: impl FnOnce(&mut Online) -> Result<Report, Error>,
+) -> Result<Report, Error> {
+    let online = lock(host).online.clone();
+    let Some(online) = online else {
+        let fix = "fix: online.enabled and samples.enabled must be true, and the event log says \
+                   why models cannot be replaced";
+        let is = "this agent does not replace models, so there is no other model to go back to";
+        return Err(Error::Refused(format!("{is}\n{fix}")));
+    };
+    hosted::with(&online, host, act)
+}
+
+pub fn refused(error: String) -> Answer {
+    Answer::Error { error }
+}
