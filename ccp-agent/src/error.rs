@@ -82,6 +82,21 @@ pub enum Error {
         /// What is wrong with it.
         rule: &'static str,
     },
+    /// A run or state directory that this user cannot make or enter.
+    #[error(
+        "{path}: {source}\n\
+         fix: run as root, or give directories that this user may make, with --run-dir and \
+         --state-dir"
+    )]
+    NoFolder { path: String, source: io::Error },
+    /// A folder in which this user may not make the socket for applications.
+    #[error(
+        "{path}: the socket for applications lies beside the run directory, and this user may not \
+         make it there ({source})\n\
+         fix: a run directory within a folder of this user's that others can enter (mode 0755), \
+         such as --run-dir /run/remuda/agent; or agent.applications = false"
+    )]
+    NoApplicationSocket { path: String, source: io::Error },
     /// The folder that the socket for applications would lie in.
     #[error(
         "{0}: others can replace what lies there, and would get applications' sockets\nfix: \

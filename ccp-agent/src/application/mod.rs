@@ -79,7 +79,13 @@ pub fn serve(
     let failed = |errno: Errno| on(path.display())(errno.into());
     let flags = SockFlag::SOCK_CLOEXEC;
     let fd = make_socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).map_err(failed)?;
-    bind(fd.as_raw_fd(), &UnixAddr::new(&path).map_err(failed)?).map_err(failed)?;
+    bind(fd.as_raw_fd(), &UnixAddr::new(&path).map_err(failed)?).map_err(|errno| match errno {
+        Errno::EACCES | Errno::EPERM | Errno::EADDRINUSE => {
+            let path = path.display().to_string();
+            Error::NoApplicationSocket { path, source: errno.into() }
+        }
+        _ => failed(errno),
+    })?;
     let listener = Listener { path: path.clone() };
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).map_err(on(path.display()))?;
     listen(&fd, Backlog::new(BACKLOG).map_err(failed)?).map_err(failed)?;
