@@ -400,6 +400,49 @@ mod tests {
         assert_eq!(value["cwnd_bytes"], 14_480);
     }
 
+    /// The numbers of flows in the `adopted` events of a log, and the sum of its lost events.
+    fn kept_and_lost(folder: &Path) -> (Vec<u64>, u64) {
+        let (mut kept, mut lost, mut torn) = (Vec::new(), 0, 0);
+        for name in ["events.old.jsonl", "events.jsonl"] {
+            let text = fs::read_to_string(folder.join(name)).unwrap_or_default();
+            for line in text.lines().filter(|line| !line.is_empty()) {
+                match serde_json::from_str::<serde_json::Value>(line) {
+                    Ok(event) => {
+                        kept.extend(event["flows"].as_u64());
+                        lost += event["events"].as_u64().unwrap_or(0);
+                    }
+                    Err(_) => torn += 1,
+                }
+            }
+        }
+        assert!(torn <= 1, "{torn} lines are torn");
+        (kept, lost)
+    }
+
+    #[test]
+    fn whatever_fails_each_event_is_kept_or_counted_as_lost() {
+        let adopted = |log: &mut EventLog, flows| log.record(None, &Event::Adopted { flows });
+        let begin = || {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("events.jsonl");
+            let mut log = EventLog::open(&path, 1_500).expect("it opens");
+            (0..24).for_each(|flows| adopted(&mut log, flows));
+            (folder, log)
+        };
+        // The second of these starts a new file.
+        let act = |(_, log): &mut (tempfile::TempDir, EventLog)| {
+            (24..30).for_each(|flows| adopted(log, flows));
+        };
+        let failures = crate::faults::each(begin, act, |(folder, mut log), (), failure| {
+            adopted(&mut log, 30);
+            let (kept, lost) = kept_and_lost(folder.path());
+            assert_eq!(kept.len() as u64 + lost, 31, "{failure:?}: {kept:?} and {lost} lost");
+            assert_eq!(kept.last(), Some(&30), "{failure:?}");
+        });
+        println!("the event log: {failures} failures");
+        assert!(failures >= 20, "{failures}");
+    }
+
     #[test]
     fn without_a_new_file_the_log_grows_by_an_eighth_and_then_counts() {
         let folder = tempfile::tempdir().expect("a folder");

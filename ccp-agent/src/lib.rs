@@ -20,6 +20,8 @@ pub mod datapath;
 pub mod decode;
 mod error;
 pub mod events;
+#[cfg(test)]
+mod faults;
 pub mod flow;
 pub mod flows;
 pub mod guard;
