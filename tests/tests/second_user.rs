@@ -97,7 +97,7 @@ fn connected() -> (TcpStream, TcpStream) {
 fn lingering(seconds: libc::c_int) -> (TcpStream, TcpStream) {
     let (mut here, there) = connected();
     here.set_nonblocking(true).expect("it does not block");
-    while here.write(&[0; 65_536]).is_ok() {}
+    while here.write_all(&[0; 65_536]).is_ok() {}
     let linger = libc::linger { l_onoff: 1, l_linger: seconds };
     setsockopt(&here, sockopt::Linger, &linger).expect("it lingers");
     (here, there)

@@ -101,9 +101,8 @@ pub(super) mod tests {
         let peer = listener.accept().expect("it is there").0;
         socket.set_nonblocking(true).expect("it does not block");
         let full = loop {
-            match socket.write(&[0; 65_536]) {
-                Ok(_) => {}
-                Err(error) => break error,
+            if let Err(error) = socket.write_all(&[0; 65_536]) {
+                break error;
             }
         };
         assert_eq!(full.kind(), ErrorKind::WouldBlock);

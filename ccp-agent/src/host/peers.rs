@@ -107,9 +107,66 @@ impl Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Config;
+    use crate::datapath::{Agent, Obey};
+    use crate::events::{Event, Recorder};
+    use crate::host::Host;
+    use crate::lock::lock;
+    use remuda_wire::to_agent::Create;
+    use remuda_wire::{Event as FromDatapath, Order, Report};
+    use std::path::PathBuf;
+    use std::sync::{Arc, Mutex};
 
     fn hello(flows_max: u32) -> Hello {
         Hello { flows_max, ..Hello::default() }
+    }
+
+    #[derive(Clone, Default)]
+    struct Heard(Arc<Mutex<Vec<Event>>>);
+
+    impl Recorder for Heard {
+        fn record(&mut self, _flow: Option<u32>, event: &Event) {
+            lock(&self.0).push(event.clone());
+        }
+    }
+
+    /// A datapath that counts how often it is asked to announce its flows again.
+    #[derive(Default)]
+    struct Asked(usize);
+
+    impl Obey for Asked {
+        fn order(&mut self, _peer: &Peer, _order: &Order<'_>) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn resync(&mut self, _peer: &Peer) {
+            self.0 += 1;
+        }
+    }
+
+    #[test]
+    fn flows_beyond_the_hello_are_counted_and_recorded_once_whatever_the_datapath() {
+        let unix = Peer::Unix(Arc::new(PathBuf::from("/datapath")));
+        for peer in [unix, Peer::Module, Peer::Netlink] {
+            let (heard, mut asked) = (Heard::default(), Asked::default());
+            let mut host = Host::new(Config::default(), Box::new(heard.clone()));
+            host.event(&mut asked, &peer, FromDatapath::Hello(&hello(3)));
+            let create = Create { init_cwnd_bytes: 14_480, mss_bytes: 1_448, ..Create::default() };
+            let created = |sid| FromDatapath::Created { sid, create: &create, info: None };
+            (1..=100).for_each(|sid| host.event(&mut asked, &peer, created(sid)));
+            assert_eq!((host.rows().len(), host.counts.flows_refused), (3, 97));
+            let is_refusal = |event: &&Event| matches!(event, Event::FlowsRefused { .. });
+            assert_eq!(lock(&heard.0).iter().filter(is_refusal).count(), 1);
+            let report =
+                |sid| FromDatapath::Report(Report { sid, uid: 1, fields: &[], signals: None });
+            host.event(&mut asked, &peer, report(50));
+            assert_eq!(asked.0, 0, "it would announce all of them again");
+            host.event(&mut asked, &peer, FromDatapath::Closed { sid: 2 });
+            host.event(&mut asked, &peer, report(50));
+            assert_eq!(asked.0, 1, "there is room now");
+            host.event(&mut asked, &peer, created(50));
+            assert_eq!((host.rows().len(), host.counts.flows_refused), (3, 97));
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::datapath::{Agent, Datapath, LetGo, Obey, Peer};
+use crate::trouble::Trouble;
 use remuda_bpf::{DRAIN_RECORDS_MAX, DefaultAlgorithm, LOOK_INTERVAL, Sockets, Walked};
 use remuda_wire::Order;
 use std::os::fd::BorrowedFd;
@@ -12,11 +13,16 @@ pub struct BpfEnd {
     default_algorithm: Option<DefaultAlgorithm>,
     /// The last comparison of slots with what was announced is to go on.
     reconciles: bool,
+    /// Failures to look at flows under the kernel's own algorithms, for warnings.
+    looking: Trouble,
+    /// Failures to follow the cgroups, for warnings.
+    following: Trouble,
 }
 
 impl BpfEnd {
     pub fn new(bpf: remuda_bpf::Datapath, default_algorithm: Option<DefaultAlgorithm>) -> Self {
-        Self { bpf, default_algorithm, reconciles: false }
+        let (looking, following) = (Trouble::default(), Trouble::default());
+        Self { bpf, default_algorithm, reconciles: false, looking, following }
     }
 
     /// Says which flow a socket is.
@@ -62,8 +68,10 @@ impl Datapath for BpfEnd {
     fn drain(&mut self, agent: &mut dyn Agent, now_ns: u64) -> bool {
         let count = self.bpf.drain(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
         let looked = self.bpf.look(now_ns, &mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
-        if let Err(error) = looked {
-            tracing::warn!(%error, "looking at the flows under the kernel's own algorithms");
+        if let Err(error) = looked
+            && let Some(times) = self.looking.again(now_ns)
+        {
+            tracing::warn!(%error, times, "looking at the flows under the kernel's own algorithms");
         }
         if self.reconciles {
             self.keep_house(agent, now_ns);
@@ -71,10 +79,14 @@ impl Datapath for BpfEnd {
         count >= DRAIN_RECORDS_MAX || self.reconciles
     }
 
-    fn keep_house(&mut self, agent: &mut dyn Agent, _now_ns: u64) {
+    fn keep_house(&mut self, agent: &mut dyn Agent, now_ns: u64) {
         match self.bpf.follow_cgroups() {
             Ok(changes) => changes.iter().for_each(|change| tracing::warn!("{change}")),
-            Err(error) => tracing::warn!(%error, "looking at the cgroups"),
+            Err(error) => {
+                if let Some(times) = self.following.again(now_ns) {
+                    tracing::warn!(%error, times, "looking at the cgroups");
+                }
+            }
         }
         self.reconciles = self.bpf.reconcile(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
     }
