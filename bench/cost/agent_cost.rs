@@ -238,7 +238,7 @@ impl Agent for Timed {
 
 /// The run loop's turns over the BPF datapath, until `stop`.
 fn turns(mut end: BpfEnd, agent: &Mutex<Timed>, stop: &AtomicBool) {
-    let waiter = Waiter::new().expect("a process has a descriptor left");
+    let mut waiter = Waiter::new().expect("a process has a descriptor left");
     waiter.follow([&end as &dyn ccp_agent::datapath::Datapath], &[]);
     let mut housekept_ns = 0;
     while !stop.load(Ordering::Relaxed) {

@@ -90,7 +90,7 @@ fn ours(name: &str) -> Fallible<Driver> {
     let host = Host::new(config, Box::new(Silent));
     let mut agent = EchoAgent::new(host, Arc::clone(&samples), WINDOWS_PKTS)?;
     let mut end = BpfEnd::new(datapath(name)?, None, false);
-    let waiter = Waiter::new()?;
+    let mut waiter = Waiter::new()?;
     waiter.follow([&end as &dyn ccp_agent::datapath::Datapath], &[]);
     let stop = Arc::<AtomicBool>::default();
     let thread = std::thread::spawn({

@@ -12,7 +12,7 @@ use crate::memory::Keeper;
 use crate::run_dir::{self, RunDir};
 use crate::run_loop::RunLoop;
 use crate::samples::SampleKeeper;
-use crate::{Error, Setup, application, clock, control, programs, reload, service};
+use crate::{Error, Setup, application, clock, control, nofile, programs, reload, service};
 use remuda_bpf::{Datapath, Plan, Settings, Started};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs;
@@ -40,6 +40,7 @@ pub fn run_until(
     let setup = setup.into();
     setup.validate()?;
     let config = setup.config.clone();
+    nofile::raise();
     programs::ours()?; // a program that breaks a rule is an error now, not at a READY
     let run_dir = RunDir::take(&config.agent.run_dir)?;
     let log_path = run_dir::event_log(run_dir.path());

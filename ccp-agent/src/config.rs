@@ -287,6 +287,8 @@ mod tests {
         refused("[agent]\nname = 'cubic'", "agent.native = \"cubic\": it equals agent.name");
         refused("[agent]\ndefault = 'cubicc'", "agent.default: unknown arm or policy \"cubicc\"");
         refused("[guard]\ncwnd_pkts_max = 1", "guard.cwnd_pkts_max = 1");
+        refused("[guard]\ndeny = ['cubik']", "guard.deny names \"cubik\"");
+        refused("[guard]\ndeny = ['bbr', 'rein']", "guard.deny names \"rein\"");
         refused("[policy.rein]\nsample_round_trips = 0", "rein.");
         refused("[[prefer]]\nlocal_port = 0\nwants = 'delay'", "prefer rule 1: local_port = \"0\"");
         refused("[[prefer]]\nmark = 1\nwants = 'fast'", "prefer rule 1: wants = \"fast\"");

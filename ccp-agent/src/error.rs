@@ -82,6 +82,21 @@ pub enum Error {
         /// What is wrong with it.
         rule: &'static str,
     },
+    /// A run or state directory that this user cannot make or enter.
+    #[error(
+        "{path}: {source}\n\
+         fix: run as root, or give directories that this user may make, with --run-dir and \
+         --state-dir"
+    )]
+    NoFolder { path: String, source: io::Error },
+    /// A folder in which this user may not make the socket for applications.
+    #[error(
+        "{path}: the socket for applications lies beside the run directory, and this user may not \
+         make it there ({source})\n\
+         fix: a run directory within a folder of this user's that others can enter (mode 0755), \
+         such as --run-dir /run/remuda/agent; or agent.applications = false"
+    )]
+    NoApplicationSocket { path: String, source: io::Error },
     /// The folder that the socket for applications would lie in.
     #[error(
         "{0}: others can replace what lies there, and would get applications' sockets\nfix: \
@@ -96,6 +111,24 @@ pub enum Error {
         path: String,
         /// What the system said.
         source: io::Error,
+    },
+    /// The control socket of an agent of another user.
+    #[error(
+        "{path}: only root and the agent's own user may ask the agent\n\
+         fix: run this command as root or as that user"
+    )]
+    NotAllowed { path: String },
+    /// The agent exists and does not answer.
+    #[error(
+        "{path}: the agent (process {pid}) has not answered within {limit_s} s\n\
+         fix: `kill -CONT {pid}` if it is stopped; else `kill -KILL {pid}` and start it again: its \
+         flows run Reno until then"
+    )]
+    Hangs {
+        path: String,
+        /// The agent's process id; 0 if unknown.
+        pid: i32,
+        limit_s: u64,
     },
     /// The agent refused a request.
     #[error("{0}")]

@@ -8,6 +8,8 @@ use crate::clock;
 use crate::error::on;
 use crate::online::Interval;
 use crate::prefer::Wants;
+use crate::state_file::absent_is_none;
+use crate::trouble::Trouble;
 use crate::{Error, guard};
 use remuda_algorithms::Sample;
 use serde::Serialize;
@@ -234,6 +236,19 @@ pub enum Event {
         now: f64,
         flows: u64,
     },
+    /// Events before this one could not be written to the event log.
+    EventsLost {
+        events: u64,
+        /// Why the last of them could not be written.
+        reason: String,
+    },
+    /// A datapath announces more flows than its `HELLO` allows. The agent does not take `refused`
+    /// of them; recorded at most once a minute for each datapath.
+    FlowsRefused {
+        datapath: String,
+        flows_max: u32,
+        refused: u64,
+    },
     /// An operator deleted destinations from the memory.
     Forgot {
         of: String,
@@ -270,13 +285,21 @@ pub fn line(flow: Option<u32>, event: &Event) -> String {
 }
 
 /// A file of JSON lines with a size limit: at the limit a new file starts, and one old file is
-/// kept.
+/// kept. Events that cannot be written are counted, and the first line that can be written again
+/// says how many there were.
 #[derive(Debug)]
 pub struct EventLog {
     path: PathBuf,
     file: File,
     bytes: u64,
     bytes_max: u64,
+    /// Events lost since the last line.
+    lost: u64,
+    /// Why the last of them was lost.
+    reason: String,
+    /// The file ends with a part of a line, which could not be cut off.
+    is_torn: bool,
+    trouble: Trouble,
 }
 
 fn open(path: &Path) -> Result<(File, u64), Error> {
@@ -294,33 +317,83 @@ impl EventLog {
     /// Opens a log, or appends to an existing one.
     pub fn open(path: &Path, bytes_max: u64) -> Result<Self, Error> {
         let (file, bytes) = open(path)?;
-        Ok(Self { path: path.to_owned(), file, bytes, bytes_max })
+        let path = path.to_owned();
+        let (lost, reason, is_torn) = (0, String::new(), false);
+        let trouble = Trouble::default();
+        Ok(Self { path, file, bytes, bytes_max, lost, reason, is_torn, trouble })
     }
 
     fn start_file(&mut self) -> Result<(), Error> {
         let old = self.path.with_extension("old.jsonl");
-        fs::rename(&self.path, &old).map_err(on(old.display()))?;
+        // There is no file if it was renamed before, and the new one could not be opened then.
+        absent_is_none(fs::rename(&self.path, &old)).map_err(on(old.display()))?;
         (self.file, self.bytes) = open(&self.path)?;
+        self.is_torn = false;
+        Ok(())
+    }
+
+    /// Makes room for a line: starts a new file at the limit. If no new file can be started, the
+    /// present one may grow by an eighth of the limit.
+    fn make_room(&mut self, bytes: u64) -> Result<(), Error> {
+        if self.bytes + bytes <= self.bytes_max {
+            return Ok(());
+        }
+        match self.start_file() {
+            Err(_) if self.bytes + bytes <= self.bytes_max + self.bytes_max / 8 => Ok(()),
+            started => started,
+        }
+    }
+
+    /// Writes whole lines, or nothing.
+    fn append(&mut self, lines: &str) -> Result<(), Error> {
+        self.make_room(lines.len() as u64 + 1)?;
+        let separator = if self.is_torn { "\n" } else { "" };
+        let text = format!("{separator}{lines}");
+        if let Err(error) = self.file.write_all(text.as_bytes()) {
+            // Cut off a partly written line, so that the next line can be parsed.
+            let bytes = self.file.metadata().map_or(u64::MAX, |about| about.len());
+            let is_cut = bytes <= self.bytes || self.file.set_len(self.bytes).is_ok();
+            self.is_torn |= !is_cut;
+            return Err(on(self.path.display())(error));
+        }
+        self.bytes += text.len() as u64;
+        self.is_torn = false;
         Ok(())
     }
 }
 
 impl Recorder for EventLog {
     fn record(&mut self, flow: Option<u32>, event: &Event) {
-        let mut text = line(flow, event);
-        text.push('\n');
-        if self.bytes + text.len() as u64 > self.bytes_max
-            && let Err(error) = self.start_file()
-        {
-            tracing::warn!(%error, "the event log cannot start a new file");
+        let mut lines = String::new();
+        if self.lost > 0 {
+            let reason = self.reason.clone();
+            lines = line(None, &Event::EventsLost { events: self.lost, reason });
+            lines.push('\n');
         }
-        match self.file.write_all(text.as_bytes()) {
-            Ok(()) => self.bytes += text.len() as u64,
-            Err(error) => {
-                tracing::warn!(%error, "an event is not recorded");
-                // Cut off a partly written line, so that the next line can be parsed.
-                let _ = self.file.set_len(self.bytes);
+        lines.push_str(&line(flow, event));
+        lines.push('\n');
+        match self.append(&lines) {
+            Ok(()) => {
+                let lost = std::mem::take(&mut self.lost);
+                if self.trouble.over().is_some() {
+                    tracing::warn!(lost, "events are recorded again");
+                }
             }
+            Err(error) => {
+                self.lost += 1;
+                self.reason = error.to_string();
+                if self.trouble.again(clock::monotonic_ns()).is_some() {
+                    tracing::warn!(%error, lost = self.lost, "events are not recorded");
+                }
+            }
+        }
+    }
+}
+
+impl Drop for EventLog {
+    fn drop(&mut self) {
+        if self.lost > 0 {
+            tracing::warn!(lost = self.lost, reason = self.reason, "events were not recorded");
         }
     }
 }
@@ -336,6 +409,72 @@ mod tests {
         assert_eq!(value["flow"], 7);
         assert_eq!(value["event"], "fell_back");
         assert_eq!(value["cwnd_bytes"], 14_480);
+    }
+
+    /// The numbers of flows in the `adopted` events of a log, and the sum of its lost events.
+    fn kept_and_lost(folder: &Path) -> (Vec<u64>, u64) {
+        let (mut kept, mut lost, mut torn) = (Vec::new(), 0, 0);
+        for name in ["events.old.jsonl", "events.jsonl"] {
+            let text = fs::read_to_string(folder.join(name)).unwrap_or_default();
+            for line in text.lines().filter(|line| !line.is_empty()) {
+                match serde_json::from_str::<serde_json::Value>(line) {
+                    Ok(event) => {
+                        kept.extend(event["flows"].as_u64());
+                        lost += event["events"].as_u64().unwrap_or(0);
+                    }
+                    Err(_) => torn += 1,
+                }
+            }
+        }
+        assert!(torn <= 1, "{torn} lines are torn");
+        (kept, lost)
+    }
+
+    #[test]
+    fn whatever_fails_each_event_is_kept_or_counted_as_lost() {
+        let adopted = |log: &mut EventLog, flows| log.record(None, &Event::Adopted { flows });
+        let begin = || {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("events.jsonl");
+            let mut log = EventLog::open(&path, 1_500).expect("it opens");
+            (0..24).for_each(|flows| adopted(&mut log, flows));
+            (folder, log)
+        };
+        // The second of these starts a new file.
+        let act = |(_, log): &mut (tempfile::TempDir, EventLog)| {
+            (24..30).for_each(|flows| adopted(log, flows));
+        };
+        let failures = crate::faults::each(begin, act, |(folder, mut log), (), failure| {
+            adopted(&mut log, 30);
+            let (kept, lost) = kept_and_lost(folder.path());
+            assert_eq!(kept.len() as u64 + lost, 31, "{failure:?}: {kept:?} and {lost} lost");
+            assert_eq!(kept.last(), Some(&30), "{failure:?}");
+        });
+        println!("the event log: {failures} failures");
+        assert!(failures >= 20, "{failures}");
+    }
+
+    #[test]
+    fn without_a_new_file_the_log_grows_by_an_eighth_and_then_counts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("events.jsonl");
+        let in_the_way = folder.path().join("events.old.jsonl");
+        fs::create_dir_all(in_the_way.join("x")).expect("a folder");
+        let mut log = EventLog::open(&path, 1_000).expect("it opens");
+        for _ in 0..100 {
+            log.record(None, &Event::Adopted { flows: 1 });
+        }
+        let bytes = fs::metadata(&path).expect("it is there").len();
+        assert!((1_000..=1_125).contains(&bytes), "{bytes} bytes");
+        let lost = log.lost;
+        assert!(lost > 50, "{lost}");
+        fs::remove_dir_all(&in_the_way).expect("it is removed");
+        log.record(None, &Event::Adopted { flows: 2 });
+        let text = fs::read_to_string(&path).expect("a new file");
+        let first: serde_json::Value =
+            serde_json::from_str(text.lines().next().expect("a line")).expect("it is JSON");
+        assert_eq!((&first["event"], &first["events"]), (&"events_lost".into(), &lost.into()));
+        assert_eq!((text.lines().count(), log.lost), (2, 0));
     }
 
     #[test]

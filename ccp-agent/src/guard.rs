@@ -8,7 +8,7 @@ use crate::trial::Trial;
 use remuda_algorithms::filter::Windowed;
 use remuda_algorithms::path::{CWND_MIN, PathState};
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
-use remuda_algorithms::{Decision, Measurement, Proposal, Readiness};
+use remuda_algorithms::{Decision, Measurement, Proposal, Readiness, native};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -107,8 +107,19 @@ impl GuardConfig {
                 return Err(format!("guard.{key} = {value}: it must lie in {least}..={most}"));
             }
         }
-        Ok(())
+        self.deny.iter().try_for_each(|name| deniable(name))
     }
+}
+
+/// Checks that a policy could pick an arm of this name.
+fn deniable(name: &str) -> Result<(), String> {
+    let arms = remuda_algorithms::arms();
+    if native::kernel_name(name).is_some() || arms.iter().any(|arm| arm.name == name) {
+        return Ok(());
+    }
+    let known = arms.iter().map(|arm| arm.name).collect::<Vec<_>>().join(", ");
+    let rule = "a policy picks only built-in and native arms, and none has this name";
+    Err(format!("guard.deny names {name:?}: {rule}\nfix: one of {known}, native:CCA of the kernel"))
 }
 
 /// The rule that changed a decision.

@@ -4,6 +4,7 @@
 //! notes orders. Only the run loop sends to a datapath: the control thread adds a flow to the list
 //! of *pokes*, and the run loop then carries out that flow's orders.
 
+mod peers;
 mod prefer;
 
 use crate::catalogue::Kind;
@@ -16,6 +17,7 @@ use crate::online::Online;
 use crate::prefer::Preferences;
 use crate::samples::buffer::SampleBuffer;
 use crate::{Error, Setup, programs};
+use peers::{Peers, Refused};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Why, native};
 use remuda_selector::antelope::memory::{Memory, Network};
@@ -47,6 +49,9 @@ pub struct Counts {
     /// Reports with missing fields, or of a program that the flow no longer runs.
     pub stale_reports: u64,
     pub refused: u64,
+    /// Flows beyond those that their datapath may have.
+    #[serde(default)]
+    pub flows_refused: u64,
 }
 
 pub struct Host {
@@ -65,8 +70,7 @@ pub struct Host {
     /// Flow numbers by socket cookie, for flows whose cookie is known.
     cookies: HashMap<u64, u32>,
     preferences: Preferences,
-    /// What each datapath can do, from its `HELLO`.
-    abilities: HashMap<Peer, Abilities>,
+    peers: Peers,
     /// The default driver to go back to when the author of the current default leaves.
     default_of_ours: String,
     next_id: u32,
@@ -83,15 +87,6 @@ fn info_of_create(create: &Create) -> FlowInfo {
     FlowInfo {
         requested: create.cong_alg.clone(),
         ..FlowInfo::between(end(local, local_port), end(remote, remote_port))
-    }
-}
-
-fn abilities(bits: u32) -> Abilities {
-    let has = |bit| bits & bit != 0;
-    Abilities {
-        native: has(capability::NATIVE),
-        pacing: has(capability::PACING),
-        marks: has(capability::MARKS),
     }
 }
 
@@ -116,7 +111,7 @@ impl Host {
             ids: HashMap::new(),
             keys: HashMap::new(),
             cookies: HashMap::new(),
-            abilities: HashMap::new(),
+            peers: Peers::default(),
             next_id: 1,
             pokes: Vec::new(),
             clock,
@@ -140,12 +135,7 @@ impl Host {
         let datapath = format!("{peer} {}", hello.name);
         let lacks = capability::missing(hello.capabilities);
         self.recorder.record(None, &Event::DatapathReady { datapath, lacks });
-        self.abilities.insert(peer.clone(), abilities(hello.capabilities));
-    }
-
-    /// What a datapath can do. One without a `HELLO` speaks plain CCP, and gets the default.
-    fn abilities_of(&self, peer: &Peer) -> Abilities {
-        self.abilities.get(peer).copied().unwrap_or_default()
+        self.peers.greeted(peer, hello);
     }
 
     /// Builds the driver of a new flow: `requested` if that names an arm or policy that the
@@ -169,8 +159,11 @@ impl Host {
     /// Handles a flow that starts or is taken over.
     fn create(&mut self, key: Key, create: &Create, info: Option<&FlowInfo>, step: Now<'_>) {
         self.close(&key); // a reused number: the old flow has ended
+        if self.peers.is_full(&key.0) {
+            return self.refuse_flow(&key.0, step.now_us);
+        }
         let info = info.cloned().unwrap_or_else(|| info_of_create(create));
-        let abilities = self.abilities_of(&key.0);
+        let abilities = self.peers.abilities(&key.0);
         let (driver, controller) = match self.driver(&create.cong_alg, abilities) {
             Ok(driven) => driven,
             Err(error) => return self.refused(&key.0, error.to_string()),
@@ -195,10 +188,20 @@ impl Host {
         let mut flow = Flow::new(start, driver, controller);
         flow.set_wish(wish);
         flow.prefer_from_start(wants, by);
+        self.peers.started(&key.0);
         self.keys.insert(id, key.clone());
         self.ids.insert(key, id);
         let Self { flows, setup, recorder, .. } = self;
         flows.start(flow, step.with(setup, &mut **recorder));
+    }
+
+    /// Counts a flow that its datapath has no right to.
+    fn refuse_flow(&mut self, peer: &Peer, now_us: u64) {
+        self.counts.flows_refused += 1;
+        let Some(Refused { flows_max, refused }) = self.peers.refuse(peer, now_us) else { return };
+        let datapath = peer.to_string();
+        tracing::warn!(datapath, flows_max, refused, "more flows than the datapath may have");
+        self.record(&Event::FlowsRefused { datapath, flows_max, refused });
     }
 
     /// Handles a report. Returns false if this agent does not know the flow.
@@ -305,6 +308,7 @@ impl Host {
 
     fn close(&mut self, key: &Key) {
         let Some(id) = self.ids.remove(key) else { return };
+        self.peers.ended(&key.0);
         self.keys.remove(&id);
         self.preferences.ended(id);
         let Some(flow) = self.flows.end(id, self.clock.now_us(), &mut *self.recorder) else {
@@ -416,7 +420,8 @@ impl Agent for Host {
                 self.ordering(datapath, peer, |host, orders| {
                     is_known = host.report(&key(report.sid), &report, Now { now_us, orders });
                 });
-                if !is_known {
+                // A full datapath would only announce the flows that are not taken.
+                if !is_known && !self.peers.is_full(peer) {
                     datapath.resync(peer);
                 }
             }
@@ -438,7 +443,7 @@ impl Agent for Host {
 
     fn lost(&mut self, peer: &Peer, reason: String) {
         self.close_flows(peer);
-        self.abilities.remove(peer);
+        self.peers.lost(peer);
         self.record(&Event::DatapathLost { datapath: peer.to_string(), reason });
     }
 }

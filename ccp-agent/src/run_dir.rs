@@ -6,6 +6,7 @@ use crate::error::on;
 use nix::fcntl::{Flock, FlockArg};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -56,14 +57,22 @@ pub fn event_log(run_dir: &Path) -> PathBuf {
     run_dir.join("events.jsonl")
 }
 
+fn no_folder(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.display().to_string();
+    move |source| match source.kind() {
+        ErrorKind::PermissionDenied => Error::NoFolder { path, source },
+        _ => on(path)(source),
+    }
+}
+
 impl RunDir {
     /// Creates the directory if it is absent, checks that it is private, and locks it.
     pub fn take(path: &Path) -> Result<Self, Error> {
         if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(path) {
-            return Err(on(path.display())(error));
+            return Err(no_folder(path)(error));
         }
         let refuse = |rule| Err(Error::NotPrivate { path: path.display().to_string(), rule });
-        let meta = fs::symlink_metadata(path).map_err(on(path.display()))?;
+        let meta = fs::symlink_metadata(path).map_err(no_folder(path))?;
         if !meta.is_dir() {
             return refuse("it is not a directory");
         }

@@ -10,6 +10,7 @@ use crate::ipc::{DATAPATHS, Datapaths};
 use crate::lock::lock;
 use crate::memory::InKernel;
 use crate::service::Feeder;
+use crate::trouble::Trouble;
 use crate::waiter::Waiter;
 use std::io;
 use std::sync::Mutex;
@@ -58,6 +59,8 @@ pub struct RunLoop<'a> {
     /// What the BPF datapath has of what is remembered.
     in_kernel: InKernel,
     feeder: Feeder,
+    /// Failures to give the BPF datapath what is remembered, for warnings.
+    trouble: Trouble,
 }
 
 impl<'a> RunLoop<'a> {
@@ -75,6 +78,7 @@ impl<'a> RunLoop<'a> {
             wake_us: None,
             in_kernel: InKernel::default(),
             feeder: Feeder::from_environment(),
+            trouble: Trouble::default(),
         })
     }
 
@@ -151,10 +155,20 @@ impl<'a> RunLoop<'a> {
         if bpf.take_is_new() {
             self.in_kernel = InKernel::default();
         }
-        self.in_kernel.follow(bpf.bpf(), self.host, now_ns).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the kernel does not get what is remembered");
-            false
-        })
+        match self.in_kernel.follow(bpf.bpf(), self.host, now_ns) {
+            Ok(has_more) => {
+                if let Some(times) = self.trouble.over() {
+                    tracing::warn!(times, "the kernel gets what is remembered again");
+                }
+                has_more
+            }
+            Err(error) => {
+                if let Some(times) = self.trouble.again(now_ns) {
+                    tracing::warn!(%error, times, "the kernel does not get what is remembered");
+                }
+                false
+            }
+        }
     }
 
     fn end(mut self) -> LetGo {

@@ -48,7 +48,8 @@ pub fn read(path: &Path, what: &str, bytes_max: u64) -> Result<Option<String>, S
 }
 
 /// Replaces a file: writes a new one beside it that ends in `.new`, syncs it, and renames it. After
-/// an error the old file is unchanged.
+/// an error the file has the old text or the new one, each whole. The new one is there only if the
+/// folder could not be synced after the rename.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     let new = path.with_extension("new");
     let written = write_through(&new, text).and_then(|()| fs::rename(&new, path));
@@ -70,4 +71,34 @@ fn write_through(path: &Path, text: &str) -> io::Result<()> {
     let mut file = options.open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults;
+    use tempfile::TempDir;
+
+    #[test]
+    fn whatever_fails_the_file_is_whole_and_can_be_written_again() {
+        let folder = || tempfile::tempdir().expect("a folder");
+        let path = |folder: &TempDir| folder.path().join("file.json");
+        let begin = || {
+            let folder = folder();
+            write(&path(&folder), "old text").expect("it is written");
+            folder
+        };
+        let act = |folder: &mut TempDir| write(&path(folder), "the new text");
+        let failures = faults::each(begin, act, |folder, done, failure| {
+            let text = read(&path(&folder), "file", 100).expect("it can be read");
+            let text = text.expect("it is there");
+            let is_new = text == "the new text";
+            assert!(is_new || done.is_err() && text == "old text", "{failure:?}: {text:?}");
+            write(&path(&folder), "a third one").expect("nothing is in the way");
+            let names = fs::read_dir(folder.path()).expect("a folder").count();
+            assert_eq!(names, 1, "{failure:?}: nothing stays behind");
+        });
+        println!("a state file: {failures} failures");
+        assert!(failures >= 20, "{failures}");
+    }
 }

@@ -2,8 +2,10 @@
 //! a wait does not become slower with their number, and allocates nothing.
 
 use crate::author::Line;
+use crate::clock;
 use crate::datapath::Datapath;
 use crate::ipc::DATAPATHS;
+use crate::trouble::Trouble;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -20,17 +22,18 @@ const AUTHOR: u64 = u64::MAX;
 
 pub struct Waiter {
     epoll: OwnedFd,
+    trouble: Trouble,
 }
 
 impl Waiter {
     /// Fails if the process has no descriptor left.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)? })
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, trouble: Trouble::default() })
     }
 
     /// Registers the descriptors that are new. The kernel forgets one that is closed.
     pub fn follow<'a>(
-        &self,
+        &mut self,
         datapaths: impl IntoIterator<Item = &'a dyn Datapath>,
         authors: &[Arc<Line>],
     ) {
@@ -40,10 +43,14 @@ impl Waiter {
         authors.iter().for_each(|line| self.add(line.as_fd(), AUTHOR));
     }
 
-    fn add(&self, fd: BorrowedFd<'_>, number: u64) {
+    fn add(&mut self, fd: BorrowedFd<'_>, number: u64) {
         match epoll::add(&self.epoll, fd, EventData::new_u64(number), EventFlags::IN) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => tracing::warn!(%errno, "a descriptor cannot be waited for"),
+            Err(errno) => {
+                if let Some(times) = self.trouble.again(clock::monotonic_ns()) {
+                    tracing::warn!(%errno, times, "a descriptor cannot be waited for");
+                }
+            }
         }
     }
 

@@ -52,7 +52,7 @@ pub struct DatapathArgs {
 /// Refuses a name that the kernel already has: the kernel rejects a second one without an error.
 fn check_free(name: &str) -> Result<(), Failure> {
     remuda_bpf::check_name(name)?;
-    if !remuda_bpf::available().split_whitespace().any(|known| known == name) {
+    if !remuda_bpf::registered().split_whitespace().any(|known| known == name) {
         return Ok(());
     }
     Err(format!(

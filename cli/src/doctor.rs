@@ -3,7 +3,7 @@
 use crate::table::table;
 use crate::{Failure, RunDirArgs};
 use ccp_agent::control::{Answer, Request, ask};
-use ccp_agent::{Config, clock};
+use ccp_agent::{Config, Error, clock};
 use clap::Args;
 use remuda_bpf::{Datapath, DefaultAlgorithm, Settings};
 use std::fs;
@@ -88,7 +88,7 @@ fn load() -> Verdict {
     match Datapath::load(settings, clock::monotonic_ns()) {
         Ok(_) => Good("loads and verifies".to_owned()),
         Err(error) => Bad(
-            error.to_string().lines().next().unwrap_or_default().to_owned(),
+            error.to_string().replace("\nfix: ", "; fix: ").lines().next().unwrap_or("").to_owned(),
             "the lines above; if they are good, report this kernel",
         ),
     }
@@ -127,10 +127,10 @@ fn natives() -> Verdict {
     }
 }
 
-fn default_algorithm(run_dir: &Path) -> Verdict {
+fn default_algorithm(asked: &Result<Answer, Error>) -> Verdict {
     let name = Config::default().agent.name;
     match DefaultAlgorithm::current() {
-        Ok(current) if current == name && ask(run_dir, &Request::Status {}).is_err() => Lacks(
+        Ok(current) if current == name && asked.is_err() => Lacks(
             format!("{current}, but no agent runs: new flows are in its fallback"),
             "start the agent, or sysctl net.ipv4.tcp_congestion_control=cubic",
         ),
@@ -163,21 +163,31 @@ fn tun() -> Verdict {
     }
 }
 
-fn agent(run_dir: &Path) -> Verdict {
-    match ask(run_dir, &Request::Status {}) {
+fn agent(run_dir: &Path, asked: &Result<Answer, Error>) -> Verdict {
+    match asked {
         Ok(Answer::Status(status)) => Good(format!(
             "version {}, process {}, {} flows, new ones by {}",
             status.version, status.pid, status.flows, status.default
         )),
-        Ok(_) | Err(_) => {
+        Err(Error::Hangs { pid, limit_s, .. }) => Bad(
+            format!("process {pid} has not answered within {limit_s} s: it is stopped, or hangs"),
+            "kill -CONT PID if it is stopped; else kill -KILL PID, and start it again",
+        ),
+        Err(Error::NotAllowed { path }) => {
+            Lacks(format!("{path} is another user's"), "run as root, or as the agent's user")
+        }
+        Err(Error::NoAgent { .. }) => {
             Lacks(format!("none in {}", run_dir.display()), "remuda agent --policy rein")
         }
+        Ok(_) => Lacks("it gave another answer".to_owned(), "the same version of both"),
+        Err(error) => Lacks(error.to_string().replace("\nfix: ", "; fix: "), "see there"),
     }
 }
 
 impl DoctorArgs {
     pub fn run(self) -> Result<(), Failure> {
         let run_dir = &self.run_dir.run_dir;
+        let asked = ask(run_dir, &Request::Status {});
         let mut out = table(&["", "what", "state", "fix"]);
         let loaded = module_counters();
         let (mut bad, mut without) = (0, 0);
@@ -188,16 +198,16 @@ impl DoctorArgs {
             ("datapath", load()),
             ("module", module(loaded.as_deref())),
             ("native algorithms", natives()),
-            ("default algorithm", default_algorithm(run_dir)),
+            ("default algorithm", default_algorithm(&asked)),
             ("cgroups", cgroups()),
             ("TUN devices", tun()),
-            ("agent", agent(run_dir)),
+            ("agent", agent(run_dir, &asked)),
         ] {
             let (mark, how, fix) = match verdict {
                 Good(how) => ("ok", how, ""),
                 Lacks(how, fix) => ("--", how, fix),
                 // The module does not need what BPF needs.
-                Bad(how, fix) if loaded.is_some() => {
+                Bad(how, fix) if loaded.is_some() && what != "agent" => {
                     without += 1;
                     ("--", how, fix)
                 }

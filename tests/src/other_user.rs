@@ -41,6 +41,62 @@ pub fn enter_new_namespace() {
     assert_eq!(done, 0, "{}", Error::last_os_error());
 }
 
+/// The capabilities that the README names for an agent without root, by their numbers.
+pub const AGENT_CAPABILITIES: [u32; 3] = [12, 38, 39];
+
+/// Makes a command run as that user with capabilities that the program's own start keeps.
+pub fn of_other_user_with<'a>(
+    command: &'a mut Command,
+    capabilities: &'static [u32],
+) -> &'a mut Command {
+    // SAFETY: the closure makes system calls alone, which are allowed between fork and exec.
+    unsafe { command.pre_exec(|| become_other_user(capabilities)) }
+}
+
+/// The arguments of capset(2): a header of version 3, and two words of each set.
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct CapabilityData {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+fn become_other_user(capabilities: &[u32]) -> std::io::Result<()> {
+    let done = |done: libc::c_long| if done < 0 { Err(Error::last_os_error()) } else { Ok(()) };
+    let prctl = |option: libc::c_int, value: libc::c_ulong, other: libc::c_ulong| {
+        // SAFETY: plain numbers.
+        done(unsafe { libc::prctl(option, value, other, 0, 0) }.into())
+    };
+    prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
+    // SAFETY: no groups are read, because there are none.
+    done(unsafe { libc::setgroups(0, std::ptr::null()) }.into())?;
+    // SAFETY: three plain numbers each.
+    done(unsafe { libc::setresgid(UID, UID, UID) }.into())?;
+    // SAFETY: as before.
+    done(unsafe { libc::setresuid(UID, UID, UID) }.into())?;
+    let mut data = [CapabilityData::default(); 2];
+    for capability in capabilities {
+        let (word, bit) = (*capability as usize / 32, 1 << (capability % 32));
+        data[word].effective |= bit;
+        data[word].permitted |= bit;
+        data[word].inheritable |= bit;
+    }
+    let header = CapabilityHeader { version: 0x2008_0522, pid: 0 };
+    // SAFETY: a header of version 3 and two words of data, both alive during the call.
+    done(unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) })?;
+    let raise = libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong;
+    capabilities
+        .iter()
+        .try_for_each(|capability| prctl(libc::PR_CAP_AMBIENT, raise, (*capability).into()))
+}
+
 /// Makes a command run as that user.
 pub fn of_other_user(command: &mut Command) -> &mut Command {
     command.uid(UID).gid(UID)

@@ -5,7 +5,7 @@
 
 use super::request::Refusal;
 use nix::errno::Errno;
-use nix::sys::stat::{SFlag, fstat};
+use nix::sys::stat::fstat;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A TCP socket that can become a flow.
@@ -36,11 +36,13 @@ fn option<T: Copy + Default>(socket: &OwnedFd, name: libc::c_int) -> Result<T, E
 
 /// Checks that a descriptor is a TCP socket that can become a flow.
 pub fn look(socket: &OwnedFd) -> Result<TcpSocket, Refusal> {
-    let about = fstat(socket)?;
-    if SFlag::from_bits_truncate(about.st_mode) & SFlag::S_IFMT != SFlag::S_IFSOCK {
-        return Err(Refusal::new(Errno::ENOTSOCK, "the descriptor is no socket"));
-    }
-    let domain: i32 = option(socket, libc::SO_DOMAIN)?;
+    // Not by `fstat`: of a file, that asks the file system, which may be a user's own (FUSE).
+    let domain: i32 = match option(socket, libc::SO_DOMAIN) {
+        Err(Errno::ENOTSOCK) => {
+            return Err(Refusal::new(Errno::ENOTSOCK, "the descriptor is no socket"));
+        }
+        domain => domain?,
+    };
     let protocol: i32 = option(socket, libc::SO_PROTOCOL)?;
     let is_tcp = protocol == libc::IPPROTO_TCP && [libc::AF_INET, libc::AF_INET6].contains(&domain);
     if !is_tcp {
@@ -51,7 +53,7 @@ pub fn look(socket: &OwnedFd) -> Result<TcpSocket, Refusal> {
         let why = "the socket listens; set a preference on each socket that it accepts";
         return Err(Refusal::new(Errno::EOPNOTSUPP, why));
     }
-    Ok(TcpSocket { cookie: option(socket, libc::SO_COOKIE)?, uid: about.st_uid })
+    Ok(TcpSocket { cookie: option(socket, libc::SO_COOKIE)?, uid: fstat(socket)?.st_uid })
 }
 
 #[cfg(test)]

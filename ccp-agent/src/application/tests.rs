@@ -5,7 +5,9 @@ use crate::run_dir;
 use nix::sys::socket::{ControlMessage, connect, recv, sendmsg};
 use std::io::{IoSlice, Read};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 struct Nobody;
 

@@ -8,6 +8,7 @@
 use super::frame::{FRAME_BYTES_MAX, FromAuthor, Hello};
 use super::line::Line;
 use super::{Authors, Process};
+use crate::client::{self, Wrong};
 use crate::error::on;
 use crate::events::Event;
 use crate::host::Host;
@@ -16,13 +17,12 @@ use crate::{Error, run_dir};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::socket::{
-    AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType,
-    UnixAddr, accept4, bind, connect, getsockopt, listen, recv, recvmsg, send, sendmsg, socket,
-    sockopt,
+    AddressFamily, Backlog, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, bind, connect,
+    getsockopt, listen, recv, send, sendmsg, socket, sockopt,
 };
 use std::fs;
-use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,11 +40,6 @@ const CLIENTS_MAX: usize = AUTHORS_MAX + 16;
 const ANNOUNCE_LIMIT_MS: u16 = 5_000;
 /// How often an author's thread checks whether the author's socket has failed.
 const LOOK_MS: u16 = 200;
-/// Pause after a failed accept, for example when descriptors run out.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// The most descriptors that the kernel passes in one message (SCM_MAX_FD). The buffer has room for
-/// all of them, so each one is received and closed.
-const DESCRIPTORS_MAX: usize = 253;
 const OK: &str = "ok";
 
 /// Removes the socket file when dropped.
@@ -77,52 +72,50 @@ pub fn open(run_dir: &Path, authors: Authors, host: Arc<Mutex<Host>>) -> Result<
     listen(&fd, Backlog::new(8).map_err(failed)?).map_err(failed)?;
     thread::Builder::new()
         .name("authors".to_owned())
-        .spawn(move || accept_all(&fd, &authors, &host))
+        .spawn(move || {
+            let clients = Arc::new(AtomicUsize::new(0));
+            let socket = "the authors' socket";
+            client::accept_all(&fd, socket, |it| welcome(it, &authors, &host, &clients));
+        })
         .map_err(on("the authors' thread"))?;
     Ok(Door { path })
 }
 
-fn accept_all(door: &OwnedFd, authors: &Authors, host: &Arc<Mutex<Host>>) {
-    let clients = Arc::new(AtomicUsize::new(0));
-    loop {
-        match accept4(door.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
-            Ok(client) => {
-                // SAFETY: the descriptor was just accepted, and nothing else owns it.
-                let client = unsafe { OwnedFd::from_raw_fd(client) };
-                if clients.load(Ordering::Relaxed) < CLIENTS_MAX {
-                    welcome(client, authors, host, &clients);
-                }
-            }
-            Err(Errno::EBADF | Errno::EINVAL) => return,
-            Err(_) => thread::sleep(ACCEPT_AGAIN),
-        }
-    }
-}
-
+/// Serves a client in a thread of its own, or gives it back.
 fn welcome(
     client: OwnedFd,
     authors: &Authors,
     host: &Arc<Mutex<Host>>,
     clients: &Arc<AtomicUsize>,
-) {
-    clients.fetch_add(1, Ordering::Relaxed);
-    let (authors, host, count) = (authors.clone(), Arc::clone(host), Arc::clone(clients));
-    let served = thread::Builder::new().name("author".to_owned()).spawn(move || {
-        serve(&client, &authors, &host);
-        count.fetch_sub(1, Ordering::Relaxed);
-    });
-    if served.is_err() {
-        clients.fetch_sub(1, Ordering::Relaxed); // the dropped closure has closed the client
+) -> Result<(), OwnedFd> {
+    let own = nix::unistd::geteuid().as_raw();
+    let trusted = getsockopt(&client, sockopt::PeerCredentials)
+        .is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own);
+    if !trusted || clients.load(Ordering::Relaxed) >= CLIENTS_MAX {
+        return Err(client);
+    }
+    let (authors, host) = (authors.clone(), Arc::clone(host));
+    let place = Place::taken(clients);
+    client::serve("author", client, place, move |client, _| serve(client, &authors, &host))
+}
+
+/// Counts a client until it is dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn taken(clients: &Arc<AtomicUsize>) -> Self {
+        clients.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(clients))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 fn serve(client: &OwnedFd, authors: &Authors, host: &Mutex<Host>) {
-    let own = nix::unistd::geteuid().as_raw();
-    let trusted = getsockopt(client, sockopt::PeerCredentials)
-        .is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own);
-    if !trusted {
-        return;
-    }
     match admit(client, authors) {
         Ok((line, arms)) => {
             say(client, OK);
@@ -149,8 +142,10 @@ fn attend(client: &OwnedFd, line: &Line) {
     }
 }
 
+/// Says a line, unless the client has no room for it because it does not read.
 fn say(client: &OwnedFd, text: &str) {
-    let _ = send(client.as_raw_fd(), text.as_bytes(), MsgFlags::MSG_NOSIGNAL);
+    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+    let _ = send(client.as_raw_fd(), text.as_bytes(), flags);
 }
 
 fn admit(client: &OwnedFd, authors: &Authors) -> Result<(Arc<Line>, Vec<&'static str>), Error> {
@@ -177,26 +172,25 @@ fn announcement(client: &OwnedFd, frame: &mut [u8]) -> Result<(usize, OwnedFd), 
     if !matches!(poll(&mut fds, ANNOUNCE_LIMIT_MS), Ok(1..)) {
         return Err(refuse("no announcement came"));
     }
-    let mut space = nix::cmsg_space!([RawFd; DESCRIPTORS_MAX]);
-    let mut parts = [IoSliceMut::new(frame)];
-    let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
-    let received = recvmsg::<()>(client.as_raw_fd(), &mut parts, Some(&mut space), flags)
+    let passed = client::receive(client, frame)
         .map_err(|errno| on("an author's announcement")(errno.into()))?;
-    let mut sockets = Vec::new();
-    for message in received.cmsgs().map_err(|errno| on("an author's socket")(errno.into()))? {
-        if let ControlMessageOwned::ScmRights(fds) = message {
-            // SAFETY: the descriptor was just received, and nothing else owns it.
-            sockets.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
-        }
+    if passed.is_cut {
+        return Err(refuse(&format!("a frame has at most {FRAME_BYTES_MAX} bytes")));
     }
-    let bytes = received.bytes;
-    let (Some(socket), true) = (sockets.pop(), sockets.is_empty()) else {
-        return Err(refuse("the announcement must pass exactly one socket"));
-    };
+    let bytes = passed.bytes;
+    let socket = passed.into_one().map_err(|wrong| match wrong {
+        Wrong::Number => refuse("the announcement must pass exactly one socket"),
+        Wrong::NoDescriptorLeft => refuse(
+            "the agent has no file descriptor left for the author's socket\nfix: raise its limit \
+             (LimitNOFILE= of its unit, or `ulimit -n`)",
+        ),
+    })?;
     let kind = getsockopt(&socket, sockopt::SockType);
     if !matches!(kind, Ok(SockType::SeqPacket)) {
+        client::close(socket);
         return Err(refuse("the socket passed with the announcement must be SOCK_SEQPACKET"));
     }
+    client::refuse_descriptors(&socket);
     Ok((bytes, socket))
 }
 
@@ -249,6 +243,7 @@ mod tests {
     use crate::Config;
     use crate::author::fake::{Fake, pair};
     use crate::events::Recorder;
+    use std::os::fd::RawFd;
 
     const HELLO: &[u8] =
         b"\x01{\"version\": 2, \"arms\": [{\"name\": \"knocks\", \"summary\": \"\",

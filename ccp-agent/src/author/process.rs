@@ -4,8 +4,8 @@
 //! when the thread that started it ends, so start it from the main thread.
 
 use super::frame::{FRAME_BYTES_MAX, FromAuthor, Hello};
-use crate::Error;
 use crate::error::on;
+use crate::{Error, nofile};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::prctl::set_pdeathsig;
@@ -59,10 +59,12 @@ impl Process {
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(std::io::stderr());
-        // SAFETY: the closure makes two system calls, both allowed between fork and exec.
+        let limit = nofile::of_children();
+        // SAFETY: the closure makes three system calls, all allowed between fork and exec.
         unsafe {
             command.pre_exec(move || {
                 set_pdeathsig(Signal::SIGKILL)?;
+                limit.iter().try_for_each(nofile::set)?;
                 if libc::fcntl(inherited, libc::F_SETFD, 0) == -1 {
                     return Err(std::io::Error::last_os_error());
                 }

@@ -5,6 +5,7 @@
 
 use crate::clock;
 use crate::datapath::{Agent, Datapath, LetGo, Obey, Peer};
+use crate::trouble::Trouble;
 use remuda_bpf::{
     DRAIN_RECORDS_MAX, Datapath as Bpf, Error, LOOK_INTERVAL, Sockets, Started, Walked,
 };
@@ -32,6 +33,10 @@ pub struct BpfEnd {
     reconciles: bool,
     /// Whether flows stay with the datapath when the agent ends.
     hands_over: bool,
+    /// Failures to look at flows under the kernel's own algorithms, for warnings.
+    looking: Trouble,
+    /// Failures to follow the cgroups, for warnings.
+    following: Trouble,
 }
 
 impl BpfEnd {
@@ -46,6 +51,8 @@ impl BpfEnd {
             is_new: false,
             reconciles: false,
             hands_over,
+            looking: Trouble::default(),
+            following: Trouble::default(),
         }
     }
 
@@ -132,8 +139,10 @@ impl Datapath for BpfEnd {
         self.meet_broker(agent);
         let count = self.bpf.drain(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
         let looked = self.bpf.look(now_ns, &mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
-        if let Err(error) = looked {
-            tracing::warn!(%error, "looking at the flows under the kernel's own algorithms");
+        if let Err(error) = looked
+            && let Some(times) = self.looking.again(now_ns)
+        {
+            tracing::warn!(%error, times, "looking at the flows under the kernel's own algorithms");
         }
         if self.reconciles {
             self.keep_house(agent, now_ns);
@@ -144,7 +153,11 @@ impl Datapath for BpfEnd {
     fn keep_house(&mut self, agent: &mut dyn Agent, now_ns: u64) {
         match self.bpf.follow_cgroups() {
             Ok(changes) => changes.iter().for_each(|change| tracing::warn!("{change}")),
-            Err(error) => tracing::warn!(%error, "looking at the cgroups"),
+            Err(error) => {
+                if let Some(times) = self.following.again(now_ns) {
+                    tracing::warn!(%error, times, "looking at the cgroups");
+                }
+            }
         }
         self.seek_broker(now_ns);
         self.reconciles = self.bpf.reconcile(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));

@@ -18,6 +18,7 @@ use super::libccp;
 use super::outbox::Outbox;
 use crate::Error;
 use crate::datapath::{Agent, Datapath, Obey, Peer};
+use crate::trouble::Trouble;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvmsg, sendmsg,
@@ -62,6 +63,8 @@ pub struct NetlinkEnd {
     strangers: Strangers,
     /// How often the socket was full since the last look, so that messages were lost.
     overruns: u64,
+    /// Failures to receive, for warnings.
+    trouble: Trouble,
     buffer: Vec<u8>,
     /// Room to write an order in.
     out: Vec<u8>,
@@ -106,6 +109,7 @@ impl NetlinkEnd {
             given_up: None,
             strangers: Strangers::default(),
             overruns: 0,
+            trouble: Trouble::default(),
             buffer: vec![0; HEADER_BYTES + MESSAGE_BYTES_MAX + ALIGNMENT],
             out: Vec::new(),
         })
@@ -255,7 +259,10 @@ impl Datapath for NetlinkEnd {
                 Err(Errno::ENOBUFS) => self.overruns += 1,
                 Err(errno) => {
                     if !matches!(errno, Errno::EAGAIN | Errno::EINTR) {
-                        tracing::warn!(%errno, "receive by netlink");
+                        let times = self.trouble.again(now_ns);
+                        times.iter().for_each(|times| {
+                            tracing::warn!(%errno, times, "a netlink message cannot be received");
+                        });
                     }
                     is_full = false;
                     break;

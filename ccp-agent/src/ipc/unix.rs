@@ -7,8 +7,10 @@
 use super::guest::{Guest, PEERS_OF_GUEST_MAX};
 use super::libccp;
 use super::outbox::{Outbox, was_taken};
+use crate::client::refuse_descriptors;
 use crate::datapath::{Agent, Datapath, Obey, Peer};
 use crate::error::on;
+use crate::trouble::Trouble;
 use crate::{Error, clock};
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -54,6 +56,8 @@ pub struct UnixEnd {
     /// Room to write an order in.
     out: Vec<u8>,
     beaten_ns: u64,
+    /// Failures to receive, for warnings.
+    trouble: Trouble,
 }
 
 impl UnixEnd {
@@ -75,6 +79,7 @@ impl UnixEnd {
         let mode = if users.is_empty() { 0o600 } else { 0o666 };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(on(path.display()))?;
         socket.set_nonblocking(true).map_err(on(path.display()))?;
+        refuse_descriptors(&socket);
         setsockopt(&socket, sockopt::PassCred, &true)
             .map_err(|errno| on(path.display())(errno.into()))?;
         let guests = users.iter().map(|user| Guest::admit(user, path));
@@ -89,6 +94,7 @@ impl UnixEnd {
             buffer: vec![0; MESSAGE_BYTES_MAX + 1],
             out: Vec::new(),
             beaten_ns: 0,
+            trouble: Trouble::default(),
         })
     }
 
@@ -125,8 +131,8 @@ impl UnixEnd {
         true
     }
 
-    /// One datagram: its sender, whether that is trusted, its length.
-    fn receive_one(&mut self) -> nix::Result<(PathBuf, bool, usize)> {
+    /// One datagram: its sender, why it is refused if it is, its length.
+    fn receive_one(&mut self) -> nix::Result<(PathBuf, Option<&'static str>, usize)> {
         let mut control = nix::cmsg_space!(nix::sys::socket::UnixCredentials);
         let mut room = [IoSliceMut::new(&mut self.buffer)];
         let got = recvmsg::<UnixAddr>(
@@ -138,14 +144,28 @@ impl UnixEnd {
         let own = nix::unistd::geteuid().as_raw();
         let path = got.address.and_then(|a| a.path().map(Path::to_owned)).unwrap_or_default();
         let guests = &self.door.guests;
-        let trusted = got.cmsgs()?.any(|message| match message {
+        let is_trusted = |message| match message {
             ControlMessageOwned::ScmCredentials(from) => {
                 let uid = from.uid();
                 uid == 0 || uid == own || guests.iter().any(|guest| guest.is_heard(uid, &path))
             }
             _ => false,
-        });
-        Ok((path, trusted, got.bytes))
+        };
+        // There is room for the sender's credentials alone. For descriptors there is none, so the
+        // kernel has closed them.
+        let refused = match got.cmsgs().map(|mut messages| messages.any(is_trusted)) {
+            Ok(true) => None,
+            Ok(false) => Some("its sender is another user"),
+            Err(_) => Some("it passes descriptors, which no message of a datapath does"),
+        };
+        Ok((path, refused, got.bytes))
+    }
+
+    fn warn(&mut self, errno: Errno) {
+        if let Some(times) = self.trouble.again(clock::monotonic_ns()) {
+            let path = self.path.display();
+            tracing::warn!(%errno, %path, times, "a datapath's message cannot be received");
+        }
     }
 
     /// Sends, or queues what the datapath does not take now. A datapath that has been given up gets
@@ -273,18 +293,17 @@ impl Datapath for UnixEnd {
         let mut is_full = true;
         for _ in 0..RECEIVE_MAX {
             match self.receive_one() {
-                Ok((path, trusted, bytes)) => {
+                Ok((path, refused, bytes)) => {
                     let path = Arc::new(path);
-                    if !trusted {
-                        let peer = Peer::Unix(Arc::clone(&path));
-                        agent.refused(&peer, "its sender is another user".to_owned());
+                    if let Some(rule) = refused {
+                        agent.refused(&Peer::Unix(path), rule.to_owned());
                     } else if self.admit(&path, agent) {
                         self.take(&path, bytes, agent);
                     }
                 }
                 Err(errno) => {
                     if !matches!(errno, Errno::EAGAIN | Errno::EINTR) {
-                        tracing::warn!(%errno, path = %self.path.display(), "receive");
+                        self.warn(errno);
                     }
                     is_full = false;
                     break;

@@ -195,7 +195,13 @@ impl Store {
         if done.is_err() {
             let _ = fs::rename(&taken, &candidate); // report the first error, not this one
         }
-        done.and_then(|()| self.sync())
+        done?;
+        // The new model has the name by now, so the next agent starts with it unless this host
+        // loses its power before the disk has written the folder.
+        if let Err(error) = self.sync() {
+            tracing::warn!(%error, "a new model may not survive a loss of power");
+        }
+        Ok(())
     }
 
     /// Checks the candidate again, now that the trainer cannot replace it, and links the model in
@@ -233,5 +239,106 @@ impl Store {
 
     fn sync(&self) -> Result<(), Error> {
         state_file::sync_folder(self.dir.path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults;
+    use tempfile::TempDir;
+
+    const TEXTS: [(Place, &str); 3] = [
+        (Place::Base, "the base"),
+        (Place::Current, "in force"),
+        (Place::Candidate, "a candidate"),
+    ];
+
+    struct Rig {
+        folder: TempDir,
+        store: Option<Store>,
+    }
+
+    impl Rig {
+        fn dir(&self) -> PathBuf {
+            self.folder.path().join("models")
+        }
+
+        fn new() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            let mut rig = Self { folder, store: None };
+            let store = Store::take(&rig.dir()).expect("it is free");
+            for (place, text) in TEXTS {
+                state_file::write(&store.path(place), text).expect("it is written");
+            }
+            store.write_state(&State::new("base", 1)).expect("it is written");
+            rig.store = Some(store);
+            rig
+        }
+
+        fn store(&self) -> &Store {
+            self.store.as_ref().expect("it is taken")
+        }
+
+        fn text(&self, place: Place) -> Option<String> {
+            fs::read_to_string(self.store().path(place)).ok()
+        }
+
+        /// As the next agent finds the files.
+        fn take_again(&mut self) {
+            self.store = None;
+            self.store = Some(Store::take(&self.dir()).expect("it is free again"));
+            let text = fs::read_to_string(self.store().state_path()).expect("a state");
+            serde_json::from_str::<State>(&text).expect("it is whole");
+        }
+
+        fn has_all(&self) -> bool {
+            let files = fs::read_dir(self.dir()).expect("a folder").flatten();
+            let there: Vec<String> =
+                files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect();
+            TEXTS.iter().all(|(_, text)| there.iter().any(|it| it == text))
+        }
+    }
+
+    #[test]
+    fn whatever_fails_a_take_over_is_whole_or_has_not_been() {
+        let act = |rig: &mut Rig| {
+            let state = State::new("base", 2);
+            rig.store().take_over(&digest_of("a candidate"), Place::Current, &state)
+        };
+        let failures = faults::each(Rig::new, act, |mut rig, done, failure| {
+            let want = if done.is_ok() { "a candidate" } else { "in force" };
+            assert_eq!(rig.text(Place::Current).as_deref(), Some(want), "{failure:?}");
+            rig.take_again();
+            assert!(rig.has_all(), "{failure:?}");
+            let candidate = rig.text(Place::Candidate);
+            assert_eq!(candidate.is_none(), done.is_ok(), "{failure:?}: {candidate:?}");
+            if done.is_err() {
+                act(&mut rig).unwrap_or_else(|error| panic!("{failure:?}: {error}"));
+            }
+        });
+        println!("a take-over of a model: {failures} failures");
+        assert!(failures >= 40, "{failures}");
+    }
+
+    #[test]
+    fn whatever_fails_going_back_loses_no_model() {
+        let begin = || {
+            let rig = Rig::new();
+            let state = State::new("base", 2);
+            let taken = rig.store().take_over(&digest_of("a candidate"), Place::Current, &state);
+            taken.expect("it takes over");
+            rig
+        };
+        let act = |rig: &mut Rig| rig.store().go_back(Place::Previous, &State::new("base", 3));
+        let failures = faults::each(begin, act, |mut rig, done, failure| {
+            rig.take_again();
+            assert!(rig.has_all(), "{failure:?}");
+            if done.is_ok() {
+                assert_eq!(rig.text(Place::Current).as_deref(), Some("in force"), "{failure:?}");
+            }
+        });
+        println!("going back to a model: {failures} failures");
+        assert!(failures >= 20, "{failures}");
     }
 }

@@ -211,4 +211,37 @@ mod tests {
         assert!(all.iter().all(|(_, path, _)| lines(path).len() > 1));
         assert!(dir.join("samples-x.jsonl").exists());
     }
+
+    #[test]
+    fn whatever_fails_a_line_that_was_added_stays_and_the_next_one_is_added() {
+        let long = |n: usize| format!("{{\"n\":{n},\"x\":\"{}\"}}", "x".repeat(900));
+        let begin = || {
+            let folder = tempfile::tempdir().expect("a folder");
+            let files = SampleFiles::take(&folder.path().join("samples"), BUDGET).expect("free");
+            (folder, files)
+        };
+        // A file has 8 KiB, so the second half is in another one.
+        let act = |(_, files): &mut (tempfile::TempDir, SampleFiles)| {
+            (0..8).filter(|n| files.add(&long(*n)).is_ok()).collect::<Vec<usize>>()
+        };
+        let failures = crate::faults::each(begin, act, |(_folder, mut files), added, failure| {
+            files.add(&long(8)).unwrap_or_else(|error| panic!("{failure:?}: {error}"));
+            let mut there = Vec::new();
+            for (_, path, _) in files.all().expect("they are there") {
+                let text = fs::read_to_string(&path).expect("a file");
+                let lines: Vec<&str> = text.lines().collect();
+                for (at, line) in lines.iter().enumerate() {
+                    match serde_json::from_str::<Value>(line) {
+                        Ok(value) => there.extend(value["n"].as_u64()),
+                        // A part of a line that could not be cut off ends its file.
+                        Err(_) => assert_eq!(at + 1, lines.len(), "{failure:?}"),
+                    }
+                }
+            }
+            let is_there = |n: &usize| there.contains(&(*n as u64));
+            assert!(added.iter().chain([&8]).all(is_there), "{failure:?}: {added:?}, {there:?}");
+        });
+        println!("samples: {failures} failures");
+        assert!(failures >= 40, "{failures}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Errors of the BPF datapath.
 
+use libbpf_rs::ErrorKind;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -11,10 +12,7 @@ pub enum Error {
     #[error(transparent)]
     Message(#[from] remuda_wire::Error),
     /// libbpf or the kernel refused an operation.
-    #[error(
-        "{what}: {source}\nfix: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; \
-         `remuda doctor` says what else is missing"
-    )]
+    #[error("{what}: {source}\nfix: {}", fix_of(source))]
     Kernel { what: String, source: libbpf_rs::Error },
     /// The kernel has no type information.
     #[error("the kernel offers no BTF ({0})\nfix: a kernel with CONFIG_DEBUG_INFO_BTF=y")]
@@ -56,12 +54,29 @@ pub enum Error {
     /// The kernel does not have an algorithm that the configuration or the agent names.
     #[error(
         "the kernel has no algorithm {name:?} ({source})\n\
-         fix: for agent.native and for native arms, name one of these: {available}"
+         fix: for agent.native and for native arms, name one of these: {available}; or load its \
+         module as root: modprobe tcp_{name}"
     )]
     NoNative { name: String, available: String, source: io::Error },
-    /// The agent's own name where a kernel algorithm must be named.
-    #[error("{0:?} is this agent's own algorithm; name one of the kernel's")]
+    /// This process may not use an algorithm that the kernel has.
+    #[error(
+        "only a process with CAP_NET_ADMIN may use the kernel's algorithm {name:?} ({source})\n\
+         fix: run as root or with that capability, or add {name:?} to \
+         net.ipv4.tcp_allowed_congestion_control (sysctl)"
+    )]
+    NativeForbidden { name: String, source: io::Error },
+    /// The name of an agent, this one or another, where a kernel algorithm must be named.
+    #[error(
+        "{0:?} is the name of an agent or of another BPF program, not an algorithm of the kernel's \
+         own\nfix: name one of these: {available}", available = crate::native::available()
+    )]
     NotNative(String),
+    /// Another process or a module has registered the agent's name.
+    #[error(
+        "this kernel already has an algorithm {0:?}: of another agent, of `remuda datapath`, or of \
+         a module\nfix: end that one, or give this one another --name"
+    )]
+    NameTaken(String),
     /// `flows_max` beyond what a table can hold.
     #[error("flows_max = {0}: it must lie in 1..={max}", max = crate::layout::FLOWS_MAX)]
     FlowsMax(u32),
@@ -109,6 +124,27 @@ pub enum Error {
     /// A file of the host, such as a sysctl or a cgroup.
     #[error("{path}: {source}")]
     File { path: String, source: io::Error },
+}
+
+/// What to do about an error of the kernel.
+fn fix_of(source: &libbpf_rs::Error) -> &'static str {
+    // SAFETY: no arguments, and it cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    match source.kind() {
+        ErrorKind::PermissionDenied if is_root => {
+            "this root may not: a container or a security module takes CAP_BPF, CAP_NET_ADMIN or \
+             CAP_PERFMON away, or forbids BPF; `remuda doctor` says which capability is missing"
+        }
+        ErrorKind::PermissionDenied => {
+            "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; `remuda doctor` says \
+             what else is missing"
+        }
+        ErrorKind::OutOfMemory => "free memory, or lower agent.flows_max",
+        _ if source.to_string().contains("Too many open files") => {
+            "raise the limit on file descriptors (LimitNOFILE= of the unit, or `ulimit -n`)"
+        }
+        _ => "`remuda doctor` says what this host lacks",
+    }
 }
 
 /// Says what was tried when libbpf fails.

@@ -240,7 +240,11 @@ impl Privileges for Privileged {
             .find(|map| map.name() == OsStr::new("remuda_ops"))
             .ok_or(Error::Template("remuda_ops"))?;
         let what = format!("registering the algorithm {:?}", self.settings.name);
-        self.links.push(ops.attach_struct_ops().map_err(tried(what))?);
+        let link = ops.attach_struct_ops().map_err(|source| match source.kind() {
+            ErrorKind::AlreadyExists => Error::NameTaken(self.settings.name.clone()),
+            _ => tried(what)(source),
+        })?;
+        self.links.push(link);
         Ok(())
     }
 

@@ -1,40 +1,24 @@
-//! The control socket: each line is one JSON object, a request in and an answer out. Only root and
-//! the agent's own user may connect.
-//!
-//! Clients have threads of their own. They hold the host's lock only to copy state or to note an
-//! order, so a slow or hostile client delays no report.
+//! Requests of the control socket, their answers, and how the agent finds an answer.
 
 use crate::author::{AuthorArm, Authors};
 use crate::clock;
-use crate::error::on;
 use crate::flow::Row;
 use crate::host::{Counts, Host, Target};
 use crate::lock::lock;
 use crate::online::{Online, Report, hosted};
 use crate::prefer::{self, Order};
-use crate::{Error, catalogue, programs, run_dir};
-use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
+use crate::{Error, catalogue, programs};
 use remuda_algorithms::Slot;
 use remuda_selector::antelope::memory::{self, Network};
 use remuda_selector::antelope::model::Model;
 use remuda_selector::antelope::policy::MODEL;
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const REQUEST_BYTES_MAX: u64 = 64 << 10;
-/// Clients at once; the agent hangs up on further ones.
-const CLIENTS_MAX: usize = 16;
-/// The agent hangs up on a client that is silent for this long.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time that a client has to send its next request, and to take an answer. The agent then hangs
+/// up. A client waits this long for an answer.
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request. Variants without fields still have braces: only then does serde refuse unknown keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -197,7 +181,7 @@ pub fn policy_rows() -> Vec<(String, String)> {
         .collect()
 }
 
-fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
+pub fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
     Ok(match request {
         Request::Flows {} => Answer::Flows { flows: lock(host).rows() },
         Request::Set { target, to } => {
@@ -271,128 +255,6 @@ fn order(
     hosted::with(&online, host, act)
 }
 
-fn refused(error: String) -> Answer {
+pub fn refused(error: String) -> Answer {
     Answer::Error { error }
-}
-
-fn answer_line(line: &[u8], host: &Mutex<Host>) -> Answer {
-    match serde_json::from_slice::<Request>(line) {
-        Ok(request) => answer(&request, host).unwrap_or_else(|error| refused(error.to_string())),
-        Err(error) => refused(format!("not a request: {error}")),
-    }
-}
-
-/// Serves clients until the process ends. Requests wait until `ready` has a value. The socket lies
-/// in a private directory, and each client's user is checked.
-pub fn serve(
-    run_dir: &Path,
-    host: Arc<Mutex<Host>>,
-    ready: mpsc::Receiver<()>,
-) -> Result<Listener, Error> {
-    let path = run_dir::control_socket(run_dir);
-    let _ = fs::remove_file(&path); // safe: the run directory's lock is ours
-    let listener = UnixListener::bind(&path).map_err(on(path.display()))?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(on(path.display()))?;
-    let clients = Arc::new(AtomicUsize::new(0));
-    thread::Builder::new()
-        .name("control".to_owned())
-        .spawn(move || {
-            if ready.recv().is_err() {
-                return; // the agent failed to start
-            }
-            for stream in listener.incoming().flatten() {
-                admit(stream, &host, &clients);
-            }
-        })
-        .map_err(on("the control thread"))?;
-    Ok(Listener { path })
-}
-
-/// Removes the socket file when dropped.
-#[derive(Debug)]
-pub struct Listener {
-    path: PathBuf,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-fn admit(stream: UnixStream, host: &Arc<Mutex<Host>>, clients: &Arc<AtomicUsize>) {
-    let own = nix::unistd::geteuid().as_raw();
-    let trusted = getsockopt(&stream, sockopt::PeerCredentials)
-        .is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own);
-    if !trusted || clients.load(Ordering::Relaxed) >= CLIENTS_MAX {
-        return; // dropping the stream hangs up
-    }
-    clients.fetch_add(1, Ordering::Relaxed);
-    let (host, clients) = (Arc::clone(host), Arc::clone(clients));
-    let served = thread::Builder::new().name("control client".to_owned()).spawn({
-        let clients = Arc::clone(&clients);
-        move || {
-            if let Err(error) = converse(&stream, &host) {
-                tracing::debug!(%error, "control client");
-            }
-            clients.fetch_sub(1, Ordering::Relaxed);
-        }
-    });
-    if served.is_err() {
-        clients.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn converse(stream: &UnixStream, host: &Mutex<Host>) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
-    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-    let mut writer = stream;
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut line = Vec::new();
-        let read = reader.by_ref().take(REQUEST_BYTES_MAX).read_until(b'\n', &mut line)?;
-        if read == 0 {
-            return Ok(());
-        }
-        let is_whole = line.ends_with(b"\n");
-        let answer = match (is_whole, read as u64) {
-            (true, _) => answer_line(&line, host),
-            (false, REQUEST_BYTES_MAX) => {
-                refused(format!("a request has at most {REQUEST_BYTES_MAX} bytes"))
-            }
-            (false, _) => refused("a request ends with a newline".to_owned()),
-        };
-        let mut text = serde_json::to_string(&answer)?;
-        text.push('\n');
-        writer.write_all(text.as_bytes())?;
-        if !is_whole {
-            return Ok(());
-        }
-    }
-}
-
-/// Sends a request to the agent of `run_dir`. An error answer becomes an `Err`.
-pub fn ask(run_dir: &Path, request: &Request) -> Result<Answer, Error> {
-    let path = run_dir::control_socket(run_dir);
-    let named = || path.display().to_string();
-    let stream =
-        UnixStream::connect(&path).map_err(|source| Error::NoAgent { path: named(), source })?;
-    stream.set_read_timeout(Some(CLIENT_TIMEOUT)).map_err(on(named()))?;
-    let mut line = serde_json::to_string(request).expect("requests are plain data");
-    line.push('\n');
-    // `write` would raise SIGPIPE if the agent hung up; `send` returns an error instead.
-    let sent = send(stream.as_raw_fd(), line.as_bytes(), MsgFlags::MSG_NOSIGNAL);
-    if sent.map_err(std::io::Error::from).map_err(on(named()))? < line.len() {
-        return Err(Error::Refused(format!(
-            "{}: the agent does not read its control socket",
-            named()
-        )));
-    }
-    let mut reply = String::new();
-    BufReader::new(&stream).read_line(&mut reply).map_err(on(named()))?;
-    match serde_json::from_str(&reply) {
-        Ok(Answer::Error { error }) => Err(Error::Refused(error)),
-        Ok(answer) => Ok(answer),
-        Err(error) => Err(Error::Refused(format!("{}: not an answer: {error}", named()))),
-    }
 }

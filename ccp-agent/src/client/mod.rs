@@ -1,0 +1,10 @@
+//! Clients of the agent's unix sockets: accepting them, serving each in a thread, receiving the one
+//! descriptor that a client passes, and closing all of it in a bounded time.
+
+mod accept;
+mod closing;
+mod passed;
+
+pub use accept::{accept_all, serve};
+pub use closing::close;
+pub use passed::{Passed, Wrong, receive, refuse_descriptors};
