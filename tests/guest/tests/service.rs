@@ -225,3 +225,135 @@ fn each_boot_starts_from_the_same_disk_and_ends_when_told() {
     let panic = second.run("echo c >/proc/sysrq-trigger", COMMAND_MAX).expect_err("it panics");
     assert!(panic.to_string().contains("Kernel panic"), "{panic}");
 }
+
+const SERVER: &str = include_str!("service/server.py");
+const CLIENT: &str = include_str!("service/client.py");
+/// Downloads of each service that run while the agent restarts.
+const DOWNLOADS: usize = 14;
+/// Where a test's agent finds the service that names no algorithm.
+const WEB_CGROUP: &str = "/sys/fs/cgroup/system.slice/test-cgroup.service";
+
+/// A service whose sockets are the agent's.
+#[derive(Clone, Copy)]
+struct Web {
+    /// The name of its unit.
+    unit: &'static str,
+    port: u16,
+    /// What its listening socket chooses.
+    algorithm: &'static str,
+    /// Properties of its unit.
+    properties: &'static str,
+    /// The words before a command that reaches it.
+    reach: &'static str,
+}
+
+/// The three ways in which a service gives the agent its sockets: it names the algorithm on its
+/// listening socket; the agent has its cgroup; its network namespace has the algorithm as default.
+const WEBS: [Web; 3] = [
+    Web { unit: "test-listener", port: 8001, algorithm: "remuda", properties: "", reach: "" },
+    Web { unit: "test-cgroup", port: 8002, algorithm: "", properties: "", reach: "" },
+    Web {
+        unit: "test-namespace",
+        port: 8003,
+        algorithm: "",
+        properties: "--property=NetworkNamespacePath=/run/netns/test",
+        reach: "ip netns exec test",
+    },
+];
+
+impl Web {
+    fn start(&self, guest: &mut Shared) {
+        let Self { unit, port, algorithm, properties, .. } = self;
+        guest.sh(&format!(
+            "systemd-run --unit={unit} {properties} python3 /run/server.py {port} {algorithm}"
+        ));
+        self.wait(guest);
+    }
+
+    /// Waits until it listens.
+    fn wait(&self, guest: &mut Shared) {
+        let Self { port, reach, .. } = self;
+        guest
+            .sh(&format!("until {reach} ss -tlnH sport = :{port} | grep -q .; do sleep 0.2; done"));
+    }
+
+    /// Starts downloads and waits until the agent drives all of them.
+    fn download(&self, guest: &mut Shared, downloads: usize, chunks: u32) {
+        let Self { unit, port, reach, .. } = self;
+        let log = format!("/run/{unit}.log");
+        guest.sh(&format!(
+            "{{ {reach} python3 /run/client.py {port} {downloads} {chunks}; echo status $?; }} \
+             >{log} 2>&1 &
+             until grep -q 'driven\\|status' {log}; do sleep 0.2; done
+             grep -qx driven {log} || {{ cat {log}; remuda flows; exit 1; }}"
+        ));
+    }
+
+    /// Waits for the end of the downloads, of which every byte must have arrived.
+    fn expect_exact(&self, guest: &mut Shared) {
+        let log = format!("/run/{}.log", self.unit);
+        let end = format!("until grep status {log}; do sleep 0.2; done >/dev/null; cat {log}");
+        assert_eq!(guest.sh(&end), "driven\nexact\nstatus 0\n", "{}", self.unit);
+    }
+}
+
+/// Starts the agent of the test as a unit that systemd starts again, and waits until it answers.
+fn start_agent(guest: &mut Shared) {
+    guest.sh(&format!(
+        "systemd-run --unit=test-agent --property=Restart=always --property=RestartSec=1 \
+         remuda agent --arm cubic --cgroup {WEB_CGROUP}"
+    ));
+    guest.sh("until remuda flows; do sleep 0.2; done >/dev/null 2>&1");
+}
+
+/// Restarts the agent and waits until the new one answers.
+fn restart_agent(guest: &mut Shared, how: &str) {
+    let main = "systemctl show --property=MainPID --value test-agent";
+    let wait = "until [ \"$old\" != \"$(systemctl show --property=MainPID --value test-agent)\" ] \
+                && remuda flows; do sleep 0.2; done >/dev/null 2>&1";
+    guest.sh(&format!("old=$({main}); {how}; {wait}"));
+}
+
+#[test]
+fn services_are_driven_again_after_each_restart_of_the_agent_and_their_own() {
+    let Some(mut guest) = Shared::boot() else { return };
+    for (at, content) in [("/run/server.py", SERVER), ("/run/client.py", CLIENT)] {
+        guest.put(Path::new(at), content.as_bytes(), "644").expect("it is written");
+    }
+    // The cgroup does not exist yet.
+    start_agent(&mut guest);
+    guest.sh("ip netns add test && ip -n test link set lo up");
+    guest.sh("ip netns exec test sysctl net.ipv4.tcp_congestion_control=remuda");
+    WEBS.iter().for_each(|web| web.start(&mut guest));
+    let replace = "cp /usr/bin/remuda /usr/bin/remuda.new && mv /usr/bin/remuda.new \
+                   /usr/bin/remuda && systemctl restart test-agent";
+    let kill = "systemctl kill --signal=KILL test-agent";
+    let clean = "systemctl restart test-agent";
+    let clock = Clock::start();
+    let ways = [clean, kill, replace, clean, kill];
+    for how in ways {
+        WEBS.iter().for_each(|web| web.download(&mut guest, DOWNLOADS, 300));
+        restart_agent(&mut guest, how);
+        let running = guest.sh("grep -L status /run/test-*.log | wc -l");
+        assert_eq!(running, "3\n", "the downloads end after the agent is back");
+        WEBS.iter().for_each(|web| web.expect_exact(&mut guest));
+        WEBS.iter().for_each(|web| web.download(&mut guest, 2, 50));
+        WEBS.iter().for_each(|web| web.expect_exact(&mut guest));
+        guest.sh("systemctl restart test-cgroup");
+        WEBS[1].wait(&mut guest);
+        WEBS[1].download(&mut guest, 2, 50);
+        WEBS[1].expect_exact(&mut guest);
+        println!("driven again after {how:?}, {:.0} s", clock.elapsed().as_secs_f64());
+    }
+    WEBS.iter().for_each(|web| web.download(&mut guest, 2, 50));
+    guest.sh("systemctl stop test-agent");
+    let left = "ss -tinH state established; ip netns exec test ss -tinH state established";
+    let left = guest.sh(left);
+    assert!(left.contains("cubic") && !left.contains("remuda"), "flows are given back: {left}");
+    WEBS.iter().for_each(|web| web.expect_exact(&mut guest));
+    let flows = ways.len() * WEBS.len() * DOWNLOADS;
+    println!("{flows} downloads during {} restarts, all of them byte-exact", ways.len());
+    WEBS.iter().for_each(|web| drop(guest.sh(&format!("systemctl stop {}", web.unit))));
+    guest.sh("ip netns del test");
+    assert_eq!(guest.console_complaints().expect("the console"), [""; 0]);
+}

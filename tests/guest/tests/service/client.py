@@ -1,0 +1,58 @@
+"""Downloads from `server.py`: `client.py PORT CONNECTIONS CHUNKS`.
+
+Prints `driven` once `remuda flows` shows that the agent drives the server's end of every
+connection, and `exact` once every byte has arrived as it was sent. Its status is 0 if it printed
+both.
+"""
+
+import hashlib
+import json
+import select
+import socket
+import subprocess
+import sys
+import time
+
+ASK_EVERY_S = 0.5
+
+port, connections, chunks = map(int, sys.argv[1:])
+parts = (hashlib.sha256(str(part).encode()).digest() * 160 for part in range(chunks))
+expected = b"".join(parts)
+received = {}
+for _ in range(connections):
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+    connection.sendall(b"%d\n" % chunks)
+    received[connection] = bytearray()
+own = {f"127.0.0.1:{connection.getsockname()[1]}" for connection in received}
+server = f"127.0.0.1:{port}"
+
+
+def are_driven():
+    asked = subprocess.run(["remuda", "flows", "--json"], capture_output=True, check=False)
+    rows = [json.loads(line) for line in asked.stdout.splitlines()]
+    ours = (row for row in rows if row["local"] == server and row["state"] == "driven")
+    return own <= {row["remote"] for row in ours}
+
+
+downloading = set(received)
+driven = False
+ask_at = 0.0
+while downloading:
+    ready, _, _ = select.select(list(downloading), [], [], ASK_EVERY_S)
+    for connection in ready:
+        data = connection.recv(65536)
+        received[connection] += data
+        if not data:
+            downloading.remove(connection)
+    if not driven and time.monotonic() >= ask_at:
+        driven = are_driven()
+        ask_at = time.monotonic() + ASK_EVERY_S
+        if driven:
+            print("driven", flush=True)
+
+wrong = sum(bytes(got) != expected for got in received.values())
+if wrong:
+    sys.exit(f"{wrong} of {connections} downloads are not what was sent")
+print("exact", flush=True)
+if not driven:
+    sys.exit("the agent did not drive every connection")
