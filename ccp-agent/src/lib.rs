@@ -32,6 +32,7 @@ pub mod programs;
 pub mod run_dir;
 pub mod run_loop;
 pub mod samples;
+pub mod service;
 pub mod setup;
 mod state_file;
 mod trial;

@@ -9,6 +9,7 @@ use crate::host::Host;
 use crate::ipc::{DATAPATHS, Datapaths};
 use crate::lock::lock;
 use crate::memory::InKernel;
+use crate::service::Feeder;
 use crate::waiter::Waiter;
 use std::io;
 use std::sync::Mutex;
@@ -56,6 +57,7 @@ pub struct RunLoop<'a> {
     wake_us: Option<u64>,
     /// What the BPF datapath has of what is remembered.
     in_kernel: InKernel,
+    feeder: Feeder,
 }
 
 impl<'a> RunLoop<'a> {
@@ -72,6 +74,7 @@ impl<'a> RunLoop<'a> {
             looked_ns: 0,
             wake_us: None,
             in_kernel: InKernel::default(),
+            feeder: Feeder::from_environment(),
         })
     }
 
@@ -108,6 +111,7 @@ impl<'a> RunLoop<'a> {
     pub fn turn(&mut self) -> bool {
         let now_ns = clock::monotonic_ns();
         self.beat(now_ns);
+        self.feeder.feed(now_ns);
         let answered = self.authors.receive();
         let mut host = lock(self.host);
         if !answered.is_empty() {
@@ -144,6 +148,9 @@ impl<'a> RunLoop<'a> {
     /// True: there is more to do at once.
     fn remember(&mut self, now_ns: u64) -> bool {
         let Some(bpf) = &mut self.datapaths.bpf else { return false };
+        if bpf.take_is_new() {
+            self.in_kernel = InKernel::default();
+        }
         self.in_kernel.follow(bpf.bpf(), self.host, now_ns).unwrap_or_else(|error| {
             tracing::warn!(%error, "the kernel does not get what is remembered");
             false
@@ -153,9 +160,10 @@ impl<'a> RunLoop<'a> {
     fn end(mut self) -> LetGo {
         let mut all = LetGo::default();
         for datapath in self.datapaths.all_mut() {
-            let LetGo { flows_let_go, flows_left } = datapath.let_go();
+            let LetGo { flows_let_go, flows_left, flows_handed_over } = datapath.let_go();
             all.flows_let_go += flows_let_go;
             all.flows_left += flows_left;
+            all.flows_handed_over += flows_handed_over;
         }
         all
     }

@@ -8,6 +8,7 @@
 //! process uses CCP messages.
 
 pub mod announce;
+pub mod broker;
 mod cgroups;
 pub mod compile;
 mod datapath;
@@ -17,10 +18,13 @@ mod error;
 pub mod insn;
 mod kernel;
 pub mod layout;
+mod libbpf;
+mod maps;
 mod messages;
 mod namespaces;
 mod native;
 mod natives;
+mod privileged;
 mod reconcile;
 mod records;
 pub mod slots;
@@ -28,11 +32,12 @@ mod sockets;
 pub mod splice;
 
 pub use cgroups::CgroupChange;
-pub use datapath::{DRAIN_RECORDS_MAX, Datapath, Settings, Sink, Walked, check_name};
+pub use datapath::{DRAIN_RECORDS_MAX, Datapath, Settings, Sink, check_name};
 pub use default_algorithm::DefaultAlgorithm;
 pub use destinations::RememberedStart;
 pub use error::Error;
 pub use kernel::{OpsMember, load_program, ops_member};
 pub use native::{available, check as check_native};
 pub use natives::LOOK_INTERVAL;
+pub use privileged::{Plan, Started, Walked};
 pub use sockets::Sockets;
