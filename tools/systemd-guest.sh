@@ -12,8 +12,8 @@ export LC_ALL=C
 
 readonly RELEASE=trixie FOLDER=$PWD/target/guest/systemd
 # Beside Debian's essential packages. kmod loads modules; libelf1t64, libgcc-s1 and zlib1g are the
-# libraries of remuda; iperf3 and python3-minimal make flows.
-readonly PACKAGES=(dbus iperf3 iproute2 kmod libelf1t64 libgcc-s1 procps python3-minimal systemd
+# libraries of remuda; iperf3 and python3 make flows.
+readonly PACKAGES=(dbus iperf3 iproute2 kmod libelf1t64 libgcc-s1 procps python3 systemd
 	systemd-sysv zlib1g)
 # All that the kernel needs to mount the root file system and is not part of it.
 readonly MODULES=(virtio_blk squashfs overlay)

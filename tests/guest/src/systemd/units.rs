@@ -33,12 +33,9 @@ impl Booted {
     ///
     /// A file's name says no place for it; or the guest refuses a file, which the error names.
     pub fn install_units(&mut self, folder: &Path) -> Result<(), Error> {
-        for file in files(folder)? {
-            let at = place(&file).ok_or_else(|| {
-                let file = folder.join(&file).display().to_string();
-                Error::NoUnit { file }
-            })?;
-            let from = folder.join(file);
+        for from in files(folder)? {
+            let file = from.display().to_string();
+            let at = place(&from).ok_or(Error::NoUnit { file })?;
             let content =
                 fs::read(&from).map_err(Error::doing(format!("read {}", from.display())))?;
             self.put(&at, &content, "644")?;
@@ -66,40 +63,40 @@ impl Booted {
     }
 }
 
-/// The files of a folder and of the folders in it, relative to the folder, in order.
+/// The files of a folder and of the folders in it, in order.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
-    let mut folders = vec![PathBuf::new()];
-    while let Some(below) = folders.pop() {
-        let here = folder.join(&below);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(here) = folders.pop() {
         let doing = || Error::doing(format!("list {}", here.display()));
         for entry in fs::read_dir(&here).map_err(doing())? {
             let entry = entry.map_err(doing())?;
-            let path = below.join(entry.file_name());
             let kind = entry.file_type().map_err(doing())?;
-            if kind.is_dir() { &mut folders } else { &mut files }.push(path);
+            if kind.is_dir() { &mut folders } else { &mut files }.push(entry.path());
         }
     }
     files.sort();
     Ok(files)
 }
 
-/// Where systemd looks for a file with this path in a folder of units.
+/// Where systemd looks for a file, by the names of the file and of its folder.
 fn place(file: &Path) -> Option<PathBuf> {
     let name = file.file_name()?.to_str()?;
-    let ending = file.extension()?.to_str()?;
-    let is_unit = |path: &Path| {
-        path.extension().is_some_and(|ending| UNITS.iter().any(|unit| ending == *unit))
-    };
-    if file.parent().is_some_and(|above| is_unit(&above.with_extension(""))) && ending == "conf" {
-        return Some(Path::new("/etc/systemd/system").join(file));
+    let folder = file.parent()?.file_name().unwrap_or_default().to_str()?;
+    let is_unit = |name: &str| name.rsplit_once('.').is_some_and(|(_, end)| UNITS.contains(&end));
+    let units = Path::new("/etc/systemd/system");
+    if is_unit(name) {
+        return Some(units.join(name));
     }
-    if is_unit(file) {
-        return Some(Path::new("/etc/systemd/system").join(name));
+    if !name.ends_with(".conf") {
+        return None;
     }
-    let whole = file.to_str()?;
-    let of = ["sysusers", "tmpfiles"].into_iter().find(|of| whole.contains(of))?;
-    (ending == "conf").then(|| Path::new("/etc").join(format!("{of}.d")).join(name))
+    if folder.strip_suffix(".d").is_some_and(is_unit) {
+        return Some(units.join(folder).join(name));
+    }
+    let is_of = |of: &&str| name.contains(of) || folder.contains(of);
+    let of = ["sysusers", "tmpfiles"].into_iter().find(is_of)?;
+    Some(Path::new("/etc").join(format!("{of}.d")).join(name))
 }
 
 /// The figure in the last line of `systemd-analyze security`.

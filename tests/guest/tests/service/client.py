@@ -27,7 +27,8 @@ own = {f"127.0.0.1:{connection.getsockname()[1]}" for connection in received}
 server = f"127.0.0.1:{port}"
 
 
-def are_driven():
+def are_driven() -> bool:
+    """Whether `remuda flows` shows the server's end of all connections as driven."""
     asked = subprocess.run(["remuda", "flows", "--json"], capture_output=True, check=False)
     rows = [json.loads(line) for line in asked.stdout.splitlines()]
     ours = (row for row in rows if row["local"] == server and row["state"] == "driven")

@@ -26,7 +26,8 @@ running = {}
 due = time.monotonic()
 
 
-def end(connection):
+def end(connection: socket.socket) -> None:
+    """End the stream, with or without all chunks."""
     running.pop(connection, None)
     connection.close()
 
