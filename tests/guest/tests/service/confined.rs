@@ -33,7 +33,7 @@ fn install(guest: &mut Shared) {
 fn start(guest: &mut Shared) {
     let clock = Clock::start();
     let started = guest.run("systemctl start remuda", WAIT_MAX).expect("it answers");
-    let journal = "journalctl --no-pager --boot -u remuda -u remuda-broker | tail -n 40";
+    let journal = "journalctl --no-pager --boot -u remuda -u remuda-broker | tail -n 60";
     assert_eq!(started.status, 0, "{}{}", started.errors, guest.sh(journal));
     println!("remuda.service is ready after {:.1} s", clock.elapsed().as_secs_f64());
 }

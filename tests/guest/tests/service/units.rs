@@ -12,7 +12,7 @@ fn units_of_a_folder_are_installed_and_rated() {
         std::fs::write(file, content).expect("it is written");
     };
     write("test-units.sysusers.conf", "u test-units - \"A test\"\n");
-    write("test-units.service", "[Service]\nUser=test-units\nExecStart=sleep 1000\n");
+    write("test-units.service", "[Service]\nType=exec\nUser=test-units\nExecStart=sleep 1000\n");
     guest.install_units(folder.path()).expect("they are installed");
     guest.sh("systemctl start test-units");
     let user = "ps -o user:20= -p \"$(systemctl show --property=MainPID --value test-units)\"";
