@@ -105,7 +105,10 @@ fn no_flow_is_lost_if_the_agent_hangs_or_either_part_dies() {
         web::download(&mut guest, &WEBS, 5, 300);
         let other = if unit == "remuda" { "remuda-broker" } else { "remuda" };
         let pid = property(&mut guest, other, "MainPID");
+        let before = clock.elapsed();
         guest.replace_process(unit, how);
+        let took = (clock.elapsed() - before).as_secs_f64();
+        println!("{how:?}: {took:.1} s until another process runs");
         guest.sh("until systemctl is-active remuda; do sleep 0.2; done");
         assert_eq!(property(&mut guest, other, "MainPID"), pid, "{other} goes on");
         web::expect_driven(&mut guest, &WEBS, 5);

@@ -66,10 +66,13 @@ pub fn expect_exact(guest: &mut Shared, webs: &[Web]) {
 
 /// Waits until the agent drives this number of downloads from each service, which are under way.
 pub fn expect_driven(guest: &mut Shared, webs: &[Web], downloads: usize) {
-    for Web { port, .. } in webs {
+    for Web { unit, port, .. } in webs {
         let driven = format!("\"local\":\"127.0.0.1:{port}\".*\"state\":\"driven\"");
         let count = format!("$(remuda flows --json | grep -c '{driven}')");
-        guest.sh(&format!("until [ {count} -ge {downloads} ]; do sleep 0.2; done"));
+        let over = format!("grep status /run/{unit}.log");
+        guest.sh(&format!(
+            "until [ {count} -ge {downloads} ]; do {over} && exit 1; sleep 0.2; done"
+        ));
     }
 }
 
