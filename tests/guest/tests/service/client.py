@@ -1,4 +1,4 @@
-"""Downloads from `server.py`: `client.py PORT CONNECTIONS CHUNKS`.
+"""Downloads from `server.py` until a file exists: `client.py PORT CONNECTIONS FILE`.
 
 Prints `driven` once `remuda flows` shows that the agent drives the server's end of every
 connection, and `exact` once every byte has arrived as it was sent. Its status is 0 if it printed
@@ -7,6 +7,7 @@ both.
 
 import hashlib
 import json
+import pathlib
 import select
 import socket
 import subprocess
@@ -14,15 +15,13 @@ import sys
 import time
 
 ASK_EVERY_S = 0.5
+NUMBER_BYTES = 16
 
-port, connections, chunks = map(int, sys.argv[1:])
-parts = (hashlib.sha256(str(part).encode()).digest() * 160 for part in range(chunks))
-expected = b"".join(parts)
-received = {}
-for _ in range(connections):
-    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
-    connection.sendall(b"%d\n" % chunks)
-    received[connection] = bytearray()
+port, connections, end = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
+received = {
+    socket.create_connection(("127.0.0.1", port), timeout=60): bytearray()
+    for _ in range(connections)
+}
 own = {f"127.0.0.1:{connection.getsockname()[1]}" for connection in received}
 server = f"127.0.0.1:{port}"
 
@@ -35,8 +34,16 @@ def are_driven() -> bool:
     return own <= {row["remote"] for row in ours}
 
 
+def is_exact(data: bytearray) -> bool:
+    """Whether these are all chunks, and their number."""
+    chunks = int(data[-NUMBER_BYTES:] or b"0")
+    parts = (hashlib.sha256(str(part).encode()).digest() * 160 for part in range(chunks))
+    return chunks > 0 and data[:-NUMBER_BYTES] == b"".join(parts)
+
+
 downloading = set(received)
 driven = False
+ending = False
 ask_at = 0.0
 while downloading:
     ready, _, _ = select.select(list(downloading), [], [], ASK_EVERY_S)
@@ -50,8 +57,12 @@ while downloading:
         ask_at = time.monotonic() + ASK_EVERY_S
         if driven:
             print("driven", flush=True)
+    if not ending and end.exists():
+        ending = True
+        for connection in downloading:
+            connection.shutdown(socket.SHUT_WR)
 
-wrong = sum(bytes(got) != expected for got in received.values())
+wrong = sum(not is_exact(data) for data in received.values())
 if wrong:
     sys.exit(f"{wrong} of {connections} downloads are not what was sent")
 print("exact", flush=True)

@@ -31,24 +31,23 @@ fn services_are_driven_again_after_each_restart_of_the_agent_and_their_own() {
     web::start(&mut guest, &WEBS);
     let clock = Clock::start();
     for how in WAYS {
-        web::download(&mut guest, &WEBS, DOWNLOADS, 300);
+        web::download(&mut guest, &WEBS, DOWNLOADS);
         guest.replace_process("test-agent", how);
         guest.sh("until remuda flows; do sleep 0.2; done >/dev/null 2>&1");
         if how == KILL {
             // At a clean end, the agent gives its flows to the kernel's algorithm for good.
             web::expect_driven(&mut guest, &WEBS, DOWNLOADS);
         }
-        web::expect_under_way(&mut guest, &WEBS);
         web::expect_exact(&mut guest, &WEBS);
-        web::download(&mut guest, &WEBS, 2, 50);
+        web::download(&mut guest, &WEBS, 2);
         web::expect_exact(&mut guest, &WEBS);
         guest.sh("systemctl restart test-cgroup");
         CGROUP.wait(&mut guest);
-        web::download(&mut guest, &[CGROUP], 2, 50);
+        web::download(&mut guest, &[CGROUP], 2);
         web::expect_exact(&mut guest, &[CGROUP]);
         println!("driven again after {how:?}, {:.0} s", clock.elapsed().as_secs_f64());
     }
-    web::download(&mut guest, &WEBS, 2, 50);
+    web::download(&mut guest, &WEBS, 2);
     guest.sh("systemctl stop test-agent");
     let left = "ss -tinH state established; ip netns exec test ss -tinH state established";
     let left = guest.sh(left);

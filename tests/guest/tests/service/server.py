@@ -1,7 +1,7 @@
 """Serves downloads on a port of loopback: `server.py PORT [ALGORITHM]`.
 
-The listening socket has the algorithm, if one is named. A client sends a number and a newline, and
-gets that many chunks, one each tenth of a second, then the end of the stream.
+The listening socket has the algorithm, if one is named. A client gets a chunk each tenth of a
+second until it ends its direction of the stream, and then the number of chunks.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import sys
 import time
 
 INTERVAL_S = 0.1
+NUMBER_BYTES = 16
 
 port, algorithm = int(sys.argv[1]), sys.argv[2:]
 listener = socket.socket()
@@ -21,42 +22,39 @@ listener.bind(("127.0.0.1", port))
 listener.listen(100)
 events = selectors.DefaultSelector()
 events.register(listener, selectors.EVENT_READ)
-# For each connection, the chunks that were sent and those that the client wants.
+# For each connection, the number of chunks that were sent.
 running = {}
 due = time.monotonic()
 
 
-def end(connection: socket.socket) -> None:
-    """End the stream, with or without all chunks."""
-    running.pop(connection, None)
-    connection.close()
+def send(connection: socket.socket, data: bytes) -> None:
+    """Send all of it; a connection that fails is over."""
+    try:
+        connection.sendall(data)
+    except OSError:
+        running.pop(connection)
+        events.unregister(connection)
+        connection.close()
 
 
 while True:
     for ready, _ in events.select(max(0, due - time.monotonic())):
         if ready.fileobj is listener:
             connection, _ = listener.accept()
-            connection.settimeout(10)
+            connection.settimeout(30)
             events.register(connection, selectors.EVENT_READ)
-        else:
-            connection = ready.fileobj
+            running[connection] = 0
+            continue
+        # A client sends nothing, so this is its end.
+        connection = ready.fileobj
+        send(connection, str(running[connection]).zfill(NUMBER_BYTES).encode())
+        if connection in running:
+            running.pop(connection)
             events.unregister(connection)
-            # The line is shorter than a packet.
-            wanted = connection.recv(100)
-            if wanted.endswith(b"\n"):
-                running[connection] = (0, int(wanted))
-            else:
-                end(connection)
+            connection.close()
     if time.monotonic() < due:
         continue
     due = time.monotonic() + INTERVAL_S
-    for connection, (sent, wanted) in list(running.items()):
-        if sent == wanted:
-            end(connection)
-            continue
-        try:
-            connection.sendall(hashlib.sha256(str(sent).encode()).digest() * 160)
-        except OSError:
-            end(connection)
-        else:
-            running[connection] = (sent + 1, wanted)
+    for connection, sent in list(running.items()):
+        running[connection] = sent + 1
+        send(connection, hashlib.sha256(str(sent).encode()).digest() * 160)

@@ -38,6 +38,9 @@ pub const NAMESPACE: Web = Web {
 /// Where an agent finds [`CGROUP`].
 pub const CGROUP_FOLDER: &str = "/sys/fs/cgroup/system.slice/test-cgroup.service";
 
+/// Downloads end once this file exists.
+const END: &str = "/run/test-end";
+
 /// Starts services; the kernel must have the algorithm.
 pub fn start(guest: &mut Shared, webs: &[Web]) {
     for (at, content) in [("/run/server.py", SERVER), ("/run/client.py", CLIENT)] {
@@ -54,13 +57,15 @@ pub fn start(guest: &mut Shared, webs: &[Web]) {
     }
 }
 
-/// Downloads from each service under way, which the agent drives.
-pub fn download(guest: &mut Shared, webs: &[Web], downloads: usize, chunks: u32) {
-    webs.iter().for_each(|web| web.download(guest, downloads, chunks));
+/// Starts downloads from each service and waits until the agent drives all of them.
+pub fn download(guest: &mut Shared, webs: &[Web], downloads: usize) {
+    guest.sh(&format!("rm -f {END}"));
+    webs.iter().for_each(|web| web.download(guest, downloads));
 }
 
-/// Waits for the end of the downloads from each service, of which every byte must have arrived.
+/// Ends the downloads from each service, of which every byte must have arrived.
 pub fn expect_exact(guest: &mut Shared, webs: &[Web]) {
+    guest.sh(&format!("touch {END}"));
     webs.iter().for_each(|web| web.expect_exact(guest));
 }
 
@@ -76,14 +81,6 @@ pub fn expect_driven(guest: &mut Shared, webs: &[Web], downloads: usize) {
     }
 }
 
-/// The downloads of no service have ended.
-pub fn expect_under_way(guest: &mut Shared, webs: &[Web]) {
-    for web in webs {
-        let log = guest.sh(&format!("cat /run/{}.log", web.unit));
-        assert_eq!(log, "driven\n", "the downloads of {} go on for longer", web.unit);
-    }
-}
-
 impl Web {
     /// Waits until it listens.
     pub fn wait(&self, guest: &mut Shared) {
@@ -92,11 +89,11 @@ impl Web {
         guest.sh(&format!("until {listens}; do sleep 0.2; done"));
     }
 
-    fn download(&self, guest: &mut Shared, downloads: usize, chunks: u32) {
+    fn download(&self, guest: &mut Shared, downloads: usize) {
         let Self { unit, port, reach, .. } = self;
         let log = format!("/run/{unit}.log");
         guest.sh(&format!(
-            "{{ {reach} python3 /run/client.py {port} {downloads} {chunks}; echo status $?; }} \
+            "{{ {reach} python3 /run/client.py {port} {downloads} {END}; echo status $?; }} \
              >{log} 2>&1 &
              until grep -q 'driven\\|status' {log}; do sleep 0.2; done
              grep -qx driven {log} || {{ cat {log}; remuda flows; exit 1; }}"
