@@ -67,7 +67,7 @@ tests-of = $(sort $(basename $(notdir $(wildcard $(addsuffix /tests/*.rs,$(1))))
 LIVE_TESTS := tidy $(call tests-of,datapath/bpf emulation/live tests tests/conformance)
 GUEST_TESTS := boots detectors fidelity
 KERNEL_TESTS := scenarios
-LONG_TESTS := debug
+LONG_TESTS := debug service
 PURE_TESTS := $(filter-out $(LIVE_TESTS) $(GUEST_TESTS) $(KERNEL_TESTS) $(LONG_TESTS), \
 	$(call tests-of,. * */*))
 
@@ -123,6 +123,15 @@ test-kernel-debug: build ## Test the kernel module on a kernel with KASAN, lockd
 	$(CARGO) test --release -p remuda-guest --test detectors
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-guest --test debug \
 		-- --nocapture
+
+.PHONY: test-long
+test-long: test-build ## Test the agent as a service of Debian 13 with systemd, in a virtual machine (no root)
+	@if [[ $$(uname -m) == x86_64 ]]; then \
+		bash tools/systemd-guest.sh; \
+		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(TEST) --test service -- --test-threads=1 --nocapture; \
+	else \
+		echo "SKIPPED: virtual machines need an x86-64 host"; \
+	fi
 
 .PHONY: soak-kernel
 soak-kernel: build ## Run the kernel module for 21 minutes while flows churn and agents are killed

@@ -13,6 +13,13 @@ pub enum Error {
         /// The error of reading the folder.
         source: io::Error,
     },
+    /// The folder of the guest with systemd lacks a file that `tools/systemd-guest.sh` makes.
+    #[error("{file}: no guest with systemd ({source})\nfix: bash tools/systemd-guest.sh")]
+    NoSystemd {
+        file: String,
+        /// The error of looking for the file.
+        source: io::Error,
+    },
     /// An operation on the host failed.
     #[error("cannot {doing}: {source}")]
     Host { doing: String, source: io::Error },
@@ -34,6 +41,18 @@ pub enum Error {
         /// The console's last lines.
         console: String,
     },
+    /// A command in a guest with systemd failed.
+    #[error("in the guest, {script:?} ended with status {status}:\n{output}{errors}")]
+    Command { script: String, status: i32, output: String, errors: String },
+    /// A command in a guest with systemd printed something else than it should.
+    #[error("in the guest, {script:?} printed no {missing}:\n{output}")]
+    Missing { script: String, missing: &'static str, output: String },
+    /// A folder of systemd's files has a file whose name says no place for it.
+    #[error(
+        "{file}: cannot install this file in a guest: name it like a unit, as `remuda.service`, or \
+         with `sysusers` or `tmpfiles` and the ending `.conf`"
+    )]
+    NoUnit { file: String },
     /// The command in the guest printed something other than the expected JSON.
     #[error("the guest's command did not print what it should ({source}): {output}")]
     Output {

@@ -25,12 +25,18 @@ impl Image {
     /// An image with the busybox and the modules of a folder. It loads the modules that `/load`
     /// names and starts the command in `/command`.
     pub(crate) fn bootable(folder: &Path) -> Result<Self, Error> {
+        let mut image = Self::with_init(folder, INIT)?;
+        image.add("bin/leaks", LEAKS.as_bytes())?;
+        Ok(image)
+    }
+
+    /// An image with the busybox and the modules of a folder, whose first process is this script.
+    pub(crate) fn with_init(folder: &Path, init: &str) -> Result<Self, Error> {
         let mut image = Self::default();
         for folder in FOLDERS {
             image.add_folder(Path::new(folder))?;
         }
-        image.add("init", INIT.as_bytes())?;
-        image.add("bin/leaks", LEAKS.as_bytes())?;
+        image.add("init", init.as_bytes())?;
         image.add_file(&folder.join("busybox"), "bin/busybox")?;
         let modules = folder.join("modules");
         let here = Error::doing(format!("read {}", modules.display()));
@@ -60,7 +66,8 @@ impl Image {
         self.add_stripped(module, "--strip-debug", "modules")
     }
 
-    fn add_stripped(&mut self, file: &Path, how: &str, into: &str) -> Result<(), Error> {
+    /// Adds a file of this host to a folder, without what `strip` takes out with the flag `how`.
+    pub(crate) fn add_stripped(&mut self, file: &Path, how: &str, into: &str) -> Result<(), Error> {
         let name = file.file_name().unwrap_or_default();
         let folder = tempfile::tempdir().map_err(Error::doing("make a folder"))?;
         let stripped = folder.path().join(name);

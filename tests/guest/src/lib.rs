@@ -7,7 +7,7 @@
 //! numbers. The price: the guest has one processor of 1 GHz, and a second of its work takes the
 //! host about ten. [`Options`] offers other processors, for races. `tools/guest.sh` fetches
 //! Debian's kernels, and `tools/debug-kernel.sh` builds a kernel that detects its own faults.
-//! [`kernel`] tests the kernel module in such machines.
+//! [`kernel`] tests the kernel module in such machines; [`systemd`] boots a Debian with systemd.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -29,6 +29,7 @@ pub mod kernel;
 mod machine;
 mod options;
 mod pool;
+pub mod systemd;
 
 pub use error::Error;
 pub use options::{Options, Processors};

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const TURN: Duration = Duration::from_millis(100);
@@ -34,11 +36,15 @@ pub(crate) struct Files<'a> {
 
 impl Machine {
     pub(crate) fn start(files: Files<'_>, options: &Options) -> Result<Self, Error> {
-        let said = fs::File::create(files.said).map_err(Error::doing("make a file for a guest"))?;
+        Self::spawn(arguments(files, options), files.said)
+    }
+
+    fn spawn(arguments: Vec<OsString>, said: &Path) -> Result<Self, Error> {
+        let said = fs::File::create(said).map_err(Error::doing("make a file for a guest"))?;
         // The machine dies with this thread, whatever ends it.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
-            .args(arguments(files, options))
+            .args(arguments)
             .stdin(Stdio::null())
             .stderr(said)
             .spawn()
@@ -54,7 +60,7 @@ impl Machine {
             if ended.is_some() {
                 return Ok(ended);
             }
-            std::thread::sleep(TURN);
+            thread::sleep(TURN);
         }
         Ok(None)
     }
@@ -65,6 +71,62 @@ impl Drop for Machine {
         // The machine may have ended already, so both errors are ignored.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// A machine with a thread of its own, so that it outlives the thread that started it. It ends when
+/// this value is dropped, or with this process.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    /// The limit for which the thread is to wait until the machine ends.
+    wait: Option<Sender<Duration>>,
+    ended: Receiver<Result<Option<ExitStatus>, Error>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Starts QEMU with these arguments; what it says goes to the file.
+    pub(crate) fn start(arguments: Vec<OsString>, said: &Path) -> Result<Self, Error> {
+        let (wait, waits) = mpsc::channel::<Duration>();
+        let (answers, ended) = mpsc::channel();
+        let said = said.to_owned();
+        let thread = thread::spawn(move || {
+            let mut machine = match Machine::spawn(arguments, &said) {
+                Ok(machine) => machine,
+                Err(error) => return drop(answers.send(Err(error))),
+            };
+            // An answer that nobody waits for is dropped.
+            let mut answer = |limit| answers.send(machine.wait(limit)).is_ok();
+            let _ = answer(Duration::ZERO);
+            while waits.recv().is_ok_and(&mut answer) {}
+        });
+        let keeper = Self { wait: Some(wait), ended, thread: Some(thread) };
+        keeper.answer()?;
+        Ok(keeper)
+    }
+
+    /// The machine's exit status, if it ends within the limit.
+    pub(crate) fn wait(&self, limit: Duration) -> Result<Option<ExitStatus>, Error> {
+        if let Some(wait) = &self.wait {
+            // If the thread has ended, the answer is an error.
+            let _ = wait.send(limit);
+        }
+        self.answer()
+    }
+
+    fn answer(&self) -> Result<Option<ExitStatus>, Error> {
+        let gone = |_| Error::doing("keep a guest")(std::io::Error::other("its thread ended"));
+        self.ended.recv().map_err(gone)?
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // The thread ends the machine once there is nobody to wait for.
+        self.wait = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
