@@ -248,8 +248,9 @@ conformance: setup ## Compare libccp, the VM and compiled BPF over three million
 	$(CARGO) run --release -p remuda-conformance -- --steps 3000000
 
 .PHONY: fuzz
-fuzz: setup ## Fuzz the VM for half an hour, with sanitizers
+fuzz: setup ## Fuzz the VM, with sanitizers, and every parser for an hour altogether
 	@bash datapath/vm/fuzz/run.sh 900
+	REMUDA_FUZZ_SECONDS=180 $(TEST) --test fuzz -- --test-threads=1 --nocapture
 
 .PHONY: clean
 clean: ## Remove everything that was built
