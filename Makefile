@@ -9,6 +9,8 @@ MAKEFLAGS += --no-print-directory
 
 CARGO ?= cargo
 REMUDA := target/release/remuda
+# What tests use: optimised, and checks arithmetic and assertions (Cargo.toml).
+TESTED := target/checked/remuda
 BENCH := $(CARGO) run --release -p remuda-bench --bin
 
 .PHONY: menu
@@ -30,7 +32,20 @@ demo: build ## Compare rein with each fixed arm, live, on three paths; a table a
 	$(REMUDA) demo --html out/demo.html
 
 .PHONY: test
-test: setup test-build lint test-rust test-live test-python test-page train-antelope-smoke test-guest test-kernel ## Run everything that CI runs
+test: setup test-build lint test-rust test-live ## Run everything that CI runs
+	@$(MAKE) --jobs=2 --output-sync=line test-in-python test-in-guests
+
+# Guests have one processor each, which QEMU emulates on one of ours: they leave the other to Python.
+.PHONY: test-in-python
+test-in-python:
+	@$(MAKE) test-python
+	@$(MAKE) test-page
+	@$(MAKE) train-antelope-smoke
+
+.PHONY: test-in-guests
+test-in-guests:
+	@$(MAKE) test-guest
+	@$(MAKE) test-kernel
 
 .PHONY: check
 check: test ## The same as make test
@@ -38,22 +53,18 @@ check: test ## The same as make test
 .PHONY: lint
 lint: setup ## Check formatting, lints and shell scripts
 	$(CARGO) fmt --check
-	$(CARGO) clippy --release --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) clippy --profile checked --workspace --all-targets --quiet -- -D warnings
 	shellcheck tools/*.sh datapath/vm/fuzz/*.sh .ci/run
 
 # Every test runs in one build of the whole workspace, so that each library is compiled once: cargo
 # compiles a library anew for another set of packages, as its features may differ. The build also
-# makes target/release/remuda. The tests of packages that calculate, or that take in what others
-# send, also run in a debug build, which checks arithmetic for overflow, and clap's definitions.
-TEST := $(CARGO) test --release --workspace
-CHECKED := $(addprefix -p remuda-,algorithms selector link wire vm scenarios results client live \
-	python quic bpf) -p remuda -p ccp-agent
+# makes target/checked/remuda.
+TEST := $(CARGO) test --profile checked --workspace
 
 # Integration tests, by the names of their files.
 tests-of = $(sort $(basename $(notdir $(wildcard $(addsuffix /tests/*.rs,$(1))))))
 # These need root. Those of two packages of one name run together.
 LIVE_TESTS := tidy $(call tests-of,datapath/bpf emulation/live tests tests/conformance)
-CHECKED_TESTS := $(call tests-of,algorithms selector emulation/link datapath/vm ccp-agent)
 GUEST_TESTS := boots detectors fidelity
 KERNEL_TESTS := scenarios
 LONG_TESTS := debug
@@ -66,14 +77,12 @@ test-build: setup ## Build every test, and the remuda command that tests use
 
 .PHONY: test-rust
 test-rust: test-build ## Run the deterministic tests: no root, no network
-	$(CARGO) test $(CHECKED) --features remuda-quic/quinn,remuda-quic/transfer --lib \
-		$(addprefix --test ,$(CHECKED_TESTS))
 	$(TEST) --no-fail-fast --lib --bins $(addprefix --test ,$(PURE_TESTS))
 	$(TEST) --doc
 
 .PHONY: test-live
 test-live: test-build ## Test with real TCP, BPF and namespaces (root; else prints SKIPPED)
-	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(TEST) --no-fail-fast $(addprefix --test ,$(LIVE_TESTS)) \
+	REMUDA_BIN=$(CURDIR)/$(TESTED) $(TEST) --no-fail-fast $(addprefix --test ,$(LIVE_TESTS)) \
 		-- --test-threads=1 --nocapture
 
 .PHONY: guest
@@ -84,7 +93,7 @@ guest: setup ## Fetch QEMU and the Debian kernel for the virtual machines of tes
 test-guest: test-build ## Test real TCP and BPF on Debian's kernel, in a virtual machine (no root)
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/guest.sh; \
-		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(TEST) $(addprefix --test ,$(GUEST_TESTS)) -- --nocapture; \
+		REMUDA_BIN=$(CURDIR)/$(TESTED) $(TEST) $(addprefix --test ,$(GUEST_TESTS)) -- --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \
 	fi
@@ -103,7 +112,7 @@ test-kernel: test-build ## Test the kernel module on Debian's 6.1 and 6.12, in v
 		bash tools/guest.sh --headers 6.1 6.12; \
 		bash tools/newest-headers.sh || echo "SKIPPED: no headers of Debian's newest kernel"; \
 		bash tools/checkpatch.sh; \
-		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(TEST) $(addprefix --test ,$(KERNEL_TESTS)) -- --nocapture; \
+		REMUDA_BIN=$(CURDIR)/$(TESTED) $(TEST) $(addprefix --test ,$(KERNEL_TESTS)) -- --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \
 	fi
@@ -123,11 +132,11 @@ soak-kernel: build ## Run the kernel module for 21 minutes while flows churn and
 
 .PHONY: test-python
 test-python: test-build ## Test the Python package: types, environments, results, arms (in target/venv)
-	REMUDA_BIN=$(CURDIR)/$(REMUDA) bash tools/python.sh test
+	REMUDA_PROFILE=checked REMUDA_BIN=$(CURDIR)/$(TESTED) bash tools/python.sh test
 
 .PHONY: test-page
 test-page: test-build ## Test the report of a matrix in headless Chromium; screenshots in target/page
-	REMUDA_BIN=$(CURDIR)/$(REMUDA) bash tools/page.sh
+	REMUDA_PROFILE=checked REMUDA_BIN=$(CURDIR)/$(TESTED) bash tools/page.sh
 
 .PHONY: train-antelope
 train-antelope: build ## Train Antelope's model from scratch, in 9,600 simulated environments
@@ -135,7 +144,7 @@ train-antelope: build ## Train Antelope's model from scratch, in 9,600 simulated
 
 .PHONY: train-antelope-smoke
 train-antelope-smoke: test-build ## Train with 40 environments, twice, and check that the bytes are the same
-	@bash tools/train.sh smoke
+	@REMUDA_PROFILE=checked bash tools/train.sh smoke
 
 .PHONY: bench
 bench: build ## Measure the cost of datapath, agent and simulator, beside the kernel and portus

@@ -5,6 +5,8 @@
 #   tools/python.sh build           install the package, optimised
 #   tools/python.sh test [ARGS]     build, lint, check types and stubs, run pytest with ARGS
 #   tools/python.sh bench [ARGS]    build, print environment steps per CPU-second
+#
+# REMUDA_PROFILE names the profile of cargo for the build; the default is release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,6 +14,7 @@ readonly VENV=$PWD/target/venv
 readonly STAMP=$VENV/.installed
 readonly LOG=$PWD/target/python.log
 readonly PIP=pip==26.3
+readonly PROFILE=${REMUDA_PROFILE:-release}
 readonly SOURCES=python
 # All Python code of the project.
 readonly ALL=("$SOURCES" emulation/report/tests ccp-agent/client/examples)
@@ -60,12 +63,14 @@ install() {
 build() {
 	install
 	say "building the package (maturin)"
-	VIRTUAL_ENV=$VENV PATH=$VENV/bin:$PATH quietly "$VENV/bin/maturin" develop --release
+	VIRTUAL_ENV=$VENV PATH=$VENV/bin:$PATH quietly "$VENV/bin/maturin" develop \
+		--profile "$PROFILE"
 }
 
 lint() {
 	say "clippy, ruff, mypy, stubtest"
-	cargo clippy --package remuda-python --features python --all-targets --quiet -- -D warnings
+	cargo clippy --profile "$PROFILE" --package remuda-python --features python --all-targets \
+		--quiet -- -D warnings
 	"$VENV/bin/ruff" check --quiet "${ALL[@]}"
 	"$VENV/bin/ruff" format --check --quiet "${ALL[@]}"
 	quietly "$VENV/bin/mypy" --cache-dir target/mypy
@@ -90,7 +95,7 @@ bench)
 	"$VENV/bin/python" $SOURCES/bench/env_steps.py "$@"
 	;;
 *)
-	sed -n 's/^# \{0,1\}//; 2,7p' "$0" | grep -v '^!'
+	sed -n 's/^# \{0,1\}//; 2,9p' "$0" | grep -v '^!'
 	exit 2
 	;;
 esac

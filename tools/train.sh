@@ -6,10 +6,13 @@
 #                           stopped
 #   tools/train.sh smoke    40 environments, twice: both models must have the same bytes. Then the
 #                           shipped model learns from some simulated flows
+#
+# REMUDA_PROFILE names the profile of cargo whose programs run; the default is release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly REMUDA=target/release/remuda
+readonly BUILT=target/${REMUDA_PROFILE:-release}
+readonly REMUDA=$BUILT/remuda
 readonly PYTHON=target/venv/bin/python
 readonly SHIPPED=selector/models/antelope.json
 
@@ -39,7 +42,7 @@ smoke() {
 	done
 	cmp "$folder/1/model.json" "$folder/2/model.json"
 	say "the same model twice"
-	target/release/remuda-antelope-table \
+	"$BUILT/remuda-antelope-table" \
 		--online --smoke --fresh --worlds CoDel --python "$PYTHON" | grep -F "| CoDel"
 }
 
@@ -49,7 +52,7 @@ full | smoke)
 	"$1"
 	;;
 *)
-	sed -n 's/^# \{0,1\}//; 2,8p' "$0" | grep -v '^!'
+	sed -n 's/^# \{0,1\}//; 2,10p' "$0" | grep -v '^!'
 	exit 2
 	;;
 esac

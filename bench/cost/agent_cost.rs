@@ -99,7 +99,7 @@ fn bpf_end(name: &str, flows: usize) -> Fallible<BpfEnd> {
     let settings = Settings { name: name.to_owned(), flows_max, ..Settings::default() };
     let mut datapath = Datapath::load(settings, clock::monotonic_ns())?;
     datapath.attach()?;
-    Ok(BpfEnd::new(datapath, None))
+    Ok(BpfEnd::new(datapath, None, false))
 }
 
 fn host() -> Host {

@@ -89,7 +89,7 @@ fn ours(name: &str) -> Fallible<Driver> {
     config.agent.default = "cubic".to_owned();
     let host = Host::new(config, Box::new(Silent));
     let mut agent = EchoAgent::new(host, Arc::clone(&samples), WINDOWS_PKTS)?;
-    let mut end = BpfEnd::new(datapath(name)?, None);
+    let mut end = BpfEnd::new(datapath(name)?, None, false);
     let mut waiter = Waiter::new()?;
     waiter.follow([&end as &dyn ccp_agent::datapath::Datapath], &[]);
     let stop = Arc::<AtomicBool>::default();

@@ -1,7 +1,7 @@
 //! The agent, put together: run directory, datapaths, control socket, and the run loop.
 
 use crate::author::door;
-use crate::config::Config;
+use crate::config::{AtStop, Config};
 use crate::datapath::LetGo;
 use crate::error::on;
 use crate::events::{Event, EventLog};
@@ -12,17 +12,18 @@ use crate::memory::Keeper;
 use crate::run_dir::{self, RunDir};
 use crate::run_loop::RunLoop;
 use crate::samples::SampleKeeper;
-use crate::{Error, Setup, application, clock, control, nofile, programs};
-use remuda_bpf::{CgroupChange, Datapath, DefaultAlgorithm, Settings, Walked};
+use crate::{Error, Setup, application, clock, control, nofile, programs, service};
+use remuda_bpf::{Datapath, Plan, Settings, Started};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, mpsc};
 
 /// Runs until SIGINT or SIGTERM. `ready` is called once flows are served: not before the kernel has
 /// all programs, which takes it a while. The control socket takes requests from the start, and
 /// answers them from then on.
-pub fn run(setup: impl Into<Setup>, ready: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+pub fn run(setup: impl Into<Setup>, ready: impl FnOnce() + Send + 'static) -> Result<LetGo, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(on("signal handler"))?;
@@ -35,7 +36,7 @@ pub fn run_until(
     setup: impl Into<Setup>,
     stop: Arc<AtomicBool>,
     ready: impl FnOnce() + Send + 'static,
-) -> Result<(), Error> {
+) -> Result<LetGo, Error> {
     let setup = setup.into();
     setup.validate()?;
     let config = setup.config.clone();
@@ -49,16 +50,16 @@ pub fn run_until(
     let samples = SampleKeeper::start(&config, &host);
     let unix = UnixEnd::bind(&run_dir::datapath_socket(run_dir.path()))?;
     let bpf = open_bpf(&config, &host)?;
-    let sockets = bpf.as_ref().map(|end| end.sockets()).transpose()?;
+    let sockets = bpf.as_ref().map(BpfEnd::sockets);
     let module = config.agent.module.then(|| ModuleEnd::new(Path::new(DEVICE)));
     let netlink = config.agent.netlink.then(NetlinkEnd::open).transpose()?;
     let datapaths = Datapaths { bpf, module, netlink, unix: Some(unix) };
     let (answer, answered) = mpsc::channel();
     let _control = control::serve(run_dir.path(), Arc::clone(&host), answered)?;
     let _door = door::open(run_dir.path(), setup.authors.clone(), Arc::clone(&host))?;
-    let applications = config.agent.applications;
+    let applications = config.agent.applications.then(|| application_socket(&config, &run_dir));
     let _applications = applications
-        .then(|| application::serve(run_dir.path(), Arc::clone(&host), sockets))
+        .map(|path| application::serve(path?, Arc::clone(&host), sockets))
         .transpose()?;
     lock(&host).record(&Event::Started {
         version: env!("CARGO_PKG_VERSION"),
@@ -66,26 +67,36 @@ pub fn run_until(
         name: config.agent.name.clone(),
     });
     let run_loop = RunLoop::new(datapaths, &host).map_err(on("epoll"))?;
-    let LetGo { flows_let_go, flows_left } = run_loop.run(&stop, || {
+    let ended = run_loop.run(&stop, || {
         lock(&host).record(&Event::Ready {});
         let _ = answer.send(()); // the thread that waits for it ends with the process
+        service::ready();
         ready();
     });
-    lock(&host).record(&Event::Stopped { flows_let_go, flows_left });
+    service::stopping();
+    let LetGo { flows_let_go, flows_left, flows_handed_over } = ended;
+    lock(&host).record(&Event::Stopped { flows_let_go, flows_left, flows_handed_over });
     lock(&host).leave_all();
     drop(keeper); // it saves a last time
     drop(samples); // it writes those that wait
     match flows_left {
-        0 => Ok(()),
+        0 => Ok(ended),
         flows => Err(Error::FlowsLeft { flows, native: config.agent.native }),
     }
 }
 
-fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Option<BpfEnd>, Error> {
-    let agent = &config.agent;
-    if !agent.bpf {
-        return Ok(None);
+fn application_socket(config: &Config, run_dir: &RunDir) -> Result<PathBuf, Error> {
+    if let Some(path) = &config.agent.application_socket {
+        return Ok(path.clone());
     }
+    let run_dir = run_dir.path();
+    let whole = fs::canonicalize(run_dir).map_err(on(run_dir.display()))?;
+    Ok(run_dir::application_socket(&whole))
+}
+
+/// What the configuration says of the BPF datapath, for whoever loads it: this process or a broker.
+pub fn plan(config: &Config) -> Plan {
+    let agent = &config.agent;
     let settings = Settings {
         name: agent.name.clone(),
         native: agent.native.clone(),
@@ -96,24 +107,36 @@ fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Option<BpfEnd>, Error
         flows_max: agent.flows_max,
         destinations_max: u32::try_from(2 * config.memory.entries_max).unwrap_or(u32::MAX),
     };
-    let mut bpf = Datapath::load(settings, clock::monotonic_ns())?;
-    bpf.attach()?;
-    if let Some(mended) = DefaultAlgorithm::mend(&agent.name, &agent.native)? {
-        lock(host).record(&Event::DefaultMended { to: mended });
+    Plan { settings, cgroups: agent.cgroups.clone(), takes_default: agent.take_default }
+}
+
+fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Option<BpfEnd>, Error> {
+    let agent = &config.agent;
+    if !agent.bpf {
+        return Ok(None);
     }
-    let Walked { changed: flows, missed, .. } = bpf.adopt()?;
-    if let Some(error) = missed {
-        tracing::warn!(%error, "adopting the flows of a former agent");
+    let (bpf, started) = match &agent.broker {
+        Some(socket) => Datapath::connect(socket)?,
+        None => Datapath::start(&plan(config), clock::monotonic_ns())?,
+    };
+    if bpf.name() != agent.name {
+        let (name, other) = (&agent.name, bpf.name());
+        return Err(Error::Config {
+            path: "the configuration".to_owned(),
+            rule: format!(
+                "agent.name = {name:?}: the broker has registered {other:?}\n\
+                 fix: give both the same configuration file"
+            ),
+        });
+    }
+    let Started { adopted: flows, mended, warnings } = started;
+    if let Some(to) = mended {
+        lock(host).record(&Event::DefaultMended { to });
     }
     if flows > 0 {
         lock(host).record(&Event::Adopted { flows });
     }
-    for cgroup in &agent.cgroups {
-        if let change @ CgroupChange::Gone(_) = bpf.attach_cgroup(cgroup)? {
-            tracing::warn!("{change}");
-        }
-    }
-    let default_algorithm =
-        agent.take_default.then(|| DefaultAlgorithm::take(&agent.name)).transpose()?;
-    Ok(Some(BpfEnd::new(bpf, default_algorithm)))
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let hands_over = agent.at_stop == AtStop::HandOver;
+    Ok(Some(BpfEnd::new(bpf, agent.broker.clone(), hands_over)))
 }

@@ -31,11 +31,24 @@ impl AgentChild {
     /// Starts `binary agent` in `run_dir` with further arguments, and waits until the agent
     /// answers.
     pub fn start(binary: &Path, run_dir: &Path, arguments: &[&str]) -> Result<Self, Error> {
+        Self::start_as(binary, run_dir, arguments, None)
+    }
+
+    /// As [`Self::start`]; the agent runs as the user and the group of this number.
+    pub fn start_as(
+        binary: &Path,
+        run_dir: &Path,
+        arguments: &[&str],
+        user: Option<u32>,
+    ) -> Result<Self, Error> {
         let log_path = run_dir.with_extension("stderr");
         let log = File::create(&log_path).map_err(on(log_path.display()))?;
         let mut command = Command::new(binary);
         command.arg("agent").arg("--run-dir").arg(run_dir).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
         // SAFETY: the closure makes one system call between fork and exec.
         unsafe { command.pre_exec(|| set_pdeathsig(Signal::SIGKILL).map_err(Into::into)) };
         let child = command.spawn().map_err(on(binary.display()))?;

@@ -51,6 +51,16 @@ pub struct ArmsConfig {
     pub remy_table: Option<PathBuf>,
 }
 
+/// What happens to running flows when the agent stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AtStop {
+    /// They go to the kernel's own algorithm that the configuration names.
+    GiveBack,
+    /// They stay, in the datapath's fallback, for the next agent.
+    HandOver,
+}
+
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentConfig {
@@ -80,8 +90,15 @@ pub struct AgentConfig {
     pub cgroups: Vec<PathBuf>,
     /// Initial window of flows taken over by cgroup, in segments; 0 keeps the kernel's.
     pub initial_cwnd_pkts: u32,
+    /// What happens to running flows when the agent stops: `give_back` gives them to `native`;
+    /// `hand_over` leaves them in the datapath's own Reno for the next agent.
+    pub at_stop: AtStop,
     /// Drive this host's Linux TCP through BPF.
     pub bpf: bool,
+    /// The socket of `remuda broker`, which has the privileges for BPF, so that the agent needs
+    /// none. Without it the agent itself needs them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker: Option<PathBuf>,
     /// Most flows at once in the BPF datapath, up to 100,000. The kernel reserves 444 bytes for
     /// each of them when the agent starts. Further flows run Reno in the kernel.
     pub flows_max: u32,
@@ -92,9 +109,12 @@ pub struct AgentConfig {
     /// whenever the module is loaded. Any local user may send to its netlink group; the agent takes
     /// messages of the kernel alone.
     pub netlink: bool,
-    /// Let applications of any user set the preference of their own sockets. The socket for them is
-    /// the path of run_dir with `.sock` appended.
+    /// Let applications of any user set the preference of their own sockets.
     pub applications: bool,
+    /// The socket for them, in a directory that any user can enter. Without it: the path of run_dir
+    /// with `.sock` appended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub application_socket: Option<PathBuf>,
     /// The event log starts a new file at this size, in bytes; one old file is kept.
     pub event_log_bytes_max: u64,
 }
@@ -114,11 +134,14 @@ impl Default for AgentConfig {
             take_default: false,
             cgroups: Vec::new(),
             initial_cwnd_pkts: 0,
+            at_stop: AtStop::GiveBack,
             bpf: true,
+            broker: None,
             flows_max: 8_192,
             module: true,
             netlink: false,
             applications: true,
+            application_socket: None,
             event_log_bytes_max: 64 << 20,
         }
     }

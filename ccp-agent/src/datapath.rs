@@ -99,4 +99,6 @@ pub struct LetGo {
     pub flows_let_go: u64,
     /// They stay in the datapath's fallback.
     pub flows_left: u64,
+    /// They wait in the datapath's fallback for the next agent, as the configuration says.
+    pub flows_handed_over: u64,
 }

@@ -30,6 +30,8 @@ pub enum Event {
     Stopped {
         flows_let_go: u64,
         flows_left: u64,
+        /// Flows that wait in the datapath's fallback for the next agent.
+        flows_handed_over: u64,
     },
     /// Flows that a former agent left behind are driven by this agent.
     Adopted {

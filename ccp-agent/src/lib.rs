@@ -36,6 +36,7 @@ pub mod programs;
 pub mod run_dir;
 pub mod run_loop;
 pub mod samples;
+pub mod service;
 pub mod setup;
 mod state_file;
 mod trial;

@@ -9,6 +9,7 @@ use crate::host::Host;
 use crate::ipc::{DATAPATHS, Datapaths};
 use crate::lock::lock;
 use crate::memory::InKernel;
+use crate::service::Feeder;
 use crate::trouble::Trouble;
 use crate::waiter::Waiter;
 use std::io;
@@ -57,6 +58,7 @@ pub struct RunLoop<'a> {
     wake_us: Option<u64>,
     /// What the BPF datapath has of what is remembered.
     in_kernel: InKernel,
+    feeder: Feeder,
     /// Failures to give the BPF datapath what is remembered, for warnings.
     trouble: Trouble,
 }
@@ -75,6 +77,7 @@ impl<'a> RunLoop<'a> {
             looked_ns: 0,
             wake_us: None,
             in_kernel: InKernel::default(),
+            feeder: Feeder::from_environment(),
             trouble: Trouble::default(),
         })
     }
@@ -112,6 +115,7 @@ impl<'a> RunLoop<'a> {
     pub fn turn(&mut self) -> bool {
         let now_ns = clock::monotonic_ns();
         self.beat(now_ns);
+        self.feeder.feed(now_ns);
         let answered = self.authors.receive();
         let mut host = lock(self.host);
         if !answered.is_empty() {
@@ -148,6 +152,9 @@ impl<'a> RunLoop<'a> {
     /// True: there is more to do at once.
     fn remember(&mut self, now_ns: u64) -> bool {
         let Some(bpf) = &mut self.datapaths.bpf else { return false };
+        if bpf.take_is_new() {
+            self.in_kernel = InKernel::default();
+        }
         match self.in_kernel.follow(bpf.bpf(), self.host, now_ns) {
             Ok(has_more) => {
                 if let Some(times) = self.trouble.over() {
@@ -167,9 +174,10 @@ impl<'a> RunLoop<'a> {
     fn end(mut self) -> LetGo {
         let mut all = LetGo::default();
         for datapath in self.datapaths.all_mut() {
-            let LetGo { flows_let_go, flows_left } = datapath.let_go();
+            let LetGo { flows_let_go, flows_left, flows_handed_over } = datapath.let_go();
             all.flows_let_go += flows_let_go;
             all.flows_left += flows_left;
+            all.flows_handed_over += flows_handed_over;
         }
         all
     }

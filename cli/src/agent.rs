@@ -107,12 +107,15 @@ impl AgentArgs {
         let agent = &setup.config.agent;
         let (name, run_dir) = (agent.name.clone(), agent.run_dir.clone());
         let default = agent.default.clone();
-        ccp_agent::agent::run(setup, move || {
+        let ended = ccp_agent::agent::run(setup, move || {
             let log = ccp_agent::run_dir::event_log(&run_dir);
             eprintln!("remuda: ready; TCP_CONGESTION={name} is driven by {default}");
             eprintln!("remuda: events go to {}; `remuda flows` shows the flows", log.display());
         })?;
-        eprintln!("remuda: every flow is back with the kernel's own algorithm");
+        match ended.flows_handed_over {
+            0 => eprintln!("remuda: every flow is back with the kernel's own algorithm"),
+            flows => eprintln!("remuda: {flows} flows run Reno until the next agent comes"),
+        }
         Ok(())
     }
 }

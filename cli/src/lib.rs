@@ -9,6 +9,7 @@ mod output;
 
 mod agent;
 mod author;
+mod broker;
 mod commit;
 mod datapath;
 mod demo;
@@ -55,6 +56,8 @@ struct Cli {
 enum Command {
     /// Run the agent until Ctrl-C or SIGTERM
     Agent(agent::AgentArgs),
+    /// Hold the privileges for an agent that runs without any
+    Broker(broker::BrokerArgs),
     /// Show the live flows: peer, arm, window, rate, RTT, and the reason for the arm
     Flows(flows::FlowsArgs),
     /// Give a flow, all flows, or new flows another arm or policy
@@ -162,6 +165,7 @@ fn explain(error: &clap::Error) -> ExitCode {
 fn run(command: Command) -> ExitCode {
     let done = match command {
         Command::Agent(args) => args.run(),
+        Command::Broker(args) => args.run(),
         Command::Flows(args) => args.run(),
         Command::Set(args) => args.run(),
         Command::Prefer(args) => args.run(),

@@ -17,7 +17,7 @@ use crate::error::on;
 use crate::host::Host;
 use crate::lock::lock;
 use crate::prefer::{SocketId, Wants, Wish};
-use crate::{Error, clock, run_dir};
+use crate::{Error, clock};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::socket::{
@@ -60,15 +60,13 @@ struct Desk {
     pace: Mutex<Pace>,
 }
 
-/// Serves clients until the process ends. The caller holds the lock of `run_dir`, so no other agent
-/// uses the socket.
+/// Serves clients at `path` until the process ends. The caller holds the lock of its run directory,
+/// so no other agent uses the socket.
 pub fn serve(
-    run_dir: &Path,
+    path: PathBuf,
     host: Arc<Mutex<Host>>,
     sockets: Option<Sockets>,
 ) -> Result<Listener, Error> {
-    let run_dir = fs::canonicalize(run_dir).map_err(on(run_dir.display()))?;
-    let path = run_dir::application_socket(&run_dir);
     let folder = path.parent().unwrap_or(Path::new("/"));
     let about = fs::metadata(folder).map_err(on(folder.display()))?;
     let (writable_by_others, sticky) = (about.mode() & 0o022 != 0, about.mode() & 0o1000 != 0);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::Config;
 use crate::events::{Event, Recorder};
+use crate::run_dir;
 use nix::sys::socket::{ControlMessage, connect, recv, sendmsg};
 use std::io::{IoSlice, Read};
 use std::net::{TcpListener, TcpStream};
@@ -23,7 +24,7 @@ fn opened(folder: &Path) -> Result<Listener, Error> {
     let run_dir = folder.join("run");
     fs::create_dir_all(&run_dir).expect("a folder");
     let host = Host::new(Config::default(), Box::new(Nobody));
-    serve(&run_dir, Arc::new(Mutex::new(host)), None)
+    serve(run_dir::application_socket(&run_dir), Arc::new(Mutex::new(host)), None)
 }
 
 fn rig() -> Rig {

@@ -1,18 +1,38 @@
-//! Linux TCP of this host by BPF, in this process: rings and slots in shared memory.
+//! The BPF datapath: its kernel side is loaded in this process, or by a broker.
+//!
+//! If the broker goes, the flows run on under this agent. When a broker comes again, it loads the
+//! kernel side anew and takes the flows over, which looks to the agent as if it had started anew.
 
 use crate::clock;
 use crate::datapath::{Agent, Datapath, LetGo, Obey, Peer};
 use crate::trouble::Trouble;
-use remuda_bpf::{DRAIN_RECORDS_MAX, DefaultAlgorithm, LOOK_INTERVAL, Sockets, Walked};
+use remuda_bpf::{
+    DRAIN_RECORDS_MAX, Datapath as Bpf, Error, LOOK_INTERVAL, Sockets, Started, Walked,
+};
 use remuda_wire::Order;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::thread::{self, JoinHandle};
 
-/// The BPF datapath, and the host's default algorithm while that is ours.
+/// The shortest time between two tries to reach a broker that is gone.
+const RETRY_NS: u64 = 500_000_000;
+
+type Reconnection = Result<(Bpf, Started), remuda_bpf::broker::Unreached>;
+
 pub struct BpfEnd {
-    bpf: remuda_bpf::Datapath,
-    default_algorithm: Option<DefaultAlgorithm>,
+    bpf: Bpf,
+    sockets: Sockets,
+    /// The broker's socket, if the kernel side is loaded by one.
+    broker: Option<PathBuf>,
+    /// A thread that waits for a broker to load the kernel side again.
+    reconnecting: Option<JoinHandle<Reconnection>>,
+    tried_ns: u64,
+    /// The kernel side has been loaded again, and knows nothing that was set before.
+    is_new: bool,
     /// The last comparison of slots with what was announced is to go on.
     reconciles: bool,
+    /// Whether flows stay with the datapath when the agent ends.
+    hands_over: bool,
     /// Failures to look at flows under the kernel's own algorithms, for warnings.
     looking: Trouble,
     /// Failures to follow the cgroups, for warnings.
@@ -20,22 +40,72 @@ pub struct BpfEnd {
 }
 
 impl BpfEnd {
-    pub fn new(bpf: remuda_bpf::Datapath, default_algorithm: Option<DefaultAlgorithm>) -> Self {
-        let (looking, following) = (Trouble::default(), Trouble::default());
-        Self { bpf, default_algorithm, reconciles: false, looking, following }
+    /// `broker`: the socket of the broker that `bpf` was loaded by.
+    pub fn new(bpf: Bpf, broker: Option<PathBuf>, hands_over: bool) -> Self {
+        Self {
+            sockets: bpf.sockets(),
+            bpf,
+            broker,
+            reconnecting: None,
+            tried_ns: 0,
+            is_new: false,
+            reconciles: false,
+            hands_over,
+            looking: Trouble::default(),
+            following: Trouble::default(),
+        }
     }
 
     /// Says which flow a socket is.
-    pub fn sockets(&self) -> Result<Sockets, remuda_bpf::Error> {
-        self.bpf.sockets()
+    pub fn sockets(&self) -> Sockets {
+        self.sockets.clone()
     }
 
-    pub fn bpf(&mut self) -> &mut remuda_bpf::Datapath {
+    pub fn bpf(&mut self) -> &mut Bpf {
         &mut self.bpf
+    }
+
+    /// Whether the kernel side has been loaded anew since the last call.
+    pub fn take_is_new(&mut self) -> bool {
+        std::mem::take(&mut self.is_new)
+    }
+
+    /// Tries now and then to reach a broker, while there is none.
+    fn seek_broker(&mut self, now_ns: u64) {
+        let Some(broker) = self.broker.clone().filter(|_| self.bpf.is_orphaned()) else { return };
+        let is_due = now_ns.saturating_sub(self.tried_ns) >= RETRY_NS;
+        if self.reconnecting.is_some() || !is_due {
+            return;
+        }
+        if self.tried_ns == 0 {
+            tracing::warn!("the broker has gone: flows run on, and a broker is looked for");
+        }
+        self.tried_ns = now_ns;
+        let registered = self.bpf.release();
+        let thread = thread::Builder::new().name("broker".to_owned());
+        // If no thread can start, the name is free for the next broker all the same.
+        self.reconnecting = thread.spawn(move || Bpf::reconnect(&broker, registered)).ok();
+    }
+
+    /// Replaces the kernel side by the one that a new broker has loaded.
+    fn meet_broker(&mut self, agent: &mut dyn Agent) {
+        let Some(thread) = self.reconnecting.take_if(|thread| thread.is_finished()) else { return };
+        match thread.join() {
+            Ok(Ok((bpf, started))) => {
+                agent.lost(&Peer::Bpf, "a new broker has loaded the datapath anew".to_owned());
+                started.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                tracing::warn!(adopted = started.adopted, "a broker has come");
+                self.sockets.become_those_of(&bpf.sockets());
+                self.bpf = bpf;
+                (self.tried_ns, self.is_new, self.reconciles) = (0, true, false);
+            }
+            Ok(Err(unreached)) => self.bpf.retain(unreached.registered),
+            Err(_) => {}
+        }
     }
 }
 
-impl Obey for remuda_bpf::Datapath {
+impl Obey for Bpf {
     fn order(&mut self, _peer: &Peer, order: &Order<'_>) -> Result<(), String> {
         let done = Self::order(self, order);
         if matches!(order, Order::Install(_)) {
@@ -44,7 +114,7 @@ impl Obey for remuda_bpf::Datapath {
             self.beat(clock::monotonic_ns());
         }
         match done {
-            Ok(()) | Err(remuda_bpf::Error::NoFlow(_)) => Ok(()),
+            Ok(()) | Err(Error::NoFlow(_)) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -66,6 +136,7 @@ impl Datapath for BpfEnd {
     }
 
     fn drain(&mut self, agent: &mut dyn Agent, now_ns: u64) -> bool {
+        self.meet_broker(agent);
         let count = self.bpf.drain(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
         let looked = self.bpf.look(now_ns, &mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
         if let Err(error) = looked
@@ -88,6 +159,7 @@ impl Datapath for BpfEnd {
                 }
             }
         }
+        self.seek_broker(now_ns);
         self.reconciles = self.bpf.reconcile(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
     }
 
@@ -101,20 +173,22 @@ impl Datapath for BpfEnd {
 
     /// Gives the host's default back, then every flow.
     fn let_go(&mut self) -> LetGo {
-        self.default_algorithm = None;
+        if self.hands_over {
+            return LetGo { flows_handed_over: self.bpf.flows() as u64, ..LetGo::default() };
+        }
         match self.bpf.let_go() {
             Ok(Walked { changed, refused, missed: None }) => {
-                LetGo { flows_let_go: changed, flows_left: refused }
+                LetGo { flows_let_go: changed, flows_left: refused, ..LetGo::default() }
             }
             Ok(Walked { changed, refused, missed: Some(error) }) => {
                 tracing::warn!(%error, "giving the flows back");
                 // How many flows those namespaces have is not known; the others have gone.
                 let flows_left = (self.bpf.flows() as u64).saturating_sub(changed).max(refused);
-                LetGo { flows_let_go: changed, flows_left }
+                LetGo { flows_let_go: changed, flows_left, ..LetGo::default() }
             }
             Err(error) => {
                 tracing::warn!(%error, "flows stay with the datapath's fallback");
-                LetGo { flows_let_go: 0, flows_left: self.bpf.flows() as u64 }
+                LetGo { flows_left: self.bpf.flows() as u64, ..LetGo::default() }
             }
         }
     }

@@ -11,7 +11,7 @@ use libbpf_rs::{Link, ProgramMut};
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -94,6 +94,11 @@ impl Cgroups {
         };
         self.wanted.push(Wanted { path, inode, link });
         Ok(change)
+    }
+
+    /// What keeps the program attached.
+    pub fn links(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.wanted.iter().filter_map(|wanted| wanted.link.as_ref().map(AsFd::as_fd))
     }
 
     /// Attaches to directories that have come, and lets go of those that are gone. Returns each

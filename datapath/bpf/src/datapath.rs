@@ -1,97 +1,40 @@
 //! The datapath as the agent sees it: it takes orders and gives events. [`crate::messages`] does
 //! the same with CCP messages, for an agent in another process.
 
-use crate::cgroups::{CgroupChange, Cgroups};
+use crate::broker::{Client, Unreached};
+use crate::cgroups::CgroupChange;
 use crate::destinations::{Destinations, RememberedStart};
 use crate::error::tried;
-use crate::kernel::{self, Mapped, OpsMember};
-use crate::layout::{self, Config, FLOWS_MAX, NAME_BYTES, Shared};
-use crate::namespaces::{self, Finder};
-use crate::native;
+use crate::kernel::Mapped;
+use crate::layout::{self, Shared};
+use crate::maps::{Map, Ring};
 use crate::natives::{self, Natives};
+use crate::privileged::Privileged;
+use crate::privileges::{Handles, Privileges, Registered, Started, Walked};
 use crate::reconcile::{Announced, Walk};
-use crate::records::Records;
+use crate::settings::{Plan, Settings, fixed_name};
 use crate::slots::{Run, Slots};
 use crate::sockets::Sockets;
-use crate::splice::splice;
 use crate::{Error, announce};
-use libbpf_rs::{
-    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut,
-    RingBuffer, RingBufferBuilder,
-};
 use remuda_wire::to_agent::Hello;
 use remuda_wire::to_datapath::Update;
 use remuda_wire::{Event, Order, PROTOCOL_VERSION, Program, Report, ToDatapath, capability};
-use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::collections::HashMap;
 use std::net::Ipv6Addr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{read_volatile, write_volatile};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/remuda.bpf.o"));
+use std::sync::Arc;
 
 /// How many records one drain takes, so that a flood of reports cannot keep the agent from its
 /// heartbeat.
 pub const DRAIN_RECORDS_MAX: usize = 256;
-
-/// How to load the datapath.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The name sockets ask for with `TCP_CONGESTION`; 1 to 15 characters.
-    pub name: String,
-    /// The kernel's own algorithm that flows go back to when the agent leaves.
-    pub native: String,
-    /// When the last heartbeat is older than this, flows enter fallback.
-    pub heartbeat_timeout: Duration,
-    /// The largest window, in segments.
-    pub cwnd_max_pkts: u32,
-    /// The largest pacing rate, in bytes per second.
-    pub rate_max_bytes_per_sec: u64,
-    /// Initial window, in segments, of flows taken over by cgroup; `None` leaves the kernel's.
-    pub initial_cwnd_pkts: Option<u32>,
-    /// The most flows at once, 1 to [`FLOWS_MAX`]. Any further flow runs Reno in the kernel.
-    pub flows_max: u32,
-    /// How many destinations may be remembered; 0 counts as 1.
-    pub destinations_max: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            name: "remuda".to_owned(),
-            native: "cubic".to_owned(),
-            heartbeat_timeout: Duration::from_millis(150),
-            cwnd_max_pkts: 100_000,
-            rate_max_bytes_per_sec: 12_500_000_000,
-            initial_cwnd_pkts: None,
-            flows_max: 8_192,
-            destinations_max: 32_768,
-        }
-    }
-}
-
-/// The outcome of a walk over the sockets of every network namespace.
-#[derive(Debug)]
-pub struct Walked {
-    /// The number of flows that changed their algorithm.
-    pub changed: u64,
-    /// The number of flows for which the kernel refused the change.
-    pub refused: u64,
-    /// [`Error::Namespaces`] if some namespaces were not walked to the end: a user can make the
-    /// walk through a namespace fail, and the flows of all others have changed.
-    pub missed: Option<Error>,
-}
 
 struct Installed {
     program: Program,
     /// The same program for the VM, which runs it for flows under the kernel's own algorithms.
     decoded: remuda_vm::Program,
     index: u32,
-    /// The BPF program's descriptor, for [`Datapath::program`].
-    fd: OwnedFd,
 }
 
 /// Takes the datapath's events. It gets the datapath as well, so that it can answer at once.
@@ -99,23 +42,16 @@ pub type Sink<'a> = dyn FnMut(&mut Datapath, Event<'_>) + 'a;
 
 /// Linux TCP of this host, as a CCP datapath.
 pub struct Datapath {
-    // Fields drop in order: rings and links before the object whose maps they use.
-    reports: RingBuffer<'static>,
-    events: RingBuffer<'static>,
-    /// The maps of both rings: the events', then the reports'.
-    rings: [MapHandle; 2],
-    links: Vec<Link>,
-    cgroups: Cgroups,
+    events: Ring,
+    reports: Ring,
     slots: Slots,
     shared: Mapped<Shared>,
-    table: MapHandle,
-    object: Object,
-    member: OpsMember,
-    records: Arc<Mutex<Records>>,
-    /// The records of the drain in progress; empty between two drains.
-    taken: Records,
+    flows: Arc<Map>,
+    free: Map,
+    destinations: Destinations,
+    /// What needs privileges, here or in another process.
+    privileges: Box<dyn Privileges>,
     installed: HashMap<u32, Installed>,
-    version: u32,
     announced: Announced,
     walk: Walk,
     /// For each flow, the last program that the agent ordered (its uid) and the register values
@@ -124,228 +60,117 @@ pub struct Datapath {
     natives: Natives,
     /// Whether the kernel accepted the iterator over the flows when the object was loaded.
     can_look: bool,
-    /// The iterator over the flows; attached when the first flow goes to one of the kernel's own
-    /// algorithms.
-    looker: Option<Link>,
+    /// The link of the iterator over the flows; attached when the first flow goes to one of the
+    /// kernel's own algorithms.
+    looker: Option<OwnedFd>,
     looked_ns: u64,
-    finder: Finder,
-    free: MapHandle,
-    destinations: Destinations,
     greeted: bool,
-    settings: Settings,
-}
-
-// SAFETY: libbpf's objects are not tied to a thread; everything here is used through &mut self, and
-// what the kernel shares is accessed by volatile operations.
-unsafe impl Send for Datapath {}
-
-/// Checks that `name` can name an algorithm: 1 to 15 printable characters. The kernel cuts longer
-/// names.
-pub fn check_name(name: &str) -> Result<(), Error> {
-    let fits = !name.is_empty() && name.len() < NAME_BYTES;
-    if fits && name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Ok(());
-    }
-    Err(Error::Name(name.to_owned()))
-}
-
-fn fixed_name(name: &str) -> Result<[u8; NAME_BYTES], Error> {
-    check_name(name)?;
-    let mut fixed = [0; NAME_BYTES];
-    fixed[..name.len()].copy_from_slice(name.as_bytes());
-    Ok(fixed)
-}
-
-fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
-    let name = fixed_name(&settings.name)?;
-    let config = Config {
-        heartbeat_timeout_ns: u64::try_from(settings.heartbeat_timeout.as_nanos())
-            .unwrap_or(u64::MAX),
-        rate_max_bytes_per_sec: settings.rate_max_bytes_per_sec,
-        cwnd_max_pkts: settings.cwnd_max_pkts,
-        assign_initial_cwnd_pkts: settings.initial_cwnd_pkts.unwrap_or(0),
-        flows_max: settings.flows_max,
-        padding: 0,
-        name,
-        native: fixed_name(&settings.native)?,
-    };
-    // SAFETY: a plain struct of integers without padding, for its own size.
-    let bytes = unsafe {
-        std::slice::from_raw_parts((&raw const config).cast::<u8>(), size_of::<Config>())
-    };
-    for mut map in open.maps_mut() {
-        let is = |suffix: &str| map.name().to_string_lossy().ends_with(suffix);
-        if is(".rodata.config") {
-            map.set_initial_value(bytes).map_err(tried("the configuration"))?;
-        } else if map.name() == OsStr::new("remuda_ops") {
-            // kernel_types.h puts the name first
-            let initial = map.initial_value_mut().ok_or(Error::Template("remuda_ops"))?;
-            initial[..NAME_BYTES].copy_from_slice(&name);
-        } else if map.name() == OsStr::new("remuda_destinations") {
-            let most = settings.destinations_max.max(1);
-            map.set_max_entries(most).map_err(tried("the map of destinations"))?;
-        } else if ["remuda_slots", "remuda_infos", "remuda_free"]
-            .map(OsStr::new)
-            .contains(&map.name())
-        {
-            map.set_max_entries(settings.flows_max).map_err(tried("the table of flows"))?;
-        }
-    }
-    Ok(())
-}
-
-/// Loads the object. Returns whether the kernel accepts the iterator over the flows. Some hosts
-/// refuse every iterator over a map. On such a host, everything but native arms works.
-fn load_object(settings: &Settings) -> Result<(Object, bool), Error> {
-    let load = |looks: bool| {
-        let mut open = ObjectBuilder::default()
-            .open_memory(OBJECT)
-            .map_err(tried("opening the BPF object"))?;
-        configure(&mut open, settings)?;
-        if !looks {
-            let look = open.progs_mut().find(|program| program.name() == OsStr::new("remuda_look"));
-            look.ok_or(Error::Template("remuda_look"))?.set_autoload(false);
-        }
-        open.load().map_err(tried("loading the BPF object"))
-    };
-    match load(true) {
-        Err(Error::Kernel { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
-            Ok((load(false)?, false))
-        }
-        loaded => Ok((loaded?, true)),
-    }
-}
-
-fn program<'a>(object: &'a Object, name: &'static str) -> Result<ProgramMut<'a>, Error> {
-    let found = object.progs_mut().find(|program| program.name() == OsStr::new(name));
-    found.ok_or(Error::Template(name))
-}
-
-fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
-    let found = object.maps().find(|map| map.name() == OsStr::new(name));
-    let map = found.ok_or(Error::Template("a map is missing"))?;
-    MapHandle::try_from(&map).map_err(tried(format!("map {name}")))
-}
-
-fn ring(map: &MapHandle, records: &Arc<Mutex<Records>>) -> Result<RingBuffer<'static>, Error> {
-    let records = Arc::clone(records);
-    let mut builder = RingBufferBuilder::new();
-    builder
-        .add(map, move |record: &[u8]| {
-            records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
-            0
-        })
-        .map_err(tried("a ring buffer"))?;
-    builder.build().map_err(tried("a ring buffer"))
+    flows_max: u32,
+    name: String,
 }
 
 impl Datapath {
     /// Loads everything and attaches nothing. `now_ns` is CLOCK_MONOTONIC.
     pub fn load(settings: Settings, now_ns: u64) -> Result<Self, Error> {
-        libbpf_rs::set_print(None);
-        let member = kernel::ops_member("cong_control")?;
-        if member.parameters != 4 {
-            return Err(Error::OldKernel(member.parameters));
-        }
-        if !(1..=FLOWS_MAX).contains(&settings.flows_max) {
-            return Err(Error::FlowsMax(settings.flows_max));
-        }
-        native::check(&settings.native)?;
-        let (object, can_look) = load_object(&settings)?;
-        let records = Arc::new(Mutex::new(Records::default()));
-        let entries = settings.flows_max as usize;
-        let slots = Mapped::new(map(&object, "remuda_slots")?.as_fd(), entries)?;
-        let infos = Mapped::new(map(&object, "remuda_infos")?.as_fd(), entries)?;
-        let destinations = Destinations::new(map(&object, "remuda_destinations")?);
-        let free = map(&object, "remuda_free")?;
-        let rings = [map(&object, "remuda_events")?, map(&object, "remuda_reports")?];
-        let datapath = Self {
-            reports: ring(&rings[1], &records)?,
-            events: ring(&rings[0], &records)?,
-            rings,
-            links: Vec::new(),
-            cgroups: Cgroups::default(),
-            slots: Slots::new(slots, infos),
-            shared: Mapped::new(map(&object, "remuda_shared")?.as_fd(), 1)?,
-            table: map(&object, "remuda_programs")?,
-            object,
-            member,
-            records,
-            taken: Records::default(),
+        let privileged = Privileged::load(settings, now_ns)?;
+        Self::over(privileged.handles()?, Box::new(privileged))
+    }
+
+    /// Loads and attaches everything that `plan` names. `now_ns` is CLOCK_MONOTONIC.
+    pub fn start(plan: &Plan, now_ns: u64) -> Result<(Self, Started), Error> {
+        let (privileged, started) = Privileged::start(plan, now_ns)?;
+        Ok((Self::over(privileged.handles()?, Box::new(privileged))?, started))
+    }
+
+    /// Asks the broker at `socket` to load and attach everything. This process needs no privilege.
+    pub fn connect(socket: &Path) -> Result<(Self, Started), Error> {
+        let (client, handles, started) = Client::connect(socket)?;
+        Ok((Self::over(handles, Box::new(client))?, started))
+    }
+
+    /// As [`Self::connect`], for the datapath that takes the place of one whose broker has gone.
+    pub fn reconnect(socket: &Path, registered: Registered) -> Result<(Self, Started), Unreached> {
+        let (client, handles, started) = Client::reconnect(socket, registered)?;
+        let over = Self::over(handles, Box::new(client));
+        let unreached = |error| Unreached { error, registered: Registered::default() };
+        over.map(|datapath| (datapath, started)).map_err(unreached)
+    }
+
+    fn over(handles: Handles, privileges: Box<dyn Privileges>) -> Result<Self, Error> {
+        let Handles { maps, name, can_look } = handles;
+        let [slots, infos, shared, events, reports, free, destinations, flows] = maps;
+        let slots = Map::new(slots, "the map of slots")?;
+        let flows_max = slots.entries() as u32;
+        Ok(Self {
+            events: Ring::new(Map::new(events, "the ring of events")?)?,
+            reports: Ring::new(Map::new(reports, "the ring of reports")?)?,
+            slots: Slots::new(slots.mapped()?, Map::new(infos, "the map of infos")?.mapped()?),
+            shared: Map::new(shared, "the map of counters")?.mapped()?,
+            flows: Arc::new(Map::new(flows, "the map of flows")?),
+            free: Map::new(free, "the queue of free slots")?,
+            destinations: Destinations::new(Map::new(destinations, "the map of destinations")?),
+            privileges,
             installed: HashMap::new(),
-            version: 0,
-            announced: Announced::new(settings.flows_max),
+            announced: Announced::new(flows_max),
             walk: Walk::default(),
             told: HashMap::new(),
-            natives: Natives::new(fixed_name(&settings.name)?),
+            natives: Natives::new(fixed_name(&name)?),
             can_look,
             looker: None,
             looked_ns: 0,
-            finder: Finder::default(),
-            free,
-            destinations,
             greeted: false,
-            settings,
-        };
-        datapath.beat(now_ns);
-        Ok(datapath)
+            flows_max,
+            name,
+        })
+    }
+
+    /// The name that sockets give to `TCP_CONGESTION`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the broker has gone. Flows go on, and nothing that needs privileges can be asked.
+    pub fn is_orphaned(&self) -> bool {
+        self.privileges.are_lost()
+    }
+
+    /// Takes out what keeps the algorithm registered while there is no broker. The flows run on.
+    pub fn release(&mut self) -> Registered {
+        self.privileges.release()
+    }
+
+    /// Takes back what [`Self::release`] took out.
+    pub fn retain(&mut self, registered: Registered) {
+        self.privileges.retain(registered);
     }
 
     /// Registers the algorithm: from now on sockets can ask for it by name.
     pub fn attach(&mut self) -> Result<(), Error> {
-        let mut ops = self
-            .object
-            .maps_mut()
-            .find(|map| map.name() == OsStr::new("remuda_ops"))
-            .ok_or(Error::Template("remuda_ops"))?;
-        let what = format!("registering the algorithm {:?}", self.settings.name);
-        let link = ops.attach_struct_ops().map_err(|source| match source.kind() {
-            ErrorKind::AlreadyExists => Error::NameTaken(self.settings.name.clone()),
-            _ => tried(what)(source),
-        })?;
-        self.links.push(link);
-        Ok(())
+        self.privileges.attach()
     }
 
     /// Takes over every new TCP socket of a cgroup (v2), from its handshake on. Returns
     /// [`CgroupChange::Attached`], or [`CgroupChange::Gone`] if there is no such directory yet.
     pub fn attach_cgroup(&mut self, cgroup: &Path) -> Result<CgroupChange, Error> {
-        self.cgroups.add(cgroup, &program(&self.object, "remuda_assign")?)
+        self.privileges.attach_cgroup(cgroup)
     }
 
     /// Attaches to those of the cgroups that were missing or have been removed and made again. Call
     /// it a few times a second.
     pub fn follow_cgroups(&mut self) -> Result<Vec<CgroupChange>, Error> {
-        Ok(self.cgroups.follow(&program(&self.object, "remuda_assign")?))
+        self.privileges.follow_cgroups()
     }
 
     /// Takes back every flow that a former agent of the same name left behind, in every network
     /// namespace.
     pub fn adopt(&mut self) -> Result<Walked, Error> {
-        self.retarget("remuda_adopt")
+        self.privileges.adopt()
     }
 
-    /// Gives every flow back to the kernel's own algorithm. The flows for which the kernel refused
-    /// the change stay in the datapath's fallback.
+    /// Gives every flow back to the kernel's own algorithm, after the host's default. The flows for
+    /// which the kernel refused the change stay in the datapath's fallback.
     pub fn let_go(&mut self) -> Result<Walked, Error> {
-        self.retarget("remuda_let_go")
-    }
-
-    fn retarget(&mut self, iterator: &'static str) -> Result<Walked, Error> {
-        let before = self.counters();
-        let missed = match namespaces::walk_sockets(&self.socket_iterator(iterator)?) {
-            Ok(()) => None,
-            Err(error @ Error::Namespaces { .. }) => Some(error),
-            Err(error) => return Err(error),
-        };
-        let after = self.counters();
-        let changed = after.adopted - before.adopted;
-        Ok(Walked { changed, refused: after.adopt_errors - before.adopt_errors, missed })
-    }
-
-    fn socket_iterator(&self, name: &'static str) -> Result<Link, Error> {
-        let iterator = program(&self.object, name)?;
-        iterator.attach().map_err(tried("attaching the socket iterator"))
+        self.privileges.let_go()
     }
 
     /// Writes the agent's heartbeat. `now_ns` is CLOCK_MONOTONIC.
@@ -367,26 +192,24 @@ impl Datapath {
 
     /// Descriptors that become readable when there is something to drain.
     pub fn poll_fds(&self) -> [BorrowedFd<'_>; 2] {
-        self.rings.each_ref().map(AsFd::as_fd)
+        [self.events.as_fd(), self.reports.as_fd()]
     }
 
     /// The BPF program that runs at every ACK. It enters the flow's own program by tail call, so
     /// the kernel's run-time statistics (`BPF_ENABLE_STATS`) count both together.
     pub fn dispatcher(&self) -> Result<BorrowedFd<'_>, Error> {
-        let found = program(&self.object, "remuda_cong_control")?;
-        // SAFETY: the object owns the descriptor, and lives as long as the borrow of self.
-        Ok(unsafe { BorrowedFd::borrow_raw(found.as_fd().as_raw_fd()) })
+        self.privileges.dispatcher()
     }
 
     /// The descriptor of the BPF program compiled from the CCP program `uid`; `None` if it is not
     /// installed.
     pub fn program(&self, uid: u32) -> Option<BorrowedFd<'_>> {
-        self.installed.get(&uid).map(|installed| installed.fd.as_fd())
+        self.privileges.program(self.installed.get(&uid)?.index)
     }
 
     /// A lookup from a socket to its flow.
-    pub fn sockets(&self) -> Result<Sockets, Error> {
-        Ok(Sockets::new(map(&self.object, "remuda_flows")?))
+    pub fn sockets(&self) -> Sockets {
+        Sockets::new(Arc::clone(&self.flows))
     }
 
     /// The uid of an installed program with the same registers and clauses as the program of this
@@ -432,27 +255,22 @@ impl Datapath {
                 version: PROTOCOL_VERSION,
                 capabilities: self.capabilities(),
                 programs_max: layout::PROGRAMS as u32 - 1,
-                flows_max: self.settings.flows_max,
-                name: format!("linux-tcp-bpf/{}", self.settings.name),
+                flows_max: self.flows_max,
+                name: format!("linux-tcp-bpf/{}", self.name),
             };
             sink(self, Event::Hello(&hello));
             sink(self, Event::Ready);
         }
         // Lifecycle first: a flow is announced before its reports.
-        self.events.consume_raw_n(DRAIN_RECORDS_MAX);
-        self.reports.consume_raw_n(DRAIN_RECORDS_MAX);
-        let mut taken = std::mem::take(&mut self.taken);
-        std::mem::swap(
-            &mut taken,
-            &mut *self.records.lock().unwrap_or_else(PoisonError::into_inner),
-        );
+        let events = self.events.take(DRAIN_RECORDS_MAX);
+        let reports = self.reports.take(DRAIN_RECORDS_MAX);
         let mut count = 0;
-        for record in taken.iter() {
+        for record in events.iter().chain(reports.iter()) {
             self.translate(record, sink);
             count += 1;
         }
-        taken.clear();
-        self.taken = taken;
+        self.events.reuse(events);
+        self.reports.reuse(reports);
         count
     }
 
@@ -487,8 +305,8 @@ impl Datapath {
             self.retire(before, sink); // its slot now belongs to another flow
         }
         if self.announced.insert(sid) {
-            let create = announce::create(&info, &self.settings.name);
-            let info = announce::flow(&info, &self.settings.name);
+            let create = announce::create(&info, &self.name);
+            let info = announce::flow(&info, &self.name);
             sink(self, Event::Created { sid, create: &create, info: Some(&info) });
         }
     }
@@ -512,7 +330,7 @@ impl Datapath {
             return Ok(());
         };
         self.looked_ns = now_ns;
-        let looks = natives::look(looker)?;
+        let looks = natives::look(looker.as_fd())?;
         let slots = &self.slots;
         let seen = self.natives.observe(&looks, |sid| slots.native_state(sid));
         for (sid, uid, signals, fields) in seen.reports {
@@ -530,8 +348,7 @@ impl Datapath {
             self.free_slot(sid)?;
         }
         if !seen.recall_from.is_empty() {
-            let walker = self.socket_iterator("remuda_recall")?;
-            self.finder.walk(&walker, &seen.recall_from, now_ns)?;
+            self.privileges.recall(&seen.recall_from, now_ns)?;
         }
         Ok(())
     }
@@ -552,7 +369,7 @@ impl Datapath {
 
     fn free_slot(&mut self, sid: u32) -> Result<(), Error> {
         let Some(index) = self.slots.vacate(sid) else { return Ok(()) };
-        self.free.update(&[], &index.to_ne_bytes(), MapFlags::ANY).map_err(tried("freeing a slot"))
+        self.free.update(&[], &index.to_ne_bytes()).map_err(tried("freeing a slot"))
     }
 
     /// Whether this host can measure flows under the kernel's own algorithms. Only then can these
@@ -582,20 +399,20 @@ impl Datapath {
 
     fn go_native(&mut self, sid: u32, name: &str, ssthresh_bytes: u32) -> Result<(), Error> {
         let info = self.slots.info(sid).ok_or(Error::NoFlow(sid))?;
-        if name == self.settings.name {
+        if name == self.name {
             return Err(Error::NotNative(name.to_owned()));
         }
         if !self.can_look {
             return Err(Error::NoLooker);
         }
-        native::check(name)?;
+        self.privileges.check_native(name)?;
         let fixed = fixed_name(name)?;
         let (uid, updates) = self.told.get(&sid).ok_or(Error::NoProgramYet(sid))?;
         let program = &self.installed.get(uid).ok_or(Error::NoProgram(*uid))?.decoded;
         let mut machine = remuda_vm::Machine::new();
         machine.change(program, updates, 0);
         if self.looker.is_none() {
-            self.looker = Some(self.attach_looker()?);
+            self.looker = Some(self.privileges.looker()?);
         }
         let ssthresh_pkts = ssthresh_bytes / info.mss_bytes.max(1);
         self.slots.write(sid, Some(Run::Native(fixed, ssthresh_pkts)), &[])?;
@@ -606,12 +423,6 @@ impl Datapath {
     fn capabilities(&self) -> u32 {
         let without = if self.can_look { 0 } else { capability::NATIVE };
         announce::CAPABILITIES & !without
-    }
-
-    fn attach_looker(&mut self) -> Result<Link, Error> {
-        let flows = map(&self.object, "remuda_flows")?;
-        let look = program(&self.object, "remuda_look")?;
-        look.attach_iter(flows.as_fd()).map_err(tried("attaching the iterator over the flows"))
     }
 
     /// Finds flows whose lifecycle events the ring has lost, by comparing slots with what was
@@ -669,25 +480,12 @@ impl Datapath {
             return Err(Error::NotAProgram);
         };
         let uid = program.uid;
-        let index = match self.installed.get(&uid) {
-            Some(known) if known.program == program => return Ok(()),
-            Some(known) => known.index,
-            None => self.free_index().ok_or(Error::ProgramsFull(uid))?,
-        };
+        if self.installed.get(&uid).is_some_and(|known| known.program == program) {
+            return Ok(());
+        }
         let decoded = remuda_vm::Program::from_install(message)?;
-        self.version = self.version.wrapping_add(1).max(1);
-        let template = self::program(&self.object, "remuda_template")?;
-        let insns = splice(template.insns(), &program, self.version)?;
-        let fd = kernel::load_program(&format!("ccp_{uid}"), &insns, self.member)?;
-        self.table
-            .update(&index.to_ne_bytes(), &fd.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
-            .map_err(tried(format!("installing program {uid}")))?;
-        self.installed.insert(uid, Installed { program, decoded, index, fd });
+        let index = self.privileges.install(message)?;
+        self.installed.insert(uid, Installed { program, decoded, index });
         Ok(())
-    }
-
-    fn free_index(&self) -> Option<u32> {
-        let taken: HashSet<u32> = self.installed.values().map(|known| known.index).collect();
-        (1..layout::PROGRAMS as u32).find(|index| !taken.contains(index))
     }
 }

@@ -4,7 +4,8 @@
 use crate::Error;
 use crate::error::tried;
 use crate::layout::{self, ADDRESS_BITS};
-use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
+use crate::maps::Map;
+use libbpf_rs::ErrorKind;
 use std::net::Ipv6Addr;
 
 /// How flows to a destination begin.
@@ -18,7 +19,7 @@ pub struct RememberedStart {
 
 #[derive(Debug)]
 pub struct Destinations {
-    map: MapHandle,
+    map: Map,
 }
 
 /// The map's key: the bits of the prefix, then the IPv6 address (IPv4 is written as a mapped
@@ -31,7 +32,7 @@ fn key((address, bits): (Ipv6Addr, u8)) -> [u8; size_of::<layout::Destination>()
 }
 
 impl Destinations {
-    pub fn new(map: MapHandle) -> Self {
+    pub fn new(map: Map) -> Self {
         Self { map }
     }
 
@@ -46,7 +47,7 @@ impl Destinations {
         let mut value = [0; size_of::<layout::RememberedStart>()];
         value[..4].copy_from_slice(&program.to_ne_bytes());
         value[4..].copy_from_slice(&initial_cwnd_pkts.to_ne_bytes());
-        let done = self.map.update(&key(network), &value, MapFlags::ANY);
+        let done = self.map.update(&key(network), &value);
         done.map_err(tried("remembering a destination"))
     }
 

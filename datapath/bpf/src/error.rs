@@ -2,6 +2,7 @@
 
 use libbpf_rs::ErrorKind;
 use std::io;
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// Why the datapath or the kernel refused an operation.
@@ -110,6 +111,16 @@ pub enum Error {
     /// A flow that is not, or no longer, there.
     #[error("flow {0:#x} is not live")]
     NoFlow(u32),
+    /// The broker refused a request, and nothing has changed.
+    #[error("the broker refused {what}: {text}")]
+    Broker { what: &'static str, text: String },
+    /// There is no broker, or it does not answer.
+    #[error(
+        "no broker answers at {path}: {source}\n\
+         fix: start it (systemctl start remuda-broker, or `remuda broker` as root), and run the \
+         agent as the user that it names"
+    )]
+    NoBroker { path: PathBuf, source: io::Error },
     /// A file of the host, such as a sysctl or a cgroup.
     #[error("{path}: {source}")]
     File { path: String, source: io::Error },

@@ -8,6 +8,7 @@
 //! process uses CCP messages.
 
 pub mod announce;
+pub mod broker;
 mod cgroups;
 pub mod compile;
 mod datapath;
@@ -17,22 +18,29 @@ mod error;
 pub mod insn;
 mod kernel;
 pub mod layout;
+mod libbpf;
+mod maps;
 mod messages;
 mod namespaces;
 mod native;
 mod natives;
+mod privileged;
+mod privileges;
 mod reconcile;
 mod records;
+mod settings;
 pub mod slots;
 mod sockets;
 pub mod splice;
 
 pub use cgroups::CgroupChange;
-pub use datapath::{DRAIN_RECORDS_MAX, Datapath, Settings, Sink, Walked, check_name};
+pub use datapath::{DRAIN_RECORDS_MAX, Datapath, Sink};
 pub use default_algorithm::DefaultAlgorithm;
 pub use destinations::RememberedStart;
 pub use error::Error;
 pub use kernel::{OpsMember, load_program, ops_member};
-pub use native::{available, check as check_native, registered};
+pub use native::{available, check_exists as check_native, registered};
 pub use natives::LOOK_INTERVAL;
+pub use privileges::{Registered, Started, Walked};
+pub use settings::{Plan, Settings, check_name};
 pub use sockets::Sockets;

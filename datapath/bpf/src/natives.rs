@@ -6,16 +6,18 @@
 //! as any other flow, at most once a look, and with one round-trip time for all the ACKs in
 //! between.
 
-use crate::Error;
 use crate::error::tried;
 use crate::layout::{self, Look, NAME_BYTES};
-use libbpf_rs::{Iter, Link};
+use crate::{Error, libbpf};
+use libbpf_rs::libbpf_sys as sys;
 use remuda_vm::{Machine, Primitives, RTT_NONE};
 use remuda_wire::Register;
 use remuda_wire::to_agent::Signals;
 use remuda_wire::to_datapath::Update;
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::io::Read;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::time::Duration;
 
 /// The shortest time between two looks: a quarter of a round trip of 40 ms, which is how often an
@@ -97,8 +99,12 @@ fn known(rtt_us: u32) -> u32 {
 }
 
 /// Every record that the iterator writes.
-pub fn look(iterator: &Link) -> Result<Vec<Look>, Error> {
-    let mut walk = Iter::new(iterator).map_err(tried("looking at the flows"))?;
+pub fn look(iterator: BorrowedFd<'_>) -> Result<Vec<Look>, Error> {
+    // SAFETY: an open descriptor.
+    let walk = unsafe { sys::bpf_iter_create(iterator.as_raw_fd()) };
+    libbpf::done(walk).map_err(tried("looking at the flows"))?;
+    // SAFETY: just opened, and nobody else's.
+    let mut walk = unsafe { File::from_raw_fd(walk) };
     let mut room = vec![0; LOOK_BYTES];
     let mut looks = Vec::new();
     loop {

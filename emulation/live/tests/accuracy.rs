@@ -14,8 +14,8 @@ use std::time::Duration;
 
 const ATTEMPTS: u32 = 3;
 
-/// The goal of an optimised build. A debug build may have twice the error.
-const ROUND_TRIP_ERROR_MS_MAX: f64 = if cfg!(debug_assertions) { 1.0 } else { 0.5 };
+/// The goal of an optimised build.
+const ROUND_TRIP_ERROR_MS_MAX: f64 = 0.5;
 
 /// Only one measurement runs at a time: others would disturb it.
 static ALONE: Mutex<()> = Mutex::new(());

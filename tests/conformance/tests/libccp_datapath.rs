@@ -48,7 +48,7 @@ impl Agent {
         };
         let config = Config { agent, ..Config::default() };
         let stopped = Arc::clone(&stop);
-        let run = move || ccp_agent::agent::run_until(config, stopped, || ());
+        let run = move || ccp_agent::agent::run_until(config, stopped, || ()).map(drop);
         let agent = Self { folder, stop, thread: Some(thread::spawn(run)) };
         for turn in 0..TURNS {
             if ask(&agent.run_dir(), &Request::Status {}).is_ok() {
