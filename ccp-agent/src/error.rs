@@ -91,10 +91,9 @@ pub enum Error {
     NoFolder { path: String, source: io::Error },
     /// A folder in which this user may not make the socket for applications.
     #[error(
-        "{path}: the socket for applications lies beside the run directory, and this user may not \
-         make it there ({source})\n\
-         fix: a run directory within a folder of this user's that others can enter (mode 0755), \
-         such as --run-dir /run/remuda/agent; or agent.applications = false"
+        "{path}: this user may not make the socket for applications there ({source})\n\
+         fix: agent.application_socket = a path in a folder of this user's that others can enter \
+         (mode 0755), or agent.applications = false"
     )]
     NoApplicationSocket { path: String, source: io::Error },
     /// The folder that the socket for applications would lie in.

@@ -2,8 +2,8 @@
 //!
 //! The work of a test runs in a thread whose file system calls the kernel first shows to a second
 //! thread (seccomp user notification). That thread lets the kernel go on, or answers in its place
-//! with an error. So every call that the work makes fails once, whatever the work is, and the
-//! work's code has no part for tests.
+//! with an error. So every call that the work makes fails once, whatever the work is, and the code
+//! under test has no part for tests.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

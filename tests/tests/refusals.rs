@@ -213,8 +213,8 @@ fn folders_that_a_dedicated_user_cannot_write_to() {
         fs::set_permissions(&private, Permissions::from_mode(0o700)).expect("chmod");
         let agent = ["agent", "--run-dir", &path(&private)];
         let (is_good, said) = host.run(user, &[&agent[..], &config].concat());
-        assert!(!is_good && said.contains("lies beside the run directory"), "{said}");
-        assert!(said.contains("fix:") && said.contains("agent.applications"), "{said}");
+        assert!(!is_good && said.contains("may not make the socket for applications"), "{said}");
+        assert!(said.contains("fix:") && said.contains("agent.application_socket"), "{said}");
         let roots = host.folder("of-root", User::Root).join("run");
         let agent = ["agent", "--run-dir", &path(&roots)];
         let (is_good, said) = host.run(user, &[&agent[..], &config].concat());

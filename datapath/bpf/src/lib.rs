@@ -39,7 +39,7 @@ pub use default_algorithm::DefaultAlgorithm;
 pub use destinations::RememberedStart;
 pub use error::Error;
 pub use kernel::{OpsMember, load_program, ops_member};
-pub use native::{available, check as check_native, registered};
+pub use native::{available, check_exists as check_native, registered};
 pub use natives::LOOK_INTERVAL;
 pub use privileges::{Registered, Started, Walked};
 pub use settings::{Plan, Settings, check_name};
