@@ -211,6 +211,7 @@ fn a_server_that_cannot_serve_as_its_user_says_so_at_the_start() {
     let (private, open) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir());
     let open = open.expect("a folder");
     fs::set_permissions(open.path(), Permissions::from_mode(0o755)).expect("chmod");
+    fs::set_permissions(private.path(), Permissions::from_mode(0o700)).expect("chmod");
     let rows: [(&Path, &[&str], &str); 4] = [
         (private.path(), &["--controller", "cubic"], "user nobody may not open files"),
         (private.path(), &["--controller", "cubic", "--user", "no such"], "no such user"),
