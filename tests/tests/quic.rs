@@ -219,8 +219,10 @@ fn a_server_that_cannot_serve_as_its_user_says_so_at_the_start() {
         (open.path(), &["--user", "nobody"], "fix: add \"nobody\" to agent.datapath_users"),
     ];
     for (folder, extra, want) in rows {
-        let mut command = remuda();
-        command.arg("quic-serve").arg(folder).args(["--listen", "127.0.0.1:0", "--run-dir"]);
+        // A server that starts in spite of this would run for ever.
+        let mut command = Command::new("timeout");
+        command.arg("20").arg(binary()).arg("quic-serve").arg(folder);
+        command.args(["--listen", "127.0.0.1:0", "--run-dir"]);
         let output = command.arg(place.run_dir()).args(extra).output().expect("it runs");
         assert_eq!(output.status.code(), Some(1), "{extra:?}: {}", said(&output));
         assert!(said(&output).contains(want), "{extra:?}: {}", said(&output));
