@@ -107,7 +107,7 @@ fn control_characters_of_names_are_printed_as_text() {
         format!("graph {hostile}"),
         format!("flows --run-dir {hostile}"),
         format!("programs --text {hostile}"),
-        format!("{hostile}"),
+        hostile.to_owned(),
         format!("sim --{hostile}"),
         "sim named.toml".to_owned(),
         "matrix --suite suite.toml --arm reno --list".to_owned(),

@@ -6,8 +6,8 @@
 //! an example too. A panic, a broken promise of the parser or an input that takes longer than
 //! [`SLOW`] is a finding: the test fails and prints the input.
 //!
-//! `REMUDA_FUZZ_SECONDS` is the time for each target (`make fuzz`: three minutes), `REMUDA_FUZZ_SEED`
-//! another beginning.
+//! `REMUDA_FUZZ_SECONDS` is the time for each target (`make fuzz`: three minutes), and
+//! `REMUDA_FUZZ_SEED` another beginning.
 
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 

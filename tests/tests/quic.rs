@@ -211,6 +211,7 @@ fn a_server_that_cannot_serve_as_its_user_says_so_at_the_start() {
     let (private, open) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir());
     let open = open.expect("a folder");
     fs::set_permissions(open.path(), Permissions::from_mode(0o755)).expect("chmod");
+    fs::set_permissions(private.path(), Permissions::from_mode(0o700)).expect("chmod");
     let rows: [(&Path, &[&str], &str); 4] = [
         (private.path(), &["--controller", "cubic"], "user nobody may not open files"),
         (private.path(), &["--controller", "cubic", "--user", "no such"], "no such user"),
@@ -218,8 +219,10 @@ fn a_server_that_cannot_serve_as_its_user_says_so_at_the_start() {
         (open.path(), &["--user", "nobody"], "fix: add \"nobody\" to agent.datapath_users"),
     ];
     for (folder, extra, want) in rows {
-        let mut command = remuda();
-        command.arg("quic-serve").arg(folder).args(["--listen", "127.0.0.1:0", "--run-dir"]);
+        // A server that starts in spite of this would run for ever.
+        let mut command = Command::new("timeout");
+        command.arg("20").arg(binary()).arg("quic-serve").arg(folder);
+        command.args(["--listen", "127.0.0.1:0", "--run-dir"]);
         let output = command.arg(place.run_dir()).args(extra).output().expect("it runs");
         assert_eq!(output.status.code(), Some(1), "{extra:?}: {}", said(&output));
         assert!(said(&output).contains(want), "{extra:?}: {}", said(&output));
