@@ -1,11 +1,13 @@
 //! The datapath as the agent sees it: it takes orders and gives events. [`crate::messages`] does
 //! the same with CCP messages, for an agent in another process.
 
+use crate::admission::{self, Admission, Refused};
 use crate::cgroups::{CgroupChange, Cgroups};
-use crate::destinations::{Destinations, RememberedStart};
+use crate::destinations::{Destinations, Reached, RememberedStart};
 use crate::error::tried;
 use crate::kernel::{self, Mapped, OpsMember};
-use crate::layout::{self, Config, FLOWS_MAX, NAME_BYTES, Shared};
+use crate::layout::{self, FLOWS_MAX, Shared};
+use crate::load::{fixed_name, load_object, map, program};
 use crate::namespaces::{self, Finder};
 use crate::native;
 use crate::natives::{self, Natives};
@@ -15,23 +17,17 @@ use crate::slots::{Run, Slots};
 use crate::sockets::Sockets;
 use crate::splice::splice;
 use crate::{Error, announce};
-use libbpf_rs::{
-    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut,
-    RingBuffer, RingBufferBuilder,
-};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
 use remuda_wire::to_agent::Hello;
 use remuda_wire::to_datapath::Update;
 use remuda_wire::{Event, Order, PROTOCOL_VERSION, Program, Report, ToDatapath, capability};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{read_volatile, write_volatile};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/remuda.bpf.o"));
 
 /// How many records one drain takes, so that a flood of reports cannot keep the agent from its
 /// heartbeat.
@@ -52,8 +48,10 @@ pub struct Settings {
     pub rate_max_bytes_per_sec: u64,
     /// Initial window, in segments, of flows taken over by cgroup; `None` leaves the kernel's.
     pub initial_cwnd_pkts: Option<u32>,
-    /// The most flows at once, 1 to [`FLOWS_MAX`]. Any further flow runs Reno in the kernel.
+    /// The most flows at once, 1 to [`FLOWS_MAX`]. Any further socket runs `native`.
     pub flows_max: u32,
+    /// Who may have flows, and how many.
+    pub admission: Admission,
     /// How many destinations may be remembered; 0 counts as 1.
     pub destinations_max: u32,
 }
@@ -68,6 +66,7 @@ impl Default for Settings {
             rate_max_bytes_per_sec: 12_500_000_000,
             initial_cwnd_pkts: None,
             flows_max: 8_192,
+            admission: Admission::default(),
             destinations_max: 32_768,
         }
     }
@@ -129,7 +128,6 @@ pub struct Datapath {
     looker: Option<Link>,
     looked_ns: u64,
     finder: Finder,
-    free: MapHandle,
     destinations: Destinations,
     greeted: bool,
     settings: Settings,
@@ -138,94 +136,6 @@ pub struct Datapath {
 // SAFETY: libbpf's objects are not tied to a thread; everything here is used through &mut self, and
 // what the kernel shares is accessed by volatile operations.
 unsafe impl Send for Datapath {}
-
-/// Checks that `name` can name an algorithm: 1 to 15 printable characters. The kernel cuts longer
-/// names.
-pub fn check_name(name: &str) -> Result<(), Error> {
-    let fits = !name.is_empty() && name.len() < NAME_BYTES;
-    if fits && name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Ok(());
-    }
-    Err(Error::Name(name.to_owned()))
-}
-
-fn fixed_name(name: &str) -> Result<[u8; NAME_BYTES], Error> {
-    check_name(name)?;
-    let mut fixed = [0; NAME_BYTES];
-    fixed[..name.len()].copy_from_slice(name.as_bytes());
-    Ok(fixed)
-}
-
-fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
-    let name = fixed_name(&settings.name)?;
-    let config = Config {
-        heartbeat_timeout_ns: u64::try_from(settings.heartbeat_timeout.as_nanos())
-            .unwrap_or(u64::MAX),
-        rate_max_bytes_per_sec: settings.rate_max_bytes_per_sec,
-        cwnd_max_pkts: settings.cwnd_max_pkts,
-        assign_initial_cwnd_pkts: settings.initial_cwnd_pkts.unwrap_or(0),
-        flows_max: settings.flows_max,
-        padding: 0,
-        name,
-        native: fixed_name(&settings.native)?,
-    };
-    // SAFETY: a plain struct of integers without padding, for its own size.
-    let bytes = unsafe {
-        std::slice::from_raw_parts((&raw const config).cast::<u8>(), size_of::<Config>())
-    };
-    for mut map in open.maps_mut() {
-        let is = |suffix: &str| map.name().to_string_lossy().ends_with(suffix);
-        if is(".rodata.config") {
-            map.set_initial_value(bytes).map_err(tried("the configuration"))?;
-        } else if map.name() == OsStr::new("remuda_ops") {
-            // kernel_types.h puts the name first
-            let initial = map.initial_value_mut().ok_or(Error::Template("remuda_ops"))?;
-            initial[..NAME_BYTES].copy_from_slice(&name);
-        } else if map.name() == OsStr::new("remuda_destinations") {
-            let most = settings.destinations_max.max(1);
-            map.set_max_entries(most).map_err(tried("the map of destinations"))?;
-        } else if ["remuda_slots", "remuda_infos", "remuda_free"]
-            .map(OsStr::new)
-            .contains(&map.name())
-        {
-            map.set_max_entries(settings.flows_max).map_err(tried("the table of flows"))?;
-        }
-    }
-    Ok(())
-}
-
-/// Loads the object. Returns whether the kernel accepts the iterator over the flows. Some hosts
-/// refuse every iterator over a map. On such a host, everything but native arms works.
-fn load_object(settings: &Settings) -> Result<(Object, bool), Error> {
-    let load = |looks: bool| {
-        let mut open = ObjectBuilder::default()
-            .open_memory(OBJECT)
-            .map_err(tried("opening the BPF object"))?;
-        configure(&mut open, settings)?;
-        if !looks {
-            let look = open.progs_mut().find(|program| program.name() == OsStr::new("remuda_look"));
-            look.ok_or(Error::Template("remuda_look"))?.set_autoload(false);
-        }
-        open.load().map_err(tried("loading the BPF object"))
-    };
-    match load(true) {
-        Err(Error::Kernel { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
-            Ok((load(false)?, false))
-        }
-        loaded => Ok((loaded?, true)),
-    }
-}
-
-fn program<'a>(object: &'a Object, name: &'static str) -> Result<ProgramMut<'a>, Error> {
-    let found = object.progs_mut().find(|program| program.name() == OsStr::new(name));
-    found.ok_or(Error::Template(name))
-}
-
-fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
-    let found = object.maps().find(|map| map.name() == OsStr::new(name));
-    let map = found.ok_or(Error::Template("a map is missing"))?;
-    MapHandle::try_from(&map).map_err(tried(format!("map {name}")))
-}
 
 fn ring(map: &MapHandle, records: &Arc<Mutex<Records>>) -> Result<RingBuffer<'static>, Error> {
     let records = Arc::clone(records);
@@ -251,13 +161,14 @@ impl Datapath {
             return Err(Error::FlowsMax(settings.flows_max));
         }
         native::check(&settings.native)?;
+        settings.admission.check()?;
         let (object, can_look) = load_object(&settings)?;
+        settings.admission.write_users(&map(&object, "remuda_users")?)?;
         let records = Arc::new(Mutex::new(Records::default()));
         let entries = settings.flows_max as usize;
         let slots = Mapped::new(map(&object, "remuda_slots")?.as_fd(), entries)?;
         let infos = Mapped::new(map(&object, "remuda_infos")?.as_fd(), entries)?;
         let destinations = Destinations::new(map(&object, "remuda_destinations")?);
-        let free = map(&object, "remuda_free")?;
         let rings = [map(&object, "remuda_events")?, map(&object, "remuda_reports")?];
         let datapath = Self {
             reports: ring(&rings[1], &records)?,
@@ -282,7 +193,6 @@ impl Datapath {
             looker: None,
             looked_ns: 0,
             finder: Finder::default(),
-            free,
             destinations,
             greeted: false,
             settings,
@@ -355,6 +265,11 @@ impl Datapath {
         self.announced.len()
     }
 
+    /// The sockets that were refused, by user, cgroup and reason.
+    pub fn refusals(&self) -> Result<Vec<Refused>, Error> {
+        admission::refusals(&map(&self.object, "remuda_refusals")?)
+    }
+
     /// The kernel side's counters.
     pub fn counters(&self) -> Shared {
         // SAFETY: the only entry; words are torn from each other at worst, which counters allow.
@@ -395,23 +310,22 @@ impl Datapath {
     }
 
     /// Sets how new flows to a network begin. A longer prefix that contains the flow's destination
-    /// goes first, and the agent's first order for the flow replaces both. `network` is an IPv6
-    /// address (IPv4 is written as a mapped address) and the bits of its prefix.
+    /// goes first, and the agent's first order for the flow replaces both.
     pub fn set_destination(
         &mut self,
-        network: (Ipv6Addr, u8),
+        to: impl Into<Reached>,
         remembered: RememberedStart,
     ) -> Result<(), Error> {
         let program = match remembered.program_uid {
             Some(uid) => self.installed.get(&uid).ok_or(Error::NoProgram(uid))?.index,
             None => 0,
         };
-        self.destinations.set(network, program, remembered.initial_cwnd_pkts)
+        self.destinations.set(to.into(), program, remembered.initial_cwnd_pkts)
     }
 
     /// Removes what [`Self::set_destination`] set for a network, if anything.
-    pub fn forget_destination(&mut self, network: (Ipv6Addr, u8)) -> Result<(), Error> {
-        self.destinations.forget(network)
+    pub fn forget_destination(&mut self, to: impl Into<Reached>) -> Result<(), Error> {
+        self.destinations.forget(to.into())
     }
 
     /// When the flow last took words from its slot, in nanoseconds of CLOCK_MONOTONIC.
@@ -547,8 +461,7 @@ impl Datapath {
     }
 
     fn free_slot(&mut self, sid: u32) -> Result<(), Error> {
-        let Some(index) = self.slots.vacate(sid) else { return Ok(()) };
-        self.free.update(&[], &index.to_ne_bytes(), MapFlags::ANY).map_err(tried("freeing a slot"))
+        admission::vacate(&program(&self.object, "remuda_vacate")?, sid)
     }
 
     /// Whether this host can measure flows under the kernel's own algorithms. Only then can these

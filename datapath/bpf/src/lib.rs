@@ -7,6 +7,7 @@
 //! [`Datapath`] gives an agent in this process events and takes its orders; an agent in another
 //! process uses CCP messages.
 
+mod admission;
 pub mod announce;
 mod cgroups;
 pub mod compile;
@@ -17,6 +18,7 @@ mod error;
 pub mod insn;
 mod kernel;
 pub mod layout;
+mod load;
 mod messages;
 mod namespaces;
 mod native;
@@ -27,12 +29,14 @@ pub mod slots;
 mod sockets;
 pub mod splice;
 
+pub use admission::{Admission, Reason, Refused};
 pub use cgroups::CgroupChange;
-pub use datapath::{DRAIN_RECORDS_MAX, Datapath, Settings, Sink, Walked, check_name};
+pub use datapath::{DRAIN_RECORDS_MAX, Datapath, Settings, Sink, Walked};
 pub use default_algorithm::DefaultAlgorithm;
-pub use destinations::RememberedStart;
+pub use destinations::{Reached, RememberedStart};
 pub use error::Error;
 pub use kernel::{OpsMember, load_program, ops_member};
+pub use load::check_name;
 pub use native::{available, check as check_native};
 pub use natives::LOOK_INTERVAL;
 pub use sockets::Sockets;
