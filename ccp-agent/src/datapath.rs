@@ -3,6 +3,7 @@
 //! Only the edges in `ipc/` know how a datapath is reached. The one that lies in this process, BPF,
 //! encodes nothing.
 
+use crate::admission::Refusals;
 use remuda_wire::{Event, Order};
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -61,6 +62,9 @@ pub trait Agent {
 
     /// `peer` is gone, and its flows with it.
     fn lost(&mut self, peer: &Peer, reason: String);
+
+    /// The datapath has refused sockets, of any user and for any reason, since it was loaded.
+    fn sockets_refused(&mut self, _refusals: Refusals) {}
 }
 
 /// One way to reach datapaths.

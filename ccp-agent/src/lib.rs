@@ -7,6 +7,7 @@
 //! control socket┘
 //! ```
 
+pub mod admission;
 pub mod agent;
 pub mod application;
 pub mod author;
@@ -18,12 +19,14 @@ pub mod control;
 pub mod datapath;
 pub mod decode;
 mod error;
+mod event_budget;
 pub mod events;
 pub mod flow;
 pub mod flows;
 pub mod guard;
 pub mod host;
 pub mod ipc;
+pub mod learning;
 pub mod lock;
 pub mod memory;
 pub mod online;
@@ -35,6 +38,8 @@ pub mod samples;
 pub mod setup;
 mod state_file;
 mod trial;
+mod user_budget;
+pub mod users;
 pub mod waiter;
 
 pub use config::Config;

@@ -1,5 +1,6 @@
 //! Linux TCP of this host by BPF, in this process: rings and slots in shared memory.
 
+use crate::admission::Refusals;
 use crate::clock;
 use crate::datapath::{Agent, Datapath, LetGo, Obey, Peer};
 use remuda_bpf::{DRAIN_RECORDS_MAX, DefaultAlgorithm, LOOK_INTERVAL, Sockets, Walked};
@@ -12,16 +13,36 @@ pub struct BpfEnd {
     default_algorithm: Option<DefaultAlgorithm>,
     /// The last comparison of slots with what was announced is to go on.
     reconciles: bool,
+    /// How many refused sockets the agent has been told of.
+    refused_told: u64,
 }
 
 impl BpfEnd {
     pub fn new(bpf: remuda_bpf::Datapath, default_algorithm: Option<DefaultAlgorithm>) -> Self {
-        Self { bpf, default_algorithm, reconciles: false }
+        Self { bpf, default_algorithm, reconciles: false, refused_told: 0 }
     }
 
     /// Says which flow a socket is.
     pub fn sockets(&self) -> Result<Sockets, remuda_bpf::Error> {
         self.bpf.sockets()
+    }
+
+    /// Tells the agent of refused sockets, if there are new ones.
+    fn tell_refusals(&mut self, agent: &mut dyn Agent) {
+        let counters = self.bpf.counters();
+        if counters.refused == self.refused_told {
+            return;
+        }
+        self.refused_told = counters.refused;
+        match self.bpf.refusals() {
+            Ok(refused) => agent.sockets_refused(Refusals {
+                refused,
+                sockets: counters.refused,
+                table_full: counters.table_full,
+                flows_max: self.bpf.flows_max(),
+            }),
+            Err(error) => tracing::warn!(%error, "reading which sockets were refused"),
+        }
     }
 
     pub fn bpf(&mut self) -> &mut remuda_bpf::Datapath {
@@ -77,6 +98,7 @@ impl Datapath for BpfEnd {
             Err(error) => tracing::warn!(%error, "looking at the cgroups"),
         }
         self.reconciles = self.bpf.reconcile(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
+        self.tell_refusals(agent);
     }
 
     fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {

@@ -265,6 +265,11 @@ impl Datapath {
         self.announced.len()
     }
 
+    /// The most flows at once.
+    pub fn flows_max(&self) -> u32 {
+        self.settings.flows_max
+    }
+
     /// The sockets that were refused, by user, cgroup and reason.
     pub fn refusals(&self) -> Result<Vec<Refused>, Error> {
         admission::refusals(&map(&self.object, "remuda_refusals")?)

@@ -183,6 +183,7 @@ impl Memory {
 mod tests {
     use super::super::Carried;
     use super::*;
+    use core::net::IpAddr;
     use proptest::prelude::*;
     use remuda_algorithms::units::Bytes;
     use std::time::Duration;
@@ -197,12 +198,12 @@ mod tests {
 
     fn known() -> Memory {
         let mut memory = Memory::new(&config());
-        memory.note("192.0.2.7".parse().unwrap(), "bbr", 0.7, 100);
-        memory.note("2001:db8::1".parse().unwrap(), "copa", 0.1 + 0.2, 101);
+        memory.note("192.0.2.7".parse::<IpAddr>().unwrap(), "bbr", 0.7, 100);
+        memory.note("2001:db8::1".parse::<IpAddr>().unwrap(), "copa", 0.1 + 0.2, 101);
         memory.set_initial_cwnd("192.0.2.0/24".parse().unwrap(), 40, 101).unwrap();
         let (bdp, rtt) = (Bytes(200_500), Duration::from_millis(40));
         let carried = Carried { bdp, rtt, is_least: false };
-        memory.note_carried("2001:db8::1".parse().unwrap(), carried, 105);
+        memory.note_carried("2001:db8::1".parse::<IpAddr>().unwrap(), carried, 105);
         memory
     }
 
@@ -212,7 +213,7 @@ mod tests {
         let mut again = parse(&text).unwrap();
         assert_eq!(again.to_json(7, 1_000), text);
         let of = |memory: &mut Memory, address: &str, now_s| {
-            memory.remembered(address.parse().unwrap(), now_s).map(|it| it.arm)
+            memory.remembered(address.parse::<IpAddr>().unwrap(), now_s).map(|it| it.arm)
         };
         assert_eq!(of(&mut again, "2001:db8::2", 7), Some("copa"));
         // Its network had been idle for 10 s when it was saved, and has 3600 s.
