@@ -3,6 +3,7 @@
 //! The kernel side decides ([`remuda_bpf::Admission`]). The agent reads its counters and says in
 //! `remuda flows`, in the event log and in its own log who was refused and why.
 
+use crate::datapath::Refusals;
 use crate::events::{Event, Recorder};
 use crate::users;
 use remuda_bpf::{Admission, Reason, Refused};
@@ -90,17 +91,6 @@ pub struct RefusedRow {
     pub reason: String,
     /// How many since the agent started.
     pub sockets: u64,
-}
-
-/// What the datapath says of the sockets that it refused.
-#[derive(Clone, Debug, Default)]
-pub struct Refusals {
-    pub refused: Vec<Refused>,
-    /// Refused sockets in total.
-    pub sockets: u64,
-    /// Sockets that found every slot taken.
-    pub table_full: u64,
-    pub flows_max: u32,
 }
 
 /// The sockets that were refused, and how many of them the log has named.

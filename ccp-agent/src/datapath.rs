@@ -3,7 +3,7 @@
 //! Only the edges in `ipc/` know how a datapath is reached. The one that lies in this process, BPF,
 //! encodes nothing.
 
-use crate::admission::Refusals;
+use remuda_bpf::Refused;
 use remuda_wire::{Event, Order};
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -32,6 +32,17 @@ impl fmt::Display for Peer {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
+}
+
+/// What the datapath says of the sockets that it refused.
+#[derive(Clone, Debug, Default)]
+pub struct Refusals {
+    pub refused: Vec<Refused>,
+    /// Refused sockets in total.
+    pub sockets: u64,
+    /// Sockets that found every slot taken.
+    pub table_full: u64,
+    pub flows_max: u32,
 }
 
 /// The datapath, and its number of the flow.

@@ -15,8 +15,8 @@ const USERS_MAX: usize = 32;
 /// Stands for users that are counted together. The kernel gives no user this uid.
 const OTHER_USERS: u32 = u32::MAX;
 
-/// Records events in `log`, within the budget of the user whose flow each is about. Events of root's
-/// flows and of the agent itself are always recorded.
+/// Records events in `log`, within the budget of the user whose flow each is about. Events of the
+/// agent itself and of root's flows are always recorded.
 pub struct BudgetedLog<R> {
     log: R,
     budget: UserBudget,

@@ -6,10 +6,10 @@
 
 mod prefer;
 
-use crate::admission::{Refusals, RefusedRow, RefusedSockets};
+use crate::admission::{RefusedRow, RefusedSockets};
 use crate::catalogue::Kind;
 use crate::clock::Clock;
-use crate::datapath::{Agent, Key, Obey, Peer};
+use crate::datapath::{Agent, Key, Obey, Peer, Refusals};
 use crate::events::{Event, Recorder};
 use crate::flow::{Driver, Flow, Row, Start};
 use crate::flows::{Flows, Step};

@@ -1,8 +1,7 @@
 //! Linux TCP of this host by BPF, in this process: rings and slots in shared memory.
 
-use crate::admission::Refusals;
 use crate::clock;
-use crate::datapath::{Agent, Datapath, LetGo, Obey, Peer};
+use crate::datapath::{Agent, Datapath, LetGo, Obey, Peer, Refusals};
 use remuda_bpf::{DRAIN_RECORDS_MAX, DefaultAlgorithm, LOOK_INTERVAL, Sockets, Walked};
 use remuda_wire::Order;
 use std::os::fd::BorrowedFd;

@@ -123,7 +123,7 @@ pub(crate) fn own_netns() -> Result<u64, Error> {
     let failed = |source| Error::File { path: "SO_NETNS_COOKIE".to_owned(), source };
     let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed)?;
     let (mut cookie, mut length) = (0u64, size_of::<u64>() as libc::socklen_t);
-    // SAFETY: an open socket; the buffer has room for `length` bytes, and the kernel writes no more.
+    // SAFETY: an open socket, and room for `length` bytes; the kernel writes no more.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

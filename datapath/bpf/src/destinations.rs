@@ -39,7 +39,7 @@ impl From<(Ipv6Addr, u8)> for Reached {
     }
 }
 
-/// The map's key.
+/// The map's key: the bits of the prefix, the namespace, then the address.
 fn key(to: Reached) -> [u8; size_of::<layout::Destination>()] {
     let (address, bits) = to.network;
     let bits = NETNS_BITS + u32::from(bits).min(ADDRESS_BITS);

@@ -2,8 +2,8 @@
 /* Which sockets become flows: slots, and who may have how many of them.
  *
  * Any user of the host may ask for our name, so a user has at most a share of the slots that other
- * users leave, and a cgroup too. A first user thus always leaves slots for the next one. Root has no
- * quota. A socket that is refused runs the kernel's algorithm `config.native`.
+ * users leave, and a cgroup too. A first user thus always leaves slots for the next one. Root has
+ * no quota. A socket that is refused runs the kernel's algorithm `config.native`.
  */
 #ifndef REMUDA_ADMISSION_H
 #define REMUDA_ADMISSION_H
@@ -15,12 +15,19 @@
  * container. A user can make cgroups of its own only below.
  */
 #define QUOTA_LEVEL 2
+/* The share that is no bound, in percent */
+#define NO_QUOTA 100
 /* The deepest nesting of user namespaces, include/linux/user_namespace.h */
 #define USER_NAMESPACES_MAX 33
 /* An account in this state is about to be deleted and takes no further slots. */
 #define ACCOUNT_ENDS (1U << 31)
 /* How often an account that ends meanwhile is looked up again. */
 #define ACCOUNT_TRIES 8
+
+enum remuda_account_kind {
+	REMUDA_OF_USER = 1,
+	REMUDA_OF_CGROUP = 2,
+};
 
 /* The user that a socket counts for. A user can have many uids inside a user namespace that it has
  * made, so sockets of a network namespace of that user namespace count for the user. What root has
@@ -126,8 +133,10 @@ static __always_inline void give_quota_back(struct remuda_owner *owner)
 }
 
 /* Counts a slot for the owner of a socket. Returns the reason why the owner may not have it, or 0.
+ * For a flow of a former agent, quotas are not asked.
  */
-static __always_inline u32 take_quota(struct remuda_owner *owner, struct remuda_shared *s)
+static __always_inline u32 take_quota(struct remuda_owner *owner, struct remuda_shared *s,
+				      bool is_adopted)
 {
 	struct remuda_account user = { .id = owner->uid, .kind = REMUDA_OF_USER };
 	struct remuda_account cgroup = { .id = owner->quota_cgroup, .kind = REMUDA_OF_CGROUP };
@@ -142,9 +151,11 @@ static __always_inline u32 take_quota(struct remuda_owner *owner, struct remuda_
 	}
 	if (!free)
 		return REMUDA_FULL;
-	if (owner->quota_cgroup && !add_to(&cgroup, config.cgroup_percent, free))
+	if (owner->quota_cgroup && !add_to(&cgroup, is_adopted ? NO_QUOTA : config.cgroup_percent,
+					   free))
 		return REMUDA_CGROUP_QUOTA;
-	if (!owner->has_user_quota || add_to(&user, config.user_percent, free))
+	if (!owner->has_user_quota ||
+	    add_to(&user, is_adopted ? NO_QUOTA : config.user_percent, free))
 		return 0;
 	if (owner->quota_cgroup)
 		take_from(&cgroup);

@@ -163,13 +163,8 @@ struct remuda_destination {
 /* Who has a share of the slots: a user by uid, or a cgroup by id */
 struct remuda_account {
 	u64 id;
-	u32 kind; /* enum remuda_account_kind */
+	u32 kind; /* enum remuda_account_kind of admission.h */
 	u32 padding;
-};
-
-enum remuda_account_kind {
-	REMUDA_OF_USER = 1,
-	REMUDA_OF_CGROUP = 2,
 };
 
 /* Sockets that were refused, counted by these */
@@ -237,12 +232,14 @@ struct remuda_registers {
 	u64 padding;
 };
 
+#define FLOW_IS_ADOPTED 2 /* in `native`: a former agent had it, and it has not begun with us yet */
+
 struct remuda_flow {
 	struct remuda_tcp tcp; /* begins with the time of this ACK */
 	u64 time_zero_ns;      /* Micros counts from here */
 	u32 program_version;   /* the program that the registers belong to */
 	u32 program_seq;
-	u32 native; /* the flow runs one of the kernel's own algorithms */
+	u32 native; /* 1: the flow runs one of the kernel's own algorithms; or FLOW_IS_ADOPTED */
 	u32 sid;    /* also in the socket's private words while it runs ours; 0: no slot */
 	char native_name[TCP_CA_NAME_MAX]; /* the algorithm that we set */
 	/* the head of struct remuda_report, followed by its fields */

@@ -57,7 +57,7 @@ static __always_inline void describe(struct remuda_flow_info *info, struct sock 
 }
 
 /* Gives a socket a free slot with a new generation. Returns the sid; 0 if the socket is refused. */
-static __always_inline u32 admit(struct sock *sk, u64 now_ns)
+static __always_inline u32 admit(struct sock *sk, bool is_adopted, u64 now_ns)
 {
 	struct remuda_owner owner = {};
 	struct remuda_flow_info *info;
@@ -68,7 +68,7 @@ static __always_inline u32 admit(struct sock *sk, u64 now_ns)
 	if (!s)
 		return 0;
 	describe_owner(&owner, sk);
-	reason = take_quota(&owner, s);
+	reason = take_quota(&owner, s, is_adopted);
 	if (!reason) {
 		index = pop_slot(s);
 		if (index >= config.flows_max) {
@@ -124,6 +124,7 @@ void BPF_PROG(remuda_init, struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	u64 now_ns = bpf_ktime_get_ns();
 	struct remuda_flow *f;
+	bool is_adopted;
 	u32 sid;
 
 	if (moved_to_live_ops(sk))
@@ -133,7 +134,10 @@ void BPF_PROG(remuda_init, struct sock *sk)
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
 	if (f && come_back(sk, f))
 		return;
-	sid = admit(sk, now_ns);
+	is_adopted = f && f->native == FLOW_IS_ADOPTED;
+	if (is_adopted)
+		f->native = 0;
+	sid = admit(sk, is_adopted, now_ns);
 	if (!sid)
 		return;
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
