@@ -1,5 +1,5 @@
-//! Another user of the host takes a share of the flows, of the event log and of what is learned, and
-//! leaves the rest to the others.
+//! Another user of the host takes a share of the flows, of the event log and of what is learned,
+//! and leaves the rest to the others.
 
 use ccp_agent::admission::RefusedRow;
 use ccp_agent::child::AgentChild;
@@ -162,7 +162,7 @@ fn connections_that_a_listener_accepts_count_for_its_owner() {
     let to = listener.local_addr().expect("an address");
     let mut pairs = Vec::new();
     for _ in 0..SLOTS {
-        // Its own sockets come first: root connects, and root accepts in its name.
+        // Root connects and accepts; the connection counts for the listener's owner.
         let near = TcpStream::connect(to).expect("it connects");
         pairs.push((near, listener.accept().expect("it accepts").0));
     }

@@ -232,14 +232,12 @@ struct remuda_registers {
 	u64 padding;
 };
 
-#define FLOW_IS_ADOPTED 2 /* in `native`: a former agent had it, and it has not begun with us yet */
-
 struct remuda_flow {
 	struct remuda_tcp tcp; /* begins with the time of this ACK */
 	u64 time_zero_ns;      /* Micros counts from here */
 	u32 program_version;   /* the program that the registers belong to */
 	u32 program_seq;
-	u32 native; /* 1: the flow runs one of the kernel's own algorithms; or FLOW_IS_ADOPTED */
+	u32 native; /* 1: it runs one of the kernel's own algorithms; or FLOW_IS_ADOPTED */
 	u32 sid;    /* also in the socket's private words while it runs ours; 0: no slot */
 	char native_name[TCP_CA_NAME_MAX]; /* the algorithm that we set */
 	/* the head of struct remuda_report, followed by its fields */

@@ -128,6 +128,9 @@ struct {
 
 const volatile struct remuda_config config SEC(".rodata.config");
 
+/* A value of remuda_flow.native: a former agent had the flow, and its init has not run yet. */
+#define FLOW_IS_ADOPTED 2
+
 /* A flow's private words in its socket, which need no map look-up */
 #define PRIV(sk) (inet_csk(sk)->icsk_ca_priv)
 enum remuda_priv {
