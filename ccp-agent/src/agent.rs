@@ -4,6 +4,7 @@ use crate::author::door;
 use crate::config::{AtStop, Config};
 use crate::datapath::LetGo;
 use crate::error::on;
+use crate::event_budget::BudgetedLog;
 use crate::events::{Event, EventLog};
 use crate::host::Host;
 use crate::ipc::{BpfEnd, DEVICE, Datapaths, ModuleEnd, NetlinkEnd, UnixEnd};
@@ -19,6 +20,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, mpsc};
+
+/// How many events of one user's flows the log takes at once.
+const USER_EVENTS_AT_ONCE: u32 = 2_000;
 
 /// Runs until SIGINT or SIGTERM. `ready` is called once flows are served: not before the kernel has
 /// all programs, which takes it a while. The control socket takes requests from the start, and
@@ -45,6 +49,7 @@ pub fn run_until(
     let run_dir = RunDir::take(&config.agent.run_dir)?;
     let log_path = run_dir::event_log(run_dir.path());
     let log = EventLog::open(&log_path, config.agent.event_log_bytes_max)?;
+    let log = BudgetedLog::new(log, config.agent.user_events_per_sec_max, USER_EVENTS_AT_ONCE);
     let host = Arc::new(Mutex::new(Host::new(setup.clone(), Box::new(log))));
     let keeper = Keeper::start(&config, &host);
     let samples = SampleKeeper::start(&config, &host);
@@ -97,7 +102,7 @@ fn application_socket(config: &Config, run_dir: &RunDir) -> Result<PathBuf, Erro
 }
 
 /// What the configuration says of the BPF datapath, for whoever loads it: this process or a broker.
-pub fn plan(config: &Config) -> Plan {
+pub fn plan(config: &Config) -> Result<Plan, Error> {
     let agent = &config.agent;
     let settings = Settings {
         name: agent.name.clone(),
@@ -107,9 +112,11 @@ pub fn plan(config: &Config) -> Plan {
         rate_max_bytes_per_sec: config.guard.rate_mbit_per_sec_max.saturating_mul(125_000),
         initial_cwnd_pkts: (agent.initial_cwnd_pkts > 0).then_some(agent.initial_cwnd_pkts),
         flows_max: agent.flows_max,
+        admission: config.admission.resolve().map_err(Error::Refused)?,
         destinations_max: u32::try_from(2 * config.memory.entries_max).unwrap_or(u32::MAX),
     };
-    Plan { settings, cgroups: agent.cgroups.clone(), takes_default: agent.take_default }
+    let cgroups = agent.cgroups.clone();
+    Ok(Plan { settings, cgroups, takes_default: agent.take_default })
 }
 
 fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Option<BpfEnd>, Error> {
@@ -119,7 +126,7 @@ fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Option<BpfEnd>, Error
     }
     let (bpf, started) = match &agent.broker {
         Some(socket) => Datapath::connect(socket)?,
-        None => Datapath::start(&plan(config), clock::monotonic_ns())?,
+        None => Datapath::start(&plan(config)?, clock::monotonic_ns())?,
     };
     if bpf.name() != agent.name {
         let (name, other) = (&agent.name, bpf.name());

@@ -76,7 +76,7 @@ impl AgentChild {
 
     pub fn flows(&self) -> Result<Vec<Row>, Error> {
         match ask(&self.run_dir, &Request::Flows {})? {
-            Answer::Flows { flows } => Ok(flows),
+            Answer::Flows { flows, .. } => Ok(flows),
             other => Err(Error::Refused(format!("not an answer to flows: {other:?}"))),
         }
     }

@@ -1,7 +1,9 @@
 //! The agent's configuration. It is one struct, read from TOML; unknown keys are errors.
 
+use crate::admission::AdmissionConfig;
 use crate::error::on;
 use crate::guard::GuardConfig;
+use crate::learning::LearningConfig;
 use crate::online::OnlineConfig;
 use crate::prefer::Rules;
 use crate::samples::config::SamplesConfig;
@@ -26,6 +28,10 @@ const STATE_DIR: &str = "/var/lib/remuda";
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     pub agent: AgentConfig,
+    /// Who may have flows in the BPF datapath, and how many.
+    pub admission: AdmissionConfig,
+    /// Whose flows are believed.
+    pub learning: LearningConfig,
     /// Limits on every window, rate and switch.
     pub guard: GuardConfig,
     pub policy: PolicyConfig,
@@ -99,8 +105,8 @@ pub struct AgentConfig {
     /// none. Without it the agent itself needs them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker: Option<PathBuf>,
-    /// Most flows at once in the BPF datapath, up to 100,000. The kernel reserves 444 bytes for
-    /// each of them when the agent starts. Further flows run Reno in the kernel.
+    /// Most flows at once in the BPF datapath, up to 100,000. The kernel reserves 476 bytes for
+    /// each of them when the agent starts. Further sockets run `native`.
     pub flows_max: u32,
     /// Also drive this host's Linux TCP through the kernel module tcp_remuda, whenever it is
     /// loaded.
@@ -122,6 +128,9 @@ pub struct AgentConfig {
     pub application_socket: Option<PathBuf>,
     /// The event log starts a new file at this size, in bytes; one old file is kept.
     pub event_log_bytes_max: u64,
+    /// How many events of one user's flows the log records in a second, in the long run; root's are
+    /// not counted. Further ones are counted, and the log says every 10 s how many there were.
+    pub user_events_per_sec_max: u32,
 }
 
 impl Default for AgentConfig {
@@ -149,6 +158,7 @@ impl Default for AgentConfig {
             applications: true,
             application_socket: None,
             event_log_bytes_max: 64 << 20,
+            user_events_per_sec_max: 20,
         }
     }
 }
@@ -196,6 +206,7 @@ impl Config {
             ("agent.report_interval_ms_min", a.report_interval_ms_min, 1, 10_000),
             ("agent.reports_per_sec_max", a.reports_per_sec_max, 100, 1_000_000),
             ("agent.event_log_bytes_max", a.event_log_bytes_max, 1 << 16, 1 << 40),
+            ("agent.user_events_per_sec_max", a.user_events_per_sec_max.into(), 1, 1_000_000),
             ("agent.flows_max", a.flows_max.into(), 1, 100_000),
             ("agent.initial_cwnd_pkts", a.initial_cwnd_pkts.into(), 0, 1_000),
         ] {
@@ -216,6 +227,8 @@ impl Config {
         }
         let default = catalogue::kind_of(&a.default, authored);
         default.map_err(|error| format!("agent.default: {error}"))?;
+        self.admission.resolve()?;
+        self.learning.resolve()?;
         self.guard.check()?;
         self.memory.validate().map_err(|error| error.to_string())?;
         self.samples.check()?;
@@ -297,6 +310,13 @@ mod tests {
         refused("[policy.random]\ndwell_ms = 1", "random.dwell_ms = 1");
         refused("[rain]", "rain");
         refused("[agent]\nrun_dir = '/x'\nstate_dir = '/x'", "agent.state_dir = \"/x\"");
+        refused("[agent]\nuser_events_per_sec_max = 0", "agent.user_events_per_sec_max = 0");
+        refused("[admission]\nuser_percent = 101", "admission.user_percent = 101");
+        refused("[admission]\ngroups = ['no such']", "admission.groups: this host has no group");
+        refused("[admission]\nuser = ['a']", "unknown field `user`");
+        refused("[learning]\ntrusted_users = ['no such']", "learning.trusted_users: this host");
+        refused("[memory]\nuser_entries_max = 1", "memory.user_entries_max = 1");
+        refused("[memory]\nuser_notes_per_min_max = 0", "memory.user_notes_per_min_max = 0");
         refused("[memory]\nttl_s = 0", "memory.ttl_s = 0");
         refused("[online]\nflows_min = 1", "online.flows_min = 1");
         refused("[samples]\nbytes_max = 1", "samples.bytes_max = 1");

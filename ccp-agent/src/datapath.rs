@@ -3,6 +3,7 @@
 //! Only the edges in `ipc/` know how a datapath is reached. The one that lies in this process, BPF,
 //! encodes nothing.
 
+use remuda_bpf::Refused;
 use remuda_wire::{Event, Order};
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -33,6 +34,17 @@ impl fmt::Display for Peer {
     }
 }
 
+/// What the datapath says of the sockets that it refused.
+#[derive(Clone, Debug, Default)]
+pub struct Refusals {
+    pub refused: Vec<Refused>,
+    /// Refused sockets in total.
+    pub sockets: u64,
+    /// Sockets that found every slot taken.
+    pub table_full: u64,
+    pub flows_max: u32,
+}
+
 /// The datapath, and its number of the flow.
 pub type Key = (Peer, u32);
 
@@ -61,6 +73,9 @@ pub trait Agent {
 
     /// `peer` is gone, and its flows with it.
     fn lost(&mut self, peer: &Peer, reason: String);
+
+    /// The datapath has refused sockets, of any user and for any reason, since it was loaded.
+    fn sockets_refused(&mut self, _refusals: Refusals) {}
 }
 
 /// One way to reach datapaths.

@@ -62,6 +62,23 @@ pub enum Event {
         datapath: String,
         reason: String,
     },
+    /// Events of one user's flows that the log left out, because they were beyond the user's
+    /// budget; `events` says how many of which. Without `uid`, they are of several users.
+    EventsLeftOut {
+        uid: Option<u32>,
+        events: BTreeMap<String, u64>,
+    },
+    /// Sockets of a user did not become flows; they run the kernel's own algorithm.
+    SocketsRefused {
+        uid: u32,
+        reason: String,
+        sockets: u64,
+    },
+    /// Sockets did not become flows because every slot of the BPF datapath was taken.
+    TableFull {
+        flows_max: u32,
+        sockets: u64,
+    },
     /// A message was refused as a whole.
     Refused {
         from: String,
@@ -77,6 +94,7 @@ pub enum Event {
         mss_bytes: u64,
         mark: u32,
         cgroup_id: u64,
+        uid: u32,
     },
     Closed {
         reports: u64,
@@ -276,6 +294,15 @@ pub trait Recorder: Send {
 
     /// Takes a training sample of a flow. The default implementation drops it.
     fn sample(&mut self, _flow: u32, _sample: Sample) {}
+
+    /// Events of this flow come from now on; the flow counts for that user.
+    fn begin(&mut self, _flow: u32, _uid: u32) {}
+
+    /// No further event of this flow comes.
+    fn end(&mut self, _flow: u32) {}
+
+    /// Does what is due. The agent calls it some times a second.
+    fn keep_house(&mut self) {}
 }
 
 /// Formats an event as one line of JSON.

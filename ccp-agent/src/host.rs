@@ -7,12 +7,14 @@
 mod peers;
 mod prefer;
 
+use crate::admission::{RefusedRow, RefusedSockets};
 use crate::catalogue::Kind;
 use crate::clock::Clock;
-use crate::datapath::{Agent, Key, Obey, Peer};
+use crate::datapath::{Agent, Key, Obey, Peer, Refusals};
 use crate::events::{Event, Recorder};
 use crate::flow::{Driver, Flow, Row, Start};
 use crate::flows::{Flows, Step};
+use crate::learning::Trust;
 use crate::online::Online;
 use crate::prefer::Preferences;
 use crate::samples::buffer::SampleBuffer;
@@ -20,7 +22,7 @@ use crate::{Error, Setup, programs};
 use peers::{Peers, Refused};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Why, native};
-use remuda_selector::antelope::memory::{Memory, Network};
+use remuda_selector::antelope::memory::{LeftOutRow, Memory, Network};
 use remuda_wire::to_agent::{Create, FlowInfo, Hello};
 use remuda_wire::{Event as DatapathEvent, Order, capability};
 use serde::{Deserialize, Serialize};
@@ -52,6 +54,17 @@ pub struct Counts {
     /// Flows beyond those that their datapath may have.
     #[serde(default)]
     pub flows_refused: u64,
+    /// Sockets that the BPF datapath did not take as flows.
+    #[serde(default)]
+    pub sockets_refused: u64,
+}
+
+/// What flows did not teach since the agent started, by user and reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotLearned {
+    /// How often a flow had found out what suits its destination.
+    pub destinations: Vec<LeftOutRow>,
+    pub samples: Vec<LeftOutRow>,
 }
 
 pub struct Host {
@@ -63,6 +76,8 @@ pub struct Host {
     /// lock before the host's, never while holding the host's.
     pub online: Option<Arc<Mutex<Online>>>,
     recorder: Box<dyn Recorder>,
+    trust: Trust,
+    refused_sockets: RefusedSockets,
     flows: Flows,
     /// The agent's flow numbers.
     ids: HashMap<Key, u32>,
@@ -103,9 +118,12 @@ impl Host {
             default_of_ours: config.agent.default.clone(),
             preferences: Preferences::new(&config.prefer),
             flows: Flows::new(config),
+            // The configuration is checked, so every name in it is that of a user.
+            trust: config.learning.resolve().unwrap_or_default(),
+            samples: SampleBuffer::new(config.learning.user_samples_per_min_max),
+            refused_sockets: RefusedSockets::default(),
             setup,
             counts: Counts::default(),
-            samples: SampleBuffer::default(),
             online: None,
             recorder,
             ids: HashMap::new(),
@@ -176,8 +194,12 @@ impl Host {
         if info.cookie != 0 {
             self.cookies.insert(info.cookie, id);
         }
+        let (uid, is_believed) = (info.origin.uid, self.trust.believes(&key.0, &info.origin));
+        self.recorder.begin(id, uid);
+        self.samples.begin(id, uid, is_believed);
         let start = Start {
             id,
+            is_believed,
             sid: key.1,
             info,
             cwnd: Bytes(create.init_cwnd_bytes.into()),
@@ -318,8 +340,29 @@ impl Host {
         if self.cookies.get(&flow.info().cookie) == Some(&id) {
             self.cookies.remove(&flow.info().cookie);
         }
+        self.recorder.end(id);
+        self.samples.forget(id);
         if flow.is_sampled() {
             self.samples.end(id);
+        }
+    }
+
+    /// Says what is due in the event log.
+    pub fn keep_house(&mut self) {
+        self.refused_sockets.report(self.clock.now_us(), &mut *self.recorder);
+        self.recorder.keep_house();
+    }
+
+    /// The sockets that the BPF datapath did not take as flows.
+    pub fn refused_sockets(&self) -> Vec<RefusedRow> {
+        self.refused_sockets.rows()
+    }
+
+    /// What flows did not teach, because of whose flows they were.
+    pub fn not_learned(&self) -> NotLearned {
+        NotLearned {
+            destinations: self.memory().left_out().rows(),
+            samples: self.samples.not_learned().rows(),
         }
     }
 
@@ -445,6 +488,11 @@ impl Agent for Host {
         self.close_flows(peer);
         self.peers.lost(peer);
         self.record(&Event::DatapathLost { datapath: peer.to_string(), reason });
+    }
+
+    fn sockets_refused(&mut self, refusals: Refusals) {
+        self.counts.sockets_refused = refusals.sockets;
+        self.refused_sockets.update(refusals);
     }
 }
 

@@ -7,6 +7,7 @@
 //! control socket┘
 //! ```
 
+pub mod admission;
 pub mod agent;
 pub mod application;
 pub mod author;
@@ -19,6 +20,7 @@ pub mod control;
 pub mod datapath;
 pub mod decode;
 mod error;
+mod event_budget;
 pub mod events;
 #[cfg(test)]
 mod faults;
@@ -27,6 +29,7 @@ pub mod flows;
 pub mod guard;
 pub mod host;
 pub mod ipc;
+pub mod learning;
 pub mod lock;
 pub mod memory;
 mod nofile;
@@ -42,6 +45,8 @@ pub mod setup;
 mod state_file;
 mod trial;
 mod trouble;
+mod user_budget;
+pub mod users;
 pub mod waiter;
 
 pub use config::Config;

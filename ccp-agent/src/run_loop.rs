@@ -135,6 +135,7 @@ impl<'a> RunLoop<'a> {
         if is_due {
             self.housekept_ns = now_ns;
             self.datapaths.all_mut().for_each(|it| it.keep_house(&mut *host, now_ns));
+            host.keep_house();
         }
         // Reports come first: a report that has come says more than a timer.
         let datapaths = &mut self.datapaths;

@@ -195,6 +195,7 @@ fn a_policy_passes_on_the_timer_of_its_arm_and_a_switch_drops_it() {
         orders
     };
     let start = Start {
+        is_believed: true,
         id: 1,
         sid: 1,
         info: info(),

@@ -78,7 +78,7 @@ impl BrokerArgs {
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         check_own(folder)?;
         let patience = (self.patience > 0).then(|| Duration::from_secs(self.patience.into()));
-        let plan = agent::plan(&config);
+        let plan = agent::plan(&config)?;
         Ok(Broker::bind(&self.socket, plan, user(&self.user)?, patience)?)
     }
 

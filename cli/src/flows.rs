@@ -2,7 +2,8 @@
 
 use crate::output::clear_screen;
 use crate::table::{figure, table};
-use crate::{Failure, RunDirArgs, why};
+use crate::{Failure, RunDirArgs, owner, why};
+use ccp_agent::admission::RefusedRow;
 use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::flow::Row;
 use ccp_agent::host::Target;
@@ -25,9 +26,19 @@ pub struct FlowsArgs {
     /// expected of each arm, and the guard's last action
     #[arg(long, value_name = "ID", num_args = 0..=1)]
     why: Option<Option<u32>>,
-    /// Print one JSON object for each flow instead of a table
+    /// Show only the sockets that were refused: by user, cgroup and reason
+    #[arg(long, conflicts_with = "why")]
+    refused: bool,
+    /// Print one JSON object for each flow (with --refused: for each row of refused sockets)
+    /// instead of a table
     #[arg(long)]
     json: bool,
+}
+
+/// What the agent answers.
+struct Fetched {
+    rows: Vec<Row>,
+    refused: Vec<RefusedRow>,
 }
 
 const COLUMNS: [&str; 12] = [
@@ -76,10 +87,26 @@ fn print_table(rows: &[Row]) {
     println!("{out}\n{} flows", rows.len());
 }
 
+fn print_refused(rows: &[RefusedRow]) {
+    let mut out = table(&["user", "cgroup", "refused sockets", "reason"]);
+    for row in rows {
+        out.add_row([
+            owner::user(row.uid),
+            owner::cgroup(row.cgroup_id),
+            row.sockets.to_string(),
+            row.reason.clone(),
+        ]);
+    }
+    let sockets: u64 = rows.iter().map(|row| row.sockets).sum();
+    println!("{out}\n{sockets} sockets were refused; they run the kernel's own algorithm");
+}
+
 impl FlowsArgs {
-    fn fetch(&self) -> Result<Vec<Row>, Failure> {
+    fn fetch(&self) -> Result<Fetched, Failure> {
         match ask(&self.run_dir.run_dir, &Request::Flows {})? {
-            Answer::Flows { flows } => self.selected(flows),
+            Answer::Flows { flows, refused } => {
+                Ok(Fetched { rows: self.selected(flows)?, refused })
+            }
             other => Err(format!("the agent answered {other:?}").into()),
         }
     }
@@ -94,15 +121,24 @@ impl FlowsArgs {
         Ok(rows)
     }
 
-    fn show(&self, rows: &[Row]) -> Result<(), Failure> {
-        if self.json {
+    fn show(&self, fetched: &Fetched) -> Result<(), Failure> {
+        let Fetched { rows, refused } = fetched;
+        if self.json && self.refused {
+            for row in refused {
+                println!("{}", serde_json::to_string(row)?);
+            }
+        } else if self.json {
             for row in rows {
                 println!("{}", serde_json::to_string(row)?);
             }
+        } else if self.refused {
+            print_refused(refused);
+        } else if self.why.is_some() {
+            println!("{}", why::text(rows));
         } else {
-            match self.why {
-                Some(_) => println!("{}", why::text(rows)),
-                None => print_table(rows),
+            print_table(rows);
+            if !refused.is_empty() {
+                print_refused(refused);
             }
         }
         Ok(())
@@ -116,11 +152,11 @@ impl FlowsArgs {
             return Err(format!("--interval-s {}: 0.1 to 3600 seconds", self.interval_s).into());
         }
         loop {
-            let rows = self.fetch()?;
+            let fetched = self.fetch()?;
             if !self.json {
                 clear_screen();
             }
-            self.show(&rows)?;
+            self.show(&fetched)?;
             std::thread::sleep(Duration::from_secs_f64(self.interval_s));
         }
     }

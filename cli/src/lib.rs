@@ -6,6 +6,7 @@
 // First, because its macros replace `print!` and `println!` in all modules below.
 #[macro_use]
 mod output;
+mod owner;
 
 mod agent;
 mod author;

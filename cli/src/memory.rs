@@ -1,10 +1,13 @@
 //! `remuda memory`
 
 use crate::table::table;
-use crate::{Failure, RunDirArgs};
+use crate::{Failure, RunDirArgs, owner};
 use ccp_agent::control::{Answer, Request, ask};
+use ccp_agent::host::NotLearned;
 use clap::Args;
-use remuda_selector::antelope::memory::{Network, Row};
+use remuda_selector::antelope::memory::{
+    HOST_NETNS, LeftOutRow, Network, OTHER_USERS, Row, WhyNot,
+};
 
 /// Show what the agent remembers of destinations, or make it forget.
 ///
@@ -47,8 +50,42 @@ fn initial_cwnd(text: &str) -> Result<(Network, u32), String> {
     Ok((of, pkts.parse().map_err(|_| form)?))
 }
 
+fn why(why: WhyNot) -> &'static str {
+    match why {
+        WhyNot::Untrusted => {
+            "a user has made their network namespace, or a kernel module does not say which it is \
+             (learning.trusted_users, learning.trust_modules)"
+        }
+        WhyNot::TooMany => "the user has added its share of entries (memory.user_entries_max)",
+        WhyNot::TooFast => {
+            "the user has taught its share of this minute (memory.user_notes_per_min_max, \
+             learning.user_samples_per_min_max)"
+        }
+    }
+}
+
+/// What flows did not teach, one line for each user and reason.
+fn not_learned(not_learned: &NotLearned) -> String {
+    let line = |what: &str, row: &LeftOutRow| {
+        let user = match row.uid {
+            OTHER_USERS => "other users".to_owned(),
+            uid => format!("user {}", owner::user(uid)),
+        };
+        format!("not learned: {} {what} of flows of {user}: {}\n", row.count, why(row.why))
+    };
+    let NotLearned { destinations, samples } = not_learned;
+    let findings = destinations.iter().map(|row| line("findings", row));
+    findings.chain(samples.iter().map(|row| line("samples", row))).collect()
+}
+
 fn print_table(rows: &[Row]) {
+    // The column of namespaces is shown only if there is one beside the agent's own.
+    let has_namespaces = rows.iter().any(|row| row.netns != HOST_NETNS);
     let heads = ["destination", "arms and weights", "initial window pkts", "jump kB", "idle s"];
+    let mut heads = heads.to_vec();
+    if has_namespaces {
+        heads.push("network namespace");
+    }
     let mut out = table(&heads);
     for row in rows {
         let arms: Vec<String> =
@@ -59,7 +96,14 @@ fn print_table(rows: &[Row]) {
                 it => it.to_string(),
             });
         let idle = row.idle_s.to_string();
-        out.add_row([row.to.to_string(), arms.join(", "), given, jump, idle]);
+        let mut cells = vec![row.to.to_string(), arms.join(", "), given, jump, idle];
+        if has_namespaces {
+            cells.push(match row.netns {
+                HOST_NETNS => "the agent's".to_owned(),
+                cookie => format!("cookie {cookie}"),
+            });
+        }
+        out.add_row(cells);
     }
     println!("{out}\n{} destinations", rows.len());
 }
@@ -73,12 +117,15 @@ impl MemoryArgs {
             (None, None) => Request::Memory {},
         };
         match (ask(&self.run_dir.run_dir, &request)?, request) {
-            (Answer::Memory { destinations }, _) if self.json => {
+            (Answer::Memory { destinations, .. }, _) if self.json => {
                 for row in &destinations {
                     println!("{}", serde_json::to_string(row)?);
                 }
             }
-            (Answer::Memory { destinations }, _) => print_table(&destinations),
+            (Answer::Memory { destinations, not_learned }, _) => {
+                print_table(&destinations);
+                print!("{}", self::not_learned(&not_learned));
+            }
             (Answer::Forgot { destinations }, _) => {
                 println!("{destinations} destinations forgotten")
             }

@@ -1,7 +1,7 @@
 //! Runs code as another user of the host, without any privilege.
 
 use std::io::Error;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -10,14 +10,19 @@ use std::thread;
 /// The user `nobody`, which every host has.
 pub const UID: u32 = 65_534;
 
-/// Runs `work` as that user in a thread of its own. In the kernel credentials belong to a thread;
-/// only libc's wrappers change them for a whole process.
+/// Runs `work` as that user.
 pub fn as_other_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    as_user(UID, work)
+}
+
+/// Runs `work` as the user with that uid, in a thread of its own. In the kernel credentials belong
+/// to a thread; only libc's wrappers change them for a whole process.
+pub fn as_user<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let worker = scope.spawn(|| {
             for call in [libc::SYS_setresgid, libc::SYS_setresuid] {
                 // SAFETY: three plain numbers; it changes this thread alone, which gains nothing.
-                let done = unsafe { libc::syscall(call, UID, UID, UID) };
+                let done = unsafe { libc::syscall(call, uid, uid, uid) };
                 assert_eq!(done, 0, "{}", Error::last_os_error());
             }
             work()
@@ -100,4 +105,54 @@ fn become_other_user(capabilities: &[u32]) -> std::io::Result<()> {
 /// Makes a command run as that user.
 pub fn of_other_user(command: &mut Command) -> &mut Command {
     command.uid(UID).gid(UID)
+}
+
+/// Runs `work` as that user in a child process, inside a user namespace and a network namespace
+/// that the user has made itself. There the user is root: `work` begins with loopback up, and with
+/// `address` as an address of loopback. Returns whether `work` returned true.
+pub fn in_own_user_namespace(address: Ipv4Addr, work: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child has this thread alone; it runs `work` and ends without returning.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", Error::last_os_error());
+    if child == 0 {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            // SAFETY: plain numbers.
+            let done = unsafe {
+                libc::setresgid(UID, UID, UID) == 0
+                    && libc::setresuid(UID, UID, UID) == 0
+                    && libc::unshare(libc::CLONE_NEWUSER) == 0
+            };
+            assert!(done, "{}", Error::last_os_error());
+            enter_new_namespace();
+            add_to_loopback(address);
+            work()
+        }));
+        // SAFETY: ends the child at once, without what the parent's exit would do.
+        unsafe { libc::_exit(if done.is_ok_and(|done| done) { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: our own child, and room for its status.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child, "{}", Error::last_os_error());
+    status == 0
+}
+
+/// Gives loopback a further address of IPv4, in the calling thread's network namespace.
+pub fn add_to_loopback(address: Ipv4Addr) {
+    let any = UdpSocket::bind("0.0.0.0:0").expect("a socket of the namespace");
+    // SAFETY: a plain struct, for which all zeros is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo:1") {
+        *to = *from as libc::c_char;
+    }
+    // `sockaddr_in` after its family: two bytes of port, then the address.
+    let mut bytes = [0; 14];
+    bytes[2..6].copy_from_slice(&address.octets());
+    request.ifr_ifru.ifru_addr = libc::sockaddr {
+        sa_family: libc::AF_INET as libc::sa_family_t,
+        sa_data: bytes.map(|byte| byte as libc::c_char),
+    };
+    // SAFETY: an open descriptor, and a request of that type.
+    let done = unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCSIFADDR, &raw const request) };
+    assert_eq!(done, 0, "{}", Error::last_os_error());
 }

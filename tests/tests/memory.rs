@@ -346,7 +346,7 @@ fn arm_of_next(place: &Place, path: &Testbed, is_ipv6: bool) -> (u32, String) {
     let cwnd_pkts = connection.cwnd_pkts();
     connection.send(BYTES);
     for _ in 0..TURNS {
-        let Ok(Answer::Flows { flows }) = ask(&place.run_dir(), &Request::Flows {}) else {
+        let Ok(Answer::Flows { flows, .. }) = ask(&place.run_dir(), &Request::Flows {}) else {
             panic!("the agent answers");
         };
         // Closed flows of earlier connections may still be listed: the last one is this
@@ -415,7 +415,8 @@ fn the_next_flow_jumps_to_half_of_what_one_had() {
         // 48 Mbit/s over 40 ms are 166 segments; the window may also have contained a queue.
         let jumped = jumped.expect("what the long flow had is known");
         assert!(jumped < 230, "{jumped}");
-        let Ok(Answer::Memory { destinations }) = ask(&place.run_dir(), &Request::Memory {}) else {
+        let Ok(Answer::Memory { destinations, .. }) = ask(&place.run_dir(), &Request::Memory {})
+        else {
             panic!("the agent answers");
         };
         assert!(destinations.iter().all(|row| row.resumed_bytes > 60_000), "{destinations:?}");

@@ -1,9 +1,10 @@
 //! Requests of the control socket, their answers, and how the agent finds an answer.
 
+use crate::admission::RefusedRow;
 use crate::author::{AuthorArm, Authors};
 use crate::clock;
 use crate::flow::Row;
-use crate::host::{Counts, Host, Target};
+use crate::host::{Counts, Host, NotLearned, Target};
 use crate::lock::lock;
 use crate::online::{Online, Report, hosted};
 use crate::prefer::{self, Order};
@@ -97,6 +98,9 @@ pub enum Answer {
     Flows {
         /// In the order in which the flows started.
         flows: Vec<Row>,
+        /// Sockets that did not become flows, by user, cgroup and reason.
+        #[serde(default)]
+        refused: Vec<RefusedRow>,
     },
     Set {
         /// How many running flows change.
@@ -125,6 +129,8 @@ pub enum Answer {
     Memory {
         /// The most recently used first.
         destinations: Vec<memory::Row>,
+        #[serde(default)]
+        not_learned: NotLearned,
     },
     Forgot {
         /// How many addresses and networks were deleted.
@@ -183,7 +189,10 @@ pub fn policy_rows() -> Vec<(String, String)> {
 
 pub fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
     Ok(match request {
-        Request::Flows {} => Answer::Flows { flows: lock(host).rows() },
+        Request::Flows {} => {
+            let host = lock(host);
+            Answer::Flows { flows: host.rows(), refused: host.refused_sockets() }
+        }
         Request::Set { target, to } => {
             // Before the lock: to ask the kernel for an algorithm may load a module.
             let authors = lock(host).setup.authors.clone();
@@ -218,8 +227,11 @@ pub fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
             }))
         }
         Request::Memory {} => {
-            let memory = lock(host).memory().clone();
-            Answer::Memory { destinations: memory.rows(clock::monotonic_s()) }
+            let (memory, not_learned) = {
+                let host = lock(host);
+                (host.memory().clone(), host.not_learned())
+            };
+            Answer::Memory { destinations: memory.rows(clock::monotonic_s()), not_learned }
         }
         Request::Forget { of } => Answer::Forgot { destinations: lock(host).forget(of.as_ref()) },
         Request::InitialCwnd { of, pkts } => {

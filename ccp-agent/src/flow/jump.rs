@@ -89,7 +89,7 @@ impl Flow {
         let (cwnd, mss, wants) = (self.path.cwnd, self.path.mss, self.path.wants);
         let jumper = Jumper { flow: self.id, cwnd, mss, srtt, wants };
         self.jump.phase = Phase::Normal;
-        if let Some(window) = memory.jump(self.info.remote.0, &jumper, now_s) {
+        if let Some(window) = memory.jump(self.remote(), &jumper, now_s) {
             let until = self.now().0 + srtt * ROUNDS_MAX;
             let phase = Phase::Unvalidated { window, until };
             self.jump = Jump { phase, was_bound: self.jump.was_bound, ..Jump::default() };
@@ -117,7 +117,7 @@ impl Flow {
         if known >= window || has_failed {
             let lost = self.jump.lost.0 as f64 / window.0.max(1) as f64;
             self.jump.phase = Phase::Normal;
-            memory.landed(self.info.remote.0, self.id, Some(lost));
+            memory.landed(self.remote(), self.id, Some(lost));
         } else if self.now().0 > until {
             self.end_jump(memory);
         }
@@ -126,7 +126,7 @@ impl Flow {
     /// It has ended, or has too little to send, before it was known what came of its jump.
     pub(super) fn end_jump(&mut self, memory: &mut Memory) {
         if let Phase::Unvalidated { .. } = std::mem::replace(&mut self.jump.phase, Phase::Normal) {
-            memory.landed(self.info.remote.0, self.id, None);
+            memory.landed(self.remote(), self.id, None);
         }
     }
 

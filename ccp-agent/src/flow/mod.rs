@@ -21,7 +21,8 @@ use remuda_algorithms::{
     Abilities, Decision, Measurement, PathState, Preference, ProgramId, Proposal, Readiness,
     Registers, Why,
 };
-use remuda_wire::to_agent::{FlowInfo, Signals, State};
+use remuda_selector::antelope::memory::Remote;
+use remuda_wire::to_agent::{FlowInfo, Origin, Signals, State};
 use remuda_wire::{Order, Report};
 use settings::Settings;
 use std::net::SocketAddr;
@@ -67,6 +68,8 @@ pub struct Start {
     pub mss: Bytes,
     /// What its datapath can do.
     pub abilities: Abilities,
+    /// What it finds out is remembered.
+    pub is_believed: bool,
     /// The datapath's monotonic clock, in microseconds: the flow's time counts from here.
     pub at_us: u64,
 }
@@ -85,6 +88,8 @@ pub struct Flow {
     /// The datapath's number of it.
     sid: u32,
     info: FlowInfo,
+    /// What it finds out is remembered.
+    is_believed: bool,
     /// The name of what drives it: an arm or a policy.
     driver: String,
     /// What is known of its path.
@@ -182,13 +187,14 @@ fn path_of(info: &FlowInfo, cwnd: Bytes, mss: Bytes) -> PathState {
 impl Flow {
     /// A flow that nothing drives yet: see [`Self::start`].
     pub fn new(start: Start, driver: String, controller: Driver) -> Self {
-        let Start { id, sid, info, cwnd, mss, abilities, at_us } = start;
+        let Start { id, sid, info, cwnd, mss, abilities, is_believed, at_us } = start;
         let mut path = path_of(&info, cwnd, mss);
         path.datapath = abilities;
         Self {
             id,
             sid,
             info,
+            is_believed,
             driver,
             decision: Decision { cwnd, rate: None },
             why: Why::because("the agent's default"),
@@ -241,6 +247,12 @@ impl Flow {
 
     pub fn info(&self) -> &FlowInfo {
         &self.info
+    }
+
+    /// Its remote end, as the memory of destinations knows it.
+    pub fn remote(&self) -> Remote {
+        let Origin { uid, netns, is_of_host } = self.info.origin;
+        Remote { address: self.info.remote.0, netns, follows_host: is_of_host, uid }
     }
 
     /// The name of what drives it: an arm or a policy.
@@ -369,6 +381,7 @@ impl Flow {
             mss_bytes: self.path.mss.0,
             mark: self.info.mark,
             cgroup_id: self.info.cgroup_id,
+            uid: self.info.origin.uid,
         };
         recorder.record(Some(self.id), &created);
         if self.wants != Wants::DEFAULT {

@@ -29,7 +29,7 @@ impl Flow {
     /// Before the flow starts: its controller learns which arm memory has of the destination.
     /// `now_s` is of the memory's clock.
     pub fn look_up_destination(&mut self, memory: &mut Memory, now_s: u64) {
-        let recalled = memory.remembered(self.info.remote.0, now_s);
+        let recalled = memory.remembered(self.remote(), now_s);
         self.path.remembered_arm = recalled.map(|it| it.arm);
         self.remembering.recalled = recalled;
     }
@@ -89,11 +89,15 @@ impl Flow {
         }
         let Some(verdict) = self.controller.verdict() else { return };
         let (arm, score) = (verdict.arm, verdict.score);
-        if !memory.note(self.info.remote.0, arm, score, now_s) {
+        if !self.is_believed {
+            memory.leave_out_untrusted(self.info.origin.uid);
+            return;
+        }
+        if !memory.note(self.remote(), arm, score, now_s) {
             return;
         }
         if let Some(carried) = self.carried() {
-            memory.note_carried(self.info.remote.0, carried, now_s);
+            memory.note_carried(self.remote(), carried, now_s);
         }
         if self.remembering.left.replace(arm) != Some(arm) {
             let of = self.info.remote.0.to_canonical().to_string();
@@ -109,7 +113,7 @@ pub(super) mod tests {
     use crate::Setup;
     use crate::flow::{Context, Driver, Start};
     use remuda_algorithms::{Measurement, PathState, Proposal, Verdict};
-    use remuda_selector::antelope::memory::MemoryConfig;
+    use remuda_selector::antelope::memory::{MemoryConfig, WhyNot};
     use remuda_selector::{ArmRunner, Policy};
     use remuda_wire::to_agent::{FlowInfo, Signals, State};
     use std::sync::{Arc, Mutex};
@@ -187,6 +191,7 @@ pub(super) mod tests {
                 cwnd: Bytes(cwnd_pkts * 1_448),
                 mss: Bytes(1_448),
                 abilities: Default::default(),
+                is_believed: true,
                 at_us: 0,
             };
             let driver = Driver::Policy(Box::new(ArmRunner::new(policy)));
@@ -287,6 +292,23 @@ pub(super) mod tests {
         }
         let want = ["bbr", "cubic", "bbr"].map(|arm| format!("remembered {arm} 2001:db8::1"));
         assert_eq!(rig.notes.0, want);
+    }
+
+    #[test]
+    fn a_flow_that_is_not_believed_teaches_nothing_and_is_counted() {
+        let mut rig = Rig::to("198.51.100.7", nothing());
+        rig.flow.is_believed = false;
+        rig.flow.info.origin.uid = 1_000;
+        for at_s in 1..=12 {
+            rig.says = Measurement { delivered: Bytes(1_000_000), ..Measurement::QUIET };
+            rig.report(at_s, "bbr");
+        }
+        assert!(rig.notes.0.is_empty(), "{:?}", rig.notes.0);
+        let memory = rig.end(13);
+        assert!(memory.is_empty());
+        let left_out = memory.left_out().rows();
+        let [row] = left_out[..] else { panic!("{left_out:?}") };
+        assert_eq!((row.uid, row.why, row.count), (1_000, WhyNot::Untrusted, 3));
     }
 
     #[test]

@@ -16,6 +16,12 @@ pub struct Row {
     pub datapath: String,
     pub local: String,
     pub remote: String,
+    /// The user that it counts for.
+    #[serde(default)]
+    pub uid: u32,
+    /// The cookie of its network namespace; 0 is the agent's own.
+    #[serde(default)]
+    pub netns: u64,
     /// What drives it: an arm or a policy.
     pub driver: String,
     /// The arm that has it.
@@ -74,6 +80,8 @@ impl Flow {
             datapath: datapath.to_owned(),
             local: socket_name(self.info.local).to_string(),
             remote: socket_name(self.info.remote).to_string(),
+            uid: self.info.origin.uid,
+            netns: self.info.origin.netns,
             driver: self.driver.clone(),
             arm: self.arm().to_owned(),
             program: self.program.map(|program| program.0.to_owned()).unwrap_or_default(),

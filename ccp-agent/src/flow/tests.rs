@@ -74,6 +74,7 @@ impl Rig {
         let controller = Driver::build(driver, &setup).expect("a name");
         let window = Packets(20).to_bytes(MSS);
         let start = Start {
+            is_believed: true,
             id: 1,
             sid: 7,
             info: info(),

@@ -7,9 +7,8 @@
 //! A flow is busy if it has reported in the last two seconds, as reports come with ACKs. Who
 //! another driver has does not count: it will not do the same.
 
-use remuda_selector::antelope::memory::Network;
+use remuda_selector::antelope::memory::{Network, Remote, Route};
 use std::collections::HashMap;
-use std::net::IpAddr;
 
 /// Who has not reported for so long is idle, in microseconds.
 const IDLE_US: u64 = 2_000_000;
@@ -35,17 +34,22 @@ impl Group {
     }
 }
 
+/// The network around the remote end. In another network namespace it is another one.
+fn around(to: &Remote) -> Route {
+    Route { netns: to.netns, network: Network::around(to.address) }
+}
+
 /// The busy flows of a host.
 #[derive(Debug, Default)]
 pub struct Companions {
-    networks: HashMap<Network, HashMap<String, Group>>,
+    networks: HashMap<Route, HashMap<String, Group>>,
 }
 
 impl Companions {
     /// `flow`, which goes to `to` and has that driver, reports at `now_us` of a clock that does
     /// not step: how many others are with it.
-    pub fn beside(&mut self, to: IpAddr, driver: &str, flow: u32, now_us: u64) -> u32 {
-        let drivers = self.networks.entry(Network::around(to)).or_default();
+    pub fn beside(&mut self, to: impl Into<Remote>, driver: &str, flow: u32, now_us: u64) -> u32 {
+        let drivers = self.networks.entry(around(&to.into())).or_default();
         match drivers.get_mut(driver) {
             Some(group) => group.report(flow, now_us),
             None => drivers.entry(driver.to_owned()).or_default().report(flow, now_us),
@@ -53,8 +57,8 @@ impl Companions {
     }
 
     /// That flow has ended.
-    pub fn ended(&mut self, to: IpAddr, flow: u32) {
-        let network = Network::around(to);
+    pub fn ended(&mut self, to: impl Into<Remote>, flow: u32) {
+        let network = around(&to.into());
         let Some(drivers) = self.networks.get_mut(&network) else { return };
         drivers.retain(|_, group| {
             group.reported_us.remove(&flow);
@@ -69,6 +73,7 @@ impl Companions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     const NEAR: [&str; 2] = ["192.0.2.7", "192.0.2.9"];
 
@@ -87,6 +92,8 @@ mod tests {
         assert_eq!(of(NEAR[0], "cubic", 4), 0, "it will not do the same");
         assert_eq!(of("198.51.100.1", "antelope", 5), 0, "another path");
         assert_eq!(of(NEAR[0], "antelope", 1), 2);
+        let elsewhere = Remote { netns: 5, ..at(NEAR[0]).into() };
+        assert_eq!(companions.beside(elsewhere, "antelope", 6, 1_000_000), 0, "another namespace");
     }
 
     #[test]

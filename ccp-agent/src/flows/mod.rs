@@ -115,8 +115,7 @@ impl Flows {
         let flow = self.flows.get_mut(&id).filter(|flow| flow.runs(report.uid));
         let Some(flow) = flow else { return false };
         let now_us = step.now_us;
-        let remote = flow.info().remote.0;
-        let companions = self.companions.beside(remote, flow.driver(), id, now_us);
+        let companions = self.companions.beside(flow.remote(), flow.driver(), id, now_us);
         let report_us = self.spread.interval_us(flow, &step.setup.config, now_us);
         let mut ctx = context(step, report_us);
         let taken = flow.on_report(report, companions, &mut ctx);
@@ -186,7 +185,7 @@ impl Flows {
     /// A flow ended: what it leaves behind is remembered.
     pub fn end(&mut self, id: u32, now_us: u64, recorder: &mut dyn Recorder) -> Option<Flow> {
         let mut flow = self.flows.remove(&id)?;
-        self.companions.ended(flow.info().remote.0, id);
+        self.companions.ended(flow.remote(), id);
         self.spread.ended(id);
         self.wakes.ended(&mut flow);
         flow.leave_for_good(&mut self.memory, seconds(now_us), recorder);

@@ -118,7 +118,16 @@ impl Rig {
         );
         let cwnd = Packets(20).to_bytes(MSS);
         let abilities = Abilities::default();
-        let start = Start { id, sid: id, info, cwnd, mss: MSS, abilities, at_us: now_us };
+        let start = Start {
+            id,
+            sid: id,
+            info,
+            cwnd,
+            mss: MSS,
+            abilities,
+            is_believed: true,
+            at_us: now_us,
+        };
         let flow = Flow::new(start, "ticker".to_owned(), driver);
         self.step(now_us, |flows, step| flows.start(flow, step));
     }

@@ -4,7 +4,7 @@
 //! kernel side anew and takes the flows over, which looks to the agent as if it had started anew.
 
 use crate::clock;
-use crate::datapath::{Agent, Datapath, LetGo, Obey, Peer};
+use crate::datapath::{Agent, Datapath, LetGo, Obey, Peer, Refusals};
 use crate::trouble::Trouble;
 use remuda_bpf::{
     DRAIN_RECORDS_MAX, Datapath as Bpf, Error, LOOK_INTERVAL, Sockets, Started, Walked,
@@ -37,6 +37,8 @@ pub struct BpfEnd {
     looking: Trouble,
     /// Failures to follow the cgroups, for warnings.
     following: Trouble,
+    /// How many refused sockets the agent has been told of.
+    refused_told: u64,
 }
 
 impl BpfEnd {
@@ -53,12 +55,31 @@ impl BpfEnd {
             hands_over,
             looking: Trouble::default(),
             following: Trouble::default(),
+            refused_told: 0,
         }
     }
 
     /// Says which flow a socket is.
     pub fn sockets(&self) -> Sockets {
         self.sockets.clone()
+    }
+
+    /// Tells the agent of refused sockets, if there are new ones.
+    fn tell_refusals(&mut self, agent: &mut dyn Agent) {
+        let counters = self.bpf.counters();
+        if counters.refused == self.refused_told {
+            return;
+        }
+        self.refused_told = counters.refused;
+        match self.bpf.refusals() {
+            Ok(refused) => agent.sockets_refused(Refusals {
+                refused,
+                sockets: counters.refused,
+                table_full: counters.table_full,
+                flows_max: self.bpf.flows_max(),
+            }),
+            Err(error) => tracing::warn!(%error, "reading which sockets were refused"),
+        }
     }
 
     pub fn bpf(&mut self) -> &mut Bpf {
@@ -161,6 +182,7 @@ impl Datapath for BpfEnd {
         }
         self.seek_broker(now_ns);
         self.reconciles = self.bpf.reconcile(&mut |bpf, event| agent.event(bpf, &Peer::Bpf, event));
+        self.tell_refusals(agent);
     }
 
     fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {

@@ -62,6 +62,7 @@ impl MemoryFile {
 mod tests {
     use super::*;
     use std::fs::File;
+    use std::net::IpAddr;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use tempfile::TempDir;
 
@@ -77,7 +78,7 @@ mod tests {
 
     fn known() -> Memory {
         let mut memory = Memory::new(&config());
-        memory.note("192.0.2.7".parse().unwrap(), "bbr", 0.7, clock::monotonic_s());
+        memory.note("192.0.2.7".parse::<IpAddr>().unwrap(), "bbr", 0.7, clock::monotonic_s());
         memory
     }
 

@@ -8,6 +8,7 @@ use crate::events::Event;
 use crate::host::Host;
 use crate::lock::lock;
 use crate::{Error, clock};
+use std::fs;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -97,18 +98,29 @@ impl Drop for Keeper {
     }
 }
 
+/// Names this boot of the host. In another one, the cookies of network namespaces mean others.
+fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
 /// Reads the file into the host's memory. A file that breaks a rule is renamed. If the rename
 /// fails, this is an error, because the file must not be overwritten.
 fn take_in(file: &MemoryFile, config: &Config, host: &Mutex<Host>) -> Result<(), Error> {
     let path = file.path().display().to_string();
     let event = match file.read(&config.memory) {
-        Ok(None) => return Ok(()),
-        Ok(Some(memory)) => {
+        Ok(None) => {
+            lock(host).memory_mut().begin_boot(&boot_id());
+            return Ok(());
+        }
+        Ok(Some(mut memory)) => {
+            memory.begin_boot(&boot_id());
             let destinations = memory.len() as u64;
             *lock(host).memory_mut() = memory;
             Event::MemoryRead { path, destinations }
         }
         Err(rule) => {
+            lock(host).memory_mut().begin_boot(&boot_id());
             let to = file.set_aside()?.display().to_string();
             Event::MemorySetAside { path, to, rule }
         }
@@ -168,7 +180,7 @@ mod tests {
     use super::*;
     use crate::events::Recorder;
     use remuda_selector::antelope::memory::Memory;
-    use std::fs;
+    use std::net::IpAddr;
     use tempfile::TempDir;
 
     #[derive(Clone, Debug, Default)]
@@ -201,7 +213,7 @@ mod tests {
         }
 
         fn note(&self, address: &str) {
-            let address = address.parse().expect("an address");
+            let address: IpAddr = address.parse().expect("an address");
             assert!(lock(&self.host).memory_mut().note(address, "bbr", 1.0, clock::monotonic_s()));
         }
 
@@ -319,7 +331,7 @@ mod tests {
                 let (config, now_s) = (&agent.config.memory, now.monotonic_s);
                 Memory::parse(&text, config, now_s, now.unix_s).expect("it is whole").len()
             };
-            let address = "192.0.2.7".parse().expect("an address");
+            let address: IpAddr = "192.0.2.7".parse().expect("an address");
             assert!(lock(&agent.host).memory_mut().note(address, "bbr", 1.0, 1_000));
             saver.save(at(1_000, before_s));
             let first = fs::read_to_string(agent.file()).expect("it is there");

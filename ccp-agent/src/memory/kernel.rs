@@ -9,8 +9,8 @@ use crate::clock;
 use crate::host::Host;
 use crate::lock::lock;
 use crate::programs;
-use remuda_bpf::{Datapath, RememberedStart};
-use remuda_selector::antelope::memory::{self, Network};
+use remuda_bpf::{Datapath, Reached, RememberedStart};
+use remuda_selector::antelope::memory::{self, Route};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
@@ -26,7 +26,7 @@ const BATCH: usize = 1_024;
 /// The entries that this agent has put into the kernel's map.
 #[derive(Debug, Default)]
 pub struct InKernel {
-    has: HashMap<Network, RememberedStart>,
+    has: HashMap<Route, RememberedStart>,
     revision: Option<u64>,
     looked_ns: u64,
     pruned_ns: u64,
@@ -37,6 +37,11 @@ pub struct InKernel {
 fn uid_of(arm: &'static str) -> Option<u32> {
     let program = remuda_algorithms::arm(arm)?.program;
     programs::ours().ok()?.iter().find(|it| it.id == program).map(|it| it.uid)
+}
+
+/// The kernel's key of an entry.
+fn reached(route: &Route) -> Reached {
+    Reached { netns: route.netns, network: route.network.mapped() }
 }
 
 impl InKernel {
@@ -54,12 +59,11 @@ impl InKernel {
         }
         self.looked_ns = now_ns;
         let Some(wanted) = self.wanted(host, now_ns) else { return Ok(false) };
-        let gone = self.has.keys().filter(|network| !wanted.contains_key(*network));
-        let gone: Vec<Network> = gone.take(BATCH).copied().collect();
-        let is_new =
-            |(network, it): &(&Network, &RememberedStart)| self.has.get(network) != Some(it);
+        let gone = self.has.keys().filter(|route| !wanted.contains_key(*route));
+        let gone: Vec<Route> = gone.take(BATCH).copied().collect();
+        let is_new = |(route, it): &(&Route, &RememberedStart)| self.has.get(route) != Some(it);
         let room = BATCH - gone.len();
-        let mut new: Vec<(Network, RememberedStart)> =
+        let mut new: Vec<(Route, RememberedStart)> =
             wanted.iter().filter(is_new).take(room + 1).map(|(of, it)| (*of, *it)).collect();
         self.is_behind = gone.len() == BATCH || new.len() > room;
         new.truncate(room);
@@ -76,7 +80,7 @@ impl InKernel {
         &mut self,
         host: &Mutex<Host>,
         now_ns: u64,
-    ) -> Option<HashMap<Network, RememberedStart>> {
+    ) -> Option<HashMap<Route, RememberedStart>> {
         let now_s = clock::monotonic_s();
         let mut host = lock(host);
         if now_ns.saturating_sub(self.pruned_ns) >= PRUNE_INTERVAL_NS {
@@ -88,12 +92,12 @@ impl InKernel {
             return None;
         }
         self.revision = revision;
-        let all: Vec<(Network, memory::RememberedStart)> = host.memory().starts(now_s).collect();
+        let all: Vec<(Route, memory::RememberedStart)> = host.memory().starts(now_s).collect();
         drop(host);
         let mut wanted = HashMap::with_capacity(all.len());
-        for (network, memory::RememberedStart { arm, initial_cwnd_pkts }) in all {
+        for (route, memory::RememberedStart { arm, initial_cwnd_pkts }) in all {
             let program_uid = arm.and_then(uid_of);
-            wanted.insert(network, RememberedStart { program_uid, initial_cwnd_pkts });
+            wanted.insert(route, RememberedStart { program_uid, initial_cwnd_pkts });
         }
         Some(wanted)
     }
@@ -101,16 +105,16 @@ impl InKernel {
     fn change(
         &mut self,
         bpf: &mut Datapath,
-        gone: &[Network],
-        new: &[(Network, RememberedStart)],
+        gone: &[Route],
+        new: &[(Route, RememberedStart)],
     ) -> Result<(), remuda_bpf::Error> {
-        for network in gone {
-            bpf.forget_destination(network.mapped())?;
-            self.has.remove(network);
+        for route in gone {
+            bpf.forget_destination(reached(route))?;
+            self.has.remove(route);
         }
-        for (network, remembered) in new {
-            bpf.set_destination(network.mapped(), *remembered)?;
-            self.has.insert(*network, *remembered);
+        for (route, remembered) in new {
+            bpf.set_destination(reached(route), *remembered)?;
+            self.has.insert(*route, *remembered);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Kernel records become events.
 
 use crate::layout::{self, FlowInfo, REPORT_REGISTERS, ReportHead};
-use remuda_wire::to_agent::{Create, FlowInfo as Described, Signals, State};
+use remuda_wire::to_agent::{Create, FlowInfo as Described, Origin, Signals, State};
 use remuda_wire::{Report, capability};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -48,6 +48,11 @@ pub fn flow(info: &FlowInfo, name: &str) -> Described {
         ecn: info.ecn & ECN_OK != 0,
         requested: name.to_owned(),
         cookie: info.cookie,
+        origin: Origin {
+            uid: info.owner.uid,
+            netns: info.owner.netns,
+            is_of_host: info.owner.is_of_host != 0,
+        },
     }
 }
 

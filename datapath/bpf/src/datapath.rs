@@ -1,18 +1,19 @@
 //! The datapath as the agent sees it: it takes orders and gives events. [`crate::messages`] does
 //! the same with CCP messages, for an agent in another process.
 
+use crate::admission::{self, Refused};
 use crate::broker::{Client, Unreached};
 use crate::cgroups::CgroupChange;
-use crate::destinations::{Destinations, RememberedStart};
-use crate::error::tried;
+use crate::destinations::{Destinations, Reached, RememberedStart};
 use crate::kernel::Mapped;
 use crate::layout::{self, Shared};
+use crate::load::fixed_name;
 use crate::maps::{Map, Ring};
 use crate::natives::{self, Natives};
 use crate::privileged::Privileged;
 use crate::privileges::{Handles, Privileges, Registered, Started, Walked};
 use crate::reconcile::{Announced, Walk};
-use crate::settings::{Plan, Settings, fixed_name};
+use crate::settings::{Plan, Settings};
 use crate::slots::{Run, Slots};
 use crate::sockets::Sockets;
 use crate::{Error, announce};
@@ -20,7 +21,6 @@ use remuda_wire::to_agent::Hello;
 use remuda_wire::to_datapath::Update;
 use remuda_wire::{Event, Order, PROTOCOL_VERSION, Program, Report, ToDatapath, capability};
 use std::collections::HashMap;
-use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{read_volatile, write_volatile};
@@ -47,7 +47,7 @@ pub struct Datapath {
     slots: Slots,
     shared: Mapped<Shared>,
     flows: Arc<Map>,
-    free: Map,
+    refusals: Map,
     destinations: Destinations,
     /// What needs privileges, here or in another process.
     privileges: Box<dyn Privileges>,
@@ -98,7 +98,7 @@ impl Datapath {
 
     fn over(handles: Handles, privileges: Box<dyn Privileges>) -> Result<Self, Error> {
         let Handles { maps, name, can_look } = handles;
-        let [slots, infos, shared, events, reports, free, destinations, flows] = maps;
+        let [slots, infos, shared, events, reports, refusals, destinations, flows] = maps;
         let slots = Map::new(slots, "the map of slots")?;
         let flows_max = slots.entries() as u32;
         Ok(Self {
@@ -107,7 +107,7 @@ impl Datapath {
             slots: Slots::new(slots.mapped()?, Map::new(infos, "the map of infos")?.mapped()?),
             shared: Map::new(shared, "the map of counters")?.mapped()?,
             flows: Arc::new(Map::new(flows, "the map of flows")?),
-            free: Map::new(free, "the queue of free slots")?,
+            refusals: Map::new(refusals, "the map of refused sockets")?,
             destinations: Destinations::new(Map::new(destinations, "the map of destinations")?),
             privileges,
             installed: HashMap::new(),
@@ -184,6 +184,16 @@ impl Datapath {
         self.announced.len()
     }
 
+    /// The most flows at once.
+    pub fn flows_max(&self) -> u32 {
+        self.flows_max
+    }
+
+    /// The sockets that were refused, by user, cgroup and reason.
+    pub fn refusals(&self) -> Result<Vec<Refused>, Error> {
+        admission::refusals(&self.refusals)
+    }
+
     /// The kernel side's counters.
     pub fn counters(&self) -> Shared {
         // SAFETY: the only entry; words are torn from each other at worst, which counters allow.
@@ -222,23 +232,22 @@ impl Datapath {
     }
 
     /// Sets how new flows to a network begin. A longer prefix that contains the flow's destination
-    /// goes first, and the agent's first order for the flow replaces both. `network` is an IPv6
-    /// address (IPv4 is written as a mapped address) and the bits of its prefix.
+    /// goes first, and the agent's first order for the flow replaces both.
     pub fn set_destination(
         &mut self,
-        network: (Ipv6Addr, u8),
+        to: impl Into<Reached>,
         remembered: RememberedStart,
     ) -> Result<(), Error> {
         let program = match remembered.program_uid {
             Some(uid) => self.installed.get(&uid).ok_or(Error::NoProgram(uid))?.index,
             None => 0,
         };
-        self.destinations.set(network, program, remembered.initial_cwnd_pkts)
+        self.destinations.set(to.into(), program, remembered.initial_cwnd_pkts)
     }
 
     /// Removes what [`Self::set_destination`] set for a network, if anything.
-    pub fn forget_destination(&mut self, network: (Ipv6Addr, u8)) -> Result<(), Error> {
-        self.destinations.forget(network)
+    pub fn forget_destination(&mut self, to: impl Into<Reached>) -> Result<(), Error> {
+        self.destinations.forget(to.into())
     }
 
     /// When the flow last took words from its slot, in nanoseconds of CLOCK_MONOTONIC.
@@ -368,8 +377,7 @@ impl Datapath {
     }
 
     fn free_slot(&mut self, sid: u32) -> Result<(), Error> {
-        let Some(index) = self.slots.vacate(sid) else { return Ok(()) };
-        self.free.update(&[], &index.to_ne_bytes()).map_err(tried("freeing a slot"))
+        self.privileges.vacate(sid)
     }
 
     /// Whether this host can measure flows under the kernel's own algorithms. Only then can these

@@ -80,6 +80,13 @@ pub enum Error {
     /// `flows_max` beyond what a table can hold.
     #[error("flows_max = {0}: it must lie in 1..={max}", max = crate::layout::FLOWS_MAX)]
     FlowsMax(u32),
+    /// More users are named than the map of users holds.
+    #[error(
+        "{0} users are named for admission: at most {max}\n\
+         fix: name fewer users and groups",
+        max = crate::layout::USERS
+    )]
+    Users(usize),
     /// The host refuses the iterator that measures flows under the kernel's own algorithms.
     #[error(
         "this host refuses BPF iterators over a map (iter/bpf_sk_storage_map), and nothing else \

@@ -15,6 +15,12 @@ pub const REPORT_REGISTERS: usize = 32;
 pub const CONTROL_REGISTERS: usize = 32;
 /// Bits of an address. An IPv4 address is written as a mapped IPv6 address.
 pub const ADDRESS_BITS: u32 = 128;
+/// Bits of the cookie of a network namespace.
+pub const NETNS_BITS: u32 = 64;
+/// The most users with flags.
+pub const USERS: usize = 4_096;
+/// The most users, cgroups and reasons whose refusals are counted apart.
+pub const REFUSALS: usize = 1_024;
 /// `TCP_CA_NAME_MAX`.
 pub const NAME_BYTES: usize = 16;
 
@@ -43,9 +49,31 @@ pub const CLOSED: u32 = 2;
 pub const REPORT: u32 = 3;
 pub const FELL_BACK: u32 = 4;
 pub const RESTORED: u32 = 5;
-pub const TABLE_FULL: u32 = 6;
 pub const NATIVE_REFUSED: u32 = 7;
 pub const RECALL_REFUSED: u32 = 8;
+
+// `enum remuda_refusal_reason` of bpf/layout.h.
+pub const NOT_ALLOWED: u32 = 1;
+pub const USER_QUOTA: u32 = 2;
+pub const CGROUP_QUOTA: u32 = 3;
+pub const FULL: u32 = 4;
+
+/// Flag of a user: it may run the name while the name is restricted.
+pub const USER_ALLOWED: u32 = 1;
+/// Flag of a user: its flows are held to no quota.
+pub const USER_UNLIMITED: u32 = 2;
+
+/// `struct remuda_owner`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    pub netns: u64,
+    pub quota_cgroup: u64,
+    pub uid: u32,
+    pub is_of_host: u32,
+    pub has_user_quota: u32,
+    pub padding: u32,
+}
 
 /// `struct remuda_flow_info`.
 #[repr(C)]
@@ -67,6 +95,7 @@ pub struct FlowInfo {
     pub cgroup_id: u64,
     pub created_ns: u64,
     pub cookie: u64,
+    pub owner: Owner,
 }
 
 /// `struct remuda_slot`.
@@ -161,6 +190,8 @@ pub struct Shared {
     pub last_errno: i64,
     pub remembered: u64,
     pub slots_used: u64,
+    pub slots_live: u64,
+    pub refused: u64,
 }
 
 /// `struct remuda_destination`.
@@ -168,7 +199,24 @@ pub struct Shared {
 #[derive(Clone, Copy, Debug)]
 pub struct Destination {
     pub prefix_bits: u32,
+    pub netns: [u32; 2],
     pub address: [u8; 16],
+}
+
+/// `struct remuda_refusal`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal {
+    pub cgroup_id: u64,
+    pub uid: u32,
+    pub reason: u32,
+}
+
+/// `struct remuda_vacated`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Vacated {
+    pub sid: u32,
 }
 
 /// `struct remuda_remembered`.
@@ -188,7 +236,10 @@ pub struct Config {
     pub cwnd_max_pkts: u32,
     pub assign_initial_cwnd_pkts: u32,
     pub flows_max: u32,
-    pub padding: u32,
+    pub is_restricted: u32,
+    pub own_netns: u64,
+    pub user_percent: u32,
+    pub cgroup_percent: u32,
     pub name: [u8; NAME_BYTES],
     pub native: [u8; NAME_BYTES],
 }
@@ -225,16 +276,19 @@ pub struct Flow {
     pub registers: Registers,
 }
 
-const _: () = assert!(size_of::<FlowInfo>() == 96);
+const _: () = assert!(size_of::<FlowInfo>() == 128);
 const _: () = assert!(size_of::<Slot>() == 344);
 const _: () = assert!(size_of::<Look>() == 104);
 const _: () = assert!(size_of::<Event>() == 24);
 const _: () = assert!(size_of::<ReportHead>() == 56);
 const _: () = assert!(size_of::<Tcp>() == 80);
-const _: () = assert!(size_of::<Destination>() == 20);
+const _: () = assert!(size_of::<Destination>() == 28);
 const _: () = assert!(size_of::<RememberedStart>() == 8);
-const _: () = assert!(size_of::<Shared>() == 104);
-const _: () = assert!(size_of::<Config>() == 64);
+const _: () = assert!(size_of::<Owner>() == 32);
+const _: () = assert!(size_of::<Refusal>() == 16);
+const _: () = assert!(size_of::<Vacated>() == 4);
+const _: () = assert!(size_of::<Shared>() == 120);
+const _: () = assert!(size_of::<Config>() == 80);
 const _: () = assert!(offset_of!(Flow, sid) == 100);
 const _: () = assert!(offset_of!(Flow, registers) == offset_of!(Flow, report) + 56);
 const _: () = assert!(FLOWS_MAX <= 1 << SLOT_BITS);
@@ -245,6 +299,7 @@ impl Plain for FlowInfo {}
 impl Plain for Event {}
 impl Plain for ReportHead {}
 impl Plain for Look {}
+impl Plain for Refusal {}
 
 /// Reads a record from the front of `bytes`; `None` if it is too short.
 pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {

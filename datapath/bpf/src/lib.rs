@@ -7,6 +7,7 @@
 //! [`Datapath`] gives an agent in this process events and takes its orders; an agent in another
 //! process uses CCP messages.
 
+mod admission;
 pub mod announce;
 pub mod broker;
 mod cgroups;
@@ -19,6 +20,7 @@ pub mod insn;
 mod kernel;
 pub mod layout;
 mod libbpf;
+mod load;
 mod maps;
 mod messages;
 mod namespaces;
@@ -33,14 +35,16 @@ pub mod slots;
 mod sockets;
 pub mod splice;
 
+pub use admission::{Admission, Reason, Refused};
 pub use cgroups::CgroupChange;
 pub use datapath::{DRAIN_RECORDS_MAX, Datapath, Sink};
 pub use default_algorithm::DefaultAlgorithm;
-pub use destinations::RememberedStart;
+pub use destinations::{Reached, RememberedStart};
 pub use error::Error;
 pub use kernel::{OpsMember, load_program, ops_member};
+pub use load::check_name;
 pub use native::{available, check_exists as check_native, registered};
 pub use natives::LOOK_INTERVAL;
 pub use privileges::{Registered, Started, Walked};
-pub use settings::{Plan, Settings, check_name};
+pub use settings::{Plan, Settings};
 pub use sockets::Sockets;

@@ -46,14 +46,11 @@ impl Map {
         self.entries
     }
 
-    /// Writes an entry; the key of a queue is empty.
     pub fn update(&self, key: &[u8], value: &[u8]) -> libbpf_rs::Result<()> {
         self.check(key, value.len())?;
-        let key = if key.is_empty() { ptr::null() } else { key.as_ptr() };
-        let fd = self.fd.as_raw_fd();
+        let (fd, key, value) = (self.fd.as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast());
         // SAFETY: key and value have the sizes that the kernel reads.
-        let done = unsafe { sys::bpf_map_update_elem(fd, key.cast(), value.as_ptr().cast(), 0) };
-        libbpf::done(done)
+        libbpf::done(unsafe { sys::bpf_map_update_elem(fd, key, value, 0) })
     }
 
     pub fn delete(&self, key: &[u8]) -> libbpf_rs::Result<()> {
@@ -70,6 +67,25 @@ impl Map {
         // SAFETY: key and value have the sizes that the kernel reads and writes.
         let done = unsafe { sys::bpf_map_lookup_elem(fd, key.as_ptr().cast(), into) };
         (done == 0).then_some(value)
+    }
+
+    /// The keys of all entries, at most as many as the map can hold: entries may come and go
+    /// meanwhile, and then a key may be missed or come twice.
+    pub fn keys(&self) -> libbpf_rs::Result<Vec<Vec<u8>>> {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        while keys.len() < self.entries {
+            let mut next = vec![0; self.key_bytes];
+            let last = keys.last().map_or(ptr::null(), |key| key.as_ptr());
+            let (fd, into) = (self.fd.as_raw_fd(), next.as_mut_ptr().cast());
+            // SAFETY: keys have the size that the kernel reads and writes.
+            let done = unsafe { sys::bpf_map_get_next_key(fd, last.cast(), into) };
+            if done == -libc::ENOENT {
+                break;
+            }
+            libbpf::done(done)?;
+            keys.push(next);
+        }
+        Ok(keys)
     }
 
     fn check(&self, key: &[u8], value_bytes: usize) -> libbpf_rs::Result<()> {

@@ -5,28 +5,26 @@
 //! A [`crate::Datapath`] has one in its own process, or asks a broker ([`crate::broker`]).
 
 use crate::Error;
+use crate::admission;
 use crate::cgroups::{CgroupChange, Cgroups};
 use crate::default_algorithm::DefaultAlgorithm;
 use crate::error::tried;
 use crate::kernel::{self, Mapped, OpsMember};
-use crate::layout::{self, Config, FLOWS_MAX, NAME_BYTES, Shared};
+use crate::layout::{self, FLOWS_MAX, Shared};
+use crate::load::{load_object, map, program};
 use crate::maps::read_only;
 use crate::namespaces::{self, Finder};
 use crate::native;
 use crate::privileges::{Handles, MAPS, Privileges, Started, Walked};
-use crate::settings::{Plan, Settings, fixed_name};
+use crate::settings::{Plan, Settings};
 use crate::splice::splice;
-use libbpf_rs::{
-    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut,
-};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, Object};
 use remuda_wire::{Program, ToDatapath};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{read_volatile, write_volatile};
-
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/remuda.bpf.o"));
 
 struct Loaded {
     program: Program,
@@ -55,77 +53,6 @@ pub struct Privileged {
 // what the kernel shares is accessed by volatile operations.
 unsafe impl Send for Privileged {}
 
-fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
-    let name = fixed_name(&settings.name)?;
-    let config = Config {
-        heartbeat_timeout_ns: u64::try_from(settings.heartbeat_timeout.as_nanos())
-            .unwrap_or(u64::MAX),
-        rate_max_bytes_per_sec: settings.rate_max_bytes_per_sec,
-        cwnd_max_pkts: settings.cwnd_max_pkts,
-        assign_initial_cwnd_pkts: settings.initial_cwnd_pkts.unwrap_or(0),
-        flows_max: settings.flows_max,
-        padding: 0,
-        name,
-        native: fixed_name(&settings.native)?,
-    };
-    // SAFETY: a plain struct of integers without padding, for its own size.
-    let bytes = unsafe {
-        std::slice::from_raw_parts((&raw const config).cast::<u8>(), size_of::<Config>())
-    };
-    for mut map in open.maps_mut() {
-        let is = |suffix: &str| map.name().to_string_lossy().ends_with(suffix);
-        if is(".rodata.config") {
-            map.set_initial_value(bytes).map_err(tried("the configuration"))?;
-        } else if map.name() == OsStr::new("remuda_ops") {
-            // kernel_types.h puts the name first
-            let initial = map.initial_value_mut().ok_or(Error::Template("remuda_ops"))?;
-            initial[..NAME_BYTES].copy_from_slice(&name);
-        } else if map.name() == OsStr::new("remuda_destinations") {
-            let most = settings.destinations_max.max(1);
-            map.set_max_entries(most).map_err(tried("the map of destinations"))?;
-        } else if ["remuda_slots", "remuda_infos", "remuda_free"]
-            .map(OsStr::new)
-            .contains(&map.name())
-        {
-            map.set_max_entries(settings.flows_max).map_err(tried("the table of flows"))?;
-        }
-    }
-    Ok(())
-}
-
-/// Loads the object. Returns whether the kernel accepts the iterator over the flows. Some hosts
-/// refuse every iterator over a map. On such a host, everything but native arms works.
-fn load_object(settings: &Settings) -> Result<(Object, bool), Error> {
-    let load = |looks: bool| {
-        let mut open = ObjectBuilder::default()
-            .open_memory(OBJECT)
-            .map_err(tried("opening the BPF object"))?;
-        configure(&mut open, settings)?;
-        if !looks {
-            let look = open.progs_mut().find(|program| program.name() == OsStr::new("remuda_look"));
-            look.ok_or(Error::Template("remuda_look"))?.set_autoload(false);
-        }
-        open.load().map_err(tried("loading the BPF object"))
-    };
-    match load(true) {
-        Err(Error::Kernel { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
-            Ok((load(false)?, false))
-        }
-        loaded => Ok((loaded?, true)),
-    }
-}
-
-fn program<'a>(object: &'a Object, name: &'static str) -> Result<ProgramMut<'a>, Error> {
-    let found = object.progs_mut().find(|program| program.name() == OsStr::new(name));
-    found.ok_or(Error::Template(name))
-}
-
-fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
-    let found = object.maps().find(|map| map.name() == OsStr::new(name));
-    let map = found.ok_or(Error::Template("a map is missing"))?;
-    MapHandle::try_from(&map).map_err(tried(format!("map {name}")))
-}
-
 impl Privileged {
     /// Loads everything and attaches nothing. `now_ns` is CLOCK_MONOTONIC.
     pub fn load(settings: Settings, now_ns: u64) -> Result<Self, Error> {
@@ -138,7 +65,9 @@ impl Privileged {
             return Err(Error::FlowsMax(settings.flows_max));
         }
         native::check(&settings.native)?;
+        settings.admission.check()?;
         let (object, can_look) = load_object(&settings)?;
+        settings.admission.write_users(&map(&object, "remuda_users")?)?;
         let privileged = Self {
             default_algorithm: None,
             links: Vec::new(),
@@ -297,6 +226,10 @@ impl Privileges for Privileged {
     fn recall(&mut self, namespaces: &HashSet<u32>, now_ns: u64) -> Result<(), Error> {
         let walker = self.socket_iterator("remuda_recall")?;
         self.finder.walk(&walker, namespaces, now_ns)
+    }
+
+    fn vacate(&mut self, sid: u32) -> Result<(), Error> {
+        admission::vacate(&program(&self.object, "remuda_vacate")?, sid)
     }
 
     fn check_native(&mut self, name: &str) -> Result<(), Error> {

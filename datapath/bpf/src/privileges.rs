@@ -14,7 +14,7 @@ pub const MAPS: [&str; 8] = [
     "remuda_shared",
     "remuda_events",
     "remuda_reports",
-    "remuda_free",
+    "remuda_refusals",
     "remuda_destinations",
     "remuda_flows",
 ];
@@ -45,7 +45,7 @@ pub struct Walked {
 /// What a datapath needs of a loaded object.
 #[derive(Debug)]
 pub struct Handles {
-    /// Slots, descriptions, counters, both rings, free slots, destinations, and the flows' storage.
+    /// Slots, descriptions, counters, both rings, refused sockets, destinations, and the flows' storage.
     pub maps: [OwnedFd; MAPS.len()],
     /// The name for `TCP_CONGESTION`.
     pub name: String,
@@ -71,6 +71,8 @@ pub trait Privileges: Send {
     fn looker(&mut self) -> Result<OwnedFd, Error>;
     /// Changes the algorithm of the flows in these network namespaces as their slots say.
     fn recall(&mut self, namespaces: &HashSet<u32>, now_ns: u64) -> Result<(), Error>;
+    /// Frees the slot of a flow whose end the kernel side could not see.
+    fn vacate(&mut self, sid: u32) -> Result<(), Error>;
     /// Checks that the kernel has an algorithm, and loads its module.
     fn check_native(&mut self, name: &str) -> Result<(), Error>;
     /// Whether whoever had the privileges is gone: nothing more can be asked.

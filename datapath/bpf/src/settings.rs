@@ -1,7 +1,6 @@
 //! How a datapath is loaded, and what is attached.
 
-use crate::Error;
-use crate::layout::NAME_BYTES;
+use crate::admission::Admission;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,9 +19,10 @@ pub struct Settings {
     pub rate_max_bytes_per_sec: u64,
     /// Initial window, in segments, of flows taken over by cgroup; `None` leaves the kernel's.
     pub initial_cwnd_pkts: Option<u32>,
-    /// The most flows at once, 1 to [`crate::layout::FLOWS_MAX`]. Any further flow runs Reno in the
-    /// kernel.
+    /// The most flows at once, 1 to [`crate::layout::FLOWS_MAX`]. Any further socket runs `native`.
     pub flows_max: u32,
+    /// Who may have flows, and how many.
+    pub admission: Admission,
     /// How many destinations may be remembered; 0 counts as 1.
     pub destinations_max: u32,
 }
@@ -37,6 +37,7 @@ impl Default for Settings {
             rate_max_bytes_per_sec: 12_500_000_000,
             initial_cwnd_pkts: None,
             flows_max: 8_192,
+            admission: Admission::default(),
             destinations_max: 32_768,
         }
     }
@@ -50,22 +51,4 @@ pub struct Plan {
     pub cgroups: Vec<PathBuf>,
     /// Whether the algorithm becomes the default of this network namespace.
     pub takes_default: bool,
-}
-
-/// Checks that `name` can name an algorithm: 1 to 15 printable characters. The kernel cuts longer
-/// names.
-pub fn check_name(name: &str) -> Result<(), Error> {
-    let fits = !name.is_empty() && name.len() < NAME_BYTES;
-    if fits && name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Ok(());
-    }
-    Err(Error::Name(name.to_owned()))
-}
-
-/// A name as the kernel has it, filled up with zeros.
-pub(crate) fn fixed_name(name: &str) -> Result<[u8; NAME_BYTES], Error> {
-    check_name(name)?;
-    let mut fixed = [0; NAME_BYTES];
-    fixed[..name.len()].copy_from_slice(name.as_bytes());
-    Ok(fixed)
 }

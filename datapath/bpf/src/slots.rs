@@ -11,7 +11,7 @@ use remuda_wire::Register;
 use remuda_wire::program::{CWND, RATE};
 use remuda_wire::to_datapath::Update;
 use std::ptr::{read_volatile, write_volatile};
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 /// What a flow is to run from now on.
 #[derive(Clone, Copy, Debug)]
@@ -97,18 +97,6 @@ impl Slots {
             (read_volatile(&raw const (*at).in_native), read_volatile(&raw const (*at).flags))
         };
         NativeState { is_native: in_native != 0, wants_native: flags & layout::SLOT_NATIVE != 0 }
-    }
-
-    /// Frees the slot of a flow whose end the kernel side could not see. Returns the slot, or
-    /// `None` if the flow did not have it any more.
-    pub fn vacate(&self, sid: u32) -> Option<u32> {
-        let (index, generation) = split(sid);
-        let at = self.infos.get(index)?;
-        // SAFETY: in bounds; an aligned word. The kernel side, too, clears it only by comparing and
-        // exchanging, so exactly one side frees the slot.
-        let word = unsafe { AtomicU32::from_ptr(&raw mut (*at).generation) };
-        let freed = word.compare_exchange(generation, 0, Ordering::SeqCst, Ordering::SeqCst);
-        freed.is_ok().then_some(index as u32)
     }
 
     /// Writes new values for a flow, and the program or algorithm to run if that changes.

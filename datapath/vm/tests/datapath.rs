@@ -12,7 +12,7 @@ use remuda_vm::{
     Ack, Control, Datapath, Error, FLOWS, FlowStart, Ops, PROGRAMS, Primitives, Reason,
     SIGNAL_APP_LIMITED, SIGNAL_IN_RECOVERY, Settings,
 };
-use remuda_wire::to_agent::{FlowInfo, State};
+use remuda_wire::to_agent::{FlowInfo, Origin, State};
 use remuda_wire::{Kind, ToAgent};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -87,6 +87,7 @@ fn start() -> FlowStart {
         ecn: true,
         requested: "remuda".to_owned(),
         cookie: 1 << 33,
+        origin: Origin::default(),
     };
     FlowStart { info, cwnd_bytes: 10_000, mss_bytes: MSS }
 }

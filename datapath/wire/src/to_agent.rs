@@ -46,6 +46,26 @@ pub struct FlowInfo {
     pub requested: String,
     /// The socket's `SO_COOKIE`; the host never uses one twice. 0 if unknown.
     pub cookie: u64,
+    /// The messages do not carry this: a flow of another process counts as that process's host's.
+    pub origin: Origin,
+}
+
+/// Who a flow's socket belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The user of the socket, or the user that made the socket's network namespace.
+    pub uid: u32,
+    /// The cookie of the network namespace; 0 is the agent's own.
+    pub netns: u64,
+    /// The initial user namespace owns the network namespace. If it does not, a user has made the
+    /// namespace, and can have made up every address in it.
+    pub is_of_host: bool,
+}
+
+impl Default for Origin {
+    fn default() -> Self {
+        Self { uid: 0, netns: 0, is_of_host: true }
+    }
 }
 
 /// A datapath's name, capabilities and limits.
@@ -298,6 +318,7 @@ impl FlowInfo {
             ecn: false,
             requested: String::new(),
             cookie: 0,
+            origin: Origin::default(),
         }
     }
 
@@ -317,6 +338,7 @@ impl FlowInfo {
             ecn,
             requested: r.name::<FLOW_NAME_BYTES>("the requested algorithm")?,
             cookie: r.u64()?,
+            origin: Origin::default(),
         })
     }
 
@@ -453,6 +475,7 @@ mod tests {
             ecn: true,
             requested: "remuda".into(),
             cookie: 7,
+            origin: Origin::default(),
         };
         info.encode(&mut out, 9);
         check(&out, &ToAgent::Flow { sid: 9, info: Box::new(info) });

@@ -149,6 +149,7 @@ impl InProcess {
         let controller = Driver::build(driver, setup)
             .map_err(|error| Error::Driver { rule: error.to_string() })?;
         let start = Start {
+            is_believed: true,
             id: to.flow,
             sid: to.flow,
             info: info(spec.ecn, to.address, &signals),

@@ -17,10 +17,14 @@
 mod file;
 mod network;
 mod resume;
+mod route;
+mod teachers;
 
 pub use file::{DESTINATION_BYTES_MAX, Error};
 pub use network::{Network, NetworkError, is_destination};
 pub use resume::{Carried, Jumper, LOST_MAX};
+pub use route::{HOST_NETNS, Remote, Route};
+pub use teachers::{LeftOut, LeftOutRow, OTHER_USERS, WhyNot};
 
 use crate::ConfigError;
 use core::net::IpAddr;
@@ -31,6 +35,7 @@ use resume::Resume;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use teachers::Teachers;
 
 const KEEP: f64 = 0.9;
 /// A reward is about 1 at best, but the path may have become faster since.
@@ -50,6 +55,12 @@ pub struct MemoryConfig {
     pub ttl_s: u64,
     /// The most addresses, and the most networks, remembered.
     pub entries_max: usize,
+    /// The most addresses and networks together that the flows of one user may add. Root may add
+    /// any number.
+    pub user_entries_max: usize,
+    /// How often in a minute the flows of one user may teach what suits a destination; root's are
+    /// not counted.
+    pub user_notes_per_min_max: u32,
     /// Initial window of flows to a remembered destination that has none of its own, in segments;
     /// 0 leaves what it would be.
     pub initial_cwnd_pkts: u32,
@@ -65,6 +76,8 @@ impl Default for MemoryConfig {
             enabled: true,
             ttl_s: 3_600,
             entries_max: 16_384,
+            user_entries_max: 8_192,
+            user_notes_per_min_max: 600,
             initial_cwnd_pkts: 0,
             resumed_cwnd_pkts_max: CWND_PKTS_MAX,
             save_interval_s: 30,
@@ -80,6 +93,20 @@ impl MemoryConfig {
         for (key, value, least, most, rule) in [
             ("memory.ttl_s", self.ttl_s, 1, 31_536_000, "it must lie in 1..=31536000 (a year)"),
             ("memory.entries_max", entries_max, 1, 32_768, "it must lie in 1..=32768"),
+            (
+                "memory.user_entries_max",
+                u64::try_from(self.user_entries_max).unwrap_or(u64::MAX),
+                2,
+                65_536,
+                "it must lie in 2..=65536",
+            ),
+            (
+                "memory.user_notes_per_min_max",
+                self.user_notes_per_min_max.into(),
+                1,
+                1_000_000,
+                "it must lie in 1..=1000000",
+            ),
             (
                 "memory.initial_cwnd_pkts",
                 self.initial_cwnd_pkts.into(),
@@ -107,6 +134,8 @@ impl MemoryConfig {
 struct Entry {
     /// When it is forgotten.
     until_s: u64,
+    /// The user whose flow added it.
+    uid: u32,
     /// In segments; 0: none of its own.
     initial_cwnd_pkts: u32,
     resume: Resume,
@@ -165,6 +194,12 @@ pub struct RememberedStart {
 pub struct Row {
     /// The address or network.
     pub to: Network,
+    /// The cookie of the network namespace whose flows found it out; 0 is the agent's own.
+    #[serde(default)]
+    pub netns: u64,
+    /// The user whose flow added it.
+    #[serde(default)]
+    pub uid: u32,
     /// Arms and their weights, the heaviest first.
     pub arms: Vec<(String, f64)>,
     /// Its own initial window, in segments; 0: none.
@@ -199,7 +234,10 @@ pub struct Memory {
     ttl_s: u64,
     initial_cwnd_pkts: u32,
     resumed_cwnd_pkts_max: u32,
-    entries: LruCache<Network, Entry>,
+    entries: LruCache<Route, Entry>,
+    teachers: Teachers,
+    /// The boot of the host in which the cookies of namespaces hold; empty: none is known.
+    boot: Arc<str>,
     revision: u64,
 }
 
@@ -214,29 +252,49 @@ impl Memory {
             initial_cwnd_pkts: config.initial_cwnd_pkts,
             resumed_cwnd_pkts_max: config.resumed_cwnd_pkts_max,
             entries: LruCache::new(most),
+            teachers: Teachers::new(config.user_entries_max, config.user_notes_per_min_max),
+            boot: Arc::default(),
             revision: 0,
         }
     }
 
     /// Takes note of an arm picked for a flow to that address, and of the reward it brought. Says
-    /// whether it did: not of an arm that nobody else has, nor of what [`is_destination`] refuses.
-    pub fn note(&mut self, address: IpAddr, arm: &str, reward: f64, now_s: u64) -> bool {
+    /// whether it did: not of an arm that nobody else has, not of what [`is_destination`] refuses,
+    /// and not more than the flow's user may teach.
+    pub fn note(&mut self, to: impl Into<Remote>, arm: &str, reward: f64, now_s: u64) -> bool {
+        let to = to.into();
         let known = remuda_algorithms::arm(arm).is_some() && arm.len() <= NAME_BYTES_MAX;
-        if !(self.enabled && known && reward.is_finite() && is_destination(address)) {
+        if !(self.enabled && known && reward.is_finite() && is_destination(to.address)) {
             return false;
         }
-        for network in [Network::host(address), Network::around(address)] {
-            self.entry(network, now_s).note(arm, reward.clamp(0.0, REWARD_MAX));
+        let new = to.routes().iter().filter(|route| !self.entries.contains(*route)).count();
+        if !self.teachers.may_note(to.uid, new, now_s) {
+            return false;
+        }
+        for route in to.routes() {
+            self.entry(route, to.uid, now_s).note(arm, reward.clamp(0.0, REWARD_MAX));
         }
         true
     }
 
+    /// Counts what a flow of that user would have taught, if its namespace were trusted.
+    pub fn leave_out_untrusted(&mut self, uid: u32) {
+        if self.enabled {
+            self.teachers.left_out.count(uid, WhyNot::Untrusted);
+        }
+    }
+
+    /// What was not learned since the agent started.
+    pub fn left_out(&self) -> &LeftOut {
+        &self.teachers.left_out
+    }
+
     /// Takes note of what a flow to that address had of its path. Not of a destination that no arm
     /// is known of: its flows heed nothing that is remembered.
-    pub fn note_carried(&mut self, address: IpAddr, carried: Carried, now_s: u64) {
+    pub fn note_carried(&mut self, to: impl Into<Remote>, carried: Carried, now_s: u64) {
         let until_s = now_s.saturating_add(self.ttl_s);
-        for network in [Network::host(address), Network::around(address)] {
-            if let Some(entry) = self.entries.peek_mut(&network) {
+        for route in to.into().routes() {
+            if let Some(entry) = self.entries.peek_mut(&route) {
                 self.revision += 1;
                 entry.resume.note(carried, until_s, now_s);
             }
@@ -244,12 +302,13 @@ impl Memory {
     }
 
     /// The window that a flow to that address jumps to, if it does: what has come of it is to be
-    /// said by [`Self::landed`].
-    pub fn jump(&mut self, address: IpAddr, jumper: &Jumper, now_s: u64) -> Option<Bytes> {
+    /// said by [`Self::landed`]. A flow jumps by what flows of its own namespace had.
+    pub fn jump(&mut self, to: impl Into<Remote>, jumper: &Jumper, now_s: u64) -> Option<Bytes> {
+        let [route, around] = to.into().routes();
         let is_known = |entry: &&Entry| entry.resume.bdp_bytes > 0.0;
-        let known = self.known_of(Network::host(address), now_s).find(is_known)?.resume.clone();
+        let known = self.known_of(route, now_s).find(is_known)?.resume.clone();
         // Jumps at the same time are counted by network, as its flows share the path.
-        let around = &mut self.entries.peek_mut(&Network::around(address))?.resume;
+        let around = &mut self.entries.peek_mut(&around)?.resume;
         let unvalidated = std::mem::take(&mut around.unvalidated);
         let mut resume = Resume { unvalidated, ..known };
         let window = resume.jump(jumper, self.resumed_cwnd_pkts_max, now_s);
@@ -259,45 +318,54 @@ impl Memory {
 
     /// What share was lost of the window that a flow to that address jumped to; `None` if it has
     /// ended, or had too little to send, before that was known.
-    pub fn landed(&mut self, address: IpAddr, flow: u32, lost: Option<f64>) {
-        for network in [Network::host(address), Network::around(address)] {
-            if let Some(entry) = self.entries.peek_mut(&network) {
+    pub fn landed(&mut self, to: impl Into<Remote>, flow: u32, lost: Option<f64>) {
+        for route in to.into().routes() {
+            if let Some(entry) = self.entries.peek_mut(&route) {
                 self.revision += 1;
                 entry.resume.landed(flow, lost);
             }
         }
     }
 
-    /// That of a destination, which has just been seen.
-    fn entry(&mut self, network: Network, now_s: u64) -> &mut Entry {
+    /// That of a destination, which a flow of that user has just seen.
+    fn entry(&mut self, route: Route, uid: u32, now_s: u64) -> &mut Entry {
         self.revision += 1;
         let until_s = now_s.saturating_add(self.ttl_s);
-        let entry = self.entries.get_or_insert_mut(network, Entry::default);
-        if entry.until_s < now_s {
-            *entry = Entry::default();
+        if self.entries.peek(&route).is_none_or(|entry| entry.until_s < now_s) {
+            self.put(route, Entry { uid, ..Entry::default() }, now_s);
         }
+        let entry = self.entries.get_or_insert_mut(route, Entry::default);
         entry.until_s = until_s;
         entry
     }
 
+    /// Adds an entry. It replaces the one of that route, or the least recently used one beyond the
+    /// bound.
+    fn put(&mut self, route: Route, entry: Entry, now_s: u64) {
+        self.teachers.added(entry.uid, now_s);
+        if let Some((_, before)) = self.entries.push(route, entry) {
+            self.teachers.removed(before.uid);
+        }
+    }
+
     /// What is remembered of that address, or else of its network; `None` if nothing is.
-    pub fn remembered(&mut self, address: IpAddr, now_s: u64) -> Option<Remembered> {
-        let networks = [Network::host(address), Network::around(address)];
-        networks.into_iter().find_map(|of| {
-            let entry = self.entries.get(&of)?;
+    pub fn remembered(&mut self, to: impl Into<Remote>, now_s: u64) -> Option<Remembered> {
+        to.into().lookups().find_map(|route| {
+            let entry = self.entries.get(&route)?;
             let (arm, weight) = entry.best().filter(|_| entry.until_s >= now_s)?;
-            Some(Remembered { arm, weight, of })
+            Some(Remembered { arm, weight, of: route.network })
         })
     }
 
-    /// How a flow to that address begins.
+    /// How a flow of the agent's own namespace to that address begins.
     pub fn start(&self, address: IpAddr, now_s: u64) -> RememberedStart {
-        self.start_of(Network::host(address), now_s)
+        let network = Network::host(address);
+        self.start_of(Route { netns: HOST_NETNS, network }, now_s)
     }
 
     /// What an address does not have of its own, its network has.
-    fn start_of(&self, network: Network, now_s: u64) -> RememberedStart {
-        let known = || self.known_of(network, now_s);
+    fn start_of(&self, route: Route, now_s: u64) -> RememberedStart {
+        let known = || self.known_of(route, now_s);
         let own = known().map(|entry| entry.initial_cwnd_pkts).find(|pkts| *pkts > 0);
         let all = known().next().map(|_| self.initial_cwnd_pkts);
         RememberedStart {
@@ -307,20 +375,30 @@ impl Memory {
     }
 
     /// That of a destination and that of its network, as far as they are remembered.
-    fn known_of(&self, network: Network, now_s: u64) -> impl Iterator<Item = &Entry> {
+    fn known_of(&self, route: Route, now_s: u64) -> impl Iterator<Item = &Entry> {
         let live = move |of| self.entries.peek(of).filter(|entry: &&Entry| entry.until_s >= now_s);
-        let around = Network::around(network.address());
-        [live(&network), live(&around)].into_iter().flatten()
+        let network = Network::around(route.network.address());
+        [live(&route), live(&Route { network, ..route })].into_iter().flatten()
     }
 
     /// How flows to each destination begin that is remembered at `now_s`. The longest prefix that
     /// an address has here is what holds for it.
-    pub fn starts(&self, now_s: u64) -> impl Iterator<Item = (Network, RememberedStart)> {
+    pub fn starts(&self, now_s: u64) -> impl Iterator<Item = (Route, RememberedStart)> {
         let live = self.entries.iter().filter(move |(_, entry)| entry.until_s >= now_s);
-        live.map(move |(network, _)| (*network, self.start_of(*network, now_s)))
+        live.map(move |(route, _)| (*route, self.start_of(*route, now_s)))
     }
 
-    /// Gives a destination an initial window of its own, in segments; 0: none.
+    /// The host has that boot id. In another boot, the cookies of namespaces mean other ones, so
+    /// what is remembered of them is forgotten.
+    pub fn begin_boot(&mut self, boot: &str) {
+        if *self.boot != *boot {
+            self.drop_if(|route, _| route.netns != HOST_NETNS);
+            self.boot = boot.into();
+        }
+    }
+
+    /// Gives a destination an initial window of its own, in segments; 0: none. It holds in the
+    /// agent's own namespace, and in those that follow it.
     pub fn set_initial_cwnd(
         &mut self,
         network: Network,
@@ -339,13 +417,14 @@ impl Memory {
         if !is_destination(network.address()) {
             return Err(Refusal::NoDestination(network));
         }
-        self.entry(network, now_s).initial_cwnd_pkts = initial_cwnd_pkts;
+        let route = Route { netns: HOST_NETNS, network };
+        self.entry(route, 0, now_s).initial_cwnd_pkts = initial_cwnd_pkts;
         Ok(())
     }
 
-    /// Forgets all that is in that network. Returns how many addresses and networks that were.
+    /// Forgets all that is in that network, in every namespace. Returns how many entries that were.
     pub fn forget(&mut self, of: &Network) -> usize {
-        self.drop_if(|network, _| of.contains(network))
+        self.drop_if(|route, _| of.contains(&route.network))
     }
 
     /// Forgets everything. Returns how many addresses and networks that were.
@@ -358,11 +437,13 @@ impl Memory {
         self.drop_if(|_, entry| entry.until_s < now_s);
     }
 
-    fn drop_if(&mut self, is_due: impl Fn(&Network, &Entry) -> bool) -> usize {
-        let due = self.entries.iter().filter(|(network, entry)| is_due(network, entry));
-        let due: Vec<Network> = due.map(|(network, _)| *network).collect();
-        for network in &due {
-            self.entries.pop(network);
+    fn drop_if(&mut self, is_due: impl Fn(&Route, &Entry) -> bool) -> usize {
+        let due = self.entries.iter().filter(|(route, entry)| is_due(route, entry));
+        let due: Vec<Route> = due.map(|(route, _)| *route).collect();
+        for route in &due {
+            if let Some(entry) = self.entries.pop(route) {
+                self.teachers.removed(entry.uid);
+            }
         }
         self.revision += due.len() as u64;
         due.len()
@@ -371,12 +452,18 @@ impl Memory {
     /// What is remembered at `now_s`, the most recently used first.
     pub fn rows(&self, now_s: u64) -> Vec<Row> {
         let live = self.entries.iter().filter(|(_, entry)| entry.until_s >= now_s);
-        let row = |(to, entry): (&Network, &Entry)| {
+        let row = |(route, entry): (&Route, &Entry)| {
             let mut arms = entry.weights.to_vec();
             arms.sort_by(|a, b| b.1.total_cmp(&a.1));
-            let idle_s = self.idle_s(entry, now_s);
-            let resumed_bytes = entry.resume.reach(now_s).0;
-            Row { to: *to, arms, initial_cwnd_pkts: entry.initial_cwnd_pkts, resumed_bytes, idle_s }
+            Row {
+                to: route.network,
+                netns: route.netns,
+                uid: entry.uid,
+                arms,
+                initial_cwnd_pkts: entry.initial_cwnd_pkts,
+                resumed_bytes: entry.resume.reach(now_s).0,
+                idle_s: self.idle_s(entry, now_s),
+            }
         };
         live.map(row).collect()
     }

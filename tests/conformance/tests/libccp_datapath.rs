@@ -66,7 +66,7 @@ impl Agent {
 
     fn flows(&self) -> Vec<ccp_agent::flow::Row> {
         match ask(&self.run_dir(), &Request::Flows {}).expect("the agent answers") {
-            Answer::Flows { flows } => flows,
+            Answer::Flows { flows, .. } => flows,
             other => panic!("{other:?}"),
         }
     }

@@ -90,6 +90,7 @@ fn started(driver: Driver, set: &mut Set) -> Flow {
         FlowInfo::between(("192.0.2.1".parse().unwrap(), 1), ("192.0.2.2".parse().unwrap(), 2));
     let window = Packets(20).to_bytes(MSS);
     let start = Start {
+        is_believed: true,
         id: 1,
         sid: 1,
         info,

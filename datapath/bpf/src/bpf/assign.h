@@ -35,13 +35,27 @@ int remuda_assign(struct bpf_sock_ops *ops)
 	return 1;
 }
 
+/* Marks a flow of a former agent. It had a slot there, within the quotas, so its init is held to no
+ * quota: in which order flows are adopted must not decide which of them are lost.
+ */
+static __always_inline void mark_adopted(struct tcp_sock *tp)
+{
+	struct remuda_flow *f = bpf_sk_storage_get(&remuda_flows, tp, 0, 0);
+
+	if (f)
+		return; /* it is a flow of ours */
+	f = bpf_sk_storage_get(&remuda_flows, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (f)
+		f->native = FLOW_IS_ADOPTED;
+}
+
 /* Sets a socket that runs an algorithm of our name to the algorithm `to`. With our own name as
  * `to`, it adopts the flows that a former agent left: their ops have the same name but are not
  * ours. For flows that already run our ops, the kernel changes nothing. A listening socket hands
  * its ops to the connections that it accepts, so it is adopted too; it is no flow and not counted.
  */
 static __always_inline int retarget(struct bpf_iter__tcp *ctx, const volatile char *to,
-				    bool with_listeners)
+				    bool adopts)
 {
 	struct sock_common *common = ctx->sk_common;
 	struct remuda_shared *s = shared();
@@ -56,10 +70,12 @@ static __always_inline int retarget(struct bpf_iter__tcp *ctx, const volatile ch
 	if (!tp || common->skc_state == TCP_CLOSE)
 		return 0;
 	listens = common->skc_state == TCP_LISTEN;
-	if (listens && !with_listeners)
+	if (listens && !adopts)
 		return 0;
 	if (!runs((struct sock *)tp, config.name))
 		return 0;
+	if (adopts && !listens)
+		mark_adopted(tp);
 	copy_name(name, to);
 	error = bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, name, sizeof(name));
 	if (error) {

@@ -14,14 +14,17 @@
 #include "maps.h"
 #include "pacing.h"
 
-/* Writes the remote address as a key. An IPv4 address becomes a mapped IPv6 address
- * (::ffff:0:0/96).
+/* Writes the remote address as a key of that network namespace. An IPv4 address becomes a mapped
+ * IPv6 address (::ffff:0:0/96).
  */
-static __always_inline void look_at_remote(struct remuda_destination *to, struct sock *sk)
+static __always_inline void look_at_remote(struct remuda_destination *to, struct sock *sk,
+					   u64 netns)
 {
 	struct sock_common *c = &sk->__sk_common;
 
-	to->prefix_bits = REMUDA_ADDRESS_BITS;
+	to->prefix_bits = REMUDA_NETNS_BITS + REMUDA_ADDRESS_BITS;
+	to->netns[0] = (u32)netns;
+	to->netns[1] = netns >> 32;
 	if (c->skc_family == AF_INET6) {
 		for (int i = 0; i < 4; i++)
 			to->address[i] = c->skc_v6_daddr.in6_u.u6_addr32[i];
@@ -36,23 +39,42 @@ static __always_inline void look_at_remote(struct remuda_destination *to, struct
 /* Does nothing for a flow that has already sent data, because its window already reflects its path;
  * nor when the agent is silent, because its programs may be gone. A window of one segment means
  * that the handshake lost packets (RFC 5681 section 3.1), so that window stays.
+ *
+ * What flows of the socket's own network namespace have taught goes first. What is known in the
+ * agent's own namespace holds for the namespaces of this host too, but not for those that users
+ * have made. An initial window is an operator's, so it is the same for both.
  */
-static __always_inline void begin_as_remembered(struct sock *sk, u64 now_ns)
+static __always_inline void begin_as_remembered(struct sock *sk, u32 sid, u64 now_ns)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	struct remuda_remembered *remembered;
+	struct remuda_remembered *own, *host = 0;
+	u32 index = slot_index(sid), program = 0, initial_cwnd_pkts = 0;
+	struct remuda_flow_info *info = bpf_map_lookup_elem(&remuda_infos, &index);
 	struct remuda_destination to;
 	struct remuda_shared *s;
 
-	if (tp->data_segs_out || agent_is_late(now_ns))
+	if (!info || tp->data_segs_out || agent_is_late(now_ns))
 		return;
-	look_at_remote(&to, sk);
-	remembered = bpf_map_lookup_elem(&remuda_destinations, &to);
-	if (!remembered)
+	look_at_remote(&to, sk, info->owner.netns);
+	own = bpf_map_lookup_elem(&remuda_destinations, &to);
+	if (info->owner.netns && info->owner.is_of_host) {
+		to.netns[0] = 0;
+		to.netns[1] = 0;
+		host = bpf_map_lookup_elem(&remuda_destinations, &to);
+	}
+	if (!own && !host)
 		return;
-	PRIV(sk)[PRIV_FIRST_PROGRAM] = remembered->program;
-	if (remembered->initial_cwnd_pkts && tp->snd_cwnd > 1)
-		set_cwnd_pkts(tp, remembered->initial_cwnd_pkts);
+	if (host) {
+		program = host->program;
+		initial_cwnd_pkts = host->initial_cwnd_pkts;
+	}
+	if (own && own->program)
+		program = own->program;
+	if (own && !initial_cwnd_pkts)
+		initial_cwnd_pkts = own->initial_cwnd_pkts;
+	PRIV(sk)[PRIV_FIRST_PROGRAM] = program;
+	if (initial_cwnd_pkts && tp->snd_cwnd > 1)
+		set_cwnd_pkts(tp, initial_cwnd_pkts);
 	s = shared();
 	if (s)
 		__sync_fetch_and_add(&s->remembered, 1);

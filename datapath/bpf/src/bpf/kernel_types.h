@@ -62,6 +62,8 @@ struct kernfs_node {
 
 struct cgroup {
 	struct kernfs_node *kn;
+	int level;
+	struct cgroup *ancestors[3]; /* from the root on; the kernel's array is longer */
 };
 
 struct sock_cgroup_data {
@@ -72,12 +74,24 @@ struct ns_common {
 	unsigned int inum;
 };
 
+typedef struct {
+	u32 val;
+} kuid_t;
+
+struct user_namespace {
+	struct user_namespace *parent;
+	int level;    /* 0: the initial one */
+	kuid_t owner; /* who made it */
+};
+
 struct netns_ipv4 {
 	u8 sysctl_tcp_slow_start_after_idle;
 };
 
 struct net {
 	struct ns_common ns;
+	u64 net_cookie; /* never used twice until the host restarts */
+	struct user_namespace *user_ns;
 	struct netns_ipv4 ipv4;
 };
 
@@ -108,6 +122,7 @@ struct sock {
 	unsigned long sk_max_pacing_rate;
 	u32 sk_pacing_status;
 	u32 sk_mark;
+	kuid_t sk_uid;
 	struct sock_cgroup_data sk_cgrp_data;
 };
 

@@ -14,6 +14,9 @@
 #define REMUDA_REPORT_REGS 32
 #define REMUDA_CONTROL_REGS 32
 #define REMUDA_ADDRESS_BITS 128
+#define REMUDA_NETNS_BITS 64
+#define REMUDA_USERS 4096    /* users with flags */
+#define REMUDA_REFUSALS 1024 /* users, cgroups and reasons whose refusals are counted apart */
 
 /* Flags of a slot: what the flow has to take over at its next ACK */
 #define SLOT_PROGRAM 1
@@ -28,9 +31,30 @@ enum remuda_event_kind {
 	REMUDA_REPORT = 3,
 	REMUDA_FELL_BACK = 4,
 	REMUDA_RESTORED = 5,
-	REMUDA_TABLE_FULL = 6,
 	REMUDA_NATIVE_REFUSED = 7, /* the kernel refused the flow one of its own algorithms */
 	REMUDA_RECALL_REFUSED = 8, /* the kernel refused to set the flow back from one */
+};
+
+/* Why a socket does not become a flow */
+enum remuda_refusal_reason {
+	REMUDA_NOT_ALLOWED = 1,	 /* the name is restricted to other users */
+	REMUDA_USER_QUOTA = 2,	 /* its user has the slots that it may have */
+	REMUDA_CGROUP_QUOTA = 3, /* its cgroup has the slots that it may have */
+	REMUDA_FULL = 4,	 /* no slot is free */
+};
+
+/* The flags of a user in the map of users */
+#define REMUDA_USER_ALLOWED 1	/* it may run the name while the name is restricted */
+#define REMUDA_USER_UNLIMITED 2 /* its flows are held to no quota */
+
+/* Who a socket belongs to */
+struct remuda_owner {
+	u64 netns;	    /* cookie of its network namespace; 0: the agent's own */
+	u64 quota_cgroup;   /* the cgroup whose quota it counts for; 0: none */
+	u32 uid;	    /* the user that it counts for */
+	u32 is_of_host;	    /* the initial user namespace owns its network namespace */
+	u32 has_user_quota; /* it counts for the quota of that user */
+	u32 padding;
 };
 
 /* A flow's description. The flow is live while the generation is that of its sid. */
@@ -51,6 +75,7 @@ struct remuda_flow_info {
 	u64 cgroup_id;
 	u64 created_ns;
 	u64 cookie; /* SO_COOKIE; 0 if no program has asked for it before */
+	struct remuda_owner owner;
 };
 
 /* Agent to flow: a sequence lock. The agent makes seq odd, writes the words, and makes seq even. At
@@ -125,12 +150,33 @@ struct remuda_look {
 	char name[TCP_CA_NAME_MAX];
 };
 
-/* The network that a flow goes to, as a key of the map: the bits of its prefix, and its IPv6
+/* The network that a flow goes to, as a key of the map: the bits of its prefix (those of the
+ * namespace and those of the address), the network namespace from which it is reached, and its IPv6
  * address in network order.
  */
 struct remuda_destination {
 	u32 prefix_bits;
+	u32 netns[2]; /* as remuda_owner.netns */
 	u32 address[4];
+};
+
+/* Who has a share of the slots: a user by uid, or a cgroup by id */
+struct remuda_account {
+	u64 id;
+	u32 kind; /* enum remuda_account_kind of admission.h */
+	u32 padding;
+};
+
+/* Sockets that were refused, counted by these */
+struct remuda_refusal {
+	u64 cgroup_id; /* of the socket itself */
+	u32 uid;
+	u32 reason; /* enum remuda_refusal_reason */
+};
+
+/* What remuda_vacate is called with */
+struct remuda_vacated {
+	u32 sid;
 };
 
 /* How a flow to such a network begins */
@@ -154,6 +200,8 @@ struct remuda_shared {
 	s64 last_errno;
 	u64 remembered; /* flows that began by a remembered destination */
 	u64 slots_used; /* slots from here on have never had a flow; may exceed flows_max */
+	u64 slots_live; /* slots that have a flow now */
+	u64 refused;	/* sockets that did not become flows, for any reason */
 };
 
 /* Set before load, so the verifier treats it as constant */
@@ -163,7 +211,10 @@ struct remuda_config {
 	u32 cwnd_max_pkts;
 	u32 assign_initial_cwnd_pkts; /* 0: the kernel's */
 	u32 flows_max;		      /* entries of the maps with one entry a slot */
-	u32 padding;
+	u32 is_restricted;	      /* only users in the map of users may run the name */
+	u64 own_netns;		      /* cookie of the agent's network namespace */
+	u32 user_percent;	      /* of the slots that others leave, at most this share */
+	u32 cgroup_percent;
 	char name[TCP_CA_NAME_MAX];   /* of our algorithm */
 	char native[TCP_CA_NAME_MAX]; /* of the algorithm that flows get when the agent leaves */
 };
@@ -186,7 +237,7 @@ struct remuda_flow {
 	u64 time_zero_ns;      /* Micros counts from here */
 	u32 program_version;   /* the program that the registers belong to */
 	u32 program_seq;
-	u32 native; /* the flow runs one of the kernel's own algorithms */
+	u32 native; /* 1: it runs one of the kernel's own algorithms; or FLOW_IS_ADOPTED */
 	u32 sid;    /* also in the socket's private words while it runs ours; 0: no slot */
 	char native_name[TCP_CA_NAME_MAX]; /* the algorithm that we set */
 	/* the head of struct remuda_report, followed by its fields */
@@ -202,17 +253,20 @@ struct remuda_flow {
 	struct remuda_registers r;
 };
 
-_Static_assert(sizeof(struct remuda_flow_info) == 96, "layout.rs");
+_Static_assert(sizeof(struct remuda_flow_info) == 128, "layout.rs");
 _Static_assert(sizeof(struct remuda_slot) == 344, "layout.rs");
 _Static_assert(sizeof(struct remuda_event) == 24, "layout.rs");
 _Static_assert(sizeof(struct remuda_tcp) == 80, "layout.rs");
 _Static_assert(sizeof(struct remuda_report) == 56 + 8 * REMUDA_REPORT_REGS, "layout.rs");
 _Static_assert(sizeof(struct remuda_look) == 104, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, sid) == 100, "layout.rs");
-_Static_assert(sizeof(struct remuda_destination) == 20, "layout.rs");
+_Static_assert(sizeof(struct remuda_destination) == 28, "layout.rs");
 _Static_assert(sizeof(struct remuda_remembered) == 8, "layout.rs");
-_Static_assert(sizeof(struct remuda_config) == 64, "layout.rs");
-_Static_assert(sizeof(struct remuda_shared) == 104, "layout.rs");
+_Static_assert(sizeof(struct remuda_owner) == 32, "layout.rs");
+_Static_assert(sizeof(struct remuda_refusal) == 16, "layout.rs");
+_Static_assert(sizeof(struct remuda_vacated) == 4, "layout.rs");
+_Static_assert(sizeof(struct remuda_config) == 80, "layout.rs");
+_Static_assert(sizeof(struct remuda_shared) == 120, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, r) ==
 		       __builtin_offsetof(struct remuda_flow, event) + 56,
 	       "a report is contiguous");

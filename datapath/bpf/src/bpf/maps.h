@@ -37,8 +37,8 @@ struct {
 
 /* The flows' descriptions. The kernel side writes one when its flow starts, and updates window and
  * round-trip times until the flow has a program. When a lifecycle event is lost, the agent reads
- * from this map which flows are live. The side that ends a flow sets the generation to 0, once: the
- * kernel side, or the agent for a flow that ended under another algorithm.
+ * from this map which flows are live. admission.h sets the generation to 0, once, when the
+ * flow ends.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -49,14 +49,43 @@ struct {
 } remuda_infos SEC(".maps");
 
 /* Slots that have had a flow and are free. Slots from slots_used (struct remuda_shared) on have
- * never had a flow, so this queue starts empty. The side that ends a flow, kernel or agent, puts
- * the flow's slot here.
+ * never had a flow, so this queue starts empty. admission.h puts the slot of a flow that has ended
+ * here.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 1);
 	__type(value, u32);
 } remuda_free SEC(".maps");
+
+/* How many slots each user and each cgroup has. An account is here while it has a slot, so the map
+ * needs at most two entries a slot.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct remuda_account);
+	__type(value, u32);
+} remuda_accounts SEC(".maps");
+
+/* Users with flags, by uid. The agent writes this map before it registers the name. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, REMUDA_USERS);
+	__type(key, u32);
+	__type(value, u32);
+} remuda_users SEC(".maps");
+
+/* How many sockets were refused, by user, cgroup and reason. When the map is full, the entry that
+ * was not counted up for longest makes room.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, REMUDA_REFUSALS);
+	__type(key, struct remuda_refusal);
+	__type(value, u64);
+} remuda_refusals SEC(".maps");
 
 /* Compiled programs, written by the agent. When the agent dies, the kernel empties this map: every
  * tail call then fails, and the flows run their fallback.
@@ -99,6 +128,9 @@ struct {
 
 const volatile struct remuda_config config SEC(".rodata.config");
 
+/* A value of remuda_flow.native: a former agent had the flow, and its init has not run yet. */
+#define FLOW_IS_ADOPTED 2
+
 /* A flow's private words in its socket, which need no map look-up */
 #define PRIV(sk) (inet_csk(sk)->icsk_ca_priv)
 enum remuda_priv {
@@ -107,6 +139,7 @@ enum remuda_priv {
 	PRIV_SEQ = 2,     /* seq of the slot when the flow last took its words */
 	PRIV_FALLBACK = 3,
 	PRIV_FIRST_PROGRAM = 4, /* measures the flow until the agent names another; 0: none */
+	PRIV_REFUSED = 5,	/* it is no flow, and leaves for the kernel's algorithm */
 };
 
 static __always_inline struct remuda_shared *shared(void)
@@ -142,16 +175,6 @@ static __always_inline struct remuda_slot *slot_of(u32 sid)
 	u32 slot = slot_index(sid);
 
 	return bpf_map_lookup_elem(&remuda_slots, &slot);
-}
-
-/* Gives a flow's slot back, unless the agent has already done so. */
-static __always_inline void give_slot_back(u32 sid)
-{
-	u32 index = slot_index(sid), generation = slot_generation(sid);
-	struct remuda_flow_info *info = bpf_map_lookup_elem(&remuda_infos, &index);
-
-	if (info && __sync_val_compare_and_swap(&info->generation, generation, 0) == generation)
-		bpf_map_push_elem(&remuda_free, &index, 0);
 }
 
 /* Whether the flow still has its slot. */

@@ -10,6 +10,7 @@
 #include "kernel_types.h"
 #include "layout.h"
 #include "maps.h"
+#include "admission.h"
 #include "destinations.h"
 #include "fallback.h"
 #include "idle.h"
@@ -55,32 +56,41 @@ static __always_inline void describe(struct remuda_flow_info *info, struct sock 
 	info->cookie = c->skc_cookie.counter;
 }
 
-/* Takes a free slot, gives it a new generation, and returns the sid; 0 if the table is full. */
-static __always_inline u32 take_free_slot(struct sock *sk, u64 now_ns)
+/* Gives a socket a free slot with a new generation. Returns the sid; 0 if the socket is refused. */
+static __always_inline u32 admit(struct sock *sk, bool is_adopted, u64 now_ns)
 {
+	struct remuda_owner owner = {};
 	struct remuda_flow_info *info;
 	struct remuda_slot *slot;
 	struct remuda_shared *s = shared();
-	u32 index = config.flows_max, generation;
+	u32 index, generation, reason;
 
 	if (!s)
 		return 0;
-	/* Slots that never had a flow are used first, so that a slot rests between two flows. */
-	if (s->slots_used < config.flows_max)
-		index = __sync_fetch_and_add(&s->slots_used, 1);
-	if (index >= config.flows_max && bpf_map_pop_elem(&remuda_free, &index)) {
-		__sync_fetch_and_add(&s->table_full, 1);
+	describe_owner(&owner, sk);
+	reason = take_quota(&owner, s, is_adopted);
+	if (!reason) {
+		index = pop_slot(s);
+		if (index >= config.flows_max) {
+			give_quota_back(&owner);
+			reason = REMUDA_FULL;
+		}
+	}
+	if (reason) {
+		refuse(sk, &owner, reason, s);
 		return 0;
 	}
 	slot = bpf_map_lookup_elem(&remuda_slots, &index);
 	info = bpf_map_lookup_elem(&remuda_infos, &index);
 	if (!slot || !info)
 		return 0;
+	__sync_fetch_and_add(&s->slots_live, 1);
 	/* The generation counts on where the slot's last flow left it, and is never 0 in a sid. */
 	generation = (slot->generation + 1) & ((1U << (32 - REMUDA_SLOT_BITS)) - 1);
 	if (!generation)
 		generation = 1;
 	describe(info, sk, now_ns);
+	info->owner = owner;
 	slot->flags = 0;
 	slot->applied_seq = slot->seq;
 	slot->in_fallback = 0;
@@ -114,22 +124,33 @@ void BPF_PROG(remuda_init, struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	u64 now_ns = bpf_ktime_get_ns();
 	struct remuda_flow *f;
+	bool is_adopted;
 	u32 sid;
 
 	if (moved_to_live_ops(sk))
 		return;
-	for (int i = 0; i <= PRIV_FIRST_PROGRAM; i++)
+	for (int i = 0; i <= PRIV_REFUSED; i++)
 		PRIV(sk)[i] = 0;
-	f = bpf_sk_storage_get(&remuda_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!f || come_back(sk, f))
+	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
+	if (f && come_back(sk, f))
 		return;
+	is_adopted = f && f->native == FLOW_IS_ADOPTED;
+	if (is_adopted)
+		f->native = 0;
+	sid = admit(sk, is_adopted, now_ns);
+	if (!sid)
+		return;
+	f = bpf_sk_storage_get(&remuda_flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!f) {
+		give_slot_back(sid);
+		return;
+	}
 	__builtin_memset(f, 0, __builtin_offsetof(struct remuda_flow, r));
 	note_totals(&f->tcp, tp);
-	begin_as_remembered(sk, now_ns);
-	sid = take_free_slot(sk, now_ns);
+	begin_as_remembered(sk, sid, now_ns);
 	PRIV(sk)[PRIV_SID] = sid;
 	f->sid = sid;
-	emit(sk, sid ? REMUDA_CREATED : REMUDA_TABLE_FULL, now_ns);
+	emit(sk, REMUDA_CREATED, now_ns);
 }
 
 SEC("struct_ops")
@@ -225,6 +246,8 @@ void BPF_PROG(remuda_cong_control, struct sock *sk, u32 ack, int flag,
 			return;
 		bpf_tail_call(ctx, &remuda_programs, (u32)PRIV(sk)[PRIV_PROGRAM]);
 	}
+	if (!sid && PRIV(sk)[PRIV_REFUSED] && leave_for_native(sk))
+		return;
 	/* A flow that never had a program also runs Reno, but does not count as in fallback. */
 	if (!PRIV(sk)[PRIV_FALLBACK] && PRIV(sk)[PRIV_PROGRAM])
 		enter_fallback(sk, now_ns);

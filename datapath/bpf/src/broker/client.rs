@@ -104,6 +104,13 @@ impl Client {
         Ok((packet, fds))
     }
 
+    /// Sends a request that has no reply. Without a broker, or without room, it is left out.
+    fn tell(&self, request: &Request<'_>) {
+        if !self.is_lost {
+            let _ = frame::send(self.socket.as_fd(), &request.encode(), &[]);
+        }
+    }
+
     fn answered(
         &mut self,
         request: &Request<'_>,
@@ -164,12 +171,14 @@ impl Privileges for Client {
     }
 
     fn recall(&mut self, namespaces: &HashSet<u32>, _now_ns: u64) -> Result<(), Error> {
-        if self.is_lost {
-            return Ok(()); // the flows wait for the next broker
-        }
-        let packet = Request::Recall(namespaces.clone()).encode();
-        // A full socket means that the broker has many to do already; the next look asks again.
-        let _ = frame::send(self.socket.as_fd(), &packet, &[]);
+        // If the broker does not take it, the next look asks again.
+        self.tell(&Request::Recall(namespaces.clone()));
+        Ok(())
+    }
+
+    fn vacate(&mut self, sid: u32) -> Result<(), Error> {
+        // If the broker does not take it, the slot stays taken until the next broker comes.
+        self.tell(&Request::Vacate(sid));
         Ok(())
     }
 

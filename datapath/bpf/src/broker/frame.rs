@@ -29,6 +29,7 @@ const LOOKER: u8 = 2;
 const RECALL: u8 = 3;
 const CHECK_NATIVE: u8 = 4;
 const LET_GO: u8 = 5;
+const VACATE: u8 = 6;
 
 const DONE: u8 = 0;
 const REFUSED: u8 = 1;
@@ -46,6 +47,9 @@ pub enum Request<'a> {
     /// Change the algorithm of our flows in these network namespaces, as their slots say. There is
     /// no reply, so that the agent does not wait.
     Recall(HashSet<u32>),
+    /// Free the slot of a flow, by its sid, whose end the kernel side could not see. There is no
+    /// reply.
+    Vacate(u32),
     /// Check that the kernel has an algorithm, and load its module.
     CheckNative(&'a str),
     /// Give every flow back to the kernel's own algorithm, and unregister ours.
@@ -62,6 +66,7 @@ impl<'a> Request<'a> {
                 let inodes = namespaces.iter().take(NAMESPACES_MAX).copied();
                 [RECALL].into_iter().chain(inodes.flat_map(u32::to_ne_bytes)).collect()
             }
+            Self::Vacate(sid) => [&[VACATE][..], &sid.to_ne_bytes()].concat(),
             Self::CheckNative(name) => [&[CHECK_NATIVE], name.as_bytes()].concat(),
             Self::LetGo => vec![LET_GO],
         }
@@ -84,6 +89,10 @@ impl<'a> Request<'a> {
                     return Err(format!("a recall names at most {NAMESPACES_MAX} inode numbers"));
                 }
                 Ok(Self::Recall(inodes.iter().map(|inode| u32::from_ne_bytes(*inode)).collect()))
+            }
+            VACATE => {
+                let sid = rest.try_into().map_err(|_| "a sid has 4 bytes".to_owned())?;
+                Ok(Self::Vacate(u32::from_ne_bytes(sid)))
             }
             CHECK_NATIVE => {
                 let name = str::from_utf8(rest).ok().filter(|name| name.len() < NAME_BYTES);
@@ -214,6 +223,7 @@ mod tests {
             Request::Install(b"bytes"),
             Request::Looker,
             Request::Recall(HashSet::from([1, 2, u32::MAX])),
+            Request::Vacate(77),
             Request::CheckNative("cubic"),
             Request::LetGo,
         ] {
@@ -232,7 +242,8 @@ mod tests {
             (&many, "at most 4096"),
             (b"\x04a name of 16 letters", "too long"),
             (b"\x04\xff", "too long"),
-            (&[6][..], "no request of kind 6"),
+            (&[VACATE, 1, 2][..], "a sid has 4 bytes"),
+            (&[7][..], "no request of kind 7"),
         ] {
             let refused = Request::parse(packet).expect_err(rule);
             assert!(refused.contains(rule), "{refused}");

@@ -189,6 +189,11 @@ impl Broker {
                     notify(Notice::Refused(why));
                 }
             }
+            Ok(Request::Vacate(sid)) => {
+                if let Err(why) = self.held().and_then(|held| held.vacate(sid).map_err(text)) {
+                    notify(Notice::Refused(why));
+                }
+            }
             Ok(Request::CheckNative(name)) => {
                 let checked = self.held().and_then(|held| held.check_native(name).map_err(text));
                 self.answer(checked.map(|()| Vec::new()), &[], notify);

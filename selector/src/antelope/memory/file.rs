@@ -5,7 +5,7 @@
 //! between makes nothing older.
 
 use super::resume::Resume;
-use super::{ARMS_MAX, CWND_PKTS_MAX, Entry, Memory, MemoryConfig, Network};
+use super::{ARMS_MAX, CWND_PKTS_MAX, Entry, HOST_NETNS, Memory, MemoryConfig, Network, Route};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -37,6 +37,9 @@ pub enum Error {
 struct File {
     version: u32,
     saved_unix_s: u64,
+    /// The boot of the host in which the cookies of namespaces hold.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    boot: String,
     /// The least recently used first.
     destinations: Vec<Destination>,
 }
@@ -45,6 +48,12 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Destination {
     to: Network,
+    /// As [`super::Route::netns`].
+    #[serde(default, skip_serializing_if = "is_host")]
+    netns: u64,
+    /// The user whose flow added it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    uid: u32,
     idle_s: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     initial_cwnd_pkts: u32,
@@ -82,6 +91,11 @@ fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_host(netns: &u64) -> bool {
+    *netns == HOST_NETNS
+}
+
 fn rule_broken_by(it: &Destination) -> Option<&'static str> {
     let weight_fits = |weight: &f64| (0.0..=WEIGHT_MAX).contains(weight);
     let mut names: Vec<&str> = it.weights.iter().map(|(name, _)| name.as_str()).collect();
@@ -108,15 +122,18 @@ fn rule_broken_by(it: &Destination) -> Option<&'static str> {
 impl Memory {
     /// As a file keeps it, at `now_s` of the memory's clock and `now_unix_s` of the wall clock.
     pub fn to_json(&self, now_s: u64, now_unix_s: u64) -> String {
-        let destination = |(to, entry): (&Network, &Entry)| Destination {
-            to: *to,
+        let destination = |(route, entry): (&Route, &Entry)| Destination {
+            to: route.network,
+            netns: route.netns,
+            uid: entry.uid,
             idle_s: self.idle_s(entry, now_s),
             initial_cwnd_pkts: entry.initial_cwnd_pkts,
             resume: Kept::of(&entry.resume, self.ttl_s, now_s),
             weights: entry.weights.to_vec(),
         };
+        let boot = self.boot.to_string();
         let destinations = self.entries.iter().rev().map(destination).collect();
-        let file = File { version: VERSION, saved_unix_s: now_unix_s, destinations };
+        let file = File { version: VERSION, saved_unix_s: now_unix_s, boot, destinations };
         serde_json::to_string(&file).expect("it is plain data")
     }
 
@@ -134,13 +151,14 @@ impl Memory {
             return refuse(format!("version = {}", file.version), "it must be 1");
         }
         let mut memory = Self::new(config);
+        memory.boot = file.boot.into();
         let since_s = now_unix_s.saturating_sub(file.saved_unix_s);
         let mut seen = std::collections::HashSet::new();
         for it in file.destinations {
             if let Some(rule) = rule_broken_by(&it) {
                 return refuse(it.to.to_string(), rule);
             }
-            if !seen.insert(it.to) {
+            if !seen.insert((it.netns, it.to)) {
                 return refuse(it.to.to_string(), "a destination must be there once");
             }
             let Some(left_s) = config.ttl_s.checked_sub(it.idle_s.saturating_add(since_s)) else {
@@ -150,11 +168,12 @@ impl Memory {
             let resume = |kept: Kept| Some(kept.resume(now_s.saturating_add(known_s(kept)?)));
             let entry = Entry {
                 until_s: now_s.saturating_add(left_s),
+                uid: it.uid,
                 initial_cwnd_pkts: it.initial_cwnd_pkts,
                 resume: it.resume.and_then(resume).unwrap_or_default(),
                 weights: Arc::new(it.weights),
             };
-            memory.entries.put(it.to, entry);
+            memory.put(Route { netns: it.netns, network: it.to }, entry, now_s);
         }
         Ok(memory)
     }
@@ -164,6 +183,7 @@ impl Memory {
 mod tests {
     use super::super::Carried;
     use super::*;
+    use core::net::IpAddr;
     use proptest::prelude::*;
     use remuda_algorithms::units::Bytes;
     use std::time::Duration;
@@ -178,12 +198,12 @@ mod tests {
 
     fn known() -> Memory {
         let mut memory = Memory::new(&config());
-        memory.note("192.0.2.7".parse().unwrap(), "bbr", 0.7, 100);
-        memory.note("2001:db8::1".parse().unwrap(), "copa", 0.1 + 0.2, 101);
+        memory.note("192.0.2.7".parse::<IpAddr>().unwrap(), "bbr", 0.7, 100);
+        memory.note("2001:db8::1".parse::<IpAddr>().unwrap(), "copa", 0.1 + 0.2, 101);
         memory.set_initial_cwnd("192.0.2.0/24".parse().unwrap(), 40, 101).unwrap();
         let (bdp, rtt) = (Bytes(200_500), Duration::from_millis(40));
         let carried = Carried { bdp, rtt, is_least: false };
-        memory.note_carried("2001:db8::1".parse().unwrap(), carried, 105);
+        memory.note_carried("2001:db8::1".parse::<IpAddr>().unwrap(), carried, 105);
         memory
     }
 
@@ -193,7 +213,7 @@ mod tests {
         let mut again = parse(&text).unwrap();
         assert_eq!(again.to_json(7, 1_000), text);
         let of = |memory: &mut Memory, address: &str, now_s| {
-            memory.remembered(address.parse().unwrap(), now_s).map(|it| it.arm)
+            memory.remembered(address.parse::<IpAddr>().unwrap(), now_s).map(|it| it.arm)
         };
         assert_eq!(of(&mut again, "2001:db8::2", 7), Some("copa"));
         // Its network had been idle for 10 s when it was saved, and has 3600 s.
@@ -243,6 +263,8 @@ mod tests {
     fn a_destination_with_all_it_may_have_fits_its_bytes() {
         let it = Destination {
             to: Network::host("ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0".parse().unwrap()),
+            netns: u64::MAX,
+            uid: u32::MAX,
             idle_s: u64::MAX,
             initial_cwnd_pkts: CWND_PKTS_MAX,
             resume: Some(Kept {

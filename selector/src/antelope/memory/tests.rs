@@ -241,7 +241,8 @@ proptest! {
             prop_assert!(memory.len() <= 6);
             prop_assert!(memory.entries.iter().all(|(_, it)| it.weights.len() <= ARMS_MAX));
         }
-        let starts: Vec<(Network, RememberedStart)> = memory.starts(now_s).collect();
+        let starts = memory.starts(now_s).map(|(route, start)| (route.network, start));
+        let starts: Vec<(Network, RememberedStart)> = starts.collect();
         for (network, beginning) in starts {
             if network.is_host() {
                 let recalled = memory.remembered(network.address(), now_s).map(|it| it.arm);
@@ -249,4 +250,82 @@ proptest! {
             }
         }
     }
+}
+
+/// A flow of that user, in that namespace.
+fn remote(address: &str, netns: u64, uid: u32) -> Remote {
+    Remote { netns, uid, ..Remote::from(at(address)) }
+}
+
+#[test]
+fn what_one_namespace_taught_holds_for_no_other() {
+    let mut memory = memory();
+    assert!(memory.note(remote("192.0.2.7", 5, 0), "bbr", 1.0, 100));
+    let mut arm = |to: Remote| memory.remembered(to, 100).map(|it| it.arm);
+    assert_eq!(arm(remote("192.0.2.7", 5, 0)), Some("bbr"));
+    assert_eq!(arm(remote("192.0.2.9", 5, 0)), Some("bbr"), "its network");
+    assert_eq!(arm(remote("192.0.2.7", 6, 0)), None, "another namespace");
+    assert_eq!(arm(at("192.0.2.7").into()), None, "nor the host's own");
+    assert_eq!(memory.start(at("192.0.2.7"), 100), RememberedStart::default());
+    let starts: Vec<u64> = memory.starts(100).map(|(route, _)| route.netns).collect();
+    assert_eq!(starts, [5, 5]);
+}
+
+#[test]
+fn what_the_host_knows_holds_for_its_namespaces_until_they_know_better() {
+    let mut memory = memory();
+    assert!(memory.note(at("192.0.2.7"), "bbr", 1.0, 100));
+    let of_user = Remote { follows_host: false, ..remote("192.0.2.7", 7, 1_000) };
+    let arm = |memory: &mut Memory, to| memory.remembered(to, 100).map(|it| it.arm);
+    assert_eq!(arm(&mut memory, remote("192.0.2.7", 5, 0)), Some("bbr"));
+    assert_eq!(arm(&mut memory, of_user), None, "a namespace that a user has made");
+    assert!(memory.note(remote("192.0.2.7", 5, 0), "copa", 1.0, 100));
+    assert_eq!(arm(&mut memory, remote("192.0.2.7", 5, 0)), Some("copa"));
+    assert_eq!(arm(&mut memory, remote("192.0.2.7", 6, 0)), Some("bbr"));
+    assert_eq!(memory.forget(&"192.0.2.0/24".parse().unwrap()), 4, "in every namespace");
+}
+
+#[test]
+fn another_boot_forgets_the_namespaces_and_keeps_the_host() {
+    let mut memory = memory();
+    memory.begin_boot("one");
+    memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
+    memory.note(remote("192.0.2.7", 5, 1_000), "copa", 1.0, 100);
+    let text = memory.to_json(100, 1_000);
+    let again = |boot: &str| {
+        let mut again = Memory::parse(&text, &MemoryConfig::default(), 100, 1_000).unwrap();
+        again.begin_boot(boot);
+        again.rows(100).iter().map(|row| (row.netns, row.uid)).collect::<Vec<_>>()
+    };
+    assert_eq!(again("one"), [(5, 1_000), (5, 1_000), (0, 0), (0, 0)]);
+    assert_eq!(again("two"), [(0, 0), (0, 0)]);
+}
+
+#[test]
+fn a_user_adds_a_bounded_number_of_entries_and_root_any() {
+    let config = MemoryConfig { user_entries_max: 4, ..MemoryConfig::default() };
+    let mut memory = Memory::new(&config);
+    let note = |memory: &mut Memory, uid, net: u8| {
+        memory.note(remote(&format!("10.0.{net}.1"), 0, uid), "bbr", 1.0, 100)
+    };
+    let taken: Vec<bool> = (0..4).map(|net| note(&mut memory, 1_000, net)).collect();
+    assert_eq!(taken, [true, true, false, false]);
+    assert!(note(&mut memory, 1_000, 0), "what is known may be confirmed");
+    assert!(note(&mut memory, 1_001, 2) && note(&mut memory, 1_000, 2), "by another user");
+    assert!((10..20).all(|net| note(&mut memory, 0, net)));
+    memory.forget(&"10.0.0.0/24".parse().unwrap());
+    assert!(note(&mut memory, 1_000, 5), "what is forgotten makes room");
+    assert!(!note(&mut memory, 1_000, 6));
+}
+
+#[test]
+fn entries_that_are_pushed_out_make_room_for_their_user() {
+    let config = MemoryConfig { entries_max: 2, user_entries_max: 2, ..MemoryConfig::default() };
+    let mut memory = Memory::new(&config);
+    assert!(memory.note(remote("10.0.0.1", 0, 1_000), "bbr", 1.0, 100));
+    assert!(!memory.note(remote("10.0.1.1", 0, 1_000), "bbr", 1.0, 100));
+    for net in 2..4 {
+        memory.note(at(&format!("10.0.{net}.1")), "bbr", 1.0, 100);
+    }
+    assert!(memory.note(remote("10.0.1.1", 0, 1_000), "bbr", 1.0, 100));
 }
