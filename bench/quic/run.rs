@@ -166,7 +166,8 @@ fn serve(
         }
     };
     let folder = folder.to_owned();
-    let serve = Serve { folder, listen: address, controller, run_dir: run_dir.to_owned() };
+    let run_dir = run_dir.to_owned();
+    let serve = Serve { folder, listen: address, controller, run_dir, user: None };
     let server = Server::bind(&serve, |_| ())?;
     let pin = server.fingerprint();
     let thread = Some(thread::spawn(move || server.run(stopped)));

@@ -70,6 +70,8 @@ impl Server {
         let address = format!("{}:{PORT}", testbed.server().ipv4());
         let mut command = testbed.server().command(&args.remuda);
         command.arg("quic-serve").arg(files).args(["--listen", &address, "--run-dir"]).arg(run_dir);
+        // The agent of the run is root's, and it hears no other user.
+        command.args(["--user", "root"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let out = child.stdout.take().ok_or("quic-serve has no output")?;

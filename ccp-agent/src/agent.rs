@@ -12,7 +12,7 @@ use crate::memory::Keeper;
 use crate::run_dir::{self, RunDir};
 use crate::run_loop::RunLoop;
 use crate::samples::SampleKeeper;
-use crate::{Error, Setup, application, clock, control, nofile, programs, service};
+use crate::{Error, Setup, application, clock, control, nofile, programs, reload, service};
 use remuda_bpf::{Datapath, Plan, Settings, Started};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs;
@@ -48,7 +48,8 @@ pub fn run_until(
     let host = Arc::new(Mutex::new(Host::new(setup.clone(), Box::new(log))));
     let keeper = Keeper::start(&config, &host);
     let samples = SampleKeeper::start(&config, &host);
-    let unix = UnixEnd::bind(&run_dir::datapath_socket(run_dir.path()))?;
+    let socket = run_dir::datapath_socket(run_dir.path());
+    let unix = UnixEnd::bind_for(&socket, &config.agent.datapath_users)?;
     let bpf = open_bpf(&config, &host)?;
     let sockets = bpf.as_ref().map(BpfEnd::sockets);
     let module = config.agent.module.then(|| ModuleEnd::new(Path::new(DEVICE)));
@@ -61,6 +62,7 @@ pub fn run_until(
     let _applications = applications
         .map(|path| application::serve(path?, Arc::clone(&host), sockets))
         .transpose()?;
+    let _reloader = reload::start(&setup, &host)?;
     lock(&host).record(&Event::Started {
         version: env!("CARGO_PKG_VERSION"),
         default: config.agent.default.clone(),

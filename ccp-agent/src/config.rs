@@ -109,6 +109,11 @@ pub struct AgentConfig {
     /// whenever the module is loaded. Any local user may send to its netlink group; the agent takes
     /// messages of the kernel alone.
     pub netlink: bool,
+    /// Users, by name or number, whose processes may be datapaths too, such as a QUIC server that
+    /// is not root. Each gets a directory beside run_dir, with a dot and the user's number appended
+    /// to its name, to give as --run-dir. Others than root and the agent's own user are not heard
+    /// without this.
+    pub datapath_users: Vec<String>,
     /// Let applications of any user set the preference of their own sockets.
     pub applications: bool,
     /// The socket for them, in a directory that any user can enter. Without it: the path of run_dir
@@ -140,6 +145,7 @@ impl Default for AgentConfig {
             flows_max: 8_192,
             module: true,
             netlink: false,
+            datapath_users: Vec::new(),
             applications: true,
             application_socket: None,
             event_log_bytes_max: 64 << 20,

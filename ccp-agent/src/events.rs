@@ -37,6 +37,15 @@ pub enum Event {
     Adopted {
         flows: u64,
     },
+    /// SIGHUP: these keys of the configuration have changed, and these wait for a restart.
+    Reloaded {
+        changed: Vec<String>,
+        waits: Vec<String>,
+    },
+    /// SIGHUP: the configuration stays as it was.
+    ReloadRefused {
+        reason: String,
+    },
     /// A former agent had left `name` as the host's default algorithm; `to` replaces it.
     DefaultMended {
         to: String,

@@ -33,6 +33,7 @@ mod nofile;
 pub mod online;
 pub mod prefer;
 pub mod programs;
+pub mod reload;
 pub mod run_dir;
 pub mod run_loop;
 pub mod samples;

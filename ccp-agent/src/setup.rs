@@ -13,13 +13,15 @@ use remuda_selector::linucb;
 use remuda_selector::linucb::prior::{self, Prior};
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A clone has its own configuration, and shares the tables, the models and the authors.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     pub config: Config,
+    /// The file that the configuration was read from, for SIGHUP.
+    pub file: Option<PathBuf>,
     /// Tables and models, by name.
     pub loaded: Loaded,
     /// Arms that run in other processes; they can appear and disappear at any time.

@@ -68,6 +68,7 @@ impl AgentArgs {
             None => Config::default(),
         };
         let mut setup = Setup::from(config);
+        setup.file = self.config.clone();
         congalg::join(&setup.authors, congalg::Served::Agent)?;
         let authors = setup.authors.clone();
         let of_kind = |name, kind| of_kind(name, kind, &authors);

@@ -1,5 +1,6 @@
 //! `remuda flows` and `remuda set`
 
+use crate::output::clear_screen;
 use crate::table::{figure, table};
 use crate::{Failure, RunDirArgs, why};
 use ccp_agent::control::{Answer, Request, ask};
@@ -28,9 +29,6 @@ pub struct FlowsArgs {
     #[arg(long)]
     json: bool,
 }
-
-/// Clears the screen and moves the cursor to the upper left corner.
-const CLEAR: &str = "\x1b[2J\x1b[H";
 
 const COLUMNS: [&str; 12] = [
     "flow",
@@ -120,7 +118,7 @@ impl FlowsArgs {
         loop {
             let rows = self.fetch()?;
             if !self.json {
-                print!("{CLEAR}");
+                clear_screen();
             }
             self.show(&rows)?;
             std::thread::sleep(Duration::from_secs_f64(self.interval_s));

@@ -148,16 +148,20 @@ type Failure = Box<dyn std::error::Error>;
 pub fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter);
+    // Without colours: the writer shows control characters as text.
+    log.with_ansi(false).with_writer(|| output::VisibleStderr).init();
     let parsed = || Ok(run(Cli::try_parse_from(arguments())?.command));
     output::ending(ExitCode::FAILURE, || parsed().unwrap_or_else(|error| explain(&error)))
 }
 
 /// Prints the error in the arguments; or the help or the version, which are no errors.
 fn explain(error: &clap::Error) -> ExitCode {
-    let done = error.print();
-    if !error.use_stderr() {
-        output::printed(done);
+    if error.use_stderr() {
+        // The error repeats arguments, which may come from a peer.
+        eprint!("{}", error.render());
+    } else {
+        output::printed(error.print());
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX))
 }

@@ -6,7 +6,12 @@
 //! that agents, authors' processes and locks end properly.
 //!
 //! It also replaces `eprintln!` and `eprint!`: a closed standard error does not end the command.
+//!
+//! All of them print control characters as JSON escapes them (see [`visible`]): names of
+//! algorithms, datapaths and files come from peers, and could otherwise rewrite what the terminal
+//! shows, or make it send keys. JSON that a command prints keeps its meaning.
 
+use std::borrow::Cow;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write, stderr, stdout};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -36,10 +41,59 @@ struct Unwritable(io::Error);
 pub fn print(text: Arguments<'_>) {
     let write = || {
         let mut out = stdout().lock();
-        out.write_fmt(text)?;
+        out.write_all(visible(&text.to_string()).as_bytes())?;
         out.flush()
     };
     printed(write());
+}
+
+/// Empties the terminal, and moves the cursor to its upper left corner.
+pub fn clear_screen() {
+    let write = || stdout().lock().write_all(b"\x1b[2J\x1b[H");
+    printed(write());
+}
+
+/// The text with every control character but newline and tab, and every character that changes the
+/// direction of text, as JSON escapes it: `\u001b`.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    escaped(text, |letter| is_control(letter) && !matches!(letter, '\n' | '\t'))
+}
+
+/// The same for a name, which has one line: newlines and tabs are escaped too.
+pub fn visible_name(name: &str) -> Cow<'_, str> {
+    escaped(name, is_control)
+}
+
+fn is_control(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(letter, '\u{2066}'..='\u{2069}')
+}
+
+fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let one = |letter: char| match letter {
+        letter if is_hidden(letter) => format!("\\u{:04x}", u32::from(letter)),
+        letter => letter.to_string(),
+    };
+    Cow::Owned(text.chars().map(one).collect())
+}
+
+/// Standard error for the events of `tracing`, with control characters escaped.
+pub struct VisibleStderr;
+
+impl Write for VisibleStderr {
+    /// `tracing` writes each event whole.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        stderr().write_all(visible(&String::from_utf8_lossy(event)).as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        stderr().flush()
+    }
 }
 
 /// Ends the command if output that another function has printed could not be written.
@@ -52,7 +106,7 @@ pub fn printed(done: io::Result<()>) {
 /// Implements `eprint!`.
 pub fn eprint(text: Arguments<'_>) {
     // This error cannot be reported anywhere.
-    let _ = stderr().lock().write_fmt(text);
+    let _ = stderr().lock().write_all(visible(&text.to_string()).as_bytes());
 }
 
 /// Runs a command. Returns `unwritable` if its output cannot be written.
@@ -79,5 +133,29 @@ fn end_with_reader() {
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::raise(libc::SIGPIPE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown_as_json_escapes_them() {
+        for (text, want) in [
+            ("a\tb\nc", "a\tb\nc"),
+            ("\x1b[2J\x07", "\\u001b[2J\\u0007"),
+            ("a\rb\x08\x7f\0", "a\\u000db\\u0008\\u007f\\u0000"),
+            // The control sequence introducer in one character.
+            ("\u{9b}2J", "\\u009b2J"),
+            ("abc\u{202e}fdp.exe\u{2066}", "abc\\u202efdp.exe\\u2066"),
+            ("größer → 漢字", "größer → 漢字"),
+        ] {
+            assert_eq!(visible(text), want, "{text:?}");
+        }
+        assert_eq!(visible_name("a\n\tb"), "a\\u000a\\u0009b");
+        let json = serde_json::to_string("\x1b\x7f\u{9b}\n").expect("it is a text");
+        let back: String = serde_json::from_str(&visible(&json)).expect("it is still JSON");
+        assert_eq!(back, "\x1b\x7f\u{9b}\n");
     }
 }

@@ -1,10 +1,11 @@
 //! `remuda quic-serve` and `remuda quic-get`
 
+use crate::output::visible_name;
 use crate::stop::stop_flag;
 use crate::{Failure, RunDirArgs};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use remuda_quic::transfer::{Controller, Fingerprint, Get, Serve, Served, Server, Target};
+use remuda_quic::transfer::{Controller, Fingerprint, Get, Serve, Served, Server, Target, User};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,9 +21,15 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 /// connections, and `remuda set` changes their arm like that of any other flow. Without an agent
 /// they run NewReno. The server makes a new certificate at each start; clients check it by the
 /// fingerprint that the server prints.
+///
+/// Started as root, the server binds its port, opens the folder, and then becomes the user
+/// `nobody`, or the one that --user names. That user must be able to read the files. An agent of
+/// root hears that user if agent.datapath_users lists it; give --run-dir the directory that the
+/// agent makes for the user, such as /run/remuda.65534.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// The folder to serve; nothing outside it is served, not even through links
+    /// The folder to serve; nothing outside it is served, not even through links, and absolute
+    /// links are refused wherever they lead (needs Linux 5.6)
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// Address and UDP port; port 0 chooses a free port
@@ -31,6 +38,10 @@ pub struct ServeArgs {
     /// The congestion control: the agent, or one of noq's algorithms for comparison
     #[arg(long, value_name = "NAME", default_value = "agent")]
     controller: ControllerArg,
+    /// The user that serves, once the port and the folder are open; root keeps root's rights
+    /// [default: nobody when started as root, else the user that starts it]
+    #[arg(long, value_name = "NAME|UID")]
+    user: Option<String>,
     #[command(flatten)]
     run_dir: RunDirArgs,
 }
@@ -57,7 +68,12 @@ impl From<ControllerArg> for Controller {
 
 impl ServeArgs {
     pub fn run(self) -> Result<(), Failure> {
+        let user = match self.user {
+            Some(user) => Some(User::find(&user)?),
+            None => User::default_of_process()?,
+        };
         let settings = Serve {
+            user,
             folder: self.folder,
             listen: self.listen,
             controller: self.controller.into(),
@@ -66,9 +82,7 @@ impl ServeArgs {
         let stop = stop_flag()?;
         let server = Server::bind(&settings, |served| eprintln!("{}", line(&served)))?;
         if server.datapath().is_some_and(|datapath| !datapath.has_agent()) {
-            let run_dir = settings.run_dir.display();
-            eprintln!("remuda: no agent in {run_dir}: connections run NewReno until one starts");
-            eprintln!("fix: remuda agent --run-dir {run_dir}");
+            say_no_agent(&settings);
         }
         println!("listening {}\npin {}", server.address(), server.fingerprint());
         server.run(stop);
@@ -76,8 +90,24 @@ impl ServeArgs {
     }
 }
 
+fn say_no_agent(settings: &Serve) {
+    let run_dir = settings.run_dir.display();
+    eprintln!("remuda: no agent in {run_dir}: connections run NewReno until one starts");
+    match settings.user.as_ref().filter(|user| !user.is_root()) {
+        None => eprintln!("fix: remuda agent --run-dir {run_dir}"),
+        Some(user) => {
+            let user = user.name();
+            eprintln!(
+                "fix: an agent that lists {user:?} in agent.datapath_users, and the directory that \
+                 it makes for this user as --run-dir; or --user root"
+            );
+        }
+    }
+}
+
 fn line(served: &Served) -> String {
     let Served { remote, file, elapsed, sent } = served;
+    let file = visible_name(file);
     match sent {
         Ok((bytes, sha256)) => {
             format!("{file} to {remote}: {}, sha256 {sha256}", amount(*bytes, *elapsed))
@@ -105,7 +135,8 @@ pub struct GetArgs {
     /// The fingerprint that the server has printed
     #[arg(long, value_name = "SHA256")]
     pin: Option<String>,
-    /// Fetch the file this many times at once, each over its own connection, and compare; for tests
+    /// Fetch the file this many times at once, each over its own connection, and compare; for
+    /// tests. quic-serve sends 64 files at once to a client, and a request waits at most 10 s
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     connections: u16,

@@ -90,3 +90,40 @@ fn what_nobody_can_read_of_errors_and_progress_ends_nothing() {
     assert_eq!(output.status.code(), Some(0));
     assert!(String::from_utf8(output.stdout).unwrap().contains("reno"));
 }
+
+/// Names come from peers and files: none may rewrite what a terminal shows.
+#[test]
+fn control_characters_of_names_are_printed_as_text() {
+    let folder = folder();
+    let hostile = "\u{1b}[2J\u{7}\u{9b}1A\rx";
+    let escaped = "\\u001b[2J\\u0007\\u009b1A\\u000dx";
+    let named =
+        |name: &str| SCENARIO.replace("'cubic'", &format!("'cubic'\nname = {}", toml_text(name)));
+    fs::write(folder.path().join("named.toml"), named(hostile)).unwrap();
+    let suite = SUITE.replace("name = 'a'", &format!("name = {}", toml_text(hostile)));
+    fs::write(folder.path().join("suite.toml"), suite).unwrap();
+    for line in [
+        format!("sim {hostile}"),
+        format!("graph {hostile}"),
+        format!("flows --run-dir {hostile}"),
+        format!("programs --text {hostile}"),
+        format!("{hostile}"),
+        format!("sim --{hostile}"),
+        "sim named.toml".to_owned(),
+        "matrix --suite suite.toml --arm reno --list".to_owned(),
+    ] {
+        let (output, said) = run(folder.path(), &line, Stdio::piped());
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &said;
+        let hidden: Vec<char> =
+            printed.chars().filter(|it| it.is_control() && !matches!(it, '\n' | '\t')).collect();
+        assert_eq!(hidden, [], "{line:?}: {printed:?}");
+        println!("{line:?}: {printed}");
+    }
+    let (_, said) = run(folder.path(), &format!("sim {hostile}"), Stdio::piped());
+    assert!(said.contains(escaped), "{said}");
+}
+
+fn toml_text(text: &str) -> String {
+    let letters = text.chars().map(|letter| format!("\\u{:04x}", u32::from(letter)));
+    format!("\"{}\"", letters.collect::<String>())
+}

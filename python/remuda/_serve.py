@@ -13,6 +13,7 @@ import inspect
 import ipaddress
 import json
 import math
+import numbers
 import os
 import re
 import runpy
@@ -43,6 +44,8 @@ HELLO, DECISION, FAILED = 1, 2, 3
 RESUME, MEASURE, CLOSE = 10, 11, 12
 
 FRAME_BYTES_MAX = 65_536
+REPORTED_MAX = 64
+"""The most exceptions of one file that are printed."""
 FAILED_BYTES_MAX = 16_384
 NONE = 2**64 - 1
 NONE32 = 2**32 - 1
@@ -170,23 +173,24 @@ def programs_of(arm: type[Controller]) -> list[Program]:
     return [Program("report", "", declared(arm.report), declared(arm.control))]
 
 
-ATTRIBUTES: dict[str, type] = {
-    "name": str,
-    "summary": str,
-    "report": str,
-    "control": str,
-    "rules": str,
-    "report_rule": str,
-    "reports_per_round": int,
+ATTRIBUTES: dict[str, tuple[type, str]] = {
+    "name": (str, "str"),
+    "summary": (str, "str"),
+    "report": (str, "str"),
+    "control": (str, "str"),
+    "rules": (str, "str"),
+    "report_rule": (str, "str"),
+    # NumPy's integers too.
+    "reports_per_round": (numbers.Integral, "int"),
 }
 
 
 def checked(arm: type[Controller]) -> type[Controller]:
     """Returns the arm. Fails if a class attribute has a wrong type."""
-    for name, kind in ATTRIBUTES.items():
+    for name, (kind, called) in ATTRIBUTES.items():
         value = getattr(arm, name)
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise Unfit(f"{arm.__name__}.{name} is {value!r}, not {kind.__name__}")
+            raise Unfit(f"{arm.__name__}.{name} is {value!r}, not {called}")
     return arm
 
 
@@ -217,7 +221,7 @@ def described(arm: type[Controller]) -> dict[str, Any]:
         "control": arm.control,
         "rules": arm.rules,
         "report_rule": arm.report_rule,
-        "reports_per_round": arm.reports_per_round,
+        "reports_per_round": int(arm.reports_per_round),
         "programs": [asdict(program) for program in programs_of(arm)],
     }
 
@@ -323,8 +327,12 @@ def measurement_of(frame: bytes, programs: list[Program]) -> tuple[int, Measurem
 
 
 def whole(value: Any, what: str) -> int:  # noqa: ANN401, as an author may return anything
-    """A number of bytes as an integer. The error for another value contains that value."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """A number of bytes as an integer. The error for another value contains that value.
+
+    NumPy's numbers of every width count as numbers, and its bools, like Python's, do not.
+    """
+    is_number = isinstance(value, int | float | numbers.Real) and not isinstance(value, bool)
+    if not is_number:
         raise TypeError(f"{what} is {value!r}, not a number")
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"{what} is {value!r}: it must be finite and not negative")
@@ -351,6 +359,7 @@ class Server:
         """Starts without flows."""
         self.arms = arms
         self.flows: dict[int, Flow] = {}
+        self.reported: set[tuple[object, ...]] = set()
 
     def answer(self, frame: bytes) -> bytes | None:
         """The answer to a frame; `None` if it needs no answer."""
@@ -362,9 +371,29 @@ class Server:
         try:
             decision = self.resume(frame) if kind == RESUME else self.measure(frame)
             return self.decided(number, seq, decision)
-        except (Exception, SystemExit):
-            self.flows.pop(number, None)
+        except (Exception, SystemExit) as error:
+            flow = self.flows.pop(number, None)
+            self.report(flow, error)
             return failed(number, traceback.format_exc())
+
+    def report(self, flow: Flow | None, error: BaseException) -> None:
+        """Prints an exception where the author sits: once for each line that raises it."""
+        frames = traceback.extract_tb(error.__traceback__)
+        place = (type(error), *((frame.filename, frame.lineno) for frame in frames[-1:]))
+        if place in self.reported or len(self.reported) >= REPORTED_MAX:
+            return
+        self.reported.add(place)
+        arm = "an arm" if flow is None else name_of(type(flow.controller))
+        text = "".join(traceback.format_exception(error))
+        # A closed standard error ends nothing.
+        with contextlib.suppress(OSError, ValueError):
+            print(
+                f"remuda: {arm} raised an exception, and reno drives its flow from here on "
+                f"(printed once, also if other flows meet it)\n{text}",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def resume(self, frame: bytes) -> Decision:
         """Starts a flow, or takes one over."""

@@ -19,9 +19,10 @@ Derive a class from `Controller`, which reacts to reports::
 Then `remuda sim SCENARIO --author halves.py --set 'flows.*.driver=halves'` runs it in the
 simulator, and `remuda run halves.py` on live flows. The algorithm runs in its own process: if it is
 slow, it delays only its own flows. An exception puts its flow into fallback, and the agent logs an
-event with the traceback.
+event with the traceback. The process prints each exception once, to standard error, and `remuda
+sim` ends with status 1.
 
-Units: bytes, bytes per second, seconds.
+Units: bytes, bytes per second, seconds. NumPy's numbers are as good as Python's.
 """
 
 from __future__ import annotations

@@ -56,6 +56,9 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
     An episode is truncated after `episode_steps`, or at its scenario's end. It terminates when a
     flow with `bytes` has delivered them. The same seed gives the same episodes.
 
+    An environment can be pickled, and copied by `copy.deepcopy`, at any moment: the copy repeats
+    the episode so far, and then returns the same observations for the same actions.
+
     Args:
         settings: the settings of the environment.
         render_mode: must be `None`.
@@ -103,6 +106,8 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
             The first observation, after three round trips at the first rate, and `info`.
         """
         is_first = self._np_random is None
+        if isinstance(seed, np.integer):
+            seed = int(seed)
         super().reset(seed=seed)
         if seed is None and is_first:
             seed = int(self.np_random.integers(2**63))
@@ -130,6 +135,20 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
             rule = "must be one finite number, of shape (1,)"
             raise ValueError(f"the action is {action!r}: {rule}") from error
         return observation, reward, terminated, truncated, info
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What `pickle` stores: how the episode was drawn, and its actions, for the native part."""
+        state = self.__dict__.copy()
+        del state["_env"], state["_step"]
+        return {**state, "_saved": self._env.save()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Repeats the episode of the environment that was pickled."""
+        saved = state["_saved"]
+        self.__dict__.update({name: state[name] for name in state if name != "_saved"})
+        self._env = _native.Env(self.settings.to_native())
+        self._env.restore(saved)
+        self._step = self._env.step
 
     @property
     def packets_sent(self) -> int:

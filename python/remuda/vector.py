@@ -34,6 +34,8 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
     `AutoresetMode.SAME_STEP` it also has `final_obs` and `final_info` of environments whose episode
     ended.
 
+    The environments can be pickled as a single one can. A copy has an array `out` of its own.
+
     Args:
         num_envs: the number of environments.
         settings: the settings of each environment.
@@ -78,7 +80,8 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.settings = CongestionSettings.of(settings, changes)
         mode = self.autoreset_mode.value
-        self._envs = _native.Envs(self.settings.to_native(), self.num_envs, int(threads), mode)
+        self._threads = int(threads)
+        self._envs = _native.Envs(self.settings.to_native(), self.num_envs, self._threads, mode)
         self.single_observation_space = observation_space(self.settings.history)
         self.single_action_space = action_space()
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
@@ -216,6 +219,20 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
         for column, name in enumerate(METRICS):
             infos["final_info"][name] = metrics[:, column]
             infos["final_info"][f"_{name}"] = over
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What `pickle` stores: the state of each environment, for the native part."""
+        state = self.__dict__.copy()
+        del state["_envs"]
+        return {**state, "_saved": self._envs.save()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Repeats the episodes of the environments that were pickled."""
+        saved = state["_saved"]
+        self.__dict__.update({name: state[name] for name in state if name != "_saved"})
+        mode = self.autoreset_mode.value
+        self._envs = _native.Envs(self.settings.to_native(), self.num_envs, self._threads, mode)
+        self._envs.restore(saved)
 
     @property
     def packets_sent(self) -> int:

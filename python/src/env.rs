@@ -100,10 +100,14 @@ pub struct Env {
     config: Arc<Config>,
     course: Course,
     rng: ChaCha8Rng,
+    /// The random state from which the episode was drawn.
+    drawn_from: ChaCha8Rng,
+    /// The actions of the episode so far.
+    actions: Vec<f32>,
     observer: Observer,
     episode: Option<Episode>,
     /// The packets of previous episodes.
-    packets_sent: u64,
+    packets_before: u64,
 }
 
 impl std::fmt::Debug for Env {
@@ -126,7 +130,9 @@ impl Env {
         // Reports what the engine refuses now, instead of at the first step.
         Simulation::new(&course.scenario)?;
         let rng = ChaCha8Rng::seed_from_u64(0);
-        Ok(Self { config, course, rng, observer, episode: None, packets_sent: 0 })
+        let (drawn_from, actions) = (rng.clone(), Vec::new());
+        let (episode, packets_before) = (None, 0);
+        Ok(Self { config, course, rng, drawn_from, actions, observer, episode, packets_before })
     }
 
     /// How many numbers an observation has.
@@ -140,6 +146,8 @@ impl Env {
         if let Some(seed) = seed {
             self.rng = ChaCha8Rng::seed_from_u64(seed);
         }
+        self.drawn_from.clone_from(&self.rng);
+        self.actions.clear();
         self.course.draw(&self.config, &mut self.rng);
         self.observer.restart(self.course.mss_bytes);
         let mut episode = Episode {
@@ -159,7 +167,7 @@ impl Env {
         for _ in 0..self.course.warm_up_steps {
             episode.advance(&self.course, self.config.control, &mut self.observer);
         }
-        self.packets_sent = self.packets_sent();
+        self.packets_before = self.packets_sent();
         self.episode = Some(episode);
         observation.copy_from_slice(self.observer.observation());
         Ok(())
@@ -178,6 +186,7 @@ impl Env {
         episode.decide(course, config.control);
         episode.advance(course, config.control, observer);
         episode.steps += 1;
+        self.actions.push(action);
         let terminated = course.bytes.is_some_and(|bytes| episode.delivered >= Bytes(bytes));
         let is_long = config.episode_steps.is_some_and(|steps| episode.steps >= steps);
         let next = episode.simulation.now() + course.step;
@@ -215,10 +224,24 @@ impl Env {
         ]
     }
 
+    /// The random state from which the episode was drawn, the packets of those before it, and its
+    /// actions so far; without an episode, the random state of the first, and no actions.
+    pub(crate) fn course_so_far(&self) -> (ChaCha8Rng, u64, Option<Vec<f32>>) {
+        match &self.episode {
+            Some(_) => (self.drawn_from.clone(), self.packets_before, Some(self.actions.clone())),
+            None => (self.rng.clone(), self.packets_before, None),
+        }
+    }
+
+    /// Ends the episode; the next is drawn from this random state.
+    pub(crate) fn start_over(&mut self, rng: ChaCha8Rng, packets_before: u64) {
+        (self.rng, self.packets_before, self.episode) = (rng, packets_before, None);
+    }
+
     /// Data packets that all flows of all episodes have sent.
     pub fn packets_sent(&self) -> u64 {
         let running = self.episode.as_ref().map_or(0, |it| it.simulation.packets_sent());
-        self.packets_sent + running
+        self.packets_before + running
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::config::Config;
 use crate::env::{Env, METRICS, Metrics, Step};
 use crate::error::{Error, hold_length};
+use crate::saved::Saved;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::fmt;
@@ -121,6 +122,25 @@ impl Envs {
     /// Data packets that all flows of all episodes have sent.
     pub fn packets_sent(&self) -> u64 {
         self.slots.iter().map(|slot| slot.env.packets_sent()).sum()
+    }
+
+    /// The state of each environment.
+    pub fn save(&self) -> Vec<Saved> {
+        self.slots.iter().map(|slot| slot.env.save(slot.is_over)).collect()
+    }
+
+    /// Repeats the episode of each environment. On an error the environments wait for a reset.
+    pub fn restore(&mut self, saved: &[Saved]) -> Result<(), Error> {
+        hold_length("saved", saved.len(), self.count())?;
+        let restore = |(index, (slot, saved)): (usize, (&mut Slot, &Saved))| {
+            (slot.last, slot.is_over) = (None, saved.is_over);
+            slot.env.restore(saved).map_err(|error| within(index, error))
+        };
+        match &self.pool {
+            None => self.slots.iter_mut().zip(saved).enumerate().try_for_each(restore),
+            Some(pool) => pool
+                .install(|| self.slots.par_iter_mut().zip(saved).enumerate().try_for_each(restore)),
+        }
     }
 
     /// Starts an episode in each environment where `mask` is not 0, from its seed if it has one.

@@ -28,6 +28,8 @@ pub enum Error {
     /// An action that is not finite.
     #[error("the action is {action}: must be a finite number")]
     Action { action: f32 },
+    #[error("the saved state is not that of an environment of this version of remuda")]
+    Saved,
     #[error("no episode runs: call reset() first, and again after one has ended")]
     Over,
     #[error("`{key}` has {found} values: must have {wanted}")]

@@ -23,9 +23,11 @@ pub mod observe;
 mod path;
 #[cfg(feature = "python")]
 mod python;
+mod saved;
 
 pub use config::{Config, Control, Paths, Range, Ranges, Weights};
 pub use env::{Env, METRICS, Metrics, Step};
 pub use envs::{Autoreset, Batch, Envs};
 pub use error::Error;
 pub use observe::{FEATURES, Feature};
+pub use saved::Saved;

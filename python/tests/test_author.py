@@ -41,13 +41,19 @@ def remuda(*arguments: str | Path, ok: bool = True) -> subprocess.CompletedProce
     return done
 
 
-def simulated(tmp_path: Path, file: Path, *settings: str, scenario: str = SCENARIO) -> dict:
-    """The results of the only run, as JSON."""
+def ran(
+    tmp_path: Path, file: Path, *settings: str, scenario: str = SCENARIO, ok: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """One run in the simulator, with its result as JSON on standard output."""
     path = tmp_path / "scenario.toml"
     path.write_text(scenario)
     sets = [part for setting in settings for part in ("--set", setting)]
-    done = remuda("sim", path, "--author", file, *sets, "--json", "--quiet")
-    return json.loads(done.stdout)
+    return remuda("sim", path, "--author", file, *sets, "--json", "--quiet", ok=ok)
+
+
+def simulated(tmp_path: Path, file: Path, *settings: str, scenario: str = SCENARIO) -> dict:
+    """The results of the only run, as JSON."""
+    return json.loads(ran(tmp_path, file, *settings, scenario=scenario).stdout)
 
 
 @pytest.mark.parametrize(
@@ -75,18 +81,82 @@ def test_an_exception_in_the_simulator_costs_a_fallback_and_is_said(tmp_path: Pa
     text = (EXAMPLES / "aimd.py").read_text().replace("Aimd", "Breaks")
     raises = "if now > 2: raise KeyError('two')\n        if (m.lost"
     file.write_text(text.replace("if (m.lost", raises))
-    result = simulated(tmp_path, file, "flows.*.driver=breaks")
-    (switch,) = result["flows"][0]["switches"]
-    assert (switch["from"], switch["to"]) == ("breaks", "reno")
-    assert "KeyError: 'two'" in switch["why"]
-    assert result["flows"][0]["goodput_mbit_per_sec"] > 15
+    settings = ["flows.*.driver=breaks", "flows.*.count=3"]
+    done = ran(tmp_path, file, *settings, ok=False)
+    assert done.returncode == 1
+    result = json.loads(done.stdout)
+    for flow in result["flows"]:
+        (switch,) = flow["switches"]
+        assert (switch["from"], switch["to"]) == ("breaks", "reno")
+        assert "KeyError: 'two'" in switch["why"]
+    assert sum(flow["goodput_mbit_per_sec"] for flow in result["flows"]) > 15
+    # Three flows met the exception; the author's process prints its traceback once.
+    assert done.stderr.count("Traceback") == 1
+    assert "remuda: breaks raised an exception" in done.stderr
+    assert f'File "{file}"' in done.stderr
+    assert "in 3 of 3 flows, an arm failed" in done.stderr
+
+
+NUMPY_ARM = """
+import numpy as np
+import remuda
+
+class Numbers(remuda.Controller):
+    control = "(factor 2)"
+    rules = "(when false (:= Cwnd factor))"
+    reports_per_round = np.int64(4)
+
+    def resume(self, path, now):
+        self.count = 0
+        return remuda.Decision(np.int64(path.cwnd), rate=np.float32(1e6))
+
+    def on_measurement(self, m, now):
+        self.count += 1
+        kinds = [np.int32, np.uint64, np.float32, np.float64, np.float16, int, float]
+        kind = kinds[self.count % len(kinds)]
+        return remuda.Decision(kind(28960), rate=None if self.count % 2 else np.int32(2_000_000))
+
+    def hand_off(self, path):
+        path.ssthresh = np.uint32(30_000)
+
+    def registers(self):
+        return {"factor": np.int16(7)}
+"""
+
+
+def test_numbers_of_numpy_are_as_good_as_pythons(tmp_path: Path) -> None:
+    file = tmp_path / "numbers_of_numpy.py"
+    file.write_text(NUMPY_ARM)
+    result = simulated(tmp_path, file, "flows.*.driver=numbers")
+    assert result["flows"][0]["switches"] == []
+    assert result["flows"][0]["delivered_bytes"] > 10**6
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        ("np.bool_(True)", "TypeError: Decision.cwnd is np.True_, not a number"),
+        ("np.float32('nan')", "ValueError: Decision.cwnd is np.float32(nan): it must be finite"),
+        ("np.int64(-1)", "ValueError: Decision.cwnd is np.int64(-1): it must be finite"),
+        ("np.array([30000.0])", "TypeError: Decision.cwnd is array([30000.]), not a number"),
+    ],
+)
+def test_what_is_no_number_of_bytes_is_refused_by_name(
+    tmp_path: Path, value: str, rule: str
+) -> None:
+    file = tmp_path / "numbers.py"
+    file.write_text(NUMPY_ARM.replace("kind(28960)", value))
+    done = ran(tmp_path, file, "flows.*.driver=numbers", ok=False)
+    assert rule in done.stderr, done.stderr
 
 
 def test_an_exception_in_resume_is_said_as_it_was(tmp_path: Path) -> None:
     file = tmp_path / "refuses.py"
     text = (EXAMPLES / "aimd.py").read_text().replace("Aimd", "Refuses")
     file.write_text(text.replace("self.mss = path.mss", "raise ValueError('not this path')"))
-    result = simulated(tmp_path, file, "flows.*.driver=refuses")
+    done = ran(tmp_path, file, "flows.*.driver=refuses", ok=False)
+    assert done.stderr.count("Traceback") == 1
+    result = json.loads(done.stdout)
     (switch,) = result["flows"][0]["switches"]
     assert (switch["from"], switch["to"]) == ("refuses", "reno")
     assert "ValueError: not this path" in switch["why"]

@@ -1,6 +1,7 @@
 """One environment."""
 
 import copy
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -228,3 +229,43 @@ def test_an_action_is_one_number(bad: Any) -> None:  # noqa: ANN401
     env.reset(seed=1)
     with pytest.raises(ValueError, match=r"the action is .*: must be one finite number"):
         env.step(bad)
+
+
+PICKLED = {**MAKERS, "plain": lambda: remuda.CongestionEnv(episode_steps=30)}
+
+
+@pytest.mark.parametrize("make", PICKLED.values(), ids=PICKLED.keys())
+@pytest.mark.parametrize("steps", [None, 0, 1, 17])
+def test_a_pickled_environment_goes_on_as_the_original(
+    make: Callable[[], gymnasium.Env[Any, Any]], steps: int | None
+) -> None:
+    env = make()
+    if steps is not None:
+        env.reset(seed=3)
+        for step in range(steps):
+            env.step(action(0.1 * (step % 5)))
+    copies = [pickle.loads(pickle.dumps(env)), copy.deepcopy(env)]
+    if steps is None:
+        for one in [env, *copies]:
+            one.reset(seed=5)
+    seen = [[one.step(action(0.3)) for _ in range(10)] for one in [env, *copies]]
+    # The rest of the episode, and the next one, drawn from the same random state.
+    for one, of in zip([env, *copies], seen, strict=True):
+        of += [one.reset(), *(one.step(action(-0.2)) for _ in range(10))]
+    assert same(seen[0], seen[1]) and same(seen[0], seen[2])
+    sent = [one.unwrapped.packets_sent for one in [env, *copies]]
+    assert sent[0] == sent[1] == sent[2] > 0
+
+
+def test_an_environment_is_pickled_where_its_episode_has_ended() -> None:
+    env = remuda.CongestionEnv(episode_steps=3)
+    play(env, 1)
+    other = pickle.loads(pickle.dumps(env))
+    with pytest.raises(RuntimeError, match="no episode runs"):
+        other.step(action(0))
+    assert same(play(env, None), play(other, None))
+
+
+def test_seeds_may_be_numbers_of_numpy() -> None:
+    env = remuda.CongestionEnv(episode_steps=3)
+    assert same(play(env, np.int64(5)), play(env, 5))  # type: ignore[arg-type]

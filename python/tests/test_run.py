@@ -188,3 +188,35 @@ def test_a_folder_of_several_runs_is_none_to_read(tmp_path: Path, scenario: dict
     pq.write_table(several, tmp_path / "flows.parquet")
     with pytest.raises(ValueError, match=r"`flows`: is of several runs; read one of the folders"):
         remuda.read(tmp_path)
+
+
+def test_a_dict_may_have_numbers_and_arrays_of_numpy() -> None:
+    plain = {
+        "duration_s": 2.0,
+        "seed": 3,
+        "links": {
+            "down": {
+                "rate_mbit_per_sec": 12.0,
+                "delay_ms": 20.5,
+                "queue": {"kind": "droptail", "limit_bdp": 1.0},
+                "rate_steps": [{"at_s": 1, "rate_mbit_per_sec": 6.0}],
+            },
+            "up": {"delay_ms": 20.0},
+        },
+        "flows": [{"driver": "cubic", "count": 2, "ecn": True, "route": ["down"], "back": ["up"]}],
+    }
+    table = copy.deepcopy(plain)
+    table["seed"] = np.uint32(3)
+    table["duration_s"] = np.float32(2.0)
+    down = table["links"]["down"]
+    down["rate_mbit_per_sec"] = np.int64(12)
+    down["delay_ms"] = np.float16(20.5)
+    down["rate_steps"][0].update(at_s=np.int32(1), rate_mbit_per_sec=np.float64(6))
+    table["flows"][0].update(driver=np.str_("cubic"), count=np.int8(2), ecn=np.bool_(True))
+    table["flows"][0]["route"] = np.array(["down"])
+    assert remuda.Scenario.from_dict(table) == remuda.Scenario.from_dict(plain)
+    assert remuda.run(table, seed=np.int64(5)) == remuda.run(plain, seed=5)
+    for bad in (np.datetime64("2020-01-01"), np.complex64(1j), np.array([[1, 2]])):
+        table["duration_s"] = bad
+        with pytest.raises(ValueError, match="duration_s"):
+            remuda.run(table)

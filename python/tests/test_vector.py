@@ -1,5 +1,6 @@
 """Many environments at once."""
 
+import pickle
 from typing import Any
 
 import gymnasium
@@ -202,3 +203,32 @@ def test_what_is_no_array_of_the_right_shape_is_refused() -> None:
     envs.reset(seed=1)
     with pytest.raises(ValueError, match=r"`actions` have shape \(1, 4\): must have"):
         envs.step(np.zeros((1, COUNT), np.float32))
+
+
+@pytest.mark.parametrize(
+    "mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED]
+)
+@pytest.mark.parametrize("steps", [0, 4, STEPS, STEPS + 1, 2 * STEPS + 3])
+def test_pickled_environments_go_on_as_the_originals(mode: AutoresetMode, steps: int) -> None:
+    if mode == AutoresetMode.DISABLED:
+        steps = min(steps, STEPS - 2)
+    envs = make(threads=2, autoreset_mode=mode)
+    envs.reset(seed=4)
+    for step in range(steps):
+        envs.step(actions(0.1 * step))
+    other = pickle.loads(pickle.dumps(envs))
+    more = 2 if mode == AutoresetMode.DISABLED else 2 * STEPS
+    for step in range(more):
+        assert_same(envs.step(actions(0.07 * step)), other.step(actions(0.07 * step)))
+    assert_same(envs.reset(), other.reset())
+    assert envs.packets_sent == other.packets_sent
+
+
+def test_a_copy_has_an_array_of_its_own_for_observations() -> None:
+    out = np.zeros((COUNT, 16), np.float32)
+    envs = make(out=out)
+    envs.reset(seed=1)
+    other = pickle.loads(pickle.dumps(envs))
+    before = out.copy()
+    other.step(actions())
+    assert np.array_equal(out, before)

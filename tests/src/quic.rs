@@ -16,12 +16,23 @@ pub struct Server {
 impl Server {
     /// Starts a server. `remuda` is the command, in the namespace where it should run. The server's
     /// log is `serve.log` in the folder that it serves.
-    pub fn start(
+    ///
+    /// The server keeps the user of the test: the folder and the run directory are private to that
+    /// user, and the agent hears no other.
+    pub fn start(remuda: Command, folder: &Path, settings: (&str, &str, &Path)) -> Self {
+        // SAFETY: no arguments, no failure.
+        let own = unsafe { libc::geteuid() };
+        Self::start_as(&own.to_string(), remuda, folder, settings)
+    }
+
+    /// Starts a server that becomes `user`.
+    pub fn start_as(
+        user: &str,
         mut remuda: Command,
         folder: &Path,
         (listen, controller, run_dir): (&str, &str, &Path),
     ) -> Self {
-        remuda.arg("quic-serve").arg(folder);
+        remuda.arg("quic-serve").arg(folder).args(["--user", user]);
         remuda.args(["--listen", listen, "--controller", controller, "--run-dir"]).arg(run_dir);
         remuda.stdout(Stdio::piped());
         remuda.stderr(File::create(folder.join("serve.log")).expect("a log"));
@@ -33,6 +44,10 @@ impl Server {
         };
         let (address, pin) = (word("listening"), word("pin"));
         Self { child, address, pin }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// The command that fetches a file of this server, made from the command `remuda`.

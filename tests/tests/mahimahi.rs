@@ -259,3 +259,67 @@ fn a_missing_trace_is_named_and_meters_are_warned_of() {
     assert!(said.contains("`up.trace`: none.trace") && said.contains("X display"), "{said}");
     assert!(!output.status.success() && output.stdout.is_empty());
 }
+
+/// Runs a script of `ip` and shells in a network namespace of its own.
+fn in_a_namespace(script: &str) -> Output {
+    let folder = folder();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new("unshare");
+    command.args(["--net", "bash", "-euc", script]).env("PATH", path).env_remove("MAHIMAHI_BASE");
+    command.current_dir(folder.path()).stdin(Stdio::null());
+    end(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// A host with addresses, routes or a gateway of 100.64.0.0/10 keeps them: a shell takes another
+/// block.
+#[test]
+fn a_shell_takes_a_block_that_the_host_does_not_use() {
+    if skip() {
+        return;
+    }
+    let _alone = exclusive();
+    const BASE: &str = "ip link set lo up; ip tuntap add d0 mode tun; ip link set d0 up";
+    const SHELL: &str = "mm-delay 1 bash -c 'echo $MAHIMAHI_BASE'";
+    for (set_up, want) in [
+        ("true", "100.64.0.1"),
+        ("ip addr add 100.64.7.7/16 dev d0", "100.65.0.1"),
+        // As Tailscale has them: an address without a subnet, and peers in a table of their own.
+        ("ip addr add 100.64.7.7/32 dev d0", "100.65.0.1"),
+        ("ip route add 100.64.9.9/32 dev d0 table 52", "100.65.0.1"),
+        ("ip addr add 100.64.0.5/12 dev d0", "100.80.0.1"),
+        // The whole range cannot be avoided, but the own address, the broadcast address and the
+        // gateway are.
+        ("ip addr add 100.64.0.5/10 dev d0", "100.65.0.1"),
+        (
+            "ip addr add 100.65.0.5/10 dev d0; ip route add default via 100.64.0.1 dev d0",
+            "100.66.0.1",
+        ),
+        ("ip addr add 192.168.1.1/24 dev d0; ip route add default dev d0", "100.64.0.1"),
+    ] {
+        let output = in_a_namespace(&format!("{BASE}; {set_up}; {SHELL}"));
+        assert_eq!(done(&output).trim(), want, "{set_up}");
+    }
+    // Side by side and nested within: the outer shell's own block is no reason to refuse.
+    let nested = "ip addr add 100.64.7.7/16 dev d0; mm-delay 1 mm-delay 1 mm-loss uplink 0 \
+                  mm-delay 1 bash -c 'ip -4 -o addr show remuda-in'";
+    let output = in_a_namespace(&format!("{BASE}; {nested}"));
+    assert!(done(&output).contains("inet 100.65.17.66/26"), "{output:?}");
+}
+
+#[test]
+fn a_host_that_uses_every_block_is_told_which_and_what_to_do() {
+    if skip() {
+        return;
+    }
+    let _alone = exclusive();
+    let output = in_a_namespace(
+        "ip tuntap add d0 mode tun; ip link set d0 up; ip addr add 10.0.0.1/24 dev d0
+         ip route add 100.64.0.0/11 dev d0; ip route add 100.96.0.0/11 dev d0
+         mm-delay 1 true",
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    for part in ["in 64 blocks, such as 100.64.0.0/11", "shells hold 0; remove such a route"] {
+        assert!(said.contains(part), "{said}");
+    }
+}

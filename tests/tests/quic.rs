@@ -5,7 +5,8 @@ use ccp_agent::host::Target;
 use nix::sys::signal::Signal;
 use remuda_tests::quic::{Server, file, same};
 use remuda_tests::{Place, binary, exclusive, wait_for};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -154,4 +155,124 @@ fn strangers_on_the_datapaths_socket_change_nothing() {
     let output = get.wait_with_output().expect("it ends");
     assert!(output.status.success() && same(&whole, &to), "{}", said(&output));
     agent.stop().expect("it ends");
+}
+
+/// Started as root, the server has no right of root left in any thread, and it serves. What that
+/// user cannot do is said at the start.
+#[test]
+fn root_is_given_up_once_the_socket_and_the_folder_are_open() {
+    if remuda_tests::skip() {
+        return;
+    }
+    let _one = exclusive();
+    let outer = tempfile::tempdir().expect("a folder");
+    // The folder is opened before root is given up, so only the folder itself must be open to
+    // others: the one around it stays private.
+    let folder = outer.path().join("served");
+    fs::create_dir(&folder).expect("a folder");
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).expect("chmod");
+    let whole = file(&folder, "whole", 100_000);
+    let closed = file(&folder, "closed", 10);
+    fs::set_permissions(&closed, Permissions::from_mode(0o600)).expect("chmod");
+    let settings = ("127.0.0.1:0", "cubic", outer.path());
+    let server = Server::start_as("nobody", remuda(), &folder, settings);
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("its threads");
+    let mut threads = 0;
+    for task in tasks.flatten() {
+        let status = fs::read_to_string(task.path().join("status")).expect("a thread");
+        let field = |key: &str| -> Vec<String> {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a field");
+            line.split_whitespace().map(str::to_owned).collect()
+        };
+        assert_eq!(field("Uid:"), ["65534"; 4], "{status}");
+        assert!(!field("Gid:").contains(&"0".to_owned()), "{status}");
+        assert!(!field("Groups:").contains(&"0".to_owned()), "{status}");
+        for set in ["CapPrm:", "CapEff:", "CapAmb:"] {
+            assert_eq!(field(set), ["0000000000000000"], "{status}");
+        }
+        threads += 1;
+    }
+    assert!(threads > 1, "the runtime has threads");
+    let to = outer.path().join("got");
+    let output = server.get(remuda(), "whole", &to).output().expect("it runs");
+    assert!(output.status.success() && same(&whole, &to), "{}", said(&output));
+    let output = server.get(remuda(), "closed", &to).output().expect("it runs");
+    assert!(said(&output).contains("cannot read the file"), "{}", said(&output));
+}
+
+#[test]
+fn a_server_that_cannot_serve_as_its_user_says_so_at_the_start() {
+    if remuda_tests::skip() {
+        return;
+    }
+    let _one = exclusive();
+    let place = Place::new();
+    let agent = agent(&place, "cubic");
+    let (private, open) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir());
+    let open = open.expect("a folder");
+    fs::set_permissions(open.path(), Permissions::from_mode(0o755)).expect("chmod");
+    let rows: [(&Path, &[&str], &str); 4] = [
+        (private.path(), &["--controller", "cubic"], "user nobody may not open files"),
+        (private.path(), &["--controller", "cubic", "--user", "no such"], "no such user"),
+        (open.path(), &[], "hears only root and its own user"),
+        (open.path(), &["--user", "nobody"], "fix: add \"nobody\" to agent.datapath_users"),
+    ];
+    for (folder, extra, want) in rows {
+        let mut command = remuda();
+        command.arg("quic-serve").arg(folder).args(["--listen", "127.0.0.1:0", "--run-dir"]);
+        let output = command.arg(place.run_dir()).args(extra).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1), "{extra:?}: {}", said(&output));
+        assert!(said(&output).contains(want), "{extra:?}: {}", said(&output));
+        assert!(said(&output).contains("fix:"), "{}", said(&output));
+    }
+    agent.stop().expect("it ends");
+}
+
+/// The agent is root's, the server is not, and the agent lists the server's user: the agent drives
+/// the connections, also one that is started anew.
+#[test]
+fn a_server_that_is_not_root_is_driven_by_an_agent_that_lists_its_user() {
+    if remuda_tests::skip() {
+        return;
+    }
+    let _one = exclusive();
+    let place = Place::new();
+    let run_dir = place.run_dir();
+    let open = |path: &Path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
+    };
+    open(run_dir.parent().expect("a folder"), 0o711);
+    let text = "[agent]\nbpf = false\ndatapath_users = ['nobody']\n";
+    let config = place.file("remuda.toml", text);
+    let agent = || place.agent(&["--config", config.to_str().expect("a path"), "--arm", "cubic"]);
+    let created = |agent: &AgentChild| {
+        let events = agent.events().expect("the event log");
+        events.iter().filter(|event| event["event"] == "created").count()
+    };
+    let first = agent();
+    let folder = tempfile::tempdir().expect("a folder");
+    open(folder.path(), 0o755);
+    let whole = file(folder.path(), "whole", 1_000_000);
+    let name = run_dir.file_name().expect("a name").to_string_lossy().into_owned();
+    let own_dir = run_dir.with_file_name(format!("{name}.65534"));
+    let settings = ("127.0.0.1:0", "agent", own_dir.as_path());
+    let server = Server::start_as("nobody", remuda(), folder.path(), settings);
+    let out = tempfile::tempdir().expect("a folder");
+    let to = out.path().join("got");
+    let get = || {
+        let output = server.get(remuda(), "whole", &to).output().expect("it runs");
+        assert!(output.status.success() && same(&whole, &to), "{}", said(&output));
+    };
+    get();
+    assert_eq!(created(&first), 1, "the agent hears the server");
+    first.stop().expect("it ends");
+    assert!(!own_dir.join("datapath.sock").exists(), "the name goes with the agent");
+    get();
+    let second = agent();
+    let before = created(&second);
+    wait_for("the new agent", LIMIT, || {
+        get();
+        created(&second) > before
+    });
+    second.stop().expect("it ends");
 }

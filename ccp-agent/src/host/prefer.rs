@@ -2,7 +2,7 @@
 
 use super::Host;
 use crate::Error;
-use crate::prefer::{By, Order, Row, SocketId, Wish};
+use crate::prefer::{By, Order, Row, Rules, SocketId, Wish};
 
 impl Host {
     /// Adds an operator's preference. Returns its number, and how many running flows follow it now.
@@ -23,6 +23,12 @@ impl Host {
     pub fn prefer_no_more(&mut self, order: Option<u32>) -> Result<(usize, usize), Error> {
         let gone = self.preferences.take_back(order)?;
         Ok((gone, self.prefer_anew()))
+    }
+
+    /// Replaces the rules of the configuration. Returns how many flows have another preference now.
+    pub fn obey_rules(&mut self, rules: &Rules) -> usize {
+        self.preferences.obey_rules(rules);
+        self.prefer_anew()
     }
 
     /// All preferences; the first one that matches a flow counts.

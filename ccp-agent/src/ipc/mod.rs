@@ -2,6 +2,7 @@
 //! are read and written here and nowhere else in the agent.
 
 mod bpf;
+mod guest;
 mod libccp;
 mod module;
 mod netlink;

@@ -1,9 +1,10 @@
 //! Datapaths behind a unix datagram socket, as libccp's user-space datapaths and portus speak it.
 //!
-//! Only processes of root or of the agent's own user are heard (SCM_CREDENTIALS). Sends do not
-//! block: what a datapath does not take at once waits in a queue of its own, and beyond its bound
-//! the datapath is given up, alone.
+//! Only processes of root or of the agent's own user are heard (SCM_CREDENTIALS), and of the users
+//! of `agent.datapath_users` ([`Guest`]). Sends do not block: what a datapath does not take at once
+//! waits in a queue of its own, and beyond its bound the datapath is given up, alone.
 
+use super::guest::{Guest, PEERS_OF_GUEST_MAX};
 use super::libccp;
 use super::outbox::{Outbox, was_taken};
 use crate::client::refuse_descriptors;
@@ -35,8 +36,14 @@ const ROOM_WAIT_MS: u16 = 5;
 /// Messages read before the agent looks elsewhere.
 const RECEIVE_MAX: usize = 256;
 
-pub struct UnixEnd {
+/// The socket, and the users beside root and the agent's own that it serves.
+struct Door {
     socket: UnixDatagram,
+    guests: Vec<Guest>,
+}
+
+pub struct UnixEnd {
+    door: Door,
     path: PathBuf,
     peers: HashMap<Arc<PathBuf>, Outbox>,
     inboxes: HashMap<Arc<PathBuf>, Inbox>,
@@ -56,6 +63,11 @@ pub struct UnixEnd {
 impl UnixEnd {
     /// Binds `path`, which must not be another agent's.
     pub fn bind(path: &Path) -> Result<Self, Error> {
+        Self::bind_for(path, &[])
+    }
+
+    /// The same, and hears these users too, by name or number.
+    pub fn bind_for(path: &Path, users: &[String]) -> Result<Self, Error> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(on(path.display())(error));
@@ -63,13 +75,17 @@ impl UnixEnd {
             _ => {}
         }
         let socket = UnixDatagram::bind(path).map_err(on(path.display()))?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(on(path.display()))?;
+        // The run directory keeps others out. The names of the socket that guests have do not.
+        let mode = if users.is_empty() { 0o600 } else { 0o666 };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(on(path.display()))?;
         socket.set_nonblocking(true).map_err(on(path.display()))?;
         refuse_descriptors(&socket);
         setsockopt(&socket, sockopt::PassCred, &true)
             .map_err(|errno| on(path.display())(errno.into()))?;
+        let guests = users.iter().map(|user| Guest::admit(user, path));
+        let guests = guests.collect::<Result<_, _>>()?;
         Ok(Self {
-            socket,
+            door: Door { socket, guests },
             path: path.to_owned(),
             peers: HashMap::new(),
             inboxes: HashMap::new(),
@@ -99,6 +115,13 @@ impl UnixEnd {
 
     fn admit(&mut self, path: &Arc<PathBuf>, agent: &mut dyn Agent) -> bool {
         let known = self.peers.contains_key(path);
+        let guest = self.door.guest_at(path);
+        let of_guest = || self.peers.keys().filter(|peer| guest.is_some_and(|it| it.has(peer)));
+        if !known && guest.is_some() && of_guest().count() >= PEERS_OF_GUEST_MAX {
+            let reason = format!("its user has {PEERS_OF_GUEST_MAX} datapaths already");
+            agent.refused(&Peer::Unix(Arc::clone(path)), reason);
+            return false;
+        }
         if path.as_os_str().is_empty() || (!known && self.peers.len() >= PEERS_MAX) {
             let reason = if known { "" } else { "it has no address, or there are too many" };
             agent.refused(&Peer::Unix(Arc::clone(path)), reason.to_owned());
@@ -113,14 +136,19 @@ impl UnixEnd {
         let mut control = nix::cmsg_space!(nix::sys::socket::UnixCredentials);
         let mut room = [IoSliceMut::new(&mut self.buffer)];
         let got = recvmsg::<UnixAddr>(
-            self.socket.as_raw_fd(),
+            self.door.socket.as_raw_fd(),
             &mut room,
             Some(&mut control),
             MsgFlags::MSG_DONTWAIT,
         )?;
         let own = nix::unistd::geteuid().as_raw();
+        let path = got.address.and_then(|a| a.path().map(Path::to_owned)).unwrap_or_default();
+        let guests = &self.door.guests;
         let is_trusted = |message| match message {
-            ControlMessageOwned::ScmCredentials(from) => from.uid() == 0 || from.uid() == own,
+            ControlMessageOwned::ScmCredentials(from) => {
+                let uid = from.uid();
+                uid == 0 || uid == own || guests.iter().any(|guest| guest.is_heard(uid, &path))
+            }
             _ => false,
         };
         // There is room for the sender's credentials alone. For descriptors there is none, so the
@@ -130,7 +158,6 @@ impl UnixEnd {
             Ok(false) => Some("its sender is another user"),
             Err(_) => Some("it passes descriptors, which no message of a datapath does"),
         };
-        let path = got.address.and_then(|a| a.path().map(Path::to_owned)).unwrap_or_default();
         Ok((path, refused, got.bytes))
     }
 
@@ -145,7 +172,7 @@ impl UnixEnd {
     /// nothing.
     fn send(&mut self, path: &Arc<PathBuf>, message: &[u8]) {
         let Some(outbox) = self.peers.get_mut(path) else { return };
-        let sent = outbox.send(message, |message| try_send(&self.socket, path, message));
+        let sent = outbox.send(message, |message| self.door.send(path, message));
         if let Err(reason) = sent {
             self.give_up(path, reason);
         }
@@ -159,11 +186,11 @@ impl UnixEnd {
     /// Calls `act` for every datapath, and gives those up for which it fails.
     fn for_each_peer(
         &mut self,
-        act: impl Fn(&UnixDatagram, &Path, &mut Outbox) -> Result<(), &'static str>,
+        act: impl Fn(&Door, &Path, &mut Outbox) -> Result<(), &'static str>,
     ) {
         let mut failed = Vec::new();
         for (path, outbox) in &mut self.peers {
-            if let Err(reason) = act(&self.socket, path, outbox) {
+            if let Err(reason) = act(&self.door, path, outbox) {
                 failed.push((Arc::clone(path), reason));
             }
         }
@@ -174,9 +201,7 @@ impl UnixEnd {
 
     /// Sends what waits, as far as there is room.
     fn flush(&mut self) {
-        self.for_each_peer(|socket, path, outbox| {
-            outbox.flush(|message| try_send(socket, path, message))
-        });
+        self.for_each_peer(|door, path, outbox| outbox.flush(|message| door.send(path, message)));
     }
 
     /// Tells the agent which datapaths have been given up: their flows have ended.
@@ -194,9 +219,18 @@ impl UnixEnd {
     }
 }
 
-fn try_send(socket: &UnixDatagram, path: &Path, message: &[u8]) -> nix::Result<()> {
-    let address = UnixAddr::new(path)?;
-    sendto(socket.as_raw_fd(), message, &address, MsgFlags::MSG_DONTWAIT).map(|_| ())
+impl Door {
+    /// The user in whose directory this address is, if it is one of `agent.datapath_users`.
+    fn guest_at(&self, address: &Path) -> Option<&Guest> {
+        self.guests.iter().find(|guest| guest.has(address))
+    }
+
+    /// Sends a message, if there is room for it now.
+    fn send(&self, path: &Path, message: &[u8]) -> nix::Result<()> {
+        let opened = self.guest_at(path).map(|guest| guest.reach(path)).transpose()?;
+        let address = UnixAddr::new(opened.as_ref().map_or(path, |(_, path)| path))?;
+        sendto(self.socket.as_raw_fd(), message, &address, MsgFlags::MSG_DONTWAIT).map(|_| ())
+    }
 }
 
 impl Obey for UnixEnd {
@@ -247,9 +281,9 @@ impl Datapath for UnixEnd {
         self.flush();
         let mut beat = Vec::new();
         encode_bare(&mut beat, Kind::Heartbeat);
-        self.for_each_peer(|socket, path, outbox| {
+        self.for_each_peer(|door, path, outbox| {
             if outbox.is_empty() {
-                was_taken(try_send(socket, path, &beat))?;
+                was_taken(door.send(path, &beat))?;
             }
             Ok(())
         });
@@ -284,7 +318,7 @@ impl Datapath for UnixEnd {
     }
 
     fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.socket.as_fd()]
+        vec![self.door.socket.as_fd()]
     }
 
     fn wait_ms_max(&self) -> u16 {

@@ -130,6 +130,11 @@ impl Preferences {
         }
     }
 
+    /// Replaces the rules of the configuration. Orders of operators stay.
+    pub fn obey_rules(&mut self, rules: &Rules) {
+        self.rules = rules.as_slice().iter().cloned().map(ActiveRule::new).collect();
+    }
+
     /// The preference of flow `id` and its source; `wish` is what its application has set.
     pub fn of(&mut self, id: u32, info: &FlowInfo, wish: Option<Wish>) -> (Wants, By) {
         self.see_cgroup(info.cgroup_id);

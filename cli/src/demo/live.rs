@@ -2,6 +2,7 @@
 
 use super::paths::{PATHS, Plan};
 use super::record::Run;
+use crate::output::{visible, visible_name};
 use ccp_agent::flow::Row;
 use remuda_live::Clock;
 use std::fmt::Write as _;
@@ -145,15 +146,15 @@ impl<'a> Display<'a> {
             text += WRAP_OFF;
         }
         for note in state.notes.drain(..) {
-            let _ = writeln!(text, "{:6.1} s  {note}", now.as_secs_f64());
+            let _ = writeln!(text, "{:6.1} s  {}", now.as_secs_f64(), visible_name(&note));
         }
         if self.is_terminal {
-            let block = block(&state, self.plan, now);
+            let block = visible(&block(&state, self.plan, now)).into_owned();
             self.painted_lines = block.lines().count();
             text = text + &block + WRAP_ON;
         } else if now >= self.line_at {
             self.line_at = now + LINE_EVERY;
-            text += &block(&state, self.plan, now);
+            text += &visible(&block(&state, self.plan, now));
         }
         drop(state);
         let _ = std::io::stderr().write_all(text.as_bytes());

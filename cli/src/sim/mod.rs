@@ -17,6 +17,7 @@ use plan::{Plan, Run, Vary};
 use remuda_live::Clock;
 use remuda_results::{About, Outcome, Sweep, details, overview};
 use remuda_scenarios::Override;
+use remuda_scenarios::outcome::Switch;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -197,13 +198,32 @@ fn verdict(runs: &[Run], finished: &[Finished], stopped: bool) -> Result<(), Fai
         return Err(format!("stopped with {done} of {} runs done; {kept}", runs.len()).into());
     }
     match failed.as_slice() {
-        [] => Ok(()),
+        [] => broken(&finished.iter().filter_map(Finished::outcome).collect::<Vec<_>>()),
         [only] if runs.len() == 1 => Err(only.clone().into()),
         all => {
             for failure in all {
                 eprintln!("remuda sim: {failure}");
             }
             Err(format!("{} of {} runs failed", all.len(), runs.len()).into())
+        }
+    }
+}
+
+/// Returns an error if an author's arm raised an exception: what ran from then on was Reno.
+fn broken(outcomes: &[&Outcome]) -> Result<(), Failure> {
+    // The reason that the agent gives for the switch.
+    let is_failure =
+        |switch: &&Switch| switch.why.starts_with(&format!("{} failed: ", switch.from));
+    let flows = outcomes.iter().flat_map(|outcome| &outcome.flows);
+    let all = flows.clone().count();
+    let failures: Vec<&Switch> =
+        flows.filter_map(|flow| flow.switches.iter().find(is_failure)).collect();
+    match failures.first() {
+        None => Ok(()),
+        Some(first) => {
+            let rule = "reno drove them from then on, and the results are mostly its own";
+            let of = failures.len();
+            Err(format!("in {of} of {all} flows, an arm failed; {rule}: {}", first.why).into())
         }
     }
 }

@@ -20,7 +20,8 @@ pub struct Settings {
     pub rate_max_bytes_per_sec: u64,
     /// Initial window, in segments, of flows taken over by cgroup; `None` leaves the kernel's.
     pub initial_cwnd_pkts: Option<u32>,
-    /// The most flows at once, 1 to [`crate::layout::FLOWS_MAX`]. Any further flow runs Reno in the kernel.
+    /// The most flows at once, 1 to [`crate::layout::FLOWS_MAX`]. Any further flow runs Reno in the
+    /// kernel.
     pub flows_max: u32,
     /// How many destinations may be remembered; 0 counts as 1.
     pub destinations_max: u32,

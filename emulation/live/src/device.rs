@@ -76,6 +76,15 @@ pub(crate) fn subnet_of(name: &str) -> Option<Subnet> {
     Some(Subnet { address: ask(libc::SIOCGIFADDR)?, bits: mask.to_bits().leading_ones() as u8 })
 }
 
+/// The number of a device of the calling thread's namespace; `None` without that device.
+pub(crate) fn index_of(name: &str) -> Option<u32> {
+    let mut by_name = request(name);
+    let socket = control_socket(AddressFamily::INET).ok()?;
+    ioctl(&socket, libc::SIOCGIFINDEX as c_ulong, &mut by_name).ok()?;
+    // SAFETY: SIOCGIFINDEX has just filled this member of the union.
+    u32::try_from(unsafe { by_name.ifr_ifru.ifru_ifindex }).ok()
+}
+
 fn configure_ipv4(name: &str, subnet: Subnet) -> io::Result<()> {
     let socket = control_socket(AddressFamily::INET)?;
     let mut request = request(name);
@@ -106,14 +115,12 @@ fn set_up(name: &str) -> io::Result<()> {
 }
 
 fn add_ipv6(name: &str, address: Ipv6Addr) -> io::Result<()> {
-    let mut by_name = request(name);
-    ioctl(&control_socket(AddressFamily::INET)?, libc::SIOCGIFINDEX, &mut by_name)?;
-    // SAFETY: SIOCGIFINDEX has just filled this member of the union.
-    let index = unsafe { by_name.ifr_ifru.ifru_ifindex };
+    let index = index_of(name).ok_or(io::ErrorKind::NotFound)?;
+    let ifr6_ifindex = i32::try_from(index).map_err(io::Error::other)?;
     let mut request = libc::in6_ifreq {
         ifr6_addr: libc::in6_addr { s6_addr: address.octets() },
         ifr6_prefixlen: IPV6_PREFIX_BITS,
-        ifr6_ifindex: index,
+        ifr6_ifindex,
     };
     ioctl(&control_socket(AddressFamily::INET6)?, libc::SIOCSIFADDR, &mut request)
 }

@@ -31,6 +31,21 @@ pub enum Error {
         /// How deep shells may nest.
         depth: usize,
     },
+    /// The namespace itself uses addresses of every block that no other shell has.
+    #[error(
+        "no addresses left for a shell here: each shell takes a block of 100.64.0.0/10; this \
+         network namespace has addresses or routes in {used} blocks, such as {example}, and \
+         running shells hold {held}; remove such a route, or start the shell in a network \
+         namespace without it: unshare --net COMMAND"
+    )]
+    BlocksInUse {
+        /// How many blocks the namespace uses itself.
+        used: usize,
+        /// How many blocks other shells hold.
+        held: usize,
+        /// An address or a subnet that the namespace uses.
+        example: String,
+    },
     #[error("{path}: cannot write the log: {source}", path = .path.display())]
     Log { path: PathBuf, source: io::Error },
     #[error("{path}: cannot write the capture: {source}", path = .path.display())]

@@ -40,6 +40,7 @@ mod priority;
 pub mod probe;
 mod pump;
 pub mod real;
+mod routes;
 mod signals;
 mod stolen;
 mod subnet;

@@ -22,6 +22,12 @@ impl Subnet {
     pub(crate) fn network(self) -> Ipv4Addr {
         self.address & self.mask()
     }
+
+    /// Whether the two have an address in common.
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        let bits = self.bits.min(other.bits);
+        Self { bits, ..self }.network() == Self { bits, ..other }.network()
+    }
 }
 
 impl fmt::Display for Subnet {
@@ -41,5 +47,13 @@ mod tests {
         assert_eq!(of(20).network(), Ipv4Addr::new(100, 64, 16, 0));
         assert_eq!((of(32).network(), of(0).network()), (of(0).address, Subnet::ALL.address));
         assert_eq!(of(20).to_string(), "100.64.17.2/20");
+    }
+
+    #[test]
+    fn subnets_overlap_if_one_contains_the_other() {
+        let of = |c, bits| Subnet { address: Ipv4Addr::new(100, 64, c, 2), bits };
+        assert!(of(17, 16).overlaps(of(99, 32)) && of(99, 32).overlaps(of(17, 16)));
+        assert!(of(17, 24).overlaps(Subnet::ALL) && of(17, 24).overlaps(of(17, 24)));
+        assert!(!of(17, 24).overlaps(of(18, 24)) && !of(17, 32).overlaps(of(18, 24)));
     }
 }

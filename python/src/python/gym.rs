@@ -7,10 +7,11 @@ use crate::env::{Env, METRICS};
 use crate::envs::{Autoreset, Batch, Envs};
 use crate::error::Error;
 use crate::observe::FEATURES;
+use crate::saved::Saved;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The keys of `remuda.CongestionSettings`.
@@ -151,6 +152,18 @@ impl PyEnv {
         Ok((step.reward, step.terminated, step.truncated, named(py, &env.metrics())?))
     }
 
+    /// The state as bytes, for `pickle`.
+    fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &locked(&self.env).save(false).to_bytes())
+    }
+
+    /// Repeats the episode of a saved state.
+    fn restore(&self, py: Python<'_>, saved: &[u8]) -> PyResult<()> {
+        let saved = Saved::from_bytes(saved)?;
+        py.detach(|| locked(&self.env).restore(&saved))?;
+        Ok(())
+    }
+
     /// Data packets that all flows of all episodes have sent.
     #[getter]
     fn packets_sent(&self) -> u64 {
@@ -240,6 +253,21 @@ impl PyEnvs {
         }
         place.copy_from_slice(last);
         Ok(figures.to_vec())
+    }
+
+    /// The state of each environment as bytes, for `pickle`.
+    fn save<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+        let saved = locked(&self.envs).save();
+        saved.iter().map(|one| PyBytes::new(py, &one.to_bytes())).collect()
+    }
+
+    /// Repeats the episodes of saved states.
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
+    fn restore(&self, py: Python<'_>, saved: Vec<Vec<u8>>) -> PyResult<()> {
+        let saved = saved.iter().map(|one| Saved::from_bytes(one));
+        let saved = saved.collect::<Result<Vec<Saved>, Error>>()?;
+        py.detach(|| locked(&self.envs).restore(&saved))?;
+        Ok(())
     }
 
     /// Data packets that all flows of all episodes have sent.

@@ -153,6 +153,17 @@ fn table_of(dict: &Bound<'_, PyDict>, place: &str, depth: usize) -> PyResult<Tab
     Ok(table)
 }
 
+/// A number, bool or array of NumPy as Python's own; `None` if the value is neither.
+fn without_numpy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let kind = value.get_type();
+    if kind.module()?.to_str()? != "numpy" || !value.hasattr("tolist")? {
+        return Ok(None);
+    }
+    let plain = value.call_method0("tolist")?;
+    // What has no counterpart, such as a number of 128 bits, stays NumPy's.
+    Ok((!plain.get_type().is(&kind)).then_some(plain))
+}
+
 /// A value of a dict as TOML, which has no `None`, and only types with a text form.
 fn value_of(value: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Value> {
     let refuse = |rule: &str| Err(PyValueError::new_err(format!("`{place}`: {rule}")));
@@ -175,6 +186,9 @@ fn value_of(value: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Val
     }
     if let Ok(yes) = value.cast::<PyBool>() {
         return Ok(Value::Boolean(yes.is_true()));
+    }
+    if let Some(plain) = without_numpy(value)? {
+        return value_of(&plain, place, depth + 1);
     }
     if !value.is_instance_of::<PyFloat>()
         && let Ok(number) = value.extract::<i64>()

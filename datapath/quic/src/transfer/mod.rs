@@ -8,13 +8,16 @@
 mod address;
 mod contain;
 mod get;
+mod quota;
 mod serve;
 mod tls;
+mod user;
 
 pub use address::Target;
 pub use get::{Fetched, Get};
 pub use serve::{Controller, Serve, Served, Server};
 pub use tls::Fingerprint;
+pub use user::{User, UserError};
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -51,6 +54,8 @@ pub enum Refusal {
     Unreadable = 3,
     /// The client did not read for too long.
     Stalled = 4,
+    /// This client, or all clients together, fetch as many files as the server sends at once.
+    Busy = 5,
 }
 
 impl Refusal {
@@ -60,6 +65,7 @@ impl Refusal {
             2 => "the server has no such file",
             3 => "the server cannot read the file",
             4 => "the server has waited for too long for the client to read",
+            5 => "the server already sends as many files as it can, to this client or to all",
             _ => "the server has stopped the transfer",
         }
     }
@@ -92,6 +98,20 @@ pub enum Error {
     Differs(String),
     #[error("stopped")]
     Stopped,
+    #[error(transparent)]
+    User(#[from] UserError),
+    /// The user that serves may not open the files of the folder.
+    #[error(
+        "{folder}: user {user} may not open files in this folder\nfix: chmod o+x {folder}, or name \
+         a user that may with --user",
+        folder = folder.display()
+    )]
+    Closed { folder: PathBuf, user: String },
+    #[error(
+        "the system refuses openat2, without which the server cannot keep to its folder\nfix: \
+         Linux 5.6 or later, and a container whose seccomp filter allows openat2"
+    )]
+    NoOpenat2,
     /// A certificate, thread or datapath could not be created.
     #[error("{0}")]
     Start(String),

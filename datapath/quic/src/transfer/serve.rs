@@ -1,37 +1,59 @@
 //! The server of a file transfer.
 
-use crate::transfer::contain::{REQUEST_BYTES_MAX, file_of};
+use crate::transfer::contain::{Folder, Opened, REQUEST_BYTES_MAX, name_of};
+use crate::transfer::quota::{Permit, Quota};
 use crate::transfer::{
-    CHUNK_BYTES, Error, Fingerprint, Refusal, on, runtime, socket, start, stopped, tls, transport,
-    with_causes,
+    CHUNK_BYTES, Error, Fingerprint, Refusal, User, runtime, socket, start, stopped, tls,
+    transport, with_causes,
 };
 use crate::{Clock, Datapath, Factory, Settings};
 use noq::congestion::{Bbr3Config, ControllerFactory, CubicConfig, NewRenoConfig};
 use noq::{
     Endpoint, EndpointConfig, Incoming, RecvStream, SendStream, ServerConfig, TokioRuntime, VarInt,
 };
-use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::io;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
-use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 /// Connections at once; the server refuses further ones.
 const CONNECTIONS_MAX: usize = 4_096;
 /// From this many connections on, a client must first prove its address (RFC 9000 section 8.1.2).
 const CONNECTIONS_UNPROVEN_MAX: usize = CONNECTIONS_MAX / 8;
+/// Connections of one client at once. `remuda quic-get --connections` opens at most 1,000.
+const CONNECTIONS_OF_CLIENT_MAX: usize = 1_024;
+/// From this many connections of a client on, it must prove its address: otherwise a forger could
+/// use up the connections of another host.
+const OF_CLIENT_UNPROVEN_MAX: usize = CONNECTIONS_OF_CLIENT_MAX / 8;
 /// Simultaneous files of one connection.
 const STREAMS_MAX: u32 = 64;
 /// Simultaneous files of all connections, because each needs a descriptor. Further requests wait.
 const FILES_MAX: usize = 768;
-/// The server gives up on a client that reads nothing for this long.
-const STALL_MAX: Duration = Duration::from_secs(30);
+/// Simultaneous files of one client; so twelve clients are needed to use up all.
+const FILES_OF_CLIENT_MAX: usize = 64;
+
+/// How long the server waits.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    /// For one of the simultaneous files to become free.
+    permit: Duration,
+    /// For a client to send its request, or to take the next part of a file; and for a file to be
+    /// opened or read.
+    stall: Duration,
+    /// For a client to acknowledge the last part, which is at most the window of 2.4 MB.
+    end: Duration,
+}
+
+const WAITS: Waits = Waits {
+    permit: Duration::from_secs(10),
+    stall: Duration::from_secs(30),
+    end: Duration::from_secs(300),
+};
 
 /// The congestion control of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,13 +74,16 @@ pub struct Serve {
     pub controller: Controller,
     /// The agent's run directory.
     pub run_dir: PathBuf,
+    /// The user that serves; `None` keeps the user of this process. The change affects the whole
+    /// process and cannot be undone.
+    pub user: Option<User>,
 }
 
 /// The result of a request.
 #[derive(Clone, Debug)]
 pub struct Served {
     pub remote: SocketAddr,
-    /// The path of the file in the folder; or the request, if there is no such file.
+    /// The name of the file in the folder; or the request, if it names none.
     pub file: String,
     /// From the request until all data was acknowledged.
     pub elapsed: Duration,
@@ -76,8 +101,10 @@ pub struct Server {
 }
 
 struct Context {
-    folder: PathBuf,
-    files: Semaphore,
+    folder: Folder,
+    files: Arc<Quota>,
+    connections: Arc<Quota>,
+    waits: Waits,
     controller: Controller,
     datapath: Option<Datapath>,
     crypto: Arc<dyn noq::crypto::ServerConfig>,
@@ -87,45 +114,56 @@ struct Context {
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("Context").field("folder", &self.folder.path()).finish_non_exhaustive()
     }
 }
 
 impl Server {
-    /// Creates a certificate, looks for the agent and binds the socket. `on_served` is called after
-    /// each request.
+    /// Binds the socket, opens the folder, creates a certificate, and then becomes the user that
+    /// serves; as that user it looks for the agent. `on_served` is called after each request.
     pub fn bind(
         settings: &Serve,
         on_served: impl Fn(Served) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
-        let folder = settings.folder.canonicalize().map_err(on(&settings.folder))?;
-        if !folder.is_dir() {
-            let error = io::Error::from(io::ErrorKind::NotADirectory);
-            return Err(on(&settings.folder)(error));
+        Self::bind_with(settings, WAITS, Box::new(on_served))
+    }
+
+    fn bind_with(
+        settings: &Serve,
+        waits: Waits,
+        on_served: Box<dyn Fn(Served) + Send + Sync>,
+    ) -> Result<Self, Error> {
+        let (controller, address) = (settings.controller, settings.listen);
+        if let (Controller::Agent, Some(user)) = (controller, &settings.user) {
+            user.check_agent(&settings.run_dir)?;
         }
-        let name = "quic-serve".to_owned();
-        let run_dir = settings.run_dir.clone();
-        let datapath = match settings.controller {
-            Controller::Agent => {
-                let settings = Settings { name, run_dir, ..Settings::default() };
-                Some(Datapath::start(settings).map_err(start)?)
-            }
-            _ => None,
-        };
+        let folder = Folder::open(&settings.folder)?;
+        let bound = socket(address)?;
         let (fingerprint, crypto) = tls::server()?;
+        settings.user.as_ref().map_or(Ok(()), User::assume)?;
+        folder.check(settings.user.as_ref().map_or("of this process", User::name))?;
+        let datapath = datapath(settings)?;
         let runtime = runtime()?;
         let inside = runtime.enter();
         let config = ServerConfig::with_crypto(Arc::clone(&crypto) as _);
-        let address = settings.listen;
         let failed = |source| Error::Socket { address, source };
-        let (bound, of) = (socket(address)?, EndpointConfig::default());
+        let of = EndpointConfig::default();
         let endpoint = Endpoint::new(of, Some(config), bound, Arc::new(TokioRuntime));
         let endpoint = endpoint.map_err(failed)?;
         let local = endpoint.local_addr().map_err(failed)?;
-        let controller = settings.controller;
-        let on_served = Box::new(on_served);
-        let files = Semaphore::new(FILES_MAX);
-        let context = Context { folder, files, controller, datapath, crypto, local, on_served };
+        let files = Quota::new(FILES_MAX, FILES_OF_CLIENT_MAX);
+        let connections = Quota::new(CONNECTIONS_MAX, CONNECTIONS_OF_CLIENT_MAX);
+        let context = Context {
+            folder,
+            files,
+            connections,
+            waits,
+            controller,
+            datapath,
+            crypto,
+            local,
+            on_served,
+        };
         drop(inside);
         Ok(Self { endpoint, runtime, context: Arc::new(context), fingerprint })
     }
@@ -154,25 +192,35 @@ impl Server {
             }
             endpoint.close(VarInt::from_u32(0), b"the server ends");
             // Clients get a close message. One that does not answer runs into its own timeout.
-            let _ =
-                tokio::time::timeout(Duration::from_secs(1), endpoint.wait_all_draining()).await;
+            let _ = timeout(Duration::from_secs(1), endpoint.wait_all_draining()).await;
         });
     }
 }
 
+fn datapath(settings: &Serve) -> Result<Option<Datapath>, Error> {
+    if settings.controller != Controller::Agent {
+        return Ok(None);
+    }
+    let (name, run_dir) = ("quic-serve".to_owned(), settings.run_dir.clone());
+    let settings = Settings { name, run_dir, ..Settings::default() };
+    Datapath::start(settings).map(Some).map_err(start)
+}
+
 async fn accept(endpoint: &Endpoint, context: &Arc<Context>) {
     while let Some(incoming) = endpoint.accept().await {
-        if endpoint.open_connections() >= CONNECTIONS_MAX {
-            incoming.refuse();
-            continue;
-        }
-        let many = endpoint.open_connections() >= CONNECTIONS_UNPROVEN_MAX;
+        let client = incoming.remote_address().ip();
+        let many = endpoint.open_connections() >= CONNECTIONS_UNPROVEN_MAX
+            || context.connections.users(client) >= OF_CLIENT_UNPROVEN_MAX;
         if many && !incoming.remote_address_validated() {
             // An error means that the client cannot be asked to prove its address; it is refused.
             let _ = incoming.retry();
             continue;
         }
-        tokio::spawn(converse(incoming, Arc::clone(context)));
+        let Some(permit) = context.connections.now(client) else {
+            incoming.refuse();
+            continue;
+        };
+        tokio::spawn(converse(incoming, Arc::clone(context), permit));
     }
 }
 
@@ -204,7 +252,7 @@ impl Context {
     }
 }
 
-async fn converse(incoming: Incoming, context: Arc<Context>) {
+async fn converse(incoming: Incoming, context: Arc<Context>, _permit: Permit) {
     let (config, remote) = (context.config(&incoming), incoming.remote_address());
     let Ok(connecting) = incoming.accept_with(config) else { return };
     // A failed handshake ends only this connection.
@@ -213,7 +261,7 @@ async fn converse(incoming: Incoming, context: Arc<Context>) {
         let context = Arc::clone(&context);
         tokio::spawn(async move {
             let began = Clock::start();
-            let (file, sent) = answer(&context, send, receive).await;
+            let (file, sent) = answer(&context, remote.ip(), send, receive).await;
             (context.on_served)(Served { remote, file, elapsed: began.elapsed(), sent });
         });
     }
@@ -222,40 +270,42 @@ async fn converse(incoming: Incoming, context: Arc<Context>) {
 type Sent = Result<(u64, String), String>;
 
 async fn answer(
-    context: &Context,
+    context: &Arc<Context>,
+    client: IpAddr,
     mut send: SendStream,
     mut receive: RecvStream,
 ) -> (String, Sent) {
-    let folder = &context.folder;
-    let request = receive.read_to_end(REQUEST_BYTES_MAX).await.unwrap_or_default();
-    let named = String::from_utf8_lossy(&request).trim_end().escape_debug().to_string();
-    let file = match file_of(&request, folder) {
-        Ok(file) => file,
-        Err(refusal) => return (named, Err(refuse(&mut send, refusal))),
+    let request = timeout(context.waits.stall, receive.read_to_end(REQUEST_BYTES_MAX)).await;
+    let request = request.map_or_else(|_| Vec::new(), Result::unwrap_or_default);
+    let escaped = |text: &str| text.trim_end().escape_debug().to_string();
+    let name = match name_of(&request) {
+        Ok(name) => name.to_owned(),
+        Err(refusal) => {
+            let request = String::from_utf8_lossy(&request);
+            return (escaped(&request), Err(refuse(&mut send, refusal)));
+        }
     };
-    let name = file.strip_prefix(folder).unwrap_or(&file).display().to_string();
-    // The semaphore is never closed.
-    let Ok(permit) = context.files.acquire().await else { return (name, Err("ended".to_owned())) };
-    let sent = match open(&file).await {
-        Some(file) => send_file(file, &mut send).await,
-        None => Err(refuse(&mut send, Refusal::Unreadable)),
+    let shown = escaped(&name);
+    let Some(permit) = context.files.wait(client, context.waits.permit).await else {
+        return (shown, Err(refuse(&mut send, Refusal::Busy)));
+    };
+    let sent = match open(context, name).await {
+        Ok(file) => send_file(file, &mut send, context.waits).await,
+        Err(refusal) => Err(refuse(&mut send, refusal)),
     };
     drop(permit);
-    let sent = match sent {
-        Ok(sent) => acknowledged(&mut send).await.map(|()| sent),
-        Err(error) => Err(error),
-    };
-    (name, sent)
+    (shown, sent)
 }
 
-/// Opens a file. Returns `None` if it has been replaced by a link, a device or a folder since it
-/// was checked.
-async fn open(path: &Path) -> Option<tokio::fs::File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let mut options = tokio::fs::OpenOptions::new();
-    options.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
-    let file = options.open(path).await.ok()?;
-    file.metadata().await.is_ok_and(|meta| meta.is_file()).then_some(file)
+/// Opens a file in a thread of its own, because a file system may take long, or for ever if another
+/// user provides it.
+async fn open(context: &Arc<Context>, name: String) -> Result<Opened, Refusal> {
+    let limit = context.waits.stall;
+    let context = Arc::clone(context);
+    let opened = tokio::task::spawn_blocking(move || context.folder.file(&name));
+    timeout(limit, opened)
+        .await
+        .map_or(Err(Refusal::Unreadable), |opened| opened.unwrap_or(Err(Refusal::Unreadable)))
 }
 
 fn refuse(send: &mut SendStream, refusal: Refusal) -> String {
@@ -264,25 +314,26 @@ fn refuse(send: &mut SendStream, refusal: Refusal) -> String {
     Refusal::of(refusal as u64).to_owned()
 }
 
-async fn send_file(mut file: tokio::fs::File, send: &mut SendStream) -> Sent {
+/// Sends a file as long as it was when it was opened, and waits until the client has all of it.
+async fn send_file(opened: Opened, send: &mut SendStream, waits: Waits) -> Sent {
     let mut hash = Sha256::new();
-    let mut bytes = 0;
+    let mut file = tokio::fs::File::from_std(opened.file).take(opened.bytes);
     let mut chunk = vec![0; CHUNK_BYTES];
-    loop {
-        let Ok(length) = file.read(&mut chunk).await else {
+    while file.limit() > 0 {
+        // A file that has become shorter cannot be sent whole.
+        let Ok(Ok(length @ 1..)) = timeout(waits.stall, file.read(&mut chunk)).await else {
             return Err(refuse(send, Refusal::Unreadable));
         };
-        if length == 0 {
-            break;
-        }
         hash.update(&chunk[..length]);
-        bytes += length as u64;
-        match tokio::time::timeout(STALL_MAX, send.write_all(&chunk[..length])).await {
+        match timeout(waits.stall, send.write_all(&chunk[..length])).await {
             Ok(written) => written.map_err(|error| with_causes(&error))?,
             Err(_) => return Err(refuse(send, Refusal::Stalled)),
         }
     }
-    Ok((bytes, Digits(&hash.finalize()).to_string()))
+    match timeout(waits.end, acknowledged(send)).await {
+        Ok(all) => all.map(|()| (opened.bytes, Digits(&hash.finalize()).to_string())),
+        Err(_) => Err(refuse(send, Refusal::Stalled)),
+    }
 }
 
 /// Ends the stream, and waits until the client has received all of it.
@@ -303,3 +354,6 @@ impl fmt::Display for Digits<'_> {
         tls::hex(self.0, f)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,10 @@
 //! this one.
 
 mod series;
+mod series_error;
+mod table;
 
-pub use series::SeriesError;
+pub use series_error::SeriesError;
 
 use crate::time::Nanos;
 use std::fmt;
@@ -66,6 +68,12 @@ pub enum TraceError {
     /// The path is a folder, a pipe or a device.
     #[error("{path}: is not a regular file; a trace is a text file", path = .path.display())]
     NotAFile { path: PathBuf },
+    /// A text in UTF-16, for one, as spreadsheets save it.
+    #[error(
+        "{path}: is no text in UTF-8; convert it (iconv -f UTF-16 -t UTF-8, or save it as CSV \
+         UTF-8)", path = .path.display()
+    )]
+    NotUtf8 { path: PathBuf },
     #[error("{path}: is above 256 MiB; shorten the trace (head -c)", path = .path.display())]
     TooLong { path: PathBuf },
     #[error("{name}:{line}: `{text}` {rule}")]
@@ -77,6 +85,13 @@ pub enum TraceError {
         text: String,
         rule: LineRule,
     },
+    /// Lines of two numbers, in a file whose name does not end in `.csv`.
+    #[error(
+        "{name}:{line}: `{text}` has two columns, as a series of seconds and Mbit/s has \
+         (Pensieve's form), and each line of Mahimahi's form is one integer, in milliseconds; if \
+         it is such a series, name the file .csv"
+    )]
+    TwoColumns { name: String, line: usize, text: String },
     /// The series of rates breaks a rule.
     #[error("{name}: {source}")]
     Series { name: String, source: Box<SeriesError> },
@@ -106,17 +121,19 @@ impl Trace {
         if !fs::metadata(path).map_err(failed)?.is_file() {
             return Err(TraceError::NotAFile { path: path.to_owned() });
         }
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         let mut limited = File::open(path).map_err(failed)?.take(FILE_BYTES_MAX + 1);
-        limited.read_to_string(&mut text).map_err(failed)?;
-        if text.len() as u64 > FILE_BYTES_MAX {
+        limited.read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(TraceError::TooLong { path: path.to_owned() });
         }
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|_| TraceError::NotUtf8 { path: path.to_owned() })?;
         let name = path.display().to_string();
         let kind = path.extension().map(|kind| kind.to_ascii_lowercase());
         let series = match kind.as_ref().and_then(|kind| kind.to_str()) {
-            Some("csv") => series::csv(&name, &text),
-            Some("json") => series::json(&name, &text),
+            Some("csv") => series::csv(&name, without_mark(&text)),
+            Some("json") => series::json(&name, without_mark(&text)),
             _ => return Self::parse(&name, &text),
         };
         series.map_err(|source| TraceError::Series { name, source: Box::new(source) })
@@ -138,12 +155,14 @@ impl Trace {
     pub fn parse(name: &str, text: &str) -> Result<Self, TraceError> {
         let mut timestamps_ms = Vec::new();
         let mut previous = 0;
-        for (index, line) in text.lines().enumerate() {
-            let stamp = parse_line(line, previous).map_err(|rule| TraceError::Line {
-                name: name.to_owned(),
-                line: index + 1,
-                text: line.chars().take(40).collect(),
-                rule,
+        for (index, line) in without_mark(text).lines().enumerate() {
+            let stamp = parse_line(line, previous).map_err(|rule| {
+                let (name, line, text) =
+                    (name.to_owned(), index + 1, line.chars().take(40).collect::<String>());
+                if line == 1 && rule == LineRule::NotANumber && has_two_numbers(&text) {
+                    return TraceError::TwoColumns { name, line, text };
+                }
+                TraceError::Line { name, line, text, rule }
             })?;
             timestamps_ms.push(stamp);
             previous = stamp;
@@ -179,6 +198,18 @@ impl Trace {
         let rate = (bits * 1_000_000_000).checked_div(u128::from(self.period().0)).unwrap_or(0);
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
+}
+
+/// The text without the byte-order mark with which Windows' programs begin a text in UTF-8.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+fn has_two_numbers(line: &str) -> bool {
+    let cells = line.split(|c: char| c == ',' || c == ';' || c.is_whitespace());
+    let mut cells = cells.filter(|cell| !cell.is_empty());
+    let mut is_number = || cells.next().is_some_and(|cell| cell.parse::<f64>().is_ok());
+    is_number() && is_number()
 }
 
 fn parse_line(line: &str, previous_ms: u32) -> Result<u32, LineRule> {
@@ -249,6 +280,39 @@ mod tests {
         assert_eq!(load("a.trace", "3\n").unwrap().to_text(), "3\n");
         let error = load("b.csv", "0,x\n").unwrap_err();
         assert!(error.contains("b.csv: line 1: must be seconds and Mbit/s"), "{error}");
+    }
+
+    #[test]
+    fn a_series_in_the_form_of_another_project_is_named_with_the_fix() {
+        for text in ["0.0\t1.35\n0.5\t2.1\n", "0 4.2\n", "0.5, 12.3\n"] {
+            let error = Trace::parse("norway_bus_1", text).unwrap_err().to_string();
+            assert!(error.starts_with("norway_bus_1:1: `0"), "{error}");
+            assert!(error.contains("Pensieve's form") && error.ends_with("name the file .csv"));
+        }
+        check("1\n2 3\n", "cell.trace:2: `2 3` is not a number");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped_and_another_encoding_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let load = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            Trace::load(&path).map_err(|error| error.to_string())
+        };
+        let marked = |text: &str| format!("\u{feff}{text}").into_bytes();
+        let json = r#"{"timestamps": [0, 0.002], "bandwidths": [12, 12]}"#;
+        for (name, text, want) in [
+            ("a.trace", "1\n2\n", [1, 2]),
+            ("a.csv", "s,mbps\n0,12\n0.001,12\n", [1, 2]),
+            ("b.csv", "0,12\n0.001,12\n", [1, 2]),
+            ("a.json", json, [1, 2]),
+        ] {
+            assert_eq!(load(name, &marked(text)).unwrap().timestamps_ms(), want, "{name}");
+        }
+        let wide: Vec<u8> = "\u{feff}0,12\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let error = load("wide.csv", &wide).unwrap_err();
+        assert!(error.contains("wide.csv: is no text in UTF-8; convert it (iconv"), "{error}");
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //!
 //! Two forms:
 //!
-//! - **CSV**: one rate a line: seconds and Mbit/s, separated by a comma, a semicolon or blanks. A
-//!   first line with names is skipped, and so are lines that begin with `#`. A rate holds until the
-//!   moment of the next line. The last rate holds as long as the one before it; a single rate holds
-//!   for a second.
+//! - **CSV**: one rate a line: seconds and Mbit/s, two columns, or two that a header names (see
+//!   [`table`](super::table)). Lines that begin with `#` are skipped. A rate holds until the moment
+//!   of the next line. The last rate holds as long as the one before it; a single rate holds for a
+//!   second.
 //! - **JSON**, the format of Genet's Pantheon runs: an object with `timestamps` (seconds) and
 //!   `bandwidths` (Mbit/s), two lists of equal length. A rate holds until the next moment; the last
 //!   moment is the end. `delays`, `loss`, `queue`, `delay_noise` and `T_s` describe the path, not
@@ -16,33 +16,16 @@
 //! another packet; a part of a packet carries over to the next rate. The first moment counts as 0.
 //! The round ends with the series, and has an opportunity there.
 
-use super::{OPPORTUNITY_BYTES, TIMESTAMP_MS_MAX, TUN_HEADER_BYTES, Trace};
+use super::series_error::{SeriesError, refuse};
+use super::{OPPORTUNITY_BYTES, TIMESTAMP_MS_MAX, TUN_HEADER_BYTES, Trace, table};
 use serde::Deserialize;
-use std::fmt;
+use serde_json::Value;
 
 /// The largest number of opportunities in a round: hours at a gigabit.
 const OPPORTUNITIES_MAX: f64 = 100e6;
 const MBIT_PER_SEC_MAX: f64 = 100_000.0;
-
-/// A rule that a series breaks, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeriesError {
-    /// The line, counted from 1; or the position in a list, counted from 0.
-    pub place: String,
-    pub rule: String,
-}
-
-impl fmt::Display for SeriesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.rule)
-    }
-}
-
-impl std::error::Error for SeriesError {}
-
-fn refuse(place: impl fmt::Display, rule: impl Into<String>) -> SeriesError {
-    SeriesError { place: place.to_string(), rule: rule.into() }
-}
+/// The year 5138, as seconds since 1970. Later moments are milliseconds or less.
+const AT_S_MAX: f64 = 1e11;
 
 /// Rates in Mbit/s, each from its moment in seconds, and the end.
 #[derive(Debug, Default)]
@@ -57,6 +40,18 @@ struct Json {
     bandwidths: Vec<f64>,
 }
 
+/// The cause and the fix for a trace of AlphaRTC, as OpenNetLab's gym has it too.
+const ALPHARTC: &str = "is a trace of AlphaRTC, which lists `duration` (ms) and `capacity` \
+                        (kbit/s); write a .csv, with `jq -r '.uplink.trace_pattern | foreach .[] \
+                        as $p (0; . + $p.duration; \"\\((. - $p.duration) / 1000),\\($p.capacity \
+                        / 1000)\")' FILE`";
+
+fn is_alphartc(value: &Value) -> bool {
+    let is_pattern = |value: &Value| value.get("trace_pattern").is_some();
+    is_pattern(value)
+        || ["uplink", "downlink"].iter().filter_map(|key| value.get(key)).any(is_pattern)
+}
+
 impl Series {
     fn push(
         &mut self,
@@ -66,6 +61,10 @@ impl Series {
     ) -> Result<(), SeriesError> {
         if !at_s.is_finite() {
             return Err(refuse(place(), "the moment must be a number of seconds"));
+        }
+        if at_s.abs() > AT_S_MAX {
+            let rule = format!("the moment {at_s} is no number of seconds; divide milliseconds");
+            return Err(refuse(place(), rule + " by 1000"));
         }
         if !(0.0..=MBIT_PER_SEC_MAX).contains(&rate) {
             let rule = format!("the rate is {rate}: it must be between 0 and 100000 Mbit/s");
@@ -82,21 +81,8 @@ impl Series {
 
     fn csv(text: &str) -> Result<Self, SeriesError> {
         let mut series = Self::default();
-        for (index, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let place = || format!("line {}", index + 1);
-            let apart = |c: char| c == ',' || c == ';' || c.is_whitespace();
-            let mut cells = line.split(apart).filter(|cell| !cell.is_empty());
-            let number = |cell: Option<&str>| cell.and_then(|cell| cell.parse::<f64>().ok());
-            let (first, second) = (number(cells.next()), number(cells.next()));
-            match (first, second) {
-                (Some(at_s), Some(rate)) => series.push(place, at_s, rate)?,
-                (None, _) if series.rates.is_empty() && index == 0 => {}
-                _ => return Err(refuse(place(), "must be seconds and Mbit/s, as in `0.5, 12.3`")),
-            }
+        for row in table::rows(text)? {
+            series.push(|| format!("line {}", row.line), row.at_s, row.rate)?;
         }
         let times = series.rates.iter().rev().map(|(at_s, _)| *at_s);
         let [last, before] = [0, 1].map(|n| times.clone().nth(n));
@@ -106,8 +92,12 @@ impl Series {
     }
 
     fn json(text: &str) -> Result<Self, SeriesError> {
-        let json: Json =
-            serde_json::from_str(text).map_err(|error| refuse("the JSON", error.to_string()))?;
+        let failed = |error: serde_json::Error| refuse("the JSON", error.to_string());
+        let value: Value = serde_json::from_str(text).map_err(failed)?;
+        if is_alphartc(&value) {
+            return Err(refuse("the JSON", ALPHARTC));
+        }
+        let json = Json::deserialize(value).map_err(failed)?;
         let (times, rates) = (json.timestamps, json.bandwidths);
         if times.len() != rates.len() || times.len() < 2 {
             let rule = format!(
@@ -211,6 +201,7 @@ mod tests {
             ("0,-1\n", "line 1: the rate is -1: it must be between 0"),
             ("0,nan\n", "line 1: the rate is NaN"),
             ("inf,1\n", "line 1: the moment must be a number"),
+            ("1573034400000,1\n", "line 1: the moment 1573034400000 is no number of seconds"),
             ("0,100000\n100,100000\n", "the series: holds more than 100 million"),
             ("0,1\n5000000,1\n", "the series: lasts longer than 49 days"),
         ] {
@@ -221,9 +212,35 @@ mod tests {
             ("{}", "the JSON: missing field `timestamps`"),
             (r#"{"timestamps": [0], "bandwidths": [1]}"#, "the JSON: 1 timestamps and 1"),
             (r#"{"timestamps": [1, 0], "bandwidths": [1, 1]}"#, "timestamps[1]: 0 s does not"),
+            (
+                r#"{"type": "video", "downlink": {}, "uplink": {"trace_pattern": []}}"#,
+                "the JSON: is a trace of AlphaRTC, which lists `duration` (ms) and `capacity`",
+            ),
         ] {
             let error = json("t", text).unwrap_err().to_string();
             assert!(error.starts_with(message), "{text:?}: {error}");
+        }
+    }
+
+    /// The command that the error of a trace of AlphaRTC names.
+    #[test]
+    fn a_trace_of_alphartc_is_converted_by_the_command_in_its_error() {
+        let text = r#"{"uplink": {"trace_pattern": [{"duration": 500, "capacity": 300},
+                       {"duration": 1000, "capacity": 1500}]}}"#;
+        let error = json("t", text).unwrap_err().to_string();
+        let (_, command) =
+            error.split_once('`').and_then(|(_, rest)| rest.split_once("`jq")).unwrap();
+        assert!(command.ends_with(" FILE`"), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("FILE"), text).unwrap();
+        let line = format!("jq{}", command.trim_end_matches('`'));
+        let mut shell = std::process::Command::new("sh");
+        match shell.args(["-c", &line]).current_dir(folder.path()).output() {
+            Ok(output) if output.status.success() => {
+                assert_eq!(String::from_utf8_lossy(&output.stdout), "0,0.3\n0.5,1.5\n");
+            }
+            Ok(output) if output.status.code() == Some(127) => println!("SKIPPED: no jq"),
+            other => panic!("{line}: {other:?}"),
         }
     }
 

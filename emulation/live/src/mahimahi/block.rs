@@ -50,6 +50,11 @@ impl Block {
         })
     }
 
+    /// Whether the block shares an address with a subnet.
+    pub(super) fn overlaps(self, subnet: Subnet) -> bool {
+        self.0.overlaps(subnet)
+    }
+
     /// The address outside, where the shell was called.
     pub(super) fn egress(self) -> Subnet {
         self.host(1)

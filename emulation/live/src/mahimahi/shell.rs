@@ -7,11 +7,13 @@ use crate::device;
 use crate::error::Error;
 use crate::frame::Frame;
 use crate::namespace::Namespace;
+use crate::routes::{self, Route};
 use crate::signals::Signals;
 use crate::subnet::Subnet;
 use crate::testbed::{End, Testbed};
 use remuda_link::PathSpec;
 use std::ffi::OsString;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -96,20 +98,46 @@ impl Shell {
     }
 }
 
-/// Takes a block that no other shell has. An abstract socket name in this network namespace
-/// reserves it: the kernel gives each name to one socket, and frees it when the process ends in any
-/// way.
+/// Takes a block that no other shell has and that the namespace does not use otherwise. An abstract
+/// socket name in this network namespace reserves it: the kernel gives each name to one socket, and
+/// frees it when the process ends in any way.
 fn take_block() -> Result<(Block, UnixDatagram), Error> {
     let outer = device::subnet_of(INGRESS).and_then(Block::of_ingress);
+    let ingress = outer.and_then(|_| device::index_of(INGRESS));
+    let used = used_subnets(ingress).map_err(Error::doing("list the routes"))?;
+    let (mut in_use, mut blocks) = (Vec::new(), 0);
     for block in Block::free(outer) {
+        blocks += 1;
         let name = format!("remuda-shell-{}", block.egress());
         let bound =
             SocketAddr::from_abstract_name(name).and_then(|name| UnixDatagram::bind_addr(&name));
-        if let Ok(socket) = bound {
-            return Ok((block, socket));
+        let Ok(socket) = bound else { continue };
+        match used.iter().find(|subnet| block.overlaps(**subnet)) {
+            None => return Ok((block, socket)),
+            Some(subnet) => in_use.push(subnet),
         }
     }
-    Err(Error::TooManyShells { depth: DEPTH_MAX })
+    match in_use.first() {
+        Some(example) => {
+            let (used, held) = (in_use.len(), blocks - in_use.len());
+            Err(Error::BlocksInUse { used, held, example: example.to_string() })
+        }
+        None => Err(Error::TooManyShells { depth: DEPTH_MAX }),
+    }
+}
+
+/// What the calling thread's namespace reaches within the shells' addresses, but for all of them
+/// together, and what it reaches by the device of the shell that it is behind.
+fn used_subnets(ingress: Option<u32>) -> io::Result<Vec<Subnet>> {
+    let of = |route: &Route| {
+        let is_part = route.to.bits > ALL.bits;
+        let gateway = route.gateway.map(|address| Subnet { address, bits: 32 });
+        let subnets = [is_part.then_some(route.to), gateway];
+        let is_outer = ingress.is_some() && route.device == ingress;
+        subnets.into_iter().flatten().filter(move |subnet| !is_outer && subnet.overlaps(ALL))
+    };
+    let routes = routes::list(|route| of(route).next().is_some())?;
+    Ok(routes.iter().flat_map(of).collect())
 }
 
 fn testbed(path: &PathSpec, block: Block) -> Result<Testbed, Error> {
