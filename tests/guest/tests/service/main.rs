@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// On an idle host, booting takes some 30 seconds.
+/// Booting takes half a minute to a minute.
 const BOOT_MAX: Duration = Duration::from_secs(600);
 const COMMAND_MAX: Duration = Duration::from_secs(120);
 /// For commands that wait for something in the guest themselves.
