@@ -64,7 +64,7 @@ TEST := $(CARGO) test --profile checked --workspace
 # Integration tests, by the names of their files.
 tests-of = $(sort $(basename $(notdir $(wildcard $(addsuffix /tests/*.rs,$(1))))))
 # These need root. Those of two packages of one name run together.
-LIVE_TESTS := tidy $(call tests-of,datapath/bpf emulation/live tests tests/conformance)
+LIVE_TESTS := tidy live $(call tests-of,datapath/bpf emulation/live tests tests/conformance)
 GUEST_TESTS := boots detectors fidelity
 KERNEL_TESTS := scenarios
 LONG_TESTS := debug service

@@ -6,14 +6,16 @@ use crate::datapath::LetGo;
 use crate::error::on;
 use crate::event_budget::BudgetedLog;
 use crate::events::{Event, EventLog};
-use crate::host::Host;
+use crate::host::{Host, Target};
 use crate::ipc::{BpfEnd, DEVICE, Datapaths, ModuleEnd, NetlinkEnd, UnixEnd};
 use crate::lock::lock;
 use crate::memory::Keeper;
 use crate::run_dir::{self, RunDir};
 use crate::run_loop::RunLoop;
 use crate::samples::SampleKeeper;
-use crate::{Error, Setup, application, clock, control, nofile, programs, reload, service};
+use crate::{
+    Error, Setup, application, clock, control, nofile, programs, reload, service, standing,
+};
 use remuda_bpf::{Datapath, Plan, Settings, Started};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs;
@@ -53,6 +55,7 @@ pub fn run_until(
     let host = Arc::new(Mutex::new(Host::new(setup.clone(), Box::new(log))));
     let keeper = Keeper::start(&config, &host);
     let samples = SampleKeeper::start(&config, &host);
+    resume_order(&config, &host);
     let socket = run_dir::datapath_socket(run_dir.path());
     let unix = UnixEnd::bind_for(&socket, &config.agent.datapath_users)?;
     let bpf = open_bpf(&config, &host)?;
@@ -89,6 +92,18 @@ pub fn run_until(
     match flows_left {
         0 => Ok(ended),
         flows => Err(Error::FlowsLeft { flows, native: config.agent.native }),
+    }
+}
+
+/// Obeys the order for new flows that an operator gave to a former agent.
+fn resume_order(config: &Config, host: &Mutex<Host>) {
+    let obeyed = match standing::read(&config.state_dir(), &config.agent.default) {
+        Ok(Some(ordered)) => lock(host).set(Target::New, &ordered).map_err(|it| it.to_string()),
+        Ok(None) => return,
+        Err(reason) => Err(reason),
+    };
+    if let Err(reason) = obeyed {
+        tracing::warn!(%reason, "a former order for new flows is not obeyed");
     }
 }
 

@@ -86,6 +86,8 @@ pub struct Host {
     cookies: HashMap<u64, u32>,
     preferences: Preferences,
     peers: Peers,
+    /// The default driver of the configuration.
+    configured_default: String,
     /// The default driver to go back to when the author of the current default leaves.
     default_of_ours: String,
     next_id: u32,
@@ -115,6 +117,7 @@ impl Host {
         let setup = setup.into();
         let config = &setup.config;
         Self {
+            configured_default: config.agent.default.clone(),
             default_of_ours: config.agent.default.clone(),
             preferences: Preferences::new(&config.prefer),
             flows: Flows::new(config),
@@ -424,6 +427,11 @@ impl Host {
         }
         self.pokes.extend(&ids);
         Ok(ids.len())
+    }
+
+    /// The default driver of the configuration, and the one of ours that is in force.
+    pub fn defaults(&self) -> (&str, &str) {
+        (&self.configured_default, &self.default_of_ours)
     }
 
     /// The running flows, in the order in which they started.

@@ -42,6 +42,7 @@ pub mod run_loop;
 pub mod samples;
 pub mod service;
 pub mod setup;
+mod standing;
 mod state_file;
 mod trial;
 mod trouble;

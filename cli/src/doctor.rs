@@ -5,9 +5,11 @@ use crate::{Failure, RunDirArgs};
 use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::{Config, Error, clock};
 use clap::Args;
-use remuda_bpf::{Datapath, DefaultAlgorithm, Settings};
+use remuda_bpf::{Attachments, Datapath, DefaultAlgorithm, Settings};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::DirEntryExt;
+use std::path::{Path, PathBuf};
 
 /// Check what this host can do, and print what is missing and the fix.
 ///
@@ -139,20 +141,71 @@ fn default_algorithm(asked: &Result<Answer, Error>) -> Verdict {
     }
 }
 
-fn cgroups() -> Verdict {
-    let mounts = read("/proc/mounts").unwrap_or_default();
-    let mount = mounts.lines().find_map(|line| {
+/// Where cgroup v2 is mounted.
+fn cgroup_mount() -> Option<String> {
+    read("/proc/mounts")?.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
         let path = words.next()?;
         (words.next() == Some("cgroup2")).then(|| path.to_owned())
-    });
-    match mount {
+    })
+}
+
+fn cgroups() -> Verdict {
+    match cgroup_mount() {
         Some(path) => Good(format!("v2 at {path}")),
         None => Lacks(
             "no cgroup v2".to_owned(),
             "mount -t cgroup2 none /sys/fs/cgroup/unified, to select flows by cgroup",
         ),
     }
+}
+
+/// The most directories of cgroups that are looked at for their ids.
+const CGROUPS_LOOKED_AT: usize = 20_000;
+
+/// The paths of the cgroups with these ids, as far as they are found.
+fn paths_of(ids: &BTreeSet<u64>) -> BTreeMap<u64, PathBuf> {
+    let mut found = BTreeMap::new();
+    let mut folders: Vec<PathBuf> = cgroup_mount().into_iter().map(Into::into).collect();
+    for _ in 0..CGROUPS_LOOKED_AT {
+        let Some(folder) = folders.pop().filter(|_| found.len() < ids.len()) else { break };
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if ids.contains(&entry.ino()) {
+                found.insert(entry.ino(), entry.path());
+            }
+            folders.push(entry.path());
+        }
+    }
+    found
+}
+
+/// What is registered and attached, by any process, and what no agent answers for.
+fn attached(asked: &Result<Answer, Error>) -> Verdict {
+    let Attachments { algorithms, cgroups } = Attachments::look();
+    let own = match asked {
+        Ok(Answer::Status(status)) => status.name.as_str(),
+        _ => "",
+    };
+    let names = algorithms.iter().map(|name| match name == own {
+        true => format!("{name} (this agent's)"),
+        false => format!("{name} (of another process)"),
+    });
+    let paths = paths_of(&cgroups);
+    let folders = cgroups.iter().map(|id| match paths.get(id) {
+        Some(path) => path.display().to_string(),
+        None => format!("the removed cgroup {id}"),
+    });
+    let all: Vec<String> = names.chain(folders).collect();
+    let text = if all.is_empty() { "nothing".to_owned() } else { all.join(", ") };
+    let of_default = Config::default().agent.name;
+    if asked.is_err() && algorithms.contains(&of_default) {
+        let fix = "start the agent, or end the process that holds it (`bpftool link` shows it)";
+        return Lacks(format!("{text}: no agent answers"), fix);
+    }
+    Good(text)
 }
 
 fn tun() -> Verdict {
@@ -200,6 +253,7 @@ impl DoctorArgs {
             ("native algorithms", natives()),
             ("default algorithm", default_algorithm(&asked)),
             ("cgroups", cgroups()),
+            ("attached", attached(&asked)),
             ("TUN devices", tun()),
             ("agent", agent(run_dir, &asked)),
         ] {

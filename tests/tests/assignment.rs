@@ -5,9 +5,11 @@ use ccp_agent::child::AgentChild;
 use remuda_bpf::DefaultAlgorithm;
 use remuda_live::transfer::Transfer;
 use remuda_tests::cgroup::Cgroup;
-use remuda_tests::{Place, exclusive, skip, wait_for, wired};
+use remuda_tests::{Place, binary, exclusive, skip, wait_for, wired};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -55,6 +57,31 @@ fn a_cgroups_new_sockets_are_ours_and_no_others() {
     let rows = agent.flows().expect("the agent answers");
     assert!(rows.iter().all(|row| row.arm == "reno"), "{rows:?}");
     agent.stop().expect("it ends");
+}
+
+#[test]
+fn doctor_lists_what_is_attached_and_whose_it_is() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let place = Place::new();
+    let Some(cgroup) = own_cgroup(&place) else { return };
+    let path = cgroup.path().to_str().expect("a path");
+    let agent = place.agent(&["--arm", "reno", "--cgroup", path]);
+    let doctor = |run_dir: &Path| {
+        let mut command = Command::new(binary());
+        let output = command.arg("doctor").arg("--run-dir").arg(run_dir).output();
+        String::from_utf8(output.expect("it runs").stdout).expect("a table is text")
+    };
+    let said = doctor(&place.run_dir());
+    assert!(said.contains(&format!("{} (this agent's)", place.name)), "{said}");
+    assert!(said.contains(path), "{said}");
+    let said = doctor(Path::new("/nonexistent"));
+    assert!(said.contains(&format!("{} (of another process)", place.name)), "{said}");
+    agent.stop().expect("it ends");
+    let said = doctor(&place.run_dir());
+    assert!(!said.contains(&place.name), "nothing is left over: {said}");
 }
 
 /// A service manager removes the directory of a service that ends, and makes it again at its start.

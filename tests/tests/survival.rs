@@ -1,6 +1,8 @@
 //! The agent dies or hangs, and the flows go on: on the BPF datapath.
 
 use ccp_agent::child::AgentChild;
+use ccp_agent::control::{Answer, Request, ask};
+use ccp_agent::host::Target;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, socket};
 use remuda_live::transfer::{Transfer, set_algorithm};
 use remuda_tests::{Place, exclusive, skip, survival, wait_for, wired};
@@ -104,5 +106,30 @@ fn a_namespace_whose_default_we_are_is_not_lost_at_a_restart() {
     let running = transfer.start(path.server(), path.client()).expect("it starts");
     wait_for_flows(&agent, 1, "a flow of that namespace");
     running.join().expect("every byte arrives");
+    agent.stop().expect("it ends");
+}
+
+fn default_driver(agent: &AgentChild) -> String {
+    match ask(agent.run_dir(), &Request::Status {}) {
+        Ok(Answer::Status(status)) => status.default,
+        other => panic!("no status: {other:?}"),
+    }
+}
+
+#[test]
+fn an_order_for_new_flows_outlives_a_kill_until_the_configuration_changes() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let place = Place::new();
+    let agent = place.agent(&["--arm", "cubic"]);
+    agent.set(Target::New, "reno").expect("it is ordered");
+    agent.kill().expect("kill -9");
+    let agent = place.agent(&["--arm", "cubic"]);
+    assert_eq!(default_driver(&agent), "reno");
+    agent.stop().expect("it ends");
+    let agent = place.agent(&["--arm", "vegas"]);
+    assert_eq!(default_driver(&agent), "vegas", "the configuration has changed");
     agent.stop().expect("it ends");
 }

@@ -8,7 +8,7 @@ use crate::host::{Counts, Host, NotLearned, Target};
 use crate::lock::lock;
 use crate::online::{Online, Report, hosted};
 use crate::prefer::{self, Order};
-use crate::{Error, catalogue, programs};
+use crate::{Error, catalogue, programs, standing};
 use remuda_algorithms::Slot;
 use remuda_selector::antelope::memory::{self, Network};
 use remuda_selector::antelope::model::Model;
@@ -187,6 +187,18 @@ pub fn policy_rows() -> Vec<(String, String)> {
         .collect()
 }
 
+/// Writes the order for new flows to the state directory, so that it outlives a restart.
+fn keep_default(host: &Mutex<Host>) {
+    let (folder, configured, ordered) = {
+        let host = lock(host);
+        let (configured, ordered) = host.defaults();
+        (host.setup.config.state_dir(), configured.to_owned(), ordered.to_owned())
+    };
+    if let Err(error) = standing::write(&folder, &configured, &ordered) {
+        tracing::warn!(%error, "the order for new flows will be forgotten at a restart");
+    }
+}
+
 pub fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
     Ok(match request {
         Request::Flows {} => {
@@ -197,7 +209,11 @@ pub fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
             // Before the lock: to ask the kernel for an algorithm may load a module.
             let authors = lock(host).setup.authors.clone();
             catalogue::kind_of(to, &authors.names())?;
-            Answer::Set { flows: lock(host).set(*target, to)? }
+            let flows = lock(host).set(*target, to)?;
+            if !matches!(target, Target::Flow(_)) {
+                keep_default(host);
+            }
+            Answer::Set { flows }
         }
         Request::Prefer { order } => {
             order.check()?; // before the lock, as it looks at a file

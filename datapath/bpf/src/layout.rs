@@ -274,6 +274,7 @@ pub struct Flow {
     pub native_name: [u8; NAME_BYTES],
     pub report: ReportHead,
     pub registers: Registers,
+    pub staged: [u64; CONTROL_REGISTERS],
 }
 
 const _: () = assert!(size_of::<FlowInfo>() == 128);

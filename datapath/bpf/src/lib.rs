@@ -9,6 +9,7 @@
 
 mod admission;
 pub mod announce;
+mod attachments;
 pub mod broker;
 mod cgroups;
 pub mod compile;
@@ -36,6 +37,7 @@ mod sockets;
 pub mod splice;
 
 pub use admission::{Admission, Reason, Refused};
+pub use attachments::Attachments;
 pub use cgroups::CgroupChange;
 pub use datapath::{DRAIN_RECORDS_MAX, Datapath, Sink};
 pub use default_algorithm::DefaultAlgorithm;

@@ -45,7 +45,8 @@ pub struct Walked {
 /// What a datapath needs of a loaded object.
 #[derive(Debug)]
 pub struct Handles {
-    /// Slots, descriptions, counters, both rings, refused sockets, destinations, and the flows' storage.
+    /// Slots, descriptions, counters, both rings, refused sockets, destinations, and the flows'
+    /// storage.
     pub maps: [OwnedFd; MAPS.len()],
     /// The name for `TCP_CONGESTION`.
     pub name: String,

@@ -251,6 +251,8 @@ struct remuda_flow {
 	u32 flags;
 	u32 padding;
 	struct remuda_registers r;
+	/* Control registers as read from the slot, until the words are known to be whole. */
+	u64 staged[REMUDA_CONTROL_REGS];
 };
 
 _Static_assert(sizeof(struct remuda_flow_info) == 128, "layout.rs");

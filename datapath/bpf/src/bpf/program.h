@@ -66,9 +66,12 @@ static __always_inline void take_slot(struct remuda_flow *f, struct sock *sk)
 	mask = flags & SLOT_CONTROL ? slot->control_mask : 0;
 	for (int i = 0; i < REMUDA_CONTROL_REGS; i++)
 		if (mask & (1U << i))
-			f->r.control[i] = slot->control[i];
+			f->staged[i] = slot->control[i];
 	if (!words_are_whole(slot, seq))
 		return;
+	for (int i = 0; i < REMUDA_CONTROL_REGS; i++)
+		if (mask & (1U << i))
+			f->r.control[i] = f->staged[i];
 	if (flags & SLOT_CWND && !is_stale_raise(&f->tcp, tcp_sk(sk), cwnd))
 		want_cwnd(&f->tcp, tcp_sk(sk), cwnd);
 	if (flags & SLOT_RATE) {

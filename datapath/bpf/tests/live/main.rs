@@ -1,6 +1,6 @@
 //! The datapath on the running kernel, with sockets on loopback. Without root each test is skipped.
-
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
+mod words;
 
 use remuda_bpf::{Datapath, RememberedStart, Settings};
 use remuda_wire::ToAgent;
@@ -565,7 +565,7 @@ fn our_own_name_is_no_algorithm_of_the_kernels_own() {
     let mut message = Vec::new();
     encode_native(&mut message, sid, &name_of(&agent), 0);
     let error = agent.datapath.handle(&message).expect_err("refused");
-    assert!(error.to_string().contains("this agent's own algorithm"), "{error}");
+    assert!(error.to_string().contains("is the name of an agent"), "{error}");
 }
 
 /// The network around `address` whose prefix is `fewer_bits` shorter than an address.
