@@ -1,5 +1,7 @@
 //! Receives a message with the one descriptor that a client passes (`SCM_RIGHTS`).
 
+pub use remuda_bpf::broker::refuse_descriptors;
+
 use super::closing::{bounded, close};
 use nix::errno::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
@@ -10,9 +12,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 /// Room for a control message with one descriptor, and not for two: the header's 16 bytes and the
 /// descriptor's 4. The kernel closes the descriptors for which there is no room.
 const CONTROL_BYTES: usize = 20;
-
-/// Include/uapi/asm-generic/socket.h: whether the socket takes descriptors.
-const SO_PASSRIGHTS: libc::c_int = 83;
 
 /// The kernel writes control messages at addresses that are aligned like a `usize`. Without the
 /// alignment, the room would differ from [`CONTROL_BYTES`].
@@ -82,22 +81,6 @@ impl Drop for Passed {
     fn drop(&mut self) {
         close(self.socket.take());
     }
-}
-
-/// Makes the kernel refuse descriptors that are sent to this socket (Linux 6.16). An older kernel
-/// takes them, and closes them when the message is received without room for them.
-pub fn refuse_descriptors(socket: &impl AsRawFd) {
-    let off: libc::c_int = 0;
-    // SAFETY: an open descriptor, and a value of the option's type and size.
-    unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_PASSRIGHTS,
-            (&raw const off).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use rustix::net::{
 use std::collections::HashSet;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The longest packet, in bytes. An `INSTALL` has at most 32,678, and a text may be longer.
 pub const PACKET_BYTES_MAX: usize = 70_000;
@@ -22,6 +22,9 @@ pub const PACKET_BYTES_MAX: usize = 70_000;
 pub const DESCRIPTORS_MAX: usize = 250;
 /// The most network namespaces that one recall names.
 const NAMESPACES_MAX: usize = 4_096;
+
+/// Include/uapi/asm-generic/socket.h: whether the socket takes descriptors.
+const SO_PASSRIGHTS: libc::c_int = 83;
 
 const START: u8 = 0;
 const INSTALL: u8 = 1;
@@ -173,6 +176,22 @@ pub fn parse_walked(answer: &[u8], what: &'static str) -> Option<Walked> {
     let refused = fields.next()?.parse().ok()?;
     let missed = Some(fields.next()?.to_owned()).filter(|text| !text.is_empty());
     Some(Walked { changed, refused, missed: missed.map(|text| Error::Broker { what, text }) })
+}
+
+/// Makes the kernel refuse descriptors that are sent to this socket (Linux 6.16). An older kernel
+/// takes them, and closes them when the message is received without room for them.
+pub fn refuse_descriptors(socket: &impl AsRawFd) {
+    let off: libc::c_int = 0;
+    // SAFETY: an open descriptor, and a value of the option's type and size.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const off).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
 }
 
 /// Sends one packet. It does not wait for room.

@@ -15,4 +15,5 @@ mod frame;
 mod server;
 
 pub use client::{Client, Unreached};
+pub use frame::refuse_descriptors;
 pub use server::{Broker, Notice, Patience};

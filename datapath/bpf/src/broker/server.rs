@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// How often cgroups are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// Refused requests are told at most this often.
+const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
 const ROOT: u32 = 0;
 
 /// What happened in a turn, for the operator.
@@ -90,8 +92,9 @@ pub struct Broker {
     held: Option<Privileged>,
     /// When the last agent went, while its flows wait.
     left_ns: Option<u64>,
-    /// The time of this turn.
+    /// The time of this turn, and of the last refusal that was told.
     now_ns: u64,
+    told_ns: u64,
 }
 
 impl Broker {
@@ -101,7 +104,18 @@ impl Broker {
         let listener = listen_at(path, user).map_err(failed)?;
         let path = path.to_owned();
         let (agent, held, left_ns) = (None, None, None);
-        Ok(Self { listener, path, plan, user, patience, agent, held, left_ns, now_ns: 0 })
+        Ok(Self {
+            listener,
+            path,
+            plan,
+            user,
+            patience,
+            agent,
+            held,
+            left_ns,
+            now_ns: 0,
+            told_ns: 0,
+        })
     }
 
     /// Waits at most 200 ms for something to do, and does it. `now_ns` reads CLOCK_MONOTONIC.
@@ -138,6 +152,7 @@ impl Broker {
     fn accept(&mut self, notify: &mut dyn FnMut(Notice)) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let Ok(caller) = accept_with(&self.listener, flags) else { return };
+        frame::refuse_descriptors(&caller); // no request carries one, and closing one may take long
         let Ok(peer) = socket_peercred(&caller) else { return };
         let (user, pid) = (peer.uid.as_raw(), peer.pid.as_raw_nonzero().get());
         let notice = if user != self.user && user != ROOT {
@@ -186,12 +201,12 @@ impl Broker {
                 let now_ns = self.now_ns;
                 let done = self.held().and_then(|it| it.recall(&namespaces, now_ns).map_err(text));
                 if let Err(why) = done {
-                    notify(Notice::Refused(why));
+                    self.tell_refused(why, notify);
                 }
             }
             Ok(Request::Vacate(sid)) => {
                 if let Err(why) = self.held().and_then(|held| held.vacate(sid).map_err(text)) {
-                    notify(Notice::Refused(why));
+                    self.tell_refused(why, notify);
                 }
             }
             Ok(Request::CheckNative(name)) => {
@@ -237,12 +252,21 @@ impl Broker {
         notify: &mut dyn FnMut(Notice),
     ) {
         if let Err(why) = &answer {
-            notify(Notice::Refused(why.clone()));
+            self.tell_refused(why.clone(), notify);
         }
         let Some(agent) = &self.agent else { return };
         if frame::send(agent.as_fd(), &frame::reply(answer), fds).is_err() {
             // It reads nothing, or it is gone: its end of the socket is closed, so that it knows.
             self.lose_agent(notify);
+        }
+    }
+
+    /// Tells of at most one refusal a second: an agent can make many.
+    fn tell_refused(&mut self, why: String, notify: &mut dyn FnMut(Notice)) {
+        let since_ns = self.now_ns.saturating_sub(self.told_ns);
+        if self.told_ns == 0 || u128::from(since_ns) >= REFUSALS_INTERVAL.as_nanos() {
+            self.told_ns = self.now_ns;
+            notify(Notice::Refused(why));
         }
     }
 
