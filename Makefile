@@ -128,7 +128,7 @@ test-kernel-debug: build ## Test the kernel module on a kernel with KASAN, lockd
 test-long: test-build ## Test the agent as a service of Debian 13 with systemd, in a virtual machine (no root)
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/systemd-guest.sh; \
-		REMUDA_BIN=$(CURDIR)/$(REMUDA) $(TEST) --test service -- --test-threads=1 --nocapture; \
+		REMUDA_BIN=$(CURDIR)/$(TESTED) $(TEST) --test service -- --test-threads=1 --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \
 	fi
