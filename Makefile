@@ -33,7 +33,7 @@ demo: build ## Compare rein with each fixed arm, live, on three paths; a table a
 
 .PHONY: test
 test: setup test-build lint test-rust test-live ## Run everything that CI runs
-	@$(MAKE) --jobs=2 --output-sync=line test-in-python test-in-guests
+	@$(MAKE) --jobs=2 test-in-python test-in-guests
 
 # Guests have one processor each, which QEMU emulates on one of ours: they leave the other to Python.
 .PHONY: test-in-python

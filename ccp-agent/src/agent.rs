@@ -1,7 +1,7 @@
 //! The agent, put together: run directory, datapaths, control socket, and the run loop.
 
 use crate::author::door;
-use crate::config::{AtStop, Config};
+use crate::config::{AgentConfig, AtStop, Config};
 use crate::datapath::LetGo;
 use crate::error::on;
 use crate::event_budget::BudgetedLog;
@@ -16,7 +16,7 @@ use crate::samples::SampleKeeper;
 use crate::{
     Error, Setup, application, clock, control, nofile, programs, reload, service, standing,
 };
-use remuda_bpf::{Datapath, Plan, Settings, Started};
+use remuda_bpf::{Datapath, DefaultAlgorithm, Plan, Settings, Started};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,9 @@ use std::sync::{Arc, Mutex, mpsc};
 
 /// How many events of one user's flows the log takes at once.
 const USER_EVENTS_AT_ONCE: u32 = 2_000;
+
+/// What `agent.native` says for the host's default algorithm.
+const HOSTS_DEFAULT: &str = "default";
 
 /// Runs until SIGINT or SIGTERM. `ready` is called once flows are served: not before the kernel has
 /// all programs, which takes it a while. The control socket takes requests from the start, and
@@ -119,9 +122,13 @@ fn application_socket(config: &Config, run_dir: &RunDir) -> Result<PathBuf, Erro
 /// What the configuration says of the BPF datapath, for whoever loads it: this process or a broker.
 pub fn plan(config: &Config) -> Result<Plan, Error> {
     let agent = &config.agent;
+    let native = match agent.native.as_str() {
+        HOSTS_DEFAULT => hosts_default(&agent.name)?,
+        named => named.to_owned(),
+    };
     let settings = Settings {
         name: agent.name.clone(),
-        native: agent.native.clone(),
+        native,
         heartbeat_timeout: config.heartbeat_timeout(),
         cwnd_max_pkts: u32::try_from(config.guard.cwnd_pkts_max).unwrap_or(u32::MAX),
         rate_max_bytes_per_sec: config.guard.rate_mbit_per_sec_max.saturating_mul(125_000),
@@ -132,6 +139,12 @@ pub fn plan(config: &Config) -> Result<Plan, Error> {
     };
     let cgroups = agent.cgroups.clone();
     Ok(Plan { settings, cgroups, takes_default: agent.take_default })
+}
+
+/// The host's default algorithm; `cubic` if a former agent has left itself there.
+fn hosts_default(name: &str) -> Result<String, Error> {
+    let current = DefaultAlgorithm::current()?;
+    Ok(if current == name { AgentConfig::default().native } else { current })
 }
 
 fn open_bpf(config: &Config, host: &Mutex<Host>) -> Result<Option<BpfEnd>, Error> {

@@ -74,7 +74,8 @@ pub struct AgentConfig {
     pub default: String,
     /// The name that sockets select with `TCP_CONGESTION`; 1 to 15 characters.
     pub name: String,
-    /// The kernel algorithm that flows get when the agent stops.
+    /// The kernel algorithm that flows get when the agent stops; `default` is the one that new
+    /// sockets of this network namespace get when the agent starts.
     pub native: String,
     /// Directory of the sockets, the lock and the event log; only the agent's user may enter it.
     pub run_dir: PathBuf,

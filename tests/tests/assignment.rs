@@ -138,6 +138,27 @@ fn the_default_is_taken_given_back_and_mended_after_a_crash() {
     assert_eq!(DefaultAlgorithm::current().expect("the default"), host);
 }
 
+#[test]
+fn a_stop_can_give_flows_to_the_hosts_default() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let path = wired(24.0, 5.0, 1.0);
+    path.server().set_sysctl("net.ipv4.tcp_congestion_control", "reno").expect("it is set");
+    let place = Place::new();
+    let config = place.file("remuda.toml", "[agent]\nnative = 'default'\n");
+    let config = config.to_str().expect("UTF-8");
+    let agent = start_outliving(&place, &path, &["--arm", "cubic", "--config", config]);
+    let transfer = Transfer { algorithm: Some(place.name.clone()), ..Transfer::default() };
+    let running = transfer.start(path.server(), path.client()).expect("it starts");
+    assert_eq!(flows(&agent, 1), 1);
+    agent.stop().expect("it ends");
+    assert_eq!(running.algorithm().as_deref(), Some("reno"));
+    running.stop();
+    running.join().expect("every byte arrives");
+}
+
 /// Starts an agent inside the server's namespace, from a thread that lives as long as the test: the
 /// agent dies with the thread that started it.
 fn start_outliving(place: &Place, path: &remuda_live::Testbed, arguments: &[&str]) -> AgentChild {
