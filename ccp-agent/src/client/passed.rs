@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Room for a control message with one descriptor, and not for two: the header's 16 bytes and the
 /// descriptor's 4. The kernel closes the descriptors for which there is no room.
@@ -92,7 +92,7 @@ mod tests {
         AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair,
     };
     use std::io::{IoSlice, Read};
-    use std::os::fd::RawFd;
+    use std::os::fd::{AsRawFd, RawFd};
     use std::os::unix::net::UnixStream;
 
     fn pair() -> (OwnedFd, OwnedFd) {

@@ -14,7 +14,7 @@ use rustix::net::{
 use std::collections::HashSet;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// The longest packet, in bytes. An `INSTALL` has at most 32,678, and a text may be longer.
 pub const PACKET_BYTES_MAX: usize = 70_000;

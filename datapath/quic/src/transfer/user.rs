@@ -1,5 +1,6 @@
 //! The user that serves: root's rights are given up once the socket and the folder are open.
 
+use nix::errno::Errno;
 use nix::unistd::{
     Gid, Uid, User as Account, getegid, geteuid, getgrouplist, getuid, setgroups, setresgid,
     setresuid,
@@ -62,7 +63,8 @@ impl User {
                 let groups = groups.map_err(|errno| refuse(format!("its groups: {errno}")))?;
                 Ok(Self { name: account.name, uid: account.uid, gid: account.gid, groups })
             }
-            (Ok(None), Some(number)) => {
+            // A host without a user database answers with an error.
+            (Ok(None) | Err(Errno::ENOENT | Errno::ESRCH), Some(number)) => {
                 let gid = Gid::from_raw(number);
                 let uid = Uid::from_raw(number);
                 Ok(Self { name: text.to_owned(), uid, gid, groups: vec![gid] })
