@@ -119,7 +119,7 @@ fn application_socket(config: &Config, run_dir: &RunDir) -> Result<PathBuf, Erro
     Ok(run_dir::application_socket(&whole))
 }
 
-/// What the configuration says of the BPF datapath, for whoever loads it: this process or a broker.
+/// The settings of the BPF datapath. This process loads the datapath by them, or a broker does.
 pub fn plan(config: &Config) -> Result<Plan, Error> {
     let agent = &config.agent;
     let native = match agent.native.as_str() {

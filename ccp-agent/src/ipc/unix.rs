@@ -151,8 +151,8 @@ impl UnixEnd {
             }
             _ => false,
         };
-        // There is room for the sender's credentials alone. For descriptors there is none, so the
-        // kernel has closed them.
+        // The buffer for control messages holds the sender's credentials only. If the message also
+        // passed descriptors, the kernel has closed them.
         let refused = match got.cmsgs().map(|mut messages| messages.any(is_trusted)) {
             Ok(true) => None,
             Ok(false) => Some("its sender is another user"),

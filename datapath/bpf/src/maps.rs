@@ -59,7 +59,8 @@ impl Map {
         libbpf::done(unsafe { sys::bpf_map_delete_elem(self.fd.as_raw_fd(), key.as_ptr().cast()) })
     }
 
-    /// The value of an entry; `None` if there is none, or if the kernel refuses the key.
+    /// Returns the value of an entry, or `None` if the map has no such entry or the kernel refuses
+    /// the key.
     pub fn lookup(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.check(key, self.value_bytes).ok()?;
         let mut value = vec![0; self.value_bytes];

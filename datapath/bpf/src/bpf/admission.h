@@ -162,8 +162,8 @@ static __always_inline u32 take_quota(struct remuda_owner *owner, struct remuda_
 	return REMUDA_USER_QUOTA;
 }
 
-/* Takes a free slot; config.flows_max if there is none. Slots that never had a flow are used first,
- * so that a slot rests between two flows.
+/* Takes a free slot and returns its index; returns config.flows_max if no slot is free. Slots that
+ * never had a flow are used first, so that a slot rests between two flows.
  */
 static __always_inline u32 pop_slot(struct remuda_shared *s)
 {
