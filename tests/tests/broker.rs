@@ -47,8 +47,12 @@ impl BrokerChild {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn end(mut self, signal: Signal) {
+    fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id() as i32), signal).expect("it is there");
+    }
+
+    fn end(mut self, signal: Signal) {
+        self.signal(signal);
         self.child.wait().expect("it ends");
     }
 }
@@ -195,6 +199,32 @@ fn a_stop_may_hand_flows_over_and_nobody_waits_for_ever() {
         broker.says().contains(&format!("{FLOWS} flows are back"))
     });
     finish(running);
+    broker.end(Signal::SIGTERM);
+}
+
+/// A broker that does not answer in time is given up. When the broker goes on, it takes the same
+/// agent again.
+#[test]
+fn a_broker_that_hangs_is_given_up_and_met_again() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let scene = Scene::new("");
+    let broker = BrokerChild::start(&scene, &[]);
+    let (mut datapath, _) = Datapath::connect(&scene.socket).expect("root may ask as well");
+    let program = ccp_agent::programs::ours().expect("our own programs").first().expect("one");
+    broker.signal(Signal::SIGSTOP);
+    let error = datapath.handle(&program.compiled.install).expect_err("nobody answers").to_string();
+    assert!(error.contains("no broker answers"), "{error}");
+    assert!(datapath.is_orphaned());
+    broker.signal(Signal::SIGCONT);
+    wait_for("the broker's notice", SOON, || broker.says().contains("the agent has gone"));
+    let again = Datapath::reconnect(&scene.socket, datapath.release());
+    let (mut datapath, _) = again.map_err(|unreached| unreached.error).expect("it is taken");
+    datapath.handle(&program.compiled.install).expect("the broker answers");
+    assert!(!datapath.is_orphaned());
+    drop(datapath);
     broker.end(Signal::SIGTERM);
 }
 

@@ -91,11 +91,11 @@ impl BpfEnd {
         std::mem::take(&mut self.is_new)
     }
 
-    /// Tries now and then to reach a broker, while there is none.
+    /// If the broker is gone, tries every half second to reach the next one.
     fn seek_broker(&mut self, now_ns: u64) {
-        let Some(broker) = self.broker.clone().filter(|_| self.bpf.is_orphaned()) else { return };
         let is_due = now_ns.saturating_sub(self.tried_ns) >= RETRY_NS;
-        if self.reconnecting.is_some() || !is_due {
+        let Some(broker) = self.broker.clone() else { return };
+        if self.reconnecting.is_some() || !is_due || !self.bpf.is_orphaned() {
             return;
         }
         if self.tried_ns == 0 {

@@ -130,7 +130,7 @@ impl Datapath {
     }
 
     /// Whether the broker has gone. Flows go on, and nothing that needs privileges can be asked.
-    pub fn is_orphaned(&self) -> bool {
+    pub fn is_orphaned(&mut self) -> bool {
         self.privileges.are_lost()
     }
 

@@ -1,5 +1,5 @@
-//! What a datapath asks of whoever has the privileges: its own process
-//! ([`crate::privileged`]) or a broker ([`crate::broker`]).
+//! The calls of a datapath that need privileges. The datapath's own process carries them out
+//! ([`crate::privileged`]), or a broker does ([`crate::broker`]).
 
 use crate::Error;
 use crate::cgroups::CgroupChange;
@@ -54,7 +54,7 @@ pub struct Handles {
     pub can_look: bool,
 }
 
-/// What a datapath asks of whoever has the privileges.
+/// Carries out the calls of a datapath that need privileges.
 pub trait Privileges: Send {
     /// Registers the algorithm: from now on sockets can ask for it by name.
     fn attach(&mut self) -> Result<(), Error>;
@@ -77,7 +77,7 @@ pub trait Privileges: Send {
     /// Checks that the kernel has an algorithm, and loads its module.
     fn check_native(&mut self, name: &str) -> Result<(), Error>;
     /// Whether whoever had the privileges is gone: nothing more can be asked.
-    fn are_lost(&self) -> bool {
+    fn are_lost(&mut self) -> bool {
         false
     }
     /// Takes out what keeps the algorithm registered if the broker goes.

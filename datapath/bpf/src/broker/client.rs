@@ -23,12 +23,13 @@ const REPLY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// A connection to a broker.
 pub struct Client {
-    socket: OwnedFd,
+    /// `None` once the broker has gone or has not answered in time. A closed socket tells the
+    /// broker that another connection may take the place of this one.
+    socket: Option<OwnedFd>,
     path: PathBuf,
     registered: Registered,
     /// The jump table: the kernel empties it when no process has it.
     table: Option<OwnedFd>,
-    is_lost: bool,
 }
 
 /// Why there is no connection.
@@ -65,7 +66,7 @@ impl Client {
         let socket = socket.map_err(gone)?;
         connect(&socket, &SocketAddrUnix::new(path).map_err(gone)?).map_err(gone)?;
         let (path, registered) = (path.to_owned(), Registered::default());
-        Ok(Self { socket, path, registered, table: None, is_lost: false })
+        Ok(Self { socket: Some(socket), path, registered, table: None })
     }
 
     fn start(mut self) -> Result<(Self, Handles, Started), Error> {
@@ -85,18 +86,16 @@ impl Client {
         let asked = self.exchange(request, limit);
         if asked.is_err() {
             // A late reply would be taken for that of the next request.
-            self.is_lost = true;
+            self.socket = None;
         }
         asked.map_err(|source| Error::NoBroker { path: self.path.clone(), source })
     }
 
     fn exchange(&self, request: &Request<'_>, limit: Duration) -> io::Result<Received> {
-        if self.is_lost {
-            return Err(io::ErrorKind::NotConnected.into());
-        }
-        set_socket_timeout(&self.socket, Timeout::Recv, Some(limit))?;
-        frame::send(self.socket.as_fd(), &request.encode(), &[])?;
-        let received = frame::receive(self.socket.as_fd(), DESCRIPTORS_MAX)?;
+        let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        set_socket_timeout(socket, Timeout::Recv, Some(limit))?;
+        frame::send(socket.as_fd(), &request.encode(), &[])?;
+        let received = frame::receive(socket.as_fd(), DESCRIPTORS_MAX)?;
         let (packet, fds) = received.ok_or(io::ErrorKind::InvalidData)?;
         if packet.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -106,8 +105,8 @@ impl Client {
 
     /// Sends a request that has no reply. Without a broker, or without room, it is left out.
     fn tell(&self, request: &Request<'_>) {
-        if !self.is_lost {
-            let _ = frame::send(self.socket.as_fd(), &request.encode(), &[]);
+        if let Some(socket) = &self.socket {
+            let _ = frame::send(socket.as_fd(), &request.encode(), &[]);
         }
     }
 
@@ -134,14 +133,8 @@ impl Privileges for Client {
         Err(ITS_OWN)
     }
 
-    /// The broker follows them by itself. This looks whether the broker is there.
+    /// The broker follows the cgroups by itself.
     fn follow_cgroups(&mut self) -> Result<Vec<CgroupChange>, Error> {
-        let mut fds = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let hung_up = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        if poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(hung_up) {
-            self.is_lost = true;
-        }
         Ok(Vec::new())
     }
 
@@ -187,8 +180,17 @@ impl Privileges for Client {
         self.answered(&request, REPLY_TIME_MAX, "an algorithm").map(|_| ())
     }
 
-    fn are_lost(&self) -> bool {
-        self.is_lost
+    fn are_lost(&mut self) -> bool {
+        let Some(socket) = &self.socket else { return true };
+        let mut fds = [PollFd::new(socket, PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let hung_up = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let is_lost =
+            poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(hung_up);
+        if is_lost {
+            self.socket = None;
+        }
+        is_lost
     }
 
     fn release(&mut self) -> Registered {
