@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 
 /// How often the event log says who was refused, in microseconds.
 const REPORT_INTERVAL_US: u64 = 10_000_000;
-/// How often a full table is said, in microseconds.
+/// How often the event log says that the table of flows is full, in microseconds.
 const FULL_INTERVAL_US: u64 = 60_000_000;
-/// Events about refused sockets at a time; those that are left are said the next time.
+/// The most events about refused sockets at a time. The next time has the others.
 const EVENTS_MAX: usize = 32;
 
 /// Who may have flows in the BPF datapath, and how many. Root always may, and has no quota.

@@ -60,7 +60,7 @@ pub struct Failure {
 impl Fault {
     fn concerns(self, data: &libc::seccomp_data) -> bool {
         let call = libc::c_long::from(data.nr);
-        // Not what a test prints.
+        // Standard output and error are left alone: the test prints there.
         let is_write = call == libc::SYS_write && data.args[0] > 2;
         let is_open = call == libc::SYS_openat;
         let makes = is_open && data.args[2] & libc::O_CREAT as u64 != 0;

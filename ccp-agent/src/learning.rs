@@ -1,10 +1,10 @@
-//! Whose flows are believed: what they find out is remembered of destinations, and stored as
-//! samples, from which models are trained.
+//! Decides whose flows may teach. What such flows find out is remembered of their destinations, and
+//! is stored as samples, from which models are trained.
 //!
-//! Whoever makes a network namespace decides which address leads where in it, so its flows can
-//! show anything of any address. Believed are the namespaces that the initial user namespace owns:
-//! the host's own and those that root has made, such as containers. Users make their namespaces
-//! inside user namespaces of their own.
+//! A user who makes a network namespace decides which host each address leads to, so the flows of
+//! that namespace can show anything about any address. By default, only flows of namespaces that
+//! the initial user namespace owns may teach: the host's own and those that root has made, such as
+//! containers. A user's own namespaces lie inside user namespaces that the user has made.
 
 use crate::datapath::Peer;
 use crate::users;

@@ -327,7 +327,8 @@ impl Memory {
         }
     }
 
-    /// That of a destination, which a flow of that user has just seen.
+    /// The entry of a destination. If there is none, adds one for that user, whose flow has just
+    /// seen the destination.
     fn entry(&mut self, route: Route, uid: u32, now_s: u64) -> &mut Entry {
         self.revision += 1;
         let until_s = now_s.saturating_add(self.ttl_s);

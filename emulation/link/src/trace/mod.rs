@@ -68,7 +68,7 @@ pub enum TraceError {
     /// The path is a folder, a pipe or a device.
     #[error("{path}: is not a regular file; a trace is a text file", path = .path.display())]
     NotAFile { path: PathBuf },
-    /// A text in UTF-16, for one, as spreadsheets save it.
+    /// The file is not UTF-8. Spreadsheets save text as UTF-16, for example.
     #[error(
         "{path}: is no text in UTF-8; convert it (iconv -f UTF-16 -t UTF-8, or save it as CSV \
          UTF-8)", path = .path.display()

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// Users that are looked after at a time, apart from those that have entries.
+/// The most users without entries whose notes are counted at a time.
 const USERS_MAX: usize = 4_096;
 /// Users and reasons that are counted apart.
 const ROWS_MAX: usize = 256;
