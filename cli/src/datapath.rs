@@ -12,7 +12,7 @@ use bridge::{Counts, Notice};
 use ccp_agent::clock;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use remuda_bpf::{CgroupChange, Datapath, Settings, Walked};
+use remuda_bpf::{Datapath, Plan, Settings, Walked};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -71,15 +71,10 @@ fn default_own(socket: &Path) -> PathBuf {
 impl DatapathArgs {
     fn load(&self) -> Result<Datapath, Failure> {
         let settings = Settings { name: self.name.clone(), ..Settings::default() };
-        let mut datapath = Datapath::load(settings, clock::monotonic_ns())?;
-        datapath.attach()?;
-        for cgroup in &self.cgroup {
-            if let change @ CgroupChange::Gone(_) = datapath.attach_cgroup(cgroup)? {
-                eprintln!("remuda: {change}");
-            }
-        }
-        if let Some(error) = datapath.adopt()?.missed {
-            eprintln!("remuda: {error}");
+        let plan = Plan { settings, cgroups: self.cgroup.clone(), takes_default: false };
+        let (datapath, started) = Datapath::start(&plan, clock::monotonic_ns())?;
+        for warning in &started.warnings {
+            eprintln!("remuda: {warning}");
         }
         Ok(datapath)
     }

@@ -1,6 +1,7 @@
 //! Helpers that tests of several folders share: the built binary, an agent for one test, and the
 //! check for root.
 
+pub mod believer;
 pub mod cgroup;
 pub mod message;
 pub mod other_user;

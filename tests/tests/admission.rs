@@ -6,11 +6,9 @@ use ccp_agent::child::AgentChild;
 use ccp_agent::config::Config;
 use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::host::NotLearned;
-use remuda_algorithms::units::Time;
-use remuda_algorithms::{Measurement, PathState, Proposal, Verdict};
-use remuda_live::transfer::set_algorithm;
+use remuda_live::transfer::{algorithm, set_algorithm};
 use remuda_selector::antelope::memory::{Row, WhyNot};
-use remuda_selector::{ArmRunner, Policy, PolicyInfo};
+use remuda_tests::believer::with_believer;
 use remuda_tests::other_user::{
     UID, add_to_loopback, as_other_user, as_user, enter_new_namespace, in_own_user_namespace,
 };
@@ -19,8 +17,6 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Duration;
 
@@ -35,22 +31,8 @@ fn agent(place: &Place, more: &str) -> AgentChild {
     place.agent(&["--config", config.to_str().expect("a path"), "--arm", "cubic"])
 }
 
-/// The algorithm that a socket runs.
 fn algorithm_of(stream: &TcpStream) -> String {
-    let mut name = [0u8; 16];
-    let mut length = name.len() as libc::socklen_t;
-    // SAFETY: an open socket, and room for `length` bytes.
-    let result = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CONGESTION,
-            name.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+    algorithm(stream.as_raw_fd()).expect("an open socket")
 }
 
 /// Both ends of a connection over loopback. The connecting end asks for `name`.
@@ -242,59 +224,16 @@ fn a_users_churn_leaves_the_log_to_others() {
     agent.stop().expect("it ends");
 }
 
-/// A policy that uses the remembered arm, or else CUBIC, and always reports that BBR would suit.
-struct Believer;
-
-impl Policy for Believer {
-    fn begin(&mut self, path: &PathState, _now: Time) -> &'static str {
-        path.remembered_arm.unwrap_or("cubic")
-    }
-    fn observe(&mut self, _m: &Measurement, _arm: &'static str, _now: Time) {}
-    fn proposal(&mut self) -> Option<Proposal> {
-        None
-    }
-    fn taken(&mut self, _arm: &'static str, _now: Time) {}
-    fn verdict(&self) -> Option<Verdict> {
-        Some(Verdict { arm: "bbr", score: 0.8 })
-    }
-    fn remembers(&self) -> bool {
-        true
-    }
-}
-
-static BELIEVER: PolicyInfo = PolicyInfo {
-    name: "believer",
-    summary: "begins with the arm remembered",
-    build: |_, _| Box::new(ArmRunner::new(Believer)),
-};
-
 /// A window with which no kernel would begin.
 const PKTS: u32 = 37;
 
-/// Runs `work` beside an agent in this process, so that the agent has this test's own policy. The
-/// users in `trusted` are believed.
-fn with_believer(place: &Place, trusted: &[u32], work: impl FnOnce() + Send) {
-    static ADDED: Once = Once::new();
-    ADDED.call_once(|| remuda_selector::add(&BELIEVER).expect("a name of its own"));
-    let mut config = Config::default();
-    config.agent.default = BELIEVER.name.to_owned();
-    config.agent.name.clone_from(&place.name);
-    config.agent.run_dir = place.run_dir();
-    config.agent.module = false;
-    config.memory.initial_cwnd_pkts = PKTS;
-    config.learning.trusted_users = trusted.iter().map(u32::to_string).collect();
-    let stop = Arc::new(AtomicBool::new(false));
-    thread::scope(|scope| {
-        let stopped = Arc::clone(&stop);
-        let agent = scope.spawn(move || ccp_agent::agent::run_until(config, stopped, || {}));
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            wait_for("an answer", PATIENCE, || ask(&place.run_dir(), &Request::Status {}).is_ok());
-            work();
-        }));
-        stop.store(true, Ordering::Relaxed);
-        agent.join().expect("it does not panic").expect("it ends");
-        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    });
+/// Runs `work` beside an agent that believes the users in `trusted`.
+fn with_trusting_agent(place: &Place, trusted: &[u32], work: impl FnOnce() + Send) {
+    let configure = |config: &mut Config| {
+        config.memory.initial_cwnd_pkts = PKTS;
+        config.learning.trusted_users = trusted.iter().map(u32::to_string).collect();
+    };
+    with_believer(place, configure, work);
 }
 
 /// Sends data to [`MADE_UP`], an address of the caller's namespace. Returns the window with which
@@ -352,7 +291,7 @@ fn a_user_in_its_own_user_namespace_teaches_nothing_and_is_counted() {
         return;
     }
     let place = Place::new();
-    with_believer(&place, &[], || {
+    with_trusting_agent(&place, &[], || {
         for _ in 0..3 {
             let done = in_own_user_namespace(MADE_UP, || send_to_made_up(&place.name) != PKTS);
             assert!(done, "the flow runs and begins as the kernel has it");
@@ -380,7 +319,7 @@ fn what_a_container_of_root_teaches_holds_for_that_container_alone() {
         return;
     }
     let place = Place::new();
-    with_believer(&place, &[], || {
+    with_trusting_agent(&place, &[], || {
         in_container(|| {
             assert_ne!(send_to_made_up(&place.name), PKTS, "nothing is known");
             wait_for("what one flow taught", PATIENCE, || {
@@ -402,7 +341,7 @@ fn a_user_that_the_configuration_names_teaches_its_own_namespace() {
         return;
     }
     let place = Place::new();
-    with_believer(&place, &[UID], || {
+    with_trusting_agent(&place, &[UID], || {
         let done = in_own_user_namespace(MADE_UP, || {
             let first = send_to_made_up(&place.name);
             let began = |_| {

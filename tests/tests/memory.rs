@@ -3,16 +3,13 @@
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::clock;
-use ccp_agent::config::Config;
 use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::run_dir;
 use nix::sys::signal::Signal;
-use remuda_algorithms::units::Time;
-use remuda_algorithms::{Measurement, PathState, Proposal, Verdict};
 use remuda_live::Testbed;
 use remuda_live::transfer::set_algorithm;
 use remuda_selector::antelope::memory::{Memory, MemoryConfig, Network};
-use remuda_selector::{ArmRunner, Policy, PolicyInfo};
+use remuda_tests::believer::{add_believer, with_believer};
 use remuda_tests::small_disk::{fill, with_small_disk};
 use remuda_tests::{Place, binary, exclusive, skip, wired};
 use std::fs;
@@ -22,8 +19,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Duration;
 
@@ -279,68 +274,6 @@ fn a_full_disk_costs_no_flow_and_not_the_old_file() {
     });
 }
 
-/// A policy that uses the remembered arm, or else CUBIC, and always reports that BBR would suit.
-struct Believer;
-
-impl Policy for Believer {
-    fn begin(&mut self, path: &PathState, _now: Time) -> &'static str {
-        path.remembered_arm.unwrap_or("cubic")
-    }
-    fn observe(&mut self, _m: &Measurement, _arm: &'static str, _now: Time) {}
-    fn proposal(&mut self) -> Option<Proposal> {
-        None
-    }
-    fn taken(&mut self, _arm: &'static str, _now: Time) {}
-    fn verdict(&self) -> Option<Verdict> {
-        Some(Verdict { arm: "bbr", score: 0.8 })
-    }
-    fn remembers(&self) -> bool {
-        true
-    }
-}
-
-static BELIEVER: PolicyInfo = PolicyInfo {
-    name: "believer",
-    summary: "begins with the arm remembered",
-    build: |_, _| Box::new(ArmRunner::new(Believer)),
-};
-
-/// Registers the policy, before the registry of arms is first read.
-fn add_believer() {
-    static ADDED: Once = Once::new();
-    ADDED.call_once(|| remuda_selector::add(&BELIEVER).expect("a name of its own"));
-}
-
-/// Runs an agent in this process, so that it has this test's own policy.
-fn with_believer(place: &Place, initial_cwnd_pkts: u32, work: impl FnOnce() + Send) {
-    let mut config = Config::default();
-    config.agent.default = BELIEVER.name.to_owned();
-    config.agent.name.clone_from(&place.name);
-    config.agent.run_dir = place.run_dir();
-    config.agent.module = false;
-    config.memory.initial_cwnd_pkts = initial_cwnd_pkts;
-    let stop = Arc::new(AtomicBool::new(false));
-    thread::scope(|scope| {
-        let stopped = Arc::clone(&stop);
-        let agent = scope.spawn(move || ccp_agent::agent::run_until(config, stopped, || {}));
-        let is_there = || ask(&place.run_dir(), &Request::Status {}).is_ok();
-        let there = (0..TURNS).any(|_| {
-            is_there() || {
-                thread::sleep(TURN);
-                false
-            }
-        });
-        // The agent is stopped even if the work panics; otherwise the scope would wait for ever.
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            assert!(there, "the agent answers");
-            work();
-        }));
-        stop.store(true, Ordering::Relaxed);
-        agent.join().expect("it does not panic").expect("it ends");
-        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    });
-}
-
 fn arm_of_next(place: &Place, path: &Testbed, is_ipv6: bool) -> (u32, String) {
     let mut connection = Connection::new(path, &place.name, is_ipv6);
     let cwnd_pkts = connection.cwnd_pkts();
@@ -368,23 +301,27 @@ fn what_one_flow_found_out_the_next_one_begins_with() {
     add_believer();
     let path = wired(24.0, 5.0, 4.0);
     let place = Place::new();
-    with_believer(&place, PKTS, || {
-        for is_ipv6 in [false, true] {
-            let (native, arm) = arm_of_next(&place, &path, is_ipv6);
-            assert_eq!(arm, "cubic", "nothing is known");
-            assert_ne!(native, PKTS);
-            let begins_so = || arm_of_next(&place, &path, is_ipv6) == (PKTS, "bbr".to_owned());
-            assert!((0..50).any(|_| begins_so() || {
-                thread::sleep(TURN * 5);
-                false
-            }));
-            // After the address itself is forgotten, the entry of its network is used.
-            let of = Some(Network::host(client(&path, is_ipv6)));
-            let forgot = ask(&place.run_dir(), &Request::Forget { of });
-            assert!(matches!(forgot, Ok(Answer::Forgot { destinations: 1 })), "{forgot:?}");
-            assert!(begins_so());
-        }
-    });
+    with_believer(
+        &place,
+        |config| config.memory.initial_cwnd_pkts = PKTS,
+        || {
+            for is_ipv6 in [false, true] {
+                let (native, arm) = arm_of_next(&place, &path, is_ipv6);
+                assert_eq!(arm, "cubic", "nothing is known");
+                assert_ne!(native, PKTS);
+                let begins_so = || arm_of_next(&place, &path, is_ipv6) == (PKTS, "bbr".to_owned());
+                assert!((0..50).any(|_| begins_so() || {
+                    thread::sleep(TURN * 5);
+                    false
+                }));
+                // After the address itself is forgotten, the entry of its network is used.
+                let of = Some(Network::host(client(&path, is_ipv6)));
+                let forgot = ask(&place.run_dir(), &Request::Forget { of });
+                assert!(matches!(forgot, Ok(Answer::Forgot { destinations: 1 })), "{forgot:?}");
+                assert!(begins_so());
+            }
+        },
+    );
     let text = fs::read_to_string(run_dir::memory_file(&state_dir(&place))).expect("it is kept");
     assert_eq!(text.matches("\"bbr\"").count(), 4, "{text}");
 }
@@ -398,27 +335,32 @@ fn the_next_flow_jumps_to_half_of_what_one_had() {
     add_believer();
     let path = wired(48.0, 20.0, 1.0);
     let place = Place::new();
-    with_believer(&place, 0, || {
-        let small = || {
-            let mut connection = Connection::new(&path, &place.name, false);
-            connection.send(60_000);
-            connection.cwnd_pkts()
-        };
-        // The window begins with 42 segments, and the ACK of each raises it by one at most.
-        let slow_start = small();
-        assert!((11..=52).contains(&slow_start), "{slow_start}");
-        Connection::new(&path, &place.name, false).send(6_000_000);
-        let jumped = (0..TURNS).find_map(|_| {
-            thread::sleep(TURN);
-            Some(small()).filter(|pkts| *pkts > 60)
-        });
-        // 48 Mbit/s over 40 ms are 166 segments; the window may also have contained a queue.
-        let jumped = jumped.expect("what the long flow had is known");
-        assert!(jumped < 230, "{jumped}");
-        let Ok(Answer::Memory { destinations, .. }) = ask(&place.run_dir(), &Request::Memory {})
-        else {
-            panic!("the agent answers");
-        };
-        assert!(destinations.iter().all(|row| row.resumed_bytes > 60_000), "{destinations:?}");
-    });
+    with_believer(
+        &place,
+        |config| config.memory.initial_cwnd_pkts = 0,
+        || {
+            let small = || {
+                let mut connection = Connection::new(&path, &place.name, false);
+                connection.send(60_000);
+                connection.cwnd_pkts()
+            };
+            // The window begins with 42 segments, and the ACK of each raises it by one at most.
+            let slow_start = small();
+            assert!((11..=52).contains(&slow_start), "{slow_start}");
+            Connection::new(&path, &place.name, false).send(6_000_000);
+            let jumped = (0..TURNS).find_map(|_| {
+                thread::sleep(TURN);
+                Some(small()).filter(|pkts| *pkts > 60)
+            });
+            // 48 Mbit/s over 40 ms are 166 segments; the window may also have contained a queue.
+            let jumped = jumped.expect("what the long flow had is known");
+            assert!(jumped < 230, "{jumped}");
+            let Ok(Answer::Memory { destinations, .. }) =
+                ask(&place.run_dir(), &Request::Memory {})
+            else {
+                panic!("the agent answers");
+            };
+            assert!(destinations.iter().all(|row| row.resumed_bytes > 60_000), "{destinations:?}");
+        },
+    );
 }

@@ -11,7 +11,7 @@ mod pace;
 mod request;
 mod socket;
 
-use crate::client::{self, Passed, Wrong, accept_all};
+use crate::client::{self, Passed, SocketFile, Wrong, accept_all};
 use crate::datapath::Peer;
 use crate::error::on;
 use crate::host::Host;
@@ -40,18 +40,6 @@ const SILENCE_LIMIT_MS: u16 = 1_000;
 const BACKLOG: i32 = 64;
 const ROOT: u32 = 0;
 
-/// Removes the socket file when dropped.
-#[derive(Debug)]
-pub struct Listener {
-    path: PathBuf,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 /// What all client threads share.
 struct Desk {
     host: Arc<Mutex<Host>>,
@@ -66,7 +54,7 @@ pub fn serve(
     path: PathBuf,
     host: Arc<Mutex<Host>>,
     sockets: Option<Sockets>,
-) -> Result<Listener, Error> {
+) -> Result<SocketFile, Error> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let about = fs::metadata(folder).map_err(on(folder.display()))?;
     let (writable_by_others, sticky) = (about.mode() & 0o022 != 0, about.mode() & 0o1000 != 0);
@@ -84,7 +72,7 @@ pub fn serve(
         }
         _ => failed(errno),
     })?;
-    let listener = Listener { path: path.clone() };
+    let listener = SocketFile(path.clone());
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).map_err(on(path.display()))?;
     listen(&fd, Backlog::new(BACKLOG).map_err(failed)?).map_err(failed)?;
     let pace = Mutex::new(Pace::new(clock::monotonic_ns()));

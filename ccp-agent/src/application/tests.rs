@@ -17,10 +17,10 @@ impl Recorder for Nobody {
 
 struct Rig {
     folder: tempfile::TempDir,
-    _listener: Listener,
+    _listener: SocketFile,
 }
 
-fn opened(folder: &Path) -> Result<Listener, Error> {
+fn opened(folder: &Path) -> Result<SocketFile, Error> {
     let run_dir = folder.join("run");
     fs::create_dir_all(&run_dir).expect("a folder");
     let host = Host::new(Config::default(), Box::new(Nobody));
@@ -140,7 +140,7 @@ fn a_folder_in_which_others_can_replace_it_is_refused() {
     assert!(error.contains("fix:"), "{error}");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).expect("chmod");
     let listener = opened(folder.path()).expect("as /tmp is");
-    let path = listener.path.clone();
+    let path = listener.0.clone();
     let mode = fs::metadata(&path).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o666, "for any user");
     drop(listener);

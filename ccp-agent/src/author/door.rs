@@ -8,7 +8,7 @@
 use super::frame::{FRAME_BYTES_MAX, FromAuthor, Hello};
 use super::line::Line;
 use super::{Authors, Process};
-use crate::client::{self, Wrong};
+use crate::client::{self, SocketFile, Wrong};
 use crate::error::on;
 use crate::events::Event;
 use crate::host::Host;
@@ -24,7 +24,7 @@ use std::fs;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -42,18 +42,6 @@ const ANNOUNCE_LIMIT_MS: u16 = 5_000;
 const LOOK_MS: u16 = 200;
 const OK: &str = "ok";
 
-/// Removes the socket file when dropped.
-#[derive(Debug)]
-pub struct Door {
-    path: PathBuf,
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 fn seqpacket(path: &Path) -> Result<(OwnedFd, UnixAddr), Error> {
     let failed = |errno: nix::Error| on(path.display())(errno.into());
     let flags = SockFlag::SOCK_CLOEXEC;
@@ -62,7 +50,7 @@ fn seqpacket(path: &Path) -> Result<(OwnedFd, UnixAddr), Error> {
 }
 
 /// Opens the socket. Each author has a thread, so checking programs delays no report.
-pub fn open(run_dir: &Path, authors: Authors, host: Arc<Mutex<Host>>) -> Result<Door, Error> {
+pub fn open(run_dir: &Path, authors: Authors, host: Arc<Mutex<Host>>) -> Result<SocketFile, Error> {
     let path = run_dir::author_socket(run_dir);
     let _ = fs::remove_file(&path); // safe: the run directory's lock is ours
     let failed = |errno: nix::Error| on(path.display())(errno.into());
@@ -78,7 +66,7 @@ pub fn open(run_dir: &Path, authors: Authors, host: Arc<Mutex<Host>>) -> Result<
             client::accept_all(&fd, socket, |it| welcome(it, &authors, &host, &clients));
         })
         .map_err(on("the authors' thread"))?;
-    Ok(Door { path })
+    Ok(SocketFile(path))
 }
 
 /// Serves a client in a thread of its own, or gives it back.
@@ -260,7 +248,7 @@ mod tests {
     struct Rig {
         folder: tempfile::TempDir,
         authors: Authors,
-        _door: Door,
+        _door: SocketFile,
     }
 
     fn rig() -> Rig {

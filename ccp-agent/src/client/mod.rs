@@ -4,7 +4,9 @@
 mod accept;
 mod closing;
 mod passed;
+mod socket_file;
 
 pub use accept::{accept_all, serve};
 pub use closing::close;
 pub use passed::{Passed, Wrong, receive, refuse_descriptors};
+pub use socket_file::SocketFile;

@@ -7,4 +7,4 @@ mod serve;
 
 pub use ask::ask;
 pub use request::{Answer, ProgramRow, Request, Status, authored_rows, policy_rows, program_rows};
-pub use serve::{Listener, serve};
+pub use serve::serve;

@@ -7,7 +7,7 @@
 //! takes the place of the client that the agent has waited for longest.
 
 use super::request::{Answer, CLIENT_TIMEOUT, Request, answer, refused};
-use crate::client::{accept_all, close, refuse_descriptors};
+use crate::client::{SocketFile, accept_all, close, refuse_descriptors};
 use crate::error::on;
 use crate::host::Host;
 use crate::lock::lock;
@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -37,7 +37,7 @@ pub fn serve(
     run_dir: &Path,
     host: Arc<Mutex<Host>>,
     ready: mpsc::Receiver<()>,
-) -> Result<Listener, Error> {
+) -> Result<SocketFile, Error> {
     let path = run_dir::control_socket(run_dir);
     let _ = fs::remove_file(&path); // safe: the run directory's lock is ours
     let listener = UnixListener::bind(&path).map_err(on(path.display()))?;
@@ -53,19 +53,7 @@ pub fn serve(
             accept_all(&listener, "the control socket", |it| admit(it, &host, &clients));
         })
         .map_err(on("the control thread"))?;
-    Ok(Listener { path })
-}
-
-/// Removes the socket file when dropped.
-#[derive(Debug)]
-pub struct Listener {
-    path: PathBuf,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
+    Ok(SocketFile(path))
 }
 
 /// One client in the table.

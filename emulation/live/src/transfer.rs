@@ -120,6 +120,24 @@ fn check(got: &[u8], offset: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidData, message))
 }
 
+/// The congestion control of a TCP socket as the kernel reports it; `None` if it is no such socket.
+pub fn algorithm(socket: RawFd) -> Option<String> {
+    let mut name = [0u8; 16];
+    let mut length = name.len() as libc::socklen_t;
+    // SAFETY: the buffer is valid for `length`; the kernel writes no more.
+    let result = unsafe {
+        libc::getsockopt(
+            socket,
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    (result == 0).then(|| String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
 /// Sets the congestion control of a socket.
 pub fn set_algorithm(socket: RawFd, algorithm: &str) -> io::Result<()> {
     // SAFETY: the buffer is valid for its length.
@@ -322,20 +340,7 @@ impl Running {
 
     /// The sender's congestion control as the kernel reports it; `None` once the socket is gone.
     pub fn algorithm(&self) -> Option<String> {
-        let mut name = [0u8; 16];
-        let mut length = name.len() as libc::socklen_t;
-        // SAFETY: the buffer is valid for `length`; the kernel writes no more.
-        let result = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_CONGESTION,
-                name.as_mut_ptr().cast(),
-                &mut length,
-            )
-        };
-        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-        (result == 0).then(|| String::from_utf8_lossy(&name[..end]).into_owned())
+        algorithm(self.socket.as_raw_fd())
     }
 
     pub fn is_finished(&self) -> bool {
