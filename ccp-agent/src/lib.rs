@@ -11,6 +11,7 @@ pub mod admission;
 pub mod agent;
 pub mod application;
 pub mod author;
+mod bucket;
 pub mod catalogue;
 pub mod child;
 mod client;

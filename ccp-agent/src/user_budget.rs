@@ -1,5 +1,6 @@
 //! What one user may use up in a time: a token bucket for each user.
 
+use crate::bucket::Bucket;
 use std::collections::HashMap;
 
 /// Users that have a bucket of their own at a time; further ones share one.
@@ -7,16 +8,10 @@ const USERS_MAX: usize = 1_024;
 /// Stands for the users that share one bucket. The kernel gives no user this uid.
 const OTHER_USERS: u32 = u32::MAX;
 
-#[derive(Debug)]
-struct Bucket {
-    left: f64,
-    at_us: u64,
-}
-
 /// A budget for each user except root, who has none.
 #[derive(Debug)]
 pub struct UserBudget {
-    per_us: f64,
+    per_sec: f64,
     most: f64,
     users: HashMap<u32, Bucket>,
 }
@@ -24,32 +19,32 @@ pub struct UserBudget {
 impl UserBudget {
     /// So many a second in the long run, and `most` at once.
     pub fn new(per_sec: f64, most: f64) -> Self {
-        Self { per_us: per_sec / 1e6, most, users: HashMap::new() }
+        Self { per_sec, most, users: HashMap::new() }
     }
 
-    /// Takes one from the user's budget. False: nothing is left. The time is of a clock that does
-    /// not step.
+    /// Takes one from the user's budget. Returns false if nothing is left. The time is of a clock
+    /// that does not step.
     pub fn take(&mut self, uid: u32, now_us: u64) -> bool {
         if uid == 0 {
             return true;
         }
-        let (per_us, most) = (self.per_us, self.most);
-        let left_of =
-            |it: &Bucket| (it.left + now_us.saturating_sub(it.at_us) as f64 * per_us).min(most);
+        let now_ns = now_us.saturating_mul(1_000);
         let mut uid = uid;
         if !self.users.contains_key(&uid) && self.users.len() >= USERS_MAX {
-            // A full bucket is as good as none.
-            self.users.retain(|_, it| left_of(it) < most);
+            self.users.retain(|_, bucket| {
+                bucket.fill(now_ns);
+                !bucket.is_full()
+            });
             if self.users.len() >= USERS_MAX {
                 uid = OTHER_USERS;
             }
         }
-        let bucket = self.users.entry(uid).or_insert(Bucket { left: most, at_us: now_us });
-        bucket.left = left_of(bucket);
-        bucket.at_us = now_us;
-        let has_one = bucket.left >= 1.0;
+        let new = Bucket::full(self.per_sec, self.most, now_ns);
+        let bucket = self.users.entry(uid).or_insert(new);
+        bucket.fill(now_ns);
+        let has_one = bucket.has_one();
         if has_one {
-            bucket.left -= 1.0;
+            bucket.take_one();
         }
         has_one
     }

@@ -1,6 +1,7 @@
 //! Rate limits for applications: requests a second and simultaneous clients, for each user and for
 //! all users together.
 
+use crate::bucket::Bucket;
 use std::collections::HashMap;
 
 /// Requests a second from one user. Each request costs some 50 us of processor time.
@@ -13,35 +14,10 @@ const CLIENTS_OF_USER_MAX: usize = 8;
 const CLIENTS_MAX: usize = 64;
 /// Users whose rate is tracked at once; a further user is refused.
 const USERS_MAX: usize = 1_024;
-const NS_PER_SEC: u64 = 1_000_000_000;
 
-/// A token bucket; one second without requests fills it.
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    per_sec: u64,
-    /// Tokens left, in requests times [`NS_PER_SEC`].
-    level: u64,
-    filled_ns: u64,
-}
-
-impl Bucket {
-    fn full(per_sec: u64, now_ns: u64) -> Self {
-        Self { per_sec, level: per_sec * NS_PER_SEC, filled_ns: now_ns }
-    }
-
-    fn fill(&mut self, now_ns: u64) {
-        let since_ns = now_ns.saturating_sub(self.filled_ns).min(NS_PER_SEC);
-        self.level = (self.level + since_ns * self.per_sec).min(self.per_sec * NS_PER_SEC);
-        self.filled_ns = now_ns;
-    }
-
-    fn has_one(&self) -> bool {
-        self.level >= NS_PER_SEC
-    }
-
-    fn is_full(&self) -> bool {
-        self.level == self.per_sec * NS_PER_SEC
-    }
+/// One second without requests fills it.
+fn bucket(per_sec: u64, now_ns: u64) -> Bucket {
+    Bucket::full(per_sec as f64, per_sec as f64, now_ns)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +35,7 @@ pub struct Pace {
 
 impl Pace {
     pub fn new(now_ns: u64) -> Self {
-        Self { all: Bucket::full(PER_SEC, now_ns), clients: 0, users: HashMap::new() }
+        Self { all: bucket(PER_SEC, now_ns), clients: 0, users: HashMap::new() }
     }
 
     /// Whether a client of this user may connect. If so, call [`Self::leave`] when it has gone.
@@ -74,15 +50,15 @@ impl Pace {
                 return false;
             }
         }
-        let new = User { bucket: Bucket::full(OF_USER_PER_SEC, now_ns), clients: 0 };
+        let new = User { bucket: bucket(OF_USER_PER_SEC, now_ns), clients: 0 };
         let user = self.users.entry(uid).or_insert(new);
         user.bucket.fill(now_ns);
         let has_room = self.clients < CLIENTS_MAX && user.clients < CLIENTS_OF_USER_MAX;
         if !has_room || !self.all.has_one() || !user.bucket.has_one() {
             return false;
         }
-        self.all.level -= NS_PER_SEC;
-        user.bucket.level -= NS_PER_SEC;
+        self.all.take_one();
+        user.bucket.take_one();
         self.clients += 1;
         user.clients += 1;
         true
@@ -99,6 +75,8 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NS_PER_SEC: u64 = 1_000_000_000;
 
     /// The number of requests let in, out of `requests` with `step_ns` between two.
     fn served(pace: &mut Pace, uid: u32, requests: u64, from_ns: u64, step_ns: u64) -> u64 {
