@@ -19,6 +19,7 @@ pub mod ledbat;
 pub mod list;
 pub mod loaded;
 pub mod measurement;
+pub mod merit;
 pub mod native;
 pub mod nimbus;
 pub mod overflow;
