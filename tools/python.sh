@@ -2,7 +2,8 @@
 # Builds the remuda Python package into the virtual environment target/venv, and tests or measures
 # it. Installs missing tools first, and prints that; further runs are quick.
 #
-#   tools/python.sh build           install the package, optimised
+#   tools/python.sh install         install tools and libraries only
+#   tools/python.sh build           install the package too, optimised
 #   tools/python.sh test [ARGS]     build, lint, check types and stubs, run pytest with ARGS
 #   tools/python.sh bench [ARGS]    build, print environment steps per CPU-second
 #
@@ -78,6 +79,9 @@ lint() {
 }
 
 case ${1:-} in
+install)
+	install
+	;;
 build)
 	build
 	say "done: run target/venv/bin/python, or source target/venv/bin/activate"
@@ -95,7 +99,7 @@ bench)
 	"$VENV/bin/python" $SOURCES/bench/env_steps.py "$@"
 	;;
 *)
-	sed -n 's/^# \{0,1\}//; 2,9p' "$0" | grep -v '^!'
+	sed -n 's/^# \{0,1\}//; 2,10p' "$0" | grep -v '^!'
 	exit 2
 	;;
 esac
