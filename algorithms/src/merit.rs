@@ -36,6 +36,8 @@ use std::fmt;
 const LOSS_EXPONENT: f64 = 5.0;
 /// No factor is less than this, so that a merit is above 0 and has a logarithm.
 const LEAST: f64 = 0.01;
+/// A longer delay, in delays of the empty path, counts as this.
+const DELAY_MAX: f64 = 1e4;
 
 /// What a caller has observed of flows over some span. `None` is what it cannot observe.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -70,7 +72,7 @@ pub struct Merit {
 }
 
 impl Merit {
-    /// The natural logarithm, which is the reward of training. At least -47.
+    /// The natural logarithm, which is the reward of training. At least -65.
     pub fn ln(&self) -> f64 {
         self.value.ln()
     }
@@ -142,7 +144,7 @@ pub fn merit(observed: &Observed, wants: Preference) -> Merit {
     let (goodput, delay) = (known(observed.goodput), known(observed.delay));
     let share_max = if harm.is_some() { weights.share_max } else { 1.0 / LEAST };
     let carried = goodput.map_or(1.0, |it| it.clamp(LEAST, share_max).powf(weights.goodput));
-    let waited = delay.map_or(1.0, |it| it.clamp(1.0, 1.0 / LEAST).powf(weights.delay));
+    let waited = delay.map_or(1.0, |it| it.clamp(1.0, DELAY_MAX).powf(weights.delay));
     let missing = Missing { goodput: goodput.is_none(), delay: delay.is_none(), ..missing };
     Merit { value: carried / waited * shared, missing }
 }
@@ -232,7 +234,7 @@ mod tests {
                     transfers: None,
                 };
                 let got = merit(&observed, Preference::DEFAULT);
-                assert!(got.value > 0.0 && got.ln() > -47.0, "{observed:?}: {got:?}");
+                assert!(got.value > 0.0 && got.ln() > -65.0, "{observed:?}: {got:?}");
             }
         }
     }

@@ -128,7 +128,7 @@ fn oracle<'a>(rows: &'a [Row], arms: &[String]) -> Oracle<'a> {
 
 /// Rows for the matrix' own comparison: their merit is the power, and the oracle is one more arm.
 fn judged(rows: &[Row], oracle: &Oracle<'_>) -> Vec<Row> {
-    let by_power = |row: &Row| Row { merit: row.power, ..row.clone() };
+    let by_power = |row: &Row| Row { merit: row.power, former_merit: row.power, ..row.clone() };
     let is_best = |row: &&Row| oracle.get(&(&*row.suite, &*row.environment)) == Some(&&*row.driver);
     let named = |row| Row { driver: ORACLE.to_owned(), ..by_power(row) };
     rows.iter().map(by_power).chain(rows.iter().filter(is_best).map(named)).collect()

@@ -19,6 +19,7 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
     let mut shown = table(&[
         "arm",
         "misses of the best, %",
+        "by b1bd1fe's merit, %",
         "wins",
         "ahead of next, %",
         "of the best fixed, %",
@@ -32,6 +33,7 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
         shown.add_row([
             rank.driver.clone(),
             spread(rank.regret, 100.0),
+            spread(rank.former_regret, 100.0),
             rank.wins.to_string(),
             ahead(rank.ahead),
             spread(rank.regret_to_fixed, 100.0),
@@ -45,8 +47,10 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
     let s = if environments == 1 { "" } else { "s" };
     format!(
         "{shown}\nOver {environments} environment{s} that all of them ran. Ranked by what they \
-         miss of the best one there, on average:\nby goodput squared over one-way delay; beside \
-         others, by how even the share is; of transfers, by their slowdown.\nA win: within 10 % of \
+         miss of the best one there, on average:\nby merit, which is goodput squared over one-way \
+         delay, less for loss and for harm to neighbours; of\ntransfers, it is their slowdown, \
+         with both. The merit of commit b1bd1fe had no loss, and beside others only\nhow even the \
+         share is.\nA win: within 10 % of \
          the best there. Of the best fixed: what it misses beyond what the best single arm\n\
          misses, on average. Of the oracle: what it misses of the best arm of each environment, on \
          average. Only a policy's can\nbe below 0. The other columns are medians; in brackets 95 % \
@@ -62,6 +66,8 @@ pub fn spread(it: Interval, factor: f64) -> String {
     let show = |value: f64| figure(Some(value * factor));
     match it.bounds {
         None => show(it.middle),
+        // Nothing varied: there is no interval.
+        Some([low, high]) if low == high => show(it.middle),
         Some([low, high]) => format!("{} ({} to {})", show(it.middle), show(low), show(high)),
     }
 }

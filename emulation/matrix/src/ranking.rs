@@ -11,6 +11,8 @@
 //! - **regret to the best fixed arm**: the driver's regret less that of the arm, policies excluded,
 //!   with the least regret. For an arm this is never below 0; for a policy it is below 0 if the
 //!   policy does better than any one arm used everywhere.
+//! - **regret by the former merit**: the regret by the merit of commit b1bd1fe
+//!   (`metrics/former_merit.rs`). A target on regret holds if it holds by both.
 //! - **ahead**: merit over that of the next driver in the ranking, less 1: the median over
 //!   environments. It may be below 0 because the ranking is by a mean: the driver is behind in most
 //!   environments and far ahead in some.
@@ -27,6 +29,8 @@ use serde::Serialize;
 
 /// ccBench's limit: within a tenth of the best.
 const WINS_WITHIN: f64 = 0.1;
+/// How many of the first [`FIGURES`] are merits.
+const MERITS: usize = 2;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Rank {
@@ -37,6 +41,8 @@ pub struct Rank {
     pub wins: usize,
     /// Regret to the best driver of each environment, 0 to 1: the mean.
     pub regret: Interval,
+    /// The same by the merit of commit b1bd1fe.
+    pub former_regret: Interval,
     /// Merit over that of the next driver, less 1; empty for the last driver.
     pub ahead: Interval,
     /// Regret less that of the best fixed arm; below 0 only for a policy.
@@ -59,14 +65,19 @@ struct Figures {
     ahead: Option<f64>,
     regret_to_fixed: Option<f64>,
     regret_to_oracle: Option<f64>,
-    /// Medians of the other figures, in the order of [`FIGURES`].
-    middles: [Option<f64>; FIGURES.len() - 1],
+    former_regret: Option<f64>,
+    /// Medians of the figures that are no merits, in the order of [`FIGURES`].
+    middles: [Option<f64>; FIGURES.len() - MERITS],
 }
 
 impl Figures {
     fn all(self) -> impl Iterator<Item = Option<f64>> {
-        let regrets = [self.regret, self.ahead, self.regret_to_fixed, self.regret_to_oracle];
-        regrets.into_iter().chain(self.middles)
+        let to_arms = [self.regret_to_fixed, self.regret_to_oracle];
+        [self.regret, self.ahead]
+            .into_iter()
+            .chain(to_arms)
+            .chain(self.middles)
+            .chain([self.former_regret])
     }
 }
 
@@ -75,14 +86,16 @@ impl Shared<'_> {
     /// defines the next driver.
     fn figures(&self, sample: &[Drawn], order: &[usize]) -> Vec<Figures> {
         let merits = self.merits(sample);
-        let best = best(&merits);
+        let best = self::best(&merits);
         let regrets: Vec<Option<f64>> = merits.iter().map(|own| regret(own, &best)).collect();
         let arms = (0..regrets.len()).filter(|driver| self.is_arm(*driver));
         let fixed = arms.filter_map(|driver| regrets[driver]).reduce(f64::min);
         let oracle = self.oracle(&merits);
+        let former = self.former_merits(sample);
+        let best_formerly = self::best(&former);
         let of_driver = |driver: usize| {
             let others = std::array::from_fn(|figure| {
-                let medians = self.medians(sample, driver, figure + 1);
+                let medians = self.medians(sample, driver, figure + MERITS);
                 median(&medians.flatten().collect::<Vec<_>>())
             });
             Figures {
@@ -90,6 +103,7 @@ impl Shared<'_> {
                 ahead: None,
                 regret_to_fixed: regrets[driver].zip(fixed).map(|(own, fixed)| own - fixed),
                 regret_to_oracle: oracle.as_ref().and_then(|it| regret(&merits[driver], it)),
+                former_regret: regret(&former[driver], &best_formerly),
                 middles: others,
             }
         };
@@ -115,9 +129,10 @@ impl Shared<'_> {
             ahead: intervals[1],
             regret_to_fixed: intervals[2],
             regret_to_oracle: intervals[3],
-            utilisation: self.if_enough(driver, 1, intervals[4]),
+            utilisation: self.if_enough(driver, MERITS, intervals[4]),
             queueing_p95_ms: intervals[5],
             retransmitted_percent: intervals[6],
+            former_regret: intervals[7],
             starved: [
                 self.starved(driver, |row| row.starved == "tested"),
                 self.starved(driver, |row| starves(row, self.drivers[driver])),
@@ -181,6 +196,7 @@ mod tests {
             driver: driver.to_owned(),
             seed,
             merit,
+            former_merit: merit,
             ..Row::default()
         }
     }
@@ -269,6 +285,15 @@ mod tests {
         for ((driver, had), (name, want)) in said.zip(want) {
             assert!(driver == name && (had - want).abs() < 1e-12, "{driver}: {had}");
         }
+    }
+
+    #[test]
+    fn what_is_missed_by_the_former_merit_is_shown_beside() {
+        let row = |driver, merit, former_merit| Row { former_merit, ..row("x", driver, 1, merit) };
+        let ranks = ranking(&[row("reno", 10.0, 2.0), row("cubic", 5.0, 8.0)]);
+        let said: Vec<_> =
+            ranks.iter().map(|it| (it.regret.middle, it.former_regret.middle)).collect();
+        assert_eq!(said, [(0.0, 0.75), (0.5, 0.0)]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The result of a run, as one row: see `emulation/matrix/README.md` for each metric's formula.
 
-use crate::metrics::{Completion, Delay, Fairness, Sharing, Throughput, merit};
+use crate::metrics::{Completion, Delay, Fairness, Sharing, Throughput, former_merit};
 use crate::plan::Job;
 use remuda_results::{Rows, column};
 use remuda_scenarios::{Environment, Expectation};
@@ -68,6 +68,8 @@ pub struct Row {
     pub score: f64,
     /// The figure that the ranking compares: see `metrics/merit.rs`.
     pub merit: f64,
+    /// The merit of commit b1bd1fe: see `metrics/former_merit.rs`.
+    pub former_merit: f64,
     /// Median time from a step up of the rate until 90 % of the new rate arrives.
     pub response_s: Option<f64>,
     /// Median Jain's index over spans of 100 ms.
@@ -156,6 +158,7 @@ pub const ROWS: Rows<Row> = Rows {
         column!(power95: F64, "Mbit/s/ms"),
         column!(score: F64, "(Mbit/s)^2/ms"),
         column!(merit: F64, "merit"),
+        column!(former_merit: F64, "merit of b1bd1fe"),
         column!(response_s: Maybe, "s"),
         column!(jain_100ms: Maybe, "index"),
         column!(jain_1s: Maybe, "index"),
@@ -199,6 +202,7 @@ pub fn scenario_hash(environment: &Environment) -> String {
 
 /// The measured figures of a run.
 pub(crate) struct Measured {
+    pub merit: f64,
     pub throughput: Throughput,
     pub delay: Delay,
     pub fairness: Fairness,
@@ -246,7 +250,7 @@ impl Row {
     }
 
     pub(crate) fn of(job: &Job, engine: &str, measured: Measured) -> Self {
-        let Measured { throughput, delay, fairness, sharing, completion, .. } = measured;
+        let Measured { merit, throughput, delay, fairness, sharing, completion, .. } = measured;
         let [small, medium, large] = completion.fct_ms;
         let slowdown = completion.slowdown;
         let goodput = throughput.goodput_mbit_per_sec;
@@ -273,7 +277,13 @@ impl Row {
             power: over(delay.one_way_mean_ms),
             power95: over(delay.one_way_p95_ms),
             score,
-            merit: merit(score, &sharing, &completion),
+            merit,
+            former_merit: former_merit(
+                score,
+                sharing.friendliness,
+                completion.completed_percent,
+                slowdown.map(|it| it[1]),
+            ),
             response_s: throughput.response_s,
             jain_100ms: fairness.jain_100ms,
             jain_1s: fairness.jain_1s,

@@ -5,9 +5,10 @@ use crate::row::Row;
 use ccp_agent::catalogue::{self, Kind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The figures of a row that are ranked, the merit first.
-pub(crate) const FIGURES: [fn(&Row) -> Option<f64>; 4] = [
+/// The figures of a row that are ranked: the merit, the former merit, and others.
+pub(crate) const FIGURES: [fn(&Row) -> Option<f64>; 5] = [
     |row| Some(row.merit),
+    |row| Some(row.former_merit),
     |row| row.utilisation,
     |row| Some(row.queueing_p95_ms),
     |row| Some(row.retransmitted_percent),
@@ -64,7 +65,16 @@ impl<'a> Shared<'a> {
 
     /// Indexed by driver, then environment of the sample.
     pub(crate) fn merits(&self, sample: &[Drawn]) -> Vec<Vec<f64>> {
-        let of = |driver| self.medians(sample, driver, 0).map(|merit| merit.unwrap_or(0.0));
+        self.each(sample, 0)
+    }
+
+    /// The same by the merit of commit b1bd1fe.
+    pub(crate) fn former_merits(&self, sample: &[Drawn]) -> Vec<Vec<f64>> {
+        self.each(sample, 1)
+    }
+
+    fn each(&self, sample: &[Drawn], figure: usize) -> Vec<Vec<f64>> {
+        let of = |driver| self.medians(sample, driver, figure).map(|merit| merit.unwrap_or(0.0));
         (0..self.drivers.len()).map(|driver| of(driver).collect()).collect()
     }
 

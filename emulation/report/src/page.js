@@ -37,7 +37,8 @@ const tickText = (value) => `${Number(value.toPrecision(6))}`;
 
 function spread(interval, factor) {
   const middle = figure(interval.middle * factor);
-  if (!interval.bounds) return middle;
+  // Where nothing varied there is no interval.
+  if (!interval.bounds || interval.bounds[0] === interval.bounds[1]) return middle;
   const [low, high] = interval.bounds.map((it) => figure(it * factor));
   return `${middle} (${low} to ${high})`;
 }
@@ -186,12 +187,12 @@ function drawRanking() {
     else if (low <= 0) text += " So one may be as good as the other.";
   }
   at("sentence").textContent = text;
-  const columns = ["arm", "misses of the best, %", "wins", "ahead of the next, %",
+  const columns = ["arm", "misses of the best, %", "by b1bd1fe's merit, %", "wins", "ahead of the next, %",
     "misses of the best fixed arm, %", "misses of the oracle, %", "of the link, %",
     "p95 queueing, ms", "sent again, %", "starved", "starves others"];
   const rows = ranks.map((rank) => ({
     chosen: rank.driver === chosen(),
-    cells: [rank.driver, spread(rank.regret, 100), `${rank.wins}`, spread(rank.ahead, 100),
+    cells: [rank.driver, spread(rank.regret, 100), spread(rank.former_regret, 100), `${rank.wins}`, spread(rank.ahead, 100),
       spread(rank.regret_to_fixed, 100), spread(rank.regret_to_oracle, 100),
       spread(rank.utilisation, 100),
       spread(rank.queueing_p95_ms, 1), spread(rank.retransmitted_percent, 1),

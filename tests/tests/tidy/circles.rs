@@ -50,11 +50,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("datapath/quic/src/transfer/", "mod address contain get serve tls"),
     ("datapath/vm/src/", "datapath ffi machine program refusal"),
     ("emulation/live/src/", "child contain mahimahi/args mahimahi/mod mahimahi/shell testbed"),
-    (
-        "emulation/matrix/src/",
-        "error metrics/completion metrics/delay metrics/fairness metrics/merit metrics/mod \
-         metrics/sharing metrics/switches metrics/throughput plan remote row work",
-    ),
+    ("emulation/matrix/src/", "error metrics/mod plan remote row work"),
     ("emulation/report/src/", "board cloud metric slice"),
     ("emulation/scenarios/src/", "arrivals flow scenario"),
     ("emulation/sim/src/", "series setup simulation summary"),

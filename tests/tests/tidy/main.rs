@@ -63,7 +63,14 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     (
         "remuda-matrix",
-        &["ccp-agent", "remuda-link", "remuda-results", "remuda-scenarios", "remuda-sim"],
+        &[
+            "ccp-agent",
+            "remuda-algorithms",
+            "remuda-link",
+            "remuda-results",
+            "remuda-scenarios",
+            "remuda-sim",
+        ],
     ),
     (
         "remuda-report",

@@ -6,9 +6,10 @@
 //! - **slowdown**: completion time over the time that an idle path takes: one round trip and the
 //!   transmission of all bytes at the bottleneck's mean capacity. (The simulator has no handshake.)
 
-use super::{Run, quantile};
+use super::quantile::quantile;
+use super::run::Run;
 use remuda_link::Nanos;
-use remuda_scenarios::HEADER_BYTES;
+use remuda_scenarios::{FlowSpec, HEADER_BYTES};
 
 /// Upper limits of the small and the medium class.
 const SMALL_BYTES: u64 = 100_000;
@@ -25,6 +26,16 @@ pub struct Completion {
     pub slowdown: Option<[f64; 3]>,
 }
 
+/// The time that a transfer takes on an idle path.
+pub(super) fn idle_s(run: &Run<'_>, spec: &FlowSpec, bytes: f64) -> f64 {
+    let capacity = run.capacity.bytes(Nanos::ZERO, run.scenario.duration());
+    let bytes_per_sec = capacity.map(|bytes| bytes / run.scenario.duration_s);
+    let mss = f64::from(spec.mss_bytes);
+    let wire = bytes * (mss + f64::from(HEADER_BYTES)) / mss;
+    let sending_s = bytes_per_sec.map_or(0.0, |rate| wire / rate);
+    run.scenario.rtt_of(spec).0 as f64 / 1e9 + sending_s
+}
+
 fn quantiles(values: &[f64]) -> Option<[f64; 3]> {
     let of = |share| quantile(values, share);
     Some([of(0.5)?, of(0.95)?, of(0.99)?])
@@ -32,9 +43,6 @@ fn quantiles(values: &[f64]) -> Option<[f64; 3]> {
 
 impl Completion {
     pub(crate) fn of(run: &Run<'_>) -> Self {
-        let end = run.scenario.duration();
-        let capacity = run.capacity.bytes(Nanos::ZERO, end);
-        let bytes_per_sec = capacity.map(|bytes| bytes / run.scenario.duration_s);
         let mut times = [Vec::new(), Vec::new(), Vec::new()];
         let mut slowdowns = Vec::new();
         let (mut all, mut ended) = (0u64, 0u64);
@@ -49,10 +57,7 @@ impl Completion {
             let took_ms = (end_s - spec.start_s) * 1e3;
             let class = usize::from(bytes >= SMALL_BYTES) + usize::from(bytes > MEDIUM_BYTES);
             times[class].push(took_ms);
-            let mss = f64::from(spec.mss_bytes);
-            let wire = bytes as f64 * (mss + f64::from(HEADER_BYTES)) / mss;
-            let sending_ms = bytes_per_sec.map_or(0.0, |rate| wire / rate * 1e3);
-            let idle_ms = run.scenario.rtt_of(spec).0 as f64 / 1e6 + sending_ms;
+            let idle_ms = idle_s(run, spec, bytes as f64) * 1e3;
             if idle_ms > 0.0 {
                 slowdowns.push(took_ms / idle_ms);
             }

@@ -10,7 +10,8 @@
 //!   over the 95th percentile (LingBo, section 5.1), and score is goodput squared over mean delay
 //!   (ccBench).
 
-use super::{Run, mean};
+use super::quantile::mean;
+use super::run::Run;
 use remuda_link::{Direction, Nanos};
 use remuda_scenarios::outcome::FlowOutcome;
 
@@ -18,6 +19,8 @@ use remuda_scenarios::outcome::FlowOutcome;
 pub struct Delay {
     /// The round trip of the first tested flow's path when no packet waits.
     pub path_rtt_ms: f64,
+    /// The delay of the links that data crosses, as at the start and without jitter.
+    pub propagation_ms: f64,
     /// Size of the bottleneck's queue in BDPs of that path; `None` if the queue has no limit.
     pub queue_bdp: Option<f64>,
     pub queueing_mean_ms: f64,
@@ -44,6 +47,7 @@ impl Delay {
         };
         Self {
             path_rtt_ms: rtt.0 as f64 / 1e6,
+            propagation_ms,
             queue_bdp: queue_bdp(run, rtt),
             queueing_mean_ms: link.queueing_mean_ms,
             queueing_p50_ms: link.queueing_p50_ms,

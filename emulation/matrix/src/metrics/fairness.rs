@@ -10,7 +10,8 @@
 //! - **RTT fairness**: for two flows of different round trips, the goodput of the flow with the
 //!   longer one over that of the other, while both are active (RFC 7928, section 6.3).
 
-use super::{Run, median};
+use super::quantile::median;
+use super::run::Run;
 use remuda_scenarios::outcome::FlowSample;
 
 /// A flow this near to an equal share counts as having its share.

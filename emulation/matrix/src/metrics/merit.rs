@@ -1,39 +1,50 @@
-//! Merit: the figure by which drivers are compared in an environment.
+//! The merit of a run: `remuda_algorithms::merit` of its figures.
 //!
-//! - Beside neighbours: **friendliness** (`sharing.rs`). A driver that starves its neighbours has
-//!   the whole link, and would win by any figure of its own.
-//! - If every tested flow is a transfer of a fixed size: the share that completed over the 95th
-//!   percentile of the **slowdown** (`completion.rs`).
-//! - Otherwise: **score**, goodput squared over mean one-way delay, as in ccBench's first league.
+//! - Alone, **goodput** is over the bottleneck's capacity; where nothing limits the link, over
+//!   100 Mbit/s. Beside neighbours it is over an equal share (`sharing.rs`).
+//! - **delay** is the mean one-way delay over the propagation delay.
+//! - **loss** is the share of segments that were sent again.
+//! - **harm** is always known: 0 without neighbours, else as in `neighbours.rs`.
+//! - If every tested flow is a transfer of a fixed size, completion and slowdown count
+//!   (`completion.rs`).
 
-use super::{Completion, Sharing};
+use super::completion::Completion;
+use super::delay::Delay;
+use super::neighbours;
+use super::run::Run;
+use super::sharing::Sharing;
+use super::throughput::Throughput;
+use remuda_algorithms::merit::{Observed, Transfers, merit};
+use remuda_scenarios::HEADER_BYTES;
 
-pub(crate) fn merit(score: f64, sharing: &Sharing, completion: &Completion) -> f64 {
-    if let Some(friendliness) = sharing.friendliness {
-        return friendliness;
-    }
-    let Some(completed_percent) = completion.completed_percent else { return score };
-    let slowdown_p95 = completion.slowdown.map(|[_, p95, _]| p95);
-    slowdown_p95.filter(|it| *it > 0.0).map_or(0.0, |it| completed_percent / 100.0 / it)
-}
+/// What a link without a limit counts as.
+const UNLIMITED_MBIT_PER_SEC: f64 = 100.0;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_counts_depends_on_what_is_there() {
-        let (alone, none) = (Sharing::default(), Completion::default());
-        assert_eq!(merit(7.0, &alone, &none), 7.0);
-        let beside = Sharing { friendliness: Some(0.25), ..Sharing::default() };
-        assert_eq!(merit(7.0, &beside, &none), 0.25);
-        let transfers = Completion {
-            completed_percent: Some(50.0),
-            slowdown: Some([1.0, 2.0, 9.0]),
-            ..Completion::default()
-        };
-        assert_eq!(merit(7.0, &alone, &transfers), 0.25);
-        let stuck = Completion { slowdown: None, completed_percent: Some(0.0), ..transfers };
-        assert_eq!(merit(7.0, &alone, &stuck), 0.0);
-    }
+pub(super) fn of(
+    run: &Run<'_>,
+    throughput: &Throughput,
+    delay: &Delay,
+    sharing: &Sharing,
+    completion: &Completion,
+) -> f64 {
+    let first = run.tested.first().map(|flow| &run.flows[*flow]);
+    let mss = first.map_or(1.0, |flow| f64::from(flow.mss_bytes));
+    let capacity = throughput.capacity_mbit_per_sec.filter(|it| *it > 0.0);
+    let payload =
+        capacity.map_or(UNLIMITED_MBIT_PER_SEC, |it| it * mss / (mss + f64::from(HEADER_BYTES)));
+    let of_capacity = throughput.goodput_mbit_per_sec / payload;
+    let ratio = delay.one_way_mean_ms / delay.propagation_ms;
+    let transfers = completion.completed_percent.map(|percent| Transfers {
+        completed: percent / 100.0,
+        slowdown_p95: completion.slowdown.map(|[_, p95, _]| p95),
+    });
+    let observed = Observed {
+        goodput: Some(sharing.of_equal_share.unwrap_or(of_capacity)),
+        delay: (delay.propagation_ms > 0.0).then_some(ratio),
+        loss: Some(throughput.retransmitted_percent / 100.0),
+        harm: Some(neighbours::harm(run)),
+        transfers,
+    };
+    let wants = first.map(|flow| flow.wants.preference()).unwrap_or_default();
+    merit(&observed, wants).value
 }

@@ -12,8 +12,8 @@
 //!
 //! Harm compares two runs: see `harm.rs`.
 
-use super::Run;
 use super::fairness::Arrived;
+use super::run::Run;
 use remuda_link::Nanos;
 use remuda_scenarios::HEADER_BYTES;
 use std::collections::BTreeSet;
@@ -31,6 +31,8 @@ pub struct Sharing {
     pub share: Option<f64>,
     /// 1 is an equal share of the link; 0 is nothing, or twice that share.
     pub friendliness: Option<f64>,
+    /// The tested flows' mean goodput over an equal share of what the bottleneck could carry.
+    pub of_equal_share: Option<f64>,
     /// Mean goodput of a neighbour.
     pub neighbour_mbit_per_sec: Option<f64>,
     /// `tested`, `neighbour`, or empty.
@@ -42,7 +44,7 @@ pub struct Sharing {
 }
 
 fn mean(values: &[f64]) -> f64 {
-    super::mean(values).unwrap_or(0.0)
+    super::quantile::mean(values).unwrap_or(0.0)
 }
 
 impl Sharing {
@@ -52,12 +54,7 @@ impl Sharing {
         if all.len() < 2 || all.iter().filter(endless).count() < all.len() {
             return Self::default();
         }
-        let lives: Vec<_> = all.iter().map(|flow| run.life_s(*flow)).collect();
-        let met_s = lives.iter().map(|life| life.0).fold(0.0, f64::max);
-        let end_s = lives.iter().map(|life| life.1).fold(f64::INFINITY, f64::min);
-        let from_s = met_s + SETTLING_S.min((end_s - met_s) / 2.0);
-        // Samples are 0.1 s apart, so a span between two of them is exact.
-        let from_s = (from_s * 10.0).round() / 10.0;
+        let (from_s, end_s) = common_span(run, &all);
         let bytes = Arrived::of(run, &all).between(from_s, end_s);
         let Some(bytes) = bytes.into_iter().collect::<Option<Vec<f64>>>() else {
             return Self::default();
@@ -87,6 +84,7 @@ impl Sharing {
         Self {
             share: beside.then(|| mean(tested) / fair),
             friendliness: beside.then_some(friendliness),
+            of_equal_share: beside.then(|| mean(tested) / even),
             neighbour_mbit_per_sec: beside.then(|| rate(mean(others))),
             starved,
             starved_drivers: drivers(&|it| it < STARVED_SHARE * fair),
@@ -95,8 +93,18 @@ impl Sharing {
     }
 }
 
+/// When these flows are all active, without the time to settle.
+pub(super) fn common_span(run: &Run<'_>, flows: &[usize]) -> (f64, f64) {
+    let lives: Vec<_> = flows.iter().map(|flow| run.life_s(*flow)).collect();
+    let met_s = lives.iter().map(|life| life.0).fold(0.0, f64::max);
+    let end_s = lives.iter().map(|life| life.1).fold(f64::INFINITY, f64::min);
+    let from_s = met_s + SETTLING_S.min((end_s - met_s) / 2.0);
+    // Samples are 0.1 s apart, so a span between two of them is exact.
+    ((from_s * 10.0).round() / 10.0, end_s)
+}
+
 /// The payload that the bottleneck could have carried; `None` if nothing limits it.
-fn payload_carried(run: &Run<'_>, from_s: f64, to_s: f64) -> Option<f64> {
+pub(super) fn payload_carried(run: &Run<'_>, from_s: f64, to_s: f64) -> Option<f64> {
     let [from, to] = [from_s, to_s].map(|at_s| Nanos::from_millis_f64(at_s * 1e3));
     let mss = run.tested.first().map_or(1.0, |flow| f64::from(run.flows[*flow].mss_bytes));
     let carried = run.capacity.bytes(from, to).filter(|bytes| *bytes > 0.0)?;

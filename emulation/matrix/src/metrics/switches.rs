@@ -1,7 +1,7 @@
 //! What changes of arm cost: the segments that a tested flow sent again within 2 s after a change,
 //! summed over all changes (as `docs/switching.md` counts them); empty without a change.
 
-use super::Run;
+use super::run::Run;
 
 const AFTER_S: f64 = 2.0;
 

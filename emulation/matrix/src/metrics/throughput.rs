@@ -15,7 +15,8 @@
 //!   window the arrival of data behind a filled hole would look like a rate.)
 
 use super::fairness::Arrived;
-use super::{Run, median};
+use super::quantile::median;
+use super::run::Run;
 use remuda_link::{LinkSpec, Nanos};
 use remuda_scenarios::outcome::FlowSample;
 use remuda_scenarios::{FlowSpec, HEADER_BYTES};
