@@ -151,13 +151,15 @@ fn batches(pair: &VethPair) -> Fallible<Spread> {
 }
 
 /// What one side takes for its reports.
-struct Compared {
-    per_sec: f64,
-    us_per_report: f64,
-    written_us: Vec<f64>,
+pub struct Compared {
+    pub per_sec: f64,
+    pub us_per_report: f64,
+    /// From the report to the slot, sorted.
+    pub written_us: Vec<f64>,
 }
 
-fn compared(pair: &VethPair, side: Side, flows: usize, span: Duration) -> Fallible<Compared> {
+/// Loads one side with reports of `flows` flows for `span`.
+pub fn compared(pair: &VethPair, side: Side, flows: usize, span: Duration) -> Fallible<Compared> {
     let name = name();
     let driver = latency::start(side, &name)?;
     let pause = || std::thread::sleep(Duration::from_millis(5));

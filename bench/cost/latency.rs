@@ -27,7 +27,8 @@ use portus::RunBuilder;
 use portus::ipc::{BackendBuilder, Blocking, unix};
 use remuda::{AgentSocket, Bridge};
 use remuda_bench::stats::{Spread, percentile, sorted};
-use remuda_bpf::{Datapath, Settings};
+use remuda_bpf::broker::Broker;
+use remuda_bpf::{Datapath, Plan, Settings};
 use remuda_live::VethPair;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +55,8 @@ pub const WINDOWS_PKTS: [u32; 2] = [300, 400];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Ours,
+    /// Ours, with the kernel side loaded by a broker in a thread of its own.
+    Broker,
     Portus,
 }
 
@@ -83,13 +86,13 @@ fn echo(samples: &Arc<Mutex<Samples>>) -> Echo {
 }
 
 /// The agent's host over the BPF datapath, as the agent's run loop has it.
-fn ours(name: &str) -> Fallible<Driver> {
+fn ours(datapath: Datapath) -> Fallible<Driver> {
     let samples = Arc::<Mutex<Samples>>::default();
     let mut config = Config::default();
     config.agent.default = "cubic".to_owned();
     let host = Host::new(config, Box::new(Silent));
     let mut agent = EchoAgent::new(host, Arc::clone(&samples), WINDOWS_PKTS)?;
-    let mut end = BpfEnd::new(datapath(name)?, None, false);
+    let mut end = BpfEnd::new(datapath, None, false);
     let mut waiter = Waiter::new()?;
     waiter.follow([&end as &dyn ccp_agent::datapath::Datapath], &[]);
     let stop = Arc::<AtomicBool>::default();
@@ -108,6 +111,32 @@ fn ours(name: &str) -> Fallible<Driver> {
         }
     });
     Ok(Driver { stops: vec![stop], threads: vec![thread], samples })
+}
+
+/// The same, with a broker that has loaded the BPF datapath.
+fn brokered(name: &str) -> Fallible<Driver> {
+    let folder = tempfile::tempdir()?;
+    let socket = folder.path().join("agent.sock");
+    let settings = Settings { name: name.to_owned(), ..Settings::default() };
+    let plan = Plan { settings, cgroups: Vec::new(), takes_default: false };
+    // SAFETY: no arguments, no failure.
+    let user = unsafe { libc::geteuid() };
+    let mut broker = Broker::bind(&socket, plan, user, None)?;
+    let stop = Arc::<AtomicBool>::default();
+    let brokering = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                broker.turn(clock::monotonic_ns, &mut |_| ());
+            }
+            Ok(())
+        }
+    });
+    let (datapath, _) = Datapath::connect(&socket)?;
+    let mut driver = ours(datapath)?;
+    driver.stops.push(stop);
+    driver.threads.push(brokering);
+    Ok(driver)
 }
 
 /// An unmodified portus agent behind its socket, and the bridge.
@@ -178,7 +207,8 @@ impl Driver {
 /// Starts what drives the flows that ask for `name`.
 pub fn start(side: Side, name: &str) -> Fallible<Driver> {
     match side {
-        Side::Ours => ours(name),
+        Side::Ours => ours(datapath(name)?),
+        Side::Broker => brokered(name),
         Side::Portus => portus(name),
     }
 }

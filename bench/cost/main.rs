@@ -6,6 +6,7 @@
 
 mod ack_cost;
 mod agent_cost;
+mod broker_cost;
 mod cpu;
 mod crowd;
 mod echo;
@@ -44,6 +45,8 @@ enum Bench {
     /// Reports per second of one core, CPU time per report beside portus, and CPU, memory and
     /// latency for 10 to 50,000 flows
     AgentCost,
+    /// Cost and latency of a report where a broker has loaded the kernel side
+    BrokerCost,
     /// Packets per processor second of the simulator, and memory per flow
     Simulator,
 }
@@ -58,13 +61,14 @@ struct Options {
     /// throughput: number of pairs of runs
     #[arg(long, value_name = "N", default_value_t = 15)]
     pairs: usize,
-    /// throughput: seconds that a flow runs; agent-cost: seconds of a measurement
+    /// throughput: seconds that a flow runs; agent-cost, broker-cost: seconds of a
+    /// measurement
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     seconds: f64,
     /// throughput: run the kernel's cubic on both sides, which shows the noise of this machine
     #[arg(long)]
     control: bool,
-    /// ack-cost, latency: number of rounds
+    /// ack-cost, latency, broker-cost: number of rounds
     #[arg(long, value_name = "N", default_value_t = 12)]
     rounds: usize,
     /// ack-cost: milliseconds that a program runs in a round
@@ -186,6 +190,9 @@ fn run(options: &Options) -> Fallible<(Vec<Promise>, String)> {
         let (shown, of_agent) = agent_cost::run(options)?;
         promises.extend(shown);
         tables = of_agent;
+    }
+    if chosen(Bench::BrokerCost) {
+        promises.extend(broker_cost::run(options)?);
     }
     if chosen(Bench::Simulator) {
         promises.extend(simulator::run()?);
