@@ -120,6 +120,41 @@ def load(file: Path) -> ModuleType:
     return module
 
 
+def watch_data(file: Path) -> None:
+    """Warns, once a file, of data below the file's folder that is read and not declared.
+
+    A matrix keeps results by the content of modules and of the files in a module's `DATA_FILES`;
+    of any other file it does not notice a change.
+    """
+    root, told = file.parent.resolve(), set[Path]()
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        if event != "open" or not isinstance(arguments[0], str):
+            return
+        mode = arguments[1]
+        if isinstance(mode, str) and not mode.startswith("r"):
+            return
+        path = Path(os.path.realpath(arguments[0]))
+        is_code = path.suffix in {".py", ".pyc", ".so"}
+        if is_code or path in told or not path.is_relative_to(root) or not path.is_file():
+            return
+        told.add(path)
+        for module in list(sys.modules.values()):
+            own, declared = getattr(module, "__file__", None), getattr(module, "DATA_FILES", None)
+            if own and isinstance(declared, list):
+                folder = Path(os.path.realpath(own)).parent
+                if any(path == folder / name for name in declared):
+                    return
+        name = path.relative_to(root)
+        print(
+            f"{file}: warning: it reads {name}, which is not declared: a matrix would not notice a "
+            f'change\nfix: DATA_FILES = ["{name}"] in the module that reads it',
+            file=sys.stderr,
+        )
+
+    sys.addaudithook(hook)
+
+
 def without_comments(text: str) -> str:
     """The text of a program without comments."""
     return re.sub(r"#[^\n]*", "", text)
@@ -455,6 +490,7 @@ def main() -> int:
     host = socket.socket(fileno=os.dup(fd))
     os.close(fd)
     _portus.install()
+    watch_data(file)
     try:
         arms = arms_of(load(file))
         hello = announcement(arms)

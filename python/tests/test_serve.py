@@ -94,6 +94,25 @@ def decision(frame: bytes) -> tuple[int, ...]:
     return _serve.DECISION_FRAME.unpack_from(frame)
 
 
+def test_data_that_is_read_and_not_declared_is_told_once(
+    start: list[Host], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("declared.csv", "other.csv"):
+        (tmp_path / name).write_text("1")
+    reads = "".join(
+        f"open(os.path.join(os.path.dirname(__file__), {name!r})).read()\n"
+        for name in ("declared.csv", "other.csv", "other.csv")
+    )
+    file = tmp_path / "arm.py"
+    head = "import os\nDATA_FILES = ['declared.csv']\n"
+    file.write_text(head + reads + ARM.format('name, summary = "reader", "reads"'))
+    host, _ = started(start, file)
+    host.end()
+    said = capfd.readouterr().err
+    assert said.count("other.csv, which is not declared") == 1, said
+    assert "warning: it reads declared.csv" not in said
+
+
 @pytest.mark.parametrize(
     ("name", "own", "registers"),
     [

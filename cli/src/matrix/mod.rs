@@ -200,7 +200,7 @@ impl MatrixArgs {
         }
         let all = plan.jobs.len();
         let partial = (rows.len() < all).then(|| format!("{} of {all} runs", rows.len()));
-        let matrix = Matrix { rows, about: self.about(partial) };
+        let matrix = Matrix { rows, about: self.about(partial)? };
         // Write the table before printing, because `| head` would end the process. If writing
         // fails, the ranking is still printed.
         let written = self.write(&matrix);
@@ -289,19 +289,24 @@ impl MatrixArgs {
     }
 
     /// Facts for the table's metadata. They must be equal in two runs of the same matrix.
-    fn about(&self, partial: Option<String>) -> BTreeMap<String, String> {
+    fn about(&self, partial: Option<String>) -> Result<BTreeMap<String, String>, Failure> {
+        let authored = self.authors.files()?;
+        let hashes = authored.iter().map(|it| format!("{} {}", it.path().display(), it.hash()));
+        let hashes = hashes.collect::<Vec<_>>().join(", ");
         let facts = [
             ("program", Some(concat!("remuda ", env!("CARGO_PKG_VERSION")).to_owned())),
             ("table", Some(ROWS.name.to_owned())),
             ("commit", commit()),
             ("sources", Some(BUILD.to_owned())),
+            ("executable", code_version().ok()),
+            ("authors", (!hashes.is_empty()).then_some(hashes)),
             ("partial", partial),
             ("kernel", self.engine.is_live().then(live::kernel)),
             ("suites", Some(self.suite_names().join(","))),
             ("arms", Some(self.arm.join(","))),
         ];
         let known = facts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        known.collect()
+        Ok(known.collect())
     }
 
     fn print(&self, rows: &[Row]) -> Result<(), Failure> {

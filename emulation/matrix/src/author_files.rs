@@ -7,8 +7,10 @@
 //! left out. A file that no arm imports can be taken too; a change to it then only causes a new
 //! run.
 //!
-//! Not included: packages that are installed elsewhere, and files that the arm reads as data.
+//! Files that the arm reads as data are taken if a module declares them (`author_data.rs`). Packages
+//! that are installed elsewhere are not included.
 
+use crate::author_data::declared;
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -34,12 +36,13 @@ pub struct AuthorFiles {
 }
 
 /// The form in which the files are sent to another machine. Texts are UTF-8, the encoding that
-/// Python assumes unless a source file declares another one.
+/// Python assumes unless a source file declares another one. Data is in hexadecimal digits.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Travelling {
     path: PathBuf,
     texts: BTreeMap<PathBuf, String>,
+    data: BTreeMap<PathBuf, String>,
 }
 
 /// The state of the search: folders still to visit, and files found so far.
@@ -59,6 +62,21 @@ fn is_name(name: &str) -> bool {
     name.starts_with(is_first) && name.chars().all(|c| is_first(c) || c.is_numeric())
 }
 
+fn is_module(place: &Path) -> bool {
+    place.extension().is_some_and(|it| it == "py")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What [`hex`] wrote.
+fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    pairs.map(|pair| byte(pair).filter(|_| pair.len() == 2)).collect()
+}
+
 impl AuthorFiles {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let own = path.file_name().map(PathBuf::from).unwrap_or_default();
@@ -72,29 +90,47 @@ impl AuthorFiles {
         while let Some((folder, above)) = walk.folders.pop() {
             walk.look(root, (&folder, above), path)?;
         }
+        walk.take_data(root, path)?;
         Ok(Self { path: path.to_owned(), contents: walk.contents })
     }
 
     /// The files as one text, which [`AuthorFiles::parse`] reads.
     pub fn to_text(&self) -> Result<String, Error> {
-        let mut texts = BTreeMap::new();
+        let (mut texts, mut data) = (BTreeMap::new(), BTreeMap::new());
         for (place, content) in &self.contents {
+            if !self.is_module(place) {
+                data.insert(place.clone(), hex(content));
+                continue;
+            }
             let text = String::from_utf8(content.clone()).map_err(|error| {
                 let source = io::Error::new(io::ErrorKind::InvalidData, error.utf8_error());
                 Error::AuthorFile { path: self.path.with_file_name(place), source }
             })?;
             texts.insert(place.clone(), text);
         }
-        let travelling = Travelling { path: self.path.clone(), texts };
+        let travelling = Travelling { path: self.path.clone(), texts, data };
         serde_json::to_string(&travelling)
             .map_err(|error| Error::AuthorFile { path: self.path.clone(), source: error.into() })
     }
 
     /// Reads the text that [`AuthorFiles::to_text`] wrote.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        let Travelling { path, texts } = serde_json::from_str(text)?;
-        let contents = texts.into_iter().map(|(place, text)| (place, text.into_bytes())).collect();
+        let Travelling { path, texts, data } = serde_json::from_str(text)?;
+        let mut contents: BTreeMap<_, _> =
+            texts.into_iter().map(|(place, text)| (place, text.into_bytes())).collect();
+        for (place, digits) in data {
+            let content = bytes(&digits).ok_or_else(|| {
+                let place = place.display();
+                serde::de::Error::custom(format!("{place}: not pairs of hexadecimal digits"))
+            })?;
+            contents.insert(place, content);
+        }
         Ok(Self { path, contents })
+    }
+
+    /// Whether Python runs the file; else it is data.
+    fn is_module(&self, place: &Path) -> bool {
+        is_module(place) || self.path.file_name() == Some(place.as_os_str())
     }
 
     /// The path as the user named it.
@@ -123,7 +159,7 @@ impl AuthorFiles {
                 hash.update(part);
             }
         }
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&hash.finalize())
     }
 }
 
@@ -137,6 +173,25 @@ impl Walk {
         }
         let content = fs::read(&at).map_err(failed)?;
         self.contents.insert(place, content);
+        Ok(())
+    }
+
+    /// Takes the data files that the modules declare.
+    fn take_data(&mut self, root: &Path, author: &Path) -> Result<(), Error> {
+        let mut places = Vec::new();
+        for (module, content) in &self.contents {
+            let named = declared(&String::from_utf8_lossy(content)).map_err(|rule| {
+                let source = io::Error::new(io::ErrorKind::InvalidData, rule);
+                Error::AuthorFile { path: root.join(module), source }
+            })?;
+            let folder = module.parent().unwrap_or(Path::new(""));
+            places.extend(named.into_iter().map(|it| folder.join(it)));
+        }
+        for place in places {
+            if !self.contents.contains_key(&place) {
+                self.take(root, place, author)?;
+            }
+        }
         Ok(())
     }
 
@@ -227,6 +282,34 @@ mod tests {
         }
         fs::rename(at.join("unused.py"), at.join("unused2.py")).unwrap();
         assert_ne!(hash(), known, "where a text is");
+    }
+
+    #[test]
+    fn declared_data_is_in_the_hash_and_travels() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let arm = folder.path().join("arm.py");
+        write(folder.path(), "arm.py", "import deep.er\nDATA_FILES = [\"policy.npz\"]\n");
+        write(folder.path(), "deep/er.py", "DATA_FILES = ['table.csv']\n");
+        write(folder.path(), "deep/table.csv", "1,2");
+        let error = AuthorFiles::read(&arm).unwrap_err().to_string();
+        assert!(error.contains("policy.npz: No such file"), "{error}");
+        fs::write(folder.path().join("policy.npz"), b"PK\xff\x00").unwrap();
+        let there = AuthorFiles::read(&arm).unwrap();
+        let here = AuthorFiles::parse(&there.to_text().unwrap()).unwrap();
+        assert_eq!(here, there);
+        let file = here.write(other.path()).unwrap();
+        assert_eq!(AuthorFiles::read(&file).unwrap().hash(), there.hash());
+        for (place, content) in [("policy.npz", "PK\u{1}"), ("deep/table.csv", "1,3")] {
+            let before = AuthorFiles::read(&arm).unwrap().hash();
+            write(folder.path(), place, content);
+            assert_ne!(AuthorFiles::read(&arm).unwrap().hash(), before, "{place}");
+        }
+        write(folder.path(), "arm.py", "DATA_FILES = glob('*')\n");
+        let error = AuthorFiles::read(&arm).unwrap_err().to_string();
+        assert!(error.contains("arm.py: DATA_FILES"), "{error}");
+        for digits in ["f", "fg", "é"] {
+            assert_eq!(bytes(digits), None, "{digits}");
+        }
     }
 
     #[test]

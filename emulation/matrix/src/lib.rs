@@ -7,6 +7,7 @@
 //! [metrics](metrics) of `emulation/matrix/README.md`.
 
 mod author;
+mod author_data;
 mod author_files;
 mod error;
 mod harm;
