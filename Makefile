@@ -138,8 +138,12 @@ test-kernel-debug: build ## Test the kernel module on a kernel with KASAN, lockd
 	REMUDA_BIN=$(CURDIR)/$(REMUDA) $(CARGO) test --release -p remuda-guest --test debug \
 		-- --nocapture
 
+.PHONY: deny
+deny: setup ## Check the licenses and sources of dependencies, and known vulnerabilities
+	@bash tools/deny.sh
+
 .PHONY: test-long
-test-long: test-build ## Test the agent as a service of Debian 13 with systemd, in a virtual machine (no root)
+test-long: deny test-build ## Test the agent as a service of Debian 13 with systemd, in a virtual machine (no root)
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/systemd-guest.sh; \
 		REMUDA_BIN=$(CURDIR)/$(TESTED) $(TEST) --test service -- --test-threads=1 --nocapture; \
