@@ -7,8 +7,8 @@
 //! left out. A file that no arm imports can be taken too; a change to it then only causes a new
 //! run.
 //!
-//! Files that the arm reads as data are taken if a module declares them (`author_data.rs`). Packages
-//! that are installed elsewhere are not included.
+//! Files that the arm reads as data are taken if a module declares them (`author_data.rs`).
+//! Packages that are installed elsewhere are not included.
 
 use crate::author_data::declared;
 use crate::error::Error;
