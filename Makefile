@@ -41,13 +41,8 @@ test: setup ## Run everything that CI runs
 
 # Fetches what the tests below install, while the first build has the processors.
 .PHONY: test-fetch
-test-fetch: setup
+test-fetch: guest-kernels
 	@bash tools/page.sh install
-	@if [[ $$(uname -m) == x86_64 ]]; then \
-		bash tools/guest.sh --headers 6.1 6.12; \
-		bash tools/newest-headers.sh || true; \
-		bash tools/checkpatch.sh; \
-	fi
 
 # Guests have one processor each, which QEMU emulates on one of ours: they leave the other to Python.
 .PHONY: test-in-python
@@ -120,12 +115,17 @@ module: setup ## Build the kernel module for the running kernel (its headers mus
 module-deb: setup ## Build the Debian package of the kernel module, remuda-dkms
 	@bash tools/module-deb.sh
 
-.PHONY: test-kernel
-test-kernel: test-build ## Test the kernel module on Debian's 6.1 and 6.12, in virtual machines (no root)
+.PHONY: guest-kernels
+guest-kernels: setup
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/guest.sh --headers 6.1 6.12; \
 		bash tools/newest-headers.sh || echo "SKIPPED: no headers of Debian's newest kernel"; \
 		bash tools/checkpatch.sh; \
+	fi
+
+.PHONY: test-kernel
+test-kernel: test-build guest-kernels ## Test the kernel module on Debian's 6.1 and 6.12, in virtual machines (no root)
+	@if [[ $$(uname -m) == x86_64 ]]; then \
 		REMUDA_BIN=$(CURDIR)/$(TESTED) $(TEST) $(addprefix --test ,$(KERNEL_TESTS)) -- --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \

@@ -3,12 +3,13 @@
 //! `merit = goodput^g / delay^d * (1 - loss)^5 * (1 - harm)^h`; for transfers of a fixed size
 //! `merit = completed / slowdown * (1 - loss)^5 * (1 - harm)^h`.
 //!
-//! - **goodput**: over what the flow could have had: the capacity, or an equal share of it beside
-//!   neighbours. Where harm is known, what exceeds that share does not count.
+//! - **goodput**: over what the flow could have had: the capacity, or an equal share of the
+//!   capacity beside neighbours. Where harm is known, goodput counts up to the limit in the table
+//!   below.
 //! - **delay**: mean delay over the delay of the path without a queue, 1 or more.
 //! - **loss**: segments lost over segments sent.
-//! - **harm**: 1 less what the neighbours keep of their equal share, or of what they have beside
-//!   CUBIC; the mean over neighbours. 0 is none.
+//! - **harm**: the share of what neighbours should have that they do not get, as a mean over the
+//!   neighbours. Harm is 0 if every neighbour has its equal share, and 1 if none gets anything.
 //! - **completed**: the share of transfers that ended; **slowdown**: the 95th percentile of
 //!   completion time over the time on an idle path.
 //!
@@ -23,19 +24,23 @@
 //! | g                 | 1 + zeta               | 2       | 1     | 2          |
 //! | d                 | theta * (2 - zeta)     | 1       | 2     | 0          |
 //! | h                 | 2 - zeta * (1 - theta) | 2       | 2     | 1          |
-//! | share that counts | 1 + zeta * (1 - theta) | 1       | 1     | 2          |
+//! | limit of goodput  | 1 + zeta * (1 - theta) | 1       | 1     | 2          |
 //!
-//! With h = 2 and the limit of 1, no share above an equal one pays. With 1 and 2, a flow beside one
-//! neighbour does best at 4/3 of an equal share. Loss has the exponent 5: an arm that loses 4 % has
-//! to deliver 10 % more than one that loses none.
+//! With h = 2 and a limit of 1, no share above an equal one pays. With h = 1 and a limit of 2, a
+//! flow beside one neighbour does best at 4/3 of an equal share. Loss has the exponent 5: an arm
+//! that loses 4 % has to deliver 10 % more than one that loses none.
 
 use crate::preference::Preference;
 use std::fmt;
 
 /// The exponent of the share that is not lost.
 const LOSS_EXPONENT: f64 = 5.0;
-/// No factor is less than this, so that a merit is above 0 and has a logarithm.
+/// No share is less than this, so that a merit is above 0 and has a logarithm.
 const LEAST: f64 = 0.01;
+/// The same for goodput, which differs more between arms.
+const GOODPUT_LEAST: f64 = 1e-4;
+/// More goodput, in what the flow could have had, counts as this if harm is unknown.
+const GOODPUT_MAX: f64 = 100.0;
 /// A longer delay, in delays of the empty path, counts as this.
 const DELAY_MAX: f64 = 1e4;
 
@@ -48,7 +53,7 @@ pub struct Observed {
     pub delay: Option<f64>,
     /// Segments lost over segments sent, 0 to 1.
     pub loss: Option<f64>,
-    /// What the neighbours lack of their share, 0 to 1.
+    /// The share of what neighbours should have that they do not get, 0 to 1.
     pub harm: Option<f64>,
     /// Set for transfers of a fixed size: it counts in place of goodput and delay.
     pub transfers: Option<Transfers>,
@@ -63,7 +68,7 @@ pub struct Transfers {
     pub slowdown_p95: Option<f64>,
 }
 
-/// A merit, and which terms it is without.
+/// A merit, and the names of the terms that the caller could not observe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Merit {
     /// Above 0. Values of two runs compare only if they have the same terms.
@@ -78,8 +83,8 @@ impl Merit {
     }
 }
 
-/// The terms that a caller could not observe. They are not counted as 0: a merit without harm says
-/// nothing of harm.
+/// The terms that a caller could not observe. An unknown term is left out of the product and does
+/// not count as 0: a merit without harm says nothing about harm to neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     pub goodput: bool,
@@ -128,8 +133,8 @@ impl Weights {
     }
 }
 
-/// The merit of what was observed, for an application that wants `wants`. Values out of their range
-/// count as its edge, and what is not a number as not observed.
+/// The merit of what was observed, for an application that wants `wants`. A value out of its range
+/// counts as the nearest value of the range; a value that is not a number counts as not observed.
 pub fn merit(observed: &Observed, wants: Preference) -> Merit {
     let weights = Weights::of(wants);
     let known = |value: Option<f64>| value.filter(|it| !it.is_nan());
@@ -142,8 +147,9 @@ pub fn merit(observed: &Observed, wants: Preference) -> Merit {
         return Merit { value: factor(completed) * factor(quick) * shared, missing };
     }
     let (goodput, delay) = (known(observed.goodput), known(observed.delay));
-    let share_max = if harm.is_some() { weights.share_max } else { 1.0 / LEAST };
-    let carried = goodput.map_or(1.0, |it| it.clamp(LEAST, share_max).powf(weights.goodput));
+    let share_max = if harm.is_some() { weights.share_max } else { GOODPUT_MAX };
+    let carried =
+        goodput.map_or(1.0, |it| it.clamp(GOODPUT_LEAST, share_max).powf(weights.goodput));
     let waited = delay.map_or(1.0, |it| it.clamp(1.0, DELAY_MAX).powf(weights.delay));
     let missing = Missing { goodput: goodput.is_none(), delay: delay.is_none(), ..missing };
     Merit { value: carried / waited * shared, missing }

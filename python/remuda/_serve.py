@@ -121,18 +121,18 @@ def load(file: Path) -> ModuleType:
 
 
 def watch_data(file: Path) -> None:
-    """Warns, once a file, of data below the file's folder that is read and not declared.
+    """Warns of each data file below the author's folder that is read and not declared, once.
 
-    A matrix keeps results by the content of modules and of the files in a module's `DATA_FILES`;
-    of any other file it does not notice a change.
+    A matrix keeps results by the content of modules and of the files that a module lists in
+    `DATA_FILES`. It does not notice a change of any other file.
     """
     root, told = file.parent.resolve(), set[Path]()
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event != "open" or not isinstance(arguments[0], str):
             return
-        mode = arguments[1]
-        if isinstance(mode, str) and not mode.startswith("r"):
+        flags = arguments[2]
+        if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR):
             return
         path = Path(os.path.realpath(arguments[0]))
         is_code = path.suffix in {".py", ".pyc", ".so"}
@@ -147,8 +147,8 @@ def watch_data(file: Path) -> None:
                     return
         name = path.relative_to(root)
         print(
-            f"{file}: warning: it reads {name}, which is not declared: a matrix would not notice a "
-            f'change\nfix: DATA_FILES = ["{name}"] in the module that reads it',
+            f"{file}: warning: this file reads {name}, which is not declared: a matrix would not "
+            f'notice a change of {name}\nfix: DATA_FILES = ["{name}"] in the module that reads it',
             file=sys.stderr,
         )
 

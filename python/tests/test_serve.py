@@ -110,7 +110,7 @@ def test_data_that_is_read_and_not_declared_is_told_once(
     host.end()
     said = capfd.readouterr().err
     assert said.count("other.csv, which is not declared") == 1, said
-    assert "warning: it reads declared.csv" not in said
+    assert "reads declared.csv" not in said
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ pub fn ranking_table(ranks: &[Rank]) -> String {
     let mut shown = table(&[
         "arm",
         "misses of the best, %",
-        "by b1bd1fe's merit, %",
+        "by the merit of b1bd1fe, %",
         "wins",
         "ahead of next, %",
         "of the best fixed, %",

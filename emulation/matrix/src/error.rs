@@ -64,10 +64,10 @@ pub enum Error {
     /// A file of an author, or one that the author's file may import, cannot be read.
     #[error("cannot read {path}: {source}", path = .path.display())]
     AuthorFile { path: PathBuf, source: std::io::Error },
-    /// The author's folder holds too many Python files.
+    /// The author's folder holds too many Python files, or too much declared data.
     #[error(
-        "{path}: below its folder are more than {files} .py files, or {mib} MiB of them, which it \
-         may import, and each decides what its arms do\n\
+        "{path}: below its folder are more than {files} .py files, or {mib} MiB of them and of \
+         the data that they declare, and each decides what its arms do\n\
          fix: a folder of its own for it, or --fresh, which keeps nothing",
         path = .path.display()
     )]

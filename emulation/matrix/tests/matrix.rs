@@ -3,7 +3,7 @@
 
 use ccp_agent::Setup;
 use remuda_matrix::{Only, Plan, Progress, ROWS, Row, Store, run, suite_named};
-use remuda_scenarios::Suite;
+use remuda_scenarios::{HEADER_BYTES, Suite};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -145,6 +145,30 @@ fn every_metric_has_a_run_that_says_it() {
     }
     let cell = rows.iter().find(|row| row.family == "cell").expect("there is one");
     assert!(cell.capacity_mbit_per_sec.expect("a limit") < 9.0, "the narrowest link: {cell:?}");
+}
+
+/// The formula of `algorithms/src/merit.rs`, from the other columns of a row. All links here delay
+/// data by 10 ms.
+#[test]
+fn a_merit_is_made_of_goodput_delay_loss_and_harm() {
+    let payload = 1_448.0 / (1_448.0 + f64::from(HEADER_BYTES));
+    let rows = rows(&plan(), None, 2, None);
+    let near = |row: &Row, goodput: f64, harm: f64| {
+        let kept = (1.0 - row.retransmitted_percent / 100.0).powi(5) * (1.0 - harm).powi(2);
+        let want = goodput.powi(2) / (row.delay_mean_ms / 10.0) * kept;
+        assert!((row.merit / want - 1.0).abs() < 1e-6, "{want}: {row:?}");
+    };
+    for row in rows.iter().filter(|row| row.family == "steps") {
+        let capacity = row.capacity_mbit_per_sec.expect("a limit") * payload;
+        near(row, row.goodput_mbit_per_sec / capacity, 0.0);
+    }
+    for row in rows.iter().filter(|row| row.family == "beside") {
+        let equal = 12.0 * payload / 2.0;
+        let neighbour = row.neighbour_mbit_per_sec.expect("it has one");
+        let share = row.share.expect("it has a neighbour");
+        let own = neighbour * share / (2.0 - share);
+        near(row, (own / equal).min(1.0), 1.0 - (neighbour / equal).min(1.0));
+    }
 }
 
 #[test]

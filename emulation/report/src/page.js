@@ -187,7 +187,7 @@ function drawRanking() {
     else if (low <= 0) text += " So one may be as good as the other.";
   }
   at("sentence").textContent = text;
-  const columns = ["arm", "misses of the best, %", "by b1bd1fe's merit, %", "wins", "ahead of the next, %",
+  const columns = ["arm", "misses of the best, %", "by the merit of b1bd1fe, %", "wins", "ahead of the next, %",
     "misses of the best fixed arm, %", "misses of the oracle, %", "of the link, %",
     "p95 queueing, ms", "sent again, %", "starved", "starves others"];
   const rows = ranks.map((rank) => ({

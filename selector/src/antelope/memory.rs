@@ -327,8 +327,8 @@ impl Memory {
         }
     }
 
-    /// The entry of a destination. If there is none, adds one for that user, whose flow has just
-    /// seen the destination.
+    /// The entry of a destination. A destination without an entry gets one, which counts as an
+    /// entry of the user `uid`.
     fn entry(&mut self, route: Route, uid: u32, now_s: u64) -> &mut Entry {
         self.revision += 1;
         let until_s = now_s.saturating_add(self.ttl_s);

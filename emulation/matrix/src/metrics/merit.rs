@@ -1,10 +1,12 @@
 //! The merit of a run: `remuda_algorithms::merit` of its figures.
 //!
 //! - Alone, **goodput** is over the bottleneck's capacity; where nothing limits the link, over
-//!   100 Mbit/s. Beside neighbours it is over an equal share (`sharing.rs`).
-//! - **delay** is the mean one-way delay over the propagation delay.
+//!   10 Gbit/s. Beside neighbours without a fixed size, goodput is over an equal share
+//!   (`sharing.rs`).
+//! - **delay** is the mean one-way delay over the propagation delay. Where the propagation delay is
+//!   0, delay does not count.
 //! - **loss** is the share of segments that were sent again.
-//! - **harm** is always known: 0 without neighbours, else as in `neighbours.rs`.
+//! - **harm** is always known: 0 without neighbours, and otherwise as `neighbours.rs` defines it.
 //! - If every tested flow is a transfer of a fixed size, completion and slowdown count
 //!   (`completion.rs`).
 
@@ -17,8 +19,8 @@ use super::throughput::Throughput;
 use remuda_algorithms::merit::{Observed, Transfers, merit};
 use remuda_scenarios::HEADER_BYTES;
 
-/// What a link without a limit counts as.
-const UNLIMITED_MBIT_PER_SEC: f64 = 100.0;
+/// The capacity that a link without a limit counts as.
+const UNLIMITED_MBIT_PER_SEC: f64 = 10_000.0;
 
 pub(super) fn of(
     run: &Run<'_>,

@@ -1,13 +1,17 @@
-//! What the neighbours of the tested flows keep, in one figure for the merit of a run.
+//! Harm to the neighbours of the tested flows, as one figure for the merit of a run. (`harm.rs`
+//! compares two runs.)
+//!
+//! **Harm** is 1 less the mean of what the neighbours keep, and 0 without neighbours:
 //!
 //! - A neighbour without a fixed size keeps its goodput over an equal share of the bottleneck, at
-//!   most 1. If all flows are of this kind, the goodput counts from the time of `sharing.rs`; else
-//!   over the neighbour's life, and the tested flows count as one flow.
-//! - A transfer keeps its goodput, until it ends, over that on an idle path: 1 / slowdown.
+//!   most 1. If no flow has a fixed size, goodput counts while all flows are active (`sharing.rs`).
+//!   Otherwise goodput counts over the neighbour's life, and the tested flows count as one flow.
+//! - A transfer keeps its goodput over the goodput that it would have on an idle path, which is 1
+//!   over its slowdown.
 //!
-//! **Harm** is 1 less the mean over neighbours; 0 without neighbours. Transfers never have all of
-//! an idle path, so that harm is above 0 for every driver. That cancels out, because merit has it
-//! as a factor, and drivers are compared in one environment.
+//! No transfer has the goodput of an idle path beside other flows, so harm to transfers is above 0
+//! for every driver. This part of harm cancels out: drivers are compared in one environment, and
+//! merit has harm as a factor.
 
 use super::completion::idle_s;
 use super::fairness::Arrived;

@@ -93,7 +93,8 @@ impl Sharing {
     }
 }
 
-/// When these flows are all active, without the time to settle.
+/// The begin and the end, in seconds, of the time in which all these flows are active, without the
+/// time to settle.
 pub(super) fn common_span(run: &Run<'_>, flows: &[usize]) -> (f64, f64) {
     let lives: Vec<_> = flows.iter().map(|flow| run.life_s(*flow)).collect();
     let met_s = lives.iter().map(|life| life.0).fold(0.0, f64::max);
