@@ -11,6 +11,8 @@ CARGO ?= cargo
 REMUDA := target/release/remuda
 # What tests use: optimised, and checks arithmetic and assertions (Cargo.toml).
 TESTED := target/checked/remuda
+# Gives way to every other process.
+IDLE := chrt --idle 0
 BENCH := $(CARGO) run --release -p remuda-bench --bin
 
 .PHONY: menu
@@ -34,27 +36,30 @@ demo: build ## Compare rein with each fixed arm, live, on three paths; a table a
 .PHONY: test
 test: setup ## Run everything that CI runs
 	@$(MAKE) --jobs=2 test-build test-fetch
-	@$(MAKE) lint
-	@$(MAKE) test-rust
-	@$(MAKE) test-live
-	@$(MAKE) --jobs=2 test-in-python test-in-guests
+	@$(MAKE) tidy
+	@$(MAKE) --jobs=3 test-live test-computing test-in-guests
 
 # Fetches what the tests below install, while the first build has the processors.
 .PHONY: test-fetch
 test-fetch: guest-kernels
 	@bash tools/page.sh install
+	@bash tools/prometheus.sh
 
-# Guests have one processor each, which QEMU emulates on one of ours: they leave the other to Python.
-.PHONY: test-in-python
-test-in-python:
-	@$(MAKE) test-python
-	@$(MAKE) test-page
-	@$(MAKE) train-antelope-smoke
+# The live tests mostly wait. The others use the processors meanwhile, and give way to them.
+.PHONY: test-computing
+test-computing:
+	@$(IDLE) $(MAKE) lint
+	@$(IDLE) $(MAKE) test-rust
+	@$(IDLE) $(MAKE) test-python
+	@$(IDLE) $(MAKE) test-page
+	@$(IDLE) $(MAKE) train-antelope-smoke
+	@$(IDLE) $(MAKE) train-lingbo-smoke
+	@$(IDLE) $(MAKE) train-learned-smoke
 
 .PHONY: test-in-guests
 test-in-guests:
-	@$(MAKE) test-guest
-	@$(MAKE) test-kernel
+	@$(IDLE) $(MAKE) test-guest
+	@$(IDLE) $(MAKE) test-kernel
 
 .PHONY: check
 check: test ## The same as make test
@@ -72,17 +77,22 @@ TEST := $(CARGO) test --profile checked --workspace
 
 # Integration tests, by the names of their files.
 tests-of = $(sort $(basename $(notdir $(wildcard $(addsuffix /tests/*.rs,$(1))))))
-# These need root. Those of two packages of one name run together.
-LIVE_TESTS := tidy live $(call tests-of,datapath/bpf emulation/live tests tests/conformance)
 GUEST_TESTS := boots detectors fidelity
 KERNEL_TESTS := scenarios
-LONG_TESTS := debug service
+LONG_TESTS := debug outside service
+# These need root. Those of two packages of one name run together.
+LIVE_TESTS := $(filter-out $(LONG_TESTS), \
+	live $(call tests-of,datapath/bpf emulation/live tests tests/conformance))
 PURE_TESTS := $(filter-out $(LIVE_TESTS) $(GUEST_TESTS) $(KERNEL_TESTS) $(LONG_TESTS), \
 	$(call tests-of,. * */*))
 
 .PHONY: test-build
 test-build: setup ## Build every test, and the remuda command that tests use
 	$(TEST) --no-run
+
+.PHONY: tidy
+tidy: test-build ## Check the text of the sources: lengths, words, names, paths
+	$(TEST) --test tidy
 
 .PHONY: test-rust
 test-rust: test-build ## Run the deterministic tests: no root, no network
@@ -142,11 +152,14 @@ test-kernel-debug: build ## Test the kernel module on a kernel with KASAN, lockd
 deny: setup ## Check the licenses and sources of dependencies, and known vulnerabilities
 	@bash tools/deny.sh
 
+# The optimised build is the other one, from which and to which the agent is upgraded.
 .PHONY: test-long
-test-long: deny test-build ## Test the agent as a service of Debian 13 with systemd, in a virtual machine (no root)
+test-long: deny test-build build ## Test a package outside the workspace, and the agent as a service of Debian 13 (no root)
+	$(TEST) --test outside
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/systemd-guest.sh; \
-		REMUDA_BIN=$(CURDIR)/$(TESTED) $(TEST) --test service -- --test-threads=1 --nocapture; \
+		REMUDA_BIN=$(CURDIR)/$(TESTED) REMUDA_OTHER_BIN=$(CURDIR)/$(REMUDA) \
+			$(TEST) --test service -- --test-threads=1 --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \
 	fi
@@ -235,6 +248,19 @@ switches-live: build ## The same on real TCP, and with setsockopt alone; writes 
 matrix-smoke: build ## Rank all arms over sixty environments of every kind
 	$(REMUDA) matrix --suite smoke --arm all --out out/matrix
 
+.PHONY: anole-table
+anole-table: setup ## Measure the arm anole beside its paper, simulated; writes docs/anole.md
+	$(BENCH) remuda-anole-table -- --write docs/anole.md
+
+.PHONY: harm
+harm: setup ## Measure what a CUBIC flow keeps beside each arm, simulated; writes docs/harm.md
+	$(BENCH) remuda-harm -- --write docs/harm.md
+
+.PHONY: papers-live
+papers-live: build ## Measure rows of Anole's and LingBo's tables on real TCP (root, 90 minutes; continues)
+	@bash tools/python.sh build
+	$(BENCH) remuda-papers-live -- --write docs/papers-live.md
+
 .PHONY: antelope-table
 antelope-table: setup ## Measure Antelope's acceptance table, simulated; writes docs/antelope.md
 	$(BENCH) remuda-antelope-table -- --write docs/antelope.md
@@ -256,6 +282,32 @@ antelope-online: setup ## Measure the benefit of learning from live flows, simul
 .PHONY: antelope-cost
 antelope-cost: build ## Measure Antelope's cost: models, features, the agent with 100 flows (root)
 	$(CARGO) run --release -p remuda-bench -- policy-cost --policy antelope --write docs/antelope.md
+
+.PHONY: train-lingbo
+train-lingbo: build ## Train LingBo's network from scratch
+	@bash tools/train.sh lingbo
+
+.PHONY: train-lingbo-smoke
+train-lingbo-smoke: test-build ## Train LingBo's network shortly, twice, and check that the bytes are the same
+	@REMUDA_PROFILE=checked bash tools/train.sh lingbo-smoke
+
+.PHONY: train-learned
+train-learned: build ## Train the network of the arm learned from scratch
+	@bash tools/train.sh learned
+
+.PHONY: train-learned-smoke
+train-learned-smoke: test-build ## Train it shortly, twice, and check that the bytes are the same
+	@REMUDA_PROFILE=checked bash tools/train.sh learned-smoke
+
+.PHONY: learned-families
+learned-families: build ## Measure what learned loses on paths that it was not trained on (half an hour; continues)
+	@bash tools/python.sh build
+	target/venv/bin/python -P -m remuda.training.left_out --out out/learned-families \
+		--write docs/learned-families.md
+
+.PHONY: lingbo-table
+lingbo-table: setup ## Measure LingBo's acceptance table, simulated; writes docs/lingbo.md
+	$(BENCH) remuda-lingbo-table -- --write docs/lingbo.md
 
 .PHONY: arms
 arms: setup ## Compare every arm with its paper, simulated; writes docs/arms.md

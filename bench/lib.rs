@@ -3,9 +3,14 @@
 //! Each folder beside this file with a `main.rs` is one program. The modules here are the parts of
 //! those programs that `bench/tests` checks; [`stats`] serves all programs.
 
+pub mod anole;
 pub mod antelope;
 pub mod arms;
+mod error;
+pub mod lingbo;
 #[path = "sim-to-real/mod.rs"]
 pub mod sim_to_real;
 pub mod stats;
 pub mod switches;
+
+pub use error::Error;

@@ -3,11 +3,12 @@
 # it. Installs missing tools first, and prints that; further runs are quick.
 #
 #   tools/python.sh install         install tools and libraries only
-#   tools/python.sh build           install the package too, optimised
+#   tools/python.sh build           build the package too, optimised, for the Python of target/venv
 #   tools/python.sh test [ARGS]     build, lint, check types and stubs, run pytest with ARGS
 #   tools/python.sh bench [ARGS]    build, print environment steps per CPU-second
 #
-# REMUDA_PROFILE names the profile of cargo for the build; the default is release.
+# REMUDA_PROFILE names the profile of cargo for the build; the default is release. The profile
+# checked uses what `make test-build` has built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +19,7 @@ readonly PIP=pip==26.3
 readonly PROFILE=${REMUDA_PROFILE:-release}
 readonly SOURCES=python
 # All Python code of the project.
-readonly ALL=("$SOURCES" emulation/report/tests ccp-agent/client/examples)
+readonly ALL=("$SOURCES" bench emulation/report/tests ccp-agent/client/examples)
 
 say() { echo "python: $*"; }
 
@@ -51,7 +52,7 @@ install() {
 		exit 1
 	fi
 	quietly "$VENV/bin/python" -m pip install --quiet "$PIP"
-	quietly "$VENV/bin/python" -m pip install --quiet --group dev
+	quietly "$VENV/bin/python" -m pip install --quiet --group dev --group networks
 	# An extra of the package, some 250 MB, for `remuda matrix --engine ray` and its tests.
 	if ! "$VENV/bin/python" -m pip install --quiet --group ray >"$LOG" 2>&1; then
 		cat "$LOG" >&2
@@ -61,17 +62,23 @@ install() {
 	echo "$wanted" >"$STAMP"
 }
 
+# Links the package in the sources, with its library, into the virtual environment.
 build() {
 	install
-	say "building the package (maturin)"
-	VIRTUAL_ENV=$VENV PATH=$VENV/bin:$PATH quietly "$VENV/bin/maturin" develop \
-		--profile "$PROFILE"
+	say "building the package (cargo)"
+	if [[ $PROFILE == checked ]]; then
+		# All packages, as in the Makefile: for some of them alone, cargo would compile
+		# everything anew.
+		quietly cargo test --profile checked --workspace --no-run
+	else
+		quietly cargo build --profile "$PROFILE" --package remuda-native
+	fi
+	ln -sfn "$PWD/target/$PROFILE/deps/libremuda_native.so" "$SOURCES/remuda/_native.abi3.so"
+	echo "$PWD/$SOURCES" >"$(echo "$VENV"/lib/python3.*/site-packages)/remuda.pth"
 }
 
 lint() {
-	say "clippy, ruff, mypy, stubtest"
-	cargo clippy --profile "$PROFILE" --package remuda-python --features python --all-targets \
-		--quiet -- -D warnings
+	say "ruff, mypy, stubtest"
 	"$VENV/bin/ruff" check --quiet "${ALL[@]}"
 	"$VENV/bin/ruff" format --check --quiet "${ALL[@]}"
 	quietly "$VENV/bin/mypy" --cache-dir target/mypy

@@ -30,9 +30,9 @@ if ((${#missing[@]})); then
 		run=(sudo)
 	fi
 	say "installing ${missing[*]} (apt)"
-	"${run[@]}" apt-get update -qq
+	"${run[@]}" apt-get update -qq -o DPkg::Lock::Timeout=300
 	"${run[@]}" env DEBIAN_FRONTEND=noninteractive \
-		apt-get install -y -qq "${missing[@]}" >/dev/null
+		apt-get install -y -qq -o DPkg::Lock::Timeout=300 "${missing[@]}" >/dev/null
 fi
 
 if ! command -v cargo >/dev/null; then

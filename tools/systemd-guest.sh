@@ -12,8 +12,8 @@ export LC_ALL=C
 
 readonly RELEASE=trixie FOLDER=$PWD/target/guest/systemd
 # Beside Debian's essential packages. kmod loads modules; libelf1t64, libgcc-s1 and zlib1g are the
-# libraries of remuda; iperf3 and python3 make flows.
-readonly PACKAGES=(dbus iperf3 iproute2 kmod libelf1t64 libgcc-s1 procps python3 systemd
+# libraries of remuda; iperf3, nginx and python3 make flows.
+readonly PACKAGES=(dbus iperf3 iproute2 kmod libelf1t64 libgcc-s1 nginx procps python3 systemd
 	systemd-sysv zlib1g)
 # All that the kernel needs to mount the root file system and is not part of it.
 readonly MODULES=(virtio_blk squashfs overlay)
@@ -49,6 +49,8 @@ for module in '"${MODULES[*]}"'; do
 	cp "$(find "$1/usr/lib/modules/$release" -name "$module.ko*")" .
 done
 rm -r ./*.deb unpacked
+# The tests start nginx themselves.
+rm "$1/etc/systemd/system/multi-user.target.wants/nginx.service"
 # All is up to date, so a boot need not bring it up to date.
 touch "$1/etc/.updated" "$1/var/.updated"
 '

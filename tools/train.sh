@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Trains Antelope's model from scratch: simulates the environments and fits the trees, with the
+# Trains models from scratch: simulates the environments and fits the trees or networks, with the
 # Python of target/venv (tools/python.sh). The same sources give the same model.
 #
 #   tools/train.sh full     9,600 environments into out/antelope; continues a collection that was
 #                           stopped
+#   tools/train.sh lingbo         LingBo's network into out/lingbo
+#   tools/train.sh lingbo-smoke   a short training of it, twice: both must have the same bytes
+#   tools/train.sh learned        the network of the arm learned into out/learned
+#   tools/train.sh learned-smoke  a short training of it, twice: both must have the same bytes
 #   tools/train.sh smoke    40 environments, twice: both models must have the same bytes. Then the
 #                           shipped model learns from some simulated flows
 #
@@ -46,13 +50,44 @@ smoke() {
 		--online --smoke --fresh --worlds CoDel --python "$PYTHON" | grep -F "| CoDel"
 }
 
+# Trains the network of an arm. Arguments: the arm, and the module that trains it.
+network() {
+	local arm=$1 module=$2 models=algorithms/models
+	local weights=out/$arm/$arm.safetensors
+	"$REMUDA" train "$arm" --out "$weights" --python "$PYTHON"
+	if cmp --silent "$weights" "$models/$arm.safetensors"; then
+		say "$weights are the shipped weights"
+	else
+		say "$weights are not the shipped weights; to ship them:"
+		say "cp out/$arm/$arm.{safetensors,json} $models/"
+		say "$PYTHON -m $module --out $weights --expected $models/$arm.expected"
+	fi
+}
+
+network_smoke() {
+	local arm=$1 run
+	folder=$(mktemp -d) # not local: the trap removes it at the end
+	trap 'rm -rf "$folder"' EXIT
+	for run in 1 2; do
+		"$REMUDA" train "$arm" --smoke --out "$folder/$run/$arm.safetensors" \
+			--python "$PYTHON"
+	done
+	cmp "$folder/1/$arm.safetensors" "$folder/2/$arm.safetensors"
+	say "the same network twice"
+}
+
 case ${1:-} in
-full | smoke)
+full | smoke | lingbo | lingbo-smoke | learned | learned-smoke)
 	bash tools/python.sh build
-	"$1"
+	case $1 in
+	lingbo) network lingbo remuda.training.lingbo ;;
+	learned) network learned remuda.training.ppo ;;
+	*-smoke) network_smoke "${1%-smoke}" ;;
+	*) "$1" ;;
+	esac
 	;;
 *)
-	sed -n 's/^# \{0,1\}//; 2,10p' "$0" | grep -v '^!'
+	sed -n 's/^# \{0,1\}//; 2,14p' "$0" | grep -v '^!'
 	exit 2
 	;;
 esac

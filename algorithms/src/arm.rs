@@ -5,6 +5,7 @@ use crate::interned::interned;
 use crate::loaded::Loaded;
 use crate::measurement::Measurement;
 use crate::path::PathState;
+use crate::proposal::Why;
 use crate::signals;
 use crate::units::{Bytes, Rate, Time};
 
@@ -72,8 +73,18 @@ pub enum Readiness {
     Refuse(&'static str),
 }
 
+/// Another stage of an arm that has stages, and why it began: for the event log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    /// Its name in the log.
+    pub name: &'static str,
+    pub why: Why,
+}
+
 /// Makes an arm for a flow. The arm drives nothing until [`Arm::resume`].
 pub type Make = fn(&Loaded) -> Box<dyn Arm>;
+/// The same for an arm that is known by its name; `None` if its weights are not loaded.
+pub type MakeNamed = fn(&str, &Loaded) -> Option<Box<dyn Arm>>;
 
 /// The facts of an arm. What describes an arm is a field here, so that no policy and no command
 /// lists arms by name.
@@ -105,6 +116,8 @@ pub struct ArmInfo {
     pub adapts: bool,
     /// The name in [`Loaded`] of the table or the weights without which it takes no flow.
     pub loads: Option<&'static str>,
+    /// Set for an arm of a user's own weights, which `loads` names: makes it by its name.
+    pub make_named: Option<MakeNamed>,
     /// `None` if something else makes it, as an author's process does.
     pub make: Option<Make>,
 }
@@ -124,6 +137,7 @@ impl ArmInfo {
         answers_losses: true,
         adapts: true,
         loads: None,
+        make_named: None,
         make: None,
     };
 
@@ -134,6 +148,9 @@ impl ArmInfo {
 
     /// Builds the arm for a flow; `None` if something else must make it.
     pub fn build_with(&self, loaded: &Loaded) -> Option<Box<dyn Arm>> {
+        if let Some(make) = self.make_named {
+            return make(self.name, loaded);
+        }
         self.make.map(|make| make(loaded))
     }
 
@@ -151,7 +168,9 @@ impl PartialEq for MadeElsewhere {
         let texts =
             |it: &ArmInfo| (it.name, it.summary, it.program, it.program_text, it.own_fields);
         let facts = |it: &ArmInfo| (it.native, it.loads, it.reports_per_round);
-        let flags = |it: &ArmInfo| [it.needs_ecn, it.paces, it.answers_losses, it.adapts];
+        let flags = |it: &ArmInfo| {
+            [it.needs_ecn, it.paces, it.answers_losses, it.adapts, it.make_named.is_some()]
+        };
         let (a, b) = (&self.0, &other.0);
         texts(a) == texts(b) && facts(a) == facts(b) && flags(a) == flags(b)
     }
@@ -200,6 +219,12 @@ pub trait Arm: Send {
 
     /// The time of [`Self::wake_at`] has come. `None` leaves the last decision in force.
     fn on_wake(&mut self, _now: Time) -> Option<Decision> {
+        None
+    }
+
+    /// The oldest stage that began since the last call and was not asked for. An arm keeps a few at
+    /// most, and drops the oldest if nobody asks.
+    fn stage(&mut self) -> Option<Stage> {
         None
     }
 

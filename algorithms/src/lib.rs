@@ -3,6 +3,7 @@
 //! One file, one algorithm. A new one edits two places: its file, and its line in [`ARMS`].
 
 pub mod allegro;
+pub mod anole;
 pub mod arm;
 pub mod bbr;
 pub mod bbr3;
@@ -15,12 +16,15 @@ pub mod fixed;
 pub mod hystart;
 pub mod illinois;
 pub mod interned;
+pub mod learned;
 pub mod ledbat;
+pub mod lingbo;
 pub mod list;
 pub mod loaded;
 pub mod measurement;
 pub mod merit;
 pub mod native;
+pub mod network;
 pub mod nimbus;
 pub mod overflow;
 pub mod path;
@@ -46,10 +50,11 @@ pub mod wants;
 pub mod westwood;
 pub mod window;
 
-pub use arm::{Arm, ArmInfo, Decision, OWN_REGISTERS_MAX, ProgramId, Readiness, Registers};
+pub use arm::{Arm, ArmInfo, Decision, OWN_REGISTERS_MAX, ProgramId, Readiness, Registers, Stage};
 pub use list::{add, arm, arms};
 pub use loaded::{Loadable, Loaded, Slot};
 pub use measurement::{CwndUse, Measurement, OWN_FIELDS_MAX, RttSamples};
+pub use network::{Network, Validity};
 pub use path::{Abilities, PathState};
 pub use preference::Preference;
 pub use proposal::{Proposal, Reason, Why};
@@ -80,4 +85,7 @@ pub const ARMS: &[ArmInfo] = &[
     remy::ARM,
     verus::ARM,
     sprout::ARM,
+    learned::ARM,
+    lingbo::ARM,
+    anole::ARM,
 ];

@@ -67,6 +67,12 @@ pub fn arms() -> &'static [&'static ArmInfo] {
     LISTED.get_or_init(|| ARMS.iter().chain(added.iter().copied()).collect())
 }
 
+/// The arm of that name among those added, without making the list final.
+pub fn added(name: &str) -> Option<&'static ArmInfo> {
+    let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    added.iter().find(|arm| arm.name == name).copied()
+}
+
 /// The arm of that name.
 pub fn arm(name: &str) -> Option<&'static ArmInfo> {
     arms().iter().find(|arm| arm.name == name).copied()

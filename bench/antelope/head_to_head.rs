@@ -12,7 +12,7 @@ use crate::antelope::Error;
 use crate::antelope::measure::{Keep, Settings};
 use ccp_agent::Setup;
 use remuda_matrix::{Interval, Job, Loss, Only, Plan, Progress, Rank, Row, ranking, versus};
-use remuda_samples::suite::PREFIX;
+use remuda_samples::family::Family;
 use remuda_scenarios::{Driver, Suite};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -62,7 +62,7 @@ pub struct Comparison {
 
 /// The suite of a name: a shipped one, a file, or drawn environments.
 pub(crate) fn suite(name: &str) -> Result<Suite, Error> {
-    if name.starts_with(PREFIX) {
+    if name.split_once(':').is_some_and(|(of, _)| Family::named(of).is_some()) {
         return Ok(remuda_samples::suite(name).map_err(remuda_matrix::Error::from)?);
     }
     if name.ends_with(".toml") {

@@ -204,6 +204,20 @@ pub const ALL: &[Expectation] = &[
         "at most twice the least delay (SIGCOMM 2015, R = 2)"),
     formula("sprout", Scene::Deep, FULL, (0.0, 100.0 * (1.0 + TOLERANCE)),
         "a queue of 100 ms at most (NSDI 2013)"),
+    words("lingbo", Scene::Alone, FULL, SHORT,
+        "fills the path; without jitter, next to no queue (section 4.3)"),
+    words("lingbo", Scene::Loss, FULL, SHORT,
+        "random losses change nothing (figure 9)"),
+    words("learned", Scene::Alone, FULL, SHORT,
+        "goodput squared over delay is what it was rewarded for: full, with a short queue"),
+    words("learned", Scene::Loss, FULL, SHORT,
+        "up to 5 % of random loss in training: loss that costs no rate is no reason to slow down"),
+    words("anole", Scene::Deep, (0.88, 1.01), SHORT,
+        "a queue above mu is drained, so that both rate and queue converge (section III-B)"),
+    words("anole", Scene::Loss, (0.80, 1.01), SHORT,
+        "loss is no reason to send less (section III-B)"),
+    words("anole", Scene::BesideCubic, (0.0, 0.40), ANY,
+        "its utility weighs the delay that CUBIC makes: less than its share in a filled buffer"),
 ];
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 
 use clap::Parser;
 use remuda_algorithms::ARMS;
+use remuda_bench::Error;
 use remuda_bench::arms::expectations::Scene;
-use remuda_bench::arms::{Error, page, rows, run};
+use remuda_bench::arms::{page, rows, run};
+use remuda_bench::stats::document;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -48,10 +50,7 @@ fn measure(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
         return Ok(true);
     }
     let rows = rows(args.arm.as_deref())?;
-    match &args.write {
-        Some(path) => std::fs::write(path, page(&rows))?,
-        None => print!("{}", page(&rows)),
-    }
+    document::write_whole(args.write.as_deref(), &page(&rows))?;
     let met = rows.iter().filter(|row| row.met()).count();
     println!("{met} of {} as expected", rows.len());
     Ok(met == rows.len())

@@ -6,6 +6,7 @@
 
 pub mod expectations;
 
+use crate::Error;
 use crate::stats::{percentile, sorted};
 use expectations::{Expectation, Scene};
 use remuda_scenarios::Scenario;
@@ -17,17 +18,6 @@ const RTT_MS: f64 = 40.0;
 /// Seconds that a scene lasts, and the second from which figures count.
 const END_S: f64 = 60.0;
 const FROM_S: f64 = 20.0;
-
-/// Why a measurement failed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The scenario is invalid.
-    #[error(transparent)]
-    Scenario(#[from] remuda_scenarios::Error),
-    /// The simulator refuses the scenario.
-    #[error(transparent)]
-    Sim(#[from] remuda_sim::Error),
-}
 
 /// The measured figures of a scene.
 #[derive(Clone, Copy, Debug, PartialEq)]

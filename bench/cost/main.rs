@@ -13,6 +13,7 @@ mod echo;
 mod latency;
 mod policy_cost;
 mod report_cost;
+mod rule_cost;
 mod run_stats;
 mod simulator;
 mod switch_cost;
@@ -47,6 +48,8 @@ enum Bench {
     AgentCost,
     /// Cost and latency of a report where a broker has loaded the kernel side
     BrokerCost,
+    /// Microseconds of CPU to find the rule of a new flow
+    RuleCost,
     /// Packets per processor second of the simulator, and memory per flow
     Simulator,
 }
@@ -193,6 +196,9 @@ fn run(options: &Options) -> Fallible<(Vec<Promise>, String)> {
     }
     if chosen(Bench::BrokerCost) {
         promises.extend(broker_cost::run(options)?);
+    }
+    if chosen(Bench::RuleCost) {
+        promises.extend(rule_cost::run(options)?);
     }
     if chosen(Bench::Simulator) {
         promises.extend(simulator::run()?);

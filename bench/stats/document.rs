@@ -1,7 +1,7 @@
-//! Replaces the part of a document that a command writes.
+//! Writes the pages of commands: whole ones, or the part of a document that a command writes.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 const END: &str = "<!-- end -->";
@@ -29,6 +29,18 @@ pub fn write(path: &Path, command: &str, part: &str) -> io::Result<()> {
         io::Error::new(io::ErrorKind::InvalidData, format!("it lacks the lines {begin} and {END}"))
     })?;
     fs::write(path, document)
+}
+
+/// Writes a whole page into a file, or to standard output.
+///
+/// # Errors
+///
+/// The page cannot be written.
+pub fn write_whole(path: Option<&Path>, page: &str) -> io::Result<()> {
+    match path {
+        Some(path) => fs::write(path, page),
+        None => io::stdout().write_all(page.as_bytes()),
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
-//! Medians, spreads and percentiles, the number of rounds of a measurement, and the origin of
-//! figures.
+//! Means, medians, spreads and percentiles, the number of rounds of a measurement, the origin of
+//! figures, and their targets.
 
 pub mod document;
+mod mean;
 mod origin;
 mod rounds;
+pub mod target;
 
+pub use mean::Mean;
 pub use origin::Origin;
 pub use rounds::RoundsOf;
 

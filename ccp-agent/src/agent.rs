@@ -14,7 +14,8 @@ use crate::run_dir::{self, RunDir};
 use crate::run_loop::RunLoop;
 use crate::samples::SampleKeeper;
 use crate::{
-    Error, Setup, application, clock, control, nofile, programs, reload, service, standing,
+    Error, Setup, application, clock, control, metrics, nofile, programs, reload, rules, service,
+    standing,
 };
 use remuda_bpf::{Datapath, DefaultAlgorithm, Plan, Settings, Started};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -59,6 +60,7 @@ pub fn run_until(
     let keeper = Keeper::start(&config, &host);
     let samples = SampleKeeper::start(&config, &host);
     resume_order(&config, &host);
+    resume_rules(&config, &host);
     let socket = run_dir::datapath_socket(run_dir.path());
     let unix = UnixEnd::bind_for(&socket, &config.agent.datapath_users)?;
     let bpf = open_bpf(&config, &host)?;
@@ -74,6 +76,10 @@ pub fn run_until(
         .map(|path| application::serve(path?, Arc::clone(&host), sockets))
         .transpose()?;
     let _reloader = reload::start(&setup, &host)?;
+    if let Some(address) = config.agent.metrics {
+        let scraped = Arc::clone(&host);
+        metrics::serve(address, move || lock(&scraped).snapshot())?;
+    }
     lock(&host).record(&Event::Started {
         version: env!("CARGO_PKG_VERSION"),
         default: config.agent.default.clone(),
@@ -110,6 +116,17 @@ fn resume_order(config: &Config, host: &Mutex<Host>) {
     }
 }
 
+/// Restores the rules that operators added before a restart.
+fn resume_rules(config: &Config, host: &Mutex<Host>) {
+    match rules::read(&config.state_dir()) {
+        Ok(added) => lock(host).restore_rules(added),
+        Err(reason) => {
+            let aside = rules::set_aside(&config.state_dir());
+            tracing::warn!(%reason, ?aside, "the rules added to a former agent are not obeyed");
+        }
+    }
+}
+
 fn application_socket(config: &Config, run_dir: &RunDir) -> Result<PathBuf, Error> {
     if let Some(path) = &config.agent.application_socket {
         return Ok(path.clone());
@@ -137,7 +154,7 @@ pub fn plan(config: &Config) -> Result<Plan, Error> {
         admission: config.admission.resolve().map_err(Error::Refused)?,
         destinations_max: u32::try_from(2 * config.memory.entries_max).unwrap_or(u32::MAX),
     };
-    let cgroups = agent.cgroups.clone();
+    let cgroups = config.cgroups();
     Ok(Plan { settings, cgroups, takes_default: agent.take_default })
 }
 

@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const READY_TRIES: u32 = 500;
+/// Half a minute: an agent in a guest whose processor is emulated takes ten seconds to start.
+const READY_TRIES: u32 = 1_500;
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]

@@ -5,14 +5,18 @@ use crate::error::on;
 use crate::guard::GuardConfig;
 use crate::learning::LearningConfig;
 use crate::online::OnlineConfig;
-use crate::prefer::Rules;
 use crate::samples::config::SamplesConfig;
 use crate::{Error, catalogue};
+use crate::{prefer, rules};
+use remuda_algorithms::anole::config::AnoleConfig;
+use remuda_algorithms::{learned, lingbo};
 use remuda_selector::PolicyConfig;
 use remuda_selector::antelope::memory::MemoryConfig;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,8 +48,11 @@ pub struct Config {
     pub arms: ArmsConfig,
     /// Preferences of flows, unless an operator or an application sets one at run time. The first
     /// matching rule counts.
-    #[serde(skip_serializing_if = "Rules::is_empty")]
-    pub prefer: Rules,
+    #[serde(skip_serializing_if = "prefer::Rules::is_empty")]
+    pub prefer: prefer::Rules,
+    /// What drives the flows of a service or of a destination. The first matching rule counts.
+    #[serde(rename = "rule", skip_serializing_if = "rules::Rules::is_empty")]
+    pub rules: rules::Rules,
 }
 
 /// Files that single arms need.
@@ -55,6 +62,44 @@ pub struct ArmsConfig {
     /// The rule table of the arm `remy`, in the file format that Remy writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remy_table: Option<PathBuf>,
+    /// Weights of the arm `lingbo`, a safetensors file with its card beside it, instead of those
+    /// that come with the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lingbo_weights: Option<PathBuf>,
+    /// `lingbo` takes the least round trip for RTT_min, without a spread, as DuGu does.
+    pub lingbo_single_rtt_min: bool,
+    /// Trained networks that are arms, by the arm's name: the file of the weights, beside which is
+    /// its card. `learned` and `lingbo` replace the shipped weights; another name is an arm.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub weights: BTreeMap<String, PathBuf>,
+    /// What the arm `anole` embeds, and which of its parts are off.
+    #[serde(skip_serializing_if = "is_default")]
+    pub anole: AnoleConfig,
+}
+
+impl ArmsConfig {
+    /// Makes the names of weights known as arms. A name must be free, and nothing may have listed
+    /// the arms before it is known.
+    pub fn name_weights(&self) -> Result<(), Error> {
+        let names = self
+            .weights
+            .keys()
+            .filter(|name| ![learned::WEIGHTS, lingbo::WEIGHTS].contains(&name.as_str()));
+        names.into_iter().try_for_each(|name| {
+            let refuse = |rule: String| {
+                let path = "the configuration".to_owned();
+                Error::Config { path, rule: format!("arms.weights.{name}: {rule}") }
+            };
+            if remuda_selector::policy(name).is_some() {
+                return Err(refuse("a policy has that name".to_owned()));
+            }
+            learned::own::add(name).map_err(|error| refuse(error.to_string()))
+        })
+    }
+}
+
+fn is_default(config: &AnoleConfig) -> bool {
+    *config == AnoleConfig::default()
 }
 
 /// What happens to running flows when the agent stops.
@@ -121,6 +166,10 @@ pub struct AgentConfig {
     /// to its name, to give as --run-dir. Others than root and the agent's own user are not heard
     /// without this.
     pub datapath_users: Vec<String>,
+    /// Serve metrics for Prometheus at this address of loopback, such as 127.0.0.1:9465, to any
+    /// local user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
     /// Let applications of any user set the preference of their own sockets.
     pub applications: bool,
     /// The socket for them, in a directory that any user can enter. Without it: the path of run_dir
@@ -156,6 +205,7 @@ impl Default for AgentConfig {
             module: true,
             netlink: false,
             datapath_users: Vec::new(),
+            metrics: None,
             applications: true,
             application_socket: None,
             event_log_bytes_max: 64 << 20,
@@ -215,6 +265,7 @@ impl Config {
                 return Err(format!("{key} = {value}: it must lie in {least}..={most}"));
             }
         }
+        self.arms.anole.validate()?;
         for (key, name) in [("agent.name", &a.name), ("agent.native", &a.native)] {
             remuda_bpf::check_name(name).map_err(|error| format!("{key}: {error}"))?;
         }
@@ -222,15 +273,29 @@ impl Config {
             let rule = "it equals agent.name; name one of the kernel's own algorithms";
             return Err(format!("agent.native = {:?}: {rule}", a.native));
         }
+        if let Some(address) = a.metrics.filter(|address| !address.ip().is_loopback()) {
+            let rule = "it must be an address of loopback, such as 127.0.0.1:9465";
+            return Err(format!("agent.metrics = \"{address}\": {rule}"));
+        }
         if a.state_dir.as_ref() == Some(&a.run_dir) {
             let rule = "it equals agent.run_dir; give each directory its own path";
             return Err(format!("agent.state_dir = {:?}: {rule}", a.run_dir));
         }
+        self.arms.name_weights().map_err(|error| error.to_string())?;
         let default = catalogue::kind_of(&a.default, authored);
         default.map_err(|error| format!("agent.default: {error}"))?;
         self.admission.resolve()?;
         self.learning.resolve()?;
         self.guard.check()?;
+        let denied =
+            |name: &str| format!("guard.deny has {name:?}\nfix: remove it from one of both");
+        if self.guard.denies(&a.default) {
+            return Err(format!("agent.default: {}", denied(&a.default)));
+        }
+        self.rules.check(|driver| {
+            catalogue::kind_of(driver, authored).map_err(|error| error.to_string())?;
+            if self.guard.denies(driver) { Err(denied(driver)) } else { Ok(()) }
+        })?;
         self.memory.validate().map_err(|error| error.to_string())?;
         self.samples.check()?;
         self.online.check()?;
@@ -244,6 +309,17 @@ impl Config {
             None if self.agent.run_dir == Path::new(RUN_DIR) => PathBuf::from(STATE_DIR),
             None => self.agent.run_dir.join("state"),
         }
+    }
+
+    /// The cgroups whose new TCP sockets the agent takes over.
+    pub fn cgroups(&self) -> Vec<PathBuf> {
+        let mut cgroups = self.agent.cgroups.clone();
+        for directory in rules::directories(&self.rules) {
+            if !cgroups.iter().any(|known| known == directory) {
+                cgroups.push(directory.to_owned());
+            }
+        }
+        cgroups
     }
 
     pub fn heartbeat_timeout(&self) -> Duration {

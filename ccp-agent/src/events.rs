@@ -6,8 +6,9 @@
 
 use crate::clock;
 use crate::error::on;
-use crate::online::Interval;
+use crate::interval::Interval;
 use crate::prefer::Wants;
+use crate::rules::Group;
 use crate::state_file::absent_is_none;
 use crate::trouble::Trouble;
 use crate::{Error, guard};
@@ -95,12 +96,40 @@ pub enum Event {
         mark: u32,
         cgroup_id: u64,
         uid: u32,
+        /// The name of the rule that counts for it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        group: Option<Group>,
     },
     Closed {
         reports: u64,
         switches: u64,
         acked_bytes: u64,
         lost_pkts: u64,
+        /// The arm that had it last, and what drove it.
+        arm: String,
+        controller: String,
+        local: String,
+        remote: String,
+        /// From its start to the last report in which bytes were acknowledged, in milliseconds.
+        duration_ms: f64,
+        /// The mean of its round trips, in milliseconds.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rtt_ms: Option<f64>,
+        mss_bytes: u64,
+        /// The name of the rule that counted for it last, what it uses and what it matches.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule_use: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule_on: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        group: Option<Group>,
+        /// Another rule, or no rule, counted for the flow earlier.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        rule_changed: bool,
     },
     /// The flow runs another arm now.
     Switched {
@@ -112,6 +141,13 @@ pub enum Event {
     /// A policy decided to keep the arm.
     Stays {
         arm: String,
+        why: String,
+        features: BTreeMap<&'static str, String>,
+    },
+    /// The flow's arm entered another of its own stages; such arms have stages as `anole`.
+    Stage {
+        arm: String,
+        stage: &'static str,
         why: String,
         features: BTreeMap<&'static str, String>,
     },

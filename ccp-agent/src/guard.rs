@@ -52,7 +52,7 @@ pub struct GuardConfig {
     /// The share of a flow's life, in per cent, that it may spend in arms picked for exploration.
     pub explore_percent_max: u64,
     pub hand_off: HandOff,
-    /// Arms that no policy may pick.
+    /// Arms that no policy may pick, and no rule and no order may name.
     pub deny: Vec<String>,
 }
 
@@ -108,6 +108,11 @@ impl GuardConfig {
             }
         }
         self.deny.iter().try_for_each(|name| deniable(name))
+    }
+
+    /// Whether no flow may have this arm.
+    pub fn denies(&self, arm: &str) -> bool {
+        self.deny.iter().any(|denied| denied == arm)
     }
 }
 
@@ -288,7 +293,7 @@ impl Guard {
         now: Time,
         config: &GuardConfig,
     ) -> Readiness {
-        if config.deny.iter().any(|denied| denied == proposal.to) {
+        if config.denies(proposal.to) {
             return Readiness::Refuse("the arm is on the deny list");
         }
         if self.trial.failed(proposal.to, now) {

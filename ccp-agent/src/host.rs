@@ -6,19 +6,25 @@
 
 mod peers;
 mod prefer;
+#[cfg(test)]
+mod rig;
+mod rules;
 
 use crate::admission::{RefusedRow, RefusedSockets};
 use crate::catalogue::Kind;
 use crate::clock::Clock;
+use crate::counts::Counts;
 use crate::datapath::{Agent, Key, Obey, Peer, Refusals};
 use crate::events::{Event, Recorder};
 use crate::flow::{Driver, Flow, Row, Start};
 use crate::flows::{Flows, Step};
 use crate::learning::Trust;
+use crate::metrics::Snapshot;
 use crate::online::Online;
 use crate::prefer::Preferences;
+use crate::rules::{Book, Group, Reach, Ruled};
 use crate::samples::buffer::SampleBuffer;
-use crate::{Error, Setup, programs};
+use crate::{Config, Error, Setup, programs};
 use peers::{Peers, Refused};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Why, native};
@@ -39,24 +45,6 @@ pub enum Target {
     /// Every running flow, and every new one.
     All,
     New,
-}
-
-/// Totals since the agent started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Flows that started or were taken over.
-    pub created: u64,
-    pub closed: u64,
-    pub reports: u64,
-    /// Reports with missing fields, or of a program that the flow no longer runs.
-    pub stale_reports: u64,
-    pub refused: u64,
-    /// Flows beyond those that their datapath may have.
-    #[serde(default)]
-    pub flows_refused: u64,
-    /// Sockets that the BPF datapath did not take as flows.
-    #[serde(default)]
-    pub sockets_refused: u64,
 }
 
 /// What flows did not teach since the agent started, by user and reason.
@@ -85,6 +73,7 @@ pub struct Host {
     /// Flow numbers by socket cookie, for flows whose cookie is known.
     cookies: HashMap<u64, u32>,
     preferences: Preferences,
+    rules: Book,
     peers: Peers,
     /// The default driver of the configuration.
     configured_default: String,
@@ -107,6 +96,15 @@ fn info_of_create(create: &Create) -> FlowInfo {
     }
 }
 
+/// What the rules of an agent of this configuration reach.
+fn reach(config: &Config) -> Reach {
+    Reach {
+        name: config.agent.name.clone(),
+        takes_default: config.agent.take_default,
+        attached: config.cgroups(),
+    }
+}
+
 impl Host {
     pub fn new(setup: impl Into<Setup>, recorder: Box<dyn Recorder>) -> Self {
         Self::with_clock(setup, recorder, Clock::Monotonic)
@@ -120,6 +118,7 @@ impl Host {
             configured_default: config.agent.default.clone(),
             default_of_ours: config.agent.default.clone(),
             preferences: Preferences::new(&config.prefer),
+            rules: Book::new(&config.rules, reach(config)),
             flows: Flows::new(config),
             // The configuration is checked, so every name in it is that of a user.
             trust: config.learning.resolve().unwrap_or_default(),
@@ -159,16 +158,39 @@ impl Host {
         self.peers.greeted(peer, hello);
     }
 
-    /// Builds the driver of a new flow: `requested` if that names an arm or policy that the
-    /// datapath can run, else the default.
-    fn driver(&self, requested: &str, abilities: Abilities) -> Result<(String, Driver), Error> {
+    /// Whether there is an arm or policy of this name that a datapath of these abilities can run
+    /// and that is not denied.
+    fn is_usable(&self, name: &str, abilities: Abilities) -> bool {
         // Looking up a kernel algorithm may load a module. So do it only for a datapath that can
         // use one.
-        let is_usable = abilities.native || native::kernel_name(requested).is_none();
-        let is_known = is_usable && self.setup.kind_of(requested).is_ok();
-        let driver = if is_known { requested } else { &self.setup.config.agent.default };
-        match Driver::build(driver, &self.setup) {
-            Ok(controller) => Ok((driver.to_owned(), controller)),
+        let is_possible = abilities.native || native::kernel_name(name).is_none();
+        let is_denied = self.setup.config.guard.denies(name);
+        is_possible && !is_denied && self.setup.kind_of(name).is_ok()
+    }
+
+    /// What drives a flow: its rule's driver, what its socket `requested`, or the default; and why.
+    fn driver_of(
+        &self,
+        ruled: Option<&Ruled>,
+        requested: &str,
+        abilities: Abilities,
+    ) -> (String, Why) {
+        let mut why = ruled.map_or_else(|| "the agent's default".to_owned(), ToString::to_string);
+        if let (Some(ruled), Some(driver)) = (ruled, ruled.and_then(Ruled::driver)) {
+            if self.is_usable(driver, abilities) {
+                return (driver.to_owned(), Why::because(why));
+            }
+            why = format!("{ruled} names {driver}, which cannot drive this flow");
+        }
+        let default = &self.setup.config.agent.default;
+        let driver = if self.is_usable(requested, abilities) { requested } else { default };
+        (driver.to_owned(), Why::because(why))
+    }
+
+    /// Builds the driver of a new flow.
+    fn driver(&self, name: String) -> Result<(String, Driver), Error> {
+        match Driver::build(&name, &self.setup) {
+            Ok(controller) => Ok((name, controller)),
             // The author of the default has left since.
             Err(_) => {
                 let driver = self.default_of_ours.clone();
@@ -185,7 +207,9 @@ impl Host {
         }
         let info = info.cloned().unwrap_or_else(|| info_of_create(create));
         let abilities = self.peers.abilities(&key.0);
-        let (driver, controller) = match self.driver(&create.cong_alg, abilities) {
+        let ruled = self.rules.of(&info);
+        let (name, why) = self.driver_of(ruled.as_ref(), &create.cong_alg, abilities);
+        let (driver, controller) = match self.driver(name) {
             Ok(driven) => driven,
             Err(error) => return self.refused(&key.0, error.to_string()),
         };
@@ -194,6 +218,9 @@ impl Host {
         self.counts.created += 1;
         let wish = self.preferences.wishes.take(&key, info.cookie, step.now_us * 1_000);
         let (wants, by) = self.preferences.of(id, &info, wish);
+        if let Some(ruled) = &ruled {
+            self.rules.count(ruled);
+        }
         if info.cookie != 0 {
             self.cookies.insert(info.cookie, id);
         }
@@ -213,6 +240,7 @@ impl Host {
         let mut flow = Flow::new(start, driver, controller);
         flow.set_wish(wish);
         flow.prefer_from_start(wants, by);
+        flow.rule_from_start(ruled, why);
         self.peers.started(&key.0);
         self.keys.insert(id, key.clone());
         self.ids.insert(key, id);
@@ -406,6 +434,10 @@ impl Host {
     /// Gives flows another driver by an operator's order. Returns how many running flows change.
     pub fn set(&mut self, target: Target, name: &str) -> Result<usize, Error> {
         let kind = self.setup.kind_of(name)?;
+        if self.setup.config.guard.denies(name) {
+            let fix = "fix: remove it from guard.deny, and reload the configuration";
+            return Err(Error::Refused(format!("guard.deny has {name:?}\n{fix}")));
+        }
         let what = if kind == Kind::Arm { "pinned by an operator" } else { "an operator's policy" };
         let ids: Vec<u32> = match target {
             Target::New => Vec::new(),
@@ -423,6 +455,9 @@ impl Host {
         }
         let why = Why::because(what);
         for id in &ids {
+            if let Some(flow) = self.flows.get_mut(*id) {
+                flow.pin();
+            }
             self.flows.want(*id, name, &why);
         }
         self.pokes.extend(&ids);
@@ -432,6 +467,22 @@ impl Host {
     /// The default driver of the configuration, and the one of ours that is in force.
     pub fn defaults(&self) -> (&str, &str) {
         (&self.configured_default, &self.default_of_ours)
+    }
+
+    /// What a scrape of the metrics shows.
+    pub fn snapshot(&self) -> Snapshot {
+        let destinations = self.memory().len() as u64;
+        let mut shown = Snapshot { counts: self.counts, destinations, ..Snapshot::default() };
+        for (rule, [flows, control_flows]) in self.rules.counts() {
+            shown.rule(rule, Group::Rule).started += flows;
+            shown.rule(rule, Group::Control).started += control_flows;
+        }
+        for flow in self.flows.iter() {
+            let rule = flow.ruled().map(|ruled| (&*ruled.name, ruled.group));
+            shown.flow(flow.arm(), flow.fell_back(), rule);
+        }
+        shown.totals(self.flows.totals());
+        shown
     }
 
     /// The running flows, in the order in which they started.

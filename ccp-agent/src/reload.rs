@@ -1,5 +1,5 @@
-//! SIGHUP: the agent reads its configuration file again. `guard` and `prefer` take effect at once,
-//! without touching a flow; other changes are named and wait for a restart.
+//! SIGHUP: the agent reads its configuration file again. `guard`, `prefer` and `rule` take effect
+//! at once, without breaking a flow; other changes are named and wait for a restart.
 
 use crate::config::Config;
 use crate::error::on;
@@ -15,7 +15,7 @@ use std::thread;
 use toml::{Table, Value};
 
 /// The tables whose changes take effect at once.
-const AT_ONCE: [&str; 2] = ["guard", "prefer"];
+const AT_ONCE: [&str; 3] = ["guard", "prefer", "rule"];
 
 /// Waits for SIGHUP until dropped.
 pub struct Reloader(Handle);
@@ -53,18 +53,31 @@ fn is_at_once(key: &str) -> bool {
     AT_ONCE.contains(&key.split('.').next().unwrap_or(key))
 }
 
-/// Takes over what can change while flows run. `file` is what the file had before, as flags may
-/// have changed the configuration in force.
-fn apply(host: &mut Host, file: &mut Config, new: Config) -> Result<Event, Error> {
-    let names = host.setup.authors.names().iter().map(ToString::to_string).collect::<Vec<_>>();
-    new.validate(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+/// Checks what a file says on this host.
+fn check(host: &Mutex<Host>, new: Config) -> Result<Config, Error> {
+    let authors = lock(host).setup.authors.clone();
+    new.validate(&authors.names())?;
     new.prefer.check().map_err(|rule| {
         let path = "the configuration".to_owned();
         Error::Config { path, rule }
     })?;
+    Ok(new)
+}
+
+/// Takes over what can change while flows run. `file` is what the file had before, as flags may
+/// have changed the configuration in force.
+fn apply(host: &mut Host, file: &mut Config, new: Config) -> Result<Event, Error> {
+    let default = &host.setup.config.agent.default;
+    if new.guard.denies(default) {
+        let fix = "fix: `remuda set new` another one first, or remove it from guard.deny";
+        return Err(Error::Refused(format!(
+            "guard.deny has {default:?}, which is the default in force\n{fix}"
+        )));
+    }
     let (changed, waits) = changed(file, &new)?.into_iter().partition(|key| is_at_once(key));
     host.setup.config.guard = new.guard.clone();
-    host.obey_rules(&new.prefer);
+    host.obey_preferences(&new.prefer);
+    host.obey_rules(&new.rules);
     *file = new;
     Ok(Event::Reloaded { changed, waits })
 }
@@ -76,6 +89,8 @@ fn reload(host: &Mutex<Host>, path: Option<&PathBuf>, file: &mut Config) {
             "SIGHUP: the agent has no configuration file\nfix: start it with --config FILE".into(),
         )),
     };
+    // Before the lock: it may read files, and ask the kernel for algorithms.
+    let new = new.and_then(|new| check(host, new));
     let mut host = lock(host);
     let event = match new.and_then(|new| apply(&mut host, file, new)) {
         Ok(event) => {

@@ -5,8 +5,11 @@ use crate::catalogue::{self, Kind};
 use crate::error::on;
 use crate::programs::{self, Installed};
 use crate::{Config, Error};
+use remuda_algorithms::anole::config as anole;
+use remuda_algorithms::network::error::{CARD_BYTES_MAX, NetworkError, WEIGHTS_BYTES_MAX};
 use remuda_algorithms::remy::{self, tree, tree::Tree};
-use remuda_algorithms::{Loaded, ProgramId};
+use remuda_algorithms::{Loaded, Network, ProgramId};
+use remuda_algorithms::{learned, lingbo};
 use remuda_selector::antelope::model::{self, Model};
 use remuda_selector::antelope::policy::MODEL;
 use remuda_selector::linucb;
@@ -65,6 +68,28 @@ impl Setup {
             let tree = Tree::parse(&bytes).map_err(|error| refuse(error.to_string()))?;
             self.loaded.put(remy::TABLE, tree);
         }
+        for (name, path) in &config.arms.weights {
+            let key = format!("arms.weights.{name}");
+            let network = network(path, &key)?;
+            let refuse = |rule: String| refusal(&path.with_extension("json"), &key, &rule);
+            if name == lingbo::WEIGHTS {
+                lingbo::check(&network).map_err(|error| refuse(error.to_string()))?;
+            } else {
+                learned::Plan::of(&network).map_err(|error| refuse(error.to_string()))?;
+            }
+            self.loaded.put(name, network);
+        }
+        if let Some(path) = &config.arms.lingbo_weights {
+            let weights = network(path, "arms.lingbo_weights")?;
+            let refuse = |rule: NetworkError| {
+                refusal(&path.with_extension("json"), "arms.lingbo_weights", &rule.to_string())
+            };
+            lingbo::check(&weights).map_err(refuse)?;
+            self.loaded.put(lingbo::WEIGHTS, weights);
+        }
+        let single_rtt_min = config.arms.lingbo_single_rtt_min;
+        self.loaded.put(lingbo::SETTINGS, Arc::new(lingbo::Settings { single_rtt_min }));
+        self.loaded.put(anole::SETTINGS, Arc::new(config.arms.anole.clone()));
         if let Some(path) = &config.policy.antelope.model {
             self.loaded.put(MODEL, Arc::new(antelope_model(path)?));
         }
@@ -104,6 +129,23 @@ pub fn antelope_text(path: &Path) -> Result<String, Error> {
 fn antelope_model(path: &Path) -> Result<Model, Error> {
     let model = Model::parse(&antelope_text(path)?);
     model.map_err(|error| refusal(path, "policy.antelope.model", &error.to_string()))
+}
+
+/// Reads a network: the file of its weights, and its card, which has the same name with `.json`.
+/// `key` is the setting that named the file.
+pub fn network(path: &Path, key: &str) -> Result<Arc<Network>, Error> {
+    let card = path.with_extension("json");
+    if card == path {
+        return Err(refusal(path, key, "is the card; name the file of weights, .safetensors"));
+    }
+    let weights = bounded(path, WEIGHTS_BYTES_MAX)?;
+    let text = String::from_utf8(bounded(&card, CARD_BYTES_MAX)?)
+        .map_err(|_| refusal(&card, key, "is not UTF-8 text"))?;
+    let refuse = |error: NetworkError| {
+        let file = if error.is_of_card() { &card } else { path };
+        refusal(file, key, &error.to_string())
+    };
+    Network::parse(&weights, &text).map(Arc::new).map_err(refuse)
 }
 
 #[cfg(test)]

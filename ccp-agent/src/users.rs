@@ -8,7 +8,7 @@ use std::fs;
 const PASSWD: &str = "/etc/passwd";
 
 /// The uid of a user, who is named or numbered. `key` is the configuration's key, for the error.
-fn uid_of(key: &str, name: &str) -> Result<u32, String> {
+pub fn uid_of(key: &str, name: &str) -> Result<u32, String> {
     if let Ok(uid) = name.parse() {
         return Ok(uid);
     }

@@ -11,7 +11,8 @@ use ccp_agent::waiter::Waiter;
 use ccp_agent::{Config, Setup};
 use remuda_algorithms::units::{Bytes, Packets, Time};
 use remuda_algorithms::{
-    Abilities, Arm, ArmInfo, Decision, Measurement, PathState, ProgramId, Proposal, Why, window,
+    Abilities, Arm, ArmInfo, Decision, Loaded, Measurement, PathState, ProgramId, Proposal, Why,
+    window,
 };
 use remuda_selector::{ArmRunner, Policy};
 use remuda_wire::to_agent::{Create, FlowInfo, Signals};
@@ -204,7 +205,8 @@ fn a_policy_passes_on_the_timer_of_its_arm_and_a_switch_drops_it() {
         abilities: Abilities::default(),
         at_us: 0,
     };
-    let driver = Driver::Policy(Box::new(ArmRunner::new(TickerThenReno::default())));
+    let driver =
+        Driver::Policy(Box::new(ArmRunner::new(TickerThenReno::default(), &Loaded::default())));
     let mut flow = Some(Flow::new(start, "of a test".to_owned(), driver));
     step(&mut flows, 0, &mut |flows, _, step| flows.start(flow.take().expect("once"), step));
     assert_eq!(flows.wake_us(), Some(5_000));

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::drivers;
+use crate::weights::WeightsArgs;
 use ccp_agent::author::{Authors, congalg};
 use ccp_agent::catalogue::{self, Kind};
 use ccp_agent::{Config, Error, Setup};
@@ -43,6 +44,8 @@ pub struct AgentArgs {
     /// Use the kernel module (datapath/kernel) for this host's TCP instead of BPF
     #[arg(long)]
     no_bpf: bool,
+    #[command(flatten)]
+    weights: WeightsArgs,
     /// Print the configuration in force as TOML, and exit
     #[arg(long)]
     print_config: bool,
@@ -68,6 +71,7 @@ impl AgentArgs {
             None => Config::default(),
         };
         let mut setup = Setup::from(config);
+        self.weights.configure(&mut setup.config)?;
         setup.file = self.config.clone();
         congalg::join(&setup.authors, congalg::Served::Agent)?;
         let authors = setup.authors.clone();

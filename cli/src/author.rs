@@ -56,7 +56,7 @@ impl AuthorArgs {
 
     /// The files and the Python, for agents on real TCP.
     pub fn named(&self) -> AuthorsFiles {
-        AuthorsFiles { python: self.python(), files: self.author.clone() }
+        AuthorsFiles { python: self.python(), files: self.author.clone(), arguments: Vec::new() }
     }
 
     /// A Python with the package `remuda`.

@@ -12,6 +12,7 @@ mod agent;
 mod author;
 mod broker;
 mod commit;
+mod compare;
 mod datapath;
 mod demo;
 mod doctor;
@@ -26,10 +27,13 @@ mod prefer;
 mod programs;
 mod quic;
 mod report;
+mod rule;
+mod select;
 mod sim;
 mod stop;
 mod table;
 mod train;
+mod weights;
 mod why;
 
 pub use ccp_agent::author::congalg;
@@ -70,6 +74,14 @@ enum Command {
     /// own preference and before [[prefer]] in the configuration. A flow must match all given
     /// conditions. Orders are lost when the agent ends.
     Prefer(prefer::PreferArgs),
+    /// Choose by rules what drives which flows
+    ///
+    /// The first rule that matches a flow counts: those that were added, the newest first, then
+    /// [[rule]] in the configuration. A rule counts before what the socket asks for and before the
+    /// agent's default; `guard.deny` and `remuda set` count before rules.
+    Rule(rule::RuleArgs),
+    /// Compare the flows of each rule with those of its control group
+    Compare(compare::CompareArgs),
     /// Show what the agent remembers of destinations, or make it forget
     Memory(memory::MemoryArgs),
     /// Show antelope's model and how well it predicts; or return to an earlier model
@@ -115,7 +127,13 @@ const SHELLS: [&str; 3] = ["mm-link", "mm-delay", "mm-loss"];
 #[derive(Debug, clap::Args)]
 struct RunDirArgs {
     /// The agent's run directory, which contains its sockets
-    #[arg(long, value_name = "DIR", default_value = "/run/remuda", env = "REMUDA_RUN_DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/run/remuda",
+        env = "REMUDA_RUN_DIR",
+        global = true
+    )]
     run_dir: PathBuf,
 }
 
@@ -174,6 +192,8 @@ fn run(command: Command) -> ExitCode {
         Command::Flows(args) => args.run(),
         Command::Set(args) => args.run(),
         Command::Prefer(args) => args.run(),
+        Command::Rule(args) => args.run(),
+        Command::Compare(args) => args.run(),
         Command::Memory(args) => args.run(),
         Command::Model(args) => args.run(),
         Command::Run(args) => args.run(),

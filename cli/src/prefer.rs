@@ -1,45 +1,35 @@
 //! `remuda prefer`
 
+use crate::select::{SelectArgs, WHICH};
 use crate::table::table;
 use crate::{Failure, RunDirArgs};
 use ccp_agent::control::{Answer, Request, ask};
-use ccp_agent::prefer::{Order, Parts, Row, Rule, Wants};
+use ccp_agent::prefer::{Order, Row, Rule, Wants};
 use clap::{ArgGroup, Args};
-use std::path::Path;
 
 /// Set what flows prefer: short delays, throughput, or weights between the two.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("which").multiple(true)))]
+#[command(group(ArgGroup::new(WHICH).multiple(true)))]
 pub struct PreferArgs {
     #[command(flatten)]
     run_dir: RunDirArgs,
     /// `default`, `delay`, `throughput`, or weights from 0 to 1: `throughput=0.7,delay=1`
-    #[arg(requires = "which", required_unless_present_any = ["list", "clear"])]
+    #[arg(requires = WHICH, required_unless_present_any = ["list", "clear"])]
     wants: Option<Wants>,
     /// One running flow, by its number (see `remuda flows`)
-    #[arg(long, value_name = "NUMBER", group = "which", conflicts_with_all = RULE)]
+    #[arg(long, value_name = "NUMBER", group = WHICH, conflicts_with_all = RULE)]
     flow: Option<u32>,
-    /// The local port, or a range such as 8000-8099
-    #[arg(long, value_name = "PORT", group = "which")]
-    local_port: Option<String>,
-    /// The cgroup of the process that creates the sockets: a v2 directory, or its id
-    #[arg(long, value_name = "DIR|ID", group = "which")]
-    cgroup: Option<String>,
-    /// SO_MARK of the sockets, or a value with a mask such as 0x10/0xff
-    #[arg(long, value_name = "MARK", group = "which")]
-    mark: Option<String>,
-    /// The remote address, or a prefix such as 10.0.0.0/8
-    #[arg(long, value_name = "PREFIX", group = "which")]
-    destination: Option<String>,
+    #[command(flatten)]
+    on: SelectArgs,
     /// Show orders and the rules of the configuration, in the order in which they count
-    #[arg(long, conflicts_with_all = ["wants", "which", "clear"])]
+    #[arg(long, conflicts_with_all = ["wants", WHICH, "clear"])]
     list: bool,
     /// Remove an order by its number (see --list), or all orders
     #[arg(
         long,
         value_name = "NUMBER",
         num_args = 0..=1,
-        conflicts_with_all = ["wants", "which"],
+        conflicts_with_all = ["wants", WHICH],
     )]
     clear: Option<Option<u32>>,
     /// Print the agent's answer as JSON, one object on each line
@@ -47,18 +37,7 @@ pub struct PreferArgs {
     json: bool,
 }
 
-const RULE: [&str; 4] = ["local_port", "cgroup", "mark", "destination"];
-
-/// Makes the path absolute, because the agent has another working directory.
-fn absolute(cgroup: &str) -> Result<String, Failure> {
-    if cgroup.parse::<u64>().is_ok() {
-        return Ok(cgroup.to_owned());
-    }
-    let path = Path::new(cgroup)
-        .canonicalize()
-        .map_err(|error| format!("--cgroup {cgroup}: {error}\nfix: a directory of cgroup v2"))?;
-    Ok(path.to_str().ok_or("--cgroup: the path must be Unicode")?.to_owned())
-}
+const RULE: [&str; 6] = ["local_port", "cgroup", "mark", "destination", "uid", "netns"];
 
 fn print_list(rows: &[Row]) {
     let mut out = table(&["order", "flows", "prefer"]);
@@ -80,12 +59,7 @@ impl PreferArgs {
         if let Some(flow) = self.flow {
             return Ok(Request::Prefer { order: Order::Flow { flow, wants } });
         }
-        let parts = Parts {
-            local_port: self.local_port.clone(),
-            cgroup: self.cgroup.as_deref().map(absolute).transpose()?,
-            mark: self.mark.clone(),
-            destination: self.destination.clone(),
-        };
+        let parts = self.on.parts()?;
         Ok(Request::Prefer { order: Order::Rule(Rule::parse(&parts, wants)?) })
     }
 
@@ -176,7 +150,6 @@ mod tests {
             ("delay --local-port 0", "local_port = \"0\""),
             ("delay --mark 0x1/0x2", "mark = \"0x1/0x2\""),
             ("delay --destination example.org", "destination = \"example.org\""),
-            ("delay --cgroup /nonexistent", "--cgroup /nonexistent"),
         ] {
             let error = request(line).expect_err(line);
             assert!(error.contains(part), "{line}: {error}");

@@ -21,6 +21,8 @@ import remuda
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 GOAL_SINGLE = 40_000
 GOAL_VECTOR = 200_000
+GOAL_ROWS = 150_000
+"""Steps of single flows, where several share a simulation."""
 
 
 def commit() -> str:
@@ -155,6 +157,14 @@ def main() -> None:
         # core.
         goal = GOAL_VECTOR if threads == 1 else None
         show(f"{count} vectorised, {threads} thread(s)", best(repeats, run), goal)
+    for flows in (2, 4):
+        shared = dataclasses.replace(settings, flows=flows, reward="merit")
+        # A step of a row is that of one flow; a simulation needs that of all its flows.
+        show(
+            f"{count} rows, {flows} flows a simulation",
+            best(repeats, lambda shared=shared: vector(steps, seed, shared, count, 1)),
+            GOAL_ROWS,
+        )
     wide = dataclasses.replace(settings, bandwidth_mbit_per_sec=(1.0, 48.0), rtt_ms=(10.0, 200.0))
     show_links(wide)
     show(

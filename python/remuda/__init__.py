@@ -11,8 +11,10 @@ Drive a flow yourself, one step at a time::
 
     env = gymnasium.make("remuda/Congestion-v0")
     envs = remuda.CongestionVecEnv(64, threads=2)
+    arm = remuda.PolicyArm(env.unwrapped.settings, policy)  # deploys what was trained
 
-Write an algorithm, and run it beside the others: see `Controller`.
+Write an algorithm, and run it beside the others: see `Controller`; `Embedded` is a built-in one
+inside yours.
 
 Set what a socket prefers, at a running agent: see `prefer`.
 
@@ -32,23 +34,37 @@ from remuda._native import (
     run_many,
 )
 from remuda.author import Controller, Decision, Measurement, PathState, RttSamples
-from remuda.env import CongestionEnv
+from remuda.deploy import PolicyArm
+from remuda.embedded import Embedded
+from remuda.env import Baseline, CongestionEnv
 from remuda.preference import prefer
-from remuda.settings import FEATURES, METRICS, CongestionSettings, Feature
+from remuda.settings import (
+    FAMILIES,
+    FEATURES,
+    METRICS,
+    SIZE_FEATURES,
+    CongestionSettings,
+    Feature,
+)
 from remuda.vector import CongestionVecEnv
 
 __all__ = [
     "ENV_ID",
+    "FAMILIES",
     "FEATURES",
     "METRICS",
+    "SIZE_FEATURES",
+    "Baseline",
     "CongestionEnv",
     "CongestionSettings",
     "CongestionVecEnv",
     "Controller",
     "Decision",
+    "Embedded",
     "Feature",
     "Measurement",
     "PathState",
+    "PolicyArm",
     "Result",
     "RttSamples",
     "Scenario",

@@ -7,13 +7,19 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from remuda.author import Measurement, PathState
+
 __all__ = [
     "BUILD",
+    "FAMILIES",
     "FEATURES",
     "METRICS",
+    "SIZE_FEATURES",
     "Column",
+    "Embedded",
     "Env",
     "Envs",
+    "Pilot",
     "Result",
     "Scenario",
     "Table",
@@ -27,8 +33,10 @@ __all__ = [
 
 __version__: str
 BUILD: str
+FAMILIES: tuple[tuple[str, str], ...]
 FEATURES: tuple[tuple[str, str, float, float, str], ...]
 METRICS: tuple[str, ...]
+SIZE_FEATURES: tuple[tuple[str, str, float, float, str], ...]
 
 _Path = str | PathLike[str]
 
@@ -262,6 +270,19 @@ class Env:
     def step(
         self, action: float, observation: NDArray[np.float32]
     ) -> tuple[float, bool, bool, dict[str, float]]: ...
+    @property
+    def flows(self) -> int: ...
+    def step_all(
+        self,
+        actions: NDArray[np.float32],
+        observations: NDArray[np.float32],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.uint8],
+        truncated: NDArray[np.uint8],
+        metrics: NDArray[np.float64],
+    ) -> bool: ...
+    def metrics(self) -> list[float]: ...
+    def baseline(self, driver: str, seed: int) -> tuple[int, list[float], list[float]]: ...
     def save(self) -> bytes: ...
     def restore(self, saved: bytes) -> None: ...
 
@@ -297,5 +318,39 @@ class Envs:
         metrics: NDArray[np.float64],
     ) -> None: ...
     def last_of(self, index: int, observation: NDArray[np.float32]) -> list[float]: ...
+    def baseline(self, driver: str, seed: int) -> tuple[int, list[float], list[float]]: ...
     def save(self) -> list[bytes]: ...
     def restore(self, saved: list[bytes]) -> None: ...
+
+@final
+class Embedded:
+    """A built-in arm; `remuda.Embedded` uses it. Decisions are a window and a rate."""
+
+    def __new__(cls, name: str) -> Self: ...
+    def resume(self, path: PathState, now_s: float) -> tuple[int, int | None]: ...
+    def on_measurement(self, report: Measurement, now_s: float) -> tuple[int, int | None]: ...
+    def hand_off(self) -> tuple[int, int | None, int | None]: ...
+
+@final
+class Pilot:
+    """What a deployed policy sees of its flow; `remuda.PolicyArm` uses it."""
+
+    def __new__(cls, settings: Mapping[str, Any]) -> Self: ...
+    @property
+    def observation_len(self) -> int: ...
+    def resume(
+        self, now_s: float, mss_bytes: int, cwnd_bytes: int, srtt_s: float | None
+    ) -> tuple[int, int | None]: ...
+    def report(
+        self,
+        now_s: float,
+        delivered: int,
+        lost: int,
+        ecn_marked: int,
+        in_flight: int,
+        send_rate: int,
+        delivery_rate: int,
+        rtt: tuple[float, float, int] | None,
+        observation: NDArray[np.float32],
+    ) -> bool: ...
+    def act(self, action: float, srtt_s: float | None) -> tuple[int, int | None]: ...

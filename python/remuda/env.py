@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from remuda import _native
-from remuda.settings import CongestionSettings, action_space, observation_space
+from remuda.settings import FLAGS, METRICS, CongestionSettings, action_space, observation_space
 
 Observation = NDArray[np.float32]
 Action = NDArray[np.float32]
+_ACTIVE = METRICS.index("active")
+
+
+class Baseline(NamedTuple):
+    """An episode that an arm, or the oracle, has driven."""
+
+    rewards: NDArray[np.float64]
+    """The reward of each step and flow; 0 where a flow does not run."""
+    active: NDArray[np.bool_]
+    """In which steps each flow runs."""
+    metrics: NDArray[np.float64]
+    """`METRICS` of each step and flow."""
+
+    @property
+    def mean(self) -> float:
+        """The mean reward of the steps in which a flow runs."""
+        return float(self.rewards[self.active].mean())
+
+
+def played(flows: int, rewards: list[float], metrics: list[float]) -> Baseline:
+    """A baseline from what the native part returns."""
+    table = np.array(metrics).reshape(-1, flows, len(METRICS))
+    return Baseline(np.array(rewards).reshape(-1, flows), table[:, :, _ACTIVE] > 0, table)
+
+
+def figures(metrics: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    """The columns of a table of metrics by name."""
+    columns: dict[str, NDArray[Any]] = {}
+    for column, name in enumerate(METRICS):
+        values = metrics[..., column]
+        columns[name] = values > 0 if name in FLAGS else values
+    return columns
 
 
 class CongestionEnv(gymnasium.Env[Observation, Action]):
@@ -43,15 +76,27 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
     | `in_flight_bdp`    | 0..10  | 1    | most bytes in flight over the BDP seen                |
 
     BDP is the highest delivery rate times the shortest round trip so far. `FEATURES` has the same.
+    With `features="sizes"`, the numbers of `SIZE_FEATURES` follow these in each step.
 
-    Reward: `throughput_weight * share - delay_weight * min(10, (rtt - base_rtt) / base_rtt) -
-    loss_weight * loss_rate`, where `share` is the delivered bytes over what the bottleneck can
-    carry, and `rtt` is the mean round trip of the step. Unlike the observation, the reward uses the
-    true link.
+    With `reward="linear"`, the reward is `throughput_weight * share - delay_weight * min(10, (rtt -
+    base_rtt) / base_rtt) - loss_weight * loss_rate`, where `share` is the delivered bytes over what
+    the bottleneck can carry, and `rtt` is the mean round trip of the step. With `reward="merit"`,
+    it is the logarithm of the merit by which arms are ranked: of goodput over an equal share of
+    what the link could carry in this step, of `rtt / base_rtt`, of loss, and of harm. Unlike the
+    observation, the reward uses the true link. `reward_scale` multiplies both.
 
     `info` has figures of the last step: `time_s`, `throughput_mbit_per_sec`, `rtt_ms`, `loss_rate`,
     `rate_mbit_per_sec`, `cwnd_pkts`; and of the link: `bandwidth_mbit_per_sec`, `base_rtt_ms`, and
-    after a reset `queue_bdp` and `loss_percent` if they were drawn.
+    after a reset `queue_bdp` and `loss_percent` if they were drawn. `capacity_mbit_per_sec` is what
+    the link could carry in the step, `equal_share` the delivered bytes over an equal share of it,
+    and `harm` what other flows lack of an equal share in the last steps, 0 to 1. `active` says
+    whether the step's reward counts, and `starts` whether the observation is the first of its
+    episode: before it, a recurrent policy forgets.
+
+    With `flows` above 1, observations have shape `(flows, history * 8)` and actions `(flows, 1)`,
+    or `(flows,)` for arms. The reward is the mean over active flows; `info["rewards"]` has each,
+    and the figures are arrays. A flow that has not started, has ended, or that the episode lacks is
+    not active, and its action is ignored.
 
     An episode is truncated after `episode_steps`, or at its scenario's end. It terminates when a
     flow with `bytes` has delivered them. The same seed gives the same episodes.
@@ -84,9 +129,14 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
         self.render_mode = None
         self.settings = CongestionSettings.of(settings, changes)
         self._env = _native.Env(self.settings.to_native())
-        self.observation_space = observation_space(self.settings.history)
-        self.action_space = action_space()
-        self._shape = (self._env.observation_len,)
+        self._flows = self._env.flows
+        self.observation_space = observation_space(self.settings)
+        self.action_space: Any = action_space(self.settings)
+        self._shape: tuple[int, ...] = (self._env.observation_len,)
+        if self._flows > 1:
+            self.observation_space = batch_space(self.observation_space, self._flows)
+            self.action_space = batch_space(self.action_space, self._flows)
+            self._shape = (self._flows, *self._shape)
         self._step = self._env.step
 
     def reset(
@@ -112,13 +162,18 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
         if seed is None and is_first:
             seed = int(self.np_random.integers(2**63))
         observation = np.empty(self._shape, np.float32)
-        return observation, self._env.reset(seed, observation)
+        info: dict[str, Any] = self._env.reset(seed, observation)
+        if self._flows > 1:
+            metrics = np.array(self._env.metrics()).reshape(self._flows, -1)
+            info = {**info, **figures(metrics), "rewards": np.zeros(self._flows)}
+        return observation, info
 
     def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Executes a step.
 
         Args:
-            action: one number, of shape `(1,)`.
+            action: one number, of shape `(1,)`; for arms a whole number. With several flows, one
+                for each.
 
         Returns:
             Observation, reward, whether the episode terminated, whether it was truncated, `info`.
@@ -127,14 +182,49 @@ class CongestionEnv(gymnasium.Env[Observation, Action]):
             ValueError: if the action is not one number.
             RuntimeError: if no episode runs.
         """
+        if self._flows > 1:
+            return self._step_all(action)
         observation = np.empty(self._shape, np.float32)
         try:
-            (number,) = action
+            (number,) = np.reshape(action, 1) if self.settings.control == "arm" else action
             reward, terminated, truncated, info = self._step(number, observation)
         except (TypeError, ValueError) as error:
             rule = "must be one finite number, of shape (1,)"
             raise ValueError(f"the action is {action!r}: {rule}") from error
         return observation, reward, terminated, truncated, info
+
+    def _step_all(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        flows = self._flows
+        actions = np.ascontiguousarray(action, np.float32)
+        if actions.shape != self.action_space.shape:
+            rule = f"must have shape {self.action_space.shape}, one number per flow"
+            raise ValueError(f"the action has shape {actions.shape}: {rule}")
+        observation = np.empty(self._shape, np.float32)
+        rewards = np.empty(flows)
+        terminated, truncated = np.empty(flows, np.uint8), np.empty(flows, np.uint8)
+        metrics = np.empty((flows, len(METRICS)))
+        is_over = self._env.step_all(
+            actions.reshape(flows), observation, rewards, terminated, truncated, metrics
+        )
+        info: dict[str, Any] = {**figures(metrics), "rewards": rewards}
+        active = info["active"]
+        reward = float(rewards[active].mean()) if active.any() else 0.0
+        is_done = is_over and not truncated.any()
+        return observation, reward, is_done, is_over and not is_done, info
+
+    def baseline(self, driver: str, seed: int) -> Baseline:
+        """Plays the episode that `seed` draws with an arm in place of your program.
+
+        Args:
+            driver: an arm or a policy, as `"bbr"`; a constant window, as `"window:100"`; or
+                `"oracle"`, which knows the schedule of the link: it sends at the rate at which the
+                link will carry its packets, or at an equal share of it.
+            seed: as of `reset`.
+
+        Raises:
+            ValueError: if there is no such driver.
+        """
+        return played(*self._env.baseline(driver, seed))
 
     def __getstate__(self) -> dict[str, Any]:
         """What `pickle` stores: how the episode was drawn, and its actions, for the native part."""

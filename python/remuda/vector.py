@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from remuda import _native
+from remuda.env import Baseline, figures, played
 from remuda.settings import METRICS, CongestionSettings, action_space, observation_space
 
 Observations = NDArray[np.float32]
@@ -34,10 +35,17 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
     `AutoresetMode.SAME_STEP` it also has `final_obs` and `final_info` of environments whose episode
     ended.
 
+    With the setting `flows` above 1, each row of the arrays is one flow, and the rows of one
+    simulation follow each other: rows 0 to `flows - 1` share the first path. `num_envs` counts
+    rows. A row's flow may start later than others, end earlier, or be absent; `info["active"]` says
+    which rewards count, and `info["starts"]` which observations are the first of an episode, before
+    which a recurrent policy forgets. A flow's `terminated` or `truncated` is true once, when it
+    ends; the rows of a simulation start anew together, after the last of them has ended.
+
     The environments can be pickled as a single one can. A copy has an array `out` of its own.
 
     Args:
-        num_envs: the number of environments.
+        num_envs: the number of rows: a multiple of the setting `flows`, which by default is 1.
         settings: the settings of each environment.
         threads: how many threads step them; 1 uses the caller's thread.
         autoreset_mode: when an environment whose episode is over starts the next one: in the
@@ -81,11 +89,17 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
         self.settings = CongestionSettings.of(settings, changes)
         mode = self.autoreset_mode.value
         self._threads = int(threads)
-        self._envs = _native.Envs(self.settings.to_native(), self.num_envs, self._threads, mode)
-        self.single_observation_space = observation_space(self.settings.history)
-        self.single_action_space = action_space()
+        native = self.settings.to_native()
+        self._flows = int(self.settings.flows)
+        if self.num_envs % self._flows:
+            rule = f"must be a multiple of `flows`, which is {self._flows}"
+            raise ValueError(f"`num_envs` is {self.num_envs}: {rule}")
+        self._envs = _native.Envs(native, self.num_envs // self._flows, self._threads, mode)
+        self.single_observation_space = observation_space(self.settings)
+        self.single_action_space = action_space(self.settings)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._actions_shape = self.action_space.shape
         self._shape = (self.num_envs, self._envs.observation_len)
         self._all = np.ones(self.num_envs, np.bool_)
         self._all.flags.writeable = False
@@ -128,9 +142,10 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
         """Starts an episode in each environment.
 
         Args:
-            seed: environment `i` gets `seed + i`, or seed `i` of a sequence; by default the
-                random state of its last seed continues.
-            options: `reset_mask`, a bool array: resets only the environments where it is true.
+            seed: row `i` gets `seed + i`, or seed `i` of a sequence; by default the random state of
+                its last seed continues. A simulation of several flows uses that of its first row.
+            options: `reset_mask`, a bool array: resets only the environments where it is true. It
+                must be the same for all flows of a simulation.
 
         Returns:
             The first observations and `info`.
@@ -153,16 +168,21 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
             if mask.dtype != np.bool_ or mask.shape != (self.num_envs,) or not mask.any():
                 rule = f"must be a bool array of shape ({self.num_envs},), one of them true"
                 raise ValueError(f"`reset_mask` is {mask.dtype} of {mask.shape}: {rule}")
-            mask = mask.view(np.uint8)
+            groups = mask.reshape(-1, self._flows)
+            if (groups != groups[:, :1]).any():
+                rule = f"must be the same for the {self._flows} flows of a simulation"
+                raise ValueError(f"`reset_mask` is {mask}: {rule}")
+            mask = np.ascontiguousarray(groups[:, 0]).view(np.uint8)
         observations, metrics = self._rows()
-        self._envs.reset(seeds, mask, observations, metrics)
+        self._envs.reset(seeds[:: self._flows], mask, observations, metrics)
         return observations, self._infos(metrics)
 
     def step(self, actions: Actions) -> tuple[Observations, Rewards, Flags, Flags, dict[str, Any]]:
         """Executes a step in each environment.
 
         Args:
-            actions: one number for each, of shape `(num_envs, 1)`.
+            actions: one number for each, of shape `(num_envs, 1)`; for arms whole numbers, of shape
+                `(num_envs,)`.
 
         Returns:
             Observations, rewards, which terminated, which were truncated, `info`.
@@ -173,8 +193,8 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
             RuntimeError: with `AutoresetMode.DISABLED`, if an episode is over.
         """
         actions = np.ascontiguousarray(actions, np.float32)
-        if actions.shape != (self.num_envs, 1):
-            rule = f"must have shape ({self.num_envs}, 1), one number per environment"
+        if actions.shape != self._actions_shape:
+            rule = f"must have shape {self._actions_shape}, one number per environment"
             raise ValueError(f"`actions` have shape {actions.shape}: {rule}")
         observations, metrics = self._rows()
         rewards = np.empty(self.num_envs, np.float64)
@@ -201,8 +221,8 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
 
     def _infos(self, metrics: NDArray[np.float64]) -> dict[str, Any]:
         infos: dict[str, Any] = {}
-        for column, name in enumerate(METRICS):
-            infos[name] = metrics[:, column]
+        for name, values in figures(metrics).items():
+            infos[name] = values
             infos[f"_{name}"] = self._all
         return infos
 
@@ -216,8 +236,8 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
             final[index] = observation
         infos["final_obs"], infos["_final_obs"] = final, over
         infos["final_info"], infos["_final_info"] = {}, over
-        for column, name in enumerate(METRICS):
-            infos["final_info"][name] = metrics[:, column]
+        for name, values in figures(metrics).items():
+            infos["final_info"][name] = values
             infos["final_info"][f"_{name}"] = over
 
     def __getstate__(self) -> dict[str, Any]:
@@ -231,8 +251,13 @@ class CongestionVecEnv(VectorEnv[Observations, Actions, NDArray[Any]]):
         saved = state["_saved"]
         self.__dict__.update({name: state[name] for name in state if name != "_saved"})
         mode = self.autoreset_mode.value
-        self._envs = _native.Envs(self.settings.to_native(), self.num_envs, self._threads, mode)
+        count = self.num_envs // self._flows
+        self._envs = _native.Envs(self.settings.to_native(), count, self._threads, mode)
         self._envs.restore(saved)
+
+    def baseline(self, driver: str, seed: int) -> Baseline:
+        """As `CongestionEnv.baseline`, of one simulation."""
+        return played(*self._envs.baseline(driver, seed))
 
     @property
     def packets_sent(self) -> int:

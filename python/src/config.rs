@@ -1,9 +1,13 @@
 //! The settings of an environment.
 
 use crate::error::Error;
+use crate::set::Set;
 use rand::RngCore;
+use remuda_algorithms::Preference;
+use remuda_algorithms::learned::observation::Features;
 use remuda_scenarios::Scenario;
 use std::fmt;
+use std::sync::Arc;
 
 /// A window of 1 to 170 packets fills these links. Observations are ratios, so a trained model also
 /// works on faster links; and a step needs only about 20 packets. PCC-RL (Aurora) trains on 1.2 to
@@ -17,11 +21,16 @@ const START: Range = Range { low: 0.3, high: 1.5 };
 /// As many as in Aurora.
 const EPISODE_STEPS: u32 = 400;
 const HISTORY: usize = 10;
+const COMPANION: &str = "cubic";
 /// Aurora's 0.025 needs 28 round trips to double the rate. This needs about three, and slow start
 /// one.
 const ACTION_SCALE: f64 = 0.25;
 
 const HISTORY_MAX: usize = 1_000;
+/// More flows of one simulation would each get less than a packet in a round trip.
+const FLOWS_MAX: usize = 100;
+/// A choice among more arms is a mistake.
+const ARMS_MAX: usize = 64;
 const EPISODE_STEPS_MAX: u32 = 10_000_000;
 /// Half of the longest scenario, which leaves room for the warm-up.
 const EPISODE_S_MAX: f64 = 500_000.0;
@@ -83,6 +92,12 @@ pub struct Ranges {
     pub loss_percent: Range,
     /// The first sending rate, as a multiple of the bandwidth.
     pub start_ratio: Range,
+    /// The standard deviation of the delay. Nothing is drawn for a range that ends at 0.
+    pub jitter_ms: Range,
+    /// The correlation of one packet's jitter with the next one's.
+    pub jitter_correlation: Range,
+    /// The time between the starts of two driven flows, in seconds.
+    pub stagger_s: Range,
 }
 
 impl Default for Ranges {
@@ -93,6 +108,9 @@ impl Default for Ranges {
             queue_bdp: QUEUE,
             loss_percent: LOSS,
             start_ratio: START,
+            jitter_ms: Range::only(0.0),
+            jitter_correlation: Range::only(0.0),
+            stagger_s: Range::only(0.0),
         }
     }
 }
@@ -124,6 +142,21 @@ impl Ranges {
             "start_ratio",
             within(0.001, 100.0),
             "must be (low, high), from 0.001 to 100, low first",
+        )?;
+        self.jitter_ms.validate(
+            "jitter_ms",
+            within(0.0, 10_000.0),
+            "must be (low, high), from 0 to 10000, low first",
+        )?;
+        self.jitter_correlation.validate(
+            "jitter_correlation",
+            within(0.0, 0.9999),
+            "must be (low, high), from 0 to 0.9999, low first",
+        )?;
+        self.stagger_s.validate(
+            "stagger_s",
+            within(0.0, 1_000.0),
+            "must be (low, high), from 0 to 1000, low first",
         )
     }
 }
@@ -132,8 +165,10 @@ impl Ranges {
 pub enum Paths {
     /// Each episode on its own link, drawn at its start.
     Drawn(Ranges),
-    /// All episodes in this scenario, which has one `external` flow; each with its own seed.
+    /// All episodes in this scenario, which has `external` flows; each with its own seed.
     Given(Box<Scenario>),
+    /// Each episode in one environment of a training set.
+    Among(Arc<Set>),
 }
 
 /// What an action changes.
@@ -144,6 +179,18 @@ pub enum Control {
     Rate,
     /// The window; nothing is paced.
     Window,
+    /// The arm that drives the flow: an action is its place in [`Config::arms`].
+    Arm,
+}
+
+/// What a reward is computed from; see [`crate::Env`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RewardKind {
+    /// A weighted sum of throughput, delay and loss.
+    #[default]
+    Linear,
+    /// The logarithm of the merit of the step.
+    Merit,
 }
 
 /// The weights of a reward; see [`crate::Env`].
@@ -175,10 +222,28 @@ pub struct Config {
     pub episode_steps: Option<u32>,
     /// The number of steps in an observation.
     pub history: usize,
+    /// The features that an observation has of each step.
+    pub features: Features,
     pub control: Control,
     /// How much an action of 1 changes: the factor is 1 plus this.
     pub action_scale: f64,
+    pub reward: RewardKind,
+    /// What a reward is multiplied by.
+    pub reward_scale: f64,
+    /// The weights of a linear reward.
     pub weights: Weights,
+    /// What the application wants, for a merit.
+    pub preference: Preference,
+    /// How many flows of one simulation are driven. Links that are drawn have as many external
+    /// flows; scenarios have one to so many.
+    pub flows: usize,
+    /// Arms or policies of further flows on links that are drawn from ranges.
+    pub neighbours: Vec<String>,
+    /// The arm or policy of flows that an environment of a set would have driven as the flow under
+    /// test is, beyond `flows`.
+    pub companion: String,
+    /// The arms to choose from, with [`Control::Arm`]. A flow starts with the first.
+    pub arms: Vec<String>,
 }
 
 impl Default for Config {
@@ -188,9 +253,17 @@ impl Default for Config {
             step_rtts: 1.0,
             episode_steps: Some(EPISODE_STEPS),
             history: HISTORY,
+            features: Features::Ratios,
             control: Control::Rate,
             action_scale: ACTION_SCALE,
+            reward: RewardKind::default(),
+            reward_scale: 1.0,
             weights: Weights::default(),
+            preference: Preference::DEFAULT,
+            flows: 1,
+            neighbours: Vec::new(),
+            companion: COMPANION.to_owned(),
+            arms: Vec::new(),
         }
     }
 }
@@ -235,6 +308,32 @@ impl Config {
         }
         if !(1..=HISTORY_MAX).contains(&self.history) {
             return Err(Error::invalid("history", self.history, "must be from 1 to 1000"));
+        }
+        number("reward_scale", self.reward_scale, 1e-6, 1e6, "must be from 1e-6 to 1e6")?;
+        self.validate_flows()
+    }
+
+    fn validate_flows(&self) -> Result<(), Error> {
+        if !(1..=FLOWS_MAX).contains(&self.flows) {
+            return Err(Error::invalid("flows", self.flows, "must be from 1 to 100"));
+        }
+        if !self.preference.is_valid() {
+            let Preference { throughput, delay } = self.preference;
+            let rule = "must be (throughput, delay), each from 0 to 1 and not both 0";
+            return Err(Error::invalid("preference", format!("({throughput}, {delay})"), rule));
+        }
+        if !self.neighbours.is_empty() && !matches!(self.paths, Paths::Drawn(_)) {
+            let rule = "is for links drawn from ranges; a scenario names its flows itself";
+            return Err(Error::invalid("neighbours", self.neighbours.join(", "), rule));
+        }
+        let chooses = self.control == Control::Arm;
+        let rule = "must name 2 to 64 arms with control = \"arm\"";
+        if chooses && !(2..=ARMS_MAX).contains(&self.arms.len()) {
+            return Err(Error::invalid("arms", format!("[{}]", self.arms.join(", ")), rule));
+        }
+        let rule = "is for control = \"arm\"";
+        if !chooses && !self.arms.is_empty() {
+            return Err(Error::invalid("arms", format!("[{}]", self.arms.join(", ")), rule));
         }
         Ok(())
     }

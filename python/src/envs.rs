@@ -1,4 +1,4 @@
-//! Many environments at once, on several threads.
+//! Many environments at once, on several threads. Each has one row for each flow that it drives.
 //!
 //! The result does not depend on which thread steps which environment: each has its own seed and
 //! simulation.
@@ -36,11 +36,11 @@ pub struct Batch<'a> {
     /// Observations, one after the other.
     pub observations: &'a mut [f32],
     pub rewards: &'a mut [f64],
-    /// 1 if the flow has delivered all its data.
+    /// 1 in the step in which the flow has delivered all its data.
     pub terminated: &'a mut [u8],
     /// 1 if the episode has reached its longest duration.
     pub truncated: &'a mut [u8],
-    /// [`METRICS`] of each environment.
+    /// [`METRICS`] of each row.
     pub metrics: &'a mut [f64],
 }
 
@@ -48,8 +48,10 @@ pub struct Batch<'a> {
 struct Slot {
     env: Env,
     is_over: bool,
-    /// The last observation and figures of an episode that has just ended.
-    last: Option<(Vec<f32>, Metrics)>,
+    /// The last observations and figures of an episode that has just ended.
+    last: Option<(Vec<f32>, Vec<Metrics>)>,
+    /// The results of the last step.
+    steps: Vec<Step>,
 }
 
 /// Many environments of one configuration.
@@ -57,6 +59,7 @@ pub struct Envs {
     slots: Vec<Slot>,
     autoreset: Autoreset,
     observation_len: usize,
+    flows: usize,
     pool: Option<ThreadPool>,
 }
 
@@ -67,12 +70,12 @@ impl fmt::Debug for Envs {
     }
 }
 
-/// One row of a [`Batch`].
-struct Row<'a> {
-    observation: &'a mut [f32],
-    reward: &'a mut f64,
-    terminated: &'a mut u8,
-    truncated: &'a mut u8,
+/// The rows of one environment in a [`Batch`].
+struct Rows<'a> {
+    observations: &'a mut [f32],
+    rewards: &'a mut [f64],
+    terminated: &'a mut [u8],
+    truncated: &'a mut [u8],
     metrics: &'a mut [f64],
 }
 
@@ -90,18 +93,27 @@ impl Envs {
         range("num_envs", count, ENVS_MAX, "must be from 1 to 1000000")?;
         range("threads", threads, THREADS_MAX, "must be from 1 to 1024")?;
         let config = Arc::new(config);
-        let slot =
-            |_| Ok(Slot { env: Env::sharing(Arc::clone(&config))?, is_over: true, last: None });
+        let flows = config.flows;
+        let slot = |_| {
+            let env = Env::sharing(Arc::clone(&config))?;
+            Ok(Slot { env, is_over: true, last: None, steps: vec![Step::default(); flows] })
+        };
         let slots: Vec<Slot> = (0..count).map(slot).collect::<Result<_, Error>>()?;
         let pool = (threads > 1).then(|| ThreadPoolBuilder::new().num_threads(threads).build());
         let rule = "the system cannot start threads; use threads=1";
         let pool = pool.transpose().map_err(|_| Error::invalid("threads", threads, rule))?;
         let observation_len = slots[0].env.observation_len();
-        Ok(Self { slots, autoreset, observation_len, pool })
+        Ok(Self { slots, autoreset, observation_len, flows, pool })
     }
 
+    /// The number of environments.
     pub fn count(&self) -> usize {
         self.slots.len()
+    }
+
+    /// The number of rows: one for each flow of each environment.
+    pub fn rows(&self) -> usize {
+        self.count() * self.flows
     }
 
     /// How many numbers an observation has.
@@ -113,10 +125,17 @@ impl Envs {
         self.slots.get(index).map(|slot| &slot.env)
     }
 
-    /// The last observation and figures of the episode that the last step ended and replaced.
-    pub fn last_of(&self, index: usize) -> Option<(&[f32], &Metrics)> {
-        let last = self.slots.get(index)?.last.as_ref();
-        last.map(|(observation, metrics)| (observation.as_slice(), metrics))
+    /// The last observation and figures of a row's episode that the last step ended and replaced.
+    pub fn last_of(&self, row: usize) -> Option<(&[f32], &Metrics)> {
+        let (observations, metrics) = self.slots.get(row / self.flows)?.last.as_ref()?;
+        let (flow, len) = (row % self.flows, self.observation_len);
+        Some((&observations[flow * len..][..len], &metrics[flow]))
+    }
+
+    /// The present observation and figures of a row.
+    pub fn present_of(&self, row: usize) -> Option<(&[f32], Metrics)> {
+        let env = self.env(row / self.flows)?;
+        Some((env.observation_of(row % self.flows), env.metrics_of(row % self.flows)))
     }
 
     /// Data packets that all flows of all episodes have sent.
@@ -155,32 +174,29 @@ impl Envs {
         let count = self.count();
         hold_length("seed", seeds.len(), count)?;
         hold_length("reset_mask", mask.map_or(count, <[u8]>::len), count)?;
-        hold_length("observations", observations.len(), count * self.observation_len)?;
-        hold_length("metrics", metrics.len(), count * METRICS.len())?;
+        hold_length("observations", observations.len(), self.rows() * self.observation_len)?;
+        hold_length("metrics", metrics.len(), self.rows() * METRICS.len())?;
         let reset =
-            |(index, slot, observation, metrics): (usize, &mut Slot, &mut [f32], &mut [f64])| {
+            |(index, slot, observations, metrics): (usize, &mut Slot, &mut [f32], &mut [f64])| {
                 slot.last = None;
                 if mask.is_none_or(|mask| mask[index] != 0) {
                     slot.is_over = false;
                     slot.env
-                        .reset(seeds[index], observation)
+                        .reset(seeds[index], observations)
                         .map_err(|error| within(index, error))?;
-                } else {
-                    observation.copy_from_slice(slot.env.observation());
                 }
-                metrics.copy_from_slice(&slot.env.metrics());
+                slot.write(observations, metrics);
                 Ok(())
             };
-        let len = self.observation_len;
+        let (len, wide) = (self.observation_len * self.flows, METRICS.len() * self.flows);
         match &self.pool {
             None => {
-                let rows = observations.chunks_mut(len).zip(metrics.chunks_mut(METRICS.len()));
+                let rows = observations.chunks_mut(len).zip(metrics.chunks_mut(wide));
                 let slots = self.slots.iter_mut().enumerate().zip(rows);
                 slots.map(|((index, slot), (o, m))| (index, slot, o, m)).try_for_each(reset)
             }
             Some(pool) => pool.install(|| {
-                let rows =
-                    observations.par_chunks_mut(len).zip(metrics.par_chunks_mut(METRICS.len()));
+                let rows = observations.par_chunks_mut(len).zip(metrics.par_chunks_mut(wide));
                 let slots = self.slots.par_iter_mut().enumerate().zip(rows);
                 slots.map(|((index, slot), (o, m))| (index, slot, o, m)).try_for_each(reset)
             }),
@@ -190,15 +206,16 @@ impl Envs {
     /// Executes a step in each environment. If an action is not finite, fails before any
     /// environment has stepped.
     pub fn step(&mut self, actions: &[f32], batch: Batch<'_>) -> Result<(), Error> {
-        let (count, len) = (self.count(), self.observation_len);
-        hold_length("actions", actions.len(), count)?;
-        hold_length("observations", batch.observations.len(), count * len)?;
-        hold_length("rewards", batch.rewards.len(), count)?;
-        hold_length("terminated", batch.terminated.len(), count)?;
-        hold_length("truncated", batch.truncated.len(), count)?;
-        hold_length("metrics", batch.metrics.len(), count * METRICS.len())?;
-        if let Some(index) = actions.iter().position(|action| !action.is_finite()) {
-            return Err(within(index, Error::Action { action: actions[index] }));
+        let (rows, len, flows) = (self.rows(), self.observation_len, self.flows);
+        hold_length("actions", actions.len(), rows)?;
+        hold_length("observations", batch.observations.len(), rows * len)?;
+        hold_length("rewards", batch.rewards.len(), rows)?;
+        hold_length("terminated", batch.terminated.len(), rows)?;
+        hold_length("truncated", batch.truncated.len(), rows)?;
+        hold_length("metrics", batch.metrics.len(), rows * METRICS.len())?;
+        let env = &self.slots[0].env;
+        for (index, action) in actions.iter().enumerate() {
+            env.check(*action).map_err(|error| within(index, error))?;
         }
         if self.autoreset == Autoreset::Disabled
             && let Some(index) = self.slots.iter().position(|slot| slot.is_over)
@@ -206,13 +223,16 @@ impl Envs {
             return Err(within(index, Error::Over));
         }
         let autoreset = self.autoreset;
-        let step = |(index, (slot, row)): (usize, (&mut Slot, Row<'_>))| {
-            slot.step(actions[index], row, autoreset).map_err(|error| within(index, error))
+        let step = |(index, (slot, rows)): (usize, (&mut Slot, Rows<'_>))| {
+            let actions = &actions[index * flows..][..flows];
+            slot.step(actions, rows, autoreset).map_err(|error| within(index, error))
         };
         match &self.pool {
-            None => self.slots.iter_mut().zip(batch.rows(len)).enumerate().try_for_each(step),
+            None => {
+                self.slots.iter_mut().zip(batch.rows(len, flows)).enumerate().try_for_each(step)
+            }
             Some(pool) => pool.install(|| {
-                let rows = batch.rows_in_parallel(len);
+                let rows = batch.rows_in_parallel(len, flows);
                 self.slots.par_iter_mut().zip(rows).enumerate().try_for_each(step)
             }),
         }
@@ -224,50 +244,72 @@ fn within(index: usize, source: Error) -> Error {
 }
 
 impl<'a> Batch<'a> {
-    fn rows(self, len: usize) -> impl Iterator<Item = Row<'a>> {
-        let flags = self.terminated.iter_mut().zip(self.truncated);
-        let given = self.rewards.iter_mut().zip(flags);
-        let wide = self.observations.chunks_mut(len).zip(self.metrics.chunks_mut(METRICS.len()));
-        wide.zip(given).map(Row::of)
+    fn rows(self, len: usize, flows: usize) -> impl Iterator<Item = Rows<'a>> {
+        let flags = self.terminated.chunks_mut(flows).zip(self.truncated.chunks_mut(flows));
+        let given = self.rewards.chunks_mut(flows).zip(flags);
+        let metrics = self.metrics.chunks_mut(METRICS.len() * flows);
+        self.observations.chunks_mut(len * flows).zip(metrics).zip(given).map(Rows::of)
     }
 
-    fn rows_in_parallel(self, len: usize) -> impl IndexedParallelIterator<Item = Row<'a>> {
-        let flags = self.terminated.par_iter_mut().zip(self.truncated);
-        let given = self.rewards.par_iter_mut().zip(flags);
-        let metrics = self.metrics.par_chunks_mut(METRICS.len());
-        self.observations.par_chunks_mut(len).zip(metrics).zip(given).map(Row::of)
+    fn rows_in_parallel(
+        self,
+        len: usize,
+        flows: usize,
+    ) -> impl IndexedParallelIterator<Item = Rows<'a>> {
+        let truncated = self.truncated.par_chunks_mut(flows);
+        let flags = self.terminated.par_chunks_mut(flows).zip(truncated);
+        let given = self.rewards.par_chunks_mut(flows).zip(flags);
+        let metrics = self.metrics.par_chunks_mut(METRICS.len() * flows);
+        self.observations.par_chunks_mut(len * flows).zip(metrics).zip(given).map(Rows::of)
     }
 }
 
-type Parts<'a> = ((&'a mut [f32], &'a mut [f64]), (&'a mut f64, (&'a mut u8, &'a mut u8)));
+type Flags<'a> = (&'a mut [u8], &'a mut [u8]);
+type Parts<'a> = ((&'a mut [f32], &'a mut [f64]), (&'a mut [f64], Flags<'a>));
 
-impl<'a> Row<'a> {
+impl<'a> Rows<'a> {
     fn of(parts: Parts<'a>) -> Self {
-        let ((observation, metrics), (reward, (terminated, truncated))) = parts;
-        Self { observation, reward, terminated, truncated, metrics }
+        let ((observations, metrics), (rewards, (terminated, truncated))) = parts;
+        Self { observations, rewards, terminated, truncated, metrics }
     }
 }
 
 impl Slot {
-    fn step(&mut self, action: f32, row: Row<'_>, autoreset: Autoreset) -> Result<(), Error> {
+    fn step(&mut self, actions: &[f32], rows: Rows<'_>, when: Autoreset) -> Result<(), Error> {
         self.last = None;
-        let mut step = Step { reward: 0.0, terminated: false, truncated: false };
         if self.is_over {
-            self.env.reset(None, row.observation)?;
+            self.steps.fill(Step::default());
+            self.env.reset(None, rows.observations)?;
         } else {
-            step = self.env.step(action, row.observation)?;
+            self.env.step_all(actions, rows.observations, &mut self.steps)?;
         }
-        self.is_over = step.is_over();
-        if self.is_over && autoreset == Autoreset::SameStep {
-            self.last = Some((row.observation.to_vec(), self.env.metrics()));
-            self.env.reset(None, row.observation)?;
+        self.is_over = self.env.is_over();
+        if self.is_over && when == Autoreset::SameStep {
+            let metrics = (0..self.env.flows()).map(|flow| self.env.metrics_of(flow)).collect();
+            self.last = Some((rows.observations.to_vec(), metrics));
+            self.env.reset(None, rows.observations)?;
             self.is_over = false;
         }
-        *row.reward = step.reward;
-        *row.terminated = u8::from(step.terminated);
-        *row.truncated = u8::from(step.truncated);
-        row.metrics.copy_from_slice(&self.env.metrics());
+        for (index, step) in self.steps.iter().enumerate() {
+            rows.rewards[index] = step.reward;
+            rows.terminated[index] = u8::from(step.terminated);
+            rows.truncated[index] = u8::from(step.truncated);
+        }
+        self.write_metrics(rows.metrics);
         Ok(())
+    }
+
+    fn write(&self, observations: &mut [f32], metrics: &mut [f64]) {
+        for (flow, row) in observations.chunks_exact_mut(self.env.observation_len()).enumerate() {
+            row.copy_from_slice(self.env.observation_of(flow));
+        }
+        self.write_metrics(metrics);
+    }
+
+    fn write_metrics(&self, metrics: &mut [f64]) {
+        for (flow, row) in metrics.chunks_exact_mut(METRICS.len()).enumerate() {
+            row.copy_from_slice(&self.env.metrics_of(flow));
+        }
     }
 }
 

@@ -28,6 +28,9 @@ pub enum Error {
     /// An action that is not finite.
     #[error("the action is {action}: must be a finite number")]
     Action { action: f32 },
+    /// An action that is no place in the list of arms.
+    #[error("the action is {action}: must be a whole number from 0 to {last}, the place of an arm")]
+    Choice { action: f32, last: usize },
     #[error("the saved state is not that of an environment of this version of remuda")]
     Saved,
     #[error("no episode runs: call reset() first, and again after one has ended")]
@@ -51,6 +54,6 @@ impl Error {
 }
 
 /// Returns an error if a buffer has a wrong length.
-pub(crate) fn hold_length(key: &'static str, found: usize, wanted: usize) -> Result<(), Error> {
+pub fn hold_length(key: &'static str, found: usize, wanted: usize) -> Result<(), Error> {
     if found == wanted { Ok(()) } else { Err(Error::Length { key, found, wanted }) }
 }

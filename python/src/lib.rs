@@ -1,8 +1,7 @@
-//! The native part of the `remuda` Python package, and the training environments.
+//! The training environments. `native` makes a Python module of them.
 //!
 //! [`Env`] is one flow that an outside program drives, step by step; [`Envs`] is many of them at
-//! once. Both are plain Rust and work without Python. The feature `python`, which maturin enables,
-//! adds the Python module; without it, this crate builds and tests without Python.
+//! once.
 //!
 //! ```
 //! use remuda_python::{Config, Env};
@@ -15,19 +14,24 @@
 //! # Ok::<(), remuda_python::Error>(())
 //! ```
 
+mod baseline;
 pub mod config;
 mod env;
 mod envs;
 mod error;
-pub mod observe;
 mod path;
-#[cfg(feature = "python")]
-mod python;
+pub mod pilot;
+mod reward;
 mod saved;
+pub mod set;
+mod sharing;
 
-pub use config::{Config, Control, Paths, Range, Ranges, Weights};
-pub use env::{Env, METRICS, Metrics, Step};
+pub use baseline::{Baseline, baseline};
+pub use config::{Config, Control, Paths, Range, Ranges, RewardKind, Weights};
+pub use env::{Env, FLAGS, METRICS, Metrics, Step};
 pub use envs::{Autoreset, Batch, Envs};
-pub use error::Error;
-pub use observe::{FEATURES, Feature};
+pub use error::{Error, hold_length};
+pub use pilot::Pilot;
+pub use remuda_algorithms::learned::observation::{FEATURES, Feature, Features, RATIOS};
 pub use saved::Saved;
+pub use set::Set;

@@ -3,7 +3,7 @@
 //! A simulation is not copied. As the seed decides every draw, repeating the actions gives the same
 //! episode; that takes as long as the episode took.
 
-use crate::env::Env;
+use crate::env::{Env, Step};
 use crate::error::Error;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -22,7 +22,8 @@ pub struct Saved {
     pub rng: ChaCha8Rng,
     /// Packets of the episodes before this one.
     pub packets_before: u64,
-    /// The actions of the episode so far; `None` before the first reset.
+    /// The actions of the episode so far, one for each flow and step; `None` before the first
+    /// reset.
     pub actions: Option<Vec<f32>>,
     /// Whether the episode is over and the next step starts another.
     pub is_over: bool,
@@ -82,9 +83,15 @@ impl Env {
     pub fn restore(&mut self, saved: &Saved) -> Result<(), Error> {
         self.start_over(saved.rng.clone(), saved.packets_before);
         let Some(actions) = &saved.actions else { return Ok(()) };
-        let mut observation = vec![0.0; self.observation_len()];
-        self.reset(None, &mut observation)?;
-        actions.iter().try_for_each(|action| self.step(*action, &mut observation).map(|_| ()))
+        let flows = self.flows();
+        if !actions.len().is_multiple_of(flows) {
+            return Err(Error::Saved);
+        }
+        let mut observations = vec![0.0; self.observation_len() * flows];
+        let mut steps = vec![Step::default(); flows];
+        self.reset(None, &mut observations)?;
+        let mut each = actions.chunks_exact(flows);
+        each.try_for_each(|actions| self.step_all(actions, &mut observations, &mut steps))
     }
 }
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from remuda import Embedded
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = Path(__file__).parents[1] / "examples"
 REMUDA = Path(os.environ.get("REMUDA_BIN", ROOT / "target/release/remuda"))
@@ -66,6 +68,40 @@ def test_an_example_fills_most_of_a_link_and_the_same_way_twice(
     first = simulated(tmp_path, file, f"flows.*.driver={arm}")
     assert first["flows"][0]["goodput_mbit_per_sec"] > goodput
     assert simulated(tmp_path, file, f"flows.*.driver={arm}") == first
+
+
+@pytest.mark.parametrize("arm", ["cubic", "bbr", "learned"])
+def test_an_arm_that_only_asks_a_built_in_one_does_what_that_does(tmp_path: Path, arm: str) -> None:
+    file = tmp_path / "asks.py"
+    file.write_text(
+        "import remuda\n"
+        "class Asks(remuda.Controller):\n"
+        "    def resume(self, path, now):\n"
+        f"        self.arm = remuda.Embedded({arm!r})\n"
+        "        return self.arm.resume(path, now)\n"
+        "    def on_measurement(self, m, now):\n"
+        "        return self.arm.on_measurement(m, now)\n"
+        "    def hand_off(self, path):\n"
+        "        self.arm.hand_off(path)\n"
+    )
+    flows = [simulated(tmp_path, file, f"flows.*.driver={it}")["flows"][0] for it in (arm, "asks")]
+    built_in, asked = flows
+    # A report to Python lacks what few arms use: how much of the window was used, and trains.
+    assert asked["goodput_mbit_per_sec"] == pytest.approx(built_in["goodput_mbit_per_sec"], rel=0.1)
+    assert asked["rtt_mean_ms"] == pytest.approx(built_in["rtt_mean_ms"], rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("vivace", "it needs Report.crossed_bytes"),
+        ("dctcp2", "is no arm"),
+        ("anole", "itself"),
+    ],
+)
+def test_an_arm_that_cannot_be_embedded_is_refused_with_the_reason(name: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Embedded(name)
 
 
 def test_a_flow_is_switched_to_python_and_back(tmp_path: Path) -> None:

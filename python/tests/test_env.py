@@ -186,7 +186,7 @@ def test_traffic_beside_it_costs_throughput() -> None:
         ({"history": 0}, "`history` is 0: must be at least 1"),
         ({"episode_steps": None}, "`episode_steps` is not set: must be set"),
         ({"episode_steps": -3}, "`episode_steps` is -3: must be"),
-        ({"control": "brake"}, '`control` is "brake": must be "rate" or "window"'),
+        ({"control": "brake"}, '`control` is "brake": must be "rate", "window" or "arm"'),
         ({"loss_weight": float("nan")}, "`loss_weight` is NaN: must be"),
         ({"colour": 1}, "`colour` is not a setting; the settings are: bandwidth_mbit_per_sec"),
         ({"scenario": {"duration_s": 1}}, "links"),
@@ -269,3 +269,16 @@ def test_an_environment_is_pickled_where_its_episode_has_ended() -> None:
 def test_seeds_may_be_numbers_of_numpy() -> None:
     env = remuda.CongestionEnv(episode_steps=3)
     assert same(play(env, np.int64(5)), play(env, 5))  # type: ignore[arg-type]
+
+
+def test_sizes_follow_the_ratios() -> None:
+    ratios = remuda.CongestionEnv(history=2)
+    sizes = remuda.CongestionEnv(history=2, features="sizes")
+    few, more = ratios.reset(seed=3)[0], sizes.reset(seed=3)[0]
+    names = [feature.name for feature in remuda.FEATURES + remuda.SIZE_FEATURES]
+    assert sizes.observation_space.contains(more) and more.shape == (2 * len(names),)
+    assert np.array_equal(more.reshape(2, -1)[:, : len(remuda.FEATURES)], few.reshape(2, -1))
+    newest = dict(zip(names, more.reshape(2, -1)[-1].tolist(), strict=True))
+    assert newest["in_flight_log2"] >= newest["queued_log2"] >= 0
+    with pytest.raises(ValueError, match=r'`features` is "all": must be "ratios" or "sizes"'):
+        remuda.CongestionEnv(features="all")

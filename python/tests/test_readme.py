@@ -15,4 +15,4 @@ def test_an_example_runs(block: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5

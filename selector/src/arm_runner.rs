@@ -3,13 +3,15 @@
 use crate::policy::Policy;
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{
-    Arm, Decision, Measurement, PathState, Preference, Proposal, Readiness, Sample, Verdict,
-    WindowArm, cubic,
+    Arm, Decision, Loaded, Measurement, PathState, Preference, Proposal, Readiness, Sample,
+    Verdict, WindowArm, cubic,
 };
 
 /// A policy, and the arm that it has picked for one flow.
 pub struct ArmRunner<P: ?Sized = dyn Policy> {
     arm: Box<dyn Arm>,
+    /// The weights and settings of arms.
+    loaded: Loaded,
     policy: P,
 }
 
@@ -19,9 +21,9 @@ fn fallback() -> Box<dyn Arm> {
 }
 
 impl<P: Policy> ArmRunner<P> {
-    /// One that has no flow yet.
-    pub fn new(policy: P) -> Self {
-        Self { arm: fallback(), policy }
+    /// One that has no flow yet. Arms have what is `loaded` when the policy picks them.
+    pub fn new(policy: P, loaded: &Loaded) -> Self {
+        Self { arm: fallback(), loaded: loaded.clone(), policy }
     }
 }
 
@@ -47,7 +49,8 @@ impl<P: Policy + ?Sized> ArmRunner<P> {
 
     fn build(&self, arm: &str, path: &PathState) -> Result<Box<dyn Arm>, &'static str> {
         let known = remuda_algorithms::arm(arm).filter(|arm| self.policy.picks(arm.name));
-        let next = known.and_then(|arm| arm.build()).ok_or("the policy does not pick that arm")?;
+        let next = known.and_then(|arm| arm.build_with(&self.loaded));
+        let next = next.ok_or("the policy does not pick that arm")?;
         match next.can_resume(path) {
             Readiness::Refuse(reason) | Readiness::Defer(reason) => Err(reason),
             Readiness::Ready => Ok(next),

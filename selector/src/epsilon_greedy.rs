@@ -41,7 +41,9 @@ use std::time::Duration;
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "epsilon_greedy",
     summary: "the arm that cost least so far, now and then any (as bpftune; a baseline)",
-    build: |config, _| Box::new(ArmRunner::new(EpsilonGreedy::new(config.epsilon_greedy.clone()))),
+    build: |config, loaded| {
+        Box::new(ArmRunner::new(EpsilonGreedy::new(config.epsilon_greedy.clone()), loaded))
+    },
 };
 
 /// The settings. Defaults are bpftune's, but for the dwell, which is the guard's.
@@ -229,9 +231,10 @@ mod tests {
     use super::*;
     use crate::scripted::{at, drive, holds, path, proposals, report, suits, whatever_is_reported};
     use proptest::prelude::*;
+    use remuda_algorithms::Loaded;
 
     fn policy(config: EpsilonGreedyConfig) -> ArmRunner<EpsilonGreedy> {
-        let mut policy = ArmRunner::new(EpsilonGreedy::new(config));
+        let mut policy = ArmRunner::new(EpsilonGreedy::new(config), &Loaded::default());
         policy.resume(&path(), Time::ZERO);
         policy
     }
@@ -293,7 +296,7 @@ mod tests {
 
     #[test]
     fn where_a_destination_is_known_it_begins_with_what_suited_it_and_learns_at_once() {
-        let mut policy = ArmRunner::new(EpsilonGreedy::new(greedy()));
+        let mut policy = ArmRunner::new(EpsilonGreedy::new(greedy()), &Loaded::default());
         policy.resume(&suits("bbr"), Time::ZERO);
         assert_eq!(policy.arm(), "bbr");
         assert_eq!(drive(&mut policy, 12, copa_is_best)[1].0, 5);
@@ -354,7 +357,7 @@ mod tests {
                 turns_min: 1,
                 ..EpsilonGreedyConfig::default()
             };
-            holds(ArmRunner::new(EpsilonGreedy::new(config)), &reports)?;
+            holds(ArmRunner::new(EpsilonGreedy::new(config), &Loaded::default()), &reports)?;
         }
     }
 }

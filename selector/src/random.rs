@@ -26,7 +26,7 @@ use std::time::Duration;
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "random",
     summary: "another arm every dwell, drawn from eight (a baseline)",
-    build: |config, _| Box::new(ArmRunner::new(Random::new(config.random.clone()))),
+    build: |config, loaded| Box::new(ArmRunner::new(Random::new(config.random.clone()), loaded)),
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,9 +127,10 @@ mod tests {
     use super::*;
     use crate::scripted::{at, drive, holds, path, report, suits, whatever_is_reported};
     use proptest::prelude::*;
+    use remuda_algorithms::Loaded;
 
     fn random() -> ArmRunner<Random> {
-        ArmRunner::new(Random::new(RandomConfig::default()))
+        ArmRunner::new(Random::new(RandomConfig::default()), &Loaded::default())
     }
 
     /// The arms of a flow, with the seconds at which they took it.
@@ -185,7 +186,7 @@ mod tests {
         #[test]
         fn whatever_is_reported_the_arm_is_a_candidate(reports in whatever_is_reported()) {
             let config = RandomConfig { dwell_ms: 100 };
-            holds(ArmRunner::new(Random::new(config)), &reports)?;
+            holds(ArmRunner::new(Random::new(config), &Loaded::default()), &reports)?;
         }
     }
 }

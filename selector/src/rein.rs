@@ -54,7 +54,7 @@ use std::time::Duration;
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "rein",
     summary: "cubic first; westwood on WiFi, bbr on small buffers (Rein)",
-    build: |config, _| Box::new(ArmRunner::new(Rein::new(config.rein.clone()))),
+    build: |config, loaded| Box::new(ArmRunner::new(Rein::new(config.rein.clone()), loaded)),
 };
 
 /// When to propose again what the guard has vetoed: its least dwell time (guard.rs in the agent).
@@ -324,7 +324,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use remuda_algorithms::units::{Bytes, Packets, Rate};
-    use remuda_algorithms::{ARMS, RttSamples};
+    use remuda_algorithms::{ARMS, Loaded, RttSamples};
 
     const MSS: Bytes = Bytes(1_448);
 
@@ -365,7 +365,7 @@ mod tests {
     }
 
     fn started() -> ArmRunner<Rein> {
-        let mut rein = ArmRunner::new(Rein::new(ReinConfig::default()));
+        let mut rein = ArmRunner::new(Rein::new(ReinConfig::default()), &Loaded::default());
         rein.resume(&path(), Time::ZERO);
         // The empty path, before its queue fills.
         rein.on_measurement(&report(&[40]), at_ms(5));
@@ -461,7 +461,7 @@ mod tests {
     #[test]
     fn the_papers_own_threshold_is_a_setting() {
         let config = ReinConfig { large_buffer_rtt_p95_ms: Some(60), ..ReinConfig::default() };
-        let mut rein = ArmRunner::new(Rein::new(config));
+        let mut rein = ArmRunner::new(Rein::new(config), &Loaded::default());
         rein.resume(&path(), Time::ZERO);
         let m = Measurement { lost: Packets(1), ..report(&[62, 63, 64]) };
         assert_eq!(feed(&mut rein, &m, 10..2_000)[0].to, "cubic");
@@ -492,7 +492,7 @@ mod tests {
             ),
         ) {
             let config = ReinConfig { sample_round_trips: 1, ..Default::default() };
-            let mut rein = ArmRunner::new(Rein::new(config));
+            let mut rein = ArmRunner::new(Rein::new(config), &Loaded::default());
             let mut path = path();
             rein.resume(&path, Time::ZERO);
             for ([a, b, c, d, e, f, g, at], [timed_out, app_limited, in_recovery, has_rtt], to)

@@ -36,7 +36,7 @@ impl Policy for Believer {
 static BELIEVER: PolicyInfo = PolicyInfo {
     name: "believer",
     summary: "begins with the arm remembered",
-    build: |_, _| Box::new(ArmRunner::new(Believer)),
+    build: |_, loaded| Box::new(ArmRunner::new(Believer, loaded)),
 };
 
 /// Registers the policy. Call this before the registry of policies is first read.

@@ -3,6 +3,7 @@
 
 pub mod believer;
 pub mod cgroup;
+pub mod example_arm;
 pub mod message;
 pub mod other_user;
 pub mod peers;
@@ -13,7 +14,10 @@ pub mod synthetic;
 
 use ccp_agent::child::AgentChild;
 use remuda_live::{Clock, LinkSpec, PathSpec, QueueSpec, Testbed};
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -65,6 +69,21 @@ pub fn exclusive() -> MutexGuard<'static, ()> {
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Listens on this IPv4 address at a free port, and reads every connection to its end.
+pub fn sink(address: Ipv4Addr) -> SocketAddr {
+    let listener = TcpListener::bind((address, 0)).expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut connection = connection;
+                while connection.read(&mut [0; 65_536]).is_ok_and(|bytes| bytes > 0) {}
+            });
+        }
+    });
+    address
+}
+
 /// Waits until `done` returns true; returns the time that this took.
 ///
 /// # Panics
@@ -114,6 +133,16 @@ impl Place {
         let own: &[&str] = if self.on_module { &["--no-bpf"] } else { &["--name", &self.name] };
         let all = [own, arguments].concat();
         AgentChild::start(&binary(), &self.run_dir(), &all).expect("the agent starts")
+    }
+
+    /// Runs a command of `remuda` that asks this place's agent. Returns whether it succeeds, and
+    /// what it prints.
+    pub fn remuda(&self, arguments: &[&str]) -> (bool, String) {
+        let mut command = Command::new(binary());
+        let out = command.args(arguments).arg("--run-dir").arg(self.run_dir()).output();
+        let out = out.expect("the command runs");
+        let said = [out.stdout, out.stderr].concat();
+        (out.status.success(), String::from_utf8_lossy(&said).into_owned())
     }
 
     /// Writes a file for the test, such as a configuration.

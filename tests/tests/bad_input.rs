@@ -74,6 +74,8 @@ fn names_that_the_kernel_would_cut() {
     for name in ["", "a-name-too-long-x", "with space"] {
         refused(&["agent", "--run-dir", run_dir, "--name", name], &["15 printable characters"]);
     }
+    let rule = ["\"with-dash\"", "letters, digits, _ and . only", "fix: "];
+    refused(&["agent", "--run-dir", run_dir, "--name", "with-dash"], &rule);
     let config = place.file("agent.toml", "[agent]\nnative = 'no-such-cca'");
     let config = config.to_str().expect("a path");
     let parts = [

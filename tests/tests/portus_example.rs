@@ -68,6 +68,8 @@ fn build(folder: &Path, unchanged: &str, changed: &str) -> PathBuf {
     let own = std::env::current_exe().expect("a test knows its own path");
     let target = own.ancestors().nth(3).expect("TARGET/PROFILE/deps/TEST");
     let mut command = cargo();
+    // Nobody debugs it. With the same setting as outside.rs, cargo uses the same libraries.
+    command.env("CARGO_PROFILE_DEV_DEBUG", "0");
     command.args(["build", "--quiet", "--offline", "--target-dir"]).arg(target);
     let status = command.arg("--manifest-path").arg(folder.join("Cargo.toml")).status();
     assert!(status.expect("cargo runs").success(), "cargo build");

@@ -276,6 +276,7 @@ fn generic_cong_avoid() -> Option<PathBuf> {
     let place = root().join("target/peers");
     if !place.join("bin/cubic").exists() {
         let mut cargo = Command::new("cargo");
+        cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
         cargo.args(["install", "--debug", "--features", "bin", "--version", "0.4.0", "--root"]);
         cargo.arg(&place).arg("generic_cong_avoid");
         if !cargo.status().is_ok_and(|status| status.success()) {

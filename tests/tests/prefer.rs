@@ -12,11 +12,11 @@ use nix::sys::socket::{
 use remuda_client::{Preference, prefer_at};
 use remuda_tests::cgroup::Cgroup;
 use remuda_tests::other_user::{UID, as_other_user, enter_new_namespace, of_other_user};
-use remuda_tests::{Place, binary, exclusive, root, skip};
+use remuda_tests::{Place, exclusive, root, sink, skip};
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::io::{ErrorKind, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
@@ -35,21 +35,6 @@ fn door(place: &Place) -> PathBuf {
     let folder = folder.parent().expect("it lies in a folder");
     fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("chmod");
     application_socket(&place.run_dir())
-}
-
-/// A listener on loopback whose connections are read to their ends.
-fn sink() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port of loopback");
-    let address = listener.local_addr().expect("an address");
-    thread::spawn(move || {
-        for connection in listener.incoming().flatten() {
-            thread::spawn(move || {
-                let mut connection = connection;
-                while connection.read(&mut [0; 65_536]).is_ok_and(|bytes| bytes > 0) {}
-            });
-        }
-    });
-    address
 }
 
 /// A socket of the calling user that asks for the agent's algorithm.
@@ -87,17 +72,6 @@ fn wait_for_one(agent: &AgentChild, wants: &str, is: impl Fn(&Row) -> bool) -> R
     panic!("no flow wants {wants}: {:?}", agent.flows());
 }
 
-fn remuda(place: &Place, arguments: &[&str]) -> (bool, String) {
-    let run_dir = place.run_dir();
-    let out = Command::new(binary())
-        .args(arguments)
-        .arg("--run-dir")
-        .arg(run_dir)
-        .output()
-        .expect("the command runs");
-    (out.status.success(), String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned())
-}
-
 #[test]
 fn an_application_says_what_its_own_flow_wants() {
     let _one = exclusive();
@@ -106,14 +80,14 @@ fn an_application_says_what_its_own_flow_wants() {
     }
     let place = Place::new();
     let agent = place.agent(&["--arm", "cubic"]);
-    let (door, to) = (door(&place), sink());
+    let (door, to) = (door(&place), sink(Ipv4Addr::LOCALHOST));
     let stream = as_other_user(|| {
         let early = unconnected(&place.name);
         prefer_at(&door, &early, Preference::DELAY).expect("before it connects");
         connected(early, to)
     });
     let row = wait_for(&agent, &stream, "delay");
-    let (_, shown) = remuda(&place, &["flows"]);
+    let (_, shown) = place.remuda(&["flows"]);
     assert!(shown.contains("wants") && shown.contains("delay"), "{shown}");
     as_other_user(|| {
         let wants = Preference { throughput: 0.7, delay: 1.0 };
@@ -150,7 +124,7 @@ fn another_users_flow_is_not_the_applications() {
     }
     let place = Place::new();
     let agent = place.agent(&["--arm", "cubic"]);
-    let (door, to) = (door(&place), sink());
+    let (door, to) = (door(&place), sink(Ipv4Addr::LOCALHOST));
     let early = unconnected(&place.name);
     let refused = |socket: &OwnedFd| {
         let error = prefer_at(&door, socket, Preference::DELAY).expect_err("it is root's");
@@ -179,7 +153,7 @@ fn the_same_addresses_in_another_namespace_are_another_flow() {
     }
     let place = Place::new();
     let agent = place.agent(&["--arm", "cubic"]);
-    let (door, to) = (door(&place), sink());
+    let (door, to) = (door(&place), sink(Ipv4Addr::LOCALHOST));
     let roots = connected(unconnected(&place.name), to);
     let row = wait_for(&agent, &roots, "default");
     let SocketAddr::V4(from) = roots.local_addr().expect("an address") else {
@@ -220,7 +194,7 @@ fn an_operators_order_comes_before_and_the_configuration_after() {
     let place = Place::new();
     let cgroup = Cgroup::new(&place.name);
     let directory = cgroup.as_ref().map_or(PathBuf::from("/proc"), |it| it.path().to_owned());
-    let to = sink();
+    let to = sink(Ipv4Addr::LOCALHOST);
     let rules = format!(
         "[[prefer]]\nmark = '0x70/0xf0'\nwants = 'throughput'\n\
          [[prefer]]\ncgroup = {directory:?}\nwants = {{ throughput = 0.5, delay = 1 }}\n"
@@ -239,23 +213,23 @@ fn an_operators_order_comes_before_and_the_configuration_after() {
     }
     prefer_at(&door, &marked, Preference { throughput: 1.0, delay: 0.2 }).expect("it is ours");
     wait_for(&agent, &marked, "throughput=1,delay=0.2");
-    let (done, said) = remuda(&place, &["prefer", "delay", "--destination", "127.0.0.0/8"]);
+    let (done, said) = place.remuda(&["prefer", "delay", "--destination", "127.0.0.0/8"]);
     assert!(done && said.starts_with("order 1: delay; it counts for"), "{said}");
     let row = wait_for(&agent, &marked, "delay");
     let to_come = connected(unconnected(&place.name), to);
     wait_for(&agent, &to_come, "delay");
     let number = row.id.to_string();
-    let (done, said) = remuda(&place, &["prefer", "throughput", "--flow", &number, "--json"]);
+    let (done, said) = place.remuda(&["prefer", "throughput", "--flow", &number, "--json"]);
     assert!(done && said.contains("\"order\":2,\"flows\":1"), "{said}");
     wait_for(&agent, &marked, "throughput");
-    let (done, said) = remuda(&place, &["prefer", "--list", "--json"]);
+    let (done, said) = place.remuda(&["prefer", "--list", "--json"]);
     let lines: Vec<&str> = said.lines().collect();
     assert!(done && lines[0].contains(&format!("flow {number}")), "{said}");
     assert!(lines[1].contains("127.0.0.0/8") && lines[2].contains("mark 0x70/0xf0"), "{said}");
-    let (done, said) = remuda(&place, &["prefer", "--clear", "2"]);
+    let (done, said) = place.remuda(&["prefer", "--clear", "2"]);
     assert!(done && said.starts_with("1 orders"), "{said}");
     wait_for(&agent, &marked, "delay");
-    let (done, said) = remuda(&place, &["prefer", "--clear"]);
+    let (done, said) = place.remuda(&["prefer", "--clear"]);
     assert!(done, "{said}");
     wait_for(&agent, &marked, "throughput=1,delay=0.2");
     wait_for(&agent, &to_come, "default");
@@ -264,7 +238,7 @@ fn an_operators_order_comes_before_and_the_configuration_after() {
         (&["prefer", "--clear", "77"], "no order 77"),
         (&["prefer", "delay", "--cgroup", "/etc"], "not a directory of cgroup v2"),
     ] {
-        let (done, said) = remuda(&place, arguments);
+        let (done, said) = place.remuda(arguments);
         assert!(!done && said.contains(part) && said.contains("fix:"), "{said}");
     }
     agent.stop().expect("it ends");
@@ -272,7 +246,7 @@ fn an_operators_order_comes_before_and_the_configuration_after() {
 
 /// Waits for the flow of another user's program, and lets the program end.
 fn program_wants(place: &Place, agent: &AgentChild, command: &mut Command, wants: &str) {
-    let to = sink();
+    let to = sink(Ipv4Addr::LOCALHOST);
     command.args([&to.ip().to_string(), &to.port().to_string(), &place.name]);
     command.env(remuda_client::SOCKET_VARIABLE, door(place));
     let command = of_other_user(command).stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -346,7 +320,7 @@ fn hostile_applications_cost_themselves_alone() {
     }
     let place = Place::new();
     let agent = place.agent(&["--arm", "cubic"]);
-    let (door, to) = (door(&place), sink());
+    let (door, to) = (door(&place), sink(Ipv4Addr::LOCALHOST));
     let mut stream = connected(unconnected(&place.name), to);
     wait_for(&agent, &stream, "default");
     let before = descriptors(&agent);

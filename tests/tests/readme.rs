@@ -115,10 +115,16 @@ fn mistakes(words: &[String], helps: &mut BTreeMap<String, String>) -> Vec<Strin
     if !names(&top, sub) {
         return vec![format!("there is no `remuda {sub}`")];
     }
-    // `remuda train antelope` has flags of its own.
-    let under = words.get(1).filter(|word| sub == "train" && !word.starts_with('-'));
+    // `remuda train antelope` and `remuda rule add` have flags of their own.
+    let has_more = ["train", "rule"].contains(&sub);
+    let is_one = |word: &&String| !word.starts_with('-') && !word.contains('|');
+    let under = words.get(1).filter(|word| has_more && is_one(word));
     let path: Vec<&str> = std::iter::once(sub).chain(under.map(String::as_str)).collect();
     let help = helps.entry(path.join(" ")).or_insert_with(|| help(&path)).clone();
+    // `--weights NAME=FILE` makes an arm of that name.
+    let given = words.iter().zip(words.iter().skip(1)).filter(|(flag, _)| *flag == "--weights");
+    let given = given.filter_map(|(_, value)| value.split_once('=').map(|(name, _)| name));
+    let given: Vec<&str> = given.chain(["all"]).collect();
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate() {
         let flag = word.split('=').next().unwrap_or(word);
@@ -130,7 +136,7 @@ fn mistakes(words: &[String], helps: &mut BTreeMap<String, String>) -> Vec<Strin
         let is_driver =
             ["--policy", "--arm"].contains(&flag) || (sub, flag) == ("programs", "--text");
         if is_driver && !is_placeholder {
-            let kinds = value.split(',').filter(|name| *name != "all").map(catalogue::kind);
+            let kinds = value.split(',').filter(|name| !given.contains(name)).map(catalogue::kind);
             found.extend(kinds.filter_map(|kind| kind.err().map(|error| error.to_string())));
         }
     }

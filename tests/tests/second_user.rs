@@ -3,7 +3,7 @@
 
 use ccp_agent::child::AgentChild;
 use ccp_agent::control::{Answer, Request, ask};
-use ccp_agent::host::Counts;
+use ccp_agent::counts::Counts;
 use ccp_agent::run_dir::{application_socket, author_socket, control_socket, datapath_socket};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{

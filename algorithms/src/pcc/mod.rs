@@ -21,7 +21,7 @@ use crate::path::PathState;
 use crate::recovery::{Recovery, congested, episode_rtt};
 use crate::units::{Bytes, Gain, Packets, Rate, Time};
 use crate::window;
-use monitor::{Interval, Monitor};
+use monitor::{Interval, Monitor, OPEN_MAX};
 use std::time::Duration;
 
 /// The least rate: two segments a round trip (PCC, section 3.2: it starts at `2 MSS / RTT`),
@@ -62,6 +62,11 @@ pub struct Trials<T> {
 impl<T> Trials<T> {
     /// Takes a path over at what it delivers, or starts with its window a round trip.
     pub fn resume(path: &PathState, now: Time) -> Self {
+        Self::with_open_max(OPEN_MAX, path, now)
+    }
+
+    /// The same, for a program that holds another number of boundaries.
+    pub fn with_open_max(open_max: usize, path: &PathState, now: Time) -> Self {
         let path = window::sane(path);
         let delivers = path.delivery_rate().filter(|_| path.rtt_min().is_some());
         let rate = match delivers {
@@ -71,7 +76,7 @@ impl<T> Trials<T> {
         let rate = path.rate.map_or(rate, |in_force| rate.min(in_force));
         let mut trials = Self {
             known: delivers.is_some(),
-            monitor: Monitor::new(rate, now),
+            monitor: Monitor::new(open_max, rate, now),
             rate,
             cwnd: path.cwnd,
             drawn: path.cwnd.0 ^ u64::try_from(now.0.as_nanos()).unwrap_or(u64::MAX),
@@ -104,7 +109,8 @@ impl<T> Trials<T> {
         done
     }
 
-    fn srtt(&self) -> Duration {
+    /// The smoothed round trip, or what stands for it before one is known.
+    pub fn srtt(&self) -> Duration {
         known_rtt(&self.path)
     }
 
@@ -124,10 +130,20 @@ impl<T> Trials<T> {
         self.monitor.can_begin() && now - self.monitor.began() >= length
     }
 
+    /// Whether another interval may begin: a program holds only so many boundaries.
+    pub fn can_begin(&self) -> bool {
+        self.monitor.can_begin()
+    }
+
     /// Sends at `rate` from now on, for `tag`.
     pub fn begin(&mut self, tag: Option<T>, rate: Rate, now: Time) {
         self.rate = self.bound(rate);
         self.monitor.begin(tag, self.rate, now);
+    }
+
+    /// Sends at `rate` from now on, within the interval under way.
+    pub fn follow(&mut self, rate: Rate) {
+        self.rate = self.bound(rate);
     }
 
     /// Nothing of what is under way counts any longer.

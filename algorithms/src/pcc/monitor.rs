@@ -75,8 +75,8 @@ macro_rules! monitor_intervals {
     };
 }
 
-/// Being acknowledged, and two boundaries behind it: as many as a program holds.
-const OPEN_MAX: usize = 3;
+/// Being acknowledged, and two boundaries behind it: as many as the family's program holds.
+pub const OPEN_MAX: usize = 3;
 /// A rate of which less was sent was not tried: the window or the application held it back.
 const SENT_MIN: Gain = Gain(900);
 /// Smaller slopes of the RTTs, in seconds a second, are noise: the value of Vivace's authors' code.
@@ -97,6 +97,7 @@ pub struct Interval<T> {
     acked: (Option<Time>, Option<Time>),
     delivered: Bytes,
     lost: Packets,
+    reports: u32,
     rtts: Rtts,
 }
 
@@ -118,12 +119,16 @@ struct Rtts {
 pub struct Monitor<T> {
     number: u32,
     open: VecDeque<Interval<T>>,
+    open_max: usize,
 }
 
 impl<T> Monitor<T> {
-    /// What is in flight now belongs to no interval.
-    pub fn new(rate: Rate, now: Time) -> Self {
-        Self { number: 0, open: VecDeque::from([Interval::new(None, rate, now)]) }
+    /// What is in flight now belongs to no interval. At most `open_max` intervals are open: one
+    /// more than the boundaries that the program holds.
+    pub fn new(open_max: usize, rate: Rate, now: Time) -> Self {
+        let mut open = VecDeque::with_capacity(open_max);
+        open.push_back(Interval::new(None, rate, now));
+        Self { number: 0, open, open_max }
     }
 
     /// What the program must hold.
@@ -138,7 +143,7 @@ impl<T> Monitor<T> {
 
     /// Whether another may begin.
     pub fn can_begin(&self) -> bool {
-        self.open.len() < OPEN_MAX
+        self.open.len() < self.open_max
     }
 
     /// When the boundary began that has been on its way for longest.
@@ -181,6 +186,7 @@ impl<T> Monitor<T> {
         let front = self.open.front_mut()?;
         front.delivered += m.delivered - after;
         front.lost += m.lost;
+        front.reports = front.reports.saturating_add(1);
         front.spoilt |= m.app_limited || m.timed_out;
         let last_us = m.rtt.map_or(0.0, |rtt| micros(rtt.last));
         if let Some(rtt) = m.rtt {
@@ -213,6 +219,7 @@ impl<T> Interval<T> {
             acked: (None, None),
             delivered: Bytes(0),
             lost: Packets(0),
+            reports: 0,
             rtts: Rtts::default(),
         }
     }
@@ -238,6 +245,21 @@ impl<T> Interval<T> {
         if all > 0.0 { lost / all } else { 0.0 }
     }
 
+    /// How many reports it had, the one of the crossing included.
+    pub fn reports(&self) -> u32 {
+        self.reports
+    }
+
+    /// How many ACKs of it had an RTT sample.
+    pub fn acks(&self) -> f64 {
+        self.rtts.count
+    }
+
+    /// The mean of its RTTs, in seconds; `None` without a sample.
+    pub fn rtt_mean_s(&self) -> Option<f64> {
+        (self.rtts.count > 0.0).then(|| self.rtts.sum_us / self.rtts.count / 1e6)
+    }
+
     /// The slope of its RTTs, in seconds a second.
     pub fn rtt_slope(&self) -> f64 {
         self.rtts.slope()
@@ -245,9 +267,20 @@ impl<T> Interval<T> {
 
     /// [`Self::rtt_slope`], if it is more than noise.
     pub fn rtt_slope_beyond_noise(&self) -> f64 {
+        self.rtt_slope_beyond(1.0, SLOPE_MIN)
+    }
+
+    /// [`Self::rtt_slope`], if it is at least `least` and more than so many standard errors.
+    pub fn rtt_slope_beyond(&self, errors: f64, least: f64) -> f64 {
         let slope = self.rtt_slope();
-        let noise = slope.abs() < SLOPE_MIN || slope.abs() < self.rtts.slope_error();
+        let noise = slope.abs() < least || slope.abs() < errors * self.rtts.slope_error();
         if noise { 0.0 } else { slope }
+    }
+
+    /// How long its ACKs took, in seconds.
+    pub fn acked_for_s(&self) -> f64 {
+        let (Some(first), Some(next)) = self.acked else { return 0.0 };
+        (next - first).as_secs_f64()
     }
 
     /// Standard deviation of its RTTs, in seconds.
@@ -343,7 +376,7 @@ mod tests {
     }
 
     fn begun() -> Monitor<char> {
-        let mut monitor = Monitor::new(RATE, at(0));
+        let mut monitor = Monitor::new(OPEN_MAX, RATE, at(0));
         monitor.begin(Some('a'), RATE, at(100));
         monitor.begin(Some('b'), RATE * Gain(2_000), at(140));
         monitor

@@ -1,4 +1,4 @@
-//! Accepts clients of a unix socket, and serves each in a thread of its own.
+//! Accepts clients of a socket, and serves each in a thread of its own.
 
 use super::closing::close;
 use crate::clock;

@@ -6,5 +6,7 @@ mod request;
 mod serve;
 
 pub use ask::ask;
-pub use request::{Answer, ProgramRow, Request, Status, authored_rows, policy_rows, program_rows};
+pub use request::{
+    Answer, ProgramRow, Request, Status, TestFlow, authored_rows, policy_rows, program_rows,
+};
 pub use serve::serve;

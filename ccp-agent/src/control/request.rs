@@ -3,17 +3,21 @@
 use crate::admission::RefusedRow;
 use crate::author::{AuthorArm, Authors};
 use crate::clock;
+use crate::counts::Counts;
 use crate::flow::Row;
-use crate::host::{Counts, Host, NotLearned, Target};
+use crate::host::{Host, NotLearned, Target};
 use crate::lock::lock;
 use crate::online::{Online, Report, hosted};
 use crate::prefer::{self, Order};
+use crate::rules::{self, Rule, Tested};
 use crate::{Error, catalogue, programs, standing};
 use remuda_algorithms::Slot;
 use remuda_selector::antelope::memory::{self, Network};
 use remuda_selector::antelope::model::Model;
 use remuda_selector::antelope::policy::MODEL;
+use remuda_wire::to_agent::{FlowInfo, Origin};
 use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -42,6 +46,21 @@ pub enum Request {
         /// The number of the order; `None` removes all orders.
         order: Option<u32>,
     },
+    /// Lists the rules in force.
+    Rules {},
+    /// Adds a rule before all others.
+    RuleAdd {
+        rule: Rule,
+    },
+    /// Removes one rule added by `RuleAdd`, or all.
+    RuleRemove {
+        /// The number of the rule; `None` removes all.
+        number: Option<u32>,
+    },
+    /// Finds the rule that wins for such a flow.
+    RuleTest {
+        flow: TestFlow,
+    },
     /// Lists the arms with their programs, and the policies.
     Programs {},
     Status {},
@@ -64,6 +83,39 @@ pub enum Request {
     ModelBack {},
     /// Puts the configured or shipped model back in force.
     ModelBase {},
+}
+
+/// A flow that `RuleTest` makes up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TestFlow {
+    pub remote: SocketAddr,
+    /// A local port, mark, cgroup and so on of 0 means that the flow has none.
+    #[serde(default)]
+    pub local_port: u16,
+    #[serde(default)]
+    pub mark: u32,
+    #[serde(default)]
+    pub cgroup_id: u64,
+    #[serde(default)]
+    pub uid: u32,
+    #[serde(default)]
+    pub netns: u64,
+}
+
+impl From<TestFlow> for FlowInfo {
+    fn from(flow: TestFlow) -> Self {
+        let unspecified = match flow.remote {
+            SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        Self {
+            mark: flow.mark,
+            cgroup_id: flow.cgroup_id,
+            origin: Origin { uid: flow.uid, netns: flow.netns, is_of_host: true },
+            ..Self::between((unspecified, flow.local_port), (flow.remote.ip(), flow.remote.port()))
+        }
+    }
 }
 
 /// One arm and its program, for display.
@@ -120,6 +172,28 @@ pub enum Answer {
         orders: usize,
         /// How many running flows have another preference now.
         flows: usize,
+    },
+    Rules {
+        /// The first one that matches a flow counts.
+        rules: Vec<rules::Row>,
+        /// What drives a flow that no rule matches.
+        default: String,
+    },
+    RuleAdded {
+        number: u32,
+        /// How many running flows get another driver.
+        flows: usize,
+    },
+    RulesRemoved {
+        /// How many rules were removed.
+        rules: usize,
+        /// How many running flows get another driver.
+        flows: usize,
+    },
+    RuleTested {
+        tested: Tested,
+        /// What drives a flow that no rule matches.
+        default: String,
     },
     Programs {
         programs: Vec<ProgramRow>,
@@ -199,6 +273,51 @@ fn keep_default(host: &Mutex<Host>) {
     }
 }
 
+/// Held while rules change and are written, so that the file has the last change.
+static RULES_CHANGE: Mutex<()> = Mutex::new(());
+
+/// Writes the rules that operators have added to the state directory, so that they outlive a
+/// restart.
+fn keep_rules(host: &Mutex<Host>) -> Result<(), Error> {
+    let (folder, added) = {
+        let host = lock(host);
+        (host.setup.config.state_dir(), host.added_rules())
+    };
+    rules::write(&folder, added).map_err(|error| {
+        let what = "the change is in force, but a restart of the agent will undo it";
+        Error::Refused(format!("{what}: {error}\nfix: free some disk space, and change it again"))
+    })
+}
+
+fn remove_rule(host: &Mutex<Host>, number: Option<u32>) -> Result<Answer, Error> {
+    let _one = lock(&RULES_CHANGE);
+    let (rules, flows) = lock(host).remove_rule(number)?;
+    keep_rules(host)?;
+    Ok(Answer::RulesRemoved { rules, flows })
+}
+
+fn add_rule(host: &Mutex<Host>, rule: &Rule) -> Result<Answer, Error> {
+    // Before the lock: one reads a file, the other may load a module of the kernel.
+    rule.check().map_err(Error::Refused)?;
+    let authors = lock(host).setup.authors.clone();
+    catalogue::kind_of(&rule.driver, &authors.names())?;
+    let _one = lock(&RULES_CHANGE);
+    let (number, flows) = lock(host).add_rule(rule.clone())?;
+    keep_rules(host)?;
+    Ok(Answer::RuleAdded { number, flows })
+}
+
+fn status(host: &Host) -> Answer {
+    Answer::Status(Box::new(Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        default: host.setup.config.agent.default.clone(),
+        name: host.setup.config.agent.name.clone(),
+        flows: host.rows().len(),
+        counts: host.counts,
+    }))
+}
+
 pub fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
     Ok(match request {
         Request::Flows {} => {
@@ -225,23 +344,23 @@ pub fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
             let (orders, flows) = lock(host).prefer_no_more(*order)?;
             Answer::PreferredNoMore { orders, flows }
         }
+        Request::Rules {} => {
+            let host = lock(host);
+            Answer::Rules { rules: host.rules(), default: host.setup.config.agent.default.clone() }
+        }
+        Request::RuleAdd { rule } => add_rule(host, rule)?,
+        Request::RuleRemove { number } => remove_rule(host, *number)?,
+        Request::RuleTest { flow } => {
+            let (tested, default) = lock(host).test_rules(&flow.clone().into());
+            Answer::RuleTested { tested, default }
+        }
         Request::Programs {} => {
             let authors = lock(host).setup.authors.clone();
             let mut programs = program_rows()?;
             programs.extend(authored_rows(&authors));
             Answer::Programs { programs, policies: policy_rows() }
         }
-        Request::Status {} => {
-            let host = lock(host);
-            Answer::Status(Box::new(Status {
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                pid: std::process::id(),
-                default: host.setup.config.agent.default.clone(),
-                name: host.setup.config.agent.name.clone(),
-                flows: host.rows().len(),
-                counts: host.counts,
-            }))
-        }
+        Request::Status {} => status(&lock(host)),
         Request::Memory {} => {
             let (memory, not_learned) = {
                 let host = lock(host);

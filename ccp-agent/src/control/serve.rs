@@ -7,18 +7,18 @@
 //! takes the place of the client that the agent has waited for longest.
 
 use super::request::{Answer, CLIENT_TIMEOUT, Request, answer, refused};
-use crate::client::{SocketFile, accept_all, close, refuse_descriptors};
+use crate::client::{Deadline, SocketFile, accept_all, close, refuse_descriptors, send_all};
 use crate::error::on;
 use crate::host::Host;
 use crate::lock::lock;
 use crate::{Error, client, clock, run_dir};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::PollFlags;
 use nix::sys::socket::{MsgFlags, Shutdown, getsockopt, recv, send, shutdown, sockopt};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -155,7 +155,8 @@ fn converse(socket: &OwnedFd, place: &Place, host: &Mutex<Host>) -> io::Result<(
     let mut read = Vec::new();
     loop {
         place.set_waits(true);
-        let (answer, is_last) = match next_line(socket, &mut read, Deadline::new())? {
+        let (answer, is_last) = match next_line(socket, &mut read, Deadline::after(CLIENT_TIMEOUT))?
+        {
             Received::End => return Ok(()),
             Received::Line(line) => {
                 place.set_waits(false);
@@ -168,7 +169,7 @@ fn converse(socket: &OwnedFd, place: &Place, host: &Mutex<Host>) -> io::Result<(
         };
         let text = line_of(&answer);
         place.set_waits(true);
-        send_all(socket, text.as_bytes(), Deadline::new())?;
+        send_all(socket, text.as_bytes(), Deadline::after(CLIENT_TIMEOUT))?;
         if is_last {
             return Ok(());
         }
@@ -183,35 +184,6 @@ enum Received {
     /// The client sends no more, and its last line has no newline.
     Cut,
     End,
-}
-
-/// When the agent hangs up.
-#[derive(Clone, Copy)]
-struct Deadline {
-    at_us: u64,
-}
-
-impl Deadline {
-    fn new() -> Self {
-        let limit_us = u64::try_from(CLIENT_TIMEOUT.as_micros()).unwrap_or(u64::MAX);
-        Self { at_us: clock::monotonic_us().saturating_add(limit_us) }
-    }
-
-    /// Waits until the socket has bytes, or room.
-    fn wait(self, socket: &OwnedFd, what: PollFlags) -> io::Result<()> {
-        loop {
-            let left_us = self.at_us.saturating_sub(clock::monotonic_us());
-            if left_us == 0 {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            let left_ms = u16::try_from(left_us.div_ceil(1_000)).unwrap_or(u16::MAX);
-            match poll(&mut [PollFd::new(socket.as_fd(), what)], left_ms) {
-                Ok(0) | Err(Errno::EINTR) => {}
-                Ok(_) => return Ok(()),
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-    }
 }
 
 /// The next line. `read` holds what has come after the line before.
@@ -237,19 +209,6 @@ fn next_line(socket: &OwnedFd, read: &mut Vec<u8>, deadline: Deadline) -> io::Re
             Err(errno) => return Err(errno.into()),
         }
     }
-}
-
-fn send_all(socket: &OwnedFd, mut bytes: &[u8], deadline: Deadline) -> io::Result<()> {
-    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-    while !bytes.is_empty() {
-        match send(socket.as_raw_fd(), bytes, flags) {
-            Ok(sent) => bytes = &bytes[sent..],
-            Err(Errno::EAGAIN) => deadline.wait(socket, PollFlags::POLLOUT)?,
-            Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -294,7 +253,8 @@ mod tests {
     #[test]
     fn a_request_has_a_deadline_however_slowly_its_bytes_come() {
         let (ours, mut client) = pair();
-        let deadline = Deadline { at_us: clock::monotonic_us() + 200_000 };
+        let limit = Duration::from_millis(200);
+        let (deadline, began_us) = (Deadline::after(limit), clock::monotonic_us());
         let slow = thread::spawn(move || {
             while client.write_all(b"x").is_ok() {
                 thread::sleep(Duration::from_millis(20));
@@ -303,7 +263,7 @@ mod tests {
         let ended = next_line(&ours, &mut Vec::new(), deadline).map(|_| ());
         let error = ended.expect_err("there is no newline");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert!(clock::monotonic_us() - deadline.at_us < 1_000_000);
+        assert!(clock::monotonic_us() - began_us < 1_200_000);
         drop(ours);
         slow.join().expect("it ends");
     }
@@ -311,7 +271,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_not_read_has_a_deadline() {
         let (ours, _client) = pair();
-        let deadline = Deadline { at_us: clock::monotonic_us() + 50_000 };
+        let deadline = Deadline::after(Duration::from_millis(50));
         let sent = send_all(&ours, &vec![0; 16 << 20], deadline);
         assert_eq!(sent.expect_err("no room").kind(), io::ErrorKind::TimedOut);
     }
@@ -322,15 +282,17 @@ mod tests {
         let mut read = Vec::new();
         client.write_all(b"one\ntwo\nthree").expect("it is sent");
         for want in [&b"one\n"[..], b"two\n"] {
-            let line = next_line(&ours, &mut read, Deadline::new()).expect("a line");
+            let line =
+                next_line(&ours, &mut read, Deadline::after(CLIENT_TIMEOUT)).expect("a line");
             assert!(matches!(line, Received::Line(line) if line == want));
         }
         drop(client);
-        let cut = next_line(&ours, &mut read, Deadline::new()).expect("the rest");
+        let cut = next_line(&ours, &mut read, Deadline::after(CLIENT_TIMEOUT)).expect("the rest");
         assert!(matches!(cut, Received::Cut));
         let (ours, mut client) = pair();
         let long = thread::spawn(move || client.write_all(&[b'x'; REQUEST_BYTES_MAX]));
-        let refused = next_line(&ours, &mut Vec::new(), Deadline::new()).expect("too long");
+        let refused =
+            next_line(&ours, &mut Vec::new(), Deadline::after(CLIENT_TIMEOUT)).expect("too long");
         assert!(matches!(refused, Received::TooLong));
         assert!(long.join().expect("it ends").is_ok());
     }

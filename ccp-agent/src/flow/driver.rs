@@ -9,7 +9,7 @@ use crate::{Error, Setup};
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{
     Arm, Decision, Measurement, PathState, Preference, ProgramId, Proposal, Readiness, Registers,
-    Sample, Verdict, native,
+    Sample, Stage, Verdict, native,
 };
 use remuda_selector::ArmRunner;
 
@@ -142,6 +142,11 @@ impl Driver {
     /// See [`Arm::on_wake`].
     pub fn on_wake(&mut self, now: Time) -> Option<Decision> {
         self.running_mut().on_wake(now)
+    }
+
+    /// See [`Arm::stage`].
+    pub fn stage(&mut self) -> Option<Stage> {
+        self.running_mut().stage()
     }
 
     /// See [`remuda_selector::Policy::proposal`].

@@ -3,18 +3,22 @@
 mod driver;
 mod intervention;
 mod jump;
+mod obey;
 mod remembering;
 mod row;
 mod settings;
+mod stages;
 mod switch;
 mod timer;
+mod totals;
 
 use crate::Setup;
 use crate::decode;
 use crate::events::{Event, Recorder};
-use crate::guard::{Fired, Guard};
+use crate::guard::Guard;
 use crate::prefer::{By, Wants, Wish};
 use crate::programs::Installed;
+use crate::rules::Ruled;
 use intervention::Intervention;
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{
@@ -24,18 +28,17 @@ use remuda_algorithms::{
 use remuda_selector::antelope::memory::Remote;
 use remuda_wire::to_agent::{FlowInfo, Origin, Signals, State};
 use remuda_wire::{Order, Report};
-use settings::Settings;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use totals::Totals;
 
 pub use driver::Driver;
 pub use intervention::Guarded;
 pub use row::Row;
 pub use timer::WAKE_INTERVAL_US_MIN;
+pub use totals::ArmTotals;
 
-/// At most one clamp is recorded per flow in this time.
-const CLAMP_RECORD_INTERVAL: Duration = Duration::from_secs(1);
 /// libccp's word for an unknown threshold; and of a report that was never.
 const NONE: u32 = 0;
 /// The round trip of a flow that has not measured one, and the least that counts, for how often it
@@ -45,16 +48,6 @@ const REPORT_NEED_RTT_MIN: Duration = Duration::from_micros(10);
 
 /// Takes what flows want of their datapath, at once.
 pub type Orders<'a> = dyn FnMut(&Order<'_>) + 'a;
-
-/// What happened, for `remuda flows` and the event of the end.
-#[derive(Clone, Copy, Debug, Default)]
-struct Totals {
-    reports: u64,
-    switches: u64,
-    /// Payload acknowledged, in bytes.
-    acked_bytes: u64,
-    lost_pkts: u64,
-}
 
 /// What is known of a flow when it starts, or is taken over.
 #[derive(Clone, Debug)]
@@ -116,6 +109,12 @@ pub struct Flow {
     preferred_by: By,
     /// What its application has said.
     wish: Option<Wish>,
+    /// The rule that counts for it.
+    ruled: Option<Ruled>,
+    /// Another rule, or no rule, counted for the flow earlier.
+    rule_changed: bool,
+    /// An operator has given it what drives it, so no rule does.
+    is_pinned: bool,
     /// It was restored, and must be told everything again.
     restored: bool,
     /// Its datapath did not let it run what it was told to.
@@ -152,6 +151,7 @@ pub struct Flow {
     remembering: remembering::Remembering,
     jump: jump::Jump,
     timer: timer::Timer,
+    stages: stages::Stages,
 }
 
 /// What a flow needs of its surroundings for one step.
@@ -208,6 +208,9 @@ impl Flow {
             wants: Wants::DEFAULT,
             preferred_by: By::Default,
             wish: None,
+            ruled: None,
+            rule_changed: false,
+            is_pinned: false,
             restored: false,
             refused: false,
             is_sampled: false,
@@ -233,6 +236,7 @@ impl Flow {
             remembering: remembering::Remembering::default(),
             jump: jump::Jump::of(cwnd, mss),
             timer: timer::Timer::default(),
+            stages: stages::Stages::new(at_us),
         }
     }
 
@@ -263,6 +267,18 @@ impl Flow {
     /// How many reports it has taken in.
     pub fn reports(&self) -> u64 {
         self.totals.reports
+    }
+
+    /// What its last report adds to the totals of its arm.
+    pub fn last_report(&self) -> ArmTotals {
+        let (rtt_us, rtts) = self.last.rtt.map_or((0, 0), |rtt| (rtt.sum_us, rtt.count));
+        let Measurement { acked, lost, .. } = self.last;
+        ArmTotals { reports: 1, acked_bytes: acked.0, lost_pkts: lost.0, rtt_us, rtts }
+    }
+
+    /// Whether it runs its datapath's own control.
+    pub fn fell_back(&self) -> bool {
+        self.fell_back
     }
 
     /// Whether a policy of it has had something to sample.
@@ -298,6 +314,38 @@ impl Flow {
     pub fn prefer_from_start(&mut self, wants: Wants, by: By) {
         (self.wants, self.preferred_by) = (wants, by);
         self.path.wants = wants.preference();
+    }
+
+    /// The rule that counts for it before it starts, and why it has its driver.
+    pub fn rule_from_start(&mut self, ruled: Option<Ruled>, why: Why) {
+        (self.ruled, self.why) = (ruled, why);
+    }
+
+    /// The rule that counts for it.
+    pub fn ruled(&self) -> Option<&Ruled> {
+        self.ruled.as_ref()
+    }
+
+    /// Another rule counts for it from now on, or none.
+    pub fn set_ruled(&mut self, ruled: Option<Ruled>) {
+        (self.ruled, self.rule_changed) = (ruled, true);
+    }
+
+    /// What drives it, or will from its next poke on.
+    pub fn next_driver(&self) -> &str {
+        self.wanted.as_ref().map_or(&self.driver, |(wanted, _)| wanted)
+    }
+
+    /// An operator has given the flow its driver, so no rule counts for the flow any more.
+    pub fn pin(&mut self) {
+        self.is_pinned = true;
+        if self.ruled.is_some() {
+            self.set_ruled(None);
+        }
+    }
+
+    pub fn is_pinned(&self) -> bool {
+        self.is_pinned
     }
 
     /// What is wanted of it, before it starts, where no rule says so by name.
@@ -382,6 +430,8 @@ impl Flow {
             mark: self.info.mark,
             cgroup_id: self.info.cgroup_id,
             uid: self.info.origin.uid,
+            rule: self.ruled.as_ref().map(|ruled| ruled.name.to_string()),
+            group: self.ruled.as_ref().map(|ruled| ruled.group),
         };
         recorder.record(Some(self.id), &created);
         if self.wants != Wants::DEFAULT {
@@ -425,6 +475,13 @@ impl Flow {
         self.totals.reports += 1;
         self.totals.acked_bytes += m.acked.0;
         self.totals.lost_pkts += m.lost.0;
+        if let Some(rtt) = m.rtt {
+            self.totals.rtt_us = self.totals.rtt_us.saturating_add(rtt.sum_us);
+            self.totals.rtts = self.totals.rtts.saturating_add(rtt.count);
+        }
+        if m.acked > Bytes(0) {
+            self.totals.acked_at = now;
+        }
         if let Some(signals) = self.signals.filter(|s| s.mss_bytes > 0) {
             self.path.mss = Bytes(signals.mss_bytes.into());
         }
@@ -445,6 +502,7 @@ impl Flow {
             self.last_signals = self.signals.take();
             return;
         }
+        self.record_stages(ctx);
         let decision = self.consider_switches(m, decision, now, ctx);
         if let Some(sample) = self.controller.sample() {
             self.is_sampled = true;
@@ -519,98 +577,28 @@ impl Flow {
         self.restored
     }
 
-    /// Guards a decision and sends what is new of it.
-    fn obey(&mut self, decision: Decision, now: Time, ctx: &mut Context<'_>) {
-        let native = self.controller.native();
-        let reporting = (ctx.report_us, self.controller.reports_per_round());
-        if native.is_some() && native == self.native && self.program.is_some() {
-            self.decision = decision; // it is the kernel's
-            self.guard.follow(decision.cwnd, now);
-            if self.reporting != reporting {
-                self.reporting = reporting;
-                let mut settings = Settings::default();
-                self.add_reporting(&mut settings);
-                self.send(&settings, ctx);
-            }
-            return;
-        }
-        let (decision, rules) = self.guard.pass(decision, &self.path, now, &ctx.setup.config.guard);
-        if !rules.is_empty() {
-            self.record_clamps(rules, decision, now, ctx);
-        }
-        self.decision = decision;
-        self.path.rate = decision.rate;
-        let enforced = self.path.enforceable(self.paced_jump(decision));
-        let (cwnd, rate) = decode::registers(enforced);
-        self.next_registers.clear();
-        self.controller.registers(&mut self.next_registers);
-        let program = self.controller.program();
-        let is_new = self.program != Some(program) || self.native != native;
-        if is_new {
-            self.program = Some(program);
-            self.native = native;
-            self.delivered_pkts = None; // what was before it starts is none of its reports'
-            self.running = ctx.setup.program(program);
-        }
-        let is_rate_new = is_new || self.reporting != reporting;
-        let are_own_new = is_rate_new || self.registers != self.next_registers;
-        let is_in_force = self.sent == Some((cwnd, rate)) && self.in_force(cwnd);
-        let steers_itself = self.controller.steers_itself();
-        let news = (steers_itself && !is_new).then(|| self.news(cwnd, rate));
-        self.sent = Some((cwnd, rate));
-        self.reporting = reporting;
-        std::mem::swap(&mut self.registers, &mut self.next_registers);
-        if let Some(settings) = news {
-            if !settings.is_empty() {
-                self.send(&settings, ctx);
-            }
-        } else if are_own_new || !is_in_force {
-            let mut settings = self.window_and_rate(cwnd, rate);
-            if are_own_new {
-                self.add_own(&mut settings);
-            }
-            if is_rate_new {
-                self.add_reporting(&mut settings);
-            }
-            if is_new {
-                self.run(&settings, ctx);
-            } else {
-                self.send(&settings, ctx);
-            }
-        }
-        self.path.cwnd = enforced.cwnd;
-    }
-
-    /// Whether the datapath already had this window: it changes it by itself after a timeout.
-    fn in_force(&self, cwnd: u32) -> bool {
-        let mss = self.path.mss.0.max(1);
-        u64::from(cwnd) / mss == self.last.cwnd.0 / mss
-    }
-
-    fn record_clamps(
-        &mut self,
-        rules: Fired,
-        decision: Decision,
-        now: Time,
-        ctx: &mut Context<'_>,
-    ) {
-        let due = self.clamp_recorded.is_none_or(|at| now - at >= CLAMP_RECORD_INTERVAL);
-        if !due {
-            return;
-        }
-        self.clamp_recorded = Some(now);
-        let clamped = Event::Clamped {
-            rules: rules.iter().collect(),
-            cwnd_bytes: decision.cwnd.0,
-            rate_bytes_per_sec: decision.rate.map(|rate| rate.bytes_per_sec()),
-        };
-        ctx.recorder.record(Some(self.id), &clamped);
-    }
-
     /// The event of its end.
     pub fn end(&self, recorder: &mut dyn Recorder) {
-        let Totals { reports, switches, acked_bytes, lost_pkts } = self.totals;
-        let closed = Event::Closed { reports, switches, acked_bytes, lost_pkts };
+        let Totals { reports, switches, acked_bytes, lost_pkts, rtt_us, rtts, acked_at } =
+            self.totals;
+        let closed = Event::Closed {
+            reports,
+            switches,
+            acked_bytes,
+            lost_pkts,
+            arm: self.arm().to_owned(),
+            controller: self.driver.clone(),
+            local: socket_name(self.info.local).to_string(),
+            remote: socket_name(self.info.remote).to_string(),
+            duration_ms: acked_at.0.as_secs_f64() * 1e3,
+            rtt_ms: (rtts > 0).then(|| rtt_us as f64 / rtts as f64 / 1e3),
+            mss_bytes: self.path.mss.0,
+            rule: self.ruled.as_ref().map(|ruled| ruled.name.to_string()),
+            rule_use: self.ruled.as_ref().map(|ruled| ruled.used.to_string()),
+            rule_on: self.ruled.as_ref().map(|ruled| ruled.on.to_string()),
+            group: self.ruled.as_ref().map(|ruled| ruled.group),
+            rule_changed: self.rule_changed,
+        };
         recorder.record(Some(self.id), &closed);
     }
 }

@@ -112,7 +112,7 @@ pub(super) mod tests {
     use super::*;
     use crate::Setup;
     use crate::flow::{Context, Driver, Start};
-    use remuda_algorithms::{Measurement, PathState, Proposal, Verdict};
+    use remuda_algorithms::{Loaded, Measurement, PathState, Proposal, Verdict};
     use remuda_selector::antelope::memory::{MemoryConfig, WhyNot};
     use remuda_selector::{ArmRunner, Policy};
     use remuda_wire::to_agent::{FlowInfo, Signals, State};
@@ -194,7 +194,7 @@ pub(super) mod tests {
                 is_believed: true,
                 at_us: 0,
             };
-            let driver = Driver::Policy(Box::new(ArmRunner::new(policy)));
+            let driver = Driver::Policy(Box::new(ArmRunner::new(policy, &Loaded::default())));
             let mut flow = Flow::new(start, "opinionated".to_owned(), driver);
             let mut notes = Notes::default();
             flow.look_up_destination(&mut memory, 0);

@@ -2,6 +2,7 @@
 
 use super::{Flow, Guarded, socket_name};
 use crate::prefer::Wants;
+use crate::rules::Group;
 use remuda_algorithms::Measurement;
 use remuda_algorithms::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,12 @@ pub struct Row {
     pub driver: String,
     /// The arm that has it.
     pub arm: String,
+    /// The name of the rule that counts for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Whether it gets that rule's driver, or is in its control group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
     pub program: String,
     pub cwnd_pkts: u64,
     /// Pacing rate, in Mbit/s; `None` if the datapath derives it from the window.
@@ -84,6 +91,8 @@ impl Flow {
             netns: self.info.origin.netns,
             driver: self.driver.clone(),
             arm: self.arm().to_owned(),
+            rule: self.ruled.as_ref().map(|ruled| ruled.name.to_string()),
+            group: self.ruled.as_ref().map(|ruled| ruled.group),
             program: self.program.map(|program| program.0.to_owned()).unwrap_or_default(),
             cwnd_pkts: cwnd.to_packets(self.path.mss).0,
             rate_mbit_per_sec: self.decision.rate.map(mbit_per_sec),

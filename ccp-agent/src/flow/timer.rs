@@ -61,7 +61,9 @@ impl Flow {
         self.at_us = ctx.now_us;
         self.timer.woken_us = Some(ctx.now_us);
         let now = self.now();
-        if let Some(decision) = self.controller.on_wake(now) {
+        let decision = self.controller.on_wake(now);
+        self.record_stages(ctx);
+        if let Some(decision) = decision {
             self.obey(decision, now, ctx);
         }
     }

@@ -8,6 +8,7 @@ pub mod companions;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod wakes;
 
 use crate::Setup;
@@ -22,6 +23,7 @@ use remuda_wire::Report;
 use remuda_wire::to_agent::State;
 use spread::Spread;
 use std::collections::HashMap;
+pub use totals::Totals;
 use wakes::Wakes;
 
 /// What a step of a flow needs of the engine's host.
@@ -45,6 +47,7 @@ pub struct Flows {
     flows: HashMap<u32, Flow>,
     memory: Memory,
     companions: Companions,
+    totals: Totals,
     spread: Spread,
     wakes: Wakes,
 }
@@ -62,6 +65,7 @@ impl Flows {
             flows: HashMap::new(),
             memory: Memory::new(&config.memory),
             companions: Companions::default(),
+            totals: Totals::default(),
             spread: Spread::default(),
             wakes: Wakes::default(),
         }
@@ -70,6 +74,11 @@ impl Flows {
     /// What is remembered of the destinations of flows.
     pub fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// What the flows of each arm have done.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
     }
 
     pub fn memory_mut(&mut self) -> &mut Memory {
@@ -118,8 +127,10 @@ impl Flows {
         let companions = self.companions.beside(flow.remote(), flow.driver(), id, now_us);
         let report_us = self.spread.interval_us(flow, &step.setup.config, now_us);
         let mut ctx = context(step, report_us);
+        let arm = flow.arm();
         let taken = flow.on_report(report, companions, &mut ctx);
         if taken {
+            self.totals.add(arm, &flow.last_report());
             flow.jump_in_time(&mut self.memory, seconds(now_us), &mut ctx);
             flow.leave_in_time(&mut self.memory, seconds(now_us), ctx.recorder);
             self.wakes.follow(flow);

@@ -25,8 +25,8 @@ impl Host {
         Ok((gone, self.prefer_anew()))
     }
 
-    /// Replaces the rules of the configuration. Returns how many flows have another preference now.
-    pub fn obey_rules(&mut self, rules: &Rules) -> usize {
+    /// Replaces the preferences of the configuration. Returns how many flows have another one now.
+    pub fn obey_preferences(&mut self, rules: &Rules) -> usize {
         self.preferences.obey_rules(rules);
         self.prefer_anew()
     }
@@ -68,60 +68,20 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Config;
-    use crate::datapath::{Agent, Key, Obey, Peer};
-    use crate::events::{Event, Recorder};
-    use crate::lock::lock;
-    use crate::prefer::{Parts, Rule};
-    use remuda_wire::Event as Said;
-    use remuda_wire::to_agent::{Create, FlowInfo};
-    use std::sync::{Arc, Mutex};
+    use crate::events::Event;
+    use crate::host::rig::{Notes, flow, key, rig};
+    use crate::prefer::Rule;
+    use crate::select::Parts;
 
-    #[derive(Clone, Default)]
-    struct Notes(Arc<Mutex<Vec<String>>>);
-
-    impl Recorder for Notes {
-        fn record(&mut self, flow: Option<u32>, event: &Event) {
-            if let (Some(flow), Event::Preferred { from, to, by }) = (flow, event) {
-                lock(&self.0).push(format!("{flow}: {from} -> {to} by {by}"));
+    /// The changes of preferences since the last call.
+    fn taken(notes: &Notes) -> Vec<String> {
+        let text = |(flow, event): (Option<u32>, Event)| match (flow, event) {
+            (Some(flow), Event::Preferred { from, to, by }) => {
+                Some(format!("{flow}: {from} -> {to} by {by}"))
             }
-        }
-    }
-
-    impl Notes {
-        fn take(&self) -> Vec<String> {
-            std::mem::take(&mut lock(&self.0))
-        }
-    }
-
-    struct Nowhere;
-
-    impl Obey for Nowhere {
-        fn order(&mut self, _peer: &Peer, _order: &remuda_wire::Order<'_>) -> Result<(), String> {
-            Ok(())
-        }
-    }
-
-    fn rig(config: &str) -> (Host, Notes) {
-        let notes = Notes::default();
-        let config = Config::parse(config, "-").expect("it parses");
-        (Host::new(config, Box::new(notes.clone())), notes)
-    }
-
-    fn key(sid: u32) -> Key {
-        (Peer::Bpf, sid)
-    }
-
-    /// Starts a flow on this port and with this cookie. Returns its number.
-    fn flow(host: &mut Host, sid: u32, port: u16, cookie: u64) -> u32 {
-        let info = FlowInfo {
-            cookie,
-            ..FlowInfo::between(([127, 0, 0, 1].into(), port), ([10, 0, 0, 1].into(), 80))
+            _ => None,
         };
-        let create = Create { init_cwnd_bytes: 14_480, mss_bytes: 1_448, ..Create::default() };
-        let created = Said::Created { sid, create: &create, info: Some(&info) };
-        host.event(&mut Nowhere, &Peer::Bpf, created);
-        host.rows().last().expect("it is there").id
+        notes.take().into_iter().filter_map(text).collect()
     }
 
     fn wants(host: &Host) -> Vec<String> {
@@ -143,7 +103,7 @@ mod tests {
         flow(&mut host, 1, 443, 0);
         flow(&mut host, 2, 80, 0);
         assert_eq!(wants(&host), ["delay", "default"]);
-        assert_eq!(notes.take(), ["1: default -> delay by the configuration, rule 1"]);
+        assert_eq!(taken(&notes), ["1: default -> delay by the configuration, rule 1"]);
     }
 
     #[test]
@@ -159,7 +119,7 @@ mod tests {
         assert_eq!(wants(&host), ["throughput", "delay", "throughput"]);
         assert_eq!(host.prefer_no_more(None).expect("all"), (2, 3));
         assert_eq!(wants(&host), ["delay", "default", "default"]);
-        let notes = notes.take();
+        let notes = taken(&notes);
         assert_eq!(notes[1], "1: delay -> throughput by an operator, order 1");
         assert!(notes.contains(&"2: delay -> default by nobody".to_owned()), "{notes:?}");
         assert_eq!(notes.len(), 7);
@@ -179,7 +139,7 @@ mod tests {
         flow(&mut host, 3, 80, 0);
         assert_eq!(wants(&host), ["default", "delay", "throughput"]);
         assert_eq!(
-            notes.take(),
+            taken(&notes),
             [
                 "2: default -> delay by its application, user 7",
                 "3: default -> throughput by its application, user 7"
@@ -198,7 +158,7 @@ mod tests {
         let by_key = SocketId { cookie: 99, key: Some(key(2)) };
         assert_eq!(host.application_wants(by_key.clone(), wish("throughput")), Some(second));
         assert_eq!(wants(&host), ["delay", "throughput"]);
-        assert_eq!(notes.take().len(), 2, "said again, it is no event");
+        assert_eq!(taken(&notes).len(), 2, "said again, it is no event");
         host.close(&key(2));
         flow(&mut host, 3, 80, 0);
         assert_eq!(wants(&host), ["delay", "default"], "a flow's end is the wish's");

@@ -25,13 +25,13 @@ mod store;
 mod tests;
 
 pub use config::OnlineConfig;
-pub use paired::Interval;
 pub use report::{DriftRow, ModelRow, Report, ShadowRow};
 pub use scores::{ArmScore, Score};
 
 use crate::config::Config;
 use crate::error::on;
 use crate::events::Event;
+use crate::interval::Interval;
 use crate::setup::antelope_text;
 use crate::{Error, clock, run_dir};
 use drift::{Drift, Drifted};

@@ -5,7 +5,7 @@
 //! when the number of flows has doubled: out of a hundred looks at 95 %, some would show a
 //! difference that does not exist.
 
-use serde::{Deserialize, Serialize};
+use crate::interval::Interval;
 use std::collections::BTreeMap;
 
 /// The 97.5 % point of Student's t, for 1 to 30 degrees of freedom.
@@ -20,15 +20,6 @@ const T: [f64; 30] = [
 fn t(freedom: usize) -> f64 {
     let beyond = || 1.96 + 2.45 / freedom as f64;
     T.get(freedom.saturating_sub(1)).copied().unwrap_or_else(beyond)
-}
-
-/// A mean with its 95 % confidence interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
-    pub mean: f64,
-    /// The lower end of the interval.
-    pub least: f64,
-    pub most: f64,
 }
 
 /// Sum and number of differences of each flow. Comparison ends after a set number of flows, which
@@ -50,7 +41,7 @@ impl Paired {
         self.flows.len()
     }
 
-    /// The mean over flows; `None` for fewer than two flows.
+    /// The mean over flows with its interval of 95 %; `None` for fewer than two flows.
     pub fn interval(&self) -> Option<Interval> {
         let count = self.flows.len();
         if count < 2 {

@@ -1,10 +1,10 @@
 //! The output of `remuda model`.
 
 use super::Online;
-use super::paired::Interval;
 use super::scores::Score;
 use super::shadow::Shadow;
 use crate::clock;
+use crate::interval::Interval;
 use remuda_selector::antelope::model::Model;
 use serde::{Deserialize, Serialize};
 

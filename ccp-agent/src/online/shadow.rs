@@ -1,8 +1,9 @@
 //! A model whose predictions are compared with those of the model in force, but not used.
 
-use super::paired::{Interval, Paired};
+use super::paired::Paired;
 use super::scores::{Miss, Scores};
 use super::spans::{Outcome, is_after};
+use crate::interval::Interval;
 use remuda_selector::antelope::model::Model;
 use std::sync::Arc;
 

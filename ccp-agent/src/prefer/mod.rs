@@ -5,25 +5,18 @@
 //! applications), the rules of the configuration (`[[prefer]]`, in their order), and the default,
 //! in which both weights are 1.
 
-mod cgroup;
 mod rules;
-mod selector;
 mod wishes;
 
-pub use cgroup::Cgroup;
 pub use remuda_algorithms::wants::Wants;
-pub use rules::{Parts, RULES_MAX, Rule, Rules};
-pub use selector::{Mark, Ports, Selector};
+pub use rules::{RULES_MAX, Rule, Rules};
 pub use wishes::{SocketId, Wish, Wishes};
 
 use crate::Error;
+use crate::select::{Live, Seen};
 use remuda_wire::to_agent::FlowInfo;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
 use std::fmt;
-
-/// The most cgroup ids stored as seen; beyond it the list is cleared.
-const CGROUPS_SEEN_MAX: usize = 4_096;
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -76,26 +69,16 @@ pub struct Row {
     pub wants: Wants,
 }
 
-/// A rule, and the id that its cgroup had when last read.
+/// The flows of a rule, and what they prefer.
 #[derive(Debug)]
 struct ActiveRule {
-    rule: Rule,
-    cgroup_id: Option<u64>,
+    on: Live,
+    wants: Wants,
 }
 
 impl ActiveRule {
-    fn new(rule: Rule) -> Self {
-        let mut active = Self { rule, cgroup_id: None };
-        active.read_cgroup();
-        active
-    }
-
-    fn read_cgroup(&mut self) {
-        self.cgroup_id = self.rule.on.cgroup.as_ref().and_then(Cgroup::id);
-    }
-
-    fn matches(&self, info: &FlowInfo) -> bool {
-        self.rule.on.matches(info, self.cgroup_id)
+    fn new(Rule { on, wants }: Rule) -> Self {
+        Self { on: Live::new(on), wants }
     }
 }
 
@@ -114,9 +97,7 @@ pub struct Preferences {
     /// What applications have set for sockets that are not flows yet.
     pub wishes: Wishes,
     next_number: u32,
-    /// Ids of the cgroups of all flows since directories were last read. The kernel never uses an
-    /// id twice, so only a flow with a new id can be in a new directory.
-    cgroups_seen: HashSet<u64>,
+    cgroups_seen: Seen,
 }
 
 impl Preferences {
@@ -126,7 +107,7 @@ impl Preferences {
             rules: rules.as_slice().iter().cloned().map(ActiveRule::new).collect(),
             wishes: Wishes::default(),
             next_number: 1,
-            cgroups_seen: HashSet::new(),
+            cgroups_seen: Seen::default(),
         }
     }
 
@@ -141,32 +122,30 @@ impl Preferences {
         let order = self.orders.iter().find_map(|(number, active)| {
             let wants = match active {
                 ActiveOrder::Flow(flow, wants) => (*flow == id).then_some(*wants),
-                ActiveOrder::Rule(rule) => rule.matches(info).then_some(rule.rule.wants),
+                ActiveOrder::Rule(rule) => rule.on.matches(info).then_some(rule.wants),
             };
             wants.map(|wants| (wants, By::Order(*number)))
         });
         let application = || wish.map(|wish| (wish.wants, By::Application(wish.uid)));
         let rule = || {
             let mut rules = (1..).zip(&self.rules);
-            let found = rules.find(|(_, rule)| rule.matches(info));
-            found.map(|(number, rule)| (rule.rule.wants, By::Rule(number)))
+            let found = rules.find(|(_, rule)| rule.on.matches(info));
+            found.map(|(number, rule)| (rule.wants, By::Rule(number)))
         };
         order.or_else(application).or_else(rule).unwrap_or((Wants::DEFAULT, By::Default))
     }
 
     /// Reads the directories of all rules again if the flow's cgroup is a new one.
     fn see_cgroup(&mut self, cgroup_id: u64) {
-        if self.cgroups_seen.len() >= CGROUPS_SEEN_MAX {
-            self.cgroups_seen.clear();
-        }
-        if !self.cgroups_seen.insert(cgroup_id) {
+        if !self.cgroups_seen.is_new(cgroup_id) {
             return;
         }
-        self.rules.iter_mut().for_each(ActiveRule::read_cgroup);
-        for (_, active) in &mut self.orders {
-            if let ActiveOrder::Rule(rule) = active {
-                rule.read_cgroup();
-            }
+        let orders = self.orders.iter_mut().filter_map(|(_, active)| match active {
+            ActiveOrder::Rule(rule) => Some(rule),
+            ActiveOrder::Flow(..) => None,
+        });
+        for rule in self.rules.iter_mut().chain(orders) {
+            rule.on.read_cgroup();
         }
     }
 
@@ -179,7 +158,7 @@ impl Preferences {
         };
         self.orders.retain(|(_, old)| match (old, &active) {
             (ActiveOrder::Flow(a, _), ActiveOrder::Flow(b, _)) => a != b,
-            (ActiveOrder::Rule(a), ActiveOrder::Rule(b)) => a.rule.on != b.rule.on,
+            (ActiveOrder::Rule(a), ActiveOrder::Rule(b)) => a.on.selector() != b.on.selector(),
             _ => true,
         });
         let rules =
@@ -228,7 +207,7 @@ impl Preferences {
 }
 
 fn row(order: Option<u32>, rule: &ActiveRule) -> Row {
-    Row { order, on: rule.rule.on.to_string(), wants: rule.rule.wants }
+    Row { order, on: rule.on.selector().to_string(), wants: rule.wants }
 }
 
 #[cfg(test)]

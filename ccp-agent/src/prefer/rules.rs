@@ -1,10 +1,11 @@
 //! Rules: the preference of all flows that a selector matches. They come from `[[prefer]]` in the
 //! configuration and from `remuda prefer`.
 
-use super::cgroup::Cgroup;
-use super::selector::{Mark, Ports, Selector, destination};
+use crate::select::{KEYS, Keys, Parts, Selector};
 use remuda_algorithms::wants::Wants;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// More rules than this are refused.
 pub const RULES_MAX: usize = 256;
@@ -22,27 +23,15 @@ pub struct Rule {
 #[serde(try_from = "Vec<Written>", into = "Vec<Written>")]
 pub struct Rules(Vec<Rule>);
 
-/// A port range, mark or cgroup, written as a number or as text.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(untagged, expecting = "a number, or text such as \"8000-8099\"")]
-enum Value {
-    Number(i64),
-    Text(String),
-}
-
 /// A rule as TOML and JSON have it.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 struct Written {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    local_port: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    cgroup: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    mark: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    destination: Option<String>,
+    #[serde(flatten)]
+    on: Keys,
     wants: Wanted,
+    /// Unknown keys, for the error.
+    #[serde(flatten, skip_serializing)]
+    others: BTreeMap<String, IgnoredAny>,
 }
 
 /// The unchecked preference of a rule. It is checked later, so that the error can name the rule.
@@ -56,93 +45,34 @@ impl Default for Wanted {
     }
 }
 
-impl Value {
-    fn text(&self) -> String {
-        match self {
-            Self::Number(number) => number.to_string(),
-            Self::Text(text) => text.clone(),
-        }
-    }
-
-    /// Stores the text as a number if it is one.
-    fn of(text: String) -> Self {
-        text.parse().map_or(Self::Text(text), Self::Number)
-    }
-}
-
-/// Parses one part of a rule; an error names key and value.
-fn part<T, E: std::fmt::Display>(
-    key: &str,
-    value: Option<String>,
-    parse: impl Fn(&str) -> Result<T, E>,
-) -> Result<Option<T>, String> {
-    let parsed =
-        |text: String| parse(&text).map(Some).map_err(|rule| format!("{key} = {text:?}: {rule}"));
-    value.map_or(Ok(None), parsed)
-}
-
 impl Rule {
-    /// Parses the parts given on a command line; `None` means not given.
+    /// Parses the parts given on a command line.
     pub fn parse(parts: &Parts, wants: Wants) -> Result<Self, String> {
-        let Parts { local_port, cgroup, mark, destination: to } = parts.clone();
-        let on = Selector {
-            local_port: part("local_port", local_port, Ports::parse)?,
-            cgroup: part("cgroup", cgroup, Cgroup::parse)?,
-            mark: part("mark", mark, Mark::parse)?,
-            destination: part("destination", to, destination)?,
-        };
-        if on.is_empty() {
-            return Err("it selects no flows\nfix: give local_port, cgroup, mark or destination; \
-                        destination = \"0.0.0.0/0\" selects all of IPv4, \"::/0\" of IPv6"
-                .to_owned());
-        }
-        Ok(Self { on, wants })
+        parts.parse().map(|on| Self { on, wants })
     }
 
     /// Checks that the cgroup, if the rule names one, exists.
     pub fn check(&self) -> Result<(), String> {
-        let Some(cgroup) = &self.on.cgroup else { return Ok(()) };
-        cgroup.check().map_err(|why| format!("cgroup = \"{cgroup}\": {why}"))
+        self.on.check()
     }
-}
-
-/// The parts of a selector as text.
-#[derive(Clone, Debug, Default)]
-pub struct Parts {
-    /// See [`Ports::parse`].
-    pub local_port: Option<String>,
-    /// See [`Cgroup::parse`].
-    pub cgroup: Option<String>,
-    /// See [`Mark::parse`].
-    pub mark: Option<String>,
-    /// An address or a prefix.
-    pub destination: Option<String>,
 }
 
 impl TryFrom<Written> for Rule {
     type Error = String;
 
     fn try_from(written: Written) -> Result<Self, String> {
-        let text = |value: Option<Value>| value.map(|value| value.text());
-        let parts = Parts {
-            local_port: text(written.local_port),
-            cgroup: text(written.cgroup),
-            mark: text(written.mark),
-            destination: written.destination,
-        };
-        Self::parse(&parts, written.wants.0.try_into()?)
+        if let Some(key) = written.others.keys().next() {
+            let known = KEYS.join(", ");
+            return Err(format!("{key}: there is no such key; the keys are: {known}, wants"));
+        }
+        let wants = written.wants.0.try_into()?;
+        Ok(Self { on: written.on.try_into()?, wants })
     }
 }
 
 impl From<Rule> for Written {
     fn from(Rule { on, wants }: Rule) -> Self {
-        Self {
-            local_port: on.local_port.map(|it| Value::of(it.to_string())),
-            cgroup: on.cgroup.map(|it| Value::of(it.to_string())),
-            mark: on.mark.map(|it| Value::of(it.to_string())),
-            destination: on.destination.map(|it| it.to_string()),
-            wants: Wanted(wants.into()),
-        }
+        Self { on: on.into(), wants: Wanted(wants.into()), others: BTreeMap::new() }
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::select::{Cgroup, Parts, Selector};
 use proptest::prelude::*;
 
 fn flow(port: u16, cgroup_id: u64) -> FlowInfo {

@@ -3,8 +3,10 @@
 use super::live;
 use crate::Failure;
 use crate::author::AuthorArgs;
+use crate::weights::WeightsArgs;
 use ccp_agent::Setup;
 use clap::{Args, ValueEnum};
+use remuda_live::real::AuthorsFiles;
 use remuda_matrix::{Plan, Progress, Ran, Store, run, run_remotely};
 use std::num::NonZero;
 use std::process::Command;
@@ -52,6 +54,15 @@ impl EngineArgs {
         Ok(())
     }
 
+    /// Refuses weights where they would not reach the simulators.
+    pub fn check_weights(&self, weights: &WeightsArgs) -> Result<(), Failure> {
+        if self.engine == Engine::Ray && !weights.is_empty() {
+            let rule = "its workers have the arms that are built in";
+            return Err(format!("--weights cannot be used with --engine ray: {rule}").into());
+        }
+        Ok(())
+    }
+
     /// Whether the runs use real TCP.
     pub fn is_live(&self) -> bool {
         self.engine == Engine::Live
@@ -65,7 +76,7 @@ impl EngineArgs {
     /// Executes all runs of a plan.
     pub fn run(
         &self,
-        (plan, authors): (&Plan, &AuthorArgs),
+        (plan, authors, weights): (&Plan, &AuthorArgs, &WeightsArgs),
         (store, setup): (Option<&Store>, &Arc<Setup>),
         stopped: &AtomicBool,
         progress: impl FnMut(&Progress),
@@ -77,7 +88,8 @@ impl EngineArgs {
             return Ok(Ran { rows, broken: None });
         }
         if self.is_live() {
-            return live::run((plan, &authors.named()), store, stopped, progress);
+            let own = AuthorsFiles { arguments: weights.arguments(), ..authors.named() };
+            return live::run((plan, &own), store, stopped, progress);
         }
         let mut command = Command::new(authors.python());
         command.args(["-P", "-m", "remuda._ray"]);

@@ -16,6 +16,7 @@ use crate::kinds::scenario_for_suite;
 use crate::report::write_beside;
 use crate::sim::Seeds;
 use crate::stop::stop_flag;
+use crate::weights::WeightsArgs;
 use ccp_agent::{Setup, catalogue};
 use clap::Args;
 use engine::EngineArgs;
@@ -25,6 +26,7 @@ use remuda_live::Clock;
 use remuda_live::real::named_drivers;
 use remuda_matrix::{BUILD, Error, Only, Plan, ROWS, Row, Store, code_version, suite_named};
 use remuda_report::Matrix;
+use remuda_samples::family::Family;
 use remuda_scenarios::{Suite, suite_names};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -54,6 +56,8 @@ Examples:
     remuda matrix --suite ccbench-solo --arm cubic
   Run three arms on deep buffers of cellular paths, ten seeds each
     remuda matrix --suite wireless --only cell/ --arm cubic,bbr,copa --seeds 1..10
+  Run weights of your own as an arm beside the shipped ones
+    remuda matrix --weights mine=out/mine.safetensors --arm mine,learned,cubic
   Run an arm in Python beside two others
     remuda matrix --author my_cca.py --arm my_cca,cubic,bbr
   Run the kernel's algorithms beside ours on real TCP, in real time (needs root)
@@ -83,6 +87,8 @@ pub struct MatrixArgs {
     seeds: Seeds,
     #[command(flatten)]
     authors: AuthorArgs,
+    #[command(flatten)]
+    weights: WeightsArgs,
     /// The folder of the table
     #[arg(long, value_name = "DIR", default_value = "out/matrix")]
     out: PathBuf,
@@ -107,7 +113,7 @@ pub struct MatrixArgs {
 
 /// A suite that comes with the program, or from a file.
 pub fn suite_of(name: &str) -> Result<Suite, Failure> {
-    if name.starts_with(remuda_samples::suite::PREFIX) {
+    if name.split_once(':').is_some_and(|(of, _)| Family::named(of).is_some()) {
         return Ok(remuda_samples::suite(name)?);
     }
     let path = Path::new(name);
@@ -173,7 +179,8 @@ impl MatrixArgs {
             return self.print_list();
         }
         self.engine.check()?;
-        let setup = Arc::new(Setup::default());
+        let setup = Arc::new(self.weights.setup()?);
+        self.engine.check_weights(&self.weights)?;
         let _authors = self.authors.start(&setup.authors)?;
         let suites = self.suites()?;
         let only = Only { groups: self.group.clone(), parts: self.only.clone() };
@@ -185,10 +192,11 @@ impl MatrixArgs {
             eprintln!("remuda matrix: {left_out}");
         }
         let _out = Out::take(&self.out)?;
-        let store = self.store()?;
+        let store = self.store(&setup)?;
         let (clock, stopped) = (Clock::start(), stop_flag()?);
         let mut bar = Bar::new(plan.jobs.len(), self.quiet);
-        let (what, with) = ((&plan, &self.authors), (store.as_ref(), &setup));
+        let what = (&plan, &self.authors, &self.weights);
+        let with = (store.as_ref(), &setup);
         let ran = self.engine.run(what, with, &stopped, |so_far| {
             bar.show(so_far, clock.elapsed());
         })?;
@@ -200,7 +208,7 @@ impl MatrixArgs {
         }
         let all = plan.jobs.len();
         let partial = (rows.len() < all).then(|| format!("{} of {all} runs", rows.len()));
-        let matrix = Matrix { rows, about: self.about(partial)? };
+        let matrix = Matrix { rows, about: self.about(partial, &setup)? };
         // Write the table before printing, because `| head` would end the process. If writing
         // fails, the ranking is still printed.
         let written = self.write(&matrix);
@@ -273,7 +281,7 @@ impl MatrixArgs {
         Ok(suites)
     }
 
-    fn store(&self) -> Result<Option<Store>, Failure> {
+    fn store(&self, setup: &Setup) -> Result<Option<Store>, Failure> {
         if self.fresh {
             return Ok(None);
         }
@@ -281,6 +289,7 @@ impl MatrixArgs {
         let code = code_version().map_err(|error| format!("cannot read this program: {error}"))?;
         let authored = self.authors.files()?;
         let mut code = authored.iter().fold(code, |code, files| code + &files.hash());
+        code += &self.weights.digests(setup).concat();
         if self.engine.is_live() {
             code += &format!("live on {}", live::kernel());
         }
@@ -289,7 +298,12 @@ impl MatrixArgs {
     }
 
     /// Facts for the table's metadata. They must be equal in two runs of the same matrix.
-    fn about(&self, partial: Option<String>) -> Result<BTreeMap<String, String>, Failure> {
+    fn about(
+        &self,
+        partial: Option<String>,
+        setup: &Setup,
+    ) -> Result<BTreeMap<String, String>, Failure> {
+        let weights = self.weights.digests(setup).join(",");
         let authored = self.authors.files()?;
         let hashes = authored.iter().map(|it| format!("{} {}", it.path().display(), it.hash()));
         let hashes = hashes.collect::<Vec<_>>().join(", ");
@@ -304,6 +318,7 @@ impl MatrixArgs {
             ("kernel", self.engine.is_live().then(live::kernel)),
             ("suites", Some(self.suite_names().join(","))),
             ("arms", Some(self.arm.join(","))),
+            ("weights", (!weights.is_empty()).then_some(weights)),
         ];
         let known = facts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
         Ok(known.collect())

@@ -9,6 +9,7 @@ use crate::Failure;
 use crate::author::AuthorArgs;
 use crate::commit::commit;
 use crate::stop::stop_flag;
+use crate::weights::WeightsArgs;
 use ccp_agent::Setup;
 use clap::{Args, ValueEnum};
 use files::Files;
@@ -85,6 +86,8 @@ pub struct SimArgs {
     vary: Vec<Vary>,
     #[command(flatten)]
     authors: AuthorArgs,
+    #[command(flatten)]
+    weights: WeightsArgs,
     /// How many runs at a time [default: one for each core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
@@ -120,7 +123,7 @@ impl SimArgs {
     }
 
     pub fn run(self) -> Result<(), Failure> {
-        let setup = Arc::new(Setup::default());
+        let setup = Arc::new(self.weights.setup()?);
         let _authors = self.authors.start(&setup.authors)?;
         let plan = self.plan(&setup)?;
         let files = self.files();

@@ -1,6 +1,9 @@
 //! `remuda train`: collects the data from which policies learn, and trains their models.
 
+mod learned;
+mod lingbo;
 mod online;
+mod python;
 mod ray;
 
 use crate::Failure;
@@ -9,18 +12,18 @@ use crate::commit::commit;
 use crate::stop::stop_flag;
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use python::{FIX, check, is_help, module};
 use remuda_matrix::code_version;
 use remuda_samples::{Collection, Progress, collect};
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 /// Without a terminal, a line is written after each of this many environments.
 const LINE_EVERY: u64 = 200;
 
-/// Train the model of a policy.
+/// Train the model of a policy, or the network of an arm.
 #[derive(Debug, Args)]
 pub struct TrainArgs {
     #[command(subcommand)]
@@ -36,11 +39,15 @@ enum Engine {
     Ray,
 }
 
-/// The policies that can be trained.
+/// The policies and arms that can be trained.
 #[derive(Debug, Subcommand)]
 enum TrainPolicy {
     /// Train antelope's boosted trees
     Antelope(AntelopeArgs),
+    /// Train the network of the arm learned
+    Learned(learned::LearnedArgs),
+    /// Train the network of the arm lingbo by imitation of an expert that knows the path
+    Lingbo(lingbo::LingboArgs),
 }
 
 /// Train a model for antelope from simulations; or correct the model in force by live flows.
@@ -122,6 +129,8 @@ impl TrainArgs {
     pub fn run(&self) -> Result<(), Failure> {
         match &self.policy {
             TrainPolicy::Antelope(args) => antelope(args),
+            TrainPolicy::Learned(args) => args.run(),
+            TrainPolicy::Lingbo(args) => args.run(),
         }
     }
 }
@@ -185,22 +194,6 @@ fn collected(args: &AntelopeArgs) -> Result<bool, Failure> {
     Ok(done.is_some() && !stopped.load(Ordering::Relaxed))
 }
 
-/// The fix if a Python cannot train.
-const FIX: &str = "fix: pip install remuda[train], or name another Python with --python";
-
-/// A command that runs a module of the Python package.
-fn module(python: &Path, name: &str) -> Command {
-    let mut command = Command::new(python);
-    // -P: a file in the current folder must not replace a module of ours.
-    command.args(["-P", "-m", name]);
-    command
-}
-
-/// Whether the arguments only ask for the help of the training program.
-fn is_help(training: &[String]) -> bool {
-    training.iter().any(|arg| arg == "--help" || arg == "-h")
-}
-
 fn fit(args: &AntelopeArgs) -> Result<(), Failure> {
     let python = args.python.path();
     let path = args.model.clone().unwrap_or_else(|| PathBuf::from("out/antelope/model.json"));
@@ -212,16 +205,6 @@ fn fit(args: &AntelopeArgs) -> Result<(), Failure> {
         return Err(format!("{python} -m remuda.training.antelope: {status}\n{FIX}").into());
     }
     if is_help(&args.training) { Ok(()) } else { check(&path) }
-}
-
-/// Reads a model as the agent does, and prints its size.
-fn check(path: &Path) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let model = remuda_selector::antelope::model::Model::parse(&text);
-    let model = model.map_err(|error| format!("{}: {error}", path.display()))?;
-    let size_kb = text.len() / 1_000;
-    println!("{}: {} arms, {size_kb} kB", path.display(), model.arms().len());
-    Ok(())
 }
 
 /// The progress on standard error.

@@ -1,6 +1,6 @@
 //! `remuda train antelope --online`: corrects the model in force by live flows, once or repeatedly.
 
-use super::{FIX, check, is_help, module};
+use super::python::{FIX, check, is_help, module};
 use crate::Failure;
 use ccp_agent::{Config, run_dir};
 use clap::Args;

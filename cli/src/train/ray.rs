@@ -4,7 +4,7 @@
 //! This module decides which files are missing, and whether a stored file is complete.
 
 use crate::Failure;
-use crate::train::module;
+use crate::train::python::module;
 use remuda_matrix::BUILD;
 use remuda_samples::{Collection, Progress};
 use serde::Deserialize;

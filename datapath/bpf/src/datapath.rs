@@ -5,11 +5,13 @@ use crate::admission::{self, Refused};
 use crate::broker::{Client, Unreached};
 use crate::cgroups::CgroupChange;
 use crate::destinations::{Destinations, Reached, RememberedStart};
+use crate::iterator;
 use crate::kernel::Mapped;
 use crate::layout::{self, Shared};
 use crate::load::fixed_name;
 use crate::maps::{Map, Ring};
-use crate::natives::{self, Natives};
+use crate::native;
+use crate::natives::Natives;
 use crate::privileged::Privileged;
 use crate::privileges::{Handles, Privileges, Registered, Started, Walked};
 use crate::reconcile::{Announced, Walk};
@@ -339,7 +341,10 @@ impl Datapath {
             return Ok(());
         };
         self.looked_ns = now_ns;
-        let looks = natives::look(looker.as_fd())?;
+        let looks = iterator::records(looker.as_fd()).map_err(|source| Error::File {
+            path: "the iterator over the flows".to_owned(),
+            source,
+        })?;
         let slots = &self.slots;
         let seen = self.natives.observe(&looks, |sid| slots.native_state(sid));
         for (sid, uid, signals, fields) in seen.reports {
@@ -408,7 +413,7 @@ impl Datapath {
     fn go_native(&mut self, sid: u32, name: &str, ssthresh_bytes: u32) -> Result<(), Error> {
         let info = self.slots.info(sid).ok_or(Error::NoFlow(sid))?;
         if name == self.name {
-            return Err(Error::NotNative(name.to_owned()));
+            return Err(native::not_native(name));
         }
         if !self.can_look {
             return Err(Error::NoLooker);

@@ -51,6 +51,12 @@ pub enum Error {
     /// A name that the kernel would cut or that is not printable.
     #[error("{0:?} cannot name an algorithm: a name has 1 to 15 printable characters")]
     Name(String),
+    /// A name that the kernel refuses for an algorithm of a BPF program.
+    #[error(
+        "{0:?} cannot name the agent's algorithm: the kernel takes letters, digits, _ and . only\n\
+         fix: give the agent another --name"
+    )]
+    OwnName(String),
     /// The kernel does not have an algorithm that the configuration or the agent names.
     #[error(
         "the kernel has no algorithm {name:?} ({source})\n\
@@ -67,10 +73,10 @@ pub enum Error {
     NativeForbidden { name: String, source: io::Error },
     /// The name of an agent, this one or another, where a kernel algorithm must be named.
     #[error(
-        "{0:?} is the name of an agent or of another BPF program, not an algorithm of the kernel's \
-         own\nfix: name one of these: {available}", available = crate::native::available()
+        "{name:?} is the name of an agent or of another BPF program, not an algorithm of the \
+         kernel's own\nfix: name one of these: {available}"
     )]
-    NotNative(String),
+    NotNative { name: String, available: String },
     /// Another process or a module has registered the agent's name.
     #[error(
         "this kernel already has an algorithm {0:?}: of another agent, of `remuda datapath`, or of \

@@ -219,6 +219,14 @@ pub struct Vacated {
     pub sid: u32,
 }
 
+/// `struct remuda_socket_owner` of bpf/owner.bpf.c.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SocketOwner {
+    pub cookie: u64,
+    pub owner: u64,
+}
+
 /// `struct remuda_remembered`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -287,6 +295,7 @@ const _: () = assert!(size_of::<Destination>() == 28);
 const _: () = assert!(size_of::<RememberedStart>() == 8);
 const _: () = assert!(size_of::<Owner>() == 32);
 const _: () = assert!(size_of::<Refusal>() == 16);
+const _: () = assert!(size_of::<SocketOwner>() == 16);
 const _: () = assert!(size_of::<Vacated>() == 4);
 const _: () = assert!(size_of::<Shared>() == 120);
 const _: () = assert!(size_of::<Config>() == 80);
@@ -300,6 +309,7 @@ impl Plain for FlowInfo {}
 impl Plain for Event {}
 impl Plain for ReportHead {}
 impl Plain for Look {}
+impl Plain for SocketOwner {}
 impl Plain for Refusal {}
 
 /// Reads a record from the front of `bytes`; `None` if it is too short.

@@ -23,6 +23,13 @@ pub fn check_name(name: &str) -> Result<(), Error> {
     Err(Error::Name(name.to_owned()))
 }
 
+/// Checks that the kernel takes `name` for an algorithm of a BPF program.
+fn check_own_name(name: &str) -> Result<(), Error> {
+    check_name(name)?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.".contains(&byte);
+    name.bytes().all(fits).then_some(()).ok_or_else(|| Error::OwnName(name.to_owned()))
+}
+
 /// A name as the kernel has it, filled up with zeros.
 pub fn fixed_name(name: &str) -> Result<[u8; NAME_BYTES], Error> {
     check_name(name)?;
@@ -32,6 +39,7 @@ pub fn fixed_name(name: &str) -> Result<[u8; NAME_BYTES], Error> {
 }
 
 fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
+    check_own_name(&settings.name)?;
     let name = fixed_name(&settings.name)?;
     let config = Config {
         heartbeat_timeout_ns: u64::try_from(settings.heartbeat_timeout.as_nanos())

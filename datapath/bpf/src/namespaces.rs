@@ -9,12 +9,13 @@
 //! search is bounded for each user, and so is the time that a namespace can take.
 
 use crate::Error;
+use crate::iterator;
 use crate::kernel::is_on;
-use libbpf_rs::{Link, libbpf_sys as sys};
+use libbpf_rs::Link;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -276,10 +277,10 @@ impl Walker {
 
 /// Runs `work` in a thread of its own. If `work` has not ended after `limit`, the thread is left
 /// behind: a thread that waits for a socket's lock cannot be stopped.
-fn in_time(
+pub fn in_time<T: Send + 'static>(
     limit: Duration,
-    work: impl FnOnce() -> io::Result<()> + Send + 'static,
-) -> io::Result<()> {
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     let (sender, receiver) = mpsc::channel();
     let thread = thread::Builder::new().name("walker".to_owned()).spawn(move || {
         // An error means that nobody waits for the outcome any more.
@@ -302,13 +303,7 @@ fn walk_one(namespace: &File, link: &OwnedFd) -> io::Result<()> {
         let is_foreign = error.raw_os_error() == Some(libc::EPERM);
         return if is_foreign { Ok(()) } else { Err(error) };
     }
-    // SAFETY: the link is open; the descriptor returned is ours alone.
-    let fd = unsafe { sys::bpf_iter_create(link.as_raw_fd()) };
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: as above.
-    read_to_end(unsafe { File::from_raw_fd(fd) })
+    read_to_end(iterator::walk(link.as_fd())?)
 }
 
 fn read_to_end(mut iterator: impl Read) -> io::Result<()> {

@@ -6,18 +6,12 @@
 //! as any other flow, at most once a look, and with one round-trip time for all the ACKs in
 //! between.
 
-use crate::error::tried;
 use crate::layout::{self, Look, NAME_BYTES};
-use crate::{Error, libbpf};
-use libbpf_rs::libbpf_sys as sys;
 use remuda_vm::{Machine, Primitives, RTT_NONE};
 use remuda_wire::Register;
 use remuda_wire::to_agent::Signals;
 use remuda_wire::to_datapath::Update;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::time::Duration;
 
 /// The shortest time between two looks: a quarter of a round trip of 40 ms, which is how often an
@@ -33,9 +27,6 @@ const NATIVE_FLOW_COST: Duration = Duration::from_micros(2);
 /// A flow that so many looks in a row have not found has ended. One look is not enough: the
 /// iterator can skip a socket when another one is closed.
 const MISSES_MAX: u32 = 5;
-/// The most that the kernel's iterator writes in one read, in bytes. A smaller buffer takes more
-/// reads, and between two reads the iterator can skip a socket.
-const LOOK_BYTES: usize = 32 << 10;
 /// `TCP_CA_Loss`.
 const CA_LOSS: u32 = 4;
 /// `tcp_min_rtt()` before the first sample.
@@ -96,29 +87,6 @@ pub struct NativeState {
 
 fn known(rtt_us: u32) -> u32 {
     if rtt_us == RTT_UNKNOWN { 0 } else { rtt_us }
-}
-
-/// Every record that the iterator writes.
-pub fn look(iterator: BorrowedFd<'_>) -> Result<Vec<Look>, Error> {
-    // SAFETY: an open descriptor.
-    let walk = unsafe { sys::bpf_iter_create(iterator.as_raw_fd()) };
-    libbpf::done(walk).map_err(tried("looking at the flows"))?;
-    // SAFETY: just opened, and nobody else's.
-    let mut walk = unsafe { File::from_raw_fd(walk) };
-    let mut room = vec![0; LOOK_BYTES];
-    let mut looks = Vec::new();
-    loop {
-        let bytes = walk.read(&mut room).map_err(|source| Error::File {
-            path: "the iterator over the flows".to_owned(),
-            source,
-        })?;
-        if bytes == 0 {
-            return Ok(looks);
-        }
-        // Whole records: what does not fit is written at the next read.
-        let records = room[..bytes].chunks_exact(size_of::<Look>());
-        looks.extend(records.filter_map(layout::read::<Look>));
-    }
 }
 
 impl Natives {

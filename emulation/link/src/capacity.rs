@@ -62,11 +62,11 @@ impl Capacity {
         let before = (from.0 / period.0).saturating_sub(1);
         let mut base = if once { Nanos::ZERO } else { Nanos(before * period.0) };
         while base < to {
-            for stamp in trace.timestamps_ms() {
-                let at = base + Nanos::from_millis(u64::from(*stamp));
-                if at >= from && at < to && outages.bits_per_sec(at).0 > 0 {
-                    count += 1;
-                }
+            let stamps = trace.timestamps_ms();
+            let at = |stamp: &u32| base + Nanos::from_millis(u64::from(*stamp));
+            let first = stamps.partition_point(|stamp| at(stamp) < from);
+            for at in stamps[first..].iter().map(at).take_while(|at| *at < to) {
+                count += u64::from(outages.bits_per_sec(at).0 > 0);
             }
             base = base + period;
             if once {

@@ -24,6 +24,7 @@ mod bottleneck;
 mod capacity;
 mod chance;
 mod delay;
+mod delays;
 pub mod generator;
 mod link;
 mod log;
@@ -35,6 +36,7 @@ mod queue;
 mod queued;
 mod reordering;
 mod row;
+mod rtt_series;
 mod schedule;
 mod spec;
 mod stats;
@@ -45,6 +47,7 @@ mod varying;
 pub use aggregation::Aggregation;
 pub use capacity::Capacity;
 pub use delay::Delay;
+pub use delays::{DelaySummary, Delays};
 pub use link::{Fate, Link, LinkModel, Outcome, RateModel};
 pub use log::{
     Line, LineError, LogEntry, LogEvent, LogHeader, LogKind, LogReader, LogWriter, ReadError,
@@ -59,10 +62,10 @@ pub use queue::{
 pub use reordering::Reordering;
 pub use schedule::Schedule;
 pub use spec::{
-    AggregationSpec, DelayStep, Direction, FULL_PACKET_BYTES, GeneratorSpec, GilbertElliottSpec,
-    LinkSpec, LossStep, OutageSpec, PathSpec, PolicerSpec, QueueKind, QueueSpec, RateStep,
-    ReorderingSpec, SpecError,
+    AggregationSpec, DelayOf, DelayStep, DelayTraceSpec, Direction, FULL_PACKET_BYTES,
+    GeneratorSpec, GilbertElliottSpec, LinkSpec, LossStep, OutageSpec, PathSpec, PolicerSpec,
+    QueueKind, QueueSpec, RateStep, ReorderingSpec, SpecError,
 };
-pub use stats::{DelaySummary, DropCounts, LinkStats};
+pub use stats::{DropCounts, LinkStats};
 pub use time::Nanos;
 pub use trace::{LineRule, OPPORTUNITY_BYTES, SeriesError, TUN_HEADER_BYTES, Trace, TraceError};

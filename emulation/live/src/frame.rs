@@ -1,6 +1,6 @@
 //! An IP packet on its way through the link.
 
-use remuda_link::Packet;
+use remuda_link::{Nanos, Packet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 const ECN_MASK: u8 = 0b11;
@@ -18,11 +18,13 @@ const FRAGMENT: u16 = 0x3fff;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     bytes: Box<[u8]>,
+    /// When it came to the link.
+    pub(crate) arrived: Nanos,
 }
 
 impl Frame {
     pub(crate) fn new(bytes: &[u8]) -> Self {
-        Self { bytes: bytes.into() }
+        Self { bytes: bytes.into(), arrived: Nanos::ZERO }
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {

@@ -3,16 +3,19 @@
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::namespace::Namespace;
-use crate::priority::hurry;
+use crate::priority::{RealTime, hurry};
 use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_tcp_congestion};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 /// How long a probe waits before it gives up.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a thread that answers waits before it looks whether the probe is done.
+const ECHO_PATIENCE: Duration = Duration::from_millis(50);
 
 /// IPv4 and UDP headers, which a datagram's length does not count.
 const UDP_HEADER_BYTES: usize = 28;
@@ -36,6 +39,10 @@ pub struct RoundTrips {
     pub mean_ms: f64,
     /// Half of the round trips took no longer.
     pub p50_ms: f64,
+    /// 95 % of the round trips took no longer.
+    pub p95_ms: f64,
+    /// 99 % of the round trips took no longer.
+    pub p99_ms: f64,
     pub max_ms: f64,
 }
 
@@ -54,8 +61,9 @@ impl Transfer {
     }
 }
 
-/// Sends `count` datagrams of 64 bytes (36 of payload), `gap` apart, from one namespace to the
-/// other's IPv4 address and back, and times each.
+/// Sends `count` datagrams of 64 bytes (36 of payload) from one namespace to the other's IPv4
+/// address and back, and times each. Each leaves `gap` after the one before, but not before that
+/// one is back.
 pub fn round_trips(
     from: &Namespace,
     to: &Namespace,
@@ -65,18 +73,50 @@ pub fn round_trips(
     let doing = || Error::doing("probe the round trip");
     let echo = to.run(|| UdpSocket::bind((to.ipv4(), 0)))?.map_err(doing())?;
     let probe = from.run(|| UdpSocket::bind((from.ipv4(), 0)))?.map_err(doing())?;
-    echo.set_read_timeout(Some(Duration::from_millis(50))).map_err(doing())?;
-    probe.set_read_timeout(Some(Duration::from_secs(1))).map_err(doing())?;
     probe.connect(echo.local_addr().map_err(doing())?).map_err(doing())?;
+    timed(&probe, count, gap, |done| answer(&echo, done)).map_err(doing())
+}
+
+/// Round trips between two sockets of this host whose datagrams a third thread holds for `delay`
+/// each way, with a timer and the priority of a link's thread. What they take beyond twice the
+/// delay is how late this machine wakes its threads, which no link on it can avoid.
+pub fn timer_round_trips(delay: Duration, count: u32, gap: Duration) -> Result<RoundTrips, Error> {
+    let doing = || Error::doing("probe the machine's timers");
+    let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(doing());
+    let (probe, near, far, echo) = (bind()?, bind()?, bind()?, bind()?);
+    let connect = |a: &UdpSocket, b: &UdpSocket| {
+        a.connect(b.local_addr()?)?;
+        b.connect(a.local_addr()?)
+    };
+    connect(&probe, &near).and_then(|()| connect(&far, &echo)).map_err(doing())?;
+    for socket in [&near, &far] {
+        socket.set_read_timeout(Some(ECHO_PATIENCE)).map_err(doing())?;
+    }
+    timed(&probe, count, gap, |done| {
+        thread::scope(|scope| {
+            scope.spawn(|| answer(&echo, done));
+            hold(&near, &far, delay, done);
+        });
+    })
+    .map_err(doing())
+}
+
+/// Times the probes of `ask` while another thread runs `answers` until its argument is true.
+fn timed(
+    probe: &UdpSocket,
+    count: u32,
+    gap: Duration,
+    answers: impl FnOnce(&AtomicBool) + Send,
+) -> io::Result<RoundTrips> {
+    probe.set_read_timeout(Some(Duration::from_secs(1)))?;
     let done = AtomicBool::new(false);
     let mut times_ms = thread::scope(|scope| {
-        scope.spawn(|| answer(&echo, &done));
-        let asking = scope.spawn(|| ask(&probe, count, gap));
+        scope.spawn(|| answers(&done));
+        let asking = scope.spawn(|| ask(probe, count, gap));
         let times_ms = asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         done.store(true, Ordering::Relaxed);
         times_ms
-    })
-    .map_err(doing())?;
+    })?;
     times_ms.sort_by(f64::total_cmp);
     let returned = times_ms.len() as u32;
     let nth = |index: usize| times_ms.get(index).copied().unwrap_or(f64::NAN);
@@ -86,15 +126,34 @@ pub fn round_trips(
         min_ms: nth(0),
         mean_ms: times_ms.iter().sum::<f64>() / f64::from(returned),
         p50_ms: nth(times_ms.len() / 2),
+        p95_ms: nth(times_ms.len() * 95 / 100),
+        p99_ms: nth(times_ms.len() * 99 / 100),
         max_ms: nth(times_ms.len().saturating_sub(1)),
     })
 }
 
-// Both threads of the probe raise their priority: it measures the path, not how busy the machine
-// is.
+// The threads of the probe raise their priority: it measures the path, not how busy the machine is.
+
+/// Forwards each datagram from `near` to `far` and its answer back, each `delay` late.
+fn hold(near: &UdpSocket, far: &UdpSocket, delay: Duration, done: &AtomicBool) {
+    let clock = Clock::start();
+    let _priority = RealTime::start(clock);
+    let mut buffer = [0; 64];
+    let mut pass = |from: &UdpSocket, to: &UdpSocket| {
+        if let Ok(length) = from.recv(&mut buffer) {
+            thread::sleep(delay);
+            let _ = to.send(&buffer[..length]);
+        }
+    };
+    while !done.load(Ordering::Relaxed) {
+        pass(near, far);
+        pass(far, near);
+    }
+}
 
 fn answer(echo: &UdpSocket, done: &AtomicBool) {
     hurry();
+    let _ = echo.set_read_timeout(Some(ECHO_PATIENCE));
     let mut buffer = [0; 64];
     while !done.load(Ordering::Relaxed) {
         // The timeout lets the loop check `done`. An answer that cannot be sent counts as a lost
@@ -122,7 +181,7 @@ fn ask(probe: &UdpSocket, count: u32, gap: Duration) -> io::Result<Vec<f64>> {
                 break;
             }
         }
-        thread::sleep(gap);
+        thread::sleep(gap.saturating_sub((clock.now() - sent).into()));
     }
     Ok(times_ms)
 }

@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::frame::Frame;
 use crate::priority::RealTime;
-use remuda_link::{Direction, Link, LogWriter, Nanos, Packet};
+use remuda_link::{Delays, Direction, Link, LogWriter, Nanos, Packet};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
@@ -44,6 +44,8 @@ pub(crate) struct Wire {
     pub(crate) link: Link<Frame>,
     /// Packets that the receiving device refused.
     pub(crate) refused: u64,
+    /// From a packet's arrival to its delivery.
+    pub(crate) delays: Delays,
     log: Option<LogWriter<BufWriter<File>>>,
     log_error: Option<io::Error>,
     tap: Option<Tap>,
@@ -65,7 +67,7 @@ impl Wire {
         if log.is_some() {
             link.enable_log();
         }
-        Self { link, refused: 0, log, log_error: None, tap }
+        Self { link, refused: 0, delays: Delays::new(), log, log_error: None, tap }
     }
 
     #[inline]
@@ -184,8 +186,9 @@ impl Lane {
     fn read(&self, wire: &mut Wire, clock: Clock, buffer: &mut [u8]) -> bool {
         for _ in 0..BATCH_PACKETS {
             let Ok(length) = rustix::io::read(&self.from, &mut *buffer) else { return false };
-            let frame = Frame::new(&buffer[..length]);
+            let mut frame = Frame::new(&buffer[..length]);
             let now = clock.now();
+            frame.arrived = now;
             wire.name_flow(&frame);
             wire.capture(Edge::In, now, &frame);
             wire.link.push(frame, now);
@@ -199,6 +202,7 @@ impl Lane {
         while let Some(outcome) = wire.link.pop(now) {
             let Some(packet) = outcome.delivered() else { continue };
             wire.capture(Edge::Out, now, &packet);
+            wire.delays.add(now - packet.arrived);
             if rustix::io::write(&self.to, packet.as_bytes()).is_err() {
                 wire.refused += 1;
             }

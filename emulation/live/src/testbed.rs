@@ -9,7 +9,7 @@ use crate::mahimahi;
 use crate::namespace::{DeviceCounters, Namespace};
 use crate::pump::{Lane, Pump, Tap, Wire, lock};
 use crate::subnet::Subnet;
-use remuda_link::{Direction, LinkSpec, LinkStats, LogHeader, LogWriter, PathSpec};
+use remuda_link::{DelaySummary, Direction, LinkSpec, LinkStats, LogHeader, LogWriter, PathSpec};
 use std::fs::File;
 use std::io::BufWriter;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -45,6 +45,8 @@ pub(crate) struct End {
 pub struct DirectionStats {
     /// The counters of the link model.
     pub link: LinkStats,
+    /// How long packets took from one end to the other.
+    pub one_way_delay: DelaySummary,
     /// Packets the kernel lost at the sender's device, before the link.
     pub lost_before_link: u64,
     /// Packets the kernel lost at the receiver's device, after the link.
@@ -168,6 +170,7 @@ impl Testbed {
         for wire in [&self.up, &self.down] {
             let mut wire = lock(wire);
             wire.link.reset_stats();
+            wire.delays.reset();
             wire.refused = 0;
         }
         Ok(())
@@ -194,6 +197,7 @@ impl Testbed {
         wire.link.advance(self.clock.now());
         DirectionStats {
             link: wire.link.stats(),
+            one_way_delay: wire.delays.summary(),
             lost_before_link: from.tx_dropped,
             lost_after_link: to.rx_dropped + wire.refused,
         }

@@ -52,7 +52,9 @@ impl Store {
             hash.update(part);
         }
         // A scenario names a trace, but the trace's content decides the result.
-        for path in job.scenario.links.values().filter_map(|link| link.trace.as_ref()) {
+        let of_rates = job.scenario.links.values().filter_map(|link| link.trace.as_ref());
+        let recorded = job.scenario.links.values().filter_map(|link| link.delay_trace.as_ref());
+        for path in of_rates.chain(recorded.map(|trace| &trace.file)) {
             let failed = |source| Error::Store { path: path.clone(), source };
             let text = fs::read(path).map_err(failed)?;
             hash.update(text.len().to_le_bytes());

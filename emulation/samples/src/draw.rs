@@ -42,12 +42,12 @@ pub struct Environment {
     text: String,
 }
 
-fn log_uniform(rng: &mut ChaCha8Rng, range: &Range<f64>) -> f64 {
+pub(crate) fn log_uniform(rng: &mut ChaCha8Rng, range: &Range<f64>) -> f64 {
     (rng.random_range(range.start.ln()..range.end.ln())).exp()
 }
 
 /// Picks one of several values, each with a weight.
-fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[(f64, T)]) -> T {
+pub(crate) fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[(f64, T)]) -> T {
     let all: f64 = of.iter().map(|(weight, _)| weight).sum();
     let mut at = rng.random_range(0.0..all);
     for (weight, it) in of {
@@ -301,6 +301,23 @@ impl Environment {
     pub fn to_learn_from(seed: u64) -> Self {
         let block = seed / BLOCK_SEEDS % TO_LEARN_FROM.len() as u64;
         Self::of(TO_LEARN_FROM[block as usize], seed)
+    }
+
+    /// An environment of a family: the path's kind and round trip, and the lines of its links.
+    pub(crate) fn of_family(
+        (family, seed): (&'static str, u64),
+        (rtt_ms, down, up): (f64, &str, &str),
+        (neighbours, flows): (&'static str, &str),
+        (start_s, alike): (f64, Option<String>),
+    ) -> Self {
+        let delay_ms = rtt_ms / 2.0;
+        let text = format!(
+            "name = \"{family}-{seed}\"\nduration_s = {end_s:.2}\nseed = {seed}\nsample_ms = 0\n\
+             control_delay_ms = 0.05\n[links.down]\ndelay_ms = {delay_ms:.3}\n{down}\
+             [links.up]\ndelay_ms = {delay_ms:.3}\n{up}{flows}",
+            end_s = start_s + DURATION_S,
+        );
+        Self { seed, kind: family, neighbours, rtt_ms, start_s, alike, text }
     }
 
     fn of(population: &Population, seed: u64) -> Self {

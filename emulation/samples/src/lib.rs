@@ -12,6 +12,7 @@
 
 pub mod collect;
 pub mod draw;
+pub mod family;
 pub mod plan;
 pub mod row;
 pub mod suite;

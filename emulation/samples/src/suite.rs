@@ -2,15 +2,15 @@
 //! the training and in held-out ones.
 //!
 //! `drawn:FROM..TO` names the environments with seeds from FROM up to, but not including, TO. The
-//! training starts at seed 0, so high seeds are held out.
+//! training starts at seed 0, so high seeds are held out. In place of `drawn`, the name of a
+//! [`Family`] draws paths of one kind: `cellular:0..100`.
 
-use crate::draw::{self, Environment};
+use crate::draw::Environment;
+use crate::family::Family;
 use remuda_scenarios::{Error, Suite};
 use std::ops::Range;
 use toml::{Table, Value};
 
-/// The prefix of the names of such suites.
-pub const PREFIX: &str = "drawn:";
 /// A larger range is a mistake.
 const ENVIRONMENTS_MAX: u64 = 100_000;
 
@@ -18,42 +18,54 @@ fn refuse(name: &str, message: impl Into<String>) -> Error {
     Error::Text { name: name.to_owned(), message: message.into() }
 }
 
-fn range(name: &str) -> Option<Range<u64>> {
-    let (from, to) = name.strip_prefix(PREFIX)?.split_once("..")?;
+fn seeds_of(text: &str) -> Option<Range<u64>> {
+    let (from, to) = text.split_once("..")?;
     let seeds: Range<u64> = from.parse().ok()?..to.parse().ok()?;
     let count = seeds.end.checked_sub(seeds.start)?;
     (1..=ENVIRONMENTS_MAX).contains(&count).then_some(seeds)
 }
 
-/// The suite whose name begins with [`PREFIX`].
+/// The family and the seeds of such a suite's name; `None` if it is the name of another suite.
+///
+/// # Errors
+///
+/// The name has no range of 1 to 100000 seeds.
+pub fn range(name: &str) -> Result<Option<(Family, Range<u64>)>, Error> {
+    let Some((family, seeds)) = name.split_once(':') else { return Ok(None) };
+    let Some(family) = Family::named(family) else { return Ok(None) };
+    let rule = "must be a range of 1 to 100000 seeds, such as drawn:1000000..1000300";
+    seeds_of(seeds).map(|seeds| Some((family, seeds))).ok_or_else(|| refuse(name, rule))
+}
+
+/// The suite whose name is a family, a colon and a range of seeds.
 ///
 /// # Errors
 ///
 /// The name has no range of 1 to 100000 seeds.
 pub fn suite(name: &str) -> Result<Suite, Error> {
-    let rule = "must be a range of 1 to 100000 seeds, such as drawn:1000000..1000300";
-    let seeds = range(name).ok_or_else(|| refuse(name, rule))?;
-    let families = seeds.map(|seed| family(&Environment::draw(seed)));
+    let rule = "must be a family and a range of seeds, such as drawn:1000000..1000300";
+    let (of, seeds) = range(name)?.ok_or_else(|| refuse(name, rule))?;
+    let families = seeds.map(|seed| family(of, &of.draw(seed)));
     let families = families.collect::<Result<Vec<Value>, String>>();
     let families = families.map_err(|rule| refuse(name, rule))?;
     let text = |value: &str| Value::String(value.to_owned());
     let suite = Table::from_iter([
-        ("title".to_owned(), text("Environments as Antelope's training draws them")),
-        ("source".to_owned(), text("emulation/samples/src/draw.rs")),
+        ("title".to_owned(), text(of.about())),
+        ("source".to_owned(), text(of.source())),
         ("families".to_owned(), Value::Array(families)),
     ]);
     let written = toml::to_string(&suite).map_err(|error| refuse(name, error.to_string()))?;
-    Suite::parse(&written, "drawn")
+    Suite::parse(&written, of.name())
 }
 
-fn family(environment: &Environment) -> Result<Value, String> {
+fn family(of: Family, environment: &Environment) -> Result<Value, String> {
     let mut scenario: Table =
         toml::from_str(&environment.with("tested")).map_err(|error| error.to_string())?;
     // A suite gives its runs names and seeds.
     scenario.remove("name");
     scenario.remove("seed");
     let text = |value: &str| Value::String(value.to_owned());
-    let path = if environment.kind == draw::STEPS { "wired" } else { environment.kind };
+    let path = of.path_of(environment);
     let name = format!("{}-{}-{}", environment.kind, environment.neighbours, environment.seed);
     Ok(Value::Table(Table::from_iter([
         ("name".to_owned(), text(&name)),
@@ -66,6 +78,7 @@ fn family(environment: &Environment) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draw;
 
     #[test]
     fn a_range_of_seeds_is_a_suite_of_as_many_environments() {

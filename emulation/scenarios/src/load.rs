@@ -29,6 +29,9 @@ impl Scenario {
         let folder = path.parent().unwrap_or(Path::new(""));
         for spec in scenario.links.values_mut() {
             spec.trace = spec.trace.take().map(|trace| folder.join(trace));
+            if let Some(trace) = &mut spec.delay_trace {
+                trace.file = folder.join(&trace.file);
+            }
         }
         scenario.validate().map_err(|error| error.within(&name))?;
         Ok(scenario)

@@ -112,6 +112,11 @@ impl Datapath {
         &self.agent
     }
 
+    /// See [`crate::Simulation::order`].
+    pub fn order(&mut self, to: &str) {
+        self.agent.order(to);
+    }
+
     /// See [`InProcess::record`].
     pub fn record(&mut self, recording: Recording) {
         self.agent.record(recording);

@@ -5,6 +5,18 @@ use remuda_algorithms::Sample;
 use remuda_scenarios::outcome::{Became, DECISIONS_MAX, Decided, Switch};
 use std::collections::BTreeMap;
 
+/// The most stages kept of a flow, beside the last one.
+const STAGES_MAX: usize = 2_000;
+
+/// A stage that the flow's arm entered: [`Event::Stage`] with its moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Staged {
+    pub t_s: f64,
+    pub stage: &'static str,
+    pub why: String,
+    pub features: BTreeMap<&'static str, String>,
+}
+
 /// The decisions of one flow.
 #[derive(Debug, Default)]
 pub struct Decisions {
@@ -15,6 +27,8 @@ pub struct Decisions {
     pub kept: Vec<Decided>,
     pub left_out: u64,
     pub samples: Vec<Sample>,
+    /// The first [`STAGES_MAX`] stages of its arms, and the last one.
+    pub stages: Vec<Staged>,
     arm: String,
     /// The guard has announced a roll-back, so the next switch is that roll-back.
     is_rolling_back: bool,
@@ -66,6 +80,11 @@ impl Recorder for Decisions {
                 why: why.clone(),
                 features: named(features),
             }),
+            Event::Stage { stage, why, features, .. } => {
+                self.stages.truncate(STAGES_MAX);
+                let (t_s, why, features) = (self.t_s(), why.clone(), features.clone());
+                self.stages.push(Staged { t_s, stage, why, features });
+            }
             Event::Vetoed { to, reason } => {
                 let arm = self.arm.clone();
                 self.keep(|t_s| Decided {

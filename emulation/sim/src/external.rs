@@ -21,13 +21,18 @@ impl Default for External {
 
 impl External {
     pub fn on_ack(&mut self, sender: &mut Sender, sample: &AckSample) {
+        self.so_far.timed_out |= sender.take_timed_out();
+        self.note(sender, sample);
+    }
+
+    /// Notes an ACK, but leaves the sender's flag of a timeout for the arm that drives it.
+    pub fn note(&mut self, sender: &Sender, sample: &AckSample) {
         let mss = u64::from(sender.mss_bytes);
         let m = &mut self.so_far;
         m.acked += Bytes(u64::from(sample.acked_pkts) * mss);
         m.delivered += Bytes(u64::from(sample.delivered_pkts) * mss);
         m.ecn_marked += Packets(sample.ce_pkts.into());
         m.undone |= sample.undone;
-        m.timed_out |= sender.take_timed_out();
         m.in_flight = m.in_flight.max(Bytes(u64::from(sender.in_flight_pkts()) * mss));
         if let Some(rtt_ns) = sample.rtt_ns {
             add_rtt(&mut m.rtt, Duration::from_nanos(rtt_ns));

@@ -2,6 +2,7 @@
 
 use crate::control::Control;
 use crate::delays::Delays;
+use crate::external::External;
 use crate::handshake::Handshake;
 use crate::packet::{Kind, Packet};
 use crate::tcp::receiver::{Receiver, Reply};
@@ -64,6 +65,8 @@ pub struct TcpFlow {
     /// The handshake while it is under way.
     handshake: Option<Handshake>,
     has_started: bool,
+    /// What an outside caller sees of a flow that an arm drives.
+    pub watch: Option<Box<External>>,
 }
 
 /// The number of segments for `bytes`, rounded up. More than 32 bits can count means no limit.
@@ -108,6 +111,7 @@ impl TcpFlow {
             armed: Armed { loss_ns: NEVER, pace_ns: NEVER, ack_ns: NEVER, wake_ns: NEVER },
             handshake: None,
             has_started: false,
+            watch: None,
             spec,
             sender,
             control,
@@ -274,6 +278,9 @@ impl TcpFlow {
         let sample = self.sender.acknowledge(ack, now_ns);
         if let Some(rtt_ns) = sample.rtt_ns {
             self.rtts.record(rtt_ns / 1_000);
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.note(&self.sender, &sample);
         }
         self.control.on_ack(&mut self.sender, &sample, now_ns);
         self.send(now_ns, timers, out);

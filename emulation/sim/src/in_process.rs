@@ -5,7 +5,7 @@
 //! is made: it is made at once, and delayed.
 
 use crate::Error;
-use crate::decisions::Decisions;
+use crate::decisions::{Decisions, Staged};
 use crate::destinations::Destination;
 use crate::recording::{Entered, Entry, Recording};
 use ccp_agent::flow::Driver;
@@ -244,6 +244,11 @@ impl InProcess {
         &self.decisions.samples
     }
 
+    /// The stages that its arms entered.
+    pub fn stages(&self) -> &[Staged] {
+        &self.decisions.stages
+    }
+
     /// Takes in a report of the program `uid`; what the agent wants, if anything is new.
     pub fn report(&mut self, uid: u32, fields: &[u64], signals: Signals) -> Option<Orders> {
         let mut orders = Orders::default();
@@ -255,13 +260,20 @@ impl InProcess {
         });
         let now_s = signals.now_us as f64 / 1e6;
         if let Some(order) = self.ordered.pop_if(|order| order.at_s <= now_s) {
-            let why = Why::because("ordered by the scenario");
+            let by = if order.at_s < 0.0 { "a program" } else { "the scenario" };
+            let why = Why::because(format!("ordered by {by}"));
             self.act(signals.now_us, &mut |order| orders.add(order), |engine, step| {
                 engine.want(sid, &order.to, &why);
                 engine.poke(sid, step);
             });
         }
         Some(orders).filter(|orders| !orders.is_empty())
+    }
+
+    /// The next report gives the flow to this arm or policy, before any that the scenario orders.
+    pub fn order(&mut self, to: &str) {
+        self.ordered.retain(|order| order.at_s >= 0.0);
+        self.ordered.push(SwitchOrder { at_s: -1.0, to: to.to_owned() });
     }
 
     /// When its arm wants to be woken, in simulated microseconds.

@@ -56,5 +56,6 @@ mod tcp;
 mod timers;
 mod unresponsive;
 
+pub use decisions::Staged;
 pub use error::Error;
 pub use simulation::{Simulation, run, run_unless};

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::control::Control;
+use crate::decisions::Staged;
 use crate::flow::TcpFlow;
 use crate::packet::{Kind, Packet};
 use crate::recording::Recording;
@@ -131,6 +132,15 @@ impl Simulation {
         let Some(Flow::Tcp(tcp)) = self.flows.get(flow) else { return &[] };
         match &tcp.control {
             Control::Datapath(datapath) => datapath.agent().samples(),
+            _ => &[],
+        }
+    }
+
+    /// The stages that the arms of that flow entered so far; empty for arms without stages.
+    pub fn stages(&self, flow: usize) -> &[Staged] {
+        let Some(Flow::Tcp(tcp)) = self.flows.get(flow) else { return &[] };
+        match &tcp.control {
+            Control::Datapath(datapath) => datapath.agent().stages(),
             _ => &[],
         }
     }
@@ -393,10 +403,32 @@ impl Simulation {
         });
     }
 
-    /// For a flow whose driver is `external`: what was measured since the last call.
+    /// Also measures a flow that an arm drives, for [`take_measurement`](Self::take_measurement).
+    /// `timed_out` stays false in what it measures.
+    pub fn watch(&mut self, flow: usize) {
+        if let Some(Flow::Tcp(tcp)) = self.flows.get_mut(flow) {
+            tcp.watch = Some(Box::default());
+        }
+    }
+
+    /// Gives a flow that an arm drives to another arm or policy with its next report, as `switches`
+    /// of a scenario do. An order that has not been carried out is replaced.
+    pub fn order(&mut self, flow: usize, to: &str) {
+        if let Some(Flow::Tcp(tcp)) = self.flows.get_mut(flow)
+            && let Control::Datapath(datapath) = &mut tcp.control
+        {
+            datapath.order(to);
+        }
+    }
+
+    /// For a flow whose driver is `external`, or that is watched: what was measured since the last
+    /// call.
     pub fn take_measurement(&mut self, flow: usize) -> Measurement {
         match self.flows.get_mut(flow) {
-            Some(Flow::Tcp(tcp)) => tcp.control.take_measurement(&tcp.sender),
+            Some(Flow::Tcp(tcp)) => match &mut tcp.watch {
+                Some(watch) => watch.take(&tcp.sender),
+                None => tcp.control.take_measurement(&tcp.sender),
+            },
             _ => Measurement::QUIET,
         }
     }

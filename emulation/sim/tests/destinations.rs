@@ -32,7 +32,7 @@ impl Policy for Believer {
 static BELIEVER: PolicyInfo = PolicyInfo {
     name: "believer",
     summary: "uses the arm that is remembered for the path",
-    build: |_, _| Box::new(ArmRunner::new(Believer)),
+    build: |_, loaded| Box::new(ArmRunner::new(Believer, loaded)),
 };
 
 /// Two paths, with three flows on each.

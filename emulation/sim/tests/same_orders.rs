@@ -108,7 +108,11 @@ fn the_same_events_into_agent_and_simulator_give_the_same_orders() {
         let orders: usize = entries.iter().map(|it| it.orders.len()).sum();
         let wakes = of(|it| *it == Entered::Wake);
         println!("{driver}: {reports} reports, {wakes} wakes, {orders} orders");
-        assert_eq!(wakes > 100, ["climber", "hasty"].contains(&driver), "{driver}: {wakes}");
+        assert_eq!(
+            wakes > 100,
+            ["anole", "climber", "hasty"].contains(&driver),
+            "{driver}: {wakes}"
+        );
         assert!(created == 2 && reports > 100, "{driver}: {created}, {reports}");
         assert!(orders > if driver == "fixed" { 1 } else { 50 }, "{driver}: {orders}");
         replay(driver, &setup, entries);

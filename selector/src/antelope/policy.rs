@@ -45,7 +45,7 @@ pub const POLICY: PolicyInfo = PolicyInfo {
               (Antelope)",
     build: |config, loaded| {
         let antelope = Antelope::new(config.antelope.clone(), loaded.slot(MODEL));
-        Box::new(ArmRunner::new(antelope))
+        Box::new(ArmRunner::new(antelope, loaded))
     },
 };
 
@@ -377,6 +377,7 @@ impl Policy for Antelope {
 mod tests {
     use super::super::model::tests::constant;
     use super::*;
+    use remuda_algorithms::Loaded;
     use remuda_algorithms::RttSamples;
     use remuda_algorithms::units::Bytes;
 
@@ -389,7 +390,7 @@ mod tests {
     }
 
     fn started_with(config: AntelopeConfig, slot: Slot<Model>) -> ArmRunner<Antelope> {
-        let mut antelope = ArmRunner::new(Antelope::new(config, Some(slot)));
+        let mut antelope = ArmRunner::new(Antelope::new(config, Some(slot)), &Loaded::default());
         antelope.resume(&path(), Time::ZERO);
         antelope
     }
@@ -505,8 +506,10 @@ mod tests {
         for (remembered_arm, want) in
             [(Some("vegas"), "vegas"), (Some("reno"), "bbr"), (None, "bbr")]
         {
-            let mut antelope =
-                ArmRunner::new(Antelope::new(AntelopeConfig::default(), Some(slot([0.5, 0.5]))));
+            let mut antelope = ArmRunner::new(
+                Antelope::new(AntelopeConfig::default(), Some(slot([0.5, 0.5]))),
+                &Loaded::default(),
+            );
             let mut path = path();
             path.remembered_arm = remembered_arm;
             antelope.resume(&path, Time::ZERO);
@@ -521,8 +524,10 @@ mod tests {
             (Preference::THROUGHPUT, "bbr"),
             (Preference::DELAY, "vegas"),
         ] {
-            let mut antelope =
-                ArmRunner::new(Antelope::new(AntelopeConfig::default(), Some(slot([0.9, 0.8]))));
+            let mut antelope = ArmRunner::new(
+                Antelope::new(AntelopeConfig::default(), Some(slot([0.9, 0.8]))),
+                &Loaded::default(),
+            );
             let mut path = path();
             path.wants = wants;
             antelope.resume(&path, Time::ZERO);

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "sampler",
     summary: "runs arms by a plan and samples what each does: training data for antelope",
-    build: |config, _| Box::new(ArmRunner::new(Sampler::new(config.sampler.clone()))),
+    build: |config, loaded| Box::new(ArmRunner::new(Sampler::new(config.sampler.clone()), loaded)),
 };
 
 /// A plan with more turns is refused.
@@ -124,6 +124,7 @@ impl Policy for Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remuda_algorithms::Loaded;
     use remuda_algorithms::RttSamples;
     use remuda_algorithms::units::Bytes;
     use std::time::Duration;
@@ -135,7 +136,8 @@ mod tests {
 
     #[test]
     fn arms_take_turns_as_planned_and_each_is_sampled() {
-        let mut sampler = ArmRunner::new(Sampler::new(plan(&[(1.0, "bbr"), (2.0, "cubic")])));
+        let mut sampler =
+            ArmRunner::new(Sampler::new(plan(&[(1.0, "bbr"), (2.0, "cubic")])), &Loaded::default());
         let path = PathState::new(Bytes(1_000), Bytes(10_000));
         sampler.resume(&path, Time::ZERO);
         assert_eq!(sampler.arm(), "vegas");

@@ -61,7 +61,7 @@ pub const POLICY: PolicyInfo = PolicyInfo {
     summary: "the arm of the highest bound of a linear reward (LinUCB; a baseline)",
     build: |config, loaded| {
         let prior = loaded.slot::<Prior>(PRIOR).map(|slot| slot.get());
-        Box::new(ArmRunner::new(LinUcb::new(config.linucb.clone(), prior)))
+        Box::new(ArmRunner::new(LinUcb::new(config.linucb.clone(), prior), loaded))
     },
 };
 

@@ -4,13 +4,14 @@ use super::*;
 use crate::features::COUNT;
 use crate::scripted::{at, drive, holds, path, proposals, report, suits, whatever_is_reported};
 use proptest::prelude::*;
+use remuda_algorithms::Loaded;
 
 fn policy(config: LinUcbConfig) -> ArmRunner<LinUcb> {
     policy_with(config, None)
 }
 
 fn policy_with(config: LinUcbConfig, prior: Option<Arc<Prior>>) -> ArmRunner<LinUcb> {
-    let mut policy = ArmRunner::new(LinUcb::new(config, prior));
+    let mut policy = ArmRunner::new(LinUcb::new(config, prior), &Loaded::default());
     policy.resume(&path(), Time::ZERO);
     policy
 }
@@ -132,7 +133,7 @@ fn what_the_application_limits_is_not_learned_from() {
 
 #[test]
 fn what_suited_before_is_first() {
-    let mut policy = ArmRunner::new(LinUcb::new(LinUcbConfig::default(), None));
+    let mut policy = ArmRunner::new(LinUcb::new(LinUcbConfig::default(), None), &Loaded::default());
     policy.resume(&suits("bbr3"), Time::ZERO);
     assert_eq!(policy.arm(), "bbr3");
 }
@@ -154,6 +155,6 @@ proptest! {
     #[test]
     fn whatever_is_reported_the_arm_is_a_candidate(reports in whatever_is_reported()) {
         let config = LinUcbConfig { dwell_ms: 100, ..LinUcbConfig::default() };
-        holds(ArmRunner::new(LinUcb::new(config, None)), &reports)?;
+        holds(ArmRunner::new(LinUcb::new(config, None), &Loaded::default()), &reports)?;
     }
 }

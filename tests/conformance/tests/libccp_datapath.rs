@@ -4,8 +4,9 @@
 
 use ccp_agent::config::{AgentConfig, Config};
 use ccp_agent::control::{Answer, Request, ask};
+use ccp_agent::counts::Counts;
 use ccp_agent::events::EventLog;
-use ccp_agent::host::{Counts, Host};
+use ccp_agent::host::Host;
 use ccp_agent::ipc::Datapaths;
 use ccp_agent::ipc::NetlinkEnd;
 use ccp_agent::run_dir::{datapath_socket, event_log};
@@ -71,7 +72,7 @@ impl Agent {
         }
     }
 
-    fn counts(&self) -> ccp_agent::host::Counts {
+    fn counts(&self) -> Counts {
         match ask(&self.run_dir(), &Request::Status {}).expect("the agent answers") {
             Answer::Status(status) => status.counts,
             other => panic!("{other:?}"),

@@ -17,7 +17,7 @@ const RENAMES_MAX: usize = 8;
 const ALLOWED: &[(&str, &str, &str)] = &[
     (
         "ccp-agent/src/flow/",
-        "mod jump remembering row settings timer",
+        "mod jump remembering row settings stages timer",
         "`impl Flow` is split over these files",
     ),
     (
@@ -27,7 +27,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ),
     (
         "emulation/link/src/generator/",
-        "mod leo markov periodic poisson sawtooth wifi",
+        "mod cell leo markov periodic poisson sawtooth wifi",
         "a file for each generator, all of which make a `Generated`",
     ),
     (
@@ -46,7 +46,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
 /// gain one.
 const KNOWN: &[(&str, &str)] = &[
     ("cli/src/sim/", "mod files sweep"),
-    ("cli/src/train/", "mod online ray"),
     ("datapath/quic/src/transfer/", "mod address contain get serve tls"),
     ("datapath/vm/src/", "datapath ffi machine program refusal"),
     ("emulation/live/src/", "child contain mahimahi/args mahimahi/mod mahimahi/shell testbed"),

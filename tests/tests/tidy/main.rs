@@ -89,7 +89,18 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "ccp-agent",
             "remuda-algorithms",
             "remuda-link",
+            "remuda-samples",
+            "remuda-scenarios",
+            "remuda-sim",
+        ],
+    ),
+    (
+        "remuda-native",
+        &[
+            "remuda-algorithms",
+            "remuda-link",
             "remuda-matrix",
+            "remuda-python",
             "remuda-results",
             "remuda-samples",
             "remuda-scenarios",
@@ -125,7 +136,7 @@ const TESTED_WITH: &[(&str, &str)] =
 
 /// Crates that do no I/O, and all that they may be built on.
 const PURE: &[(&str, &[&str])] = &[
-    ("algorithms", &["libm", "prost", "serde", "sha2", "thiserror"]),
+    ("algorithms", &["libm", "prost", "serde", "serde_json", "sha2", "thiserror"]),
     ("selector", &["lru", "remuda-algorithms", "serde", "serde_json", "sha2", "thiserror", "toml"]),
     (
         "emulation/link",

@@ -4,6 +4,7 @@
 //! seed gives the same link on every machine: beside arithmetic the generators use only the
 //! exponential of `libm`, a Rust implementation that is the same everywhere.
 
+mod cell;
 mod leo;
 mod markov;
 mod periodic;
@@ -11,6 +12,7 @@ mod poisson;
 mod sawtooth;
 mod wifi;
 
+pub use cell::Cell;
 pub use leo::Leo;
 pub use markov::Markov;
 pub use periodic::Periodic;

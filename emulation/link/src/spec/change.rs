@@ -7,6 +7,7 @@ use super::error::{SpecError, check};
 use crate::schedule::Schedule;
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 const TIME_S_MAX: f64 = 1e8;
 const PERIOD_S_MIN: f64 = 1e-3;
@@ -28,6 +29,25 @@ pub struct DelayStep {
     pub at_s: f64,
     /// The one-way propagation delay of packets that leave the bottleneck from then on.
     pub delay_ms: f64,
+}
+
+/// Recorded delays, replayed from the start of the link and again after their end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DelayTraceSpec {
+    /// What `ping -D` printed, or a CSV of seconds and milliseconds.
+    pub file: PathBuf,
+    pub of: DelayOf,
+}
+
+/// What a recorded delay is a delay of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DelayOf {
+    /// The round trip: this link takes what the other direction's `delay_ms` leaves of it.
+    Rtt,
+    /// A series of delays of this direction alone.
+    OneWay,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use super::error::{SpecError, check};
 use super::{check_rate, check_span};
-use crate::generator::{Generated, Leo, Markov, Periodic, Poisson, Sawtooth, Wifi};
+use crate::generator::{Cell, Generated, Leo, Markov, Periodic, Poisson, Sawtooth, Wifi};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +58,22 @@ pub enum GeneratorSpec {
         packets: u32,
         interval_ms: f64,
     },
+    /// A cell with scheduled grants, fades and silences; see [`Cell`].
+    Cell {
+        min_mbit_per_sec: f64,
+        max_mbit_per_sec: f64,
+        /// The time from one grant to the next.
+        grant_ms: f64,
+        /// The mean time between two fades.
+        fade_every_s: f64,
+        /// The mean length of a fade.
+        fade_s: f64,
+        /// The share of fades in which nothing is sent.
+        #[serde(default)]
+        silent_percent: f64,
+        #[serde(default = "minute")]
+        round_s: f64,
+    },
     /// A path over satellites, with a hand-over every 15 s; see [`Leo`].
     Leo {
         min_mbit_per_sec: f64,
@@ -102,6 +118,7 @@ impl GeneratorSpec {
             | Self::Markov { round_s, .. }
             | Self::Sawtooth { round_s, .. }
             | Self::Wifi { round_s, .. }
+            | Self::Cell { round_s, .. }
             | Self::Leo { round_s, .. } => *round_s,
             Self::Periodic { interval_ms, .. } => interval_ms / 1e3,
         }
@@ -116,8 +133,42 @@ impl GeneratorSpec {
             }
             Self::Markov { max_mbit_per_sec, .. }
             | Self::Sawtooth { max_mbit_per_sec, .. }
+            | Self::Cell { max_mbit_per_sec, .. }
             | Self::Leo { max_mbit_per_sec, .. } => *max_mbit_per_sec,
         }
+    }
+
+    /// The rate to expect in the long run, in Mbit/s; that of one round may differ.
+    pub fn mean_mbit_per_sec(&self) -> f64 {
+        match self {
+            // A walk over levels spaced by squares is at each level equally often: the mean of
+            // (k / 8)^2 for k from 0 to 8 is 17/48.
+            Self::Markov { min_mbit_per_sec, max_mbit_per_sec, .. } => {
+                min_mbit_per_sec + (max_mbit_per_sec - min_mbit_per_sec) * 17.0 / 48.0
+            }
+            Self::Sawtooth { min_mbit_per_sec, max_mbit_per_sec, .. }
+            | Self::Leo { min_mbit_per_sec, max_mbit_per_sec, .. } => {
+                f64::midpoint(*min_mbit_per_sec, *max_mbit_per_sec)
+            }
+            Self::Cell { .. } => self.cell().map_or(0.0, Cell::mean),
+            Self::Periodic { .. } | Self::Poisson { .. } | Self::Wifi { .. } => self.most(),
+        }
+    }
+
+    fn cell(&self) -> Option<Cell> {
+        let Self::Cell { min_mbit_per_sec, max_mbit_per_sec, grant_ms, fade_every_s, .. } = *self
+        else {
+            return None;
+        };
+        let Self::Cell { fade_s, silent_percent, .. } = *self else { return None };
+        Some(Cell {
+            least: min_mbit_per_sec,
+            most: max_mbit_per_sec,
+            grant_ms: whole_ms(grant_ms),
+            fade_every_ms: whole_ms(fade_every_s * 1e3),
+            fade_ms: whole_ms(fade_s * 1e3),
+            silent_share: silent_percent / 100.0,
+        })
     }
 
     /// Whether the generator also sets the link's delay.
@@ -154,6 +205,11 @@ impl GeneratorSpec {
                 let rule = "must be between 1 and 64, the most that one block ACK covers";
                 check(fits, "generator.burst_pkts_max", burst_pkts_max, rule)?;
             }
+            Self::Cell { min_mbit_per_sec, max_mbit_per_sec, grant_ms, .. } => {
+                range(*min_mbit_per_sec, *max_mbit_per_sec)?;
+                check_whole("generator.grant_ms", *grant_ms)?;
+                self.validate_fades()?;
+            }
             Self::Leo { min_mbit_per_sec, max_mbit_per_sec, out_ms, delay_ms_max, .. } => {
                 range(*min_mbit_per_sec, *max_mbit_per_sec)?;
                 let rule =
@@ -165,6 +221,13 @@ impl GeneratorSpec {
         let packets = crate::generator::packets_per_ms(self.most()) * round_s * 1e3;
         let rule = "would take more than 50 million opportunities at this rate: make it shorter";
         check(packets <= PACKETS_MAX, "generator.round_s", round_s, rule)
+    }
+
+    fn validate_fades(&self) -> Result<(), SpecError> {
+        let Self::Cell { fade_every_s, fade_s, silent_percent, .. } = self else { return Ok(()) };
+        check_whole("generator.fade_every_s", *fade_every_s * 1e3)?;
+        check_whole("generator.fade_s", *fade_s * 1e3)?;
+        super::percent("generator.silent_percent", *silent_percent)
     }
 
     /// Generates the opportunities of one round.
@@ -186,6 +249,7 @@ impl GeneratorSpec {
             Self::Wifi { mean_mbit_per_sec: mean, burst_pkts_max, .. } => {
                 Wifi { mean, burst_pkts_max }.round(round_ms, rng)
             }
+            Self::Cell { .. } => self.cell().expect("it is a cell").round(round_ms, rng),
             Self::Leo { min_mbit_per_sec, max_mbit_per_sec, out_ms, delay_ms_max, .. } => {
                 let (least, most) = (min_mbit_per_sec, max_mbit_per_sec);
                 let (out_ms, delay_ms_most) = (whole_ms(out_ms), delay_ms_max);
@@ -210,6 +274,9 @@ impl GeneratorSpec {
                 format!("sawtooth, {min_mbit_per_sec} to {max_mbit_per_sec} Mbit/s")
             }
             Self::Wifi { mean_mbit_per_sec, .. } => format!("bursts, {mean_mbit_per_sec} Mbit/s"),
+            Self::Cell { min_mbit_per_sec, max_mbit_per_sec, .. } => {
+                format!("cell, {min_mbit_per_sec} to {max_mbit_per_sec} Mbit/s")
+            }
             Self::Leo { min_mbit_per_sec, max_mbit_per_sec, .. } => {
                 format!("satellites, {min_mbit_per_sec} to {max_mbit_per_sec} Mbit/s")
             }

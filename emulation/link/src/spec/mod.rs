@@ -5,10 +5,11 @@
 //! rate_steps = [{ at_s = 10, rate_mbit_per_sec = 24 }, { at_s = 20, rate_mbit_per_sec = 6 }]
 //! rate_steps_period_s = 30      # repeats: 12 from 30 s on, 24 from 40 s on
 //! # trace = "cell.trace"        # Mahimahi's; a .csv of rates; Pantheon's or Genet's .json
-//! # generator = { kind = "poisson", mean_mbit_per_sec = 2.64 } # markov, sawtooth, wifi, leo
+//! # generator = { kind = "poisson", mean_mbit_per_sec = 2.64 } # markov, sawtooth, wifi, cell, leo
 //! outages = [{ at_s = 5, duration_s = 0.5 }]        # outages_period_s: as above
 //! delay_ms = 20                 # one way
 //! delay_steps = [{ at_s = 15, delay_ms = 60 }]      # delay_steps_period_s: as above
+//! # delay_trace = { file = "wifi.ping", of = "rtt" } # recorded delays, instead of delay_steps
 //! jitter_std_ms = 1.5
 //! jitter_correlation = 0.5
 //! reordering = { percent = 1, extra_ms = 5 }        # these packets may be overtaken
@@ -30,7 +31,7 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-pub use change::{DelayStep, LossStep, OutageSpec, RateStep};
+pub use change::{DelayOf, DelayStep, DelayTraceSpec, LossStep, OutageSpec, RateStep};
 pub use direction::Direction;
 pub use error::SpecError;
 pub use generator::GeneratorSpec;
@@ -44,6 +45,7 @@ use crate::generator::Generated;
 use crate::link::{Link, LinkModel, RateModel};
 use crate::loss::Loss;
 use crate::packet::Packet;
+use crate::rtt_series::RttSeries;
 use crate::schedule::Schedule;
 use crate::time::Nanos;
 use crate::trace::Trace;
@@ -102,6 +104,9 @@ pub struct LinkSpec {
     /// After this time `delay_ms` holds again, and the steps repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_steps_period_s: Option<f64>,
+    /// Recorded delays. `delay_ms` is then only what `limit_bdp` counts with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_trace: Option<DelayTraceSpec>,
     /// Standard deviation of the delay.
     pub jitter_std_ms: f64,
     /// Correlation of one packet's jitter with the next one's, from 0 to below 1.
@@ -139,6 +144,12 @@ impl LinkSpec {
         self.outages().validate()?;
         check_span("delay_ms", self.delay_ms)?;
         self.delay_steps().validate()?;
+        if let Some(trace) = &self.delay_trace {
+            let sets = self.generator.as_ref().is_some_and(GeneratorSpec::sets_delays);
+            let rule = "stands beside delay_steps or a generator of delays; a link has one of them";
+            let alone = self.delay_steps.is_empty() && !sets;
+            check(alone, "delay_trace", trace.file.display(), rule)?;
+        }
         check_span("jitter_std_ms", self.jitter_std_ms)?;
         let correlation = self.jitter_correlation;
         let rule = "must be at least 0 and below 1";
@@ -193,7 +204,10 @@ impl LinkSpec {
     pub fn build<P: Packet>(&self, rtt: Nanos, direction: Direction) -> Result<Link<P>, SpecError> {
         self.validate()?;
         let made = self.generated(direction);
-        let delay = self.delay_model(direction, made.as_ref());
+        let mut delay = self.delay_model(direction, made.as_ref());
+        if let Some(steps) = self.recorded_delays(rtt)? {
+            delay = delay.with_steps(steps);
+        }
         let rate = self.rate_model(made)?;
         let mean = self.mean_bits_per_sec(&rate);
         let bdp_bytes = mean.map(|bits| bdp_bytes(bits, rtt));
@@ -344,6 +358,22 @@ impl LinkSpec {
             None => delay,
             Some(steps) => delay.with_steps(steps),
         }
+    }
+
+    /// The delays of `delay_trace`. `rtt` is the path's round trip by `delay_ms`. Reads the file.
+    fn recorded_delays(&self, rtt: Nanos) -> Result<Option<Schedule<Nanos>>, SpecError> {
+        let Some(spec) = &self.delay_trace else { return Ok(None) };
+        let series = RttSeries::load(&spec.file)
+            .map_err(|source| SpecError::Trace { key: "delay_trace".to_owned(), source })?;
+        let other = match spec.of {
+            DelayOf::Rtt => rtt - self.delay(),
+            DelayOf::OneWay => Nanos::ZERO,
+        };
+        let delay = |ms: f64| Nanos::from_millis_f64(ms) - other;
+        let steps = series.samples().iter();
+        let steps = steps.map(|(at_s, ms)| (Nanos::from_millis_f64(at_s * 1e3), delay(*ms)));
+        let period = Nanos::from_millis_f64(series.period_s() * 1e3);
+        Ok(Some(Schedule::new(delay(series.samples()[0].1), steps.collect(), Some(period))))
     }
 
     fn rate_steps(&self) -> Changes<'_, RateStep> {

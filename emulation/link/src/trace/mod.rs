@@ -6,13 +6,13 @@
 //! opportunity is lost if no packet waits. After the last line the trace starts again, shifted by
 //! its last timestamp, so a leading `0` of the next round is at the same moment as the last line of
 //! this one.
-//! this one.
 
 mod series;
 mod series_error;
 mod table;
 
 pub use series_error::SeriesError;
+pub(crate) use series_error::refuse;
 
 use crate::time::Nanos;
 use std::fmt;
@@ -116,19 +116,7 @@ impl Trace {
     /// Reads a trace file: a series of rates if its name ends in `.csv` or `.json`, and otherwise
     /// Mahimahi's.
     pub fn load(path: &Path) -> Result<Self, TraceError> {
-        let failed = |source| TraceError::Read { path: path.to_owned(), source };
-        // Reading a pipe would block, and a device has no end.
-        if !fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(TraceError::NotAFile { path: path.to_owned() });
-        }
-        let mut bytes = Vec::new();
-        let mut limited = File::open(path).map_err(failed)?.take(FILE_BYTES_MAX + 1);
-        limited.read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(TraceError::TooLong { path: path.to_owned() });
-        }
-        let text = String::from_utf8(bytes);
-        let text = text.map_err(|_| TraceError::NotUtf8 { path: path.to_owned() })?;
+        let text = read_text(path)?;
         let name = path.display().to_string();
         let kind = path.extension().map(|kind| kind.to_ascii_lowercase());
         let series = match kind.as_ref().and_then(|kind| kind.to_str()) {
@@ -200,8 +188,24 @@ impl Trace {
     }
 }
 
+/// Reads a text file of at most 256 MiB.
+pub(crate) fn read_text(path: &Path) -> Result<String, TraceError> {
+    let failed = |source| TraceError::Read { path: path.to_owned(), source };
+    // Reading a pipe would block, and a device has no end.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(TraceError::NotAFile { path: path.to_owned() });
+    }
+    let mut bytes = Vec::new();
+    let mut limited = File::open(path).map_err(failed)?.take(FILE_BYTES_MAX + 1);
+    limited.read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(TraceError::TooLong { path: path.to_owned() });
+    }
+    String::from_utf8(bytes).map_err(|_| TraceError::NotUtf8 { path: path.to_owned() })
+}
+
 /// The text without the byte-order mark with which Windows' programs begin a text in UTF-8.
-fn without_mark(text: &str) -> &str {
+pub(crate) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 

@@ -18,6 +18,6 @@ impl fmt::Display for SeriesError {
 
 impl std::error::Error for SeriesError {}
 
-pub(super) fn refuse(place: impl fmt::Display, rule: impl Into<String>) -> SeriesError {
+pub(crate) fn refuse(place: impl fmt::Display, rule: impl Into<String>) -> SeriesError {
     SeriesError { place: place.to_string(), rule: rule.into() }
 }

@@ -41,6 +41,8 @@ pub struct AuthorsFiles {
     /// A Python that has the package `remuda`.
     pub python: PathBuf,
     pub files: Vec<PathBuf>,
+    /// Further arguments of each agent, such as weights that are arms.
+    pub arguments: Vec<String>,
 }
 
 impl AuthorsFiles {
@@ -89,7 +91,8 @@ impl Agents {
             };
             let name = format!("real{}x{index}", std::process::id());
             let run_dir = folder.path().join(driver);
-            let arguments = [&["--name", &name], &arguments[..]].concat();
+            let more: Vec<&str> = authors.arguments.iter().map(String::as_str).collect();
+            let arguments = [&["--name", &name], &arguments[..], &more].concat();
             let child = AgentChild::start(remuda, &run_dir, &arguments)?;
             let join = |mut process| Ok::<_, Error>((door::join(&run_dir, &mut process)?, process));
             let author = author.map(join).transpose()?;

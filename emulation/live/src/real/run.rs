@@ -190,8 +190,9 @@ fn outcome(
     samples: Samples,
     stats: &PathStats,
 ) -> Outcome {
-    let flows: Vec<_> =
-        (0..).zip(slots).map(|(flow, slot)| flow_outcome(flow, slot, &samples, plan)).collect();
+    let flows =
+        (0..).zip(slots).map(|(flow, slot)| flow_outcome(flow, slot, &samples, plan, stats));
+    let flows: Vec<_> = flows.collect();
     Outcome {
         scenario: scenario.name.clone(),
         engine: Engine::Live,
@@ -207,8 +208,17 @@ fn outcome(
 
 /// The outcome of a flow. The kernel reports the minimum RTT and a smoothed RTT; the mean is that
 /// of the sampled smoothed RTT. The kernel has no total of segments marked lost, so `lost_pkts` is
-/// the number of retransmissions.
-fn flow_outcome(flow: u32, slot: &Slot, samples: &Samples, plan: &Plan) -> FlowOutcome {
+/// the number of retransmissions. One-way delays are those of all packets that the link carried in
+/// the flow's direction.
+fn flow_outcome(
+    flow: u32,
+    slot: &Slot,
+    samples: &Samples,
+    plan: &Plan,
+    stats: &PathStats,
+) -> FlowOutcome {
+    let one_way = if slot.flow.is_upload { &stats.up } else { &stats.down }.one_way_delay;
+    let one_way_ms = |value_ms: f64| (one_way.packets > 0).then_some(value_ms);
     let socket = slot.last.clone().unwrap_or_default();
     let started = socket.started.unwrap_or(slot.flow.start);
     let finished = socket.finished;
@@ -240,10 +250,10 @@ fn flow_outcome(flow: u32, slot: &Slot, samples: &Samples, plan: &Plan) -> FlowO
         rtt_p50_ms: None,
         rtt_p95_ms: None,
         rtt_p99_ms: None,
-        one_way_mean_ms: None,
-        one_way_p50_ms: None,
-        one_way_p95_ms: None,
-        one_way_p99_ms: None,
+        one_way_mean_ms: one_way_ms(one_way.mean_ms),
+        one_way_p50_ms: one_way_ms(one_way.p50_ms),
+        one_way_p95_ms: one_way_ms(one_way.p95_ms),
+        one_way_p99_ms: one_way_ms(one_way.p99_ms),
         reports: 0,
         switches: Vec::new(),
         decisions: Vec::new(),

@@ -11,7 +11,7 @@ import socket
 import struct
 
 BROKER = "/run/remuda-broker/agent.sock"
-START, INSTALL, LOOKER, RECALL, CHECK_NATIVE, LET_GO = range(6)
+START, INSTALL, LOOKER, RECALL, CHECK_NATIVE, LET_GO, VACATE = range(7)
 # The kinds of descriptor that the broker may hand over.
 HARMLESS = ("anon_inode:bpf-map", "anon_inode:bpf_link")
 BPF_MAP_UPDATE_ELEM, BPF_PROG_LOAD, SYS_BPF = 2, 5, 321
@@ -54,10 +54,11 @@ def bpf(command: int, *words: tuple[int, int]) -> str | None:
 broker = connect()
 for request in ([INSTALL, 1, 2], [LOOKER], [CHECK_NATIVE, ord("x")]):
     refused("before a start", ask(broker, bytes(request))[0], b"must be a start")
-for kind in range(LET_GO + 1, 256):
+for kind in range(VACATE + 1, 256):
     refused(f"kind {kind}", ask(broker, bytes([kind]))[0], b"no request of kind")
 with open("/dev/null", "rb") as file:
     refused("a descriptor", ask(broker, bytes([START]), (file.fileno(),))[0], b"no descriptors")
+refused("a sid of one byte", ask(broker, bytes([VACATE, 1]))[0], b"a sid has 4 bytes")
 refused("a start with more", ask(broker, bytes([START, 7]))[0], b"nothing after its kind")
 
 started, held = ask(broker, bytes([START]))

@@ -7,9 +7,11 @@ mod restarts;
 mod units;
 mod web;
 
+use remuda_guest::Error;
 use remuda_guest::systemd::{Booted, SystemdGuest};
 use remuda_live::Clock;
 use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,6 +29,8 @@ systemctl stop remuda remuda-broker 'test-*' 2>/dev/null
 systemctl reset-failed
 ip netns del test 2>/dev/null
 rm -rf /etc/systemd/system/*.d /run/remuda.sock /run/test-*.log
+[ ! -e /usr/bin/remuda-tested ] || mv /usr/bin/remuda-tested /usr/bin/remuda
+sysctl net.ipv4.tcp_congestion_control=cubic
 systemctl daemon-reload
 true";
 
@@ -57,8 +61,7 @@ impl Shared {
         let folder = folder()?;
         let mut guest = GUEST.lock().unwrap_or_else(PoisonError::into_inner);
         if guest.is_none() {
-            let program = remuda_tests::binary();
-            let with = SystemdGuest::new(&folder).and_then(|guest| guest.with_program(&program));
+            let with = SystemdGuest::new(&folder).and_then(with_builds);
             *guest = Some(boot(&with.expect("the files are there")));
         }
         let mut shared = Self(guest);
@@ -84,6 +87,17 @@ impl Shared {
     fn expect_no_complaint(&self) {
         assert_eq!(self.console_complaints().expect("the console"), [""; 0]);
     }
+}
+
+/// The guest with the tested build as `remuda`, and another one as `remuda-other`.
+fn with_builds(guest: SystemdGuest) -> Result<SystemdGuest, Error> {
+    let other = std::env::var_os("REMUDA_OTHER_BIN");
+    let other = PathBuf::from(other.expect("REMUDA_OTHER_BIN names a build\nfix: make test-long"));
+    let other = other.canonicalize().expect("REMUDA_OTHER_BIN names a file");
+    let folder = tempfile::tempdir().expect("a folder");
+    let named = folder.path().join("remuda-other");
+    symlink(other, &named).expect("the folder is new");
+    guest.with_program(&remuda_tests::binary())?.with_program(&named)
 }
 
 /// The folder that `tools/systemd-guest.sh` makes.

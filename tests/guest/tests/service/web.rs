@@ -1,10 +1,13 @@
-//! Services whose sockets are the agent's, and downloads from them.
+//! Web servers, each an nginx of its own, whose sockets are the agent's; and downloads from them.
 
 use crate::Shared;
 use std::path::Path;
 
-const SERVER: &str = include_str!("server.py");
+const LISTEN: &str = include_str!("listen.py");
+const CONFIGURATION: &str = include_str!("nginx.conf");
 const CLIENT: &str = include_str!("client.py");
+/// Words of four bytes in the file that clients download, each of them its own number.
+const WORDS: u32 = 64_000;
 
 /// A service whose sockets are the agent's.
 #[derive(Clone, Copy)]
@@ -20,7 +23,7 @@ pub struct Web {
     reach: &'static str,
 }
 
-/// It names the algorithm on its listening socket.
+/// A wrapper names the algorithm on its listening socket.
 pub const LISTENER: Web =
     Web { unit: "test-listener", port: 8001, algorithm: "remuda", properties: "", reach: "" };
 /// It names none; the agent has its cgroup.
@@ -43,18 +46,14 @@ const END: &str = "/run/test-end";
 
 /// Starts services; the kernel must have the algorithm.
 pub fn start(guest: &mut Shared, webs: &[Web]) {
-    for (at, content) in [("/run/server.py", SERVER), ("/run/client.py", CLIENT)] {
+    for (at, content) in [("/run/listen.py", LISTEN), ("/run/client.py", CLIENT)] {
         guest.put(Path::new(at), content.as_bytes(), "644").expect("it is written");
     }
     guest.sh("ip netns add test && ip -n test link set lo up");
     guest.sh("ip netns exec test sysctl net.ipv4.tcp_congestion_control=remuda");
-    for web in webs {
-        let Web { unit, port, algorithm, properties, .. } = web;
-        guest.sh(&format!(
-            "systemd-run --unit={unit} {properties} python3 /run/server.py {port} {algorithm}"
-        ));
-        web.wait(guest);
-    }
+    let data: Vec<u8> = (0..WORDS).flat_map(u32::to_le_bytes).collect();
+    guest.put(Path::new("/run/www/data"), &data, "644").expect("it is written");
+    webs.iter().for_each(|web| web.start(guest));
 }
 
 /// Starts downloads from each service and waits until the agent drives all of them.
@@ -81,7 +80,31 @@ pub fn expect_driven(guest: &mut Shared, webs: &[Web], downloads: usize) {
     }
 }
 
+/// The server's ends of the downloads under way from each service have this algorithm, all of them.
+pub fn expect_algorithm(guest: &mut Shared, webs: &[Web], downloads: usize, algorithm: &str) {
+    for Web { unit, port, reach, .. } in webs {
+        let ends = guest.sh(&format!("{reach} ss -tinOH state established sport = :{port}"));
+        let has = |line: &str| line.split_whitespace().any(|word| word == algorithm);
+        let right = ends.lines().filter(|line| has(line)).count();
+        assert_eq!((right, ends.lines().count()), (downloads, downloads), "{unit}:\n{ends}");
+    }
+}
+
 impl Web {
+    fn start(&self, guest: &mut Shared) {
+        let Self { unit, port, algorithm, properties, .. } = self;
+        let at = format!("/run/nginx-{port}.conf");
+        let configuration = CONFIGURATION.replace("PORT", &port.to_string());
+        guest.put(Path::new(&at), configuration.as_bytes(), "644").expect("it is written");
+        let command = if algorithm.is_empty() {
+            format!("/usr/sbin/nginx -c {at}")
+        } else {
+            format!("python3 /run/listen.py {port} {algorithm} {at}")
+        };
+        guest.sh(&format!("systemd-run --unit={unit} {properties} {command}"));
+        self.wait(guest);
+    }
+
     /// Waits until it listens.
     pub fn wait(&self, guest: &mut Shared) {
         let Self { port, reach, .. } = self;
