@@ -248,6 +248,21 @@ switches-live: build ## The same on real TCP, and with setsockopt alone; writes 
 matrix-smoke: build ## Rank all arms over sixty environments of every kind
 	$(REMUDA) matrix --suite smoke --arm all --out out/matrix
 
+RANKED := smoke ccbench-solo ccbench-friendly wireless sharing
+# Suite files with paths that were recorded, which the project does not have.
+RECORDED ?=
+
+.PHONY: ranking
+ranking: build ## Rank all arms and policies over five suites and RECORDED=FILE; writes docs/ranking.md (hours; continues)
+	@for suite in $(RANKED) $(RECORDED); do \
+		name=$$(basename $$suite .toml); \
+		echo "ranking: $$name"; \
+		$(REMUDA) matrix --arm all --suite $$suite --out out/ranking/$$name \
+			--keep out/ranking/runs >/dev/null; \
+	done
+	$(BENCH) remuda-ranking -- --write docs/ranking.md \
+		$(addprefix out/ranking/,$(RANKED) $(basename $(notdir $(RECORDED))))
+
 .PHONY: anole-table
 anole-table: setup ## Measure the arm anole beside its paper, simulated; writes docs/anole.md
 	$(BENCH) remuda-anole-table -- --write docs/anole.md

@@ -40,6 +40,8 @@ pub use ccp_agent::author::congalg;
 /// The datapath of an agent built on portus, as `remuda datapath` runs it; `bench/cost` measures
 /// its latency.
 pub use datapath::{AgentSocket, Bridge};
+/// A figure with its interval, as tables show it; `bench/ranking` writes it into a page.
+pub use matrix::spread;
 pub use stop::stop_flag;
 
 use clap::{Parser, Subcommand};
