@@ -121,6 +121,10 @@ test-guest: test-build ## Test real TCP and BPF on Debian's kernel, in a virtual
 module: setup ## Build the kernel module for the running kernel (its headers must be installed)
 	@bash tools/module.sh --running
 
+.PHONY: deb
+deb: build ## Build the Debian package of the command and its services, remuda
+	@bash tools/deb.sh
+
 .PHONY: module-deb
 module-deb: setup ## Build the Debian package of the kernel module, remuda-dkms
 	@bash tools/module-deb.sh
@@ -158,7 +162,11 @@ test-long: deny test-build build ## Test a package outside the workspace, and th
 	$(TEST) --test outside
 	@if [[ $$(uname -m) == x86_64 ]]; then \
 		bash tools/systemd-guest.sh; \
+		bash tools/deb.sh --version 0~other --into target/deb/other; \
+		bash tools/deb.sh --program $(TESTED) --into target/deb/tested; \
 		REMUDA_BIN=$(CURDIR)/$(TESTED) REMUDA_OTHER_BIN=$(CURDIR)/$(REMUDA) \
+		REMUDA_DEB=$$(ls $(CURDIR)/target/deb/tested/*.deb) \
+		REMUDA_OTHER_DEB=$$(ls $(CURDIR)/target/deb/other/*.deb) \
 			$(TEST) --test service -- --test-threads=1 --nocapture; \
 	else \
 		echo "SKIPPED: virtual machines need an x86-64 host"; \

@@ -12,9 +12,9 @@ export LC_ALL=C
 
 readonly RELEASE=trixie FOLDER=$PWD/target/guest/systemd
 # Beside Debian's essential packages. kmod loads modules; libelf1t64, libgcc-s1 and zlib1g are the
-# libraries of remuda; iperf3, nginx and python3 make flows.
-readonly PACKAGES=(dbus iperf3 iproute2 kmod libelf1t64 libgcc-s1 nginx procps python3 systemd
-	systemd-sysv zlib1g)
+# libraries of remuda; iperf3, nginx and python3 make flows; bpftool lists what the kernel has.
+readonly PACKAGES=(bpftool dbus iperf3 iproute2 kmod libelf1t64 libgcc-s1 nginx procps python3
+	systemd systemd-sysv zlib1g)
 # All that the kernel needs to mount the root file system and is not part of it.
 readonly MODULES=(virtio_blk squashfs overlay)
 

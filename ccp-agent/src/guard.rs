@@ -170,6 +170,11 @@ impl Fired {
         self.0[0].is_none()
     }
 
+    /// Whether a rule has lowered the window or the rate.
+    pub fn lower(&self) -> bool {
+        self.iter().any(|rule| rule != Rule::CwndFloor)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = Rule> {
         self.0.iter().flatten().copied()
     }

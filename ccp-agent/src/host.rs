@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::counts::Counts;
 use crate::datapath::{Agent, Key, Obey, Peer, Refusals};
 use crate::events::{Event, Recorder};
-use crate::flow::{Driver, Flow, Row, Start};
+use crate::flow::{Driver, Flow, Life, Row, Start};
 use crate::flows::{Flows, Step};
 use crate::learning::Trust;
 use crate::metrics::Snapshot;
@@ -487,12 +487,20 @@ impl Host {
 
     /// The running flows, in the order in which they started.
     pub fn rows(&self) -> Vec<Row> {
-        let now_us = self.clock.now_us();
-        let datapath = |id| self.keys.get(&id).map(|key| key.0.to_string()).unwrap_or_default();
-        let mut rows: Vec<Row> =
-            self.flows.iter().map(|flow| flow.row(&datapath(flow.id()), now_us)).collect();
+        let mut rows: Vec<Row> = self.flows.iter().map(|flow| self.row(flow)).collect();
         rows.sort_by_key(|row| row.id);
         rows
+    }
+
+    fn row(&self, flow: &Flow) -> Row {
+        let datapath = self.keys.get(&flow.id()).map(|key| key.0.to_string());
+        flow.row(&datapath.unwrap_or_default(), self.clock.now_us())
+    }
+
+    /// A running flow and its life so far.
+    pub fn explain(&self, id: u32) -> Result<(Row, Life), Error> {
+        let flow = self.flows.get(id).ok_or_else(|| Error::no_flow(id))?;
+        Ok((self.row(flow), flow.life()))
     }
 }
 

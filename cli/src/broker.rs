@@ -6,6 +6,7 @@ use ccp_agent::{Config, agent, clock, service};
 use clap::Args;
 use nix::unistd::User;
 use remuda_bpf::broker::{Broker, Notice};
+use remuda_bpf::{Datapath, Plan, Walked};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,11 +26,13 @@ use std::time::Duration;
 Example:
   The agent of the user remuda, without a privilege
     remuda broker --user remuda --config /etc/remuda/remuda.toml
-    sudo -u remuda remuda agent --config /etc/remuda/remuda.toml")]
+    sudo -u remuda remuda agent --config /etc/remuda/remuda.toml
+  Leave no flow with us after both have ended for good
+    remuda broker --give-back --config /etc/remuda/remuda.toml")]
 pub struct BrokerArgs {
     /// The agent's user, by name or number; root may connect as well
-    #[arg(long, value_name = "USER")]
-    user: String,
+    #[arg(long, value_name = "USER", required_unless_present = "give_back")]
+    user: Option<String>,
     /// Configuration file (TOML) of the agent; only root may be able to write it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -39,6 +42,10 @@ pub struct BrokerArgs {
     /// Give the flows to the kernel's own algorithm if no agent comes for so many seconds; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     patience: u32,
+    /// Give the flows that an agent has left behind to the kernel's own algorithm, and end. No
+    /// agent or broker of the same name may run
+    #[arg(long, conflicts_with = "user")]
+    give_back: bool,
 }
 
 fn user(text: &str) -> Result<u32, Failure> {
@@ -66,7 +73,12 @@ fn check_own(path: &Path) -> Result<(), Failure> {
 }
 
 impl BrokerArgs {
-    fn bind(&self) -> Result<Broker, Failure> {
+    /// clap asks for it wherever it is used.
+    fn user(&self) -> &str {
+        self.user.as_deref().unwrap_or("root")
+    }
+
+    fn plan(&self) -> Result<Plan, Failure> {
         let config = match &self.config {
             Some(path) => {
                 check_own(path)?;
@@ -74,19 +86,42 @@ impl BrokerArgs {
             }
             None => Config::default(),
         };
+        Ok(agent::plan(&config)?)
+    }
+
+    /// Takes over what an agent has left, in order to give it back.
+    fn give_back(&self) -> Result<(), Failure> {
+        let plan = Plan { cgroups: Vec::new(), takes_default: false, ..self.plan()? };
+        let (mut datapath, started) = Datapath::start(&plan, clock::monotonic_ns())?;
+        if let Some(name) = started.mended {
+            eprintln!("remuda broker: {}", Notice::Mended(name));
+        }
+        let Walked { changed, refused, missed } = datapath.let_go()?;
+        eprintln!("remuda broker: {}", Notice::LetGo { changed, refused });
+        match missed {
+            Some(error) => Err(error.into()),
+            None if refused > 0 => Err(format!("the kernel refused {refused} flows").into()),
+            None => Ok(()),
+        }
+    }
+
+    fn bind(&self) -> Result<Broker, Failure> {
+        let plan = self.plan()?;
         let folder = self.socket.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         check_own(folder)?;
         let patience = (self.patience > 0).then(|| Duration::from_secs(self.patience.into()));
-        let plan = agent::plan(&config)?;
-        Ok(Broker::bind(&self.socket, plan, user(&self.user)?, patience)?)
+        Ok(Broker::bind(&self.socket, plan, user(self.user())?, patience)?)
     }
 
     pub fn run(self) -> Result<(), Failure> {
+        if self.give_back {
+            return self.give_back();
+        }
         let stopped = stop_flag()?;
         let mut broker = self.bind()?;
         let say = |notice: Notice| eprintln!("remuda broker: {notice}");
-        let (socket, user) = (self.socket.display(), &self.user);
+        let (socket, user) = (self.socket.display(), self.user());
         eprintln!("remuda broker: waits at {socket} for the agent of user {user}; Ctrl-C ends it");
         service::ready();
         while !stopped.load(Ordering::Relaxed) {

@@ -11,15 +11,19 @@ mod owner;
 mod agent;
 mod author;
 mod broker;
+mod columns;
 mod commit;
 mod compare;
 mod datapath;
 mod demo;
 mod doctor;
 mod drivers;
+mod event_log;
+mod explain;
 mod flows;
 mod graph;
 mod kinds;
+mod manual;
 mod matrix;
 mod memory;
 mod model;
@@ -29,6 +33,7 @@ mod quic;
 mod report;
 mod rule;
 mod select;
+mod set;
 mod sim;
 mod stop;
 mod table;
@@ -67,8 +72,12 @@ enum Command {
     Broker(broker::BrokerArgs),
     /// Show the live flows: peer, arm, window, rate, RTT, and the reason for the arm
     Flows(flows::FlowsArgs),
+    /// Show the busiest flows, updated until Ctrl-C
+    Top(flows::TopArgs),
+    /// Explain a running flow: what held it back, its arms, and how fast it was
+    Explain(explain::ExplainArgs),
     /// Give a flow, all flows, or new flows another arm or policy
-    Set(flows::SetArgs),
+    Set(set::SetArgs),
     /// Set what flows prefer: short delays, throughput, or weights between the two
     ///
     /// Some policies use the preference. Running flows get it at once, new flows when they start.
@@ -112,6 +121,11 @@ enum Command {
     QuicServe(quic::ServeArgs),
     /// Fetch a file from `remuda quic-serve`
     QuicGet(quic::GetArgs),
+    /// Print a shell's completions of this command
+    Completions(manual::CompletionsArgs),
+    /// Write a manual page for each command
+    #[command(hide = true)]
+    Manual(manual::ManualArgs),
     /// Run a command behind an emulated link
     Link(Box<remuda_live::args::LinkArgs>),
     /// Run a command behind a link driven by traces, as Mahimahi's mm-link does
@@ -192,6 +206,8 @@ fn run(command: Command) -> ExitCode {
         Command::Agent(args) => args.run(),
         Command::Broker(args) => args.run(),
         Command::Flows(args) => args.run(),
+        Command::Top(args) => args.run(),
+        Command::Explain(args) => args.run(),
         Command::Set(args) => args.run(),
         Command::Prefer(args) => args.run(),
         Command::Rule(args) => args.run(),
@@ -210,6 +226,8 @@ fn run(command: Command) -> ExitCode {
         Command::Graph(args) => args.run(),
         Command::QuicServe(args) => args.run(),
         Command::QuicGet(args) => args.run(),
+        Command::Completions(args) => args.run(),
+        Command::Manual(args) => args.run(),
         Command::Link(args) => return status("remuda link", args.run()),
         Command::MmLink(args) => return status("mm-link", args.run()),
         Command::MmDelay(args) => return status("mm-delay", args.run()),

@@ -45,6 +45,12 @@ fn absolute(cgroup: &str) -> Result<String, Failure> {
 }
 
 impl SelectArgs {
+    /// Whether no flag was given.
+    pub fn is_empty(&self) -> bool {
+        let Self { local_port, cgroup, mark, destination, uid, netns } = self;
+        [local_port, cgroup, mark, destination, uid, netns].iter().all(|it| it.is_none())
+    }
+
     /// What was given, as text.
     pub fn parts(&self) -> Result<Parts, Failure> {
         Ok(Parts {

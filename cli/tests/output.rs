@@ -127,3 +127,36 @@ fn toml_text(text: &str) -> String {
     let letters = text.chars().map(|letter| format!("\\u{:04x}", u32::from(letter)));
     format!("\"{}\"", letters.collect::<String>())
 }
+
+/// What a command prints; it must succeed.
+fn printed(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_remuda")).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn each_command_has_a_manual_page_and_completions() {
+    let help = printed(&["help"]);
+    let commands = help.split_once("Commands:\n").unwrap().1;
+    let commands = commands.lines().take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = commands
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.len() > 20, "{commands:?}");
+    let folder = tempfile::tempdir().unwrap();
+    printed(&["manual", folder.path().to_str().unwrap()]);
+    for command in commands.iter().filter(|it| **it != "help") {
+        let page = folder.path().join(format!("remuda-{command}.1"));
+        let page =
+            std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{page:?}: {error}"));
+        assert!(page.contains(".SH SYNOPSIS") && page.contains(".SH OPTIONS"), "{page}");
+    }
+    assert!(!folder.path().join("remuda-manual.1").exists());
+    for shell in ["bash", "zsh", "fish"] {
+        let text = printed(&["completions", shell]);
+        let missing: Vec<_> = commands.iter().filter(|it| !text.contains(**it)).collect();
+        assert!(missing.is_empty(), "{shell} does not complete {missing:?}");
+    }
+}

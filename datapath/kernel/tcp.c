@@ -11,6 +11,7 @@
 
 #define REMUDA_CA_STATE(sk) (inet_csk(sk)->icsk_ca_state)
 #define REMUDA_IS_CWND_LIMITED(tp) ((tp)->is_cwnd_limited)
+#define REMUDA_CHRONO(tp) ((tp)->chrono_type)
 #define REMUDA_RESTARTS_AFTER_IDLE(sk)                                                             \
 	READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_slow_start_after_idle)
 #define REMUDA_CWND_PKTS_MAX remuda_limits.cwnd_pkts_max

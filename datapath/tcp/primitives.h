@@ -59,6 +59,23 @@ static __always_inline void note_cwnd_use(struct remuda_tcp *t, struct tcp_sock 
 		t->report_flags |= REPORT_CWND_HALF;
 }
 
+/* What beside the window and the rate holds the sender back: the receive window, as the stack found
+ * when it last tried to send (tcp_chrono_set()); or the send buffer, if less than a segment is left
+ * to send and the application waits for room. The stack's own chronograph of the latter starts only
+ * when an ACK has it send.
+ */
+static __always_inline u32 limit_flags(const struct tcp_sock *tp)
+{
+	const struct socket *socket = ((const struct sock *)tp)->sk_socket;
+	bool waits = socket && socket->flags & 1UL << SOCK_NOSPACE;
+
+	if (REMUDA_CHRONO(tp) == TCP_CHRONO_RWND_LIMITED)
+		return REPORT_RWND_LIMITED;
+	if (waits && tp->write_seq - tp->snd_nxt < tp->mss_cache)
+		return REPORT_SNDBUF_LIMITED;
+	return 0;
+}
+
 static __always_inline void load_primitives(struct remuda_tcp *t, struct tcp_sock *tp,
 					    const struct rate_sample *rs,
 					    struct remuda_primitives *p)
@@ -69,6 +86,7 @@ static __always_inline void load_primitives(struct remuda_tcp *t, struct tcp_soc
 	count_packets(t, tp, rs, p);
 	sample_rates(t, tp, rs, p);
 	note_cwnd_use(t, tp);
+	t->report_flags |= limit_flags(tp);
 	p->now_us = t->now_ns / NSEC_PER_USEC;
 	p->packets_in_flight = in_flight;
 	p->bytes_in_flight = in_flight * mss;

@@ -4,7 +4,8 @@
  * includes these headers, it provides:
  *
  *   - the kernel's types, with at least the members that these headers read;
- *   - REMUDA_CA_STATE(sk) and REMUDA_IS_CWND_LIMITED(tp), as both are bit fields;
+ *   - REMUDA_CA_STATE(sk), REMUDA_IS_CWND_LIMITED(tp) and REMUDA_CHRONO(tp), the kernel's
+ *     chrono_type, as all are bit fields;
  *   - REMUDA_RESTARTS_AFTER_IDLE(sk), the sysctl net.ipv4.tcp_slow_start_after_idle;
  *   - REMUDA_CWND_PKTS_MAX and REMUDA_RATE_MAX (bytes per second), the ceilings.
  *
@@ -20,6 +21,8 @@
 #define REPORT_CWND_HALF 8 /* a flight used more than half of the window */
 #define REPORT_UNDONE 16    /* the stack found its last recovery spurious */
 #define REPORT_RESTARTED 32 /* the flow was idle, and its window is a restart window */
+#define REPORT_RWND_LIMITED 64    /* the peer's receive window held the sender back */
+#define REPORT_SNDBUF_LIMITED 128 /* a full send buffer held the application back */
 
 /* What a flow keeps from one ACK to the next. */
 struct remuda_tcp {

@@ -1,8 +1,13 @@
 //! Real flows under a real agent stay byte-exact while the policy changes, over IPv4 and IPv6.
 
 use ccp_agent::host::Target;
+use nix::sys::socket::{setsockopt, sockopt};
 use remuda_live::transfer::Transfer;
-use remuda_tests::{Place, exclusive, skip, wired};
+use remuda_tests::{Place, binary, exclusive, sink, skip, wait_for, wired};
+use std::ffi::OsString;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -98,5 +103,74 @@ fn one_flow_is_set_and_the_others_stay() {
     for flow in running {
         flow.join().expect("it ends intact");
     }
+    agent.stop().expect("it ends");
+}
+
+/// What a command prints on a terminal of this size, without the sequences that clear the screen.
+fn on_terminal(place: &Place, columns: u32, rows: u32, command: &str) -> String {
+    let (remuda, run_dir) = (binary(), place.run_dir());
+    let (remuda, run_dir) = (remuda.display(), run_dir.display());
+    let line =
+        format!("stty cols {columns} rows {rows}; exec {remuda} {command} --run-dir {run_dir}");
+    let mut script = Command::new("script");
+    let out = script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output();
+    let text = String::from_utf8(out.expect("script runs").stdout).expect("it is UTF-8");
+    text.replace("\x1b[2J\x1b[H", "").replace('\r', "")
+}
+
+#[test]
+fn flows_are_plain_columns_that_fit_the_terminal() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let place = Place::new();
+    let agent = place.agent(&["--policy", "rein"]);
+    let server = sink(Ipv4Addr::LOCALHOST);
+    let connect = || {
+        let mut stream = TcpStream::connect(server).expect("it connects");
+        setsockopt(&stream, sockopt::TcpCongestion, &OsString::from(&place.name)).expect("by name");
+        stream.write_all(&[7; 100_000]).expect("it is sent");
+        stream
+    };
+    let streams: Vec<TcpStream> = (0..30).map(|_| connect()).collect();
+    let piped = |arguments: &[&str]| {
+        let (is_good, text) = place.remuda(arguments);
+        assert!(is_good, "{text}");
+        text
+    };
+    let limit = Duration::from_secs(10);
+    wait_for("30 flows", limit, || piped(&["flows"]).ends_with("\n30 flows\n"));
+    let text = piped(&["flows"]);
+    println!("{}", text.lines().take(5).collect::<Vec<_>>().join("\n"));
+    assert!(text.is_ascii(), "no box, no colour: {text}");
+    assert_eq!(text.lines().count(), 1 + 2 * 30 + 1);
+    let header: Vec<&str> = text.lines().next().unwrap_or_default().split_whitespace().collect();
+    let names = "flow peer port arm cwnd Mbit/s pace srtt min lost age idle";
+    assert_eq!(header.join(" "), names);
+    let port = streams[3].local_addr().expect("bound").port().to_string();
+    let one = piped(&["flows", "--local-port", &port, "--arm", "rein"]);
+    assert!(one.ends_with("\n1 flow\n") && one.contains(&port), "{one}");
+    assert_eq!(piped(&["flows", "--destination", "192.0.2.0/24"]), "0 flows\n");
+    for (columns, rows) in [(80, 24), (200, 50), (20, 10)] {
+        for command in ["flows", "flows --sort rate", "top --updates 1"] {
+            let text = on_terminal(&place, columns, rows, command);
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+            assert!(widest <= columns as usize, "{command} on {columns} columns:\n{text}");
+            assert!(text.contains("flow"), "{command} on {columns} columns:\n{text}");
+            if command.starts_with("top") {
+                assert!(text.lines().count() < rows as usize, "{rows} rows:\n{text}");
+            }
+        }
+    }
+    let wide = on_terminal(&place, 80, 24, "top --updates 1");
+    println!("{wide}");
+    for name in ["peer", "port", "arm", "cwnd", "Mbit/s", "srtt", "age", "idle"] {
+        assert!(wide.lines().nth(1).is_some_and(|it| it.contains(name)), "{name} in\n{wide}");
+    }
+    let updates = piped(&["top", "--updates", "2", "--interval-s", "0.1"]);
+    assert_eq!(updates.matches("30 flows, ").count(), 2, "{updates}");
+    assert!(updates.is_ascii(), "{updates}");
+    drop(streams);
     agent.stop().expect("it ends");
 }

@@ -4,7 +4,7 @@ use crate::admission::RefusedRow;
 use crate::author::{AuthorArm, Authors};
 use crate::clock;
 use crate::counts::Counts;
-use crate::flow::Row;
+use crate::flow::{Life, Row};
 use crate::host::{Host, NotLearned, Target};
 use crate::lock::lock;
 use crate::online::{Online, Report, hosted};
@@ -30,6 +30,10 @@ pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     Flows {},
+    /// Tells the life of one flow.
+    Explain {
+        flow: u32,
+    },
     /// Gives some flows another arm or policy.
     Set {
         target: Target,
@@ -153,6 +157,10 @@ pub enum Answer {
         /// Sockets that did not become flows, by user, cgroup and reason.
         #[serde(default)]
         refused: Vec<RefusedRow>,
+    },
+    Explained {
+        row: Box<Row>,
+        life: Box<Life>,
     },
     Set {
         /// How many running flows change.
@@ -323,6 +331,10 @@ pub fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
         Request::Flows {} => {
             let host = lock(host);
             Answer::Flows { flows: host.rows(), refused: host.refused_sockets() }
+        }
+        Request::Explain { flow } => {
+            let (row, life) = lock(host).explain(*flow)?;
+            Answer::Explained { row: Box::new(row), life: Box::new(life) }
         }
         Request::Set { target, to } => {
             // Before the lock: to ask the kernel for an algorithm may load a module.

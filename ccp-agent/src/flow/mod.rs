@@ -3,6 +3,7 @@
 mod driver;
 mod intervention;
 mod jump;
+mod life;
 mod obey;
 mod remembering;
 mod row;
@@ -20,6 +21,7 @@ use crate::prefer::{By, Wants, Wish};
 use crate::programs::Installed;
 use crate::rules::Ruled;
 use intervention::Intervention;
+use life::Noted;
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{
     Abilities, Decision, Measurement, PathState, Preference, ProgramId, Proposal, Readiness,
@@ -35,6 +37,7 @@ use totals::Totals;
 
 pub use driver::Driver;
 pub use intervention::Guarded;
+pub use life::{LIMITS, Life, Limit, Lossy};
 pub use row::Row;
 pub use timer::WAKE_INTERVAL_US_MIN;
 pub use totals::ArmTotals;
@@ -92,6 +95,7 @@ pub struct Flow {
     /// Why it has the arm it has.
     why: Why,
     totals: Totals,
+    noted: Noted,
     /// It runs the datapath's own control.
     fell_back: bool,
     last: Measurement,
@@ -198,6 +202,7 @@ impl Flow {
             driver,
             decision: Decision { cwnd, rate: None },
             why: Why::because("the agent's default"),
+            noted: Noted::new(),
             totals: Totals::default(),
             fell_back: false,
             last: Measurement::QUIET,
@@ -470,6 +475,7 @@ impl Flow {
 
     fn take_in(&mut self, m: &Measurement, ctx: &mut Context<'_>) {
         let now = self.now();
+        let since = now - self.reported_at;
         self.reported_at = now;
         let m = &Measurement { delivered: self.delivered(m), ..*m };
         self.totals.reports += 1;
@@ -485,6 +491,8 @@ impl Flow {
         if let Some(signals) = self.signals.filter(|s| s.mss_bytes > 0) {
             self.path.mss = Bytes(signals.mss_bytes.into());
         }
+        let of_path = (self.path.rtt_min_long(), self.decision.rate.is_some());
+        self.noted.report((m, self.signals.as_ref()), (now.0, since), of_path);
         self.last = *m;
         self.path.observe(m, now);
         self.path.cwnd = m.cwnd.max(self.path.cwnd_floor());

@@ -30,6 +30,7 @@ impl Flow {
             return;
         }
         let (decision, rules) = self.guard.pass(decision, &self.path, now, &ctx.setup.config.guard);
+        self.noted.is_guarded = rules.lower();
         if !rules.is_empty() {
             self.record_clamps(rules, decision, now, ctx);
         }

@@ -1,11 +1,13 @@
 //! A flow as `remuda flows` shows it.
 
-use super::{Flow, Guarded, socket_name};
+use super::{Flow, Guarded, Life, socket_name};
 use crate::prefer::Wants;
 use crate::rules::Group;
 use remuda_algorithms::Measurement;
 use remuda_algorithms::units::{Bytes, Rate};
+use remuda_wire::to_agent::{FlowInfo, Origin};
 use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// One row of `remuda flows`.
@@ -23,6 +25,12 @@ pub struct Row {
     /// The cookie of its network namespace; 0 is the agent's own.
     #[serde(default)]
     pub netns: u64,
+    /// The id of its socket's cgroup; 0 if unknown.
+    #[serde(default)]
+    pub cgroup_id: u64,
+    /// The socket's `SO_MARK`.
+    #[serde(default)]
+    pub mark: u32,
     /// What drives it: an arm or a policy.
     pub driver: String,
     /// The arm that has it.
@@ -62,6 +70,28 @@ pub struct Row {
     pub arm_for_s: f64,
     /// What the guard did last; `None` if it has let all pass.
     pub guarded: Option<Guarded>,
+    /// For how long the agent has had it, in seconds.
+    #[serde(default)]
+    pub age_s: f64,
+    /// For how long none of its bytes were acknowledged, in seconds.
+    #[serde(default)]
+    pub idle_s: f64,
+}
+
+impl Row {
+    /// What selects it; `None` if an address is none.
+    pub fn info(&self) -> Option<FlowInfo> {
+        let socket = |text: &str| -> Option<(IpAddr, u16)> {
+            let address: SocketAddr = text.parse().ok()?;
+            Some((address.ip(), address.port()))
+        };
+        Some(FlowInfo {
+            mark: self.mark,
+            cgroup_id: self.cgroup_id,
+            origin: Origin { uid: self.uid, netns: self.netns, is_of_host: true },
+            ..FlowInfo::between(socket(&self.local)?, socket(&self.remote)?)
+        })
+    }
 }
 
 fn mbit_per_sec(rate: Rate) -> f64 {
@@ -73,6 +103,11 @@ fn ms(span: Duration) -> f64 {
 }
 
 impl Flow {
+    /// Its life so far.
+    pub fn life(&self) -> Life {
+        self.noted.life()
+    }
+
     /// A flow of the datapath of that name, as it is at `now_us` of the monotonic clock.
     pub fn row(&self, datapath: &str, now_us: u64) -> Row {
         let Measurement { cwnd, .. } = self.last;
@@ -89,6 +124,8 @@ impl Flow {
             remote: socket_name(self.info.remote).to_string(),
             uid: self.info.origin.uid,
             netns: self.info.origin.netns,
+            cgroup_id: self.info.cgroup_id,
+            mark: self.info.mark,
             driver: self.driver.clone(),
             arm: self.arm().to_owned(),
             rule: self.ruled.as_ref().map(|ruled| ruled.name.to_string()),
@@ -114,6 +151,8 @@ impl Flow {
                 reason: it.reason.clone(),
                 ago_s: ago_s(it.at.0),
             }),
+            age_s: ago_s(Duration::ZERO),
+            idle_s: ago_s(self.totals.acked_at.0),
         }
     }
 }

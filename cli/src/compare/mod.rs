@@ -8,7 +8,7 @@
 mod outcome;
 mod show;
 
-use crate::{Failure, RunDirArgs};
+use crate::{Failure, RunDirArgs, event_log};
 use ccp_agent::confidence::Comparison;
 use ccp_agent::interval::Interval;
 use ccp_agent::rules::Group;
@@ -17,8 +17,6 @@ use clap::{Args, ValueEnum};
 use outcome::{Flow, MEASURES, Measure};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// The probability that any interval of a rule misses its mean, at any look, is at most this.
@@ -104,35 +102,22 @@ impl Compared {
     }
 }
 
-/// The event logs of the agent, the oldest first.
-fn logs(run_dir: &Path) -> Vec<PathBuf> {
-    let newest = run_dir::event_log(run_dir);
-    let old = newest.with_extension("old.jsonl");
-    [old, newest].into_iter().filter(|path| path.exists()).collect()
-}
-
 /// Calls `take` with each flow of a rule that has ended. Returns how many lines are not events.
 fn read(path: &Path, mut take: impl FnMut(&Flow)) -> Result<u64, Failure> {
-    let named = |error: std::io::Error| format!("{}: {error}", path.display());
-    let mut odd = 0;
-    for line in BufReader::new(File::open(path).map_err(named)?).lines() {
-        match line {
-            Ok(line) => match Flow::parse(&line) {
-                Ok(Some(flow)) => take(&flow),
-                Ok(None) => {}
-                Err(_) => odd += 1,
-            },
-            Err(error) if error.kind() == ErrorKind::InvalidData => odd += 1,
-            Err(error) => return Err(named(error).into()),
+    event_log::read(path, |line| match Flow::parse(line) {
+        Ok(flow) => {
+            flow.iter().for_each(&mut take);
+            true
         }
-    }
-    Ok(odd)
+        Err(_) => false,
+    })
 }
 
 impl CompareArgs {
     pub fn run(self) -> Result<(), Failure> {
         let By::Rule = self.by;
-        let logs = if self.events.is_empty() { logs(&self.run_dir.run_dir) } else { self.events };
+        let own = || event_log::logs(&self.run_dir.run_dir);
+        let logs = if self.events.is_empty() { own() } else { self.events };
         if logs.is_empty() {
             let path = run_dir::event_log(&self.run_dir.run_dir);
             return Err(format!(

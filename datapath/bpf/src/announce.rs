@@ -116,6 +116,8 @@ pub fn report(record: &[u8], sink: impl FnOnce(Report<'_>)) {
         cwnd_half: is(layout::REPORT_CWND_HALF),
         undone: is(layout::REPORT_UNDONE),
         restarted: is(layout::REPORT_RESTARTED),
+        rwnd_limited: is(layout::REPORT_RWND_LIMITED),
+        sndbuf_limited: is(layout::REPORT_SNDBUF_LIMITED),
     };
     let (sid, uid) = (head.event.sid, head.program_uid);
     sink(Report { sid, uid, fields: &fields[..count], signals: Some(signals) });

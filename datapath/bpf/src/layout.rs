@@ -42,6 +42,8 @@ pub const REPORT_CWND_FULL: u32 = 4;
 pub const REPORT_CWND_HALF: u32 = 8;
 pub const REPORT_UNDONE: u32 = 16;
 pub const REPORT_RESTARTED: u32 = 32;
+pub const REPORT_RWND_LIMITED: u32 = 64;
+pub const REPORT_SNDBUF_LIMITED: u32 = 128;
 
 // `enum remuda_event_kind` of bpf/layout.h.
 pub const CREATED: u32 = 1;

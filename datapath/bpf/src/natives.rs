@@ -262,6 +262,8 @@ impl Native {
             cwnd_half: is(layout::REPORT_CWND_HALF),
             undone: false,
             restarted: false,
+            rwnd_limited: is(layout::REPORT_RWND_LIMITED),
+            sndbuf_limited: is(layout::REPORT_SNDBUF_LIMITED),
         };
         self.flags = 0;
         let uid = self.machine.program_uid()?;

@@ -44,6 +44,8 @@
 #define REMUDA_CWND_HALF 8  /* a flight used at least half of the window */
 #define REMUDA_UNDONE 16    /* the last recovery was spurious, and has been undone */
 #define REMUDA_RESTARTED 32 /* the flow was idle, and its window is a restart window */
+#define REMUDA_RWND_LIMITED 64	  /* the peer's receive window held the sender back */
+#define REMUDA_SNDBUF_LIMITED 128 /* a full send buffer held the application back */
 
 /* Which side controls a flow. */
 enum remuda_state {

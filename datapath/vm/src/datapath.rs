@@ -28,6 +28,10 @@ pub const SIGNAL_UNDONE: u32 = 16;
 /// A bit of [`Ack::signals`]: the flow was idle, and its window is a restart window (RFC 5681
 /// section 4.1).
 pub const SIGNAL_RESTARTED: u32 = 32;
+/// A bit of [`Ack::signals`]: the peer's receive window held the sender back.
+pub const SIGNAL_RWND_LIMITED: u32 = 64;
+/// A bit of [`Ack::signals`]: a full send buffer held the application back.
+pub const SIGNAL_SNDBUF_LIMITED: u32 = 128;
 
 /// The callbacks of a datapath: its effects on flows, and sending to the agent. They run inside the
 /// methods of [`Datapath`]; a panic in one ends the process. `flow` is the number given to

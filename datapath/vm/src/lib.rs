@@ -16,8 +16,8 @@ mod refusal;
 
 pub use datapath::{
     Ack, Control, Datapath, Error, FLOWS, FlowStart, Ops, PROGRAMS, SIGNAL_APP_LIMITED,
-    SIGNAL_CWND_FULL, SIGNAL_CWND_HALF, SIGNAL_IN_RECOVERY, SIGNAL_RESTARTED, SIGNAL_UNDONE,
-    Settings,
+    SIGNAL_CWND_FULL, SIGNAL_CWND_HALF, SIGNAL_IN_RECOVERY, SIGNAL_RESTARTED, SIGNAL_RWND_LIMITED,
+    SIGNAL_SNDBUF_LIMITED, SIGNAL_UNDONE, Settings,
 };
 pub use ffi::Counters;
 pub use machine::{Machine, Primitives, RTT_NONE, Ran};

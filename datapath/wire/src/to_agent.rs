@@ -113,6 +113,10 @@ pub struct Signals {
     /// Since the last report the flow was idle, and its window is now a restart window (RFC 5681
     /// section 4.1).
     pub restarted: bool,
+    /// The peer's receive window held the sender back.
+    pub rwnd_limited: bool,
+    /// The application wrote faster than a full send buffer takes.
+    pub sndbuf_limited: bool,
 }
 
 /// What controls a flow now, after a change.
@@ -369,6 +373,8 @@ const SIGNALS_CWND_FULL: u32 = 4;
 const SIGNALS_CWND_HALF: u32 = 8;
 const SIGNALS_UNDONE: u32 = 16;
 const SIGNALS_RESTARTED: u32 = 32;
+const SIGNALS_RWND_LIMITED: u32 = 64;
+const SIGNALS_SNDBUF_LIMITED: u32 = 128;
 
 impl Signals {
     fn parse(r: &mut Reader<'_>) -> Result<Self, Error> {
@@ -391,6 +397,8 @@ impl Signals {
             cwnd_half: flags & SIGNALS_CWND_HALF != 0,
             undone: flags & SIGNALS_UNDONE != 0,
             restarted: flags & SIGNALS_RESTARTED != 0,
+            rwnd_limited: flags & SIGNALS_RWND_LIMITED != 0,
+            sndbuf_limited: flags & SIGNALS_SNDBUF_LIMITED != 0,
         })
     }
 
@@ -403,7 +411,9 @@ impl Signals {
             + u32::from(self.cwnd_full) * SIGNALS_CWND_FULL
             + u32::from(self.cwnd_half) * SIGNALS_CWND_HALF
             + u32::from(self.undone) * SIGNALS_UNDONE
-            + u32::from(self.restarted) * SIGNALS_RESTARTED;
+            + u32::from(self.restarted) * SIGNALS_RESTARTED
+            + u32::from(self.rwnd_limited) * SIGNALS_RWND_LIMITED
+            + u32::from(self.sndbuf_limited) * SIGNALS_SNDBUF_LIMITED;
         for word in [
             self.srtt_us,
             self.rtt_min_us,
@@ -458,6 +468,7 @@ mod tests {
         let signals = Signals {
             now_us: 5,
             in_recovery: true,
+            rwnd_limited: true,
             undone: true,
             restarted: true,
             ..Signals::default()

@@ -267,6 +267,9 @@ impl Datapath {
             cwnd_half: flags.cwnd_half,
             undone: flags.undone,
             restarted: flags.restarted,
+            // A simulated receiver reads at once, and an application's writes have room.
+            rwnd_limited: false,
+            sndbuf_limited: false,
         }
     }
 }

@@ -191,6 +191,8 @@ const SHARED: &[(&str, u64)] = &[
     ("REPORT_CWND_HALF", layout::REPORT_CWND_HALF as u64),
     ("REPORT_UNDONE", layout::REPORT_UNDONE as u64),
     ("REPORT_RESTARTED", layout::REPORT_RESTARTED as u64),
+    ("REPORT_RWND_LIMITED", layout::REPORT_RWND_LIMITED as u64),
+    ("REPORT_SNDBUF_LIMITED", layout::REPORT_SNDBUF_LIMITED as u64),
     ("REMUDA_CREATED", layout::CREATED as u64),
     ("REMUDA_CLOSED", layout::CLOSED as u64),
     ("REMUDA_REPORT", layout::REPORT as u64),

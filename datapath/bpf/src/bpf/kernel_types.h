@@ -36,6 +36,12 @@ typedef _Bool bool;
 /* enum tcp_ca_state, include/uapi/linux/tcp.h */
 #define TCP_CA_CWR 2
 #define TCP_CA_Recovery 3
+
+/* enum tcp_chrono, include/net/tcp.h */
+#define TCP_CHRONO_RWND_LIMITED 2
+
+/* A bit of socket.flags, include/linux/net.h: the application waits for room to write. */
+#define SOCK_NOSPACE 2
 #define TCP_CA_Loss 4
 
 /* enum tcp_ca_event, include/net/tcp.h */
@@ -116,8 +122,13 @@ struct sock_common {
 	atomic64_t skc_cookie;
 };
 
+struct socket {
+	unsigned long flags;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	struct socket *sk_socket; /* 0 once the application has closed it */
 	unsigned long sk_pacing_rate;
 	unsigned long sk_max_pacing_rate;
 	u32 sk_pacing_status;
@@ -173,9 +184,11 @@ struct tcp_sock {
 	u32 srtt_us; /* smoothed, times 8 */
 	u32 lsndtime; /* when data was last sent, in jiffies */
 	u32 write_seq;
+	u32 snd_nxt;
 	u32 snd_una;
 	u64 bytes_acked;
 	u8 ecn_flags;
+	u8 chrono_type : 2; /* enum tcp_chrono */
 	u8 is_cwnd_limited : 1;
 	u8 rate_app_limited : 1;
 	struct minmax rtt_min;

@@ -9,6 +9,7 @@
 
 #define REMUDA_CA_STATE(sk) BPF_CORE_READ_BITFIELD(inet_csk(sk), icsk_ca_state)
 #define REMUDA_IS_CWND_LIMITED(tp) BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited)
+#define REMUDA_CHRONO(tp) BPF_CORE_READ_BITFIELD(tp, chrono_type)
 #define REMUDA_RESTARTS_AFTER_IDLE(sk)                                                             \
 	((sk)->__sk_common.skc_net.net->ipv4.sysctl_tcp_slow_start_after_idle)
 #define REMUDA_CWND_PKTS_MAX config.cwnd_max_pkts

@@ -126,7 +126,7 @@ static __always_inline u32 look_flags(struct tcp_sock *tp, u32 ca_state)
 		flags |= REPORT_CWND_FULL;
 	if (tp->snd_cwnd < 2 * tp->max_packets_out)
 		flags |= REPORT_CWND_HALF;
-	return flags;
+	return flags | limit_flags(tp);
 }
 
 /* Writes a struct remuda_look for each native flow, in every network namespace. */

@@ -3,6 +3,7 @@
 
 mod agent;
 mod confined;
+mod package;
 mod restarts;
 mod units;
 mod web;
@@ -25,6 +26,7 @@ const WAIT_MAX: Duration = Duration::from_secs(300);
 /// Ends what a former test has left, whatever became of that test.
 const CLEAN_UP: &str = "
 pkill -f /run/client.py
+[ ! -e /var/lib/dpkg/info/remuda.list ] || dpkg --purge remuda
 systemctl stop remuda remuda-broker 'test-*' 2>/dev/null
 systemctl reset-failed
 ip netns del test 2>/dev/null
@@ -89,7 +91,8 @@ impl Shared {
     }
 }
 
-/// The guest with the tested build as `remuda`, and another one as `remuda-other`.
+/// The guest with the tested build as `remuda`, another one as `remuda-other`, and the packages of
+/// both.
 fn with_builds(guest: SystemdGuest) -> Result<SystemdGuest, Error> {
     let other = std::env::var_os("REMUDA_OTHER_BIN");
     let other = PathBuf::from(other.expect("REMUDA_OTHER_BIN names a build\nfix: make test-long"));
@@ -97,7 +100,16 @@ fn with_builds(guest: SystemdGuest) -> Result<SystemdGuest, Error> {
     let folder = tempfile::tempdir().expect("a folder");
     let named = folder.path().join("remuda-other");
     symlink(other, &named).expect("the folder is new");
-    guest.with_program(&remuda_tests::binary())?.with_program(&named)
+    let guest = guest.with_program(&remuda_tests::binary())?.with_program(&named)?;
+    let guest = guest.with_file(Path::new(package::TESTED), &package_of("REMUDA_DEB"))?;
+    guest.with_file(Path::new(package::OTHER), &package_of("REMUDA_OTHER_DEB"))
+}
+
+/// The Debian package that a variable names.
+fn package_of(variable: &str) -> Vec<u8> {
+    let file = std::env::var_os(variable);
+    let file = file.unwrap_or_else(|| panic!("{variable} names a package\nfix: make test-long"));
+    std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
 /// The folder that `tools/systemd-guest.sh` makes.

@@ -21,14 +21,23 @@ pub struct Web {
     properties: &'static str,
     /// The words before a command that reaches it.
     reach: &'static str,
+    /// How fast each connection is served, as nginx writes it.
+    rate: &'static str,
 }
 
 /// A wrapper names the algorithm on its listening socket.
-pub const LISTENER: Web =
-    Web { unit: "test-listener", port: 8001, algorithm: "remuda", properties: "", reach: "" };
+pub const LISTENER: Web = Web {
+    unit: "test-listener",
+    port: 8001,
+    algorithm: "remuda",
+    properties: "",
+    reach: "",
+    rate: "50k",
+};
+/// The same, so slow that a download lasts for a minute.
+pub const SLOW: Web = Web { unit: "test-slow", port: 8004, rate: "4k", ..LISTENER };
 /// It names none; the agent has its cgroup.
-pub const CGROUP: Web =
-    Web { unit: "test-cgroup", port: 8002, algorithm: "", properties: "", reach: "" };
+pub const CGROUP: Web = Web { unit: "test-cgroup", port: 8002, algorithm: "", ..LISTENER };
 /// It is in a network namespace with the algorithm as default, like a container with that sysctl.
 pub const NAMESPACE: Web = Web {
     unit: "test-namespace",
@@ -36,6 +45,7 @@ pub const NAMESPACE: Web = Web {
     algorithm: "",
     properties: "--property=NetworkNamespacePath=/run/netns/test",
     reach: "ip netns exec test",
+    ..LISTENER
 };
 
 /// Where an agent finds [`CGROUP`].
@@ -92,9 +102,10 @@ pub fn expect_algorithm(guest: &mut Shared, webs: &[Web], downloads: usize, algo
 
 impl Web {
     fn start(&self, guest: &mut Shared) {
-        let Self { unit, port, algorithm, properties, .. } = self;
+        let Self { unit, port, algorithm, properties, rate, .. } = self;
         let at = format!("/run/nginx-{port}.conf");
         let configuration = CONFIGURATION.replace("PORT", &port.to_string());
+        let configuration = configuration.replace("RATE", rate);
         guest.put(Path::new(&at), configuration.as_bytes(), "644").expect("it is written");
         let command = if algorithm.is_empty() {
             format!("/usr/sbin/nginx -c {at}")

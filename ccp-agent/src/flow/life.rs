@@ -1,0 +1,274 @@
+//! The life of a flow, for `remuda explain`: what held it back and for how long, what its losses
+//! look like, and how fast it was.
+//!
+//! The kernel says at each report what held the sender back: its peer's receive window, its send
+//! buffer, an application without data, or the congestion window. The time since the report before
+//! counts for that.
+
+use remuda_algorithms::Measurement;
+use remuda_algorithms::units::Bytes;
+use remuda_wire::to_agent::Signals;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What holds a flow back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The application had nothing to send.
+    Application,
+    /// The peer's receive window was full.
+    ReceiveWindow,
+    /// The application could not write, because its send buffer was full.
+    SendBuffer,
+    /// Losses were being repaired.
+    Loss,
+    /// The window that the arm has chosen.
+    Window,
+    /// The rate that the arm has chosen.
+    Pacing,
+    /// The guard had lowered the arm's window or rate.
+    Guard,
+}
+
+/// The order in which a life lists them.
+pub const LIMITS: [Limit; 7] = [
+    Limit::Application,
+    Limit::ReceiveWindow,
+    Limit::SendBuffer,
+    Limit::Loss,
+    Limit::Window,
+    Limit::Pacing,
+    Limit::Guard,
+];
+
+/// Periods that a history has at most; then two of them become one.
+const PERIODS_MAX: usize = 60;
+const PERIOD_MIN: Duration = Duration::from_millis(100);
+
+/// What losses look like: the moments at which the sender began to repair some. The first is left
+/// out, because slow start overshoots.
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    episodes: u64,
+    /// The mean delivery rate just before, in bytes a second, and the sum of squared differences
+    /// from it (Welford).
+    rate: f64,
+    squares: f64,
+    /// The sum of round trips over the least one.
+    rtt_over_min: f64,
+    /// How many of the episodes had both figures.
+    measured: u64,
+}
+
+impl Losses {
+    fn add(&mut self, rate: f64, rtt_over_min: f64) {
+        self.measured += 1;
+        let from = rate - self.rate;
+        self.rate += from / self.measured as f64;
+        self.squares += from * (rate - self.rate);
+        self.rtt_over_min += rtt_over_min;
+    }
+}
+
+/// Bytes acknowledged in each period of a life, in the order of time.
+#[derive(Clone, Debug)]
+struct History {
+    period: Duration,
+    acked: Vec<u64>,
+}
+
+impl History {
+    fn add(&mut self, at: Duration, acked: Bytes) {
+        if self.acked.capacity() == 0 {
+            self.acked.reserve_exact(PERIODS_MAX);
+        }
+        while at.as_nanos() / self.period.as_nanos() >= PERIODS_MAX as u128 {
+            for index in 0..self.acked.len().div_ceil(2) {
+                let pair = &self.acked[2 * index..self.acked.len().min(2 * index + 2)];
+                self.acked[index] = pair.iter().sum();
+            }
+            self.acked.truncate(self.acked.len().div_ceil(2));
+            self.period *= 2;
+        }
+        let index = (at.as_nanos() / self.period.as_nanos()) as usize;
+        if self.acked.len() <= index {
+            self.acked.resize(index + 1, 0);
+        }
+        self.acked[index] += acked.0;
+    }
+}
+
+/// What a flow notes of its life.
+#[derive(Clone, Debug)]
+pub(super) struct Noted {
+    held: [Duration; LIMITS.len()],
+    losses: Losses,
+    history: History,
+    /// The largest delivery rate, in bytes a second.
+    rate_max: u64,
+    /// The guard has lowered the decision in force.
+    pub(super) is_guarded: bool,
+    was_in_recovery: bool,
+}
+
+impl Noted {
+    pub(super) fn new() -> Self {
+        Self {
+            held: [Duration::ZERO; LIMITS.len()],
+            losses: Losses::default(),
+            history: History { period: PERIOD_MIN, acked: Vec::new() },
+            rate_max: 0,
+            is_guarded: false,
+            was_in_recovery: false,
+        }
+    }
+
+    /// Takes in a report that came at `at` of the flow's life, `since` after the one before.
+    pub(super) fn report(
+        &mut self,
+        (m, signals): (&Measurement, Option<&Signals>),
+        (at, since): (Duration, Duration),
+        (rtt_min, is_paced): (Option<Duration>, bool),
+    ) {
+        let limit = self.limit(m, signals, is_paced);
+        self.held[limit as usize] += since;
+        self.history.add(at, m.acked);
+        if !m.app_limited {
+            self.rate_max = self.rate_max.max(m.delivery_rate.bytes_per_sec());
+        }
+        let is_in_recovery = m.in_recovery || m.timed_out;
+        if is_in_recovery && !self.was_in_recovery {
+            self.losses.episodes += 1;
+            let rtt = m.rtt.map(|rtt| rtt.mean());
+            if let (Some(rtt), Some(min), true) = (rtt, rtt_min, self.losses.episodes > 1) {
+                let ratio = rtt.as_secs_f64() / min.as_secs_f64().max(1e-6);
+                self.losses.add(m.delivery_rate.bytes_per_sec() as f64, ratio);
+            }
+        }
+        self.was_in_recovery = is_in_recovery;
+    }
+
+    fn limit(&self, m: &Measurement, signals: Option<&Signals>, is_paced: bool) -> Limit {
+        let is = |of: fn(&Signals) -> bool| signals.is_some_and(of);
+        let is_full = is(|it| it.cwnd_full);
+        if is(|it| it.rwnd_limited) {
+            Limit::ReceiveWindow
+        } else if is(|it| it.sndbuf_limited) && !is_full {
+            Limit::SendBuffer
+        } else if m.app_limited {
+            Limit::Application
+        } else if self.is_guarded {
+            Limit::Guard
+        } else if m.in_recovery || m.timed_out {
+            Limit::Loss
+        } else if is_paced && !is_full {
+            Limit::Pacing
+        } else {
+            Limit::Window
+        }
+    }
+
+    pub(super) fn life(&self) -> Life {
+        let held = LIMITS.iter().zip(&self.held);
+        let seconds = |(limit, held): (&Limit, &Duration)| (*limit, held.as_secs_f64());
+        let Losses { episodes, rate, squares, rtt_over_min, measured } = self.losses;
+        let count = measured as f64;
+        let losses = (measured > 1).then(|| Lossy {
+            episodes: measured,
+            rate_mbit_per_sec: rate * 8.0 / 1e6,
+            rate_spread: (squares / (count - 1.0)).sqrt() / rate.max(1.0),
+            rtt_over_min: rtt_over_min / count,
+        });
+        let period_s = self.history.period.as_secs_f64();
+        let rate = |bytes: &u64| *bytes as f64 * 8.0 / 1e6 / period_s;
+        Life {
+            held: held.map(seconds).collect(),
+            loss_episodes: episodes,
+            losses,
+            most_mbit_per_sec: self.rate_max as f64 * 8.0 / 1e6,
+            period_s,
+            mbit_per_sec: self.history.acked.iter().map(rate).collect(),
+        }
+    }
+}
+
+/// The life of a flow so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Life {
+    /// Each limit, and for how many seconds it held the flow back.
+    pub held: Vec<(Limit, f64)>,
+    /// How often the sender began to repair losses.
+    pub loss_episodes: u64,
+    /// What those look like; `None` for fewer than three.
+    pub losses: Option<Lossy>,
+    /// The largest delivery rate of its life.
+    pub most_mbit_per_sec: f64,
+    /// The length of a period of `mbit_per_sec`.
+    pub period_s: f64,
+    /// Goodput by period, from the flow's start.
+    pub mbit_per_sec: Vec<f64>,
+}
+
+/// The moments at which a sender began to repair losses, but the first.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lossy {
+    pub episodes: u64,
+    /// The mean delivery rate just before.
+    pub rate_mbit_per_sec: f64,
+    /// The standard deviation of that rate, over its mean.
+    pub rate_spread: f64,
+    /// The mean round trip then, over the least round trip.
+    pub rtt_over_min: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_history_keeps_every_byte_in_at_most_sixty_periods() {
+        let mut history = History { period: PERIOD_MIN, acked: Vec::new() };
+        for ms in (0..100_000).step_by(37) {
+            history.add(Duration::from_millis(ms), Bytes(1_000));
+        }
+        assert!(history.acked.len() <= PERIODS_MAX && history.acked.len() > PERIODS_MAX / 2 - 1);
+        assert_eq!(history.acked.iter().sum::<u64>(), 2_703_000);
+        assert_eq!(history.period, Duration::from_millis(3_200));
+        let [most, least] = [history.acked.iter().max(), history.acked.iter().min()];
+        assert!(most.is_some() && least.is_some_and(|least| *least > 0), "no period is empty");
+        // After a long silence, what was before is in one period.
+        history.add(Duration::from_secs(1_000_000), Bytes(1));
+        assert_eq!(history.acked[0], 2_703_000);
+        assert_eq!(history.acked.iter().sum::<u64>(), 2_703_001);
+    }
+
+    #[test]
+    fn time_counts_for_what_held_the_flow_back() {
+        let mut noted = Noted::new();
+        let quiet = Measurement::QUIET;
+        let signals = Signals::default();
+        let mut at = Duration::ZERO;
+        let mut report = |noted: &mut Noted, m: Measurement, signals: Signals, is_paced| {
+            at += SECOND;
+            noted.report((&m, Some(&signals)), (at, SECOND), (Some(SECOND), is_paced));
+        };
+        let full = Signals { cwnd_full: true, ..signals };
+        report(&mut noted, quiet, full, false);
+        report(&mut noted, quiet, Signals { rwnd_limited: true, ..full }, false);
+        report(&mut noted, quiet, Signals { sndbuf_limited: true, ..signals }, false);
+        // A window that is full holds back what the buffer has.
+        report(&mut noted, quiet, Signals { sndbuf_limited: true, ..full }, false);
+        report(&mut noted, Measurement { app_limited: true, ..quiet }, signals, true);
+        report(&mut noted, Measurement { in_recovery: true, ..quiet }, full, false);
+        report(&mut noted, quiet, signals, true);
+        noted.is_guarded = true;
+        report(&mut noted, quiet, full, true);
+        let held = noted.life().held;
+        let seconds = |limit| held.iter().find(|it| it.0 == limit).map_or(0.0, |it| it.1);
+        assert_eq!(LIMITS.map(seconds), [1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0]);
+        assert_eq!(noted.life().loss_episodes, 1);
+    }
+}

@@ -1,0 +1,28 @@
+//! Reads the agent's event log.
+
+use crate::Failure;
+use ccp_agent::run_dir;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// The event logs of the agent, the oldest first.
+pub fn logs(run_dir: &Path) -> Vec<PathBuf> {
+    let newest = run_dir::event_log(run_dir);
+    let old = newest.with_extension("old.jsonl");
+    [old, newest].into_iter().filter(|path| path.exists()).collect()
+}
+
+/// Calls `take` with each line; it says whether the line is an event. Returns how many are not.
+pub fn read(path: &Path, mut take: impl FnMut(&str) -> bool) -> Result<u64, Failure> {
+    let named = |error: io::Error| format!("{}: {error}", path.display());
+    let mut odd = 0;
+    for line in BufReader::new(File::open(path).map_err(named)?).lines() {
+        match line {
+            Ok(line) => odd += u64::from(!take(&line)),
+            Err(error) if error.kind() == ErrorKind::InvalidData => odd += 1,
+            Err(error) => return Err(named(error).into()),
+        }
+    }
+    Ok(odd)
+}
