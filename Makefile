@@ -182,6 +182,10 @@ soak-kernel: build ## Run the kernel module for 21 minutes while flows churn and
 test-python: test-build ## Test the Python package: types, environments, results, arms (in target/venv)
 	REMUDA_PROFILE=checked REMUDA_BIN=$(CURDIR)/$(TESTED) bash tools/python.sh test
 
+.PHONY: wheel
+wheel: setup ## Make a wheel of the Python package, which needs no Rust where it is installed
+	@bash tools/python.sh wheel
+
 .PHONY: test-page
 test-page: test-build ## Test the report of a matrix in headless Chromium; screenshots in target/page
 	REMUDA_PROFILE=checked REMUDA_BIN=$(CURDIR)/$(TESTED) bash tools/page.sh

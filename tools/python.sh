@@ -6,6 +6,7 @@
 #   tools/python.sh build           build the package too, optimised, for the Python of target/venv
 #   tools/python.sh test [ARGS]     build, lint, check types and stubs, run pytest with ARGS
 #   tools/python.sh bench [ARGS]    build, print environment steps per CPU-second
+#   tools/python.sh wheel           make target/wheel/*.whl, try it in an empty environment
 #
 # REMUDA_PROFILE names the profile of cargo for the build; the default is release. The profile
 # checked uses what `make test-build` has built.
@@ -85,6 +86,28 @@ lint() {
 	MYPYPATH=$SOURCES quietly "$VENV/bin/stubtest" remuda._native
 }
 
+# A wheel needs neither Rust nor a compiler where it is installed.
+wheel() {
+	install
+	say "building the wheel (maturin)"
+	rm -rf target/wheel
+	quietly "$VENV/bin/python" -m pip wheel --quiet --no-deps --wheel-dir target/wheel .
+	local empty
+	empty=$(mktemp -d)
+	trap 'rm -rf "$empty"' EXIT
+	python3 -m venv "$empty/venv"
+	say "trying it in an empty environment (pip)"
+	quietly "$empty/venv/bin/python" -m pip install --quiet target/wheel/*.whl
+	(cd "$empty" && venv/bin/python -c '
+import remuda
+
+env = remuda.CongestionEnv(bandwidth_mbit_per_sec=12, rtt_ms=40)
+env.reset(seed=1)
+print("python: a step of", remuda.__file__, "rewards", env.step(env.action_space.sample())[1])
+')
+	ls target/wheel/*.whl
+}
+
 case ${1:-} in
 install)
 	install
@@ -100,13 +123,16 @@ test)
 	say "pytest"
 	"$VENV/bin/pytest" --quiet "$@"
 	;;
+wheel)
+	wheel
+	;;
 bench)
 	build
 	shift
 	"$VENV/bin/python" $SOURCES/bench/env_steps.py "$@"
 	;;
 *)
-	sed -n 's/^# \{0,1\}//; 2,10p' "$0" | grep -v '^!'
+	sed -n 's/^# \{0,1\}//; 2,11p' "$0" | grep -v '^!'
 	exit 2
 	;;
 esac

@@ -6,7 +6,7 @@ use ccp_agent::{Config, agent, clock, service};
 use clap::Args;
 use nix::unistd::User;
 use remuda_bpf::broker::{Broker, Notice};
-use remuda_bpf::{Datapath, Plan, Walked};
+use remuda_bpf::{Datapath, Plan, Settings, Walked};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -95,6 +95,15 @@ impl BrokerArgs {
         let (mut datapath, started) = Datapath::start(&plan, clock::monotonic_ns())?;
         if let Some(name) = started.mended {
             eprintln!("remuda broker: {}", Notice::Mended(name));
+        }
+        // First, so that no new flow comes.
+        let Settings { name, native, .. } = &plan.settings;
+        let namespaces = remuda_bpf::mend_defaults(name, native);
+        if namespaces > 0 {
+            eprintln!(
+                "remuda broker: {namespaces} network namespaces had {name} as their default \
+                 algorithm: it is {native} now"
+            );
         }
         let Walked { changed, refused, missed } = datapath.let_go()?;
         eprintln!("remuda broker: {}", Notice::LetGo { changed, refused });

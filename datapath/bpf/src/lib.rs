@@ -47,6 +47,7 @@ pub use destinations::{Reached, RememberedStart};
 pub use error::Error;
 pub use kernel::{OpsMember, load_program, ops_member};
 pub use load::check_name;
+pub use namespaces::mend_defaults;
 pub use native::{available, check_exists as check_native, registered};
 pub use natives::LOOK_INTERVAL;
 pub use privileges::{Registered, Started, Walked};

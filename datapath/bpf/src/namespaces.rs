@@ -9,6 +9,7 @@
 //! search is bounded for each user, and so is the time that a namespace can take.
 
 use crate::Error;
+use crate::default_algorithm::DefaultAlgorithm;
 use crate::iterator;
 use crate::kernel::is_on;
 use libbpf_rs::Link;
@@ -295,15 +296,38 @@ pub fn in_time<T: Send + 'static>(
     outcome.map_err(|_| io::Error::other("the walking thread gave no outcome"))?
 }
 
-fn walk_one(namespace: &File, link: &OwnedFd) -> io::Result<()> {
-    // SAFETY: both descriptors are open; setns changes this thread only, which ends with us.
-    if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-        let error = io::Error::last_os_error();
-        // Without CAP_SYS_ADMIN over a namespace, its sockets are left alone.
-        let is_foreign = error.raw_os_error() == Some(libc::EPERM);
-        return if is_foreign { Ok(()) } else { Err(error) };
+/// Replaces, in every network namespace, a default algorithm that an agent named `name` has left,
+/// by `native`. Returns in how many. A namespace that fails is left as it is.
+pub fn mend_defaults(name: &str, native: &str) -> usize {
+    let mut mended = 0;
+    Search::run(None, &mut |_, namespace| {
+        let (name, native) = (name.to_owned(), native.to_owned());
+        let mend = move |namespace: File| {
+            if !enter(&namespace)? {
+                return Ok(false);
+            }
+            let done = DefaultAlgorithm::mend(&name, &native).map_err(io::Error::other)?;
+            Ok(done.is_some())
+        };
+        let done = namespace.and_then(|it| in_time(NAMESPACE_TIME_MAX, move || mend(it)));
+        mended += usize::from(done.unwrap_or(false));
+    });
+    mended
+}
+
+/// Moves this thread into a namespace. False: it lacks CAP_SYS_ADMIN there, and the namespace is
+/// left alone.
+fn enter(namespace: &File) -> io::Result<bool> {
+    // SAFETY: the descriptor is open; setns changes this thread only, which ends with its work.
+    if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } == 0 {
+        return Ok(true);
     }
-    read_to_end(iterator::walk(link.as_fd())?)
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::EPERM) { Ok(false) } else { Err(error) }
+}
+
+fn walk_one(namespace: &File, link: &OwnedFd) -> io::Result<()> {
+    if enter(namespace)? { read_to_end(iterator::walk(link.as_fd())?) } else { Ok(()) }
 }
 
 fn read_to_end(mut iterator: impl Read) -> io::Result<()> {

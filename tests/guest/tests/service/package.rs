@@ -16,7 +16,7 @@ const WEBS: [Web; 1] = [SLOW];
 /// the user tools keep of every change are not the package's.
 const HOST: &str = "
 find /etc /opt /usr /var/lib -xdev ! -path '/var/lib/dpkg/*' ! -path '/etc/*-' \
-    ! -path '/etc/.pwd.lock' ! -path '/usr/bin/remuda-tested' | sort
+    ! -path '/etc/.pwd.lock' ! -path '/var/lib/nginx/*' ! -path '/usr/bin/remuda-tested' | sort
 cat /etc/passwd /etc/group
 sysctl net.ipv4.tcp_congestion_control net.ipv4.tcp_available_congestion_control
 systemctl list-unit-files --no-legend
@@ -80,6 +80,9 @@ fn the_package_is_installed_upgraded_under_load_and_purged_without_a_trace() {
     web::expect_algorithm(&mut guest, &WEBS, 2, "cubic");
     web::expect_exact(&mut guest, &WEBS);
     guest.sh("systemctl stop test-slow");
+    // A namespace that had the agent's name as default: see web::start.
+    let of_namespace = "ip netns exec test sysctl -n net.ipv4.tcp_congestion_control";
+    assert_eq!(guest.sh(of_namespace), "cubic\n");
     let left = difference(&mut guest, &before);
     assert_eq!(left, "", "the host is not as it was");
     guest.expect_no_complaint();
