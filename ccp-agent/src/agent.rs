@@ -53,7 +53,8 @@ pub fn run_until(
     nofile::raise();
     programs::ours()?; // a program that breaks a rule is an error now, not at a READY
     let run_dir = RunDir::take(&config.agent.run_dir)?;
-    let log_path = run_dir::event_log(run_dir.path());
+    let logs = config.agent.event_log_dir.as_deref().map(RunDir::take).transpose()?;
+    let log_path = run_dir.event_log_in(logs.as_ref())?;
     let log = EventLog::open(&log_path, config.agent.event_log_bytes_max)?;
     let log = BudgetedLog::new(log, config.agent.user_events_per_sec_max, USER_EVENTS_AT_ONCE);
     let host = Arc::new(Mutex::new(Host::new(setup.clone(), Box::new(log))));

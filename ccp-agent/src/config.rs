@@ -176,6 +176,10 @@ pub struct AgentConfig {
     /// with `.sock` appended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub application_socket: Option<PathBuf>,
+    /// The directory of the event log, private to the agent's user, for a log that outlives the
+    /// host's restart. A link in run_dir leads to it. Without it the log is in run_dir.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_log_dir: Option<PathBuf>,
     /// The event log starts a new file at this size, in bytes; one old file is kept.
     pub event_log_bytes_max: u64,
     /// How many events of one user's flows the log records in a second, in the long run; root's are
@@ -208,6 +212,7 @@ impl Default for AgentConfig {
             metrics: None,
             applications: true,
             application_socket: None,
+            event_log_dir: None,
             event_log_bytes_max: 64 << 20,
             user_events_per_sec_max: 20,
         }

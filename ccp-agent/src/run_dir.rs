@@ -7,7 +7,7 @@ use nix::fcntl::{Flock, FlockArg};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// A private directory, locked by this agent until dropped.
@@ -53,6 +53,7 @@ pub fn models_dir(state_dir: &Path) -> PathBuf {
     state_dir.join("models")
 }
 
+/// The event log, or a link to it if it lies in a folder of its own.
 pub fn event_log(run_dir: &Path) -> PathBuf {
     run_dir.join("events.jsonl")
 }
@@ -99,6 +100,26 @@ impl RunDir {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// The path of the event log in `folder`, to which a link in this directory leads; without a
+    /// folder, its path in this directory. A log that an agent without a folder has left here is
+    /// renamed.
+    pub fn event_log_in(&self, folder: Option<&Self>) -> Result<PathBuf, Error> {
+        let here = event_log(&self.path);
+        let failed = || on(here.display());
+        match fs::symlink_metadata(&here) {
+            Ok(about) if about.is_symlink() => fs::remove_file(&here).map_err(failed())?,
+            Ok(_) if folder.is_some() => {
+                fs::rename(&here, here.with_extension("old.jsonl")).map_err(failed())?;
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed()(error)),
+            Ok(_) | Err(_) => {}
+        }
+        let Some(folder) = folder else { return Ok(here) };
+        let log = event_log(&fs::canonicalize(&folder.path).map_err(on(folder.path.display()))?);
+        symlink(&log, &here).map_err(failed())?;
+        Ok(log)
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +142,26 @@ mod tests {
         for path in ["/run/remuda", "/run/remuda/"] {
             assert_eq!(application_socket(Path::new(path)), Path::new("/run/remuda.sock"));
         }
+    }
+
+    #[test]
+    fn an_event_log_in_a_folder_of_its_own_is_found_from_the_run_directory() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = RunDir::take(&folder.path().join("run")).expect("it is free");
+        let logs = RunDir::take(&folder.path().join("log")).expect("it is free");
+        let here = event_log(run.path());
+        assert_eq!(run.event_log_in(None).expect("it is here"), here);
+        fs::write(&here, "before").expect("it is written");
+        for _ in 0..2 {
+            let log = run.event_log_in(Some(&logs)).expect("it is there");
+            assert_eq!(log, fs::canonicalize(logs.path()).expect("a folder").join("events.jsonl"));
+            fs::write(&log, "now").expect("it is written");
+            assert_eq!(fs::read_to_string(&here).expect("the link leads there"), "now");
+        }
+        let before = here.with_extension("old.jsonl");
+        assert_eq!(fs::read_to_string(before).expect("it was kept"), "before");
+        assert_eq!(run.event_log_in(None).expect("it is here again"), here);
+        assert!(!here.exists());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use ccp_agent::author::{Authors, congalg};
 use ccp_agent::catalogue::{self, Kind};
 use ccp_agent::{Config, Error, Setup};
 use clap::Args;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// Run the agent until Ctrl-C or SIGTERM.
@@ -64,6 +65,29 @@ fn of_kind(name: String, wanted: Kind, authors: &Authors) -> Result<String, Erro
     Err(Error::Kind { name, is, wanted, flag })
 }
 
+/// The settings that are not the default, a line each.
+fn changed(config: &Config) -> Result<String, Failure> {
+    let (now, usual) = (toml::Table::try_from(config)?, toml::Table::try_from(Config::default())?);
+    let mut text = String::new();
+    for (section, value) in now {
+        let usual = usual.get(&section);
+        match value {
+            toml::Value::Table(keys) => {
+                for (key, value) in keys {
+                    if usual.and_then(|it| it.get(&key)) != Some(&value) {
+                        let _ = writeln!(text, "remuda: {section}.{key} = {value}");
+                    }
+                }
+            }
+            other if usual != Some(&other) => {
+                let _ = writeln!(text, "remuda: {section} = {other}");
+            }
+            _ => {}
+        }
+    }
+    Ok(text)
+}
+
 impl AgentArgs {
     fn setup(self) -> Result<(Setup, bool), Failure> {
         let config = match &self.config {
@@ -108,13 +132,14 @@ impl AgentArgs {
             print!("{text}");
             return Ok(());
         }
-        eprintln!("{text}");
+        eprint!("{}", changed(&setup.config)?);
         let agent = &setup.config.agent;
         let (name, run_dir) = (agent.name.clone(), agent.run_dir.clone());
         let default = agent.default.clone();
         let ended = ccp_agent::agent::run(setup, move || {
             let log = ccp_agent::run_dir::event_log(&run_dir);
             eprintln!("remuda: ready; TCP_CONGESTION={name} is driven by {default}");
+            let log = log.canonicalize().unwrap_or(log);
             eprintln!("remuda: events go to {}; `remuda flows` shows the flows", log.display());
         })?;
         match ended.flows_handed_over {

@@ -150,7 +150,7 @@ mod tests {
             ]
         );
         assert_eq!(lines(&COLUMNS, &rows(), Some(21))[0], "flow peer      Mbit/s");
-        assert_eq!(lines(&COLUMNS, &rows(), Some(14))[2], "1234 [200…820");
+        assert_eq!(lines(&COLUMNS, &rows(), Some(14))[2], "1234 [200…1820");
         // Narrower than what is left: cut.
         assert_eq!(lines(&COLUMNS, &rows(), Some(6)), ["flow p", "   7 1", "1234 ["]);
     }

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// The event logs of the agent, the oldest first.
 pub fn logs(run_dir: &Path) -> Vec<PathBuf> {
+    // It may lie in a folder of its own, beside the one before.
     let newest = run_dir::event_log(run_dir);
+    let newest = newest.canonicalize().unwrap_or(newest);
     let old = newest.with_extension("old.jsonl");
     [old, newest].into_iter().filter(|path| path.exists()).collect()
 }

@@ -185,7 +185,7 @@ pub fn main() -> ExitCode {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     let log = tracing_subscriber::fmt().with_env_filter(filter);
     // Without colours: the writer shows control characters as text.
-    log.with_ansi(false).with_writer(|| output::VisibleStderr).init();
+    log.with_ansi(false).with_writer(output::VisibleStderr::new()).init();
     let parsed = || Ok(run(Cli::try_parse_from(arguments())?.command));
     output::ending(ExitCode::FAILURE, || parsed().unwrap_or_else(|error| explain(&error)))
 }

@@ -16,6 +16,8 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write, stderr, stdout};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
+use tracing::{Level, Metadata};
+use tracing_subscriber::fmt::MakeWriter;
 
 macro_rules! print {
     ($($text:tt)*) => { $crate::output::print(format_args!($($text)*)) };
@@ -81,13 +83,48 @@ fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(one).collect())
 }
 
-/// Standard error for the events of `tracing`, with control characters escaped.
-pub struct VisibleStderr;
+/// Standard error for the events of `tracing`, with control characters escaped, and in the journal
+/// with the priority of each (`man sd-daemon`).
+#[derive(Clone, Copy, Debug)]
+pub struct VisibleStderr {
+    in_journal: bool,
+}
 
-impl Write for VisibleStderr {
+impl VisibleStderr {
+    /// systemd says by this variable that standard error is the journal.
+    pub fn new() -> Self {
+        Self { in_journal: std::env::var_os("JOURNAL_STREAM").is_some() }
+    }
+}
+
+impl<'a> MakeWriter<'a> for VisibleStderr {
+    type Writer = VisibleEvent;
+
+    fn make_writer(&'a self) -> VisibleEvent {
+        VisibleEvent { prefix: "" }
+    }
+
+    fn make_writer_for(&'a self, about: &Metadata<'_>) -> VisibleEvent {
+        let prefix = match *about.level() {
+            Level::ERROR => "<3>",
+            Level::WARN => "<4>",
+            Level::INFO => "<6>",
+            Level::DEBUG | Level::TRACE => "<7>",
+        };
+        VisibleEvent { prefix: if self.in_journal { prefix } else { "" } }
+    }
+}
+
+/// Writes one event of `tracing`.
+pub struct VisibleEvent {
+    prefix: &'static str,
+}
+
+impl Write for VisibleEvent {
     /// `tracing` writes each event whole.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        stderr().write_all(visible(&String::from_utf8_lossy(event)).as_bytes())?;
+        let text = String::from_utf8_lossy(event);
+        stderr().write_all(format!("{}{}", self.prefix, visible(&text)).as_bytes())?;
         Ok(event.len())
     }
 

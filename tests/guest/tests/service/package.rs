@@ -23,7 +23,7 @@ systemctl list-unit-files --no-legend
 for kind in prog map; do bpftool -j $kind show | grep -o '\"name\":\"[^\"]*' || true; done |
     sed -n '/remuda/p; /ccp_/p' | sort
 bpftool link show | grep struct_ops || true
-ls -d /run/remuda* 2>/dev/null || true";
+ls -d /run/remuda* /var/log/remuda 2>/dev/null || true";
 
 const ACTIVE: &str = "systemctl is-active remuda remuda-broker";
 
@@ -60,9 +60,13 @@ fn the_package_is_installed_upgraded_under_load_and_purged_without_a_trace() {
         "/usr/share/man/man1/remuda-agent.1.gz",
         "/usr/share/bash-completion/completions/remuda",
         "/etc/remuda/remuda.toml",
+        "/var/log/remuda/events.jsonl",
     ] {
         guest.sh(&format!("test -s {file}"));
     }
+    let journal = guest.sh("journalctl --unit=remuda --unit=remuda-broker --output=cat");
+    println!("{journal}");
+    assert!(journal.lines().count() < 20, "a start says little:\n{journal}");
     guest.sh("echo '# An operator has changed it.' >>/etc/remuda/remuda.toml");
     web::start(&mut guest, &WEBS);
     web::download(&mut guest, &WEBS, DOWNLOADS);
