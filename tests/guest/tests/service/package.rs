@@ -52,6 +52,7 @@ fn the_package_is_installed_upgraded_under_load_and_purged_without_a_trace() {
     // The next test finds the tested build where it was: see CLEAN_UP.
     guest.sh("mv /usr/bin/remuda /usr/bin/remuda-tested");
     let before = guest.sh(HOST);
+    guest.sh("date +%s >/run/test-began");
     let clock = Clock::start();
     guest.check(&format!("dpkg --install {OTHER}"), WAIT_MAX).expect("it is installed");
     assert_eq!(guest.sh(ACTIVE), "active\nactive\n");
@@ -64,7 +65,8 @@ fn the_package_is_installed_upgraded_under_load_and_purged_without_a_trace() {
     ] {
         guest.sh(&format!("test -s {file}"));
     }
-    let journal = guest.sh("journalctl --unit=remuda --unit=remuda-broker --output=cat");
+    let of = "--since=@$(cat /run/test-began) --unit=remuda --unit=remuda-broker";
+    let journal = guest.sh(&format!("journalctl {of} --output=cat"));
     println!("{journal}");
     assert!(journal.lines().count() < 20, "a start says little:\n{journal}");
     guest.sh("echo '# An operator has changed it.' >>/etc/remuda/remuda.toml");
