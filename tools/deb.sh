@@ -32,7 +32,7 @@ fi
 bash tools/setup.sh debhelper dpkg-dev
 
 readonly HERE=$folder/remuda
-rm -rf "$folder"
+rm -rf "$HERE" "$folder"/remuda_*.deb "$folder"/remuda_*.buildinfo "$folder"/remuda_*.changes
 mkdir -p "$HERE/completions"
 cp "$program" "$HERE/remuda"
 cp packaging/remuda.toml "$HERE/"

@@ -92,8 +92,7 @@ wheel() {
 	say "building the wheel (maturin)"
 	rm -rf target/wheel
 	quietly "$VENV/bin/python" -m pip wheel --quiet --no-deps --wheel-dir target/wheel .
-	local empty
-	empty=$(mktemp -d)
+	empty=$(mktemp -d) # not local: the trap runs after this function
 	trap 'rm -rf "$empty"' EXIT
 	python3 -m venv "$empty/venv"
 	say "trying it in an empty environment (pip)"

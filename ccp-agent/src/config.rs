@@ -286,6 +286,12 @@ impl Config {
             let rule = "it equals agent.run_dir; give each directory its own path";
             return Err(format!("agent.state_dir = {:?}: {rule}", a.run_dir));
         }
+        for (key, other) in [("run_dir", a.run_dir.clone()), ("state_dir", self.state_dir())] {
+            if a.event_log_dir.as_ref() == Some(&other) {
+                let rule = format!("it equals agent.{key}; give each directory its own path");
+                return Err(format!("agent.event_log_dir = {other:?}: {rule}"));
+            }
+        }
         self.arms.name_weights().map_err(|error| error.to_string())?;
         let default = catalogue::kind_of(&a.default, authored);
         default.map_err(|error| format!("agent.default: {error}"))?;

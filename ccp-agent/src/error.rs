@@ -76,7 +76,9 @@ pub enum Error {
     )]
     AlreadyRunning(String),
     /// A run or state directory that others could write to.
-    #[error("{path}: {rule}\nfix: remove it, or give another --run-dir or --state-dir")]
+    #[error(
+        "{path}: {rule}\nfix: remove it, or give another --run-dir, --state-dir or event_log_dir"
+    )]
     NotPrivate {
         path: String,
         /// What is wrong with it.

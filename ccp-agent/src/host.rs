@@ -500,7 +500,7 @@ impl Host {
     /// A running flow and its life so far.
     pub fn explain(&self, id: u32) -> Result<(Row, Life), Error> {
         let flow = self.flows.get(id).ok_or_else(|| Error::no_flow(id))?;
-        Ok((self.row(flow), flow.life()))
+        Ok((self.row(flow), flow.life(self.clock.now_us())))
     }
 }
 

@@ -98,17 +98,21 @@ impl BrokerArgs {
         }
         // First, so that no new flow comes.
         let Settings { name, native, .. } = &plan.settings;
-        let namespaces = remuda_bpf::mend_defaults(name, native);
-        if namespaces > 0 {
+        let (mended, failed) = remuda_bpf::mend_defaults(name, native);
+        if mended + failed > 0 {
             eprintln!(
-                "remuda broker: {namespaces} network namespaces had {name} as their default \
-                 algorithm: it is {native} now"
+                "remuda broker: {mended} network namespaces had {name} as their default algorithm, \
+                 and have another one now; {failed} could not be looked at"
             );
         }
+        started.warnings.iter().for_each(|warning| eprintln!("remuda broker: {warning}"));
         let Walked { changed, refused, missed } = datapath.let_go()?;
         eprintln!("remuda broker: {}", Notice::LetGo { changed, refused });
         match missed {
             Some(error) => Err(error.into()),
+            None if failed > 0 => {
+                Err(format!("{failed} network namespaces are as they were").into())
+            }
             None if refused > 0 => Err(format!("the kernel refused {refused} flows").into()),
             None => Ok(()),
         }

@@ -9,10 +9,14 @@ use std::path::{Path, PathBuf};
 /// The event logs of the agent, the oldest first.
 pub fn logs(run_dir: &Path) -> Vec<PathBuf> {
     // It may lie in a folder of its own, beside the one before.
-    let newest = run_dir::event_log(run_dir);
-    let newest = newest.canonicalize().unwrap_or(newest);
-    let old = newest.with_extension("old.jsonl");
-    [old, newest].into_iter().filter(|path| path.exists()).collect()
+    let here = run_dir::event_log(run_dir);
+    let old = |newest: &Path| newest.with_extension("old.jsonl");
+    let linked = here.read_link().ok();
+    let mut all = vec![old(&here)];
+    all.extend(linked.as_deref().map(old));
+    all.push(linked.unwrap_or(here));
+    all.retain(|path| path.exists());
+    all
 }
 
 /// Calls `take` with each line; it says whether the line is an event. Returns how many are not.

@@ -91,9 +91,13 @@ pub struct VisibleStderr {
 }
 
 impl VisibleStderr {
-    /// systemd says by this variable that standard error is the journal.
+    /// systemd says by this variable which file is the journal (`man systemd.exec`); children may
+    /// have another one.
     pub fn new() -> Self {
-        Self { in_journal: std::env::var_os("JOURNAL_STREAM").is_some() }
+        let about = rustix::fs::fstat(stderr()).ok();
+        let own = about.map(|it| format!("{}:{}", it.st_dev, it.st_ino));
+        let journal = std::env::var("JOURNAL_STREAM").ok();
+        Self { in_journal: journal.is_some() && journal == own }
     }
 }
 
@@ -124,7 +128,10 @@ impl Write for VisibleEvent {
     /// `tracing` writes each event whole.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
-        stderr().write_all(format!("{}{}", self.prefix, visible(&text)).as_bytes())?;
+        let text = visible(&text);
+        // Each line of the journal has a priority of its own.
+        let lines: String = text.lines().map(|line| format!("{}{line}\n", self.prefix)).collect();
+        stderr().write_all(lines.as_bytes())?;
         Ok(event.len())
     }
 

@@ -80,9 +80,6 @@ struct History {
 
 impl History {
     fn add(&mut self, at: Duration, acked: Bytes) {
-        if self.acked.capacity() == 0 {
-            self.acked.reserve_exact(PERIODS_MAX);
-        }
         while at.as_nanos() / self.period.as_nanos() >= PERIODS_MAX as u128 {
             for index in 0..self.acked.len().div_ceil(2) {
                 let pair = &self.acked[2 * index..self.acked.len().min(2 * index + 2)];
@@ -117,7 +114,8 @@ impl Noted {
         Self {
             held: [Duration::ZERO; LIMITS.len()],
             losses: Losses::default(),
-            history: History { period: PERIOD_MIN, acked: Vec::new() },
+            // Room for all, as a report takes no memory.
+            history: History { period: PERIOD_MIN, acked: Vec::with_capacity(PERIODS_MAX) },
             rate_max: 0,
             is_guarded: false,
             was_in_recovery: false,
@@ -152,7 +150,7 @@ impl Noted {
     fn limit(&self, m: &Measurement, signals: Option<&Signals>, is_paced: bool) -> Limit {
         let is = |of: fn(&Signals) -> bool| signals.is_some_and(of);
         let is_full = is(|it| it.cwnd_full);
-        if is(|it| it.rwnd_limited) {
+        if is(|it| it.rwnd_limited) && !is_full {
             Limit::ReceiveWindow
         } else if is(|it| it.sndbuf_limited) && !is_full {
             Limit::SendBuffer
@@ -169,7 +167,10 @@ impl Noted {
         }
     }
 
-    pub(super) fn life(&self) -> Life {
+    /// The life until `age`, after the last report of `reported_at`.
+    pub(super) fn life(&self, age: Duration, reported_at: Duration) -> Life {
+        let mut history = self.history.clone();
+        history.add(age, Bytes(0));
         let held = LIMITS.iter().zip(&self.held);
         let seconds = |(limit, held): (&Limit, &Duration)| (*limit, held.as_secs_f64());
         let Losses { episodes, rate, squares, rtt_over_min, measured } = self.losses;
@@ -180,15 +181,20 @@ impl Noted {
             rate_spread: (squares / (count - 1.0)).sqrt() / rate.max(1.0),
             rtt_over_min: rtt_over_min / count,
         });
-        let period_s = self.history.period.as_secs_f64();
-        let rate = |bytes: &u64| *bytes as f64 * 8.0 / 1e6 / period_s;
+        let period_s = history.period.as_secs_f64();
+        // The last period is not over.
+        let span_s = |index: usize| (age.as_secs_f64() - index as f64 * period_s).min(period_s);
+        let rate = |(index, bytes): (usize, &u64)| {
+            *bytes as f64 * 8.0 / 1e6 / span_s(index).max(period_s / 8.0)
+        };
         Life {
             held: held.map(seconds).collect(),
+            silent_s: age.saturating_sub(reported_at).as_secs_f64(),
             loss_episodes: episodes,
             losses,
             most_mbit_per_sec: self.rate_max as f64 * 8.0 / 1e6,
             period_s,
-            mbit_per_sec: self.history.acked.iter().map(rate).collect(),
+            mbit_per_sec: history.acked.iter().enumerate().map(rate).collect(),
         }
     }
 }
@@ -198,6 +204,8 @@ impl Noted {
 pub struct Life {
     /// Each limit, and for how many seconds it held the flow back.
     pub held: Vec<(Limit, f64)>,
+    /// The time since the last report, which counts for no limit.
+    pub silent_s: f64,
     /// How often the sender began to repair losses.
     pub loss_episodes: u64,
     /// What those look like; `None` for fewer than three.
@@ -257,7 +265,7 @@ mod tests {
         };
         let full = Signals { cwnd_full: true, ..signals };
         report(&mut noted, quiet, full, false);
-        report(&mut noted, quiet, Signals { rwnd_limited: true, ..full }, false);
+        report(&mut noted, quiet, Signals { rwnd_limited: true, ..signals }, false);
         report(&mut noted, quiet, Signals { sndbuf_limited: true, ..signals }, false);
         // A window that is full holds back what the buffer has.
         report(&mut noted, quiet, Signals { sndbuf_limited: true, ..full }, false);
@@ -266,9 +274,11 @@ mod tests {
         report(&mut noted, quiet, signals, true);
         noted.is_guarded = true;
         report(&mut noted, quiet, full, true);
-        let held = noted.life().held;
+        let life = noted.life(10 * SECOND, 8 * SECOND);
+        let held = &life.held;
         let seconds = |limit| held.iter().find(|it| it.0 == limit).map_or(0.0, |it| it.1);
         assert_eq!(LIMITS.map(seconds), [1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0]);
-        assert_eq!(noted.life().loss_episodes, 1);
+        assert_eq!((life.loss_episodes, life.silent_s), (1, 2.0));
+        assert_eq!((life.period_s, life.mbit_per_sec.len()), (0.2, 51));
     }
 }

@@ -20,6 +20,7 @@ impl Flow {
         let reporting = (ctx.report_us, self.controller.reports_per_round());
         if native.is_some() && native == self.native && self.program.is_some() {
             self.decision = decision; // it is the kernel's
+            self.noted.is_guarded = false;
             self.guard.follow(decision.cwnd, now);
             if self.reporting != reporting {
                 self.reporting = reporting;

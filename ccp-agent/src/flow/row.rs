@@ -103,9 +103,10 @@ fn ms(span: Duration) -> f64 {
 }
 
 impl Flow {
-    /// Its life so far.
-    pub fn life(&self) -> Life {
-        self.noted.life()
+    /// Its life until `now_us` of the monotonic clock.
+    pub fn life(&self, now_us: u64) -> Life {
+        let age = Duration::from_micros(now_us.saturating_sub(self.started_us));
+        self.noted.life(age, self.reported_at.0)
     }
 
     /// A flow of the datapath of that name, as it is at `now_us` of the monotonic clock.

@@ -2,6 +2,8 @@
 
 use ccp_agent::flow::{Life, Limit, Lossy, Row};
 
+/// A flow reports several times a round trip, unless it is idle or stalled.
+const SILENT_MIN_S: f64 = 2.0;
 /// A share of the time from which a limit is worth a word.
 const SHARE_MIN: f64 = 0.02;
 /// A round trip of so many times the least one stands in a queue.
@@ -117,12 +119,22 @@ pub fn text(row: &Row, life: &Life, width: usize) -> String {
     if held.is_empty() {
         return "  nothing yet: it has sent no report\n".to_owned();
     }
+    let silent = if life.silent_s < SILENT_MIN_S {
+        String::new()
+    } else {
+        let text = format!(
+            "  now no report for {:.0} s: nothing is acknowledged, as the application or the path \
+             is silent",
+            life.silent_s
+        );
+        wrapped(&text, width, 8) + "\n"
+    };
     let line = |(limit, seconds): &(Limit, f64)| {
         let share = 100.0 * seconds / total;
         let text = format!("  {share:3.0} % {}: {}", name(*limit), advice(*limit, row, life));
         wrapped(&text, width, 8) + "\n"
     };
-    held.iter().map(line).collect()
+    silent + &held.iter().map(line).collect::<String>()
 }
 
 #[cfg(test)]

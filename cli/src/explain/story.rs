@@ -1,9 +1,11 @@
 //! The arms that a flow has had, from the event log.
 
 use crate::{Failure, event_log};
+use ccp_agent::clock;
 use ccp_agent::flow::Row;
 use serde_json::Value;
 use std::path::Path;
+use std::time::Duration;
 
 /// Lines of a page: the newest are shown, and how many came before.
 const LINES_MAX: usize = 20;
@@ -39,9 +41,8 @@ fn told(event: &Value) -> Option<String> {
 }
 
 /// The lines of the story so far, with the seconds since the flow's start.
-#[derive(Default)]
 struct Story {
-    began_us: Option<u64>,
+    began_us: u64,
     lines: Vec<String>,
 }
 
@@ -50,15 +51,14 @@ impl Story {
     fn take(&mut self, line: &str, flow: u32) -> bool {
         let Ok(event) = serde_json::from_str::<Value>(line) else { return false };
         if event["event"] == "started" {
-            *self = Self::default(); // another agent's flows have the same numbers
+            self.lines.clear(); // another agent's flows have the same numbers
         }
         if event["flow"].as_u64() != Some(flow.into()) {
             return true;
         }
         let at_us = event["t_unix_us"].as_u64().unwrap_or_default();
-        let began_us = *self.began_us.get_or_insert(at_us);
         if let Some(told) = told(&event) {
-            let seconds = at_us.saturating_sub(began_us) as f64 / 1e6;
+            let seconds = at_us.saturating_sub(self.began_us) as f64 / 1e6;
             self.lines.push(format!("{seconds:7.1} s {told}"));
         }
         true
@@ -67,7 +67,9 @@ impl Story {
 
 /// The arms of a flow and why it had them, the oldest first.
 pub fn lines(run_dir: &Path, row: &Row) -> Result<Vec<String>, Failure> {
-    let mut story = Story::default();
+    let began = clock::wall().saturating_sub(Duration::try_from_secs_f64(row.age_s)?);
+    let began_us = u64::try_from(began.as_micros())?;
+    let mut story = Story { began_us, lines: Vec::new() };
     for path in event_log::logs(run_dir) {
         event_log::read(&path, |line| story.take(line, row.id))?;
     }
@@ -87,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_story_is_of_one_flow_of_the_last_agent() {
-        let mut story = Story::default();
+        let mut story = Story { began_us: 1_000_000, lines: Vec::new() };
         for line in [
             r#"{"t_unix_us":1,"flow":7,"event":"created","arm":"old","controller":"old"}"#,
             r#"{"t_unix_us":5,"event":"started"}"#,

@@ -297,9 +297,9 @@ pub fn in_time<T: Send + 'static>(
 }
 
 /// Replaces, in every network namespace, a default algorithm that an agent named `name` has left,
-/// by `native`. Returns in how many. A namespace that fails is left as it is.
-pub fn mend_defaults(name: &str, native: &str) -> usize {
-    let mut mended = 0;
+/// by `native`, or by one that the namespace may choose. Returns in how many, and how many failed.
+pub fn mend_defaults(name: &str, native: &str) -> (usize, usize) {
+    let (mut mended, mut failed) = (0, 0);
     Search::run(None, &mut |_, namespace| {
         let (name, native) = (name.to_owned(), native.to_owned());
         let mend = move |namespace: File| {
@@ -310,9 +310,12 @@ pub fn mend_defaults(name: &str, native: &str) -> usize {
             Ok(done.is_some())
         };
         let done = namespace.and_then(|it| in_time(NAMESPACE_TIME_MAX, move || mend(it)));
-        mended += usize::from(done.unwrap_or(false));
+        match done {
+            Ok(is_mended) => mended += usize::from(is_mended),
+            Err(_) => failed += 1,
+        }
     });
-    mended
+    (mended, failed)
 }
 
 /// Moves this thread into a namespace. False: it lacks CAP_SYS_ADMIN there, and the namespace is
