@@ -25,6 +25,14 @@ for kind in prog map; do bpftool -j $kind show | grep -o '\"name\":\"[^\"]*' || 
 bpftool link show | grep struct_ops || true
 ls -d /run/remuda* /var/log/remuda 2>/dev/null || true";
 
+/// Removes the units and files that tests before have put where the package's would be.
+const CLEAR: &str = "
+rm -rf /etc/systemd/system/remuda*.service /etc/sysusers.d/remuda.conf \
+    /etc/tmpfiles.d/remuda.conf /etc/remuda /var/lib/remuda /var/log/remuda /run/remuda*
+userdel remuda 2>/dev/null
+systemctl daemon-reload
+true";
+
 const ACTIVE: &str = "systemctl is-active remuda remuda-broker";
 
 /// Waits until the host is as `before` says; returns the difference if it does not become so.
@@ -51,6 +59,7 @@ fn the_package_is_installed_upgraded_under_load_and_purged_without_a_trace() {
     let Some(mut guest) = Shared::boot() else { return };
     // The next test finds the tested build where it was: see CLEAN_UP.
     guest.sh("mv /usr/bin/remuda /usr/bin/remuda-tested");
+    guest.sh(CLEAR);
     let before = guest.sh(HOST);
     guest.sh("date +%s >/run/test-began");
     let clock = Clock::start();
