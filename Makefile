@@ -260,7 +260,7 @@ switches-live: build ## The same on real TCP, and with setsockopt alone; writes 
 matrix-smoke: build ## Rank all arms over sixty environments of every kind
 	$(REMUDA) matrix --suite smoke --arm all --out out/matrix
 
-RANKED := smoke ccbench-solo ccbench-friendly wireless sharing
+RANKED := smoke wireless ccbench-solo ccbench-friendly sharing
 # Suite files with paths that were recorded, which the project does not have.
 RECORDED ?=
 
