@@ -36,6 +36,9 @@ share is. Brackets: 95 % bootstrap intervals over environments.
 - **wins**: environments in which its merit is within 10 % of the best.
 - **sent again**: percent of segments, the median.
 
+The suite `sharing` is missing: fifty flows of `lingbo` or `anole` on one link are not simulated in
+any useful time, as `lingbo` does not answer losses.
+
 All sets are development sets: they were looked at while arms and policies were built. The model of
 `antelope` was trained on draws of its own generator, none of which is here, and before there were
 `learned`, `lingbo` and `anole`, so it does not choose them. `learned` and `lingbo` were trained on

@@ -140,7 +140,7 @@ impl Case {
             let row = rows.iter().find(|row| row.remote == remote);
             let page = row.map(|row| place.remuda(&["explain", &row.id.to_string()]));
             done.store(true, Ordering::Relaxed);
-            let (is_good, page) = page.unwrap_or_else(|| panic!("{remote} is none of {rows:?}"));
+            let (is_good, page) = page.unwrap_or_else(|| panic!("no flow to {remote}: {rows:?}"));
             assert!(is_good, "{page}");
             page
         })

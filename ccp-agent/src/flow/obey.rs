@@ -46,7 +46,7 @@ impl Flow {
         if is_new {
             self.program = Some(program);
             self.native = native;
-            self.delivered_pkts = None; // what was before it starts is none of its reports'
+            self.delivered_pkts = None; // a new program counts from its own start
             self.running = ctx.setup.program(program);
         }
         let is_rate_new = is_new || self.reporting != reporting;

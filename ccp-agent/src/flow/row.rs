@@ -79,7 +79,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// What selects it; `None` if an address is none.
+    /// What rules and filters look at; `None` if the row's addresses cannot be parsed.
     pub fn info(&self) -> Option<FlowInfo> {
         let socket = |text: &str| -> Option<(IpAddr, u16)> {
             let address: SocketAddr = text.parse().ok()?;
