@@ -1,14 +1,10 @@
 //! `remuda train learned`: trains the network of the arm `learned`.
 
-use super::python::{NETWORKS_FIX as FIX, is_help, module};
+use super::network::NetworkArgs;
 use crate::Failure;
-use crate::author::PythonArgs;
 use crate::weights::WeightsArgs;
 use clap::Args;
 use std::path::PathBuf;
-
-/// The exit status of a training that Ctrl-C has stopped.
-const STOPPED: i32 = 130;
 
 /// Train the network of the arm learned, by recurrent PPO.
 ///
@@ -32,31 +28,13 @@ pub struct LearnedArgs {
     /// The file of the weights; the card gets the same name with .json
     #[arg(long, value_name = "FILE", default_value = "out/learned/learned.safetensors")]
     out: PathBuf,
-    /// Train for seconds only, to see that it works
-    #[arg(long)]
-    smoke: bool,
     #[command(flatten)]
-    python: PythonArgs,
-    /// Arguments for the training program: `-- --help` lists them
-    #[arg(last = true, value_name = "ARGS")]
-    training: Vec<String>,
+    network: NetworkArgs,
 }
 
 impl LearnedArgs {
     pub fn run(&self) -> Result<(), Failure> {
-        let python = self.python.path();
-        let mut command = module(&python, "remuda.training.ppo");
-        command.arg("--out").arg(&self.out).args(self.smoke.then_some("--smoke"));
-        command.args(&self.training);
-        let shown = python.display();
-        let status = command.status().map_err(|error| format!("{shown}: {error}\n{FIX}"))?;
-        if status.code() == Some(STOPPED) {
-            return Err("stopped: the same command goes on where it was".into());
-        }
-        if !status.success() {
-            return Err(format!("{shown} -m remuda.training.ppo: {status}\n{FIX}").into());
-        }
-        if is_help(&self.training) {
+        if !self.network.train("remuda.training.ppo", &self.out)? {
             return Ok(());
         }
         // As the agent reads them.

@@ -1,8 +1,7 @@
 //! `remuda train lingbo`
 
-use super::python::{NETWORKS_FIX as FIX, is_help, module};
+use super::network::NetworkArgs;
 use crate::Failure;
-use crate::author::PythonArgs;
 use ccp_agent::setup::network;
 use clap::Args;
 use std::path::PathBuf;
@@ -24,28 +23,13 @@ pub struct LingboArgs {
     /// The file of the weights; the card gets the same name with .json
     #[arg(long, value_name = "FILE", default_value = "out/lingbo/lingbo.safetensors")]
     out: PathBuf,
-    /// Train for some seconds only, to see that training works
-    #[arg(long)]
-    smoke: bool,
     #[command(flatten)]
-    python: PythonArgs,
-    /// Arguments for the training program: `-- --help` lists them
-    #[arg(last = true, value_name = "ARGS")]
-    training: Vec<String>,
+    network: NetworkArgs,
 }
 
 impl LingboArgs {
     pub fn run(&self) -> Result<(), Failure> {
-        let python = self.python.path();
-        let mut command = module(&python, "remuda.training.lingbo");
-        command.arg("--out").arg(&self.out).args(self.smoke.then_some("--smoke"));
-        let python = python.display();
-        let status = command.args(&self.training).status();
-        let status = status.map_err(|error| format!("{python}: {error}\n{FIX}"))?;
-        if !status.success() {
-            return Err(format!("{python} -m remuda.training.lingbo: {status}\n{FIX}").into());
-        }
-        if is_help(&self.training) {
+        if !self.network.train("remuda.training.lingbo", &self.out)? {
             return Ok(());
         }
         let network = network(&self.out, "--out")?;

@@ -2,6 +2,7 @@
 
 mod learned;
 mod lingbo;
+mod network;
 mod online;
 mod python;
 mod ray;

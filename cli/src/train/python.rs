@@ -4,9 +4,6 @@ use crate::Failure;
 use std::path::Path;
 use std::process::Command;
 
-/// The fix if a Python cannot train networks.
-pub const NETWORKS_FIX: &str =
-    "fix: pip install remuda[networks], or name another Python with --python";
 /// The fix if a Python cannot train trees.
 pub const FIX: &str = "fix: pip install remuda[train], or name another Python with --python";
 
