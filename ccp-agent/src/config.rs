@@ -62,14 +62,10 @@ pub struct ArmsConfig {
     /// The rule table of the arm `remy`, in the file format that Remy writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remy_table: Option<PathBuf>,
-    /// Weights of the arm `lingbo`, a safetensors file with its card beside it, instead of those
-    /// that come with the program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lingbo_weights: Option<PathBuf>,
     /// `lingbo` takes the least round trip for RTT_min, without a spread, as DuGu does.
     pub lingbo_single_rtt_min: bool,
-    /// Trained networks that are arms, by the arm's name: the file of the weights, beside which is
-    /// its card. `learned` and `lingbo` replace the shipped weights; another name is an arm.
+    /// The file of the weights of each arm, by the arm's name; the card lies beside the file.
+    /// `learned` and `lingbo` replace the shipped weights; any other name becomes an arm.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<String, PathBuf>,
     /// What the arm `anole` embeds, and which of its parts are off.
@@ -298,8 +294,11 @@ impl Config {
         self.admission.resolve()?;
         self.learning.resolve()?;
         self.guard.check()?;
-        let denied =
-            |name: &str| format!("guard.deny has {name:?}\nfix: remove it from one of both");
+        let denied = |name: &str| {
+            format!(
+                "guard.deny has {name:?}\nfix: remove the name from guard.deny, or choose another arm here"
+            )
+        };
         if self.guard.denies(&a.default) {
             return Err(format!("agent.default: {}", denied(&a.default)));
         }

@@ -168,23 +168,25 @@ impl Host {
         is_possible && !is_denied && self.setup.kind_of(name).is_ok()
     }
 
-    /// What drives a flow: its rule's driver, what its socket `requested`, or the default; and why.
-    fn driver_of(
-        &self,
-        ruled: Option<&Ruled>,
-        requested: &str,
-        abilities: Abilities,
-    ) -> (String, Why) {
-        let mut why = ruled.map_or_else(|| "the agent's default".to_owned(), ToString::to_string);
-        if let (Some(ruled), Some(driver)) = (ruled, ruled.and_then(Ruled::driver)) {
-            if self.is_usable(driver, abilities) {
-                return (driver.to_owned(), Why::because(why));
-            }
-            why = format!("{ruled} names {driver}, which cannot drive this flow");
+    /// The rule that counts for a flow; what drives the flow: the rule's driver, what its socket
+    /// asks for, or the default; and why. A rule whose driver cannot drive the flow does not count.
+    fn driven_by(&mut self, info: &FlowInfo, abilities: Abilities) -> (Option<Ruled>, String, Why) {
+        let ruled = self.rules.of(info);
+        let named = ruled.as_ref().and_then(|ruled| Some((ruled, ruled.driver()?)));
+        let unusable = named.filter(|(_, driver)| !self.is_usable(driver, abilities));
+        if let (Some((ruled, driver)), None) = (named, unusable) {
+            let (driver, why) = (driver.to_owned(), Why::because(ruled.to_string()));
+            return (Some(ruled.clone()), driver, why);
         }
-        let default = &self.setup.config.agent.default;
+        let why = match (&ruled, unusable) {
+            (_, Some((rule, it))) => format!("{rule} names {it}, which cannot drive this flow"),
+            (Some(control), None) => control.to_string(),
+            (None, None) => "the agent's default".to_owned(),
+        };
+        let (requested, default) = (&info.requested, &self.setup.config.agent.default);
         let driver = if self.is_usable(requested, abilities) { requested } else { default };
-        (driver.to_owned(), Why::because(why))
+        let (driver, counts) = (driver.clone(), unusable.is_none());
+        (ruled.filter(|_| counts), driver, Why::because(why))
     }
 
     /// Builds the driver of a new flow.
@@ -207,8 +209,7 @@ impl Host {
         }
         let info = info.cloned().unwrap_or_else(|| info_of_create(create));
         let abilities = self.peers.abilities(&key.0);
-        let ruled = self.rules.of(&info);
-        let (name, why) = self.driver_of(ruled.as_ref(), &create.cong_alg, abilities);
+        let (ruled, name, why) = self.driven_by(&info, abilities);
         let (driver, controller) = match self.driver(name) {
             Ok(driven) => driven,
             Err(error) => return self.refused(&key.0, error.to_string()),

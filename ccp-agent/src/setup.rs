@@ -79,14 +79,6 @@ impl Setup {
             }
             self.loaded.put(name, network);
         }
-        if let Some(path) = &config.arms.lingbo_weights {
-            let weights = network(path, "arms.lingbo_weights")?;
-            let refuse = |rule: NetworkError| {
-                refusal(&path.with_extension("json"), "arms.lingbo_weights", &rule.to_string())
-            };
-            lingbo::check(&weights).map_err(refuse)?;
-            self.loaded.put(lingbo::WEIGHTS, weights);
-        }
         let single_rtt_min = config.arms.lingbo_single_rtt_min;
         self.loaded.put(lingbo::SETTINGS, Arc::new(lingbo::Settings { single_rtt_min }));
         self.loaded.put(anole::SETTINGS, Arc::new(config.arms.anole.clone()));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The event logs of the agent, the oldest first.
 pub fn logs(run_dir: &Path) -> Vec<PathBuf> {
-    // It may lie in a folder of its own, beside the one before.
+    // With agent.event_log_dir, run_dir has a link to the log; the rotated log lies beside the log.
     let here = run_dir::event_log(run_dir);
     let old = |newest: &Path| newest.with_extension("old.jsonl");
     let linked = here.read_link().ok();

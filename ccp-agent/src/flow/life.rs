@@ -208,7 +208,7 @@ pub struct Life {
     pub silent_s: f64,
     /// How often the sender began to repair losses.
     pub loss_episodes: u64,
-    /// What those look like; `None` for fewer than three.
+    /// Rate and round trip at the episodes after the first; `None` below two measured ones.
     pub losses: Option<Lossy>,
     /// The largest delivery rate of its life.
     pub most_mbit_per_sec: f64,

@@ -117,7 +117,7 @@ pub struct Flow {
     ruled: Option<Ruled>,
     /// Another rule, or no rule, counted for the flow earlier.
     rule_changed: bool,
-    /// An operator has given it what drives it, so no rule does.
+    /// `remuda set` chose this flow's driver; rules no longer apply to the flow.
     is_pinned: bool,
     /// It was restored, and must be told everything again.
     restored: bool,

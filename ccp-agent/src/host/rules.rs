@@ -2,7 +2,8 @@
 
 use super::Host;
 use crate::Error;
-use crate::rules::{Row, Rule, Rules, Tested};
+use crate::datapath::Peer;
+use crate::rules::{Row, Rule, Ruled, Rules, Tested};
 use remuda_wire::to_agent::FlowInfo;
 
 impl Host {
@@ -32,12 +33,17 @@ impl Host {
     }
 
     /// Restores the rules that operators added before a restart. A rule whose driver this agent
-    /// does not know yet, such as an author's arm, stays: its flows are driven as without it.
+    /// does not know yet, such as an author's arm, stays, and counts for no flow until then.
     pub fn restore_rules(&mut self, added: Vec<(u32, Rule)>) {
         self.rules.restore(added);
     }
 
     fn check_rule(&self, rule: &Rule) -> Result<(), Error> {
+        if rule.attach {
+            let fix = "fix: write it as [[rule]], and restart the agent";
+            let rule = "attach = true is for rules of the configuration";
+            return Err(Error::Refused(format!("{rule}\n{fix}")));
+        }
         self.setup.kind_of(&rule.driver)?;
         if self.setup.config.guard.denies(&rule.driver) {
             let fix = "fix: remove it from guard.deny, and reload the configuration";
@@ -60,22 +66,24 @@ impl Host {
     /// Finds the rule of each running flow again, but not of those that an operator has pinned.
     /// Returns how many get another driver.
     fn rule_anew(&mut self) -> usize {
-        let mut changed = Vec::new();
-        for (id, key) in &self.keys {
-            let Some(flow) = self.flows.get(*id).filter(|flow| !flow.is_pinned()) else { continue };
-            let ruled = self.rules.of(flow.info());
-            if ruled.as_ref() != flow.ruled() {
-                changed.push((*id, key.0.clone(), ruled));
-            }
-        }
+        let all: Vec<(u32, Peer)> =
+            self.keys.iter().map(|(id, key)| (*id, key.0.clone())).collect();
         let mut driven = 0;
-        for (id, peer, ruled) in changed {
-            let abilities = self.peers.abilities(&peer);
+        for (id, peer) in all {
+            let Some(flow) = self.flows.get(id).filter(|flow| !flow.is_pinned()) else { continue };
+            let info = flow.info().clone();
+            let (ruled, driver, why) = self.driven_by(&info, self.peers.abilities(&peer));
             let Some(flow) = self.flows.get(id) else { continue };
-            let (driver, why) = self.driver_of(ruled.as_ref(), &flow.info().requested, abilities);
+            let is_denied = self.setup.config.guard.denies(flow.next_driver());
+            if ruled.as_ref() == flow.ruled() && !is_denied {
+                continue;
+            }
             let is_another = flow.next_driver() != driver;
-            if let Some(ruled) = &ruled {
-                self.rules.count(ruled);
+            let group = |ruled: &Ruled| (ruled.source, ruled.group);
+            if let Some(new) = &ruled
+                && flow.ruled().map(group) != Some(group(new))
+            {
+                self.rules.count(new);
             }
             if let Some(flow) = self.flows.get_mut(id) {
                 flow.set_ruled(ruled);
@@ -183,7 +191,7 @@ mod tests {
         let (mut host, _) = rig(RULES);
         host.restore_rules(vec![(4, on_port("80", "an-authors-arm"))]);
         flow(&mut host, 1, 80, 0);
-        assert_eq!(driven(&host), ["reno added rule 4"]);
+        assert_eq!(driven(&host), ["reno -"]);
         assert!(host.rows()[0].why.contains("cannot drive this flow"), "{:?}", host.rows());
         assert_eq!(host.added_rules().len(), 1);
     }
@@ -204,6 +212,19 @@ mod tests {
         assert_eq!(row.flows + row.control_flows, 100);
         assert!((25..75).contains(&row.flows), "{row:?}");
         assert!(rows.iter().any(|it| it.why == "control group of rule 1"), "{:?}", rows[0]);
+    }
+
+    #[test]
+    fn a_running_flow_leaves_an_arm_that_a_reload_denies() {
+        let (mut host, _) = rig(RULES);
+        flow(&mut host, 1, 443, 0);
+        assert_eq!(driven(&host), ["bbr rule 1"]);
+        host.setup.config.guard.deny = vec!["bbr".to_owned()];
+        let rules = Config::parse(RULES, "-").expect("it parses").rules;
+        assert_eq!(host.obey_rules(&rules), 1);
+        poke(&mut host);
+        assert_eq!(driven(&host), ["reno -"]);
+        assert_eq!(host.rules()[0].flows, 1, "a flow counts once");
     }
 
     #[test]

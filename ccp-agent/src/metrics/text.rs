@@ -76,7 +76,11 @@ fn totals(encoder: &mut DescriptorEncoder<'_>, shown: &Snapshot) -> fmt::Result 
     for (name, help, value) in [
         ("remuda_flows_created", "Flows that started or were taken over", counts.created),
         ("remuda_flows_closed", "Flows that ended", counts.closed),
-        ("remuda_flows_refused", "Flows beyond those of a datapath", counts.flows_refused),
+        (
+            "remuda_flows_refused",
+            "Flows refused because their datapath had reached its limit of flows",
+            counts.flows_refused,
+        ),
         (
             "remuda_sockets_refused",
             "Sockets that did not become flows and run the kernel's own algorithm",

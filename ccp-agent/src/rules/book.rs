@@ -39,7 +39,7 @@ impl fmt::Display for Source {
 #[derive(Clone, Debug)]
 pub struct Ruled {
     pub source: Source,
-    /// Its name; else that of its source.
+    /// The rule's own name, or `rule 3` or `added rule 3` if the rule has none.
     pub name: Arc<str>,
     /// The arm or policy that it uses.
     pub used: Arc<str>,
@@ -155,7 +155,7 @@ pub struct Reach {
     pub name: String,
     /// Every new socket of the agent's network namespace comes to it.
     pub takes_default: bool,
-    /// So does every new socket of these cgroups.
+    /// The agent takes over every new TCP socket of these cgroups.
     pub attached: Vec<PathBuf>,
 }
 
@@ -166,7 +166,9 @@ impl Reach {
         let is_attached = self.attached.iter().any(|it| directory.starts_with(it));
         let path = directory.display();
         if !directory.exists() {
-            Some(format!("{path} does not exist yet; it is waited for"))
+            Some(format!(
+                "{path} does not exist yet; the rule takes effect when the directory appears"
+            ))
         } else if rule.attach && !is_attached {
             Some(format!("{path} is attached when the agent starts next"))
         } else if !is_attached && !self.takes_default {

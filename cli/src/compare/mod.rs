@@ -53,7 +53,7 @@ pub struct Row {
     pub flows: u64,
     pub control_flows: u64,
     /// The rule's mean less that of the control group, with the interval of 95 % that holds at
-    /// every look. Of logarithms, as a share: 0.1 is 10 % more.
+    /// every look. For measures on a log scale: the relative change; 0.1 means 10 % more.
     pub difference: Interval,
     /// Whether more is better.
     pub more_is_better: bool,

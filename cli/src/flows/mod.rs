@@ -118,8 +118,13 @@ fn check_interval(seconds: f64) -> Result<Duration, Failure> {
 impl WhichArgs {
     /// The flows that match, sorted by what was asked for, or by `usual`.
     fn of(&self, rows: Vec<Row>, usual: Sort) -> Result<Vec<Row>, Failure> {
-        let on = if self.on.is_empty() { None } else { Some(self.on.parts()?.parse()?) };
-        let on = on.map(Live::new);
+        let on = if self.on.is_empty() {
+            None
+        } else {
+            let selector = self.on.parts()?.parse()?;
+            selector.check()?;
+            Some(Live::new(selector))
+        };
         let is_on = |row: &Row, on: &Live| row.info().is_some_and(|it| on.matches(&it));
         let is_of_arm = |row: &Row, name: &str| row.arm == name || row.driver == name;
         let mut rows: Vec<Row> = rows
