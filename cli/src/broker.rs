@@ -27,7 +27,7 @@ Example:
   The agent of the user remuda, without a privilege
     remuda broker --user remuda --config /etc/remuda/remuda.toml
     sudo -u remuda remuda agent --config /etc/remuda/remuda.toml
-  Leave no flow with us after both have ended for good
+  Give all flows back to the kernel after agent and broker were removed
     remuda broker --give-back --config /etc/remuda/remuda.toml")]
 pub struct BrokerArgs {
     /// The agent's user, by name or number; root may connect as well
@@ -110,9 +110,10 @@ impl BrokerArgs {
         eprintln!("remuda broker: {}", Notice::LetGo { changed, refused });
         match missed {
             Some(error) => Err(error.into()),
-            None if failed > 0 => {
-                Err(format!("{failed} network namespaces are as they were").into())
-            }
+            None if failed > 0 => Err(format!(
+                "the default algorithm of {failed} network namespaces may be ours still"
+            )
+            .into()),
             None if refused > 0 => Err(format!("the kernel refused {refused} flows").into()),
             None => Ok(()),
         }

@@ -21,30 +21,23 @@ pub fn registered() -> String {
 /// programs, or not use an algorithm, cannot tell whose that algorithm is, and gets its name too.
 pub fn available() -> String {
     let registered = registered();
-    let (mut own, mut names, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
-    for name in registered.split_whitespace() {
-        match on_a_socket(name) {
-            Ok(socket) => {
-                names.push(name);
-                sockets.push(socket);
-            }
-            Err(_) => own.push(name),
-        }
-    }
-    let of_bpf = are_of_bpf(&sockets).unwrap_or_else(|_| vec![false; sockets.len()]);
+    let is_ours = |name: &&str| on_a_socket(name).is_ok();
+    let (names, mut own): (Vec<&str>, Vec<&str>) = registered.split_whitespace().partition(is_ours);
+    let of_bpf = are_of_bpf(&names).unwrap_or_else(|_| vec![false; names.len()]);
     own.extend(
         names.into_iter().zip(of_bpf).filter_map(|(name, of_bpf)| (!of_bpf).then_some(name)),
     );
     own.join(" ")
 }
 
-/// Whether the algorithm of each socket is of a BPF program. A process that may not load BPF
+/// Whether each algorithm is of a BPF program. A process that may not load BPF
 /// programs cannot see that, and gets false. Such a process cannot set the algorithm of a flow
 /// either: its broker sets the algorithm, and checks the name first.
-fn are_of_bpf(sockets: &[OwnedFd]) -> Result<Vec<bool>, Error> {
-    match owner::of_bpf(sockets) {
+fn are_of_bpf(names: &[&str]) -> Result<Vec<bool>, Error> {
+    let all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    match owner::of_bpf(move || all.iter().map(|name| on_a_socket(name)).collect()) {
         Err(Error::Kernel { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
-            Ok(vec![false; sockets.len()])
+            Ok(vec![false; names.len()])
         }
         answer => answer,
     }
@@ -54,10 +47,10 @@ fn are_of_bpf(sockets: &[OwnedFd]) -> Result<Vec<bool>, Error> {
 pub fn check(name: &str) -> Result<(), Error> {
     /// The kernel's own algorithms, as found before. What is the kernel's own stays so.
     static OWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let socket = on_a_socket(name)?;
+    on_a_socket(name)?;
     let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
     if !own.contains(name) {
-        if are_of_bpf(&[socket])?.contains(&true) {
+        if are_of_bpf(&[name])?.contains(&true) {
             return Err(not_native(name));
         }
         own.insert(name.to_owned());

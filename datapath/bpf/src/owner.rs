@@ -16,8 +16,9 @@ use std::time::Duration;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/owner.bpf.o"));
 
-/// The longest that the kernel may take for the answer. The iterator locks each socket of this
-/// network namespace, and a process can hold the lock of its own socket for ever.
+/// The longest that the kernel may take for the answer. The iterator locks each socket of its
+/// network namespace, and a process can hold the lock of its own socket for ever. So the walk is in
+/// a new namespace, with no socket of others, wherever this process may make one.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The kernel's `BPF_MODULE_OWNER`, which owns the algorithms of BPF programs, without the part
@@ -31,25 +32,41 @@ impl SocketOwner {
     }
 }
 
-/// Whether the algorithm of each of these new TCP sockets is of a BPF program; an error of kind
-/// `PermissionDenied` if this process may not ask. Afterwards each socket listens, at any port of
-/// the loopback interface: the iterator visits listening sockets.
-pub fn of_bpf(sockets: &[OwnedFd]) -> Result<Vec<bool>, Error> {
-    let asking = "asking whose a congestion-control algorithm is";
+/// Whether the algorithm of each of the new TCP sockets that `make` makes is of a BPF program; an
+/// error of kind `PermissionDenied` if this process may not ask. Each socket listens, at any port
+/// of the loopback interface: the iterator visits listening sockets.
+pub fn of_bpf(
+    make: impl FnOnce() -> Result<Vec<OwnedFd>, Error> + Send + 'static,
+) -> Result<Vec<bool>, Error> {
+    let asking = "finding out which algorithms belong to BPF programs";
     libbpf_rs::set_print(None);
     let open = ObjectBuilder::default().open_memory(OBJECT).map_err(tried(asking))?;
     let object = open.load().map_err(tried(asking))?;
     let link = program(&object, "remuda_owner")?.attach().map_err(tried(asking))?;
     let failed = |source| Error::File { path: asking.to_owned(), source };
-    let cookies = sockets.iter().map(listen).collect::<io::Result<Vec<u64>>>();
-    let cookies = cookies.map_err(failed)?;
     let link = link.as_fd().try_clone_to_owned().map_err(failed)?;
-    let walk = move || iterator::records::<SocketOwner>(link.as_fd());
-    let owners = in_time(PATIENCE, walk).map_err(failed)?;
+    // The thread ends with its walk, and its namespace with the sockets.
+    let walk = move || {
+        leave_namespace();
+        let sockets = make().map_err(io::Error::other)?;
+        let cookies = sockets.iter().map(listen).collect::<io::Result<Vec<u64>>>()?;
+        Ok((cookies, iterator::records::<SocketOwner>(link.as_fd())?))
+    };
+    let (cookies, owners) = in_time(PATIENCE, walk).map_err(failed)?;
     let of = |cookie: &u64| owners.iter().find(|owner| owner.cookie == *cookie);
     let found: Option<Vec<bool>> =
         cookies.iter().map(|cookie| of(cookie).map(SocketOwner::is_bpf)).collect();
-    found.ok_or_else(|| failed(io::Error::other("the iterator has not visited its socket")))
+    found.ok_or_else(|| {
+        failed(io::Error::other(
+            "the BPF iterator skipped a socket that this check opened; try again",
+        ))
+    })
+}
+
+/// Moves this thread into a new network namespace, if this process may: it needs CAP_SYS_ADMIN.
+fn leave_namespace() {
+    // SAFETY: an integer; it changes this thread only.
+    let _ = unsafe { libc::unshare(libc::CLONE_NEWNET) };
 }
 
 /// Has a socket listen. Returns its cookie.
