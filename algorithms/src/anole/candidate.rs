@@ -44,13 +44,13 @@ impl Candidate {
         matches!(self.arm.can_hand_off(), Readiness::Defer(_))
     }
 
-    /// Gives it the path as it is.
+    /// Resumes the arm on the path, unchanged.
     pub fn resume(&mut self, path: &PathState, now: Time) -> Decision {
         self.decision = self.arm.resume(path, now);
         self.decision
     }
 
-    /// Has it go on from `rate`: its window is what that rate holds, and so is its threshold.
+    /// Resumes the arm at `rate`: window and threshold become `rate` times the round trip.
     pub fn rebase(&mut self, path: &PathState, rate: Rate, now: Time) {
         let mut path = path.clone();
         let srtt = path.srtt.unwrap_or_default();

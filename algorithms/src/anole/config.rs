@@ -54,7 +54,7 @@ pub enum Refusal {
          the arm around it\nfix: name an arm that needs the shared signals only, such as cubic"
     )]
     Program(String),
-    /// Something else makes the arm, as an author's process does.
+    /// The arm runs outside the agent, in an author's process.
     #[error("{0} cannot be embedded: it runs in another process\nfix: name a built-in arm")]
     Elsewhere(String),
 }
@@ -110,7 +110,7 @@ pub fn embeddable(name: &str) -> Result<&'static ArmInfo, Refusal> {
     if info.program_text != signals::REPORT_EACH_ROUND {
         return Err(Refusal::Program(name.to_owned()));
     }
-    if info.make.is_none() {
+    if info.make.is_none() && info.make_named.is_none() {
         return Err(Refusal::Elsewhere(name.to_owned()));
     }
     Ok(info)

@@ -88,7 +88,7 @@ impl Arm for Anole {
         self.0.hand_off(path);
     }
 
-    /// It takes what both of its candidates take.
+    /// Anole can resume on a path if both candidates can.
     fn can_resume(&self, path: &PathState) -> Readiness {
         self.0.can_resume(path)
     }

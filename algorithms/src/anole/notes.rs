@@ -55,12 +55,14 @@ pub enum Note {
     Active { who: Owner, name: &'static str },
     /// A queue is drained.
     Draining { ratio: f64, rate: f64 },
-    /// The flow gives of its share of the path, which others have too.
+    /// The flow lowers its rate because other flows share the path.
     Yielding { share: f64, rate: f64 },
     /// All rates are below what the path takes.
     Climbing { from: f64, step: f64 },
-    /// A climb, or a timeout, has ended at that rate.
+    /// A climb has ended at that rate, because more was too much.
     Limited { rate: f64, excess: f64 },
+    /// The rate was halved after a retransmission timeout.
+    TimedOut { rate: f64 },
 }
 
 /// What an evaluation found. Rates are in Mbit/s.
@@ -174,7 +176,7 @@ impl Note {
             }
             Self::Yielding { share, rate } => {
                 let text = format!(
-                    "others have the path too: the flow has {:.0} % of it, and gives of that",
+                    "other flows share the path: this flow has {:.0} % of it, and lowers its rate",
                     share * 100.0
                 );
                 ("yielding", text, vec![mbit("rate_mbit_per_sec", rate)])
@@ -184,6 +186,10 @@ impl Note {
                 let features =
                     vec![mbit("from_mbit_per_sec", from), mbit("step_mbit_per_sec", step)];
                 ("climbing", text, features)
+            }
+            Self::TimedOut { rate } => {
+                let text = "a retransmission timeout: the rate is halved".to_owned();
+                ("limited", text, vec![mbit("rate_mbit_per_sec", rate)])
             }
             Self::Limited { rate, excess } => {
                 let text = format!("the rate sent was {:.1} % too high", excess * 100.0);

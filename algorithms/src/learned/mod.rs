@@ -96,6 +96,8 @@ pub struct Learned {
     info: &'static ArmInfo,
     weights: Slot<Network>,
     plan: Plan,
+    /// The network that was last compared with the plan, and whether the plan can follow it.
+    fitting: (u64, bool),
     state: State,
     observer: Observer,
     classic: Cubic,
@@ -211,6 +213,7 @@ impl Learned {
             info,
             weights,
             state: State::new(&network),
+            fitting: (network.id(), true),
             plan,
             observer,
             classic: Cubic::over(&path, now),
@@ -279,12 +282,16 @@ impl Learned {
             return;
         }
         let network = self.weights.get();
+        if self.fitting.0 != network.id() {
+            self.fitting = (network.id(), self.plan.fits(&network));
+        }
+        if !self.fitting.1 {
+            let text =
+                "the weights in force have other inputs or settings than at the flow's start";
+            return self.fall_back(Why::because(text), now);
+        }
         let mut output = [0.0];
-        let validity = if self.plan.fits(&network) {
-            network.evaluate(self.observer.observation(), &mut self.state, &mut output)
-        } else {
-            Validity::NotFinite
-        };
+        let validity = network.evaluate(self.observer.observation(), &mut self.state, &mut output);
         match (validity, self.driver) {
             (Validity::Inside, Driver::Network) => self.act(output[0], used),
             (Validity::Inside, Driver::Fallback(0)) => {
@@ -294,13 +301,20 @@ impl Learned {
             (Validity::Inside, Driver::Fallback(left)) => {
                 self.driver = Driver::Fallback(left - 1);
             }
-            (_, Driver::Network) => {
+            (Validity::Outside(_) | Validity::NotFinite, _) => {
                 let why = self.reason(&network, validity);
-                self.enter(Driver::Fallback(INSIDE_STEPS), why, now);
+                self.fall_back(why, now);
             }
-            (_, Driver::Classic | Driver::Fallback(_)) => {
-                self.driver = Driver::Fallback(INSIDE_STEPS);
-            }
+            (Validity::Inside, Driver::Classic) => {}
+        }
+    }
+
+    /// The network cannot drive: CUBIC does, for some steps at least.
+    fn fall_back(&mut self, why: Why, now: Time) {
+        if self.driver == Driver::Network {
+            self.enter(Driver::Fallback(INSIDE_STEPS), why, now);
+        } else {
+            self.driver = Driver::Fallback(INSIDE_STEPS);
         }
     }
 

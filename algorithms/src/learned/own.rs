@@ -15,7 +15,7 @@ pub fn add(name: &str) -> Result<(), Refusal> {
     let name = leak(name.to_owned());
     list::add(Box::leak(Box::new(ArmInfo {
         name,
-        summary: "follows a trained network of one's own",
+        summary: "follows a trained network that you supply",
         program: ProgramId(leak(format!("{name}/report"))),
         make_named: Some(build),
         loads: Some(name),

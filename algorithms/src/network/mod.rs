@@ -70,6 +70,13 @@ pub enum Validity {
     NotFinite,
 }
 
+impl Network {
+    /// Differs between networks of other weights or another card.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+}
+
 impl Loadable for Network {
     fn digest(&self) -> &str {
         &self.digest

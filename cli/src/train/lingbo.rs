@@ -15,8 +15,8 @@ use std::path::PathBuf;
 Examples:
   Train the network
     remuda train lingbo
-  Make an agent use it
-    [arms] in its configuration: lingbo_weights = \"out/lingbo/lingbo.safetensors\"
+  Run an agent with it
+    remuda agent --arm lingbo --weights lingbo=out/lingbo/lingbo.safetensors
 
 Training needs Python 3.11 with remuda[networks]; --python or $REMUDA_PYTHON chooses the Python.")]
 pub struct LingboArgs {

@@ -32,7 +32,7 @@ struct Sample {
     at_s: f64,
     rtt_ms: f64,
     /// The number of the ping; `None` in CSV.
-    number: Option<u64>,
+    number: Option<u16>,
 }
 
 impl RttSeries {
@@ -137,6 +137,7 @@ fn follows(before: &Sample, sample: &Sample) -> Result<(), String> {
         return Err(format!("{at_s} s does not come after {before_s} s; sort the series"));
     }
     match (before.number, sample.number) {
+        // ICMP counts in 16 bits.
         (Some(a), Some(b)) if b != a.wrapping_add(1) => {
             let rule = "the series has a gap; replay the parts apart";
             Err(format!("icmp_seq={b} follows icmp_seq={a}: {rule}"))
@@ -166,6 +167,12 @@ mod tests {
             assert_eq!(rtts, [12.3, 15.0, 11.9]);
             assert!((series.period_s() - 0.6).abs() < 1e-6, "{}", series.period_s());
         }
+    }
+
+    #[test]
+    fn icmp_seq_begins_again_after_16_bits() {
+        let text = PING.replace("seq=1", "seq=65534").replace("seq=2", "seq=65535");
+        RttSeries::parse("a", &text.replace("seq=3", "seq=0")).expect("no gap");
     }
 
     #[test]

@@ -108,20 +108,24 @@ impl Cycle {
         }
     }
 
-    /// The rate was too high: nothing of what is under way counts.
+    /// The rate was too high: lowers the rate, and discards all open intervals.
     fn limited(&mut self, rate: f64, excess: f64, now: Time) {
         self.set_rate(rate, Owner::Inferred);
         self.notes.push(Note::Limited { rate: mbit(self.rate), excess });
+        self.give_up(now);
+    }
+
+    fn give_up(&mut self, now: Time) {
         self.trials.forget();
         self.end_climb(Next::Probing, now);
     }
 
     pub(super) fn timed_out(&mut self, now: Time) {
-        let rate = mbit(self.rate * HALF);
+        self.set_rate(mbit(self.rate * HALF), Owner::Inferred);
+        self.notes.push(Note::TimedOut { rate: mbit(self.rate) });
         if self.trials.can_begin() {
-            self.limited(rate, 1.0, now);
+            self.give_up(now);
         } else {
-            self.set_rate(rate, Owner::Inferred);
             self.trials.follow(self.rate);
         }
     }

@@ -583,7 +583,7 @@ impl Cycle {
         }
     }
 
-    /// Somebody has come, or the path takes less: that does not wait for the end of the cycle.
+    /// Decides before the cycle ends if the path takes far less than the flow's rate.
     fn decide_if_crowded(&mut self, outcome: &Outcome, now: Time) {
         let given = self.given();
         let is_crowded = given.is_crowded(&outcome.on_path_of_loss(given.path_loss));
