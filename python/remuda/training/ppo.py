@@ -564,7 +564,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     for field in dataclasses.fields(Settings):
         name, default = f"--{field.name.replace('_', '-')}", field.default
         if isinstance(default, tuple):
-            parser.add_argument(name, type=lambda text: tuple(text.split(",")), metavar="A,B")
+            parser.add_argument(name, type=lambda text: tuple(filter(None, text.split(","))), metavar="A,B")
         else:
             parser.add_argument(name, type=type(default), metavar=type(default).__name__.upper())
     return parser.parse_args(argv)
