@@ -30,9 +30,9 @@ const HEAD: &str = "\
 `make harm` writes this page, simulated. A flow of each arm starts on a wired path of 12 Mbit/s and
 40 ms, and half a second later a CUBIC flow; both run for a minute. A figure is the goodput of that
 CUBIC flow, over its goodput beside another CUBIC flow on the same path and seed. The mean over the
-seeds has a 95 % interval (Student's t). 1 means no harm; 2 would mean that the arm takes nothing.
-The arms that are learned or embed a learned arm have a target: CUBIC must keep at least half of
-what it has beside another CUBIC.
+seeds has a 95 % interval (Student's t). 1 means that the arm takes as much as another CUBIC flow;
+more means that it takes less. The arms that are learned or embed a learned arm have a target: CUBIC
+must keep at least half of what it has beside another CUBIC.
 
 ";
 

@@ -24,12 +24,13 @@ struct Args {
 const HEAD: &str = "\
 # Ranking of all arms and policies
 
-`make ranking` writes this page: simulated, one seed, one table a set. An arm or policy is ranked
-by what it misses of the best one of each environment, on average: one less its merit over the best
-merit there, in percent. The merit is goodput squared over one-way delay, less for loss and for harm
-to neighbours; of transfers, it is their slowdown, with both (`algorithms/src/merit.rs`). The merit
-of commit b1bd1fe, from which earlier figures come, had no loss, and beside others only how even the
-share is. Brackets: 95 % bootstrap intervals over environments.
+`make ranking` writes this page: simulated, with one seed. Each set has a table. The rank of an arm
+or policy is the mean of what it misses: how far its merit is below the best merit of each
+environment, in percent. The merit is goodput squared over one-way delay, less for loss and for harm
+to neighbours; for transfers, slowdown replaces goodput and delay (`algorithms/src/merit.rs`). The
+merit of commit b1bd1fe, from which earlier figures come, left loss out, and judged flows beside
+others by fairness alone. Brackets: 95 % bootstrap intervals over environments. `recorded` are fifty
+recorded paths that the repository does not have: `make ranking RECORDED=FILE`.
 
 - **beyond the best fixed**: what it misses beyond what the best single arm of that set misses, in
   percent. Only a policy's can be below 0.
@@ -37,7 +38,7 @@ share is. Brackets: 95 % bootstrap intervals over environments.
 - **sent again**: percent of segments, the median.
 
 The suite `sharing` is missing: fifty flows of `lingbo` or `anole` on one link are not simulated in
-any useful time, as `lingbo` does not answer losses.
+any useful time, because most of their segments are sent again and again.
 
 All sets are development sets: they were looked at while arms and policies were built. The model of
 `antelope` was trained on draws of its own generator, none of which is here, and before there were
