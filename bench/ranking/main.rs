@@ -30,7 +30,7 @@ environment, in percent. The merit is goodput squared over one-way delay, less f
 to neighbours; for transfers, slowdown replaces goodput and delay (`algorithms/src/merit.rs`). The
 merit of commit b1bd1fe, from which earlier figures come, left loss out, and judged flows beside
 others by fairness alone. Brackets: 95 % bootstrap intervals over environments. `recorded` are fifty
-recorded paths that the repository does not have: `make ranking RECORDED=FILE`.
+recorded paths that the repository does not have: `make ranking` takes them as `RECORDED=FILE`.
 
 - **beyond the best fixed**: what it misses beyond what the best single arm of that set misses, in
   percent. Only a policy's can be below 0.

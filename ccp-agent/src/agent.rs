@@ -123,7 +123,8 @@ fn resume_rules(config: &Config, host: &Mutex<Host>) {
         Ok(added) => lock(host).restore_rules(added),
         Err(reason) => {
             let aside = rules::set_aside(&config.state_dir());
-            tracing::warn!(%reason, ?aside, "the saved rules of `remuda rule add` cannot be read; the agent runs without them");
+            let rest = "cannot be read; the agent runs without them";
+            tracing::warn!(%reason, ?aside, "the saved rules of `remuda rule add` {rest}");
         }
     }
 }

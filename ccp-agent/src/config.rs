@@ -296,7 +296,8 @@ impl Config {
         self.guard.check()?;
         let denied = |name: &str| {
             format!(
-                "guard.deny has {name:?}\nfix: remove the name from guard.deny, or choose another arm here"
+                "guard.deny has {name:?}\nfix: remove the name from guard.deny, or choose another \
+                 arm here"
             )
         };
         if self.guard.denies(&a.default) {

@@ -83,7 +83,8 @@ impl Rule {
             let is_fit = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
             if name == RESERVED {
                 return Err(format!(
-                    "name = {name:?}: metrics use this name for the sum of all rules beyond the limit; choose another"
+                    "name = {name:?}: metrics use this name for the sum of all rules beyond the \
+                     limit; choose another"
                 ));
             }
             if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(is_fit) {

@@ -297,7 +297,8 @@ pub fn in_time<T: Send + 'static>(
 }
 
 /// Replaces, in every network namespace, a default algorithm that an agent named `name` has left,
-/// by `native`, or by one that the namespace may choose. Returns how many namespaces were changed, and how many failed.
+/// by `native`, or by one that the namespace may choose. Returns how many namespaces were changed,
+/// and how many failed.
 pub fn mend_defaults(name: &str, native: &str) -> (usize, usize) {
     let (mut mended, mut failed) = (0, 0);
     Search::run(None, &mut |_, namespace| {

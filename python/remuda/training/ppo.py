@@ -552,6 +552,11 @@ def checks(weights: Path) -> Array:
     return np.asarray(jax.lax.scan(step, jnp.zeros(width), scaled)[1])
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Parses names with commas between them; an empty text has none."""
+    return tuple(filter(None, text.split(",")))
+
+
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the arguments: each setting is one."""
     parser = argparse.ArgumentParser(description=__doc__, prog="remuda train learned")
@@ -564,7 +569,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     for field in dataclasses.fields(Settings):
         name, default = f"--{field.name.replace('_', '-')}", field.default
         if isinstance(default, tuple):
-            parser.add_argument(name, type=lambda text: tuple(filter(None, text.split(","))), metavar="A,B")
+            parser.add_argument(name, type=names, metavar="A,B")
         else:
             parser.add_argument(name, type=type(default), metavar=type(default).__name__.upper())
     return parser.parse_args(argv)
