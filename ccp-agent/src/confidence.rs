@@ -123,6 +123,21 @@ impl Sequence {
         let mean = self.bets.sum / self.bets.count.max(1.0);
         Interval { mean, least, most }
     }
+
+    /// Roughly how many values more it takes until the interval excludes 0.5, if the mean stays;
+    /// `None` if it does already, or if there is nothing to go by.
+    pub fn left(&self) -> Option<u64> {
+        let Interval { mean, least, most } = self.interval();
+        let effect = (mean - 0.5).abs();
+        if !(least..=most).contains(&0.5) || self.count() < 2 || effect == 0.0 {
+            return None;
+        }
+        let variance = (0.25 + self.bets.squares) / (self.bets.count + 1.0);
+        // The growth of the better gambler's logarithm with the best bet that it may make.
+        let bet = (effect / variance).min(BET_MAX / 0.5);
+        let growth = bet * effect - bet * bet * variance / 2.0;
+        Some((self.bets.ln_threshold / growth - self.bets.count).clamp(1.0, 1e12) as u64)
+    }
 }
 
 /// The difference of the means of two groups whose outcomes come in any order.
@@ -179,17 +194,7 @@ impl Comparison {
     /// Roughly how many pairs more it takes until the interval excludes 0, if the mean stays;
     /// `None` if it does already, or if there is nothing to go by.
     pub fn pairs_left(&self) -> Option<u64> {
-        let Interval { mean, least, most } = self.sequence.interval();
-        let effect = (mean - 0.5).abs();
-        if !(least..=most).contains(&0.5) || self.sequence.count() < 2 || effect == 0.0 {
-            return None;
-        }
-        let bets = &self.sequence.bets;
-        let variance = (0.25 + bets.squares) / (bets.count + 1.0);
-        // The growth of the better gambler's logarithm with the best bet that it may make.
-        let bet = (effect / variance).min(BET_MAX / 0.5);
-        let growth = bet * effect - bet * bet * variance / 2.0;
-        Some((bets.ln_threshold / growth - bets.count).clamp(1.0, 1e12) as u64)
+        self.sequence.left()
     }
 }
 

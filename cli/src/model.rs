@@ -12,8 +12,8 @@ const DIGITS: usize = 12;
 /// Show antelope's model, how well it predicts, and the candidates; or return to an earlier model.
 ///
 /// Errors are natural logarithms of the measured value minus that of the prediction: 0.1 is about a
-/// tenth. A gain is by how much a model's squared error is lower than that of the model in force,
-/// on the same flows.
+/// tenth. A gain is by how much a model's error is lower than that of the model in force on the
+/// same flows, each squared error s as s / (1 + s), with an interval that holds at every look.
 #[derive(Debug, Args)]
 pub struct ModelArgs {
     #[command(flatten)]
@@ -71,10 +71,11 @@ fn shadow(row: &ShadowRow) -> String {
         || "no gain known".to_owned(),
         |it| format!("gain {:.3} ({:.3} to {:.3})", it.mean, it.least, it.most),
     );
-    let next = row.judged_at_flows.map_or_else(
-        || "not judged any more".to_owned(),
-        |flows| format!("judged at {flows} flows"),
-    );
+    let next = match row.flows_left {
+        _ if row.is_judged => "not judged any more".to_owned(),
+        Some(flows) => format!("some {flows} flows more to tell them apart"),
+        None => "judged after each flow".to_owned(),
+    };
     format!("{}, {}; {}; {gain}; {next}", named(&row.model), taught(&row.model), scored(&row.score))
 }
 
@@ -145,10 +146,12 @@ mod tests {
             model: online,
             score: Score { flows: 3, predictions: 5, square: 0.25, arms: Vec::new() },
             gain: None,
-            judged_at_flows: Some(30),
+            gain_flows: 2,
+            flows_left: Some(30),
+            is_judged: false,
         };
         let line = shadow(&row);
         assert!(line.contains("3 flows, 5 predictions, squared error 0.250; no gain known"));
-        assert!(line.ends_with("judged at 30 flows"), "{line}");
+        assert!(line.ends_with("some 30 flows more to tell them apart"), "{line}");
     }
 }

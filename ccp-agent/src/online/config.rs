@@ -15,8 +15,7 @@ pub struct OnlineConfig {
     /// True: compare models wherever samples are stored. False: the configured or shipped model
     /// drives all flows.
     pub enabled: bool,
-    /// A candidate is judged for the first time after this many flows, and again whenever their
-    /// number has doubled.
+    /// A candidate is judged after each flow, but not before this many.
     pub flows_min: u64,
     /// A candidate that is not better after this many flows is rejected.
     pub flows_max: u64,

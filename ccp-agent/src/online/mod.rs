@@ -134,7 +134,7 @@ impl Online {
     /// A shadow of `model`, scored only by flows that start from now on: the model may have been
     /// trained on those that already run.
     fn shadow(&self, model: Arc<Model>) -> Shadow {
-        Shadow::new(model, self.spans.newest(), self.config.flows_min)
+        Shadow::new(model, self.spans.newest())
     }
 
     /// Checks whether the trainer has written a new candidate. Call this about once a second.
@@ -215,6 +215,10 @@ impl Online {
         if let Some(outcome) = self.spans.ended(flow) {
             self.score(&outcome);
         }
+        for shadow in [&mut self.candidate, &mut self.previous].into_iter().flatten() {
+            shadow.paired.ended(flow);
+        }
+        self.judge();
     }
 
     fn score(&mut self, outcome: &Outcome) {
@@ -239,20 +243,21 @@ impl Online {
     }
 
     fn judge(&mut self) {
-        let flows_max = self.config.flows_max;
+        let OnlineConfig { flows_min, flows_max, .. } = self.config;
         // Judge the previous model first: if it comes back, a candidate trained from the present
         // one is dropped.
-        if let Some(Judged::Better(gain)) = self.previous.as_mut().map(|it| it.judged(flows_max)) {
+        let mut judged = |it: &mut Shadow| it.judged(flows_min, flows_max);
+        if let Some(Judged::Better(gain)) = self.previous.as_mut().map(&mut judged) {
             let why = "the previous model is better on the flows since then";
             let done = self.go_back(why, Some(gain));
             self.record_unkept(Place::Current, done);
         }
-        match self.candidate.as_mut().map(|it| it.judged(flows_max)) {
+        match self.candidate.as_mut().map(judged) {
             Some(Judged::Better(gain)) => self.take_over(gain),
             Some(Judged::NotBetter(gain)) => {
                 let Interval { mean, least, most } = gain;
                 let by =
-                    format!("its squared error is lower by {mean:.4} ({least:.4} to {most:.4})");
+                    format!("its bounded error is lower by {mean:.4} ({least:.4} to {most:.4})");
                 let rule = "the interval must lie above 0";
                 self.refuse(format!("{by} after {flows_max} flows: {rule}"));
             }
@@ -272,7 +277,7 @@ impl Online {
             self.candidate = Some(self.shadow(shadow.model));
             return self.record_unkept(Place::Candidate, Err(error));
         }
-        let flows = shadow.flows();
+        let flows = shadow.paired.flows();
         self.put(shadow.model, "it is better in the shadow", flows, Some(gain));
         self.previous = Some(self.shadow(before));
     }
@@ -296,7 +301,7 @@ impl Online {
     fn go_back(&mut self, why: &str, gain: Option<Interval>) -> Result<(), Error> {
         let Some(shadow) = self.previous.take() else { return Ok(()) };
         let is_base = shadow.model.digest() == self.base.digest();
-        let flows = if gain.is_some() { shadow.flows() } else { 0 };
+        let flows = if gain.is_some() { shadow.paired.flows() } else { 0 };
         self.put(shadow.model, why, flows, gain);
         self.leave(if is_base { Place::Base } else { Place::Previous })
     }

@@ -56,10 +56,16 @@ pub struct ShadowRow {
     pub model: ModelRow,
     /// The errors of this model.
     pub score: Score,
-    /// By how much the squared error is lower than that of the model in force: the mean over flows.
+    /// By how much its error is lower than that of the model in force, each squared error s as
+    /// s / (1 + s): the mean over the flows that have ended or lasted a minute, and an interval that
+    /// holds at every look.
     pub gain: Option<Interval>,
-    /// The number of flows at which the model is judged next; `None` after the final judgement.
-    pub judged_at_flows: Option<u64>,
+    /// Flows that this gain is of.
+    pub gain_flows: u64,
+    /// Roughly how many flows more it takes to tell the two apart; `None` if nobody can say.
+    pub flows_left: Option<u64>,
+    /// Whether its last judgement has been.
+    pub is_judged: bool,
 }
 
 impl ShadowRow {
@@ -69,7 +75,9 @@ impl ShadowRow {
             model: ModelRow::of(&shadow.model),
             score: shadow.scores.score(),
             gain: shadow.paired.interval(),
-            judged_at_flows: shadow.look_at,
+            gain_flows: shadow.paired.flows(),
+            flows_left: shadow.paired.flows_left(),
+            is_judged: shadow.is_judged,
         }
     }
 }

@@ -32,6 +32,12 @@ impl Miss {
         self.throughput * self.throughput + self.delay * self.delay
     }
 
+    /// The squared error s as s / (1 + s), 0 to 1, so that a rare flow cannot decide a comparison.
+    pub fn bounded(&self) -> f64 {
+        let square = self.square();
+        square / (1.0 + square)
+    }
+
     /// The error of power, which is throughput over delay.
     pub fn power(&self) -> f64 {
         self.throughput - self.delay

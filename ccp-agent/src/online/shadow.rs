@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// The judgement of a shadow model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Judged {
-    /// Too few flows since the last judgement.
+    /// The interval of the difference includes 0, or too few flows count.
     NotYet,
-    /// The interval of the paired difference lies above 0.
+    /// The interval of the difference lies above 0.
     Better(Interval),
     /// The interval does not lie above 0 after the most flows allowed.
     NotBetter(Interval),
@@ -25,49 +25,45 @@ pub struct Shadow {
     after: u32,
     pub scores: Scores,
     pub paired: Paired,
-    /// The number of flows at which the model is judged next; `None` after the final judgement.
-    pub look_at: Option<u64>,
+    /// After the final judgement nothing is scored any more.
+    pub is_judged: bool,
 }
 
 impl Shadow {
-    pub fn new(model: Arc<Model>, after: u32, flows_min: u64) -> Self {
+    pub fn new(model: Arc<Model>, after: u32) -> Self {
         let (scores, paired) = (Scores::default(), Paired::default());
-        Self { model, after, scores, paired, look_at: Some(flows_min) }
-    }
-
-    /// The number of flows that have scored this model.
-    pub fn flows(&self) -> u64 {
-        self.paired.flows() as u64
+        Self { model, after, scores, paired, is_judged: false }
     }
 
     /// Takes in one outcome; `in_force` is the error of the model in force.
     pub fn add(&mut self, outcome: &Outcome, in_force: Miss) {
-        if self.look_at.is_none() || !is_after(outcome.flow, self.after) {
+        if self.is_judged || !is_after(outcome.flow, self.after) {
             return;
         }
         let predicted = self.model.value(&outcome.features, outcome.arm);
         let Some(miss) = predicted.map(|predicted| Miss::of(&predicted, &outcome.actual)) else {
             return;
         };
-        let before = self.flows();
-        self.paired.add(outcome.flow, in_force.square() - miss.square());
-        self.scores.add(outcome.arm, miss, self.flows() > before);
+        let difference = in_force.bounded() - miss.bounded();
+        let is_first = self.paired.add(outcome.flow, difference);
+        self.scores.add(outcome.arm, miss, is_first);
     }
 
-    /// Judges the model, if the number of flows has doubled since the last judgement.
-    pub fn judged(&mut self, flows_max: u64) -> Judged {
-        let flows = self.flows();
-        let is_due = self.look_at.is_some_and(|at| flows >= at);
-        let Some(gain) = self.paired.interval().filter(|_| is_due) else { return Judged::NotYet };
+    /// Judges the model on the flows that count; call this after each.
+    pub fn judged(&mut self, flows_min: u64, flows_max: u64) -> Judged {
+        let flows = self.paired.flows();
+        let Some(gain) = self.paired.interval() else { return Judged::NotYet };
+        if self.is_judged || flows < flows_min {
+            return Judged::NotYet;
+        }
         if gain.least > 0.0 {
             return Judged::Better(gain);
         }
-        if flows >= flows_max {
-            self.look_at = None;
-            return Judged::NotBetter(gain);
+        if flows < flows_max {
+            return Judged::NotYet;
         }
-        self.look_at = Some(flows.saturating_mul(2).min(flows_max));
-        Judged::NotYet
+        self.is_judged = true;
+        Judged::NotBetter(gain)
     }
 }
 
@@ -75,40 +71,30 @@ impl Shadow {
 mod tests {
     use super::*;
 
-    #[test]
-    fn it_is_judged_when_flows_have_doubled_and_at_the_last_one() {
-        let mut shadow = Shadow::new(Model::shipped(), 0, 3);
-        let mut flow = 0;
-        let mut judged = |difference: f64| {
-            flow += 1;
+    /// A shadow of `flows` flows, each with this difference.
+    fn of(flows: u32, difference: f64) -> Shadow {
+        let mut shadow = Shadow::new(Model::shipped(), 0);
+        for flow in 1..=flows {
             shadow.paired.add(flow, difference);
-            (shadow.judged(10), shadow.look_at)
-        };
-        for (difference, want) in [
-            (-9.0, Some(3)),
-            (1.0, Some(3)),
-            // Not better at three flows: judged again at six, however good the next ones are.
-            (1.0, Some(6)),
-            (99.0, Some(6)),
-            (99.0, Some(6)),
-            // Not better at six either: twelve are more than the most allowed.
-            (-99.0, Some(10)),
-            (1.0, Some(10)),
-            (1.0, Some(10)),
-            (1.0, Some(10)),
-        ] {
-            assert_eq!(judged(difference), (Judged::NotYet, want));
+            shadow.paired.ended(flow);
         }
-        let (last, look_at) = judged(1.0);
-        assert!(matches!(last, Judged::NotBetter(_)) && look_at.is_none(), "{last:?}");
-        assert_eq!(judged(1.0), (Judged::NotYet, None), "it has been for good");
+        shadow
     }
 
     #[test]
-    fn it_is_better_if_the_whole_interval_says_so() {
-        let mut shadow = Shadow::new(Model::shipped(), 0, 3);
-        [1.0, 1.1, 0.9].into_iter().zip(1..).for_each(|(it, flow)| shadow.paired.add(flow, it));
-        let judged = shadow.judged(10);
-        assert!(matches!(judged, Judged::Better(gain) if gain.least > 0.7), "{judged:?}");
+    fn it_is_better_if_the_whole_interval_says_so_and_enough_flows_count() {
+        assert_eq!(of(3, 0.9).judged(3, 100), Judged::NotYet, "three flows prove nothing");
+        let judged = of(30, 0.9).judged(30, 100);
+        assert!(matches!(judged, Judged::Better(gain) if gain.least > 0.0), "{judged:?}");
+        assert_eq!(of(30, 0.9).judged(31, 100), Judged::NotYet);
+        assert_eq!(of(30, -0.9).judged(30, 100), Judged::NotYet);
+    }
+
+    #[test]
+    fn it_is_judged_at_the_last_flow_and_then_no_more() {
+        let mut shadow = of(10, 0.0);
+        let last = shadow.judged(3, 10);
+        assert!(matches!(last, Judged::NotBetter(gain) if gain.mean == 0.0), "{last:?}");
+        assert_eq!(shadow.judged(3, 10), Judged::NotYet);
     }
 }
