@@ -56,8 +56,10 @@ pub fn run_until(
     let logs = config.agent.event_log_dir.as_deref().map(RunDir::take).transpose()?;
     let log_path = run_dir.event_log_in(logs.as_ref())?;
     let log = EventLog::open(&log_path, config.agent.event_log_bytes_max)?;
+    let newest_flow = log.newest_flow();
     let log = BudgetedLog::new(log, config.agent.user_events_per_sec_max, USER_EVENTS_AT_ONCE);
     let host = Arc::new(Mutex::new(Host::new(setup.clone(), Box::new(log))));
+    lock(&host).number_after(newest_flow);
     let keeper = Keeper::start(&config, &host);
     let samples = SampleKeeper::start(&config, &host);
     resume_order(&config, &host);

@@ -13,10 +13,10 @@ use crate::state_file::absent_is_none;
 use crate::trouble::Trouble;
 use crate::{Error, guard};
 use remuda_algorithms::Sample;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -249,7 +249,7 @@ pub enum Event {
         reason: String,
         left_out: u64,
     },
-    /// Another model predicts from now on; `gain` is by how much its squared error is lower,
+    /// Another model predicts from now on; `gain` is by how much its bounded error is lower,
     /// measured over `flows`.
     Model {
         from: String,
@@ -376,6 +376,11 @@ fn open(path: &Path) -> Result<(File, u64), Error> {
     Ok((file, bytes))
 }
 
+/// The log before this one.
+fn old(path: &Path) -> PathBuf {
+    path.with_extension("old.jsonl")
+}
+
 impl EventLog {
     /// Opens a log, or appends to an existing one.
     pub fn open(path: &Path, bytes_max: u64) -> Result<Self, Error> {
@@ -386,8 +391,23 @@ impl EventLog {
         Ok(Self { path, file, bytes, bytes_max, lost, reason, is_torn, trouble })
     }
 
+    /// The highest flow number in the log, 0 if there is none: what a new agent numbers on from.
+    /// Lines that cannot be read count for nothing.
+    pub fn newest_flow(&self) -> u32 {
+        #[derive(Deserialize)]
+        struct Numbered {
+            flow: u32,
+        }
+        let files = [old(&self.path), self.path.clone()];
+        let lines = files.iter().filter_map(|path| File::open(path).ok()).flat_map(|file| {
+            BufReader::new(file.take(2 * self.bytes_max)).split(b'\n').map_while(Result::ok)
+        });
+        let numbers = lines.filter_map(|line| serde_json::from_slice::<Numbered>(&line).ok());
+        numbers.map(|it| it.flow).max().unwrap_or(0)
+    }
+
     fn start_file(&mut self) -> Result<(), Error> {
-        let old = self.path.with_extension("old.jsonl");
+        let old = old(&self.path);
         // There is no file if it was renamed before, and the new one could not be opened then.
         absent_is_none(fs::rename(&self.path, &old)).map_err(on(old.display()))?;
         (self.file, self.bytes) = open(&self.path)?;
@@ -515,6 +535,24 @@ mod tests {
         });
         println!("the event log: {failures} failures");
         assert!(failures >= 20, "{failures}");
+    }
+
+    #[test]
+    fn a_new_agent_numbers_flows_on_from_those_in_the_log() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("events.jsonl");
+        let log = || EventLog::open(&path, 1_000).expect("it opens");
+        assert_eq!(log().newest_flow(), 0);
+        fs::write(old(&path), line(Some(40), &Event::Adopted { flows: 1 })).expect("it is written");
+        assert_eq!(log().newest_flow(), 40, "the new file has no flow yet");
+        log().record(Some(41), &Event::Adopted { flows: 1 });
+        log().record(Some(12), &Event::Adopted { flows: 1 });
+        fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(b"{\"flow\":99\n{\"flow\":-1}\n\xff\n{\"flow\":9"))
+            .expect("it is written");
+        assert_eq!(log().newest_flow(), 41, "damaged lines count for nothing");
     }
 
     #[test]

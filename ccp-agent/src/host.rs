@@ -138,6 +138,11 @@ impl Host {
         }
     }
 
+    /// Numbers flows on from `newest`, so that a log has each number once.
+    pub fn number_after(&mut self, newest: u32) {
+        self.next_id = newest.wrapping_add(1).max(1);
+    }
+
     pub fn memory(&self) -> &Memory {
         self.flows.memory()
     }

@@ -456,7 +456,7 @@ fn readme_transcript_is_what_the_command_prints() {
 
 #[test]
 fn pages_name_the_capabilities_that_doctor_looks_for() {
-    let doctor = text("cli/src/doctor.rs");
+    let doctor = text("cli/src/doctor/checks.rs");
     let list = doctor.split("const CAPABILITIES").nth(1).and_then(|rest| rest.split(';').nth(1));
     let names: Vec<&str> = list.expect("a list").split('"').skip(1).step_by(2).collect();
     assert!(!names.is_empty(), "capabilities are not found");
