@@ -29,7 +29,7 @@ if [[ ! -x $program ]]; then
 	echo "fix: make build" >&2
 	exit 1
 fi
-bash tools/setup.sh debhelper dpkg-dev
+bash tools/setup.sh debhelper dpkg-dev python3
 
 readonly HERE=$folder/remuda
 rm -rf "$HERE" "$folder"/remuda_*.deb "$folder"/remuda_*.buildinfo "$folder"/remuda_*.changes
@@ -42,6 +42,7 @@ cp packaging/systemd/remuda-broker.service "$HERE/debian/remuda.remuda-broker.se
 cp packaging/sysusers.d/remuda.conf "$HERE/debian/remuda.sysusers"
 cp packaging/tmpfiles.d/remuda.conf "$HERE/debian/remuda.tmpfiles"
 sed -i "s/VERSION/$version/" "$HERE/debian/changelog"
+python3 tools/notices.py >"$HERE/third-party-notices"
 "$program" manual "$HERE/manual"
 "$program" completions bash >"$HERE/completions/remuda"
 "$program" completions zsh >"$HERE/completions/_remuda"

@@ -20,7 +20,7 @@ readonly PIP=pip==26.3
 readonly PROFILE=${REMUDA_PROFILE:-release}
 readonly SOURCES=python
 # All Python code of the project.
-readonly ALL=("$SOURCES" bench emulation/report/tests ccp-agent/client/examples)
+readonly ALL=("$SOURCES" bench tools emulation/report/tests ccp-agent/client/examples)
 
 say() { echo "python: $*"; }
 

@@ -140,7 +140,9 @@ mod tests {
             })
         });
         let wrong = wrong.count();
-        println!("of {trials} trials of equal models, looked at after every flow, decided: {wrong}");
+        println!(
+            "of {trials} trials of equal models, looked at after every flow, decided: {wrong}"
+        );
         assert!(wrong * 100 <= trials, "{wrong}");
     }
 }

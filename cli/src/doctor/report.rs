@@ -47,7 +47,8 @@ fn put(out: &mut String, what: &str, counts: &BTreeMap<String, u64>) {
 /// The name if it is one of an arm or policy of this build.
 fn known(name: &str) -> String {
     let arms = remuda_algorithms::ARMS.iter().map(|it| it.name);
-    let is_known = arms.chain(remuda_selector::POLICIES.iter().map(|it| it.name)).any(|it| it == name);
+    let is_known =
+        arms.chain(remuda_selector::POLICIES.iter().map(|it| it.name)).any(|it| it == name);
     if is_known { name.to_owned() } else { OTHER.to_owned() }
 }
 
@@ -73,8 +74,8 @@ fn events(run_dir: &Path) -> BTreeMap<String, u64> {
     for log in event_log::logs(run_dir) {
         let read = event_log::read(&log, |line| {
             let Ok(Logged { event }) = serde_json::from_str(line) else { return false };
-            let is_word = event.len() <= 40
-                && event.bytes().all(|it| it.is_ascii_lowercase() || it == b'_');
+            let is_word =
+                event.len() <= 40 && event.bytes().all(|it| it.is_ascii_lowercase() || it == b'_');
             let name = if is_word { event } else { OTHER.to_owned() };
             *names.entry(name).or_insert(0) += 1;
             true
