@@ -1,4 +1,5 @@
-//! The kernel's run-time statistics of BPF programs.
+//! Switches on the kernel's statistics of BPF programs, and reads how often a program has run and
+//! how long it took.
 
 use crate::Fallible;
 use libbpf_rs::libbpf_sys as sys;

@@ -61,7 +61,7 @@ impl Path {
         (bits / 8.0 / PACKET_BYTES).ceil() as u32
     }
 
-    /// As our link; its random loss begins with a seed.
+    /// Makes a testbed with our own link; `seed` decides which packets its random loss takes.
     pub fn link(&self, seed: u64) -> Result<Testbed, Error> {
         let way = LinkSpec { delay_ms: self.delay_ms.into(), seed, ..LinkSpec::default() };
         let down = LinkSpec {

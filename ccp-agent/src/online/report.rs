@@ -57,8 +57,8 @@ pub struct ShadowRow {
     /// The errors of this model.
     pub score: Score,
     /// By how much its error is lower than that of the model in force, each squared error s as
-    /// s / (1 + s): the mean over the flows that have ended or lasted a minute, and an interval that
-    /// holds at every look.
+    /// s / (1 + s): the mean over the flows that have ended or lasted a minute, with an interval
+    /// that holds at every look.
     pub gain: Option<Interval>,
     /// Flows that this gain is of.
     pub gain_flows: u64,

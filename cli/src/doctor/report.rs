@@ -1,8 +1,8 @@
 //! Text for a bug report: versions, the marks of the checks, and counts.
 //!
 //! It has no address, port, user, cgroup, path or name that an operator chose: only words of this
-//! program, the kernel's release, and numbers. A check's state may contain any of those, so only its
-//! mark is printed.
+//! program, the kernel's release, and numbers. A check's state may contain any of those, so only
+//! its mark is printed.
 
 use super::checks::{Verdict, read};
 use super::mark;
@@ -89,7 +89,7 @@ fn events(run_dir: &Path) -> BTreeMap<String, u64> {
     names
 }
 
-/// The whole report.
+/// The report, a line for each thing; it ends with a line break.
 pub fn text(run_dir: &Path, all: &[(&'static str, Verdict)], has_module: bool) -> String {
     let mut out = String::new();
     let mut line = |text: String| {

@@ -4,7 +4,7 @@ use ccp_agent::flow::{Life, Limit, Lossy, Row};
 
 /// A flow reports several times a round trip, unless it is idle or stalled.
 const SILENT_MIN_S: f64 = 2.0;
-/// A share of the time from which a limit is worth a word.
+/// A limit is printed if it held for at least this share of the flow's life.
 const SHARE_MIN: f64 = 0.02;
 /// A round trip of so many times the least one stands in a queue.
 const QUEUED: f64 = 1.3;

@@ -1,4 +1,4 @@
-//! What a run of each arm's program costs, in CPU time of this thread.
+//! The CPU time that each arm's program takes at an ACK, in nanoseconds of this thread.
 //!
 //! ```text
 //! cargo run --release -p remuda-vm --example run_cost

@@ -279,7 +279,7 @@ impl Program {
         self.defines.iter().filter(|d| matches!(d.register, Register::Report(_))).count()
     }
 
-    /// The most instructions that run at one ACK.
+    /// How many instructions run at an ACK if every condition holds.
     pub fn instructions(&self) -> usize {
         self.events.iter().map(|e| e.condition.len() + e.body.len()).sum()
     }

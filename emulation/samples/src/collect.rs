@@ -23,8 +23,8 @@ use std::sync::{Arc, Mutex};
 
 /// Environments in each file.
 const PER_FILE: u64 = 25;
-/// Rows of a run that become decision states; the rows of one run are much alike, so a few are
-/// enough.
+/// How many rows of a run become states of decisions; the rows of one run are much alike, so a few
+/// are enough.
 const STATES: usize = 10;
 /// Rows of the first 5 seconds, in which most flows live, are preferred as states, with a weight of
 /// 2.5.

@@ -22,8 +22,8 @@ pub const SCHEMA: &str = include_str!("../../features.toml");
 /// How many features there are.
 pub const COUNT: usize = 31;
 
-/// The values of one unit, in the schema's order; what is not known is a NaN. Trees compare
-/// singles, so they are singles everywhere.
+/// The features of one decision, in the schema's order; what is not known is a NaN. Trees compare
+/// 32-bit floats, so features are 32-bit floats in training and here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Features(pub [f32; COUNT]);
 

@@ -20,7 +20,8 @@ const MINUTE_S: f64 = 60.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhyNot {
-    /// A user has made the flow's network namespace, and the configuration does not trust it.
+    /// A user other than root has made the flow's network namespace, and the configuration does not
+    /// trust that user.
     Untrusted,
     /// The user's flows have added as many destinations as one user may.
     TooMany,

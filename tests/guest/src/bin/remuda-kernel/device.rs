@@ -56,7 +56,8 @@ impl Agent {
         })
     }
 
-    /// Reads and drops messages in a thread, because an agent that does not read loses its flows.
+    /// Reads and discards messages in a thread until the `Reader` is dropped: the module takes the
+    /// flows from an agent that does not read.
     pub fn keep_reading(&self) -> io::Result<Reader> {
         let mut file = self.file.try_clone()?;
         let over = Arc::new(AtomicBool::new(false));
