@@ -18,6 +18,7 @@ pub mod sampling;
 #[cfg(test)]
 mod scripted;
 pub mod span_totals;
+pub mod tcp_rl;
 pub mod trees;
 pub mod turn;
 

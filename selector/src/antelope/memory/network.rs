@@ -60,6 +60,25 @@ impl Network {
         Self { address: masked(address, bits), bits }
     }
 
+    /// The network of so many bits that an address is in; all of its bits if there are more.
+    pub fn within(address: IpAddr, bits: u8) -> Self {
+        let address = address.to_canonical();
+        let bits = bits.min(whole(address));
+        Self { address: masked(address, bits), bits }
+    }
+
+    /// The length of its prefix, in bits.
+    pub fn bits(&self) -> u8 {
+        self.bits
+    }
+
+    /// Its first and its last address, as numbers of IPv6 (IPv4 is mapped).
+    pub fn range(&self) -> (u128, u128) {
+        let (address, bits) = self.mapped();
+        let first = u128::from(address);
+        (first, first | u128::MAX.checked_shr(bits.into()).unwrap_or(0))
+    }
+
     /// Whether it is of one of the two lengths that are remembered.
     pub fn is_remembered(&self) -> bool {
         *self == Self::host(self.address) || *self == Self::around(self.address)
@@ -222,6 +241,11 @@ mod tests {
                 prop_assert_eq!(network(&any.to_string()), any);
                 let (mapped, mapped_bits) = host.mapped();
                 prop_assert_eq!((mapped.to_canonical(), mapped_bits), (canonical, 128));
+                prop_assert_eq!(Network::within(address, bits), any);
+                let (first, last) = any.range();
+                let (only, end) = host.range();
+                prop_assert!((first..=last).contains(&only) && only == end);
+                prop_assert_eq!((last - first).count_ones(), u32::from(whole(canonical) - bits));
             }
         }
     }
