@@ -11,6 +11,7 @@ pub mod epsilon_greedy;
 pub mod features;
 pub mod linucb;
 pub mod policy;
+pub mod prefix_map;
 pub mod random;
 pub mod rein;
 pub mod rtt_sample;

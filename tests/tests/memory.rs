@@ -97,7 +97,7 @@ fn seed(state_dir: &Path, path: &Testbed) {
     for is_ipv6 in [false, true] {
         let of = neighbour(client(path, is_ipv6));
         assert!(memory.note(of, "bbr", 1.0, 0));
-        memory.set_initial_cwnd(Network::around(of), PKTS, 0).expect("a window");
+        memory.set_initial_cwnd(Network::around(of), PKTS).expect("a window");
     }
     let text = memory.to_json(0, clock::wall().as_secs());
     let private = fs::DirBuilder::new().recursive(true).mode(0o700).create(state_dir);
@@ -272,6 +272,55 @@ fn a_full_disk_costs_no_flow_and_not_the_old_file() {
         assert!(fs::read_to_string(&file).expect("it is there").contains("192.0.2.7/32"));
         child.stop().expect("it ends");
     });
+}
+
+/// Rounds, bins and intervals of a second, so that a test sees some of them.
+const LEARNS: &str = "[agent]\nheartbeat_timeout_ms = 60000\n[iw]\nenabled = true\ninterval_s = 1\n\
+                      bin_s = 1\nregroup_s = 10\nsamples_min = 2\njitter_max = 10.0\n\
+                      control_share = 0.0\npeer_records_per_min_max = 6000\n";
+
+#[test]
+fn flows_to_a_group_begin_with_its_learned_window_and_a_kill_changes_nothing() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    add_believer();
+    let path = wired(24.0, 5.0, 4.0);
+    let place = Place::new();
+    let config = place.file("config.toml", LEARNS);
+    let arguments = ["--config", config.to_str().expect("a path"), "--arm", "cubic"];
+    let child = place.agent(&arguments);
+    let began = || {
+        let mut connection = Connection::new(&path, &place.name, false);
+        let pkts = connection.cwnd_pkts();
+        connection.send(BYTES);
+        pkts
+    };
+    assert_eq!(began(), 10, "no group is known");
+    let learned = (0..TURNS * 5).find_map(|_| {
+        thread::sleep(TURN);
+        Some(began()).filter(|pkts| *pkts == 5)
+    });
+    assert_eq!(learned, Some(5), "the first window of a new group");
+    let network = Network::around(client(&path, false)).to_string();
+    let ask_iw = |request: &Request| match ask(&place.run_dir(), request) {
+        Ok(Answer::Iw(report)) => report,
+        other => panic!("{other:?}"),
+    };
+    let report = ask_iw(&Request::Iw {});
+    let names: Vec<&str> = report.groups.iter().map(|group| group.row.name.as_str()).collect();
+    assert!(names.contains(&network.as_str()), "{names:?}");
+    let pin = Request::IwPin { group: network.clone(), cwnd_pkts: Some(23) };
+    ask_iw(&pin);
+    let is_pinned = || (0..TURNS).any(|_| began() == 23);
+    assert!(is_pinned());
+    child.kill().expect("kill -9");
+    let next = place.agent(&arguments);
+    assert!(is_pinned(), "the next agent knows it");
+    command(&place, &["--initial-cwnd", &format!("{network}=17")]);
+    assert!((0..TURNS).any(|_| began() == 17), "an operator's window counts first");
+    next.stop().expect("it ends");
 }
 
 fn arm_of_next(place: &Place, path: &Testbed, is_ipv6: bool) -> (u32, String) {

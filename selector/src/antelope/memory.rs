@@ -8,8 +8,11 @@
 //! older lose a tenth; an address that is not known is answered by its prefix, /24 or /56; what has
 //! not been seen for an hour is forgotten; the least recently used make room beyond a bound.
 //!
-//! Beside the arm a destination may have an initial window, which Antelope leaves as it is, and
-//! what flows had there, by which new ones jump (resume.rs).
+//! Antelope lacks two things that are kept here: initial windows of prefixes, and what flows had at
+//! a destination, by which new ones jump (resume.rs). The window of a destination is, in this order:
+//! an operator's of the longest prefix; the learned one of the longest prefix ([`crate::tcp_rl`]);
+//! `initial_cwnd_pkts` of the configuration if the destination is remembered. A flow that began
+//! with another window than ten segments does not jump.
 //!
 //! Time is given, in seconds of a clock that does not step: a wall clock matters only to what is
 //! kept on disk (file.rs).
@@ -27,6 +30,8 @@ pub use route::{HOST_NETNS, Remote, Route};
 pub use teachers::{LeftOut, LeftOutRow, OTHER_USERS, WhyNot};
 
 use crate::ConfigError;
+use crate::prefix_map::PrefixMap;
+use crate::tcp_rl::table::Table;
 use core::net::IpAddr;
 use file::NAME_BYTES_MAX;
 use lru::LruCache;
@@ -44,6 +49,8 @@ const REWARD_MAX: f64 = 10.0;
 const ARMS_MAX: usize = 12;
 /// The largest initial window, in segments.
 const CWND_PKTS_MAX: u32 = 1_000;
+/// The most prefixes that operators give a window.
+pub const WINDOWS_MAX: usize = 1_024;
 
 /// What is remembered of destinations, and for how long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -136,8 +143,6 @@ struct Entry {
     until_s: u64,
     /// The user whose flow added it.
     uid: u32,
-    /// In segments; 0: none of its own.
-    initial_cwnd_pkts: u32,
     resume: Resume,
     /// Arms and their weights. Shared with the copies of a memory, as these are made while flows
     /// wait.
@@ -216,9 +221,10 @@ pub enum Refusal {
     /// It is no window.
     #[error("an initial window of {0} segments: it must lie in 1..=1000, or be 0 for none")]
     Cwnd(u32),
-    /// Such a destination has none of its own.
-    #[error("{0}: give an address, or its network of 24 bits (IPv4) or 56 bits (IPv6)")]
-    Length(Network),
+    #[error(
+        "{WINDOWS_MAX} prefixes have a window: no more can have one\nfix: remove one with PREFIX=0"
+    )]
+    TooMany,
     /// Nothing is remembered of it.
     #[error("{0} is no destination: it names this host, a neighbour, nobody or many")]
     NoDestination(Network),
@@ -235,6 +241,10 @@ pub struct Memory {
     initial_cwnd_pkts: u32,
     resumed_cwnd_pkts_max: u32,
     entries: LruCache<Route, Entry>,
+    /// The initial windows that operators have set, in segments. They hold in the agent's own
+    /// namespace and in those that follow it, and do not expire.
+    windows: PrefixMap<u32>,
+    learned: Arc<Table>,
     teachers: Teachers,
     /// The boot of the host in which the cookies of namespaces hold; empty: none is known.
     boot: Arc<str>,
@@ -252,6 +262,8 @@ impl Memory {
             initial_cwnd_pkts: config.initial_cwnd_pkts,
             resumed_cwnd_pkts_max: config.resumed_cwnd_pkts_max,
             entries: LruCache::new(most),
+            windows: PrefixMap::default(),
+            learned: Arc::default(),
             teachers: Teachers::new(config.user_entries_max, config.user_notes_per_min_max),
             boot: Arc::default(),
             revision: 0,
@@ -367,26 +379,47 @@ impl Memory {
     /// What an address does not have of its own, its network has.
     fn start_of(&self, route: Route, now_s: u64) -> RememberedStart {
         let known = || self.known_of(route, now_s);
-        let own = known().map(|entry| entry.initial_cwnd_pkts).find(|pkts| *pkts > 0);
-        let all = known().next().map(|_| self.initial_cwnd_pkts);
-        RememberedStart {
-            arm: known().find_map(|entry| Some(entry.best()?.0)),
-            initial_cwnd_pkts: own.or(all).unwrap_or(0),
-        }
+        let arm = known().find_map(|entry| Some(entry.best()?.0));
+        let is_host = route.netns == HOST_NETNS;
+        let operators = self.windows.longest(route.network).filter(|_| is_host);
+        let learned = self.learned.0.longest(route.network).filter(|_| is_host);
+        let pkts = operators.map(|(_, pkts)| *pkts);
+        let pkts = pkts.or(learned.map(|(_, entry)| entry.cwnd_pkts));
+        let all = || known().next().map(|_| self.initial_cwnd_pkts);
+        RememberedStart { arm, initial_cwnd_pkts: pkts.or_else(all).unwrap_or(0) }
     }
 
-    /// That of a destination and that of its network, as far as they are remembered.
+    /// That of a destination and that of the network that it lies in, as far as they are
+    /// remembered.
     fn known_of(&self, route: Route, now_s: u64) -> impl Iterator<Item = &Entry> {
-        let live = move |of| self.entries.peek(of).filter(|entry: &&Entry| entry.until_s >= now_s);
+        let live =
+            move |of: Route| self.entries.peek(&of).filter(|entry: &&Entry| entry.until_s >= now_s);
         let network = Network::around(route.network.address());
-        [live(&route), live(&Route { network, ..route })].into_iter().flatten()
+        let around = Route { network, ..route };
+        let holds = network.contains(&route.network) && around != route;
+        [live(route), holds.then(|| live(around)).flatten()].into_iter().flatten()
     }
 
-    /// How flows to each destination begin that is remembered at `now_s`. The longest prefix that
-    /// an address has here is what holds for it.
+    /// How flows to each destination and prefix begin that is known at `now_s`. The longest prefix
+    /// that an address has here is what holds for it.
     pub fn starts(&self, now_s: u64) -> impl Iterator<Item = (Route, RememberedStart)> {
-        let live = self.entries.iter().filter(move |(_, entry)| entry.until_s >= now_s);
-        live.map(move |(route, _)| (*route, self.start_of(*route, now_s)))
+        let is_live = move |entry: &Entry| entry.until_s >= now_s;
+        let live = self.entries.iter().filter(move |(_, entry)| is_live(entry));
+        let routes = live.map(|(route, _)| *route);
+        let windows = self.windows.iter().map(|(network, _)| network);
+        let learned = self.learned.0.iter().map(|(network, _)| network);
+        let unknown = move |route: &Route| !self.entries.peek(route).is_some_and(is_live);
+        let prefixes = windows.chain(learned).map(|network| Route { netns: HOST_NETNS, network });
+        let routes = routes.chain(prefixes.filter(unknown));
+        routes.map(move |route| (route, self.start_of(route, now_s)))
+    }
+
+    /// Puts a table of learned windows in force, in place of the one before.
+    pub fn set_learned(&mut self, learned: Arc<Table>) {
+        if self.learned != learned {
+            self.revision += 1;
+            self.learned = learned;
+        }
     }
 
     /// The host has that boot id. In another boot, the cookies of namespaces mean other ones, so
@@ -398,13 +431,12 @@ impl Memory {
         }
     }
 
-    /// Gives a destination an initial window of its own, in segments; 0: none. It holds in the
+    /// Gives the flows to a prefix an initial window, in segments; 0 removes it. It holds in the
     /// agent's own namespace, and in those that follow it.
     pub fn set_initial_cwnd(
         &mut self,
         network: Network,
         initial_cwnd_pkts: u32,
-        now_s: u64,
     ) -> Result<(), Refusal> {
         if !self.enabled {
             return Err(Refusal::Off);
@@ -412,25 +444,49 @@ impl Memory {
         if initial_cwnd_pkts > CWND_PKTS_MAX {
             return Err(Refusal::Cwnd(initial_cwnd_pkts));
         }
-        if !network.is_remembered() {
-            return Err(Refusal::Length(network));
-        }
-        if !is_destination(network.address()) {
+        if !network.has_destinations() {
             return Err(Refusal::NoDestination(network));
         }
-        let route = Route { netns: HOST_NETNS, network };
-        self.entry(route, 0, now_s).initial_cwnd_pkts = initial_cwnd_pkts;
+        self.revision += 1;
+        if initial_cwnd_pkts == 0 {
+            self.windows.remove(&network);
+            return Ok(());
+        }
+        if self.windows.len() >= WINDOWS_MAX && self.windows.get(&network).is_none() {
+            return Err(Refusal::TooMany);
+        }
+        self.windows.insert(network, initial_cwnd_pkts);
         Ok(())
     }
 
     /// Forgets all that is in that network, in every namespace. Returns how many entries that were.
     pub fn forget(&mut self, of: &Network) -> usize {
-        self.drop_if(|route, _| of.contains(&route.network))
+        let windows = self.forget_windows(|network| of.contains(network));
+        self.drop_if(|route, _| of.contains(&route.network)) + windows
+    }
+
+    /// Removes the windows that operators have set for such prefixes. Returns how many of these
+    /// prefixes have no entry beside.
+    fn forget_windows(&mut self, is_due: impl Fn(&Network) -> bool) -> usize {
+        let alone = self.windows_alone().filter(|network| is_due(network)).count();
+        let before = self.windows.len();
+        self.windows.retain(|network| !is_due(network));
+        self.revision += (before - self.windows.len()) as u64;
+        alone
+    }
+
+    /// The prefixes with an operator's window and without an entry.
+    fn windows_alone(&self) -> impl Iterator<Item = Network> {
+        let has_entry = |network: &Network| {
+            self.entries.contains(&Route { netns: HOST_NETNS, network: *network })
+        };
+        self.windows.iter().map(|(network, _)| network).filter(move |network| !has_entry(network))
     }
 
     /// Forgets everything. Returns how many addresses and networks that were.
     pub fn forget_all(&mut self) -> usize {
-        self.drop_if(|_, _| true)
+        let windows = self.forget_windows(|_| true);
+        self.drop_if(|_, _| true) + windows
     }
 
     /// Forgets what is too old. It would not be recalled, but has its place until then.
@@ -450,7 +506,14 @@ impl Memory {
         due.len()
     }
 
-    /// What is remembered at `now_s`, the most recently used first.
+    /// An operator's window of this very prefix, in segments; 0: none.
+    fn own_window(&self, route: &Route) -> u32 {
+        let own = self.windows.get(&route.network).filter(|_| route.netns == HOST_NETNS);
+        own.copied().unwrap_or(0)
+    }
+
+    /// What is remembered at `now_s`, the most recently used first, and then the prefixes that have
+    /// a window alone.
     pub fn rows(&self, now_s: u64) -> Vec<Row> {
         let live = self.entries.iter().filter(|(_, entry)| entry.until_s >= now_s);
         let row = |(route, entry): (&Route, &Entry)| {
@@ -461,12 +524,21 @@ impl Memory {
                 netns: route.netns,
                 uid: entry.uid,
                 arms,
-                initial_cwnd_pkts: entry.initial_cwnd_pkts,
+                initial_cwnd_pkts: self.own_window(route),
                 resumed_bytes: entry.resume.reach(now_s).0,
                 idle_s: self.idle_s(entry, now_s),
             }
         };
-        live.map(row).collect()
+        let alone = |to: Network| Row {
+            to,
+            netns: HOST_NETNS,
+            uid: 0,
+            arms: Vec::new(),
+            initial_cwnd_pkts: self.windows.get(&to).copied().unwrap_or(0),
+            resumed_bytes: 0,
+            idle_s: 0,
+        };
+        live.map(row).chain(self.windows_alone().map(alone)).collect()
     }
 
     fn idle_s(&self, entry: &Entry, now_s: u64) -> u64 {
@@ -480,12 +552,12 @@ impl Memory {
 
     /// How many addresses and networks it knows.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.windows_alone().count()
     }
 
     /// Whether it knows none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.windows.is_empty()
     }
 }
 

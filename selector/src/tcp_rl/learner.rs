@@ -46,8 +46,8 @@ pub(super) struct State {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Taken<'a> {
     pub group: &'a str,
-    /// On the scale of the group at this time.
-    pub reward: f64,
+    /// On the scale of the group at this time; `None` before its first round.
+    pub reward: Option<f64>,
     pub is_control: bool,
 }
 
@@ -148,7 +148,8 @@ impl Learner {
         }
         let mean = Mean::from(record);
         state.pending.add(mean);
-        let reward = state.bandit.reward(&self.config.rules(), mean);
+        let rules = self.config.rules();
+        let reward = state.bandit.best(&rules).map(|_| state.bandit.reward(&rules, mean));
         Some(Taken { group: &state.name, reward, is_control: state.is_control })
     }
 
@@ -194,12 +195,12 @@ impl Learner {
         let mut table = Table::default();
         let mut left_out = 0;
         for (_, prefix, group) in wanted {
-            if table.len() >= self.config.table_entries_max {
+            if table.0.len() >= self.config.table_entries_max {
                 left_out += 1;
                 continue;
             }
             let standard = || Entry { cwnd_pkts: STANDARD_PKTS, group: "none".to_owned() };
-            table.set(prefix, group.map_or_else(standard, |at| self.playing(at)));
+            table.0.insert(prefix, group.map_or_else(standard, |at| self.playing(at)));
         }
         (table, left_out)
     }

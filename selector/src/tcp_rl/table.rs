@@ -11,7 +11,7 @@
 
 use super::record::CWND_PKTS_MAX;
 use crate::antelope::memory::Network;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::prefix_map::PrefixMap;
 use std::fmt;
 
 const HEAD: &str = "# remuda initial windows, format 1";
@@ -28,11 +28,7 @@ pub struct Entry {
 
 /// Windows by prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table {
-    entries: BTreeMap<Network, Entry>,
-    /// The lengths of prefixes in use, of IPv4 and of IPv6.
-    bits: [BTreeSet<u8>; 2],
-}
+pub struct Table(pub PrefixMap<Entry>);
 
 /// A table that is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,33 +39,6 @@ pub struct TableError {
 }
 
 impl Table {
-    /// Adds an entry, or replaces the one of that prefix.
-    pub fn set(&mut self, prefix: Network, entry: Entry) {
-        self.bits[usize::from(prefix.address().is_ipv6())].insert(prefix.bits());
-        self.entries.insert(prefix, entry);
-    }
-
-    /// The entry of the longest prefix that holds all of `network`.
-    pub fn longest(&self, network: Network) -> Option<(Network, &Entry)> {
-        let bits = &self.bits[usize::from(network.address().is_ipv6())];
-        bits.range(..=network.bits()).rev().find_map(|bits| {
-            let prefix = Network::within(network.address(), *bits);
-            self.entries.get(&prefix).map(|entry| (prefix, entry))
-        })
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (Network, &Entry)> {
-        self.entries.iter().map(|(prefix, entry)| (*prefix, entry))
-    }
-
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// Reads a table whole, or refuses the first line that breaks a rule.
     pub fn parse(text: &str) -> Result<Self, TableError> {
         let mut table = Self::default();
@@ -80,13 +49,13 @@ impl Table {
         for (at, text) in lines {
             let (prefix, entry) = line(text).map_err(|rule| TableError { line: at + 1, rule })?;
             let refuse = |rule| Err(TableError { line: at + 1, rule });
-            if table.entries.contains_key(&prefix) {
+            if table.0.get(&prefix).is_some() {
                 return refuse(format!("{prefix} is there twice"));
             }
-            if table.len() >= ENTRIES_MAX {
+            if table.0.len() >= ENTRIES_MAX {
                 return refuse(format!("a table has {ENTRIES_MAX} prefixes at most"));
             }
-            table.set(prefix, entry);
+            table.0.insert(prefix, entry);
         }
         Ok(table)
     }
@@ -111,7 +80,7 @@ impl fmt::Display for Table {
     /// Writes the file form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}")?;
-        for (prefix, Entry { cwnd_pkts, group }) in &self.entries {
+        for (prefix, Entry { cwnd_pkts, group }) in self.0.iter() {
             writeln!(f, "{prefix},{cwnd_pkts},{group}")?;
         }
         Ok(())
@@ -141,10 +110,10 @@ mod tests {
             ("10.0.0.0/8", Some(15)),
             ("2001:db8::1", Some(40)),
         ] {
-            let found = table.longest(network(of)).map(|(_, entry)| entry.cwnd_pkts);
+            let found = table.0.longest(network(of)).map(|(_, entry)| entry.cwnd_pkts);
             assert_eq!(found, want, "{of}");
         }
-        assert_eq!(Table::default().longest(network("10.1.2.3")), None);
+        assert_eq!(Table::default().0.longest(network("10.1.2.3")), None);
     }
 
     #[test]

@@ -14,6 +14,38 @@
 #include "maps.h"
 #include "pacing.h"
 
+/* RFC 6928's initial window: a path takes it unpaced, and a peer has room for it. */
+#define IW_STANDARD_PKTS 10
+
+/* The window, in segments, as far as the peer's receive window takes it. A peer that takes less
+ * than the standard window is the stack's own concern.
+ */
+static __always_inline u32 within_peer_window(const struct tcp_sock *tp, u32 pkts)
+{
+	u32 mss = tp->mss_cache, takes;
+
+	if (!mss || pkts <= IW_STANDARD_PKTS)
+		return pkts;
+	takes = tp->snd_wnd / mss;
+	if (takes < IW_STANDARD_PKTS)
+		takes = IW_STANDARD_PKTS;
+	return pkts < takes ? pkts : takes;
+}
+
+/* Paces a window above the standard one until its first ACK, as the stack paces a slow start: at
+ * twice the window per round trip. The stack sends the first ten segments at once all the same.
+ * pace_by_window() ends it at that ACK, unless an algorithm or the application paces the socket.
+ */
+static __always_inline void pace_first_window(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u64 srtt_us = tp->srtt_us >> 3;
+
+	if (srtt_us && tp->snd_cwnd > IW_STANDARD_PKTS)
+		pace_at(sk, (u64)tp->snd_cwnd * tp->mss_cache * PACING_SS_PERCENT / 100 *
+				    USEC_PER_SEC / srtt_us);
+}
+
 /* Writes the remote address as a key of that network namespace. An IPv4 address becomes a mapped
  * IPv6 address (::ffff:0:0/96).
  */
@@ -42,7 +74,7 @@ static __always_inline void look_at_remote(struct remuda_destination *to, struct
  *
  * What flows of the socket's own network namespace have taught goes first. What is known in the
  * agent's own namespace holds for the namespaces of this host too, but not for those that users
- * have made. An initial window is an operator's, so it is the same for both.
+ * have made. An initial window is an operator's or a learned one, so it is the same for both.
  */
 static __always_inline void begin_as_remembered(struct sock *sk, u32 sid, u64 now_ns)
 {
@@ -73,8 +105,10 @@ static __always_inline void begin_as_remembered(struct sock *sk, u32 sid, u64 no
 	if (own && !initial_cwnd_pkts)
 		initial_cwnd_pkts = own->initial_cwnd_pkts;
 	PRIV(sk)[PRIV_FIRST_PROGRAM] = program;
-	if (initial_cwnd_pkts && tp->snd_cwnd > 1)
-		set_cwnd_pkts(tp, initial_cwnd_pkts);
+	if (initial_cwnd_pkts && tp->snd_cwnd > 1) {
+		set_cwnd_pkts(tp, within_peer_window(tp, initial_cwnd_pkts));
+		pace_first_window(sk);
+	}
 	s = shared();
 	if (s)
 		__sync_fetch_and_add(&s->remembered, 1);

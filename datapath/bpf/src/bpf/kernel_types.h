@@ -186,6 +186,7 @@ struct tcp_sock {
 	u32 write_seq;
 	u32 snd_nxt;
 	u32 snd_una;
+	u32 snd_wnd; /* the peer's receive window, in bytes */
 	u64 bytes_acked;
 	u8 ecn_flags;
 	u8 chrono_type : 2; /* enum tcp_chrono */

@@ -1,5 +1,6 @@
 //! The datapath on the running kernel, with sockets on loopback. Without root each test is skipped.
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
+mod initial_window;
 mod words;
 
 use remuda_bpf::{Datapath, RememberedStart, Settings};
@@ -629,72 +630,5 @@ fn a_flow_begins_as_its_destination_is_remembered_and_obeys_from_the_first_word_
         assert!(total < 2_500_000, "another program counts anew: {total}");
         let fell_back = |(message, _): &Heard| matches!(message, ToAgent::State { .. });
         assert!(!agent.heard.iter().any(fell_back), "a flow without a program does not fall back");
-    }
-}
-
-/// The window of a new connection whose socket asked for `algorithm` before, in segments.
-fn window_at_birth(address: &str, algorithm: &str) -> u32 {
-    use std::os::fd::FromRawFd;
-    let listener = TcpListener::bind(address).expect("a port of loopback");
-    let to = listener.local_addr().unwrap();
-    let family = if to.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
-    // SAFETY: no pointers; the descriptor returned is ours alone.
-    let socket = unsafe { TcpStream::from_raw_fd(libc::socket(family, libc::SOCK_STREAM, 0)) };
-    choose(&socket, algorithm);
-    let (name, length) = sockaddr(to);
-    // SAFETY: a valid address of that length.
-    let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const name).cast(), length) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    assert_eq!(algorithm_of(&socket), algorithm);
-    cwnd_pkts(&socket)
-}
-
-fn sockaddr(to: std::net::SocketAddr) -> (libc::sockaddr_in6, libc::socklen_t) {
-    // SAFETY: all zeros is a valid value of a struct of integers.
-    let mut name: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
-    match to.ip() {
-        IpAddr::V6(ip) => {
-            name.sin6_family = libc::AF_INET6 as u16;
-            name.sin6_port = to.port().to_be();
-            name.sin6_addr.s6_addr = ip.octets();
-            (name, size_of::<libc::sockaddr_in6>() as u32)
-        }
-        IpAddr::V4(ip) => {
-            // `sockaddr_in` has the port at the same offset, and the address at sin6_flowinfo.
-            name.sin6_family = libc::AF_INET as u16;
-            name.sin6_port = to.port().to_be();
-            name.sin6_flowinfo = ip.to_bits().to_be();
-            (name, size_of::<libc::sockaddr_in>() as u32)
-        }
-    }
-}
-
-#[test]
-fn the_longest_prefix_holds_and_a_silent_agent_has_no_say() {
-    let _one = exclusive();
-    if skip() {
-        return;
-    }
-    for address in ["127.0.0.1:0", "[::1]:0"] {
-        let mut agent = Agent::start();
-        agent.listen();
-        let name = name_of(&agent);
-        let native = window_at_birth(address, &name);
-        let only = |initial_cwnd_pkts| RememberedStart { program_uid: None, initial_cwnd_pkts };
-        for (fewer_bits, pkts, want) in [(8, 40, 40), (0, 50, 50), (8, 60, 50), (0, 0, native)] {
-            let network = around(address, fewer_bits);
-            agent.datapath.set_destination(network, only(pkts)).expect("the network is set");
-            agent.listen();
-            assert_eq!(window_at_birth(address, &name), want, "{address} {network:?}");
-        }
-        agent.datapath.forget_destination(around(address, 0)).expect("it is forgotten");
-        agent.datapath.forget_destination(around(address, 0)).expect("forgetting twice is fine");
-        agent.listen();
-        assert_eq!(window_at_birth(address, &name), 60, "the wider network's window applies again");
-        let unknown = RememberedStart { program_uid: Some(9), initial_cwnd_pkts: 5 };
-        let error = agent.datapath.set_destination(around(address, 8), unknown);
-        assert!(matches!(error, Err(remuda_bpf::Error::NoProgram(9))), "{error:?}");
-        thread::sleep(TIMEOUT + Duration::from_millis(50));
-        assert_eq!(window_at_birth(address, &name), native, "the kernel's own window");
     }
 }

@@ -5,8 +5,11 @@
 //! between makes nothing older.
 
 use super::resume::Resume;
-use super::{ARMS_MAX, CWND_PKTS_MAX, Entry, HOST_NETNS, Memory, MemoryConfig, Network, Route};
+use super::{
+    ARMS_MAX, CWND_PKTS_MAX, Entry, HOST_NETNS, Memory, MemoryConfig, Network, Route, WINDOWS_MAX,
+};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const VERSION: u32 = 1;
@@ -40,6 +43,9 @@ struct File {
     /// The boot of the host in which the cookies of namespaces hold.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     boot: String,
+    /// The initial windows that operators have set, in segments, by prefix.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    initial_cwnds_pkts: BTreeMap<Network, u32>,
     /// The least recently used first.
     destinations: Vec<Destination>,
 }
@@ -55,6 +61,7 @@ struct Destination {
     #[serde(default, skip_serializing_if = "is_zero")]
     uid: u32,
     idle_s: u64,
+    /// Where an operator's window was before it had a place of its own.
     #[serde(default, skip_serializing_if = "is_zero")]
     initial_cwnd_pkts: u32,
     /// Absent in what was written before there was such.
@@ -127,13 +134,15 @@ impl Memory {
             netns: route.netns,
             uid: entry.uid,
             idle_s: self.idle_s(entry, now_s),
-            initial_cwnd_pkts: entry.initial_cwnd_pkts,
+            initial_cwnd_pkts: 0,
             resume: Kept::of(&entry.resume, self.ttl_s, now_s),
             weights: entry.weights.to_vec(),
         };
         let boot = self.boot.to_string();
         let destinations = self.entries.iter().rev().map(destination).collect();
-        let file = File { version: VERSION, saved_unix_s: now_unix_s, boot, destinations };
+        let initial_cwnds_pkts = self.windows.iter().map(|(to, pkts)| (to, *pkts)).collect();
+        let (version, saved_unix_s) = (VERSION, now_unix_s);
+        let file = File { version, saved_unix_s, boot, initial_cwnds_pkts, destinations };
         serde_json::to_string(&file).expect("it is plain data")
     }
 
@@ -152,6 +161,7 @@ impl Memory {
         }
         let mut memory = Self::new(config);
         memory.boot = file.boot.into();
+        memory.take_in_windows(file.initial_cwnds_pkts)?;
         let since_s = now_unix_s.saturating_sub(file.saved_unix_s);
         let mut seen = std::collections::HashSet::new();
         for it in file.destinations {
@@ -161,6 +171,9 @@ impl Memory {
             if !seen.insert((it.netns, it.to)) {
                 return refuse(it.to.to_string(), "a destination must be there once");
             }
+            if it.initial_cwnd_pkts > 0 && it.netns == HOST_NETNS {
+                memory.windows.insert(it.to, it.initial_cwnd_pkts);
+            }
             let Some(left_s) = config.ttl_s.checked_sub(it.idle_s.saturating_add(since_s)) else {
                 continue;
             };
@@ -169,13 +182,27 @@ impl Memory {
             let entry = Entry {
                 until_s: now_s.saturating_add(left_s),
                 uid: it.uid,
-                initial_cwnd_pkts: it.initial_cwnd_pkts,
                 resume: it.resume.and_then(resume).unwrap_or_default(),
                 weights: Arc::new(it.weights),
             };
             memory.put(Route { netns: it.netns, network: it.to }, entry, now_s);
         }
         Ok(memory)
+    }
+
+    fn take_in_windows(&mut self, windows: BTreeMap<Network, u32>) -> Result<(), Error> {
+        let refuse = |what: String, rule| Err(Error::Rule { what, rule });
+        if windows.len() > WINDOWS_MAX {
+            let what = format!("{} initial windows", windows.len());
+            return refuse(what, "there must be 1024 at most");
+        }
+        for (to, pkts) in windows {
+            if !(1..=CWND_PKTS_MAX).contains(&pkts) {
+                return refuse(to.to_string(), "an initial window must be 1 to 1000");
+            }
+            self.windows.insert(to, pkts);
+        }
+        Ok(())
     }
 }
 
@@ -200,7 +227,7 @@ mod tests {
         let mut memory = Memory::new(&config());
         memory.note("192.0.2.7".parse::<IpAddr>().unwrap(), "bbr", 0.7, 100);
         memory.note("2001:db8::1".parse::<IpAddr>().unwrap(), "copa", 0.1 + 0.2, 101);
-        memory.set_initial_cwnd("192.0.2.0/24".parse().unwrap(), 40, 101).unwrap();
+        memory.set_initial_cwnd("192.0.2.0/24".parse().unwrap(), 40).unwrap();
         let (bdp, rtt) = (Bytes(200_500), Duration::from_millis(40));
         let carried = Carried { bdp, rtt, is_least: false };
         memory.note_carried("2001:db8::1".parse::<IpAddr>().unwrap(), carried, 105);
@@ -216,9 +243,9 @@ mod tests {
             memory.remembered(address.parse::<IpAddr>().unwrap(), now_s).map(|it| it.arm)
         };
         assert_eq!(of(&mut again, "2001:db8::2", 7), Some("copa"));
-        // Its network had been idle for 10 s when it was saved, and has 3600 s.
-        assert_eq!(of(&mut again, "192.0.2.7", 7 + 3_590), Some("bbr"));
-        assert_eq!(of(&mut again, "192.0.2.7", 7 + 3_591), None);
+        // It had been idle for 11 s when it was saved, and has 3600 s.
+        assert_eq!(of(&mut again, "192.0.2.7", 7 + 3_589), Some("bbr"));
+        assert_eq!(of(&mut again, "192.0.2.7", 7 + 3_590), None);
         let resumed = again.rows(17).iter().map(|row| row.resumed_bytes).max();
         assert_eq!(resumed, Some(100_250));
     }
@@ -226,10 +253,21 @@ mod tests {
     #[test]
     fn between_two_agents_the_wall_clock_counts_unless_it_was_set_back() {
         let text = known().to_json(101, 50_000);
-        for (now_unix_s, want) in [(50_000, 4), (53_599, 4), (53_600, 3), (53_601, 0), (3, 4)] {
+        for (now_unix_s, want) in [(50_000, 4), (53_599, 4), (53_600, 3), (53_601, 1), (3, 4)] {
             let memory = Memory::parse(&text, &config(), 0, now_unix_s).unwrap();
             assert_eq!(memory.len(), want, "{now_unix_s}");
         }
+    }
+
+    #[test]
+    fn an_operators_window_stays_and_an_older_file_has_it_at_its_destination() {
+        let old = r#"{"version":1,"saved_unix_s":1000,"destinations":[
+            {"to":"192.0.2.0/24","idle_s":9,"initial_cwnd_pkts":40,"weights":[["bbr",1.0]]}]}"#;
+        let memory = Memory::parse(old, &config(), 7, 900_000).unwrap();
+        let text = memory.to_json(7, 900_000);
+        assert!(text.contains(r#""initial_cwnds_pkts":{"192.0.2.0/24":40}"#), "{text}");
+        let address = "192.0.2.9".parse().unwrap();
+        assert_eq!(parse(&text).unwrap().start(address, 7).initial_cwnd_pkts, 40);
     }
 
     #[test]

@@ -84,6 +84,15 @@ impl Network {
         *self == Self::host(self.address) || *self == Self::around(self.address)
     }
 
+    /// Whether an address of it can be a destination: it does not lie in what
+    /// [`is_destination`] refuses.
+    pub fn has_destinations(&self) -> bool {
+        // What is refused is whole networks and single addresses at an end of others.
+        let (first, last) = self.range();
+        let is_one = |bits: u128| is_destination(Ipv6Addr::from_bits(bits).into());
+        self.bits == 0 || [first, last, last.min(first + 1)].into_iter().any(is_one)
+    }
+
     /// Whether it is one address.
     pub fn is_host(&self) -> bool {
         self.bits == whole(self.address)
@@ -221,6 +230,19 @@ mod tests {
         }
         for address in ["192.0.2.1", "10.0.0.1", "2001:db8::1", "fd00::1", "::ffff:10.0.0.1"] {
             assert!(is_destination(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_network_without_destinations_is_told_apart() {
+        for none in ["127.0.0.0/8", "127.1.0.0/16", "224.0.0.0/4", "169.254.0.0/16", "ff00::/8"] {
+            assert!(!network(none).has_destinations(), "{none}");
+        }
+        for none in ["::/127", "255.255.255.255", "fe80::/10", "::1"] {
+            assert!(!network(none).has_destinations(), "{none}");
+        }
+        for some in ["0.0.0.0/0", "::/0", "0.0.0.0/1", "128.0.0.0/1", "10.0.0.0/8", "192.0.2.1"] {
+            assert!(network(some).has_destinations(), "{some}");
         }
     }
 

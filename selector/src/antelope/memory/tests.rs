@@ -103,7 +103,7 @@ fn a_memory_that_is_off_remembers_nothing() {
     let mut memory = Memory::new(&MemoryConfig { enabled: false, ..MemoryConfig::default() });
     assert!(!memory.note(at("192.0.2.7"), "bbr", 1.0, 100));
     assert_eq!(memory.remembered(at("192.0.2.7"), 100), None);
-    assert_eq!(memory.set_initial_cwnd(network("192.0.2.7"), 10, 100), Err(Refusal::Off));
+    assert_eq!(memory.set_initial_cwnd(network("192.0.2.7"), 10), Err(Refusal::Off));
     assert!(memory.is_empty());
 }
 
@@ -120,14 +120,82 @@ fn an_initial_window_is_the_addresss_or_its_networks_or_that_of_all() {
         memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
         assert_eq!(begins(&memory, "192.0.2.9"), (Some("bbr"), unknown_here));
         assert_eq!(begins(&memory, "192.0.3.9"), (None, 0));
-        memory.set_initial_cwnd(network("192.0.2.0/24"), 40, 100).unwrap();
-        memory.set_initial_cwnd(network("192.0.2.8"), 50, 100).unwrap();
+        memory.set_initial_cwnd(network("192.0.2.0/24"), 40).unwrap();
+        memory.set_initial_cwnd(network("192.0.2.8"), 50).unwrap();
         for (address, pkts) in [("192.0.2.7", 40), ("192.0.2.8", 50), ("192.0.2.9", 40)] {
             assert_eq!(begins(&memory, address), (Some("bbr"), pkts), "{address}");
         }
-        memory.set_initial_cwnd(network("192.0.2.8"), 0, 100).unwrap();
+        memory.set_initial_cwnd(network("192.0.2.8"), 0).unwrap();
         assert_eq!(begins(&memory, "192.0.2.8"), (Some("bbr"), 40));
     }
+}
+
+fn learned(lines: &[(&str, u32)]) -> Arc<Table> {
+    let mut table = Table::default();
+    for (prefix, cwnd_pkts) in lines {
+        let group = "g".to_owned();
+        table
+            .0
+            .insert(network(prefix), crate::tcp_rl::table::Entry { cwnd_pkts: *cwnd_pkts, group });
+    }
+    Arc::new(table)
+}
+
+#[test]
+fn an_operators_window_counts_before_a_learned_one_and_that_before_the_configurations() {
+    let mut memory = Memory::new(&MemoryConfig { initial_cwnd_pkts: 25, ..Default::default() });
+    memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
+    memory.note(at("198.51.100.7"), "bbr", 1.0, 100);
+    memory.set_learned(learned(&[("192.0.2.128/25", 60), ("0.0.0.0/0", 15)]));
+    memory.set_initial_cwnd(network("192.0.0.0/16"), 40).unwrap();
+    for (address, want) in [
+        ("192.0.2.7", (Some("bbr"), 40)),
+        ("192.0.2.200", (Some("bbr"), 40)),
+        ("192.0.77.1", (None, 40)),
+        ("198.51.100.7", (Some("bbr"), 15)),
+        ("203.0.113.1", (None, 15)),
+        ("2001:db8::1", (None, 0)),
+    ] {
+        assert_eq!(begins(&memory, address), want, "{address}");
+    }
+    memory.set_initial_cwnd(network("192.0.0.0/16"), 0).unwrap();
+    assert_eq!(begins(&memory, "192.0.2.200"), (Some("bbr"), 60));
+    memory.set_learned(Arc::default());
+    assert_eq!(begins(&memory, "192.0.2.200"), (Some("bbr"), 25));
+    assert_eq!(begins(&memory, "203.0.113.1"), (None, 0));
+}
+
+#[test]
+fn every_prefix_of_the_kernels_map_has_what_its_addresses_begin_with() {
+    let mut memory = memory();
+    memory.note(at("192.0.2.7"), "bbr", 1.0, 100);
+    memory.set_learned(learned(&[("192.0.2.128/25", 60), ("192.0.0.0/8", 15)]));
+    memory.set_initial_cwnd(network("192.0.0.0/16"), 40).unwrap();
+    let starts: Vec<_> = memory.starts(100).collect();
+    let mut map = crate::prefix_map::PrefixMap::default();
+    for (route, start) in &starts {
+        map.insert(route.network, *start);
+    }
+    assert_eq!((starts.len(), map.len()), (5, 5), "each prefix is there once");
+    for address in ["192.0.2.7", "192.0.2.8", "192.0.2.200", "192.0.3.1", "192.9.0.1"] {
+        let in_kernel = map.longest(Network::host(at(address))).map(|(_, start)| *start);
+        assert_eq!(in_kernel, Some(memory.start(at(address), 100)), "{address}");
+    }
+}
+
+#[test]
+fn so_many_prefixes_have_a_window_and_all_are_forgotten() {
+    let mut memory = memory();
+    for index in 0..WINDOWS_MAX {
+        let of = network(&format!("10.{}.{}.0/28", index >> 8, index & 0xff));
+        memory.set_initial_cwnd(of, 20).unwrap();
+    }
+    let refused = memory.set_initial_cwnd(network("192.0.2.0/24"), 20);
+    assert_eq!(refused, Err(Refusal::TooMany));
+    assert!(memory.set_initial_cwnd(network("10.0.0.0/28"), 30).is_ok(), "one that is there");
+    assert_eq!(memory.forget(&network("10.0.0.0/16")), 256);
+    assert_eq!((memory.len(), memory.forget_all()), (768, 768));
+    assert!(memory.is_empty());
 }
 
 const MS_100: Duration = Duration::from_millis(100);
@@ -166,10 +234,10 @@ fn what_is_no_window_or_no_destination_changes_nothing() {
     let mut memory = memory();
     for (to, pkts, part) in [
         ("192.0.2.0/24", 1_001, "1..=1000"),
-        ("192.0.0.0/16", 10, "24 bits"),
         ("127.0.0.1", 10, "this host"),
+        ("127.0.0.0/8", 10, "this host"),
     ] {
-        let error = memory.set_initial_cwnd(network(to), pkts, 100).unwrap_err().to_string();
+        let error = memory.set_initial_cwnd(network(to), pkts).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
     assert_eq!((memory.len(), memory.revision()), (0, 0));

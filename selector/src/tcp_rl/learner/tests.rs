@@ -56,7 +56,7 @@ fn each_group_finds_a_window_of_its_own() {
     assert_eq!(learner.rest().map(|(samples, _)| samples), Some(9));
     let (table, left_out) = learner.table(&geography);
     let network = "198.51.100.1".parse().expect("an address");
-    assert_eq!((table.len(), left_out, table.longest(network)), (2, 0, None));
+    assert_eq!((table.0.len(), left_out, table.0.longest(network)), (2, 0, None));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn an_operator_pins_unpins_and_forgets_a_group() {
     learner.pin("10.1.1.0/24", Some(33)).expect("it is there");
     let of = |learner: &Learner| {
         let (table, _) = learner.table(&geography);
-        table.longest("10.1.1.1".parse().expect("one")).map(|(_, entry)| entry.cwnd_pkts)
+        table.0.longest("10.1.1.1".parse().expect("one")).map(|(_, entry)| entry.cwnd_pkts)
     };
     assert_eq!(of(&learner), Some(33));
     assert!(learner.rows()[0].is_pinned);
@@ -131,7 +131,7 @@ fn a_place_in_no_group_keeps_the_standard_window_within_an_unknown_network() {
     assert_eq!(learner.rows()[0].name, "10.1.0.0/16 others");
     let (table, _) = learner.table(&geography);
     let of = |address: &str| {
-        let (_, entry) = table.longest(address.parse().expect("an address"))?;
+        let (_, entry) = table.0.longest(address.parse().expect("an address"))?;
         Some((entry.cwnd_pkts, entry.group.as_str()))
     };
     assert_eq!(of("10.1.1.1"), Some((5, "10.1.0.0/16 others")));
