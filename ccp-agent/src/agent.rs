@@ -8,6 +8,7 @@ use crate::event_budget::BudgetedLog;
 use crate::events::{Event, EventLog};
 use crate::host::{Host, Target};
 use crate::ipc::{BpfEnd, DEVICE, Datapaths, ModuleEnd, NetlinkEnd, UnixEnd};
+use crate::iw::keeper::IwKeeper;
 use crate::lock::lock;
 use crate::memory::Keeper;
 use crate::run_dir::{self, RunDir};
@@ -18,6 +19,7 @@ use crate::{
     standing,
 };
 use remuda_bpf::{Datapath, DefaultAlgorithm, Plan, Settings, Started};
+use remuda_selector::antelope::memory::WINDOWS_MAX;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,6 +64,7 @@ pub fn run_until(
     lock(&host).number_after(newest_flow);
     let keeper = Keeper::start(&config, &host);
     let samples = SampleKeeper::start(&config, &host);
+    let iw = IwKeeper::start(&config, &host);
     resume_order(&config, &host);
     resume_rules(&config, &host);
     let socket = run_dir::datapath_socket(run_dir.path());
@@ -101,6 +104,7 @@ pub fn run_until(
     lock(&host).leave_all();
     drop(keeper); // it saves a last time
     drop(samples); // it writes those that wait
+    drop(iw); // it does, too
     match flows_left {
         0 => Ok(ended),
         flows => Err(Error::FlowsLeft { flows, native: config.agent.native }),
@@ -156,10 +160,17 @@ pub fn plan(config: &Config) -> Result<Plan, Error> {
         initial_cwnd_pkts: (agent.initial_cwnd_pkts > 0).then_some(agent.initial_cwnd_pkts),
         flows_max: agent.flows_max,
         admission: config.admission.resolve().map_err(Error::Refused)?,
-        destinations_max: u32::try_from(2 * config.memory.entries_max).unwrap_or(u32::MAX),
+        destinations_max: destinations_max(config),
     };
     let cgroups = config.cgroups();
     Ok(Plan { settings, cgroups, takes_default: agent.take_default })
+}
+
+/// The most prefixes in the kernel's map: what is remembered, what operators set, what is learned.
+fn destinations_max(config: &Config) -> u32 {
+    let learned = if config.iw.enabled { config.iw.table_entries_max } else { 0 };
+    let all = 2 * config.memory.entries_max + WINDOWS_MAX + learned;
+    u32::try_from(all).unwrap_or(u32::MAX)
 }
 
 /// The host's default algorithm; `cubic` if a former agent has left itself there.

@@ -12,6 +12,7 @@ use remuda_algorithms::anole::config::AnoleConfig;
 use remuda_algorithms::{learned, lingbo};
 use remuda_selector::PolicyConfig;
 use remuda_selector::antelope::memory::MemoryConfig;
+use remuda_selector::tcp_rl::config::IwConfig;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -41,6 +42,8 @@ pub struct Config {
     pub policy: PolicyConfig,
     /// Memory of destinations: which arm did well there.
     pub memory: MemoryConfig,
+    /// Learning the initial windows of groups of destinations.
+    pub iw: IwConfig,
     /// Storing what policies measured of their arms, as training data.
     pub samples: SamplesConfig,
     /// Replacing Antelope's model with one trained on live flows.
@@ -308,6 +311,7 @@ impl Config {
             if self.guard.denies(driver) { Err(denied(driver)) } else { Ok(()) }
         })?;
         self.memory.validate().map_err(|error| error.to_string())?;
+        self.iw.validate().map_err(|error| error.to_string())?;
         self.samples.check()?;
         self.online.check()?;
         self.policy.validate().map_err(|error| error.to_string())

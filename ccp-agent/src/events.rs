@@ -313,6 +313,32 @@ pub enum Event {
         of: String,
         initial_cwnd_pkts: u32,
     },
+    /// Groups of destinations were formed from the stored records. `leaves` is how many subnets
+    /// had records.
+    IwGrouped {
+        groups: u64,
+        leaves: u64,
+        records: u64,
+    },
+    /// A file of the learner of initial windows broke a rule. What was in force stays.
+    IwRefused {
+        path: String,
+        rule: String,
+    },
+    /// The learner of initial windows cannot run, or cannot write its files. The agent goes on.
+    IwUnkept {
+        path: String,
+        reason: String,
+    },
+    /// An operator gave a group an initial window; 0 segments means that it is learned again.
+    IwPinned {
+        group: String,
+        cwnd_pkts: u32,
+    },
+    /// An operator made a group learn its initial window anew.
+    IwForgot {
+        group: String,
+    },
 }
 
 #[derive(Serialize)]

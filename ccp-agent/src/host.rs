@@ -12,12 +12,14 @@ mod rules;
 
 use crate::admission::{RefusedRow, RefusedSockets};
 use crate::catalogue::Kind;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::counts::Counts;
 use crate::datapath::{Agent, Key, Obey, Peer, Refusals};
 use crate::events::{Event, Recorder};
 use crate::flow::{Driver, Flow, Life, Row, Start};
 use crate::flows::{Flows, Step};
+use crate::iw::Iw;
+use crate::iw::collector::Collector;
 use crate::learning::Trust;
 use crate::metrics::Snapshot;
 use crate::online::Online;
@@ -63,6 +65,11 @@ pub struct Host {
     /// The model in force and how well it predicts; `None` where models are not replaced. Take its
     /// lock before the host's, never while holding the host's.
     pub online: Option<Arc<Mutex<Online>>>,
+    /// Records of responses, on their way to the learner of initial windows.
+    pub responses: Collector,
+    /// The learner of initial windows, if it runs. Take its lock before the host's, never while
+    /// holding the host's.
+    pub iw: Option<Arc<Mutex<Iw>>>,
     recorder: Box<dyn Recorder>,
     trust: Trust,
     refused_sockets: RefusedSockets,
@@ -123,6 +130,8 @@ impl Host {
             // The configuration is checked, so every name in it is that of a user.
             trust: config.learning.resolve().unwrap_or_default(),
             samples: SampleBuffer::new(config.learning.user_samples_per_min_max),
+            responses: Collector::new(&config.iw),
+            iw: None,
             refused_sockets: RefusedSockets::default(),
             setup,
             counts: Counts::default(),
@@ -378,6 +387,11 @@ impl Host {
             self.cookies.remove(&flow.info().cookie);
         }
         self.recorder.end(id);
+        if self.responses.is_on()
+            && let Some(response) = flow.response(clock::wall().as_secs())
+        {
+            self.responses.put(response, flow.is_believed());
+        }
         self.samples.forget(id);
         if flow.is_sampled() {
             self.samples.end(id);
@@ -420,10 +434,9 @@ impl Host {
         destinations
     }
 
-    /// Sets the initial window of a destination, in segments; 0 removes the setting.
+    /// Sets the initial window of flows to a prefix, in segments; 0 removes the setting.
     pub fn set_initial_cwnd(&mut self, of: Network, pkts: u32) -> Result<(), Error> {
-        let now_s = self.clock.now_us() / 1_000_000;
-        let done = self.memory_mut().set_initial_cwnd(of, pkts, now_s);
+        let done = self.memory_mut().set_initial_cwnd(of, pkts);
         done.map_err(|error| Error::Refused(error.to_string()))?;
         self.record(&Event::InitialCwndSet { of: of.to_string(), initial_cwnd_pkts: pkts });
         Ok(())

@@ -33,6 +33,7 @@ pub mod guard;
 pub mod host;
 pub mod interval;
 pub mod ipc;
+pub mod iw;
 pub mod learning;
 pub mod lock;
 pub mod memory;

@@ -43,6 +43,11 @@ pub fn memory_file(state_dir: &Path) -> PathBuf {
     state_dir.join("memory.json")
 }
 
+/// The directory of the learner of initial windows: records, model and table.
+pub fn iw_dir(state_dir: &Path) -> PathBuf {
+    state_dir.join("iw")
+}
+
 /// The directory of sample files.
 pub fn samples_dir(state_dir: &Path) -> PathBuf {
     state_dir.join("samples")

@@ -7,7 +7,7 @@ use nix::unistd::geteuid;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Turns the error `NotFound` into `None`.
 pub fn absent_is_none<T>(done: io::Result<T>) -> io::Result<Option<T>> {
@@ -51,8 +51,13 @@ pub fn read(path: &Path, what: &str, bytes_max: u64) -> Result<Option<String>, S
 /// an error the file has the old text or the new one, each whole. The new one is there only if the
 /// folder could not be synced after the rename.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
+    write_bytes(path, text.as_bytes())
+}
+
+/// As [`write`], of a file that is no text.
+pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let new = path.with_extension("new");
-    let written = write_through(&new, text).and_then(|()| fs::rename(&new, path));
+    let written = write_through(&new, bytes).and_then(|()| fs::rename(&new, path));
     if let Err(error) = written {
         let _ = fs::remove_file(&new); // it may be incomplete
         return Err(on(path.display())(error));
@@ -60,16 +65,28 @@ pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     sync_folder(path.parent().unwrap_or(path))
 }
 
+/// Renames a file that breaks a rule, so that its content is not lost, and returns the new path.
+pub fn set_aside(path: &Path) -> Result<PathBuf, Error> {
+    let is_free = |path: &PathBuf| {
+        fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    };
+    let names = (1..=u32::MAX).map(|n| path.with_extension(format!("refused.{n}")));
+    let exhausted = || on(path.display())(io::Error::from(ErrorKind::AlreadyExists));
+    let to = names.into_iter().find(is_free).ok_or_else(exhausted)?;
+    fs::rename(path, &to).map_err(on(path.display()))?;
+    Ok(to)
+}
+
 /// Waits until renames in a directory are on disk.
 pub fn sync_folder(folder: &Path) -> Result<(), Error> {
     File::open(folder).and_then(|open| open.sync_all()).map_err(on(folder.display()))
 }
 
-fn write_through(path: &Path, text: &str) -> io::Result<()> {
+fn write_through(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let mut file = options.open(path)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(bytes)?;
     file.sync_all()
 }
 

@@ -22,6 +22,7 @@ mod event_log;
 mod explain;
 mod flows;
 mod graph;
+mod iw;
 mod kinds;
 mod manual;
 mod matrix;
@@ -95,6 +96,8 @@ enum Command {
     Compare(compare::CompareArgs),
     /// Show what the agent remembers of destinations, or make it forget
     Memory(memory::MemoryArgs),
+    /// Show groups of destinations and their learned initial windows; pin or forget a group
+    Iw(iw::IwArgs),
     /// Show antelope's model and how well it predicts; or return to an earlier model
     Model(model::ModelArgs),
     /// Run arms written in Python on live flows
@@ -213,6 +216,7 @@ fn run(command: Command) -> ExitCode {
         Command::Rule(args) => args.run(),
         Command::Compare(args) => args.run(),
         Command::Memory(args) => args.run(),
+        Command::Iw(args) => args.run(),
         Command::Model(args) => args.run(),
         Command::Run(args) => args.run(),
         Command::Datapath(args) => args.run(),

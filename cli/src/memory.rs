@@ -12,8 +12,9 @@ use remuda_selector::antelope::memory::{
 /// Show what the agent remembers of destinations, or make it forget.
 ///
 /// A destination is an address or its network: /24 of IPv4, /56 of IPv6. A new flow to it begins
-/// with the arm of the largest weight, and with its initial window if one is set. After the first
-/// round trip the flow jumps to half of the bandwidth-delay product that earlier flows had there.
+/// with the arm of the largest weight, and with the initial window of its prefix if one is set.
+/// After the first round trip the flow jumps to half of the bandwidth-delay product that earlier
+/// flows had there.
 #[derive(Debug, Args)]
 pub struct MemoryArgs {
     #[command(flatten)]
@@ -21,7 +22,8 @@ pub struct MemoryArgs {
     /// Forget the destinations in this network, a single address, or all
     #[arg(long, value_name = "PREFIX|all", value_parser = scope)]
     forget: Option<Scope>,
-    /// Begin flows to an address or network with this many segments; 0: like other flows
+    /// Begin flows to a prefix of any length with this many segments; 0: like other flows. The
+    /// longest such prefix of a destination counts, before a learned window (`remuda iw`)
     #[arg(long, value_name = "PREFIX=PKTS", value_parser = initial_cwnd, conflicts_with = "forget")]
     initial_cwnd: Option<(Network, u32)>,
     /// Print one JSON object for each destination instead of a table
@@ -44,7 +46,7 @@ fn scope(text: &str) -> Result<Scope, String> {
 }
 
 fn initial_cwnd(text: &str) -> Result<(Network, u32), String> {
-    let form = "an address or network, `=` and a number of segments, such as 192.0.2.0/24=40";
+    let form = "an address or prefix, `=` and a number of segments, such as 192.0.0.0/20=40";
     let (of, pkts) = text.split_once('=').ok_or(form)?;
     let of = of.parse::<Network>().map_err(|error| error.to_string())?;
     Ok((of, pkts.parse().map_err(|_| form)?))

@@ -10,7 +10,7 @@ use crate::lock::lock;
 use crate::online::{Online, Report, hosted};
 use crate::prefer::{self, Order};
 use crate::rules::{self, Rule, Tested};
-use crate::{Error, catalogue, programs, standing};
+use crate::{Error, catalogue, iw, programs, standing};
 use remuda_algorithms::Slot;
 use remuda_selector::antelope::memory::{self, Network};
 use remuda_selector::antelope::model::Model;
@@ -74,12 +74,23 @@ pub enum Request {
         #[serde(default)]
         of: Option<Network>,
     },
-    /// Sets the initial window of flows to a destination.
+    /// Sets the initial window of flows to the addresses of a prefix.
     InitialCwnd {
-        /// An address, or a network of 24 (IPv4) or 56 (IPv6) bits.
         of: Network,
         /// In segments; 0 removes the setting.
         pkts: u32,
+    },
+    /// Shows the groups of destinations and their learned initial windows.
+    Iw {},
+    /// Gives a group an initial window.
+    IwPin {
+        group: String,
+        /// In segments; `None` lets the window be learned again.
+        cwnd_pkts: Option<u32>,
+    },
+    /// Makes a group learn its initial window anew.
+    IwForget {
+        group: String,
     },
     /// Shows Antelope's model and how well it predicts.
     Model {},
@@ -219,6 +230,8 @@ pub enum Answer {
         destinations: usize,
     },
     InitialCwndSet {},
+    /// To `Iw`, `IwPin` and `IwForget`.
+    Iw(Box<iw::Report>),
     /// To `Model`, `ModelBack` and `ModelBase`.
     Model(Box<Report>),
     /// The request was refused or failed.
@@ -385,10 +398,21 @@ pub fn answer(request: &Request, host: &Mutex<Host>) -> Result<Answer, Error> {
             lock(host).set_initial_cwnd(*of, *pkts)?;
             Answer::InitialCwndSet {}
         }
+        Request::Iw {} => windows(host, |_| Ok(()))?,
+        Request::IwPin { group, cwnd_pkts } => windows(host, |iw| iw.pin(group, *cwnd_pkts))?,
+        Request::IwForget { group } => windows(host, |iw| iw.forget(group))?,
         Request::Model {} => Answer::Model(Box::new(report(host))),
         Request::ModelBack {} => Answer::Model(Box::new(order(host, Online::back)?)),
         Request::ModelBase {} => Answer::Model(Box::new(order(host, Online::back_to_base)?)),
     })
+}
+
+/// The learned initial windows, after `act`.
+fn windows(
+    host: &Mutex<Host>,
+    act: impl FnOnce(&mut iw::Iw) -> Result<(), Error>,
+) -> Result<Answer, Error> {
+    Ok(Answer::Iw(Box::new(iw::keeper::report(host, act)?)))
 }
 
 fn report(host: &Mutex<Host>) -> Report {

@@ -1,12 +1,9 @@
 //! The file of the memory. Reading trusts nothing; writing replaces the file whole or leaves it as
 //! it was.
 
-use crate::error::on;
 use crate::run_dir::{self, RunDir};
 use crate::{Error, clock, state_file};
 use remuda_selector::antelope::memory::{DESTINATION_BYTES_MAX, Memory, MemoryConfig};
-use std::fs;
-use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read. The largest memory that can be configured needs less.
@@ -42,14 +39,7 @@ impl MemoryFile {
 
     /// Renames the file, so that its content is not lost, and returns the new path.
     pub fn set_aside(&self) -> Result<PathBuf, Error> {
-        let is_free = |path: &PathBuf| {
-            fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
-        };
-        let names = (1..=u32::MAX).map(|n| self.path.with_extension(format!("refused.{n}")));
-        let exhausted = || on(self.path.display())(io::Error::from(ErrorKind::AlreadyExists));
-        let to = names.into_iter().find(is_free).ok_or_else(exhausted)?;
-        fs::rename(&self.path, &to).map_err(on(self.path.display()))?;
-        Ok(to)
+        state_file::set_aside(&self.path)
     }
 
     /// Replaces the file. After an error the old file is unchanged.
@@ -61,7 +51,7 @@ impl MemoryFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
+    use std::fs::{self, File};
     use std::net::IpAddr;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use tempfile::TempDir;

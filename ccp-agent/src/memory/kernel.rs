@@ -10,8 +10,9 @@ use crate::host::Host;
 use crate::lock::lock;
 use crate::programs;
 use remuda_bpf::{Datapath, Reached, RememberedStart};
-use remuda_selector::antelope::memory::{self, Route};
+use remuda_selector::antelope::memory::{self, HOST_NETNS, Network, Route};
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
 /// The shortest time between two comparisons. The time grows by as much again for every
@@ -42,6 +43,20 @@ fn uid_of(arm: &'static str) -> Option<u32> {
 /// The kernel's key of an entry.
 fn reached(route: &Route) -> Reached {
     Reached { netns: route.netns, network: route.network.mapped() }
+}
+
+/// In the map, IPv4 lies within IPv6 (::ffff:0:0/96). A prefix of IPv6 around that would hold for
+/// IPv4 too, so IPv4 gets an entry of its own, which says nothing.
+fn keep_families_apart(wanted: &mut HashMap<Route, RememberedStart>) {
+    let all_v4 = Network::within(Ipv4Addr::UNSPECIFIED.into(), 0);
+    let (first, _) = all_v4.range();
+    let holds_v4 = |network: &Network| {
+        let (from, to) = network.range();
+        network.address().is_ipv6() && (from..=to).contains(&first)
+    };
+    if wanted.keys().any(|route| holds_v4(&route.network)) {
+        wanted.entry(Route { netns: HOST_NETNS, network: all_v4 }).or_default();
+    }
 }
 
 impl InKernel {
@@ -99,6 +114,7 @@ impl InKernel {
             let program_uid = arm.and_then(uid_of);
             wanted.insert(route, RememberedStart { program_uid, initial_cwnd_pkts });
         }
+        keep_families_apart(&mut wanted);
         Some(wanted)
     }
 
@@ -117,5 +133,27 @@ impl InKernel {
             self.has.insert(*route, *remembered);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_prefix_of_ipv6_does_not_hold_for_ipv4() {
+        let start = RememberedStart { program_uid: None, initial_cwnd_pkts: 40 };
+        let of = |networks: &[&str]| {
+            let network = |text: &&str| text.parse().expect("a network");
+            let route = |network| (Route { netns: HOST_NETNS, network }, start);
+            let mut wanted = networks.iter().map(network).map(route).collect();
+            keep_families_apart(&mut wanted);
+            let all_v4 = Route { netns: HOST_NETNS, network: network(&"0.0.0.0/0") };
+            wanted.get(&all_v4).map(|start| start.initial_cwnd_pkts)
+        };
+        assert_eq!(of(&["::/0"]), Some(0));
+        assert_eq!(of(&["::/80", "192.0.2.0/24"]), Some(0));
+        assert_eq!(of(&["::/0", "0.0.0.0/0"]), Some(40));
+        assert_eq!(of(&["2001:db8::/32", "192.0.2.0/24"]), None);
     }
 }
