@@ -53,8 +53,7 @@ fn main() {
         let leaves = tally.leaves();
         let grouping = tally.group(&geography, &config.requirement());
         let (groups, rest) = (grouping.groups.len(), grouping.rest);
-        println!(
-            "{name}: {ADDRESSES} addresses in {BINS} bins, {leaves} leaves, {groups} groups, rest {rest:?}"
-        );
+        println!("{name}: {ADDRESSES} addresses in {BINS} bins, {leaves} leaves, {groups} groups");
+        println!("in no group: {rest:?}");
     }
 }

@@ -75,7 +75,7 @@ struct Range {
 /// A table of prefixes that do not overlap. The default has none.
 #[derive(Debug, Default)]
 pub struct Geography {
-    /// In ascending order.
+    /// In ascending order of their first addresses.
     ranges: Vec<Range>,
     subnets: Vec<Subnet>,
     isps: Vec<Isp>,

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, HashMap};
 /// What a group must meet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Requirement {
-    /// The paper's S_min.
+    /// The fewest samples of a time bin, the paper's S_min.
     pub samples_min: u64,
     /// The paper's T, also called theta.
     pub jitter_max: f64,
@@ -149,7 +149,7 @@ impl Tally {
         self.leaves.len()
     }
 
-    /// Finds the groups.
+    /// Finds the groups, by steps 1 to 4 of the paper.
     pub fn group(self, geography: &Geography, must: &Requirement) -> Grouping {
         let samples_min = must.samples_min as f64;
         let busy = self.bins.into_iter().filter(|(_, samples)| *samples >= samples_min);

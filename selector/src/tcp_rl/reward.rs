@@ -76,7 +76,7 @@ impl Outcomes {
 #[serde(deny_unknown_fields)]
 pub struct Scale {
     throughput_bytes_per_sec_max: f64,
-    /// 1 / RTT_min
+    /// 1 / RTT_min, in 1/s.
     inverse_rtt_per_sec_max: f64,
 }
 

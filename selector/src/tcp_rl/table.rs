@@ -26,7 +26,7 @@ pub struct Entry {
     pub group: String,
 }
 
-/// Windows by prefix.
+/// Windows by prefix; the longest one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table(pub PrefixMap<Entry>);
 

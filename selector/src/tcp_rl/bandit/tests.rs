@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// The paper's parameters.
+/// The parameters of the paper and those that it leaves open.
 const PAPER: Rules = Rules { alpha: 0.8, gamma: 0.98, xi: 0.1, step_pkts: 5, cwnd_pkts: (2, 200) };
 /// A fixed list whose reward is the throughput.
 const FIXED: Rules = Rules { alpha: 1.0, step_pkts: 0, ..PAPER };
