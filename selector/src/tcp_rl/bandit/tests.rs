@@ -131,7 +131,7 @@ fn regret_is_within_the_published_bound() {
         let bound = plays_max(&rules, 0.92, ROUNDS as f64, changes);
         assert!(bound < ROUNDS as f64 / 2.0, "the bound of an arm says something: {bound:.0}");
         let regret = discounted(&rules, problem, ROUNDS, 7);
-        println!("{name}: regret {regret:.0}, bound {:.0}", 4.0 * 0.92 * bound);
+        println!("{name}: regret {regret:.0}, bound {:.0}", 3.0 * 0.92 * bound);
         assert!(regret <= 3.0 * 0.92 * bound, "{name}: {regret:.0}");
     }
 }
