@@ -2,7 +2,7 @@
 
 use crate::layout::{self, FlowInfo, REPORT_REGISTERS, ReportHead};
 use remuda_wire::to_agent::{Create, FlowInfo as Described, Origin, Signals, State};
-use remuda_wire::{Report, capability};
+use remuda_wire::{Report, Response, capability};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Every capability of the protocol.
@@ -84,6 +84,25 @@ pub fn state(event: &layout::Event) -> remuda_wire::Event<'static> {
     };
     let cwnd_bytes = event.cwnd_pkts.saturating_mul(event.mss_bytes);
     remuda_wire::Event::State { sid: event.sid, state, cwnd_bytes, at_us: event.now_ns / 1_000 }
+}
+
+/// Turns a record of a response into an event; `None` for one that does not make sense.
+pub fn response(record: &[u8]) -> Option<remuda_wire::Event<'static>> {
+    let it = layout::read::<layout::Response>(record)?;
+    let took_ns = it.event.now_ns.checked_sub(it.started_ns)?;
+    let response = Response {
+        at_us: it.event.now_ns / 1_000,
+        took_us: took_ns / 1_000,
+        bytes: it.bytes,
+        srtt_us: it.srtt_us,
+        rtt_min_us: known_rtt(it.rtt_min_us),
+        lost_pkts: it.lost_pkts,
+        rwnd_bytes: it.rwnd_bytes,
+        started_cwnd_pkts: it.started_cwnd_pkts,
+        mss_bytes: it.event.mss_bytes,
+        number: it.number,
+    };
+    Some(remuda_wire::Event::Response { sid: it.event.sid, response })
 }
 
 /// Hands the report of a record to `sink`. A record whose length differs from its count of fields

@@ -294,6 +294,11 @@ impl Datapath {
             layout::CLOSED => self.retire(event.sid, sink),
             _ if !self.announced.contains(&event.sid) => {}
             layout::REPORT => announce::report(record, |report| sink(self, Event::Report(report))),
+            layout::RESPONSE => {
+                if let Some(response) = announce::response(record) {
+                    sink(self, response);
+                }
+            }
             kind => {
                 match kind {
                     layout::NATIVE_REFUSED if self.slots.native_state(event.sid).wants_native => {

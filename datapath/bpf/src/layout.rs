@@ -53,6 +53,7 @@ pub const FELL_BACK: u32 = 4;
 pub const RESTORED: u32 = 5;
 pub const NATIVE_REFUSED: u32 = 7;
 pub const RECALL_REFUSED: u32 = 8;
+pub const RESPONSE: u32 = 9;
 
 // `enum remuda_refusal_reason` of bpf/layout.h.
 pub const NOT_ALLOWED: u32 = 1;
@@ -146,6 +147,31 @@ pub struct ReportHead {
     pub delivered_pkts: u32,
     pub lost_pkts: u32,
     pub flags: u32,
+    pub padding: u32,
+}
+
+/// `struct remuda_response`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Response {
+    pub event: Event,
+    pub started_ns: u64,
+    pub bytes: u64,
+    pub srtt_us: u32,
+    pub rtt_min_us: u32,
+    pub lost_pkts: u32,
+    pub rwnd_bytes: u32,
+    pub started_cwnd_pkts: u32,
+    pub number: u32,
+}
+
+/// `struct remuda_response_start`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseStart {
+    pub acked_bytes: u64,
+    pub received_bytes: u64,
+    pub lost_pkts: u32,
     pub padding: u32,
 }
 
@@ -250,6 +276,8 @@ pub struct Config {
     pub own_netns: u64,
     pub user_percent: u32,
     pub cgroup_percent: u32,
+    pub measures_responses: u32,
+    pub padding: u32,
     pub name: [u8; NAME_BYTES],
     pub native: [u8; NAME_BYTES],
 }
@@ -282,6 +310,8 @@ pub struct Flow {
     pub native: u32,
     pub sid: u32,
     pub native_name: [u8; NAME_BYTES],
+    pub response: Response,
+    pub response_start: ResponseStart,
     pub report: ReportHead,
     pub registers: Registers,
     pub staged: [u64; CONTROL_REGISTERS],
@@ -300,7 +330,9 @@ const _: () = assert!(size_of::<Refusal>() == 16);
 const _: () = assert!(size_of::<SocketOwner>() == 16);
 const _: () = assert!(size_of::<Vacated>() == 4);
 const _: () = assert!(size_of::<Shared>() == 120);
-const _: () = assert!(size_of::<Config>() == 80);
+const _: () = assert!(size_of::<Config>() == 88);
+const _: () = assert!(size_of::<Response>() == 64);
+const _: () = assert!(size_of::<ResponseStart>() == 24);
 const _: () = assert!(offset_of!(Flow, sid) == 100);
 const _: () = assert!(offset_of!(Flow, registers) == offset_of!(Flow, report) + 56);
 const _: () = assert!(FLOWS_MAX <= 1 << SLOT_BITS);
@@ -309,6 +341,7 @@ const _: () = assert!(FLOWS_MAX <= 1 << SLOT_BITS);
 pub trait Plain: Copy {}
 impl Plain for FlowInfo {}
 impl Plain for Event {}
+impl Plain for Response {}
 impl Plain for ReportHead {}
 impl Plain for Look {}
 impl Plain for SocketOwner {}

@@ -52,6 +52,8 @@ fn configure(open: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
         own_netns: own_netns()?,
         user_percent: settings.admission.user_percent,
         cgroup_percent: settings.admission.cgroup_percent,
+        measures_responses: settings.measures_responses.into(),
+        padding: 0,
         name,
         native: fixed_name(&settings.native)?,
     };

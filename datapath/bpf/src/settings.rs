@@ -25,6 +25,8 @@ pub struct Settings {
     pub admission: Admission,
     /// How many destinations may be remembered; 0 counts as 1.
     pub destinations_max: u32,
+    /// Whether each response is an event: what a server sends between two requests.
+    pub measures_responses: bool,
 }
 
 impl Default for Settings {
@@ -39,6 +41,7 @@ impl Default for Settings {
             flows_max: 8_192,
             admission: Admission::default(),
             destinations_max: 32_768,
+            measures_responses: false,
         }
     }
 }

@@ -32,6 +32,30 @@ pub struct Report<'a> {
     pub signals: Option<Signals>,
 }
 
+/// What a server sent between two requests of its peer, from its first byte's departure to the
+/// acknowledgement of its last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Response {
+    /// When it ended, by the datapath's monotonic clock, in microseconds.
+    pub at_us: u64,
+    /// How long it took, in microseconds.
+    pub took_us: u64,
+    pub bytes: u64,
+    /// Smoothed round trip at its end, in microseconds.
+    pub srtt_us: u32,
+    /// Least round trip, in microseconds; 0 if it is not known.
+    pub rtt_min_us: u32,
+    /// Segments marked lost while it lasted.
+    pub lost_pkts: u32,
+    /// The peer's receive window when it began, in bytes.
+    pub rwnd_bytes: u32,
+    /// The congestion window when it began, in segments.
+    pub started_cwnd_pkts: u32,
+    pub mss_bytes: u32,
+    /// 1 is the first response of its connection.
+    pub number: u32,
+}
+
 /// An event of a datapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -58,6 +82,13 @@ pub enum Event<'a> {
         cwnd_bytes: u32,
         /// The time by the datapath's monotonic clock, in microseconds.
         at_us: u64,
+    },
+    /// A response of a flow has ended. No message carries it, so only a datapath in the agent's own
+    /// process tells of responses.
+    Response {
+        /// The datapath's number of the flow.
+        sid: u32,
+        response: Response,
     },
     Closed {
         /// The datapath's number of the flow.
@@ -88,6 +119,7 @@ impl Event<'_> {
             Self::State { sid, state, cwnd_bytes, at_us } => {
                 encode_state(out, sid, state, (cwnd_bytes, at_us));
             }
+            Self::Response { .. } => return,
             Self::Closed { sid } => encode_measure(out, sid, 0, &[]),
         }
         sink(out);

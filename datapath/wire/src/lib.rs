@@ -16,7 +16,7 @@ pub mod program;
 pub mod to_agent;
 pub mod to_datapath;
 
-pub use event::{Event, Inbox, Order, Report};
+pub use event::{Event, Inbox, Order, Report, Response};
 pub use program::{Instruction, Op, Program, Register};
 pub use to_agent::ToAgent;
 pub use to_datapath::ToDatapath;

@@ -29,7 +29,10 @@ typedef _Bool bool;
 #define TCP_CONGESTION 13
 #define TCP_CA_NAME_MAX 16
 #define TCP_BPF_IW 1001
+#define TCP_FIN_WAIT1 4
+#define TCP_LAST_ACK 9
 #define TCP_LISTEN 10
+#define TCP_CLOSING 11
 #define TCP_CLOSE 7
 #define TCP_CONG_NON_RESTRICTED 1
 
@@ -188,6 +191,7 @@ struct tcp_sock {
 	u32 snd_una;
 	u32 snd_wnd; /* the peer's receive window, in bytes */
 	u64 bytes_acked;
+	u64 bytes_received;
 	u8 ecn_flags;
 	u8 chrono_type : 2; /* enum tcp_chrono */
 	u8 is_cwnd_limited : 1;

@@ -15,6 +15,7 @@
 #define REMUDA_CONTROL_REGS 32
 #define REMUDA_ADDRESS_BITS 128
 #define REMUDA_NETNS_BITS 64
+#define REMUDA_EVENTS_BYTES (1 << 19) /* of the ring of lifecycle events */
 #define REMUDA_USERS 4096    /* users with flags */
 #define REMUDA_REFUSALS 1024 /* users, cgroups and reasons whose refusals are counted apart */
 
@@ -33,6 +34,7 @@ enum remuda_event_kind {
 	REMUDA_RESTORED = 5,
 	REMUDA_NATIVE_REFUSED = 7, /* the kernel refused the flow one of its own algorithms */
 	REMUDA_RECALL_REFUSED = 8, /* the kernel refused to set the flow back from one */
+	REMUDA_RESPONSE = 9,	   /* a struct remuda_response */
 };
 
 /* Why a socket does not become a flow */
@@ -122,6 +124,29 @@ struct remuda_report {
 	u32 flags;
 	u32 padding;
 	u64 fields[REMUDA_REPORT_REGS];
+};
+
+/* What a server sent between two requests of its peer; see responses.h. The event's time is that of
+ * the acknowledgement of the last byte, and its window that of the same moment.
+ */
+struct remuda_response {
+	struct remuda_event event;
+	u64 started_ns; /* when its first byte left */
+	u64 bytes;	/* 0: there is none to report */
+	u32 srtt_us;	/* at its end */
+	u32 rtt_min_us;
+	u32 lost_pkts;	       /* during it */
+	u32 rwnd_bytes;	       /* the peer's receive window at its start */
+	u32 started_cwnd_pkts; /* the window at its start */
+	u32 number;	       /* 1: the first of its connection */
+};
+
+/* The socket's totals when a response began */
+struct remuda_response_start {
+	u64 acked_bytes;
+	u64 received_bytes;
+	u32 lost_pkts;
+	u32 padding;
 };
 
 /* What a look at a native flow reads: totals over the socket's life, and values of this moment. The
@@ -215,6 +240,8 @@ struct remuda_config {
 	u64 own_netns;		      /* cookie of the agent's network namespace */
 	u32 user_percent;	      /* of the slots that others leave, at most this share */
 	u32 cgroup_percent;
+	u32 measures_responses;
+	u32 padding;
 	char name[TCP_CA_NAME_MAX];   /* of our algorithm */
 	char native[TCP_CA_NAME_MAX]; /* of the algorithm that flows get when the agent leaves */
 };
@@ -240,6 +267,8 @@ struct remuda_flow {
 	u32 native; /* 1: it runs one of the kernel's own algorithms; or FLOW_IS_ADOPTED */
 	u32 sid;    /* also in the socket's private words while it runs ours; 0: no slot */
 	char native_name[TCP_CA_NAME_MAX]; /* the algorithm that we set */
+	struct remuda_response response;
+	struct remuda_response_start response_start;
 	/* the head of struct remuda_report, followed by its fields */
 	struct remuda_event event;
 	u32 program_uid;
@@ -267,7 +296,9 @@ _Static_assert(sizeof(struct remuda_remembered) == 8, "layout.rs");
 _Static_assert(sizeof(struct remuda_owner) == 32, "layout.rs");
 _Static_assert(sizeof(struct remuda_refusal) == 16, "layout.rs");
 _Static_assert(sizeof(struct remuda_vacated) == 4, "layout.rs");
-_Static_assert(sizeof(struct remuda_config) == 80, "layout.rs");
+_Static_assert(sizeof(struct remuda_config) == 88, "layout.rs");
+_Static_assert(sizeof(struct remuda_response) == 64, "layout.rs");
+_Static_assert(sizeof(struct remuda_response_start) == 24, "layout.rs");
 _Static_assert(sizeof(struct remuda_shared) == 120, "layout.rs");
 _Static_assert(__builtin_offsetof(struct remuda_flow, r) ==
 		       __builtin_offsetof(struct remuda_flow, event) + 56,

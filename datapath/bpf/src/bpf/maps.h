@@ -116,7 +116,7 @@ struct {
 /* Lifecycle events, in a ring of their own, so that a flood of reports cannot push them out. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 19);
+	__uint(max_entries, REMUDA_EVENTS_BYTES);
 } remuda_events SEC(".maps");
 
 struct {
@@ -141,6 +141,7 @@ enum remuda_priv {
 	PRIV_FALLBACK = 3,
 	PRIV_FIRST_PROGRAM = 4, /* measures the flow until the agent names another; 0: none */
 	PRIV_REFUSED = 5,	/* it is no flow, and leaves for the kernel's algorithm */
+	PRIV_RESPONSE = 6,	/* see responses.h */
 };
 
 static __always_inline struct remuda_shared *shared(void)

@@ -15,6 +15,7 @@
 #include "fallback.h"
 #include "idle.h"
 #include "program.h"
+#include "responses.h"
 #include "native.h"
 #include "assign.h"
 
@@ -129,7 +130,7 @@ void BPF_PROG(remuda_init, struct sock *sk)
 
 	if (moved_to_live_ops(sk))
 		return;
-	for (int i = 0; i <= PRIV_REFUSED; i++)
+	for (int i = 0; i <= PRIV_RESPONSE; i++)
 		PRIV(sk)[i] = 0;
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
 	if (f && come_back(sk, f))
@@ -165,8 +166,10 @@ void BPF_PROG(remuda_release, struct sock *sk)
 	if (f && f->native)
 		return;
 	PRIV(sk)[PRIV_SID] = 0;
-	if (f)
+	if (f) {
+		report_response(f);
 		f->sid = 0;
+	}
 	/* Before the event: if the event is lost and counted, a reader of that count sees the freed
 	 * slot.
 	 */
@@ -239,6 +242,7 @@ void BPF_PROG(remuda_cong_control, struct sock *sk, u32 ack, int flag,
 	u32 sid = PRIV(sk)[PRIV_SID];
 	struct remuda_slot *slot = slot_of(sid);
 
+	end_response(sk, now_ns);
 	if (sid && slot && !agent_is_late(now_ns)) {
 		if (PRIV(sk)[PRIV_PROGRAM] && PRIV(sk)[PRIV_FALLBACK])
 			leave_fallback(sk, now_ns);
@@ -308,8 +312,11 @@ void BPF_PROG(remuda_cwnd_event, struct sock *sk, u32 event)
 	if (event != CA_EVENT_TX_START)
 		return;
 	f = bpf_sk_storage_get(&remuda_flows, sk, 0, 0);
-	if (f)
-		note_transmission(&f->tcp, sk, bpf_jiffies64());
+	if (!f)
+		return;
+	note_transmission(&f->tcp, sk, bpf_jiffies64());
+	if (config.measures_responses)
+		begin_response(f, sk, bpf_ktime_get_ns());
 }
 
 SEC(".struct_ops.link")

@@ -1,6 +1,7 @@
 //! The datapath on the running kernel, with sockets on loopback. Without root each test is skipped.
 #![expect(clippy::unwrap_used, reason = "tests say what failed by panicking")]
 mod initial_window;
+mod responses;
 mod words;
 
 use remuda_bpf::{Datapath, RememberedStart, Settings};
