@@ -161,6 +161,7 @@ pub fn plan(config: &Config) -> Result<Plan, Error> {
         flows_max: agent.flows_max,
         admission: config.admission.resolve().map_err(Error::Refused)?,
         destinations_max: destinations_max(config),
+        measures_responses: config.iw.enabled,
     };
     let cgroups = config.cgroups();
     Ok(Plan { settings, cgroups, takes_default: agent.take_default })

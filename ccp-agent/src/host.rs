@@ -32,7 +32,7 @@ use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Abilities, Why, native};
 use remuda_selector::antelope::memory::{LeftOutRow, Memory, Network};
 use remuda_wire::to_agent::{Create, FlowInfo, Hello};
-use remuda_wire::{Event as DatapathEvent, Order, capability};
+use remuda_wire::{Event as DatapathEvent, Order, Response, capability};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -387,11 +387,6 @@ impl Host {
             self.cookies.remove(&flow.info().cookie);
         }
         self.recorder.end(id);
-        if self.responses.is_on()
-            && let Some(response) = flow.response(clock::wall().as_secs())
-        {
-            self.responses.put(response, flow.is_believed());
-        }
         self.samples.forget(id);
         if flow.is_sampled() {
             self.samples.end(id);
@@ -432,6 +427,14 @@ impl Host {
         let of = of.map_or_else(|| "all".to_owned(), ToString::to_string);
         self.record(&Event::Forgot { of, destinations: destinations as u64 });
         destinations
+    }
+
+    /// Records a response for the learner of initial windows.
+    fn responded(&mut self, key: &Key, response: &Response) {
+        let Some(flow) = self.ids.get(key).and_then(|id| self.flows.get(*id)) else { return };
+        if let Some(record) = flow.record_of(response, clock::wall().as_secs()) {
+            self.responses.put(record, flow.is_believed());
+        }
     }
 
     /// Sets the initial window of flows to a prefix, in segments; 0 removes the setting.
@@ -561,6 +564,7 @@ impl Agent for Host {
                     self.pokes.push(id);
                 }
             }
+            DatapathEvent::Response { sid, response } => self.responded(&key(sid), &response),
             DatapathEvent::Closed { sid } => self.close(&key(sid)),
         }
     }

@@ -87,8 +87,6 @@ pub struct Flow {
     info: FlowInfo,
     /// What it finds out is remembered.
     is_believed: bool,
-    /// The window that it began with, in segments.
-    initial_cwnd_pkts: u32,
     /// The name of what drives it: an arm or a policy.
     driver: String,
     /// What is known of its path.
@@ -202,7 +200,6 @@ impl Flow {
             sid,
             info,
             is_believed,
-            initial_cwnd_pkts: u32::try_from(cwnd.to_packets(mss).0).unwrap_or(u32::MAX),
             driver,
             decision: Decision { cwnd, rate: None },
             why: Why::because("the agent's default"),

@@ -76,10 +76,6 @@ impl Collector {
         &self.not_learned
     }
 
-    pub fn is_on(&self) -> bool {
-        self.to.is_some()
-    }
-
     /// Queues a record, unless it is none, or its user or peer has had its share.
     pub fn put(&mut self, record: Record, is_believed: bool) {
         let Some(to) = &self.to else { return };

@@ -2,7 +2,7 @@
 //! learner, on one host.
 //!
 //! ```text
-//! flow ends ─▶ collector.rs ─▶ keeper.rs (a thread) ─▶ records-N.parquet
+//! response ─▶ collector.rs ─▶ keeper.rs (a thread) ─▶ records-N.parquet
 //!                                  │  every interval_s: the learner chooses windows
 //!                                  │  every regroup_s: groups, from all stored records
 //!                                  ▼
