@@ -43,7 +43,7 @@ test: setup ## Run everything that CI runs
 .PHONY: test-fetch
 test-fetch: guest-kernels
 	@bash tools/page.sh install
-	@bash tools/prometheus.sh
+	@bash tools/unpack.sh prometheus nginx
 
 # The live tests mostly wait. The others use the processors meanwhile, and give way to them.
 .PHONY: test-computing

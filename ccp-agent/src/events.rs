@@ -209,6 +209,12 @@ pub enum Event {
         weight: f64,
         of: String,
     },
+    /// The flow's initial window was too much, so it goes on with half of what came through.
+    Retreated {
+        from_bytes: u64,
+        to_bytes: u64,
+        lost_bytes: u64,
+    },
     /// A new flow raised its window at once, to what earlier flows to its destination had.
     Jumped {
         from_bytes: u64,

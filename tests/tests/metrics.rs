@@ -93,7 +93,10 @@ fn prometheus_scrapes_the_agent_and_answers_the_dashboards_queries() {
     let _one = exclusive();
     let program = root().join("target/prometheus/usr/bin/prometheus");
     if !program.exists() {
-        println!("SKIPPED: there is no {}: tools/prometheus.sh fetches it", program.display());
+        println!(
+            "SKIPPED: there is no {}: `tools/unpack.sh prometheus` fetches it",
+            program.display()
+        );
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

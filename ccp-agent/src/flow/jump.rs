@@ -10,6 +10,11 @@
 //! Normal           its arm alone decides
 //! ```
 //!
+//! An initial window above ten segments (`remuda memory --initial-cwnd`, `[iw]`) is a jump that the
+//! kernel has made and paced. If more of it is lost than a jump may lose, the flow retreats: to
+//! half of what has come through, as in the draft's Safe Retreat, whether its arm answers losses or
+//! not.
+//!
 //! Differs from the draft:
 //!   - half of the first window is enough: an order takes effect at the next ACK, and after the
 //!     last ACK of that window no further ACK comes for most of a round trip;
@@ -22,6 +27,7 @@ use crate::guard::Guard;
 use remuda_algorithms::Decision;
 use remuda_algorithms::units::Bytes;
 use remuda_selector::antelope::memory::{Carried, Jumper, LOST_MAX, Memory};
+use std::cmp::Ordering;
 use std::time::Duration;
 
 /// RFC 6928's initial window, in segments: a flow that begins with another one has been given it,
@@ -50,6 +56,10 @@ enum Phase {
         window: Bytes,
         until: Duration,
     },
+    /// It began with a window above the standard one, of which nothing is known yet.
+    Given {
+        window: Bytes,
+    },
     #[default]
     Normal,
 }
@@ -57,8 +67,11 @@ enum Phase {
 impl Jump {
     /// Of a flow that begins with that window.
     pub fn of(cwnd: Bytes, mss: Bytes) -> Self {
-        let is_standard = cwnd.0 == STANDARD_PKTS * mss.0;
-        let phase = if is_standard { Phase::Reconnaissance } else { Phase::Normal };
+        let phase = match cwnd.0.cmp(&(STANDARD_PKTS * mss.0)) {
+            Ordering::Less => Phase::Normal,
+            Ordering::Equal => Phase::Reconnaissance,
+            Ordering::Greater => Phase::Given { window: cwnd },
+        };
         Self { phase, ..Self::default() }
     }
 }
@@ -75,7 +88,46 @@ impl Flow {
             Phase::Normal => {}
             Phase::Reconnaissance => self.reconnoitre(memory, now_s, ctx),
             Phase::Unvalidated { .. } => self.validate(memory),
+            Phase::Given { window } => self.validate_initial(window, memory, now_s, ctx),
         }
+    }
+
+    /// A flow that was taken over in mid-life may have such a window too: nobody gave it that.
+    fn validate_initial(
+        &mut self,
+        window: Bytes,
+        memory: &Memory,
+        now_s: u64,
+        ctx: &mut Context<'_>,
+    ) {
+        let given = memory.initial_cwnd_pkts(self.remote(), now_s);
+        let is_ours = window.0 <= u64::from(given) * self.path.mss.0;
+        let known = self.jump.delivered + self.jump.lost;
+        if is_ours && self.jump.lost.0 as f64 > LOST_MAX * window.0 as f64 {
+            self.jump.phase = Phase::Normal;
+            self.retreat(window, ctx);
+        } else if !is_ours || known >= window {
+            self.jump.phase = Phase::Normal;
+        }
+    }
+
+    /// The draft's Safe Retreat, from a window that was too much.
+    fn retreat(&mut self, from: Bytes, ctx: &mut Context<'_>) {
+        let least = Bytes(STANDARD_PKTS * self.path.mss.0);
+        let to = Bytes(self.jump.delivered.0 / 2).max(least);
+        if to >= self.decision.cwnd {
+            return; // its arm has gone as far
+        }
+        let retreated =
+            Event::Retreated { from_bytes: from.0, to_bytes: to.0, lost_bytes: self.jump.lost.0 };
+        ctx.recorder.record(Some(self.id), &retreated);
+        let now = self.now();
+        self.path.cwnd = to;
+        self.path.ssthresh = Some(to);
+        self.guard = Guard::new(to, now);
+        self.decision = Decision { cwnd: to, rate: None };
+        let first = self.controller.resume(&self.path, now);
+        self.obey(first, now, ctx);
     }
 
     fn reconnoitre(&mut self, memory: &mut Memory, now_s: u64, ctx: &mut Context<'_>) {
@@ -158,6 +210,7 @@ mod tests {
     use super::*;
     use remuda_algorithms::Measurement;
     use remuda_algorithms::units::{Packets, Rate};
+    use remuda_selector::antelope::memory::Network;
 
     const TO: &str = "198.51.100.7";
     const MSS: u64 = 1_448;
@@ -219,6 +272,25 @@ mod tests {
         rig.says = says(100, 0);
         rig.report(1, "bbr");
         assert_eq!(rig.flow.paced_jump(decision), decision);
+    }
+
+    #[test]
+    fn an_initial_window_that_was_too_much_is_left_for_half_of_what_came_through() {
+        let begun_with = |given_pkts: u32, arm: &'static str, reports: &[(u64, u64)]| {
+            let mut memory = nothing();
+            let network = Network::around(TO.parse().expect("an address"));
+            memory.set_initial_cwnd(network, given_pkts).expect("a window");
+            let mut rig = Rig::starting(1, TO, memory, 60);
+            for (delivered_pkts, lost) in reports {
+                rig.says = says(*delivered_pkts, *lost);
+                rig.report(1, arm);
+            }
+            (cwnd_pkts(&rig), rig.heard("retreated"))
+        };
+        let (pkts, retreats) = begun_with(60, "bbr", &[(40, 4)]);
+        assert!(retreats == 1 && pkts <= 20, "{pkts} segments, {retreats} retreats");
+        assert_eq!(begun_with(60, "bbr", &[(30, 2), (28, 0), (20, 9)]).1, 0, "it came through");
+        assert_eq!(begun_with(0, "bbr", &[(40, 4)]).1, 0, "nobody gave it this window");
     }
 
     #[test]

@@ -150,6 +150,7 @@ pub(super) mod tests {
             match event {
                 Event::Recalled { arm, of, .. } => self.0.push(format!("recalled {arm} {of}")),
                 Event::Remembered { arm, of, .. } => self.0.push(format!("remembered {arm} {of}")),
+                Event::Retreated { .. } => self.0.push("retreated".to_owned()),
                 _ => {}
             }
         }
@@ -223,6 +224,11 @@ pub(super) mod tests {
             self.flow.take_in(&self.says, &mut ctx);
             self.flow.jump_in_time(&mut self.memory, at_s, &mut ctx);
             self.flow.leave_in_time(&mut self.memory, at_s, &mut self.notes);
+        }
+
+        /// How many notes have this text.
+        pub fn heard(&self, note: &str) -> usize {
+            self.notes.0.iter().filter(|it| *it == note).count()
         }
 
         /// It ends, and the memory is the next one's.

@@ -1,7 +1,7 @@
 //! The first response of a connection, as a record for the learner of initial windows.
 //!
-//! Later responses begin with a window that the connection has already grown, so they say nothing of
-//! the initial one.
+//! Later responses begin with a window that the connection has already grown, so they say nothing
+//! of the initial one.
 
 use super::Flow;
 use remuda_selector::tcp_rl::record::Record;

@@ -9,8 +9,8 @@
 //! not been seen for an hour is forgotten; the least recently used make room beyond a bound.
 //!
 //! Antelope lacks two things that are kept here: initial windows of prefixes, and what flows had at
-//! a destination, by which new ones jump (resume.rs). The window of a destination is, in this order:
-//! an operator's of the longest prefix; the learned one of the longest prefix ([`crate::tcp_rl`]);
+//! a destination, by which new ones jump (resume.rs). The window of a destination is, in this
+//! order: an operator's of the longest prefix; the learned one of the longest prefix ([`crate::tcp_rl`]);
 //! `initial_cwnd_pkts` of the configuration if the destination is remembered. A flow that began
 //! with another window than ten segments does not jump.
 //!
@@ -412,6 +412,13 @@ impl Memory {
         let prefixes = windows.chain(learned).map(|network| Route { netns: HOST_NETNS, network });
         let routes = routes.chain(prefixes.filter(unknown));
         routes.map(move |route| (route, self.start_of(route, now_s)))
+    }
+
+    /// The initial window that flows there are given, in segments; 0 if none.
+    pub fn initial_cwnd_pkts(&self, of: Remote, now_s: u64) -> u32 {
+        let netns = if of.follows_host { HOST_NETNS } else { of.netns };
+        let route = Route { netns, network: Network::host(of.address) };
+        self.start_of(route, now_s).initial_cwnd_pkts
     }
 
     /// Puts a table of learned windows in force, in place of the one before.

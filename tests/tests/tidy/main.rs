@@ -200,6 +200,7 @@ const SHARED: &[(&str, u64)] = &[
     ("REMUDA_RESTORED", layout::RESTORED as u64),
     ("REMUDA_NATIVE_REFUSED", layout::NATIVE_REFUSED as u64),
     ("REMUDA_RECALL_REFUSED", layout::RECALL_REFUSED as u64),
+    ("REMUDA_RESPONSE", layout::RESPONSE as u64),
     ("TCP_CA_NAME_MAX", layout::NAME_BYTES as u64),
 ];
 

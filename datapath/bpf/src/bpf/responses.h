@@ -7,8 +7,8 @@
  * anything, the response goes on, and the time for which the application had nothing to send counts
  * too. So a response is reported when the next one begins, or when the socket closes.
  *
- * With nothing in flight, the first byte leaves as soon as it is queued, unless the socket waits for
- * a full segment (TCP_CORK, Nagle). While a flow runs one of the kernel's own algorithms, nobody
+ * With nothing in flight, the first byte leaves as soon as it is queued, unless the socket waits
+ * for a full segment (TCP_CORK, Nagle). While a flow runs one of the kernel's own algorithms, nobody
  * measures its responses.
  */
 #ifndef REMUDA_RESPONSES_H
@@ -28,8 +28,8 @@ static __always_inline bool has_sent_fin(struct sock *sk)
 	return state == TCP_FIN_WAIT1 || state == TCP_CLOSING || state == TCP_LAST_ACK;
 }
 
-/* A response goes into the ring of lifecycle events, so that the agent sees it before the end of its
- * flow; but only while half of the ring is free, so that responses push out no such event.
+/* A response goes into the ring of lifecycle events, so that the agent sees it before the end of
+ * its flow; but only while half of the ring is free, so that responses push out no such event.
  */
 static __always_inline void report_response(struct remuda_flow *f)
 {
