@@ -10,9 +10,9 @@
 //!
 //! Antelope lacks two things that are kept here: initial windows of prefixes, and what flows had at
 //! a destination, by which new ones jump (resume.rs). The window of a destination is, in this
-//! order: an operator's of the longest prefix; the learned one of the longest prefix ([`crate::tcp_rl`]);
-//! `initial_cwnd_pkts` of the configuration if the destination is remembered. A flow that began
-//! with another window than ten segments does not jump.
+//! order: an operator's of the longest prefix; the learned one of the longest prefix
+//! ([`crate::tcp_rl`]); `initial_cwnd_pkts` of the configuration if the destination is remembered.
+//! A flow that began with another window than ten segments does not jump.
 //!
 //! Time is given, in seconds of a clock that does not step: a wall clock matters only to what is
 //! kept on disk (file.rs).

@@ -8,8 +8,8 @@
  * too. So a response is reported when the next one begins, or when the socket closes.
  *
  * With nothing in flight, the first byte leaves as soon as it is queued, unless the socket waits
- * for a full segment (TCP_CORK, Nagle). While a flow runs one of the kernel's own algorithms, nobody
- * measures its responses.
+ * for a full segment (TCP_CORK, Nagle). While a flow runs one of the kernel's own algorithms,
+ * nobody measures its responses.
  */
 #ifndef REMUDA_RESPONSES_H
 #define REMUDA_RESPONSES_H
