@@ -71,8 +71,8 @@ fn unit() -> f32 {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layer {
-    /// Its tensors are called `name.weight` and `name.bias`; those of a GRU `name.input_weight`,
-    /// `name.input_bias`, `name.hidden_weight` and `name.hidden_bias`.
+    /// Its tensors are called `name.weight` and `name.bias`; those of a GRU and of an LSTM
+    /// `name.input_weight`, `name.input_bias`, `name.hidden_weight` and `name.hidden_bias`.
     pub name: String,
     pub shape: Shape,
     /// The part of the tape, as `[first, one after the last]`.
@@ -93,6 +93,9 @@ pub enum Shape {
     /// A gated recurrent unit as in `PyTorch`; gates in the order reset, update, new. Weights have
     /// the shapes `[inputs, 3 * outputs]` and `[outputs, 3 * outputs]`.
     Gru { outputs: usize },
+    /// Long short-term memory as in `PyTorch`; gates in the order input, forget, cell, output.
+    /// Weights have the shapes `[inputs, 4 * outputs]` and `[outputs, 4 * outputs]`.
+    Lstm { outputs: usize },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -214,7 +217,7 @@ impl Layer {
             if ok { Ok(()) } else { Err(NetworkError::field(place(field), &value, &rule)) }
         };
         match self.shape {
-            Shape::Dense { outputs } | Shape::Gru { outputs } => {
+            Shape::Dense { outputs } | Shape::Gru { outputs } | Shape::Lstm { outputs } => {
                 within("outputs", outputs)?;
                 Ok(outputs)
             }
@@ -243,14 +246,25 @@ impl Layer {
             Shape::Conv1d { channels, outputs, kernel, .. } => {
                 vec![named("weight", &[kernel, channels, outputs]), named("bias", &[outputs])]
             }
-            Shape::Gru { outputs } => vec![
-                named("input_weight", &[inputs, 3 * outputs]),
-                named("input_bias", &[3 * outputs]),
-                named("hidden_weight", &[outputs, 3 * outputs]),
-                named("hidden_bias", &[3 * outputs]),
-            ],
+            Shape::Gru { outputs } => recurrent(named, inputs, outputs, 3 * outputs),
+            Shape::Lstm { outputs } => recurrent(named, inputs, outputs, 4 * outputs),
         }
     }
+}
+
+/// The tensors of a recurrent layer whose gates have `gates` values together.
+fn recurrent(
+    named: impl Fn(&str, &[usize]) -> (String, Vec<usize>),
+    inputs: usize,
+    outputs: usize,
+    gates: usize,
+) -> Vec<(String, Vec<usize>)> {
+    vec![
+        named("input_weight", &[inputs, gates]),
+        named("input_bias", &[gates]),
+        named("hidden_weight", &[outputs, gates]),
+        named("hidden_bias", &[gates]),
+    ]
 }
 
 impl Padding {

@@ -29,12 +29,21 @@ impl Layer {
 
     /// How many values it keeps from one evaluation to the next.
     pub fn hidden_len(&self) -> usize {
-        if let Shape::Gru { outputs } = self.shape { outputs } else { 0 }
+        match self.shape {
+            Shape::Gru { outputs } => outputs,
+            // The output, then the cell.
+            Shape::Lstm { outputs } => 2 * outputs,
+            Shape::Dense { .. } | Shape::Conv1d { .. } => 0,
+        }
     }
 
     /// How many values it needs room for while it works.
     pub fn scratch_len(&self) -> usize {
-        6 * self.hidden_len()
+        match self.shape {
+            Shape::Gru { outputs } => 6 * outputs,
+            Shape::Lstm { outputs } => 8 * outputs,
+            Shape::Dense { .. } | Shape::Conv1d { .. } => 0,
+        }
     }
 
     /// Reads from what is on the tape so far and writes `outputs`, which have room for
@@ -64,6 +73,10 @@ impl Layer {
                 self.gru(inputs, hidden, scratch, width);
                 outputs.copy_from_slice(hidden);
             }
+            Shape::Lstm { outputs: width } => {
+                self.lstm(inputs, hidden, scratch, width);
+                outputs.copy_from_slice(&hidden[..width]);
+            }
         }
         activate(self.activation, outputs);
     }
@@ -78,6 +91,20 @@ impl Layer {
             let update = sigmoid(of_input[width + at] + of_hidden[width + at]);
             let new = of_input[2 * width + at] + reset * of_hidden[2 * width + at];
             *hidden = (1.0 - update) * libm::tanhf(new) + update * *hidden;
+        }
+    }
+
+    fn lstm(&self, inputs: &[f32], hidden: &mut [f32], scratch: &mut [f32], width: usize) {
+        let (of_input, of_hidden) = scratch.split_at_mut(4 * width);
+        let of_hidden = &mut of_hidden[..4 * width];
+        let (outputs, cells) = hidden.split_at_mut(width);
+        affine(inputs, &self.tensors[0], &self.tensors[1], of_input);
+        affine(outputs, &self.tensors[2], &self.tensors[3], of_hidden);
+        for (at, (output, cell)) in outputs.iter_mut().zip(cells).enumerate() {
+            let gate = |nth: usize| of_input[nth * width + at] + of_hidden[nth * width + at];
+            let (write, keep, show) = (sigmoid(gate(0)), sigmoid(gate(1)), sigmoid(gate(3)));
+            *cell = keep * *cell + write * libm::tanhf(gate(2));
+            *output = show * libm::tanhf(*cell);
         }
     }
 }

@@ -132,19 +132,24 @@ fn a_convolution_sees_its_kernel_valid_or_causal() {
     }
 }
 
-fn gru() -> Network {
+/// A recurrent layer of two outputs over five inputs.
+fn recurrent(kind: &str, gates: usize) -> Network {
     let (inputs, width) = (5, 2);
     parse(&files(
         &[
-            ("g.input_weight", vec![inputs, 3 * width], ramp(inputs * 3 * width)),
-            ("g.input_bias", vec![3 * width], ramp(3 * width)),
-            ("g.hidden_weight", vec![width, 3 * width], ramp(width * 3 * width)),
-            ("g.hidden_bias", vec![3 * width], vec![0.3; 3 * width]),
+            ("g.input_weight", vec![inputs, gates * width], ramp(inputs * gates * width)),
+            ("g.input_bias", vec![gates * width], ramp(gates * width)),
+            ("g.hidden_weight", vec![width, gates * width], ramp(width * gates * width)),
+            ("g.hidden_bias", vec![gates * width], vec![0.3; gates * width]),
         ],
         &json!([{"name": "x", "count": 5, "low": -1.0, "high": 1.0}]),
-        &json!([{"name": "g", "reads": [0, 5], "shape": {"type": "gru", "outputs": 2}}]),
+        &json!([{"name": "g", "reads": [0, 5], "shape": {"type": kind, "outputs": 2}}]),
         2,
     ))
+}
+
+fn gru() -> Network {
+    recurrent("gru", 3)
 }
 
 #[test]
@@ -177,6 +182,39 @@ fn a_gru_remembers_until_it_is_reset() {
     close(&run(&network, &mut state, &input).0, &step(&first));
     state.reset();
     assert_eq!(run(&network, &mut state, &input).0, first);
+}
+
+#[test]
+fn an_lstm_keeps_a_cell_beside_its_output() {
+    let network = recurrent("lstm", 4);
+    let (inputs, width) = (5, 2);
+    let (weight, bias) = (ramp(inputs * 4 * width), ramp(4 * width));
+    let of_hidden = ramp(width * 4 * width);
+    let input = ramp(inputs);
+    let step = |hidden: &[f32], cells: &[f32]| -> (Vec<f32>, Vec<f32>) {
+        let sum = |values: &[f32], weight: &[f32], at: usize| -> f32 {
+            let products = values.iter().enumerate();
+            products.map(|(i, v)| v * weight[i * 4 * width + at]).sum::<f32>()
+        };
+        let logistic = |x: f32| 1.0 / (1.0 + (-x).exp());
+        let gate = |nth: usize, at: usize| {
+            let at = nth * width + at;
+            bias[at] + 0.3 + sum(&input, &weight, at) + sum(hidden, &of_hidden, at)
+        };
+        let cell = |at: usize| {
+            logistic(gate(1, at)) * cells[at] + logistic(gate(0, at)) * gate(2, at).tanh()
+        };
+        let cells: Vec<f32> = (0..width).map(cell).collect();
+        let shown = cells.iter().enumerate();
+        (shown.map(|(at, cell)| logistic(gate(3, at)) * cell.tanh()).collect(), cells)
+    };
+    let mut state = State::new(&network);
+    let (first, cells) = step(&[0.0; 2], &[0.0; 2]);
+    close(&run(&network, &mut state, &input).0, &first);
+    let (second, _) = step(&first, &cells);
+    close(&run(&network, &mut state, &input).0, &second);
+    state.reset();
+    close(&run(&network, &mut state, &input).0, &first);
 }
 
 #[test]

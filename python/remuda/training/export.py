@@ -46,7 +46,7 @@ class Layer:
 
     name: str
     shape: dict[str, Any]
-    """`{"type": "dense", "outputs": 64}`; or `conv1d` or `gru`."""
+    """`{"type": "dense", "outputs": 64}`; or `conv1d`, `gru` or `lstm`."""
     reads: tuple[int, int]
     activation: str = "none"
     """none, tanh, relu, sigmoid or softmax."""
