@@ -197,6 +197,7 @@ def run_many(
     scenarios: Iterable[_AnyScenario],
     seeds: list[int] | None = None,
     jobs: int | None = None,
+    config: str | None = None,
 ) -> list[Result]:
     """Runs scenarios in the simulator, several at a time.
 
@@ -204,12 +205,14 @@ def run_many(
         scenarios: each as `run` accepts it.
         seeds: one seed for each scenario, instead of the scenario's.
         jobs: how many to run at a time; by default one for each core. It changes no result.
+        config: the text of a configuration file of the agent: the settings of guard, arms and
+            policies; by default those of `remuda agent --print-config`.
 
     Returns:
         The results in the order of the scenarios.
 
     Raises:
-        ValueError: if a scenario breaks a rule; the message names the key and the rule.
+        ValueError: if a scenario or `config` breaks a rule; the message names key and rule.
         OSError: if a file cannot be read.
     """
 

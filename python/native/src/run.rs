@@ -3,6 +3,7 @@
 use super::scenario::{from_any, seeded};
 use super::table::Table;
 use super::{summary, unfit, unwritten};
+use ccp_agent::{Config, Setup};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -13,7 +14,7 @@ use remuda_sim::Simulation;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The simulated time between two checks for Ctrl-C: some milliseconds' work on most links.
@@ -164,12 +165,13 @@ pub fn run(py: Python<'_>, scenario: &Bound<'_, PyAny>, seed: Option<u64>) -> Py
 
 /// Runs scenarios in the simulator, several at a time; results have the order of scenarios.
 #[pyfunction]
-#[pyo3(signature = (scenarios, seeds = None, jobs = None))]
+#[pyo3(signature = (scenarios, seeds = None, jobs = None, config = None))]
 pub fn run_many(
     py: Python<'_>,
     scenarios: &Bound<'_, PyAny>,
     seeds: Option<Vec<u64>>,
     jobs: Option<usize>,
+    config: Option<&str>,
 ) -> PyResult<Vec<PyOutcome>> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = jobs.unwrap_or_else(cores);
@@ -189,9 +191,19 @@ pub fn run_many(
         let pairs = read.into_iter().zip(seeds);
         read = pairs.map(|(it, seed)| seeded(it, Some(*seed))).collect::<PyResult<_>>()?;
     }
-    let outcomes = run_all(py, &read, jobs)?;
+    let setup = Arc::new(config.map_or_else(|| Ok(Setup::default()), configured)?);
+    let outcomes = run_all(py, &read, jobs, &setup)?;
     let made = outcomes.into_iter().zip(&read);
     Ok(made.map(|(outcome, scenario)| PyOutcome::new(outcome, scenario)).collect())
+}
+
+/// What the text of a configuration file sets up.
+fn configured(text: &str) -> PyResult<Setup> {
+    let refused = |error: ccp_agent::Error| PyValueError::new_err(error.to_string());
+    let setup = Setup::from(Config::parse(text, "`config`").map_err(refused)?);
+    setup.config.arms.name_weights().map_err(refused)?;
+    setup.load().map_err(refused)?;
+    Ok(setup)
 }
 
 /// The error of a worker that was stopped.
@@ -200,7 +212,12 @@ struct Stopped;
 type Ran = Result<Result<Outcome, Stopped>, remuda_sim::Error>;
 
 /// Each worker takes the next scenario; this thread checks for Ctrl-C.
-fn run_all(py: Python<'_>, scenarios: &[Scenario], jobs: usize) -> PyResult<Vec<Outcome>> {
+fn run_all(
+    py: Python<'_>,
+    scenarios: &[Scenario],
+    jobs: usize,
+    setup: &Arc<Setup>,
+) -> PyResult<Vec<Outcome>> {
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut outcomes: Vec<Option<Outcome>> = Vec::new();
     outcomes.resize_with(scenarios.len(), || None);
@@ -215,7 +232,7 @@ fn run_all(py: Python<'_>, scenarios: &[Scenario], jobs: usize) -> PyResult<Vec<
                 let mut index = next.fetch_add(1, Ordering::Relaxed);
                 while let Some(scenario) = scenarios.get(index) {
                     // Fails only if the receiver is gone, and then `stop` is set.
-                    let _ = sender.send((index, run_one(scenario, stop)));
+                    let _ = sender.send((index, run_one(scenario, setup, stop)));
                     index = next.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -230,11 +247,11 @@ fn run_all(py: Python<'_>, scenarios: &[Scenario], jobs: usize) -> PyResult<Vec<
     Ok(outcomes.into_iter().flatten().collect())
 }
 
-fn run_one(scenario: &Scenario, stop: &AtomicBool) -> Ran {
+fn run_one(scenario: &Scenario, setup: &Arc<Setup>, stop: &AtomicBool) -> Ran {
     if stop.load(Ordering::Relaxed) {
         return Ok(Err(Stopped));
     }
-    let simulation = Simulation::new(scenario)?;
+    let simulation = Simulation::with_setup(scenario, setup)?;
     Ok(simulate(simulation, |simulation| {
         slice(simulation);
         if stop.load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }
