@@ -14,6 +14,7 @@ use remuda_selector::antelope::model::{self, Model};
 use remuda_selector::antelope::policy::MODEL;
 use remuda_selector::linucb;
 use remuda_selector::linucb::prior::{self, Prior};
+use remuda_selector::tcp_rl_policy::{self, Networks, TcpRlConfig};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -85,12 +86,41 @@ impl Setup {
         if let Some(path) = &config.policy.antelope.model {
             self.loaded.put(MODEL, Arc::new(antelope_model(path)?));
         }
+        self.load_tcp_rl()?;
         if let Some(path) = &config.policy.linucb.prior {
             let prior = Prior::parse(&bounded(path, prior::BYTES_MAX)?);
             let refuse = |rule: String| refusal(path, "policy.linucb.prior", &rule);
             let prior = prior.map_err(|error| refuse(error.to_string()))?;
             self.loaded.put(linucb::PRIOR, Arc::new(prior));
         }
+        Ok(())
+    }
+}
+
+impl Setup {
+    /// Reads the networks of `tcp_rl` that the configuration names; the other one is the shipped.
+    fn load_tcp_rl(&self) -> Result<(), Error> {
+        let TcpRlConfig { weights, change_weights, .. } = &self.config.policy.tcp_rl;
+        if weights.is_none() && change_weights.is_none() {
+            return Ok(());
+        }
+        let shipped = Networks::shipped();
+        let keys = ["policy.tcp_rl.weights", "policy.tcp_rl.change_weights"];
+        let read = |file: &Option<PathBuf>, key, or: &Arc<Network>| {
+            file.as_ref().map_or_else(|| Ok(Arc::clone(or)), |path| network(path, key))
+        };
+        let actor = read(weights, keys[0], &shipped.actor)?;
+        let change = read(change_weights, keys[1], &shipped.change)?;
+        let networks = Networks::of(actor, change).map_err(|error| {
+            // The shipped networks fit each other, so that one of them is not shipped.
+            let of_actor = weights.as_ref().map(|file| (file, keys[0]));
+            let of_change = change_weights.as_ref().map(|file| (file, keys[1]));
+            let blamed =
+                if error.is_of_actor() { of_actor.or(of_change) } else { of_change.or(of_actor) };
+            let (file, key) = blamed.expect("one of the two is configured");
+            refusal(&file.with_extension("json"), key, &error.to_string())
+        })?;
+        self.loaded.put(tcp_rl_policy::NETWORKS, Arc::new(networks));
         Ok(())
     }
 }
@@ -159,6 +189,30 @@ mod tests {
         let mut setup = Setup::default();
         setup.config.policy.antelope.model = Some(folder.path().join("none.json"));
         setup.load().expect_err("there is no such file");
+    }
+
+    #[test]
+    fn networks_of_another_kind_are_refused_by_file_key_and_rule() {
+        let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../selector/models");
+        let (actor, change) =
+            (models.join("tcp_rl.safetensors"), models.join("tcp_rl_change.safetensors"));
+        let load = |weights: Option<&PathBuf>, change_weights: Option<&PathBuf>| {
+            let mut setup = Setup::default();
+            setup.config.policy.tcp_rl.weights = weights.cloned();
+            setup.config.policy.tcp_rl.change_weights = change_weights.cloned();
+            setup.load().map(|()| setup)
+        };
+        let setup = load(Some(&actor), Some(&change)).expect("the shipped ones");
+        assert!(setup.loaded.slot::<Networks>(tcp_rl_policy::NETWORKS).is_some());
+        for (weights, change_weights, want) in [
+            (Some(&change), None, "tcp_rl_change.json: policy.tcp_rl.weights: the actor's card"),
+            (None, Some(&actor), "tcp_rl.json: policy.tcp_rl.change_weights: the card of the"),
+        ] {
+            let error = load(weights, change_weights).expect_err(want).to_string();
+            assert!(error.contains(want), "{error}");
+        }
+        let none = models.join("none.safetensors");
+        load(Some(&none), None).expect_err("there is no such file");
     }
 
     #[test]

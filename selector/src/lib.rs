@@ -20,6 +20,7 @@ pub mod sampling;
 mod scripted;
 pub mod span_totals;
 pub mod tcp_rl;
+pub mod tcp_rl_policy;
 pub mod trees;
 pub mod turn;
 
@@ -37,6 +38,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub const POLICIES: &[PolicyInfo] = &[
     rein::POLICY,
     antelope::policy::POLICY,
+    tcp_rl_policy::POLICY,
     antelope::sampler::POLICY,
     random::POLICY,
     epsilon_greedy::POLICY,
@@ -82,6 +84,8 @@ pub struct PolicyConfig {
     pub rein: rein::ReinConfig,
     /// Antelope: by boosted trees.
     pub antelope: antelope::policy::AntelopeConfig,
+    /// TCP-RL: by a recurrent actor, and a network that notices changes.
+    pub tcp_rl: tcp_rl_policy::TcpRlConfig,
     /// The collector of Antelope's training data: its plan.
     pub sampler: antelope::sampler::SamplerConfig,
     /// Random: another arm every dwell.
@@ -97,6 +101,7 @@ impl PolicyConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.rein.validate()?;
         self.antelope.validate()?;
+        self.tcp_rl.validate()?;
         self.sampler.validate()?;
         self.random.validate()?;
         self.epsilon_greedy.validate()?;

@@ -65,8 +65,8 @@ const GROWTHS_MAX: u64 = 4;
 const STRICT: [&str; 5] = ["reno", "cubic", "bbr", "copa", "rein"];
 /// Drivers whose decisions take memory, where others' take none: `verus` draws its curve once a
 /// second, `anole` names its stages; policies leave samples and reasons, and build the next arm.
-const AT_DECISIONS: [&str; 7] =
-    ["verus", "anole", "antelope", "sampler", "random", "epsilon_greedy", "linucb"];
+const AT_DECISIONS: [&str; 8] =
+    ["verus", "anole", "antelope", "tcp_rl", "sampler", "random", "epsilon_greedy", "linucb"];
 /// At how many reports in a hundred at most.
 const AT_DECISIONS_PERCENT_MAX: u64 = 5;
 
