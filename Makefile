@@ -55,6 +55,7 @@ test-computing:
 	@$(IDLE) $(MAKE) train-antelope-smoke
 	@$(IDLE) $(MAKE) train-lingbo-smoke
 	@$(IDLE) $(MAKE) train-learned-smoke
+	@$(IDLE) $(MAKE) train-tcp-rl-smoke
 
 .PHONY: test-in-guests
 test-in-guests:
@@ -326,6 +327,18 @@ train-learned: build ## Train the network of the arm learned from scratch
 .PHONY: train-learned-smoke
 train-learned-smoke: test-build ## Train it shortly, twice, and check that the bytes are the same
 	@REMUDA_PROFILE=checked bash tools/train.sh learned-smoke
+
+.PHONY: train-tcp-rl
+train-tcp-rl: build ## Train the networks of the policy tcp_rl from scratch
+	@bash tools/train.sh tcp_rl
+
+.PHONY: train-tcp-rl-smoke
+train-tcp-rl-smoke: test-build ## Train them shortly, twice, and check that the bytes are the same
+	@REMUDA_PROFILE=checked bash tools/train.sh tcp_rl-smoke
+
+.PHONY: tcp-rl-table
+tcp-rl-table: setup ## Measure the policy tcp_rl beside its paper, simulated; writes docs/tcp-rl.md
+	$(BENCH) remuda-tcp-rl-table -- --write docs/tcp-rl.md
 
 .PHONY: learned-families
 learned-families: build ## Measure what learned loses on paths that it was not trained on (half an hour; continues)

@@ -8,6 +8,8 @@
 #   tools/train.sh lingbo-smoke   a short training of it, twice: both must have the same bytes
 #   tools/train.sh learned        the network of the arm learned into out/learned
 #   tools/train.sh learned-smoke  a short training of it, twice: both must have the same bytes
+#   tools/train.sh tcp_rl         the networks of the policy tcp_rl into out/tcp_rl
+#   tools/train.sh tcp_rl-smoke   a short training of them, twice: both must have the same bytes
 #   tools/train.sh smoke    40 environments, twice: both models must have the same bytes. Then the
 #                           shipped model learns from some simulated flows
 #
@@ -50,16 +52,17 @@ smoke() {
 		--online --smoke --fresh --worlds CoDel --python "$PYTHON" | grep -F "| CoDel"
 }
 
-# Trains the network of an arm. Arguments: the arm, and the module that trains it.
+# Trains the network of an arm or a policy. Arguments: its name, the module that trains it, and the
+# folder of the shipped weights.
 network() {
-	local arm=$1 module=$2 models=algorithms/models
+	local arm=$1 module=$2 models=$3
 	local weights=out/$arm/$arm.safetensors
 	"$REMUDA" train "$arm" --out "$weights" --python "$PYTHON"
 	if cmp --silent "$weights" "$models/$arm.safetensors"; then
 		say "$weights are the shipped weights"
 	else
 		say "$weights are not the shipped weights; to ship them:"
-		say "cp out/$arm/$arm.{safetensors,json} $models/"
+		say "cp out/$arm/$arm*.{safetensors,json} $models/"
 		say "$PYTHON -m $module --out $weights --expected $models/$arm.expected"
 	fi
 }
@@ -77,17 +80,18 @@ network_smoke() {
 }
 
 case ${1:-} in
-full | smoke | lingbo | lingbo-smoke | learned | learned-smoke)
+full | smoke | lingbo | lingbo-smoke | learned | learned-smoke | tcp_rl | tcp_rl-smoke)
 	bash tools/python.sh build
 	case $1 in
-	lingbo) network lingbo remuda.training.lingbo ;;
-	learned) network learned remuda.training.ppo ;;
+	lingbo) network lingbo remuda.training.lingbo algorithms/models ;;
+	learned) network learned remuda.training.ppo algorithms/models ;;
+	tcp_rl) network tcp_rl remuda.training.tcp_rl selector/models ;;
 	*-smoke) network_smoke "${1%-smoke}" ;;
 	*) "$1" ;;
 	esac
 	;;
 *)
-	sed -n 's/^# \{0,1\}//; 2,14p' "$0" | grep -v '^!'
+	sed -n 's/^# \{0,1\}//; 2,16p' "$0" | grep -v '^!'
 	exit 2
 	;;
 esac

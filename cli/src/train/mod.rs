@@ -6,6 +6,7 @@ mod network;
 mod online;
 mod python;
 mod ray;
+mod tcp_rl;
 
 use crate::Failure;
 use crate::author::PythonArgs;
@@ -49,6 +50,9 @@ enum TrainPolicy {
     Learned(learned::LearnedArgs),
     /// Train the network of the arm lingbo by imitation of an expert that knows the path
     Lingbo(lingbo::LingboArgs),
+    /// Train the networks of the policy tcp_rl
+    #[command(name = "tcp_rl")]
+    TcpRl(tcp_rl::TcpRlArgs),
 }
 
 /// Train a model for antelope from simulations; or correct the model in force by live flows.
@@ -132,6 +136,7 @@ impl TrainArgs {
             TrainPolicy::Antelope(args) => antelope(args),
             TrainPolicy::Learned(args) => args.run(),
             TrainPolicy::Lingbo(args) => args.run(),
+            TrainPolicy::TcpRl(args) => args.run(),
         }
     }
 }
