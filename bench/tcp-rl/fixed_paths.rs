@@ -140,7 +140,8 @@ impl Measured {
             };
             sorted(self.seeds.iter().flatten().filter_map(loss))
         };
-        let mut text = "| loss of reward, % | 50 % of paths | 80 % | 90 % | 95 % | 99 % | at most 12 %: share |\n\
+        let mut text = "| loss of reward, % | 50 % of paths | 80 % | 90 % | 95 % | 99 % \
+                        | at most 12 %: share |\n\
                         |---|---|---|---|---|---|---|\n\
                         | paper, TCP-RL | | | 12 | | | 0.90 |\n"
             .to_owned();
@@ -162,7 +163,8 @@ impl Measured {
         text
     }
 
-    /// How often the policy ends with each arm, and how often each is the best, with the first seed.
+    /// On how many paths each arm is the best, and on how many the policy ends with it, with the
+    /// first seed.
     pub fn arms_table(&self) -> String {
         let mut text =
             "| arm | best (p95) | ends with it | power95 ratio |\n|---|---|---|---|\n".to_owned();

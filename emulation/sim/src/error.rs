@@ -5,6 +5,12 @@ pub enum Error {
     /// The scenario, one of its links or a trace breaks a rule.
     #[error(transparent)]
     Scenario(#[from] remuda_scenarios::Error),
+    /// The configuration of the agent breaks a rule, or names a file that cannot be used.
+    #[error("{rule}")]
+    Config {
+        /// The rule, with the place.
+        rule: String,
+    },
     /// A driver does not exist, or does not exist in the simulator.
     #[error("{rule}")]
     Driver {

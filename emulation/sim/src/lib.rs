@@ -56,6 +56,7 @@ mod tcp;
 mod timers;
 mod unresponsive;
 
+pub use ccp_agent::Setup;
 pub use decisions::Staged;
 pub use error::Error;
-pub use simulation::{Simulation, run, run_unless};
+pub use simulation::{Simulation, configured, run, run_unless};

@@ -10,7 +10,7 @@ use crate::series::Series;
 use crate::setup;
 use crate::timers::{Event, Timers};
 use crate::unresponsive::Unresponsive;
-use ccp_agent::Setup;
+use ccp_agent::{Config, Setup};
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Decision, Measurement, Sample};
 use remuda_link::{Fate, Link, Nanos};
@@ -481,6 +481,20 @@ pub fn run(scenario: &Scenario) -> Result<outcome::Outcome, Error> {
 const STEP: Nanos = Nanos::from_millis(100);
 /// And how many events at most: a fast link has that many in much less than a step.
 const STEP_EVENTS_MAX: u64 = 1_000_000;
+
+/// What the text of an agent's configuration file sets up, with the tables and models that it
+/// names. Relative paths are of the current folder.
+///
+/// # Errors
+///
+/// The text breaks a rule, or a file cannot be read.
+pub fn configured(text: &str) -> Result<Arc<Setup>, Error> {
+    let refuse = |error: ccp_agent::Error| Error::Config { rule: error.to_string() };
+    let setup = Setup::from(Config::parse(text, "`config`").map_err(refuse)?);
+    setup.config.arms.name_weights().map_err(refuse)?;
+    setup.load().map_err(refuse)?;
+    Ok(Arc::new(setup))
+}
 
 /// As [`run`], with an agent of that setup. `None` if `stopped` is set before it is over;
 /// `advanced` hears of each so many simulated milliseconds.

@@ -3,14 +3,13 @@
 use super::scenario::{from_any, seeded};
 use super::table::Table;
 use super::{summary, unfit, unwritten};
-use ccp_agent::{Config, Setup};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use remuda_results::{About, Table as Kind, batch};
 use remuda_scenarios::outcome::Outcome;
 use remuda_scenarios::{Nanos, Scenario};
-use remuda_sim::Simulation;
+use remuda_sim::{Setup, Simulation};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -191,19 +190,11 @@ pub fn run_many(
         let pairs = read.into_iter().zip(seeds);
         read = pairs.map(|(it, seed)| seeded(it, Some(*seed))).collect::<PyResult<_>>()?;
     }
-    let setup = Arc::new(config.map_or_else(|| Ok(Setup::default()), configured)?);
+    let setup = config.map_or_else(|| Ok(Arc::default()), remuda_sim::configured);
+    let setup = setup.map_err(unfit)?;
     let outcomes = run_all(py, &read, jobs, &setup)?;
     let made = outcomes.into_iter().zip(&read);
     Ok(made.map(|(outcome, scenario)| PyOutcome::new(outcome, scenario)).collect())
-}
-
-/// What the text of a configuration file sets up.
-fn configured(text: &str) -> PyResult<Setup> {
-    let refused = |error: ccp_agent::Error| PyValueError::new_err(error.to_string());
-    let setup = Setup::from(Config::parse(text, "`config`").map_err(refused)?);
-    setup.config.arms.name_weights().map_err(refused)?;
-    setup.load().map_err(refused)?;
-    Ok(setup)
 }
 
 /// The error of a worker that was stopped.

@@ -393,7 +393,7 @@ def fine_tuned(
     adam = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(settings.round_learning_rate))
 
     @jax.jit
-    def update(params: Params, state: Any, batch: Any, key: Array) -> tuple[Params, Any]:  # noqa: ANN401
+    def update(params: Params, state: Array, batch: Array, key: Array) -> tuple[Params, Any]:
         def loss(params: Params) -> Array:
             of_table = table_loss(params, table, key, settings.entropy_last, settings)
             return of_table + flow_loss(params, batch, settings)

@@ -23,7 +23,7 @@ const CUSUM_SAMPLES: u32 = 10;
 const CUSUM_SLACK: f64 = 0.25;
 /// Sums above this are a change.
 const CUSUM_LIMIT: f64 = 3.0;
-/// ADWIN's confidence.
+/// ADWIN's confidence: a false cut in 500 windows at most.
 const ADWIN_DELTA: f64 = 0.002;
 /// ADWIN compares halves of at least so many samples.
 const ADWIN_LEAST: usize = 5;
@@ -120,7 +120,7 @@ impl Detector {
         inputs.extend((0..networks.arms().len()).map(|at| f32::from(u8::from(at == place))));
         let mut output = [0.0];
         let validity = networks.change.evaluate(&inputs, &mut self.memory, &mut output);
-        // Far beyond what the path had in training is a change too, if the last step was inside.
+        // Outside the range of the training the probability means nothing.
         let is_known = validity == Validity::Inside;
         let probability = if is_known { f64::from(output[0]) } else { 0.0 };
         if probability > self.changed_above {

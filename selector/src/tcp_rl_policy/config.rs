@@ -51,8 +51,8 @@ pub struct TcpRlConfig {
     pub arms: Vec<String>,
     /// How long a step is, in milliseconds; 20 round trips at least.
     pub step_ms: u64,
-    /// A flow looks for an arm for so many steps at most, not counted those in which a switch had to
-    /// wait.
+    /// A flow looks for an arm for so many steps at most; those in which a switch had to wait do
+    /// not count.
     pub trials_max: u32,
     /// Whether an arm is drawn by the actor's probabilities; otherwise the most likely one is
     /// picked. Training draws.

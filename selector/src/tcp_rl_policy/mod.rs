@@ -14,9 +14,9 @@
 //!    └──────────────── two findings in a row: the path has changed ─────────┘
 //! ```
 //!
-//! `remuda train tcp_rl` trains both networks (`python/remuda/training/tcp_rl.py`), by a synchronous
-//! equivalent of A3C (A2C). The reward of a step is ln(bit/s over the 95th percentile of the one-way
-//! delay in ms): the paper's table of rewards fits no other units.
+//! `remuda train tcp_rl` trains both networks (`python/remuda/training/tcp_rl.py`) by A2C, which is
+//! A3C with synchronous updates. The reward of a step is ln(bit/s over the 95th percentile of the
+//! one-way delay in ms): the paper's table of rewards fits no other units.
 //!
 //! Differs from the paper:
 //!   - the actor also reads which arm made the states, the logarithms of throughput, round trip and
@@ -219,7 +219,9 @@ impl TcpRl {
             self.phase = Phase::Settled;
             self.detector.restart();
             // The next step is compared with this one.
-            place.map(|place| self.detector.step(state, place, &Arc::clone(&self.networks)));
+            if let Some(place) = place {
+                self.detector.step(state, place, &Arc::clone(&self.networks));
+            }
             let why = if to == arm { "the actor picks it" } else { "trials are used up" };
             let text = format!("settles with {arm}: {why}");
             return self.propose(arm, text, false, state, finding);

@@ -18,7 +18,7 @@ const CHANGED: &str = "changed";
 /// More arms than these no policy has.
 const ARMS_MAX: usize = 32;
 
-/// Both networks, checked.
+/// Both networks, checked to be of one kind and to have the same arms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Networks {
     pub actor: Arc<Network>,

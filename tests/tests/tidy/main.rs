@@ -137,7 +137,10 @@ const TESTED_WITH: &[(&str, &str)] =
 /// Crates that do no I/O, and all that they may be built on.
 const PURE: &[(&str, &[&str])] = &[
     ("algorithms", &["libm", "prost", "serde", "serde_json", "sha2", "thiserror"]),
-    ("selector", &["lru", "remuda-algorithms", "serde", "serde_json", "sha2", "thiserror", "toml"]),
+    (
+        "selector",
+        &["libm", "lru", "remuda-algorithms", "serde", "serde_json", "sha2", "thiserror", "toml"],
+    ),
     (
         "emulation/link",
         &["hdrhistogram", "libm", "rand", "rand_chacha", "serde", "serde_json", "thiserror"],
