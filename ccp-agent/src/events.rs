@@ -6,6 +6,7 @@
 
 use crate::clock;
 use crate::error::on;
+use crate::flow::PathSeen;
 use crate::interval::Interval;
 use crate::prefer::Wants;
 use crate::rules::Group;
@@ -118,6 +119,8 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         rtt_ms: Option<f64>,
         mss_bytes: u64,
+        /// What its reports show of its path.
+        path: PathSeen,
         /// The name of the rule that counted for it last, what it uses and what it matches.
         #[serde(skip_serializing_if = "Option::is_none")]
         rule: Option<String>,

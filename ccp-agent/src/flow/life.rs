@@ -5,8 +5,8 @@
 //! buffer, an application without data, or the congestion window. The time since the report before
 //! counts for that.
 
-use remuda_algorithms::Measurement;
 use remuda_algorithms::units::Bytes;
+use remuda_algorithms::{Measurement, RttSamples};
 use remuda_wire::to_agent::Signals;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -69,6 +69,44 @@ impl Losses {
         self.squares += from * (rate - self.rate);
         self.rtt_over_min += rtt_over_min;
     }
+
+    fn seen(&self) -> Option<Lossy> {
+        let Self { rate, squares, rtt_over_min, measured, .. } = *self;
+        let count = measured as f64;
+        (measured > 1).then(|| Lossy {
+            episodes: measured,
+            rate_mbit_per_sec: rate * 8.0 / 1e6,
+            rate_spread: (squares / (count - 1.0)).sqrt() / rate.max(1.0),
+            rtt_over_min: rtt_over_min / count,
+        })
+    }
+}
+
+/// How much the round trips of a flow differ.
+#[derive(Clone, Copy, Debug, Default)]
+struct RoundTrips {
+    count: f64,
+    sum_us: f64,
+    sq_sum_us2: f64,
+    /// The sum of squared differences from the mean of the same report.
+    within_us2: f64,
+}
+
+impl RoundTrips {
+    fn add(&mut self, rtt: &RttSamples) {
+        let (count, sum, squares) = (rtt.count as f64, rtt.sum_us as f64, rtt.sq_sum_us2 as f64);
+        self.count += count;
+        self.sum_us += sum;
+        self.sq_sum_us2 += squares;
+        self.within_us2 += (squares - sum * sum / count.max(1.0)).max(0.0);
+    }
+
+    /// The standard deviation of all, and that within a report; in milliseconds.
+    fn deviations_ms(&self) -> Option<(f64, f64)> {
+        let deviation = |squares: f64| (squares.max(0.0) / self.count).sqrt() / 1e3;
+        let squares = self.sq_sum_us2 - self.sum_us * self.sum_us / self.count.max(1.0);
+        (self.count > 0.0).then(|| (deviation(squares), deviation(self.within_us2)))
+    }
 }
 
 /// Bytes acknowledged in each period of a life, in the order of time.
@@ -101,6 +139,7 @@ impl History {
 pub(super) struct Noted {
     held: [Duration; LIMITS.len()],
     losses: Losses,
+    round_trips: RoundTrips,
     history: History,
     /// The largest delivery rate, in bytes a second.
     rate_max: u64,
@@ -114,6 +153,7 @@ impl Noted {
         Self {
             held: [Duration::ZERO; LIMITS.len()],
             losses: Losses::default(),
+            round_trips: RoundTrips::default(),
             // Room for all, as a report takes no memory.
             history: History { period: PERIOD_MIN, acked: Vec::with_capacity(PERIODS_MAX) },
             rate_max: 0,
@@ -129,6 +169,9 @@ impl Noted {
         (at, since): (Duration, Duration),
         (rtt_min, is_paced): (Option<Duration>, bool),
     ) {
+        if let Some(rtt) = &m.rtt {
+            self.round_trips.add(rtt);
+        }
         let limit = self.limit(m, signals, is_paced);
         self.held[limit as usize] += since;
         self.history.add(at, m.acked);
@@ -167,20 +210,28 @@ impl Noted {
         }
     }
 
+    /// What was seen of the path, whose least round trip is `rtt_min`.
+    pub(super) fn path(&self, rtt_min: Option<Duration>) -> PathSeen {
+        let deviations = self.round_trips.deviations_ms();
+        let held_by = |limit: Limit| self.held[limit as usize];
+        let by_ends = [Limit::Application, Limit::ReceiveWindow, Limit::SendBuffer].map(held_by);
+        PathSeen {
+            rtt_ms_min: rtt_min.map(|it| it.as_secs_f64() * 1e3),
+            rtt_ms_sd: deviations.map(|it| it.0),
+            jitter_ms: deviations.map(|it| it.1),
+            delivery_bytes_per_sec_max: self.rate_max,
+            loss_episodes: self.losses.episodes,
+            loss_rtt_over_min: self.losses.seen().map(|it| it.rtt_over_min),
+            held_by_ends_ms: by_ends.iter().sum::<Duration>().as_secs_f64() * 1e3,
+        }
+    }
+
     /// The life until `age`, after the last report of `reported_at`.
     pub(super) fn life(&self, age: Duration, reported_at: Duration) -> Life {
         let mut history = self.history.clone();
         history.add(age, Bytes(0));
         let held = LIMITS.iter().zip(&self.held);
         let seconds = |(limit, held): (&Limit, &Duration)| (*limit, held.as_secs_f64());
-        let Losses { episodes, rate, squares, rtt_over_min, measured } = self.losses;
-        let count = measured as f64;
-        let losses = (measured > 1).then(|| Lossy {
-            episodes: measured,
-            rate_mbit_per_sec: rate * 8.0 / 1e6,
-            rate_spread: (squares / (count - 1.0)).sqrt() / rate.max(1.0),
-            rtt_over_min: rtt_over_min / count,
-        });
         let period_s = history.period.as_secs_f64();
         // The last period is not over.
         let span_s = |index: usize| (age.as_secs_f64() - index as f64 * period_s).min(period_s);
@@ -190,13 +241,38 @@ impl Noted {
         Life {
             held: held.map(seconds).collect(),
             silent_s: age.saturating_sub(reported_at).as_secs_f64(),
-            loss_episodes: episodes,
-            losses,
+            loss_episodes: self.losses.episodes,
+            losses: self.losses.seen(),
             most_mbit_per_sec: self.rate_max as f64 * 8.0 / 1e6,
             period_s,
             mbit_per_sec: history.acked.iter().enumerate().map(rate).collect(),
         }
     }
+}
+
+/// What the reports of a flow show of its path: for the event of its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PathSeen {
+    /// The least round trip of the flow's last minutes, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_ms_min: Option<f64>,
+    /// The standard deviation of all round trips.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_ms_sd: Option<f64>,
+    /// The standard deviation of round trips within a report, which no slow change explains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter_ms: Option<f64>,
+    /// The largest delivery rate while the application had data.
+    pub delivery_bytes_per_sec_max: u64,
+    /// How often the sender began to repair losses.
+    pub loss_episodes: u64,
+    /// The mean round trip at those episodes but the first, over the least round trip.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_rtt_over_min: Option<f64>,
+    /// For how long the application, or a buffer of either end, held the flow back, in
+    /// milliseconds.
+    pub held_by_ends_ms: f64,
 }
 
 /// The life of a flow so far.
@@ -233,6 +309,7 @@ pub struct Lossy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remuda_algorithms::units::Rate;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -280,5 +357,28 @@ mod tests {
         assert_eq!(LIMITS.map(seconds), [1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0]);
         assert_eq!((life.loss_episodes, life.silent_s), (1, 2.0));
         assert_eq!((life.period_s, life.mbit_per_sec.len()), (0.2, 51));
+        assert_eq!(noted.path(None).held_by_ends_ms, 3_000.0);
+    }
+
+    #[test]
+    fn jitter_is_told_from_a_round_trip_that_changes_slowly() {
+        let report = |ms: [u64; 2]| {
+            let [a, b] = ms.map(|ms| RttSamples::one(Duration::from_millis(ms)));
+            let rtt = Measurement { rtt: Some(a), ..Measurement::QUIET }
+                .and(&Measurement { rtt: Some(b), ..Measurement::QUIET });
+            Measurement { delivery_rate: Rate::from_bytes_per_sec(1_000 * ms[0]), ..rtt }
+        };
+        let seen = |reports: [[u64; 2]; 2]| {
+            let mut noted = Noted::new();
+            for m in reports.map(report) {
+                noted.report((&m, None), (SECOND, SECOND), (Some(SECOND), false));
+            }
+            noted.path(Some(Duration::from_millis(20)))
+        };
+        let [slow, quick] = [seen([[20, 20], [60, 60]]), seen([[20, 60], [20, 60]])];
+        assert_eq!((slow.rtt_ms_sd, slow.jitter_ms), (Some(20.0), Some(0.0)));
+        assert_eq!((quick.rtt_ms_sd, quick.jitter_ms), (Some(20.0), Some(20.0)));
+        assert_eq!((slow.rtt_ms_min, slow.delivery_bytes_per_sec_max), (Some(20.0), 60_000));
+        assert_eq!(Noted::new().path(None), PathSeen::default());
     }
 }

@@ -38,7 +38,7 @@ use totals::Totals;
 
 pub use driver::Driver;
 pub use intervention::Guarded;
-pub use life::{LIMITS, Life, Limit, Lossy};
+pub use life::{LIMITS, Life, Limit, Lossy, PathSeen};
 pub use row::Row;
 pub use timer::WAKE_INTERVAL_US_MIN;
 pub use totals::ArmTotals;
@@ -602,6 +602,7 @@ impl Flow {
             duration_ms: acked_at.0.as_secs_f64() * 1e3,
             rtt_ms: (rtts > 0).then(|| rtt_us as f64 / rtts as f64 / 1e3),
             mss_bytes: self.path.mss.0,
+            path: self.noted.path(self.path.rtt_min_long()),
             rule: self.ruled.as_ref().map(|ruled| ruled.name.to_string()),
             rule_use: self.ruled.as_ref().map(|ruled| ruled.used.to_string()),
             rule_on: self.ruled.as_ref().map(|ruled| ruled.on.to_string()),

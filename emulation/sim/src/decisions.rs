@@ -29,6 +29,8 @@ pub struct Decisions {
     pub samples: Vec<Sample>,
     /// The first [`STAGES_MAX`] stages of its arms, and the last one.
     pub stages: Vec<Staged>,
+    /// [`Event::Closed`], once the flow has ended.
+    pub closed: Option<Event>,
     arm: String,
     /// The guard has announced a roll-back, so the next switch is that roll-back.
     is_rolling_back: bool,
@@ -56,6 +58,7 @@ impl Recorder for Decisions {
     fn record(&mut self, _flow: Option<u32>, event: &Event) {
         match event {
             Event::Created { arm, .. } => self.arm.clone_from(arm),
+            Event::Closed { .. } => self.closed = Some(event.clone()),
             Event::RolledBack { .. } => self.is_rolling_back = true,
             Event::Switched { from, to, why, features } => {
                 let (t_s, from, why) = (self.t_s(), from.clone(), why.clone());

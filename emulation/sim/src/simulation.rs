@@ -136,6 +136,16 @@ impl Simulation {
         }
     }
 
+    /// What the agent's event log would have of that flow: [`ccp_agent::events::Event::Closed`];
+    /// `None` until the flow has ended.
+    pub fn closed(&self, flow: usize) -> Option<&ccp_agent::events::Event> {
+        let Some(Flow::Tcp(tcp)) = self.flows.get(flow) else { return None };
+        match &tcp.control {
+            Control::Datapath(datapath) => datapath.agent().decisions().closed.as_ref(),
+            _ => None,
+        }
+    }
+
     /// The stages that the arms of that flow entered so far; empty for arms without stages.
     pub fn stages(&self, flow: usize) -> &[Staged] {
         let Some(Flow::Tcp(tcp)) = self.flows.get(flow) else { return &[] };
