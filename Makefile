@@ -285,6 +285,10 @@ anole-table: setup ## Measure the arm anole beside its paper, simulated; writes 
 harm: setup ## Measure what a CUBIC flow keeps beside each arm, simulated; writes docs/harm.md
 	$(BENCH) remuda-harm -- --write docs/harm.md
 
+.PHONY: advise-table
+advise-table: setup ## Measure how right `remuda advise` is on 60 paths, simulated; writes docs/advise.md
+	$(BENCH) remuda-advise-table -- --write docs/advise.md
+
 .PHONY: papers-live
 papers-live: build ## Measure rows of Anole's and LingBo's tables on real TCP (root, 90 minutes; continues)
 	@bash tools/python.sh build

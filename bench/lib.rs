@@ -3,6 +3,7 @@
 //! Each folder beside this file with a `main.rs` is one program. The modules here are the parts of
 //! those programs that `bench/tests` checks; [`stats`] serves all programs.
 
+pub mod advise;
 pub mod anole;
 pub mod antelope;
 pub mod arms;

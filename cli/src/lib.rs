@@ -8,6 +8,7 @@
 mod output;
 mod owner;
 
+mod advise;
 mod agent;
 mod author;
 mod broker;
@@ -42,6 +43,8 @@ mod train;
 mod weights;
 mod why;
 
+/// The verdict of `remuda advise` on one destination; `bench/advise` measures how right it is.
+pub use advise::{Verdict, verdict};
 pub use ccp_agent::author::congalg;
 /// The datapath of an agent built on portus, as `remuda datapath` runs it; `bench/cost` measures
 /// its latency.
@@ -94,6 +97,8 @@ enum Command {
     Rule(rule::RuleArgs),
     /// Compare the flows of each rule with those of its control group
     Compare(compare::CompareArgs),
+    /// Say which arm would serve each destination better, and by how much; change nothing
+    Advise(advise::AdviseArgs),
     /// Show what the agent remembers of destinations, or make it forget
     Memory(memory::MemoryArgs),
     /// Show groups of destinations and their learned initial windows; pin or forget a group
@@ -215,6 +220,7 @@ fn run(command: Command) -> ExitCode {
         Command::Prefer(args) => args.run(),
         Command::Rule(args) => args.run(),
         Command::Compare(args) => args.run(),
+        Command::Advise(args) => args.run(),
         Command::Memory(args) => args.run(),
         Command::Iw(args) => args.run(),
         Command::Model(args) => args.run(),

@@ -5,7 +5,7 @@
 //! event log ─▶ closed flows ─▶ outcome of each ─▶ comparison by rule ─▶ table
 //! ```
 
-mod outcome;
+pub mod outcome;
 mod show;
 
 use crate::{Failure, RunDirArgs, event_log};

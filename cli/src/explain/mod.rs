@@ -11,6 +11,8 @@ use ccp_agent::flow::{Life, Row};
 use clap::Args;
 use std::fmt::Write as _;
 
+pub use limit::wrapped;
+
 /// Explain a running flow: what held it back, each arm it has had and why, and how fast it was.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -62,6 +62,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "remuda-twin",
+        &["ccp-agent", "remuda-link", "remuda-scenarios", "remuda-selector", "remuda-sim"],
+    ),
+    (
         "remuda-matrix",
         &[
             "ccp-agent",
@@ -125,6 +129,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "remuda-scenarios",
             "remuda-selector",
             "remuda-sim",
+            "remuda-twin",
             "remuda-wire",
         ],
     ),
