@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 /// Compare the verdicts of `remuda advise` with the true gains, on simulated paths
 #[derive(Debug, Parser)]
 struct Args {
-    /// Which paths
+    /// The paths to judge by: development paths were looked at, final ones are fresh
     #[arg(long, value_enum, default_value_t = Set::Final)]
     set: Set,
     /// Keep what is known of each path in this folder, for another run of the same program

@@ -65,6 +65,11 @@ fn on_a_path_with_random_loss_bbr3_would_gain() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
+/// The text without its line breaks.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn flows_that_do_not_show_the_path_are_named_with_the_reason() {
     let mut logs = lines(12);
@@ -72,12 +77,14 @@ fn flows_that_do_not_show_the_path_are_named_with_the_reason() {
         line["path"]["held_by_ends_ms"] = json!(5_000.0);
     }
     let [text] = &advised(&logs)[..] else { panic!("one destination") };
+    let text = one_line(text);
     assert!(text.contains("cannot say: 9 of 12 flows were held back by an application"), "{text}");
     let mut logs = lines(12);
     for line in &mut logs {
         line.as_object_mut().unwrap().remove("path");
     }
     let [text] = &advised(&logs)[..] else { panic!("one destination") };
+    let text = one_line(text);
     assert!(text.contains("12 of 12 flows ended under an earlier version"), "{text}");
 }
 

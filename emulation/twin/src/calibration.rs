@@ -3,8 +3,8 @@
 //! Normalized split conformal prediction (Papadopoulos, Gammerman and Vovk, AIA 2008): the error of
 //! an estimate, over a scale that is known beforehand, has a quantile on paths whose gain is known;
 //! on paths drawn like these, an interval of that many scales misses the gain with a probability of
-//! at most 5 %. The paths are those of `remuda-advise-table --set development`, and the parts of the
-//! scale were chosen on them too.
+//! at most 5 %. The paths are those of `remuda-advise-table --set development`, and the parts of
+//! the scale were chosen on them too.
 
 use crate::Estimate;
 

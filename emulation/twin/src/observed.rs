@@ -27,7 +27,7 @@ pub struct Flow {
     pub lost_pkts: u64,
     pub mss_bytes: u64,
     pub duration_s: f64,
-    /// Since the epoch.
+    /// When it ended, in seconds since 1970.
     pub ended_s: f64,
     pub rtt_ms: Option<f64>,
     pub path: PathSeen,

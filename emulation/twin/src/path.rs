@@ -90,7 +90,7 @@ const NEIGHBOURS: usize = 13;
 /// The share of guesses with a constant rate.
 const STEADY: f64 = 0.5;
 
-/// A possible path.
+/// A possible path, as numbers of 0 to 1 that each stand for one property.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Guess([f64; GENES]);
 

@@ -60,7 +60,7 @@ struct Twin<'a> {
 /// Logged flows of similar sizes.
 struct Group {
     seen: Summary,
-    /// In bytes.
+    /// Sizes of its downloads, in bytes.
     sizes: [u64; SIZES.len()],
 }
 
