@@ -261,13 +261,12 @@ switches-live: build ## The same on real TCP, and with setsockopt alone; writes 
 matrix-smoke: build ## Rank all arms over sixty environments of every kind
 	$(REMUDA) matrix --suite smoke --arm all --out out/matrix
 
-# Without sharing: fifty flows of lingbo or anole on one link are not simulated in any useful time.
-RANKED := smoke wireless ccbench-solo ccbench-friendly
+RANKED := smoke wireless ccbench-solo ccbench-friendly sharing
 # Suite files with paths that were recorded, which the project does not have.
 RECORDED ?=
 
 .PHONY: ranking
-ranking: build ## Rank all arms and policies over four suites and RECORDED=FILE; writes docs/ranking.md (hours; continues)
+ranking: build ## Rank all arms and policies over five suites and RECORDED=FILE; writes docs/ranking.md (hours; continues)
 	@for suite in $(RANKED) $(RECORDED); do \
 		name=$$(basename $$suite .toml); \
 		echo "ranking: $$name"; \

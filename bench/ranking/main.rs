@@ -37,9 +37,6 @@ recorded paths that the repository does not have: `make ranking` takes them as `
 - **wins**: environments in which its merit is within 10 % of the best.
 - **sent again**: percent of segments, the median.
 
-The suite `sharing` is missing: fifty flows of `lingbo` or `anole` on one link are not simulated in
-any useful time, because most of their segments are sent again and again.
-
 All sets are development sets: they were looked at while arms and policies were built. The model of
 `antelope` was trained on draws of its own generator, none of which is here, and before there were
 `learned`, `lingbo` and `anole`, so it does not choose them. `learned` and `lingbo` were trained on

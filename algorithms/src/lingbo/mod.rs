@@ -26,10 +26,15 @@
 //!   - losses beside a queue that the jitter does not explain take 0.3 of the window, which then
 //!     hardly grows for five seconds: the paper's leaves nothing to a CUBIC flow beside it where
 //!     the buffer is shallow;
+//!   - losses well above the usual share of the path take as much, with a queue or without
+//!     (losses.rs). Equation 1 divides by 1 - loss, whoever causes the loss: flows that overfill a
+//!     short buffer would grow their windows because of it, and lose nearly all that they send;
+//!   - a window is at most 2.5 times that of equation 1 with the usual losses;
 //!   - where an input is outside the range of the training, equation 1 decides, with what was
 //!     measured, at most half the window at a time; the event log has it;
 //!   - takes a known path over at its BDP, and looks at RTT_min at once.
 
+pub mod losses;
 pub mod perception;
 pub mod state;
 
@@ -45,6 +50,7 @@ use crate::recovery::{Recovery, congested, episode_rtt};
 use crate::round::Round;
 use crate::units::{Bytes, Rate, Time};
 use crate::window;
+use losses::{Losses, Segments};
 use perception::{Perception, RttMin};
 use state::{History, INPUTS, Interval, NAMES};
 use std::sync::{Arc, OnceLock};
@@ -65,7 +71,6 @@ pub const ARM: ArmInfo = ArmInfo {
     program: ProgramId("lingbo/report"),
     reports_per_round: REPORTS_PER_ROUND_MANY,
     paces: true,
-    answers_losses: false,
     make: Some(|loaded| Box::new(LingBo::new(loaded))),
     ..ArmInfo::DEFAULT
 };
@@ -88,9 +93,16 @@ const FULL_QUEUE: f64 = 0.1;
 /// The share of the window that a full buffer takes, at most once in two round trips: CUBIC's
 /// (RFC 9438).
 const FULL_CUT: f64 = 0.3;
-/// For so long after a full buffer the window grows by [`OWN_PKTS`] alone, and other flows can take
+/// For so long after a full buffer the network does not grow the window, and other flows can take
 /// what it left.
 const YIELD: Duration = Duration::from_secs(5);
+/// The segments added at each decision meanwhile, if the flow has caused losses itself. Fifty flows
+/// that add [`OWN_PKTS`] each would fill a short buffer again at once.
+const YIELDING_PKTS: f64 = OWN_PKTS / 16.0;
+/// A window is at most so many times that of equation 1, and may be as large as
+/// [`CEILING_MIN_PKTS`].
+const CEILING: f64 = 2.5;
+const CEILING_MIN_PKTS: f64 = 10.0;
 /// What the fallback adds where no queue shows what the path holds.
 const FALLBACK_GROWTH: f64 = 0.25;
 
@@ -133,6 +145,7 @@ pub struct LingBo {
     network: State,
     round: Round,
     recovery: Recovery,
+    losses: Losses,
     /// `None` once slow start is over.
     starting: Option<HyStart>,
     cwnd_pkts: f64,
@@ -143,8 +156,9 @@ pub struct LingBo {
     outside: bool,
     /// A full buffer takes nothing from the window again before this moment.
     cut_until: Time,
-    /// The end of [`YIELD`].
+    /// The end of [`YIELD`], and what the window grows by at each decision until then.
     yields_until: Time,
+    yielding_pkts: f64,
 }
 
 /// What the reports since the last decision add up to.
@@ -154,6 +168,7 @@ struct Totals {
     delivered: Bytes,
     lost_pkts: u64,
     rtt_sum_us: u64,
+    rtt_sq_sum_us2: u64,
     rtt_count: u64,
     /// The most of the window that was used.
     used: Option<CwndUse>,
@@ -181,6 +196,7 @@ impl Arm for LingBo {
         self.alpha = alpha_of(path.wants);
         self.round = Round::default();
         self.recovery = Recovery::resume(&path, now);
+        self.losses = Losses::new(now);
         self.starting = (known.is_none() && path.ssthresh.is_none()).then(HyStart::default);
         self.cwnd_pkts = path.cwnd.0 as f64 / path.mss.0 as f64;
         self.interval = Totals { since: now, ..Totals::default() };
@@ -247,9 +263,17 @@ impl Totals {
         self.lost_pkts = self.lost_pkts.saturating_add(m.lost.0);
         if let Some(rtt) = &m.rtt {
             self.rtt_sum_us = self.rtt_sum_us.saturating_add(rtt.sum_us);
+            self.rtt_sq_sum_us2 = self.rtt_sq_sum_us2.saturating_add(rtt.sq_sum_us2);
             self.rtt_count = self.rtt_count.saturating_add(rtt.count);
         }
         self.used = self.used.max(Some(m.cwnd_use(cwnd, mss)));
+    }
+
+    fn rtt_std(&self) -> Duration {
+        let count = self.rtt_count.max(1) as f64;
+        let mean_us = self.rtt_sum_us as f64 / count;
+        let variance = self.rtt_sq_sum_us2 as f64 / count - mean_us * mean_us;
+        Duration::from_micros(variance.max(0.0).sqrt() as u64)
     }
 }
 
@@ -270,6 +294,7 @@ impl LingBo {
             history: History::default(),
             round: Round::default(),
             recovery: Recovery::resume(&path, Time::ZERO),
+            losses: Losses::new(Time::ZERO),
             starting: Some(HyStart::default()),
             cwnd_pkts: path.cwnd.0 as f64 / path.mss.0 as f64,
             interval: Totals::default(),
@@ -277,6 +302,7 @@ impl LingBo {
             outside: false,
             cut_until: Time::ZERO,
             yields_until: Time::ZERO,
+            yielding_pkts: OWN_PKTS,
             path,
         }
     }
@@ -301,8 +327,8 @@ impl LingBo {
         INTERVAL_MIN.max(self.path.srtt.unwrap_or_default() / 2)
     }
 
-    /// Losses end slow start and, after a timeout, halve the window. Otherwise the network sees
-    /// them as one of its inputs.
+    /// Losses end slow start and, after a timeout, halve the window. Otherwise they are counted, and
+    /// the network sees them as one of its inputs.
     fn note_losses(&mut self, m: &Measurement, now: Time) {
         let is_new = m.timed_out || (congested(m) && !self.recovery.covers(m, now));
         if is_new {
@@ -317,6 +343,13 @@ impl LingBo {
             }
         }
         self.recovery.observe(m, now);
+        if self.starting.is_none() && !m.timed_out {
+            // A timeout reports all that was in flight as lost.
+            let delivered_pkts = m.delivered.0 as f64 / self.path.mss.0 as f64;
+            let segments = Segments { delivered_pkts, lost_pkts: m.lost.0 as f64 };
+            let jitter = self.perception.rtt_min().map_or(0.0, |it| self.jitter(it));
+            self.losses.observe(segments, jitter, self.path.srtt.unwrap_or_default(), now);
+        }
         if m.timed_out {
             self.cwnd_pkts /= 2.0;
             self.keep_bounds();
@@ -365,6 +398,7 @@ impl LingBo {
         self.history.push(Interval {
             span: now - totals.since,
             rtt: Duration::from_micros(totals.rtt_sum_us / totals.rtt_count),
+            rtt_std: totals.rtt_std(),
             delivered_pkts: totals.delivered.0 as f64 / mss,
             lost_pkts: totals.lost_pkts as f64,
             cwnd_pkts: self.cwnd_pkts,
@@ -389,19 +423,42 @@ impl LingBo {
         if self.perception.shortened(now) {
             action = self.perception.rtt_min().map_or(action, |seen| self.action(seen));
         }
+        let mut growth_pkts = OWN_PKTS;
         if now < self.yields_until {
             action = action.min(0.0);
+            growth_pkts = self.yielding_pkts;
         }
-        if self.is_full(seen) && now >= self.cut_until {
+        let causes_losses = self.losses.are_own(self.cwnd_pkts, self.jitter(seen));
+        if (causes_losses || self.is_full(seen)) && now >= self.cut_until {
             action = action.min(-FULL_CUT);
             self.cut_until = now + 2 * self.history.last().rtt;
             self.yields_until = now + YIELD;
+            self.yielding_pkts = OWN_PKTS;
+            if causes_losses {
+                self.losses.cut();
+                self.yielding_pkts = YIELDING_PKTS;
+                growth_pkts = 0.0;
+            }
         }
-        let next = self.cwnd_pkts * (1.0 + action) + OWN_PKTS;
+        let next = self.cwnd_pkts * (1.0 + action) + growth_pkts;
+        let next = next.min(self.ceiling(seen));
         // A window that is not used does not grow (RFC 7661).
         let is_used = totals.used >= Some(CwndUse::Half);
         self.cwnd_pkts = if is_used { next } else { next.min(self.cwnd_pkts) };
         self.keep_bounds();
+    }
+
+    /// How much the round trip jitters, in means of RTT_min. The first samples of perception may be
+    /// too few to show it.
+    fn jitter(&self, seen: RttMin) -> f64 {
+        seen.std.max(self.history.jitter(seen))
+    }
+
+    /// The window that equation 1 allows with the usual losses, times [`CEILING`].
+    fn ceiling(&self, seen: RttMin) -> f64 {
+        let wanted_s = seen.mean.as_secs_f64() * (1.0 + self.alpha * seen.std);
+        let rate = self.history.fastest() / (1.0 - self.losses.usual(self.jitter(seen)));
+        (CEILING * rate * wanted_s).max(CEILING_MIN_PKTS)
     }
 
     /// Whether the buffer was full in the last interval. Random losses come in every interval, so

@@ -34,8 +34,9 @@ const RTT_MIN_LOW: f64 = 3.6;
 pub struct Interval {
     /// How long it lasted.
     pub span: Duration,
-    /// The mean of its RTT samples.
+    /// The mean of its RTT samples, and their standard deviation.
     pub rtt: Duration,
+    pub rtt_std: Duration,
     pub delivered_pkts: f64,
     pub lost_pkts: f64,
     /// The window at its end, before the decision.
@@ -77,6 +78,17 @@ impl History {
 
     pub fn last(&self) -> &Interval {
         &self.intervals[HISTORY - 1]
+    }
+
+    /// The standard deviation of the RTT within an interval, a mean over all, in means of RTT_min.
+    pub fn jitter(&self, path: RttMin) -> f64 {
+        let sum_s: f64 = self.intervals.iter().map(|it| it.rtt_std.as_secs_f64()).sum();
+        sum_s / HISTORY as f64 / path.mean.as_secs_f64().max(1e-6)
+    }
+
+    /// The highest delivery rate of an interval, in packets a second.
+    pub fn fastest(&self) -> f64 {
+        self.intervals.iter().map(Interval::delivery_rate).fold(0.0, f64::max)
     }
 
     /// The least share of packets lost in an interval.
@@ -124,6 +136,7 @@ mod tests {
         let first = Interval {
             span,
             rtt: Duration::from_millis(50),
+            rtt_std: Duration::ZERO,
             delivered_pkts: 90.0,
             lost_pkts: 10.0,
             cwnd_pkts: 50.0,

@@ -22,8 +22,19 @@ fn report(rtt_ms: u64, delivered: u64, cwnd: Bytes) -> Measurement {
     }
 }
 
+/// The same, with a standard deviation of a fifth.
+fn jittery(rtt_ms: u64, delivered: u64, cwnd: Bytes) -> Measurement {
+    let m = report(rtt_ms, delivered, cwnd);
+    let widened = |rtt: RttSamples| RttSamples { sq_sum_us2: rtt.sq_sum_us2 / 25 * 26, ..rtt };
+    Measurement { rtt: m.rtt.map(widened), ..m }
+}
+
 /// A flow past slow start, whose perception knows a path of 50 ms.
 fn running(loaded: &Loaded) -> LingBo {
+    running_on(loaded, report)
+}
+
+fn running_on(loaded: &Loaded, report: fn(u64, u64, Bytes) -> Measurement) -> LingBo {
     let mut lingbo = LingBo::new(loaded);
     let mut known = path(100);
     known.ssthresh = Some(known.cwnd);
@@ -123,24 +134,48 @@ fn a_timeout_halves_and_losses_do_not() {
     assert_eq!(lingbo.cwnd().0, before.0 / 2);
 }
 
+/// Cuts in the two decisions after a second with these losses in a report, when there are four.
+fn cuts_after(steady: u64, rtt_ms: u64, report: fn(u64, u64, Bytes) -> Measurement) -> (u32, bool) {
+    let mut lingbo = running_on(&Loaded::default(), report);
+    let mut cuts = 0;
+    for step in 2..62 {
+        let before = lingbo.cwnd_pkts;
+        let lost = Packets(if step < 52 { steady } else { 4 });
+        let lossy = Measurement { lost, ..report(rtt_ms, 20, lingbo.cwnd()) };
+        lingbo.on_measurement(&lossy, at(20 * step));
+        let is_cut = lingbo.cwnd_pkts <= before * (1.0 - FULL_CUT) + OWN_PKTS;
+        cuts += u32::from(is_cut && step >= 52);
+    }
+    (cuts, lingbo.yields_until > at(20 * 62))
+}
+
 #[test]
 fn losses_of_a_full_buffer_take_from_the_window_and_steady_ones_do_not() {
-    let run = |steady: u64| {
-        let mut lingbo = running(&Loaded::default());
-        let mut cuts = 0;
-        // A second with the steady losses, then two decisions with four lost segments a report.
-        for step in 2..62 {
-            let before = lingbo.cwnd_pkts;
-            let lost = Packets(if step < 52 { steady } else { 4 });
-            let lossy = Measurement { lost, ..report(75, 20, lingbo.cwnd()) };
-            lingbo.on_measurement(&lossy, at(20 * step));
-            let is_cut = lingbo.cwnd_pkts <= before * (1.0 - FULL_CUT) + OWN_PKTS;
-            cuts += u32::from(is_cut && step >= 52);
-        }
-        (cuts, lingbo.yields_until > at(20 * 62))
-    };
-    assert_eq!(run(0), (1, true), "the buffer is full");
-    assert_eq!(run(4), (0, false), "the path loses all the time");
+    assert_eq!(cuts_after(0, 75, report), (1, true), "the buffer is full");
+    assert_eq!(cuts_after(0, 50, report), (1, true), "a short buffer is full");
+    assert_eq!(cuts_after(4, 75, jittery), (0, false), "the path loses all the time");
+}
+
+#[test]
+fn a_path_without_jitter_does_not_lose_a_sixth_at_random() {
+    let mut lingbo = running(&Loaded::default());
+    let before = lingbo.cwnd();
+    for step in 2..102 {
+        let lossy = Measurement { lost: Packets(4), ..report(50, 20, lingbo.cwnd()) };
+        lingbo.on_measurement(&lossy, at(20 * step));
+    }
+    assert!(lingbo.cwnd().0 < before.0 / 2, "{:?} of {before:?}", lingbo.cwnd());
+}
+
+#[test]
+fn a_window_stays_near_equation_1() {
+    let mut lingbo = running(&Loaded::default());
+    for step in 2..1_002 {
+        lingbo.on_measurement(&report(50, 10, lingbo.cwnd()), at(20 * step));
+    }
+    // 10 segments in 20 ms are 25 in a round trip.
+    let most = CEILING * 25.0 / (1.0 - 0.03);
+    assert!(lingbo.cwnd_pkts <= most + 1.0, "{} of {most}", lingbo.cwnd_pkts);
 }
 
 #[test]
