@@ -28,9 +28,9 @@ const EPOCH_RTTS: u32 = 4;
 const EPOCH_PKTS: f64 = 50.0;
 /// The usual share is the least of so many epochs.
 const EPOCHS: u64 = 8;
-/// The usual share is at most the jitter of the path times this, within these bounds.
-/// The training had no more than the upper one.
-const USUAL_PER_JITTER: f64 = 1.5;
+/// The usual share is at most the jitter times this, within these bounds. The training had no more
+/// than the upper one.
+const USUAL_PER_JITTER: f64 = 3.0;
 const USUAL_MAX: (f64, f64) = (0.03, 0.3);
 /// Losses up to this multiple of the usual share, plus [`TOLERATED`], add nothing to the sum.
 const TOLERATED_RATIO: f64 = 1.5;
@@ -73,8 +73,8 @@ impl Losses {
         }
     }
 
-    /// Takes in the segments of a report. `jitter` is the standard deviation of
-    /// round trips without a queue, as a share of their mean.
+    /// Takes in the segments of a report. `jitter` is a standard deviation of the round
+    /// trip, in means of RTT_min.
     pub fn observe(&mut self, segments: Segments, jitter: f64, rtt: Duration, now: Time) {
         let Segments { delivered_pkts, lost_pkts } = segments;
         let tolerated = TOLERATED_RATIO * self.usual(jitter) + TOLERATED;
@@ -100,8 +100,7 @@ impl Losses {
     pub fn usual(&self, jitter: f64) -> f64 {
         let (low, high) = USUAL_MAX;
         let most = (USUAL_PER_JITTER * jitter).clamp(low, high);
-        // Before the first epoch has ended, nothing is known of the path.
-        self.least.map_or(high, |least| least.get().min(most))
+        self.least.map_or(most, |least| least.get().min(most))
     }
 
     /// Whether the flow, with this window, has caused losses itself since the last cut.
@@ -125,7 +124,7 @@ mod tests {
 
     /// Ten reports a second of a hundred segments, with so many lost in each second. Returns after
     /// how many seconds the losses were the flow's own.
-    fn own_after(losses: &mut Losses, jitter: f64, lost: &[f64]) -> Option<usize> {
+    fn own_after(losses: &mut Losses, std: f64, lost: &[f64]) -> Option<usize> {
         let began = losses.since;
         let mut seconds = lost.iter().enumerate();
         seconds.find_map(|(second, lost)| {
@@ -133,8 +132,8 @@ mod tests {
                 let now =
                     Time(began.0 + Duration::from_millis(second as u64 * 1_000 + tenth * 100));
                 let segments = Segments { delivered_pkts: 100.0 - lost, lost_pkts: *lost };
-                losses.observe(segments, jitter, RTT, now);
-                losses.are_own(100.0, jitter)
+                losses.observe(segments, std, RTT, now);
+                losses.are_own(100.0, std)
             });
             any.then_some(second)
         })
@@ -144,8 +143,7 @@ mod tests {
     fn usual_losses_are_not_own_where_round_trips_jitter() {
         let steady = [28.0, 31.0, 30.0, 29.0, 32.0, 30.0, 27.0, 33.0, 30.0, 30.0, 29.0, 31.0];
         assert_eq!(own_after(&mut Losses::new(Time::ZERO), WIFI, &steady), None);
-        // Until the first second is over, they may be usual.
-        assert_eq!(own_after(&mut Losses::new(Time::ZERO), 0.0, &steady), Some(1));
+        assert_eq!(own_after(&mut Losses::new(Time::ZERO), 0.0, &steady), Some(0));
         assert_eq!(own_after(&mut Losses::new(Time::ZERO), 0.0, &[2.0; 12]), None);
     }
 

@@ -201,7 +201,7 @@ impl Arm for LingBo {
         self.cwnd_pkts = path.cwnd.0 as f64 / path.mss.0 as f64;
         self.interval = Totals { since: now, ..Totals::default() };
         (self.stage, self.outside) = (None, false);
-        (self.cut_until, self.yields_until) = (now, now);
+        (self.cut_until, self.yields_until, self.yielding_pkts) = (now, now, OWN_PKTS);
         // No rate is no rate to keep below.
         let most = path.rate.filter(|rate| *rate > Rate::default());
         self.path = path;
@@ -327,8 +327,8 @@ impl LingBo {
         INTERVAL_MIN.max(self.path.srtt.unwrap_or_default() / 2)
     }
 
-    /// Losses end slow start and, after a timeout, halve the window. Otherwise they are counted, and
-    /// the network sees them as one of its inputs.
+    /// Losses end slow start and, after a timeout, halve the window. Otherwise they are counted,
+    /// and the network sees them as one of its inputs.
     fn note_losses(&mut self, m: &Measurement, now: Time) {
         let is_new = m.timed_out || (congested(m) && !self.recovery.covers(m, now));
         if is_new {

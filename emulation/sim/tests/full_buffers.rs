@@ -24,12 +24,12 @@ fn resent(outcome: &Outcome) -> f64 {
 }
 
 /// CUBIC sends 0.2 % again with five flows, and 4 % with fifty, whose windows are four segments. An
-/// arm that tolerates random losses answers later: `lingbo` sends 5 % and 31 % again. Before it told
-/// its own losses from others it sent 40 to 80 %, and fifty flows were not simulated in any useful
-/// time. The bound on all segments bounds the time of the simulation, which is proportional to them.
+/// arm that tolerates random losses answers later: 3 % are allowed with five flows, and with fifty
+/// the 29 % of BBR, which tolerates them too. The bound on all segments bounds the time of the
+/// simulation, which is proportional to them.
 #[track_caller]
-fn check(driver: &str, most_of_five: f64, most_of_fifty: f64) {
-    for (count, most) in [(5, most_of_five), (50, most_of_fifty)] {
+fn check(driver: &str) {
+    for (count, most) in [(5, 0.03), (50, 0.29)] {
         let (own, cubic) = (flows(driver, count), flows("cubic", count));
         let (share, of_cubic) = (resent(&own), resent(&cubic));
         assert!(share <= most, "{driver}, {count} flows: {share} sent again, by cubic {of_cubic}");
@@ -43,10 +43,10 @@ fn check(driver: &str, most_of_five: f64, most_of_fifty: f64) {
 
 #[test]
 fn lingbo_answers_the_losses_of_a_short_buffer() {
-    check("lingbo", 0.08, 0.4);
+    check("lingbo");
 }
 
 #[test]
 fn anole_answers_the_losses_of_a_short_buffer() {
-    check("anole", 0.03, 0.08);
+    check("anole");
 }
