@@ -111,7 +111,7 @@ fn measure(args: &Args) -> Result<(), Error> {
     let drawn = fixed_paths::measure(&networks, &held_out, args.seeds, args.seconds)?;
     rows.extend(drawn.rows("C1, held out"));
     let page = format!(
-        "{HEAD}{} seeds, {} + {} static paths, flows of {} s. {}. {}\n\
+        "{HEAD}{} seeds, {} + {} static paths, flows of {} s.\n{}. {}\n\
          ## Figure 16: what the choice loses\n\nOver C1, all seeds.\n\n{}\n\
          ## The arms on C1\n\nWith the first seed: paths on which each arm is the best, and on \
          which the policy ends with it.\n\n{}\n\
