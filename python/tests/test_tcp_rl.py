@@ -13,14 +13,15 @@ pytest.importorskip("jax", reason="jax is an extra")
 
 import remuda
 from remuda.training import tcp_rl
+from remuda.training import tcp_rl_networks as networks
 from remuda.training import tcp_rl_steps as world
 
 MODELS = Path(__file__).parents[2] / "selector" / "models"
 
 
 def test_jax_gives_what_the_rust_test_expects() -> None:
-    want = np.fromfile(MODELS / "tcp_rl.expected", "<f4").reshape(tcp_rl.CHECKS, -1)
-    np.testing.assert_allclose(tcp_rl.checks(MODELS / "tcp_rl.safetensors"), want, atol=1e-5)
+    want = np.fromfile(MODELS / "tcp_rl.expected", "<f4").reshape(networks.CHECKS, -1)
+    np.testing.assert_allclose(networks.checks(MODELS / "tcp_rl.safetensors"), want, atol=1e-5)
 
 
 def test_the_cards_have_every_setting() -> None:
