@@ -71,6 +71,7 @@ pub const ARM: ArmInfo = ArmInfo {
     program: ProgramId("lingbo/report"),
     reports_per_round: REPORTS_PER_ROUND_MANY,
     paces: true,
+    answers_losses: false,
     make: Some(|loaded| Box::new(LingBo::new(loaded))),
     ..ArmInfo::DEFAULT
 };

@@ -202,7 +202,7 @@ fn outside_the_training_equation_1_decides_and_the_log_has_it() {
     known.ssthresh = Some(known.cwnd);
     lingbo.resume(&known, Time::ZERO);
     let cwnd = lingbo.cwnd();
-    lingbo.on_measurement(&report(900, 20, cwnd), at(900));
+    lingbo.on_measurement(&report(900, 100, cwnd), at(900));
     let stage = lingbo.stage().expect("a stage");
     assert_eq!((stage.name, stage.why.features[0].1.as_str()), ("outside", "rtt_min"));
     // No queue: a quarter more, and two segments.
