@@ -191,9 +191,11 @@ const FIGURE_16: [(&str, Driver); 3] = [
     ("copa", |runs| runs.get("copa").map(Run::reward)),
 ];
 
+/// The name of a measure, and how a run gives it.
+type Measure = (&'static str, fn(&Run) -> f64);
+
 /// The two measures of power.
-const MEASURES: [(&str, fn(&Run) -> f64); 2] =
-    [("power ratio", Run::power), ("power95 ratio", Run::power95)];
+const MEASURES: [Measure; 2] = [("power ratio", Run::power), ("power95 ratio", Run::power95)];
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64

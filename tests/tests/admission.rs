@@ -239,10 +239,22 @@ fn with_trusting_agent(place: &Place, trusted: &[u32], work: impl FnOnce() + Sen
     with_believer(place, configure, work);
 }
 
+/// Loopback's segments are as long as the peer's first receive window, which bounds an initial
+/// window.
+fn fix_segment_size(listener: &TcpListener) {
+    let bytes: libc::c_int = 1_448;
+    let (fd, value) = (listener.as_raw_fd(), (&raw const bytes).cast());
+    let length = size_of::<libc::c_int>() as u32;
+    // SAFETY: a valid integer of that length.
+    let done = unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, value, length) };
+    assert_eq!(done, 0, "TCP_MAXSEG: {}", std::io::Error::last_os_error());
+}
+
 /// Sends data to [`MADE_UP`], an address of the caller's namespace. Returns the window with which
 /// the sender began.
 fn send_to_made_up(name: &str) -> u32 {
     let listener = TcpListener::bind((MADE_UP, 0)).expect("the address is there");
+    fix_segment_size(&listener);
     set_algorithm(listener.as_raw_fd(), name).expect("any user may ask");
     let to: SocketAddr = listener.local_addr().expect("an address");
     let mut receiver = TcpStream::connect(to).expect("it connects");

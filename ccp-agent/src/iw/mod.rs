@@ -238,11 +238,11 @@ impl Iw {
 
     /// Records the first failure of several.
     fn note(&mut self, done: Result<(), Error>) {
-        if let Err(error) = &done {
-            if !self.has_failed {
-                let path = self.dir.path().display().to_string();
-                self.events.push(Event::IwUnkept { path, reason: error.to_string() });
-            }
+        if let Err(error) = &done
+            && !self.has_failed
+        {
+            let path = self.dir.path().display().to_string();
+            self.events.push(Event::IwUnkept { path, reason: error.to_string() });
         }
         self.has_failed = done.is_err();
     }

@@ -197,7 +197,7 @@ fn the_gain_over_the_standard_window_has_an_interval() {
         let response_us = if row.is_control { 240_000 } else { 120_000 };
         for _ in 0..10 {
             let record = Record { response_us, ..record("192.0.2.7", row.playing_pkts) };
-            let _ = lock(&iw).record(record);
+            lock(&iw).record(record);
         }
         lock(&iw).learner.decide();
     }

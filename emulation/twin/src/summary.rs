@@ -61,9 +61,9 @@ impl Summary {
     pub fn distance(&self, simulated: &Self) -> f64 {
         let (mut sum, mut count) = (0.0, 0.0);
         let means = 1.0 / simulated.flows.max(1) as f64 + 1.0 / self.flows.max(1) as f64;
-        for at in 0..FIGURES {
+        for (at, tolerance) in TOLERANCE.iter().enumerate() {
             let by_chance = self.deviation[at] * self.deviation[at] * means;
-            let expected = TOLERANCE[at] * TOLERANCE[at] + by_chance;
+            let expected = tolerance * tolerance + by_chance;
             let squared = match (self.mean[at], simulated.mean[at]) {
                 (Some(a), Some(b)) => (a - b) * (a - b) / expected,
                 (None, None) => continue,

@@ -263,13 +263,11 @@ pub fn estimates(
     let misfit = paths.iter().map(|path| path.distance).fold(f64::INFINITY, f64::min);
     let estimate = |candidate: &String| {
         let flows = parallel(&paths, |path| twin.flows(path, candidate));
-        let gains = paths.iter().zip(present.iter().zip(&flows));
-        let gain =
-            |(path, (present, other)): (&Scored, (&Option<Vec<Flow>>, &Option<Vec<Flow>>))| {
-                let weight = (-(path.distance - misfit) / TEMPERATURE).exp();
-                Some(Gain::of((present.as_ref()?, other.as_ref()?), weight))
-            };
-        let gains: Vec<Gain> = gains.filter_map(gain).collect();
+        let gain = |at: usize| {
+            let weight = (-(paths[at].distance - misfit) / TEMPERATURE).exp();
+            Some(Gain::of((present[at].as_ref()?, flows[at].as_ref()?), weight))
+        };
+        let gains: Vec<Gain> = (0..paths.len()).filter_map(gain).collect();
         let (ln_gain, ln_gain_sd) = over_paths(&gains);
         let is_known = !gains.is_empty() && ln_gain.is_finite();
         is_known.then(|| Estimate { arm: candidate.clone(), ln_gain, ln_gain_sd, misfit })

@@ -170,7 +170,7 @@ impl TcpRl {
         self.inputs.extend(state.inputs());
         self.inputs.extend([self.wants.throughput as f32, self.wants.delay as f32]);
         let drives = |it: &&'static str| f32::from(u8::from(**it == *arm));
-        self.inputs.extend(self.networks.arms().iter().map(|it| drives(&it)));
+        self.inputs.extend(self.networks.arms().iter().map(drives));
         self.probabilities.resize(self.networks.arms().len(), 0.0);
         let actor = &self.networks.actor;
         match actor.evaluate(&self.inputs, &mut self.memory, &mut self.probabilities) {

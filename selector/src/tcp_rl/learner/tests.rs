@@ -182,7 +182,9 @@ proptest! {
             for learner in [&mut one, &mut other] {
                 let pkts = learner.states[0].playing_pkts;
                 let record = record("10.1.1.1", 0, pkts, *rate, 40.0);
-                (0..10).for_each(|_| drop(learner.take(&geography, &record)));
+                for _ in 0..10 {
+                    learner.take(&geography, &record);
+                }
                 learner.decide();
             }
             prop_assert_eq!(one.table(&geography), other.table(&geography));
