@@ -221,7 +221,11 @@ impl Host {
         if self.peers.is_full(&key.0) {
             return self.refuse_flow(&key.0, step.now_us);
         }
-        let info = info.cloned().unwrap_or_else(|| info_of_create(create));
+        let mut info = info.cloned().unwrap_or_else(|| info_of_create(create));
+        if info.requested.is_empty() {
+            // A datapath that describes the flow may name the algorithm in its `CREATE` alone.
+            info.requested.clone_from(&create.cong_alg);
+        }
         let abilities = self.peers.abilities(&key.0);
         let (ruled, name, why) = self.driven_by(&info, abilities);
         let (driver, controller) = match self.driver(name) {
