@@ -426,8 +426,8 @@ impl EventLog {
         Ok(Self { path, file, bytes, bytes_max, lost, reason, is_torn, trouble })
     }
 
-    /// The highest flow number in the log, 0 if there is none: what a new agent numbers on from.
-    /// Lines that cannot be read count for nothing.
+    /// The highest flow number in the log, or 0. A new agent gives its first flow the next number.
+    /// Lines that cannot be read are left out.
     pub fn newest_flow(&self) -> u32 {
         #[derive(Deserialize)]
         struct Numbered {

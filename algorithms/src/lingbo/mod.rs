@@ -27,8 +27,8 @@
 //!     hardly grows for five seconds: the paper's leaves nothing to a CUBIC flow beside it where
 //!     the buffer is shallow;
 //!   - losses well above the usual share of the path take as much, with a queue or without
-//!     (losses.rs). Equation 1 divides by 1 - loss, whoever causes the loss: flows that overfill a
-//!     short buffer would grow their windows because of it, and lose nearly all that they send;
+//!     (losses.rs). Equation 1 divides by 1 - loss, so that flows which overfill a short buffer
+//!     would grow their windows for the losses that they cause, and lose nearly all they send;
 //!   - a window is at most 2.5 times that of equation 1 with the usual losses;
 //!   - where an input is outside the range of the training, equation 1 decides, with what was
 //!     measured, at most half the window at a time; the event log has it;

@@ -76,7 +76,7 @@ impl Collector {
         &self.not_learned
     }
 
-    /// Queues a record, unless it is none, or its user or peer has had its share.
+    /// Queues a record of a short response, unless the user or the peer has given enough of them.
     pub fn put(&mut self, record: Record, is_believed: bool) {
         let Some(to) = &self.to else { return };
         let is_short = (1..=self.response_bytes_max).contains(&record.size_bytes);

@@ -140,7 +140,7 @@ impl TcpRl {
         known.filter(|(arm, _)| self.may_pick(arm))
     }
 
-    /// Any arm that may be picked, each as likely; `None` if there are none.
+    /// Draws one of the allowed arms, all equally likely; `None` if no arm is allowed.
     fn drawn(&mut self) -> Option<&'static str> {
         let all: Vec<&'static str> =
             self.networks.arms().iter().copied().filter(|arm| self.may_pick(arm)).collect();

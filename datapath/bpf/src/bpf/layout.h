@@ -132,7 +132,7 @@ struct remuda_report {
 struct remuda_response {
 	struct remuda_event event;
 	u64 started_ns; /* when its first byte left */
-	u64 bytes;	/* 0: there is none to report */
+	u64 bytes;	/* 0: no complete response waits to be reported */
 	u32 srtt_us;	/* at its end */
 	u32 rtt_min_us;
 	u32 lost_pkts;	       /* during it */
