@@ -61,7 +61,7 @@ impl Path {
         format!("{}-{}", self.family.name(), self.seed)
     }
 
-    fn scenario(&self, of: &Environment, (arm, run): (&str, u64)) -> Result<Scenario, Error> {
+    fn scenario(&self, of: &Environment, arm: &str, run: u64) -> Result<Scenario, Error> {
         let mut scenario = Scenario::parse(&of.with(arm), "advise")?;
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(1_000 + run);
@@ -80,7 +80,7 @@ impl Path {
     /// A transfer by `arm`: its line in the event log, and the logarithm of its goodput. `None` if
     /// no byte of it arrives.
     fn run(&self, arm: &str, run: u64) -> Result<Option<(String, f64)>, Error> {
-        let scenario = self.scenario(&self.family.draw(self.seed), (arm, run))?;
+        let scenario = self.scenario(&self.family.draw(self.seed), arm, run)?;
         let mut simulation = Simulation::new(&scenario)?;
         let tested = simulation.flow_count() - 1;
         // Other hosts' flows go on, and nothing more is to be learned from them.

@@ -121,7 +121,7 @@ impl<'a> Twin<'a> {
     }
 
     /// A flow of `driver` that transfers `bytes`; `None` if it does not come to an end.
-    fn transfer(&self, guess: &Guess, driver: &str, (bytes, seed): (u64, u64)) -> Option<Flow> {
+    fn transfer(&self, guess: &Guess, driver: &str, bytes: u64, seed: u64) -> Option<Flow> {
         if self.stopped.load(Ordering::Relaxed) {
             return None;
         }
@@ -157,7 +157,7 @@ impl<'a> Twin<'a> {
     /// Runs one transfer of the smallest and one of the largest group.
     fn score(&self, guess: Guess, seed: u64) -> Scored {
         let of_group = |group: &Group| {
-            let flow = self.transfer(&guess, self.arm, (group.sizes[0], seed))?;
+            let flow = self.transfer(&guess, self.arm, group.sizes[0], seed)?;
             Some(group.seen.distance(&Summary::of(std::iter::once(&flow))))
         };
         let ends = [self.groups.first(), self.groups.last()].map(|group| of_group(group?));
@@ -196,7 +196,7 @@ impl<'a> Twin<'a> {
     fn flows(&self, of: &Scored, driver: &str) -> Option<Vec<Flow>> {
         let sizes = self.groups.iter().flat_map(|group| &group.sizes);
         let flow = |(place, bytes): (u64, &u64)| {
-            self.transfer(&of.guess, driver, (*bytes, of.seed.wrapping_add(place << 40)))
+            self.transfer(&of.guess, driver, *bytes, of.seed.wrapping_add(place << 40))
         };
         (0..).zip(sizes).map(flow).collect()
     }
@@ -219,7 +219,7 @@ struct Gain {
 }
 
 impl Gain {
-    fn of((present, other): (&[Flow], &[Flow]), weight: f64) -> Self {
+    fn of(present: &[Flow], other: &[Flow], weight: f64) -> Self {
         let ln = |flow: &Flow| flow.goodput().max(1.0).ln();
         let gains: Vec<f64> = present.iter().zip(other).map(|(a, b)| ln(b) - ln(a)).collect();
         let count = gains.len() as f64;
@@ -265,7 +265,7 @@ pub fn estimates(
         let flows = parallel(&paths, |path| twin.flows(path, candidate));
         let gain = |at: usize| {
             let weight = (-(paths[at].distance - misfit) / TEMPERATURE).exp();
-            Some(Gain::of((present[at].as_ref()?, flows[at].as_ref()?), weight))
+            Some(Gain::of(present[at].as_ref()?, flows[at].as_ref()?, weight))
         };
         let gains: Vec<Gain> = (0..paths.len()).filter_map(gain).collect();
         let (ln_gain, ln_gain_sd) = over_paths(&gains);
