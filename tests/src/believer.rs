@@ -64,7 +64,7 @@ pub fn with_believer(
         let stopped = Arc::clone(&stop);
         let agent = scope.spawn(move || ccp_agent::agent::run_until(config, stopped, || {}));
         let done = catch_unwind(AssertUnwindSafe(|| {
-            let limit = Duration::from_secs(10);
+            let limit = Duration::from_secs(60);
             wait_for("an answer", limit, || ask(&place.run_dir(), &Request::Status {}).is_ok());
             work();
         }));

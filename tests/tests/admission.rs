@@ -21,7 +21,8 @@ use std::thread;
 use std::time::Duration;
 
 const SLOTS: usize = 64;
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A busy machine takes this long at most.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// An address that leads nowhere on this host (RFC 5737).
 const MADE_UP: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 
@@ -169,8 +170,9 @@ fn a_full_table_is_an_event_and_the_socket_runs_the_kernels_own_algorithm() {
     wait_for("the event", PATIENCE, || !events(&agent, "table_full").is_empty());
     let full = &events(&agent, "table_full")[0];
     assert_eq!(full["flows_max"], SLOTS);
-    let rows = refused(&agent);
-    assert!(rows.iter().any(|row| row.uid == 0 && row.reason.contains("flows_max")), "{rows:?}");
+    wait_for("who was refused", PATIENCE, || {
+        refused(&agent).iter().any(|row| row.uid == 0 && row.reason.contains("flows_max"))
+    });
     agent.stop().expect("it ends");
 }
 
@@ -220,10 +222,14 @@ fn a_users_churn_leaves_the_log_to_others() {
     let lines = of(UID) + events(&agent, "closed").len();
     // 2,000 at once, 20 a second, and root's own ten.
     assert!(lines < 2_000 + 20 * 60, "{lines} lines");
-    let left_out = &events(&agent, "events_left_out")[0];
-    assert_eq!(left_out["uid"], UID);
-    let count = |name: &str| left_out["events"][name].as_u64().unwrap_or(0);
-    assert!(count("created") > 0 && count("closed") > 0, "{left_out}");
+    // One line a while: a slow agent says of flows in another line that they came than that they
+    // went.
+    let left_out = || events(&agent, "events_left_out");
+    assert!(left_out().iter().all(|event| event["uid"] == UID), "{:?}", left_out());
+    let count = |name: &str| {
+        left_out().iter().filter_map(|event| event["events"][name].as_u64()).sum::<u64>()
+    };
+    wait_for("both kinds of lines", PATIENCE, || count("created") > 0 && count("closed") > 0);
     agent.stop().expect("it ends");
 }
 

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Limit for each wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One opportunity of 1504 bytes each millisecond.
 const RATE_MBIT_PER_SEC: f64 = 12.032;

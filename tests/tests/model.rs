@@ -16,7 +16,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-const TURNS: u32 = 500;
+const TURNS: u32 = 4_500;
 const TURN: Duration = Duration::from_millis(20);
 /// Time for a first sample of half a second and at least four seconds of further samples.
 const SHORT: Duration = Duration::from_secs(7);

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Limit for each wait.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// An agent without BPF needs no root.
 fn agent(place: &Place, arm: &str) -> AgentChild {

@@ -17,8 +17,9 @@ const CLOCK: &str = "shift=0,sleep=off";
 const PROCESSOR: &str = "max,-rdrand,-rdseed,-la57";
 /// A fixed date, independent of the host's.
 const DATE: &str = "base=2026-01-01,clock=vm";
-/// The console shows the kernel's warnings and worse.
-const PARAMETERS: &str = "console=ttyS0 loglevel=5 nokaslr panic=-1 panic_on_oops=1";
+/// The console shows the kernel's warnings and worse. An emulated timer may be late where the host
+/// is busy, so the kernel does not check it.
+const PARAMETERS: &str = "console=ttyS0 loglevel=5 nokaslr no_timer_check panic=-1 panic_on_oops=1";
 
 /// A virtual machine that runs until this value is dropped.
 #[derive(Debug)]

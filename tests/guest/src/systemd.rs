@@ -30,8 +30,9 @@ const COMMANDS_UNIT: &str = include_str!("systemd/commands.service");
 const MEMORY_MIB: &str = "1024";
 const PROCESSORS: &str = "2";
 /// The console shows the kernel's warnings and worse, and what systemd starts. There is no udev, so
-/// a login on the console would wait for its device.
-const PARAMETERS: &str = "console=ttyS0 loglevel=5 nokaslr panic=-1 panic_on_oops=1 \
+/// a login on the console would wait for its device. An emulated timer may be late where the host
+/// is busy, so the kernel does not check it.
+const PARAMETERS: &str = "console=ttyS0 loglevel=5 nokaslr no_timer_check panic=-1 panic_on_oops=1 \
                           systemd.getty_auto=no systemd.show_status=yes TERM=dumb";
 /// Between two tries to reach QEMU's socket.
 const TURN: Duration = Duration::from_millis(100);
