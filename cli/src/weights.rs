@@ -3,13 +3,15 @@
 use crate::Failure;
 use ccp_agent::{Config, Setup};
 use clap::Args;
+use remuda_selector::antelope::policy as antelope;
 use std::path::{Path, PathBuf};
 
 /// Networks that are arms of this run.
 #[derive(Clone, Debug, Default, Args)]
 pub struct WeightsArgs {
     /// Trained weights (.safetensors, with their card beside them) as the arm NAME [default: the
-    /// file's name]; `learned` replaces the shipped weights. May be given several times
+    /// file's name]; `learned` replaces the shipped weights, and `antelope` the shipped model
+    /// (.json) of that policy. May be given several times
     #[arg(long, value_name = "[NAME=]FILE", value_parser = named)]
     weights: Vec<(String, PathBuf)>,
 }
@@ -44,7 +46,13 @@ impl WeightsArgs {
 
     /// Adds them to a configuration; they replace what it has by the same names.
     pub fn configure(&self, config: &mut Config) -> Result<(), Failure> {
-        config.arms.weights.extend(self.weights.iter().cloned());
+        for (name, file) in &self.weights {
+            if name == antelope::POLICY.name {
+                config.policy.antelope.model = Some(file.clone());
+            } else {
+                config.arms.weights.insert(name.clone(), file.clone());
+            }
+        }
         Ok(config.arms.name_weights()?)
     }
 

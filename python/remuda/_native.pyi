@@ -26,6 +26,7 @@ __all__ = [
     "Worker",
     "__version__",
     "collect",
+    "merits",
     "read",
     "run",
     "run_many",
@@ -238,6 +239,28 @@ class Worker:
         Raises:
             ValueError: if the job fails; the message contains the reason.
         """
+
+def merits(
+    goodput: NDArray[np.float64],
+    delay: NDArray[np.float64],
+    loss: NDArray[np.float64],
+    harm: NDArray[np.float64],
+    out: NDArray[np.float64],
+    preference: tuple[float, float],
+) -> None:
+    """Writes the merit by which arms are ranked, of each row.
+
+    Args:
+        goodput: over an equal share of what the bottleneck could carry.
+        delay: mean one-way delay over that of the path without a queue.
+        loss: payload lost over payload sent, 0 to 1.
+        harm: 1 less what the neighbours had of an equal share, 0 to 1.
+        out: an array of the same length, which is overwritten.
+        preference: how much throughput and delay count, each 0 to 1.
+
+    Raises:
+        ValueError: if the arrays differ in length, or a weight is not from 0 to 1.
+    """
 
 def collect(folder: _Path, seeds: tuple[int, int], plans: int, about: dict[str, str]) -> None:
     """Simulates environments into a folder, as `remuda train antelope --collect` does.

@@ -45,7 +45,7 @@ def model_text() -> bytes:
             of[arm] = trees.read_part(saved)
             says = trees.predict(saved, rows[:1])[0]
             checks.append(files.check(f"value_{kind}", arm, rows[0], says))
-    document = {"format": 2, "policy": "antelope", "schema_version": 1, "schema_hash": HASH}
+    document = {"format": 3, "policy": "antelope", "schema_version": 1, "schema_hash": HASH}
     document |= {"kind": "per_arm", "arms": ARMS, "card": {}, "modes": {}}
     whole = {"checks": checks, "values": values, "online": None}
     return files.text_of(document | whole)

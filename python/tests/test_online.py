@@ -152,7 +152,7 @@ def test_what_cannot_be_read_is_said_with_the_fix(
     assert "fix: name the agent's folder" in capsys.readouterr().err
     (tmp_path / "model.json").write_text("{}")
     assert online.main() == online.REFUSED
-    assert "it must be format 2 of antelope" in capsys.readouterr().err
+    assert "it must be format 3 of antelope" in capsys.readouterr().err
 
 
 def words(folder: Path) -> list[str]:
@@ -172,7 +172,7 @@ def broken(document: Any, path: str, value: Any) -> bytes:  # noqa: ANN401
 
 TREE = "/values/delay/bbr/learner/gradient_booster/model/trees/0"
 REFUSED = [
-    ("/format", 1, "it must be format 2"),
+    ("/format", 1, "it must be format 3"),
     ("/arms", [], "arms: it must be 1 to 32 names"),
     ("/arms", ["bbr", "bbr"], "arms: no name may occur twice"),
     ("/values", {}, "values: it must have ensembles"),

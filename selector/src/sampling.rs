@@ -59,6 +59,11 @@ impl Sampling {
         self.sample.take()
     }
 
+    /// The sample that has ended, which [`Self::sample`] still takes.
+    pub fn ended(&self) -> Option<&Sample> {
+        self.sample.as_ref()
+    }
+
     /// The last data unit that has ended.
     pub fn latest(&self) -> Option<&Unit> {
         self.latest.as_ref()

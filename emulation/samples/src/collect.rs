@@ -6,8 +6,11 @@
 //! threads.
 
 use crate::draw::Environment;
+use crate::learning::{BLOCK_SEEDS, to_learn_from};
 use crate::plan::{ARMS, Plan, plans};
 use crate::row::{Row, table};
+use crate::share::{Bottleneck, Shared};
+use crate::suite::SAMPLE_MS;
 use ccp_agent::Config;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -22,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Environments in each file.
-const PER_FILE: u64 = 25;
+const PER_FILE: u64 = BLOCK_SEEDS;
 /// How many rows of a run become states of decisions; the rows of one run are much alike, so a few
 /// are enough.
 const STATES: usize = 10;
@@ -182,14 +185,14 @@ fn file(
     let config = unguarded();
     let mut rows = Vec::new();
     for seed in seeds {
-        let environment = Environment::to_learn_from(seed);
+        let environment = to_learn_from(seed);
         for plan in plans(&environment, collection.plans) {
             if stopped.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            let samples = run(&environment, &plan, &config)
+            let (samples, bottleneck) = run(&environment, &plan, &config)
                 .map_err(|rule| Error::Environment { seed, rule })?;
-            rows.extend(rows_of(&environment, &plan, samples));
+            rows.extend(rows_of(&environment, &plan, samples, &bottleneck));
         }
         noted();
     }
@@ -197,10 +200,18 @@ fn file(
     Ok(true)
 }
 
-fn run(environment: &Environment, plan: &Plan, config: &Config) -> Result<Vec<Sample>, String> {
+/// The policy that runs the plans.
+const SAMPLER: &str = "sampler";
+
+fn run(
+    environment: &Environment,
+    plan: &Plan,
+    config: &Config,
+) -> Result<(Vec<Sample>, Bottleneck), String> {
     let text = |error: &dyn std::error::Error| error.to_string();
     let name = format!("drawn-{}", environment.seed);
-    let scenario = Scenario::parse(&environment.with("sampler"), &name).map_err(|e| text(&e))?;
+    let mut scenario = Scenario::parse(&environment.with(SAMPLER), &name).map_err(|e| text(&e))?;
+    scenario.sample_ms = SAMPLE_MS as f64;
     let mut config = config.clone();
     config.policy.sampler = plan.sampler.clone();
     let mut simulation =
@@ -208,25 +219,41 @@ fn run(environment: &Environment, plan: &Plan, config: &Config) -> Result<Vec<Sa
     let end = simulation.end();
     simulation.run_until(end);
     // The flow under test is the last one.
-    let flows = simulation.outcome().flows.len();
-    Ok(simulation.samples(flows.saturating_sub(1)).to_vec())
+    let outcome = simulation.outcome();
+    let bottleneck = Bottleneck::of(&scenario, &outcome, SAMPLER)?;
+    Ok((simulation.samples(outcome.flows.len().saturating_sub(1)).to_vec(), bottleneck))
 }
 
-fn rows_of(environment: &Environment, plan: &Plan, samples: Vec<Sample>) -> Vec<Row> {
+fn rows_of(
+    environment: &Environment,
+    plan: &Plan,
+    samples: Vec<Sample>,
+    bottleneck: &Bottleneck,
+) -> Vec<Row> {
     let states = states(environment, plan, &samples);
-    let row = |(at, sample): (usize, Sample)| Row {
-        environment: environment.seed,
-        kind: environment.kind.to_owned(),
-        neighbours: environment.neighbours.to_owned(),
-        path_rtt_ms: environment.rtt_ms,
-        plan: plan.name.clone(),
-        arm: sample.arm.to_owned(),
-        from_s: sample.from.0.as_secs_f64() - environment.start_s,
-        until_s: sample.until.0.as_secs_f64() - environment.start_s,
-        seen_throughput_mbit_per_sec: sample.seen.throughput_mbit_per_sec,
-        seen_lost_mbit_per_sec: sample.seen.lost_mbit_per_sec,
-        seen_rtt_mean_ms: sample.seen.rtt_mean_ms,
-        features: states[at].then(|| sample.features[..].try_into().ok()).flatten(),
+    let shared = |sample: &Sample| {
+        bottleneck.shared(sample.from.0.as_secs_f64(), sample.until.0.as_secs_f64())
+    };
+    let row = |(at, sample): (usize, Sample)| {
+        let Shared { equal_mbit_per_sec, tested_mbit_per_sec, neighbour_mbit_per_sec } =
+            shared(&sample);
+        Row {
+            environment: environment.seed,
+            kind: environment.kind.to_owned(),
+            neighbours: environment.neighbours.to_owned(),
+            path_rtt_ms: environment.rtt_ms,
+            plan: plan.name.clone(),
+            arm: sample.arm.to_owned(),
+            from_s: sample.from.0.as_secs_f64() - environment.start_s,
+            until_s: sample.until.0.as_secs_f64() - environment.start_s,
+            seen_throughput_mbit_per_sec: sample.seen.throughput_mbit_per_sec,
+            seen_lost_mbit_per_sec: sample.seen.lost_mbit_per_sec,
+            seen_rtt_mean_ms: sample.seen.rtt_mean_ms,
+            share_mbit_per_sec: equal_mbit_per_sec,
+            tested_mbit_per_sec,
+            neighbour_mbit_per_sec,
+            features: states[at].then(|| sample.features[..].try_into().ok()).flatten(),
+        }
     };
     samples.into_iter().enumerate().map(row).collect()
 }
@@ -307,7 +334,7 @@ mod tests {
             let of_kind = |it: &Environment| it.neighbours == neighbours;
             let environment = (0..).map(Environment::draw).find(of_kind).expect("one is drawn");
             let plan = plans(&environment, 0).remove(0);
-            let samples = run(&environment, &plan, &unguarded()).expect("it runs");
+            let (samples, _) = run(&environment, &plan, &unguarded()).expect("it runs");
             let seen: Vec<f32> = samples.iter().map(|sample| sample.features[place]).collect();
             assert_eq!(seen.iter().all(|count| *count == 0.0), is_alone, "{neighbours}: {seen:?}");
         }

@@ -37,7 +37,7 @@ struct Entry {
 }
 
 /// All families but `drawn`. A new one goes at the end, so that the seeds of the others stay.
-const FAMILIES: [Entry; 12] = [
+const FAMILIES: [Entry; 13] = [
     Entry {
         name: "wired",
         path: "wired",
@@ -84,6 +84,12 @@ const FAMILIES: [Entry; 12] = [
         path: "wired",
         about: "slow or distant links for acknowledgements",
         draw: acks,
+    },
+    Entry {
+        name: "fast",
+        path: "wired",
+        about: "100 Mbit/s to 1 Gbit/s over usual round trips",
+        draw: |rng| plain(rng, 100.0..1_000.0, 2.0..60.0),
     },
 ];
 

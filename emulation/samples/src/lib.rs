@@ -13,8 +13,10 @@
 pub mod collect;
 pub mod draw;
 pub mod family;
+pub mod learning;
 pub mod plan;
 pub mod row;
+mod share;
 pub mod suite;
 
 pub use collect::{Collection, Error, Progress, collect};

@@ -5,9 +5,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use remuda_selector::antelope::sampler::{SamplerConfig, Turn};
 
-/// The arms that a selector chooses from. Each is the best on some path, and none has special
-/// requirements. Rows and models use this order.
-pub const ARMS: [&str; 8] = remuda_selector::CANDIDATES;
+/// The arms that are sampled: those of the policies that learn while they run, and those that were
+/// trained themselves. Each is the best on some path, and none has special requirements. Rows use
+/// this order.
+pub const ARMS: [&str; 10] =
+    ["cubic", "bbr", "bbr3", "c2tcp", "vegas", "illinois", "westwood", "copa", "learned", "lingbo"];
 /// How long an arm drives the flow; at least the minimum dwell time of a switch.
 const TURN_S: std::ops::Range<f64> = 3.0..9.0;
 /// When the first change happens.

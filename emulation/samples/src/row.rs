@@ -28,6 +28,12 @@ pub struct Row {
     pub seen_lost_mbit_per_sec: f64,
     /// Mean round trip in the span.
     pub seen_rtt_mean_ms: f64,
+    /// An equal share of what the bottleneck could carry in the span.
+    pub share_mbit_per_sec: f64,
+    /// Mean goodput of the flow under test and those of its driver.
+    pub tested_mbit_per_sec: f64,
+    /// Mean goodput of the neighbours; `None` if there were none.
+    pub neighbour_mbit_per_sec: Option<f64>,
     /// The features at the end of the span, if the row is a decision state; an unknown feature is
     /// NaN.
     pub features: Option<[f32; COUNT]>,
@@ -47,6 +53,9 @@ impl Default for Row {
             seen_throughput_mbit_per_sec: 0.0,
             seen_lost_mbit_per_sec: 0.0,
             seen_rtt_mean_ms: 0.0,
+            share_mbit_per_sec: 0.0,
+            tested_mbit_per_sec: 0.0,
+            neighbour_mbit_per_sec: None,
             features: None,
         }
     }
@@ -94,6 +103,9 @@ fn columns() -> Vec<Column<Row>> {
         column!(seen_throughput_mbit_per_sec: F64, "Mbit/s"),
         column!(seen_lost_mbit_per_sec: F64, "Mbit/s"),
         column!(seen_rtt_mean_ms: F64, "ms"),
+        column!(share_mbit_per_sec: F64, "Mbit/s"),
+        column!(tested_mbit_per_sec: F64, "Mbit/s"),
+        column!(neighbour_mbit_per_sec: Maybe, "Mbit/s"),
         state(),
     ];
     columns.extend(of_features);

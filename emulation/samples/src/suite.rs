@@ -11,6 +11,8 @@ use remuda_scenarios::{Error, Suite};
 use std::ops::Range;
 use toml::{Table, Value};
 
+/// The time between two samples of a flow.
+pub(crate) const SAMPLE_MS: i64 = 100;
 /// A larger range is a mistake.
 const ENVIRONMENTS_MAX: u64 = 100_000;
 
@@ -64,6 +66,8 @@ fn family(of: Family, environment: &Environment) -> Result<Value, String> {
     // A suite gives its runs names and seeds.
     scenario.remove("name");
     scenario.remove("seed");
+    // Without samples, what flows leave to each other is unknown.
+    scenario.insert("sample_ms".to_owned(), Value::Integer(SAMPLE_MS));
     let text = |value: &str| Value::String(value.to_owned());
     let path = of.path_of(environment);
     let name = format!("{}-{}-{}", environment.kind, environment.neighbours, environment.seed);

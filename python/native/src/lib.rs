@@ -7,6 +7,7 @@
 mod buffer;
 mod embedded;
 mod gym;
+mod merit;
 mod pilot;
 mod run;
 mod scenario;
@@ -26,6 +27,8 @@ mod _native {
     use super::embedded::PyEmbedded;
     #[pymodule_export]
     use super::gym::{PyEnv, PyEnvs};
+    #[pymodule_export]
+    use super::merit::merits;
     #[pymodule_export]
     use super::pilot::PyPilot;
     #[pymodule_export]

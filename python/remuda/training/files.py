@@ -19,7 +19,7 @@ from . import values
 from .samples import Floats, Singles
 from .trees import Ensemble
 
-FORMAT = 2
+FORMAT = 3
 """The version of the file format."""
 BYTES_MAX = 64 << 20
 """A longer file cannot be a model."""

@@ -10,6 +10,8 @@ import dataclasses
 
 import numpy as np
 
+from remuda._native import merits
+
 from .samples import Floats, States
 
 MODES = {"default": (1.0, 1.0), "throughput": (1.0, 0.0), "delay": (0.0, 1.0)}
@@ -29,6 +31,8 @@ class Form:
     def reward(self, states: States, mode: str) -> Floats:
         """The reward of each arm in each state: rows x arms."""
         zeta, theta = MODES[mode]
+        if self.name == "merit":
+            return merit(states, (zeta, theta))
         throughput = np.maximum(states.throughput, LEAST)
         least = states.delay_ms.min(axis=1, keepdims=True)
         delay = np.where(states.delay_ms <= self.delta * least, least, states.delay_ms)
@@ -40,12 +44,22 @@ class Form:
         return weighed
 
 
+def merit(states: States, preference: tuple[float, float]) -> Floats:
+    """The merit by which arms are ranked, of each arm in each state: rows x arms."""
+    out = np.empty(states.goodput.shape)
+    terms = (states.goodput, states.delay, states.loss, states.harm)
+    flat = (np.ascontiguousarray(term, dtype=float).ravel() for term in terms)
+    merits(*flat, out.reshape(-1), preference)
+    return out
+
+
 FORMS = {
+    "merit": Form("merit", 1.0),
     "power": Form("weighed", 1.0),
     "weighed": Form("weighed", 16.0),
     "paper": Form("paper", 512.0),
 }
-"""`power` is the default: throughput over delay, by which arms are ranked."""
+"""`merit` is the default: that by which arms are ranked (`algorithms/src/merit.rs`)."""
 
 
 def shares(reward: Floats) -> Floats:

@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 
+LEAST_SUM = 1e-9
+"""Sums of time or of payload below this are nothing."""
 CELL_S = 0.5
 """The length of the cells in which runs are compared, in seconds: that of a sample."""
 
@@ -30,11 +32,18 @@ class Sums:
     delivered: Floats
     lost: Floats
     delay: Floats
+    #: An equal share of what the bottleneck could carry.
+    share: Floats
+    #: What the flows of the arm got of it.
+    tested: Floats
+    #: An equal share, and what the neighbours got, while there were neighbours.
+    share_beside: Floats
+    neighbours: Floats
 
     def between(self, at: tuple[Numbers, Numbers, Numbers]) -> Sums:
         """The sums between two cells of rows (environment, first cell, end cell): rows x arms."""
         environment, first, end = at
-        each = (self.span_s, self.delivered, self.lost, self.delay)
+        each = (getattr(self, field.name) for field in dataclasses.fields(self))
         return Sums(*(of[environment, :, end] - of[environment, :, first] for of in each))
 
 
@@ -52,6 +61,14 @@ class States:
     delay_ms: Floats
     #: Mean round trip in ms, weighted by delivered bytes.
     rtt_ms: Floats
+    #: What the merit is made of: goodput over an equal share of what the bottleneck could carry,
+    goodput: Floats
+    #: mean one-way delay over that of the path without a queue,
+    delay: Floats
+    #: payload lost over payload sent,
+    loss: Floats
+    #: and 1 less what the neighbours had of an equal share.
+    harm: Floats
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -60,15 +77,12 @@ class States:
     def only(self, mask: NDArray[np.bool_]) -> States:
         """The rows that the mask selects."""
         kind = [name for name, taken in zip(self.kind, mask, strict=True) if taken]
-        return States(
-            self.environment[mask],
-            kind,
-            self.at_s[mask],
-            self.features[mask],
-            self.throughput[mask],
-            self.delay_ms[mask],
-            self.rtt_ms[mask],
-        )
+        arrays = {
+            field.name: getattr(self, field.name)[mask]
+            for field in dataclasses.fields(self)
+            if field.name != "kind"
+        }
+        return States(kind=kind, **arrays)
 
 
 def facts(folder: Path) -> dict[str, str]:
@@ -94,6 +108,7 @@ def facts(folder: Path) -> dict[str, str]:
 def _sums(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], Sums, Floats]:
     columns = ["environment", "plan", "from_s", "until_s", "seen_throughput_mbit_per_sec"]
     columns += ["seen_lost_mbit_per_sec", "seen_rtt_mean_ms", "path_rtt_ms"]
+    columns += ["share_mbit_per_sec", "tested_mbit_per_sec", "neighbour_mbit_per_sec"]
     fixed = all_rows.select(columns).filter(pl.col("plan").is_in(arms)).collect()
     seeds = np.sort(fixed["environment"].unique().to_numpy())
     environment = np.searchsorted(seeds, fixed["environment"].to_numpy())
@@ -102,21 +117,23 @@ def _sums(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], 
     first, end = fixed["from_s"].to_numpy(), fixed["until_s"].to_numpy()
     rate, lost = (fixed[name].to_numpy() for name in columns[4:6])
     rtt_ms = fixed["seen_rtt_mean_ms"].to_numpy()
+    share, tested = (fixed[name].to_numpy() for name in columns[8:10])
+    beside = fixed[columns[10]].is_not_null().to_numpy()
+    neighbour = fixed[columns[10]].fill_null(0.0).to_numpy()
     cells = int(np.ceil(end.max() / CELL_S))
     shape = (len(seeds), len(arms), cells + 1)
-    span, delivered, gone, delay = (np.zeros(shape) for _ in range(4))
+    ones = np.ones(len(first))
+    rates = (ones, rate, lost, rtt_ms * rate, share, tested, share * beside, neighbour)
+    sums = [np.zeros(shape) for _ in rates]
     # A sample overlaps two or three cells, so its tenths are added one by one.
     for part in np.linspace(0.05, 0.95, 10):
         cell = np.minimum(((first + (end - first) * part) / CELL_S).astype(int), cells - 1) + 1
         share_s = (end - first) / 10
-        np.add.at(span, (environment, arm, cell), share_s)
-        np.add.at(delivered, (environment, arm, cell), rate * share_s)
-        np.add.at(gone, (environment, arm, cell), lost * share_s)
-        np.add.at(delay, (environment, arm, cell), rtt_ms * rate * share_s)
-    sums = Sums(*(of.cumsum(axis=2) for of in (span, delivered, gone, delay)))
+        for total, of in zip(sums, rates, strict=True):
+            np.add.at(total, (environment, arm, cell), of * share_s)
     least = np.zeros(len(seeds))
     least[environment] = fixed["path_rtt_ms"].to_numpy()
-    return seeds, sums, least
+    return seeds, Sums(*(of.cumsum(axis=2) for of in sums)), least
 
 
 def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -> States:
@@ -137,12 +154,17 @@ def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -
     first = np.clip((at_s / CELL_S).astype(int), 0, last)
     end = np.clip(first + int(horizon_s / CELL_S), 0, last)
     seen = sums.between((environment, first, end))
-    span = np.maximum(seen.span_s, 1e-9)
+    span = np.maximum(seen.span_s, LEAST_SUM)
     throughput = np.maximum(seen.delivered - seen.lost, 0.0) / span
     half = least[environment, None] / 2
-    rtt_ms = seen.delay / np.maximum(seen.delivered, 1e-9)
+    rtt_ms = seen.delay / np.maximum(seen.delivered, LEAST_SUM)
     delay_ms = np.maximum(rtt_ms - half, half)
+    goodput = seen.tested / np.maximum(seen.share, LEAST_SUM)
+    loss = seen.lost / np.maximum(seen.delivered + seen.lost, LEAST_SUM)
+    kept = np.minimum(seen.neighbours / np.maximum(seen.share_beside, LEAST_SUM), 1.0)
+    harm = np.where(seen.share_beside > LEAST_SUM, 1.0 - kept, 0.0)
     known = (seen.span_s.min(axis=1) > horizon_s / 3) & (seen.delivered.min(axis=1) > 0)
     kind = states["kind"].to_list()
-    states_of = States(seed, kind, at_s, rows, throughput, delay_ms, rtt_ms)
+    merit = (goodput, delay_ms / half, loss, harm)
+    states_of = States(seed, kind, at_s, rows, throughput, delay_ms, rtt_ms, *merit)
     return states_of.only(known & np.isfinite(delay_ms).all(axis=1))

@@ -6,7 +6,13 @@
 //!
 //! A score is an arm's reward as a share of the best arm's on the same path at the same time: 1 is
 //! as well as can be, 0 not at all. A model may have several ensembles for a score, each trained on
-//! other environments: their mean is the score, and how far they differ its uncertainty.
+//! other environments: their mean is the score.
+//!
+//! A model knows how far to trust itself. Its home arm is the one that a flow has where nothing
+//! speaks for another: that of the best mean score over the families of paths that it was trained
+//! on. For every other arm `doubts` predict the squared error of that arm's score less the home
+//! arm's, as it was on families that the scores were not trained on. The root is the uncertainty of
+//! the score; without doubts it is the standard deviation of the ensembles.
 //!
 //! Differs from the paper (Zhou et al., Antelope, ICNP 2021, section IV-A), which predicts rewards:
 //! to pick the arm of the largest mean share is to lose the least, where the largest mean reward is
@@ -31,7 +37,7 @@ use std::sync::{Arc, OnceLock};
 use value::{SavedByArm, SavedOnline, Values};
 
 /// The form of the file.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 /// A longer file is no model.
 pub const BYTES_MAX: usize = 64 << 20;
 /// Arms of a model.
@@ -123,7 +129,9 @@ struct File {
     schema_hash: String,
     kind: Kind,
     arms: Vec<String>,
+    home: String,
     modes: Modes<BTreeMap<String, Vec<Saved>>>,
+    doubts: Option<Modes<BTreeMap<String, Saved>>>,
     /// Absent in format 1.
     values: Option<SavedByArm>,
     online: Option<SavedOnline>,
@@ -167,7 +175,7 @@ pub struct Score {
     pub arm: &'static str,
     /// The share of the best arm's reward.
     pub mean: f32,
-    /// How far the ensembles differ: one standard deviation; 0 of one ensemble.
+    /// One standard deviation of what this arm has more or less than the home arm; 0 of that.
     pub uncertainty: f32,
 }
 
@@ -176,8 +184,12 @@ pub struct Score {
 pub struct Model {
     kind: Kind,
     arms: Vec<&'static str>,
+    /// The place of the home arm.
+    home: usize,
     /// For each mode, and each arm (one entry if joint), the ensembles.
     modes: Modes<Vec<Vec<Ensemble>>>,
+    /// For each mode and each arm except the home arm.
+    doubts: Option<Modes<Vec<Option<Ensemble>>>>,
     values: Values,
     card: Card,
     digest: String,
@@ -238,9 +250,15 @@ impl Model {
         let arms = known_arms(&file.arms)?;
         let (kind, card) = (file.kind, file.card);
         let modes = file.modes.try_map(|mode, of| ensembles(kind, &arms, mode, &of))?;
+        let home = arms.iter().position(|arm| *arm == file.home);
+        let rule = "it must be one of the model's arms";
+        let home = home.ok_or_else(|| refuse(format!("home = {}", file.home), rule))?;
+        let read = |mode, of: BTreeMap<_, _>| doubts_of(&arms, home, mode, &of);
+        let doubts = file.doubts.map(|doubts| doubts.try_map(read)).transpose()?;
         let saved = file.values.ok_or_else(|| refuse("values", "it is missing"))?;
         let values = Values::read(&arms, &saved, file.online.as_ref())?;
-        let model = Self { kind, arms, modes, values, card, digest: digest_of(text) };
+        let digest = digest_of(text);
+        let model = Self { kind, arms, home, modes, doubts, values, card, digest };
         for (number, check) in file.checks.iter().enumerate() {
             model.check(number, check)?;
         }
@@ -267,12 +285,30 @@ impl Model {
             "default" => &self.modes.default,
             "throughput" => &self.modes.throughput,
             "delay" => &self.modes.delay,
+            "doubt_default" => return self.doubted(at, |of| &of.default, features),
+            "doubt_throughput" => return self.doubted(at, |of| &of.throughput, features),
+            "doubt_delay" => return self.doubted(at, |of| &of.delay, features),
             // What all arms share has no arm's name, and what is an arm's has no other.
             _ if at.is_none() && !arm.is_empty() => return None,
             _ => return Some(self.values.named(mode, at)?.predict(&features.0)),
         };
         let (row, width, of) = self.asked(modes, at?, features);
         Some(of[0].predict(&row[..width]))
+    }
+
+    /// The prediction of the ensemble of doubts that a check names.
+    fn doubted(
+        &self,
+        at: Option<usize>,
+        of: impl Fn(&Modes<Vec<Option<Ensemble>>>) -> &Vec<Option<Ensemble>>,
+        features: &Features,
+    ) -> Option<f32> {
+        Some(of(self.doubts.as_ref()?)[at?].as_ref()?.predict(&features.0))
+    }
+
+    /// The arm of a flow for which nothing speaks for another.
+    pub fn home(&self) -> &'static str {
+        self.arms[self.home]
     }
 
     fn at(&self, arm: &str) -> Option<usize> {
@@ -315,18 +351,29 @@ impl Model {
     pub fn predict(&self, features: &Features, wants: Preference) -> Vec<Score> {
         let wants = if wants.is_valid() { wants } else { Preference::DEFAULT };
         // Between two of the three modes, whichever weight is larger.
-        let (corner, share) = if wants.throughput >= wants.delay {
-            (&self.modes.throughput, wants.delay / wants.throughput)
+        let doubts = self.doubts.as_ref();
+        let (corner, doubts_of_corner, share) = if wants.throughput >= wants.delay {
+            let doubts = doubts.map(|of| &of.throughput);
+            (&self.modes.throughput, doubts, wants.delay / wants.throughput)
         } else {
-            (&self.modes.delay, wants.throughput / wants.delay)
+            let doubts = doubts.map(|of| &of.delay);
+            (&self.modes.delay, doubts, wants.throughput / wants.delay)
         };
+        let doubts = doubts.map(|of| &of.default);
         let share = share.clamp(0.0, 1.0) as f32;
         let score = |(at, arm): (usize, &&'static str)| {
-            let of = |modes: &[Vec<Ensemble>], weight: f32| {
-                if weight == 0.0 { (0.0, 0.0) } else { self.of_mode(modes, at, features) }
+            let of = |modes: &[Vec<Ensemble>], doubts: Option<&Vec<Option<Ensemble>>>, weight| {
+                if weight == 0.0 {
+                    return (0.0, 0.0);
+                }
+                let (mean, spread) = self.of_mode(modes, at, features);
+                let doubt = |of: &Option<Ensemble>| {
+                    of.as_ref().map_or(0.0, |it| it.predict(&features.0).max(0.0).sqrt())
+                };
+                (mean, doubts.map_or(spread, |of| doubt(&of[at])))
             };
-            let both = of(&self.modes.default, share);
-            let one = of(corner, 1.0 - share);
+            let both = of(&self.modes.default, doubts, share);
+            let one = of(corner, doubts_of_corner, 1.0 - share);
             let online = self.values.online.as_ref();
             let factor = online.map_or(1.0, |online| online.factor(at, features, wants));
             let mix = |both: f32, one: f32| factor * (share * both + (1.0 - share) * one);
@@ -390,6 +437,29 @@ fn ensembles(
     names.iter().map(read).collect()
 }
 
+/// The doubts of a mode, in the order of the arms.
+fn doubts_of(
+    arms: &[&'static str],
+    home: usize,
+    mode: &'static str,
+    of: &BTreeMap<String, Saved>,
+) -> Result<Vec<Option<Ensemble>>, Error> {
+    if of.len() + 1 != arms.len() {
+        let rule = "it must have an entry for each arm except the home arm";
+        return Err(refuse(format!("doubts.{mode}"), rule));
+    }
+    let read = |(at, arm): (usize, &&'static str)| {
+        if at == home {
+            return Ok(None);
+        }
+        let what = || format!("doubts.{mode}.{arm}");
+        let saved = of.get(*arm).ok_or_else(|| refuse(what(), "it is missing"))?;
+        let ensemble = Ensemble::new(saved, COUNT);
+        ensemble.map(Some).map_err(|source| Error::Trees { part: what(), source })
+    };
+    arms.iter().enumerate().map(read).collect()
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -407,6 +477,38 @@ pub(super) mod tests {
         Arc::new(parse(&document).expect("a model"))
     }
 
+    /// bbr, at home, and vegas, of whose gain so much is doubted.
+    pub fn doubted(default: [f32; 2], doubt: f32) -> Arc<Model> {
+        let mut document = document();
+        let mode = |bbr, vegas| json!({ "bbr": [leaf(bbr, COUNT)], "vegas": [leaf(vegas, COUNT)] });
+        document["modes"]["default"] = mode(default[0], default[1]);
+        let squared = json!({ "vegas": leaf(doubt * doubt, COUNT) });
+        document["doubts"] = json!({ "default": squared, "throughput": squared, "delay": squared });
+        Arc::new(parse(&document).expect("a model"))
+    }
+
+    #[test]
+    fn doubts_are_of_every_arm_but_the_home_arm() {
+        let model = doubted([0.8, 0.6], 0.3);
+        assert_eq!(model.home(), "bbr");
+        let said = model.predict(&NOTHING, Preference::DEFAULT);
+        assert_eq!(said[0].uncertainty, 0.0);
+        assert!((said[1].uncertainty - 0.3).abs() < 1e-6);
+        let both = json!({ "bbr": leaf(0.1, COUNT), "vegas": leaf(0.1, COUNT) });
+        for (doubts, want) in [
+            (both, "doubts.default: it must have an entry for each arm except the home arm"),
+            (json!({ "bbr": leaf(0.1, COUNT) }), "doubts.default.vegas: it is missing"),
+        ] {
+            let mut document = document();
+            document["doubts"] =
+                json!({ "default": doubts, "throughput": doubts, "delay": doubts });
+            assert!(parse(&document).unwrap_err().to_string().starts_with(want), "{want}");
+        }
+        let mut document = document();
+        document["home"] = json!("cubic");
+        assert!(parse(&document).unwrap_err().to_string().starts_with("home = cubic"));
+    }
+
     /// bbr: .8 in default, 1 for throughput, .5 for delay; vegas: .6, .2 and 1, of two ensembles.
     fn document() -> Value {
         let one = |value: f32| vec![leaf(value, COUNT)];
@@ -414,7 +516,7 @@ pub(super) mod tests {
         let mode = |bbr, vegas| json!({ "bbr": one(bbr), "vegas": two(vegas) });
         let each = |bbr, vegas| json!({ "bbr": leaf(bbr, COUNT), "vegas": leaf(vegas, COUNT) });
         json!({
-            "format": 2, "policy": "antelope",
+            "format": 3, "policy": "antelope", "home": "bbr", "doubts": null,
             "schema_version": schema().version, "schema_hash": SchemaHash::ours().to_string(),
             "kind": "per_arm", "arms": ["bbr", "vegas"], "checks": [],
             "card": {
@@ -594,7 +696,7 @@ pub(super) mod tests {
             }])
         };
         let cases = [
-            ("/format", json!(1), "its format is 1, and this program's 2\nfix: train it anew"),
+            ("/format", json!(1), "its format is 1, and this program's 3\nfix: train it anew"),
             ("/policy", json!("rein"), "policy = rein"),
             ("/schema_hash", json!("00"), "it was trained on other features"),
             ("/arms/0", json!("bbbr"), "arms: bbbr"),

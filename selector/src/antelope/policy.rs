@@ -8,8 +8,11 @@
 //! Differs from the paper:
 //!   - a unit lasts a round trip at least ([`crate::features`]), and decisions are
 //!     `decide_ms` apart: two units of twenty ACKs are 0.1 s, in which no arm shows anything;
-//!   - the next arm must be better by a margin, which is larger where the model thinks little of
-//!     all arms, and the guard's dwell comes on top;
+//!   - every arm is compared with the model's home arm, and its gain counts less the more the model
+//!     doubts it: where it is unsure, a flow has the arm that does best on the whole;
+//!   - what the flow has earned with the arms that it has had corrects their scores
+//!     ([`super::earned`]);
+//!   - the next arm must be better by a margin, and the guard's dwell comes on top;
 //!   - where much is lost, and more flows go along than in anything that models are trained on,
 //!     arms that do not answer losses are none to pick, whatever their score: a hundred flows of
 //!     copa on one link sent two of five packets twice;
@@ -21,6 +24,7 @@
 //!     guard's budget for it: what learns from live flows otherwise sees only what a model picks;
 //!   - scores are shares of the best arm's reward, with their uncertainty ([`super::model`]).
 
+use super::earned::Earned;
 use super::model::{Model, Score};
 use crate::arm_runner::ArmRunner;
 use crate::draw::Draws;
@@ -31,7 +35,7 @@ use crate::{ConfigError, check};
 use remuda_algorithms::Reason;
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{
-    Measurement, PathState, Preference, Proposal, Sample, Slot, Verdict, Why, bbr, cubic,
+    Measurement, PathState, Preference, Proposal, Sample, Slot, Verdict, Why, cubic,
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -73,8 +77,9 @@ pub struct AntelopeConfig {
     /// The file of the model; absent: the one that comes with the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<PathBuf>,
-    /// The arm of a flow to a destination of which nothing is known.
-    pub first: String,
+    /// The arm of a flow to a destination of which nothing is known; absent: the model's home arm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<String>,
     /// Decisions in a row that must agree, the paper's M.
     pub agreements: u32,
     /// The least time between two decisions, in milliseconds.
@@ -83,9 +88,9 @@ pub struct AntelopeConfig {
     pub units_min: u32,
     /// How much better the next arm must be, in hundredths of the best arm's reward.
     pub margin_percent: f64,
-    /// How much more it must be better, in hundredths of what the best arm itself is short of 1: a
-    /// model that thinks little of all arms knows little.
-    pub doubt_percent: f64,
+    /// How many standard deviations of what the model doubts are taken off an arm's gain over the
+    /// home arm.
+    pub caution: f64,
     /// Where more is lost, in per cent of what is sent, and more than 20 flows go along, arms that
     /// do not answer losses get no flow; 100: they always may.
     pub lost_percent_max: f64,
@@ -101,12 +106,12 @@ impl Default for AntelopeConfig {
     fn default() -> Self {
         Self {
             model: None,
-            first: bbr::ARM.name.to_owned(),
+            first: None,
             agreements: 2,
             decide_ms: 250,
             units_min: 6,
             margin_percent: 3.0,
-            doubt_percent: 40.0,
+            caution: 0.5,
             lost_percent_max: 10.0,
             explore_after_s: 10,
             explore_every_s: 0,
@@ -117,9 +122,10 @@ impl Default for AntelopeConfig {
 
 impl AntelopeConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let first = &self.first;
-        let is_arm = remuda_algorithms::arm(first).is_some();
-        check(is_arm, "antelope.first", first, "must be an arm")?;
+        if let Some(first) = &self.first {
+            let is_arm = remuda_algorithms::arm(first).is_some();
+            check(is_arm, "antelope.first", first, "must be an arm")?;
+        }
         let (m, units) = (self.agreements, self.units_min);
         check((1..=1_000).contains(&m), "antelope.agreements", m, "must be 1 to 1000")?;
         check((1..=1_000).contains(&units), "antelope.units_min", units, "must be 1 to 1000")?;
@@ -128,9 +134,8 @@ impl AntelopeConfig {
         let margin = self.margin_percent;
         let is_share = (0.0..=100.0).contains(&margin);
         check(is_share, "antelope.margin_percent", margin, "must be 0 to 100")?;
-        let doubt = self.doubt_percent;
-        let is_share = (0.0..=100.0).contains(&doubt);
-        check(is_share, "antelope.doubt_percent", doubt, "must be 0 to 100")?;
+        let caution = self.caution;
+        check((0.0..=10.0).contains(&caution), "antelope.caution", caution, "must be 0 to 10")?;
         let lost = self.lost_percent_max;
         let is_share = (0.0..=100.0).contains(&lost);
         check(is_share, "antelope.lost_percent_max", lost, "must be 0 to 100")?;
@@ -147,24 +152,36 @@ fn answers_losses(arm: &str) -> bool {
 
 /// What the last decision found.
 #[derive(Clone, Debug, Default)]
-struct Scores(Vec<Score>);
+struct Scores {
+    all: Vec<Score>,
+    /// The score of the home arm.
+    home: f32,
+    /// How much of the doubt counts.
+    caution: f32,
+}
 
 impl Scores {
     fn of(&self, arm: &str) -> Option<&Score> {
-        self.0.iter().find(|score| score.arm == arm)
+        self.all.iter().find(|score| score.arm == arm)
     }
 
-    /// The highest; of two alike, the one that the model names first.
+    /// What an arm has more than the home arm, less what is doubted of it.
+    fn gain(&self, score: &Score) -> f32 {
+        score.mean - self.home - self.caution * score.uncertainty
+    }
+
+    /// The arm of the largest gain; of two alike, the one that the model names first.
     fn best(&self) -> Option<&Score> {
-        let higher = |best: &&Score, it: &&Score| it.mean > best.mean;
-        self.0.iter().reduce(|best, it| if higher(&best, &it) { it } else { best })
+        let higher = |best: &&Score, it: &&Score| self.gain(it) > self.gain(best);
+        self.all.iter().reduce(|best, it| if higher(&best, &it) { it } else { best })
     }
 
     /// What may be tried in place of `arm`.
     fn worth_trying(&self, arm: &str) -> Vec<Score> {
-        let least = WORTH_TRYING * self.best().map_or(0.0, |best| best.mean);
-        let is_worth = |it: &&Score| it.arm != arm && it.mean + it.uncertainty > least;
-        self.0.iter().filter(is_worth).copied().collect()
+        let most = self.all.iter().map(|it| it.mean).fold(0.0, f32::max);
+        let is_worth =
+            |it: &&Score| it.arm != arm && it.mean + it.uncertainty > WORTH_TRYING * most;
+        self.all.iter().filter(is_worth).copied().collect()
     }
 }
 
@@ -184,6 +201,7 @@ pub struct Antelope {
     /// What the last decisions agree on, and how many they are.
     agreed: Option<(&'static str, u32)>,
     scores: Scores,
+    earned: Earned,
     proposal: Option<Proposal>,
     draws: Option<Draws>,
     explored_at: Time,
@@ -209,6 +227,7 @@ impl Antelope {
             next_at: Time::ZERO,
             agreed: None,
             scores: Scores::default(),
+            earned: Earned::default(),
             proposal: None,
             draws: None,
             explored_at: Time::ZERO,
@@ -218,16 +237,19 @@ impl Antelope {
         }
     }
 
-    /// The model's; of an arm that may not have the flow it is 0.
+    /// The model's, corrected; of an arm that may not have the flow it is 0.
     fn scores_of(&self, features: &Features) -> Scores {
         let mut scores = self.model.predict(features, self.wants);
+        self.earned.correct(&mut scores);
         let known = |name| features.get(name).unwrap_or(0.0);
         let is_crowded = known("companions") > COMPANIONS_KNOWN;
         if is_crowded && f64::from(known("lost_percent_long")) > self.config.lost_percent_max {
             let barred = scores.iter_mut().filter(|score| !answers_losses(score.arm));
             barred.for_each(|score| (score.mean, score.uncertainty) = (0.0, 0.0));
         }
-        Scores(scores)
+        let home = scores.iter().find(|score| score.arm == self.model.home());
+        let home = home.map_or(0.0, |score| score.mean);
+        Scores { all: scores, home, caution: self.config.caution as f32 }
     }
 
     fn decide(&mut self, unit: &Unit, now: Time) {
@@ -239,10 +261,10 @@ impl Antelope {
         self.renew();
         self.scores = self.scores_of(&unit.features);
         let Some(&best) = self.scores.best() else { return };
-        let current = self.scores.of(self.arm).map_or(0.0, |score| score.mean);
-        let doubt = self.config.doubt_percent * f64::from(1.0 - best.mean).max(0.0);
-        let margin = (self.config.margin_percent + doubt) / 100.0;
-        if best.arm == self.arm || f64::from(best.mean - current) < margin {
+        let current = self.scores.of(self.arm).copied();
+        let more =
+            current.map_or(f32::INFINITY, |it| self.scores.gain(&best) - self.scores.gain(&it));
+        if best.arm == self.arm || f64::from(more) < self.config.margin_percent / 100.0 {
             self.agreed = None;
             if !self.explore(unit, now) {
                 self.stay(unit, now);
@@ -256,7 +278,8 @@ impl Antelope {
         self.agreed = Some((best.arm, count));
         if count >= self.config.agreements {
             self.agreed = None;
-            let than = format!("{} has {current:.2}", self.arm);
+            let mean = current.map_or(0.0, |it| it.mean);
+            let than = format!("{} has {mean:.2}", self.arm);
             let text = format!("{} has {:.2} of the best reward, {than}", best.arm, best.mean);
             self.propose(best.arm, text, false, unit, now);
         }
@@ -313,7 +336,7 @@ impl Antelope {
         let score = |it: &Score| (it.arm, format!("{:.3} +- {:.3}", it.mean, it.uncertainty));
         let feature = |(name, value): (&'static str, f32)| (name, format!("{value}"));
         let known = unit.features.named().filter(|(_, value)| !value.is_nan());
-        self.scores.0.iter().map(score).chain(known.map(feature)).collect()
+        self.scores.all.iter().map(score).chain(known.map(feature)).collect()
     }
 }
 
@@ -323,7 +346,8 @@ impl Policy for Antelope {
         self.wants = path.wants;
         (self.began, self.sampling, self.explored_at) = (now, Sampling::begin(now), now);
         self.draws = (self.config.explore_every_s > 0).then(|| Draws::of(path, now));
-        let first = remuda_algorithms::arm(&self.config.first).map_or(self.arm, |arm| arm.name);
+        let first = self.config.first.as_deref().unwrap_or_else(|| self.model.home());
+        let first = remuda_algorithms::arm(first).map_or(self.arm, |arm| arm.name);
         let remembered_arm = path.remembered_arm.filter(|arm| self.model.arms().contains(arm));
         self.arm = remembered_arm.filter(|_| !self.config.dry_run).unwrap_or(first);
         self.arm
@@ -334,7 +358,11 @@ impl Policy for Antelope {
         if let Some(draws) = &mut self.draws {
             draws.stir(m, now);
         }
-        if let Some(unit) = self.sampling.add(m, arm, now) {
+        let unit = self.sampling.add(m, arm, now);
+        if let Some(sample) = self.sampling.ended().filter(|sample| sample.until == now) {
+            self.earned.add(sample, &self.model, self.wants);
+        }
+        if let Some(unit) = unit {
             self.decide(&unit, now);
         }
     }
@@ -345,6 +373,7 @@ impl Policy for Antelope {
 
     fn taken(&mut self, arm: &'static str, now: Time) {
         self.sampling.switched(self.arm, now);
+        self.earned.switched(arm, now);
         (self.arm, self.units, self.agreed) = (arm, 0, None);
         let is_tried = self.to_try.take() == Some(arm);
         self.tries_until = if is_tried { now + TRIED_FOR } else { now };
@@ -375,7 +404,7 @@ impl Policy for Antelope {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::tests::constant;
+    use super::super::model::tests::{constant, doubted};
     use super::*;
     use remuda_algorithms::Loaded;
     use remuda_algorithms::RttSamples;
@@ -448,14 +477,18 @@ mod tests {
     }
 
     #[test]
-    fn where_the_model_thinks_little_of_all_arms_the_next_must_be_better_by_more() {
-        let proposed = |default| {
-            let mut antelope = started(default);
+    fn the_more_a_gain_is_doubted_the_larger_it_must_be() {
+        let proposed = |default, doubt, caution| {
+            let config = AntelopeConfig { caution, ..AntelopeConfig::default() };
+            let slot = Slot::new(doubted(default, doubt));
+            let mut antelope = started_with(config, slot);
+            assert_eq!(antelope.arm(), "bbr", "home");
             feed(&mut antelope, 50..2_000)[0].1.to
         };
-        // 3 hundredths, and 0.4 of what the best is short of 1: 0.07, and 0.19.
-        assert_eq!((proposed([0.8, 0.9]), proposed([0.8, 0.86])), ("vegas", "bbr"));
-        assert_eq!((proposed([0.3, 0.6]), proposed([0.45, 0.6])), ("vegas", "bbr"));
+        // Vegas has 0.2 more, less so many times 0.3.
+        assert_eq!(proposed([0.6, 0.8], 0.3, 0.5), "vegas");
+        assert_eq!(proposed([0.6, 0.8], 0.3, 0.6), "bbr");
+        assert_eq!(proposed([0.6, 0.8], 0.0, 10.0), "vegas");
     }
 
     #[test]
@@ -581,7 +614,10 @@ mod tests {
     #[test]
     fn a_bad_setting_is_named_with_its_value_and_the_rule() {
         for (config, want) in [
-            (AntelopeConfig { first: "x".to_owned(), ..Default::default() }, "antelope.first = x"),
+            (
+                AntelopeConfig { first: Some("x".to_owned()), ..Default::default() },
+                "antelope.first = x",
+            ),
             (AntelopeConfig { agreements: 0, ..Default::default() }, "antelope.agreements = 0"),
             (AntelopeConfig { decide_ms: 0, ..Default::default() }, "antelope.decide_ms = 0"),
             (AntelopeConfig { units_min: 0, ..Default::default() }, "antelope.units_min = 0"),
@@ -589,10 +625,7 @@ mod tests {
                 AntelopeConfig { margin_percent: f64::NAN, ..Default::default() },
                 "antelope.margin_percent = NaN",
             ),
-            (
-                AntelopeConfig { doubt_percent: -1.0, ..Default::default() },
-                "antelope.doubt_percent = -1",
-            ),
+            (AntelopeConfig { caution: -1.0, ..Default::default() }, "antelope.caution = -1"),
             (
                 AntelopeConfig { lost_percent_max: 101.0, ..Default::default() },
                 "antelope.lost_percent_max = 101",

@@ -1,0 +1,107 @@
+"""How far a model is wrong on kinds of paths that it was not trained on, and which arm is home.
+
+The kinds of paths are dealt into `FOLDS` groups. Scores are trained on the other groups and asked
+about each group. Doubts are ensembles that predict, by the same features, the squared error of what
+an arm has more or less than the home arm. The home arm is that of the best mean score over kinds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import trees
+from .samples import Floats, Numbers, Singles, States
+
+FOLDS = 4
+SETTINGS = {
+    "max_depth": 4,
+    "eta": 0.25,
+    "min_child_weight": 120,
+    "subsample": 0.8,
+    "colsample_bytree": 0.7,
+}
+TREES = 16
+CAUTIONS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
+"""The values of the policy's `caution` that the card compares."""
+
+
+def of_kinds(states: States, share: Floats) -> tuple[list[str], Floats]:
+    """The kinds of paths, and the mean share of each arm in each: kinds x arms."""
+    kinds = np.array(states.kind)
+    names = sorted(set(states.kind))
+    return names, np.array([share[kinds == name].mean(axis=0) for name in names])
+
+
+def home(states: States, share: Floats) -> int:
+    """The place of the home arm."""
+    return int(of_kinds(states, share)[1].mean(axis=0).argmax())
+
+
+def folds(states: States) -> Numbers:
+    """The group of each state: that of its kind, or of its environment if there is one kind."""
+    names = sorted(set(states.kind))
+    if len(names) < FOLDS:
+        return np.asarray(states.environment % np.uint64(FOLDS), dtype=np.int64)
+    place = {name: at % FOLDS for at, name in enumerate(names)}
+    return np.array([place[name] for name in states.kind])
+
+
+def left_out(
+    states: States, target: Floats, settings: dict[str, Any], count: int, processes: int
+) -> Floats:
+    """The score of each arm in each state, by ensembles that were not trained on its kind."""
+    group = folds(states)
+    jobs, where = [], []
+    for fold in range(FOLDS):
+        train, ask = group != fold, group == fold
+        if not train.any() or not ask.any():
+            continue
+        for arm in range(target.shape[1]):
+            jobs.append((states.features[train], target[train, arm], count, settings))
+            where.append((ask, arm))
+    out = np.zeros(target.shape)
+    for (ask, arm), saved in zip(where, trees.train_all(jobs, processes), strict=True):
+        out[ask, arm] = trees.predict(saved, states.features[ask])
+    return out
+
+
+def jobs(
+    features: Singles, target: Floats, scores: Floats, home_arm: int, seed: int
+) -> list[tuple[Any, ...]]:
+    """The trainings of the doubts of a mode, for each arm except the home arm."""
+    truth = target - target[:, [home_arm]]
+    said = scores - scores[:, [home_arm]]
+    square = (said - truth) ** 2
+    settings = SETTINGS | {"seed": seed}
+    arms = (arm for arm in range(target.shape[1]) if arm != home_arm)
+    return [(features, square[:, arm], TREES, settings) for arm in arms]
+
+
+def choice(scores: Floats, doubt: Floats, home_arm: int, caution: float) -> Numbers:
+    """The place of the arm that the policy would pick in each state."""
+    gain: Floats = scores - scores[:, [home_arm]] - caution * doubt
+    picked: Numbers = gain.argmax(axis=1)
+    return picked
+
+
+def compared(
+    states: States, share: Floats, scores: Floats, doubt: Floats, home_arm: int
+) -> dict[str, float]:
+    """What choices on kinds left out get, and what the home arm gets: mean shares over kinds."""
+    kinds = np.array(states.kind)
+    names = sorted(set(states.kind))
+    rows = np.arange(len(share))
+    out: dict[str, float] = {}
+
+    def mean(got: Floats) -> float:
+        return float(np.mean([got[kinds == name].mean() for name in names]))
+
+    out["left_out_home_arm"] = mean(share[:, home_arm])
+    for caution in CAUTIONS:
+        got = share[rows, choice(scores, doubt, home_arm, caution)]
+        out[f"left_out_caution_{caution:g}"] = mean(got)
+    return out
+
+
