@@ -192,8 +192,15 @@ test-page: test-build ## Test the report of a matrix in headless Chromium; scree
 	REMUDA_PROFILE=checked REMUDA_BIN=$(CURDIR)/$(TESTED) bash tools/page.sh
 
 .PHONY: train-antelope
-train-antelope: build ## Train Antelope's model from scratch, in 9,600 simulated environments
+train-antelope: build ## Train Antelope's model from scratch, in 3,600 simulated environments
 	@bash tools/train.sh full
+
+.PHONY: antelope-families
+antelope-families: build ## Judge antelope on each family of paths left out of its training (an hour; continues)
+	@bash tools/python.sh build
+	$(REMUDA) train antelope --collect --data out/antelope/samples
+	target/venv/bin/python -P -m remuda.training.antelope_families --data out/antelope/samples \
+		--out out/antelope/families --remuda $(REMUDA) --write docs/antelope-families.md --home learned
 
 .PHONY: train-antelope-smoke
 train-antelope-smoke: test-build ## Train with 40 environments, twice, and check that the bytes are the same

@@ -2,17 +2,26 @@
 //! [`Environment::draw`]; the others are wider than it, and each is of one kind.
 //!
 //! An environment of a family has one flow under test. Beside it are no flows, or some of its kind,
-//! or CUBIC: [`NEIGHBOURS`]. On `crowded` paths there always are.
+//! or CUBIC: [`NEIGHBOURS`]. On the paths of `crowded` and `beside` there always are.
 
 use crate::draw::{ALIKE, DURATION_S, Environment, STEPS, log_uniform, pick};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 /// The neighbours of families, each with its weight.
 const NEIGHBOURS: [(f64, &str); 4] =
     [(0.55, "none"), (0.25, ALIKE), (0.15, "cubic"), (0.05, "cubics")];
 const CROWD: [(f64, &str); 3] = [(0.5, ALIKE), (0.25, "cubic"), (0.25, "cubics")];
+const OTHERS: [(f64, &str); 6] = [
+    (0.25, "cubic"),
+    (0.15, "cubics"),
+    (0.15, "reno"),
+    (0.1, "renos"),
+    (0.2, "bbr"),
+    (0.15, "bbrs"),
+];
 /// A round of a generator: an episode, and a flow that comes late.
 const ROUND_S: f64 = DURATION_S + 12.0;
 /// No queue is below this, in packets.
@@ -37,7 +46,7 @@ struct Entry {
 }
 
 /// All families but `drawn`. A new one goes at the end, so that the seeds of the others stay.
-const FAMILIES: [Entry; 13] = [
+const FAMILIES: [Entry; 16] = [
     Entry {
         name: "wired",
         path: "wired",
@@ -90,6 +99,14 @@ const FAMILIES: [Entry; 13] = [
         path: "wired",
         about: "100 Mbit/s to 1 Gbit/s over usual round trips",
         draw: |rng| plain(rng, 100.0..1_000.0, 2.0..60.0),
+    },
+    Entry { name: "shallow", path: "policed", about: "queues of 1 to 20 packets", draw: shallow },
+    Entry { name: "grouped", path: "wifi", about: "ACKs that arrive in groups", draw: grouped },
+    Entry {
+        name: "beside",
+        path: "wired",
+        about: "paths that long flows of CUBIC, Reno or BBR share",
+        draw: |rng| plain_of(rng, 4.0..100.0, 10.0..200.0, 0.25..16.0),
     },
 ];
 
@@ -151,7 +168,11 @@ impl Family {
         rng.set_stream(1 << 32 | place as u64);
         let rng = &mut rng;
         let Drawn { rtt_ms, down, up } = (entry.draw)(rng);
-        let kinds: &[_] = if entry.name == "crowded" { &CROWD } else { &NEIGHBOURS };
+        let kinds: &[_] = match entry.name {
+            "crowded" => &CROWD,
+            "beside" => &OTHERS,
+            _ => &NEIGHBOURS,
+        };
         let neighbours = pick(rng, kinds);
         let (flows, alike) = beside(neighbours, rng);
         let is_late = neighbours != "none" && rng.random_bool(0.5);
@@ -162,22 +183,24 @@ impl Family {
     }
 }
 
-/// The TOML of CUBIC neighbours, and the keys of flows of the flow under test's kind.
+/// The TOML of neighbours, and the keys of flows of the flow under test's kind. A plural stands for
+/// up to four flows.
 fn beside(neighbours: &str, rng: &mut ChaCha8Rng) -> (String, Option<String>) {
     let stagger_s = rng.random_range(0.0..6.0);
     let comes_s = rng.random_range(0.0..10.0);
-    let most = if neighbours == "cubic" { 1 } else { 4 };
+    let most = if matches!(neighbours, "cubic" | "reno" | "bbr") { 1 } else { 4 };
     let count = rng.random_range(1..=most);
     match neighbours {
         ALIKE => (String::new(), Some(format!("count = {count}\nstagger_s = {stagger_s:.2}\n"))),
-        "cubic" | "cubics" => (
-            format!(
-                "[[flows]]\ndriver = \"cubic\"\nname = \"n\"\ncount = {count}\n\
+        "none" => (String::new(), None),
+        _ => {
+            let driver = neighbours.trim_end_matches('s');
+            let text = format!(
+                "[[flows]]\ndriver = \"{driver}\"\nname = \"n\"\ncount = {count}\n\
                  start_s = {comes_s:.2}\nstagger_s = {stagger_s:.2}\n"
-            ),
-            None,
-        ),
-        _ => (String::new(), None),
+            );
+            (text, None)
+        }
     }
 }
 
@@ -187,11 +210,37 @@ fn droptail(rate: f64, rtt_ms: f64, bdps: f64) -> String {
     format!("queue = {{ kind = \"droptail\", limit_packets = {pkts} }}\n")
 }
 
-fn plain(rng: &mut ChaCha8Rng, rates: std::ops::Range<f64>, rtts: std::ops::Range<f64>) -> Drawn {
+fn plain(rng: &mut ChaCha8Rng, rates: Range<f64>, rtts: Range<f64>) -> Drawn {
+    plain_of(rng, rates, rtts, 0.25..6.0)
+}
+
+/// A constant rate before a drop-tail queue of so many bandwidth-delay products.
+fn plain_of(rng: &mut ChaCha8Rng, rates: Range<f64>, rtts: Range<f64>, bdps: Range<f64>) -> Drawn {
     let (rate, rtt_ms) = (log_uniform(rng, &rates), log_uniform(rng, &rtts));
-    let bdps = log_uniform(rng, &(0.25..6.0));
+    let bdps = log_uniform(rng, &bdps);
     let down = format!("rate_mbit_per_sec = {rate:.4}\n{}", droptail(rate, rtt_ms, bdps));
     Drawn { rtt_ms, down, up: String::new() }
+}
+
+/// Two of five such paths have room for one packet.
+fn shallow(rng: &mut ChaCha8Rng) -> Drawn {
+    let (rate, rtt_ms) = (log_uniform(rng, &(4.0..150.0)), log_uniform(rng, &(5.0..200.0)));
+    let is_one = rng.random_bool(0.4);
+    let pkts = if is_one { 1.0 } else { log_uniform(rng, &(1.0..20.0)).round() };
+    let down = format!(
+        "rate_mbit_per_sec = {rate:.4}\nqueue = {{ kind = \"droptail\", limit_packets = {pkts} }}\n"
+    );
+    Drawn { rtt_ms, down, up: String::new() }
+}
+
+fn grouped(rng: &mut ChaCha8Rng) -> Drawn {
+    let mut drawn = plain(rng, 4.0..60.0, 10.0..150.0);
+    let packets = log_uniform(rng, &(1.0..20.0)).round();
+    let interval_ms = log_uniform(rng, &(10.0..200.0)).round();
+    drawn.up = format!(
+        "generator = {{ kind = \"periodic\", packets = {packets}, interval_ms = {interval_ms} }}\n"
+    );
+    drawn
 }
 
 fn lossy(rng: &mut ChaCha8Rng) -> Drawn {

@@ -26,10 +26,13 @@ import numpy as np
 
 from . import atomic, doubts, files, samples, trees, values
 from .rewards import FORMS, MODES, shares
-from .samples import Floats, States
+from .samples import Floats, Singles, States
 
 HELD_OUT = 5
 """One of this many environments is held out."""
+RARE = {"policed": 0.3, "shallow": 0.2, "grouped": 0.2, "acks": 0.5, "beside": 0.5}
+"""What a state on a kind of path that few flows meet weighs, where others weigh 1. A flow's first
+seconds look alike on many paths, and the commoner one is the better guess."""
 CHECKS = 16
 """The file gets this many predictions of scores by XGBoost, and one of each other ensemble. The
 agent must predict the same bits."""
@@ -75,6 +78,14 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--without", action="append", default=[], metavar="KIND", help="leave this kind of path out"
     )
     parser.add_argument(
+        "--one-mode",
+        action="store_true",
+        help="train the default mode only, and have its scores in the others: for comparisons",
+    )
+    parser.add_argument(
+        "--home", metavar="ARM", help="the home arm; by default the best one over kinds of paths"
+    )
+    parser.add_argument(
         "--arms", metavar="NAMES", help="choose among these arms only, separated by commas"
     )
     return parser.parse_args(argv)
@@ -100,6 +111,11 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def weights_of(states: States) -> Singles:
+    """What each state weighs."""
+    return np.array([RARE.get(kind, 1.0) for kind in states.kind], dtype=np.float32)
+
+
 def jobs_of(
     states: States, targets: dict[str, Floats], arms: list[str], options: argparse.Namespace
 ) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]]]:
@@ -113,16 +129,19 @@ def jobs_of(
         drawn = seeds if options.members == 1 else rng.permutation(seeds)[: len(seeds) * 4 // 5]
         taken = np.isin(states.environment, drawn)
         rows = states.features[taken]
+        weight = weights_of(states)[taken]
         settings = settings_of(options) | {"seed": options.seed + member}
         for mode, target in targets.items():
             if options.kind == "joint":
                 all_rows = np.vstack([of_arm(rows, at, len(arms)) for at in range(len(arms))])
                 names.append((mode, "all"))
-                jobs.append((all_rows, target[taken].T.ravel(), options.trees, settings))
+                all_weights = np.tile(weight, len(arms))
+                job = (all_rows, target[taken].T.ravel(), options.trees, settings, all_weights)
+                jobs.append(job)
                 continue
             for at, arm in enumerate(arms):
                 names.append((mode, arm))
-                jobs.append((rows, target[taken, at], options.trees, settings))
+                jobs.append((rows, target[taken, at], options.trees, settings, weight))
     return names, jobs
 
 
@@ -207,6 +226,15 @@ def train_values(
     return parts, some, {name: round(value, 4) for name, value in errors.items()}
 
 
+def home_of(states: States, share: Floats, arms: list[str], given: str | None) -> int:
+    """The place of the home arm."""
+    if given is None:
+        return doubts.home(states, share)
+    if given not in arms:
+        raise ValueError(f"--home: {given} is not one of {', '.join(arms)}")
+    return arms.index(given)
+
+
 def train_doubts(
     states: States,
     targets: dict[str, Floats],
@@ -215,17 +243,18 @@ def train_doubts(
 ) -> tuple[int, dict[str, dict[str, Any]], list[dict[str, Any]], dict[str, float]]:
     """Returns the place of the home arm, the doubts of each mode, checks, and scores."""
     arms = facts["arms"].split(",")
-    home = doubts.home(states, targets["default"])
+    home = home_of(states, targets["default"], arms, options.home)
     others = [arm for at, arm in enumerate(arms) if at != home]
     say(f"{doubts.FOLDS} groups of kinds of paths, for doubts of {len(others)} arms each")
     parts: dict[str, dict[str, Any]] = {}
     some: list[dict[str, Any]] = []
     measured: dict[str, float] = {}
     for mode, target in targets.items():
+        weight = weights_of(states)
         said = doubts.left_out(
-            states, target, settings_of(options), options.trees, options.processes
+            (states, weight), target, (settings_of(options), options.trees), options.processes
         )
-        jobs = doubts.jobs(states.features, target, said, home, options.seed)
+        jobs = doubts.jobs((states.features, weight), target, said, (home, options.seed))
         saved = trees.train_all(jobs, options.processes)
         parts[mode] = {arm: trees.read_part(it) for arm, it in zip(others, saved, strict=True)}
         doubt = np.zeros(target.shape)
@@ -262,14 +291,15 @@ def train(options: argparse.Namespace) -> dict[str, float]:
     counts = [len(np.unique(of.environment)) for of in (training, held_out)]
     say(f"{len(training)} states of {counts[0]} environments; {counts[1]} environments held out")
     form = FORMS[options.form]
-    targets = {mode: shares(form.reward(training, mode)) for mode in MODES}
+    modes = ["default"] if options.one_mode else list(MODES)
+    targets = {mode: shares(form.reward(training, mode)) for mode in modes}
     which, jobs = jobs_of(training, targets, arms, options)
     say(f"{len(jobs)} ensembles of {options.trees} trees")
-    model: dict[str, dict[str, list[dict[str, Any]]]] = {mode: {} for mode in MODES}
+    model: dict[str, dict[str, list[dict[str, Any]]]] = {mode: {} for mode in modes}
     for (mode, arm), saved in zip(which, trees.train_all(jobs, options.processes), strict=True):
         model[mode].setdefault(arm, []).append(saved)
-    got = {mode: predicted(model, mode, held_out.features, arms) for mode in MODES}
-    want = {mode: shares(form.reward(held_out, mode)) for mode in MODES}
+    got = {mode: predicted(model, mode, held_out.features, arms) for mode in modes}
+    want = {mode: shares(form.reward(held_out, mode)) for mode in modes}
     measured = scores(want, got, held_out)
     parts = {
         mode: {arm: [trees.read_part(it) for it in of] for arm, of in model[mode].items()}
@@ -284,7 +314,7 @@ def train(options: argparse.Namespace) -> dict[str, float]:
         home, doubted, doubt_checks, of_left_out = train_doubts(training, targets, facts, options)
         measured |= of_left_out
     else:
-        home = doubts.home(training, targets["default"])
+        home = home_of(training, targets["default"], arms, options.home)
     card = {
         "name": options.out.stem,
         "data": f"environments {states.environment.min()} to {states.environment.max()}, "
@@ -297,6 +327,10 @@ def train(options: argparse.Namespace) -> dict[str, float]:
         "scores": measured,
         "limits": LIMITS,
     }
+    for mode in MODES:
+        parts.setdefault(mode, parts["default"])
+        if doubted is not None:
+            doubted.setdefault(mode, doubted["default"])
     document = {
         "format": files.FORMAT,
         "policy": "antelope",

@@ -49,9 +49,20 @@ def folds(states: States) -> Numbers:
 
 
 def left_out(
-    states: States, target: Floats, settings: dict[str, Any], count: int, processes: int
+    rows: tuple[States, Singles],
+    target: Floats,
+    settings: tuple[dict[str, Any], int],
+    processes: int,
 ) -> Floats:
-    """The score of each arm in each state, by ensembles that were not trained on its kind."""
+    """The score of each arm in each state, by ensembles that were not trained on its kind.
+
+    Args:
+        rows: states, and what each weighs.
+        target: the share of each arm in each state.
+        settings: of the trees, and how many.
+        processes: trainings at a time.
+    """
+    (states, weight), (options, count) = rows, settings
     group = folds(states)
     jobs, where = [], []
     for fold in range(FOLDS):
@@ -59,7 +70,8 @@ def left_out(
         if not train.any() or not ask.any():
             continue
         for arm in range(target.shape[1]):
-            jobs.append((states.features[train], target[train, arm], count, settings))
+            of_arm = (states.features[train], target[train, arm])
+            jobs.append((*of_arm, count, options, weight[train]))
             where.append((ask, arm))
     out = np.zeros(target.shape)
     for (ask, arm), saved in zip(where, trees.train_all(jobs, processes), strict=True):
@@ -68,15 +80,23 @@ def left_out(
 
 
 def jobs(
-    features: Singles, target: Floats, scores: Floats, home_arm: int, seed: int
+    rows: tuple[Singles, Singles], target: Floats, scores: Floats, home: tuple[int, int]
 ) -> list[tuple[Any, ...]]:
-    """The trainings of the doubts of a mode, for each arm except the home arm."""
+    """The trainings of the doubts of a mode, for each arm except the home arm.
+
+    Args:
+        rows: the features of each state, and what it weighs.
+        target: the share of each arm in each state.
+        scores: what `left_out` says of it.
+        home: the place of the home arm, and the seed of the training.
+    """
+    (features, weight), (home_arm, seed) = rows, home
     truth = target - target[:, [home_arm]]
     said = scores - scores[:, [home_arm]]
     square = (said - truth) ** 2
     settings = SETTINGS | {"seed": seed}
     arms = (arm for arm in range(target.shape[1]) if arm != home_arm)
-    return [(features, square[:, arm], TREES, settings) for arm in arms]
+    return [(features, square[:, arm], TREES, settings, weight) for arm in arms]
 
 
 def choice(scores: Floats, doubt: Floats, home_arm: int, caution: float) -> Numbers:
@@ -103,5 +123,3 @@ def compared(
         got = share[rows, choice(scores, doubt, home_arm, caution)]
         out[f"left_out_caution_{caution:g}"] = mean(got)
     return out
-
-

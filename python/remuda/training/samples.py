@@ -105,6 +105,12 @@ def facts(folder: Path) -> dict[str, str]:
     return all_facts[0]
 
 
+def environments(folder: Path) -> int:
+    """How many environments the files have."""
+    files = sorted(folder.glob("samples-*.parquet"))
+    return int(pl.scan_parquet(files).select(pl.col("environment").n_unique()).collect().item())
+
+
 def _sums(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], Sums, Floats]:
     columns = ["environment", "plan", "from_s", "until_s", "seen_throughput_mbit_per_sec"]
     columns += ["seen_lost_mbit_per_sec", "seen_rtt_mean_ms", "path_rtt_ms"]
