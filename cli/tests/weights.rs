@@ -38,7 +38,7 @@ fn the_name_of_another_arm_or_policy_is_refused() {
     let folder = folder.path();
     fs::write(folder.join("mine.safetensors"), "x").unwrap();
     fs::write(folder.join("mine.json"), "{").unwrap();
-    for name in ["Mine", "cubic", "antelope"] {
+    for name in ["Mine", "cubic", "rein"] {
         let error = refusal(folder, &format!("{name}=mine.safetensors"));
         assert!(error.contains(&format!("arms.weights.{name}")), "{error}");
     }

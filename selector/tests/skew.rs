@@ -14,7 +14,8 @@ const MSS: Bytes = Bytes(1_448);
 fn policies() -> (Box<ArmRunner>, Box<ArmRunner>) {
     // Both run CUBIC throughout: a dry run changes nothing.
     let first = "cubic".to_owned();
-    let antelope = AntelopeConfig { dry_run: true, first, decide_ms: 1, ..Default::default() };
+    let antelope =
+        AntelopeConfig { dry_run: true, first: Some(first), decide_ms: 1, ..Default::default() };
     let config = PolicyConfig { antelope, ..PolicyConfig::default() };
     let build = |name| (policy(name).expect("a policy").build)(&config, &Loaded::default());
     (build("sampler"), build("antelope"))

@@ -46,6 +46,7 @@ fn boasting() -> Value {
     }
     model["values"] = json!({ "throughput": each(&|_| leaf(6.0)), "delay": each(&|_| leaf(0.0)) });
     (model["kind"], model["checks"]) = (json!("per_arm"), json!([]));
+    (model["home"], model["doubts"]) = (json!("bbr"), Value::Null);
     model
 }
 

@@ -28,7 +28,8 @@ fn model(value: f32) -> Value {
     let each = |value| json!({ "bbr": leaf(value), "copa": leaf(value) });
     let mode = json!({ "bbr": [leaf(0.9)], "copa": [leaf(0.8)] });
     json!({
-        "format": 2, "policy": "antelope", "kind": "per_arm", "arms": ["bbr", "copa"],
+        "format": 3, "policy": "antelope", "kind": "per_arm", "arms": ["bbr", "copa"],
+        "home": "bbr", "doubts": null,
         "schema_version": schema().version, "schema_hash": SchemaHash::ours().to_string(),
         "modes": { "default": mode, "throughput": mode, "delay": mode },
         "values": { "throughput": each(value), "delay": each(0.0) },

@@ -2,8 +2,8 @@
 
 For each family of paths a model is trained without that kind of path, on the same samples, and runs
 on fresh paths of the family, beside every arm. It is compared with the best fixed arm of the kinds
-that it was trained on, and with its home arm. A model or a matrix that is complete is kept, so the same
-command continues after a stop.
+that it was trained on, and with its home arm. A model or a matrix that is complete is kept, so the
+same command continues after a stop.
 """
 
 from __future__ import annotations

@@ -349,6 +349,13 @@ impl Model {
     /// How well each arm would do on a path of these features, for an application that wants that,
     /// in the order of [`Self::arms`].
     pub fn predict(&self, features: &Features, wants: Preference) -> Vec<Score> {
+        let mut scores = Vec::new();
+        self.predict_into(features, wants, &mut scores);
+        scores
+    }
+
+    /// The same, in place of what the list has: a list that is used again takes no memory.
+    pub fn predict_into(&self, features: &Features, wants: Preference, scores: &mut Vec<Score>) {
         let wants = if wants.is_valid() { wants } else { Preference::DEFAULT };
         // Between two of the three modes, whichever weight is larger.
         let doubts = self.doubts.as_ref();
@@ -379,7 +386,8 @@ impl Model {
             let mix = |both: f32, one: f32| factor * (share * both + (1.0 - share) * one);
             Score { arm, mean: mix(both.0, one.0), uncertainty: mix(both.1, one.1) }
         };
-        self.arms.iter().enumerate().map(score).collect()
+        scores.clear();
+        scores.extend(self.arms.iter().enumerate().map(score));
     }
 
     /// The row that the ensembles are asked about for the arm at that place, its length, and they.

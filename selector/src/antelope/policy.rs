@@ -238,9 +238,10 @@ impl Antelope {
     }
 
     /// The model's, corrected; of an arm that may not have the flow it is 0.
-    fn scores_of(&self, features: &Features) -> Scores {
-        let mut scores = self.model.predict(features, self.wants);
-        self.earned.correct(&mut scores);
+    fn score(&self, features: &Features, into: &mut Scores) {
+        self.model.predict_into(features, self.wants, &mut into.all);
+        let scores = &mut into.all;
+        self.earned.correct(scores);
         let known = |name| features.get(name).unwrap_or(0.0);
         let is_crowded = known("companions") > COMPANIONS_KNOWN;
         if is_crowded && f64::from(known("lost_percent_long")) > self.config.lost_percent_max {
@@ -248,8 +249,14 @@ impl Antelope {
             barred.for_each(|score| (score.mean, score.uncertainty) = (0.0, 0.0));
         }
         let home = scores.iter().find(|score| score.arm == self.model.home());
-        let home = home.map_or(0.0, |score| score.mean);
-        Scores { all: scores, home, caution: self.config.caution as f32 }
+        into.home = home.map_or(0.0, |score| score.mean);
+        into.caution = self.config.caution as f32;
+    }
+
+    fn scores_of(&self, features: &Features) -> Scores {
+        let mut scores = Scores::default();
+        self.score(features, &mut scores);
+        scores
     }
 
     fn decide(&mut self, unit: &Unit, now: Time) {
@@ -259,7 +266,9 @@ impl Antelope {
         }
         self.next_at = now + Duration::from_millis(self.config.decide_ms);
         self.renew();
-        self.scores = self.scores_of(&unit.features);
+        let mut scores = std::mem::take(&mut self.scores);
+        self.score(&unit.features, &mut scores);
+        self.scores = scores;
         let Some(&best) = self.scores.best() else { return };
         let current = self.scores.of(self.arm).copied();
         let more =
