@@ -26,7 +26,7 @@
 //!     round trips. It is the lower quartile of the half round trips, which leaves out slow start
 //!     and losses: see `rtt_sample.rs`;
 //!   - what varies by less than a millisecond is the noise of hosts, and what varies by less than
-//!     the time of a segment at the flow's rate is their order in the queue, not a radio;
+//!     half of the time of a segment at the flow's rate is their order in the queue, not a radio;
 //!   - the buffer is measured in BDPs, (p95 - min) / min, which transfers between paths. Only where
 //!     others kept a queue when the flow began (`first_rounds.rs`), and no earlier flow has seen
 //!     the empty path, the least RTT says nothing of the BDP, and the 95th percentile in
@@ -108,7 +108,7 @@ impl Default for ReinConfig {
             wifi_rtt_cov_ratio: 0.015,
             wifi_rtt_range_ratio: 0.3,
             wifi_rtt_std_us: 1_000,
-            wifi_rtt_std_pkts: 1.0,
+            wifi_rtt_std_pkts: 0.5,
             large_buffer_queue_bdps: 1.5,
             large_buffer_rtt_p95_ms: 150,
         }
@@ -417,8 +417,8 @@ mod tests {
             sq_sum_us2: rtts_ms.iter().map(|ms| ms * ms * 1_000_000).sum(),
             count: rtts_ms.len() as u64,
         };
-        // 2.9 ms a segment, and as much in flight as an empty path of 40 ms holds.
-        let (delivery_rate, in_flight) = (Rate::from_bytes_per_sec(500_000), Bytes(20_000));
+        // 5.8 ms a segment, and twice as much in flight as an empty path of 40 ms holds.
+        let (delivery_rate, in_flight) = (Rate::from_bytes_per_sec(250_000), Bytes(20_000));
         Measurement { rtt: Some(rtt), delivery_rate, in_flight, ..Measurement::QUIET }
     }
 
@@ -562,7 +562,7 @@ mod tests {
         };
         assert_eq!(of(None, 150), ("large_buffer".to_owned(), "lingbo"));
         assert_eq!(of(None, 250), ("small_buffer".to_owned(), "c2tcp"));
-        assert_eq!(of(Some(130), 150), ("small_buffer".to_owned(), "c2tcp"), "the base is known");
+        assert_eq!(of(Some(110), 150), ("small_buffer".to_owned(), "c2tcp"), "the base is known");
         assert_eq!(of(Some(40), 250), ("large_buffer".to_owned(), "lingbo"), "so is this one");
     }
 
