@@ -22,6 +22,12 @@ preference for throughput it starts with BBR.
 - A target is met if the 95 % interval (Student's t over the seeds) is beyond it. The wired paths
   have no randomness of their own, so seeds differ on the jittery path and for arms that draw.
 
+Where it loses: behind a standing queue it cannot tell a deep buffer from a long path, so a small
+buffer on a long path gets `lingbo`. A fixed arm can be quicker on one path: `illinois` on the small
+buffer and `lingbo` on the jittery one, where a CUBIC neighbour keeps less than 0.6 with some seeds.
+Until its first decision, one to four seconds, a flow has CUBIC. With the preference for throughput
+the neighbour loses most of its share, as beside `bbr`.
+
 ";
 
 const ROC: &str = "\
