@@ -350,6 +350,10 @@ train-tcp-rl-smoke: test-build ## Train them shortly, twice, and check that the 
 tcp-rl-table: setup ## Measure the policy tcp_rl beside its paper, simulated; writes docs/tcp-rl.md
 	$(BENCH) remuda-tcp-rl-table -- --write docs/tcp-rl.md
 
+.PHONY: rein-table
+rein-table: setup ## Measure the policy rein on its suite, simulated; writes docs/rein.md
+	$(BENCH) remuda-rein-table -- --write docs/rein.md
+
 .PHONY: learned-families
 learned-families: build ## Measure what learned loses on paths that it was not trained on (half an hour; continues)
 	@bash tools/python.sh build

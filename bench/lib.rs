@@ -9,6 +9,7 @@ pub mod antelope;
 pub mod arms;
 mod error;
 pub mod lingbo;
+pub mod rein;
 #[path = "sim-to-real/mod.rs"]
 pub mod sim_to_real;
 pub mod stats;

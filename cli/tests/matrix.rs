@@ -66,6 +66,60 @@ fn a_suite_of_ones_own_gives_a_ranking_and_a_table() {
     assert_eq!(fs::read(&path).unwrap(), before, "so does what is run again");
 }
 
+/// A suite of recordings: a Mahimahi trace, rates and round trips in CSV, beside the suite's file.
+const RECORDED: &str = r#"
+title = "Recorded"
+source = "me"
+[scenario]
+duration_s = 4
+links.down = { queue = { kind = "droptail", limit_packets = 100 } }
+links.up = { delay_ms = 10 }
+flows = [{ driver = "tested" }]
+[[families]]
+name = "cell"
+group = "E"
+path = "cellular"
+scenario.links.down.delay_ms = 10
+axes = [{ name = "trace", keys = ["links.down.trace"], values = ["cell.trace", "in/cell.csv"] }]
+[[families]]
+name = "radio"
+group = "F"
+path = "wifi"
+scenario.links.down.rate_mbit_per_sec = 12
+scenario.links.down.delay_trace = { file = "in/rtt.csv", of = "rtt" }
+"#;
+
+/// The command runs in another folder than the suite's, and none of the files is in a checkout.
+#[test]
+fn a_suite_of_recordings_elsewhere_runs() {
+    let recordings = tempfile::tempdir().unwrap();
+    let at = |name: &str| recordings.path().join(name);
+    fs::create_dir(at("in")).unwrap();
+    fs::write(at("mine.toml"), RECORDED).unwrap();
+    // A packet a millisecond is 12 Mbit/s.
+    fs::write(at("cell.trace"), "1\n2\n3\n4\n").unwrap();
+    fs::write(at("in/cell.csv"), "time_s,mbps\n0,6\n1,6\n2,6\n").unwrap();
+    fs::write(at("in/rtt.csv"), "time_s,rtt_ms\n0,30\n1,60\n2,30\n3,60\n4,30\n").unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let suite = at("mine.toml").display().to_string();
+    let line = format!("--suite {suite} --arm cubic --json --jobs 1");
+    let (output, printed) = run(elsewhere.path(), &line);
+    assert!(output.status.success(), "{printed}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let got: Vec<(&str, f64)> = rows
+        .iter()
+        .map(|row| (row["environment"].as_str().unwrap(), row["goodput_mbit_per_sec"].as_f64()))
+        .map(|(name, goodput)| (name, goodput.unwrap()))
+        .collect();
+    let names: Vec<&str> = got.iter().map(|row| row.0).collect();
+    assert_eq!(names, ["cell/trace=cell.trace", "cell/trace=in/cell.csv", "radio"]);
+    for ((name, goodput), rate) in got.into_iter().zip([12.0, 6.0, 12.0]) {
+        assert!(goodput > 0.7 * rate && goodput < rate, "{name}: {goodput} of {rate}");
+    }
+}
+
 #[test]
 fn json_is_a_line_a_run() {
     let folder = folder();

@@ -9,6 +9,7 @@ pub mod candidates;
 pub mod draw;
 pub mod epsilon_greedy;
 pub mod features;
+mod first_rounds;
 pub mod linucb;
 pub mod policy;
 pub mod prefix_map;

@@ -1,59 +1,64 @@
-//! Rein: CUBIC first; then by how the round trips spread, Westwood, BBR or CUBIC.
+//! Rein: CUBIC first; then by how the round trips spread, an arm that suits the path.
 //!
 //! K. Chen et al., "One Rein to Rule Them All: A Framework for Datacenter-to-User Congestion
 //! Control", APNet 2020, sections 3.2, 4.2.2 and 5.2. The paper's rules, over the first N round
 //! trips sampled:
 //!   - the coefficient of variation (COV) and the range, (max - min) / min, are above thresholds:
-//!     the path is WiFi, and Westwood suits it;
-//!   - else by the 95th percentile: a small buffer suits BBR, a large one CUBIC.
+//!     the path is WiFi;
+//!   - else by the 95th percentile: the buffer is small or large.
+//!
+//! The arm of each class, and why; docs/rein.md has the measurements:
+//!
+//! ```text
+//! class         found a queue   arm     default preference
+//! WiFi                          bbr3    models rate and RTT, so jitter is no queue to it
+//! small buffer                  c2tcp   CUBIC that grows faster while RTTs are short
+//! large buffer  no              cubic   a flow that begins with others gets its share by losses
+//! large buffer  yes             lingbo  CUBIC stays behind flows that filled the buffer before
+//! preference for throughput: bbr from the start; on a large buffer without a queue, cubic
+//! ```
 //!
 //! Differs from the paper, which gives no numbers:
+//!   - it has Westwood for WiFi and BBR for small buffers. Here Westwood is slower than CUBIC
+//!     beside a CUBIC, and BBR takes most of what the CUBIC had; so BBR needs the preference;
 //!   - COV is of the variation *within half a round trip*. WiFi's jitter is fast, from sample to
 //!     sample; a buffer that slow start and CUBIC's sawtooth fill and drain is slow, over many
-//!     round trips. Over all samples, a buffer of four BDPs (RTT from one to five times the base)
-//!     has a COV above 0.3 and a range of 4, and would be called WiFi. The threshold is therefore
-//!     another one, 0.1 (0.3 would be one for all samples): see below;
-//!   - what varies by less than a millisecond is the noise of hosts, not a radio;
-//!   - the buffer is measured in BDPs, (p95 - min) / min, which transfers between paths, where the
-//!     paper has milliseconds of its testbed (`large_buffer_rtt_p95_ms` is there for those);
+//!     round trips. It is the lower quartile of the half round trips, which leaves out slow start
+//!     and losses: see `rtt_sample.rs`;
+//!   - what varies by less than a millisecond is the noise of hosts, and what varies by less than
+//!     half of the time of a segment at the flow's rate is their order in the queue, not a radio;
+//!   - the buffer is measured in BDPs, (p95 - min) / min, which transfers between paths. Only where
+//!     others kept a queue when the flow began (`first_rounds.rs`), and no earlier flow has seen
+//!     the empty path, the least RTT says nothing of the BDP, and the 95th percentile in
+//!     milliseconds decides, as in the paper;
 //!   - a buffer is called small only once it has been full: a loss, a mark or a timeout was
 //!     reported. Without one the sample goes on, up to a bound, and then the arm stays;
 //!   - round trips of reports that the application limited are not sampled: they show no queue,
 //!     and delayed ACKs look like jitter;
 //!   - evaluated again every 30 s, where the paper decides once.
 //!
-//! How well it tells, on the small network of tests/classes.rs. Wired: the COV within half a round
-//! trip is 0.07 at most in 288 decisions, and on 140 further wired paths (0.3 to 6 BDPs of buffer,
-//! up to four competitors) none is called WiFi. Radio: of 60 flows each (six links, ten seeds that
-//! did not set the threshold), so many are called WiFi at the first decision:
-//!
-//! ```text
-//! mean and std of the jitter, in base RTTs    1 BDP of buffer   4 BDPs
-//! 0.75 and 1.0   (correlation 20 ms)                60             59
-//! 0.75 and 0.75  (10 ms)                            59             58
-//! 0.5 and 0.5    (10 ms)                            57             40
-//! 0.25 and 0.25  (10 ms)                            42              3
-//! ```
-//!
-//! Known to fail: a flow that never sees the empty path, as others keep the queue full before it
-//! starts, takes the standing queue for the base RTT, and a large buffer for a small one.
+//! Known to fail: a small buffer on a path with a base RTT near or above the bound in milliseconds,
+//! with a queue that stood there before, is called large.
 
 use crate::arm_runner::ArmRunner;
+use crate::first_rounds::FirstRounds;
 use crate::policy::{Policy, PolicyInfo};
 use crate::rtt_sample::{RttSample, micros};
 use crate::{ConfigError, check};
 use remuda_algorithms::Reason;
 use remuda_algorithms::filter::Windowed;
 use remuda_algorithms::recovery::congested;
-use remuda_algorithms::units::Time;
-use remuda_algorithms::{Measurement, PathState, Proposal, Why, bbr, cubic, westwood};
+use remuda_algorithms::units::{Bytes, Time};
+use remuda_algorithms::{
+    Measurement, PathState, Preference, Proposal, Why, bbr, bbr3, c2tcp, cubic, lingbo,
+};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Its line in [`crate::POLICIES`].
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "rein",
-    summary: "cubic first; westwood on WiFi, bbr on small buffers (Rein)",
+    summary: "cubic first; then c2tcp, lingbo, bbr3 or cubic, by the class of the path (Rein)",
     build: |config, loaded| Box::new(ArmRunner::new(Rein::new(config.rein.clone()), loaded)),
 };
 
@@ -81,29 +86,31 @@ pub struct ReinConfig {
     /// ... and the largest RTT less the smallest, over the smallest, above this ratio (the paper's
     /// RTH) ...
     pub wifi_rtt_range_ratio: f64,
-    /// ... and the standard deviation within half round trips above so many microseconds.
+    /// ... and the standard deviation within half round trips above so many microseconds ...
     pub wifi_rtt_std_us: u64,
+    /// ... and above the time of so many segments at the flow's highest delivery rate.
+    pub wifi_rtt_std_pkts: f64,
     /// A buffer is large if its 95th percentile of queue is so many BDPs or more.
     pub large_buffer_queue_bdps: f64,
-    /// A buffer is also large if the 95th percentile of the RTT is so many milliseconds or more:
-    /// the paper's own rule, for paths whose RTT is known. Absent: not used.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub large_buffer_rtt_p95_ms: Option<u64>,
+    /// Where a queue hid the base RTT, a buffer is large if the 95th percentile of the RTT is so
+    /// many milliseconds or more.
+    pub large_buffer_rtt_p95_ms: u64,
 }
 
 impl Default for ReinConfig {
-    /// The project's choice; for the COV see the head of this file.
+    /// The project's choice; docs/rein.md has what other thresholds would do.
     fn default() -> Self {
         Self {
             sample_count: 200,
             sample_round_trips: 10,
             sample_max_secs: 30,
             reevaluate_secs: 30,
-            wifi_rtt_cov_ratio: 0.1,
-            wifi_rtt_range_ratio: 1.5,
+            wifi_rtt_cov_ratio: 0.015,
+            wifi_rtt_range_ratio: 0.3,
             wifi_rtt_std_us: 1_000,
+            wifi_rtt_std_pkts: 0.5,
             large_buffer_queue_bdps: 1.5,
-            large_buffer_rtt_p95_ms: None,
+            large_buffer_rtt_p95_ms: 150,
         }
     }
 }
@@ -125,9 +132,11 @@ impl ReinConfig {
         check(is_ratio(range), "rein.wifi_rtt_range_ratio", range, ratio)?;
         let std_us = self.wifi_rtt_std_us;
         check(std_us <= 1_000_000, "rein.wifi_rtt_std_us", std_us, "must be 0 to 1000000")?;
+        let pkts = self.wifi_rtt_std_pkts;
+        check(is_ratio(pkts), "rein.wifi_rtt_std_pkts", pkts, ratio)?;
         let bdps = self.large_buffer_queue_bdps;
         check(is_ratio(bdps), "rein.large_buffer_queue_bdps", bdps, ratio)?;
-        let p95_ms = self.large_buffer_rtt_p95_ms.unwrap_or(1);
+        let p95_ms = self.large_buffer_rtt_p95_ms;
         check(is_natural(p95_ms), "rein.large_buffer_rtt_p95_ms", p95_ms, natural)
     }
 }
@@ -152,19 +161,31 @@ impl Class {
         }
     }
 
-    /// The arm that suits it.
-    fn arm(self) -> Option<&'static str> {
+    /// The arm that suits it, and why. `greedy` is a preference for throughput.
+    fn arm(self, found_queue: bool, greedy: bool) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Wifi => Some(westwood::ARM.name),
-            Self::LargeBuffer => Some(cubic::ARM.name),
-            Self::SmallBuffer => Some(bbr::ARM.name),
             Self::Unknown => None,
+            Self::LargeBuffer if !found_queue => {
+                Some((cubic::ARM.name, "it gets a share of a deep queue that fills from empty"))
+            }
+            _ if greedy => Some((bbr::ARM.name, "throughput counts, and others may lose theirs")),
+            Self::Wifi => Some((bbr3::ARM.name, "it takes no jitter for a queue")),
+            Self::SmallBuffer => Some((c2tcp::ARM.name, "it grows faster while queues are short")),
+            Self::LargeBuffer => {
+                Some((lingbo::ARM.name, "cubic stays behind flows that filled the buffer before"))
+            }
         }
     }
 }
 
 /// The arms that Rein picks from.
-const ARMS_OF_REIN: [&str; 3] = [cubic::ARM.name, bbr::ARM.name, westwood::ARM.name];
+const ARMS_OF_REIN: [&str; 5] =
+    [cubic::ARM.name, bbr::ARM.name, bbr3::ARM.name, c2tcp::ARM.name, lingbo::ARM.name];
+
+/// Whether throughput counts so much more than delay that the flow may take what others lose.
+fn is_greedy(wants: Preference) -> bool {
+    wants.throughput * (1.0 - wants.delay) >= 0.5
+}
 
 /// Rein, for one flow.
 pub struct Rein {
@@ -174,6 +195,9 @@ pub struct Rein {
     /// The sample has seen a sign of congestion.
     congested: bool,
     base: Option<Windowed<Duration>>,
+    first_rounds: FirstRounds,
+    mss: Bytes,
+    greedy: bool,
     /// No decision is made before.
     next_at: Time,
     proposal: Option<Proposal>,
@@ -185,8 +209,11 @@ impl Policy for Rein {
         let at_us = micros(now.0);
         let window = micros(BASE_WINDOW);
         self.base = path.rtt_min_long().map(|min| Windowed::min(window, at_us, min));
+        self.first_rounds = FirstRounds::new(path.rtt_min_long(), now);
+        self.mss = path.mss;
+        self.greedy = is_greedy(path.wants);
         self.start_sample(now);
-        cubic::ARM.name
+        if self.greedy { bbr::ARM.name } else { cubic::ARM.name }
     }
 
     fn observe(&mut self, m: &Measurement, arm: &'static str, now: Time) {
@@ -205,6 +232,12 @@ impl Policy for Rein {
         self.start_sample(now);
     }
 
+    fn prefer(&mut self, wants: Preference) {
+        self.greedy = is_greedy(wants);
+        // Decide anew by what the sample holds already.
+        self.next_at = Time::ZERO;
+    }
+
     fn picks(&self, arm: &str) -> bool {
         ARMS_OF_REIN.contains(&arm)
     }
@@ -219,6 +252,9 @@ impl Rein {
             sample_start: Time::ZERO,
             congested: false,
             base: None,
+            first_rounds: FirstRounds::new(None, Time::ZERO),
+            mss: Bytes(0),
+            greedy: false,
             next_at: Time::ZERO,
             proposal: None,
         }
@@ -232,6 +268,7 @@ impl Rein {
 
     fn note(&mut self, m: &Measurement, now: Time) {
         self.congested = self.congested || congested(m) || m.timed_out;
+        self.first_rounds.add(m, now);
         let Some(rtt) = m.rtt else {
             return;
         };
@@ -257,13 +294,15 @@ impl Rein {
     fn class(&self) -> Class {
         let (sample, config) = (&self.sample, &self.config);
         let p95_ms = sample.p95().as_millis();
-        if sample.cov_within() > config.wifi_rtt_cov_ratio
+        let is_long = p95_ms >= u128::from(config.large_buffer_rtt_p95_ms);
+        if self.cov_within() > config.wifi_rtt_cov_ratio
             && sample.range() > config.wifi_rtt_range_ratio
             && sample.std_within_us() > config.wifi_rtt_std_us as f64
+            && sample.std_within_us() > config.wifi_rtt_std_pkts * self.segment_us()
         {
             Class::Wifi
         } else if self.queue_bdps() >= config.large_buffer_queue_bdps
-            || config.large_buffer_rtt_p95_ms.is_some_and(|large| p95_ms >= u128::from(large))
+            || (is_long && self.found_queue() && !self.first_rounds.knows_shorter())
         {
             Class::LargeBuffer
         } else if self.congested {
@@ -273,46 +312,77 @@ impl Rein {
         }
     }
 
+    fn base(&self) -> Duration {
+        self.base.map_or(Duration::ZERO, |base| base.get())
+    }
+
+    /// Whether others kept a queue when the flow began.
+    fn found_queue(&self) -> bool {
+        self.first_rounds.found_queue(self.base(), self.mss)
+    }
+
+    /// Standard deviation of the RTT within half round trips, over the mean.
+    fn cov_within(&self) -> f64 {
+        self.sample.std_within_us() / self.sample.mean_us().max(1.0)
+    }
+
+    /// The time of a segment at the flow's highest delivery rate; 0 before a rate is known.
+    fn segment_us(&self) -> f64 {
+        match self.first_rounds.rate_max().bytes_per_sec() {
+            0 => 0.0,
+            rate => self.mss.0 as f64 * 1e6 / rate as f64,
+        }
+    }
+
     /// The queue's 95th percentile, (p95 - min) * B, in BDPs, min * B.
     fn queue_bdps(&self) -> f64 {
-        let base_us = micros(self.base.map_or(Duration::ZERO, |base| base.get()));
+        let base_us = micros(self.base());
         let p95_us = micros(self.sample.p95());
         p95_us.saturating_sub(base_us) as f64 / base_us.max(1) as f64
     }
 
     fn decide(&mut self, current: &'static str, now: Time) {
         let class = self.class();
-        let to = class.arm().unwrap_or(current);
-        self.proposal = Some(Proposal::new(to, self.why(class, current, to)));
+        let choice = class.arm(self.found_queue(), self.greedy);
+        let (to, reason) = choice.map_or((current, None), |(to, reason)| (to, Some(reason)));
+        self.proposal = Some(Proposal::new(to, self.why(class, current, to, reason)));
         let next =
             if to == current { Duration::from_secs(self.config.reevaluate_secs) } else { RETRY };
         self.next_at = now + next;
         self.start_sample(now);
     }
 
-    fn why(&self, class: Class, current: &str, to: &str) -> Why {
-        let percent = self.sample.cov_within() * 100.0;
+    fn why(&self, class: Class, current: &str, to: &str, reason: Option<&str>) -> Why {
+        let percent = self.cov_within() * 100.0;
         let bdps = self.queue_bdps();
+        let p95_ms = self.sample.p95().as_millis();
+        let found = self.found_queue();
         let seen = match class {
             Class::Wifi => format!("WiFi: RTT varies by {percent:.0} % within half a round trip"),
+            Class::LargeBuffer if found => {
+                format!("large buffer, with a queue when the flow began: RTT {p95_ms} ms at p95")
+            }
             Class::LargeBuffer => format!("large buffer: {bdps:.1} BDPs queued at p95"),
             Class::SmallBuffer => format!("small buffer: full with {bdps:.1} BDPs queued at p95"),
             Class::Unknown => format!("buffer never full: {bdps:.1} BDPs queued at p95"),
         };
         let stays = if to == current { "stays with" } else { "changes to" };
-        Why { text: format!("{seen}; {stays} {to}"), features: self.features(class) }
+        let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
+        Why { text: format!("{seen}; {stays} {to}{reason}"), features: self.features(class) }
     }
 
     fn features(&self, class: Class) -> Vec<Reason> {
-        let base = self.base.map_or(Duration::ZERO, |base| base.get());
         let ms = |span: Duration| format!("{:.1}", span.as_secs_f64() * 1e3);
         vec![
-            ("rtt_cov", format!("{:.3}", self.sample.cov_within())),
+            ("rtt_cov", format!("{:.3}", self.cov_within())),
             ("rtt_cov_overall", format!("{:.3}", self.sample.cov())),
+            ("rtt_std_ms", format!("{:.2}", self.sample.std_within_us() / 1e3)),
+            ("segment_ms", format!("{:.2}", self.segment_us() / 1e3)),
             ("rtt_range", format!("{:.2}", self.sample.range())),
             ("rtt_p95_ms", ms(self.sample.p95())),
-            ("rtt_min_ms", ms(base)),
+            ("rtt_min_ms", ms(self.base())),
             ("queue_bdps", format!("{:.2}", self.queue_bdps())),
+            ("found_queue", self.found_queue().to_string()),
             ("samples", self.sample.count().to_string()),
             ("class", class.name().to_owned()),
         ]
@@ -347,7 +417,9 @@ mod tests {
             sq_sum_us2: rtts_ms.iter().map(|ms| ms * ms * 1_000_000).sum(),
             count: rtts_ms.len() as u64,
         };
-        Measurement { rtt: Some(rtt), ..Measurement::QUIET }
+        // 5.8 ms a segment, and twice as much in flight as an empty path of 40 ms holds.
+        let (delivery_rate, in_flight) = (Rate::from_bytes_per_sec(250_000), Bytes(20_000));
+        Measurement { rtt: Some(rtt), delivery_rate, in_flight, ..Measurement::QUIET }
     }
 
     /// Feeds a report each 10 ms from the last moment until `until_ms`: all that it decides.
@@ -387,11 +459,11 @@ mod tests {
 
     #[test]
     fn the_rules_tell_the_classes_apart() {
-        check(&[60, 61, 62, 63, 64], true, Some(("small_buffer", "bbr")));
-        check(&[95, 96, 97, 98, 97], true, Some(("small_buffer", "bbr")));
+        check(&[60, 61, 62, 63, 64], true, Some(("small_buffer", "c2tcp")));
+        check(&[95, 96, 97, 98, 97], true, Some(("small_buffer", "c2tcp")));
         check(&[110, 111, 112, 113, 112], true, Some(("large_buffer", "cubic")));
-        check(&[180, 182, 184, 186, 188], false, Some(("large_buffer", "cubic")));
-        check(&[42, 60, 110, 45, 70], false, Some(("wifi", "westwood")));
+        check(&[182, 183, 184, 185, 186], false, Some(("large_buffer", "cubic")));
+        check(&[42, 60, 110, 45, 70], false, Some(("wifi", "bbr3")));
     }
 
     #[test]
@@ -423,7 +495,7 @@ mod tests {
         let mut rein = started();
         let m = Measurement { lost: Packets(1), ..report(&[60, 61, 62]) };
         let decided = feed(&mut rein, &m, 10..12_000);
-        assert_eq!(decided.iter().map(|d| d.to).collect::<Vec<_>>(), ["bbr"; 3]);
+        assert_eq!(decided.iter().map(|d| d.to).collect::<Vec<_>>(), ["c2tcp"; 3]);
         assert_eq!(rein.arm(), "cubic");
     }
 
@@ -435,10 +507,10 @@ mod tests {
         let mut path = path();
         rein.hand_off(&mut path);
         let first = rein.switch_to(decided[0].to, &path, at_ms(1_000)).expect("an arm of Rein");
-        assert!(first.cwnd <= path.cwnd && first.rate.is_some());
-        assert_eq!((rein.arm(), rein.running().program()), (bbr::ARM.name, bbr::ARM.program));
+        assert!(first.cwnd <= path.cwnd);
+        assert_eq!((rein.arm(), rein.running().program()), (c2tcp::ARM.name, c2tcp::ARM.program));
         assert_eq!(feed(&mut rein, &m, 1_010..31_000), []);
-        assert_eq!(feed(&mut rein, &m, 31_000..31_100)[0].to, "bbr");
+        assert_eq!(feed(&mut rein, &m, 31_000..31_100)[0].to, "c2tcp");
     }
 
     #[test]
@@ -458,13 +530,54 @@ mod tests {
         assert_eq!(rein.policy().sample.count(), 1);
     }
 
-    #[test]
-    fn the_papers_own_threshold_is_a_setting() {
-        let config = ReinConfig { large_buffer_rtt_p95_ms: Some(60), ..ReinConfig::default() };
+    /// The first decision of a flow whose round trips rise from 150 to 200 ms before it fills the
+    /// pipe. `known_ms` is the round trip of an earlier flow.
+    fn behind_a_queue(known_ms: Option<u64>, config: ReinConfig) -> Option<(String, &'static str)> {
+        let mut path = path();
+        if let Some(ms) = known_ms {
+            path.observe(&report(&[ms]), Time::ZERO);
+        }
         let mut rein = ArmRunner::new(Rein::new(config), &Loaded::default());
-        rein.resume(&path(), Time::ZERO);
-        let m = Measurement { lost: Packets(1), ..report(&[62, 63, 64]) };
-        assert_eq!(feed(&mut rein, &m, 10..2_000)[0].to, "cubic");
+        rein.resume(&path, at_ms(1));
+        for (at, rtt_ms, kb) in [(200, 150, 15), (400, 158, 30), (600, 170, 60), (800, 190, 110)] {
+            let (in_flight, rtt) = (Bytes(kb * 1_000), Duration::from_millis(rtt_ms));
+            let delivery_rate = in_flight / rtt;
+            rein.on_measurement(
+                &Measurement { in_flight, delivery_rate, ..report(&[rtt_ms]) },
+                at_ms(at),
+            );
+        }
+        let m = Measurement { lost: Packets(1), ..report(&[196, 197, 198, 198]) };
+        let decided = feed(&mut rein, &m, 1_000..6_000);
+        let first = decided.first()?;
+        let class = first.why.features.iter().find(|(name, _)| *name == "class");
+        Some((class.expect("a class").1.clone(), first.to))
+    }
+
+    #[test]
+    fn behind_a_queue_the_round_trip_itself_decides() {
+        let of = |known_ms, ms| {
+            let config = ReinConfig { large_buffer_rtt_p95_ms: ms, ..ReinConfig::default() };
+            behind_a_queue(known_ms, config).expect("a decision")
+        };
+        assert_eq!(of(None, 150), ("large_buffer".to_owned(), "lingbo"));
+        assert_eq!(of(None, 250), ("small_buffer".to_owned(), "c2tcp"));
+        assert_eq!(of(Some(110), 150), ("small_buffer".to_owned(), "c2tcp"), "the base is known");
+        assert_eq!(of(Some(40), 250), ("large_buffer".to_owned(), "lingbo"), "so is this one");
+    }
+
+    #[test]
+    fn a_preference_for_throughput_begins_with_bbr() {
+        let mut path = path();
+        path.wants = Preference::THROUGHPUT;
+        let mut rein = ArmRunner::new(Rein::new(ReinConfig::default()), &Loaded::default());
+        rein.resume(&path, Time::ZERO);
+        assert_eq!(rein.arm(), "bbr");
+        rein.on_measurement(&report(&[40]), at_ms(5));
+        let m = Measurement { lost: Packets(1), ..report(&[60, 61, 62]) };
+        assert_eq!(feed(&mut rein, &m, 10..4_000)[0].to, "bbr");
+        rein.prefer(Preference::DEFAULT);
+        assert_eq!(feed(&mut rein, &m, 4_000..8_000)[0].to, "c2tcp", "it decides anew");
     }
 
     #[test]
@@ -477,7 +590,7 @@ mod tests {
             ReinConfig { wifi_rtt_range_ratio: f64::NAN, ..ReinConfig::default() },
             ReinConfig { sample_count: 0, ..ReinConfig::default() },
             ReinConfig { reevaluate_secs: u64::MAX, ..ReinConfig::default() },
-            ReinConfig { large_buffer_rtt_p95_ms: Some(0), ..ReinConfig::default() },
+            ReinConfig { large_buffer_rtt_p95_ms: 0, ..ReinConfig::default() },
         ] {
             config.validate().expect_err("out of range");
         }
@@ -485,9 +598,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_reported_the_arm_is_one_of_three(
+        fn whatever_is_reported_the_arm_is_one_of_five(
             reports in prop::collection::vec(
-                (any::<[u64; 8]>(), any::<[bool; 4]>(), prop::option::of(0usize..4)),
+                (any::<[u64; 8]>(), any::<[bool; 4]>(), prop::option::of(0usize..6)),
                 0..80,
             ),
         ) {
@@ -523,15 +636,16 @@ mod tests {
                 path.observe(&m, now);
                 let decision = rein.on_measurement(&m, now);
                 prop_assert!(decision.cwnd >= Packets(2).to_bytes(MSS));
-                let arms = ["cubic", "bbr", "westwood", "reno"];
+                let arms = ["cubic", "bbr", "bbr3", "c2tcp", "lingbo", "reno"];
                 if let Some(proposal) = rein.proposal() {
-                    prop_assert!(arms[..3].contains(&proposal.to));
+                    prop_assert!(arms[..5].contains(&proposal.to));
                 }
                 if let Some(to) = to {
                     rein.hand_off(&mut path);
-                    prop_assert_eq!(rein.switch_to(arms[to], &path, now).is_ok(), to < 3);
+                    // An arm may also refuse the path.
+                    prop_assert!(to < 5 || rein.switch_to(arms[to], &path, now).is_err());
                 }
-                prop_assert!(arms[..3].contains(&rein.arm()));
+                prop_assert!(arms[..5].contains(&rein.arm()));
             }
         }
     }

@@ -78,12 +78,12 @@ fn check(bdp_tenths: u64, want: (&str, &str)) {
 
 #[test]
 fn half_a_bdp_of_buffer_is_small() {
-    check(5, ("small_buffer", "bbr"));
+    check(5, ("small_buffer", "c2tcp"));
 }
 
 #[test]
 fn one_bdp_of_buffer_is_small() {
-    check(10, ("small_buffer", "bbr"));
+    check(10, ("small_buffer", "c2tcp"));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn jitter_of_the_size_of_the_rtt_is_wifi() {
             link.jitter_ms = jitter_ms(mean * base_ms, std * base_ms, rho, 7);
             let decided = decisions(link, &[]);
             let case = format!("{mbit_per_sec} Mbit/s, {rtt_ms} ms, {std}, {rho}: {decided:?}");
-            assert_eq!(decided.first(), Some(&("wifi".to_owned(), "westwood")), "{case}");
+            assert_eq!(decided.first(), Some(&("wifi".to_owned(), "bbr3")), "{case}");
         }
     }
 }

@@ -400,10 +400,12 @@ fn merge(base: &mut Table, over: &Table) {
 /// Checks that the traces of a suite file exist.
 fn check_traces(scenario: &Scenario) -> Result<(), Error> {
     for (link, spec) in &scenario.links {
-        if let Some(trace) = spec.trace.as_ref().filter(|trace| !trace.is_file()) {
-            let trace = trace.display();
+        let delays = spec.delay_trace.as_ref().map(|trace| &trace.file);
+        for (key, file) in [("trace", spec.trace.as_ref()), ("delay_trace", delays)] {
+            let Some(file) = file.filter(|file| !file.is_file()) else { continue };
+            let file = file.display();
             let message = format!(
-                "[links.{link}] `trace`: there is no file {trace}; a suite's traces are relative \
+                "[links.{link}] `{key}`: there is no file {file}; a suite's traces are relative \
                  to the folder of its file: put it there, or give an absolute path"
             );
             return Err(Error::Text { name: scenario.name.clone(), message });
@@ -416,10 +418,14 @@ fn check_traces(scenario: &Scenario) -> Result<(), Error> {
 /// scenario refuses it with a better message.
 fn place_traces(scenario: &mut Table, folder: &Path) {
     let links = scenario.get_mut("links").and_then(Value::as_table_mut);
-    for (_, link) in links.into_iter().flatten() {
-        if let Some(Value::String(trace)) = link.get_mut("trace") {
-            *trace = folder.join(&*trace).to_string_lossy().into_owned();
+    let place = |file: Option<&mut Value>| {
+        if let Some(Value::String(file)) = file {
+            *file = folder.join(&*file).to_string_lossy().into_owned();
         }
+    };
+    for (_, link) in links.into_iter().flatten() {
+        place(link.get_mut("trace"));
+        place(link.get_mut("delay_trace").and_then(|trace| trace.get_mut("file")));
     }
 }
 
