@@ -6,7 +6,8 @@
 set -euo pipefail
 
 packages=("$@"
-	clang gcc iperf3 libc6-dev libclang-dev libelf-dev make pkg-config shellcheck zlib1g-dev)
+	clang gcc iperf3 libc6-dev libclang-dev libelf-dev make pkg-config shellcheck tmux
+	zlib1g-dev)
 
 # Debian's Python comes without the modules that make virtual environments.
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)

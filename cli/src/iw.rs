@@ -1,6 +1,7 @@
 //! `remuda iw`
 
 use crate::table::{figure, table};
+use crate::wrap::fitted;
 use crate::{Failure, RunDirArgs};
 use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::interval::Interval;
@@ -86,18 +87,21 @@ fn print_groups(report: &Report) {
     println!("{out}\n{} groups, {} prefixes", report.groups.len(), report.table_prefixes);
     if report.table_left_out > 0 {
         let left_out = report.table_left_out;
-        println!("{left_out} more prefixes have no room in the table (iw.table_entries_max)");
+        let rest = format!("{left_out} more prefixes have no room in the table");
+        println!("{}", fitted(&format!("{rest} (iw.table_entries_max)")));
     }
     if let Some((records, fault)) = report.rest {
-        println!("{records} records are in no group: {}", why(fault));
+        println!("{}", fitted(&format!("{records} records are in no group: {}", why(fault))));
     }
     let Report { records_stored, records_dropped, records_impossible, .. } = report;
-    println!(
+    let records = format!(
         "{records_stored} records stored, {records_dropped} dropped, {records_impossible} \
          impossible"
     );
+    println!("{}", fitted(&records));
     for row in &report.not_learned {
-        println!("not learned: {} records of flows of user {}", row.count, row.uid);
+        let line = format!("not learned: {} records of flows of user {}", row.count, row.uid);
+        println!("{}", fitted(&line));
     }
 }
 
@@ -112,10 +116,13 @@ fn print_arms(group: &GroupReport) {
         ]);
     }
     let row = &group.row;
-    println!("{}: {} segments now, {} records of this round", row.name, window(group), row.pending);
-    println!("{out}");
+    let (name, pending) = (&row.name, row.pending);
+    let head = format!("{name}: {} segments now, {pending} records of this round", window(group));
+    println!("{}\n{out}", fitted(&head));
     let [learned, standard] = group.compared;
-    println!("gain {} of {learned} records, {standard} with the standard window", gain(group));
+    let gain = gain(group);
+    let line = format!("gain {gain} of {learned} records, {standard} with the standard window");
+    println!("{}", fitted(&line));
 }
 
 impl IwArgs {

@@ -42,6 +42,7 @@ mod table;
 mod train;
 mod weights;
 mod why;
+mod wrap;
 
 /// The verdict of `remuda advise` on one destination; `bench/advise` measures how right it is.
 pub use advise::{Verdict, verdict};

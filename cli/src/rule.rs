@@ -2,6 +2,7 @@
 
 use crate::select::{SelectArgs, WHICH};
 use crate::table::table;
+use crate::wrap::fitted;
 use crate::{Failure, RunDirArgs};
 use ccp_agent::control::{Answer, Request, TestFlow, ask};
 use ccp_agent::rules::{Missed, Row, Rule, Share, Tested};
@@ -168,6 +169,10 @@ impl RuleArgs {
     }
 }
 
+fn say(line: String) {
+    println!("{}", fitted(&line));
+}
+
 fn print_list(rows: &[Row], default: &str) {
     let mut out = table(&["rule", "flows", "use", "share", "so far", "control"]);
     for row in rows {
@@ -181,33 +186,34 @@ fn print_list(rows: &[Row], default: &str) {
             row.control_flows.to_string(),
         ]);
     }
-    println!("{out}\nother flows: {default}");
+    println!("{out}");
+    say(format!("other flows: {default}"));
     for row in rows {
         for note in &row.notes {
-            println!("note: {}: {note}", row.name);
+            say(format!("note: {}: {note}", row.name));
         }
     }
 }
 
 fn print_test(tested: &Tested, default: &str) {
     match &tested.won {
-        None => println!("no rule matches: {default}, the agent's default"),
+        None => say(format!("no rule matches: {default}, the agent's default")),
         Some(row) => {
-            println!("{} wins: {} ({})", row.name, row.driver, row.on);
+            say(format!("{} wins: {} ({})", row.name, row.driver, row.on));
             if row.share < 1.0 {
                 let share = Share::new(row.share).map(|it| it.to_string()).unwrap_or_default();
-                println!("{share} of such flows get it; others go by the next rules");
+                say(format!("{share} of such flows get it; others go by the next rules"));
             }
             for note in &row.notes {
-                println!("note: {note}");
+                say(format!("note: {note}"));
             }
         }
     }
     for Missed { name, on, key } in &tested.missed {
-        println!("{name} does not match by {key} ({on})");
+        say(format!("{name} does not match by {key} ({on})"));
     }
     if tested.missed_more > 0 {
-        println!("{} further rules before it do not match", tested.missed_more);
+        say(format!("{} further rules before it do not match", tested.missed_more));
     }
 }
 

@@ -11,6 +11,7 @@ pub mod quic;
 pub mod small_disk;
 pub mod survival;
 pub mod synthetic;
+pub mod tmux;
 
 use ccp_agent::child::AgentChild;
 use remuda_live::{Clock, LinkSpec, PathSpec, QueueSpec, Testbed};

@@ -2,7 +2,7 @@
 
 use super::Advice;
 use super::verdict::{Evidence, Verdict, points};
-use crate::explain::wrapped;
+use crate::wrap::wrapped;
 
 const WIDTH: usize = 80;
 

@@ -1,5 +1,6 @@
 //! What held a flow back, and what would help.
 
+use crate::wrap::wrapped;
 use ccp_agent::flow::{Life, Limit, Lossy, Row};
 
 /// A flow reports several times a round trip, unless it is idle or stalled.
@@ -92,24 +93,6 @@ fn advice(limit: Limit, row: &Row, life: &Life) -> String {
     }
 }
 
-/// `text` in lines of at most `width`, all but the first indented.
-pub fn wrapped(text: &str, width: usize, indent: usize) -> String {
-    let indent = indent.min(width / 2);
-    let mut lines = Vec::new();
-    let mut line = " ".repeat(text.len() - text.trim_start().len());
-    for word in text.split_whitespace() {
-        let is_first = line.trim().is_empty();
-        if !is_first && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
-        } else if !is_first {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines.push(line);
-    lines.join("\n")
-}
-
 /// Each limit with its share of the time, the largest first, and what it means.
 pub fn text(row: &Row, life: &Life, width: usize) -> String {
     let total: f64 = life.held.iter().map(|(_, seconds)| seconds).sum();
@@ -154,12 +137,5 @@ mod tests {
         assert_eq!(cause(&lossy(0.6, 1.1, 40.0)), Cause::Random);
         // A short queue drops at one rate too, but the flow was never faster.
         assert_eq!(cause(&lossy(0.1, 1.1, 11.0)), Cause::Random);
-    }
-
-    #[test]
-    fn lines_are_wrapped_between_words() {
-        let text = wrapped("  12 % losses: one two three", 16, 4);
-        assert_eq!(text, "  12 % losses:\n    one two\n    three");
-        assert_eq!(wrapped("a-word-that-is-longer than", 8, 4), "a-word-that-is-longer\n    than");
     }
 }

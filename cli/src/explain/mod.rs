@@ -5,13 +5,12 @@ mod picture;
 mod story;
 
 use crate::columns::terminal;
+use crate::wrap::wrapped;
 use crate::{Failure, RunDirArgs};
 use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::flow::{Life, Row};
 use clap::Args;
 use std::fmt::Write as _;
-
-pub use limit::wrapped;
 
 /// Explain a running flow: what held it back, each arm it has had and why, and how fast it was.
 #[derive(Debug, Args)]
@@ -59,11 +58,12 @@ fn head(row: &Row) -> String {
 }
 
 fn page(row: &Row, life: &Life, story: &[String], width: usize) -> String {
-    let mut text = head(row);
+    let lines: Vec<String> = head(row).lines().map(|line| wrapped(line, width, 2)).collect();
+    let mut text = lines.join("\n") + "\n";
     let _ = write!(text, "\nWhat held it back\n{}", limit::text(row, life, width));
     text.push_str("\nIts arms\n");
     for line in story {
-        let _ = writeln!(text, "{}", limit::wrapped(line, width, 10));
+        let _ = writeln!(text, "{}", wrapped(line, width, 10));
     }
     let _ = write!(text, "\nMbit/s over its life\n{}", picture::text(life, width));
     text

@@ -30,7 +30,9 @@ pub fn text(life: &Life, width: usize) -> String {
     }
     let seconds = period_s * mbit_per_sec.len() as f64;
     let axis = "-".repeat(columns.len());
-    format!("{text}{:>8} +{axis}\n{:>8}  0 to {seconds:.1} s\n", "", "")
+    let span = format!("0 to {seconds:.1} s");
+    let indent = " ".repeat((SCALE + 1).min(width.saturating_sub(span.len())));
+    format!("{text}{:>8} +{axis}\n{indent}{span}\n", "")
 }
 
 #[cfg(test)]
@@ -48,6 +50,12 @@ mod tests {
         assert_eq!(lines[7], "    1.00 |###");
         assert_eq!(lines[9], "          0 to 2.0 s");
         assert!(super::text(&life, 12).lines().all(|line| line.chars().count() <= 20));
+        let long = Life { mbit_per_sec: vec![1.0; 60], period_s: 16.0, ..Life::default() };
+        for width in [20, 80] {
+            let text = super::text(&long, width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+            assert!(text.ends_with("0 to 960.0 s\n"), "{text}");
+        }
         assert!(super::text(&Life::default(), 80).contains("nothing"));
     }
 }

@@ -7,6 +7,7 @@ use crate::columns::terminal;
 use crate::output::clear_screen;
 use crate::select::SelectArgs;
 use crate::table::table;
+use crate::wrap::fitted;
 use crate::{Failure, RunDirArgs, owner, why};
 use ccp_agent::admission::RefusedRow;
 use ccp_agent::control::{Answer, Request, ask};
@@ -35,8 +36,9 @@ pub struct WhichArgs {
 
 /// Show the live flows: peer, arm, window, rate, round trip, and the reason for the arm.
 ///
-/// In a terminal, columns that have no room are left out, and long addresses are shortened. In a
-/// pipe or a file each line has all columns.
+/// In a terminal, columns that have no room are left out. An address or a name that has no room is
+/// shortened in its column, and whole on the line below. In a pipe or a file each line has all
+/// columns.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Columns:
@@ -79,8 +81,8 @@ pub struct FlowsArgs {
 
 /// Show the busiest flows, updated until Ctrl-C.
 ///
-/// In a terminal there is one screen of them. In a pipe or a file each update follows the former,
-/// after an empty line.
+/// In a terminal there is one screen of them, and an address or a name that has no room is
+/// shortened. In a pipe or a file each update follows the former, after an empty line.
 #[derive(Debug, Args)]
 pub struct TopArgs {
     #[command(flatten)]
@@ -153,7 +155,8 @@ fn print_refused(rows: &[RefusedRow]) {
         ]);
     }
     let sockets: u64 = rows.iter().map(|row| row.sockets).sum();
-    println!("{out}\n{sockets} sockets were refused; they run the kernel's own algorithm");
+    let legend = format!("{sockets} sockets were refused; they run the kernel's own algorithm");
+    println!("{out}\n{}", fitted(&legend));
 }
 
 impl FlowsArgs {
