@@ -28,7 +28,7 @@ pub fn paths() -> Result<Vec<Environment>, Error> {
     Ok(all.filter(|environment| environment.group == "D2").collect())
 }
 
-/// Runs one download.
+/// Runs one download of the suite in the simulator.
 pub fn download(
     path: &Environment,
     driver: &str,

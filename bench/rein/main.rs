@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// Measure Rein's rows D1 and D2: completion times, what neighbours keep, classes
 #[derive(Debug, Parser)]
 struct Args {
-    /// The first seed
+    /// The first of the seeds, from 1 on
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     from: u64,
     /// Seeds of each download, 2 to 1000
