@@ -140,8 +140,8 @@ const CALM_CELLS: Population = Population {
     ..ALL
 };
 /// The distributions of the training's blocks of paths of several kinds; the list repeats. If all
-/// blocks had the same distribution, some paths would be too rare: a model that has seen few crowded
-/// paths attributes the queue of other flows to itself.
+/// blocks had the same distribution, some paths would be too rare: a model that has seen few
+/// crowded paths attributes the queue of other flows to itself.
 const TO_LEARN_FROM: [&Population; 12] = [
     &ALL,
     &ALL,

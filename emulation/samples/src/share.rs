@@ -5,9 +5,8 @@
 //! from the matrix: transfers of a fixed size take no share and cannot be harmed, as a span of half
 //! a second says nothing of their completion; neighbours count by their mean.
 
-use remuda_link::{Capacity, Direction};
 use remuda_scenarios::outcome::Outcome;
-use remuda_scenarios::{Driver, FlowSpec, HEADER_BYTES, Nanos, Scenario};
+use remuda_scenarios::{Capacity, Direction, Driver, FlowSpec, HEADER_BYTES, Nanos, Scenario};
 
 /// The link that data crosses in every drawn environment.
 const BOTTLENECK: &str = "down";

@@ -48,6 +48,6 @@ pub use flow::{FlowSpec, HEADER_BYTES, SwitchOrder};
 pub use library::{suite, suite_names};
 pub use load::nearest;
 pub use overrides::{Override, OverrideError};
-pub use remuda_link::{Link, LinkSpec, Nanos};
+pub use remuda_link::{Capacity, Direction, Link, LinkSpec, Nanos};
 pub use scenario::Scenario;
 pub use suite::{Environment, PathKind, Suite, TESTED};

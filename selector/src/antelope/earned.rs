@@ -2,9 +2,9 @@
 //!
 //! The model is trained on other paths, so it may think too well of an arm on this one. Each sample
 //! of an arm is compared with the model's values ([`super::model::value`]); the difference is the
-//! residual. What is wrong alike for all arms says nothing of which is best, so a score is corrected
-//! by how the arm's residual differs from the mean of the arms that the flow has had. The longer an
-//! arm had the flow, the more its residual counts, and the less the model's doubt of it.
+//! residual. What is wrong alike for all arms says nothing of which is best, so a score is
+//! corrected by how the arm's residual differs from the mean of the arms that the flow has had. The
+//! longer an arm had the flow, the more its residual counts, and the less the model's doubt of it.
 //!
 //! That is a bandit whose prior is the model. Residuals are of throughput and delay: the harm of an
 //! arm, which a sender cannot see, stays as the model has it.
@@ -25,17 +25,17 @@ const PRIOR_S: f64 = 8.0;
 /// No residual and no correction is larger, in natural logarithms of the merit.
 const LN_MAX: f64 = 1.5;
 
-/// Of one arm.
+/// What one arm has earned.
 #[derive(Clone, Copy, Debug)]
 struct OfArm {
     arm: &'static str,
-    /// Seconds that count.
+    /// Seconds of its residuals, older ones less.
     weight_s: f64,
     /// Sum of residuals, each by its seconds.
     sum: f64,
 }
 
-/// What one flow has earned.
+/// What one flow has earned, arm by arm.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Earned {
     arms: Vec<OfArm>,
@@ -88,7 +88,7 @@ impl Earned {
         self.arms[at].sum += residual * span_s;
     }
 
-    /// Corrects the scores.
+    /// Corrects the scores of the arms that the flow has had.
     pub fn correct(&self, scores: &mut [Score]) {
         let all: f64 = self.arms.iter().map(|it| it.weight_s).sum();
         if all <= 0.0 {
