@@ -37,11 +37,11 @@ fn doubts_are_of_every_arm_but_the_home_arm() {
     ] {
         let mut document = document();
         document["doubts"] = json!({ "default": doubts, "throughput": doubts, "delay": doubts });
-        assert!(parse(&document).unwrap_err().to_string().starts_with(want), "{want}");
+        assert!(parse(&document).expect_err("a refusal").to_string().starts_with(want), "{want}");
     }
     let mut document = document();
     document["home"] = json!("cubic");
-    assert!(parse(&document).unwrap_err().to_string().starts_with("home = cubic"));
+    assert!(parse(&document).expect_err("a refusal").to_string().starts_with("home = cubic"));
 }
 
 /// bbr: .8 in default, 1 for throughput, .5 for delay; vegas: .6, .2 and 1, of two ensembles.
@@ -84,7 +84,7 @@ fn the_shipped_model_is_whole_small_and_of_this_schema() {
 
 #[test]
 fn weights_between_the_modes_mix_their_scores() {
-    let model = parse(&document()).unwrap();
+    let model = parse(&document()).expect("a model");
     let at = |throughput, delay| {
         let said = model.predict(&NOTHING, Preference { throughput, delay });
         let hundredths = |value: f32| (value * 100.0).round() as i32;
@@ -113,11 +113,11 @@ fn a_joint_model_gets_the_arm_as_features() {
         "default_left": [0, 0, 0]
     });
     let mut of = leaf(0.0, COUNT + 2);
-    *of.pointer_mut("/learner/gradient_booster/model/trees/0").unwrap() = tree;
+    *of.pointer_mut("/learner/gradient_booster/model/trees/0").expect("a model") = tree;
     for mode in ["default", "throughput", "delay"] {
         joint["modes"][mode] = json!({ "all": [of] });
     }
-    let model = parse(&joint).unwrap();
+    let model = parse(&joint).expect("a model");
     assert_eq!(model.kind(), Kind::Joint);
     let said = model.predict(&NOTHING, Preference::DEFAULT);
     assert_eq!((said[0].mean, said[1].mean), (0.25, 0.75));
@@ -138,22 +138,25 @@ fn taught() -> Value {
 #[test]
 fn a_value_is_the_arms_and_what_live_flows_have_taught_of_it() {
     let value = |document: &Value, arm: &str| {
-        let of = parse(document).unwrap().value(&NOTHING, arm);
+        let of = parse(document).expect("a model").value(&NOTHING, arm);
         of.map(|it| (it.ln_throughput, it.ln_delay))
     };
     assert_eq!(value(&document(), "bbr"), Some((-0.5, 0.5)));
     assert_eq!(value(&taught(), "bbr"), Some((-4.5, -3.5)));
     assert_eq!(value(&taught(), "vegas"), Some((-4.25, -4.0)));
     assert_eq!(value(&taught(), "reno"), None);
-    let model = parse(&taught()).unwrap();
+    let model = parse(&taught()).expect("a model");
     let lineage = Lineage { parent: "0a".repeat(32), rows: 7, flows: 3 };
-    assert_eq!((model.lineage(), parse(&document()).unwrap().lineage()), (Some(&lineage), None));
+    assert_eq!(
+        (model.lineage(), parse(&document()).expect("a model").lineage()),
+        (Some(&lineage), None)
+    );
 }
 
 #[test]
 fn corrections_of_an_arm_move_its_score_by_what_is_wanted_and_not_far() {
     let at = |document: &Value, throughput, delay| {
-        let model = parse(document).unwrap();
+        let model = parse(document).expect("a model");
         model.predict(&NOTHING, Preference { throughput, delay })
     };
     for (throughput, delay, want) in [(1.0, 1.0, 0.75f32), (1.0, 0.0, 0.5), (0.0, 1.0, 0.25)] {
@@ -191,8 +194,8 @@ fn what_was_taught_is_held_to_its_rules() {
         ("/checks", check("correction_delay", "vegas", 0.0), "check 0 is -0.25, and was 0"),
     ] {
         let mut document = taught();
-        *document.pointer_mut(path).unwrap() = value;
-        let error = parse(&document).unwrap_err().to_string();
+        *document.pointer_mut(path).expect("a model") = value;
+        let error = parse(&document).expect_err("a refusal").to_string();
         assert!(error.contains(want), "{path}: {error}");
     }
     for (mode, arm, says) in [
@@ -209,15 +212,15 @@ fn what_was_taught_is_held_to_its_rules() {
     }
     let mut document = taught();
     document["online"] = Value::Null;
-    assert!(parse(&document).unwrap().lineage().is_none());
+    assert!(parse(&document).expect("a model").lineage().is_none());
 }
 
 #[test]
 fn a_digest_is_of_the_files_bytes() {
     let text = document().to_string();
-    let (one, other) = (Model::parse(&text).unwrap(), Model::parse(&format!("{text}\n")));
+    let (one, other) = (Model::parse(&text).expect("a model"), Model::parse(&format!("{text}\n")));
     assert_eq!(one.digest().len(), 64);
-    assert_ne!(one.digest(), other.unwrap().digest(), "the same model, and another file");
+    assert_ne!(one.digest(), other.expect("a model").digest(), "the same model, and another file");
 }
 
 #[test]
@@ -247,13 +250,13 @@ fn what_breaks_a_rule_is_refused_and_named() {
     ];
     for (path, value, want) in cases {
         let mut document = document();
-        *document.pointer_mut(path).unwrap() = value;
-        let error = parse(&document).unwrap_err().to_string();
+        *document.pointer_mut(path).expect("a model") = value;
+        let error = parse(&document).expect_err("a refusal").to_string();
         assert!(error.contains(want), "{path}: {error}");
     }
     let mut good = document();
     good["checks"] = check(0.5);
-    parse(&good).unwrap();
+    parse(&good).expect("a model");
     let text = good.to_string();
     for cut in [0, 1, text.len() / 2, text.len() - 1] {
         Model::parse(&text[..cut]).expect_err("truncated");
