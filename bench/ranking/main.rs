@@ -38,9 +38,8 @@ recorded paths that the repository does not have: `make ranking` takes them as `
 - **sent again**: percent of segments, the median.
 
 All sets are development sets: they were looked at while arms and policies were built. The model of
-`antelope` was trained on draws of its own generator, none of which is here, and before there were
-`learned`, `lingbo` and `anole`, so it does not choose them. `learned` and `lingbo` were trained on
-families of paths some of which are like those of `smoke` and `wireless`.
+`antelope`, `learned` and `lingbo` were trained on families of paths, some of which are like those of
+the sets.
 
 ";
 

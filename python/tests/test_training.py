@@ -12,7 +12,16 @@ import pytest
 
 pytest.importorskip("xgboost", reason="remuda[train] is not installed")
 
-from remuda.training import antelope, files, rewards, samples, trees, values
+from remuda.training import (
+    antelope,
+    antelope_families,
+    doubts,
+    files,
+    rewards,
+    samples,
+    trees,
+    values,
+)
 
 ARMS = ["cubic", "bbr"]
 FEATURES = ["rtt_min_ms", "rtt_mean_ms", "rate_max_mbit_per_sec"]
@@ -27,6 +36,7 @@ def states(throughput: list[float], delay_ms: list[float]) -> samples.States:
         np.array([throughput]),
         np.array([delay_ms]),
         np.array([delay_ms]),
+        *(np.zeros((1, len(throughput))) for _ in range(4)),
     )
 
 
@@ -69,6 +79,9 @@ def collection(folder: Path, environments: int, about: dict[str, str] | None = N
                         "seen_throughput_mbit_per_sec": rate,
                         "seen_lost_mbit_per_sec": rate / 10,
                         "seen_rtt_mean_ms": 50.0,
+                        "share_mbit_per_sec": 20.0,
+                        "tested_mbit_per_sec": rate * 0.9,
+                        "neighbour_mbit_per_sec": None,
                         "state": step % 2,
                         "rtt_min_ms": 40.0,
                         "rtt_mean_ms": 41.0 + environment % 2,
@@ -77,7 +90,9 @@ def collection(folder: Path, environments: int, about: dict[str, str] | None = N
                 )
     facts = {"arms": ",".join(ARMS), "features": ",".join(FEATURES), "schema_version": "1"}
     facts |= {"schema_hash": "00", "plans": "1", "commit": "abc"} | (about or {})
-    frame = pl.DataFrame(rows, schema_overrides={"environment": pl.UInt64})
+    frame = pl.DataFrame(
+        rows, schema_overrides={"environment": pl.UInt64, "neighbour_mbit_per_sec": pl.Float64}
+    )
     frame.write_parquet(folder / f"samples-0-{environments}.parquet", metadata=facts)
 
 
@@ -108,7 +123,9 @@ def test_a_model_is_trained_written_and_predicts_what_xgboost_does(tmp_path: Pat
     document = json.loads(options.out.read_text())
     assert document["card"]["environments_held_out"] == 4
     assert document["arms"] == ARMS
-    assert len(document["checks"]) == antelope.CHECKS + 4
+    # Values of two arms, and the doubts of one in each mode.
+    assert len(document["checks"]) == antelope.CHECKS + 4 + 3
+    assert document["home"] == "cubic"  # both are as good on the whole
     # bbr has 18 or 4.5 of 20 Mbit/s; 30 ms are 1.5 times half of 40.
     assert scores["value_throughput_rmse"] < 0.3 * np.log(18 / 4.5)
     assert scores["value_delay_rmse"] < 0.01
@@ -160,3 +177,26 @@ def test_the_part_that_the_agent_reads_is_smaller_and_whole() -> None:
     for mine, other in zip(ours, theirs, strict=True):
         singles = [np.float32(value) for value in mine["split_conditions"]]
         assert singles == [np.float32(value) for value in other["split_conditions"]]
+
+
+def test_a_family_left_out_is_judged_by_what_each_driver_misses_there() -> None:
+    merits = {"antelope": [0.9, 0.5], "cubic": [0.45, 0.25], "bbr": [0.6, 0.5]}
+    rows = [
+        {"environment": f"path-{at}", "seed": 1, "driver": driver, "merit": merit}
+        for driver, of in merits.items()
+        for at, merit in enumerate(of)
+    ]
+    row = antelope_families.compared("thin", "cubic", "bbr", pl.DataFrame(rows))
+    assert (row.fixed_misses, row.policy_misses) == pytest.approx((50.0, 0.0))
+    assert (row.best, row.best_misses) == ("bbr", pytest.approx(100 / 6))
+    assert (row.low, row.high) == pytest.approx((-50.0, -50.0))
+    page = antelope_families.page([row], "abc", 3_600)
+    assert "On 1 of 1 families" in page
+    assert "| thin | cubic | 50.0 | 16.7 | 0.0 | -50.0 (-50.0 to -50.0) | bbr 16.7 |" in page
+
+
+def test_where_a_gain_is_doubted_the_home_arm_is_chosen() -> None:
+    scores = np.array([[0.5, 0.7], [0.5, 0.7]])
+    doubt = np.array([[0.0, 0.1], [0.0, 0.5]])
+    assert doubts.choice(scores, doubt, 0, 0.5).tolist() == [1, 0]
+    assert doubts.choice(scores, doubt, 0, 0.0).tolist() == [1, 1]

@@ -5,7 +5,7 @@ use ccp_agent::child::AgentChild;
 use ccp_agent::run_dir;
 use remuda_live::Testbed;
 use remuda_live::transfer::{Outcome, Transfer};
-use remuda_selector::CANDIDATES;
+use remuda_selector::antelope::model::Model;
 use remuda_selector::features::{COUNT, SchemaHash};
 use remuda_tests::{Place, binary, exclusive, skip, wired};
 use serde_json::Value;
@@ -37,6 +37,7 @@ fn a_flow_of_real_tcp_has_an_arm_a_reason_samples_and_a_successor() {
         return;
     }
     let place = Place::new();
+    let (arms, home) = (Model::shipped().arms().to_vec(), Model::shipped().home());
     let agent = place.agent(&["--policy", "antelope"]);
     let path = wired(24.0, 10.0, 4.0);
     let outcome = transfer(&place, &path, || {
@@ -44,16 +45,16 @@ fn a_flow_of_real_tcp_has_an_arm_a_reason_samples_and_a_successor() {
         let rows = agent.flows().expect("the agent answers");
         let [row] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!(row.driver, "antelope");
-        assert!(CANDIDATES.contains(&row.arm.as_str()), "{}", row.arm);
+        assert!(arms.contains(&row.arm.as_str()), "{}", row.arm);
         assert!(row.why.contains("of the best reward"), "{}", row.why);
         let names: Vec<&str> = row.features.iter().map(|(name, _)| name.as_str()).collect();
-        for wanted in CANDIDATES.iter().copied().chain(["rtt_min_ms", "throughput_mbit_per_sec"]) {
+        for &wanted in arms.iter().chain(&["rtt_min_ms", "throughput_mbit_per_sec"]) {
             assert!(names.contains(&wanted), "{wanted} is not in {names:?}");
         }
     });
     assert_eq!(outcome.bytes, BYTES);
     let first = events(&agent, "created");
-    assert_eq!(first[0]["arm"], "bbr", "nothing is known of the destination");
+    assert_eq!(first[0]["arm"], home, "nothing is known of the destination");
     transfer(&place, &path, || {});
     let next = events(&agent, "created").pop().expect("a second flow");
     // Of several verdicts the one with the largest weight counts, not the last one.
