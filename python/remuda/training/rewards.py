@@ -48,8 +48,8 @@ def merit(states: States, preference: tuple[float, float]) -> Floats:
     """The merit by which arms are ranked, of each arm in each state: rows x arms."""
     out = np.empty(states.goodput.shape)
     terms = (states.goodput, states.delay, states.loss, states.harm)
-    flat = (np.ascontiguousarray(term, dtype=float).ravel() for term in terms)
-    merits(*flat, out.reshape(-1), preference)
+    goodput, delay, loss, harm = (np.ascontiguousarray(it, dtype=float).ravel() for it in terms)
+    merits(goodput, delay, loss, harm, out.reshape(-1), preference)
     return out
 
 
