@@ -38,8 +38,8 @@ recorded paths that the repository does not have: `make ranking` takes them as `
 - **sent again**: percent of segments, the median.
 
 All sets are development sets: they were looked at while arms and policies were built. The model of
-`antelope`, `learned` and `lingbo` were trained on families of paths, some of which are like those of
-the sets.
+`antelope`, `learned` and `lingbo` were trained on families of paths, some of which are like those
+of the sets.
 
 ";
 
