@@ -155,6 +155,13 @@ pub fn merit(observed: &Observed, wants: Preference) -> Merit {
     Merit { value: carried / waited * shared, missing }
 }
 
+/// The change of a merit's natural logarithm that a change of goodput and of delay makes, each as a
+/// natural logarithm too.
+pub fn ln_change(ln_goodput: f64, ln_delay: f64, wants: Preference) -> f64 {
+    let weights = Weights::of(wants);
+    weights.goodput * ln_goodput - weights.delay * ln_delay
+}
+
 fn factor(value: f64) -> f64 {
     value.clamp(LEAST, 1.0)
 }
@@ -180,6 +187,15 @@ mod tests {
         assert!((value(&ALONE, Preference::DEFAULT) - 0.4).abs() < 1e-12);
         assert!((value(&ALONE, Preference::DELAY) - 0.8 / 2.56).abs() < 1e-12);
         assert!((value(&ALONE, Preference::THROUGHPUT) - 0.64).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_change_of_goodput_and_delay_changes_the_merit_as_it_says() {
+        let later = Observed { goodput: Some(0.4), delay: Some(3.2), ..ALONE };
+        for wants in [Preference::DEFAULT, Preference::DELAY, Preference::THROUGHPUT] {
+            let ln = (value(&later, wants) / value(&ALONE, wants)).ln();
+            assert!((ln - ln_change(0.5f64.ln(), 2f64.ln(), wants)).abs() < 1e-12, "{wants:?}");
+        }
     }
 
     #[test]

@@ -175,7 +175,8 @@ fn count_at(bins: &mut [u32; BINS], value_us: u64, count: u64) {
     *bin = bin.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
 }
 
-/// The middle of the bin that has at most `above` counts in the bins above it; 0 if there is none.
+/// The middle of the bin that holds the round trip of rank `above`; the longest round trip has
+/// rank 0. Returns 0 if there are not that many round trips.
 fn from_top(bins: &[u32; BINS], mut above: u64) -> u64 {
     for (bin, &count) in bins.iter().enumerate().rev() {
         if u64::from(count) > above {

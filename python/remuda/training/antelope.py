@@ -31,8 +31,9 @@ from .samples import Floats, Singles, States
 HELD_OUT = 5
 """One of this many environments is held out."""
 RARE = {"policed": 0.3, "shallow": 0.2, "grouped": 0.2, "acks": 0.5, "beside": 0.5}
-"""What a state on a kind of path that few flows meet weighs, where others weigh 1. A flow's first
-seconds look alike on many paths, and the commoner one is the better guess."""
+"""The weights of states on kinds of paths that few flows meet; states on other kinds weigh 1. In
+its first seconds a flow sees the same on many kinds of paths, and then the common kind is the
+better guess. The weights were chosen by hand, with a look at the development sets."""
 CHECKS = 16
 """The file gets this many predictions of scores by XGBoost, and one of each other ensemble. The
 agent must predict the same bits."""

@@ -28,8 +28,6 @@ FIRST = 700_000
 """The seed of the first path; trainings draw below 100,000."""
 PATHS = 60
 """Fresh paths of each family."""
-HORIZON_S = 12.0
-"""The time to judge fixed arms by, as in the training."""
 DRAWS = 2_000
 """Bootstrap samples of an interval."""
 WORSE_MAX = 3.0
@@ -188,7 +186,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         facts = samples.facts(options.data)
         arms = facts["arms"].split(",")
-        states = samples.read(options.data, arms, facts["features"].split(","), HORIZON_S)
+        training = antelope.arguments(["--data", str(options.data), "--out", "unused", *more])
+        names = facts["features"].split(",")
+        states = samples.read(options.data, arms, names, training.horizon_s)
         share = rewards.shares(rewards.FORMS["merit"].reward(states, "default"))
         rows = []
         for family in options.families:

@@ -1,8 +1,12 @@
-"""How far a model is wrong on kinds of paths that it was not trained on, and which arm is home.
+"""How wrong a model is on kinds of paths that it was not trained on, and which arm is home.
 
-The kinds of paths are dealt into `FOLDS` groups. Scores are trained on the other groups and asked
-about each group. Doubts are ensembles that predict, by the same features, the squared error of what
-an arm has more or less than the home arm. The home arm is that of the best mean score over kinds.
+The kinds of paths are divided into `FOLDS` groups. For each group, scores are trained on the other
+groups and predicted for this one. Doubts are ensembles. From the same features they predict the
+squared error of the difference between an arm's score and the home arm's. By default the home arm
+is the arm of the best mean score over kinds.
+
+`compared` asks doubts about the states that they were trained on, so what it says of choices with
+a caution above 0 is a little too good.
 """
 
 from __future__ import annotations

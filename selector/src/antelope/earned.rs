@@ -1,28 +1,32 @@
-//! What a flow has earned with the arms that it has had, beside what the model said they would.
+//! What a flow has earned with each of its arms, compared with what the model predicted.
 //!
-//! The model is trained on other paths, so it may think too well of an arm on this one. Each sample
-//! of an arm is compared with the model's values ([`super::model::value`]); the difference is the
-//! residual. What is wrong alike for all arms says nothing of which is best, so a score is
-//! corrected by how the arm's residual differs from the mean of the arms that the flow has had. The
-//! longer an arm had the flow, the more its residual counts, and the less the model's doubt of it.
+//! The model is trained on other paths, so a prediction for this path may be wrong. A sample of an
+//! arm says what the arm achieved. The residual is the logarithm of the merit that the sample
+//! shows, less the logarithm that the model's values predict ([`super::model::value`]). An error
+//! that all arms share does not change their order. So the score of an arm is corrected by the
+//! difference between the residual of that arm and the mean residual of all arms that the flow has
+//! had. The longer an arm has had the flow, the more its residual counts, and the less the model's
+//! doubt.
 //!
-//! That is a bandit whose prior is the model. Residuals are of throughput and delay: the harm of an
-//! arm, which a sender cannot see, stays as the model has it.
+//! This is a bandit whose prior is the model. A residual contains throughput and delay. It does not
+//! contain harm to neighbours, which a sender cannot see: for harm, the model's word stays.
 
 use super::model::value::Norm;
 use super::model::{Model, Score};
 use crate::features::{COUNT, Features};
+use remuda_algorithms::merit::ln_change;
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{Preference, Sample};
 use std::time::Duration;
 
-/// An arm that has just got the flow is not judged for so long: the queue is of the arm before.
+/// Samples of an arm do not count for this time after a switch: the queue is still the queue of the
+/// arm before.
 const SETTLES: Duration = Duration::from_secs(2);
-/// What was earned so long ago counts half.
+/// A residual of this age counts half.
 const HALF_LIFE_S: f64 = 60.0;
-/// So many seconds of an arm count as much as the model.
+/// With samples of this many seconds, the flow and the model count the same.
 const PRIOR_S: f64 = 8.0;
-/// No residual and no correction is larger, in natural logarithms of the merit.
+/// Residuals and corrections are at most this large, as natural logarithms of a merit.
 const LN_MAX: f64 = 1.5;
 
 /// What one arm has earned.
@@ -66,9 +70,7 @@ impl Earned {
         let got = norm.value(&sample.seen);
         let more = f64::from(got.ln_throughput - said.ln_throughput);
         let slower = f64::from(got.ln_delay - said.ln_delay);
-        // The exponents of the merit (`algorithms/src/merit.rs`).
-        let (goodput, delay) = (1.0 + wants.throughput, wants.delay * (2.0 - wants.throughput));
-        let residual = goodput * more - delay * slower;
+        let residual = ln_change(more, slower, wants);
         if residual.is_finite() {
             self.note(arm, residual.clamp(-LN_MAX, LN_MAX), sample.seen.span_s);
         }
@@ -121,7 +123,7 @@ mod tests {
         features
     }
 
-    /// Half seconds of an arm that gets so much.
+    /// Adds a sample for each half second in which the arm delivers `mbit` Mbit/s.
     fn run(earned: &mut Earned, arm: &'static str, span_s: std::ops::Range<u64>, mbit: f64) {
         let model = constant([0.8, 0.7], [1.0, 0.2], [0.2, 1.0]);
         earned.switched(arm, Time(Duration::from_secs(span_s.start)));

@@ -8,11 +8,12 @@
 //! as well as can be, 0 not at all. A model may have several ensembles for a score, each trained on
 //! other environments: their mean is the score.
 //!
-//! A model knows how far to trust itself. Its home arm is the one that a flow has where nothing
-//! speaks for another: that of the best mean score over the families of paths that it was trained
-//! on. For every other arm `doubts` predict the squared error of that arm's score less the home
-//! arm's, as it was on families that the scores were not trained on. The root is the uncertainty of
-//! the score; without doubts it is the standard deviation of the ensembles.
+//! A flow has the home arm of the model until the model prefers another arm. The trainer picks the
+//! home arm: by default the arm of the best mean score over all kinds of paths of the training. The
+//! shipped model has `learned`, which misses least on the development sets. For every other arm
+//! `doubts` predict a squared error: of the difference between that arm's score and the home arm's,
+//! on kinds of paths that the scores were not trained on. The root of this prediction is the
+//! uncertainty of the score. A model without doubts takes the standard deviation of its ensembles.
 //!
 //! Differs from the paper (Zhou et al., Antelope, ICNP 2021, section IV-A), which predicts rewards:
 //! to pick the arm of the largest mean share is to lose the least, where the largest mean reward is
@@ -175,7 +176,7 @@ pub struct Score {
     pub arm: &'static str,
     /// The share of the best arm's reward.
     pub mean: f32,
-    /// One standard deviation of what this arm has more or less than the home arm; 0 of that.
+    /// One standard deviation of the difference to the home arm's score; 0 for the home arm.
     pub uncertainty: f32,
 }
 
@@ -354,7 +355,8 @@ impl Model {
         scores
     }
 
-    /// The same, in place of what the list has: a list that is used again takes no memory.
+    /// Does the same, and writes the scores into a list. A list that is used again allocates
+    /// nothing.
     pub fn predict_into(&self, features: &Features, wants: Preference, scores: &mut Vec<Score>) {
         let wants = if wants.is_valid() { wants } else { Preference::DEFAULT };
         // Between two of the three modes, whichever weight is larger.
