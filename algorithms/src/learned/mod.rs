@@ -19,6 +19,8 @@
 //!   - a step is the shortest round trip, not 20 or 30 ms, and ends without a report if none comes;
 //!   - CUBIC is not the base of each action, but drives the flow in the stages `classic` and
 //!     `fallback`. Each stage that begins is an event with its reason;
+//!   - slow start also ends once half a bandwidth-delay product stands in a queue: on 0.5 Mbit/s
+//!     HyStart++ leaves after seconds, with a hundred packets queued;
 //!   - each step also adds a segment: with equal factors, flows that share a bottleneck come to
 //!     equal windows, as with additive increase;
 //!   - of a window that the sender did not use, the network may take but not add;
@@ -67,6 +69,11 @@ const STEP_UNKNOWN: Duration = Duration::from_millis(100);
 const OVERDUE_EIGHTHS: u32 = 12;
 /// How many steps in a row must be inside the training before the network drives again.
 const INSIDE_STEPS: u32 = 10;
+/// A queue stands in steps without a round trip below this many of the shortest: it holds half a
+/// bandwidth-delay product.
+const STANDING_RTTS: f64 = 1.5;
+/// So many samples of a standing queue end slow start (RFC 9406 section 4.3: `N_RTT_SAMPLE`).
+const STANDING_SAMPLES: u64 = 8;
 /// Stages that nobody asked for; older ones are dropped.
 const STAGES_MAX: usize = 4;
 
@@ -111,6 +118,8 @@ pub struct Learned {
     so_far: Measurement,
     used: CwndUse,
     step_start: Time,
+    /// In slow start: the samples of the latest steps in a row in which a queue stood.
+    standing: u64,
 }
 
 impl Arm for Learned {
@@ -224,6 +233,7 @@ impl Learned {
             so_far: Measurement::QUIET,
             used: CwndUse::Little,
             step_start: now,
+            standing: 0,
             path,
         }
     }
@@ -245,10 +255,28 @@ impl Learned {
     /// CUBIC's slow start is over: from the window that it has found, the network goes on.
     fn leave_slow_start(&mut self) {
         if self.driver == Driver::Classic && self.classic.can_hand_off() == Readiness::Ready {
-            self.state.reset();
-            self.driver = Driver::Network;
-            self.note(Why::because("slow start is over"));
+            self.take_over("slow start is over");
         }
+    }
+
+    /// A step of slow start has ended. HyStart++ would grow for five more rounds after the queue
+    /// begins to fill, each as long as the queue is.
+    fn leave_filled_queue(&mut self, step: &Measurement) {
+        let (Some(rtt), Some(shortest_s)) = (step.rtt, self.observer.rtt_min_s()) else {
+            return;
+        };
+        let stands = rtt.min.as_secs_f64() >= STANDING_RTTS * shortest_s;
+        self.standing = if stands { self.standing.saturating_add(rtt.count) } else { 0 };
+        if self.standing >= STANDING_SAMPLES {
+            self.take_over("slow start has filled a queue");
+        }
+    }
+
+    fn take_over(&mut self, why: &'static str) {
+        self.state.reset();
+        self.standing = 0;
+        self.driver = Driver::Network;
+        self.note(Why::because(why));
     }
 
     fn enter(&mut self, driver: Driver, why: Why, now: Time) {
@@ -277,6 +305,9 @@ impl Learned {
         self.observer.take(&m, m.delivered, span, |observer| {
             observer.bdp_bytes().filter(|bdp| *bdp > 0.0).map(|bdp| window_bytes / bdp)
         });
+        if self.driver == Driver::Classic {
+            self.leave_filled_queue(&m);
+        }
         let is_idle = m.delivered == Bytes(0) && self.path.in_flight == Bytes(0);
         if self.driver == Driver::Classic || is_idle {
             return;

@@ -68,6 +68,23 @@ fn a_known_path_is_taken_over_without_slow_start() {
 }
 
 #[test]
+fn slow_start_ends_after_eight_samples_of_a_standing_queue() {
+    let entered = |rtts_ms: &[u64]| {
+        let mut arm = learned();
+        arm.resume(&window::no_path(), Time::ZERO);
+        for (rtt_ms, now_ms) in rtts_ms.iter().zip((100..).step_by(100)) {
+            arm.on_measurement(&report(*rtt_ms), at(now_ms));
+        }
+        stages(&mut arm).pop().map(|stage| stage.1)
+    };
+    let filled = [&[40][..], &[60; 8]].concat();
+    assert_eq!(entered(&filled[..8]), None, "seven samples");
+    assert_eq!(entered(&filled).as_deref(), Some("slow start has filled a queue"));
+    let jittery = [[40, 90, 90, 90, 90, 90]; 4].concat();
+    assert_eq!(entered(&jittery), None, "no queue stands");
+}
+
+#[test]
 fn an_input_outside_the_training_is_answered_by_cubic_and_named() {
     let (mut arm, mut now_ms) = driven();
     // Half a million segments in flight are beyond every environment of the training.
