@@ -314,9 +314,9 @@ antelope-ablations: setup ## Measure the benefit of each part of Antelope, simul
 		--held-out drawn:1000000..1003000 --write docs/antelope.md
 
 .PHONY: antelope-online
-antelope-online: setup ## Measure the benefit of learning from live flows, simulated; writes docs/antelope.md
+antelope-online: setup ## Measure what learning from live flows is worth, simulated; writes docs/antelope-online.md
 	@bash tools/python.sh build
-	$(BENCH) remuda-antelope-table -- --online --write docs/antelope.md
+	$(BENCH) remuda-antelope-table -- --online --write docs/antelope-online.md
 
 .PHONY: antelope-cost
 antelope-cost: build ## Measure Antelope's cost: models, features, the agent with 100 flows (root)

@@ -91,7 +91,8 @@ struct Args {
     /// The model file whose card lists the training data
     #[arg(long, value_name = "FILE", default_value = "selector/models/antelope.json")]
     model: PathBuf,
-    /// Write the table into this document, between its markers
+    /// Write the table into this document, between its markers, and without the figures of every
+    /// driver, which are printed otherwise
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// The remuda command, whose agents drive real TCP
@@ -235,12 +236,13 @@ fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let settings = args.settings()?;
     let stopped = stop_flag()?;
     let keep = Keep { folder: (!args.fresh).then(|| args.keep.clone()) };
-    let (text, lines, command) = if args.live {
+    let (text, lines, command, drivers) = if args.live {
         let how = (args.remuda.as_path(), &*stopped);
         let measured = live(&settings, &keep, how, told("real TCP"))?;
         let table = Table { measured: &measured, settings: &settings };
         let lines = table.live_lines();
-        (page::live(&args.head(), &table, &lines), lines, "make antelope-table-live")
+        let text = page::live(&args.head(), &table, &lines);
+        (text, lines, "make antelope-table-live", page::drivers(&table))
     } else {
         let card = Card::load(&args.model)?;
         let how = (args.jobs(), &*stopped);
@@ -251,9 +253,13 @@ fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
         let table = Table { measured: &measured, settings: &settings };
         let lines = table.lines(card.as_ref());
         let beside = (&comparison, &args.held_out[..]);
-        (page::simulated(&args.head(), &table, &lines, beside), lines, "make antelope-table")
+        let text = page::simulated(&args.head(), &table, &lines, beside);
+        (text, lines, "make antelope-table", page::drivers(&table))
     };
     written(args, command, &text)?;
+    if args.write.is_none() {
+        print!("{drivers}");
+    }
     eprintln!("antelope-table: {}", page::summary(&lines));
     Ok(lines.iter().all(|line| line.met != Some(false)))
 }

@@ -77,7 +77,6 @@ pub fn simulated(
 ) -> String {
     let mut out = head.text(table);
     let _ = write!(out, "\n{}.\n\n{}", summary(all), lines(all));
-    out += &drivers(table);
     out += &head_to_head(table, comparison, suites);
     out
 }
@@ -88,12 +87,12 @@ pub fn live(head: &Head, table: &Table<'_>, all: &[Line]) -> String {
     let disturbed = table.measured.disturbed();
     let _ = writeln!(out, "\n{}; {disturbed} runs were disturbed.\n", summary(all));
     out += &lines(all);
-    out += &drivers(table);
     out
 }
 
-/// Every driver in every scene of A1 to A3, as in the paper's figures 9 to 11.
-fn drivers(table: &Table<'_>) -> String {
+/// Every driver in every scene of A1 to A3, as in the paper's figures 9 to 11. No page has this
+/// part.
+pub fn drivers(table: &Table<'_>) -> String {
     let mut out = String::from(
         "\n### Every driver\n\nGoodput in Mbit/s, mean delay and its 95th percentile in ms, and \
          the packets dropped at the\nbottleneck in %: means over seeds.\n",
