@@ -4,6 +4,8 @@
 use remuda_live::transfer::Transfer;
 use remuda_live::{Clock, LinkSpec, PathSpec, QueueSpec, Testbed};
 use remuda_tests::{Place, exclusive, skip, wait_for};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 const FLOWS: usize = 12;
@@ -25,6 +27,40 @@ fn lossy() -> Testbed {
     let up = LinkSpec { loss_percent: 0.0, ..down.clone() };
     let path = PathSpec { up, ..PathSpec::symmetric(down) };
     Testbed::new(&path).expect("root can make namespaces and TUN devices")
+}
+
+#[test]
+fn on_a_busy_host_the_first_words_come_within_a_minute_of_the_start_of_the_agent() {
+    let _one = exclusive();
+    if skip() {
+        return;
+    }
+    let (place, path) = (Place::new(), lossy());
+    let clock = Clock::start();
+    let agent = place.agent(&["--arm", "cubic"]);
+    let done = AtomicBool::new(false);
+    let said = thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let algorithm = Some(place.name.clone());
+                let transfer =
+                    Transfer { bytes: Some(FILE_BYTES), algorithm, ..Transfer::default() };
+                while !done.load(Ordering::Relaxed) {
+                    transfer.run(path.server(), path.client()).expect("it arrives");
+                }
+            });
+        }
+        wait_for("the first flow", LIMIT, || agent.flows().is_ok_and(|rows| !rows.is_empty()));
+        let (is_good, said) = place.remuda(&["advise"]);
+        done.store(true, Ordering::Relaxed);
+        assert!(is_good, "{said}");
+        said
+    });
+    let took = clock.elapsed();
+    println!("{said}{took:.1?} after the start of the agent");
+    assert!(said.contains("/24: "), "{said}");
+    assert!(took < LIMIT, "it takes {took:?}");
+    agent.stop().expect("it ends");
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub use verdict::Verdict;
 
 /// How often the log is read while no destination has enough flows.
 const LOOK: Duration = Duration::from_secs(2);
+/// Where so many flows have ended and fewer than ten show the path, waiting brings hardly more.
+const ENDED_MAX: usize = 10 * FLOWS_MIN;
 /// A destination's simulations begin within this time of the first one's, in seconds.
 const SIMULATE_S: f64 = 30.0;
 /// The seed of all simulations: the same log gives the same advice.
@@ -62,7 +64,7 @@ pub struct AdviseArgs {
     /// Only this network, such as 198.51.100.0/24, or the network of this address
     #[arg(long, value_name = "NETWORK")]
     destination: Option<Network>,
-    /// Wait so long, in seconds, for flows to end if no destination has had ten
+    /// Wait so long, in seconds, for flows to end if no destination has had ten that show its path
     #[arg(long, value_name = "SECONDS", default_value_t = 25,
         value_parser = clap::value_parser!(u64).range(0..=86_400))]
     wait: u64,
@@ -103,11 +105,15 @@ struct Seen {
 }
 
 impl Seen {
+    /// Whether a destination has so many flows that more would hardly change what is said of it.
     fn is_enough(&self) -> bool {
-        let mut counts: BTreeMap<Network, usize> = BTreeMap::new();
-        let fit = self.flows.iter().filter(|flow| flow.unfit().is_none());
-        fit.for_each(|flow| *counts.entry(flow.network).or_default() += 1);
-        counts.values().any(|count| *count >= FLOWS_MIN)
+        let mut counts: BTreeMap<Network, [usize; 2]> = BTreeMap::new();
+        for flow in &self.flows {
+            let [ended, fit] = counts.entry(flow.network).or_default();
+            *ended += 1;
+            *fit += usize::from(flow.unfit().is_none());
+        }
+        counts.values().any(|[ended, fit]| *fit >= FLOWS_MIN || *ended >= ENDED_MAX)
     }
 
     fn is_empty(&self) -> bool {
@@ -197,7 +203,10 @@ impl AdviseArgs {
         if seen.is_enough() || !self.events.is_empty() || self.wait == 0 {
             return Ok(seen);
         }
-        eprintln!("remuda: no destination has had ten flows; waiting {} s for more", self.wait);
+        eprintln!(
+            "remuda: no destination has had ten flows that show its path; waiting {} s for more",
+            self.wait
+        );
         let mut left = Duration::from_secs(self.wait);
         while !seen.is_enough() && !left.is_zero() && !stopped.load(Ordering::Relaxed) {
             let step = left.min(LOOK);

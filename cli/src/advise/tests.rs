@@ -89,6 +89,18 @@ fn flows_that_do_not_show_the_path_are_named_with_the_reason() {
 }
 
 #[test]
+fn it_waits_for_ten_flows_that_show_the_path_or_a_hundred_that_do_not() {
+    let is_enough = |count: u64, held_by_ends_ms: f64| {
+        let mut logs = lines(count);
+        logs.iter_mut().for_each(|line| line["path"]["held_by_ends_ms"] = json!(held_by_ends_ms));
+        let (_folder, args) = args(&logs);
+        args.look().unwrap().is_enough()
+    };
+    assert_eq!([9, 10].map(|count| is_enough(count, 20.0)), [false, true]);
+    assert_eq!([10, 99, 100].map(|count| is_enough(count, 5_000.0)), [false, false, true]);
+}
+
+#[test]
 fn a_control_group_counts_before_simulations() {
     let logs: Vec<Value> = (0..1_200)
         .map(|at| {
