@@ -122,9 +122,20 @@ test-guest: test-build ## Test real TCP and BPF on Debian's kernel, in a virtual
 module: setup ## Build the kernel module for the running kernel (its headers must be installed)
 	@bash tools/module.sh --running
 
+# The architecture of the package: this host's, or arm64.
+ARCH ?=
+
 .PHONY: deb
-deb: build ## Build the Debian package of the command and its services, remuda
-	@bash tools/deb.sh
+deb: build ## Build the Debian package of the command and its services (ARCH=arm64: for arm64)
+	@if [[ -z "$(ARCH)" || "$(ARCH)" == $$(dpkg --print-architecture) ]]; then \
+		bash tools/deb.sh; \
+	elif [[ "$(ARCH)" == arm64 ]]; then \
+		bash tools/cross.sh; \
+		bash tools/deb.sh --arch arm64; \
+	else \
+		echo "deb: ARCH=$(ARCH): it must be arm64, or left out for this host's" >&2; \
+		exit 2; \
+	fi
 
 .PHONY: module-deb
 module-deb: setup ## Build the Debian package of the kernel module, remuda-dkms

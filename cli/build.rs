@@ -4,17 +4,23 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // These files change with every commit and checkout. Uncommitted changes do not change them; a
-    // matrix distinguishes such builds by the hash of their sources.
-    for file in [".git/HEAD", ".git/logs/HEAD"] {
-        println!("cargo::rerun-if-changed={}", root.join(file).display());
+    println!("cargo::rerun-if-changed=build.rs");
+    // Git's files change with every commit and checkout. Uncommitted changes do not change them; a
+    // matrix distinguishes such builds by the hash of their sources. In a worktree, .git is a file.
+    if let Some(folder) = git(&["rev-parse", "--absolute-git-dir"]) {
+        for file in ["HEAD", "logs/HEAD"] {
+            println!("cargo::rerun-if-changed={}", Path::new(&folder).join(file).display());
+        }
     }
-    let arguments = ["describe", "--always", "--dirty", "--abbrev=12"];
-    let output = Command::new("git").arg("-C").arg(&root).args(arguments).output();
-    let output = output.ok().filter(|output| output.status.success());
-    let commit = output.and_then(|output| String::from_utf8(output.stdout).ok());
-    if let Some(commit) = commit.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
+    if let Some(commit) = git(&["describe", "--always", "--dirty", "--abbrev=12"]) {
         println!("cargo::rustc-env=REMUDA_COMMIT={commit}");
     }
+}
+
+/// The output of a git command in the workspace; `None` without git, or outside a repository.
+fn git(arguments: &[&str]) -> Option<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }

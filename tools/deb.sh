@@ -1,29 +1,50 @@
 #!/usr/bin/env bash
 # Builds the Debian package remuda from a built command, and prints the package's path.
 #
-#   tools/deb.sh [--program FILE] [--version VERSION] [--into DIR]
+#   tools/deb.sh [--arch arm64] [--program FILE] [--version VERSION] [--into DIR]
 #
 # By default the command is target/release/remuda, the version is that of the workspace, and the
-# package is below target/deb. Installs missing build packages first, and prints their names.
+# package is below target/deb. With --arch arm64, on an amd64 host, the command is the one that
+# tools/cross.sh has built, and the package is below target/deb/arm64. Installs missing build
+# packages first, and prints their names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 
-program=target/release/remuda
+# Prints the manual and the completions.
+native=target/release/remuda
+program=
+architecture=
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-folder=target/deb
+folder=
 while (($#)); do
 	case $1 in
+	--arch) architecture=$2 ;;
 	--program) program=$2 ;;
 	--version) version=$2 ;;
 	--into) folder=$2 ;;
 	*)
-		echo "deb: $1: not an option; they are --program, --version and --into" >&2
+		echo "deb: $1: not an option; they are --arch, --program, --version, --into" >&2
 		exit 2
 		;;
 	esac
 	shift 2
 done
+case $architecture in
+'')
+	program=${program:-$native}
+	native=$program
+	folder=${folder:-target/deb}
+	;;
+arm64)
+	program=${program:-target/aarch64-unknown-linux-gnu/release/remuda}
+	folder=${folder:-target/deb/arm64}
+	;;
+*)
+	echo "deb: --arch $architecture: it must be arm64, or left out for this host's" >&2
+	exit 2
+	;;
+esac
 if [[ ! -x $program ]]; then
 	echo "deb: $program: there is no such command" >&2
 	echo "fix: make build" >&2
@@ -43,11 +64,27 @@ cp packaging/sysusers.d/remuda.conf "$HERE/debian/remuda.sysusers"
 cp packaging/tmpfiles.d/remuda.conf "$HERE/debian/remuda.tmpfiles"
 sed -i "s/VERSION/$version/" "$HERE/debian/changelog"
 python3 tools/notices.py >"$HERE/third-party-notices"
-"$program" manual "$HERE/manual"
-"$program" completions bash >"$HERE/completions/remuda"
-"$program" completions zsh >"$HERE/completions/_remuda"
-"$program" completions fish >"$HERE/completions/remuda.fish"
-(cd "$HERE" && dpkg-buildpackage -us -uc -b >../log 2>&1) || {
+"$native" manual "$HERE/manual"
+"$native" completions bash >"$HERE/completions/remuda"
+"$native" completions zsh >"$HERE/completions/_remuda"
+"$native" completions fish >"$HERE/completions/remuda.fish"
+options=()
+if [[ -n $architecture ]]; then
+	options=("--host-arch=$architecture")
+	# The libraries that tools/cross.sh has unpacked, and the packages that have them. dpkg knows
+	# neither, as they are not installed.
+	glibc=$(readelf --version-info "$program" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+	root=$PWD/target/$architecture/root
+	export LIBRARIES=$root/lib/aarch64-linux-gnu:$root/usr/lib/aarch64-linux-gnu
+	cat >"$HERE/debian/shlibs.local" <<-END
+		libc 6 libc6 (>= ${glibc#GLIBC_})
+		libelf 1 libelf1
+		libgcc_s 1 libgcc-s1
+		libm 6 libc6 (>= ${glibc#GLIBC_})
+		libz 1 zlib1g
+	END
+fi
+(cd "$HERE" && dpkg-buildpackage "${options[@]}" -us -uc -b >../log 2>&1) || {
 	tail -20 "$folder/log" >&2
 	exit 1
 }

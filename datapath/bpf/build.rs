@@ -12,8 +12,9 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
     // clang for the bpf target does not look into the multiarch folder, where Debian has
-    // asm/types.h
+    // asm/types.h, nor where the headers of a cross compiler are
     let include = format!("-I/usr/include/{arch}-linux-gnu");
+    let include_cross = format!("-I/usr/{arch}-linux-gnu/include");
     for object in OBJECTS {
         let source = format!("src/bpf/{object}.bpf.c");
         SkeletonBuilder::new()
@@ -21,6 +22,7 @@ fn main() {
             .obj(out.join(format!("{object}.bpf.o")))
             .clang_args([
                 include.as_str(),
+                include_cross.as_str(),
                 "-I../tcp",
                 "-I../vm/include",
                 "-mcpu=v3",
