@@ -132,9 +132,10 @@ def verdict(rows: list[Row]) -> str:
 def page(rows: list[Row], commit: str, environments: int) -> str:
     """The page."""
     about = (
-        "`make antelope-families` writes this page. For each family of paths"
-        " (`emulation/samples/src/family.rs`) a model of `antelope` was trained without that kind"
-        f" of path, on the samples of {environments:,} environments, with the settings of the"
+        f"`make antelope-families` writes this page. For each of {len(rows)} of the"
+        f" {len(FAMILIES)} families of paths (`emulation/samples/src/family.rs`) a model of"
+        " `antelope` was trained without that kind of path, on the samples of"
+        f" {environments:,} environments, with the settings of the"
         f" shipped model for the default preference; it ran on {PATHS} fresh paths of the family,"
         " simulated, beside every arm that it chooses from. The best fixed arm is that of the other"
         " kinds of paths, by the same samples; the home arm is the one that the policy begins with."
