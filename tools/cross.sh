@@ -39,13 +39,16 @@ unpack() {
 	mkdir -p "$FOLDER/include" "$FOLDER/lib"
 	mmdebstrap --quiet --variant=extract --architectures=arm64 \
 		--include=libelf-dev,zlib1g-dev,libgcc-s1 "$release" "$FOLDER/unpacked" \
-		${from:+"$from"} 2>"$FOLDER/log" || fail "mmdebstrap failed: $(tail -n 5 "$FOLDER/log")"
+		${from:+"$from"} 2>"$FOLDER/log" ||
+		fail "mmdebstrap failed: $(tail -n 5 "$FOLDER/log")"
 	for header in libelf.h gelf.h nlist.h zlib.h zconf.h; do
-		cp "$(find "$FOLDER/unpacked/usr/include" -name "$header" | head -n 1)" "$FOLDER/include/"
+		cp "$(find "$FOLDER/unpacked/usr/include" -name "$header" | head -n 1)" \
+			"$FOLDER/include/"
 	done
 	# Alone, so that the linker takes the cross compiler's C library.
 	for library in libelf.so libz.so; do
-		cp -L "$(find "$FOLDER/unpacked" -name "$library.1" | head -n 1)" "$FOLDER/lib/$library.1"
+		cp -L "$(find "$FOLDER/unpacked" -name "$library.1" | head -n 1)" \
+			"$FOLDER/lib/$library.1"
 		ln -s "$library.1" "$FOLDER/lib/$library"
 	done
 	# Move at the end, so that an existing folder is complete.
@@ -64,7 +67,8 @@ compare() {
 	emulated "${arguments[@]}" >"$FOLDER/arm64.json"
 	cmp "$FOLDER/amd64.json" "$FOLDER/arm64.json" ||
 		fail "the simulator's results differ between amd64 and arm64"
-	say "simulated $SCENARIO with $VARY: the same $(wc -c <"$FOLDER/arm64.json") bytes as on amd64"
+	say "simulated $SCENARIO with $VARY:" \
+		"the same $(wc -c <"$FOLDER/arm64.json") bytes as on amd64"
 }
 
 if [[ $(uname -m) != x86_64 ]]; then

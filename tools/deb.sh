@@ -71,9 +71,10 @@ python3 tools/notices.py >"$HERE/third-party-notices"
 options=()
 if [[ -n $architecture ]]; then
 	options=("--host-arch=$architecture")
-	# The libraries that tools/cross.sh has unpacked, and the packages that have them. dpkg knows
-	# neither, as they are not installed.
-	glibc=$(readelf --version-info "$program" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+	# The libraries that tools/cross.sh has unpacked, and the packages that have them. dpkg
+	# knows neither, as they are not installed.
+	glibc=$(readelf --version-info "$program" | grep -o 'GLIBC_[0-9.]*' |
+		sort -uV | tail -n 1)
 	root=$PWD/target/$architecture/root
 	export LIBRARIES=$root/lib/aarch64-linux-gnu:$root/usr/lib/aarch64-linux-gnu
 	cat >"$HERE/debian/shlibs.local" <<-END
