@@ -21,7 +21,7 @@ pub fn registered() -> String {
 /// programs, or not use an algorithm, cannot tell whose that algorithm is, and gets its name too.
 pub fn available() -> String {
     let registered = registered();
-    let is_ours = |name: &&str| on_a_socket(name).is_ok();
+    let is_ours = |name: &&str| socket_with(name).is_ok();
     let (names, mut own): (Vec<&str>, Vec<&str>) = registered.split_whitespace().partition(is_ours);
     let of_bpf = are_of_bpf(&names).unwrap_or_else(|_| vec![false; names.len()]);
     own.extend(
@@ -35,7 +35,7 @@ pub fn available() -> String {
 /// either: its broker sets the algorithm, and checks the name first.
 fn are_of_bpf(names: &[&str]) -> Result<Vec<bool>, Error> {
     let all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    match owner::of_bpf(move || all.iter().map(|name| on_a_socket(name)).collect()) {
+    match owner::of_bpf(move || all.iter().map(|name| socket_with(name)).collect()) {
         Err(Error::Kernel { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
             Ok(vec![false; names.len()])
         }
@@ -75,14 +75,34 @@ pub fn check_exists(name: &str) -> Result<(), Error> {
 /// A socket with this algorithm. Setting it also makes the kernel load the algorithm's module,
 /// which the iterator that gives flows back cannot do.
 fn on_a_socket(name: &str) -> Result<OwnedFd, Error> {
+    let failed =
+        |source| Error::File { path: format!("a TCP socket, to look for {name:?}"), source };
+    let socket = tcp_socket().map_err(failed)?;
+    set_algorithm(&socket, name).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => Error::NativeForbidden { name: name.to_owned(), source },
+        _ => Error::NoNative { name: name.to_owned(), available: available(), source },
+    })?;
+    Ok(socket)
+}
+
+/// Like [`on_a_socket`], for [`available`], of which the errors of [`on_a_socket`] are made.
+fn socket_with(name: &str) -> io::Result<OwnedFd> {
+    let socket = tcp_socket()?;
+    set_algorithm(&socket, name)?;
+    Ok(socket)
+}
+
+fn tcp_socket() -> io::Result<OwnedFd> {
     // SAFETY: integers alone.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
-        let source = io::Error::last_os_error();
-        return Err(Error::File { path: format!("a TCP socket, to look for {name:?}"), source });
+        return Err(io::Error::last_os_error());
     }
     // SAFETY: just opened, and nobody else's.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+}
+
+fn set_algorithm(socket: &OwnedFd, name: &str) -> io::Result<()> {
     let length = libc::socklen_t::try_from(name.len()).unwrap_or(libc::socklen_t::MAX);
     // SAFETY: the option's value is the name's bytes, as many as are said.
     let set = unsafe {
@@ -94,14 +114,7 @@ fn on_a_socket(name: &str) -> Result<OwnedFd, Error> {
             length,
         )
     };
-    if set == 0 {
-        return Ok(socket);
-    }
-    let (name, source) = (name.to_owned(), io::Error::last_os_error());
-    Err(match source.kind() {
-        io::ErrorKind::PermissionDenied => Error::NativeForbidden { name, source },
-        _ => Error::NoNative { name, available: available(), source },
-    })
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl SocketOwner {
 /// error of kind `PermissionDenied` if this process may not ask. Each socket listens, at any port
 /// of the loopback interface: the iterator visits listening sockets.
 pub fn of_bpf(
-    make: impl FnOnce() -> Result<Vec<OwnedFd>, Error> + Send + 'static,
+    make: impl FnOnce() -> io::Result<Vec<OwnedFd>> + Send + 'static,
 ) -> Result<Vec<bool>, Error> {
     let asking = "finding out which algorithms belong to BPF programs";
     libbpf_rs::set_print(None);
@@ -48,7 +48,7 @@ pub fn of_bpf(
     // The thread ends with its walk, and its namespace with the sockets.
     let walk = move || {
         leave_namespace();
-        let sockets = make().map_err(io::Error::other)?;
+        let sockets = make()?;
         let cookies = sockets.iter().map(listen).collect::<io::Result<Vec<u64>>>()?;
         Ok((cookies, iterator::records::<SocketOwner>(link.as_fd())?))
     };
