@@ -5,8 +5,9 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Git's files change with every commit and checkout. Uncommitted changes do not change them; a
-    // matrix distinguishes such builds by the hash of their sources. In a worktree, .git is a file.
+    // These files of git change with every commit and checkout, but not with uncommitted changes: a
+    // matrix distinguishes such builds by the hash of their sources. In a worktree, .git is a file
+    // that names the folder, so git is asked for the folder.
     if let Some(folder) = git(&["rev-parse", "--absolute-git-dir"]) {
         for file in ["HEAD", "logs/HEAD"] {
             println!("cargo::rerun-if-changed={}", Path::new(&folder).join(file).display());

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the remuda command for arm64 on an amd64 host, and runs it by QEMU's emulation of a program
-# (not of a machine, so without a kernel of arm64): what it simulates must be what the command of
-# this host simulates, byte for byte.
+# Builds the remuda command for arm64 on an amd64 host. Then runs a simulation by this command and
+# by the host's own one, and compares the results byte for byte. QEMU emulates the arm64 program,
+# but no arm64 machine, so no arm64 kernel takes part.
 #
 # The command is target/aarch64-unknown-linux-gnu/release/remuda; the host's own one must be built.
 # Installs Debian's cross compiler, mmdebstrap, QEMU and Rust's library for arm64 first if they are
@@ -13,7 +13,7 @@ export LC_ALL=C
 readonly TARGET=aarch64-unknown-linux-gnu OWN=target/release/remuda
 readonly FOLDER=$PWD/target/arm64
 readonly BUILT=target/$TARGET/release/remuda
-# What to compare: a policy with a model, and a learned arm, both of which compute with fractions.
+# The drivers to compare: a policy with a model and a learned arm compute with floating point.
 readonly SCENARIO=emulation/scenarios/examples/random-loss.toml
 readonly VARY='flows.*.driver=cubic,bbr3,learned,antelope'
 
@@ -29,7 +29,7 @@ mirror() {
 		'Label: Debian' | sort -u | head -n 1
 }
 
-# Unpacks the libraries of arm64 that the command is linked with, of this host's Debian.
+# Unpacks the arm64 libraries that the command is linked with, from this host's release of Debian.
 unpack() {
 	local from release root=$FOLDER/root
 	from=$(mirror)
@@ -93,6 +93,7 @@ export LIBBPF_SYS_LIBRARY_PATH_aarch64_unknown_linux_gnu=$FOLDER/lib
 "${CARGO:-cargo}" build --release -p remuda --target "$TARGET"
 
 say "under QEMU: $(emulated --version)"
-# QEMU has no BPF and refuses names of three letters, as no kernel does.
+# Under QEMU there is no BPF, and setting bbr fails although the kernel lists bbr: the command must
+# cope with both.
 emulated programs >"$FOLDER/programs" || fail "remuda programs failed"
 compare

@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 
-# Prints the manual and the completions.
+# The command that runs on this host, to print the manual and the completions.
 native=target/release/remuda
 program=
 architecture=
@@ -45,11 +45,13 @@ arm64)
 	exit 2
 	;;
 esac
-if [[ ! -x $program ]]; then
-	echo "deb: $program: there is no such command" >&2
-	echo "fix: make build" >&2
-	exit 1
-fi
+for needed in "$native" "$program"; do
+	if [[ ! -x $needed ]]; then
+		echo "deb: $needed: there is no such command" >&2
+		echo "fix: make deb${architecture:+ ARCH=$architecture}" >&2
+		exit 1
+	fi
+done
 bash tools/setup.sh debhelper dpkg-dev python3
 
 readonly HERE=$folder/remuda
@@ -71,8 +73,8 @@ python3 tools/notices.py >"$HERE/third-party-notices"
 options=()
 if [[ -n $architecture ]]; then
 	options=("--host-arch=$architecture")
-	# The libraries that tools/cross.sh has unpacked, and the packages that have them. dpkg
-	# knows neither, as they are not installed.
+	# dpkg does not know the libraries that tools/cross.sh has unpacked, as they are not
+	# installed: where they are, and the packages that contain them.
 	glibc=$(readelf --version-info "$program" | grep -o 'GLIBC_[0-9.]*' |
 		sort -uV | tail -n 1)
 	root=$PWD/target/$architecture/root

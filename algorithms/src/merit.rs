@@ -155,8 +155,8 @@ pub fn merit(observed: &Observed, wants: Preference) -> Merit {
     Merit { value: carried / waited * shared, missing }
 }
 
-/// The change of a merit's natural logarithm that a change of goodput and of delay makes, each as a
-/// natural logarithm too.
+/// How much the natural logarithm of a merit changes if the natural logarithms of goodput and delay
+/// change by these amounts.
 pub fn ln_change(ln_goodput: f64, ln_delay: f64, wants: Preference) -> f64 {
     let weights = Weights::of(wants);
     weights.goodput * ln_goodput - weights.delay * ln_delay

@@ -91,8 +91,8 @@ struct Args {
     /// The model file whose card lists the training data
     #[arg(long, value_name = "FILE", default_value = "selector/models/antelope.json")]
     model: PathBuf,
-    /// Write the table into this document, between its markers, and without the figures of every
-    /// driver, which are printed otherwise
+    /// Write the table into this document, between its markers [default: print the table, and the
+    /// figures of every driver after it]
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// The remuda command, whose agents drive real TCP

@@ -19,8 +19,8 @@
 //!   - a step is the shortest round trip, not 20 or 30 ms, and ends without a report if none comes;
 //!   - CUBIC is not the base of each action, but drives the flow in the stages `classic` and
 //!     `fallback`. Each stage that begins is an event with its reason;
-//!   - slow start also ends once half a bandwidth-delay product stands in a queue: on 0.5 Mbit/s
-//!     HyStart++ leaves after seconds, with a hundred packets queued;
+//!   - slow start also ends once half a bandwidth-delay product stands in a queue: on 0.8 Mbit/s
+//!     and 30 ms HyStart++ ends slow start after 3.5 s, with 82 packets in flight;
 //!   - each step also adds a segment: with equal factors, flows that share a bottleneck come to
 //!     equal windows, as with additive increase;
 //!   - of a window that the sender did not use, the network may take but not add;
@@ -69,10 +69,11 @@ const STEP_UNKNOWN: Duration = Duration::from_millis(100);
 const OVERDUE_EIGHTHS: u32 = 12;
 /// How many steps in a row must be inside the training before the network drives again.
 const INSIDE_STEPS: u32 = 10;
-/// A queue stands in steps without a round trip below this many of the shortest: it holds half a
-/// bandwidth-delay product.
+/// A queue stands in a step if no round trip of the step is below this many times the shortest one.
+/// Then the queue never held less than half a bandwidth-delay product during the step.
 const STANDING_RTTS: f64 = 1.5;
-/// So many samples of a standing queue end slow start (RFC 9406 section 4.3: `N_RTT_SAMPLE`).
+/// Slow start ends after this many samples of a standing queue. The number is `N_RTT_SAMPLE` of RFC
+/// 9406 section 4.3, by which HyStart++ judges a round.
 const STANDING_SAMPLES: u64 = 8;
 /// Stages that nobody asked for; older ones are dropped.
 const STAGES_MAX: usize = 4;
@@ -118,7 +119,7 @@ pub struct Learned {
     so_far: Measurement,
     used: CwndUse,
     step_start: Time,
-    /// In slow start: the samples of the latest steps in a row in which a queue stood.
+    /// Samples in slow start since the last step without a standing queue.
     standing: u64,
 }
 
@@ -259,9 +260,10 @@ impl Learned {
         }
     }
 
-    /// A step of slow start has ended. HyStart++ would grow for five more rounds after the queue
-    /// begins to fill, each as long as the queue is.
-    fn leave_filled_queue(&mut self, step: &Measurement) {
+    /// Ends slow start if a queue has stood for enough samples. Called at the end of each step of
+    /// slow start. HyStart++ alone would let the window grow for five more rounds after the queue
+    /// begins to fill, and the queue makes each round longer.
+    fn leave_standing_queue(&mut self, step: &Measurement) {
         let (Some(rtt), Some(shortest_s)) = (step.rtt, self.observer.rtt_min_s()) else {
             return;
         };
@@ -272,6 +274,7 @@ impl Learned {
         }
     }
 
+    /// From here on the network drives, and remembers nothing of steps before.
     fn take_over(&mut self, why: &'static str) {
         self.state.reset();
         self.standing = 0;
@@ -306,7 +309,7 @@ impl Learned {
             observer.bdp_bytes().filter(|bdp| *bdp > 0.0).map(|bdp| window_bytes / bdp)
         });
         if self.driver == Driver::Classic {
-            self.leave_filled_queue(&m);
+            self.leave_standing_queue(&m);
         }
         let is_idle = m.delivered == Bytes(0) && self.path.in_flight == Bytes(0);
         if self.driver == Driver::Classic || is_idle {

@@ -31,8 +31,9 @@ pub use verdict::Verdict;
 
 /// How often the log is read while no destination has enough flows.
 const LOOK: Duration = Duration::from_secs(2);
-/// Where so many flows have ended and fewer than ten show the path, waiting brings hardly more.
-const ENDED_MAX: usize = 10 * FLOWS_MIN;
+/// Once this many flows to a destination have ended, the command answers without waiting, even if
+/// fewer than ten of these flows show the path.
+const ENDED_ENOUGH: usize = 10 * FLOWS_MIN;
 /// A destination's simulations begin within this time of the first one's, in seconds.
 const SIMULATE_S: f64 = 30.0;
 /// The seed of all simulations: the same log gives the same advice.
@@ -64,7 +65,8 @@ pub struct AdviseArgs {
     /// Only this network, such as 198.51.100.0/24, or the network of this address
     #[arg(long, value_name = "NETWORK")]
     destination: Option<Network>,
-    /// Wait so long, in seconds, for flows to end if no destination has had ten that show its path
+    /// How many seconds to wait while no destination has had ten flows that show its path, or a
+    /// hundred flows in all
     #[arg(long, value_name = "SECONDS", default_value_t = 25,
         value_parser = clap::value_parser!(u64).range(0..=86_400))]
     wait: u64,
@@ -105,7 +107,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Whether a destination has so many flows that more would hardly change what is said of it.
+    /// Whether some destination has enough flows for an answer without waiting.
     fn is_enough(&self) -> bool {
         let mut counts: BTreeMap<Network, [usize; 2]> = BTreeMap::new();
         for flow in &self.flows {
@@ -113,7 +115,7 @@ impl Seen {
             *ended += 1;
             *fit += usize::from(flow.unfit().is_none());
         }
-        counts.values().any(|[ended, fit]| *fit >= FLOWS_MIN || *ended >= ENDED_MAX)
+        counts.values().any(|[ended, fit]| *fit >= FLOWS_MIN || *ended >= ENDED_ENOUGH)
     }
 
     fn is_empty(&self) -> bool {

@@ -85,7 +85,8 @@ fn on_a_socket(name: &str) -> Result<OwnedFd, Error> {
     Ok(socket)
 }
 
-/// Like [`on_a_socket`], for [`available`], of which the errors of [`on_a_socket`] are made.
+/// Like [`on_a_socket`], without the list of available algorithms in its error: [`available`] calls
+/// this function to make that list.
 fn socket_with(name: &str) -> io::Result<OwnedFd> {
     let socket = tcp_socket()?;
     set_algorithm(&socket, name)?;

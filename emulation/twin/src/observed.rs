@@ -149,8 +149,8 @@ struct Step {
     flows: f64,
 }
 
-/// How many flows run at each moment. A log may have 100,000 flows to a network, so this takes less
-/// than a comparison of each flow with each other one.
+/// How many flows run at each moment, as steps in order of time. A log may have 100,000 flows to a
+/// network, too many to compare each flow with each other flow.
 struct Running(Vec<Step>);
 
 impl Running {

@@ -5,8 +5,8 @@
 //! shows, less the logarithm that the model's values predict ([`super::model::value`]). An error
 //! that all arms share does not change their order. So the score of an arm is corrected by the
 //! difference between the residual of that arm and the mean residual of all arms that the flow has
-//! had. The longer an arm has had the flow, the more its residual counts, and the less the model's
-//! doubt.
+//! had. The longer an arm has had the flow, the more weight its residual has, and the smaller is
+//! the uncertainty of its score.
 //!
 //! This is a bandit whose prior is the model. A residual contains throughput and delay. It does not
 //! contain harm to neighbours, which a sender cannot see: for harm, the model's word stays.
@@ -19,8 +19,8 @@ use remuda_algorithms::units::Time;
 use remuda_algorithms::{Preference, Sample};
 use std::time::Duration;
 
-/// Samples of an arm do not count for this time after a switch: the queue is still the queue of the
-/// arm before.
+/// Samples do not count for this time after a switch, because the previous arm's packets may still
+/// stand in the queue.
 const SETTLES: Duration = Duration::from_secs(2);
 /// A residual of this age counts half.
 const HALF_LIFE_S: f64 = 60.0;
