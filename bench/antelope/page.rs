@@ -90,8 +90,8 @@ pub fn live(head: &Head, table: &Table<'_>, all: &[Line]) -> String {
     out
 }
 
-/// Every driver in every scene of A1 to A3, as in the paper's figures 9 to 11. This part is printed,
-/// and not written into a page.
+/// Every driver in every scene of A1 to A3, as in the paper's figures 9 to 11. This part is
+/// printed, and not written into a page.
 pub fn drivers(table: &Table<'_>) -> String {
     let mut out = String::from(
         "\n### Every driver\n\nGoodput in Mbit/s, mean delay and its 95th percentile in ms, and \

@@ -355,8 +355,8 @@ impl Model {
         scores
     }
 
-    /// Writes the same scores into a list. Reuse the list of an earlier call: then the call does not
-    /// allocate.
+    /// Writes the same scores into a list. A list of an earlier call used again spares the
+    /// allocation.
     pub fn predict_into(&self, features: &Features, wants: Preference, scores: &mut Vec<Score>) {
         let wants = if wants.is_valid() { wants } else { Preference::DEFAULT };
         // Between two of the three modes, whichever weight is larger.
