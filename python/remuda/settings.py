@@ -105,6 +105,8 @@ class CongestionSettings:
     """Arms or policies of further flows, on links drawn from ranges."""
     companion: str = "cubic"
     """The arm or policy of flows that a draw wants to be like the driven one, beyond `flows`."""
+    alone: bool = False
+    """Leave out the flows beside the driven ones in environments of scenarios, suites, families."""
     step_rtts: float = 1.0
     """How long a step is, in round trips without queueing: 0.1 to 100."""
     episode_steps: int | None = 400
@@ -165,6 +167,8 @@ class CongestionSettings:
             value = values[name]
             if isinstance(value, bool) or not isinstance(value, kinds):
                 raise ValueError(f"`{name}` is {value!r}: {rule}")
+        if not isinstance(self.alone, bool):
+            raise ValueError(f"`alone` is {self.alone!r}: must be True or False")
         for name in ("episode_steps", "history", "flows"):
             if values[name] is not None and not 1 <= values[name] < 2**31:
                 raise ValueError(f"`{name}` is {values[name]}: must be at least 1")

@@ -242,6 +242,8 @@ pub struct Config {
     /// The arm or policy of flows that an environment of a set would have driven as the flow under
     /// test is, beyond `flows`.
     pub companion: String,
+    /// Leaves out the flows that environments of a set have beside the driven ones.
+    pub is_alone: bool,
     /// The arms to choose from, with [`Control::Arm`]. A flow starts with the first.
     pub arms: Vec<String>,
 }
@@ -263,6 +265,7 @@ impl Default for Config {
             flows: 1,
             neighbours: Vec::new(),
             companion: COMPANION.to_owned(),
+            is_alone: false,
             arms: Vec::new(),
         }
     }

@@ -346,6 +346,9 @@ fn fitted(mut scenario: Scenario, config: &Config) -> Result<Scenario, Error> {
     for flow in scenario.flows.iter_mut().rev().filter(is_driven).skip(config.flows) {
         flow.driver = companion.clone();
     }
+    if config.is_alone {
+        scenario.flows.retain(|flow| flow.driver == Driver::External);
+    }
     Ok(scenario)
 }
 

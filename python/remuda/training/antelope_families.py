@@ -141,7 +141,9 @@ def page(rows: list[Row], commit: str, environments: int) -> str:
         " kinds of paths, by the same samples; the home arm is the one that the policy begins with."
         " Misses: how far the merit is below the best of each path, in percent, as a mean. In"
         " brackets the 95 % bootstrap interval over paths. The shipped model was trained with all"
-        f" families. Commit {commit}."
+        " families. It is the choice that has not seen a family: the arm `learned` was trained on"
+        " paths of its own (`python/remuda/training/worlds.py`), some of which are drawn as these"
+        f" are. Commit {commit}."
     )
     lines = [
         "# Antelope on kinds of paths that it was not trained on",

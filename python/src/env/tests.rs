@@ -394,6 +394,25 @@ fn an_action_may_choose_the_arm() {
 }
 
 #[test]
+fn the_flows_beside_the_driven_one_can_be_left_out() {
+    let set = Set::of_families(&["crowded".to_owned()], &[], Vec::new()).unwrap();
+    let paths = Paths::Among(Arc::new(set));
+    for is_alone in [false, true] {
+        let mut config = Config { episode_steps: Some(4), is_alone, ..on(plain()) };
+        config.paths = paths.clone();
+        let mut env = Env::new(config).unwrap();
+        let mut observation = vec![0.0; env.observation_len()];
+        let mut shares = Vec::new();
+        for _ in 0..4 {
+            env.reset(None, &mut observation).unwrap();
+            env.step(0.0, &mut observation).unwrap();
+            shares.push(figure(&env.metrics(), "equal_share"));
+        }
+        assert_eq!(shares.iter().all(|share| *share == 1.0), is_alone, "{shares:?}");
+    }
+}
+
+#[test]
 fn every_family_can_be_trained_on_and_what_is_saved_goes_on() {
     let set = Set::of_families(&[], &["crowded".to_owned()], Vec::new()).unwrap();
     let paths = Paths::Among(Arc::new(set));
