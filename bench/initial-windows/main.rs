@@ -131,8 +131,8 @@ fn page(args: &Args, runner: &Runner, windows: &[Vec<u32>], days: [&Days; 2]) ->
             "## Percentiles (figure 9b), {name}\n\nIn ms.\n\n{}\n\
              ## Groups (figures 10 and 11), {name}\n\nGain: how much shorter the mean response \
              time is than IW10's. Alone: the seeds with which RL formed a group of just these \
-             users; with the others, they are in a wider group. Window: the best one that RL knows at \
-             the end of the day, in segments.\n\n{}\n\
+             users; with the others, they are in a wider group. Window: the best one that RL knows \
+             at the end of the day, in segments.\n\n{}\n\
              ## Costs (figure 12), {name}\n\nBeside IW10, in per cent; for lost segments, the \
              share itself.\n\n{}\n{}\n",
             days.percentiles(),
