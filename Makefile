@@ -311,6 +311,11 @@ papers-live: build ## Measure rows of Anole's and LingBo's tables on real TCP (r
 	@bash tools/python.sh build
 	$(BENCH) remuda-papers-live -- --write docs/papers-live.md
 
+.PHONY: initial-windows
+initial-windows: setup ## Measure learned initial windows beside TCP-RL's paper on real TCP (root, two hours; continues)
+	@bash tools/unpack.sh nginx
+	$(BENCH) remuda-initial-windows -- --write docs/initial-windows-table.md
+
 .PHONY: antelope-table
 antelope-table: setup ## Measure Antelope's acceptance table, simulated; writes docs/antelope.md
 	$(BENCH) remuda-antelope-table -- --write docs/antelope.md

@@ -50,7 +50,7 @@ impl Draws {
     }
 
     /// From 0 to below 1.
-    fn share(&mut self) -> f64 {
+    pub fn share(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 }

@@ -1,15 +1,14 @@
 //! Runs scenarios on real TCP, each once: an outcome is kept in a file, by its scenario and the
 //! agents' executable.
 
+use remuda_bench::kept::{self, Kept};
 use remuda_live::real::{Agents, AuthorsFiles};
 use remuda_live::{STOLEN_MAX, least_disturbed};
 use remuda_scenarios::Scenario;
 use remuda_scenarios::outcome::Outcome;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// The arms that drive flows. The last one is the author's, in [`CONSTANT_WINDOW`].
@@ -28,17 +27,15 @@ pub enum Error {
     Scenario(#[from] remuda_scenarios::Error),
     #[error(transparent)]
     Live(#[from] remuda_live::real::Error),
+    #[error(transparent)]
+    Kept(#[from] kept::Error),
     #[error("{path}: {source}")]
     File { path: String, source: std::io::Error },
 }
 
-fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    move |source| Error::File { path: path.display().to_string(), source }
-}
-
 /// What is kept of a run.
 #[derive(Debug, Deserialize, Serialize)]
-struct Kept {
+struct Measured {
     outcome: Outcome,
     is_disturbed: bool,
 }
@@ -46,9 +43,7 @@ struct Kept {
 /// The agents, and the folder of outcomes.
 pub struct Place {
     agents: Agents,
-    /// The hash of the agents' executable. Outcomes of another one are not used.
-    executable: Vec<u8>,
-    folder: PathBuf,
+    kept: Kept,
     pub runs: usize,
     /// Runs during which a hypervisor took the processor, in each attempt.
     pub disturbed: usize,
@@ -57,47 +52,31 @@ pub struct Place {
 impl Place {
     /// Starts an agent for each arm. `python` has the package `remuda`.
     pub fn new(remuda: &Path, python: &Path, folder: &Path) -> Result<Self, Error> {
-        fs::create_dir_all(folder).map_err(file(folder))?;
         let names: BTreeSet<String> = ARMS.iter().map(|arm| (*arm).to_owned()).collect();
-        let executable = Sha256::digest(fs::read(remuda).map_err(file(remuda))?).to_vec();
+        let kept = Kept::new(folder, remuda)?;
         let authors = AuthorsFiles {
             python: python.to_owned(),
             files: vec![CONSTANT_WINDOW.into()],
             ..AuthorsFiles::default()
         };
         let agents = Agents::start(remuda, &names, &authors)?;
-        Ok(Self { agents, executable, folder: folder.to_owned(), runs: 0, disturbed: 0 })
+        Ok(Self { agents, kept, runs: 0, disturbed: 0 })
     }
 
     /// Runs the scenario of this text, or returns what an earlier run of it has kept. Real TCP
     /// has no distribution of round trips. The way back has no queue and no jitter here and takes
     /// `back_ms`, so a round trip is the one-way delay and that.
     pub fn run(&mut self, text: &str, back_ms: f64) -> Result<Outcome, Error> {
-        let key = Sha256::new().chain_update(&self.executable).chain_update(text).finalize();
-        let key: String = key.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        let path = self.folder.join(key).with_extension("json");
-        let known = fs::read(&path).ok().and_then(|kept| serde_json::from_slice(&kept).ok());
-        let mut kept: Kept = match known {
-            Some(kept) => kept,
-            None => {
-                let kept = self.measure(text)?;
-                let text = serde_json::to_vec(&kept).expect("plain data");
-                // Written whole or not at all, so that a stop leaves no half outcome.
-                let new = path.with_extension("new");
-                fs::write(&new, text).map_err(file(&new))?;
-                fs::rename(&new, &path).map_err(file(&path))?;
-                kept
-            }
-        };
-        for flow in &mut kept.outcome.flows {
+        let mut measured = self.kept.or_run(text, || self.measure(text))?;
+        for flow in &mut measured.outcome.flows {
             flow.rtt_p95_ms = flow.one_way_p95_ms.map(|one_way_ms| one_way_ms + back_ms);
         }
         self.runs += 1;
-        self.disturbed += usize::from(kept.is_disturbed);
-        Ok(kept.outcome)
+        self.disturbed += usize::from(measured.is_disturbed);
+        Ok(measured.outcome)
     }
 
-    fn measure(&self, text: &str) -> Result<Kept, Error> {
+    fn measure(&self, text: &str) -> Result<Measured, Error> {
         let scenario = Scenario::parse(text, "papers-live")?;
         let never = AtomicBool::new(false);
         let work = || remuda_live::real::run(&scenario, &self.agents, &never);
@@ -106,7 +85,7 @@ impl Place {
         })?;
         let run = run.expect("nothing stops it");
         let is_disturbed = run.lost_by_host > 0 || stolen > STOLEN_MAX;
-        Ok(Kept { outcome: run.outcome, is_disturbed })
+        Ok(Measured { outcome: run.outcome, is_disturbed })
     }
 
     /// Stops the agents; an error if one does not end properly.

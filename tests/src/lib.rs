@@ -5,6 +5,7 @@ pub mod believer;
 pub mod cgroup;
 pub mod example_arm;
 pub mod message;
+pub mod nginx;
 pub mod other_user;
 pub mod peers;
 pub mod quic;

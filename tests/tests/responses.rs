@@ -4,13 +4,10 @@
 use ccp_agent::clock;
 use remuda_bpf::{Datapath, Settings};
 use remuda_live::{Namespace, Testbed};
-use remuda_tests::{exclusive, root, skip, wired};
+use remuda_tests::nginx::{Nginx, PORT, fetch};
+use remuda_tests::{exclusive, skip, wired};
 use remuda_wire::{Event, Response};
-use std::fs;
-use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
-use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -18,61 +15,8 @@ use std::time::Duration;
 const SIZES: [usize; 4] = [2_000, 30_000, 120_000, 500_000];
 /// Connections; each fetches every file once.
 const CONNECTIONS: usize = 12;
-const PORT: u16 = 80;
 /// What the head of a response adds to its file, in bytes.
 const HEAD_BYTES: std::ops::Range<u64> = 150..500;
-
-/// nginx in a namespace; it ends with this value.
-struct Nginx(Child);
-
-impl Nginx {
-    fn start(program: &Path, folder: &Path, server: &Namespace) -> Self {
-        for size in SIZES {
-            fs::write(folder.join(size.to_string()), vec![7; size]).expect("it is written");
-        }
-        let at = folder.display();
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|what| format!("{what}_temp_path {at}/{what};"))
-            .concat();
-        let address = server.ipv4();
-        let config = format!(
-            "daemon off; master_process off; pid {at}/pid; error_log {at}/errors;\nevents {{}}\n\
-             http {{ access_log off; {temporary} root {at}; tcp_nopush off;\n\
-             server {{ listen {address}:{PORT}; }} }}\n"
-        );
-        let file = folder.join("nginx.conf");
-        fs::write(&file, config).expect("it is written");
-        let mut command = server.command(program);
-        command.arg("-c").arg(&file).arg("-p").arg(folder).stderr(Stdio::null());
-        Self(command.spawn().expect("nginx starts"))
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Fetches a file; returns how long it took from the request to the last byte.
-fn fetch(stream: &mut TcpStream, size: usize) -> Duration {
-    let request = format!("GET /{size} HTTP/1.1\r\nHost: test\r\n\r\n");
-    let begun_ns = clock::monotonic_ns();
-    stream.write_all(request.as_bytes()).expect("it asks");
-    let (mut got, mut block) = (Vec::new(), vec![0; 65_536]);
-    let missing = |got: &[u8]| {
-        let head = got.windows(4).position(|it| it == b"\r\n\r\n");
-        head.is_none_or(|at| got.len() < at + 4 + size)
-    };
-    while missing(&got) {
-        let count = stream.read(&mut block).expect("it answers");
-        assert!(count > 0, "{}", String::from_utf8_lossy(&got[..got.len().min(300)]));
-        got.extend(&block[..count]);
-    }
-    assert!(got.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&got[..60]));
-    Duration::from_nanos(clock::monotonic_ns() - begun_ns)
-}
 
 fn connected(client: &Namespace, to: Ipv4Addr) -> TcpStream {
     let connect = || {
@@ -92,7 +36,7 @@ fn client_times(path: &Testbed) -> Vec<[Duration; SIZES.len()]> {
     (0..CONNECTIONS)
         .map(|_| {
             let mut stream = connected(path.client(), to);
-            SIZES.map(|size| fetch(&mut stream, size))
+            SIZES.map(|size| fetch(&mut stream, size).expect("it answers"))
         })
         .collect()
 }
@@ -119,7 +63,7 @@ fn a_web_servers_responses_take_as_long_as_its_client_sees() {
     if skip() {
         return;
     }
-    let program = root().join("target/nginx/usr/sbin/nginx");
+    let program = Nginx::program();
     if !program.exists() {
         println!("SKIPPED: there is no {}: `tools/unpack.sh nginx` fetches it", program.display());
         return;
@@ -132,7 +76,8 @@ fn a_web_servers_responses_take_as_long_as_its_client_sees() {
     let set = path.server().set_sysctl("net.ipv4.tcp_congestion_control", &name);
     set.expect("the server's default");
     let folder = tempfile::tempdir().expect("a folder");
-    let nginx = Nginx::start(&program, folder.path(), path.server());
+    let address = path.server().ipv4();
+    let nginx = Nginx::start(folder.path(), path.server(), address, &SIZES).expect("it starts");
     let (seen, told) = thread::scope(|scope| {
         let client = scope.spawn(|| client_times(&path));
         let told = responses(&mut datapath, || client.is_finished());

@@ -15,7 +15,7 @@
 pub mod collector;
 mod geography;
 pub mod keeper;
-mod records;
+pub mod records;
 mod report;
 
 use crate::confidence::Comparison;

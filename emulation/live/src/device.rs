@@ -104,6 +104,20 @@ fn configure_ipv4(name: &str, subnet: Subnet) -> io::Result<()> {
     set_up(name)
 }
 
+/// Adds addresses of 32 bits to a device of the calling thread's namespace. Each has a label, such
+/// as `tun0:1`, as this ioctl replaces the address of a label.
+pub(crate) fn add_ipv4(name: &str, addresses: &[Ipv4Addr]) -> io::Result<()> {
+    let socket = control_socket(AddressFamily::INET)?;
+    for (address, number) in addresses.iter().zip(1..) {
+        let mut request = request(&format!("{name}:{number}"));
+        request.ifr_ifru.ifru_addr = sockaddr(*address);
+        ioctl(&socket, libc::SIOCSIFADDR, &mut request)?;
+        request.ifr_ifru.ifru_netmask = sockaddr(Ipv4Addr::BROADCAST);
+        ioctl(&socket, libc::SIOCSIFNETMASK, &mut request)?;
+    }
+    Ok(())
+}
+
 fn set_up(name: &str) -> io::Result<()> {
     let socket = control_socket(AddressFamily::INET)?;
     let mut request = request(name);

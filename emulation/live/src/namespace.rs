@@ -4,6 +4,7 @@
 //! is no file under `/run/netns`. When the process that made it ends in any way, the kernel frees
 //! the namespace and its devices.
 
+use crate::device;
 use crate::error::Error;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
@@ -69,6 +70,22 @@ impl Namespace {
     pub(crate) fn current(device: &str, ipv4: Ipv4Addr) -> Result<Self, Error> {
         let fd = Arc::new(open_own()?);
         Ok(Self { fd, ipv4, ipv6: Ipv6Addr::UNSPECIFIED, device: device.to_owned() })
+    }
+
+    /// The same namespace as the end of another path, with a device and an address of that path.
+    pub(crate) fn another_end(&self, device: &str, ipv4: Ipv4Addr) -> Self {
+        let (fd, device) = (Arc::clone(&self.fd), device.to_owned());
+        Self { fd, ipv4, ipv6: Ipv6Addr::UNSPECIFIED, device }
+    }
+
+    /// Gives the device these further IPv4 addresses, each as a host's (/32).
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses an address.
+    pub fn add_ipv4(&self, addresses: &[Ipv4Addr]) -> Result<(), Error> {
+        self.run(|| device::add_ipv4(&self.device, addresses))?
+            .map_err(Error::doing(format!("give {} more addresses", self.device)))
     }
 
     pub fn ipv4(&self) -> Ipv4Addr {

@@ -30,6 +30,9 @@ const BITS: u8 = 24;
 
 const TUN: &str = "tun0";
 
+/// The most paths of a star: each has a subnet of its own.
+const STAR_MAX: u8 = 250;
+
 pub(crate) fn subnet(address: Ipv4Addr) -> Subnet {
     Subnet { address, bits: BITS }
 }
@@ -95,6 +98,38 @@ impl Testbed {
         let server = End { tun: tun(&server)?, namespace: server };
         mahimahi::let_through(&client.namespace, &server.namespace)?;
         Self::join(path, client, server, capture)
+    }
+
+    /// Makes a testbed for each of at most 250 paths, with one server namespace for all. The client
+    /// of path `n`, counted from 0, has the address `10.11.n.1`; the server's address there is
+    /// `10.11.n.2`. None of them has an IPv6 address.
+    ///
+    /// # Errors
+    ///
+    /// There are more paths, or one is invalid; or the namespaces or devices cannot be made.
+    pub fn star(paths: &[PathSpec]) -> Result<Vec<Self>, Error> {
+        for path in paths {
+            path.build::<Frame>()?;
+        }
+        let hub = Namespace::create(TUN, SERVER.0, Ipv6Addr::UNSPECIFIED)?;
+        let join = |(number, path): (usize, &PathSpec)| {
+            let number = u8::try_from(number).ok().filter(|number| *number < STAR_MAX);
+            let number = number.ok_or_else(|| Error::Argument {
+                option: "paths".to_owned(),
+                value: paths.len().to_string(),
+                rule: format!("a star has at most {STAR_MAX}"),
+            })?;
+            let at = |of: Ipv4Addr| {
+                let [a, b, _, host] = of.octets();
+                Ipv4Addr::new(a, b, number, host)
+            };
+            let client = Namespace::create(TUN, at(CLIENT.0), Ipv6Addr::UNSPECIFIED)?;
+            let server = hub.another_end(&format!("tun{number}"), at(SERVER.0));
+            let client = End { tun: tun(&client)?, namespace: client };
+            let server = End { tun: tun(&server)?, namespace: server };
+            Self::join(path, client, server, None)
+        };
+        paths.iter().enumerate().map(join).collect()
     }
 
     /// Starts the link between two ends.

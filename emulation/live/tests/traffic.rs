@@ -7,7 +7,8 @@ use remuda_live::{
     AggregationSpec, DelayStep, GilbertElliottSpec, LinkSpec, Namespace, OutageSpec, PathSpec,
     PolicerSpec, QueueKind, QueueSpec, RateStep, ReorderingSpec, Testbed, VethPair, probe,
 };
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::time::Duration;
 
 /// Sends 2 MB in each direction over IPv4 and IPv6, and compares each byte.
 fn moves_data_both_ways(client: &Namespace, server: &Namespace) {
@@ -31,6 +32,35 @@ fn tcp_is_byte_exact_both_ways_over_both_protocols() {
         let accounted = link.packets_out + link.dropped.total() + link.packets_held;
         assert_eq!(link.packets_in, accounted, "{link:?}");
         assert_eq!((direction.lost_before_link, direction.lost_after_link), (0, 0));
+    }
+}
+
+#[test]
+fn paths_of_a_star_share_the_server_and_nothing_else() {
+    let path = PathSpec::symmetric(constant(50.0, 5.0));
+    let Some(testbeds) = or_skip(Testbed::star(&[path.clone(), path])) else { return };
+    let bind = |at: &Namespace, address: Ipv4Addr| {
+        let bound = at.run(|| UdpSocket::bind((address, 7_000))).expect("a namespace");
+        let socket = bound.expect("an address of the namespace");
+        socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a time above zero");
+        socket
+    };
+    let server = bind(testbeds[0].server(), Ipv4Addr::UNSPECIFIED);
+    for (number, testbed) in (0..).zip(&testbeds) {
+        let more = [20, 21].map(|host| Ipv4Addr::new(10, 11, number, host));
+        testbed.client().add_ipv4(&more).expect("two more");
+        for from in [testbed.client().ipv4(), more[0], more[1]] {
+            let client = bind(testbed.client(), from);
+            let to = testbed.server().ipv4();
+            client.send_to(b"a question", (to, 7_000)).expect("it is sent");
+            let (_, seen) = server.recv_from(&mut [0; 64]).expect("it arrives");
+            assert_eq!(seen.ip(), from);
+            server.send_to(b"an answer", seen).expect("it is sent");
+            let (_, seen) = client.recv_from(&mut [0; 64]).expect("it arrives");
+            assert_eq!(seen.ip(), to);
+        }
+        let stats = testbed.stats().unwrap();
+        assert_eq!((stats.up.link.packets_in, stats.down.link.packets_in), (3, 3));
     }
 }
 

@@ -21,6 +21,10 @@ use std::sync::Arc;
 const RTT_INVALID: u64 = 0xffff_ffff;
 /// A rate near 0 would bring no ACKs, and so no report that could raise it.
 const RATE_MIN_SEGMENTS_PER_SEC: u64 = 10;
+/// `IW_STANDARD_PKTS`: an initial window above it is paced.
+const IW_STANDARD_PKTS: u32 = 10;
+/// `PACING_SS_PERCENT`, the pace of a slow start, as a factor.
+const PACING_SLOW_START: u64 = 2;
 
 /// Flags of the next report.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +52,8 @@ pub struct Datapath {
     lost_pkts: u64,
     timed_out: bool,
     flags: Flags,
+    /// Until the first ACK, the sender is paced because of its initial window.
+    paces_first_window: bool,
 }
 
 impl Datapath {
@@ -78,6 +84,7 @@ impl Datapath {
             lost_pkts: 0,
             timed_out: false,
             flags: Flags::default(),
+            paces_first_window: false,
         })
     }
 
@@ -98,9 +105,22 @@ impl Datapath {
             sender.cwnd_pkts = pkts;
             self.cwnd = CwndSetter::new(pkts);
             self.agent.begin_with(pkts, sender.mss_bytes);
+            self.pace_first_window(sender);
         }
         let orders = self.agent.begin(Self::signals_at_start(sender, now_ns));
         self.orders.push_back((now_ns + self.delay_ns, orders));
+    }
+
+    /// `pace_first_window()`, but for the first ten segments, which the stack does not pace.
+    fn pace_first_window(&mut self, sender: &mut Sender) {
+        let srtt_ns = sender.rtt().smoothed_ns().filter(|srtt_ns| *srtt_ns > 0);
+        if let Some(srtt_ns) = srtt_ns
+            && sender.cwnd_pkts > IW_STANDARD_PKTS
+        {
+            let bytes = u64::from(sender.cwnd_pkts) * u64::from(sender.mss_bytes);
+            pace_at(sender, bytes * PACING_SLOW_START * 1_000_000_000 / srtt_ns);
+            self.paces_first_window = true;
+        }
     }
 
     /// The flow is over.
@@ -131,6 +151,9 @@ impl Datapath {
         }
         if sample.recovery_began {
             self.cwnd.begin(now_ns);
+        }
+        if std::mem::take(&mut self.paces_first_window) {
+            sender.pacer.set_rate(None);
         }
         self.timed_out |= sender.take_timed_out();
         self.cwnd.note(sender);
