@@ -219,6 +219,7 @@ impl Datapath {
             }
             if let Some(rate) = orders.rate_bytes_per_sec {
                 pace_at(sender, rate);
+                self.paces_first_window = false;
             }
         }
     }
