@@ -20,6 +20,8 @@
 //!     than a tenth of `samples_min`. Without any bin that says something, a group is not steady.
 //!   - A bin in which all flows together had fewer than `samples_min` samples is no bin: the
 //!     service was idle. There must be two bins.
+//!   - The first or last bin is no bin either if it has less than half the samples of the bin beside
+//!     it: records began or end in the middle of it.
 
 use super::geography::{Geography, Node};
 use super::record::Record;
@@ -152,8 +154,14 @@ impl Tally {
     /// Finds the groups, by steps 1 to 4 of the paper.
     pub fn group(self, geography: &Geography, must: &Requirement) -> Grouping {
         let samples_min = must.samples_min as f64;
-        let busy = self.bins.into_iter().filter(|(_, samples)| *samples >= samples_min);
-        let busy: Vec<u32> = busy.map(|(bin, _)| bin).collect();
+        let mut busy: Vec<(u32, f64)> = self.bins.into_iter().collect();
+        busy.retain(|(_, samples)| *samples >= samples_min);
+        let is_part = |edge: usize, beside: usize| busy[edge].1 * 2.0 < busy[beside].1;
+        let ends = busy.len().checked_sub(1).filter(|last| *last >= 3);
+        let parts = ends.map(|last| (is_part(0, 1), is_part(last, last - 1)));
+        let (first, last) = parts.unwrap_or_default();
+        let whole = usize::from(first)..busy.len() - usize::from(last);
+        let busy: Vec<u32> = busy[whole].iter().map(|(bin, _)| *bin).collect();
         let mut found = Grouping::default();
         let mut leaves: Vec<(Node, Cells)> = self.leaves.into_iter().collect();
         leaves.sort_by_key(|(node, _)| *node);

@@ -113,6 +113,22 @@ S8: Beijing others
 }
 
 #[test]
+fn a_bin_that_has_only_begun_costs_no_group() {
+    let geography = beijing();
+    let mut tally = Tally::new(BIN_S);
+    figure_4(&mut tally, &geography);
+    let mut add_to_bin_6 = |peer, samples| {
+        let record = record(peer, 6 * BIN_S, 10, 1e6, 40.0);
+        (0..samples).for_each(|_| tally.add(&geography, &record));
+    };
+    add_to_bin_6("123.118.89.0", 150); // S3
+    add_to_bin_6("223.72.97.0", 10); // S1
+    let grouping = tally.group(&geography, &MUST);
+    let names: Vec<String> = grouping.groups.iter().map(|it| it.name(&geography)).collect();
+    assert_eq!(names[..2], ["Beijing/CMNET/S1", "Beijing/UNICOM/S3"]);
+}
+
+#[test]
 fn without_a_table_prefixes_alone_are_merged() {
     let geography = Geography::default();
     let mut tally = Tally::new(BIN_S);
