@@ -107,7 +107,7 @@ impl Default for AntelopeConfig {
         Self {
             model: None,
             first: None,
-            agreements: 2,
+            agreements: 4,
             decide_ms: 250,
             units_min: 6,
             margin_percent: 3.0,
